@@ -1,0 +1,1 @@
+"""From noisy answers and candidate points to weights and synthetic rows."""

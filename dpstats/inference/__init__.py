@@ -1,0 +1,1 @@
+"""What several analyses share: exact inversion, test inversion, corrected intervals."""

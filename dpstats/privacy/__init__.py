@@ -1,0 +1,1 @@
+"""Budgets, the one place where privacy noise is drawn, its law, and the ledger."""

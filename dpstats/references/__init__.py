@@ -1,0 +1,1 @@
+"""Reference densities that candidate points are drawn from."""
