@@ -1,1 +1,33 @@
 """Families of test functions: what is measured, and how far one row can move it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from dpstats.errors import FileFormatError
+
+if TYPE_CHECKING:
+    from dpstats.families.block import Block
+    from dpstats.schema import Schema
+
+
+def block_from_dict(plain: Mapping[str, Any], schema: Schema) -> Block:
+    """Build a block again from what its `to_dict` wrote.
+
+    Raises
+    ------
+    FileFormatError
+        For an unknown kind of block.
+    """
+    from dpstats.families import cells, moments
+
+    match plain.get("kind"):
+        case "table":
+            return cells.Cells.table(schema, plain["columns"])
+        case "condition":
+            return cells.indicator_from_dict(plain, schema)
+        case "moments":
+            return moments.moments_from_dict(plain, schema)
+        case kind:
+            raise FileFormatError(f"unknown kind of test functions {kind!r}; update dpstats")

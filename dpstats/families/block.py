@@ -1,0 +1,294 @@
+"""Blocks of test functions and the families they form.
+
+A block serves three times: it sums the private rows, it evaluates candidate points, and it names
+the analyst's estimates. Functions take integer values g_f in [-B_f, B_f] on coded rows; in the
+paper's scale f = g_f / B_f lies in [-1, 1].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.columns import Codes, Column
+from dpstats.errors import RequestError
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+    from dpstats.privacy.budget import Unit
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """How far one row moves a vector of sums, in units of f = g / B.
+
+    Attributes
+    ----------
+    l1 : Fraction
+        Largest sum of absolute changes.
+    l2_squared : Fraction
+        Largest sum of squared changes.
+    """
+
+    l1: Fraction
+    l2_squared: Fraction
+
+    def __add__(self, other: Sensitivity) -> Sensitivity:
+        # One row moves both blocks; (a, b) has squared L2 norm |a|^2 + |b|^2.
+        return Sensitivity(self.l1 + other.l1, self.l2_squared + other.l2_squared)
+
+
+@dataclass(frozen=True)
+class Derivation:
+    """How a block follows from a measured one: each wanted sum is offset n + sign (sum of some).
+
+    Attributes
+    ----------
+    member : (D,) int64
+        For each measured function, the wanted function it is added to, or -1. A wanted function
+        without a member does not follow.
+    size : int
+        Number of wanted functions, d.
+    sign, offset : int
+        1 and 0, or -1 and 1 for a complement.
+    """
+
+    member: Codes
+    size: int
+    sign: int = 1
+    offset: int = 0
+
+    @cached_property
+    def terms(self) -> Codes:
+        """(d,) int64, number of measured functions in each wanted one."""
+        return np.bincount(self.member[self.member >= 0], minlength=self.size)
+
+    def apply(self, sums: Codes, n: int) -> Codes:
+        """Wanted sums (d,) int64 from measured sums (D,) int64, exactly."""
+        total = np.zeros(self.size, dtype=np.int64)
+        used = self.member >= 0
+        np.add.at(total, self.member[used], sums[used])
+        return self.offset * n + self.sign * total
+
+
+class Values(Protocol):
+    """The d functions of a block at m points, as a linear map; integer units."""
+
+    @property
+    def size(self) -> int:
+        """Number of functions, d."""
+
+    def average(self, weights: Floats) -> Floats:
+        """(d,) weighted sums over points, weights (m,)."""
+
+    def combine(self, coefficients: Floats) -> Floats:
+        """(m,) linear combinations of the functions at each point, coefficients (d,)."""
+
+    def matrix(self) -> csr_array[Any]:
+        """The (d, m) sparse matrix itself."""
+
+
+class Block(Protocol):
+    """Test functions that are measured together."""
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Columns that the functions depend on."""
+
+    @property
+    def needs_codes(self) -> bool:
+        """Whether values depend on codes themselves, not only on levels and bins."""
+
+    @property
+    def size(self) -> int:
+        """Number of functions, d."""
+
+    @property
+    def ranges(self) -> tuple[Codes, Codes]:
+        """Smallest and largest possible values, two (d,) int64 arrays."""
+
+    @property
+    def names(self) -> list[str]:
+        """One short name per function."""
+
+    def sums(self, codes: Mapping[str, Codes]) -> Codes:
+        """Exact sums (d,) int64 over rows, given as column name -> (n,) codes."""
+
+    def evaluate(self, codes: Mapping[str, Codes]) -> Values:
+        """The functions at m points, given as column name -> (m,) codes."""
+
+    def sensitivity(self, unit: Unit) -> Sensitivity:
+        """Sensitivity of the sums under a neighbour relation."""
+
+    def derive(self, wanted: Block) -> Derivation | None:
+        """How functions of `wanted` follow from this block's sums, if any do."""
+
+    def restrict(self, kept: NDArray[np.bool_]) -> Block:
+        """The block of the functions marked in `kept`, (d,) bool."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data from which `families.block_from_dict` builds the block again."""
+
+
+def bounds_of(block: Block) -> Codes:
+    """B_f, the largest absolute value of each function, (d,) int64."""
+    low, high = block.ranges
+    return np.maximum(np.abs(low), np.abs(high))
+
+
+@dataclass(frozen=True)
+class Family:
+    """Blocks in a fixed order; the test functions F of a release.
+
+    Raises
+    ------
+    RequestError
+        For a family without functions.
+    """
+
+    blocks: tuple[Block, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "blocks", tuple(self.blocks))
+        if not self.blocks:
+            raise RequestError("the family of test functions is empty; ask for an analysis")
+
+    @property
+    def size(self) -> int:
+        """Number of test functions, |F|."""
+        return sum(block.size for block in self.blocks)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of all functions, block by block."""
+        return [name for block in self.blocks for name in block.names]
+
+    @cached_property
+    def bounds(self) -> Codes:
+        """B_f of all functions, (|F|,) int64."""
+        return np.concatenate([bounds_of(block) for block in self.blocks])
+
+    @property
+    def column_names(self) -> frozenset[str]:
+        """Names of the columns that some function depends on."""
+        return frozenset(column.name for block in self.blocks for column in block.columns)
+
+    @property
+    def coded_columns(self) -> frozenset[str]:
+        """Names of the columns whose codes matter, not only their levels or bins."""
+        return frozenset(c.name for b in self.blocks if b.needs_codes for c in b.columns)
+
+    def sensitivity(self, unit: Unit) -> Sensitivity:
+        """Sum over blocks; a bound for the whole vector."""
+        total = Sensitivity(Fraction(0), Fraction(0))
+        for block in self.blocks:
+            total = total + block.sensitivity(unit)
+        return total
+
+    def sums(self, codes: Mapping[str, Codes]) -> list[Codes]:
+        """Exact sums over rows, one (d,) int64 array per block."""
+        return [block.sums(codes) for block in self.blocks]
+
+    def evaluate(self, codes: Mapping[str, Codes]) -> FamilyValues:
+        """All functions at m points, in the paper's scale."""
+        return FamilyValues(tuple(block.evaluate(codes) for block in self.blocks), self.bounds)
+
+    def signature(self, codes: Mapping[str, Codes]) -> NDArray[np.int64]:
+        """(m, q) int64: points with equal rows are the same to every function of the family."""
+        coded = self.coded_columns
+        columns = {c.name: c for block in self.blocks for c in block.columns}
+        seen = [
+            codes[name] if name in coded else columns[name].bins_of(codes[name])
+            for name in sorted(columns)
+        ]
+        return np.stack(seen, axis=1)
+
+    @staticmethod
+    def merge(
+        wanted: Iterable[Block],
+        variances: Callable[[Sequence[Block]], Sequence[float]],
+    ) -> Family:
+        """Merge what several analyses ask for into one family.
+
+        Exact duplicates are measured once. Another function is dropped only when deriving it from
+        a block that stays has no more noise variance than measuring it as well would have.
+
+        Parameters
+        ----------
+        wanted : iterable of blocks
+        variances : callable
+            For a list of blocks, the noise variance (natural units) that the budget would put on
+            one function of each; computed from public numbers only.
+
+        Notes
+        -----
+        Blocks are visited from the largest to the smallest, so that what a block is derived from
+        has been decided before; dropping later ones only lowers the noise of those that stay.
+        """
+        kept = dict.fromkeys(wanted)
+        alike: dict[tuple[Column, ...], list[Block]] = {}
+        for block in kept:  # single functions follow only from tables or from their complement
+            alike.setdefault(block.columns, []).append(block)
+        large = [block for block in kept if block.size > 1]
+        for block in sorted(kept, key=lambda b: -b.size):
+            derivations = {
+                source: derivation
+                for source in dict.fromkeys([*large, *alike[block.columns]])
+                if source in kept and source != block
+                if (derivation := source.derive(block)) is not None
+            }
+            if not derivations:
+                continue
+            others = [b for b in kept if b != block]
+            without = dict(zip(others, variances(others), strict=True))
+            measured = dict(zip(kept, variances(list(kept)), strict=True))[block]
+            follows = np.zeros(block.size, dtype=np.bool_)
+            for source, derivation in derivations.items():
+                terms = derivation.terms
+                follows |= (terms > 0) & (terms * without[source] <= measured)
+            if follows.all():
+                del kept[block]
+            elif follows.any() and (smaller := block.restrict(~follows)) != block:
+                kept = {smaller if b == block else b: None for b in kept}
+                large = [smaller if b == block else b for b in large]
+        return Family(tuple(kept))
+
+
+@dataclass(frozen=True)
+class FamilyValues:
+    """All functions of a family at m points, in the paper's scale f = g / B."""
+
+    parts: tuple[Values, ...]
+    bounds: Codes
+
+    def average(self, weights: Floats) -> Floats:
+        """A h: the (|F|,) weighted means of the functions, for weights (m,) that sum to one."""
+        return np.concatenate([part.average(weights) for part in self.parts]) / self.bounds
+
+    def combine(self, coefficients: Floats) -> Floats:
+        """A' y: the (m,) combinations of the functions at each point."""
+        scaled = coefficients / self.bounds
+        total: Floats | None = None
+        start = 0
+        for part in self.parts:
+            piece = part.combine(scaled[start : start + part.size])
+            total = piece if total is None else total + piece
+            start += part.size
+        assert total is not None  # a family has at least one block
+        return total
+
+    def matrix(self) -> csr_array[Any]:
+        """A: the (|F|, m) sparse matrix of function values."""
+        from scipy import sparse
+
+        stacked = sparse.vstack([part.matrix() for part in self.parts], format="csr")
+        return sparse.diags_array(1.0 / self.bounds) @ stacked

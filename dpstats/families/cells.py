@@ -1,0 +1,318 @@
+"""Counts of cells: contingency tables, conditions, and monomials of Boolean columns."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.columns import Boolean, Codes, Column, Number
+from dpstats.errors import RequestError
+from dpstats.families.block import Block, Derivation, Floats, Sensitivity
+from dpstats.families.conditions import CellSet, cell_set, read_condition
+from dpstats.schema import Schema
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+    from dpstats.privacy.budget import Unit
+
+MAX_TABLE_CELLS = 2**26
+
+
+class Cells:
+    """Families of cell counts; the three kinds are built from a schema.
+
+    - `Cells.table`: all cells of a contingency table (numbers by their declared bins);
+    - `Cells.condition`: one condition;
+    - `Cells.monomials`: products of Boolean columns up to a degree, the family of BL24, Section II.
+    """
+
+    @staticmethod
+    def table(schema: Schema, columns: Sequence[str]) -> Table:
+        """All cells of the contingency table of some columns."""
+        return Table(_chosen(schema, columns))
+
+    @staticmethod
+    def condition(schema: Schema, text: str) -> Indicator:
+        """The count of rows for which a condition holds."""
+        return Indicator(read_condition(text, schema), " ".join(text.split()))
+
+    @staticmethod
+    def monomials(schema: Schema, columns: Sequence[str], degree: int) -> list[Indicator]:
+        """All products of 1 to `degree` distinct Boolean columns.
+
+        One block per function: a row moves each of M functions by at most one and can move all of
+        them together, so M single blocks claim exactly the sensitivity of the whole, M.
+        """
+        chosen = _chosen(schema, columns)
+        check_degree(degree, chosen)
+        for column in chosen:
+            if not isinstance(column, Boolean) or column.bins != 2:
+                raise RequestError(
+                    f"monomials need Boolean columns without a missing level; {column.name!r} "
+                    "is not one; use form='cells'"
+                )
+        return [
+            Indicator(_all_true(subset), " and ".join(c.name for c in subset))
+            for size in range(1, degree + 1)
+            for subset in itertools.combinations(chosen, size)
+        ]
+
+
+def tables_up_to(schema: Schema, columns: Sequence[str], degree: int) -> list[Table]:
+    """All contingency tables of 1 to `degree` of the columns."""
+    chosen = _chosen(schema, columns)
+    check_degree(degree, chosen)
+    return [
+        Table(subset)
+        for size in range(1, degree + 1)
+        for subset in itertools.combinations(chosen, size)
+    ]
+
+
+def check_degree(degree: int, columns: Sequence[Column]) -> None:
+    """Refuse a degree below one or above the number of columns."""
+    if type(degree) is not int or not 1 <= degree <= len(columns):
+        raise RequestError(
+            f"degree must be a whole number from 1 to the number of columns, {len(columns)}; "
+            f"got {degree!r}"
+        )
+
+
+def _chosen(schema: Schema, names: Sequence[str]) -> tuple[Column, ...]:
+    if isinstance(names, str) or not isinstance(names, Sequence) or not names:
+        raise RequestError(f"columns must be a non-empty list of names, got {names!r}")
+    if len(set(names)) < len(names):
+        raise RequestError(f"columns are named twice: {list(names)}")
+    chosen = [schema[name] for name in names]
+    return tuple(sorted(chosen, key=lambda column: schema.names.index(column.name)))
+
+
+def _all_true(columns: tuple[Column, ...]) -> CellSet:
+    mask = np.zeros([c.bins for c in columns], dtype=np.bool_)
+    mask[(1,) * len(columns)] = True
+    return cell_set(columns, mask)
+
+
+def cell_index(columns: Sequence[Column], codes: Mapping[str, Codes]) -> Codes:
+    """Flat index (C order) of the table cell that each row falls in, (n,) int64."""
+    index: Codes | int = 0
+    for column in columns:
+        index = index * column.bins + column.bins_of(codes[column.name])
+    return np.asarray(index, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Table:
+    """All cells of the contingency table over `columns`, in C order.
+
+    Replacing a row takes one from a cell and adds one to another: L1 = squared L2 = 2. Adding or
+    removing a row changes one cell by one.
+    """
+
+    columns: tuple[Column, ...]
+
+    needs_codes = False
+
+    def __post_init__(self) -> None:
+        for column in self.columns:
+            if isinstance(column, Number) and column.bins == 1:
+                raise RequestError(
+                    f"{column.name!r} has a single bin; add edges=[...] to the schema to count it"
+                )
+        if self.size > MAX_TABLE_CELLS:
+            raise RequestError(
+                f"the table of {[c.name for c in self.columns]} has {self.size} cells, more than "
+                f"{MAX_TABLE_CELLS}; use fewer columns or coarser bins"
+            )
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of bins of each column."""
+        return tuple(column.bins for column in self.columns)
+
+    @property
+    def size(self) -> int:
+        """Number of cells."""
+        return math.prod(self.shape)
+
+    @property
+    def ranges(self) -> tuple[Codes, Codes]:
+        """Zero and one."""
+        return np.zeros(self.size, np.int64), np.ones(self.size, np.int64)
+
+    @property
+    def names(self) -> list[str]:
+        """One name per cell, ``column=level, ...``."""
+        labels = [[f"{c.name}={label}" for label in c.bin_labels] for c in self.columns]
+        return [", ".join(cell) for cell in itertools.product(*labels)]
+
+    def sums(self, codes: Mapping[str, Codes]) -> Codes:
+        """Counts (d,) int64."""
+        return np.bincount(cell_index(self.columns, codes), minlength=self.size).astype(np.int64)
+
+    def evaluate(self, codes: Mapping[str, Codes]) -> TableValues:
+        """The indicator functions of the cells at m points."""
+        return TableValues(cell_index(self.columns, codes), self.size)
+
+    def sensitivity(self, unit: Unit) -> Sensitivity:
+        """Exact, for two or more cells."""
+        moved = Fraction(2 if unit == "replace" else 1)
+        return Sensitivity(moved, moved)
+
+    def derive(self, wanted: Block) -> Derivation | None:
+        """A margin, or a condition as a sum of cells (or one minus the sum of the others)."""
+        if isinstance(wanted, Table) and set(wanted.columns) <= set(self.columns):
+            kept = [self.columns.index(column) for column in wanted.columns]
+            every = np.indices(self.shape, dtype=np.int64).reshape(len(self.shape), -1)
+            member = np.ravel_multi_index(tuple(every[kept]), wanted.shape)
+            return Derivation(np.asarray(member, np.int64), wanted.size)
+        if isinstance(wanted, Indicator) and set(wanted.columns) <= set(self.columns):
+            mask = wanted.cells.over(self.columns).ravel()
+            if 2 * int(mask.sum()) <= mask.size:
+                return Derivation(np.where(mask, 0, -1), 1)
+            return Derivation(np.where(mask, -1, 0), 1, sign=-1, offset=1)
+        return None
+
+    def restrict(self, kept: NDArray[np.bool_]) -> Table:
+        """The table itself: leaving out cells would not lower its sensitivity."""
+        return self
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {"kind": "table", "columns": [column.name for column in self.columns]}
+
+
+@dataclass(frozen=True)
+class Indicator:
+    """The count of rows in a set of cells: one condition.
+
+    One row changes the count by at most one under both neighbour relations. Two conditions with
+    the same set of cells are equal, however they are spelled.
+    """
+
+    cells: CellSet
+    label: str = field(compare=False)
+
+    needs_codes = False
+    size = 1
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Columns that the condition depends on."""
+        return self.cells.columns
+
+    @property
+    def ranges(self) -> tuple[Codes, Codes]:
+        """Zero and one."""
+        return np.zeros(1, np.int64), np.ones(1, np.int64)
+
+    @property
+    def names(self) -> list[str]:
+        """The condition as it was written."""
+        return [self.label]
+
+    @cached_property
+    def _mask(self) -> Codes:
+        return self.cells.array.ravel().astype(np.int64)
+
+    def sums(self, codes: Mapping[str, Codes]) -> Codes:
+        """The count, (1,) int64."""
+        return np.array([self._mask[cell_index(self.columns, codes)].sum()], dtype=np.int64)
+
+    def evaluate(self, codes: Mapping[str, Codes]) -> DenseValues:
+        """The indicator function at m points."""
+        held = self._mask[cell_index(self.columns, codes)]
+        return DenseValues(held[np.newaxis].astype(np.float64))
+
+    def sensitivity(self, unit: Unit) -> Sensitivity:
+        """Exact."""
+        return Sensitivity(Fraction(1), Fraction(1))
+
+    def derive(self, wanted: Block) -> Derivation | None:
+        """The condition itself, or its complement (n is public)."""
+        if isinstance(wanted, Indicator) and wanted.columns == self.columns:
+            if wanted == self:
+                return Derivation(np.zeros(1, np.int64), 1)
+            if not np.any(wanted.cells.array == self.cells.array):
+                return Derivation(np.zeros(1, np.int64), 1, sign=-1, offset=1)
+        return None
+
+    def restrict(self, kept: NDArray[np.bool_]) -> Indicator:
+        """The condition itself."""
+        return self
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data: the set of cells as flat indices, and the text it was asked with."""
+        return {
+            "kind": "condition",
+            "columns": [column.name for column in self.columns],
+            "cells": np.flatnonzero(self._mask).tolist(),
+            "label": self.label,
+        }
+
+
+def indicator_from_dict(plain: Mapping[str, Any], schema: Schema) -> Indicator:
+    """Inverse of `Indicator.to_dict`."""
+    columns = tuple(schema[name] for name in plain["columns"])
+    mask = np.zeros(math.prod(c.bins for c in columns), dtype=np.bool_)
+    mask[plain["cells"]] = True
+    return Indicator(CellSet(columns, mask.tobytes()), plain["label"])
+
+
+@dataclass(frozen=True)
+class TableValues:
+    """Cell indicators at m points: one cell index per point is all there is to store."""
+
+    index: Codes
+    size: int
+
+    def average(self, weights: Floats) -> Floats:
+        """(d,) weight in each cell."""
+        return np.bincount(self.index, weights=weights, minlength=self.size)
+
+    def combine(self, coefficients: Floats) -> Floats:
+        """(m,) coefficient of the cell of each point."""
+        return coefficients[self.index]
+
+    def matrix(self) -> csr_array[Any]:
+        """(d, m) sparse matrix with one entry per point."""
+        from scipy import sparse
+
+        m = len(self.index)
+        entries = (np.ones(m), (self.index, np.arange(m)))
+        return sparse.csr_array(entries, shape=(self.size, m))
+
+
+@dataclass(frozen=True)
+class DenseValues:
+    """Function values at m points as a (d, m) float64 array."""
+
+    array: Floats
+
+    @property
+    def size(self) -> int:
+        """Number of functions."""
+        return len(self.array)
+
+    def average(self, weights: Floats) -> Floats:
+        """(d,) weighted sums."""
+        return self.array @ weights
+
+    def combine(self, coefficients: Floats) -> Floats:
+        """(m,) combinations."""
+        return coefficients @ self.array
+
+    def matrix(self) -> csr_array[Any]:
+        """(d, m) sparse matrix."""
+        from scipy import sparse
+
+        return sparse.csr_array(self.array)

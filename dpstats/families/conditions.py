@@ -1,0 +1,223 @@
+"""Conditions such as ``"smoker == 'yes' and age >= 65"``, read into sets of cells.
+
+A condition is read once against the schema. What remains is a set of cells of the table over the
+columns it really depends on, so that two spellings of one condition are one test function.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.columns import Boolean, Column
+from dpstats.errors import ConditionError
+from dpstats.schema import Schema
+
+GRAMMAR = (
+    "a condition combines comparisons with and, or, not and parentheses: "
+    "column == level, !=, <, <=, >, >=, column in [level, ...], or a Boolean column by its name; "
+    "put names that are not identifiers in backticks"
+)
+MAX_CELLS = 2**22
+
+_COMPARISONS: dict[type[ast.cmpop], str] = {
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Gt: ">",
+    ast.GtE: ">=",
+}
+_WORDS = {"&": " and ", "|": " or ", "~": " not "}
+
+
+@dataclass(frozen=True)
+class CellSet:
+    """A set of cells of the table over `columns`.
+
+    Attributes
+    ----------
+    columns : tuple of columns
+        Only those the condition depends on, in the order of the schema.
+    mask : bytes
+        One byte (0 or 1) per cell of the table, in C order.
+    """
+
+    columns: tuple[Column, ...]
+    mask: bytes
+
+    @property
+    def array(self) -> NDArray[np.bool_]:
+        """Boolean array with one axis per column, of length its number of bins."""
+        return np.frombuffer(self.mask, dtype=np.bool_).reshape([c.bins for c in self.columns])
+
+    def over(self, columns: tuple[Column, ...]) -> NDArray[np.bool_]:
+        """The same set as a Boolean array over a larger list of columns."""
+        own = [columns.index(column) for column in self.columns]
+        array = np.moveaxis(self.array, np.argsort(np.argsort(own)), range(len(own)))
+        shape = [c.bins if i in own else 1 for i, c in enumerate(columns)]
+        return np.broadcast_to(array.reshape(shape), [c.bins for c in columns])
+
+
+def read_condition(text: str, schema: Schema) -> CellSet:
+    """Read a condition against a schema.
+
+    Parameters
+    ----------
+    text : str
+        For the grammar see the design of conditions in the documentation; ``&``, ``|`` and ``~``
+        are read as ``and``, ``or`` and ``not``, with their precedence.
+    schema : Schema
+
+    Raises
+    ------
+    ConditionError
+        For text outside the grammar, unknown columns or levels, numbers compared elsewhere than
+        at declared edges, and conditions that are always true or always false.
+    """
+    if not isinstance(text, str) or not text.strip():
+        raise ConditionError(f"a condition must be non-empty text, got {text!r}; {GRAMMAR}")
+    source, quoted = _rewrite(text)
+    try:
+        tree = ast.parse(source.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise ConditionError(f"cannot read the condition {text!r}; {GRAMMAR}") from None
+    reader = _Reader(text, schema, quoted)
+    try:
+        names = reader.columns_of(tree)
+        columns = tuple(column for column in schema if column.name in names)
+        cells = math.prod(column.bins for column in columns)
+        if cells > MAX_CELLS:
+            raise ConditionError(
+                f"{text!r} spans {cells} cells over {len(columns)} columns, more than {MAX_CELLS}; "
+                "use fewer columns or coarser bins"
+            )
+        full = np.broadcast_to(reader.evaluate(tree, columns), [c.bins for c in columns])
+    except RecursionError:
+        raise ConditionError(f"the condition is nested too deeply; {GRAMMAR}") from None
+    if full.all() or not full.any():
+        raise ConditionError(f"{text!r} is always {bool(full.all())}; it needs no measurement")
+    return cell_set(columns, full)
+
+
+def cell_set(columns: tuple[Column, ...], full: NDArray[np.bool_]) -> CellSet:
+    """The set of cells marked in `full`, without the columns it does not depend on."""
+    kept = list(columns)
+    for axis in reversed(range(len(columns))):
+        first = np.take(full, [0], axis=axis)
+        if np.array_equal(np.broadcast_to(first, full.shape), full):
+            full = np.take(full, 0, axis=axis)
+            del kept[axis]
+    return CellSet(tuple(kept), np.ascontiguousarray(full, dtype=np.bool_).tobytes())
+
+
+def _rewrite(text: str) -> tuple[str, dict[str, str]]:
+    """Replace & | ~ by words and backticked names by placeholders, outside quoted levels."""
+    out: list[str] = []
+    quoted: dict[str, str] = {}
+    i = 0
+    while i < len(text):
+        char = text[i]
+        if char in "'\"`":
+            end = i + 1
+            while end < len(text) and text[end] != char:
+                end += 2 if text[end] == "\\" and char != "`" else 1
+            if end >= len(text):
+                raise ConditionError(f"{text!r} has an unclosed {char}; {GRAMMAR}")
+            if char == "`":
+                placeholder = f"_quoted_{len(quoted)}_"
+                quoted[placeholder] = text[i + 1 : end]
+                out.append(f" {placeholder} ")
+            else:
+                out.append(text[i : end + 1])
+            i = end + 1
+        else:
+            out.append(" " if char in "\r\n" else _WORDS.get(char, char))
+            i += 1
+    return "".join(out), quoted
+
+
+@dataclass(frozen=True)
+class _Reader:
+    text: str
+    schema: Schema
+    quoted: dict[str, str]
+
+    def _refuse(self, why: str) -> ConditionError:
+        return ConditionError(f"cannot read the condition {self.text!r}: {why}; {GRAMMAR}")
+
+    def _column(self, node: ast.expr) -> Column:
+        if not isinstance(node, ast.Name):
+            raise self._refuse("the left side of a comparison must be a column")
+        name = self.quoted.get(node.id, node.id)
+        if name not in self.schema:
+            raise ConditionError(
+                f"{self.text!r} names an unknown column {name!r}; "
+                f"columns: {list(self.schema.names)}"
+            )
+        return self.schema[name]
+
+    def columns_of(self, node: ast.expr) -> set[str]:
+        match node:
+            case ast.BoolOp(values=values):
+                return set().union(*(self.columns_of(value) for value in values))
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                return self.columns_of(operand)
+            case ast.Compare(left=left):
+                return {self._column(left).name}
+            case ast.Name():
+                return {self._column(node).name}
+            case _:
+                raise self._refuse(f"{ast.unparse(node)!r} is not allowed")
+
+    def evaluate(self, node: ast.expr, columns: tuple[Column, ...]) -> NDArray[np.bool_]:
+        match node:
+            case ast.BoolOp(op=op, values=values):
+                combine = np.logical_and if isinstance(op, ast.And) else np.logical_or
+                result = self.evaluate(values[0], columns)
+                for value in values[1:]:
+                    result = combine(result, self.evaluate(value, columns))
+                return result
+            case ast.UnaryOp(operand=operand):
+                return np.logical_not(self.evaluate(operand, columns))
+            case ast.Compare():
+                column, bins = self._compare(node)
+            case _:
+                column = self._column(node)
+                if not isinstance(column, Boolean):
+                    raise self._refuse(f"{column.name!r} alone is not true or false; compare it")
+                bins = column.bins_where("==", True)
+        axis = columns.index(column)
+        shape = [c.bins if i == axis else 1 for i, c in enumerate(columns)]
+        return np.isin(np.arange(column.bins), list(bins)).reshape(shape)
+
+    def _compare(self, node: ast.Compare) -> tuple[Column, frozenset[int]]:
+        if len(node.ops) > 1:
+            raise self._refuse("chained comparisons are not allowed; join two with and")
+        column, op, right = self._column(node.left), node.ops[0], node.comparators[0]
+        if isinstance(op, ast.In | ast.NotIn):
+            if not isinstance(right, ast.List | ast.Tuple | ast.Set) or not right.elts:
+                raise self._refuse("in needs a list of levels, such as ['a', 'b']")
+            chosen = frozenset[int]().union(
+                *(column.bins_where("==", self._constant(item)) for item in right.elts)
+            )
+            every = frozenset(range(column.bins))
+            return column, chosen if isinstance(op, ast.In) else every - chosen
+        if type(op) not in _COMPARISONS:
+            raise self._refuse("is and is not are not comparisons of values")
+        return column, column.bins_where(_COMPARISONS[type(op)], self._constant(right))
+
+    def _constant(self, node: ast.expr) -> Any:
+        sign = 1
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd):
+            sign, node = (-1 if isinstance(node.op, ast.USub) else 1), node.operand
+            if not (isinstance(node, ast.Constant) and type(node.value) in (int, float)):
+                raise self._refuse("only a number can carry a sign")
+        if not isinstance(node, ast.Constant) or not isinstance(node.value, str | int | float):
+            raise self._refuse("the right side of a comparison must be a level or a number")
+        return sign * node.value if sign == -1 else node.value

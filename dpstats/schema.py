@@ -1,0 +1,224 @@
+"""The public description of a private table: its columns, declared and never learned."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.columns import Boolean, Category, Codes, Column, Number
+from dpstats.errors import DataError, SchemaError
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+_KINDS: Mapping[str, type[Column]] = {"boolean": Boolean, "category": Category, "number": Number}
+_KEYS: Mapping[str, frozenset[str]] = {
+    "boolean": frozenset({"name", "missing", "allow_missing", "note"}),
+    "category": frozenset({"name", "levels", "missing", "allow_missing", "other", "note"}),
+    "number": frozenset(
+        {"name", "low", "high", "points", "edges", "closed", "values", "missing", "note"}
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The columns of a private table.
+
+    Parameters
+    ----------
+    columns : sequence of Boolean, Category or Number
+
+    Raises
+    ------
+    SchemaError
+        For no columns, duplicate names, or anything that is not a column.
+
+    Examples
+    --------
+    >>> schema = Schema([Category("smoker", ["no", "yes"]), Number("age", 0, 120, edges=[18, 65])])
+    >>> schema["age"].bin_labels
+    ('[0, 18)', '[18, 65)', '[65, 120]')
+    """
+
+    columns: Sequence[Column]
+
+    def __post_init__(self) -> None:
+        if isinstance(self.columns, str) or not isinstance(self.columns, Iterable):
+            raise SchemaError("a schema is a list of dps.Boolean, dps.Category and dps.Number")
+        columns = tuple(self.columns)
+        for column in columns:
+            if not isinstance(column, Category | Number):
+                raise SchemaError(
+                    f"a schema holds dps.Boolean, dps.Category and dps.Number, got {column!r}"
+                )
+        names = [column.name for column in columns]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise SchemaError(f"columns declared more than once: {twice}")
+        if not columns:
+            raise SchemaError("a schema needs at least one column")
+        object.__setattr__(self, "columns", columns)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        return tuple(column.name for column in self.columns)
+
+    def __iter__(self) -> Iterator[Column]:
+        return iter(self.columns)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.names
+
+    def __getitem__(self, name: str) -> Column:
+        for column in self.columns:
+            if column.name == name:
+                return column
+        raise SchemaError(f"the schema has no column {name!r}; columns: {list(self.names)}")
+
+    def select(self, names: Iterable[str]) -> Schema:
+        """The schema of some columns, in the order of this schema."""
+        wanted = set(names)
+        for name in wanted:
+            self[name]
+        return Schema([column for column in self.columns if column.name in wanted])
+
+    def check_types(self, types: Sequence[tuple[str, pa.DataType]]) -> None:
+        """Refuse a table that lacks a column, has one twice, or stores it in a wrong type.
+
+        Raises
+        ------
+        DataError
+            Names the declared column and the stored type, never a cell.
+        """
+        present = [name for name, _ in types]
+        missing = [name for name in self.names if name not in present]
+        if missing:
+            raise DataError(f"the table has no column {missing}; the plan needs {list(self.names)}")
+        twice = [name for name in self.names if present.count(name) > 1]
+        if twice:
+            raise DataError(f"the table has more than one column named {twice}")
+        by_name = dict(types)
+        for column in self.columns:
+            stored = by_name[column.name]
+            if not column.accepts(stored):
+                wanted = "text" if isinstance(column, Category) and column.holds_text else "numbers"
+                raise DataError(
+                    f"column {column.name!r} is declared as {wanted} but stored as {stored}; "
+                    "convert the column, or declare it as it is stored"
+                )
+
+    def encode(self, batch: pa.RecordBatch) -> dict[str, Codes]:
+        """Codes of every column of this schema, name -> (n,) int64; total on cells."""
+        return {column.name: column.encode(batch.column(column.name)) for column in self.columns}
+
+    def decode(self, codes: Mapping[str, Codes]) -> dict[str, NDArray[Any]]:
+        """Values in original units, name -> (n,) array, for the columns that `codes` holds."""
+        return {c.name: c.decode(codes[c.name]) for c in self.columns if c.name in codes}
+
+    def to_frame(self, codes: Mapping[str, Codes]) -> pd.DataFrame:
+        """Decoded rows as a pandas DataFrame; text levels become ordered-as-declared categories."""
+        import pandas as pd
+
+        frame = {}
+        for column in self.columns:
+            if column.name not in codes:
+                continue
+            if isinstance(column, Category) and not isinstance(column, Boolean):
+                frame[column.name] = pd.Categorical.from_codes(
+                    codes[column.name], categories=list(column.labels)
+                )
+                if column.decode(np.zeros(1, np.int64)).dtype != object:
+                    frame[column.name] = column.decode(codes[column.name])
+            else:
+                frame[column.name] = column.decode(codes[column.name])
+        return pd.DataFrame(frame)
+
+    def to_dict(self) -> list[dict[str, Any]]:
+        """Plain data, one mapping per column, as in a schema file."""
+        return [column.to_dict() for column in self.columns]
+
+    @classmethod
+    def from_dict(cls, columns: Sequence[Mapping[str, Any]]) -> Schema:
+        """Inverse of `to_dict`; `kind` may be left out where the keys tell it."""
+        if isinstance(columns, str | Mapping) or not isinstance(columns, Sequence):
+            raise SchemaError("columns must be a list of tables ([[column]] in TOML)")
+        return cls([_column(plain) for plain in columns])
+
+    @classmethod
+    def load(cls, path: str | Path) -> Schema:
+        """Read a schema from a TOML file with one ``[[column]]`` table per column.
+
+        Raises
+        ------
+        SchemaError
+            For a file that cannot be read, unknown keys or impossible columns.
+        """
+        document = read_toml(path)
+        if "column" not in document:
+            raise SchemaError(f"{Path(path).name} has no [[column]] tables")
+        return cls.from_dict(document["column"])
+
+    def __str__(self) -> str:
+        width = max(len(name) for name in self.names)
+        lines = []
+        for column in self.columns:
+            if isinstance(column, Category):
+                what = f"{column.kind}, {column.bins} levels: {', '.join(column.bin_labels)}"
+            elif column.values is not None:
+                what = f"number, values {', '.join(f'{v:g}' for v in column.values)}"
+            else:
+                what = f"number, {column.low:g} to {column.high:g}, {column.points} points"
+            if isinstance(column, Number) and column.edges:
+                what += f", bins {' '.join(column.bin_labels)}"
+            note = f" [{column.note}]" if column.note else ""
+            lines.append(f"{column.name:<{width}}  {what}; {column.missing_rule()}{note}")
+        return "\n".join(lines)
+
+
+def read_toml(path: str | Path) -> dict[str, Any]:
+    """Read a TOML file, with an error that names the file and the place."""
+    path = Path(path)
+    try:
+        with path.open("rb") as file:
+            return tomllib.load(file)
+    except OSError as error:
+        raise SchemaError(f"cannot read {path.name}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SchemaError(f"{path.name} is not valid TOML: {error}") from None
+
+
+def _column(plain: Mapping[str, Any]) -> Column:
+    if not isinstance(plain, Mapping):
+        raise SchemaError(f"a column must be a table of keys, got {plain!r}")
+    given = dict(plain)
+    guessed = (
+        "category" if "levels" in given else "number" if {"low", "values"} & set(given) else None
+    )
+    kind = given.pop("kind", guessed)
+    if kind not in _KINDS:
+        raise SchemaError(
+            f"column {given.get('name')!r}: give levels, or low and high, or values, "
+            f"or kind = one of {sorted(_KINDS)}; got kind {kind!r}"
+        )
+    unknown = sorted(set(given) - _KEYS[kind])
+    if unknown:
+        raise SchemaError(
+            f"column {given.get('name')!r}: unknown keys {unknown}; "
+            f"a {kind} takes {sorted(_KEYS[kind])}"
+        )
+    try:
+        return _KINDS[kind](**given)
+    except TypeError:
+        raise SchemaError(
+            f"column {given.get('name')!r}: a {kind} needs a name"
+            + (" and levels" if kind == "category" else "")
+        ) from None
