@@ -628,4 +628,5 @@ def _listed(values: Sequence[Level], most: int = 12) -> str:
 
 
 def _drop_defaults(plain: dict[str, Any]) -> dict[str, Any]:
-    return {key: v for key, v in plain.items() if v is not None and v not in ("", [], False)}
+    absent: tuple[Any, ...] = (None, "", [])
+    return {key: v for key, v in plain.items() if v is not False and v not in absent}

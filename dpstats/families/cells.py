@@ -67,15 +67,11 @@ class Cells:
         ]
 
 
-def tables_up_to(schema: Schema, columns: Sequence[str], degree: int) -> list[Table]:
-    """All contingency tables of 1 to `degree` of the columns."""
+def tables_of_degree(schema: Schema, columns: Sequence[str], degree: int) -> list[Table]:
+    """All contingency tables of exactly `degree` of the columns; smaller ones are margins."""
     chosen = _chosen(schema, columns)
     check_degree(degree, chosen)
-    return [
-        Table(subset)
-        for size in range(1, degree + 1)
-        for subset in itertools.combinations(chosen, size)
-    ]
+    return [Table(subset) for subset in itertools.combinations(chosen, degree)]
 
 
 def check_degree(degree: int, columns: Sequence[Column]) -> None:

@@ -1,0 +1,124 @@
+"""Statistics on private data: releases under differential privacy, and inference that is right.
+
+A custodian plans analyses and measures them once; an analyst opens the release. See
+``help(dpstats.plan)`` and ``help(dpstats.load)``.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+# Public name -> module. Modules load on first use, so that `import dpstats` stays quick.
+_HOMES = {
+    "Boolean": "columns",
+    "Category": "columns",
+    "Number": "columns",
+    "Schema": "schema",
+    "Cells": "families.cells",
+    "Family": "families.block",
+    "Moments": "families.moments",
+    "PureDP": "privacy.budget",
+    "Ledger": "privacy.ledger",
+    "Uniform": "references.uniform",
+    "PerturbedHistogram": "references.histogram",
+    "Marginals": "analyses.marginals",
+    "Proportion": "analyses.proportion",
+    "Plan": "planning",
+    "plan": "planning",
+    "Measurements": "measurements",
+    "measure": "measuring",
+    "Release": "releases",
+    "load": "releases",
+    "release": "synthesis",
+    "synthesize": "synthesis",
+    "DpstatsError": "errors",
+    "BudgetError": "errors",
+    "ConditionError": "errors",
+    "DataError": "errors",
+    "FileFormatError": "errors",
+    "NoiseError": "errors",
+    "NotMeasuredError": "errors",
+    "RequestError": "errors",
+    "SchemaError": "errors",
+}
+
+__all__ = [
+    "BudgetError",
+    "Boolean",
+    "Category",
+    "Cells",
+    "ConditionError",
+    "DataError",
+    "DpstatsError",
+    "Family",
+    "FileFormatError",
+    "Ledger",
+    "Marginals",
+    "Measurements",
+    "Moments",
+    "NoiseError",
+    "NotMeasuredError",
+    "Number",
+    "PerturbedHistogram",
+    "Plan",
+    "Proportion",
+    "PureDP",
+    "Release",
+    "RequestError",
+    "Schema",
+    "SchemaError",
+    "Uniform",
+    "corrected",
+    "load",
+    "measure",
+    "plan",
+    "release",
+    "synthesize",
+]
+
+if TYPE_CHECKING:
+    from dpstats.analyses.marginals import Marginals
+    from dpstats.analyses.proportion import Proportion
+    from dpstats.columns import Boolean, Category, Number
+    from dpstats.errors import (
+        BudgetError,
+        ConditionError,
+        DataError,
+        DpstatsError,
+        FileFormatError,
+        NoiseError,
+        NotMeasuredError,
+        RequestError,
+        SchemaError,
+    )
+    from dpstats.families.block import Family
+    from dpstats.families.cells import Cells
+    from dpstats.families.moments import Moments
+    from dpstats.inference import corrected
+    from dpstats.measurements import Measurements
+    from dpstats.measuring import measure
+    from dpstats.planning import Plan, plan
+    from dpstats.privacy.budget import PureDP
+    from dpstats.privacy.ledger import Ledger
+    from dpstats.references.histogram import PerturbedHistogram
+    from dpstats.references.uniform import Uniform
+    from dpstats.releases import Release, load
+    from dpstats.schema import Schema
+    from dpstats.synthesis import release, synthesize
+
+
+def __getattr__(name: str) -> Any:
+    if name == "corrected":
+        return importlib.import_module("dpstats.inference.corrected")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'dpstats' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"dpstats.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,112 @@
+"""Candidate points: drawn from a reference density, merged, and seen as the family sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.columns import Codes
+from dpstats.families.block import Family, FamilyValues, Floats
+from dpstats.measurements import NoisyBlock
+from dpstats.references.base import Reference, codes_in_cells
+from dpstats.schema import Schema
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Distinct points with the reference's weight on each.
+
+    Attributes
+    ----------
+    codes : column name -> (m,) int64
+        Distinct rows of codes, in lexicographic order of the schema's columns.
+    weights : (m,) float64
+        Reference weights, summing to one.
+    """
+
+    codes: Mapping[str, Codes]
+    weights: Floats
+
+    @property
+    def size(self) -> int:
+        """Number of distinct points, m."""
+        return len(self.weights)
+
+
+def draw_candidates(
+    reference: Reference,
+    schema: Schema,
+    measured: NoisyBlock | None,
+    m: int,
+    rng: np.random.Generator,
+    *,
+    stratified: bool,
+) -> Candidates:
+    """Draw m candidates and merge equal ones.
+
+    Parameters
+    ----------
+    reference : Reference
+    schema : Schema
+        The columns to synthesise.
+    measured : NoisyBlock or None
+        The reference's own measurement, if it has one.
+    m : int
+    stratified : bool
+        Put the same number of points in every cell, weighted by the reference, where the domain
+        has at most m cells; otherwise (and beyond) draw independently, as BL24 does.
+    """
+    cells, probabilities = reference.cells(schema, measured)
+    if stratified and 0 < cells <= m:
+        chosen = np.arange(cells) if probabilities is None else np.flatnonzero(probabilities)
+        copies = max(1, m // len(chosen))
+        points = codes_in_cells(np.repeat(chosen, copies), schema, rng)
+        one = np.ones(len(chosen)) if probabilities is None else probabilities[chosen]
+        weights = np.repeat(one, copies)
+    else:
+        points = reference.draw(m, schema, measured, rng)
+        weights = np.ones(m)
+    rows = np.stack([points[name] for name in schema.names], axis=1)
+    distinct, which = np.unique(rows, axis=0, return_inverse=True)
+    total = np.bincount(which.ravel(), weights=weights, minlength=len(distinct))
+    codes = {name: distinct[:, i].copy() for i, name in enumerate(schema.names)}
+    return Candidates(codes, total / total.sum())
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Candidates merged into classes that no function of the family tells apart.
+
+    A density on classes, spread inside each class as the reference is, has the same optimum as
+    one on all candidates.
+
+    Attributes
+    ----------
+    values : FamilyValues
+        The functions at one member of each class.
+    reference : (classes,) float64
+        Reference weight of each class.
+    """
+
+    values: FamilyValues
+    reference: Floats
+    _which: NDArray[np.intp]
+    _inside: Floats
+
+    def spread(self, density: Floats) -> Floats:
+        """Candidate weights (m,) of a density (classes,) on classes."""
+        return density[self._which] * self._inside
+
+
+def seen_by(family: Family, candidates: Candidates) -> Seen:
+    """Merge candidates that the family cannot tell apart."""
+    _, first, which = np.unique(
+        family.signature(candidates.codes), axis=0, return_index=True, return_inverse=True
+    )
+    which = which.ravel()
+    reference = np.bincount(which, weights=candidates.weights)
+    values = family.evaluate({name: codes[first] for name, codes in candidates.codes.items()})
+    return Seen(values, reference, which, candidates.weights / reference[which])

@@ -1,0 +1,70 @@
+"""Arguments that every interval and test shares, checked once and explained in a sentence."""
+
+from typing import Literal, cast, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpstats.errors import RequestError
+
+Alternative = Literal["two-sided", "larger", "smaller"]
+
+
+def check_alpha(alpha: float) -> float:
+    """Return the error probability `alpha`, or say what is wrong with it.
+
+    Parameters
+    ----------
+    alpha : float
+        One minus the confidence, in (0, 1/2].
+
+    Raises
+    ------
+    RequestError
+        If `alpha` is not in (0, 1/2]; a confidence such as 0.95 is recognised.
+    """
+    alpha = float(alpha)
+    if 0.5 < alpha < 1:
+        raise RequestError(
+            f"alpha={alpha:g} is more than one half; alpha is the probability of an error, "
+            f"not the confidence: did you mean alpha={1 - alpha:g}?"
+        )
+    if not 0 < alpha <= 0.5:
+        raise RequestError(
+            f"alpha={alpha:g} is not a probability of error; give a number above 0 "
+            "and at most 0.5, such as alpha=0.05"
+        )
+    return alpha
+
+
+def check_alternative(alternative: str) -> Alternative:
+    """Return `alternative`, or raise RequestError with the names that are allowed."""
+    if alternative not in get_args(Alternative):
+        raise RequestError(
+            f"alternative={alternative!r} is not known; use one of "
+            + ", ".join(repr(name) for name in get_args(Alternative))
+        )
+    return cast(Alternative, alternative)
+
+
+def check_proportion(p0: float) -> float:
+    """Return the hypothesised proportion `p0`, or raise RequestError if it is not in [0, 1]."""
+    p0 = float(p0)
+    if not 0 <= p0 <= 1:
+        raise RequestError(f"the hypothesised proportion is {p0:g}; it must be between 0 and 1")
+    return p0
+
+
+def check_count(n: int) -> int:
+    """Return the number of rows `n`, or raise RequestError if it is not a positive integer."""
+    if n != int(n) or n < 1:
+        raise RequestError(f"n={n!r} is not a number of rows; give an integer of at least 1")
+    return int(n)
+
+
+def check_finite(name: str, values: ArrayLike) -> NDArray[np.float64]:
+    """Return `values` as float64, or raise RequestError if some are infinite or missing."""
+    array = np.asarray(values, dtype=np.float64)
+    if not np.all(np.isfinite(array)):
+        raise RequestError(f"{name} must be finite; infinite or missing values were given")
+    return array

@@ -1,0 +1,225 @@
+"""What was measured: the noisy sums, the law of their noise, and what may be said about them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats import files
+from dpstats.columns import Codes
+from dpstats.errors import FileFormatError
+from dpstats.families import block_from_dict
+from dpstats.families.block import Block, Family, Floats, bounds_of
+from dpstats.privacy.budget import PureDP, Unit, budget_from_dict
+from dpstats.privacy.noise import scale_for
+from dpstats.schema import Schema
+
+if TYPE_CHECKING:
+    from dpstats.privacy.laws import DiscreteLaplace
+
+ANSWERS_HEADER = ("block", "function", "name", "noisy_sum", "uniform")
+REFERENCE = -1  # block number of the reference density's own measurement
+
+
+@dataclass(frozen=True)
+class NoisyBlock:
+    """A block with its noisy sums.
+
+    Attributes
+    ----------
+    block : Block
+        d test functions.
+    multiplier : Fraction
+        Scale of the noise in natural units: function f has noise of scale multiplier * B_f,
+        rounded up to a float.
+    sums : (d,) int64
+        S_f + Z_f, unclipped.
+    uniforms : (d,) float64
+        Drawn once with the noise, uniform on (-1/2, 1/2); they make tests and intervals exact.
+    """
+
+    block: Block
+    multiplier: Fraction
+    sums: Codes
+    uniforms: Floats
+
+    @cached_property
+    def scales(self) -> Floats:
+        """Scale of the noise on each sum, (d,) float64."""
+        return noise_scales(self.block, self.multiplier)
+
+
+def noise_scales(block: Block, multiplier: Fraction) -> Floats:
+    """Scale of the noise on each function's sum: multiplier * B_f, rounded up, (d,) float64."""
+    bounds, which = np.unique(bounds_of(block), return_inverse=True)
+    return np.array([scale_for(multiplier, int(bound)) for bound in bounds])[which]
+
+
+@dataclass(frozen=True)
+class Measurements:
+    """The one private step's result; everything later is computed from it.
+
+    Attributes
+    ----------
+    schema : Schema
+    measured : tuple of NoisyBlock
+        The family F.
+    reference : NoisyBlock or None
+        The reference density's own measurement, paid by its own share; never part of F.
+    reference_spec : mapping
+        Which reference density the candidates come from.
+    n : int
+        Number of private rows, public under the replace-one relation.
+    budget : PureDP
+        The whole budget that was spent.
+    unit : {"replace"}
+        Neighbour relation.
+    requests : mapping of name to plain data
+        The analyses that were asked for.
+    not_private : bool
+        True if the noise came from a test's own source; such a file must not be published.
+    """
+
+    schema: Schema
+    measured: tuple[NoisyBlock, ...]
+    n: int
+    budget: PureDP
+    unit: Unit
+    reference: NoisyBlock | None = None
+    reference_spec: Mapping[str, Any] = field(default_factory=dict)
+    requests: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    not_private: bool = False
+
+    @cached_property
+    def family(self) -> Family:
+        """The test functions F that were measured."""
+        return Family(tuple(noisy.block for noisy in self.measured))
+
+    @cached_property
+    def means(self) -> Floats:
+        """Noisy means b_f = T_f / (n B_f) in unit scale, (|F|,) float64, unclipped."""
+        sums = np.concatenate([noisy.sums for noisy in self.measured])
+        return sums / (self.n * self.family.bounds)
+
+    @cached_property
+    def scales(self) -> Floats:
+        """Noise scales on the sums, (|F|,) float64."""
+        return np.concatenate([noisy.scales for noisy in self.measured])
+
+    @cached_property
+    def laws(self) -> tuple[list[DiscreteLaplace], NDArray[np.intp]]:
+        """The distinct noise laws, and which of them each function has, (|F|,)."""
+        distinct, which = np.unique(self.scales, return_inverse=True)
+        return [self.budget.law(float(scale)) for scale in distinct], which
+
+    @cached_property
+    def standard_deviations(self) -> Floats:
+        """Noise standard deviation of the means, unit scale, (|F|,) float64."""
+        laws, which = self.laws
+        return np.sqrt([law.variance for law in laws])[which] / (self.n * self.family.bounds)
+
+    def save(self, path: str | Path) -> None:
+        """Write a zip archive of JSON and CSV, so that a paid measurement is never lost."""
+        files.save_archive(path, self.to_members())
+
+    @classmethod
+    def load(cls, path: str | Path) -> Measurements:
+        """Read what `save` wrote (a release file holds its measurements too)."""
+        return cls.from_members(files.load_archive(path, ("measurements.json", "answers.csv")))
+
+    def to_members(self) -> dict[str, str]:
+        """The texts of the archive, by member name."""
+        blocks = [
+            {"multiplier": str(noisy.multiplier), **noisy.block.to_dict()}
+            for noisy in self.measured
+        ]
+        document: dict[str, Any] = {
+            "dpstats": "measurements",
+            "version": files.VERSION,
+            "rows": self.n,
+            "unit": self.unit,
+            "person": "one row per person; k rows of one person are protected at k times epsilon",
+            "budget": self.budget.to_dict(),
+            "not_private": self.not_private,
+            "assumes": "a sound system random source; timing and memory side channels are out of "
+            "scope; batch use only",
+            "schema": self.schema.to_dict(),
+            "blocks": blocks,
+            "reference": dict(self.reference_spec),
+            "analyses": {name: dict(plain) for name, plain in self.requests.items()},
+        }
+        numbered = list(enumerate(self.measured))
+        if self.reference is not None:
+            document["reference_block"] = {
+                "multiplier": str(self.reference.multiplier),
+                **self.reference.block.to_dict(),
+            }
+            numbered.append((REFERENCE, self.reference))
+        rows = [
+            (number, f, name, int(noisy.sums[f]), repr(float(noisy.uniforms[f])))
+            for number, noisy in numbered
+            for f, name in enumerate(noisy.block.names)
+        ]
+        return {
+            "measurements.json": files.to_json(document),
+            "answers.csv": files.to_csv(ANSWERS_HEADER, rows),
+        }
+
+    @classmethod
+    def from_members(cls, members: Mapping[str, str]) -> Measurements:
+        """Inverse of `to_members`.
+
+        Raises
+        ------
+        FileFormatError
+            For anything that `to_members` would not have written.
+        """
+        document = files.from_json(members["measurements.json"], "measurements", "the file")
+        rows = files.from_csv(members["answers.csv"], ANSWERS_HEADER, "answers.csv")
+        try:
+            schema = Schema.from_dict(document["schema"])
+            answers: dict[int, list[tuple[int, float]]] = {}
+            for number, _, _, noisy_sum, uniform in rows:
+                answers.setdefault(int(number), []).append((int(noisy_sum), float(uniform)))
+            measured = tuple(
+                _noisy_block(plain, schema, answers.get(number, []))
+                for number, plain in enumerate(document["blocks"])
+            )
+            reference = None
+            if "reference_block" in document:
+                plain = document["reference_block"]
+                reference = _noisy_block(plain, schema, answers.get(REFERENCE, []))
+            return cls(
+                schema=schema,
+                measured=measured,
+                n=int(document["rows"]),
+                budget=budget_from_dict(document["budget"]),
+                unit=document["unit"],
+                reference=reference,
+                reference_spec=document["reference"],
+                requests=document["analyses"],
+                not_private=bool(document["not_private"]),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise FileFormatError(f"the measurements cannot be read: {error}") from None
+
+
+def _noisy_block(
+    plain: Mapping[str, Any], schema: Schema, answers: list[tuple[int, float]]
+) -> NoisyBlock:
+    block = block_from_dict(plain, schema)
+    if len(answers) != block.size:
+        raise FileFormatError(f"answers.csv holds {len(answers)} of {block.size} functions")
+    return NoisyBlock(
+        block,
+        Fraction(plain["multiplier"]),
+        np.array([total for total, _ in answers], dtype=np.int64),
+        np.array([uniform for _, uniform in answers], dtype=np.float64),
+    )

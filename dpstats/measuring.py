@@ -1,0 +1,113 @@
+"""The one private step: read the rows once, spend the budget once, return noisy sums."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import numpy as np
+
+from dpstats.analyses.base import analysis_to_dict
+from dpstats.columns import Codes
+from dpstats.engines.local import Progress, exact_sums, open_source
+from dpstats.errors import DataError, NoiseError
+from dpstats.measurements import Measurements, NoisyBlock, noise_scales
+from dpstats.planning import Plan, PlannedBlock
+from dpstats.privacy.ledger import Ledger
+from dpstats.privacy.noise import add_noise, draw_uniforms, is_private
+
+_log = logging.getLogger(__name__)
+
+
+def measure(
+    plan: Plan,
+    data: object,
+    *,
+    ledger: Ledger | str | Path | None = None,
+    progress: Progress | None = None,
+) -> Measurements:
+    """Measure what a plan asks for, under differential privacy.
+
+    The structure of the table, the plan and the ledger are checked first; then the rows are read
+    once; then the ledger records the budget, on disk, before any noise is drawn.
+
+    Parameters
+    ----------
+    plan : Plan
+    data : path, DataFrame, Table or stream
+        A ``.csv`` or ``.parquet`` path, a pandas or polars DataFrame, an Arrow table or reader, a
+        DuckDB relation.
+    ledger : Ledger or path, optional
+        Record of what was spent on this data set, with its cap.
+    progress : callable, optional
+        Called with a text, the work done and the total (or None).
+
+    Returns
+    -------
+    Measurements
+        Save them: the budget is spent and cannot be had twice.
+
+    Raises
+    ------
+    DataError
+        If the table does not fit the plan; nothing is spent.
+    BudgetError
+        If the ledger's cap would be passed; nothing is read.
+    NoiseError
+        If noise cannot be drawn; the budget then counts as spent.
+    """
+    plan.check(plan.n)
+    book = Ledger.open(ledger) if isinstance(ledger, str | Path) else ledger
+    if book is not None:
+        book.check(plan.budget)
+    source = open_source(data, plan.columns)
+    if source.rows is not None:
+        _check_rows(source.rows, plan)
+    blocks = [planned.block for planned in plan.everything]
+    totals, n = exact_sums(source, plan.columns, blocks, progress)
+    _check_rows(n, plan)
+    plan.check(n)
+    if book is not None:
+        book.spend(plan.budget)
+    _log.info("drawing noise for %d functions", plan.family.size)
+    failure, noisy = "", []
+    try:
+        for planned, sums in zip(plan.everything, totals, strict=True):
+            noisy.append(_noisy(planned, sums))
+    except NoiseError as error:
+        failure = str(error)
+    del totals, source
+    if failure:  # raised here, where no frame holds the sums any more
+        raise NoiseError(f"{failure} The budget counts as spent.")
+    own = plan.reference_block is not None
+    return Measurements(
+        schema=plan.columns,
+        measured=tuple(noisy[:-1] if own else noisy),
+        n=n,
+        budget=plan.budget,
+        unit=plan.unit,
+        reference=noisy[-1] if own else None,
+        reference_spec=plan.reference.to_dict(),
+        requests={name: analysis_to_dict(a) for name, a in plan.analyses.items()},
+        not_private=not is_private(),
+    )
+
+
+def _check_rows(rows: int, plan: Plan) -> None:
+    if rows == 0:
+        raise DataError("the table has no rows")
+    if plan.n is not None and rows != plan.n:
+        raise DataError(
+            f"the plan was made for n = {plan.n} rows and the table has {rows}; "
+            "make the plan for the right number"
+        )
+
+
+def _noisy(planned: PlannedBlock, sums: Codes) -> NoisyBlock:
+    """One block with its noise: one draw per distinct scale."""
+    scales = noise_scales(planned.block, planned.multiplier)
+    noisy = np.empty_like(sums)
+    for scale in np.unique(scales):
+        same = scales == scale
+        noisy[same] = add_noise(sums[same], float(scale))
+    return NoisyBlock(planned.block, planned.multiplier, noisy, draw_uniforms(len(sums)))

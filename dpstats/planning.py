@@ -1,0 +1,408 @@
+"""From analyses to a plan: families merged, the budget split, and a preview; reads no data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpstats import files
+from dpstats.analyses.base import Analysis, analysis_from_dict, analysis_to_dict
+from dpstats.answers import Answers, answer
+from dpstats.errors import BudgetError, FileFormatError, RequestError
+from dpstats.families import block_from_dict
+from dpstats.families.block import Block, Family
+from dpstats.measurements import Measurements, NoisyBlock, noise_scales
+from dpstats.privacy.budget import PureDP, Unit, budget_from_dict, check_unit, read_rational
+from dpstats.references.base import Reference, reference_from_dict
+from dpstats.references.uniform import Uniform
+from dpstats.schema import Schema
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PRETEND_POINTS = 20_000
+
+
+@dataclass(frozen=True)
+class PlannedBlock:
+    """A block and the scale of its noise in natural units (f in [-1, 1])."""
+
+    block: Block
+    multiplier: Fraction
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What will be measured, and how the budget is split; made before any row is read.
+
+    Attributes
+    ----------
+    schema : Schema
+    analyses : mapping of name to Analysis
+    budget : PureDP
+    blocks : tuple of PlannedBlock
+        The family F: what the analyses share is merged.
+    reference : Reference
+        The density that candidates are drawn from.
+    reference_block : PlannedBlock or None
+        What the reference itself measures, paid by its own share.
+    n : int or None
+        The public number of rows, checked when the data are read.
+    unit : {"replace"}
+        Neighbour relation.
+    """
+
+    schema: Schema
+    analyses: Mapping[str, Analysis]
+    budget: PureDP
+    blocks: tuple[PlannedBlock, ...]
+    reference: Reference = field(default_factory=Uniform)
+    reference_block: PlannedBlock | None = None
+    n: int | None = None
+    unit: Unit = "replace"
+
+    @cached_property
+    def family(self) -> Family:
+        """The test functions F."""
+        return Family(tuple(planned.block for planned in self.blocks))
+
+    @property
+    def columns(self) -> Schema:
+        """The columns that the family touches: the ones that are read and synthesised."""
+        return self.schema.select(self.family.column_names)
+
+    @property
+    def everything(self) -> tuple[PlannedBlock, ...]:
+        """All blocks that are measured, the reference's own last."""
+        return self.blocks + (() if self.reference_block is None else (self.reference_block,))
+
+    def cost(self) -> Fraction:
+        """Exact amount of the budget that the noise spends, recomputed from sensitivities."""
+        return sum(
+            (self.budget.cost(p.block.sensitivity(self.unit), p.multiplier)
+             for p in self.everything),
+            Fraction(0),
+        )  # fmt: skip
+
+    def check(self, n: int | None = None) -> None:
+        """Refuse a plan that overspends, or whose reference would be mostly noise at n rows.
+
+        Raises
+        ------
+        BudgetError, RequestError
+        """
+        if self.cost() > self.budget.total:
+            raise BudgetError(
+                f"the plan spends {self.cost()} of a budget of {self.budget.total}; it was edited "
+                "by hand: make it again with dps.plan"
+            )
+        for planned in self.everything:
+            noise_scales(planned.block, planned.multiplier)  # refuses impossible scales
+        if n is not None and self.reference_block is not None:
+            law = self.budget.law(float(self.reference_block.multiplier))
+            self.reference.check(self.reference_block.block, n, law)
+
+    def preview(self, n: int | None = None) -> Preview:
+        """Functions, noise and expected interval widths, from public numbers alone.
+
+        Every analysis runs on a pretend release: n rows spread evenly over the levels and bins.
+
+        Parameters
+        ----------
+        n : int, optional
+            Number of rows to pretend; the plan's own n if not given.
+        """
+        rows = self.n if n is None else n
+        if rows is None:
+            raise RequestError("preview needs a number of rows: plan.preview(n=...)")
+        _check_rows(rows)
+        self.check(rows)
+        pretend = _PretendRelease(self, rows)
+        return Preview(
+            self, rows, tuple(_outlook(name, a, pretend) for name, a in self.analyses.items())
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Write the plan as JSON: what someone approves is what runs."""
+        files.write_atomically(path, files.to_json(self.to_dict()).encode())
+
+    @classmethod
+    def load(cls, path: str | Path) -> Plan:
+        """Read what `save` wrote."""
+        path = Path(path)
+        try:
+            text = path.read_text(encoding="utf-8")
+        except OSError as error:
+            raise FileFormatError(f"cannot read {path.name}: {error.strerror}") from None
+        except UnicodeDecodeError:
+            raise FileFormatError(f"{path.name} is not a plan that dpstats wrote") from None
+        return cls.from_dict(files.from_json(text, "plan", path.name))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        plain: dict[str, Any] = {
+            "dpstats": "plan",
+            "version": files.VERSION,
+            "budget": self.budget.to_dict(),
+            "unit": self.unit,
+            "rows": self.n,
+            "schema": self.schema.to_dict(),
+            "analyses": {name: analysis_to_dict(a) for name, a in self.analyses.items()},
+            "blocks": [_planned_to_dict(planned) for planned in self.blocks],
+            "reference": self.reference.to_dict(),
+        }
+        if self.reference_block is not None:
+            plain["reference_block"] = _planned_to_dict(self.reference_block)
+        return plain
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> Plan:
+        """Inverse of `to_dict`; the blocks are those of the file, not merged anew."""
+        try:
+            schema = Schema.from_dict(plain["schema"])
+            loaded = cls(
+                schema=schema,
+                analyses={name: analysis_from_dict(p) for name, p in plain["analyses"].items()},
+                budget=budget_from_dict(plain["budget"]),
+                blocks=tuple(_planned_from_dict(p, schema) for p in plain["blocks"]),
+                reference=reference_from_dict(plain["reference"]),
+                reference_block=(
+                    _planned_from_dict(plain["reference_block"], schema)
+                    if "reference_block" in plain
+                    else None
+                ),
+                n=plain["rows"],
+                unit=check_unit(plain["unit"]),
+            )
+        except (KeyError, TypeError, IndexError) as error:
+            raise FileFormatError(f"the plan cannot be read: {error}") from None
+        loaded.check()
+        return loaded
+
+    def __str__(self) -> str:
+        noise = sorted({float(p.multiplier) for p in self.blocks})
+        scales = f"{noise[0]:.4g}" + (f" to {noise[-1]:.4g}" if len(noise) > 1 else "")
+        share = self.reference.share
+        lines = [
+            f"Plan: {len(self.analyses)} analyses, {self.family.size} test functions in "
+            f"{len(self.blocks)} blocks, on columns {', '.join(self.columns.names)}",
+            f"Budget: {self.budget}; neighbours differ by replacing one row",
+            f"Noise: discrete Laplace of scale {scales} rows on every function in [-1, 1]",
+            f"Reference: {self.reference.to_dict()['kind']}, share of the budget {share}",
+        ]
+        return "\n".join(lines)
+
+
+def plan(
+    schema: Schema,
+    analyses: Mapping[str, Analysis],
+    *,
+    budget: PureDP,
+    n: int | None = None,
+    unit: Unit = "replace",
+    reference: Reference | None = None,
+    shares: Mapping[str, float | Fraction] | None = None,
+) -> Plan:
+    """Plan a release: merge what the analyses need and split the budget. Reads no data.
+
+    Parameters
+    ----------
+    schema : Schema
+    analyses : mapping of name to Analysis
+    budget : PureDP
+        For everything that is measured.
+    n : int, optional
+        The public number of rows; checked if given.
+    unit : {"replace"}
+        Neighbours differ by replacing one row, so n is public.
+    reference : Reference, optional
+        Where candidate rows come from; `Uniform()` if not given.
+    shares : mapping of name to number, optional
+        Share of the budget for every analysis, normalised. Without shares every test function
+        gets the same noise in natural units. An analysis spreads its share over its blocks in
+        proportion to their sensitivity; a block that several ask for takes its largest part.
+
+    Raises
+    ------
+    RequestError
+        For anything that cannot be measured as asked; the sentence says what to change.
+    """
+    if not isinstance(schema, Schema):
+        raise RequestError("the first argument is a dps.Schema; read one with dps.Schema.load")
+    if not isinstance(analyses, Mapping) or not analyses:
+        raise RequestError("analyses must be a non-empty mapping of names to analyses")
+    for name, analysis in analyses.items():
+        if not isinstance(name, str) or not name.strip():
+            raise RequestError(f"analyses are named by non-empty text, got {name!r}")
+        if not (hasattr(analysis, "family") and hasattr(analysis, "infer")):
+            raise RequestError(f"{name!r} is not an analysis such as dps.Proportion(...)")
+    if not isinstance(budget, PureDP):
+        raise RequestError(f"budget must be a dps.PureDP(epsilon), got {budget!r}")
+    if n is not None:
+        _check_rows(n)
+    unit = check_unit(unit)
+    reference = Uniform() if reference is None else reference
+
+    asked = {name: analysis.family(schema).blocks for name, analysis in analyses.items()}
+    weights = None if shares is None else _read_shares(shares, list(analyses))
+    amount = budget.total * (1 - reference.share)
+    split = partial(_split, asked=asked, weights=weights, budget=budget, amount=amount, unit=unit)
+
+    def variances(blocks: Sequence[Block]) -> list[float]:
+        return [budget.law(float(multiplier)).variance for multiplier in split(blocks)]
+
+    family = Family.merge([b for blocks in asked.values() for b in blocks], variances)
+    made = Plan(
+        schema=schema,
+        analyses=dict(analyses),
+        budget=budget,
+        blocks=tuple(map(PlannedBlock, family.blocks, split(family.blocks))),
+        reference=reference,
+        n=n,
+        unit=unit,
+    )
+    own = reference.block(made.columns)
+    if own is not None:
+        paid = budget.multiplier(own.sensitivity(unit), budget.total * reference.share)
+        made = replace(made, reference_block=PlannedBlock(own, paid))
+    made.check(n)
+    return made
+
+
+def _split(
+    blocks: Sequence[Block],
+    *,
+    asked: Mapping[str, Sequence[Block]],
+    weights: Mapping[str, Fraction] | None,
+    budget: PureDP,
+    amount: Fraction,
+    unit: Unit,
+) -> list[Fraction]:
+    """Noise multiplier of every block, so that together they spend `amount` exactly."""
+    if weights is None:  # equal noise in natural units, as in the paper
+        together = budget.multiplier(Family(tuple(blocks)).sensitivity(unit), amount)
+        return [together] * len(blocks)
+    sensitivities = [block.sensitivity(unit) for block in blocks]
+    parts = [Fraction(0)] * len(blocks)
+    for name, wanted in asked.items():
+        serving = [i for i, block in enumerate(blocks) if _serves(block, wanted)]
+        whole = sum((sensitivities[i].l1 for i in serving), Fraction(0))
+        for i in serving:
+            parts[i] = max(parts[i], weights[name] * sensitivities[i].l1 / whole)
+    total = sum(parts)
+    return [
+        budget.multiplier(sensitivity, amount * part / total)
+        for sensitivity, part in zip(sensitivities, parts, strict=True)
+    ]
+
+
+def _serves(block: Block, wanted: Sequence[Block]) -> bool:
+    """Whether a measured block is one that an analysis asked for, or answers part of it."""
+    return block in wanted or any(block.derive(w) is not None for w in wanted)
+
+
+def _read_shares(shares: Mapping[str, Any], names: list[str]) -> dict[str, Fraction]:
+    if not isinstance(shares, Mapping) or set(shares) != set(names):
+        given = sorted(shares) if isinstance(shares, Mapping) else shares
+        raise RequestError(f"shares must name every analysis: {names}; got {given}")
+    return {name: read_rational(share, f"share of {name!r}") for name, share in shares.items()}
+
+
+def _check_rows(n: object) -> None:
+    if type(n) is not int or n < 1:
+        raise RequestError(f"the number of rows n must be a positive whole number, got {n!r}")
+
+
+def _planned_to_dict(planned: PlannedBlock) -> dict[str, Any]:
+    return {"multiplier": str(planned.multiplier), **planned.block.to_dict()}
+
+
+def _planned_from_dict(plain: Mapping[str, Any], schema: Schema) -> PlannedBlock:
+    try:
+        return PlannedBlock(block_from_dict(plain, schema), Fraction(plain["multiplier"]))
+    except (ValueError, ZeroDivisionError):
+        raise FileFormatError("the plan holds a multiplier that is not a fraction") from None
+
+
+class _PretendRelease:
+    """What analyses would see if rows were spread evenly over cells and noise were zero."""
+
+    def __init__(self, plan: Plan, n: int) -> None:
+        codes = Uniform().draw(PRETEND_POINTS, plan.columns, None, np.random.default_rng(0))
+        weights = np.full(PRETEND_POINTS, n / PRETEND_POINTS)
+        measured = []
+        for planned in plan.blocks:
+            block = planned.block
+            sums = np.rint(block.evaluate(codes).average(weights)).astype(np.int64)
+            measured.append(NoisyBlock(block, planned.multiplier, sums, np.zeros(block.size)))
+        self._measurements = Measurements(
+            schema=plan.schema, measured=tuple(measured), n=n, budget=plan.budget, unit=plan.unit
+        )
+        self.schema, self.n, self.budget = plan.schema, n, plan.budget
+
+    def answers(
+        self, wanted: Family | Block | Sequence[Block], *, complements: bool = True
+    ) -> Answers:
+        """Answers with the plan's noise laws and the pretend values."""
+        return answer(self._measurements, wanted, complements=complements)
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What one analysis can expect: functions, noise, and median interval widths."""
+
+    name: str
+    analysis: str
+    functions: int
+    noise: float
+    width: float
+    certified_width: float
+
+
+def _outlook(name: str, analysis: Analysis, pretend: _PretendRelease) -> Outlook:
+    family = analysis.family(pretend.schema)
+    answers = pretend.answers(family)
+    result = analysis.infer(pretend)
+    widths = [
+        float(np.median(np.diff(np.atleast_2d(result.conf_int(method=method)))))
+        for method in ("noise_aware", "certified")
+    ]
+    noise = float(np.sqrt(np.median(answers.noise_variances)))
+    return Outlook(name, analysis.kind, family.size, noise, widths[0], widths[1])
+
+
+@dataclass(frozen=True)
+class Preview:
+    """What a plan would give at n rows, before any row is read."""
+
+    plan: Plan
+    n: int
+    outlooks: tuple[Outlook, ...]
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per analysis: functions, noise sd and median 95% widths, in proportions."""
+        import pandas as pd
+
+        return pd.DataFrame([vars(outlook) for outlook in self.outlooks])
+
+    def __str__(self) -> str:
+        width = max(len("analysis"), *(len(o.name) for o in self.outlooks))
+        lines = [
+            str(self.plan),
+            "",
+            f"Preview at n = {self.n} rows spread evenly over the cells (no data were read):",
+            f"{'analysis':<{width}}  {'functions':>9}  {'noise sd':>8}  "
+            f"{'95% width':>9}  {'certified':>9}",
+        ]
+        lines += [
+            f"{o.name:<{width}}  {o.functions:>9}  {o.noise:>8.4f}  {o.width:>9.4f}  "
+            f"{o.certified_width:>9.4f}"
+            for o in self.outlooks
+        ]
+        return "\n".join(lines)

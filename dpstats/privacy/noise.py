@@ -1,0 +1,206 @@
+"""The only module that draws privacy noise: discrete Laplace from OpenDP, without a seed.
+
+It checks what the backend does not: OpenDP accepts a scale of 0, which would release raw sums.
+"""
+
+from __future__ import annotations
+
+import math
+import reprlib
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from fractions import Fraction
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.errors import BudgetError, NoiseError
+
+Integers = NDArray[np.int64]
+
+# |sum| <= 2**62 and a scale up to 2**52 leave 2**62 = 1024 scales to the end of int64: noise gets
+# there with probability below e**-1024, and then OpenDP saturates.
+MAX_SUM = 2**62
+MAX_SCALE = 2.0**52
+MIN_SCALE = 2.0**-20  # epsilon of a million; far above where a float scale could vanish
+
+
+class _NoiseSource(Protocol):
+    """What tests put in place of the real noise; ``uniforms(d)`` is optional."""
+
+    def __call__(self, scale: float, size: int) -> Integers: ...
+
+
+_injected: ContextVar[_NoiseSource | None] = ContextVar("injected noise", default=None)
+
+
+@contextmanager
+def _noise_from(source: _NoiseSource) -> Iterator[None]:
+    """Draw from `source` inside the block. For tests only: what is released is not private."""
+    token = _injected.set(source)
+    try:
+        yield
+    finally:
+        _injected.reset(token)
+
+
+def is_private() -> bool:
+    """Whether noise comes from the real source, not from one that a test has injected."""
+    return _injected.get() is None
+
+
+def scale_for(multiplier: Fraction, bound: int) -> float:
+    """Noise scale of a function: the smallest float that is at least ``multiplier * bound``.
+
+    Rounding up keeps the exact cost of the noise within the budget.
+
+    Parameters
+    ----------
+    multiplier : Fraction
+        Positive noise scale in units of the function's bound.
+    bound : int
+        The function's integer values lie in [-bound, bound]; at least 1.
+
+    Raises
+    ------
+    BudgetError
+        If the scale is not in [2**-20, 2**52].
+    """
+    if isinstance(multiplier, bool) or not isinstance(multiplier, (int, Fraction)):
+        raise BudgetError(f"multiplier must be a Fraction, got {reprlib.repr(multiplier)}")
+    if isinstance(bound, bool) or not isinstance(bound, int) or bound < 1:
+        raise BudgetError(f"bound must be an int of at least 1, got {reprlib.repr(bound)}")
+    exact = Fraction(multiplier) * bound
+    if exact > MAX_SCALE:
+        raise BudgetError(
+            f"the noise scale {Fraction(multiplier)} * {bound} is above 2**52, too large for "
+            "64-bit sums; use a coarser grid or a larger budget"
+        )
+    if exact < MIN_SCALE:
+        raise BudgetError(
+            f"the noise scale {Fraction(multiplier)} * {bound} is below 2**-20, which would "
+            "release the sums as they are; use a smaller budget"
+        )
+    scale = float(exact)
+    return scale if Fraction(scale) >= exact else math.nextafter(scale, math.inf)
+
+
+def add_noise(sums: Integers, scale: float) -> Integers:
+    """Exact sums plus independent discrete Laplace noise.
+
+    Parameters
+    ----------
+    sums : (d,) int64
+        Exact private sums, d >= 1, at most 2**62 in absolute value.
+    scale : float
+        Scale of the noise, in the units of the sums; see `scale_for`.
+
+    Returns
+    -------
+    (d,) int64
+        The noisy sums, in the same units.
+
+    Raises
+    ------
+    NoiseError
+        If an argument is not valid or the noise cannot be drawn. The message and the exception
+        hold no value of `sums`, and nothing may be released.
+    """
+    _check(sums, scale)
+    source = _injected.get()
+    return _opendp(sums, scale) if source is None else _add_injected(source, sums, scale)
+
+
+def draw_uniforms(d: int) -> NDArray[np.float64]:
+    """Independent uniforms on (-1/2, 1/2) from the operating system's secure source.
+
+    Drawn once with each measurement and stored with it. Never exactly an end point.
+
+    Parameters
+    ----------
+    d : int
+        How many, at least 1.
+
+    Returns
+    -------
+    (d,) float64
+
+    Raises
+    ------
+    NoiseError
+        If `d` is not a positive int or the secure source fails.
+    """
+    if isinstance(d, bool) or not isinstance(d, int) or d < 1:
+        raise NoiseError(f"the number of uniforms must be a positive int, got {reprlib.repr(d)}")
+    source = _injected.get()
+    if source is not None:
+        uniforms = getattr(source, "uniforms", None)
+        return np.zeros(d) if uniforms is None else np.asarray(uniforms(d), dtype=np.float64)
+    entropy = b""
+    with suppress(Exception):  # a failure raises below, where nothing is chained to it
+        entropy = secrets.token_bytes(8 * d)
+    if len(entropy) != 8 * d:
+        raise NoiseError("the system's secure random source failed; nothing was released")
+    # 52 random bits and a half: the middle of one of 2**52 equal cells, exact in a float.
+    bits = np.frombuffer(entropy, dtype=np.uint64) >> np.uint64(12)
+    return (bits.astype(np.float64) + 0.5) * 2.0**-52 - 0.5
+
+
+def _check(sums: object, scale: object) -> None:
+    """Refuse what the backend would accept: wrong types, huge sums, a scale of 0."""
+    if type(sums) is not np.ndarray or sums.dtype != np.int64 or sums.ndim != 1 or not sums.size:
+        raise NoiseError("sums must be a plain, one-dimensional, non-empty int64 array")
+    if int(sums.min()) < -MAX_SUM or int(sums.max()) > MAX_SUM:
+        raise NoiseError("a sum is beyond 2**62; use a coarser grid")
+    if not isinstance(scale, float) or not MIN_SCALE <= scale <= MAX_SCALE:
+        raise NoiseError(f"scale must be a float in [2**-20, 2**52], got {reprlib.repr(scale)}")
+
+
+def _opendp(sums: Integers, scale: float) -> Integers:
+    """Noise from OpenDP, or a NoiseError that holds nothing of what went wrong inside.
+
+    The errors are raised outside the handlers: a chained exception could hold private sums.
+    """
+    try:
+        measurement = _laplace(scale)
+    except Exception:
+        measurement = None
+    if measurement is None:
+        raise NoiseError(
+            "the noise backend OpenDP is missing or does not work, and there is no fallback; "
+            'pip install "opendp>=0.16,<0.17"'
+        )
+    try:
+        noisy = measurement(np.ascontiguousarray(sums))
+        # Plain ints only: a list of floats would be cut to integers without a word.
+        valid = type(noisy) is list and {type(value) for value in noisy} == {int}
+        result = np.array(noisy, dtype=np.int64) if valid else None
+    except Exception:
+        result = None
+    if result is None or result.shape != sums.shape:
+        raise NoiseError("drawing privacy noise failed; nothing was released")
+    return result
+
+
+def _laplace(scale: float) -> Any:
+    """OpenDP's discrete Laplace on vectors of i64, if its own privacy map agrees with `scale`."""
+    import opendp.prelude as dp
+
+    # Every constructor in OpenDP asks for "contrib"; no other feature is needed.
+    dp.enable_features("contrib")
+    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l1_distance(T="i64")
+    measurement = dp.m.make_laplace(*space, scale=scale)
+    # Sums one apart must cost 1/scale: guards against a backend that reads scale otherwise.
+    return measurement if measurement.map(1) <= math.nextafter(1 / scale, math.inf) else None
+
+
+def _add_injected(source: _NoiseSource, sums: Integers, scale: float) -> Integers:
+    noise = np.asarray(source(scale, sums.size))
+    if noise.shape != sums.shape or noise.dtype != np.int64:
+        raise NoiseError("the injected source must return one int64 per sum")
+    if int(noise.min()) <= -MAX_SUM or int(noise.max()) >= MAX_SUM:  # so that nothing wraps
+        raise NoiseError("the injected source must return noise below 2**62")
+    return np.asarray(sums + noise, dtype=np.int64)

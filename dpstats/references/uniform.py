@@ -1,0 +1,72 @@
+"""The uniform reference density (BL24, Appendix on uniform sampling)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from dpstats.columns import Codes, Number
+from dpstats.errors import RequestError
+from dpstats.families.block import Block, Floats
+from dpstats.schema import Schema
+
+if TYPE_CHECKING:
+    from dpstats.measurements import NoisyBlock
+    from dpstats.privacy.laws import DiscreteLaplace
+
+
+@dataclass(frozen=True)
+class Uniform:
+    """Uniform over the domain; spends nothing.
+
+    Parameters
+    ----------
+    over : {"cells", "grid"}
+        ``"cells"``: uniform over declared levels and bins, then over the grid inside the bin; far
+        better where bins are uneven. ``"grid"``: uniform over all grid points, as in the paper.
+    """
+
+    over: Literal["cells", "grid"] = "cells"
+
+    def __post_init__(self) -> None:
+        if self.over not in ("cells", "grid"):
+            raise RequestError(f"Uniform(over=...) must be 'cells' or 'grid', got {self.over!r}")
+
+    @property
+    def share(self) -> Fraction:
+        """Zero: nothing is measured."""
+        return Fraction(0)
+
+    def block(self, schema: Schema) -> Block | None:
+        """None: nothing is measured."""
+        return None
+
+    def check(self, block: Block, n: int, law: DiscreteLaplace) -> None:
+        """Nothing to check."""
+
+    def cells(self, schema: Schema, measured: NoisyBlock | None) -> tuple[int, Floats | None]:
+        """All cells, equally likely, for ``over="cells"``."""
+        if self.over == "grid":
+            return 0, None
+        return math.prod(column.bins for column in schema), None
+
+    def draw(
+        self, m: int, schema: Schema, measured: NoisyBlock | None, rng: np.random.Generator
+    ) -> dict[str, Codes]:
+        """m independent points, column name -> (m,) codes."""
+        points = {}
+        for column in schema:
+            if self.over == "grid" and isinstance(column, Number) and column.values is None:
+                low, high = column.code_range
+                points[column.name] = rng.integers(low, high, size=m, endpoint=True)
+            else:
+                points[column.name] = column.draw_inside(rng.integers(column.bins, size=m), rng)
+        return points
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {"kind": "uniform", "over": self.over}

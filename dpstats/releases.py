@@ -1,0 +1,229 @@
+"""What analysts hold: measurements, weighted candidates, synthetic rows and their certificate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from dpstats import files
+from dpstats.accuracy import Accuracy, certify
+from dpstats.analyses.base import Analysis, analysis_from_dict
+from dpstats.answers import Answers, answer
+from dpstats.columns import Codes
+from dpstats.errors import FileFormatError, NotMeasuredError
+from dpstats.families.block import Block, Family, Floats
+from dpstats.measurements import Measurements
+from dpstats.privacy.budget import PureDP
+from dpstats.schema import Schema
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MEMBERS = ("release.json", "measurements.json", "answers.csv", "candidates.csv")
+LIMITS = (
+    "Guaranteed for any data: the privacy of one row, and the certificate. Intervals for a "
+    "population assume rows drawn independently from it, one row per person, without survey "
+    "weights."
+)
+
+
+@dataclass(frozen=True, repr=False)
+class Release:
+    """A differentially private release.
+
+    Attributes
+    ----------
+    measurements : Measurements
+        Noisy sums with the law of their noise.
+    candidates : mapping of column name to (m,) int64
+        Distinct candidate rows, coded.
+    weights : (m,) float64
+        The fitted density on the candidates.
+    counts : (m,) int64
+        How many synthetic rows are copies of each candidate.
+    fit, draw : str
+        How the density was fitted and the rows were drawn.
+    notes : tuple of str
+        Anything a user must know, such as a fit that did not converge.
+    """
+
+    measurements: Measurements
+    candidates: Mapping[str, Codes]
+    weights: Floats
+    counts: Codes
+    fit: str
+    draw: str
+    notes: tuple[str, ...] = ()
+
+    @property
+    def schema(self) -> Schema:
+        """Schema of the columns in the release."""
+        return self.measurements.schema
+
+    @property
+    def n(self) -> int:
+        """Number of private rows."""
+        return self.measurements.n
+
+    @property
+    def k(self) -> int:
+        """Number of synthetic rows."""
+        return int(self.counts.sum())
+
+    @property
+    def budget(self) -> PureDP:
+        """The budget that was spent."""
+        return self.measurements.budget
+
+    @cached_property
+    def analyses(self) -> dict[str, Analysis]:
+        """The analyses that the custodian planned, by name."""
+        return {
+            name: analysis_from_dict(plain) for name, plain in self.measurements.requests.items()
+        }
+
+    def answers(
+        self, wanted: Family | Block | Sequence[Block], *, complements: bool = True
+    ) -> Answers:
+        """Noisy sums of wanted functions with the exact law of their noise.
+
+        Raises
+        ------
+        NotMeasuredError
+            If they do not follow from what was measured.
+        """
+        return answer(self.measurements, wanted, complements=complements)
+
+    def infer(self, analysis: str | Analysis) -> Any:
+        """Conclusions of a planned analysis (by name), or of any other the release can answer.
+
+        Raises
+        ------
+        NotMeasuredError
+            For an unknown name, or functions that were not measured.
+        """
+        if isinstance(analysis, str):
+            if analysis not in self.analyses:
+                raise NotMeasuredError(
+                    f"this release has no analysis {analysis!r}; it has {list(self.analyses)}"
+                )
+            analysis = self.analyses[analysis]
+        return analysis.infer(self)
+
+    def accuracy(
+        self, *, alpha: float = 0.05, of: Literal["rows", "weights"] = "rows"
+    ) -> Accuracy:
+        """Certificate of the synthetic rows (or of the weighted candidates).
+
+        Parameters
+        ----------
+        alpha : float
+            The certificate holds with probability at least 1 - alpha over the privacy noise.
+        of : {"rows", "weights"}
+        """
+        weights = self.counts / self.k if of == "rows" else self.weights
+        means = self.measurements.family.evaluate(self.candidates).average(weights)
+        target = "synthetic rows" if of == "rows" else "weighted candidates"
+        return certify(self.measurements, means, alpha=alpha, target=target)
+
+    def to_frame(self, *, weighted: bool = False) -> pd.DataFrame:
+        """Synthetic rows in original units, only the columns that the plan's family touches.
+
+        Parameters
+        ----------
+        weighted : bool
+            Instead of rows, all candidates with a last column ``_weight``.
+        """
+        if weighted:
+            return self.schema.to_frame(self.candidates).assign(_weight=self.weights)
+        which = np.repeat(np.arange(len(self.counts)), self.counts)
+        return self.schema.to_frame({name: c[which] for name, c in self.candidates.items()})
+
+    def save(self, path: str | Path) -> None:
+        """Write a zip archive of JSON and CSV; only what was released, nothing executable.
+
+        It holds the measurements, the candidates (codes, weights, counts) and, for reading
+        elsewhere, the synthetic rows in original units as ``rows.csv``.
+        """
+        document = {
+            "dpstats": "release",
+            "version": files.VERSION,
+            "fit": self.fit,
+            "draw": self.draw,
+            "notes": list(self.notes),
+            "limits": LIMITS,
+        }
+        names = self.schema.names
+        columns = [self.candidates[name].tolist() for name in names]
+        candidates = zip(*columns, map(repr, self.weights.tolist()), self.counts, strict=True)
+        decoded = self.schema.decode(self.candidates)
+        cells = list(zip(*(decoded[name].tolist() for name in names), strict=True))
+        rows = (cells[i] for i in np.repeat(np.arange(len(cells)), self.counts))
+        members = {
+            "release.json": files.to_json(document),
+            **self.measurements.to_members(),
+            "candidates.csv": files.to_csv((*names, "_weight", "_count"), candidates),
+            "rows.csv": files.to_csv(names, rows),
+        }
+        files.save_archive(path, members)
+
+    def __str__(self) -> str:
+        held = self.measurements
+        lines = [
+            f"Release: {held.family.size} noisy answers from {held.n} private rows, "
+            f"{self.k} synthetic rows ({self.draw}, {self.fit} fit on "
+            f"{len(self.weights)} candidates)",
+            f"Budget: {held.budget}; neighbours differ by replacing one row; one row per person",
+            f"Columns: {', '.join(self.schema.names)} (only those the plan's analyses touch)",
+            f"Analyses: {', '.join(self.analyses)}",
+        ]
+        if held.not_private:
+            lines.append("NOT PRIVATE: the noise came from a test's own source; do not publish")
+        lines += [f"Note: {note}" for note in self.notes]
+        return "\n".join([*lines, LIMITS])
+
+    def __repr__(self) -> str:
+        return f"<dpstats Release: {', '.join(self.analyses)}; n = {self.n}, k = {self.k}>"
+
+
+def load(path: str | Path) -> Release:
+    """Read a release file.
+
+    Raises
+    ------
+    FileFormatError
+        If the file is not a release that this version can read.
+    """
+    members = files.load_archive(path, MEMBERS)
+    document = files.from_json(members["release.json"], "release", Path(path).name)
+    measurements = Measurements.from_members(members)
+    names = measurements.schema.names
+    rows = files.from_csv(
+        members["candidates.csv"], (*names, "_weight", "_count"), "candidates.csv"
+    )
+    try:
+        columns = list(zip(*rows, strict=True))
+        release = Release(
+            measurements=measurements,
+            candidates={
+                name: np.array(columns[i], dtype=np.int64) for i, name in enumerate(names)
+            },
+            weights=np.array(columns[-2], dtype=np.float64),
+            counts=np.array(columns[-1], dtype=np.int64),
+            fit=str(document["fit"]),
+            draw=str(document["draw"]),
+            notes=tuple(document["notes"]),
+        )
+    except (KeyError, ValueError, IndexError, OverflowError) as error:
+        raise FileFormatError(f"{Path(path).name} is damaged: {error}") from None
+    for column in measurements.schema:
+        low, high = column.code_range
+        codes = release.candidates[column.name]
+        if codes.min() < low or codes.max() > high:
+            raise FileFormatError(f"{Path(path).name} is damaged: codes of {column.name!r}")
+    return release

@@ -1,0 +1,239 @@
+"""Results of analyses and how they print; one frame is the source of every printed number."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol, get_args
+
+import numpy as np
+
+from dpstats.errors import RequestError
+from dpstats.families.block import Floats
+from dpstats.inference.checks import Alternative, check_alpha, check_alternative
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Method = Literal["noise_aware", "certified"]
+Target = Literal["population", "table"]
+
+FRAME_COLUMNS = (
+    "term",
+    "estimate",
+    "std_error",
+    "statistic",
+    "p_value",
+    "conf_low",
+    "conf_high",
+    "privacy_share",
+)
+_TARGETS = {
+    "population": "the population (rows assumed independent draws from it; no weights, no clusters)",
+    "table": "the private table itself",
+}
+_METHODS = {
+    "noise_aware": "noise-aware (sampling and the known law of the privacy noise)",
+    "certified": "certified (finite sample, any data, worst case)",
+}
+
+
+class Intervals(Protocol):
+    """How one kind of estimate gets its intervals and tests."""
+
+    def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
+        """Lower and upper ends, two (d,) arrays."""
+
+    def pvalues(self, value: float, alternative: Alternative) -> Floats:
+        """Noise-aware p-values (d,) of: each parameter equals `value`."""
+
+
+@dataclass(frozen=True)
+class HypothesisResult:
+    """A test of one hypothesis.
+
+    Attributes
+    ----------
+    title : str
+    null : str
+        The hypothesis in words.
+    statistic, pvalue : float
+    alternative : str
+    footer : str
+        Method, target, budget and assumptions.
+    """
+
+    title: str
+    null: str
+    statistic: float
+    pvalue: float
+    alternative: Alternative
+    footer: str
+
+    def summary(self) -> str:
+        """Text of the result."""
+        return (
+            f"{self.title}\nnull hypothesis: {self.null}; alternative: {self.alternative}\n"
+            f"statistic = {self.statistic:.4g}, p-value = {self.pvalue:.4g}\n{self.footer}"
+        )
+
+    def __str__(self) -> str:
+        return self.summary()
+
+
+@dataclass(frozen=True)
+class EstimateResult:
+    """Estimates with intervals that account for sampling and for privacy noise.
+
+    Attributes
+    ----------
+    title : str
+    terms : list of str
+        Names of the d parameters.
+    params : (d,) float64
+        Estimates.
+    sampling_variance, privacy_variance : (d,) float64
+        The two parts of each squared standard error.
+    intervals : Intervals
+        The exact law behind the numbers.
+    scalar : bool
+        One parameter: ``conf_int`` then returns one pair.
+    budget : str
+        The budget of the release, for the footer.
+    notes : sequence of str
+        What else a reader must know.
+    """
+
+    title: str
+    terms: list[str]
+    params: Floats
+    sampling_variance: Floats
+    privacy_variance: Floats
+    intervals: Intervals
+    nobs: int
+    budget: str
+    scalar: bool = False
+    notes: Sequence[str] = ()
+
+    @property
+    def bse(self) -> Floats:
+        """Standard errors (d,), sampling and privacy together."""
+        return np.sqrt(self.sampling_variance + self.privacy_variance)
+
+    @property
+    def privacy_share(self) -> Floats:
+        """Privacy variance over total variance, (d,)."""
+        total = self.sampling_variance + self.privacy_variance
+        return np.divide(self.privacy_variance, total, out=np.zeros_like(total), where=total > 0)
+
+    def conf_int(
+        self, *, alpha: float = 0.05, method: Method = "noise_aware", target: Target = "population"
+    ) -> Floats:
+        """Confidence intervals at level 1 - alpha.
+
+        Parameters
+        ----------
+        alpha : float
+            Error probability of each interval.
+        method : {"noise_aware", "certified"}
+            Exact inversion of the known law of sampling plus noise, or the finite-sample worst
+            case.
+        target : {"population", "table"}
+            What is covered: the population's value, or the private table's own.
+
+        Returns
+        -------
+        (d, 2) float64, or (2,) for a single parameter
+        """
+        check_alpha(alpha)
+        _check_choice("method", method, get_args(Method))
+        _check_choice("target", target, get_args(Target))
+        ends = np.stack(self.intervals.conf_int(alpha, method, target), axis=-1)
+        return ends[0] if self.scalar else ends
+
+    def test(self, value: float, alternative: Alternative = "two-sided") -> HypothesisResult:
+        """Test whether the parameter equals `value` (single-parameter results only).
+
+        Parameters
+        ----------
+        value : float
+        alternative : {"two-sided", "larger", "smaller"}
+        """
+        if not self.scalar:
+            raise RequestError("test() needs a single parameter; ask for one analysis per question")
+        check_alternative(alternative)
+        pvalue = float(self.intervals.pvalues(value, alternative)[0])
+        error = float(self.bse[0])
+        statistic = (float(self.params[0]) - value) / error if error > 0 else np.inf
+        return HypothesisResult(
+            self.title,
+            f"{self.terms[0]} = {value:g} in the population",
+            statistic,
+            pvalue,
+            alternative,
+            self._footer("noise_aware", "population"),
+        )
+
+    def to_frame(
+        self, *, alpha: float = 0.05, method: Method = "noise_aware", target: Target = "population"
+    ) -> pd.DataFrame:
+        """One row per parameter; every printed number comes from this frame."""
+        import pandas as pd
+
+        ends = np.atleast_2d(self.conf_int(alpha=alpha, method=method, target=target))
+        unknown = np.full(len(self.terms), np.nan)
+        columns = (
+            self.terms,
+            self.params,
+            self.bse if target == "population" else np.sqrt(self.privacy_variance),
+            unknown,
+            unknown,
+            ends[:, 0],
+            ends[:, 1],
+            self.privacy_share,
+        )
+        return pd.DataFrame(dict(zip(FRAME_COLUMNS, columns, strict=True)))
+
+    def summary(self, *, alpha: float = 0.05, target: Target = "population") -> str:
+        """Text table with the noise-aware and the certified intervals side by side."""
+        frame = self.to_frame(alpha=alpha, target=target)
+        certified = np.atleast_2d(self.conf_int(alpha=alpha, method="certified", target=target))
+        level = f"{100 * (1 - alpha):g}%"
+        width = min(max(len("term"), *(len(term) for term in self.terms)), 48)
+        header = (
+            f"{'term':<{width}}  {'estimate':>8}  {'std.err':>8}  "
+            f"{level + ' noise-aware':>19}  {level + ' certified':>19}  {'privacy':>7}"
+        )
+        lines = [self.title, "", header, "-" * len(header)]
+        for row, ends in zip(frame.itertuples(index=False), certified, strict=True):
+            lines.append(
+                f"{_shortened(row.term, width):<{width}}  {row.estimate:>8.4f}  "
+                f"{row.std_error:>8.4f}  [{row.conf_low:>8.4f},{row.conf_high:>8.4f}]  "
+                f"[{ends[0]:>8.4f},{ends[1]:>8.4f}]  {row.privacy_share:>6.0%}"
+            )
+        lines += ["", self._footer(None, target), *(f"Note: {note}" for note in self.notes)]
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return self.summary()
+
+    def _repr_html_(self) -> str:
+        frame = self.to_frame()
+        footer = self._footer(None, "population").replace("\n", "<br>")
+        return f"<h4>{self.title}</h4>{frame.to_html(index=False)}<p>{footer}</p>"
+
+    def _footer(self, method: Method | None, target: Target) -> str:
+        how = "" if method is None else f" Method: {_METHODS[method]}."
+        return (
+            f"Target: {_TARGETS[target]}. n = {self.nobs}; {self.budget}.{how}\n"
+            "privacy: share of the variance that is privacy noise."
+        )
+
+
+def _check_choice(name: str, value: object, allowed: Sequence[str]) -> None:
+    if value not in allowed:
+        raise RequestError(f"{name} must be one of {list(allowed)}, got {value!r}")
+
+
+def _shortened(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 3] + "..."

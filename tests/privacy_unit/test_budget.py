@@ -1,0 +1,168 @@
+"""Budgets are exact rationals, and every impossible one is refused with a reason."""
+
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpstats.errors import BudgetError, FileFormatError, RequestError
+from dpstats.privacy.budget import PureDP, budget_from_dict, check_unit, read_rational
+from dpstats.privacy.laws import DiscreteLaplace
+from dpstats.privacy.noise import MAX_SCALE, MIN_SCALE, scale_for
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    l1: Fraction
+    l2_squared: Fraction = Fraction(1)
+
+
+NOT_BUDGETS = [
+    0,
+    0.0,
+    -1,
+    -0.5,
+    float("nan"),
+    float("inf"),
+    -float("inf"),
+    True,
+    False,
+    np.True_,
+    None,
+    "1",
+    "0.1",
+    [1],
+    1j,
+    Decimal("NaN"),
+    Decimal("Infinity"),
+    Decimal(0),
+    Fraction(-1, 3),
+    np.float64("nan"),
+    np.array(1.0),
+]
+
+
+@pytest.mark.parametrize("value", NOT_BUDGETS, ids=repr)
+def test_p01_values_that_are_no_budget_are_refused(value):
+    with pytest.raises(BudgetError, match=r"^epsilon must be a positive finite number, got"):
+        PureDP(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "exact"),
+    [
+        (1, Fraction(1)),
+        (0.1, Fraction(1, 10)),
+        (1e-7, Fraction(1, 10**7)),
+        (5e-324, Fraction(5, 10**324)),
+        (1e22, Fraction(10**22)),
+        (Decimal("0.30"), Fraction(3, 10)),
+        (Fraction(1, 3), Fraction(1, 3)),
+        (np.float64(0.1), Fraction(1, 10)),
+        (np.float32(0.1), Fraction(1, 10)),
+        (np.int32(3), Fraction(3)),
+    ],
+)
+def test_numbers_are_read_as_their_shortest_decimal(value, exact):
+    read = read_rational(value, "epsilon")
+    assert read == exact
+    assert type(read) is Fraction
+
+
+def test_ten_tenths_make_one():
+    assert sum(PureDP(0.1).total for _ in range(10)) == 1
+
+
+@given(
+    l1=st.fractions(Fraction(1, 50), 10**6),
+    epsilon=st.one_of(st.floats(1e-6, 50), st.fractions(Fraction(1, 10**6), 50), st.just(1 / 3)),
+    bound=st.integers(1, 10**6),
+)
+def test_p03_the_scale_never_costs_more_than_epsilon(l1, epsilon, bound):
+    budget = PureDP(epsilon)
+    multiplier = budget.multiplier(Sensitivity(l1), budget.total)
+    assert budget.cost(Sensitivity(l1), multiplier) == budget.total
+    if MIN_SCALE <= multiplier * bound <= MAX_SCALE:
+        scale = scale_for(multiplier, bound)
+        assert l1 * bound / Fraction(scale) <= budget.total
+
+
+@pytest.mark.parametrize("l1", [0, Fraction(0), -1, Fraction(-1, 2), 1.0, True, None, "1"])
+def test_p05_bad_sensitivities_are_refused(l1):
+    budget = PureDP(1)
+    with pytest.raises(BudgetError, match=r"sensitivity\.l1 must be a positive int or Fraction"):
+        budget.cost(Sensitivity(l1), Fraction(1))
+    with pytest.raises(BudgetError, match=r"sensitivity\.l1 must be a positive int or Fraction"):
+        budget.multiplier(Sensitivity(l1), Fraction(1))
+
+
+@pytest.mark.parametrize("amount", [0, Fraction(-1), 0.5, True])
+def test_bad_multipliers_and_amounts_are_refused(amount):
+    with pytest.raises(BudgetError, match="multiplier must be"):
+        PureDP(1).cost(Sensitivity(Fraction(2)), amount)
+    with pytest.raises(BudgetError, match="amount must be"):
+        PureDP(1).multiplier(Sensitivity(Fraction(2)), amount)
+
+
+def test_cost_is_exact():
+    assert PureDP(1).cost(Sensitivity(Fraction(2)), Fraction(6)) == Fraction(1, 3)
+    assert PureDP(1).multiplier(Sensitivity(Fraction(2)), Fraction(1, 3)) == 6
+
+
+def test_law():
+    assert PureDP(1).law(2.5, terms=3) == DiscreteLaplace(2.5, 3)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "text"), [(0.1, "0.1"), (2, "2"), (Fraction(1, 3), "1/3"), (1e-7, "1e-7")]
+)
+def test_text(epsilon, text):
+    assert str(PureDP(epsilon)) == f"epsilon = {text} (pure differential privacy)"
+
+
+def test_values_are_frozen_hashable_and_equal_by_value():
+    assert {PureDP(0.1), PureDP(Fraction(1, 10)), PureDP(Decimal("0.1"))} == {PureDP(0.1)}
+    with pytest.raises(AttributeError):
+        PureDP(1).epsilon = Fraction(2)
+
+
+@given(st.fractions(Fraction(1, 10**9), 10**9))
+def test_dict_round_trip(epsilon):
+    assert budget_from_dict(PureDP(epsilon).to_dict()) == PureDP(epsilon)
+
+
+def test_dict():
+    assert PureDP(0.1).to_dict() == {"kind": "pure", "epsilon": "1/10"}
+
+
+@pytest.mark.parametrize(
+    "d",
+    [
+        {},
+        {"kind": "zcdp", "rho": "1"},
+        {"kind": ["pure"], "epsilon": "1"},
+        {"kind": "pure"},
+        {"kind": "pure", "epsilon": 0.1},
+        {"kind": "pure", "epsilon": "0"},
+        {"kind": "pure", "epsilon": "-1"},
+        {"kind": "pure", "epsilon": "1/0"},
+        {"kind": "pure", "epsilon": "1e999999999"},
+        {"kind": "pure", "epsilon": "1\n"},
+    ],
+)
+def test_bad_dicts_are_refused(d):
+    with pytest.raises(FileFormatError, match="budget"):
+        budget_from_dict(d)
+
+
+def test_p10_neighbour_relation():
+    assert check_unit("replace") == "replace"
+    with pytest.raises(RequestError, match="not available yet; use unit='replace'"):
+        check_unit("add_remove")
+    for unit in (None, "", "Replace", 1, ["replace"]):
+        with pytest.raises(RequestError, match="'replace' or 'add_remove'"):
+            check_unit(unit)

@@ -1,0 +1,183 @@
+"""The law of the noise against brute force: convolution, summation, integration, scanning."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+
+from dpstats.errors import RequestError
+from dpstats.privacy.laws import DiscreteLaplace, joint_quantiles
+
+SCALES = [0.05, 0.7, 3.0, 12.5]
+TERMS = [1, 2, 3, 4, 5, 6]
+
+
+def relative_error(law):
+    """What the docstring promises, times ten; 1 - a has lost the digits of a tiny a."""
+    return 1e-11 + 1e-15 / math.exp(-1 / law.scale)
+
+
+def brute_pmf(scale, terms, length=700):
+    """Points -terms*length..terms*length and the repeated convolution of the defining formula."""
+    a = math.exp(-1 / scale)
+    single = (1 - a) / (1 + a) * a ** np.abs(np.arange(-length, length + 1))
+    mass = single
+    for _ in range(terms - 1):
+        mass = np.convolve(mass, single)
+    return np.arange(-terms * length, terms * length + 1), mass
+
+
+@pytest.fixture(scope="module", params=[(s, t) for s in SCALES for t in TERMS], ids=str)
+def case(request):
+    scale, terms = request.param
+    z, mass = brute_pmf(scale, terms)
+    return DiscreteLaplace(scale, terms), z, mass
+
+
+def test_pmf_is_the_convolution_and_sums_to_one(case):
+    law, z, mass = case
+    assert np.abs(law.pmf(z) - mass).max() < 1e-13
+    assert law.pmf(z).sum() == pytest.approx(1, abs=1e-12)
+    centre = np.abs(z) <= 40 * law.scale  # relative accuracy, far below the absolute one
+    np.testing.assert_allclose(law.pmf(z)[centre], mass[centre], rtol=relative_error(law))
+    assert law.pmf([0.5, -1.25]).tolist() == [0, 0]
+
+
+def test_cdf_and_tail_are_sums(case):
+    law, z, mass = case
+    assert np.abs(law.cdf(z) - np.cumsum(mass)).max() < 1e-13
+    assert np.abs(law.cdf(z + 0.99) - np.cumsum(mass)).max() < 1e-13
+    for t in (-2, 0, 0.5, 1, 1.5, 2, 7, 40):
+        expected = mass[np.abs(z) >= t].sum()
+        assert float(law.tail(t)) == pytest.approx(expected, rel=relative_error(law), abs=1e-300)
+
+
+def test_variance(case):
+    law, z, mass = case
+    assert law.variance == pytest.approx((mass * z.astype(float) ** 2).sum(), rel=1e-9)
+
+
+@pytest.mark.parametrize("beta", [0.9, 0.5, 0.05, 1e-3, 1e-9])
+def test_quantile_is_the_smallest_valid_integer(case, beta):
+    law, z, mass = case
+    q = law.quantile(beta)
+    assert mass[np.abs(z) > q].sum() <= beta * (1 + relative_error(law))
+    assert q == 0 or mass[np.abs(z) > q - 1].sum() > beta * (1 - relative_error(law))
+    assert law.support(beta) == q
+
+
+@pytest.mark.parametrize("terms", [1, 4])
+@pytest.mark.parametrize("t", [-6.5, -2.2, -0.5, 0.0, 0.3, 0.5, 1.0, 4.75])
+def test_smoothed_cdf_is_the_integral_over_the_uniform(t, terms):
+    law = DiscreteLaplace(1.7, terms)
+    jump = t - math.floor(t + 0.5)  # where cdf(t - u) jumps
+    points = [jump] if abs(jump) < 0.5 else None
+    expected, _ = quad(lambda u: float(law.cdf(t - u)), -0.5, 0.5, points=points)
+    assert float(law.smoothed_cdf(t)) == pytest.approx(expected, abs=1e-12)
+
+
+def test_smoothed_cdf_is_symmetric_and_increasing():
+    t = np.linspace(-30, 30, 4001)
+    for law in (DiscreteLaplace(2.0), DiscreteLaplace(2.0, 3)):
+        values = law.smoothed_cdf(t)
+        assert np.all(np.diff(values) > 0)
+        np.testing.assert_allclose(values + values[::-1], 1, atol=1e-14)
+
+
+def test_far_tails_keep_their_relative_accuracy():
+    law = DiscreteLaplace(2.0)
+    for t in (100, 500, 1400):
+        log_tail = math.log(2) - t / 2 - math.log1p(math.exp(-0.5))
+        assert math.log(float(law.tail(t))) == pytest.approx(log_tail, rel=1e-14)
+        assert float(law.cdf(-t)) == pytest.approx(float(law.tail(t)) / 2, rel=1e-14)
+
+
+def test_large_scales_approach_the_continuous_law():
+    s = 1e9
+    x = np.array([1e-3, 0.5, 3.0, 20.0, 300.0])
+    one, two = DiscreteLaplace(s), DiscreteLaplace(s, 2)
+    np.testing.assert_allclose(one.tail(x * s), np.exp(-x), rtol=1e-8)
+    np.testing.assert_allclose(two.tail(x * s), np.exp(-x) * (2 + x) / 2, rtol=1e-8)
+    np.testing.assert_allclose(one.pmf(np.round(x * s)), np.exp(-x) / (2 * s), rtol=1e-8)
+    assert one.variance == pytest.approx(2 * s**2, rel=1e-12)
+    assert one.quantile(0.05) == pytest.approx(s * math.log(20), rel=1e-8)
+
+
+@pytest.mark.parametrize("scale", [0.05, 1.0, 1e9, 2.0**52])
+@pytest.mark.parametrize("terms", [1, 50, 400])
+def test_extreme_arguments_give_numbers_without_warnings(scale, terms):
+    law = DiscreteLaplace(scale, terms)
+    z = np.array([-math.inf, -1e300, -1, 0, 1, 1e300, math.inf])
+    for values in (law.pmf(z), law.cdf(z), law.tail(z), law.smoothed_cdf(z)):
+        assert np.all((values >= 0) & (values <= 1 + 1e-12))
+    np.testing.assert_allclose(law.cdf(z)[[0, 1, -2, -1]], [0, 0, 1, 1], atol=1e-100)
+
+
+def test_many_terms_approach_the_normal_law():
+    law = DiscreteLaplace(20.0, 1000)
+    z = 1.5 * math.sqrt(law.variance)
+    # Kurtosis of the sum is 3/1000, an Edgeworth shift of about 1e-4.
+    assert float(law.smoothed_cdf(z)) == pytest.approx(0.9331928, abs=3e-4)
+
+
+def test_shapes_are_kept():
+    law = DiscreteLaplace(3.0, 2)
+    z = np.arange(6).reshape(2, 3)
+    for method in (law.pmf, law.cdf, law.tail, law.smoothed_cdf):
+        assert method(z).shape == (2, 3)
+        assert method(1).shape == ()
+
+
+@pytest.mark.parametrize("functions", [1, 2, 7, 1000, 150_000])
+@pytest.mark.parametrize("law", [DiscreteLaplace(0.4), DiscreteLaplace(9.0), DiscreteLaplace(9, 3)])
+@pytest.mark.parametrize("beta", [0.3, 0.05, 1e-4])
+def test_joint_quantile_of_equal_laws_is_the_smallest_valid(functions, law, beta):
+    q = joint_quantiles([law] * functions, beta)
+    assert q.dtype == np.int64
+    assert q.shape == (functions,)
+    assert np.all(q == q[0])
+    grid = np.arange(2000)
+    joint = np.exp(functions * np.log1p(-np.minimum(law.tail(grid + 1), 1 - 1e-16)))
+    assert q[0] == np.flatnonzero(joint >= 1 - beta)[0]
+
+
+def test_joint_quantiles_of_different_laws_are_valid_and_cannot_be_lowered():
+    groups = {DiscreteLaplace(0.6): 5, DiscreteLaplace(4.0): 40, DiscreteLaplace(30.0, 2): 3}
+    laws = [law for law, n in groups.items() for _ in range(n)]
+    for beta in (0.5, 0.1, 0.05, 0.01, 1e-6):
+        by_law = dict(zip(laws, joint_quantiles(laws, beta).tolist(), strict=True))
+
+        def joint(bounds):
+            # Exact product of the probabilities as rationals.
+            inside = (1 - Fraction(float(law.tail(q + 1))) for law, q in bounds.items())
+            return math.prod(p**n for p, n in zip(inside, groups.values(), strict=True))
+
+        assert joint(by_law) >= 1 - Fraction(beta)
+        for law, q in by_law.items():
+            assert q == 0 or joint(by_law | {law: q - 1}) < 1 - Fraction(beta)
+
+
+def test_joint_quantiles_of_nothing():
+    assert joint_quantiles([], 0.05).shape == (0,)
+
+
+@pytest.mark.parametrize("scale", [0, -1.0, math.nan, math.inf, 2.0**53, True, None, "1"])
+def test_bad_scales_are_refused(scale):
+    with pytest.raises(RequestError, match="scale must be"):
+        DiscreteLaplace(scale)
+
+
+@pytest.mark.parametrize("terms", [0, -1, 1.0, True, None])
+def test_bad_terms_are_refused(terms):
+    with pytest.raises(RequestError, match="terms must be"):
+        DiscreteLaplace(1.0, terms)
+
+
+@pytest.mark.parametrize("beta", [0, 1, -0.1, 95, math.nan, None])
+def test_bad_probabilities_are_refused(beta):
+    with pytest.raises(RequestError, match=r"beta must be in \(0, 1\)"):
+        DiscreteLaplace(1.0).quantile(beta)
+    with pytest.raises(RequestError, match=r"beta must be in \(0, 1\)"):
+        joint_quantiles([DiscreteLaplace(1.0)], beta)

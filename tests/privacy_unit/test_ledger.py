@@ -1,0 +1,219 @@
+"""The ledger: exact, append-only, never over its cap, whoever writes to it."""
+
+import json
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+import dpstats.errors
+from dpstats.errors import BudgetError, FileFormatError, RequestError
+from dpstats.privacy.budget import PureDP
+from dpstats.privacy.ledger import Ledger
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "survey.ledger"
+
+
+def test_p04_ten_tenths_fill_a_cap_of_one_exactly(path):
+    ledger = Ledger.create(path, PureDP(1.0))
+    for _ in range(10):
+        ledger.spend(PureDP(0.1))
+    assert ledger.spent == 1
+    assert ledger.remaining == 0
+    with pytest.raises(BudgetError):
+        ledger.spend(PureDP(1e-12))
+
+
+def test_the_file_holds_exact_fractions_and_nothing_else(path):
+    Ledger.create(path, PureDP(2)).spend(PureDP(0.1), note='first "release"\nof 2026, ü')
+    header, entry = path.read_bytes().decode("ascii").splitlines()
+    assert json.loads(header) == {"dpstats_ledger": 1, "kind": "pure", "cap": "2"}
+    assert json.loads(entry) == {"spent": "1/10", "note": 'first "release"\nof 2026, ü'}
+
+
+def test_p11_the_cap_holds_across_two_calls(path):
+    Ledger.create(path, PureDP(1)).spend(PureDP(0.7))
+    ledger = Ledger.open(path)
+    before = path.read_bytes()
+    message = r"requested 0\.5 \(1/2\), remaining 0\.3 \(3/10\), difference 0\.2 \(1/5\)"
+    with pytest.raises(BudgetError, match=message):
+        ledger.check(PureDP(0.5))
+    with pytest.raises(BudgetError, match=message):
+        ledger.spend(PureDP(0.5))
+    ledger.check(PureDP(0.3))
+    assert path.read_bytes() == before
+    ledger.spend(PureDP(Fraction(3, 10)))
+    assert Ledger.open(path).remaining == 0
+
+
+def test_two_handles_see_each_other(path):
+    first, second = Ledger.create(path, PureDP(1)), Ledger.open(path)
+    first.spend(PureDP(0.75))
+    assert second.spent == Fraction(3, 4)
+    with pytest.raises(BudgetError):
+        second.spend(PureDP(0.75))
+
+
+SPENDER = """
+import sys
+from fractions import Fraction
+from dpstats.errors import BudgetError
+from dpstats.privacy.budget import PureDP
+from dpstats.privacy.ledger import Ledger
+ledger, spent = Ledger.open(sys.argv[1]), 0
+print("ready", flush=True)
+sys.stdin.readline()
+for _ in range(100):
+    try:
+        ledger.spend(PureDP(Fraction(1, 100)))
+        spent += 1
+    except BudgetError:
+        pass
+print(spent)
+"""
+
+
+def test_p11_two_processes_at_once_cannot_pass_the_cap(path):
+    Ledger.create(path, PureDP(1))
+    environment = os.environ | {"PYTHONPATH": str(Path(dpstats.errors.__file__).parents[1])}
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", SPENDER, str(path)],
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(2)
+    ]
+    for process in processes:
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    spent = [int(process.communicate()[0]) for process in processes]
+    assert sum(spent) == 100  # what both believe they took is exactly the cap
+    assert Ledger.open(path).spent == 1
+
+
+def test_p11_threads_at_once_cannot_pass_the_cap(path):
+    ledger = Ledger.create(path, PureDP(1))
+
+    def spend(_):
+        try:
+            ledger.spend(PureDP(0.1))
+        except BudgetError:
+            return 0
+        return 1
+
+    with ThreadPoolExecutor(4) as pool:
+        assert sum(pool.map(spend, range(40))) == 10
+
+
+def test_a_spending_is_synced_to_disk_before_it_returns(path, monkeypatch):
+    ledger = Ledger.create(path, PureDP(1))
+    synced = []
+    monkeypatch.setattr(os, "fsync", lambda fd: synced.append(os.fstat(fd).st_size))
+    ledger.spend(PureDP(0.5))
+    assert synced == [path.stat().st_size]
+
+
+def test_a_ledger_is_never_overwritten(path):
+    Ledger.create(path, PureDP(1)).spend(PureDP(1))
+    before = path.read_bytes()
+    with pytest.raises(RequestError, match=r"never overwritten; use Ledger\.open"):
+        Ledger.create(path, PureDP(10))
+    assert path.read_bytes() == before
+
+
+def test_a_missing_ledger_is_not_created(path):
+    with pytest.raises(RequestError, match="no ledger"):
+        Ledger.open(path)
+    assert not path.exists()
+
+
+class OtherBudget:
+    kind = "zcdp"
+    total = Fraction(1, 100)
+
+
+@pytest.mark.parametrize("budget", [OtherBudget(), 0.1, None])
+def test_a_budget_of_another_kind_is_refused(path, budget):
+    ledger = Ledger.create(path, PureDP(1))
+    before = path.read_bytes()
+    for call in (ledger.check, ledger.spend):
+        with pytest.raises(BudgetError, match="kind 'pure'"):
+            call(budget)
+    assert path.read_bytes() == before
+    with pytest.raises(BudgetError, match="cap must be a budget"):
+        Ledger.create(path, budget)
+
+
+def test_a_note_must_be_text(path):
+    with pytest.raises(RequestError, match="note must be text"):
+        Ledger.create(path, PureDP(1)).spend(PureDP(1), note=None)
+
+
+HEADER = b'{"dpstats_ledger": 1, "kind": "pure", "cap": "2"}\n'
+ENTRY = b'{"spent": "1/10", "note": ""}\n'
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        (b"", 1),
+        (b"\n", 1),
+        (HEADER[:-1], 1),
+        (ENTRY, 1),
+        (HEADER.replace(b": 1,", b": 2,"), 1),
+        (HEADER.replace(b"pure", b"other"), 1),
+        (HEADER.replace(b'"pure"', b'["pure"]'), 1),
+        (HEADER.replace(b'"2"', b"2"), 1),
+        (HEADER.replace(b'"2"', b'"0"'), 1),
+        (HEADER + ENTRY + ENTRY[:-1], 3),
+        (HEADER + ENTRY + ENTRY[:9] + b"\n", 3),
+        (HEADER + ENTRY + b"\n" + ENTRY, 3),
+        (HEADER + b"[]\n", 2),
+        (HEADER + b"\xff\xfe\n", 2),
+        (HEADER + ENTRY.replace(b'"1/10"', b"0.1"), 2),
+        (HEADER + ENTRY.replace(b"1/10", b"-1/10"), 2),
+        (HEADER + ENTRY.replace(b"1/10", b"0"), 2),
+        (HEADER + ENTRY.replace(b"1/10", b"1/0"), 2),
+        (HEADER + ENTRY.replace(b'""', b"null"), 2),
+        (HEADER + b"[" * 100_000 + b"\n", 2),
+        (HEADER + HEADER, 2),
+    ],
+)
+def test_damaged_files_are_refused_with_their_line(path, content, line):
+    path.write_bytes(content)
+    with pytest.raises(FileFormatError, match=f"damaged in line {line}:"):
+        Ledger.open(path)
+    assert path.read_bytes() == content
+
+
+def test_damage_after_opening_stops_the_next_spending(path):
+    ledger = Ledger.create(path, PureDP(2))
+    with path.open("ab") as file:
+        file.write(b'{"spent": "1/')
+    with pytest.raises(FileFormatError, match="line 2"):
+        ledger.spend(PureDP(0.1))
+    path.write_bytes(HEADER.replace(b'"2"', b'"9"'))
+    with pytest.raises(FileFormatError, match="cap has changed"):
+        ledger.spend(PureDP(0.1))
+
+
+def test_text(path):
+    ledger = Ledger.create(path, PureDP(2))
+    ledger.spend(PureDP(Fraction(1, 3)))
+    assert str(ledger).splitlines() == [
+        "cap       2",
+        "spent     0.333333 (1/3)",
+        "remaining 1.66667 (5/3)",
+    ]

@@ -1,0 +1,370 @@
+"""The noise: its law, its independence, and everything that must be refused."""
+
+import inspect
+import math
+import multiprocessing
+import os
+import random
+import secrets
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import chi2
+
+import dpstats.errors
+from dpstats.errors import BudgetError, NoiseError
+from dpstats.privacy import noise
+from dpstats.privacy.laws import DiscreteLaplace
+from dpstats.privacy.noise import add_noise, draw_uniforms, is_private, scale_for
+
+SENTINEL = 918273645
+
+
+def zeros(d):
+    return np.zeros(d, dtype=np.int64)
+
+
+def chi_square_pvalue(draws, law):
+    """P-value of the draws under the exact law, far values pooled into two cells."""
+    edge = law.quantile(40 / draws.size)  # about 20 expected beyond it on either side
+    z = np.arange(-edge, edge + 1)
+    counts = np.bincount(np.clip(draws, -edge - 1, edge + 1) + edge + 1, minlength=z.size + 2)
+    beyond = float(law.tail(edge + 1)) / 2
+    expected = draws.size * np.concatenate([[beyond], law.pmf(z), [beyond]])
+    return chi2.sf(((counts - expected) ** 2 / expected).sum(), z.size + 1)
+
+
+@pytest.fixture(scope="module")
+def draws():
+    """200,000 draws at scale 4: 1.5 seconds, and a 5% wrong scale is 20 standard errors away."""
+    return add_noise(zeros(200_000), 4.0)
+
+
+def test_p54_the_sampler_follows_its_exact_law(draws):
+    # A correct sampler fails once in a million runs.
+    assert chi_square_pvalue(draws, DiscreteLaplace(4.0)) > 1e-6
+
+
+def test_p54_the_same_test_rejects_a_scale_off_by_five_percent():
+    for wrong in (0.95, 1.05):
+        draws = add_noise(zeros(200_000), 4.0 * wrong)
+        assert chi_square_pvalue(draws, DiscreteLaplace(4.0)) < 1e-6
+
+
+def test_p55_no_correlation_between_coordinates_or_calls(draws):
+    # Correlations of independent draws times sqrt(size) are standard normal: 5.5 is 4e-8.
+    centred = (draws - draws.mean()) / draws.std()
+    for lag in (1, 2, 3, 10):
+        r = np.mean(centred[:-lag] * centred[lag:])
+        assert abs(r) * math.sqrt(draws.size) < 5.5
+    first, second = (add_noise(zeros(20_000), 100.0) for _ in range(2))
+    assert abs(np.corrcoef(first, second)[0, 1]) * math.sqrt(first.size) < 5.5
+    u = draw_uniforms(first.size)
+    assert abs(np.corrcoef(first, u)[0, 1]) * math.sqrt(first.size) < 5.5
+
+
+def distinct(samples):
+    return len({tuple(sample.tolist()) for sample in samples}) == len(samples)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_p56_processes_draw_distinct_noise(method):
+    if method not in multiprocessing.get_all_start_methods():
+        pytest.skip(f"this system has no {method}")
+    here = add_noise(zeros(8), 1e9)  # so that a fork inherits a source in use
+    with multiprocessing.get_context(method).Pool(2) as pool:
+        there = pool.starmap(add_noise, [(zeros(8), 1e9)] * 4, chunksize=1)
+        uniforms = pool.map(draw_uniforms, [4] * 4, chunksize=1)
+        pool.close()
+        pool.join()
+    assert distinct([here, *there])
+    assert distinct(uniforms)
+
+
+def test_p56_threads_draw_distinct_noise():
+    with ThreadPoolExecutor(4) as pool:
+        samples = list(pool.map(lambda _: add_noise(zeros(8), 1e9), range(16)))
+    assert distinct(samples)
+
+
+def test_p57_seeds_do_not_move_the_noise():
+    samples, uniforms = [], []
+    for _ in range(2):
+        random.seed(1)
+        np.random.seed(1)  # noqa: NPY002  (the legacy global state is what is tested)
+        samples.append(add_noise(zeros(8), 1e9))
+        uniforms.append(draw_uniforms(8))
+    assert distinct(samples)
+    assert distinct(uniforms)
+
+
+def test_p57_the_hash_seed_does_not_move_the_noise():
+    program = (
+        "import numpy as np; from dpstats.privacy.noise import add_noise\n"
+        "print(add_noise(np.zeros(8, dtype=np.int64), 1e9).tolist())"
+    )
+    root = str(Path(dpstats.errors.__file__).parents[1])
+    environment = os.environ | {"PYTHONHASHSEED": "0", "PYTHONPATH": root}
+    outputs = [
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env=environment,
+            capture_output=True,
+            check=True,
+            text=True,
+        ).stdout
+        for _ in range(2)
+    ]
+    assert outputs[0].startswith("[")
+    assert outputs[0] != outputs[1]
+
+
+def test_p58_no_public_argument_reaches_the_source():
+    public = {
+        name: list(inspect.signature(function).parameters)
+        for name, function in inspect.getmembers(noise, inspect.isfunction)
+        if function.__module__ == noise.__name__ and not name.startswith("_")
+    }
+    assert public == {
+        "add_noise": ["sums", "scale"],
+        "draw_uniforms": ["d"],
+        "is_private": [],
+        "scale_for": ["multiplier", "bound"],
+    }
+
+
+@pytest.mark.parametrize(
+    "scale",
+    [0.0, -0.0, 0, -1.0, math.nan, math.inf, 5e-324, 2.0**-21, 2.0**53, 1, True, None, "1"],
+    ids=repr,
+)
+def test_p06_a_scale_of_zero_or_nonsense_never_reaches_the_backend(scale, monkeypatch):
+    monkeypatch.setattr(noise, "_laplace", lambda scale: pytest.fail("the backend was reached"))
+    with pytest.raises(NoiseError, match=r"scale must be a float in \[2\*\*-20, 2\*\*52\]"):
+        add_noise(np.array([SENTINEL]), scale)
+
+
+class Subclass(np.ndarray):
+    pass
+
+
+@pytest.mark.parametrize(
+    "sums",
+    [
+        [SENTINEL],
+        np.array([], dtype=np.int64),
+        np.array(SENTINEL),
+        np.array([[SENTINEL]]),
+        np.array([SENTINEL], dtype=np.int32),
+        np.array([SENTINEL], dtype=np.uint64),
+        np.array([SENTINEL], dtype=float),
+        np.array([SENTINEL], dtype=object),
+        np.array([SENTINEL], dtype=">i8"),
+        np.ma.array([SENTINEL], mask=[True]),
+        np.array([SENTINEL]).view(Subclass),
+    ],
+    ids=repr,
+)
+def test_sums_of_another_type_are_refused_without_a_value(sums):
+    with pytest.raises(NoiseError, match="sums must be a plain") as caught:
+        add_noise(sums, 1.0)
+    assert str(SENTINEL) not in str(caught.value)
+
+
+@pytest.mark.parametrize("huge", [2**62 + 1, -(2**62) - 1, 2**63 - 1, -(2**63)])
+def test_p52_sums_beyond_the_limit_are_refused_without_a_value(huge):
+    with pytest.raises(NoiseError, match=r"beyond 2\*\*62") as caught:
+        add_noise(np.array([0, huge]), 1.0)
+    assert str(abs(huge)) not in str(caught.value)
+
+
+def assert_no_wrap(sums, scale):
+    """Noise is within 700 scales (probability 1 - e**-700) even at the ends of the range."""
+    noisy = add_noise(sums, scale)
+    for before, after in zip(sums.tolist(), noisy.tolist(), strict=True):
+        assert abs(after - before) < 700 * scale  # in Python integers, which do not wrap
+
+
+ENDS = np.array([2**62, -(2**62)] * 200)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e6, 2.0**52])
+def test_p52_sums_at_the_limit_never_wrap(scale):
+    assert_no_wrap(ENDS, scale)
+
+
+def test_p53_a_planted_wrap_is_seen(monkeypatch):
+    def wrapping(scale):
+        return lambda sums: (2 * sums + 1).tolist()  # twice 2**62 wraps round to -2**63
+
+    monkeypatch.setattr(noise, "_laplace", wrapping)
+    with pytest.raises(AssertionError):
+        assert_no_wrap(ENDS, 1e6)
+
+
+def test_non_contiguous_sums_are_read_in_order():
+    sums = (np.arange(20, dtype=np.int64) * 10**12)[::-2]
+    assert np.array_equal(np.round(add_noise(sums, 1.0) / 10**12), sums / 10**12)
+    assert sums[0] == 19 * 10**12  # and left as they were
+
+
+def assert_clean(error):
+    assert error.__cause__ is None
+    assert error.__context__ is None
+    assert str(SENTINEL) not in str(error)
+
+
+def failing(message):
+    def fail(*args, **kwargs):
+        raise ValueError(message)
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    "backend",
+    [
+        failing(f"entropy failed on {SENTINEL}"),
+        lambda sums: None,
+        lambda sums: [],
+        lambda sums: sums.tolist()[:1],
+        lambda sums: [float(value) for value in sums],
+        lambda sums: [True] * sums.size,
+        lambda sums: [2**63] * sums.size,
+        lambda sums: sums,
+    ],
+)
+def test_p59_a_failing_backend_releases_nothing(backend, monkeypatch):
+    monkeypatch.setattr(noise, "_laplace", lambda scale: backend)
+    with pytest.raises(NoiseError, match="nothing was released") as caught:
+        add_noise(np.array([SENTINEL, SENTINEL]), 1.0)
+    assert_clean(caught.value)
+
+
+@pytest.mark.parametrize("result", ["fails", "short"])
+def test_p59_a_failing_secure_source_releases_nothing(result, monkeypatch):
+    broken = failing("no entropy") if result == "fails" else lambda size: b"short"
+    monkeypatch.setattr(secrets, "token_bytes", broken)
+    with pytest.raises(NoiseError, match="secure random source failed") as caught:
+        draw_uniforms(3)
+    assert_clean(caught.value)
+
+
+def test_p60_a_missing_backend_is_an_error_without_a_fallback(monkeypatch):
+    monkeypatch.setitem(sys.modules, "opendp", None)
+    with pytest.raises(NoiseError, match=r'pip install "opendp>=0\.16,<0\.17"') as caught:
+        add_noise(np.array([SENTINEL]), 1.0)
+    assert_clean(caught.value)
+
+
+def test_a_backend_that_reads_the_scale_otherwise_is_refused(monkeypatch):
+    import opendp.prelude as dp
+
+    real = dp.m.make_laplace
+    monkeypatch.setattr(dp.m, "make_laplace", lambda *args, scale: real(*args, scale=scale / 2))
+    with pytest.raises(NoiseError, match="does not work"):
+        add_noise(zeros(1), 1.0)
+
+
+def test_uniforms_fill_the_open_interval():
+    u = draw_uniforms(100_000)
+    assert u.dtype == np.float64
+    assert np.all(np.abs(u) < 0.5)
+    # Kolmogorov-Smirnov: beyond 2.9 / sqrt(size) once in ten million runs.
+    steps = np.arange(1, u.size + 1) / u.size
+    assert np.abs(np.sort(u) + 0.5 - steps).max() < 2.9 / math.sqrt(u.size)
+
+
+@pytest.mark.parametrize(("byte", "end"), [(b"\x00", -0.5), (b"\xff", 0.5)])
+def test_uniforms_never_reach_the_ends(byte, end, monkeypatch):
+    monkeypatch.setattr(secrets, "token_bytes", lambda size: byte * size)
+    assert draw_uniforms(1)[0] == pytest.approx(end, abs=1e-15)
+    assert draw_uniforms(1)[0] != end
+
+
+@pytest.mark.parametrize("d", [0, -1, 2.0, True, None])
+def test_bad_numbers_of_uniforms_are_refused(d):
+    with pytest.raises(NoiseError, match="positive int"):
+        draw_uniforms(d)
+
+
+@given(st.fractions(Fraction(1, 10**4), 10**9), st.integers(1, 10**6))
+def test_p03_scale_is_the_smallest_float_that_suffices(multiplier, bound):
+    scale = scale_for(multiplier, bound)
+    assert Fraction(scale) >= multiplier * bound
+    assert Fraction(math.nextafter(scale, 0)) < multiplier * bound
+
+
+def test_p02_scales_out_of_range_are_refused():
+    assert scale_for(Fraction(2**52), 1) == 2.0**52
+    with pytest.raises(BudgetError, match="use a coarser grid or a larger budget"):
+        scale_for(Fraction(2**52) + Fraction(1, 10), 1)
+    with pytest.raises(BudgetError, match="use a coarser grid or a larger budget"):
+        scale_for(Fraction(10**400), 7)
+    with pytest.raises(BudgetError, match="use a smaller budget"):
+        scale_for(Fraction(1, 10**400), 1)
+
+
+@pytest.mark.parametrize(
+    ("multiplier", "bound"),
+    [(0, 1), (-1, 1), (0.5, 1), (True, 1), (Fraction(1), 0), (Fraction(1), 1.0), (1, True)],
+)
+def test_bad_multipliers_and_bounds_are_refused(multiplier, bound):
+    with pytest.raises(BudgetError):
+        scale_for(multiplier, bound)
+
+
+class Fixed:
+    def __init__(self, value):
+        self.value = value
+
+    def __call__(self, scale, size):
+        return np.full(size, self.value, dtype=np.int64)
+
+
+class FixedWithUniforms(Fixed):
+    def uniforms(self, d):
+        return np.full(d, 0.25)
+
+
+def test_the_seam_injects_noise_and_says_so():
+    assert is_private()
+    with noise._noise_from(Fixed(3)):
+        assert not is_private()
+        assert add_noise(np.array([1, -1]), 1.0).tolist() == [4, 2]
+        assert draw_uniforms(2).tolist() == [0, 0]
+        with noise._noise_from(FixedWithUniforms(5)):
+            assert add_noise(np.array([0]), 1.0).tolist() == [5]
+            assert draw_uniforms(2).tolist() == [0.25, 0.25]
+        assert add_noise(np.array([0]), 1.0).tolist() == [3]
+    assert is_private()
+    with pytest.raises(ZeroDivisionError), noise._noise_from(Fixed(3)):
+        _ = 1 / 0
+    assert is_private()
+
+
+def test_the_seam_does_not_reach_other_threads():
+    with noise._noise_from(Fixed(3)), ThreadPoolExecutor(1) as pool:
+        assert pool.submit(is_private).result()
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        Fixed(2**62),
+        Fixed(-(2**62)),
+        lambda scale, size: zeros(size + 1),
+        lambda scale, size: np.zeros(size),
+    ],
+)
+def test_the_seam_refuses_noise_that_could_wrap_or_does_not_fit(source):
+    with noise._noise_from(source), pytest.raises(NoiseError, match="injected source"):
+        add_noise(np.array([2**62]), 1.0)
