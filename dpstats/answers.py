@@ -161,9 +161,7 @@ def _answer_block(measurements: Measurements, wanted: Block, complements: bool) 
     return part
 
 
-def _not_measured(
-    measurements: Measurements, wanted: Block, variances: Floats
-) -> NotMeasuredError:
+def _not_measured(measurements: Measurements, wanted: Block, variances: Floats) -> NotMeasuredError:
     lacking = [name for name, v in zip(wanted.names, variances, strict=True) if np.isinf(v)]
     columns = tuple(column.name for column in wanted.columns)
     measured = sorted({

@@ -115,9 +115,7 @@ class Release:
             analysis = self.analyses[analysis]
         return analysis.infer(self)
 
-    def accuracy(
-        self, *, alpha: float = 0.05, of: Literal["rows", "weights"] = "rows"
-    ) -> Accuracy:
+    def accuracy(self, *, alpha: float = 0.05, of: Literal["rows", "weights"] = "rows") -> Accuracy:
         """Certificate of the synthetic rows (or of the weighted candidates).
 
         Parameters
@@ -210,9 +208,7 @@ def load(path: str | Path) -> Release:
         columns = list(zip(*rows, strict=True))
         release = Release(
             measurements=measurements,
-            candidates={
-                name: np.array(columns[i], dtype=np.int64) for i, name in enumerate(names)
-            },
+            candidates={name: np.array(columns[i], dtype=np.int64) for i, name in enumerate(names)},
             weights=np.array(columns[-2], dtype=np.float64),
             counts=np.array(columns[-1], dtype=np.int64),
             fit=str(document["fit"]),

@@ -86,7 +86,9 @@ def synthesize(
     say("fitting the density", 1, 3)
     weights, notes = _fitted(measurements, candidates, fit)
     say("drawing rows", 2, 3)
-    counts = draw_counts(weights, measurements.n if k is None else k, draw, generator)
+    values = measurements.family.evaluate(candidates.codes)
+    rows = measurements.n if k is None else k
+    counts = draw_counts(weights, rows, draw, values, generator)
     say("done", 3, 3)
     return Release(
         measurements=measurements,
@@ -113,9 +115,7 @@ def release(
 ) -> Release:
     """Measure a table under a plan and synthesise rows: `measure` followed by `synthesize`."""
     measurements = measure(plan, data, ledger=ledger, progress=progress)
-    return synthesize(
-        measurements, fit=fit, draw=draw, m=m, k=k, rng=rng, progress=progress
-    )
+    return synthesize(measurements, fit=fit, draw=draw, m=m, k=k, rng=rng, progress=progress)
 
 
 def _fitted(

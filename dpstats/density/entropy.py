@@ -18,9 +18,11 @@ from dpstats.families.block import FamilyValues, Floats
 TOLERANCE = 1e-3  # largest dual gradient, in noise standard deviations
 MAX_NEWTON = 100
 MAX_CG = 250
-PROBES = 8
+PROBES = 2
+PROBE_ACCURACY = 0.05
 PATH_RATIO = 4.0
 PATH_LENGTH = 16
+FLAT = 0.01  # a risk per function that falls by less than this has stopped falling
 
 
 @dataclass(frozen=True)
@@ -49,9 +51,9 @@ def fit_entropy(
 ) -> EntropyFit:
     """Fit the weights, with the penalty that Stein's unbiased risk estimate prefers.
 
-    The fit is repeated along s2 = 4/sigma, 1/sigma, ..., each started at the last, and the one
-    with the least |A h - b|^2 - |F| + 2 tr(C (C + s2 I)^-1) is kept, C being the covariance of the
-    scaled functions under h. That estimates the squared error of A h without bias for Gaussian
+    The fit is repeated along s2 = 4/sigma, 1/sigma, ..., each started at the last, until
+    |A h - b|^2 - |F| + 2 tr(C (C + s2 I)^-1) stops falling, C being the covariance of the scaled
+    functions under h; the fit with the least value is kept. That estimates the squared error of A h without bias for Gaussian
     noise and is a heuristic for Laplace noise. It looks at released values only, so it costs no
     privacy; the certificate holds whatever it chooses.
 
@@ -68,19 +70,17 @@ def fit_entropy(
     """
     dual = _Dual(values, reference, means, standard_deviations)
     s2 = 4.0 / float(np.median(standard_deviations))
-    best, best_risk, rises = None, np.inf, 0
-    y = np.zeros(len(means))
+    best = dual.minimise(np.zeros(len(means)), s2)
+    best_risk = dual.risk(best)
     for _ in range(PATH_LENGTH):
-        point = dual.minimise(y, s2)
+        s2 /= PATH_RATIO
+        point = dual.minimise(best.y, s2)
         risk = dual.risk(point)
-        if best is None or risk < best_risk:
-            best, best_risk, rises = point, risk, 0
-        else:
-            rises += 1
-        if rises == 2 or not point.converged:
+        flat = risk > best_risk - FLAT * len(means)
+        if point.converged and risk < best_risk:
+            best, best_risk = point, risk
+        if flat or not point.converged:
             break
-        y, s2 = point.y, s2 / PATH_RATIO
-    assert best is not None  # the path has at least one point
     return EntropyFit(best.density, best.s2, best.worst, best.converged)
 
 
@@ -151,7 +151,7 @@ class _Dual:
         """Stein's unbiased risk estimate; the trace from random signs (Hutchinson 1990)."""
         signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(PROBES, len(point.y)))
         freedom = [
-            float(z @ z - point.s2 * (z @ self._solve(point, z, 1e-2 * np.linalg.norm(z))))
+            float(z @ z - point.s2 * (z @ self._solve(point, z, PROBE_ACCURACY * len(z) ** 0.5)))
             for z in signs
         ]
         misfit = point.fitted - self.target

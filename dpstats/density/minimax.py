@@ -99,9 +99,7 @@ def minimax_pulp(matrix: Any, target: Floats) -> tuple[Floats, float]:
     program += largest
     program += pulp.lpSum(h) == 1  # h is a density on the candidates
     for f in range(functions):
-        mean = pulp.LpAffineExpression(
-            [(h[i], values[f, i]) for i in np.flatnonzero(values[f])]
-        )
+        mean = pulp.LpAffineExpression([(h[i], values[f, i]) for i in np.flatnonzero(values[f])])
         program += mean - target[f] <= largest
         program += target[f] - mean <= largest
     status = program.solve(pulp.PULP_CBC_CMD(msg=False))

@@ -7,12 +7,15 @@ from typing import Literal
 import numpy as np
 
 from dpstats.columns import Codes
-from dpstats.families.block import Floats
+from dpstats.families.block import FamilyValues, Floats
 
 Draw = Literal["systematic", "iid"]
+MAX_ROUNDS = 400
 
 
-def draw_counts(weights: Floats, k: int, draw: Draw, rng: np.random.Generator) -> Codes:
+def draw_counts(
+    weights: Floats, k: int, draw: Draw, values: FamilyValues, rng: np.random.Generator
+) -> Codes:
     """How many of k rows each candidate gets, (m,) int64.
 
     Parameters
@@ -22,12 +25,47 @@ def draw_counts(weights: Floats, k: int, draw: Draw, rng: np.random.Generator) -
     k : int
     draw : {"systematic", "iid"}
         Independent draws (BL24, Algorithm 1, step 4), or one random start and equal steps along
-        the sorted candidates, so that each count is within one of k times its weight and
-        neighbouring cells balance.
+        the sorted candidates, so that each count is within one of k times its weight, followed by
+        exchanges of rows that bring the means of the family closer to those of the weights.
+    values : FamilyValues
+        The family at the candidates, for the exchanges.
     rng : numpy Generator
     """
+    weights = weights / weights.sum()
     if draw == "iid":
-        return rng.multinomial(k, weights / weights.sum()).astype(np.int64)
-    edges = np.floor(k * np.cumsum(weights / weights.sum()) + rng.random())
+        return rng.multinomial(k, weights).astype(np.int64)
+    edges = np.floor(k * np.cumsum(weights) + rng.random())
     edges[-1] = k  # the last sum is one up to rounding
-    return np.diff(np.minimum(edges, k), prepend=0).astype(np.int64)
+    counts = np.diff(np.minimum(edges, k), prepend=0).astype(np.int64)
+    return _exchanged(counts, weights, values)
+
+
+def _exchanged(counts: Codes, weights: Floats, values: FamilyValues) -> Codes:
+    """Move rows from candidates that overshoot the weighted means to ones that undershoot.
+
+    With R the misfit of the counts, moving one row from i to j changes |R|^2 by about
+    2 (v_j - v_i) / k, v = A'R: take the steepest moves many at a time, and halve their number
+    whenever the misfit would rise. Rows only go to candidates with a weight worth a fiftieth row.
+    """
+    k = int(counts.sum())
+    target = values.average(weights)
+    pool = np.flatnonzero(k * weights >= min(0.02, k * weights.max()))
+    moves = max(1, k // 64)
+    misfit = values.average(counts / k) - target
+    for _ in range(MAX_ROUNDS):
+        steepness = values.combine(misfit)
+        held = np.flatnonzero(counts)
+        moves = min(moves, len(pool), len(held))
+        away = held[np.argsort(-steepness[held], kind="stable")[:moves]]
+        towards = pool[np.argsort(steepness[pool], kind="stable")[:moves]]
+        trial = counts.copy()
+        trial[away] -= 1
+        trial[towards] += 1
+        following = values.average(trial / k) - target
+        if following @ following < misfit @ misfit:
+            counts, misfit = trial, following
+        elif moves == 1:
+            break
+        else:
+            moves //= 2
+    return counts

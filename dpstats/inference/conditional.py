@@ -224,7 +224,8 @@ def conditional_interval(
     Every value p0 has its own valid test (`conditional_pvalue` with beta = alpha/50), so the set
     of those not rejected covers with probability at least 1 - alpha, and so does its hull. The
     hull is found on a grid around the estimate and over [0, 1], its ends then refined. If
-    noise drowns the group this is [0, 1]; an empty set becomes the value of the largest p-value.
+    noise drowns the group this is [0, 1]. An empty set becomes the estimate t_a/(t_a + t_c),
+    clipped to [0, 1], or [0, 1] if no group can be seen; either can only cover more.
 
     Parameters
     ----------
@@ -253,8 +254,9 @@ def conditional_interval(
         return np.array([group.pvalue(v, "two-sided", beta) - alpha for v in p.tolist()])
 
     grid = np.linspace(0, 1, 21)
-    if t_a + t_c > 0:
-        size, share = t_a + t_c, float(np.clip(t_a / (t_a + t_c), 0, 1))
+    size = t_a + t_c
+    if size > 0:
+        share = float(np.clip(t_a / size, 0, 1))
         noise = (1 - share) ** 2 * law_a.variance + share**2 * law_c.variance + 1
         sd = np.sqrt(share * (1 - share) / size + noise / size**2)
         near = sd * np.array([0, 1, 1.5, 2, 2.5, 3, 4, 6, 10])
@@ -262,8 +264,7 @@ def conditional_interval(
     value = excess(grid, np.arange(grid.size))
     kept = np.flatnonzero(value > 0)
     if not kept.size:
-        best = float(grid[np.argmax(value)])
-        return best, best
+        return (share, share) if size > 0 else (0.0, 1.0)
     inner = grid[[kept[0], kept[-1]]]
     outer = grid[[max(kept[0] - 1, 0), min(kept[-1] + 1, grid.size - 1)]]
     tolerance = 1e-6 * float(np.max(np.abs(outer - inner)) + 1e-12)

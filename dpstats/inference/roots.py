@@ -6,6 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float64]
+_EPS = float(np.finfo(np.float64).eps)
+
 Function = Callable[[FloatArray, NDArray[np.intp]], FloatArray]
 
 
@@ -24,7 +26,7 @@ def find_roots(
     low, high : (m,) float64
         Brackets. If there is no change of sign, the end with the smaller absolute value wins.
     tolerance : float
-        Largest absolute error of a root, in units of the argument.
+        Largest absolute error of a root, in units of the argument (never below its rounding).
 
     Returns
     -------
@@ -51,7 +53,7 @@ def find_roots(
         b, fb = np.where(same, b, a), np.where(same, fb, fa)
         a, fa = x, fx
         best = np.where(np.abs(fa) < np.abs(fb), a, b)
-        limit = 0.5 * tolerance / np.abs(b - a)
+        limit = (0.5 * tolerance + 2 * _EPS * np.abs(best)) / np.abs(b - a)
         done = (limit > 0.5) | (fa == 0)
         root[which[done]] = best[done]
         keep = ~done

@@ -26,3 +26,8 @@ def test_jumps_flat_parts_and_exact_ends():
     np.testing.assert_array_equal(find_roots(lambda y, i: y, np.zeros(1), np.ones(1)), [0])
     # no change of sign: the end where the function is smaller
     np.testing.assert_array_equal(find_roots(lambda y, i: y + 1, np.zeros(1), np.ones(1)), [0])
+
+
+def test_stops_where_numbers_are_too_large_for_the_tolerance():
+    roots = find_roots(lambda y, i: y**3 - 1e33, np.zeros(1), np.full(1, 3e12))
+    np.testing.assert_allclose(roots, 1e11)
