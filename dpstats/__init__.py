@@ -46,8 +46,8 @@ _HOMES = {
 }
 
 __all__ = [
-    "BudgetError",
     "Boolean",
+    "BudgetError",
     "Category",
     "Cells",
     "ConditionError",

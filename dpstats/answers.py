@@ -69,7 +69,7 @@ class Answers:
 
     def law(self, f: int) -> DiscreteLaplace:
         """The noise law of function number f."""
-        return self.law_table[self.law_of[f]]
+        return self.law_table[int(self.law_of[f])]
 
 
 def answer(

@@ -16,7 +16,7 @@ def _plain(arrow_type: pa.DataType) -> pa.DataType:
 
 
 def is_text(arrow_type: pa.DataType) -> bool:
-    """Whether an Arrow type holds text (a dictionary counts by its values; all-null columns too)."""
+    """Whether an Arrow type holds text; dictionaries by their values, all-null columns too."""
     plain = _plain(arrow_type)
     return any(
         test(plain)
@@ -82,7 +82,8 @@ def level_codes(
     if pa.types.is_dictionary(values.type):  # code the dictionary once, then look up
         coded = level_codes(values.dictionary, stored, missing, other)
         indices = values.indices.cast(pa.int64()).fill_null(len(coded))
-        return np.append(coded, missing)[indices.to_numpy(zero_copy_only=False)]
+        by_index: NDArray[np.int64] = np.append(coded, missing)
+        return by_index[indices.to_numpy(zero_copy_only=False)]
     null = np.asarray(pc.is_null(values, nan_is_null=True).to_numpy(zero_copy_only=False), bool)
     codes = np.full(len(values), other, dtype=np.int64)
     comparable = _comparable(values, stored)

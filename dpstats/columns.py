@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -105,7 +106,8 @@ class Category:
         if isinstance(self.levels, str) or not isinstance(self.levels, Sequence | Mapping):
             raise SchemaError(f"levels of {self.name!r} must be a list or a mapping")
         if isinstance(self.levels, Mapping):
-            labels, stored = tuple(self.levels), tuple(self.levels.values())
+            labels: tuple[Level, ...] = tuple(self.levels)
+            stored = tuple(self.levels.values())
             _check_levels(self.name, labels)
             object.__setattr__(self, "levels", _FrozenMapping(self.levels))
         else:
@@ -337,7 +339,7 @@ class Number:
             if isinstance(listed, str) or not isinstance(listed, Sequence):
                 raise SchemaError(f"{where}: {what} must be a list of numbers")
             frozen = tuple(_finite(value, f"{where}: each of {what}") for value in listed)
-            if any(b <= a for a, b in zip(frozen, frozen[1:], strict=False)):
+            if any(b <= a for a, b in pairwise(frozen)):
                 raise SchemaError(f"{where}: {what} must be strictly increasing")
             object.__setattr__(self, what, frozen)
         if self.values is None:
@@ -450,7 +452,7 @@ class Number:
             return tuple(f"{value:g}" for value in self.values)
         cuts = [self.low, *self.edges, self.high]
         left, right = ("[", ")") if self.closed == "left" else ("(", "]")
-        texts = [f"{left}{a:g}, {b:g}{right}" for a, b in zip(cuts, cuts[1:], strict=False)]
+        texts = [f"{left}{a:g}, {b:g}{right}" for a, b in pairwise(cuts)]
         return ("[" + texts[0][1:], *texts[1:-1], texts[-1][:-1] + "]") if self.edges else (
             f"[{self.low:g}, {self.high:g}]",
         )  # fmt: skip
@@ -499,7 +501,7 @@ class Number:
                 holds = _ORDER[comparison]
                 return frozenset(i for i, known in enumerate(self.values) if holds(known, value))
         elif value in self.edges:
-            cut = self.edges.index(value) + 1  # type: ignore[arg-type]
+            cut = self.edges.index(value) + 1
             below, above = ("<", ">=") if self.closed == "left" else ("<=", ">")
             if comparison == below:
                 return frozenset(range(cut))

@@ -29,7 +29,7 @@ FRAME_COLUMNS = (
     "privacy_share",
 )
 _TARGETS = {
-    "population": "the population (rows assumed independent draws from it; no weights, no clusters)",
+    "population": "the population (rows assumed independent draws; no weights, no clusters)",
     "table": "the private table itself",
 }
 _METHODS = {
@@ -207,7 +207,7 @@ class EstimateResult:
         lines = [self.title, "", header, "-" * len(header)]
         for row, ends in zip(frame.itertuples(index=False), certified, strict=True):
             lines.append(
-                f"{_shortened(row.term, width):<{width}}  {row.estimate:>8.4f}  "
+                f"{_shortened(str(row.term), width):<{width}}  {row.estimate:>8.4f}  "
                 f"{row.std_error:>8.4f}  [{row.conf_low:>8.4f},{row.conf_high:>8.4f}]  "
                 f"[{ends[0]:>8.4f},{ends[1]:>8.4f}]  {row.privacy_share:>6.0%}"
             )

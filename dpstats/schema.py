@@ -125,21 +125,17 @@ class Schema:
         return {c.name: c.decode(codes[c.name]) for c in self.columns if c.name in codes}
 
     def to_frame(self, codes: Mapping[str, Codes]) -> pd.DataFrame:
-        """Decoded rows as a pandas DataFrame; text levels become ordered-as-declared categories."""
+        """Decoded rows as a pandas DataFrame; text levels become categories."""
         import pandas as pd
 
-        frame = {}
-        for column in self.columns:
-            if column.name not in codes:
-                continue
-            if isinstance(column, Category) and not isinstance(column, Boolean):
-                frame[column.name] = pd.Categorical.from_codes(
-                    codes[column.name], categories=list(column.labels)
-                )
-                if column.decode(np.zeros(1, np.int64)).dtype != object:
-                    frame[column.name] = column.decode(codes[column.name])
+        frame: dict[str, Any] = {}
+        for name, values in self.decode(codes).items():
+            column = self[name]
+            if isinstance(column, Category) and values.dtype == np.object_:
+                labels: Any = list(column.labels)
+                frame[name] = pd.Categorical.from_codes(codes[name], categories=labels)
             else:
-                frame[column.name] = column.decode(codes[column.name])
+                frame[name] = values
         return pd.DataFrame(frame)
 
     def to_dict(self) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from dpstats.density.candidates import Candidates, Seen, draw_candidates, seen_by
 from dpstats.density.entropy import fit_entropy
@@ -74,21 +75,24 @@ def synthesize(
     generator = np.random.default_rng(rng)
     say = progress or (lambda text, done, total: None)
 
-    say("drawing candidates", 0, 3)
-    candidates = draw_candidates(
-        reference_from_dict(measurements.reference_spec),
-        measurements.schema,
-        measurements.reference,
-        m,
-        generator,
-        stratified=fit == "entropy",
-    )
-    say("fitting the density", 1, 3)
-    weights, notes = _fitted(measurements, candidates, fit)
-    say("drawing rows", 2, 3)
-    values = measurements.family.evaluate(candidates.codes)
-    rows = measurements.n if k is None else k
-    counts = draw_counts(weights, rows, draw, values, generator)
+    with threadpool_limits(
+        1, user_api="blas"
+    ):  # many small products: threads only wait for each other
+        say("drawing candidates", 0, 3)
+        candidates = draw_candidates(
+            reference_from_dict(measurements.reference_spec),
+            measurements.schema,
+            measurements.reference,
+            m,
+            generator,
+            stratified=fit == "entropy",
+        )
+        say("fitting the density", 1, 3)
+        weights, notes = _fitted(measurements, candidates, fit)
+        say("drawing rows", 2, 3)
+        values = measurements.family.evaluate(candidates.codes)
+        rows = measurements.n if k is None else k
+        counts = draw_counts(weights, rows, draw, values, generator)
     say("done", 3, 3)
     return Release(
         measurements=measurements,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -69,11 +69,27 @@ def draw_candidates(
     else:
         points = reference.draw(m, schema, measured, rng)
         weights = np.ones(m)
-    rows = np.stack([points[name] for name in schema.names], axis=1)
-    distinct, which = np.unique(rows, axis=0, return_inverse=True)
-    total = np.bincount(which.ravel(), weights=weights, minlength=len(distinct))
-    codes = {name: distinct[:, i].copy() for i, name in enumerate(schema.names)}
+    first, which = _distinct([points[name] for name in schema.names])
+    total = np.bincount(which, weights=weights)
+    codes = {name: points[name][first] for name in schema.names}
     return Candidates(codes, total / total.sum())
+
+
+def _distinct(columns: Sequence[Codes]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Distinct rows in lexicographic order: one index of each, and which one every row is.
+
+    Rows are numbered by one integer in mixed radix, which sorts far faster than rows do.
+    """
+    key, radix = np.zeros(len(columns[0]), dtype=np.int64), 1
+    for column in columns:
+        low = int(column.min())
+        size = int(column.max()) - low + 1
+        if radix * size >= 2**63:  # number the rows so far anew, at most m of them
+            values, key = np.unique(key, return_inverse=True)
+            radix = len(values)
+        key, radix = key * size + (column - low), radix * size
+    _, first, which = np.unique(key, return_index=True, return_inverse=True)
+    return first, which
 
 
 @dataclass(frozen=True)
@@ -103,10 +119,7 @@ class Seen:
 
 def seen_by(family: Family, candidates: Candidates) -> Seen:
     """Merge candidates that the family cannot tell apart."""
-    _, first, which = np.unique(
-        family.signature(candidates.codes), axis=0, return_index=True, return_inverse=True
-    )
-    which = which.ravel()
-    reference = np.bincount(which, weights=candidates.weights)
+    first, which = _distinct(list(family.signature(candidates.codes).T))
+    reference: Floats = np.bincount(which, weights=candidates.weights).astype(np.float64)
     values = family.evaluate({name: codes[first] for name, codes in candidates.codes.items()})
     return Seen(values, reference, which, candidates.weights / reference[which])

@@ -53,9 +53,9 @@ def fit_entropy(
 
     The fit is repeated along s2 = 4/sigma, 1/sigma, ..., each started at the last, until
     |A h - b|^2 - |F| + 2 tr(C (C + s2 I)^-1) stops falling, C being the covariance of the scaled
-    functions under h; the fit with the least value is kept. That estimates the squared error of A h without bias for Gaussian
-    noise and is a heuristic for Laplace noise. It looks at released values only, so it costs no
-    privacy; the certificate holds whatever it chooses.
+    functions under h; the fit with the least value is kept. That estimates the squared error of
+    A h without bias for Gaussian noise and is a heuristic for Laplace noise. It looks at released
+    values only, so it costs no privacy; the certificate holds whatever it chooses.
 
     Parameters
     ----------

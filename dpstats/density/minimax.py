@@ -53,14 +53,12 @@ def minimax_highs(matrix: Any, target: Floats) -> tuple[Floats, float]:
     functions, m = matrix.shape
     identity = sparse.eye_array(functions)
     column = -np.ones((functions, 1))
-    program = sparse.block_array(
-        [
-            [matrix, column, identity],
-            [None, 2 * column, identity],
-            [np.ones((1, m)), None, None],
-        ],
-        format="csc",
-    )
+    blocks: Any = [
+        [matrix, column, identity],
+        [None, 2 * column, identity],
+        [np.ones((1, m)), None, None],
+    ]
+    program = sparse.block_array(blocks, format="csc")
     infinity = highspy.kHighsInf
     model = highspy.HighsLp()
     model.num_col_, model.num_row_ = m + 1 + functions, 2 * functions + 1
@@ -110,5 +108,5 @@ def minimax_pulp(matrix: Any, target: Floats) -> tuple[Floats, float]:
 
 
 def _density(weights: Floats) -> Floats:
-    weights = np.clip(weights, 0, None)
-    return weights / weights.sum()
+    clipped = np.clip(weights, 0, None)
+    return np.asarray(clipped / clipped.sum(), dtype=np.float64)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from threadpoolctl import threadpool_limits
 
 from dpstats.columns import Category, Codes, Column
 from dpstats.engines.kernel import Kernel
@@ -103,7 +104,8 @@ def exact_sums(
 
     failure = ""
     try:
-        totals = kernel.total(reported())
+        with threadpool_limits(1, user_api="blas"):
+            totals = kernel.total(reported())
     except DataError:
         raise
     except Exception as error:  # as above
@@ -231,7 +233,7 @@ def _pandas(frame: pd.DataFrame, schema: Schema) -> Source:
 def _pandas_array(series: pd.Series[Any], column: Column) -> pa.Array:
     values = series.array
     dtype = getattr(values, "categories", values).dtype  # of a Categorical: what it holds
-    if dtype == object:
+    if isinstance(dtype, np.dtype) and dtype.kind == "O":
         return _objects(series, column)
     array = series.to_numpy() if isinstance(series.dtype, np.dtype) else None
     if array is not None and array.dtype.kind in "iufb" and not array.dtype.isnative:
@@ -251,17 +253,19 @@ def _objects(series: pd.Series[Any], column: Column) -> pa.Array:
     if not isinstance(column, Category):
         return pa.array([_real(cell) for cell in series], pa.float64(), from_pandas=True)
     index: Mapping[Any, int] = {value: i for i, value in enumerate(column.stored)}
-    undeclared = len(column.stored)  # a value that no level has: a new text, or a new number
-    extra = max(column.stored, key=len) + "+" if column.holds_text else _beyond(column.stored)  # type: ignore[arg-type]
+    undeclared = len(column.stored)  # stands for a value that no level has
     found = [None if _is_missing(c) else _look_up(index, c, undeclared) for c in series]
-    kind = pa.large_string() if column.holds_text else pa.float64()
-    values = [*column.stored, extra]
-    dictionary = pa.array(values if column.holds_text else [float(v) for v in values], kind)
+    dictionary = pa.array([*column.stored, _no_level(column.stored)])
     return pa.DictionaryArray.from_arrays(pa.array(found, pa.int32()), dictionary)
 
 
-def _beyond(stored: Sequence[Any]) -> float:
-    return 2.0 * max(abs(float(value)) for value in stored) + 1.0
+def _no_level(stored: Sequence[Any]) -> Any:
+    """A value of the same type that is none of the stored ones (levels are distinct)."""
+    if isinstance(stored[0], str):
+        return max(stored, key=len) + "+"
+    if isinstance(stored[0], bool):
+        return None
+    return type(max(stored))(max(stored) + max(1, abs(max(stored))))
 
 
 def _look_up(index: Mapping[Any, int], cell: object, undeclared: int) -> int:
@@ -284,8 +288,8 @@ def _real(cell: object) -> float | None:
     if not isinstance(cell, int | float | np.number | np.bool_ | Decimal | Fraction):
         return None
     try:
-        return float(cell)  # type: ignore[arg-type]
+        return float(cell)
     except OverflowError:
-        return np.inf if cell > 0 else -np.inf  # type: ignore[operator]
+        return np.inf if cell > 0 else -np.inf
     except (TypeError, ValueError):  # complex numbers, signalling NaN
         return None

@@ -291,4 +291,5 @@ class FamilyValues:
         from scipy import sparse
 
         stacked = sparse.vstack([part.matrix() for part in self.parts], format="csr")
-        return sparse.diags_array(1.0 / self.bounds) @ stacked
+        scaled: csr_array[Any] = sparse.diags_array(1.0 / self.bounds) @ stacked
+        return scaled

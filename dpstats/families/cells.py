@@ -273,7 +273,7 @@ class TableValues:
 
     def average(self, weights: Floats) -> Floats:
         """(d,) weight in each cell."""
-        return np.bincount(self.index, weights=weights, minlength=self.size)
+        return np.bincount(self.index, weights, minlength=self.size).astype(np.float64, copy=False)
 
     def combine(self, coefficients: Floats) -> Floats:
         """(m,) coefficient of the cell of each point."""

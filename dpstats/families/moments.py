@@ -134,7 +134,7 @@ class Moments:
     @cached_property
     def ranges(self) -> tuple[Codes, Codes]:
         """Smallest and largest values in integer units: K_i, K_i K_j, or 1."""
-        size = {(c.name, None): c.half_points for c in self.numbers}
+        size: dict[Feature, int] = {(c.name, None): c.half_points for c in self.numbers}
         high = np.array([[size.get(f, 1) for f in (*t, ("", 0))[:2]] for t in self.terms], np.int64)
         signed = np.array([any(f[1] is None for f in t) for t in self.terms])
         square = np.array([len(t) == 2 and t[0] == t[1] for t in self.terms])
@@ -221,10 +221,12 @@ class Moments:
         if any(len(term) == 2 for term in self.terms):
             numbers = Fraction(p * (p + 2) ** 2, 2 * (p + 1))
             l1 = min(l1, numbers + 2 * g + 2 * p * g + g * (g - 1))
-            l2 = min(l2, Fraction(max(
-                4 * (1 + s) * k + 4 * k * (p - k) + 2 * (g - s) * (1 + p) + g * (g - 1) - s * (s - 1)
-                for k in range(p + 1) for s in range(g + 1)
-            )))  # fmt: skip
+            largest = max(
+                4 * k * (1 + s + p - k) + 2 * (g - s) * (1 + p) + g * (g - 1) - s * (s - 1)
+                for k in range(p + 1)
+                for s in range(g + 1)
+            )
+            l2 = min(l2, Fraction(largest))
         return Sensitivity(l1, l2)
 
     def _ranges_of_groups_of_terms(self) -> list[Sensitivity]:

@@ -30,7 +30,8 @@ FloatArray = NDArray[np.float64]
 
 _TAIL = 1e-9  # noise mass that may be ignored
 _FINE = 256  # a noise law is first rounded to multiples of at most sd / 256
-_COARSE = 8  # then grouped: sd / 4 wide in the middle, wider in the tails, mean and variance kept
+_SMALL = 400  # lattices up to this size are kept as they are
+_COARSE = 8  # larger ones are grouped, with a width of sd / 4 in the middle, more in the tails
 _STRIDE = 8  # binomial lattices are summed with strides of at most sd / 8
 _DIRECT = 2048  # more arguments than this are read off a table of the noise's cdf
 _TABLE = 800
@@ -101,7 +102,7 @@ def _smooth_sd(law: "NoiseLaw") -> float:
 def _grouped(law: "NoiseLaw", smooth: float = np.inf) -> tuple[FloatArray, FloatArray]:
     """Nodes and weights with the mean and variance of `law` in every group of the lattice.
 
-    Groups are as wide as functions allow that vary on the scale of `smooth`; narrow laws are
+    Groups are as wide as functions allow that vary on the scale of `smooth`; small lattices are
     returned as they are, without the mass 1e-9 of their tails.
     """
     sd = float(np.sqrt(law.variance))
@@ -110,8 +111,10 @@ def _grouped(law: "NoiseLaw", smooth: float = np.inf) -> tuple[FloatArray, Float
     z = step * np.arange(-half, half + 1)
     edges = np.append(z - step / 2, z[-1] + step / 2)
     mass = np.diff(law.smoothed_cdf(edges))  # at half integers this is the law of Z
-    scale = max(2 * min(sd, smooth), 1e-300)
-    group = np.round(_COARSE * np.arcsinh(z / scale))
+    if z.size <= _SMALL:
+        return z, mass / np.sum(mass)
+    width = np.minimum(np.hypot(z, 2 * sd) / _COARSE, smooth / 4)
+    group = np.floor(np.cumsum(step / width))
     starts = np.flatnonzero(np.diff(group, prepend=-np.inf))
     weight, mean, square = (np.add.reduceat(mass * z**k, starts) for k in range(3))
     used = weight > 0
@@ -133,7 +136,7 @@ def _sizes(
     |t - N| = |Z_A + U_A + Z_C|, whose quantile does not depend on N or p. The set is cut to
     [0, n], which holds N for certain. X_A - pN gains a mean-zero step with every row, so its
     tails grow with N but for lattice effects; these fade where noise is wide, which is where
-    the set is large. So large sets are represented by equally spaced sizes, ends included.
+    the set is large. So large sets are represented by sizes with equally spaced square roots.
     """
     z, weight = _grouped(law_c, _smooth_sd(law_a))
 
@@ -146,8 +149,9 @@ def _sizes(
     centre = np.clip(np.round(t), 0, largest)
     low = min(centre, max(0, np.ceil(t - q)))
     high = max(centre, min(largest, np.floor(t + q)))
-    count = min(int(high - low) + 1, _MOST_SIZES)
-    return np.unique(np.round(np.linspace(low, high, count)))
+    if high - low < _MOST_SIZES:
+        return np.arange(low, high + 1)
+    return np.unique(np.round(np.linspace(np.sqrt(low), np.sqrt(high), _MOST_SIZES) ** 2))
 
 
 def conditional_pvalue(

@@ -40,7 +40,7 @@ class Reference(Protocol):
     def draw(
         self, m: int, schema: Schema, measured: NoisyBlock | None, rng: np.random.Generator
     ) -> dict[str, Codes]:
-        """m independent points, column name -> (m,) codes."""
+        """M independent points, column name -> (m,) codes."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
@@ -66,6 +66,7 @@ def reference_from_dict(plain: Mapping[str, Any]) -> Reference:
     if kind not in kinds:
         raise FileFormatError(f"unknown reference density {kind!r}; known: {sorted(kinds)}")
     try:
-        return kinds[kind](**parameters)
+        reference: Reference = kinds[kind](**parameters)
     except TypeError:
         raise FileFormatError(f"reference {kind!r} has unknown keys {sorted(parameters)}") from None
+    return reference

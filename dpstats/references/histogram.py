@@ -84,7 +84,7 @@ class PerturbedHistogram:
     def draw(
         self, m: int, schema: Schema, measured: NoisyBlock | None, rng: np.random.Generator
     ) -> dict[str, Codes]:
-        """m independent points, column name -> (m,) codes."""
+        """M independent points, column name -> (m,) codes."""
         cells, probabilities = self.cells(schema, measured)
         return codes_in_cells(rng.choice(cells, size=m, p=probabilities), schema, rng)
 

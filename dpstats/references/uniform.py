@@ -57,7 +57,7 @@ class Uniform:
     def draw(
         self, m: int, schema: Schema, measured: NoisyBlock | None, rng: np.random.Generator
     ) -> dict[str, Codes]:
-        """m independent points, column name -> (m,) codes."""
+        """M independent points, column name -> (m,) codes."""
         points = {}
         for column in schema:
             if self.over == "grid" and isinstance(column, Number) and column.values is None:

@@ -1,0 +1,201 @@
+"""The command line. Results go to stdout, progress and errors to stderr."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dpstats import __version__
+from dpstats.errors import BudgetError, DpstatsError
+
+if TYPE_CHECKING:
+    from dpstats.engines.local import Progress
+    from dpstats.planning import Plan
+
+DONE, FAILED, REFUSED, OVER_BUDGET = 0, 1, 2, 3
+_EXITS = (
+    "exit codes: 0 done, 1 unexpected failure, 2 a request, table or file was refused, "
+    "3 the privacy budget does not allow it"
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code."""
+    options = _parser().parse_args(arguments)
+    # Nothing here gains from threads in BLAS, and on a busy machine they wait for each other.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    try:
+        run = options.run
+        run(options)
+    except BudgetError as error:
+        print(f"dpstats: {error}", file=sys.stderr)
+        return OVER_BUDGET
+    except DpstatsError as error:
+        print(f"dpstats: {error}", file=sys.stderr)
+        return REFUSED
+    except OSError as error:
+        print(f"dpstats: cannot write or read a file: {error.strerror}", file=sys.stderr)
+        return REFUSED
+    except BrokenPipeError:
+        return DONE
+    except KeyboardInterrupt:
+        print("dpstats: interrupted", file=sys.stderr)
+        return FAILED
+    return DONE
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="dpstats",
+        description="Statistics on private data, with intervals and tests that are right.",
+        epilog=_EXITS,
+    )
+    parser.add_argument("--version", action="version", version=f"dpstats {__version__}")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+
+    demo = commands.add_parser("demo", help="the whole story on a bundled public data set")
+    demo.add_argument("-o", "--output", type=Path, default=Path("dpstats-demo.zip"))
+    demo.add_argument("--seed", type=int, default=1, help="of candidates and rows, never of noise")
+    demo.set_defaults(run=_demo)
+
+    preview = commands.add_parser("preview", help="functions, noise and widths; reads no data")
+    preview.add_argument("request", type=Path, help="request.toml or plan.json")
+    preview.add_argument("--rows", type=int, help="number of rows to pretend")
+    preview.set_defaults(run=_preview)
+
+    plan = commands.add_parser("plan", help="write the plan that someone approves")
+    plan.add_argument("request", type=Path, help="request.toml")
+    plan.add_argument("-o", "--output", type=Path, required=True, help="plan.json")
+    plan.add_argument("--rows", type=int, help="public number of rows, checked at release")
+    plan.set_defaults(run=_plan)
+
+    release = commands.add_parser("release", help="measure a table once and write a release")
+    release.add_argument("plan", type=Path, help="plan.json or request.toml")
+    release.add_argument("data", type=Path, help="a .csv or .parquet file")
+    release.add_argument("-o", "--output", type=Path, required=True, help="release.zip")
+    release.add_argument("--ledger", type=Path, help="record of what this data set has spent")
+    release.add_argument("--fit", choices=("entropy", "minimax"), default="entropy")
+    release.add_argument("--draw", choices=("systematic", "iid"), default="systematic")
+    release.add_argument("--candidates", type=int, default=20_000, metavar="M")
+    release.add_argument("--synthetic-rows", type=int, metavar="K", help="default: as many as rows")
+    release.add_argument("--seed", type=int, help="of candidates and rows, never of noise")
+    release.set_defaults(run=_release)
+
+    infer = commands.add_parser("infer", help="what a release says about its analyses")
+    infer.add_argument("release", type=Path, help="release.zip")
+    infer.add_argument("names", nargs="*", help="analyses; all of them if none is named")
+    infer.add_argument("--alpha", type=float, default=0.05, help="error probability (0.05)")
+    infer.add_argument("--target", choices=("population", "table"), default="population")
+    infer.set_defaults(run=_infer)
+
+    ledger = commands.add_parser("ledger", help="the record of what a data set has spent")
+    actions = ledger.add_subparsers(required=True, metavar="ACTION")
+    new = actions.add_parser("new", help="start a ledger with a cap")
+    new.add_argument("file", type=Path)
+    new.add_argument("--cap", required=True, help="largest epsilon in all, such as 2 or 1/3")
+    new.set_defaults(run=_new_ledger)
+    show = actions.add_parser("show", help="cap, spent and remaining")
+    show.add_argument("file", type=Path)
+    show.set_defaults(run=_show_ledger)
+    return parser
+
+
+def _read_plan(path: Path, rows: int | None = None) -> Plan:
+    if path.suffix.lower() == ".json":
+        from dpstats.planning import Plan
+
+        return Plan.load(path)
+    from dpstats.requests import load_request
+
+    return load_request(path, rows=rows)
+
+
+def _demo(options: argparse.Namespace) -> None:
+    from dpstats.demo import run_demo
+
+    run_demo(options.output, seed=options.seed, progress=_progress())
+
+
+def _preview(options: argparse.Namespace) -> None:
+    print(_read_plan(options.request, options.rows).preview(options.rows))
+
+
+def _plan(options: argparse.Namespace) -> None:
+    plan = _read_plan(options.request, options.rows)
+    plan.save(options.output)
+    print(f"{plan}\nwritten to {options.output}")
+
+
+def _release(options: argparse.Namespace) -> None:
+    plan = _read_plan(options.plan)
+    from dpstats.measuring import measure
+    from dpstats.synthesis import synthesize
+
+    if options.ledger is None:
+        print(
+            "dpstats: warning: no --ledger, so nothing records that this data set has spent "
+            f"{plan.budget}; start one with 'dpstats ledger new FILE --cap EPSILON'",
+            file=sys.stderr,
+        )
+    measurements = measure(plan, options.data, ledger=options.ledger, progress=_progress())
+    paid = options.output.with_suffix(".measurements.zip")
+    measurements.save(paid)  # the budget is spent: keep this even if synthesis should fail
+    made = synthesize(
+        measurements,
+        fit=options.fit,
+        draw=options.draw,
+        m=options.candidates,
+        k=options.synthetic_rows,
+        rng=options.seed,
+        progress=_progress(),
+    )
+    made.save(options.output)
+    paid.unlink()
+    print(f"{made}\n{made.accuracy()}\nwritten to {options.output}")
+
+
+def _infer(options: argparse.Namespace) -> None:
+    from dpstats.releases import load
+
+    release = load(options.release)
+    for name in options.names or release.analyses:
+        print(release.infer(name).summary(alpha=options.alpha, target=options.target), end="\n\n")
+
+
+def _new_ledger(options: argparse.Namespace) -> None:
+    from dpstats.privacy.budget import PureDP, parse_fraction
+    from dpstats.privacy.ledger import Ledger
+
+    cap = parse_fraction(options.cap)
+    if cap is None:
+        try:
+            cap = float(options.cap)  # type: ignore[assignment]
+        except ValueError:
+            cap = options.cap
+    print(Ledger.create(options.file, PureDP(cap)))  # type: ignore[arg-type]
+
+
+def _show_ledger(options: argparse.Namespace) -> None:
+    from dpstats.privacy.ledger import Ledger
+
+    print(Ledger.open(options.file))
+
+
+def _progress() -> Progress:
+    """Progress on stderr: one line that renews itself, or one line a stage in a log."""
+    live = sys.stderr.isatty()
+    last = [""]
+
+    def report(text: str, done: int, total: int | None) -> None:
+        if live:
+            share = f" {done / total:.0%}" if total else f" {done:,}"
+            print(f"\r\033[K{text}{share}", end="\n" if text == "done" else "", file=sys.stderr)
+        elif text != last[0]:
+            print(text, file=sys.stderr)
+        last[0] = text
+
+    return report

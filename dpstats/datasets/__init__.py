@@ -1,0 +1,1 @@
+"""Requests for public data sets; the data themselves come with statsmodels."""

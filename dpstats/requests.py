@@ -1,0 +1,79 @@
+"""Requests: schema, analyses and budget in one reviewable TOML file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dpstats.analyses.base import Analysis, analysis_from_dict
+from dpstats.errors import RequestError
+from dpstats.planning import Plan, plan
+from dpstats.privacy.budget import PureDP
+from dpstats.references.base import reference_from_dict
+from dpstats.schema import Schema, read_toml
+
+_KEYS = {"rows", "unit", "budget", "reference", "schema", "column", "analysis"}
+
+
+def load_request(path: str | Path, *, rows: int | None = None) -> Plan:
+    """Read a request and make its plan; reads no data.
+
+    Parameters
+    ----------
+    path : path of a TOML file
+        ``[budget] epsilon``; ``[[column]]`` tables, or ``schema = "file.toml"`` beside the request;
+        ``[[analysis]]`` tables with ``name``, ``kind``, the parameters of the analysis, and
+        ``share`` if the budget is to be split by hand; optional ``rows``, ``unit`` and
+        ``[reference]``.
+    rows : int, optional
+        Public number of rows, instead of the one in the file.
+
+    Raises
+    ------
+    RequestError
+        Naming the key that is missing, unknown or wrong.
+    """
+    path = Path(path)
+    document = read_toml(path)
+    unknown = sorted(set(document) - _KEYS)
+    if unknown:
+        raise RequestError(f"{path.name}: unknown keys {unknown}; known: {sorted(_KEYS)}")
+    if ("column" in document) == ("schema" in document):
+        raise RequestError(f"{path.name}: give [[column]] tables, or schema = 'file.toml'")
+    if "schema" in document:
+        schema = Schema.load(path.parent / str(document["schema"]))
+    else:
+        schema = Schema.from_dict(document["column"])
+    analyses, shares = _analyses(document.get("analysis"), path.name)
+    budget = document.get("budget")
+    if not isinstance(budget, Mapping) or set(budget) != {"epsilon"}:
+        raise RequestError(f"{path.name}: needs [budget] with epsilon = ... and nothing else")
+    reference = document.get("reference")
+    return plan(
+        schema,
+        analyses,
+        budget=PureDP(budget["epsilon"]),
+        n=document.get("rows") if rows is None else rows,
+        unit=document.get("unit", "replace"),
+        reference=None if reference is None else reference_from_dict(reference),
+        shares=shares or None,
+    )
+
+
+def _analyses(tables: Any, name: str) -> tuple[dict[str, Analysis], dict[str, Any]]:
+    if not isinstance(tables, list) or not tables:
+        raise RequestError(f"{name}: needs [[analysis]] tables, each with a name and a kind")
+    analyses: dict[str, Analysis] = {}
+    shares: dict[str, Any] = {}
+    for table in tables:
+        plain = dict(table) if isinstance(table, Mapping) else {}
+        label = plain.pop("name", None)
+        if not isinstance(label, str) or not label.strip():
+            raise RequestError(f"{name}: every [[analysis]] needs a name")
+        if label in analyses:
+            raise RequestError(f"{name}: two analyses are named {label!r}")
+        if "share" in plain:
+            shares[label] = plain.pop("share")
+        analyses[label] = analysis_from_dict(plain)
+    return analyses, shares
