@@ -138,8 +138,8 @@ def _answer_block(measurements: Measurements, wanted: Block, complements: bool) 
     following = 0
     for noisy in measurements.measured:
         start, following = following, following + noisy.block.size
-        derivation = noisy.block.derive(wanted)
-        if derivation is None or (derivation.offset and not complements):
+        derivation = noisy.block.derive(wanted, complements=complements)
+        if derivation is None:
             continue
         order = np.argsort(derivation.member, kind="stable")
         first = np.searchsorted(derivation.member[order], np.arange(wanted.size + 1))

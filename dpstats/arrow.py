@@ -57,6 +57,8 @@ def floats(values: pa.Array) -> NDArray[np.float64]:
         values = values.cast(pa.int8())
     if pa.types.is_float16(values.type):
         values = values.cast(pa.float32())
+    if pa.types.is_decimal(values.type):  # by way of text, which is read correctly rounded
+        values = values.cast(pa.large_string())
     array = values.cast(pa.float64(), safe=False).fill_null(np.nan)
     return np.asarray(array.to_numpy(zero_copy_only=False), dtype=np.float64)
 
@@ -82,8 +84,7 @@ def level_codes(
     if pa.types.is_dictionary(values.type):  # code the dictionary once, then look up
         coded = level_codes(values.dictionary, stored, missing, other)
         indices = values.indices.cast(pa.int64()).fill_null(len(coded))
-        by_index: NDArray[np.int64] = np.append(coded, missing)
-        return by_index[indices.to_numpy(zero_copy_only=False)]
+        return np.asarray(np.append(coded, missing)[indices.to_numpy(zero_copy_only=False)])
     null = np.asarray(pc.is_null(values, nan_is_null=True).to_numpy(zero_copy_only=False), bool)
     codes = np.full(len(values), other, dtype=np.int64)
     comparable = _comparable(values, stored)

@@ -28,6 +28,7 @@ Level = str | int | float | bool
 
 MISSING_LABEL = "(missing)"
 MAX_POINTS = 2**20 + 1
+MIN_WIDTH = 1e-300  # of the bounds of a number, so that steps of the grid are normal floats
 
 _ORDER: Mapping[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq,
@@ -48,10 +49,26 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
+def _is_finite(value: float) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number beyond all floats
+        return False
+
+
 def _finite(value: object, what: str) -> float | int:
-    if not _is_number(value) or not math.isfinite(value):  # type: ignore[arg-type]
+    if not _is_number(value) or not _is_finite(value):  # type: ignore[arg-type]
         raise SchemaError(f"{what} must be a finite number, got {value!r}")
     return value  # type: ignore[return-value]
+
+
+def _check_width(where: str, low: float, high: float) -> None:
+    width, twice_the_middle = float(high) - float(low), float(high) + float(low)
+    if not MIN_WIDTH < width < math.inf or math.isinf(twice_the_middle):
+        raise SchemaError(
+            f"{where}: {low} and {high} are too close or too large for floating-point numbers; "
+            "store the column in another unit"
+        )
 
 
 def _exact(value: float) -> Fraction:
@@ -109,11 +126,20 @@ class Category:
             labels: tuple[Level, ...] = tuple(self.levels)
             stored = tuple(self.levels.values())
             _check_levels(self.name, labels)
+            if not all(isinstance(label, str) for label in labels):
+                raise SchemaError(
+                    f"{self.name!r}: a mapping of levels goes from labels, which are text, to "
+                    "stored values, as in {'not': 1, 'mildly': 2}"
+                )
             object.__setattr__(self, "levels", _FrozenMapping(self.levels))
         else:
             labels = stored = tuple(self.levels)
             object.__setattr__(self, "levels", labels)
         _check_levels(self.name, stored)
+        if not isinstance(self.allow_missing, bool):
+            raise SchemaError(
+                f"{self.name!r}: allow_missing must be true or false, got {self.allow_missing!r}"
+            )
         if self.allow_missing:
             if self.missing is not None:
                 raise SchemaError(
@@ -356,8 +382,9 @@ class Number:
         if self.low is None or self.high is None:
             raise SchemaError(f"{where}: declare low and high, or values; they are never learned")
         low, high = _finite(self.low, f"{where}: low"), _finite(self.high, f"{where}: high")
-        if not low < high or not math.isfinite(float(high) - float(low)):
+        if not low < high:
             raise SchemaError(f"{where}: low must be below high, got {low} and {high}")
+        _check_width(where, low, high)
         points = self.points
         if type(points) is not int or points < 3 or points % 2 == 0 or points > MAX_POINTS:
             raise SchemaError(
@@ -371,6 +398,7 @@ class Number:
             raise SchemaError(f"{where}: give either low and high, or values")
         if len(values) < 2:
             raise SchemaError(f"{where}: values must list at least two numbers")
+        _check_width(where, values[0], values[-1])
         exact = [_exact(value) for value in values]
         half, mid = (exact[-1] - exact[0]) / 2, (exact[-1] + exact[0]) / 2
         step = half
@@ -449,13 +477,13 @@ class Number:
     def bin_labels(self) -> tuple[str, ...]:
         """One short text per bin, such as ``[0, 18)``, or the declared value."""
         if self.values and not self.edges:
-            return tuple(f"{value:g}" for value in self.values)
+            return tuple(_short(value) for value in self.values)
         cuts = [self.low, *self.edges, self.high]
         left, right = ("[", ")") if self.closed == "left" else ("(", "]")
-        texts = [f"{left}{a:g}, {b:g}{right}" for a, b in pairwise(cuts)]
-        return ("[" + texts[0][1:], *texts[1:-1], texts[-1][:-1] + "]") if self.edges else (
-            f"[{self.low:g}, {self.high:g}]",
-        )  # fmt: skip
+        shown = [_short(cut) for cut in cuts]  # type: ignore[arg-type]
+        texts = [f"{left}{a}, {b}{right}" for a, b in pairwise(shown)]
+        texts[0], texts[-1] = "[" + texts[0].lstrip("[("), texts[-1].rstrip("])") + "]"
+        return tuple(texts)
 
     def _bins_of_values(self, values: NDArray[np.float64]) -> Codes:
         side = "right" if self.closed == "left" else "left"
@@ -585,8 +613,8 @@ class Number:
             plain["values"] = list(self.values)
         else:
             plain |= {"low": self.low, "high": self.high, "points": self.points}
-        plain |= {"edges": list(self.edges), "missing": self.missing, "note": self.note}
-        plain["closed"] = "" if self.closed == "left" else self.closed
+        plain |= {"edges": list(self.edges), "closed": self.closed}
+        plain |= {"missing": self.missing, "note": self.note}
         return _drop_defaults(plain)
 
 
@@ -611,8 +639,13 @@ def _check_levels(name: str, levels: tuple[Level, ...]) -> None:
         raise SchemaError(
             f"levels of {name!r} must be all text, all numbers or all bool; got {sorted(kinds)}"
         )
-    if kinds == {"number"} and not all(math.isfinite(v) for v in levels):  # type: ignore[arg-type]
+    if kinds == {"number"} and not all(_is_finite(v) for v in levels):  # type: ignore[arg-type]
         raise SchemaError(f"levels of {name!r} must be finite; missing cells have missing=")
+    if kinds == {"number"} and any(abs(v) >= 2**53 for v in levels):  # type: ignore[arg-type]
+        raise SchemaError(
+            f"levels of {name!r} must be below 2**53, where every table and file holds whole "
+            "numbers exactly; store longer codes as text"
+        )
     if len(set(levels)) < len(levels):
         raise SchemaError(f"levels of {name!r} must be distinct (1 and 1.0 are the same level)")
 
@@ -624,11 +657,19 @@ def _nearest(sorted_values: NDArray[Any], x: NDArray[Any]) -> Codes:
     return np.where(lower_is_near, upper - 1, upper)
 
 
+def _short(value: float) -> str:
+    """A declared number as short text that stands for no other number."""
+    short = f"{value:g}"
+    return short if float(short) == value else repr(value)
+
+
 def _listed(values: Sequence[Level], most: int = 12) -> str:
     shown = ", ".join(repr(value) for value in values[:most])
     return f"[{shown}{', ...' if len(values) > most else ''}]"
 
 
 def _drop_defaults(plain: dict[str, Any]) -> dict[str, Any]:
-    absent: tuple[Any, ...] = (None, "", [])
-    return {key: v for key, v in plain.items() if v is not False and v not in absent}
+    defaults = {"allow_missing": False, "edges": [], "closed": "left", "note": ""}
+    return {
+        key: v for key, v in plain.items() if v is not None and (key, v) not in defaults.items()
+    }

@@ -69,6 +69,7 @@ class Measurements:
     Attributes
     ----------
     schema : Schema
+        All that the custodian declared; `columns` are the ones in use.
     measured : tuple of NoisyBlock
         The family F.
     reference : NoisyBlock or None
@@ -101,6 +102,11 @@ class Measurements:
     def family(self) -> Family:
         """The test functions F that were measured."""
         return Family(tuple(noisy.block for noisy in self.measured))
+
+    @property
+    def columns(self) -> Schema:
+        """The columns that the family touches: the only ones that were read."""
+        return self.schema.select(self.family.column_names)
 
     @cached_property
     def means(self) -> Floats:

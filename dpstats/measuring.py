@@ -81,7 +81,7 @@ def measure(
         raise NoiseError(f"{failure} The budget counts as spent.")
     own = plan.reference_block is not None
     return Measurements(
-        schema=plan.columns,
+        schema=plan.schema,
         measured=tuple(noisy[:-1] if own else noisy),
         n=n,
         budget=plan.budget,

@@ -291,7 +291,7 @@ def _split(
     sensitivities = [block.sensitivity(unit) for block in blocks]
     parts = [Fraction(0)] * len(blocks)
     for name, wanted in asked.items():
-        serving = [i for i, block in enumerate(blocks) if _serves(block, wanted)]
+        serving = _serving(blocks, wanted)
         whole = sum((sensitivities[i].l1 for i in serving), Fraction(0))
         for i in serving:
             parts[i] = max(parts[i], weights[name] * sensitivities[i].l1 / whole)
@@ -302,9 +302,18 @@ def _split(
     ]
 
 
-def _serves(block: Block, wanted: Sequence[Block]) -> bool:
-    """Whether a measured block is one that an analysis asked for, or answers part of it."""
-    return block in wanted or any(block.derive(w) is not None for w in wanted)
+def _serving(blocks: Sequence[Block], wanted: Sequence[Block]) -> list[int]:
+    """Indices of the measured blocks that answer what an analysis asked for.
+
+    A wanted block answers itself where it is measured; else those it follows from do.
+    """
+    serving: dict[int, None] = {}
+    for block in wanted:
+        if block in blocks:
+            serving[blocks.index(block)] = None
+        else:
+            serving |= {i: None for i, b in enumerate(blocks) if b.derive(block) is not None}
+    return list(serving)
 
 
 def _read_shares(shares: Mapping[str, Any], names: list[str]) -> dict[str, Fraction]:

@@ -62,8 +62,13 @@ class Release:
 
     @property
     def schema(self) -> Schema:
-        """Schema of the columns in the release."""
+        """The public schema, including columns that were not asked for."""
         return self.measurements.schema
+
+    @property
+    def columns(self) -> Schema:
+        """The columns of the synthetic rows: those that the plan's analyses touch."""
+        return self.measurements.columns
 
     @property
     def n(self) -> int:
@@ -156,7 +161,7 @@ class Release:
             "notes": list(self.notes),
             "limits": LIMITS,
         }
-        names = self.schema.names
+        names = self.columns.names
         columns = [self.candidates[name].tolist() for name in names]
         candidates = zip(*columns, map(repr, self.weights.tolist()), self.counts, strict=True)
         decoded = self.schema.decode(self.candidates)
@@ -177,7 +182,7 @@ class Release:
             f"{self.k} synthetic rows ({self.draw}, {self.fit} fit on "
             f"{len(self.weights)} candidates)",
             f"Budget: {held.budget}; neighbours differ by replacing one row; one row per person",
-            f"Columns: {', '.join(self.schema.names)} (only those the plan's analyses touch)",
+            f"Columns: {', '.join(self.columns.names)} (only those the plan's analyses touch)",
             f"Analyses: {', '.join(self.analyses)}",
         ]
         if held.not_private:
@@ -200,7 +205,7 @@ def load(path: str | Path) -> Release:
     members = files.load_archive(path, MEMBERS)
     document = files.from_json(members["release.json"], "release", Path(path).name)
     measurements = Measurements.from_members(members)
-    names = measurements.schema.names
+    names = measurements.columns.names
     rows = files.from_csv(
         members["candidates.csv"], (*names, "_weight", "_count"), "candidates.csv"
     )
@@ -217,7 +222,7 @@ def load(path: str | Path) -> Release:
         )
     except (KeyError, ValueError, IndexError, OverflowError) as error:
         raise FileFormatError(f"{Path(path).name} is damaged: {error}") from None
-    for column in measurements.schema:
+    for column in measurements.columns:
         low, high = column.code_range
         codes = release.candidates[column.name]
         if codes.min() < low or codes.max() > high:

@@ -200,7 +200,7 @@ def _column(plain: Mapping[str, Any]) -> Column:
         "category" if "levels" in given else "number" if {"low", "values"} & set(given) else None
     )
     kind = given.pop("kind", guessed)
-    if kind not in _KINDS:
+    if not isinstance(kind, str) or kind not in _KINDS:
         raise SchemaError(
             f"column {given.get('name')!r}: give levels, or low and high, or values, "
             f"or kind = one of {sorted(_KINDS)}; got kind {kind!r}"

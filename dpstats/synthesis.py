@@ -81,7 +81,7 @@ def synthesize(
         say("drawing candidates", 0, 3)
         candidates = draw_candidates(
             reference_from_dict(measurements.reference_spec),
-            measurements.schema,
+            measurements.columns,
             measurements.reference,
             m,
             generator,

@@ -61,6 +61,14 @@ class Kernel:
             for i, block in enumerate(self.blocks)
         ]
 
+    def check_rows(self, rows: int) -> None:
+        """Refuse, from public numbers, so many rows that sums could overflow."""
+        if rows * self.largest >= SAFE_TOTAL:
+            raise DataError(
+                f"{rows} rows on grids with products up to {self.largest} could overflow exact "
+                "sums; declare fewer points"
+            )
+
     def total(self, batches: Iterable[pa.RecordBatch]) -> tuple[list[Codes], int]:
         """Sums over all batches, and the number of rows.
 
@@ -76,11 +84,7 @@ class Kernel:
             if batch.num_rows == 0:
                 continue
             rows += batch.num_rows
-            if rows * self.largest >= SAFE_TOTAL:
-                raise DataError(
-                    f"{rows} rows on grids with products up to {self.largest} could overflow exact "
-                    "sums; declare fewer points"
-                )
+            self.check_rows(rows)
             for total, part in zip(totals, self.sums(batch), strict=True):
                 total += part
         return totals, rows

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 BATCH_ROWS = 2**17
+CSV_BLOCK = 2**23
+MAX_CSV_BLOCK = 2**31 - 1
 Progress = Callable[[str, int, int | None], None]
 _NUMBER = r"(?i)^\s*([+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?)|true|false)\s*$"
 
@@ -93,6 +95,8 @@ def exact_sums(
         If the rows cannot be read; never with a cell in the message.
     """
     kernel = Kernel(schema, blocks)
+    if source.rows is not None:
+        kernel.check_rows(source.rows)
 
     def reported() -> Iterator[pa.RecordBatch]:
         done = 0
@@ -106,12 +110,12 @@ def exact_sums(
     try:
         with threadpool_limits(1, user_api="blas"):
             totals = kernel.total(reported())
-    except DataError:
-        raise
+    except DataError as error:
+        failure = str(error)
     except Exception as error:  # as above
-        failure = type(error).__name__
-    if failure:
-        raise DataError(f"reading the rows failed ({failure}); nothing was released or spent")
+        failure = f"reading the rows failed ({type(error).__name__}); nothing was released or spent"
+    if failure:  # raised here, where no frame of the traceback holds sums
+        raise DataError(failure)
     return totals
 
 
@@ -182,9 +186,22 @@ def _csv(path: Path, schema: Schema) -> Source:
     }
 
     def batches(names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        block, done = CSV_BLOCK, 0
+        while True:
+            try:
+                for batch in read(names, block, done):
+                    yield batch
+                    done += batch.num_rows
+                return
+            except pa.ArrowInvalid:  # a row longer than a block, or a damaged file
+                if block >= min(path.stat().st_size, MAX_CSV_BLOCK):
+                    raise
+            block = min(16 * block, MAX_CSV_BLOCK)
+
+    def read(names: Sequence[str], block: int, skip: int) -> Iterator[pa.RecordBatch]:
         reader = pacsv.open_csv(
             path,
-            read_options=pacsv.ReadOptions(block_size=2**23, use_threads=False),
+            read_options=pacsv.ReadOptions(block_size=block, use_threads=False),
             parse_options=pacsv.ParseOptions(newlines_in_values=True),
             convert_options=pacsv.ConvertOptions(
                 include_columns=list(names),
@@ -193,14 +210,26 @@ def _csv(path: Path, schema: Schema) -> Source:
                 strings_can_be_null=True,
             ),
         )
-        for batch in reader:
+        for whole in reader:
+            batch = whole.slice(min(skip, whole.num_rows))
+            skip -= whole.num_rows - batch.num_rows
             arrays = [
-                array if stored[name] == pa.large_binary() else numbers_from_text(array)
+                array if stored[name] == pa.large_binary() else _csv_numbers(array, schema[name])
                 for name, array in zip(names, batch.columns, strict=True)
             ]
             yield pa.RecordBatch.from_arrays(arrays, names=list(names))
 
     return Source([(name, stored.get(name, pa.null())) for name in header], None, batches)
+
+
+def _csv_numbers(texts: pa.Array, column: Column) -> pa.Array:
+    """Numbers of cells; in a category, text is an undeclared value rather than a missing one."""
+    numbers = numbers_from_text(texts)
+    if not isinstance(column, Category):
+        return numbers
+    absent = pc.fill_null(pc.match_substring_regex(texts, r"(?i)^\s*nan\s*$"), True)
+    undeclared = pc.and_(pc.is_null(numbers), pc.invert(absent))
+    return pc.if_else(undeclared, pa.scalar(_no_level(column.stored)), numbers)
 
 
 def numbers_from_text(texts: pa.Array) -> pa.Array:
@@ -231,10 +260,12 @@ def _pandas(frame: pd.DataFrame, schema: Schema) -> Source:
 
 
 def _pandas_array(series: pd.Series[Any], column: Column) -> pa.Array:
-    values = series.array
-    dtype = getattr(values, "categories", values).dtype  # of a Categorical: what it holds
-    if isinstance(dtype, np.dtype) and dtype.kind == "O":
+    dtype = series.dtype
+    held = getattr(getattr(dtype, "categories", None), "dtype", dtype)  # of a Categorical
+    if held == object:
         return _objects(series, column)
+    if isinstance(column, Category) and column.holds_text and _is_all_nan(series):
+        return pa.nulls(len(series))  # pandas keeps text of which every cell is missing as floats
     array = series.to_numpy() if isinstance(series.dtype, np.dtype) else None
     if array is not None and array.dtype.kind in "iufb" and not array.dtype.isnative:
         return pa.array(array.astype(array.dtype.newbyteorder("=")), from_pandas=True)
@@ -248,24 +279,32 @@ def _pandas_array(series: pd.Series[Any], column: Column) -> pa.Array:
     return converted.combine_chunks() if isinstance(converted, pa.ChunkedArray) else converted
 
 
+def _is_all_nan(series: pd.Series[Any]) -> bool:
+    return series.dtype.kind == "f" and bool(series.isna().all())
+
+
 def _objects(series: pd.Series[Any], column: Column) -> pa.Array:
     """Python objects cell by cell: whatever a cell is, it is a level, a number or missing."""
     if not isinstance(column, Category):
         return pa.array([_real(cell) for cell in series], pa.float64(), from_pandas=True)
-    index: Mapping[Any, int] = {value: i for i, value in enumerate(column.stored)}
-    undeclared = len(column.stored)  # stands for a value that no level has
-    found = [None if _is_missing(c) else _look_up(index, c, undeclared) for c in series]
-    dictionary = pa.array([*column.stored, _no_level(column.stored)])
+    # Numbers match as float64, as on every other route: a Decimal 0.1 is the level 0.1.
+    text = column.holds_text
+    stored = list(column.stored) if text else [float(value) for value in column.stored]
+    index: Mapping[Any, int] = {value: i for i, value in enumerate(stored)}
+    undeclared = len(stored)  # stands for a value that no level has
+    found = [
+        None if _is_missing(cell) else _look_up(index, cell if text else _real(cell), undeclared)
+        for cell in series
+    ]
+    dictionary = pa.array([*stored, _no_level(stored)])
     return pa.DictionaryArray.from_arrays(pa.array(found, pa.int32()), dictionary)
 
 
-def _no_level(stored: Sequence[Any]) -> Any:
-    """A value of the same type that is none of the stored ones (levels are distinct)."""
+def _no_level(stored: Sequence[Any]) -> str | float:
+    """A text, or a number, that is none of the stored ones."""
     if isinstance(stored[0], str):
-        return max(stored, key=len) + "+"
-    if isinstance(stored[0], bool):
-        return None
-    return type(max(stored))(max(stored) + max(1, abs(max(stored))))
+        return str(max(stored, key=len)) + "+"
+    return 2 * max(abs(float(value)) for value in stored) + 1
 
 
 def _look_up(index: Mapping[Any, int], cell: object, undeclared: int) -> int:
@@ -278,18 +317,21 @@ def _look_up(index: Mapping[Any, int], cell: object, undeclared: int) -> int:
 def _is_missing(cell: object) -> bool:
     if cell is None:
         return True
+    if isinstance(cell, list | np.ndarray):  # a value, though never a declared one
+        return False
     try:
         return bool(cell != cell)
-    except (TypeError, ValueError, ArithmeticError):  # NA, arrays, signalling NaN
-        return not isinstance(cell, list | np.ndarray)
+    except (TypeError, ValueError, ArithmeticError):  # NA, signalling NaN
+        return True
 
 
 def _real(cell: object) -> float | None:
-    if not isinstance(cell, int | float | np.number | np.bool_ | Decimal | Fraction):
+    real = int | float | np.integer | np.floating | np.bool_ | Decimal | Fraction
+    if not isinstance(cell, real) or isinstance(cell, np.timedelta64):  # numpy calls it an integer
         return None
     try:
         return float(cell)
     except OverflowError:
         return np.inf if cell > 0 else -np.inf
-    except (TypeError, ValueError):  # complex numbers, signalling NaN
+    except ValueError:  # signalling NaN
         return None

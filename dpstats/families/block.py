@@ -129,8 +129,11 @@ class Block(Protocol):
     def sensitivity(self, unit: Unit) -> Sensitivity:
         """Sensitivity of the sums under a neighbour relation."""
 
-    def derive(self, wanted: Block) -> Derivation | None:
-        """How functions of `wanted` follow from this block's sums, if any do."""
+    def derive(self, wanted: Block, *, complements: bool = True) -> Derivation | None:
+        """How functions of `wanted` follow from this block's sums, if any do.
+
+        Without `complements`, only as sums: never as n minus a sum.
+        """
 
     def restrict(self, kept: NDArray[np.bool_]) -> Block:
         """The block of the functions marked in `kept`, (d,) bool."""

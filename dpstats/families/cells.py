@@ -164,7 +164,7 @@ class Table:
         moved = Fraction(2 if unit == "replace" else 1)
         return Sensitivity(moved, moved)
 
-    def derive(self, wanted: Block) -> Derivation | None:
+    def derive(self, wanted: Block, *, complements: bool = True) -> Derivation | None:
         """A margin, or a condition as a sum of cells (or one minus the sum of the others)."""
         if isinstance(wanted, Table) and set(wanted.columns) <= set(self.columns):
             kept = [self.columns.index(column) for column in wanted.columns]
@@ -173,7 +173,7 @@ class Table:
             return Derivation(np.asarray(member, np.int64), wanted.size)
         if isinstance(wanted, Indicator) and set(wanted.columns) <= set(self.columns):
             mask = wanted.cells.over(self.columns).ravel()
-            if 2 * int(mask.sum()) <= mask.size:
+            if 2 * int(mask.sum()) <= mask.size or not complements:
                 return Derivation(np.where(mask, 0, -1), 1)
             return Derivation(np.where(mask, -1, 0), 1, sign=-1, offset=1)
         return None
@@ -233,12 +233,12 @@ class Indicator:
         """Exact."""
         return Sensitivity(Fraction(1), Fraction(1))
 
-    def derive(self, wanted: Block) -> Derivation | None:
+    def derive(self, wanted: Block, *, complements: bool = True) -> Derivation | None:
         """The condition itself, or its complement (n is public)."""
         if isinstance(wanted, Indicator) and wanted.columns == self.columns:
             if wanted == self:
                 return Derivation(np.zeros(1, np.int64), 1)
-            if not np.any(wanted.cells.array == self.cells.array):
+            if complements and not np.any(wanted.cells.array == self.cells.array):
                 return Derivation(np.zeros(1, np.int64), 1, sign=-1, offset=1)
         return None
 

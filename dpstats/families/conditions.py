@@ -59,7 +59,7 @@ class CellSet:
     def over(self, columns: tuple[Column, ...]) -> NDArray[np.bool_]:
         """The same set as a Boolean array over a larger list of columns."""
         own = [columns.index(column) for column in self.columns]
-        array = np.moveaxis(self.array, np.argsort(np.argsort(own)), range(len(own)))
+        array = np.transpose(self.array, np.argsort(own))
         shape = [c.bins if i in own else 1 for i, c in enumerate(columns)]
         return np.broadcast_to(array.reshape(shape), [c.bins for c in columns])
 
@@ -131,11 +131,15 @@ def _rewrite(text: str) -> tuple[str, dict[str, str]]:
                 raise ConditionError(f"{text!r} has an unclosed {char}; {GRAMMAR}")
             if char == "`":
                 placeholder = f"_quoted_{len(quoted)}_"
+                while placeholder in text:  # a column could have this very name
+                    placeholder += "_"
                 quoted[placeholder] = text[i + 1 : end]
                 out.append(f" {placeholder} ")
             else:
                 out.append(text[i : end + 1])
             i = end + 1
+        elif char == "#":  # Python would skip what follows as a comment
+            raise ConditionError(f"cannot read the condition {text!r}: # is not allowed; {GRAMMAR}")
         else:
             out.append(" " if char in "\r\n" else _WORDS.get(char, char))
             i += 1

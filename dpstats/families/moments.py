@@ -245,7 +245,7 @@ class Moments:
                 seen[names] = Sensitivity(Fraction(2), Fraction(4 if signed else 2))
         return list(seen.values())
 
-    def derive(self, wanted: Block) -> Derivation | None:
+    def derive(self, wanted: Block, *, complements: bool = True) -> Derivation | None:
         """The moments that both hold; those that only `wanted` holds have no terms."""
         if not isinstance(wanted, Moments):
             return None

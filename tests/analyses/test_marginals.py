@@ -1,0 +1,60 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpstats as dps
+
+
+def test_cells_equal_pandas_at_zero_noise(schema, survey, no_noise):
+    plan = dps.plan(schema, {"t": dps.Marginals(["smoker", "region", "age"])}, budget=dps.PureDP(1))
+    result = dps.release(plan, survey, rng=0, m=500).infer("t")
+    shares = dict(zip(result.terms, result.params, strict=True))
+    table = pd.crosstab(survey["smoker"], survey["region"], normalize=True)
+    for smoker in table.index:
+        for region in table.columns:
+            assert shares[f"smoker={smoker}, region={region}"] == table.loc[smoker, region]
+    assert len(result.terms) == 2 * 3 + 2 * 4 + 3 * 4
+    assert result.conf_int().shape == (len(result.terms), 2)
+
+
+def test_smaller_tables_are_margins(schema, survey, no_noise):
+    plan = dps.plan(schema, {"t": dps.Marginals(["smoker", "region"])}, budget=dps.PureDP(1))
+    release = dps.release(plan, survey, rng=0, m=500)
+    one = release.infer(dps.Marginals(["region"], degree=1))
+    expected = survey["region"].value_counts(normalize=True)
+    np.testing.assert_array_equal(one.params, expected[["north", "south", "east"]])
+
+
+def test_monomials_are_the_papers_family():
+    schema = dps.Schema([dps.Boolean(f"b{i}") for i in range(5)])
+    plan = dps.plan(
+        schema,
+        {"m": dps.Marginals(schema.names, degree=2, form="monomials")},
+        budget=dps.PureDP(1),
+    )
+    assert plan.family.size == 5 + 10
+    assert {planned.multiplier for planned in plan.blocks} == {15}  # L1 = M, not 2M
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({f"b{i}": rng.random(1000) < 0.4 for i in range(5)})
+    result = dps.release(plan, frame, rng=0, m=500).infer("m")
+    assert result.terms[:6] == ["b0", "b1", "b2", "b3", "b4", "b0 and b1"]
+    assert abs(result.params[0] - frame["b0"].mean()) < 0.15
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"degree": 0}, {"degree": 3}, {"degree": True}, {"form": "counts"}, {"form": "monomials"}],
+)
+def test_impossible_marginals(schema, options):
+    with pytest.raises(dps.RequestError):
+        dps.plan(
+            schema,
+            {"t": dps.Marginals(["smoker", "region"], **options)},
+            budget=dps.PureDP(1),
+        )
+
+
+@pytest.mark.parametrize("columns", ["smoker", [], ["smoker", "smoker"], ["smoker", "wage"]])
+def test_impossible_columns(schema, columns):
+    with pytest.raises(dps.RequestError):
+        dps.plan(schema, {"t": dps.Marginals(columns, degree=1)}, budget=dps.PureDP(1))

@@ -1,0 +1,47 @@
+"""Fixtures that many tests share: a small survey, its schema, and the noise seam."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpstats as dps
+from dpstats.privacy import noise
+
+
+@pytest.fixture(scope="session")
+def schema() -> dps.Schema:
+    return dps.Schema(
+        [
+            dps.Category("smoker", ["no", "yes"]),
+            dps.Category("region", ["north", "south", "east"]),
+            dps.Number("age", 0, 120, edges=[18, 40, 65], missing=40),
+        ]
+    )
+
+
+@pytest.fixture(scope="session")
+def survey() -> pd.DataFrame:
+    rng = np.random.default_rng(20240509)
+    n = 2_000
+    return pd.DataFrame(
+        {
+            "smoker": rng.choice(["no", "yes"], n, p=[0.7, 0.3]),
+            "region": rng.choice(["north", "south", "east"], n, p=[0.5, 0.3, 0.2]),
+            "age": rng.normal(45, 20, n).clip(0, 110).round(1),
+        }
+    )
+
+
+class NoNoise:
+    """A source for the test seam: zero noise, uniforms in the middle."""
+
+    def __call__(self, scale: float, size: int) -> np.ndarray:
+        return np.zeros(size, dtype=np.int64)
+
+
+@pytest.fixture
+def no_noise() -> Iterator[None]:
+    with noise._noise_from(NoNoise()):
+        yield

@@ -1,0 +1,138 @@
+import json
+import subprocess
+import sys
+
+import pandas as pd
+import pytest
+
+import dpstats as dps
+from dpstats.cli import DONE, OVER_BUDGET, REFUSED, main
+
+REQUEST = """
+[budget]
+epsilon = 1
+[[column]]
+name = "smoker"
+levels = ["no", "yes"]
+[[column]]
+name = "age"
+low = 0
+high = 120
+edges = [65]
+[[analysis]]
+name = "smoking"
+kind = "proportion"
+condition = "smoker == 'yes'"
+[[analysis]]
+name = "old"
+kind = "proportion"
+condition = "smoker == 'yes'"
+given = "age >= 65"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, survey, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "request.toml").write_text(REQUEST)
+    survey.to_csv(tmp_path / "survey.csv", index=False)
+    return tmp_path
+
+
+def test_from_request_to_answers(folder, capsys):
+    assert main(["preview", "request.toml", "--rows", "2000"]) == DONE
+    assert "95% width" in capsys.readouterr().out
+    assert main(["plan", "request.toml", "-o", "plan.json", "--rows", "2000"]) == DONE
+    assert json.loads((folder / "plan.json").read_text())["rows"] == 2000
+    assert main(["ledger", "new", "book", "--cap", "3/2"]) == DONE
+    release = ["release", "plan.json", "survey.csv", "--ledger", "book", "-o", "out.zip"]
+    assert main(release) == DONE
+    printed = capsys.readouterr()
+    assert "delta" in printed.out
+    assert "reading rows" in printed.err
+    assert "warning" not in printed.err
+    assert not list(folder.glob("*.measurements.zip"))
+    assert main(["infer", "out.zip", "smoking", "--alpha", "0.1"]) == DONE
+    assert "90% noise-aware" in capsys.readouterr().out
+    assert main(["infer", "out.zip"]) == DONE
+    assert capsys.readouterr().out.count("Target:") == 2
+    assert main(["ledger", "show", "book"]) == DONE
+    assert main(release) == OVER_BUDGET
+    assert "remaining" in capsys.readouterr().err
+    assert dps.load("out.zip").n == 2000
+
+
+def test_missing_ledger_is_warned_about(folder, capsys):
+    assert main(["release", "request.toml", "survey.csv", "-o", "out.zip"]) == DONE
+    assert "no --ledger" in capsys.readouterr().err
+
+
+def test_seed_repeats_rows_but_never_noise(folder):
+    for name in ("a.zip", "b.zip"):
+        main(["release", "request.toml", "survey.csv", "-o", name, "--seed", "1"])
+    first, second = dps.load("a.zip"), dps.load("b.zip")
+    assert list(first.measurements.means) != list(second.measurements.means)
+    pd.testing.assert_frame_equal(pd.DataFrame(first.candidates), pd.DataFrame(second.candidates))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["preview", "none.toml"], "cannot read none.toml"),
+        (["preview", "request.toml"], "number of rows"),
+        (["release", "request.toml", "none.csv", "-o", "x.zip"], "no file 'none.csv'"),
+        (["release", "request.toml", "request.toml", "-o", "x.zip"], "only .csv and .parquet"),
+        (["infer", "survey.csv"], "not a file that dpstats wrote"),
+        (["infer", "none.zip"], "cannot read none.zip"),
+        (["ledger", "show", "survey.csv"], "survey.csv|line 1"),
+    ],
+)
+def test_refusals_are_one_sentence_and_exit_code_two(folder, capsys, arguments, message):
+    assert main(arguments) == REFUSED
+    printed = capsys.readouterr()
+    assert printed.err.split("dpstats: ")[-1].strip()
+    assert "Traceback" not in printed.err
+    import re
+
+    assert re.search(message, printed.err)
+
+
+@pytest.mark.parametrize("cap", ["0", "-1", "much", "nan"])
+def test_impossible_caps(folder, capsys, cap):
+    assert main(["ledger", "new", "book", f"--cap={cap}"]) == OVER_BUDGET
+    assert not (folder / "book").exists()
+
+
+def test_measurements_survive_a_failed_synthesis(folder, monkeypatch, capsys):
+    import dpstats.synthesis
+
+    def fail(*arguments, **options):
+        raise dps.RequestError("a failure after the budget was spent")
+
+    monkeypatch.setattr(dpstats.synthesis, "synthesize", fail)
+    assert main(["release", "request.toml", "survey.csv", "-o", "out.zip"]) == REFUSED
+    assert dps.Measurements.load(folder / "out.measurements.zip").n == 2000
+
+
+def test_help_and_version():
+    for flag in ("--help", "--version"):
+        done = subprocess.run(
+            [sys.executable, "-m", "dpstats", flag], capture_output=True, text=True, check=True
+        )
+        assert "dpstats" in done.stdout
+
+
+def test_demo_tells_the_whole_story(tmp_path, capsys):
+    assert main(["demo", "-o", str(tmp_path / "demo.zip")]) == DONE
+    text = capsys.readouterr().out
+    for part in (
+        "The schema", "The preview", "before any row is read", "36 tables", "certificate",
+        "non-private", "noise-aware", "certified", "naive on rows", "public",
+    ):  # fmt: skip
+        assert part in text
+    opened = dps.load(tmp_path / "demo.zip")
+    assert opened.n == 6366
+    assert opened.budget == dps.PureDP(1)
+    assert not opened.measurements.not_private
+    low, high = opened.infer("affair").conf_int(alpha=1e-6)
+    assert low < 2053 / 6366 < high  # the published share of women with an affair

@@ -1,0 +1,121 @@
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import dpstats as dps
+from dpstats.planning import Plan
+
+
+def small_plan(schema, **options):
+    analyses = {
+        "smoking": dps.Proportion("smoker == 'yes'"),
+        "old": dps.Proportion("smoker == 'yes'", given="age >= 65"),
+        "tables": dps.Marginals(["smoker", "region"]),
+    }
+    return dps.plan(schema, analyses, **{"budget": dps.PureDP(1), **options})
+
+
+def test_equal_noise_spends_the_budget_exactly(schema):
+    plan = small_plan(schema, budget=dps.PureDP(0.1))
+    multipliers = {planned.multiplier for planned in plan.blocks}
+    # The table (2), two disjoint conditions (1 each) and one condition that costs less measured.
+    assert multipliers == {Fraction(5 * 10)}
+    assert plan.cost() == Fraction(1, 10)
+
+
+def test_shares_split_the_budget(schema):
+    plan = small_plan(schema, shares={"smoking": 1, "old": 1, "tables": 2})
+    amounts = [plan.budget.cost(p.block.sensitivity("replace"), p.multiplier) for p in plan.blocks]
+    assert sum(amounts) == 1
+    by_size = {p.block.size: amount for p, amount in zip(plan.blocks, amounts, strict=True)}
+    assert by_size[6] == Fraction(1, 2)
+
+
+def test_a_shared_block_takes_its_largest_share(schema):
+    analyses = {
+        "a": dps.Proportion("age >= 65"),
+        "b": dps.Proportion("not (age < 65)"),
+        "c": dps.Proportion("region == 'north'"),
+    }
+    plan = dps.plan(schema, analyses, budget=dps.PureDP(1), shares={"a": 0.1, "b": 0.4, "c": 0.4})
+    assert len(plan.blocks) == 2
+    assert {p.multiplier for p in plan.blocks} == {Fraction(2)}
+
+
+def test_reference_pays_its_own_share(schema):
+    plan = small_plan(schema, reference=dps.PerturbedHistogram(share=0.25), n=2000)
+    assert plan.reference_block is not None
+    assert plan.reference_block.multiplier == 8  # L1 of 2 at a quarter of epsilon = 1
+    assert plan.cost() == 1
+    assert all(p.block is not plan.reference_block.block for p in plan.blocks)
+
+
+def test_saved_plan_is_what_runs(schema, tmp_path):
+    for options in ({}, {"reference": dps.PerturbedHistogram(), "n": 5000}):
+        plan = small_plan(schema, **options)
+        plan.save(tmp_path / "plan.json")
+        assert Plan.load(tmp_path / "plan.json") == plan
+
+
+def test_edited_plan_that_overspends_is_refused(schema, tmp_path):
+    path = tmp_path / "plan.json"
+    small_plan(schema).save(path)
+    path.write_text(path.read_text().replace('"multiplier": "5"', '"multiplier": "4"', 1))
+    with pytest.raises(dps.BudgetError, match="edited by hand"):
+        Plan.load(path)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[1]", '{"dpstats": "plan"}', '{"dpstats": "plan", "version": 1}']
+)
+def test_damaged_plan_is_refused(text, tmp_path):
+    path = tmp_path / "plan.json"
+    path.write_text(text)
+    with pytest.raises(dps.FileFormatError):
+        Plan.load(path)
+
+
+def test_preview_matches_what_a_release_gives(schema, survey):
+    n = len(survey)
+    plan = small_plan(schema, n=n)
+    frame = plan.preview().to_frame().set_index("name")
+    assert frame.loc["smoking", "noise"] == pytest.approx(
+        np.sqrt(plan.budget.law(5.0).variance) / n
+    )
+    released = dps.release(plan, survey, rng=0)
+    # The pretend release has half smokers, the survey three in ten: widths differ by the spread.
+    width = np.diff(released.infer("smoking").conf_int()).item()
+    assert frame.loc["smoking", "width"] == pytest.approx(width * 0.5 / np.sqrt(0.21), rel=0.1)
+    assert (frame["certified_width"] > frame["width"]).all()
+    assert "no data were read" in str(plan.preview())
+
+
+def test_preview_needs_rows(schema):
+    with pytest.raises(dps.RequestError, match="number of rows"):
+        small_plan(schema).preview()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"budget": 1.0}, "PureDP"),
+        ({"n": 0}, "positive whole number"),
+        ({"n": 2.5}, "positive whole number"),
+        ({"unit": "add_remove"}, "not available yet"),
+        ({"unit": "person"}, "unit must be"),
+        ({"shares": {"smoking": 1}}, "name every analysis"),
+        ({"shares": {"smoking": 1, "old": 1, "tables": 0}}, "share of 'tables'"),
+        ({"reference": dps.PerturbedHistogram(), "n": 10}, "pure noise"),
+    ],
+)
+def test_impossible_plans_are_refused(schema, change, message):
+    with pytest.raises(dps.RequestError, match=message):
+        small_plan(schema, **change)
+
+
+def test_not_an_analysis(schema):
+    with pytest.raises(dps.RequestError, match="not an analysis"):
+        dps.plan(schema, {"a": "smoker == 'yes'"}, budget=dps.PureDP(1))
+    with pytest.raises(dps.RequestError, match="non-empty mapping"):
+        dps.plan(schema, {}, budget=dps.PureDP(1))
