@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dpstats.analyses.base import analysis_to_dict
+from dpstats.analyses import analysis_to_dict
 from dpstats.columns import Codes
 from dpstats.engines.local import Progress, exact_sums, open_source
 from dpstats.errors import DataError, NoiseError
@@ -54,9 +54,11 @@ def measure(
     BudgetError
         If the ledger's cap would be passed; nothing is read.
     NoiseError
-        If noise cannot be drawn; the budget then counts as spent.
+        If noise cannot be drawn: where that shows before the rows are read nothing is spent,
+        afterwards the budget counts as spent.
     """
     plan.check(plan.n)
+    _check_noise_source()
     book = Ledger.open(ledger) if isinstance(ledger, str | Path) else ledger
     if book is not None:
         book.check(plan.budget)
@@ -65,20 +67,26 @@ def measure(
         _check_rows(source.rows, plan)
     blocks = [planned.block for planned in plan.everything]
     totals, n = exact_sums(source, plan.columns, blocks, progress)
-    _check_rows(n, plan)
-    plan.check(n)
-    if book is not None:
-        book.spend(plan.budget)
-    _log.info("drawing noise for %d functions", plan.family.size)
-    failure, noisy = "", []
     try:
-        for planned, sums in zip(plan.everything, totals, strict=True):
-            noisy.append(_noisy(planned, sums))
+        _check_rows(n, plan)
+        plan.check(n)
+        if book is not None:
+            book.spend(plan.budget)
+    except BaseException:
+        del totals  # so that no frame of the traceback holds the sums
+        raise
+    _log.info("drawing noise for %d functions", plan.family.size)
+    failure = ""
+    noisy: list[NoisyBlock] = []
+    try:
+        noisy.extend(map(_noisy, plan.everything, totals))
     except NoiseError as error:
         failure = str(error)
+    except Exception:  # whose message and frames could hold sums
+        failure = "drawing privacy noise failed; nothing was released"
     del totals, source
     if failure:  # raised here, where no frame holds the sums any more
-        raise NoiseError(f"{failure} The budget counts as spent.")
+        raise NoiseError(f"{failure}. The budget counts as spent.")
     own = plan.reference_block is not None
     return Measurements(
         schema=plan.schema,
@@ -91,6 +99,13 @@ def measure(
         requests={name: analysis_to_dict(a) for name, a in plan.analyses.items()},
         not_private=not is_private(),
     )
+
+
+def _check_noise_source() -> None:
+    """A trial draw that is thrown away: a missing backend shows before rows are read."""
+    if is_private():
+        add_noise(np.zeros(1, dtype=np.int64), 1.0)
+        draw_uniforms(1)
 
 
 def _check_rows(rows: int, plan: Plan) -> None:

@@ -7,26 +7,28 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import Any
 
 from dpstats import files
-from dpstats.analyses.base import Analysis, analysis_from_dict, analysis_to_dict
-from dpstats.answers import Answers, answer
+from dpstats.analyses import analysis_from_dict, analysis_to_dict
+from dpstats.analyses.base import Analysis
 from dpstats.errors import BudgetError, FileFormatError, RequestError
 from dpstats.families import block_from_dict
 from dpstats.families.block import Block, Family
-from dpstats.measurements import Measurements, NoisyBlock, noise_scales
-from dpstats.privacy.budget import PureDP, Unit, budget_from_dict, check_unit, read_rational
-from dpstats.references.base import Reference, reference_from_dict
+from dpstats.measurements import noise_scales
+from dpstats.previews import Preview, preview_plan
+from dpstats.privacy.budget import (
+    PureDP,
+    Unit,
+    budget_from_dict,
+    check_unit,
+    parse_fraction,
+    read_rational,
+)
+from dpstats.references import reference_from_dict
+from dpstats.references.base import Reference
 from dpstats.references.uniform import Uniform
 from dpstats.schema import Schema
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-PRETEND_POINTS = 20_000
 
 
 @dataclass(frozen=True)
@@ -123,10 +125,7 @@ class Plan:
             raise RequestError("preview needs a number of rows: plan.preview(n=...)")
         _check_rows(rows)
         self.check(rows)
-        pretend = _PretendRelease(self, rows)
-        return Preview(
-            self, rows, tuple(_outlook(name, a, pretend) for name, a in self.analyses.items())
-        )
+        return preview_plan(self, rows)
 
     def save(self, path: str | Path) -> None:
         """Write the plan as JSON: what someone approves is what runs."""
@@ -248,6 +247,8 @@ def plan(
         _check_rows(n)
     unit = check_unit(unit)
     reference = Uniform() if reference is None else reference
+    if not (hasattr(reference, "draw") and hasattr(reference, "share")):
+        raise RequestError(f"reference must be one such as dps.Uniform(), got {reference!r}")
 
     asked = {name: analysis.family(schema).blocks for name, analysis in analyses.items()}
     weights = None if shares is None else _read_shares(shares, list(analyses))
@@ -333,85 +334,7 @@ def _planned_to_dict(planned: PlannedBlock) -> dict[str, Any]:
 
 
 def _planned_from_dict(plain: Mapping[str, Any], schema: Schema) -> PlannedBlock:
-    try:
-        return PlannedBlock(block_from_dict(plain, schema), Fraction(plain["multiplier"]))
-    except (ValueError, ZeroDivisionError):
-        raise FileFormatError("the plan holds a multiplier that is not a fraction") from None
-
-
-class _PretendRelease:
-    """What analyses would see if rows were spread evenly over cells and noise were zero."""
-
-    def __init__(self, plan: Plan, n: int) -> None:
-        codes = Uniform().draw(PRETEND_POINTS, plan.columns, None, np.random.default_rng(0))
-        weights = np.full(PRETEND_POINTS, n / PRETEND_POINTS)
-        measured = []
-        for planned in plan.blocks:
-            block = planned.block
-            sums = np.rint(block.evaluate(codes).average(weights)).astype(np.int64)
-            measured.append(NoisyBlock(block, planned.multiplier, sums, np.zeros(block.size)))
-        self._measurements = Measurements(
-            schema=plan.schema, measured=tuple(measured), n=n, budget=plan.budget, unit=plan.unit
-        )
-        self.schema, self.n, self.budget = plan.schema, n, plan.budget
-
-    def answers(
-        self, wanted: Family | Block | Sequence[Block], *, complements: bool = True
-    ) -> Answers:
-        """Answers with the plan's noise laws and the pretend values."""
-        return answer(self._measurements, wanted, complements=complements)
-
-
-@dataclass(frozen=True)
-class Outlook:
-    """What one analysis can expect: functions, noise, and median interval widths."""
-
-    name: str
-    analysis: str
-    functions: int
-    noise: float
-    width: float
-    certified_width: float
-
-
-def _outlook(name: str, analysis: Analysis, pretend: _PretendRelease) -> Outlook:
-    family = analysis.family(pretend.schema)
-    answers = pretend.answers(family)
-    result = analysis.infer(pretend)
-    widths = [
-        float(np.median(np.diff(np.atleast_2d(result.conf_int(method=method)))))
-        for method in ("noise_aware", "certified")
-    ]
-    noise = float(np.sqrt(np.median(answers.noise_variances)))
-    return Outlook(name, analysis.kind, family.size, noise, widths[0], widths[1])
-
-
-@dataclass(frozen=True)
-class Preview:
-    """What a plan would give at n rows, before any row is read."""
-
-    plan: Plan
-    n: int
-    outlooks: tuple[Outlook, ...]
-
-    def to_frame(self) -> pd.DataFrame:
-        """One row per analysis: functions, noise sd and median 95% widths, in proportions."""
-        import pandas as pd
-
-        return pd.DataFrame([vars(outlook) for outlook in self.outlooks])
-
-    def __str__(self) -> str:
-        width = max(len("analysis"), *(len(o.name) for o in self.outlooks))
-        lines = [
-            str(self.plan),
-            "",
-            f"Preview at n = {self.n} rows spread evenly over the cells (no data were read):",
-            f"{'analysis':<{width}}  {'functions':>9}  {'noise sd':>8}  "
-            f"{'95% width':>9}  {'certified':>9}",
-        ]
-        lines += [
-            f"{o.name:<{width}}  {o.functions:>9}  {o.noise:>8.4f}  {o.width:>9.4f}  "
-            f"{o.certified_width:>9.4f}"
-            for o in self.outlooks
-        ]
-        return "\n".join(lines)
+    multiplier = parse_fraction(plain["multiplier"])
+    if not multiplier:
+        raise FileFormatError("the plan holds a multiplier that is not a positive fraction")
+    return PlannedBlock(block_from_dict(plain, schema), multiplier)

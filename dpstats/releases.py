@@ -12,7 +12,8 @@ import numpy as np
 
 from dpstats import files
 from dpstats.accuracy import Accuracy, certify
-from dpstats.analyses.base import Analysis, analysis_from_dict
+from dpstats.analyses import analysis_from_dict
+from dpstats.analyses.base import Analysis
 from dpstats.answers import Answers, answer
 from dpstats.columns import Codes
 from dpstats.errors import FileFormatError, NotMeasuredError

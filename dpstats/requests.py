@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dpstats.analyses.base import Analysis, analysis_from_dict
+from dpstats.analyses import analysis_from_dict
+from dpstats.analyses.base import Analysis
 from dpstats.errors import RequestError
 from dpstats.planning import Plan, plan
 from dpstats.privacy.budget import PureDP
-from dpstats.references.base import reference_from_dict
+from dpstats.references import reference_from_dict
 from dpstats.schema import Schema, read_toml
 
 _KEYS = {"rows", "unit", "budget", "reference", "schema", "column", "analysis"}

@@ -20,7 +20,7 @@ from dpstats.measurements import Measurements
 from dpstats.measuring import measure
 from dpstats.planning import Plan
 from dpstats.privacy.ledger import Ledger
-from dpstats.references.base import reference_from_dict
+from dpstats.references import reference_from_dict
 from dpstats.releases import Release
 
 Fit = Literal["entropy", "minimax"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -74,9 +75,9 @@ def minimax_highs(matrix: Any, target: Floats) -> tuple[Floats, float]:
     solver = highspy.Highs()
     solver.silent()
     solver.setOptionValue("threads", 1)
-    solver.passModel(model)
+    refused = solver.passModel(model) == highspy.HighsStatus.kError  # it would run without it
     solver.run()
-    if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+    if refused or solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
         raise SolverError("HiGHS did not solve the minimax program")
     density = np.array(solver.getSolution().col_value[:m])
     return _density(density), float(solver.getInfo().objective_function_value)
@@ -91,16 +92,19 @@ def minimax_pulp(matrix: Any, target: Floats) -> tuple[Floats, float]:
 
     values = matrix.toarray()
     functions, m = values.shape
-    program = pulp.LpProblem("density", pulp.LpMinimize)
-    h = [pulp.LpVariable(f"h{i}", lowBound=0) for i in range(m)]
-    largest = pulp.LpVariable("largest_misfit", lowBound=0)
-    program += largest
-    program += pulp.lpSum(h) == 1  # h is a density on the candidates
-    for f in range(functions):
-        mean = pulp.LpAffineExpression([(h[i], values[f, i]) for i in np.flatnonzero(values[f])])
-        program += mean - target[f] <= largest
-        program += target[f] - mean <= largest
-    status = program.solve(pulp.PULP_CBC_CMD(msg=False))
+    with warnings.catch_warnings():  # PuLP 3.3 announces the calls of PuLP 4, which is excluded
+        warnings.simplefilter("ignore", DeprecationWarning)
+        program = pulp.LpProblem("density", pulp.LpMinimize)
+        h = [pulp.LpVariable(f"h{i}", lowBound=0) for i in range(m)]
+        largest = pulp.LpVariable("largest_misfit", lowBound=0)
+        program += largest
+        program += pulp.lpSum(h) == 1  # h is a density on the candidates
+        for f in range(functions):
+            terms = [(h[i], values[f, i]) for i in np.flatnonzero(values[f])]
+            mean = pulp.LpAffineExpression(terms)
+            program += mean - target[f] <= largest
+            program += target[f] - mean <= largest
+        status = program.solve(pulp.PULP_CBC_CMD(msg=False))
     if pulp.LpStatus[status] != "Optimal":
         raise SolverError(f"CBC did not solve the minimax program: {pulp.LpStatus[status]}")
     density = np.array([variable.value() or 0.0 for variable in h])

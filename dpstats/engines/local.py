@@ -262,7 +262,7 @@ def _pandas(frame: pd.DataFrame, schema: Schema) -> Source:
 def _pandas_array(series: pd.Series[Any], column: Column) -> pa.Array:
     dtype = series.dtype
     held = getattr(getattr(dtype, "categories", None), "dtype", dtype)  # of a Categorical
-    if held == object:
+    if held == np.dtype(object):
         return _objects(series, column)
     if isinstance(column, Category) and column.holds_text and _is_all_nan(series):
         return pa.nulls(len(series))  # pandas keeps text of which every cell is missing as floats
@@ -290,7 +290,9 @@ def _objects(series: pd.Series[Any], column: Column) -> pa.Array:
     # Numbers match as float64, as on every other route: a Decimal 0.1 is the level 0.1.
     text = column.holds_text
     stored = list(column.stored) if text else [float(value) for value in column.stored]
-    index: Mapping[Any, int] = {value: i for i, value in enumerate(stored)}
+    index: dict[Any, int] = {value: i for i, value in enumerate(stored)}
+    if text:  # Parquet files can hold text as bytes
+        index |= {str(value).encode(): i for i, value in enumerate(stored)}
     undeclared = len(stored)  # stands for a value that no level has
     found = [
         None if _is_missing(cell) else _look_up(index, cell if text else _real(cell), undeclared)
@@ -310,7 +312,7 @@ def _no_level(stored: Sequence[Any]) -> str | float:
 def _look_up(index: Mapping[Any, int], cell: object, undeclared: int) -> int:
     try:
         return index.get(cell, undeclared)
-    except TypeError:  # unhashable, such as a list
+    except Exception:  # unhashable, such as a list; a cell may be any object
         return undeclared
 
 
@@ -321,7 +323,7 @@ def _is_missing(cell: object) -> bool:
         return False
     try:
         return bool(cell != cell)
-    except (TypeError, ValueError, ArithmeticError):  # NA, signalling NaN
+    except Exception:  # NA, signalling NaN
         return True
 
 
@@ -333,5 +335,5 @@ def _real(cell: object) -> float | None:
         return float(cell)
     except OverflowError:
         return np.inf if cell > 0 else -np.inf
-    except ValueError:  # signalling NaN
+    except Exception:  # signalling NaN
         return None

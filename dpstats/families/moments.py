@@ -51,6 +51,23 @@ class Moments:
 
     needs_codes = True
 
+    def __post_init__(self) -> None:
+        # The sensitivity counts every function once, each within its range.
+        names = [column.name for column in self.columns]
+        known: set[Feature] = {(c.name, None) for c in self.numbers}
+        known |= {(c.name, level) for c in self.groups for level in range(c.bins)}
+        distinct = {(len(term), frozenset(term)) for term in self.terms}
+        if (
+            not self.terms
+            or len(set(names)) < len(names)
+            or len(distinct) < len(self.terms)
+            or not all(_is_moment(term, known) for term in self.terms)
+        ):
+            raise RequestError(
+                f"moments of {names} need distinct terms, each a feature or a product of two "
+                "features of different columns (or of one number with itself); use Moments.of"
+            )
+
     @staticmethod
     def of(
         schema: Schema, numbers: Sequence[str], groups: Sequence[str] = (), degree: int = 2
@@ -261,6 +278,13 @@ class Moments:
             "groups": [column.name for column in self.groups],
             "terms": [[list(feature) for feature in term] for term in self.terms],
         }
+
+
+def _is_moment(term: Term, known: set[Feature]) -> bool:
+    if len(term) not in (1, 2) or not known.issuperset(term):
+        return False
+    first, last = term[0], term[-1]
+    return len(term) == 1 or first[0] != last[0] or (first == last and first[1] is None)
 
 
 def moments_from_dict(plain: Mapping[str, Any], schema: Schema) -> Moments:

@@ -1,15 +1,13 @@
-"""What a reference density must offer, and how it is read from a file."""
+"""What a reference density must offer."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from dpstats.columns import Codes
-from dpstats.errors import FileFormatError
 from dpstats.families.block import Block, Floats
 from dpstats.schema import Schema
 
@@ -53,20 +51,3 @@ def codes_in_cells(cells: Codes, schema: Schema, rng: np.random.Generator) -> di
         column.name: column.draw_inside(np.asarray(index, dtype=np.int64), rng)
         for column, index in zip(schema, bins, strict=True)
     }
-
-
-def reference_from_dict(plain: Mapping[str, Any]) -> Reference:
-    """Build a reference density again from plain data, such as ``{"kind": "uniform"}``."""
-    from dpstats.references.histogram import PerturbedHistogram
-    from dpstats.references.uniform import Uniform
-
-    parameters = {key: value for key, value in plain.items() if key != "kind"}
-    kinds = {"uniform": Uniform, "perturbed_histogram": PerturbedHistogram}
-    kind = plain.get("kind")
-    if kind not in kinds:
-        raise FileFormatError(f"unknown reference density {kind!r}; known: {sorted(kinds)}")
-    try:
-        reference: Reference = kinds[kind](**parameters)
-    except TypeError:
-        raise FileFormatError(f"reference {kind!r} has unknown keys {sorted(parameters)}") from None
-    return reference

@@ -13,7 +13,7 @@ from dpstats.columns import Codes
 from dpstats.errors import RequestError
 from dpstats.families.block import Block, Floats
 from dpstats.families.cells import Table
-from dpstats.privacy.budget import read_rational
+from dpstats.privacy.budget import parse_fraction, read_rational
 from dpstats.references.base import codes_in_cells
 from dpstats.schema import Schema
 
@@ -41,7 +41,7 @@ class PerturbedHistogram:
     share: Fraction = Fraction(1, 2)
 
     def __post_init__(self) -> None:
-        given = Fraction(self.share) if isinstance(self.share, str) else self.share
+        given = parse_fraction(self.share) or self.share  # text in files
         share = read_rational(given, "PerturbedHistogram(share=...)")
         if share >= 1:
             raise RequestError(

@@ -1,0 +1,167 @@
+"""The linear program: two solvers, two forms and an independent one agree."""
+
+import numpy as np
+import pytest
+from scipy import optimize
+
+import dpstats as dps
+from dpstats.density.candidates import Candidates, draw_candidates, seen_by
+from dpstats.density.minimax import SolverError, feasible, minimax_highs, minimax_pulp
+from dpstats.families.cells import Cells, tables_of_degree
+from dpstats.families.moments import Moments
+from dpstats.references.uniform import Uniform
+
+
+def booleans(p):
+    schema = dps.Schema([dps.Boolean(f"x{i}") for i in range(p)])
+    return schema, dps.Family(tuple(Cells.monomials(schema, schema.names, 2)))
+
+
+def tables():
+    sizes = [2, 3, 4]
+    schema = dps.Schema([dps.Category(f"c{s}", [f"l{i}" for i in range(s)]) for s in sizes])
+    return schema, dps.Family(tuple(tables_of_degree(schema, schema.names, 2)))
+
+
+def moments():
+    schema = dps.Schema([
+        dps.Number("x", 0, 1, points=9, missing=0),
+        dps.Number("y", -5, 10, points=5, missing=0),
+        dps.Category("g", ["a", "b", "c"]),
+    ])  # fmt: skip
+    return schema, dps.Family((Moments.of(schema, ["x", "y"], ["g"]),))
+
+
+FAMILIES = {
+    "monomials, p = 3": lambda: booleans(3),
+    "monomials, p = 4": lambda: booleans(4),
+    "monomials, p = 5": lambda: booleans(5),
+    "tables": tables,
+    "moments": moments,
+}
+
+
+def instance(name, seed, m=300, rows=60, noise=0.05):
+    """Schema, family, m points drawn independently (not merged), and a noisy target."""
+    schema, family = FAMILIES[name]()
+    rng = np.random.default_rng(seed)
+    private = Uniform("grid").draw(rows, schema, None, rng)
+    exact = np.concatenate(family.sums(private)) / (rows * family.bounds)
+    target = feasible(family, exact + rng.laplace(0, noise, family.size))
+    return schema, family, Uniform("grid").draw(m, schema, None, rng), target
+
+
+def merged(schema, family, points, m=300):
+    class Drawn(Uniform):
+        def cells(self, schema, measured):
+            return 0, None
+
+        def draw(self, m, schema, measured, rng):
+            return points
+
+    return draw_candidates(Drawn(), schema, None, m, None, stratified=False), family
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("name", FAMILIES)
+def test_highs_on_merged_candidates_equals_pulp_on_all_of_them(name, seed):
+    schema, family, points, target = instance(name, seed)
+    candidates, _ = merged(schema, family, points)
+    seen = seen_by(family, candidates)
+    assert len(seen.reference) < 300  # some candidates were merged
+    everything = family.evaluate(points)
+    as_printed, printed = minimax_pulp(everything.matrix(), target)
+    density, optimum = minimax_highs(seen.values.matrix(), target)
+    assert optimum == pytest.approx(printed, abs=1e-7)
+    assert optimum > 1e-3  # the target is out of reach, so the program has something to do
+    weights = seen.spread(density)
+    for values, solution in (
+        (everything, as_printed),
+        (family.evaluate(candidates.codes), weights),
+    ):
+        assert np.all(solution >= 0)
+        assert solution.sum() == pytest.approx(1, abs=1e-12)
+        assert np.abs(values.average(solution) - target).max() == pytest.approx(optimum, abs=1e-7)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_optimum_is_that_of_an_independent_formulation(name):
+    """scipy.optimize.linprog on inequalities, and the dual's certificate from below."""
+    schema, family, points, target = instance(name, 3)
+    matrix = family.evaluate(points).matrix().toarray()
+    functions, m = matrix.shape
+    column = -np.ones((functions, 1))
+    solved = optimize.linprog(
+        np.r_[np.zeros(m), 1.0],
+        A_ub=np.block([[matrix, column], [-matrix, column]]),
+        b_ub=np.r_[target, -target],
+        A_eq=[np.r_[np.ones(m), 0.0]],
+        b_eq=[1.0],
+    )
+    candidates, _ = merged(schema, family, points)
+    _, optimum = minimax_highs(seen_by(family, candidates).values.matrix(), target)
+    assert optimum == pytest.approx(solved.fun, abs=1e-7)
+    # any y with |y|_1 <= 1 bounds the optimum from below: b'y - max_j (A'y)_j
+    y = -solved.ineqlin.marginals[:functions] + solved.ineqlin.marginals[functions:]
+    y = -y if target @ -y - (matrix.T @ -y).max() > target @ y - (matrix.T @ y).max() else y
+    assert np.abs(y).sum() <= 1 + 1e-9
+    assert optimum == pytest.approx(target @ y - (matrix.T @ y).max(), abs=1e-7)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_merging_leaves_the_optimum_unchanged(name):
+    """Also where candidates differ in columns that the family never looks at."""
+    schema, family, _, target = instance(name, 4)
+    wider = dps.Schema([*schema.columns, dps.Category("unseen", ["u", "v", "w"])])
+    points = Uniform("grid").draw(300, wider, None, np.random.default_rng(6))
+    rows = {name: codes.copy() for name, codes in points.items()}
+    every_one = Candidates(rows, np.full(300, 1 / 300))
+    seen = seen_by(family, every_one)
+    _, optimum = minimax_highs(seen.values.matrix(), target)
+    _, unmerged = minimax_highs(family.evaluate(points).matrix(), target)
+    assert len(seen.reference) < len(np.unique(np.stack(list(rows.values())), axis=1).T)
+    assert optimum == pytest.approx(unmerged, abs=1e-7)
+
+
+def test_a_target_within_reach_has_no_misfit():
+    _, family, points, _ = instance("tables", 5)
+    values = family.evaluate(points)
+    target = values.average(np.random.default_rng(0).dirichlet(np.ones(300)))
+    density, optimum = minimax_highs(values.matrix(), target)
+    assert optimum == pytest.approx(0, abs=1e-9)
+    np.testing.assert_allclose(values.average(density), target, atol=1e-7)
+
+
+def test_impossible_answers_are_clipped_to_their_range():
+    """One noisy count of -40% would fix the optimum whatever the others say."""
+    _, family, _, target = instance("tables", 7)
+    wild = target.copy()
+    wild[0], wild[1] = -0.4, 1.7
+    clipped = feasible(family, wild)
+    assert clipped[0] == 0
+    assert clipped[1] == 1
+    np.testing.assert_array_equal(clipped[2:], target[2:])
+    _, moment_family = moments()
+    low = feasible(moment_family, np.full(moment_family.size, -9.0))
+    high = feasible(moment_family, np.full(moment_family.size, 9.0))
+    lows = {"x": -1, "y": -1, "x^2": 0, "g=a": 0, "x*y": -1, "x*g=a": -1}
+    for name, expected in lows.items():
+        assert low[moment_family.names.index(name)] == expected
+    np.testing.assert_array_equal(high, 1)
+
+
+@pytest.mark.parametrize("solve", [minimax_highs, minimax_pulp])
+def test_one_candidate_gets_everything(solve):
+    _, family, points, target = instance("tables", 8)
+    one = {name: codes[:1] for name, codes in points.items()}
+    density, optimum = solve(family.evaluate(one).matrix(), target)
+    np.testing.assert_allclose(density, [1.0])
+    expected = np.abs(family.evaluate(one).average(np.ones(1)) - target).max()
+    assert optimum == pytest.approx(expected, abs=1e-9)
+
+
+def test_a_program_that_is_not_solved_says_so():
+    _, family, points, target = instance("tables", 9)
+    matrix = family.evaluate(points).matrix()
+    with pytest.raises(SolverError, match="HiGHS did not solve"):
+        minimax_highs(matrix, np.full_like(target, np.nan))

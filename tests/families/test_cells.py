@@ -1,0 +1,197 @@
+"""Tables, conditions and monomials: what they count, and how far one row moves them."""
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpstats.columns import Boolean, Category, Number
+from dpstats.errors import RequestError
+from dpstats.families.block import Family, Sensitivity
+from dpstats.families.cells import Cells, Indicator, cell_index, tables_of_degree
+from dpstats.families.conditions import cell_set
+from dpstats.schema import Schema
+
+SCHEMA = Schema([
+    Category("region", ["north", "south", "east"]),
+    Boolean("smoker"),
+    Boolean("tall", allow_missing=True),
+    Number("age", 0, 6, points=7, edges=[2, 5]),
+    Number("score", values=[17.5, 22, 27]),
+    Number("bmi", 0, 4, points=5, edges=[2], closed="right"),
+])  # fmt: skip
+ALL = list(SCHEMA.names)
+subsets = st.lists(st.sampled_from(ALL), min_size=1, max_size=3, unique=True)
+
+
+@st.composite
+def conditions(draw):
+    """Any set of cells over some columns that is neither empty nor everything."""
+    columns = SCHEMA.select(draw(subsets)).columns
+    shape = [c.bins for c in columns]
+    size = int(np.prod(shape))
+    cells = draw(st.sets(st.integers(0, size - 1), min_size=1, max_size=size - 1))
+    mask = np.zeros(size, dtype=np.bool_)
+    mask[list(cells)] = True
+    return Indicator(cell_set(columns, mask.reshape(shape)), "drawn")
+
+
+@st.composite
+def coded_rows(draw, schema=SCHEMA, most=30):
+    seed, n = draw(st.integers(0, 2**32)), draw(st.integers(1, most))
+    rng = np.random.default_rng(seed)
+    return {c.name: c.draw_inside(rng.integers(c.bins, size=n), rng) for c in schema}
+
+
+@given(names=subsets)
+def test_the_sensitivity_of_a_table_is_exact(names, rows_of, change_of):
+    table = Cells.table(SCHEMA, names)
+    rows = rows_of(table.columns)
+    assert change_of(table, rows, rows) == table.sensitivity("replace") == Sensitivity(2, 2)
+    assert change_of(table, rows) == table.sensitivity("add_remove") == Sensitivity(1, 1)
+
+
+@given(condition=conditions())
+def test_the_sensitivity_of_a_condition_is_exact(condition, rows_of, change_of):
+    rows = rows_of(condition.columns)
+    assert change_of(condition, rows, rows) == condition.sensitivity("replace")
+    assert change_of(condition, rows) == condition.sensitivity("add_remove") == Sensitivity(1, 1)
+
+
+class Stacked:
+    """Several blocks as one, for brute force over a whole family."""
+
+    def __init__(self, blocks):
+        self.family = Family(tuple(blocks))
+        self.ranges = np.zeros_like(self.family.bounds), self.family.bounds
+
+    def evaluate(self, codes):
+        return self.family.evaluate(codes)
+
+
+@pytest.mark.parametrize(("p", "degree"), [(1, 1), (3, 1), (3, 2), (4, 3), (5, 5), (6, 2)])
+def test_m_monomials_have_sensitivity_m(p, degree, rows_of, change_of):
+    schema = Schema([Boolean(f"b{i}") for i in range(p)])
+    blocks = Cells.monomials(schema, schema.names, degree)
+    rows = rows_of(schema)
+    m = sum(len(list(itertools.combinations(range(p), k))) for k in range(1, degree + 1))
+    assert len(blocks) == m
+    assert change_of(Stacked(blocks), rows, rows) == Sensitivity(m, m)
+    assert Family(tuple(blocks)).sensitivity("replace") == Sensitivity(m, m)
+    assert Family(tuple(blocks)).sensitivity("add_remove") == Sensitivity(m, m)
+
+
+@given(names=st.lists(subsets, min_size=1, max_size=3))
+@settings(max_examples=15)
+def test_m_tables_never_change_by_more_than_2m(names, rows_of, change_of):
+    tables = [Cells.table(SCHEMA, some) for some in names]
+    rng = np.random.default_rng(0)
+    rows = {c.name: c.draw_inside(rng.integers(c.bins, size=60), rng) for c in SCHEMA}
+    claimed, found = Family(tuple(tables)).sensitivity("replace"), Sensitivity(0, 0)
+    found = change_of(Stacked(tables), rows, rows)
+    assert claimed == Sensitivity(2 * len(tables), 2 * len(tables))
+    assert found.l1 <= claimed.l1
+    assert found.l2_squared <= claimed.l2_squared
+
+
+@given(names=subsets, codes=coded_rows())
+def test_a_table_counts_like_a_loop(names, codes):
+    table = Cells.table(SCHEMA, names)
+    counts = dict.fromkeys(itertools.product(*(range(c.bins) for c in table.columns)), 0)
+    for row in range(len(codes["age"])):
+        cell = tuple(int(c.bins_of(codes[c.name][[row]])[0]) for c in table.columns)
+        counts[cell] += 1
+    assert table.sums(codes).tolist() == list(counts.values())  # C order
+    assert table.sums(codes).dtype == np.int64
+    assert table.names == [
+        ", ".join(f"{c.name}={c.bin_labels[b]}" for c, b in zip(table.columns, cell, strict=True))
+        for cell in counts
+    ]
+
+
+@given(condition=conditions(), codes=coded_rows())
+def test_a_condition_counts_like_a_loop(condition, codes):
+    held = 0
+    for row in range(len(codes["age"])):
+        cell = tuple(int(c.bins_of(codes[c.name][[row]])[0]) for c in condition.columns)
+        held += bool(condition.cells.array[cell])
+    assert condition.sums(codes).tolist() == [held]
+
+
+@given(condition=conditions(), names=subsets, codes=coded_rows())
+def test_values_sum_average_and_combine_alike(condition, names, codes):
+    for block in (condition, Cells.table(SCHEMA, names)):
+        values, m = block.evaluate(codes), len(codes["age"])
+        matrix = values.matrix().toarray()
+        assert matrix.shape == (block.size, m) == (values.size, m)
+        np.testing.assert_array_equal(matrix.sum(axis=1), block.sums(codes))
+        np.testing.assert_array_equal(values.average(np.ones(m)), block.sums(codes))
+        y = np.arange(1.0, block.size + 1)
+        np.testing.assert_array_equal(values.combine(y), y @ matrix)
+
+
+def test_a_monomial_is_the_product_of_its_columns(rows_of):
+    schema = Schema([Boolean("a"), Boolean("b"), Boolean("c")])
+    rows = rows_of(schema)
+    for block in Cells.monomials(schema, schema.names, 3):
+        product = np.prod([rows[c.name] for c in block.columns], axis=0)
+        np.testing.assert_array_equal(block.evaluate(rows).matrix().toarray()[0], product)
+        assert block.names == [" and ".join(c.name for c in block.columns)]
+
+
+def test_columns_are_ordered_as_in_the_schema_however_they_are_asked_for():
+    assert Cells.table(SCHEMA, ["age", "region"]) == Cells.table(SCHEMA, ["region", "age"])
+    degree_two = tables_of_degree(SCHEMA, ["score", "region", "smoker"], 2)
+    assert [[c.name for c in table.columns] for table in degree_two] == [
+        ["region", "smoker"],
+        ["region", "score"],
+        ["smoker", "score"],
+    ]
+
+
+@given(codes=coded_rows())
+def test_the_flat_index_is_that_of_numpy(codes):
+    columns = SCHEMA.columns
+    bins = tuple(c.bins_of(codes[c.name]) for c in columns)
+    expected = np.ravel_multi_index(bins, [c.bins for c in columns])
+    np.testing.assert_array_equal(cell_index(columns, codes), expected)
+
+
+def test_a_table_equals_the_crosstab_of_pandas():
+    rng = np.random.default_rng(5)
+    codes = {"region": rng.integers(3, size=200), "smoker": rng.integers(2, size=200)}
+    crosstab = pd.crosstab(codes["region"], codes["smoker"])
+    table = Cells.table(SCHEMA, ["region", "smoker"])
+    np.testing.assert_array_equal(table.sums(codes), crosstab.to_numpy().ravel())
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: Cells.table(SCHEMA, []), "non-empty list"),
+        (lambda: Cells.table(SCHEMA, "age"), "non-empty list"),
+        (lambda: Cells.table(SCHEMA, ["age", "age"]), "named twice"),
+        (lambda: Cells.table(SCHEMA, ["agee"]), "no column 'agee'; columns: "),
+        (lambda: Cells.table(Schema([Number("x", 0, 1)]), ["x"]), "'x' has a single bin; add edges"),
+        (
+            lambda: Cells.table(
+                Schema([Category(f"c{i}", list(range(200))) for i in range(4)]),
+                ["c0", "c1", "c2", "c3"],
+            ),
+            "1600000000 cells, more than 67108864; use fewer columns",
+        ),
+        (lambda: tables_of_degree(SCHEMA, ["age", "smoker"], 0), "from 1 to .* 2; got 0"),
+        (lambda: tables_of_degree(SCHEMA, ["age", "smoker"], 3), "from 1 to .* 2; got 3"),
+        (lambda: tables_of_degree(SCHEMA, ["age", "smoker"], True), "got True"),
+        (lambda: tables_of_degree(SCHEMA, ["age", "smoker"], 1.0), "got 1.0"),
+        (lambda: Cells.monomials(SCHEMA, ["smoker", "tall"], 1), "'tall' is not one; use form="),
+        (lambda: Cells.monomials(SCHEMA, ["smoker", "age"], 1), "need Boolean columns"),
+        (lambda: Cells.monomials(SCHEMA, ["smoker"], 2), "got 2"),
+    ],
+)
+def test_what_cannot_be_counted_is_refused_with_a_reason(make, says):
+    with pytest.raises(RequestError, match=says):
+        make()

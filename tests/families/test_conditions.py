@@ -1,0 +1,295 @@
+"""Conditions: the grammar, what two spellings share, and what is refused with which words."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpstats.columns import Boolean, Category, Number
+from dpstats.engines.local import exact_sums, open_source
+from dpstats.errors import ConditionError
+from dpstats.families.cells import Cells
+from dpstats.families.conditions import read_condition
+from dpstats.schema import Schema
+
+SCHEMA = Schema([
+    Category("smoker", ["no", "yes"]),
+    Category("region", ["north", "it's & or | \"far\"", "e~st"]),
+    Category("class", [1, 2.5, 4]),
+    Boolean("retired"),
+    Number("age", 0, 100, points=1001, edges=[18, 40.5, 65]),
+    Number("body mass", 10, 50, points=401, edges=[18.5, 25], closed="right"),
+    Number("score", values=[17.5, 22, 27]),
+])  # fmt: skip
+FAR = "it's & or | \"far\""
+
+
+def read(text):
+    return Cells.condition(SCHEMA, text)
+
+
+def table_of(n, seed):
+    """Raw values, many of them exactly on edges."""
+    rng = np.random.default_rng(seed)
+    return pd.DataFrame({
+        "smoker": rng.choice(["no", "yes"], n),
+        "region": rng.choice(["north", FAR, "e~st"], n),
+        "class": rng.choice([1, 2.5, 4], n),
+        "retired": rng.random(n) < 0.4,
+        "age": rng.choice([0, 17.99, 18, 18.01, 40.4999, 40.5, 64, 65, 65.0001, 100], n),
+        "body mass": rng.choice([10, 18.4999, 18.5, 18.50001, 24.9, 25, 25.0001, 50], n),
+        "score": rng.choice([17.5, 22, 27], n),
+    })  # fmt: skip
+
+
+def count(text, frame):
+    source = open_source(frame, SCHEMA)
+    sums, _ = exact_sums(source, SCHEMA, [read(text)])
+    return int(sums[0][0])
+
+
+# Against pandas
+
+
+def quoted(level):
+    return repr(level)
+
+
+comparisons = st.one_of(
+    st.tuples(st.sampled_from(["==", "!="]), st.sampled_from(["no", "yes"])).map(
+        lambda c: f"smoker {c[0]} {c[1]!r}"
+    ),
+    st.tuples(st.sampled_from(["==", "!="]), st.sampled_from(["north", "e~st"])).map(
+        lambda c: f"region {c[0]} {c[1]!r}"
+    ),
+    st.tuples(
+        st.sampled_from(["in", "not in"]),
+        st.lists(st.sampled_from(["north", FAR, "e~st"]), min_size=1, max_size=3, unique=True),
+    ).map(lambda c: f"region {c[0]} {c[1]!r}"),
+    st.tuples(st.sampled_from(["==", "!="]), st.sampled_from(["1", "1.0", "2.5", "4"])).map(
+        lambda c: f"`class` {c[0]} {c[1]}"
+    ),
+    st.sampled_from(["retired", "retired == True", "retired != True"]),
+    st.tuples(st.sampled_from(["<", ">="]), st.sampled_from(["18", "40.5", "65", "65.0"])).map(
+        lambda c: f"age {c[0]} {c[1]}"
+    ),
+    st.tuples(st.sampled_from(["<=", ">"]), st.sampled_from(["18.5", "25"])).map(
+        lambda c: f"`body mass` {c[0]} {c[1]}"
+    ),
+    st.tuples(
+        st.sampled_from(["==", "!=", "<", "<=", ">", ">="]), st.sampled_from(["17.5", "22", "27.0"])
+    ).map(lambda c: f"score {c[0]} {c[1]}"),
+)
+
+
+def negated(inner):
+    # pandas reads `not a == b` as `(not a) == b` after its own rewriting, so it gets parentheses.
+    return inner.map(lambda text: f"not ({text})")
+
+
+def joined(inner):
+    words = st.sampled_from([" and ", " or "])
+    return st.tuples(inner, words, inner, st.booleans()).map(
+        lambda c: f"({c[0]}{c[1]}{c[2]})" if c[3] else f"{c[0]}{c[1]}{c[2]}"
+    )
+
+
+asts = st.recursive(comparisons, lambda inner: negated(inner) | joined(inner), max_leaves=6)
+
+
+@given(text=asts, seed=st.integers(0, 2**32))
+@settings(max_examples=150)
+def test_any_condition_counts_the_rows_of_pandas_query(text, seed):
+    frame = table_of(60, seed)
+    try:
+        held = count(text, frame)
+    except ConditionError as error:
+        assert "is always" in str(error)  # noqa: PT017
+        constant = len(frame) if "always True" in str(error) else 0
+        assert len(frame.query(text, engine="python")) == constant
+        return
+    assert held == len(frame.query(text, engine="python"))
+
+
+@given(text=asts, seed=st.integers(0, 2**32))
+def test_a_condition_and_its_negation_share_the_rows(text, seed):
+    frame = table_of(30, seed)
+    try:
+        assert count(text, frame) + count(f"not ({text})", frame) == 30
+    except ConditionError as error:
+        assert "is always" in str(error)  # noqa: PT017
+
+
+# Spellings
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("age >= 18 & smoker == 'yes'", "(age >= 18) and (smoker == 'yes')"),
+        ("age >= 18 | smoker == 'yes' & retired", "age >= 18 or (smoker == 'yes' and retired)"),
+        ("~retired & smoker == 'yes'", "(not retired) and smoker == 'yes'"),
+        ("~smoker == 'yes'", "smoker == 'no'"),
+        ("not (retired or age < 65)", "not retired and age >= 65"),
+        ("smoker == 'yes'", "smoker != 'no'"),
+        ("smoker == 'yes'", 'smoker == "yes"'),
+        ("smoker in ['yes']", "smoker not in ('no',)"),
+        ("region in {'north', 'e~st'}", "region == 'north' or region == 'e~st'"),
+        ("region not in ['north', 'e~st']", f"region == {FAR!r}"),
+        ("`class` == 1", "`class` == 1.0"),
+        ("`class` in [1, 2.5]", "`class` != 4"),
+        ("retired", "retired == True"),
+        ("retired", "retired != False"),
+        ("retired", "retired == 1"),
+        ("age >= 40.5", "not age < 40.5"),
+        ("age >= 18", "age >= 18.0"),
+        ("`age` >= 18", "age >= +18"),
+        ("`body mass` <= 18.5", "not `body mass` > 18.5"),
+        ("score <= 22", "score < 27"),
+        ("score in [17.5, 22]", "score != 27"),
+        ("retired and (smoker == 'yes' or smoker == 'no')", "retired"),
+        ("retired and age >= 18 or not retired and age >= 18", "age >= 18"),
+        ("age >= 18 and retired", "retired and age >= 18"),
+        ("  age\n>= 18\t", "age >= 18"),
+    ],
+)
+def test_two_spellings_are_one_test_function(one, other):
+    assert read(one) == read(other)
+    assert hash(read(one)) == hash(read(other))
+
+
+def test_different_conditions_differ():
+    texts = ["age >= 18", "age >= 65", "age < 18", "retired", "not retired", "score < 22"]
+    assert len({read(text) for text in texts}) == len(texts)
+    assert read("age >= 18 | smoker == 'yes' & retired") != read(
+        "(age >= 18 | smoker == 'yes') & retired"
+    )
+
+
+def test_columns_that_do_not_matter_are_not_read():
+    assert [c.name for c in read("retired and (age < 18 or age >= 18)").columns] == ["retired"]
+    assert [c.name for c in read("age >= 18 and smoker == 'yes'").columns] == ["smoker", "age"]
+
+
+def test_signs_and_levels_below_zero():
+    schema = Schema([Category("change", [-1, 0, 1]), Number("t", -9, 9, points=19, edges=[-2.0])])
+    assert Cells.condition(schema, "change == -1") == Cells.condition(
+        schema, "change not in [0, 1]"
+    )
+    assert Cells.condition(schema, "t < -2").cells.array.tolist() == [True, False]
+
+
+def test_names_in_backticks_hold_anything():
+    schema = Schema([Boolean("a & b"), Boolean("x"), Boolean("_quoted_0_"), Boolean("it's")])
+    assert [c.name for c in Cells.condition(schema, "`a & b` & x").columns] == ["a & b", "x"]
+    read_together = Cells.condition(schema, "`it's` and _quoted_0_").columns
+    assert [c.name for c in read_together] == ["_quoted_0_", "it's"]
+
+
+def test_words_inside_levels_and_names_are_not_operators():
+    schema = Schema([Category("andor", ["a|b", "c & d", "~e", "# f", "it's \\ \"g\""])])
+    for level in schema["andor"].labels:
+        held = Cells.condition(schema, f"andor == {level!r}")
+        assert held.cells.array.sum() == 1
+        assert held.cells.array[schema["andor"].index(level)]
+
+
+def test_a_missing_level_of_its_own_is_a_level():
+    schema = Schema([Boolean("tall", allow_missing=True)])
+    assert Cells.condition(schema, "tall").cells.array.tolist() == [False, True, False]
+    assert Cells.condition(schema, "not tall").cells.array.tolist() == [True, False, True]
+    assert Cells.condition(schema, "tall == '(missing)'").cells.array.tolist() == [0, 0, 1]
+
+
+@given(order=st.permutations(["smoker", "region", "class", "age"]), seed=st.integers(0, 2**32))
+def test_cells_over_more_columns_in_any_order(order, seed):
+    cells = read(f"region == 'north' and age >= 65 or smoker == 'yes' and region == {FAR!r}").cells
+    columns = tuple(SCHEMA[name] for name in order)
+    array = cells.over(columns)
+    assert array.shape == tuple(c.bins for c in columns)
+    for index in np.ndindex(array.shape):
+        at = dict(zip(order, index, strict=True))
+        assert array[index] == cells.array[at["smoker"], at["region"], at["age"]]
+
+
+# Refusals: every message says what is wrong and what would be right
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "must be non-empty text"),
+        ("   ", "must be non-empty text"),
+        (None, "must be non-empty text, got None"),
+        ("age >=", "cannot read the condition 'age >='; a condition combines comparisons"),
+        ("age >= 18 and", "a condition combines"),
+        ("smoker == 'yes", "unclosed '"),
+        ("`body mass <= 25", "unclosed `"),
+        ("18 <= age < 65", "left side of a comparison must be a column"),
+        ("age >= 18 >= 5", "chained comparisons are not allowed; join two with and"),
+        ("len(smoker) == 2", "left side of a comparison must be a column"),
+        ("smoker.upper() == 'YES'", "left side of a comparison must be a column"),
+        ("abs(age)", "'abs\\(age\\)' is not allowed; a condition combines"),
+        ("age + 1 >= 18", "left side of a comparison must be a column"),
+        ("age == score", "right side of a comparison must be a level or a number"),
+        ("smoker == None", "right side of a comparison must be a level or a number"),
+        ("smoker == b'yes'", "right side of a comparison must be a level or a number"),
+        ("smoker == f'yes'", "right side of a comparison must be a level or a number"),
+        ("age >= 10 + 8", "right side of a comparison must be a level or a number"),
+        ("age >= -True", "only a number can carry a sign"),
+        ("smoker is 'yes'", "is and is not are not comparisons"),
+        ("smoker in 'yes'", "in needs a list of levels"),
+        ("smoker in []", "in needs a list of levels"),
+        ("smoker in [*region]", "right side of a comparison must be a level"),
+        ("smoker == 'yes' if retired else retired", "is not allowed; a condition combines"),
+        ("(x := retired)", "is not allowed"),
+        ("lambda: retired", "is not allowed"),
+        ("[retired for retired in age]", "is not allowed"),
+        ("True", "'True' is not allowed"),
+        ("smoker == 'yes' # and age >= 65", "# is not allowed; a condition combines"),
+        ("smoker == 'yes'; age >= 65", "a condition combines"),
+        ("smoker", "'smoker' alone is not true or false; compare it"),
+        ("age", "'age' alone is not true or false; compare it"),
+        ("smokes == 'yes'", "unknown column 'smokes'; columns: .*'smoker'.*'score'"),
+        ("`class ` == 1", "unknown column 'class '"),
+        ("smoker == 'Yes'", "'Yes' is not a level of 'smoker'; levels: \\['no', 'yes'\\]"),
+        ("smoker in ['yes', 'maybe']", "'maybe' is not a level of 'smoker'"),
+        ("smoker == 1", "1 is not a level of 'smoker'"),
+        ("`class` == '1'", "'1' is not a level of 'class'; levels: \\[1, 2.5, 4\\]"),
+        ("`class` == 3", "3 is not a level of 'class'"),
+        ("smoker < 'yes'", "'smoker' has levels without an order: '<' .* use ==, != or in"),
+        ("`class` >= 2.5", "'class' has levels without an order"),
+        ("retired > False", "'retired' has levels without an order"),
+        ("age >= 21", "'age' >= 21 cannot be measured exactly; allowed: < or >= .*18, 40.5, 65"),
+        ("age <= 18", "'age' <= 18 cannot .* allowed: < or >= with one of the declared edges"),
+        ("age == 18", "'age' == 18 cannot be measured exactly"),
+        ("age in [18, 65]", "cannot be measured exactly"),
+        ("`body mass` < 25", "allowed: <= or > with one of the declared edges \\[18.5, 25\\]"),
+        ("score == 20", "'score' == 20 cannot .* allowed: ==, !=, <.* with \\[17.5, 22, 27\\]"),
+        ("age >= '18'", "'age' is a number and cannot be compared with '18'"),
+        ("age >= True", "'age' is a number and cannot be compared with True"),
+        ("age >= 1e999", "cannot be measured exactly"),
+        ("age < 18 or age >= 18", "is always True; it needs no measurement"),
+        ("smoker in ['no', 'yes']", "is always True"),
+        ("smoker == 'no' and smoker == 'yes'", "is always False"),
+        ("not " * 5_000 + "retired", "a condition combines"),
+        ("(" * 500 + "retired" + ")" * 500, "a condition combines"),
+        ("\x00", "a condition combines"),
+    ],
+)
+def test_what_is_refused_says_why(text, says):
+    with pytest.raises(ConditionError, match=says):
+        read_condition(text, SCHEMA)
+
+
+def test_a_number_without_edges_says_how_to_declare_one():
+    with pytest.raises(ConditionError, match=r"declares no edges; add edges=\[\.\.\.\]"):
+        read_condition("x > 0", Schema([Number("x", -1, 1)]))
+
+
+def test_a_condition_over_too_many_cells_is_refused():
+    schema = Schema([Category(f"c{i}", list(range(100))) for i in range(4)])
+    text = " and ".join(f"c{i} == 1" for i in range(4))
+    with pytest.raises(ConditionError, match="100000000 cells over 4 columns, more than 4194304"):
+        read_condition(text, schema)

@@ -1,0 +1,232 @@
+"""Moments: exact integer sums, and a sensitivity that brute force never passes."""
+
+import itertools
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpstats.columns import Boolean, Category, Number
+from dpstats.errors import RequestError
+from dpstats.families.block import bounds_of
+from dpstats.families.moments import Moments
+from dpstats.schema import Schema
+
+PAIRS_OF_FEW = [(p, g) for p in range(4) for g in range(3) if 0 < p + g <= 3]
+PAIRS_OF_MANY = [(p, g) for p in range(7) for g in range(4) if p + g > 0]
+
+
+def moments(p, g, half_points=1, levels=2, degree=2):
+    """Moments of p numbers on the grid -K..K and g groups, with their schema."""
+    points = 2 * half_points + 1
+    numbers = [Number(f"x{i}", -1, 1, points=points, missing=0) for i in range(p)]
+    groups = [Category(f"g{i}", list("abcd")[:levels]) for i in range(g)]
+    schema = Schema([*numbers, *groups])
+    names = schema.names
+    return Moments.of(schema, names[:p], names[p:], degree)
+
+
+def is_below(found, claimed):
+    return found.l1 <= claimed.l1 and found.l2_squared <= claimed.l2_squared
+
+
+@pytest.mark.parametrize("degree", [1, 2])
+@pytest.mark.parametrize(("p", "g"), PAIRS_OF_FEW)
+def test_no_pair_of_rows_passes_the_claim_on_a_whole_grid(p, g, degree, rows_of, change_of):
+    block = moments(p, g, half_points={0: 1, 1: 6, 2: 3, 3: 2}[p], levels=3 - (g == 2), degree=degree)
+    rows = rows_of(block.columns)
+    claimed = block.sensitivity("replace")
+    found = change_of(block, rows, rows)
+    assert is_below(found, claimed)
+    assert found.l1 >= Fraction(9, 10) * claimed.l1
+    assert found.l2_squared == claimed.l2_squared
+    if degree == 1:
+        assert found == claimed
+    assert change_of(block, rows) == block.sensitivity("add_remove")
+
+
+def corner_rows(block, x_codes, levels):
+    """One row: codes of the numbers, levels of the groups."""
+    names = [c.name for c in block.columns]
+    return {
+        name: np.array([code], np.int64)
+        for name, code in zip(names, [*x_codes, *levels], strict=True)
+    }
+
+
+def stacked(rows):
+    return {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
+
+
+@pytest.mark.parametrize(("p", "g"), PAIRS_OF_MANY)
+def test_the_claim_is_reached_within_ten_percent(p, g, change_of):
+    # All x = 1 against all x' = t, and k coordinates that flip while s groups keep their level.
+    block = moments(p, g, half_points=p + 1)
+    k = p + 1
+    first = corner_rows(block, [k] * p, [0] * g)
+    constant = [[t] * p for t in range(-k, k + 1)]
+    flipped = [[-k] * flips + [k] * (p - flips) for flips in range(p + 1)]
+    others = [
+        corner_rows(block, x, [0] * stays + [1] * (g - stays))
+        for x in constant + flipped
+        for stays in range(g + 1)
+    ]
+    claimed = block.sensitivity("replace")
+    found = change_of(block, stacked(others), first)
+    assert is_below(found, claimed)
+    assert found.l1 >= Fraction(9, 10) * claimed.l1
+    assert found.l2_squared == claimed.l2_squared
+    if g == 0:  # x' = -1/(p + 1) is on this grid, and the bound is exact without groups
+        assert found.l1 == claimed.l1 == Fraction(p * (p + 2) ** 2, 2 * (p + 1))
+        assert claimed.l2_squared == 4 * ((p + 1) ** 2 // 4)
+
+
+def test_flipping_two_numbers_within_one_group_passes_the_sum_of_the_parts(change_of):
+    # Adding what groups cost, 2G + 2pG + G(G - 1), to 4 floor((p + 1)^2 / 4) is not a bound:
+    # numbers that flip within a level move their products with the group by 4, not by 2.
+    p, g = 2, 1
+    sum_of_parts = 4 * ((p + 1) ** 2 // 4) + 2 * g + 2 * p * g + g * (g - 1)
+    block = moments(p, g)
+    found = change_of(
+        block, corner_rows(block, [1, 1], [0]), corner_rows(block, [-1, -1], [0])
+    )
+    assert sum_of_parts == 14
+    assert found.l2_squared == 16 == block.sensitivity("replace").l2_squared
+
+
+@st.composite
+def restricted_moments(draw):
+    p, g = draw(st.integers(0, 4)), draw(st.integers(0, 3))
+    if p + g == 0:
+        p = 1
+    degree = draw(st.sampled_from([1, 2]))
+    halves = [draw(st.integers(1, 5)) for _ in range(p)]
+    numbers = [
+        Number(f"x{i}", 0, 1, points=2 * k + 1, missing=0, edges=[0.5] if draw(st.booleans()) else [])
+        for i, k in enumerate(halves)
+    ]
+    groups = [Category(f"g{i}", list("abcd")[: draw(st.integers(2, 4))]) for i in range(g)]
+    schema = Schema([*numbers, *groups])
+    block = Moments.of(schema, schema.names[:p], schema.names[p:], degree)
+    kept = draw(st.lists(st.booleans(), min_size=block.size, max_size=block.size))
+    return block.restrict(np.array(kept)) if any(kept) else block
+
+
+@given(block=restricted_moments(), seed=st.integers(0, 2**32))
+@settings(max_examples=60)
+def test_random_pairs_never_pass_the_claim_of_any_subset(block, seed, change_of):
+    rng = np.random.default_rng(seed)
+
+    def some_rows(count):
+        rows = {c.name: rng.integers(*c.code_range, size=count, endpoint=True) for c in block.columns}
+        for c in block.numbers:  # many at the ends, where the largest changes are
+            at_end = rng.random(count) < 0.5
+            rows[c.name] = np.where(at_end, rng.choice(c.code_range, count), rows[c.name])
+        return rows
+
+    before, after = some_rows(40), some_rows(40)
+    assert is_below(change_of(block, before, after), block.sensitivity("replace"))
+    assert is_below(change_of(block, before), block.sensitivity("add_remove"))
+
+
+@given(block=restricted_moments())
+def test_leaving_functions_out_never_raises_the_claim(block):
+    whole = block.sensitivity("replace")
+    for dropped in range(block.size):
+        kept = np.arange(block.size) != dropped
+        if kept.any():
+            assert is_below(block.restrict(kept).sensitivity("replace"), whole)
+
+
+@given(block=restricted_moments(), seed=st.integers(0, 2**32), n=st.integers(1, 25))
+def test_sums_equal_a_loop_over_rows_and_functions(block, seed, n):
+    rng = np.random.default_rng(seed)
+    codes = {c.name: rng.integers(*c.code_range, size=n, endpoint=True) for c in block.columns}
+    columns = {c.name: c for c in block.columns}
+
+    def feature(name, level, row):
+        code = int(codes[name][row])
+        if level is None:
+            return code
+        return int(int(columns[name].bins_of(np.array([code]))[0]) == level)
+
+    expected = [0] * block.size
+    for row in range(n):
+        for f, term in enumerate(block.terms):
+            value = 1
+            for name, level in term:
+                value *= feature(name, level, row)
+            assert abs(value) <= bounds_of(block)[f]
+            expected[f] += value
+    assert block.sums(codes).tolist() == expected
+    np.testing.assert_array_equal(block.evaluate(codes).average(np.ones(n)), expected)
+
+
+def test_sums_are_exact_where_one_float_product_over_all_rows_is_not():
+    # K = 2^19: a square takes 38 bits, so 2^53 is passed after 2^15 rows.
+    schema = Schema([Number("x", -1, 1, points=2**20 + 1, missing=0),
+                     Number("y", -1, 1, points=2**20 + 1, missing=0)])  # fmt: skip
+    block = Moments.of(schema, ["x", "y"])
+    n, odd = 3 * 2**15 + 1, 2**19 - 1
+    x = np.full(n, odd, dtype=np.int64)
+    y = np.where(np.arange(n) % 3 == 0, -odd, odd - 2)
+    sums = dict(zip(block.names, block.sums({"x": x, "y": y}).tolist(), strict=True))
+    exact = {
+        "x": n * odd,
+        "y": sum(y.tolist()),
+        "x^2": n * odd**2,
+        "x*y": odd * sum(y.tolist()),
+        "y^2": sum(v * v for v in y.tolist()),
+    }
+    assert sums == exact
+    assert int(float(x.astype(float) @ x.astype(float))) != exact["x^2"]  # the trap is real
+
+
+def test_names_and_ranges():
+    schema = Schema([
+        Number("age", 0, 8, points=9, edges=[4], missing=4),
+        Number("pay", 0, 4, points=5, missing=0),
+        Boolean("smoker"),
+    ])  # fmt: skip
+    block = Moments.of(schema, ["pay"], ["smoker", "age"])
+    assert block.names == [
+        "pay", "age=[0, 4)", "age=[4, 8]", "smoker=False", "smoker=True",
+        "pay^2", "pay*age=[0, 4)", "pay*age=[4, 8]", "pay*smoker=False", "pay*smoker=True",
+        "age=[0, 4)*smoker=False", "age=[0, 4)*smoker=True",
+        "age=[4, 8]*smoker=False", "age=[4, 8]*smoker=True",
+    ]  # fmt: skip
+    low, high = block.ranges
+    assert low.tolist() == [-2, 0, 0, 0, 0, 0, -2, -2, -2, -2, 0, 0, 0, 0]
+    assert high.tolist() == [2, 1, 1, 1, 1, 4, 2, 2, 2, 2, 1, 1, 1, 1]
+    assert block == Moments.of(schema, ["pay"], ["age", "smoker"])
+
+
+@given(block=restricted_moments())
+def test_values_stay_within_their_ranges(block):
+    ends = {c.name: np.array([*c.code_range, 0]) for c in block.columns}  # codes 0 keep one level
+    picks = np.array(list(itertools.product(range(3), repeat=len(ends)))).T
+    points = {name: ends[name][pick] for name, pick in zip(ends, picks, strict=True)}
+    values = block.evaluate(points).matrix().toarray()
+    low, high = block.ranges
+    assert np.all(values >= low[:, None])
+    assert np.all(values <= high[:, None])
+
+
+def test_what_cannot_have_moments_is_refused_with_a_reason():
+    schema = Schema([Number("age", 0, 9, missing=0), Number("pay", 0, 9), Category("g", ["a", "b"])])
+    for make, says in [
+        (lambda: Moments.of(schema, ["pay"]), "moments of 'pay' need missing= in the schema"),
+        (lambda: Moments.of(schema, ["g"]), "'g' is not a number; list it among the groups"),
+        (lambda: Moments.of(schema, [], ["age"]), "'age' has a single bin; add edges"),
+        (lambda: Moments.of(schema, ["age"], ["age"]), "'age' has a single bin|distinct columns"),
+        (lambda: Moments.of(schema, ["age", "age"]), "distinct columns, got"),
+        (lambda: Moments.of(schema, []), "distinct columns, got"),
+        (lambda: Moments.of(schema, ["age"], degree=3), "degree of moments must be 1 or 2, got 3"),
+        (lambda: Moments.of(schema, ["age"], degree=0), "got 0"),
+        (lambda: Moments.of(schema, ["age"], degree=True), "got True"),
+        (lambda: Moments.of(schema, ["height"]), "no column 'height'"),
+    ]:
+        with pytest.raises(RequestError, match=says):
+            make()
