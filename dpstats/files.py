@@ -8,6 +8,7 @@ import json
 import os
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -58,7 +59,10 @@ def load_archive(path: str | Path, wanted: Iterable[str]) -> dict[str, str]:
             return {name: archive.read(name).decode("utf-8") for name in wanted}
     except OSError as error:
         raise FileFormatError(f"cannot read {path.name}: {error.strerror}") from None
-    except (zipfile.BadZipFile, KeyError, UnicodeDecodeError, EOFError):
+    except (
+        zipfile.BadZipFile, zlib.error, KeyError, UnicodeDecodeError, EOFError,
+        NotImplementedError, RuntimeError,
+    ):  # fmt: skip
         raise FileFormatError(f"{path.name} is not a file that dpstats wrote") from None
 
 

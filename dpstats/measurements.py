@@ -17,7 +17,7 @@ from dpstats.columns import Codes
 from dpstats.errors import FileFormatError
 from dpstats.families import block_from_dict
 from dpstats.families.block import Block, Family, Floats, bounds_of
-from dpstats.privacy.budget import PureDP, Unit, budget_from_dict
+from dpstats.privacy.budget import PureDP, Unit, budget_from_dict, check_unit
 from dpstats.privacy.noise import scale_for
 from dpstats.schema import Schema
 
@@ -202,18 +202,22 @@ class Measurements:
             if "reference_block" in document:
                 plain = document["reference_block"]
                 reference = _noisy_block(plain, schema, answers.get(REFERENCE, []))
+            if not measured or type(document["rows"]) is not int or document["rows"] < 1:
+                raise ValueError("it needs blocks and a positive number of rows")
+            if not all(isinstance(document[key], dict) for key in ("reference", "analyses")):
+                raise TypeError("reference and analyses must be mappings")
             return cls(
                 schema=schema,
                 measured=measured,
-                n=int(document["rows"]),
+                n=document["rows"],
                 budget=budget_from_dict(document["budget"]),
-                unit=document["unit"],
+                unit=check_unit(document["unit"]),
                 reference=reference,
                 reference_spec=document["reference"],
                 requests=document["analyses"],
                 not_private=bool(document["not_private"]),
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
             raise FileFormatError(f"the measurements cannot be read: {error}") from None
 
 
@@ -223,9 +227,8 @@ def _noisy_block(
     block = block_from_dict(plain, schema)
     if len(answers) != block.size:
         raise FileFormatError(f"answers.csv holds {len(answers)} of {block.size} functions")
-    return NoisyBlock(
-        block,
-        Fraction(plain["multiplier"]),
-        np.array([total for total, _ in answers], dtype=np.int64),
-        np.array([uniform for _, uniform in answers], dtype=np.float64),
-    )
+    sums = np.array([total for total, _ in answers], dtype=np.int64)
+    uniforms = np.array([uniform for _, uniform in answers], dtype=np.float64)
+    if not np.all(np.abs(uniforms) <= 0.5):
+        raise FileFormatError("answers.csv holds a uniform outside [-1/2, 1/2]")
+    return NoisyBlock(block, Fraction(plain["multiplier"]), sums, uniforms)

@@ -65,6 +65,7 @@ def measure(
     source = open_source(data, plan.columns)
     if source.rows is not None:
         _check_rows(source.rows, plan)
+        plan.check(source.rows)
     blocks = [planned.block for planned in plan.everything]
     totals, n = exact_sums(source, plan.columns, blocks, progress)
     try:

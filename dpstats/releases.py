@@ -20,6 +20,7 @@ from dpstats.errors import FileFormatError, NotMeasuredError
 from dpstats.families.block import Block, Family, Floats
 from dpstats.measurements import Measurements
 from dpstats.privacy.budget import PureDP
+from dpstats.references import reference_from_dict
 from dpstats.schema import Schema
 
 if TYPE_CHECKING:
@@ -211,21 +212,31 @@ def load(path: str | Path) -> Release:
         members["candidates.csv"], (*names, "_weight", "_count"), "candidates.csv"
     )
     try:
+        texts = (document["fit"], document["draw"], *document["notes"])
+        if not all(isinstance(text, str) for text in texts):
+            raise TypeError("fit, draw and notes must be texts")
         columns = list(zip(*rows, strict=True))
         release = Release(
             measurements=measurements,
             candidates={name: np.array(columns[i], dtype=np.int64) for i, name in enumerate(names)},
             weights=np.array(columns[-2], dtype=np.float64),
             counts=np.array(columns[-1], dtype=np.int64),
-            fit=str(document["fit"]),
-            draw=str(document["draw"]),
-            notes=tuple(document["notes"]),
+            fit=texts[0],
+            draw=texts[1],
+            notes=texts[2:],
         )
-    except (KeyError, ValueError, IndexError, OverflowError) as error:
+        reference_from_dict(measurements.reference_spec)
+        release.analyses  # noqa: B018, read here so that an unknown one shows now
+    except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
         raise FileFormatError(f"{Path(path).name} is damaged: {error}") from None
     for column in measurements.columns:
         low, high = column.code_range
         codes = release.candidates[column.name]
         if codes.min() < low or codes.max() > high:
             raise FileFormatError(f"{Path(path).name} is damaged: codes of {column.name!r}")
+    weights, counts = release.weights, release.counts
+    if not (np.all(weights >= 0) and abs(weights.sum() - 1) < 1e-6):
+        raise FileFormatError(f"{Path(path).name} is damaged: the weights are not a density")
+    if counts.min() < 0 or counts.sum() < 1:
+        raise FileFormatError(f"{Path(path).name} is damaged: counts of rows")
     return release

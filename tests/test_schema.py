@@ -170,11 +170,23 @@ def test_the_kind_may_be_left_out_where_the_keys_tell_it(tmp_path):
     ("column", "says"),
     [
         ({"name": "x"}, r"column 'x': give levels, or low and high, or values, or kind"),
-        ({"name": "x", "kind": "text"}, r"one of \['boolean', 'category', 'number'\]; got .*'text'"),
+        (
+            {"name": "x", "kind": "text"},
+            r"one of \['boolean', 'category', 'number'\]; got .*'text'",
+        ),
         ({"name": "x", "kind": ["number"]}, r"got kind \['number'\]"),
-        ({"name": "x", "levels": ["a", "b"], "level": 3}, r"column 'x': unknown keys \['level'\]; a"),
-        ({"name": "x", "low": 0, "high": 1, "bounds": "auto"}, r"unknown keys \['bounds'\]; a numb"),
-        ({"name": "x", "kind": "boolean", "levels": [1, 2]}, r"unknown keys \['levels'\]; a boolean"),
+        (
+            {"name": "x", "levels": ["a", "b"], "level": 3},
+            r"column 'x': unknown keys \['level'\]; a",
+        ),
+        (
+            {"name": "x", "low": 0, "high": 1, "bounds": "auto"},
+            r"unknown keys \['bounds'\]; a numb",
+        ),
+        (
+            {"name": "x", "kind": "boolean", "levels": [1, 2]},
+            r"unknown keys \['levels'\]; a boolean",
+        ),
         ({"levels": ["a", "b"]}, "column None: a category needs a name and levels"),
         ({"name": "x", "kind": "category"}, "column 'x': a category needs a name and levels"),
         ({"low": 0, "high": 1}, "column None: a number needs a name"),
@@ -289,7 +301,10 @@ def test_rows_are_coded_and_decoded():
     assert frame["wave"].tolist() == [2, 1, 1]
     assert frame["wave"].dtype == np.int64
     some = SCHEMA.decode({"wave": np.array([1]), "smoker": np.array([0])})
-    assert {name: values.tolist() for name, values in some.items()} == {"smoker": ["no"], "wave": [2]}
+    assert {name: values.tolist() for name, values in some.items()} == {
+        "smoker": ["no"],
+        "wave": [2],
+    }
 
 
 def test_booleans_decode_to_bool():
@@ -308,7 +323,7 @@ def test_booleans_decode_to_bool():
         ),
         (
             [("smoker", pa.int64()), ("age", pa.int64())],
-            "column 'smoker' is declared as text but stored as int64; convert the column, or declare",
+            "column 'smoker' is declared as text but stored as int64; convert the column, or decl",
         ),
         (
             [("smoker", pa.string()), ("age", pa.string())],

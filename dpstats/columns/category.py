@@ -284,5 +284,10 @@ def _check_levels(name: str, levels: tuple[Level, ...]) -> None:
             f"levels of {name!r} must be below 2**53, where every table and file holds whole "
             "numbers exactly; store longer codes as text"
         )
+    if "" in levels:
+        raise SchemaError(
+            f"{name!r}: an empty text is how files write a missing cell and cannot be a level; "
+            "use missing= or allow_missing=True"
+        )
     if len(set(levels)) < len(levels):
         raise SchemaError(f"levels of {name!r} must be distinct (1 and 1.0 are the same level)")

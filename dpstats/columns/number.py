@@ -177,7 +177,8 @@ class Number:
     def grid(self) -> NDArray[np.float64]:
         """Values (points,) float64 of the codes -K..K, in original units."""
         low, high = float(self.low), float(self.high)  # type: ignore[arg-type]
-        grid = low + (high - low) * (np.arange(self.points) / (self.points - 1))
+        # The product first, so that steps of whole numbers give whole numbers.
+        grid = low + (high - low) * np.arange(self.points) / (self.points - 1)
         grid[-1] = high
         if self.values is not None:  # declared values come back as declared, to the last bit
             grid[self._value_codes + self.half_points] = self.values

@@ -136,16 +136,31 @@ class _Dual:
             norm = float(np.linalg.norm(point.gradient))
             accuracy = min(0.3, np.sqrt(norm / np.sqrt(len(y)))) * norm
             step = self._solve(point, -point.gradient, accuracy)
-            slope, length = float(point.gradient @ step), 1.0
-            while True:
-                objective, density = self._objective(point.y + length * step, s2)
-                if objective <= point.objective + 1e-4 * length * slope or length < 1e-8:
-                    break
-                length /= 2
-            if not objective < point.objective:  # no further descent in floating point
+            following = self._along(point, step)
+            if following is None:
                 break
-            point = self._point(point.y + length * step, s2, objective, density)
+            point = following
         return point
+
+    def _along(self, point: _Point, step: Floats) -> _Point | None:
+        """The first point that descends, halving the step; None if there is none.
+
+        With little noise the objective is flat to rounding before the gradient is small enough;
+        there the gradient decides.
+        """
+        slope, length = float(point.gradient @ step), 1.0
+        rounding = 1e-14 * (1 + abs(float(self.target @ point.y)))
+        while length >= 1e-8:
+            y = point.y + length * step
+            objective, density = self._objective(y, point.s2)
+            gain = point.objective - objective
+            descends = gain > 0 and gain >= -1e-4 * length * slope
+            if descends or gain >= -rounding:
+                trial = self._point(y, point.s2, objective, density)
+                if descends or np.linalg.norm(trial.gradient) < np.linalg.norm(point.gradient):
+                    return trial
+            length /= 2
+        return None
 
     def risk(self, point: _Point) -> float:
         """Stein's unbiased risk estimate; the trace from random signs (Hutchinson 1990)."""

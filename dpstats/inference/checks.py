@@ -23,7 +23,8 @@ def check_alpha(alpha: float) -> float:
     RequestError
         If `alpha` is not in (0, 1/2]; a confidence such as 0.95 is recognised.
     """
-    alpha = float(alpha)
+    if isinstance(alpha, bool) or not isinstance(alpha, (int, float)):
+        raise RequestError(f"alpha must be a number such as 0.05, got {alpha!r}")
     if 0.5 < alpha < 1:
         raise RequestError(
             f"alpha={alpha:g} is more than one half; alpha is the probability of an error, "
@@ -34,7 +35,7 @@ def check_alpha(alpha: float) -> float:
             f"alpha={alpha:g} is not a probability of error; give a number above 0 "
             "and at most 0.5, such as alpha=0.05"
         )
-    return alpha
+    return float(alpha)
 
 
 def check_alternative(alternative: str) -> Alternative:

@@ -41,7 +41,7 @@ FAMILIES = {
 }
 
 
-def instance(name, seed, m=300, rows=60, noise=0.05):
+def instance(name, seed, m=300, rows=60, noise=0.2):
     """Schema, family, m points drawn independently (not merged), and a noisy target."""
     schema, family = FAMILIES[name]()
     rng = np.random.default_rng(seed)
@@ -157,7 +157,7 @@ def test_one_candidate_gets_everything(solve):
     density, optimum = solve(family.evaluate(one).matrix(), target)
     np.testing.assert_allclose(density, [1.0])
     expected = np.abs(family.evaluate(one).average(np.ones(1)) - target).max()
-    assert optimum == pytest.approx(expected, abs=1e-9)
+    assert optimum == pytest.approx(expected, abs=1e-7)  # CBC prints 8 digits
 
 
 def test_a_program_that_is_not_solved_says_so():

@@ -1,5 +1,7 @@
 """The kernel: exact sums whatever the batches, the blocks and their order."""
 
+import itertools
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -35,13 +37,13 @@ def random_rows(n, seed):
 @settings(max_examples=40)
 def test_any_batching_gives_the_sums_of_the_loop(cuts, seed, loop):
     table = random_rows(60, seed)
+    empty = table.to_batches()[0].slice(0, 0)
     expected = loop.sums(loop.schema, loop.blocks, table.to_pylist())
     edges = [0, *sorted(cuts), 60]
     batches = [
         batch
-        for start, stop in zip(edges, edges[1:], strict=False)
-        for batch in table.slice(start, stop - start).to_batches() or [table.schema.empty_table()]
-        if isinstance(batch, pa.RecordBatch)
+        for start, stop in itertools.pairwise(edges)
+        for batch in table.slice(start, stop - start).to_batches() or [empty]
     ]
     totals, rows = Kernel(loop.schema, loop.blocks).total(batches)
     assert rows == 60
@@ -59,7 +61,9 @@ def test_the_blocks_may_come_in_any_order(order, kept, loop):
 
 
 def test_a_condition_on_three_columns_that_the_tables_name_in_another_order():
-    schema = Schema([Category("a", ["p", "q"]), Category("b", list("rst")), Category("c", list("uvwx"))])
+    schema = Schema(
+        [Category("a", ["p", "q"]), Category("b", list("rst")), Category("c", list("uvwx"))]
+    )
     text = "a == 'p' and b == 's' and c == 'x' or a == 'q' and b == 'r' and c == 'u'"
     blocks = [Cells.table(schema, ["c"]), Cells.table(schema, ["a"]), Cells.condition(schema, text)]
     batch = pa.RecordBatch.from_pydict({"a": list("ppqq"), "b": list("ssrt"), "c": list("xuux")})
@@ -79,7 +83,7 @@ def test_without_a_joint_histogram_the_sums_are_the_same(loop, monkeypatch):
 
 def test_many_columns_pass_the_joint_histogram():
     schema = Schema([Category(f"c{i}", list(range(10))) for i in range(6)])
-    assert 10**6 > JOINT_CELLS
+    assert JOINT_CELLS < 10**6
     tables = [Cells.table(schema, [f"c{i}", f"c{j}"]) for i in range(6) for j in range(i)]
     rng = np.random.default_rng(3)
     cells = {name: rng.integers(10, size=500) for name in schema.names}

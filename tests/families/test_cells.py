@@ -90,7 +90,7 @@ def test_m_tables_never_change_by_more_than_2m(names, rows_of, change_of):
     tables = [Cells.table(SCHEMA, some) for some in names]
     rng = np.random.default_rng(0)
     rows = {c.name: c.draw_inside(rng.integers(c.bins, size=60), rng) for c in SCHEMA}
-    claimed, found = Family(tuple(tables)).sensitivity("replace"), Sensitivity(0, 0)
+    claimed = Family(tuple(tables)).sensitivity("replace")
     found = change_of(Stacked(tables), rows, rows)
     assert claimed == Sensitivity(2 * len(tables), 2 * len(tables))
     assert found.l1 <= claimed.l1
@@ -175,7 +175,10 @@ def test_a_table_equals_the_crosstab_of_pandas():
         (lambda: Cells.table(SCHEMA, "age"), "non-empty list"),
         (lambda: Cells.table(SCHEMA, ["age", "age"]), "named twice"),
         (lambda: Cells.table(SCHEMA, ["agee"]), "no column 'agee'; columns: "),
-        (lambda: Cells.table(Schema([Number("x", 0, 1)]), ["x"]), "'x' has a single bin; add edges"),
+        (
+            lambda: Cells.table(Schema([Number("x", 0, 1)]), ["x"]),
+            "'x' has a single bin; add edges",
+        ),
         (
             lambda: Cells.table(
                 Schema([Category(f"c{i}", list(range(200))) for i in range(4)]),

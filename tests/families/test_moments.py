@@ -35,7 +35,9 @@ def is_below(found, claimed):
 @pytest.mark.parametrize("degree", [1, 2])
 @pytest.mark.parametrize(("p", "g"), PAIRS_OF_FEW)
 def test_no_pair_of_rows_passes_the_claim_on_a_whole_grid(p, g, degree, rows_of, change_of):
-    block = moments(p, g, half_points={0: 1, 1: 6, 2: 3, 3: 2}[p], levels=3 - (g == 2), degree=degree)
+    block = moments(
+        p, g, half_points={0: 1, 1: 6, 2: 3, 3: 2}[p], levels=3 - (g == 2), degree=degree
+    )
     rows = rows_of(block.columns)
     claimed = block.sensitivity("replace")
     found = change_of(block, rows, rows)
@@ -89,9 +91,7 @@ def test_flipping_two_numbers_within_one_group_passes_the_sum_of_the_parts(chang
     p, g = 2, 1
     sum_of_parts = 4 * ((p + 1) ** 2 // 4) + 2 * g + 2 * p * g + g * (g - 1)
     block = moments(p, g)
-    found = change_of(
-        block, corner_rows(block, [1, 1], [0]), corner_rows(block, [-1, -1], [0])
-    )
+    found = change_of(block, corner_rows(block, [1, 1], [0]), corner_rows(block, [-1, -1], [0]))
     assert sum_of_parts == 14
     assert found.l2_squared == 16 == block.sensitivity("replace").l2_squared
 
@@ -104,7 +104,9 @@ def restricted_moments(draw):
     degree = draw(st.sampled_from([1, 2]))
     halves = [draw(st.integers(1, 5)) for _ in range(p)]
     numbers = [
-        Number(f"x{i}", 0, 1, points=2 * k + 1, missing=0, edges=[0.5] if draw(st.booleans()) else [])
+        Number(
+            f"x{i}", 0, 1, points=2 * k + 1, missing=0, edges=[0.5] if draw(st.booleans()) else []
+        )
         for i, k in enumerate(halves)
     ]
     groups = [Category(f"g{i}", list("abcd")[: draw(st.integers(2, 4))]) for i in range(g)]
@@ -114,13 +116,28 @@ def restricted_moments(draw):
     return block.restrict(np.array(kept)) if any(kept) else block
 
 
+@pytest.mark.parametrize("degree", [1, 2])
+def test_no_one_or_two_functions_alone_pass_their_claim(degree, rows_of, change_of):
+    whole = moments(2, 1, half_points=2, levels=3, degree=degree)
+    for chosen in itertools.combinations_with_replacement(range(whole.size), 2):
+        block = whole.restrict(np.isin(np.arange(whole.size), chosen))
+        rows = rows_of(block.columns)
+        found = change_of(block, rows, rows)
+        assert is_below(found, block.sensitivity("replace"))
+        assert is_below(change_of(block, rows), block.sensitivity("add_remove"))
+        if block.size == 1 and not block.groups:
+            assert found == block.sensitivity("replace")
+
+
 @given(block=restricted_moments(), seed=st.integers(0, 2**32))
 @settings(max_examples=60)
 def test_random_pairs_never_pass_the_claim_of_any_subset(block, seed, change_of):
     rng = np.random.default_rng(seed)
 
     def some_rows(count):
-        rows = {c.name: rng.integers(*c.code_range, size=count, endpoint=True) for c in block.columns}
+        rows = {
+            c.name: rng.integers(*c.code_range, size=count, endpoint=True) for c in block.columns
+        }
         for c in block.numbers:  # many at the ends, where the largest changes are
             at_end = rng.random(count) < 0.5
             rows[c.name] = np.where(at_end, rng.choice(c.code_range, count), rows[c.name])
@@ -215,7 +232,9 @@ def test_values_stay_within_their_ranges(block):
 
 
 def test_what_cannot_have_moments_is_refused_with_a_reason():
-    schema = Schema([Number("age", 0, 9, missing=0), Number("pay", 0, 9), Category("g", ["a", "b"])])
+    schema = Schema(
+        [Number("age", 0, 9, missing=0), Number("pay", 0, 9), Category("g", ["a", "b"])]
+    )
     for make, says in [
         (lambda: Moments.of(schema, ["pay"]), "moments of 'pay' need missing= in the schema"),
         (lambda: Moments.of(schema, ["g"]), "'g' is not a number; list it among the groups"),

@@ -158,7 +158,8 @@ class Counting:
 def test_p46_every_cell_is_noised_empty_ones_too():
     schema = dps.Schema(usual())
     analyses = {"m": dps.Marginals(["c", "x"]), "p": dps.Proportion("b")}
-    plan = dps.plan(schema, analyses, budget=dps.PureDP(1), reference=dps.PerturbedHistogram("1/3"))
+    reference = dps.PerturbedHistogram("1/3")
+    plan = dps.plan(schema, analyses, budget=dps.PureDP(100), reference=reference)
     counting = Counting()
     with noise._noise_from(counting):
         measured = dps.measure(plan, FRAME)

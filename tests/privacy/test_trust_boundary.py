@@ -1,0 +1,330 @@
+"""The trust boundary, read from the source: who may see rows, draw noise, and import whom."""
+
+import ast
+import importlib
+import inspect
+import pkgutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import dpstats as dps
+
+PACKAGE = Path(dps.__file__).parent
+LAYERS = [
+    "errors",
+    "files",
+    "arrow",
+    "columns",
+    "schema",
+    "families",
+    "privacy",
+    "inference",
+    "measurements",
+    "answers",
+    "accuracy",
+    "references",
+    "density",
+    "results",
+    "analyses",
+    "previews",
+    "planning",
+    "engines",
+    "measuring",
+    "releases",
+    "synthesis",
+    "requests",
+    "demo",
+    "cli",
+]
+SOURCES = {
+    ".".join(["dpstats", *path.relative_to(PACKAGE).with_suffix("").parts]).removesuffix(
+        ".__init__"
+    ): path.read_text()
+    for path in sorted(PACKAGE.rglob("*.py"))
+}
+TREES = {name: ast.parse(text) for name, text in SOURCES.items()}
+PUBLIC_ENTRIES = {"dpstats", "dpstats.__main__", "dpstats.datasets"}
+
+
+def layer(module):
+    return module.split(".")[1]
+
+
+def is_typing_only(node):
+    return isinstance(node, ast.If) and ast.unparse(node.test) in (
+        "TYPE_CHECKING",
+        "typing.TYPE_CHECKING",
+    )
+
+
+def walk(node):
+    """All nodes that run, those under ``if TYPE_CHECKING:`` left out."""
+    for child in ast.iter_child_nodes(node):
+        if is_typing_only(child):
+            for other in child.orelse:
+                yield other
+                yield from walk(other)
+            continue
+        yield child
+        yield from walk(child)
+
+
+def imports(tree, modules=SOURCES):
+    """Modules that a module imports when it runs, inside functions too."""
+    for node in walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "relative import"
+            for alias in node.names:
+                whole = f"{node.module}.{alias.name}"
+                yield whole if whole in modules else node.module
+
+
+def order_of(module, tree):
+    """Imports of one module that do not point up the list of layers."""
+    wrong = []
+    for imported in imports(tree):
+        if imported.split(".")[0] != "dpstats" or imported == "dpstats":
+            continue
+        if LAYERS.index(layer(imported)) > LAYERS.index(layer(module)):
+            wrong.append(imported)
+    return wrong
+
+
+MODULES = [name for name in SOURCES if name not in PUBLIC_ENTRIES]
+
+
+def test_every_module_has_a_layer():
+    assert {layer(name) for name in MODULES} <= set(LAYERS)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_imports_point_up_the_list_of_layers(module):
+    assert order_of(module, TREES[module]) == []
+
+
+def test_no_module_imports_through_the_public_names():
+    # They load lazily, so that such an import would escape the order.
+    for module in MODULES:
+        for node in walk(TREES[module]):
+            if isinstance(node, ast.Import):
+                assert "dpstats" not in [alias.name for alias in node.names], module
+            if isinstance(node, ast.ImportFrom) and node.module == "dpstats":
+                names = {f"dpstats.{alias.name}" for alias in node.names}
+                assert names <= {*SOURCES, "dpstats.__version__"}, module
+
+
+def test_the_entry_points_import_lazily():
+    assert not [name for name in imports(TREES["dpstats"]) if name.startswith("dpstats")]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from dpstats.measuring import measure",
+        "import dpstats.engines.local",
+        "from dpstats import planning",
+        "def f():\n    from dpstats.releases import load",
+        "if True:\n    import dpstats.cli",
+    ],
+)
+def test_an_import_down_the_list_is_seen(text):
+    assert order_of("dpstats.privacy.noise", ast.parse(text))
+    hidden = "if TYPE_CHECKING:\n" + "\n".join("    " + line for line in text.splitlines())
+    assert not order_of("dpstats.privacy.noise", ast.parse(hidden))
+    assert not order_of("dpstats.privacy.noise", ast.parse("from dpstats.errors import NoiseError"))
+
+
+def calls(tree):
+    """Every call with the name of the function or method, and the functions it stands in."""
+
+    def visit(node, inside):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            inside = (*inside, node.name)
+        if isinstance(node, ast.Call):
+            name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+            yield name, isinstance(node.func, ast.Attribute), node, inside
+        for child in ast.iter_child_nodes(node):
+            yield from visit(child, inside)
+
+    yield from visit(tree, ())
+
+
+def may_see_rows(module):
+    return layer(module) in ("engines", "measuring")
+
+
+def encodes(tree):
+    """Calls that would turn private rows into codes or sums outside the engines."""
+    found = []
+    for name, is_method, node, inside in calls(tree):
+        # Text is encoded without arguments, or with the name of an encoding.
+        text = not node.args or isinstance(node.args[0], ast.Constant)
+        if name == "encode" and is_method and not text and inside[-1:] != ("encode",):
+            found.append(ast.unparse(node))
+        if name == "sums" and is_method and inside[-1:] != ("sums",):
+            found.append(ast.unparse(node))
+        if name in ("exact_sums", "open_source", "level_codes", "floats", "Kernel"):
+            found.append(ast.unparse(node))
+    return found
+
+
+@pytest.mark.parametrize("module", [name for name in MODULES if not may_see_rows(name)])
+def test_only_engines_and_measuring_turn_rows_into_codes_and_sums(module):
+    found = encodes(TREES[module])
+    if layer(module) in ("arrow", "columns"):  # where it is written how an Arrow array is coded
+        found = [call for call in found if not call.startswith(("arrow.", "level_codes", "floats"))]
+    assert found == []
+
+
+def test_the_engines_do_encode():
+    assert any("encode" in call for call in encodes(TREES["dpstats.engines.kernel"]))
+    assert any("exact_sums" in call for call in encodes(TREES["dpstats.measuring"]))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def infer(release, batch):\n    return release.schema.encode(batch)",
+        "def f(column, cells):\n    return column.encode(cells)",
+        "def f(block, codes):\n    return block.sums(codes)",
+        "from dpstats.engines import local\nlocal.exact_sums(source, schema, blocks)",
+    ],
+)
+def test_a_call_outside_the_engines_is_seen(text):
+    assert encodes(ast.parse(text))
+    assert not encodes(ast.parse("'text'.encode(); 'text'.encode('ascii')"))
+
+
+def test_only_engines_and_measuring_import_the_adapters():
+    for module in MODULES:
+        names = {
+            alias.name
+            for node in walk(TREES[module])
+            if isinstance(node, ast.ImportFrom) and str(node.module).startswith("dpstats.engines")
+            for alias in node.names
+        }
+        if not may_see_rows(module):
+            assert names <= {"Progress"}, module
+
+
+SECURE = ("opendp", "secrets")
+
+
+def test_only_noise_imports_the_backend_and_the_secure_source():
+    users = {
+        module
+        for module, tree in TREES.items()
+        if any(name.split(".")[0] in SECURE for name in imports(tree))
+    }
+    assert users == {"dpstats.privacy.noise"}
+    for module, text in SOURCES.items():
+        if module != "dpstats.privacy.noise":
+            assert "urandom" not in text, module
+            assert "SystemRandom" not in text, module
+
+
+def test_only_measuring_draws_noise():
+    users = {
+        module
+        for module, tree in TREES.items()
+        for name, _, _, _ in calls(tree)
+        if name in ("add_noise", "draw_uniforms")
+    }
+    assert users == {"dpstats.measuring"}
+
+
+def test_the_test_only_seam_is_used_by_no_module():
+    for module, text in SOURCES.items():
+        if module != "dpstats.privacy.noise":
+            assert "_noise_from" not in text, module
+            assert "_injected" not in text, module
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES if m.split(".")[1] in (
+    "errors", "files", "arrow", "schema", "privacy", "measurements", "engines", "measuring",
+    "answers", "accuracy", "planning", "releases")])  # fmt: skip
+def test_nothing_before_synthesis_draws_ordinary_random_numbers(module):
+    assert "np.random" not in ast.unparse(TREES[module]).replace("np.random.Generator", "")
+
+
+FORBIDDEN_CALLS = {"eval", "exec", "compile", "__import__", "breakpoint", "input"}
+FORBIDDEN_IMPORTS = {"random", "pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib"}
+
+
+def forbidden(module, tree):
+    found = [name for name in imports(tree) if name.split(".")[0] in FORBIDDEN_IMPORTS]
+    for name, is_method, node, _ in calls(tree):
+        if name in FORBIDDEN_CALLS and not is_method:
+            found.append(ast.unparse(node))
+        if name == "print" and not is_method and layer(module) not in ("cli", "demo"):
+            found.append(ast.unparse(node))
+        if ast.unparse(node.func).endswith(("random.seed", "np.load", "read_pickle", "to_pickle")):
+            found.append(ast.unparse(node))
+    return found
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_no_print_no_global_seed_no_execution_of_files(module):
+    assert forbidden(module, TREES[module]) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["print(1)", "import random", "from random import gauss", "np.random.seed(1)", "eval('1')",
+     "exec('1')", "def f():\n    import pickle", "pd.read_pickle('x')"],
+)  # fmt: skip
+def test_what_is_forbidden_is_seen(text):
+    assert forbidden("dpstats.schema", ast.parse(text))
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_no_bare_except(module):
+    for node in ast.walk(TREES[module]):
+        if isinstance(node, ast.ExceptHandler):
+            assert node.type is not None
+
+
+def submodules():
+    return [
+        name
+        for _, name, _ in pkgutil.walk_packages(dps.__path__, "dpstats.")
+        if name != "dpstats.__main__"  # running it is what it is for
+    ]
+
+
+def test_no_module_shares_a_name_with_a_public_function():
+    functions = {name for name in dps.__all__ if not inspect.ismodule(getattr(dps, name))}
+    for name in submodules():
+        path = name.split(".")
+        assert path[1] not in functions, name  # `dpstats.plan` would hide `dps.plan`
+        assert path[-1] not in functions, name
+
+
+def test_public_names_are_the_same_objects_after_importing_every_submodule():
+    first = {name: getattr(dps, name) for name in dps.__all__}
+    for name in submodules():
+        importlib.import_module(name)
+    for _ in range(2):
+        for name, thing in first.items():
+            assert getattr(dps, name) is thing
+            assert inspect.ismodule(thing) or callable(thing)
+    assert set(dps.__all__) <= set(dir(dps))
+
+
+def test_public_functions_work_twice_after_importing_every_submodule(tmp_path):
+    for name in submodules():
+        importlib.import_module(name)
+    frame = pd.DataFrame({"b": [True, False, True]})
+    for run in range(2):
+        schema = dps.Schema([dps.Boolean("b")])
+        plan = dps.plan(schema, {"p": dps.Proportion("b")}, budget=dps.PureDP(1))
+        measured = dps.measure(plan, frame)
+        dps.synthesize(measured, m=10, rng=1)
+        released = dps.release(plan, frame, m=10, rng=1)
+        released.save(tmp_path / f"{run}.zip")
+        assert dps.load(tmp_path / f"{run}.zip").n == 3
+        assert dps.corrected.proportion_confint is not None

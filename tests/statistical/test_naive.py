@@ -1,0 +1,81 @@
+"""What happens to those who take synthetic rows for data; the documentation quotes this table."""
+
+import numpy as np
+import pytest
+
+import dpstats as dps
+from dpstats.analyses.proportion import ProportionIntervals
+from dpstats.privacy.noise import _noise_from
+
+SIZES = [2, 3, 4, 4]
+N = 1_000
+SCHEMA = dps.Schema([dps.Category(f"c{i}", list("abcd")[:s]) for i, s in enumerate(SIZES)])
+ASKED = dps.Marginals(SCHEMA.names)
+
+
+def population(rng):
+    """Probabilities of all cells: a mixture of four independent laws."""
+    shape = tuple(SIZES)
+    cells = np.zeros(shape)
+    for weight in rng.dirichlet(np.full(4, 3.0)):
+        piece = np.array(weight)
+        for size in SIZES:
+            piece = np.multiply.outer(piece, rng.dirichlet(np.full(size, 0.8)))
+        cells += piece
+    return cells
+
+
+def coverage(epsilon, draw, runs, tools, seed=60):
+    """Naive, noise-aware and certified coverage of all cells of all pairs, and mean widths."""
+    rng, source = np.random.default_rng(seed), tools.Laplace(seed + 1)
+    cells = population(rng)
+    family = ASKED.family(SCHEMA)
+    everywhere = dict(zip(SCHEMA.names, (i.ravel() for i in np.indices(SIZES)), strict=True))
+    truth = family.evaluate(everywhere).average(cells.ravel())
+    plan = dps.plan(SCHEMA, {"pairs": ASKED}, budget=dps.PureDP(epsilon), n=N)
+    found = {}
+    for run in range(runs):
+        flat = rng.choice(cells.size, size=N, p=cells.ravel())
+        rows = SCHEMA.to_frame({name: codes[flat] for name, codes in everywhere.items()})
+        with _noise_from(source):
+            release = dps.release(plan, rows, draw=draw, m=500, rng=run)
+        p = release.accuracy().synthetic
+        half = 1.959964 * np.sqrt(p * (1 - p) / release.k)  # Wald, as if the rows were data
+        intervals = ProportionIntervals(release.answers(family))
+        ends = {
+            "naive on synthetic rows": (p - half, p + half),
+            "noise_aware": intervals.conf_int(0.05, "noise_aware", "population"),
+            "certified": intervals.conf_int(0.05, "certified", "population"),
+        }
+        for method, (low, high) in ends.items():
+            inside = np.mean((low <= truth) & (truth <= high))
+            found.setdefault(method, []).append((inside, np.mean(high - low)))
+    return {method: np.array(values) for method, values in found.items()}
+
+
+def check(epsilon, draw, runs, table, tools):
+    found = coverage(epsilon, draw, runs, tools)
+    for method, values in found.items():
+        reference = "must not be used" if method.startswith("naive") else "0.95"
+        setting = f"epsilon = {epsilon}, k = n = {N}, {draw} rows"
+        table.row(setting, method, *map(float, values.mean(axis=0)), reference, runs)
+    # A release's share of covered cells is the unit: five standard errors.
+    share = {method: values[:, 0] for method, values in found.items()}
+    slack = {method: 5 * v.std(ddof=1) / np.sqrt(runs) for method, v in share.items()}
+    naive = "naive on synthetic rows"
+    assert share[naive].mean() + slack[naive] < 0.93
+    assert abs(share["noise_aware"].mean() - 0.95) < slack["noise_aware"]
+    assert share["certified"].mean() > 0.95 - slack["certified"]
+
+
+@pytest.mark.parametrize(("epsilon", "draw"), [(1, "systematic"), (10, "iid")])
+def test_naive_intervals_cover_badly(epsilon, draw, table, tools):
+    """15 releases of 65 cells each."""
+    check(epsilon, draw, 15, table, tools)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("draw", ["systematic", "iid"])
+@pytest.mark.parametrize("epsilon", [0.5, 1, 3, 10])
+def test_naive_intervals_cover_badly_in_many_releases(epsilon, draw, table, tools):
+    check(epsilon, draw, 300, table, tools)

@@ -1,0 +1,325 @@
+"""Answers: exact at zero noise, and with the exact law of their noise otherwise."""
+
+from fractions import Fraction
+from functools import cache
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import kstest
+
+import dpstats as dps
+from dpstats.answers import answer
+from dpstats.errors import NotMeasuredError
+from dpstats.families.block import Family
+from dpstats.families.cells import Cells
+from dpstats.families.moments import Moments
+from dpstats.measurements import Measurements, NoisyBlock, noise_scales
+from dpstats.privacy import noise
+from dpstats.privacy.budget import PureDP
+
+SCHEMA = dps.Schema([
+    dps.Category("smoker", ["no", "yes"]),
+    dps.Category("region", ["north", "south", "east", "west"]),
+    dps.Boolean("tall"),
+    dps.Number("age", 0, 100, points=201, edges=[18, 40, 65], missing=40),
+    dps.Number("pay", -10, 10, points=41, missing=0),
+])  # fmt: skip
+N = 400
+
+
+def frame(seed=1, n=N):
+    rng = np.random.default_rng(seed)
+    return pd.DataFrame({
+        "smoker": rng.choice(["no", "yes"], n, p=[0.7, 0.3]),
+        "region": rng.choice(["north", "south", "east", "west"], n),
+        "tall": rng.random(n) < 0.4,
+        "age": rng.integers(0, 201, n) / 2,
+        "pay": rng.integers(-20, 21, n) / 2,
+    })  # fmt: skip
+
+
+class Recording:
+    """Injected noise that records its draws; the uniforms come from the same generator."""
+
+    def __init__(self, seed=0):
+        self.rng, self.draws = np.random.default_rng(seed), []
+
+    def __call__(self, scale, size):
+        drawn = self.rng.integers(-50, 51, size=size)
+        self.draws.append(drawn)
+        return drawn
+
+    def uniforms(self, d):
+        return self.rng.uniform(-0.5, 0.5, size=d)
+
+
+def no_noise(scale, size):
+    return np.zeros(size, dtype=np.int64)
+
+
+@cache
+def exact(block):
+    return block.sums(SCHEMA.encode(pa.RecordBatch.from_pandas(frame())))
+
+
+def measured(blocks, source=no_noise, multipliers=None):
+    """Measurements of some blocks as `measure` makes them, without merging."""
+    noisy = []
+    with noise._noise_from(source):
+        for block, multiplier in zip(
+            blocks, multipliers or [Fraction(2)] * len(blocks), strict=True
+        ):
+            sums, scales = exact(block).copy(), noise_scales(block, multiplier)
+            for scale in np.unique(scales):
+                sums[scales == scale] = noise.add_noise(sums[scales == scale], float(scale))
+            noisy.append(NoisyBlock(block, multiplier, sums, noise.draw_uniforms(block.size)))
+    return Measurements(SCHEMA, tuple(noisy), N, PureDP(1), "replace", not_private=True)
+
+
+def table(*names):
+    return Cells.table(SCHEMA, names)
+
+
+def condition(text):
+    return Cells.condition(SCHEMA, text)
+
+
+# At zero noise, whatever is asked equals what pandas counts
+
+
+@pytest.fixture(scope="module")
+def silent():
+    """Zero-noise measurements of a plan, made by the public functions."""
+    plan = dps.plan(
+        SCHEMA,
+        {
+            "tables": dps.Marginals(["smoker", "region", "age"], degree=2),
+            "all": dps.Marginals(["smoker", "region", "tall"], degree=3),
+            "some": dps.Proportion("tall and age >= 65 or region in ['north', 'east'] & age < 18"),
+        },
+        budget=dps.PureDP(1),
+    )
+    with noise._noise_from(no_noise):
+        measurements = dps.measure(plan, frame())
+    assert measurements.not_private
+    return measurements
+
+
+def binned(data):
+    edges = [0, 18, 40, 65, np.inf]
+    return data.assign(age=pd.cut(data["age"], edges, right=False, labels=False))
+
+
+@pytest.mark.parametrize(
+    "names", [("smoker", "region"), ("smoker", "age"), ("region", "age"), ("region", "tall")]
+)
+def test_tables_and_margins_equal_the_crosstab(names, silent):
+    data = binned(frame())
+    orders = {"smoker": ["no", "yes"], "region": list(SCHEMA["region"].labels),
+              "age": range(4), "tall": [False, True]}  # fmt: skip
+    crosstab = pd.crosstab(*(data[name] for name in names))
+    expected = crosstab.reindex(index=orders[names[0]], columns=orders[names[1]], fill_value=0)
+    answers = answer(silent, table(*names))
+    assert answers.sums.tolist() == expected.to_numpy().ravel().tolist()
+    np.testing.assert_allclose(answers.means, expected.to_numpy().ravel() / N, rtol=1e-15)
+
+
+@pytest.mark.parametrize("name", ["smoker", "region", "age", "tall"])
+def test_single_columns_equal_the_value_counts(name, silent):
+    counts = binned(frame())[name].value_counts()
+    levels = range(4) if name == "age" else SCHEMA[name].labels
+    answers = answer(silent, [table(name)])
+    assert answers.sums.tolist() == [counts.get(level, 0) for level in levels]
+    assert answers.names == table(name).names
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "tall and age >= 65 or region in ['north', 'east'] & age < 18",
+        "not (tall and age >= 65 or region in ['north', 'east'] & age < 18)",
+        "smoker == 'yes'",
+        "smoker == 'yes' or region != 'west'",
+        "region not in ['north', 'south'] and age >= 40",
+        "tall and smoker == 'no' or region == 'west'",
+        "age < 65",
+        "not tall",
+    ],
+)
+@pytest.mark.parametrize("complements", [True, False])
+def test_conditions_equal_the_query(text, complements, silent):
+    if not complements and text.startswith("not ("):
+        return  # measured only as its complement
+    answers = answer(silent, condition(text), complements=complements)
+    assert answers.sums.tolist() == [len(frame().query(text, engine="python"))]
+
+
+def test_the_noise_of_disjoint_conditions_of_one_table_can_be_kept_apart(silent):
+    # Three of four levels are read as n minus the fourth, unless complements are excluded.
+    most, rest = condition("region != 'west'"), condition("region == 'west'")
+    only = measured([table("region")])
+    shared = abs(answer(only, [most, rest]).weights)
+    apart = abs(answer(only, [most, rest], complements=False).weights)
+    assert shared[[0]].multiply(shared[[1]]).sum() == 1
+    assert apart[[0]].multiply(apart[[1]]).sum() == 0
+    assert answer(only, [most, rest], complements=False).sums.sum() == N
+
+
+def test_moments_equal_the_sums_of_codes():
+    wide = Moments.of(SCHEMA, ["age", "pay"], ["smoker"])
+    answers = answer(measured([wide]), Moments.of(SCHEMA, ["pay"], ["smoker"]))
+    data = frame()
+    half_units = data["pay"] * 2
+    yes = data["smoker"] == "yes"
+    assert answers.names == [
+        "pay", "smoker=no", "smoker=yes", "pay^2", "pay*smoker=no", "pay*smoker=yes",
+    ]  # fmt: skip
+    assert answers.sums.tolist() == [
+        half_units.sum(), N - yes.sum(), yes.sum(), (half_units**2).sum(),
+        half_units[~yes].sum(), half_units[yes].sum(),
+    ]  # fmt: skip
+    assert answers.bounds.tolist() == [20, 1, 1, 400, 20, 20]
+    np.testing.assert_allclose(answers.means[0], data["pay"].mean() / 10)
+
+
+# The noise: its combination, its law, its uniforms
+
+BLOCKS = [
+    table("smoker", "region"),
+    table("region", "age"),
+    condition("tall"),
+    Moments.of(SCHEMA, ["age", "pay"], ["smoker"]),
+]
+WANTED = [
+    table("region"),
+    table("smoker"),
+    table("age"),
+    table("region", "age"),
+    condition("not tall"),
+    condition("smoker == 'yes' or region != 'west'"),
+    condition("region == 'west'"),
+    Moments.of(SCHEMA, ["pay"]),
+]
+
+
+@given(seed=st.integers(0, 2**32), asked=st.lists(st.sampled_from(WANTED), min_size=1, max_size=4))
+@settings(max_examples=30)
+def test_the_weights_say_which_noise_is_in_an_answer(seed, asked):
+    source = Recording(seed)
+    noisy, silent = measured(BLOCKS, source), measured(BLOCKS)
+    drawn = np.concatenate(
+        [n.sums - e.sums for n, e in zip(noisy.measured, silent.measured, strict=True)]
+    )
+    assert sorted(drawn.tolist()) == sorted(np.concatenate(source.draws).tolist())
+    answers, truth = answer(noisy, Family(tuple(asked))), answer(silent, asked)
+    assert answers.weights.shape == (len(answers.sums), noisy.family.size)
+    assert set(np.unique(answers.weights.toarray())) <= {-1, 0, 1}
+    np.testing.assert_array_equal(answers.sums - truth.sums, answers.weights @ drawn)
+
+
+@given(asked=st.lists(st.sampled_from(WANTED), min_size=1, max_size=4))
+@settings(max_examples=30)
+def test_the_law_is_that_of_the_summed_noise(asked):
+    multipliers = [Fraction(3, 2), Fraction(5), Fraction(7, 3), Fraction(2)]
+    noisy = measured(BLOCKS, Recording(), multipliers)
+    answers = answer(noisy, asked)
+    weights = abs(answers.weights.toarray())
+    for f, row in enumerate(weights):
+        (scale,) = set(noisy.scales[row > 0])
+        law = answers.law(f)
+        assert (law.scale, law.terms) == (scale, row.sum())
+        assert law == PureDP(1).law(scale, int(row.sum()))
+    variances = np.array([answers.law(f).variance for f in range(len(weights))])
+    np.testing.assert_allclose(
+        answers.noise_variances, variances / (N * answers.bounds.astype(float)) ** 2
+    )
+    assert len(set(answers.law_table)) == len(answers.law_table)
+
+
+def test_the_source_with_the_least_noise_answers():
+    def members(multipliers, wanted):
+        answers = answer(measured(BLOCKS[:2], multipliers=multipliers), wanted)
+        return np.flatnonzero(answers.weights.toarray()[0])
+
+    region = table("region")  # two cells of the first table, or four of the second
+    assert members([Fraction(2), Fraction(2)], region).tolist() == [0, 4]
+    assert members([Fraction(2), Fraction(1)], region).tolist() == [8, 9, 10, 11]
+    both = [table("smoker"), condition("smoker == 'yes'")]
+    noisy = measured(both, multipliers=[Fraction(2), Fraction(1)])
+    assert answer(noisy, condition("smoker == 'no'")).weights.toarray().tolist() == [[0, 0, -1]]
+
+
+def test_what_was_measured_keeps_its_own_uniform():
+    noisy = measured(BLOCKS, Recording(3))
+    for block in noisy.measured:
+        if block.block == BLOCKS[0]:
+            np.testing.assert_array_equal(answer(noisy, BLOCKS[0]).uniforms, block.uniforms)
+    tall = answer(noisy, condition("tall")).uniforms
+    assert answer(noisy, condition("not tall")).uniforms == -tall
+
+
+@given(seed=st.integers(0, 2**32))
+@settings(max_examples=20)
+def test_a_sum_of_cells_takes_the_fractional_part_of_its_uniforms(seed):
+    noisy = measured(BLOCKS, Recording(seed))
+    stored = np.concatenate([block.uniforms for block in noisy.measured])
+    answers = answer(noisy, WANTED)
+    assert np.all(abs(answers.uniforms) <= 0.5)
+    turns = answers.uniforms - answers.weights @ stored
+    np.testing.assert_allclose(turns, np.rint(turns), atol=1e-9)
+
+
+def test_the_uniforms_of_sums_are_uniform():
+    # 3,000 sums of eight uniforms; without taking fractions they would be nearly normal.
+    source = Recording(8)
+    wanted, found = condition("region in ['north', 'east']"), []
+    for _ in range(3_000):
+        block = NoisyBlock(BLOCKS[1], Fraction(2), np.zeros(16, np.int64), source.uniforms(16))
+        pretend = Measurements(SCHEMA, (block,), N, PureDP(1), "replace")
+        found.append(answer(pretend, wanted).uniforms[0])
+    assert kstest(found, "uniform", args=(-0.5, 1)).pvalue > 1e-4
+
+
+# What cannot be answered
+
+
+@pytest.mark.parametrize(
+    ("wanted", "says"),
+    [
+        (
+            table("tall", "age"),
+            "this release has no measurement of ('tall', 'age') that gives "
+            "'tall=False, age=[0, 18)' and 7 more; "
+            "measured: ('region', 'age'), ('smoker', 'region'); "
+            "ask the custodian for dps.Marginals(['tall', 'age'])",
+        ),
+        (
+            condition("tall"),
+            "this release has no measurement of ('tall',) that gives 'tall'; "
+            "measured: ('region', 'age'), ('smoker', 'region'); "
+            "ask the custodian for dps.Marginals(['tall'])",
+        ),
+    ],
+)
+def test_what_was_not_measured_says_what_was_and_what_to_ask_for(wanted, says):
+    with pytest.raises(NotMeasuredError) as refused:
+        answer(measured(BLOCKS[:2]), wanted)
+    assert str(refused.value) == says
+
+
+def test_a_long_list_of_measurements_is_cut():
+    schema = dps.Schema([dps.Boolean(f"b{i}") for i in range(12)])
+    blocks = [Cells.table(schema, [f"b{i}"]) for i in range(11)]
+    noisy = tuple(NoisyBlock(b, Fraction(2), np.zeros(2, np.int64), np.zeros(2)) for b in blocks)
+    with pytest.raises(NotMeasuredError, match=r"\('b6',\), \.\.\.; ask the custodian"):
+        answer(Measurements(schema, noisy, N, PureDP(1), "replace"), Cells.table(schema, ["b11"]))
+
+
+def test_moments_that_were_partly_measured_name_the_rest():
+    noisy = measured([Moments.of(SCHEMA, ["age"])])
+    with pytest.raises(NotMeasuredError, match=r"no measurement of .* that gives 'pay' and 2 more"):
+        answer(noisy, Moments.of(SCHEMA, ["age", "pay"]))

@@ -1,0 +1,369 @@
+"""Releases: what they answer, and files that hold exactly what was released."""
+
+import io
+import json
+import zipfile
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpstats as dps
+from dpstats.errors import DpstatsError, FileFormatError, NotMeasuredError
+from dpstats.privacy.noise import _noise_from
+
+SCHEMA = dps.Schema([
+    dps.Category("region", ["north", "a, \"quoted\" one", "Füßen"]),
+    dps.Boolean("smoker"),
+    dps.Number("age", 0, 100, points=21, edges=[20, 65]),
+    dps.Number("height", 1.5, 2.1, points=7, edges=[1.8]),
+    dps.Category("grade", {"low": 1, "high": 2}),
+    dps.Boolean("never used"),
+])  # fmt: skip
+ANALYSES = {
+    "age": dps.Marginals(["region", "age"]),
+    "tall": dps.Proportion("height >= 1.8"),
+    "smokers": dps.Proportion("smoker", given="grade == 'low'"),
+}
+N = 400
+
+
+def table():
+    rng = np.random.default_rng(0)
+    return pd.DataFrame({
+        "region": rng.choice(list(SCHEMA["region"].labels), size=N),
+        "smoker": rng.random(N) < 0.3,
+        "age": rng.integers(0, 101, size=N),
+        "height": rng.uniform(1.5, 2.1, size=N),
+        "grade": rng.choice([1, 2], size=N),
+        "never used": rng.random(N) < 0.5,
+    })  # fmt: skip
+
+
+def planned(**options):
+    return dps.plan(SCHEMA, ANALYSES, budget=dps.PureDP(1), **options)
+
+
+@pytest.fixture(scope="module")
+def release():
+    return dps.release(planned(), table(), m=500, rng=0)
+
+
+@pytest.fixture
+def saved(release, tmp_path):
+    path = tmp_path / "release.zip"
+    release.save(path)
+    return path
+
+
+def same_measurements(first, second):
+    assert first.schema == second.schema
+    assert (first.n, first.unit, first.budget) == (second.n, second.unit, second.budget)
+    assert dict(first.reference_spec) == dict(second.reference_spec)
+    assert json.dumps(first.requests) == json.dumps(second.requests)
+    assert first.not_private == second.not_private
+    pairs = list(zip(first.measured, second.measured, strict=True))
+    assert (first.reference is None) == (second.reference is None)
+    if first.reference is not None:
+        pairs.append((first.reference, second.reference))
+    for one, other in pairs:
+        assert one.block == other.block
+        assert one.multiplier == other.multiplier
+        np.testing.assert_array_equal(one.sums, other.sums)
+        np.testing.assert_array_equal(one.uniforms, other.uniforms)  # to the last bit
+        np.testing.assert_array_equal(one.scales, other.scales)
+
+
+def same_release(first, second):
+    same_measurements(first.measurements, second.measurements)
+    assert list(first.candidates) == list(second.candidates)
+    for name in first.candidates:
+        np.testing.assert_array_equal(first.candidates[name], second.candidates[name])
+    np.testing.assert_array_equal(first.weights, second.weights)
+    np.testing.assert_array_equal(first.counts, second.counts)
+    assert (first.fit, first.draw, first.notes) == (second.fit, second.draw, second.notes)
+    pd.testing.assert_frame_equal(first.to_frame(), second.to_frame())
+    pd.testing.assert_frame_equal(first.to_frame(weighted=True), second.to_frame(weighted=True))
+    assert str(first) == str(second)
+    assert repr(first) == repr(second)
+
+
+@pytest.mark.parametrize(
+    ("reference", "fit", "draw"),
+    [
+        (None, "entropy", "systematic"),
+        (dps.Uniform("grid"), "minimax", "iid"),
+        (dps.PerturbedHistogram(0.3), "entropy", "iid"),
+    ],
+)
+def test_a_release_comes_back_to_the_last_bit(reference, fit, draw, tmp_path):
+    release = dps.release(
+        planned(reference=reference), table(), m=400, k=250, fit=fit, draw=draw, rng=1
+    )
+    path = tmp_path / "release.zip"
+    release.save(path)
+    again = dps.load(path)
+    same_release(release, again)
+    for analysis in (*ANALYSES, dps.Proportion("age >= 65")):
+        for method in ("noise_aware", "certified"):
+            np.testing.assert_array_equal(
+                release.infer(analysis).conf_int(method=method),
+                again.infer(analysis).conf_int(method=method),
+            )
+    assert release.accuracy().delta == again.accuracy().delta
+    twice = tmp_path / "twice.zip"
+    again.save(twice)
+    assert twice.read_bytes() == path.read_bytes()
+
+
+def test_measurements_come_back_to_the_last_bit(release, saved, tmp_path):
+    path = tmp_path / "measurements.zip"
+    release.measurements.save(path)
+    same_measurements(release.measurements, dps.Measurements.load(path))
+    same_measurements(release.measurements, dps.Measurements.load(saved))  # a release holds them
+    same_release(release, dps.synthesize(dps.Measurements.load(path), m=500, rng=0))
+
+
+def test_notes_and_the_mark_of_test_noise_come_back(release, tmp_path):
+    marked = replace(
+        release,
+        notes=("first, with a comma", "second\nline"),
+        measurements=replace(release.measurements, not_private=True),
+    )
+    path = tmp_path / "release.zip"
+    marked.save(path)
+    again = dps.load(path)
+    same_release(marked, again)
+    assert "NOT PRIVATE" in str(again)
+    assert "NOT PRIVATE" not in str(release)
+
+
+def test_infer_by_name_and_by_object(release):
+    by_name = release.infer("tall")
+    by_object = release.infer(dps.Proportion("height >= 1.8"))
+    np.testing.assert_array_equal(by_name.conf_int(), by_object.conf_int())
+    assert release.infer("age").params.shape == (9,)
+    # anything that follows from what was measured
+    old = release.infer(dps.Proportion("age >= 65"))
+    assert 0 <= old.conf_int()[0] < old.conf_int()[1] <= 1
+    assert dict(release.analyses) == ANALYSES
+    with pytest.raises(NotMeasuredError, match=r"no analysis 'shape'; it has \['age', 'tall'"):
+        release.infer("shape")
+    with pytest.raises(NotMeasuredError, match="height"):
+        release.infer(dps.Marginals(["height", "age"]))
+
+
+def test_frame_has_original_units_and_types(release):
+    frame = release.to_frame()
+    assert len(frame) == release.k == N
+    assert list(frame.columns) == ["region", "smoker", "age", "height", "grade"]
+    assert "never used" in release.schema
+    assert "never used" not in release.columns
+    assert list(frame["region"].cat.categories) == list(SCHEMA["region"].labels)
+    assert frame["smoker"].dtype == bool
+    assert frame["age"].dtype == np.int64
+    assert frame["height"].dtype == np.float64
+    assert set(frame["age"]) <= set(range(0, 101, 5))
+    assert frame["height"].between(1.5, 2.1).all()
+    counts = frame.groupby(["region", "smoker", "age", "height", "grade"], observed=True).size()
+    assert sorted(counts) == sorted(release.counts[release.counts > 0])
+
+
+def test_weighted_frame(release):
+    frame = release.to_frame(weighted=True)
+    assert list(frame.columns)[-1] == "_weight"
+    assert len(frame) == len(release.weights)
+    np.testing.assert_array_equal(frame["_weight"], release.weights)
+    share = frame.loc[frame["height"] >= 1.8, "_weight"].sum()
+    certificate = release.accuracy(of="weights")
+    at = certificate.names.index("height >= 1.8")
+    assert share == pytest.approx(certificate.synthetic[at], abs=1e-12)
+
+
+def test_the_rows_in_the_file_are_those_of_the_frame(release, saved):
+    with zipfile.ZipFile(saved) as archive:
+        assert archive.testzip() is None
+        assert sorted(archive.namelist()) == [
+            "answers.csv", "candidates.csv", "measurements.json", "release.json", "rows.csv",
+        ]  # fmt: skip
+        rows = pd.read_csv(io.BytesIO(archive.read("rows.csv")))
+        assert {info.date_time for info in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
+    frame = release.to_frame()
+    for name in frame.columns:
+        assert rows[name].tolist() == frame[name].tolist()
+
+
+def test_summary_says_what_an_analyst_must_know(release):
+    text = str(release)
+    for part in ("epsilon = 1", "replacing one row", "one row per person", "region, smoker, age"):
+        assert part in text
+    assert "no survey weights" in text.replace("without", "no")
+
+
+def every_text(path):
+    with zipfile.ZipFile(path) as archive:
+        return {name: archive.read(name).decode() for name in archive.namelist()}
+
+
+def test_files_hold_no_true_sum(tmp_path):
+    """Sums with six unmistakable digits, noise that is never zero: none of them is in a file."""
+    n, smokers, low = 712_457, 391_283, 168_529
+    data = pd.DataFrame({
+        "smoker": np.arange(n) < smokers,
+        "grade": np.where(np.arange(n) % n < low, 1, 2),
+    })  # fmt: skip
+    schema = dps.Schema([SCHEMA["smoker"], SCHEMA["grade"]])
+    made = dps.plan(
+        schema,
+        {"smokers": dps.Proportion("smoker"), "table": dps.Marginals(["smoker", "grade"])},
+        budget=dps.PureDP(1),
+        reference=dps.PerturbedHistogram(0.5),
+    )
+    with _noise_from(lambda scale, size: np.arange(size, dtype=np.int64) % 7 - 11):
+        release = dps.release(made, data, m=100, k=50, rng=0)
+        assert np.all(np.abs(release.measurements.measured[0].sums) > 0)
+    release.save(tmp_path / "release.zip")
+    release.measurements.save(tmp_path / "measurements.zip")
+    true = [smokers, n - smokers, low, n - low, smokers - low]
+    for name in ("release.zip", "measurements.zip"):
+        for member, text in every_text(tmp_path / name).items():
+            assert [total for total in true if str(total) in text] == [], member
+    noisy = every_text(tmp_path / "release.zip")["answers.csv"]
+    assert str(low - 9) in noisy  # the search finds a sum that is there: low, with its noise
+
+
+def rewritten(path, member, change):
+    """The archive with one member's text changed; None removes it."""
+    texts = every_text(path)
+    changed = change(texts.pop(member))
+    if changed is not None:
+        texts[member] = changed
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, text in texts.items():
+            archive.writestr(name, text)
+
+
+def in_json(**changes):
+    def change(text):
+        return json.dumps(json.loads(text) | changes)
+
+    return change
+
+
+def cell(row, column, value):
+    """One entry of a CSV member replaced; negative columns count from the end."""
+
+    def change(text):
+        frame = pd.read_csv(io.StringIO(text), dtype=str, keep_default_na=False)
+        frame.iloc[row, column] = value
+        return frame.to_csv(index=False)
+
+    return change
+
+
+def without_last_line(text):
+    return "\n".join(text.splitlines()[:-1]) + "\n"
+
+
+def only_header(text):
+    return text.splitlines()[0] + "\n"
+
+
+def emptied(text):
+    return ""
+
+
+def removed(text):
+    return None
+
+
+def broken(text):
+    return text[: len(text) // 2]
+
+
+DAMAGE = {
+    "release.json": [
+        removed, emptied, broken, in_json(dpstats="plan"), in_json(version=2), in_json(notes=3),
+        in_json(fit=None), lambda text: "[]", lambda text: "3", lambda text: '"' + text,
+        lambda text: text.replace('"draw"', '"drew"'),
+    ],
+    "measurements.json": [
+        removed, emptied, broken, in_json(version="1"), in_json(rows="many"), in_json(rows=0),
+        in_json(rows=-5), in_json(rows=None), in_json(budget={"kind": "pure", "epsilon": "1/0"}),
+        in_json(budget=3), in_json(schema=[]), in_json(schema=3), in_json(schema={}),
+        in_json(blocks=[]), in_json(blocks=3), in_json(blocks=[3]), in_json(blocks=[{"kind": "x"}]),
+        in_json(analyses=3), in_json(analyses={"a": 3}), in_json(analyses={"a": {"kind": "x"}}),
+        in_json(unit="add"), in_json(reference=3), in_json(reference={"kind": "y"}),
+        lambda text: text.replace('"multiplier"', '"multiplied"'),
+    ],
+    "answers.csv": [
+        removed, emptied, broken, only_header, without_last_line, cell(0, 3, "1.5"),
+        cell(0, 3, "nine"), cell(0, 3, str(2**70)), cell(0, 4, "half"), cell(0, 4, "nan"),
+        cell(0, 4, "7.0"), cell(0, 0, "99"), lambda text: text.replace("noisy_sum", "sum"),
+    ],
+    "candidates.csv": [
+        removed, emptied, broken, only_header, cell(0, 0, "1.5"), cell(0, 0, "99"),
+        cell(0, 0, "-1"), cell(0, 0, str(2**70)), cell(0, -1, "-3"), cell(0, -1, "many"),
+        cell(0, -1, ""), cell(0, -2, "nan"), cell(0, -2, "-0.5"), cell(0, -2, "0.9"),
+        cell(0, -2, "inf"), lambda text: text.replace("_count", "count"),
+        lambda text: text.replace("\n", ",1\n"),
+    ],
+}  # fmt: skip
+CASES = [(member, i) for member, changes in DAMAGE.items() for i in range(len(changes))]
+
+
+@pytest.mark.parametrize(("member", "which"), CASES)
+def test_damaged_members_are_refused(saved, member, which):
+    rewritten(saved, member, DAMAGE[member][which])
+    with pytest.raises(FileFormatError) as caught:
+        dps.load(saved)
+    assert str(saved.parent) not in str(caught.value)  # names the file, not where it lies
+
+
+def test_counts_that_sum_to_nothing_are_refused(saved):
+    def zero(text):
+        frame = pd.read_csv(io.StringIO(text), dtype=str)
+        return frame.assign(_count="0").to_csv(index=False)
+
+    rewritten(saved, "candidates.csv", zero)
+    with pytest.raises(FileFormatError, match="damaged"):
+        dps.load(saved)
+
+
+@pytest.mark.parametrize("keep", [0, 10, 0.5, 0.99])
+def test_truncated_files_are_refused(saved, keep):
+    data = saved.read_bytes()
+    saved.write_bytes(data[: keep if isinstance(keep, int) else int(keep * len(data))])
+    with pytest.raises(FileFormatError):
+        dps.load(saved)
+
+
+def test_flipped_bytes_never_give_another_release(release, saved):
+    """Every 37th byte, one at a time: refused, or a byte that does not matter."""
+    data = saved.read_bytes()
+    refused = 0
+    for position in range(0, len(data), 37):
+        changed = bytearray(data)
+        changed[position] ^= 0xFF
+        saved.write_bytes(bytes(changed))
+        try:
+            again = dps.load(saved)
+        except DpstatsError as error:
+            assert isinstance(error, FileFormatError)  # noqa: PT017
+            refused += 1
+        else:
+            np.testing.assert_array_equal(again.weights, release.weights)
+            np.testing.assert_array_equal(again.measurements.means, release.measurements.means)
+    assert refused > len(data) / 37 / 2
+
+
+def test_missing_files_and_other_kinds_are_refused(release, tmp_path):
+    with pytest.raises(FileFormatError, match=r"nothing\.zip"):
+        dps.load(tmp_path / "nothing.zip")
+    release.measurements.save(tmp_path / "measurements.zip")
+    with pytest.raises(FileFormatError):
+        dps.load(tmp_path / "measurements.zip")
+    (tmp_path / "text.zip").write_text("not an archive")
+    with pytest.raises(FileFormatError):
+        dps.load(tmp_path / "text.zip")

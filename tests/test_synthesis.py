@@ -1,0 +1,198 @@
+"""From measurements to a release: repeatable, and no trouble in a fit loses it."""
+
+import random
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpstats as dps
+from dpstats import synthesis
+from dpstats.density.entropy import EntropyFit
+from dpstats.density.minimax import SolverError
+from dpstats.errors import RequestError
+from dpstats.privacy.noise import _noise_from
+
+SCHEMA = dps.Schema([
+    dps.Category("colour", ["red", "green", "blue"]),
+    dps.Boolean("smoker"),
+    dps.Number("age", 0, 100, points=21, edges=[20, 65]),
+])  # fmt: skip
+ANALYSES = {
+    "pairs": dps.Marginals(["colour", "smoker", "age"]),
+    "old": dps.Proportion("age >= 65 and smoker"),
+}
+N = 300
+
+
+def table():
+    rng = np.random.default_rng(0)
+    return pd.DataFrame({
+        "colour": rng.choice(["red", "green", "blue"], size=N, p=[0.7, 0.2, 0.1]),
+        "smoker": rng.random(N) < 0.3,
+        "age": rng.integers(0, 101, size=N),
+    })  # fmt: skip
+
+
+def plan(epsilon=1.0, **options):
+    return dps.plan(SCHEMA, ANALYSES, budget=dps.PureDP(epsilon), **options)
+
+
+@pytest.fixture(scope="module")
+def held():
+    return dps.measure(plan(), table())
+
+
+def same(first, second):
+    for name in first.candidates:
+        np.testing.assert_array_equal(first.candidates[name], second.candidates[name])
+    np.testing.assert_array_equal(first.weights, second.weights)
+    np.testing.assert_array_equal(first.counts, second.counts)
+    return True
+
+
+@pytest.mark.parametrize("draw", ["systematic", "iid"])
+@pytest.mark.parametrize("fit", ["entropy", "minimax"])
+def test_rng_makes_a_release_repeatable(held, fit, draw):
+    options = {"fit": fit, "draw": draw, "m": 300}
+    first = dps.synthesize(held, rng=1, **options)
+    assert same(first, dps.synthesize(held, rng=1, **options))
+    assert same(first, dps.synthesize(held, rng=np.random.default_rng(1), **options))
+    other = dps.synthesize(held, rng=2, **options)
+    assert not np.array_equal(first.counts, other.counts)
+    assert first.fit == fit
+    assert first.draw == draw
+    sequence = np.random.SeedSequence(7)
+    assert same(
+        dps.synthesize(held, rng=sequence, **options),
+        dps.synthesize(held, rng=np.random.SeedSequence(7), **options),
+    )
+
+
+def test_global_random_state_is_neither_read_nor_changed(held):
+    random.seed(3)
+    before = random.getstate(), np.random.get_state()[1].copy()  # noqa: NPY002
+    first = dps.synthesize(held, m=100, rng=1)
+    assert random.getstate() == before[0]
+    np.testing.assert_array_equal(np.random.get_state()[1], before[1])  # noqa: NPY002
+    np.random.seed(4)  # noqa: NPY002
+    assert same(first, dps.synthesize(held, m=100, rng=1))
+
+
+def test_rng_does_not_seed_the_privacy_noise():
+    first, second = (dps.release(plan(0.01), table(), m=50, rng=1) for _ in range(2))
+    assert not np.array_equal(first.measurements.means, second.measurements.means)
+
+
+def test_without_rng_releases_differ(held):
+    first, second = (dps.synthesize(held, m=300) for _ in range(2))
+    assert not np.array_equal(first.counts, second.counts)
+
+
+def test_release_is_measure_and_synthesize():
+    with _noise_from(lambda scale, size: np.arange(size) % 5 - 2):
+        whole = dps.release(plan(), table(), m=200, k=77, fit="minimax", draw="iid", rng=4)
+        parts = dps.synthesize(
+            dps.measure(plan(), table()), m=200, k=77, fit="minimax", draw="iid", rng=4
+        )
+    assert same(whole, parts)
+    assert whole.measurements.not_private
+
+
+def test_sizes(held):
+    release = dps.synthesize(held, m=200, rng=0)
+    assert release.k == N  # the published n
+    assert dps.synthesize(held, m=200, k=1, rng=0).k == 1
+    assert dps.synthesize(held, m=200, k=10_000, rng=0).k == 10_000
+    one = dps.synthesize(held, m=1, rng=0)
+    assert len(one.weights) == 1
+    assert one.k == N
+    assert one.accuracy().delta > release.accuracy().delta  # and the certificate says how bad
+
+
+def test_weights_are_a_density_and_rows_are_whole(held):
+    for fit in ("entropy", "minimax"):
+        release = dps.synthesize(held, fit=fit, m=300, rng=0)
+        assert release.weights.sum() == pytest.approx(1, abs=1e-9)
+        assert np.all(release.weights >= 0)
+        assert release.counts.dtype == np.int64
+        np.testing.assert_array_equal(release.counts[release.weights == 0], 0)
+        assert release.notes == ()
+
+
+def test_minimax_is_no_worse_than_entropy_on_its_own_criterion(held):
+    """On the same candidates: the linear program is the optimum of the largest misfit."""
+    target = np.clip(held.means, 0, 1)
+    excess = []
+    for seed in range(5):
+        minimax, entropy = (
+            dps.synthesize(held, fit=fit, m=17, rng=seed)  # fewer than cells: both iid
+            for fit in ("minimax", "entropy")
+        )
+        np.testing.assert_array_equal(minimax.candidates["age"], entropy.candidates["age"])
+        largest = [
+            np.abs(release.accuracy(of="weights").synthetic - target).max()
+            for release in (minimax, entropy)
+        ]
+        excess.append(largest[1] - largest[0])
+    assert min(excess) > -1e-9
+    assert max(excess) > 0.002
+
+
+def test_a_solver_that_fails_falls_back_to_entropy_and_says_so(held, monkeypatch):
+    def fails(matrix, target):
+        raise SolverError("HiGHS did not solve the minimax program")
+
+    monkeypatch.setattr(synthesis, "minimax_highs", fails)
+    release = dps.synthesize(held, fit="minimax", m=300, rng=0)
+    assert release.notes == (
+        "HiGHS did not solve the minimax program; the entropy fit was used instead",
+    )
+    assert "Note: HiGHS did not solve" in str(release)
+    assert release.k == N
+    assert np.isfinite(release.accuracy().delta)
+
+
+def test_a_fit_that_did_not_converge_says_so(held, monkeypatch):
+    def stops(values, reference, means, deviations):
+        return EntropyFit(reference, penalty=1.0, gradient=0.25, converged=False)
+
+    monkeypatch.setattr(synthesis, "fit_entropy", stops)
+    release = dps.synthesize(held, m=300, rng=0)
+    (note,) = release.notes
+    assert "stopped with a gradient of 0.25 noise standard deviations" in note
+
+
+@pytest.mark.parametrize("noise", [-(10**12), 10**12, 0])
+@pytest.mark.parametrize("fit", ["entropy", "minimax"])
+def test_any_noise_gives_rows_and_an_honest_certificate(fit, noise):
+    signs = np.where(np.arange(64) % 3, 1, -1)
+    with _noise_from(lambda scale, size: noise * signs[:size]):
+        wild = dps.measure(plan(), table())
+    release = dps.synthesize(wild, fit=fit, m=100, rng=0)
+    assert release.k == N
+    assert release.weights.sum() == pytest.approx(1)
+    assert (release.accuracy().delta > 10**8) == (noise != 0)
+
+
+def test_progress_is_reported(held):
+    seen = []
+    dps.synthesize(held, m=50, rng=0, progress=lambda *step: seen.append(step))
+    assert [step[1] for step in seen] == [0, 1, 2, 3]
+    assert all(isinstance(text, str) and total == 3 for text, _, total in seen)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"m": 0}, "m must be a positive whole number"),
+        ({"m": 2.0}, "m must be a positive whole number"),
+        ({"k": 0}, "k must be a positive whole number"),
+        ({"k": True}, "k must be a positive whole number"),
+        ({"fit": "lp"}, r"fit must be one of \['entropy', 'minimax'\]"),
+        ({"draw": "systematically"}, "draw must be one of"),
+    ],
+)
+def test_refusals(held, options, message):
+    with pytest.raises(RequestError, match=message):
+        dps.synthesize(held, **options)
