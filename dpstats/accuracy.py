@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Accuracy:
     """The certificate of a release, in unit scale (functions in [-1, 1]).
 
@@ -79,13 +79,22 @@ class Accuracy:
         level = f"{100 * (1 - self.alpha):g}%"
         fit = float(np.abs(self.synthetic - self.noisy).max())
         noise = float(self.joint_radius.max())
+        empty = (
+            "\nA bound of 1 or more says nothing about a proportion: ask for fewer functions, or "
+            "give more candidates or budget."
+            if self.delta >= 1
+            else ""
+        )
         return (
             f"Certificate: with probability {level} over the privacy noise, every one of the "
             f"{len(self.names)} test functions has a mean on the {self.target} within\n"
             f"delta = {self.delta:.4f} of its mean on the private rows "
             f"(largest visible misfit {fit:.4f}, joint noise quantile {noise:.4f}).\n"
-            "It assumes nothing about the data, the candidates or the fit."
+            f"It assumes nothing about the data, the candidates or the fit.{empty}"
         )
+
+    def __repr__(self) -> str:
+        return str(self)
 
 
 def certify(

@@ -7,7 +7,7 @@ minus such a sum). Where several measured blocks would do, the one with the leas
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -66,6 +66,18 @@ class Answers:
         """Variance of the noise on the means, unit scale, (d,) float64."""
         variances = np.array([law.variance for law in self.law_table])[self.law_of]
         return variances / (self.n * self.bounds.astype(np.float64)) ** 2
+
+    def first(self, count: int) -> Answers:
+        """The answers to the first few functions."""
+        return replace(
+            self,
+            names=self.names[:count],
+            sums=self.sums[:count],
+            bounds=self.bounds[:count],
+            uniforms=self.uniforms[:count],
+            law_of=self.law_of[:count],
+            weights=self.weights[:count],
+        )
 
     def law(self, f: int) -> DiscreteLaplace:
         """The noise law of function number f."""
@@ -164,10 +176,11 @@ def _answer_block(measurements: Measurements, wanted: Block, complements: bool) 
 def _not_measured(measurements: Measurements, wanted: Block, variances: Floats) -> NotMeasuredError:
     lacking = [name for name, v in zip(wanted.names, variances, strict=True) if np.isinf(v)]
     columns = tuple(column.name for column in wanted.columns)
-    measured = sorted({
-        tuple(column.name for column in block.columns) for block in measurements.family.blocks
-    })  # fmt: skip
-    shown = ", ".join(str(names) for names in measured[:8]) + (", ..." if measured[8:] else "")
+    measured = dict.fromkeys(
+        repr(block.names[0]) if block.size == 1 else str(tuple(c.name for c in block.columns))
+        for block in measurements.family.blocks
+    )
+    shown = ", ".join(list(measured)[:8]) + (", ..." if len(measured) > 8 else "")
     return NotMeasuredError(
         f"this release has no measurement of {columns} that gives {lacking[0]!r}"
         + (f" and {len(lacking) - 1} more" if lacking[1:] else "")

@@ -37,11 +37,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except DpstatsError as error:
         print(f"dpstats: {error}", file=sys.stderr)
         return REFUSED
-    except OSError as error:
-        print(f"dpstats: cannot write or read a file: {error.strerror}", file=sys.stderr)
-        return REFUSED
-    except BrokenPipeError:
+    except BrokenPipeError:  # the reader of our output has gone, as in `dpstats ... | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
+    except OSError as error:
+        print(f"dpstats: {error.filename or 'a file'}: {error.strerror}", file=sys.stderr)
+        return REFUSED
     except KeyboardInterrupt:
         print("dpstats: interrupted", file=sys.stderr)
         return FAILED
@@ -77,6 +78,7 @@ def _parser() -> argparse.ArgumentParser:
     release.add_argument("plan", type=Path, help="plan.json or request.toml")
     release.add_argument("data", type=Path, help="a .csv or .parquet file")
     release.add_argument("-o", "--output", type=Path, required=True, help="release.zip")
+    release.add_argument("--force", action="store_true", help="overwrite an existing output")
     release.add_argument("--ledger", type=Path, help="record of what this data set has spent")
     release.add_argument("--fit", choices=("entropy", "minimax"), default="entropy")
     release.add_argument("--draw", choices=("systematic", "iid"), default="systematic")
@@ -132,8 +134,13 @@ def _plan(options: argparse.Namespace) -> None:
 
 def _release(options: argparse.Namespace) -> None:
     plan = _read_plan(options.plan)
+    _check_output(options.output, force=options.force)  # before anything is spent
     from dpstats.measuring import measure
-    from dpstats.synthesis import synthesize
+    from dpstats.synthesis import check_options, synthesize
+
+    rng = check_options(
+        options.fit, options.draw, options.candidates, options.synthetic_rows, options.seed
+    )
 
     if options.ledger is None:
         print(
@@ -150,12 +157,21 @@ def _release(options: argparse.Namespace) -> None:
         draw=options.draw,
         m=options.candidates,
         k=options.synthetic_rows,
-        rng=options.seed,
+        rng=rng,
         progress=_progress(),
     )
     made.save(options.output)
     paid.unlink()
     print(f"{made}\n{made.accuracy()}\nwritten to {options.output}")
+
+
+def _check_output(output: Path, *, force: bool) -> None:
+    from dpstats.errors import RequestError
+
+    if output.exists() and not force:
+        raise RequestError(f"{output} exists and may be a paid release; use --force to overwrite")
+    if not output.parent.is_dir() or not os.access(output.parent, os.W_OK):
+        raise RequestError(f"cannot write to the folder {output.parent}; nothing was spent")
 
 
 def _infer(options: argparse.Namespace) -> None:

@@ -72,7 +72,7 @@ def measure(
         _check_rows(n, plan)
         plan.check(n)
         if book is not None:
-            book.spend(plan.budget)
+            book.spend(plan.budget, note="; ".join(plan.analyses))
     except BaseException:
         del totals  # so that no frame of the traceback holds the sums
         raise

@@ -39,7 +39,7 @@ class PlannedBlock:
     multiplier: Fraction
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Plan:
     """What will be measured, and how the budget is split; made before any row is read.
 
@@ -99,10 +99,10 @@ class Plan:
         ------
         BudgetError, RequestError
         """
-        if self.cost() > self.budget.total:
+        if self.cost() != self.budget.total:
             raise BudgetError(
-                f"the plan spends {self.cost()} of a budget of {self.budget.total}; it was edited "
-                "by hand: make it again with dps.plan"
+                f"the noise of the plan spends {self.cost()} and its budget is "
+                f"{self.budget.total}; it was edited by hand: make it again with dps.plan"
             )
         for planned in self.everything:
             noise_scales(planned.block, planned.multiplier)  # refuses impossible scales
@@ -194,8 +194,12 @@ class Plan:
             f"Budget: {self.budget}; neighbours differ by replacing one row",
             f"Noise: discrete Laplace of scale {scales} rows on every function in [-1, 1]",
             f"Reference: {self.reference.to_dict()['kind']}, share of the budget {share}",
+            self.columns.missing_rules(),
         ]
         return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return str(self)
 
 
 def plan(

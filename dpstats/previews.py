@@ -76,7 +76,7 @@ def _outlook(name: str, analysis: Analysis, pretend: _PretendRelease) -> Outlook
     return Outlook(name, analysis.kind, family.size, noise, widths[0], widths[1])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Preview:
     """What a plan would give at n rows, before any row is read."""
 
@@ -95,7 +95,9 @@ class Preview:
         lines = [
             str(self.plan),
             "",
-            f"Preview at n = {self.n} rows spread evenly over the cells (no data were read):",
+            f"Preview at n = {self.n} rows spread evenly over the cells (no data were read).",
+            "Small groups and uneven columns have wider intervals: a group with a share g of the",
+            "rows instead of an even part e has about sqrt(e / g) times the width, or more.",
             f"{'analysis':<{width}}  {'functions':>9}  {'noise sd':>8}  "
             f"{'95% width':>9}  {'certified':>9}",
         ]
@@ -105,3 +107,6 @@ class Preview:
             for o in self.outlooks
         ]
         return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return str(self)

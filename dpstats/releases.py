@@ -16,7 +16,7 @@ from dpstats.analyses import analysis_from_dict
 from dpstats.analyses.base import Analysis
 from dpstats.answers import Answers, answer
 from dpstats.columns import Codes
-from dpstats.errors import FileFormatError, NotMeasuredError
+from dpstats.errors import FileFormatError, NotMeasuredError, RequestError
 from dpstats.families.block import Block, Family, Floats
 from dpstats.measurements import Measurements
 from dpstats.privacy.budget import PureDP
@@ -120,6 +120,11 @@ class Release:
                     f"this release has no analysis {analysis!r}; it has {list(self.analyses)}"
                 )
             analysis = self.analyses[analysis]
+        if not hasattr(analysis, "infer"):
+            raise RequestError(
+                f"infer takes the name of an analysis or one such as dps.Proportion(...), "
+                f"got {analysis!r}"
+            )
         return analysis.infer(self)
 
     def accuracy(self, *, alpha: float = 0.05, of: Literal["rows", "weights"] = "rows") -> Accuracy:
@@ -138,6 +143,9 @@ class Release:
 
     def to_frame(self, *, weighted: bool = False) -> pd.DataFrame:
         """Synthetic rows in original units, only the columns that the plan's family touches.
+
+        Rows come sorted. Inside a bin of a number whose moments were not measured, values are
+        spread evenly; nothing was learned about them.
 
         Parameters
         ----------
@@ -185,7 +193,8 @@ class Release:
             f"{len(self.weights)} candidates)",
             f"Budget: {held.budget}; neighbours differ by replacing one row; one row per person",
             f"Columns: {', '.join(self.columns.names)} (only those the plan's analyses touch)",
-            f"Analyses: {', '.join(self.analyses)}",
+            f"Analyses: {', '.join(map(repr, self.analyses))}",
+            self.columns.missing_rules(),
         ]
         if held.not_private:
             lines.append("NOT PRIVATE: the noise came from a test's own source; do not publish")

@@ -10,7 +10,7 @@ from dpstats.analyses import analysis_from_dict
 from dpstats.analyses.base import Analysis
 from dpstats.errors import RequestError
 from dpstats.planning import Plan, plan
-from dpstats.privacy.budget import PureDP
+from dpstats.privacy.budget import PureDP, parse_fraction
 from dpstats.references import reference_from_dict
 from dpstats.schema import Schema, read_toml
 
@@ -54,12 +54,17 @@ def load_request(path: str | Path, *, rows: int | None = None) -> Plan:
     return plan(
         schema,
         analyses,
-        budget=PureDP(budget["epsilon"]),
+        budget=PureDP(_fraction(budget["epsilon"])),
         n=document.get("rows") if rows is None else rows,
         unit=document.get("unit", "replace"),
         reference=None if reference is None else reference_from_dict(reference),
         shares=shares or None,
     )
+
+
+def _fraction(value: Any) -> Any:
+    """A fraction written as text, such as "1/3", since TOML has none."""
+    return parse_fraction(value) or value
 
 
 def _analyses(tables: Any, name: str) -> tuple[dict[str, Analysis], dict[str, Any]]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, Protocol, get_args
 
 import numpy as np
@@ -47,8 +48,11 @@ class Intervals(Protocol):
     def pvalues(self, value: float, alternative: Alternative) -> Floats:
         """Noise-aware p-values (d,) of: each parameter equals `value`."""
 
+    def first(self, count: int) -> Intervals:
+        """The same for the first few parameters."""
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class HypothesisResult:
     """A test of one hypothesis.
 
@@ -80,8 +84,11 @@ class HypothesisResult:
     def __str__(self) -> str:
         return self.summary()
 
+    def __repr__(self) -> str:
+        return self.summary()
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class EstimateResult:
     """Estimates with intervals that account for sampling and for privacy noise.
 
@@ -194,33 +201,78 @@ class EstimateResult:
         )
         return pd.DataFrame(dict(zip(FRAME_COLUMNS, columns, strict=True)))
 
-    def summary(self, *, alpha: float = 0.05, target: Target = "population") -> str:
-        """Text table with the noise-aware and the certified intervals side by side."""
-        frame = self.to_frame(alpha=alpha, target=target)
-        certified = np.atleast_2d(self.conf_int(alpha=alpha, method="certified", target=target))
+    def summary(self, *, alpha: float = 0.05, target: Target = "population", most: int = 60) -> str:
+        """Text table with the noise-aware and the certified intervals side by side.
+
+        Parameters
+        ----------
+        alpha : float
+            Error probability of each interval.
+        target : {"population", "table"}
+        most : int
+            Largest number of parameters to print; `to_frame` has them all.
+        """
+        shown = self._shown(alpha, target, most)
         level = f"{100 * (1 - alpha):g}%"
-        width = min(max(len("term"), *(len(term) for term in self.terms)), 48)
+        width = min(max(len("term"), *(len(term) for term in shown["term"])), 48)
         header = (
             f"{'term':<{width}}  {'estimate':>8}  {'std.err':>8}  "
             f"{level + ' noise-aware':>19}  {level + ' certified':>19}  {'privacy':>7}"
         )
         lines = [self.title, "", header, "-" * len(header)]
-        for row, ends in zip(frame.itertuples(index=False), certified, strict=True):
-            lines.append(
-                f"{_shortened(str(row.term), width):<{width}}  {row.estimate:>8.4f}  "
-                f"{row.std_error:>8.4f}  [{row.conf_low:>8.4f},{row.conf_high:>8.4f}]  "
-                f"[{ends[0]:>8.4f},{ends[1]:>8.4f}]  {row.privacy_share:>6.0%}"
-            )
-        lines += ["", self._footer(None, target), *(f"Note: {note}" for note in self.notes)]
-        return "\n".join(lines)
+        lines += [
+            f"{_shortened(str(row.term), width):<{width}}  {row.estimate:>8.4f}  "
+            f"{row.std_error:>8.4f}  [{row.conf_low:>8.4f},{row.conf_high:>8.4f}]  "
+            f"[{row.certified_low:>8.4f},{row.certified_high:>8.4f}]  {row.privacy_share:>6.0%}"
+            for row in shown.itertuples(index=False)
+        ]
+        return "\n".join([*lines, "", self._footer(None, target), *self._remarks(shown)])
 
     def __str__(self) -> str:
         return self.summary()
 
+    def __repr__(self) -> str:
+        return self.summary()
+
     def _repr_html_(self) -> str:
-        frame = self.to_frame()
-        footer = self._footer(None, "population").replace("\n", "<br>")
-        return f"<h4>{self.title}</h4>{frame.to_html(index=False)}<p>{footer}</p>"
+        shown = self._shown(0.05, "population", 60)
+        table = shown.to_html(index=False, float_format="{:.4f}".format, na_rep="")
+        remarks = [self._footer(None, "population"), *self._remarks(shown)]
+        footer = "<br>".join(html.escape(line) for line in remarks)
+        return f"<h4>{html.escape(self.title)}</h4>{table}<p>{footer}</p>"
+
+    def _shown(self, alpha: float, target: Target, most: int) -> pd.DataFrame:
+        """The printed part of `to_frame`, with the certified intervals beside it."""
+        part = self if len(self.terms) <= most else self._first(most)
+        frame = part.to_frame(alpha=alpha, target=target).drop(columns=["statistic", "p_value"])
+        certified = part.conf_int(alpha=alpha, method="certified", target=target)
+        frame.insert(5, "certified_low", np.atleast_2d(certified)[:, 0])
+        frame.insert(6, "certified_high", np.atleast_2d(certified)[:, 1])
+        return frame
+
+    def _first(self, count: int) -> EstimateResult:
+        return replace(
+            self,
+            terms=self.terms[:count],
+            params=self.params[:count],
+            sampling_variance=self.sampling_variance[:count],
+            privacy_variance=self.privacy_variance[:count],
+            intervals=self.intervals.first(count),
+        )
+
+    def _remarks(self, shown: pd.DataFrame) -> list[str]:
+        """What a reader of the table must know, one sentence a line."""
+        remarks = list(self.notes)
+        if len(shown) < len(self.terms):
+            remarks.append(f"{len(self.terms) - len(shown)} more rows are in to_frame()")
+        if len(self.terms) > 1:
+            remarks.append("each interval holds by itself at its level, not all of them at once")
+        if (shown["conf_low"] == shown["conf_high"]).any():
+            remarks.append(
+                "an interval of width zero means that the noisy answer lies outside of what any "
+                "value would make likely; trust the certified interval there"
+            )
+        return [f"Note: {remark}" for remark in remarks]
 
     def _footer(self, method: Method | None, target: Target) -> str:
         how = "" if method is None else f" Method: {_METHODS[method]}."

@@ -163,6 +163,11 @@ class Schema:
             raise SchemaError(f"{Path(path).name} has no [[column]] tables")
         return cls.from_dict(document["column"])
 
+    def missing_rules(self) -> str:
+        """How cells outside the declaration are counted, in one line."""
+        rules = (f"{column.name}: {column.missing_rule()}" for column in self.columns)
+        return f"Cells outside the declaration: {'. '.join(rules)}"
+
     def __str__(self) -> str:
         width = max(len(name) for name in self.names)
         lines = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -63,21 +64,10 @@ def synthesize(
     RequestError
         For unknown options or sizes below one.
     """
-    for name, size in (("m", m), ("k", k)):
-        if size is not None and (type(size) is not int or size < 1):
-            raise RequestError(f"{name} must be a positive whole number, got {size!r}")
-    for name, value, allowed in (
-        ("fit", fit, ("entropy", "minimax")),
-        ("draw", draw, ("systematic", "iid")),
-    ):
-        if value not in allowed:
-            raise RequestError(f"{name} must be one of {list(allowed)}, got {value!r}")
-    generator = np.random.default_rng(rng)
+    generator = check_options(fit, draw, m, k, rng)
     say = progress or (lambda text, done, total: None)
 
-    with threadpool_limits(
-        1, user_api="blas"
-    ):  # many small products: threads only wait for each other
+    with threadpool_limits(1, user_api="blas"):  # for small products threads only wait
         say("drawing candidates", 0, 3)
         candidates = draw_candidates(
             reference_from_dict(measurements.reference_spec),
@@ -94,7 +84,7 @@ def synthesize(
         rows = measurements.n if k is None else k
         counts = draw_counts(weights, rows, draw, values, generator)
     say("done", 3, 3)
-    return Release(
+    made = Release(
         measurements=measurements,
         candidates=candidates.codes,
         weights=weights,
@@ -103,6 +93,22 @@ def synthesize(
         draw=draw,
         notes=tuple(notes),
     )
+    return replace(made, notes=(*made.notes, *_misfit(made)))
+
+
+def _misfit(made: Release) -> list[str]:
+    """A note where the rows miss the noisy answers by more than the noise explains."""
+    accuracy = made.accuracy()
+    misfit = np.abs(accuracy.synthetic - accuracy.noisy)
+    worst = int(np.argmax(misfit - accuracy.joint_radius))
+    if misfit[worst] <= accuracy.joint_radius[worst]:
+        return []
+    return [
+        f"the rows miss the noisy answer to {accuracy.names[worst]!r} by {misfit[worst]:.3f}, more "
+        f"than the noise explains ({accuracy.joint_radius[worst]:.3f}): there are too few "
+        "candidates or rows for this domain. Intervals and tests do not use the rows and stay "
+        "right. Raise m or k, ask for fewer columns, or use reference=dps.PerturbedHistogram()"
+    ]
 
 
 def release(
@@ -117,9 +123,50 @@ def release(
     rng: Seed = None,
     progress: Progress | None = None,
 ) -> Release:
-    """Measure a table under a plan and synthesise rows: `measure` followed by `synthesize`."""
+    """Measure a table under a plan and synthesise rows: `measure` followed by `synthesize`.
+
+    Parameters
+    ----------
+    plan : Plan
+    data : path, DataFrame, Table or stream
+        As in `measure`.
+    ledger : Ledger or path, optional
+        Record of what was spent on this data set, with its cap.
+    fit, draw, m, k, rng :
+        As in `synthesize`; checked before anything is read or spent.
+    progress : callable, optional
+        Called with a text, the work done and the total (or None).
+
+    Returns
+    -------
+    Release
+        Save it: the budget is spent and cannot be had twice.
+
+    Raises
+    ------
+    RequestError, DataError, BudgetError
+        Before anything is spent.
+    """
+    rng = check_options(fit, draw, m, k, rng)
     measurements = measure(plan, data, ledger=ledger, progress=progress)
     return synthesize(measurements, fit=fit, draw=draw, m=m, k=k, rng=rng, progress=progress)
+
+
+def check_options(fit: Fit, draw: Draw, m: int, k: int | None, rng: Seed) -> np.random.Generator:
+    """Refuse impossible options; the generator to use."""
+    for name, size in (("m", m), ("k", k)):
+        if size is not None and (type(size) is not int or size < 1):
+            raise RequestError(f"{name} must be a positive whole number, got {size!r}")
+    for name, value, allowed in (
+        ("fit", fit, ("entropy", "minimax")),
+        ("draw", draw, ("systematic", "iid")),
+    ):
+        if value not in allowed:
+            raise RequestError(f"{name} must be one of {list(allowed)}, got {value!r}")
+    try:
+        return np.random.default_rng(rng)
+    except (TypeError, ValueError):
+        raise RequestError(f"rng must be a seed or a numpy Generator, got {rng!r}") from None
 
 
 def _fitted(

@@ -57,9 +57,27 @@ def test_from_request_to_answers(folder, capsys):
     assert main(["infer", "out.zip"]) == DONE
     assert capsys.readouterr().out.count("Target:") == 2
     assert main(["ledger", "show", "book"]) == DONE
-    assert main(release) == OVER_BUDGET
+    again = [*release[:-1], "again.zip"]
+    assert main(again) == OVER_BUDGET
     assert "remaining" in capsys.readouterr().err
     assert dps.load("out.zip").n == 2000
+
+
+def test_nothing_is_spent_when_the_output_cannot_be_kept(folder, capsys):
+    main(["ledger", "new", "book", "--cap", "5"])
+    release = ["release", "request.toml", "survey.csv", "--ledger", "book", "-o"]
+    assert main([*release, "nowhere/out.zip"]) == REFUSED
+    assert "nothing was spent" in capsys.readouterr().err
+    assert main([*release, "out.zip", "--candidates", "0"]) == REFUSED
+    assert dps.Ledger.open("book").spent == 0
+    assert main([*release, "out.zip"]) == DONE
+    paid = (folder / "out.zip").read_bytes()
+    assert main([*release, "out.zip"]) == REFUSED
+    assert "--force" in capsys.readouterr().err
+    assert (folder / "out.zip").read_bytes() == paid
+    assert dps.Ledger.open("book").spent == 1
+    assert main([*release, "out.zip", "--force"]) == DONE
+    assert (folder / "out.zip").read_bytes() != paid
 
 
 def test_missing_ledger_is_warned_about(folder, capsys):

@@ -159,7 +159,7 @@ def test_a_fit_that_did_not_converge_says_so(held, monkeypatch):
 
     monkeypatch.setattr(synthesis, "fit_entropy", stops)
     release = dps.synthesize(held, m=300, rng=0)
-    (note,) = release.notes
+    note, *_ = release.notes
     assert "stopped with a gradient of 0.25 noise standard deviations" in note
 
 

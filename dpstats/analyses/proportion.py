@@ -133,9 +133,16 @@ class ProportionIntervals:
                 radius = law.quantile(beta) / n
                 ends = proportion_confint(sums / n, radius, n, alpha=alpha, beta=beta)
             else:
-                ends = proportion_interval(sums + answers.uniforms[of_law], n, law, alpha)
+                smoothed = sums + answers.uniforms[of_law]
+                distinct, which = np.unique(smoothed, return_inverse=True)
+                found = proportion_interval(distinct, n, law, alpha)
+                ends = found[0][which], found[1][which]
             low[of_law], high[of_law] = ends
         return low, high
+
+    def first(self, count: int) -> ProportionIntervals:
+        """The same for the first few counts."""
+        return ProportionIntervals(self.answers.first(count))
 
     def pvalues(self, value: float, alternative: Alternative) -> Floats:
         """Exact p-values (d,) of: the proportion equals `value`."""
@@ -153,9 +160,12 @@ def _group_result(analysis: Proportion, answers: Answers, budget: str) -> Estima
     sd_noise = float(np.sqrt(answers.law(0).variance + answers.law(1).variance))
     drowned = size <= 2 * sd_noise
     estimate = float(np.clip(with_trait / size, 0, 1)) if size > 0 else 0.5
-    size = max(size, 1.0)
+    size = min(max(size, 1.0), float(answers.n))
     noise = (1 - estimate) ** 2 * answers.law(0).variance + estimate**2 * answers.law(1).variance
-    notes = [f"the group holds about {size:.0f} rows (noise sd {sd_noise:.0f} rows)"]
+    notes = [
+        f"the group holds about {size:.0f} rows (noise sd {sd_noise:.0f} rows)",
+        "a p-value is never below 0.001, the error allowed for the unknown size of the group",
+    ]
     if drowned:
         notes.append("the group is small against the privacy noise: trust the interval only")
     return EstimateResult(
@@ -174,7 +184,10 @@ def _group_result(analysis: Proportion, answers: Answers, budget: str) -> Estima
 
 @dataclass(frozen=True)
 class GroupIntervals:
-    """Intervals and tests for the prevalence within a group; see `inference.conditional`."""
+    """Intervals and tests for the prevalence within a group; see `inference.conditional`.
+
+    For the private table itself both methods give the same box, the certified one.
+    """
 
     answers: Answers
 
@@ -192,6 +205,10 @@ class GroupIntervals:
         else:
             low, high = conditional_interval(t_a, t_c, u_a, u_c, *laws, alpha, n=n)  # type: ignore[assignment]
         return np.atleast_1d(low), np.atleast_1d(high)
+
+    def first(self, count: int) -> GroupIntervals:
+        """The same: there is one parameter."""
+        return self
 
     def pvalues(self, value: float, alternative: Alternative) -> Floats:
         """P-value (1,) of: the prevalence equals `value`."""

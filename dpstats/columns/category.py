@@ -105,15 +105,15 @@ class Category:
         object.__setattr__(self, "stored", stored)
         for what, level in (("missing", self.missing), ("other", self.other)):
             if level is not None:
-                self.index(level, what=f"{what}= of column {self.name!r}")
+                self.index(level, what=f"{what}= of column {self.name!r}: ")
 
-    def index(self, label: object, what: str = "level") -> int:
+    def index(self, label: object, what: str = "") -> int:
         """Code of a label; numbers match by value, text exactly."""
         for code, known in enumerate(self.labels):
             if isinstance(known, str) == isinstance(label, str) and known == label:
                 return code
         raise SchemaError(
-            f"{what}: {label!r} is not a level of {self.name!r}; levels: {listed(self.labels)}"
+            f"{what}{label!r} is not a level of {self.name!r}; levels: {listed(self.labels)}"
         )
 
     @property

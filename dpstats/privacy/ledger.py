@@ -61,7 +61,7 @@ class Ledger:
         except FileExistsError:
             raise RequestError(
                 f"{os.fspath(path)!r} exists and a ledger is never overwritten; "
-                "use Ledger.open to go on with it"
+                "use it as it is, or name another file"
             ) from None
         return cls.open(path)
 
@@ -153,7 +153,8 @@ def _opened(path: Path, mode: Literal["rb", "r+b"] = "rb") -> Iterator[BinaryIO]
         file = path.open(mode)
     except FileNotFoundError:
         raise RequestError(
-            f"there is no ledger {str(path)!r}; start one with Ledger.create(path, PureDP(2))"
+            f"there is no ledger {str(path)!r}; start one with "
+            "'dpstats ledger new FILE --cap EPSILON' or dps.Ledger.create(path, dps.PureDP(2))"
         ) from None
     with file, _locked(file):
         yield file

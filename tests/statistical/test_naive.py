@@ -70,8 +70,8 @@ def check(epsilon, draw, runs, table, tools):
 
 @pytest.mark.parametrize(("epsilon", "draw"), [(1, "systematic"), (10, "iid")])
 def test_naive_intervals_cover_badly(epsilon, draw, table, tools):
-    """15 releases of 65 cells each."""
-    check(epsilon, draw, 15, table, tools)
+    """25 releases of 62 cells each."""
+    check(epsilon, draw, 25, table, tools)
 
 
 @pytest.mark.slow

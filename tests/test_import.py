@@ -1,0 +1,53 @@
+"""`import dpstats` is quick because nothing heavy is loaded before it is used."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = (
+    "duckdb", "highspy", "matplotlib", "opendp", "pandas", "polars", "pulp", "pyarrow", "scipy",
+    "statsmodels",
+)  # fmt: skip
+LOADED = "import sys, json; print(json.dumps(sorted({name.split('.')[0] for name in sys.modules})))"
+
+
+def loaded_after(code):
+    """Top-level modules that a fresh interpreter has loaded after running `code`."""
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}\n{LOADED}"], capture_output=True, text=True, check=True
+    )
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+def test_import_loads_nothing_heavy():
+    extra = loaded_after("import dpstats") - loaded_after("")
+    assert "dpstats" in extra
+    assert extra.isdisjoint({*HEAVY, "numpy"})
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import dpstats; dpstats.Schema([dpstats.Boolean('smoker')])",
+        "import dpstats; dpstats.PureDP(1)",
+        "import dpstats.cli",
+    ],
+)
+def test_describing_a_table_needs_numpy_at_most(code):
+    assert loaded_after(code).isdisjoint(HEAVY)
+
+
+def test_every_public_name_loads_and_is_listed():
+    code = (
+        "import dpstats\n"
+        "assert set(dpstats.__all__) <= set(dir(dpstats))\n"
+        "for name in dpstats.__all__: getattr(dpstats, name)\n"
+        "assert not hasattr(dpstats, 'nonsense')\n"
+    )
+    assert "dpstats" in loaded_after(code)
+
+
+def test_the_check_sees_a_heavy_import():
+    assert "scipy" in loaded_after("import dpstats, scipy")
