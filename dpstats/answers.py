@@ -184,5 +184,6 @@ def _not_measured(measurements: Measurements, wanted: Block, variances: Floats) 
     return NotMeasuredError(
         f"this release has no measurement of {columns} that gives {lacking[0]!r}"
         + (f" and {len(lacking) - 1} more" if lacking[1:] else "")
-        + f"; measured: {shown}; ask the custodian for dps.Marginals({list(columns)})"
+        + f"; measured: {shown}; ask the custodian for "
+        + ("their moments" if wanted.needs_codes else f"dps.Marginals({list(columns)})")
     )

@@ -77,7 +77,7 @@ def measure(
         del totals  # so that no frame of the traceback holds the sums
         raise
     _log.info("drawing noise for %d functions", plan.family.size)
-    failure = ""
+    failure, stopped = "", None
     noisy: list[NoisyBlock] = []
     try:
         noisy.extend(map(_noisy, plan.everything, totals))
@@ -85,7 +85,11 @@ def measure(
         failure = str(error)
     except Exception:  # whose message and frames could hold sums
         failure = "drawing privacy noise failed; nothing was released"
+    except BaseException as error:  # an interrupt
+        stopped = error.with_traceback(None)
     del totals, source
+    if stopped is not None:
+        raise stopped
     if failure:  # raised here, where no frame holds the sums any more
         raise NoiseError(f"{failure}. The budget counts as spent.")
     own = plan.reference_block is not None

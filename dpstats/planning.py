@@ -99,6 +99,7 @@ class Plan:
         ------
         BudgetError, RequestError
         """
+        check_unit(self.unit)
         if self.cost() != self.budget.total:
             raise BudgetError(
                 f"the noise of the plan spends {self.cost()} and its budget is "

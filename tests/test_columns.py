@@ -146,6 +146,8 @@ def test_booleans_are_stored_as_bool_or_as_numbers():
         (lambda: Category("x", [1, math.inf]), "levels of 'x' must be finite"),
         (lambda: Category("x", [1, 10**400]), "levels of 'x' must be finite"),
         (lambda: Category("x", [1, 2**53]), "must be below 2.*53.*store longer codes as text"),
+        (lambda: Category("x", ["", "a"]), "'x': an empty text .* cannot be a level; use missing="),
+        (lambda: Category("x", {"a": 1, "": 2}), "an empty text .* cannot be a level"),
         (lambda: Category("x", "ab"), "levels of 'x' must be a list or a mapping"),
         (lambda: Category("x", {"a", "b"}), "levels of 'x' must be a list or a mapping"),
         (lambda: Category("x", 3), "levels of 'x' must be a list or a mapping"),

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -99,3 +101,36 @@ def test_measurements_round_trip(schema, survey, tmp_path):
     assert (loaded.n, loaded.budget, loaded.unit) == (2000, dps.PureDP(1), "replace")
     again = [dps.synthesize(m, rng=3).to_frame() for m in (measured, loaded)]
     pd.testing.assert_frame_equal(*again)
+
+
+def test_an_empty_line_of_a_one_column_file_is_a_row(tmp_path):
+    # Were it dropped, the published n would tell a missing cell from any other.
+    schema = dps.Schema([dps.Category("t", ["a", "b"])])
+    plan = dps.plan(schema, {"p": dps.Proportion("t == 'a'")}, budget=dps.PureDP(1), n=3)
+    for number, text in enumerate(("t\na\nb\na\n", "t\na\n\na\n", 't\na\n""\na', "t\na\nb\n\n")):
+        path = tmp_path / f"{number}.csv"
+        path.write_text(text)
+        assert dps.measure(plan, path).n == 3
+
+
+def test_a_plan_with_another_unit_is_refused(schema, survey):
+    plan = replace(make_plan(schema), unit="add_remove")
+    with pytest.raises(dps.RequestError, match="not available yet"):
+        dps.measure(plan, survey)
+
+
+@pytest.mark.parametrize("where", ["draw", "read"])
+def test_an_interrupt_leaves_no_sums_in_the_traceback(schema, survey, where, monkeypatch):
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    from dpstats.engines import kernel
+
+    if where == "read":
+        monkeypatch.setattr(kernel.Kernel, "sums", interrupted)
+    source = interrupted if where == "draw" else lambda scale, size: np.zeros(size, np.int64)
+    with noise._noise_from(source), pytest.raises(KeyboardInterrupt) as caught:
+        dps.measure(make_plan(schema), survey)
+    for frame in caught.traceback:
+        if "dpstats" in str(frame.path):
+            assert not {"totals", "sums"} & set(frame.frame.f_locals)

@@ -14,7 +14,8 @@ from dpstats.errors import DataError, SchemaError
 from dpstats.schema import Schema
 
 names = st.text(min_size=1, max_size=8).filter(lambda name: name.strip() and "`" not in name)
-labels = st.text(max_size=6)
+labels = st.text(min_size=1, max_size=6)
+notes = st.text(max_size=6)
 whole = st.integers(-(2**40), 2**40)
 decimals = st.integers(-(10**6), 10**6).map(lambda v: v / 100)
 
@@ -27,7 +28,7 @@ def distinct(values, most=5):
 def categories(draw, name):
     levels = draw(st.one_of(distinct(labels), distinct(whole), distinct(decimals),
                             st.permutations([False, True])))  # fmt: skip
-    options = {"note": draw(labels)}
+    options = {"note": draw(notes)}
     if draw(st.booleans()) and not isinstance(levels[0], bool):
         keys = draw(st.lists(labels, min_size=len(levels), max_size=len(levels), unique=True))
         levels = dict(zip(keys, levels, strict=True))
@@ -49,7 +50,7 @@ def columns(draw, name):
     if kind == "boolean":
         allow = draw(st.booleans())
         missing = None if allow else draw(st.sampled_from([None, False, True]))
-        return Boolean(name, missing=missing, allow_missing=allow, note=draw(labels))
+        return Boolean(name, missing=missing, allow_missing=allow, note=draw(notes))
     closed = draw(st.sampled_from(["left", "right"]))
     if kind == "values":
         values = sorted(draw(distinct(st.integers(-500, 500).map(lambda v: v / 10))))
@@ -58,7 +59,7 @@ def columns(draw, name):
     missing = draw(st.none() | st.sampled_from([low, high]))
     points = draw(st.sampled_from([3, 11, 1025]))
     edges = [low + (high - low) / 2] if draw(st.booleans()) else []
-    return Number(name, low, high, points, edges, closed, missing=missing, note=draw(labels))
+    return Number(name, low, high, points, edges, closed, missing=missing, note=draw(notes))
 
 
 schemas = st.lists(names, min_size=1, max_size=4, unique=True).flatmap(

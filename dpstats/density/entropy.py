@@ -10,15 +10,21 @@ storing A.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dpstats.families.block import FamilyValues, Floats
 
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
 TOLERANCE = 1e-3  # largest dual gradient, in noise standard deviations
 MAX_NEWTON = 100
 MAX_CG = 250
-PROBES = 2
+EXACT_FREEDOM = 600  # up to so many functions the trace in the risk is computed exactly
+PROBES = 4
 PROBE_ACCURACY = 0.05
 PATH_RATIO = 4.0
 PATH_LENGTH = 16
@@ -163,14 +169,25 @@ class _Dual:
         return None
 
     def risk(self, point: _Point) -> float:
-        """Stein's unbiased risk estimate; the trace from random signs (Hutchinson 1990)."""
-        signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(PROBES, len(point.y)))
-        freedom = [
-            float(z @ z - point.s2 * (z @ self._solve(point, z, PROBE_ACCURACY * len(z) ** 0.5)))
-            for z in signs
-        ]
+        """Stein's risk estimate: misfit, minus |F|, plus twice the degrees of freedom."""
         misfit = point.fitted - self.target
-        return float(misfit @ misfit - len(misfit) + 2 * np.mean(freedom))
+        return float(misfit @ misfit - len(misfit) + 2 * self._freedom(point))
+
+    def _freedom(self, point: _Point) -> float:
+        """tr(C (C + s2 I)^-1), exactly for small families, else from random signs (Hutchinson)."""
+        if len(point.y) <= EXACT_FREEDOM:
+            weighted = self._matrix.multiply(np.sqrt(point.density))
+            moments = (weighted @ weighted.T).toarray() * np.outer(self.scale, self.scale)
+            spectrum = np.linalg.eigvalsh(moments - np.outer(point.fitted, point.fitted))
+            spectrum = np.clip(spectrum, 0, None)
+            return float(np.sum(spectrum / (spectrum + point.s2)))
+        signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(PROBES, len(point.y)))
+        solved = [self._solve(point, z, PROBE_ACCURACY * len(z) ** 0.5) for z in signs]
+        return len(point.y) - point.s2 * float(np.mean(np.sum(signs * solved, axis=1)))
+
+    @cached_property
+    def _matrix(self) -> csr_array[Any]:
+        return self.values.matrix()
 
     def _solve(self, point: _Point, right: Floats, accuracy: float) -> Floats:
         """Solve (C + s2 I) x = right by preconditioned conjugate gradients.

@@ -106,7 +106,7 @@ def exact_sums(
             if progress is not None:
                 progress("reading rows", done, source.rows)
 
-    failure = ""
+    failure, stopped = "", None
     try:
         with threadpool_limits(1, user_api="blas"):
             totals = kernel.total(reported())
@@ -114,6 +114,10 @@ def exact_sums(
         failure = str(error)
     except Exception as error:  # as above
         failure = f"reading the rows failed ({type(error).__name__}); nothing was released or spent"
+    except BaseException as error:  # an interrupt
+        stopped = error.with_traceback(None)
+    if stopped is not None:
+        raise stopped
     if failure:  # raised here, where no frame of the traceback holds sums
         raise DataError(failure)
     return totals
@@ -202,7 +206,9 @@ def _csv(path: Path, schema: Schema) -> Source:
         reader = pacsv.open_csv(
             path,
             read_options=pacsv.ReadOptions(block_size=block, use_threads=False),
-            parse_options=pacsv.ParseOptions(newlines_in_values=True),
+            parse_options=pacsv.ParseOptions(
+                newlines_in_values=True, ignore_empty_lines=len(header) > 1
+            ),
             convert_options=pacsv.ConvertOptions(
                 include_columns=list(names),
                 column_types={name: pa.large_binary() for name in names},
@@ -264,8 +270,6 @@ def _pandas_array(series: pd.Series[Any], column: Column) -> pa.Array:
     held = getattr(getattr(dtype, "categories", None), "dtype", dtype)  # of a Categorical
     if held == np.dtype(object):
         return _objects(series, column)
-    if isinstance(column, Category) and column.holds_text and _is_all_nan(series):
-        return pa.nulls(len(series))  # pandas keeps text of which every cell is missing as floats
     array = series.to_numpy() if isinstance(series.dtype, np.dtype) else None
     if array is not None and array.dtype.kind in "iufb" and not array.dtype.isnative:
         return pa.array(array.astype(array.dtype.newbyteorder("=")), from_pandas=True)
@@ -274,13 +278,11 @@ def _pandas_array(series: pd.Series[Any], column: Column) -> pa.Array:
         converted = pa.Array.from_pandas(series)
     except (pa.ArrowException, TypeError, ValueError):
         failed = True
+    if failed and str(series.dtype) in ("string", "str"):  # broken text: cell by cell instead
+        return _objects(series.astype(object), column)
     if failed:
         raise DataError(f"column {column.name!r} is stored as {series.dtype}, which cannot be read")
     return converted.combine_chunks() if isinstance(converted, pa.ChunkedArray) else converted
-
-
-def _is_all_nan(series: pd.Series[Any]) -> bool:
-    return series.dtype.kind == "f" and bool(series.isna().all())
 
 
 def _objects(series: pd.Series[Any], column: Column) -> pa.Array:

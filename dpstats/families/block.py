@@ -235,35 +235,47 @@ class Family:
         Notes
         -----
         Blocks are visited from the largest to the smallest, so that what a block is derived from
-        has been decided before; dropping later ones only lowers the noise of those that stay.
+        has been decided before, and again until none is dropped: every drop lowers the noise of
+        those that stay, so what was dropped before never has more noise than it was promised.
         """
-        kept = dict.fromkeys(wanted)
-        alike: dict[tuple[Column, ...], list[Block]] = {}
-        for block in kept:  # single functions follow only from tables or from their complement
-            alike.setdefault(block.columns, []).append(block)
-        large = [block for block in kept if block.size > 1]
-        for block in sorted(kept, key=lambda b: -b.size):
-            derivations = {
-                source: derivation
-                for source in dict.fromkeys([*large, *alike[block.columns]])
-                if source in kept and source != block
-                if (derivation := source.derive(block)) is not None
-            }
-            if not derivations:
-                continue
-            others = [b for b in kept if b != block]
-            without = dict(zip(others, variances(others), strict=True))
-            measured = dict(zip(kept, variances(list(kept)), strict=True))[block]
-            follows = np.zeros(block.size, dtype=np.bool_)
-            for source, derivation in derivations.items():
-                terms = derivation.terms
-                follows |= (terms > 0) & (terms * without[source] <= measured)
-            if follows.all():
-                del kept[block]
-            elif follows.any() and (smaller := block.restrict(~follows)) != block:
-                kept = {smaller if b == block else b: None for b in kept}
-                large = [smaller if b == block else b for b in large]
+        kept, before = list(dict.fromkeys(wanted)), 0
+        while len(kept) != before:
+            before = len(kept)
+            kept = _dropped(kept, variances)
         return Family(tuple(kept))
+
+
+def _dropped(
+    blocks: Sequence[Block], variances: Callable[[Sequence[Block]], Sequence[float]]
+) -> list[Block]:
+    """One pass of `Family.merge` over distinct blocks."""
+    kept = dict.fromkeys(blocks)
+    alike: dict[tuple[Column, ...], list[Block]] = {}
+    for block in kept:  # single functions follow only from tables or from their complement
+        alike.setdefault(block.columns, []).append(block)
+    large = [block for block in kept if block.size > 1]
+    for block in sorted(kept, key=lambda b: -b.size):
+        derivations = {
+            source: derivation
+            for source in dict.fromkeys([*large, *alike[block.columns]])
+            if source in kept and source != block
+            if (derivation := source.derive(block)) is not None
+        }
+        if not derivations:
+            continue
+        others = [b for b in kept if b != block]
+        without = dict(zip(others, variances(others), strict=True))
+        measured = dict(zip(kept, variances(list(kept)), strict=True))[block]
+        follows = np.zeros(block.size, dtype=np.bool_)
+        for source, derivation in derivations.items():
+            terms = derivation.terms
+            follows |= (terms > 0) & (terms * without[source] <= measured)
+        if follows.all():
+            del kept[block]
+        elif follows.any() and (smaller := block.restrict(~follows)) != block:
+            kept = {smaller if b == block else b: None for b in kept}
+            large = [smaller if b == block else b for b in large]
+    return list(kept)
 
 
 @dataclass(frozen=True)

@@ -230,7 +230,6 @@ def test_p19_missing_text_on_every_route(tmp_path, caplog):
     check(text(missing="b", other="c"), text_routes(tmp_path, ["a", None]), [0, 1], caplog)
     check(text(allow_missing=True), text_routes(tmp_path, [None, "b"]), [3, 1], caplog)
     everything = {
-        "floats": pd.DataFrame({"v": [NAN, NAN]}),  # how pandas reads an empty text column
         "objects": pd.DataFrame({"v": object_series([None, NAN])}),
         "null": pa.table({"v": pa.nulls(2)}),
         "csv": write_csv(tmp_path / "cells.csv", [None, None]),

@@ -26,6 +26,7 @@ import dpstats as dps
 from dpstats import files, measuring, releases, synthesis
 from dpstats.density.minimax import SolverError
 from dpstats.engines import kernel, local
+from dpstats.engines.local import exact_sums, open_source
 from dpstats.privacy import noise
 
 PACKAGE = Path(dps.__file__).parent
@@ -290,11 +291,13 @@ def test_p72_the_search_of_frames_finds_planted_sums(
     plan, frame, sentinels, reachable, monkeypatch
 ):
     def leaking(*args):
-        raise KeyboardInterrupt  # not converted, so that its frames are the real ones
+        raise KeyboardInterrupt
 
-    monkeypatch.setattr(measuring, "draw_uniforms", lambda d: leaking() if d > 1 else None)
-    with pytest.raises(KeyboardInterrupt) as caught:
-        dps.measure(plan, frame)
+    blocks = [planned.block for planned in plan.blocks]
+    totals, _ = exact_sums(open_source(frame, plan.columns), plan.columns, blocks)
+    monkeypatch.setattr(measuring, "draw_uniforms", leaking)
+    with pytest.raises(KeyboardInterrupt) as caught:  # below `measure`, which clears its frames
+        list(map(measuring._noisy, plan.blocks, totals))
     with pytest.raises(AssertionError):
         assert_clean(caught.value, sentinels, reachable, frame)
 
@@ -573,7 +576,7 @@ def test_p79_measuring_writes_nothing_but_the_ledger(plan, frame, tmp_path, monk
     dps.synthesize(measured, m=200, k=50, rng=1)
     assert [path.name for path in tmp_path.iterdir()] == ["ledger"]
     added = (tmp_path / "ledger").read_bytes().removeprefix(before)
-    assert json.loads(added) == {"spent": str(plan.budget.total), "note": ""}
+    assert json.loads(added) == {"spent": str(plan.budget.total), "note": "; ".join(plan.analyses)}
 
 
 def test_p80_a_second_run_draws_fresh_noise_and_adds_to_the_ledger(plan, frame, tmp_path):

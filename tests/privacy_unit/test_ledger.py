@@ -128,7 +128,7 @@ def test_a_spending_is_synced_to_disk_before_it_returns(path, monkeypatch):
 def test_a_ledger_is_never_overwritten(path):
     Ledger.create(path, PureDP(1)).spend(PureDP(1))
     before = path.read_bytes()
-    with pytest.raises(RequestError, match=r"never overwritten; use Ledger\.open"):
+    with pytest.raises(RequestError, match="never overwritten; use it as it is"):
         Ledger.create(path, PureDP(10))
     assert path.read_bytes() == before
 
