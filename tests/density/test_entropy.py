@@ -180,29 +180,42 @@ def test_the_chosen_penalty_is_nearly_the_best_of_the_path(name, sd, loss):
     assert np.mean(chosen) < 1.2 * truth.size  # and no worse than the answers themselves, or so
 
 
-@pytest.mark.parametrize("s2_times_sd", [4.0, 4.0**-3])
+@pytest.mark.parametrize("s2_times_sd", [4.0, 0.25, 4.0**-4])
 @pytest.mark.parametrize("name", FAMILIES)
-def test_risk_estimates_the_squared_error_without_bias(name, s2_times_sd, monkeypatch):
-    """Gaussian noise, 40 draws; the mean difference is within four standard errors of zero.
+def test_risk_estimates_the_squared_error_without_bias(name, s2_times_sd):
+    """Gaussian noise, 150 draws; the mean difference is within four standard errors of zero.
 
-    The few probes of a fit are the same signs every time, so their error does not average out;
-    here there are more of them, and 3% of |F| is left for what remains.
+    Twice the degrees of freedom, or half of them, would be off by ten standard errors or more.
     """
-    monkeypatch.setattr(entropy, "PROBES", 20)
-    monkeypatch.setattr(entropy, "PROBE_ACCURACY", 1e-3)
     sd = 0.02
     seen, truth = problem(name)
     rng = np.random.default_rng(5)
     differences, errors = [], []
-    for _ in range(40):
+    for _ in range(150):
         means = truth + rng.normal(0, sd, truth.size)
         dual = _Dual(seen.values, seen.reference, means, np.full(truth.size, sd))
         point = dual.minimise(np.zeros(truth.size), s2_times_sd / sd)
         errors.append(np.sum((point.fitted - truth / sd) ** 2))
         differences.append(dual.risk(point) - errors[-1])
-    standard_error = np.std(differences) / np.sqrt(40)
-    assert abs(np.mean(differences)) < 4 * standard_error + 0.03 * truth.size
-    assert standard_error < 0.15 * np.mean(errors)  # so that the statement says something
+    standard_error = np.std(differences) / np.sqrt(150)
+    assert abs(np.mean(differences)) < 4 * standard_error
+    assert standard_error < 0.1 * np.mean(errors)  # so that the statement says something
+
+
+@pytest.mark.parametrize("s2", [0.1, 5.0, 200.0])
+@pytest.mark.parametrize("name", FAMILIES)
+def test_freedom_is_the_trace_and_probes_come_close(name, s2, monkeypatch):
+    """tr(C (C + s2 I)^-1) with C written down; 400 random signs within 5% of |F|."""
+    dual, seen, _ = dual_of(name, 0.02)
+    point = dual.minimise(np.zeros(dual.target.size), s2)
+    matrix = seen.values.matrix().toarray() * dual.scale[:, None]
+    covariance = np.cov(matrix, aweights=point.density, ddof=0)
+    trace = np.trace(covariance @ np.linalg.inv(covariance + s2 * np.eye(len(matrix))))
+    assert dual._freedom(point) == pytest.approx(trace, rel=1e-6)
+    monkeypatch.setattr(entropy, "EXACT_FREEDOM", 0)
+    monkeypatch.setattr(entropy, "PROBES", 400)
+    assert dual._freedom(point) == pytest.approx(trace, abs=0.05 * len(matrix))
+    assert dual._freedom(point) != pytest.approx(trace, rel=1e-6)  # the other path was taken
 
 
 WILD = {
