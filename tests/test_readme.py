@@ -47,6 +47,6 @@ def test_custodian_and_analyst(tmp_path, monkeypatch, capsys):
 
 def test_commands_of_the_readme_exist(capsys):
     for command in re.findall(r"^dpstats (\w+)", README, flags=re.MULTILINE):
-        with pytest.raises(SystemExit, match="^0$"):
+        with pytest.raises(SystemExit, match=r"^0$"):
             main([command, "--help"])
         assert command in capsys.readouterr().out
