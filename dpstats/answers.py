@@ -1,60 +1,68 @@
 """The one door to the measurements: what a release says about wanted functions, with exact noise.
 
-A wanted function is answered if it was measured, or is a sum of cells of one measured table (or n
-minus such a sum). Where several measured blocks would do, the one with the least variance answers.
+Every wanted function gets the best linear unbiased combination of what was measured: overlapping
+tables by orthogonal residuals (`residuals`), conditions measured beside them by one more update,
+other functions from the measured block with the least variance.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.columns import Codes
+from dpstats.columns import Codes, Column
 from dpstats.errors import NotMeasuredError
 from dpstats.families.block import Block, Family, Floats, bounds_of
+from dpstats.families.cells import Indicator, Table
 from dpstats.measurements import Measurements
+from dpstats.privacy.combinations import Combination, laplace_variances
+from dpstats.residuals import MeasuredTable, OverlappingTables
 
 if TYPE_CHECKING:
-    from scipy.sparse import csr_array
+    from dpstats.privacy.laws import NoiseLaw
 
-    from dpstats.privacy.laws import DiscreteLaplace
+LARGEST_UPDATE = 2 * 10**7  # entries of a matrix of weights; beyond it tables answer alone
+_GAIN = 1e-9
+
+LawKey = tuple[tuple[float, float, int], ...]
+"""Parts (weight, scale, count) of a combination of noises; one part of weight 1 is an exact sum."""
 
 
 @dataclass(frozen=True)
 class Answers:
-    """Noisy sums of d wanted functions, with the exact law of each one's noise.
+    """Estimates of d wanted sums, with the law of each one's noise.
 
     Attributes
     ----------
     names : list of str
-    sums : (d,) int64
-        Noisy sums over the private rows, in integer units.
+    sums : (d,) float64
+        Noisy sums over the private rows, in integer units; integers where no averaging was done.
     bounds : (d,) int64
         B_f; the noisy mean in unit scale is sums / (n bounds).
     n : int
     uniforms : (d,) float64
-        Uniform on (-1/2, 1/2), independent of the noise; sums + uniforms has a continuous law.
+        Uniform on (-1/2, 1/2), independent of the noise, where the noise is an integer; else zero.
+        The law of sums + uniforms is continuous.
     law_table : list of laws
         The distinct laws of the noise on the sums.
     law_of : (d,) int64
         Index into `law_table`.
-    weights : (d, |F|) sparse array of -1, 0 and 1
-        The noise on each sum, as a combination of the independent noises on the measured sums.
     """
 
     names: list[str]
-    sums: Codes
+    sums: Floats
     bounds: Codes
     n: int
     uniforms: Floats
-    law_table: list[DiscreteLaplace]
+    law_table: list[NoiseLaw]
     law_of: NDArray[np.intp]
-    weights: csr_array[Any]
+    _rows: Callable[[], Floats] = field(repr=False)
+    _scales: Floats = field(repr=False)
 
     @cached_property
     def means(self) -> Floats:
@@ -69,6 +77,7 @@ class Answers:
 
     def first(self, count: int) -> Answers:
         """The answers to the first few functions."""
+        rows = self._rows
         return replace(
             self,
             names=self.names[:count],
@@ -76,19 +85,40 @@ class Answers:
             bounds=self.bounds[:count],
             uniforms=self.uniforms[:count],
             law_of=self.law_of[:count],
-            weights=self.weights[:count],
+            _rows=lambda: rows()[:count],
         )
 
-    def law(self, f: int) -> DiscreteLaplace:
+    def law(self, f: int) -> NoiseLaw:
         """The noise law of function number f."""
         return self.law_table[int(self.law_of[f])]
+
+    @cached_property
+    def weights(self) -> Floats:
+        """The noise on the sums as weights (d, |F|) on the independent measured noises."""
+        return self._rows()
+
+    @cached_property
+    def noise_covariance(self) -> Floats:
+        """Covariance (d, d) of the noise on the sums."""
+        return (self.weights * laplace_variances(self._scales)) @ self.weights.T
+
+    @cached_property
+    def noise_groups(self) -> list[tuple[Floats, float, int]]:
+        """The same in fewer terms: (weights (d,), scale, number of noises that share them)."""
+        columns = np.round(np.vstack([self.weights, self._scales]), 12)
+        distinct, counts = np.unique(columns, axis=1, return_counts=True)
+        used = np.any(distinct[:-1] != 0, axis=0)
+        return [
+            (column[:-1], float(column[-1]), int(count))
+            for column, count in zip(distinct.T[used], counts[used], strict=True)
+        ]
 
 
 def answer(
     measurements: Measurements,
     wanted: Family | Block | Sequence[Block],
     *,
-    complements: bool = True,
+    disjoint: bool = False,
 ) -> Answers:
     """Answer wanted functions from what was measured.
 
@@ -96,81 +126,230 @@ def answer(
     ----------
     measurements : Measurements
     wanted : Family, block or sequence of blocks
-    complements : bool
-        Whether n minus other cells may answer. Without, the noise on disjoint conditions is
-        independent when they are answered from one table.
+    disjoint : bool
+        Answer every function as a plain sum of measured ones from one block, so that disjoint
+        conditions have independent noise.
 
     Raises
     ------
     NotMeasuredError
         Naming what is missing and what was measured.
     """
-    from scipy import sparse
-
     if isinstance(wanted, Family):
         blocks: Sequence[Block] = wanted.blocks
     else:
         blocks = wanted if isinstance(wanted, Sequence) else [wanted]
-    parts = [_answer_block(measurements, block, complements) for block in blocks]
+    door = _Door(measurements)
+    parts = [door.best(block, disjoint=disjoint) for block in blocks]
     keys = [key for part in parts for key in part.laws]
-    distinct = {key: i for i, key in enumerate(sorted(set(keys)))}
-    members = [member for part in parts for member in part.members]
-    signs = [sign for part in parts for sign in part.signs]
-    counts = [len(member) for member in members]
-    weights = sparse.csr_array(
-        (np.repeat(signs, counts), np.concatenate(members), np.cumsum([0, *counts])),
-        shape=(len(members), measurements.family.size),
-    )
+    distinct = {key: i for i, key in enumerate(dict.fromkeys(keys))}
     return Answers(
         names=[name for block in blocks for name in block.names],
         sums=np.concatenate([part.sums for part in parts]),
         bounds=np.concatenate([bounds_of(block) for block in blocks]),
         n=measurements.n,
         uniforms=np.concatenate([part.uniforms for part in parts]),
-        law_table=[measurements.budget.law(scale, terms) for scale, terms in distinct],
+        law_table=[_law(measurements, key) for key in distinct],
         law_of=np.array([distinct[key] for key in keys], dtype=np.intp),
-        weights=weights,
+        _rows=lambda: np.concatenate([part.rows() for part in parts]),
+        _scales=measurements.scales,
     )
 
 
+def _law(measurements: Measurements, key: LawKey) -> NoiseLaw:
+    (weight, scale, count), *more = key
+    if weight == 1 and not more:
+        return measurements.budget.law(scale, count)
+    return Combination(key)
+
+
+@dataclass
 class _Part:
-    """Answers to one block; each function keeps its best source so far."""
+    """Answers to one block."""
 
-    def __init__(self, size: int) -> None:
-        self.variances = np.full(size, np.inf)
-        self.sums = np.zeros(size, dtype=np.int64)
-        self.uniforms = np.zeros(size)
-        self.laws: list[tuple[float, int]] = [(1.0, 1)] * size
-        self.members: list[NDArray[np.int64]] = [np.zeros(0, np.int64)] * size
-        self.signs = [1] * size
+    sums: Floats
+    variances: Floats
+    uniforms: Floats
+    laws: list[LawKey]
+    rows: Callable[[], Floats]
 
 
-def _answer_block(measurements: Measurements, wanted: Block, complements: bool) -> _Part:
-    part = _Part(wanted.size)
-    following = 0
-    for noisy in measurements.measured:
-        start, following = following, following + noisy.block.size
-        derivation = noisy.block.derive(wanted, complements=complements)
-        if derivation is None:
-            continue
-        order = np.argsort(derivation.member, kind="stable")
-        first = np.searchsorted(derivation.member[order], np.arange(wanted.size + 1))
-        sums = derivation.apply(noisy.sums, measurements.n)
-        for f in np.flatnonzero(derivation.terms > 0):
-            # Members of one wanted function are cells of one table, or one moment: equal scales.
-            member = order[first[f] : first[f + 1]]
-            scale, terms = float(noisy.scales[member[0]]), len(member)
-            variance = measurements.budget.law(scale).variance * terms
-            if variance >= part.variances[f]:
+class _Door:
+    """The measurements, with their tables combined once."""
+
+    def __init__(self, measurements: Measurements) -> None:
+        self.measurements = measurements
+        self.size = measurements.family.size
+        laws, which = measurements.laws
+        self.variances = np.array([law.variance for law in laws])[which]
+        starts = np.cumsum([0, *(noisy.block.size for noisy in measurements.measured)])
+        self.starts = [int(start) for start in starts[:-1]]
+        tables = [
+            MeasuredTable(
+                noisy.block.columns,
+                noisy.sums.reshape(noisy.block.shape).astype(np.float64),
+                float(self.variances[start]),
+                start,
+            )
+            for noisy, start in zip(measurements.measured, self.starts, strict=True)
+            if isinstance(noisy.block, Table)
+        ]
+        self.tables = OverlappingTables(tables, measurements.n)
+
+    def best(self, block: Block, *, disjoint: bool) -> _Part:
+        """The best single source, or the combination of several where it has less variance."""
+        part = self._single(block, complements=not disjoint)
+        if not disjoint and isinstance(block, Table | Indicator):
+            combined = self._combined(block)
+            if combined is not None and np.any(combined.variances < part.variances * (1 - _GAIN)):
+                part = combined
+        if np.any(np.isinf(part.variances)):
+            raise _not_measured(self.measurements, block, part.variances)
+        return part
+
+    def _single(self, wanted: Block, *, complements: bool) -> _Part:
+        """Every function from one measured block: sums of its cells, exact integers."""
+        part = _Part(
+            np.zeros(wanted.size),
+            np.full(wanted.size, np.inf),
+            np.zeros(wanted.size),
+            [((1.0, 1.0, 1),)] * wanted.size,
+            lambda: rows_of(members, signs, self.size),
+        )
+        members = [np.zeros(0, np.int64)] * wanted.size
+        signs = [1] * wanted.size
+        for noisy, start in zip(self.measurements.measured, self.starts, strict=True):
+            derivation = noisy.block.derive(wanted, complements=complements)
+            if derivation is None:
                 continue
-            part.variances[f], part.sums[f] = variance, sums[f]
-            uniform = derivation.sign * noisy.uniforms[member].sum()
-            part.uniforms[f] = uniform - np.rint(uniform)  # uniform again, modulo one
-            part.laws[f] = (scale, terms)
-            part.members[f], part.signs[f] = start + member, derivation.sign
-    if np.any(np.isinf(part.variances)):
-        raise _not_measured(measurements, wanted, part.variances)
-    return part
+            order = np.argsort(derivation.member, kind="stable")
+            first = np.searchsorted(derivation.member[order], np.arange(wanted.size + 1))
+            sums = derivation.apply(noisy.sums, self.measurements.n)
+            for f in np.flatnonzero(derivation.terms > 0):
+                # Members of a wanted function are cells of a table, or one moment: equal scales.
+                member = order[first[f] : first[f + 1]]
+                variance = self.variances[start + member[0]] * len(member)
+                if variance >= part.variances[f]:
+                    continue
+                part.variances[f], part.sums[f] = variance, sums[f]
+                uniform = derivation.sign * noisy.uniforms[member].sum()
+                part.uniforms[f] = uniform - np.rint(uniform)  # uniform again, modulo one
+                part.laws[f] = ((1.0, float(noisy.scales[member[0]]), len(member)),)
+                members[f], signs[f] = start + member, derivation.sign
+        return part
+
+    def _combined(self, wanted: Table | Indicator) -> _Part | None:
+        """All tables together, then the measured conditions that they also estimate."""
+        if not self.tables.tables:
+            return None
+        conditions = self._conditions_seen()
+        if isinstance(wanted, Table) and (
+            not conditions or wanted.size * self.size > LARGEST_UPDATE
+        ):
+            return self._combined_table(wanted)
+        functions = _functions_of(wanted)
+        rows = self._rows(wanted.columns, functions)
+        if rows is None:
+            return None
+        sums = self._value(functions, rows)
+        if conditions:
+            rows, sums = self._updated(rows, sums, conditions)
+        return _Part(
+            sums,
+            rows**2 @ self.variances,
+            np.zeros(len(rows)),
+            [self._key(row) for row in rows],
+            lambda: rows,
+        )
+
+    def _combined_table(self, wanted: Table) -> _Part | None:
+        """All cells of a table by residuals, never as a matrix; they have the same law."""
+        estimate = self.tables.table(wanted.columns)
+        if estimate is None:
+            return None
+        first = np.zeros((1, *wanted.shape))
+        first.flat[0] = 1
+        row = _present(self._rows(wanted.columns, first))[0]
+        return _Part(
+            estimate.ravel(),
+            np.full(wanted.size, row**2 @ self.variances),
+            np.zeros(wanted.size),
+            [self._key(row)] * wanted.size,
+            lambda: _present(self._rows(wanted.columns, _functions_of(wanted))),
+        )
+
+    def _rows(self, columns: tuple[Column, ...], functions: Floats) -> Floats | None:
+        weights = self.tables.weights(columns, functions)
+        if weights is None:
+            return None
+        rows = np.zeros((len(functions), self.size))
+        for table, part in weights:
+            rows[:, table.start : table.start + table.counts.size] = part.reshape(len(rows), -1)
+        return rows
+
+    def _value(self, functions: Floats, rows: Floats) -> Floats:
+        sums = np.concatenate([noisy.sums for noisy in self.measurements.measured])
+        level = self.measurements.n * functions.reshape(len(rows), -1).mean(axis=1)
+        return np.asarray(level + rows @ sums)
+
+    def _conditions_seen(self) -> list[tuple[int, Floats, float]]:
+        """Measured conditions that tables estimate too: position, weights and value of that."""
+        if self._seen is None:
+            self._seen = []
+            for noisy, start in zip(self.measurements.measured, self.starts, strict=True):
+                if isinstance(noisy.block, Indicator):
+                    function = noisy.block.cells.array[np.newaxis].astype(np.float64)
+                    rows = self._rows(noisy.block.columns, function)
+                    if rows is not None:
+                        value = float(self._value(function, rows)[0])
+                        self._seen.append((start, rows[0], value))
+        return self._seen
+
+    _seen: list[tuple[int, Floats, float]] | None = None
+
+    def _updated(
+        self, rows: Floats, sums: Floats, conditions: list[tuple[int, Floats, float]]
+    ) -> tuple[Floats, Floats]:
+        """Best linear update by separately measured conditions (their noise is independent)."""
+        at = np.array([position for position, _, _ in conditions])
+        seen = np.stack([row for _, row, _ in conditions])
+        measured = np.concatenate([noisy.sums for noisy in self.measurements.measured])[at]
+        surprise = measured - np.array([value for _, _, value in conditions])
+        covariance = (seen * self.variances) @ seen.T + np.diag(self.variances[at])
+        gain = np.linalg.solve(covariance, (seen * self.variances) @ rows.T).T
+        own = np.zeros_like(seen)
+        own[np.arange(len(at)), at] = 1
+        return rows + gain @ (own - seen), sums + gain @ surprise
+
+    def _key(self, row: Floats) -> LawKey:
+        """Law of a combination, equal weights (up to sign: the noise is symmetric) together."""
+        used = np.flatnonzero(np.abs(row) > 1e-12)
+        pairs = np.stack([np.round(np.abs(row[used]), 12), self.measurements.scales[used]])
+        distinct, counts = np.unique(pairs, axis=1, return_counts=True)
+        return tuple(
+            (float(weight), float(scale), int(count))
+            for (weight, scale), count in zip(distinct.T, counts, strict=True)
+        )
+
+
+def rows_of(members: Sequence[Codes], signs: Sequence[int], size: int) -> Floats:
+    """Plain sums as rows of weights."""
+    rows = np.zeros((len(members), size))
+    for row, member, sign in zip(rows, members, signs, strict=True):
+        row[member] = sign
+    return rows
+
+
+def _functions_of(wanted: Table | Indicator) -> Floats:
+    """Values (d, bins of each column...) of the functions on the cells of their columns."""
+    if isinstance(wanted, Table):
+        return np.eye(wanted.size).reshape(-1, *wanted.shape)
+    return wanted.cells.array[np.newaxis].astype(np.float64)
+
+
+def _present(rows: Floats | None) -> Floats:
+    assert rows is not None  # the caller has seen that the table can be estimated
+    return rows
 
 
 def _not_measured(measurements: Measurements, wanted: Block, variances: Floats) -> NotMeasuredError:

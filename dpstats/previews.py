@@ -46,10 +46,10 @@ class _PretendRelease:
         self.schema, self.n, self.budget = plan.schema, n, plan.budget
 
     def answers(
-        self, wanted: Family | Block | Sequence[Block], *, complements: bool = True
+        self, wanted: Family | Block | Sequence[Block], *, disjoint: bool = False
     ) -> Answers:
         """Answers with the plan's noise laws and the pretend values."""
-        return answer(self._measurements, wanted, complements=complements)
+        return answer(self._measurements, wanted, disjoint=disjoint)
 
 
 @dataclass(frozen=True)

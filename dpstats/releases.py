@@ -95,7 +95,7 @@ class Release:
         }
 
     def answers(
-        self, wanted: Family | Block | Sequence[Block], *, complements: bool = True
+        self, wanted: Family | Block | Sequence[Block], *, disjoint: bool = False
     ) -> Answers:
         """Noisy sums of wanted functions with the exact law of their noise.
 
@@ -104,7 +104,7 @@ class Release:
         NotMeasuredError
             If they do not follow from what was measured.
         """
-        return answer(self.measurements, wanted, complements=complements)
+        return answer(self.measurements, wanted, disjoint=disjoint)
 
     def infer(self, analysis: str | Analysis) -> Any:
         """Conclusions of a planned analysis (by name), or of any other the release can answer.

@@ -29,7 +29,7 @@ class Answering(Protocol):
         """The budget that was spent."""
 
     def answers(
-        self, wanted: Family | Block | Sequence[Block], *, complements: bool = True
+        self, wanted: Family | Block | Sequence[Block], *, disjoint: bool = False
     ) -> Answers:
         """Noisy sums of functions, with the exact law of their noise."""
 

@@ -81,10 +81,7 @@ class Proportion:
                 str(release.budget),
                 scalar=True,
             )
-        answers = release.answers(family)
-        weights = abs(answers.weights)
-        if weights[[0]].multiply(weights[[1]]).sum() > 0:  # both from one table: keep them disjoint
-            answers = release.answers(family, complements=False)
+        answers = release.answers(family, disjoint=True)
         return _group_result(self, answers, str(release.budget))
 
 

@@ -75,7 +75,7 @@ def noisy_binomial_cdf(t: ArrayLike, n: int, p: ArrayLike, law: "NoiseLaw") -> F
     stride = np.floor(np.minimum(sd, np.sqrt(law.variance)) / _NODES_PER_SD)
     stride = np.maximum(1, stride)
     reach = law.support(_TAIL)
-    over_z = _CDF_COST * (2 * reach + 1) < high - low + 1
+    over_z = law.lattice & (_CDF_COST * (2 * reach + 1) < high - low + 1)
     nodes = np.where(over_z, 2 * (reach // stride) + 1, (high - low) // stride + 1).astype(int)
     cdf = np.empty(t.size)
     order = np.lexsort((nodes, over_z))

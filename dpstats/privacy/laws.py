@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,14 +25,18 @@ _FAR = 2.0**62  # beyond every noise that can occur; keeps infinities out of the
 
 
 class NoiseLaw(Protocol):
-    """What analyses may ask of the law of an integer noise, symmetric about zero."""
+    """What analyses may ask of the law of a noise, symmetric about zero."""
+
+    @property
+    def lattice(self) -> bool:
+        """Whether the noise is an integer; else its law is continuous."""
 
     @property
     def variance(self) -> float:
         """Variance of the noise."""
 
     def pmf(self, z: ArrayLike) -> Floats:
-        """P(Z = z)."""
+        """P(Z = z), or the probability of the unit cell around z if continuous."""
 
     def cdf(self, z: ArrayLike) -> Floats:
         """P(Z <= z)."""
@@ -41,10 +45,10 @@ class NoiseLaw(Protocol):
         """P(abs(Z) >= t)."""
 
     def smoothed_cdf(self, t: ArrayLike) -> Floats:
-        """P(Z + U <= t) for an independent U, uniform on (-1/2, 1/2)."""
+        """P(Z + U <= t), U uniform on (-1/2, 1/2) and independent; P(Z <= t) if continuous."""
 
-    def quantile(self, beta: float) -> int:
-        """Smallest integer q >= 0 with P(abs(Z) > q) <= beta."""
+    def quantile(self, beta: float) -> float:
+        """Smallest q >= 0 with P(abs(Z) > q) <= beta."""
 
     def support(self, tail: float = 1e-12) -> int:
         """Integer L with P(abs(Z) > L) <= tail."""
@@ -104,6 +108,8 @@ class DiscreteLaplace:
         if isinstance(terms, bool) or not isinstance(terms, int) or terms < 1:
             raise RequestError(f"terms must be an int of at least 1, got {reprlib.repr(terms)}")
         object.__setattr__(self, "scale", float(scale))
+
+    lattice: ClassVar[bool] = True
 
     @property
     def _a(self) -> float:
@@ -209,7 +215,7 @@ def joint_quantiles(laws: Sequence[NoiseLaw], beta: float) -> NDArray[np.int64]:
     return np.array([bounds[law] for law in laws], dtype=np.int64)
 
 
-def _log_within(law: NoiseLaw, q: int) -> float:
+def _log_within(law: NoiseLaw, q: float) -> float:
     """Logarithm of P(abs(Z) <= q)."""
     outside = float(law.tail(q + 1))
     return math.log1p(-outside) if outside < 1 else -math.inf

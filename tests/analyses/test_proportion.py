@@ -62,7 +62,7 @@ def test_derived_from_a_table_or_its_complement(schema, survey, no_noise):
         ("not (smoker == 'yes' and region == 'east')",
          ~((survey["smoker"] == "yes") & (survey["region"] == "east"))),
     ):  # fmt: skip
-        assert release.infer(dps.Proportion(condition)).params[0] == held.mean()
+        assert release.infer(dps.Proportion(condition)).params[0] == pytest.approx(held.mean())
 
 
 def test_group_counts_from_one_table_keep_independent_noise(schema, survey):
@@ -73,12 +73,8 @@ def test_group_counts_from_one_table_keep_independent_noise(schema, survey):
         "not (smoker == 'no' and region == 'north')", given="smoker == 'no' or region != 'south'"
     )
 
-    def shared(answers):
-        weights = abs(answers.weights)
-        return weights[[0]].multiply(weights[[1]]).sum()
-
-    assert shared(release.answers(analysis.family(schema))) == 1
-    assert shared(release.infer(analysis).intervals.answers) == 0
+    assert release.answers(analysis.family(schema)).noise_covariance[0, 1] != 0
+    assert release.infer(analysis).intervals.answers.noise_covariance[0, 1] == 0
 
 
 def test_drowned_group_says_so(schema, survey):

@@ -20,6 +20,7 @@ from dpstats.privacy.laws import DiscreteLaplace
 class NoNoise:
     """The law of 0, for comparison with the binomial itself."""
 
+    lattice = True
     variance = 0.0
 
     def pmf(self, z):

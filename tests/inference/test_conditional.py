@@ -19,6 +19,7 @@ from dpstats.privacy.laws import DiscreteLaplace
 class NoNoise:
     """The law of 0."""
 
+    lattice = True
     variance = 0.0
 
     def pmf(self, z):
