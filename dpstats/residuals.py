@@ -147,7 +147,7 @@ def _residual(
     reduced = array.sum(axis=others) if sum_others else array.mean(axis=others)
     for axis in range(first, reduced.ndim):
         reduced = reduced - reduced.mean(axis=axis, keepdims=True)
-    return reduced
+    return np.asarray(reduced, dtype=np.float64)
 
 
 def _spread(residual: Floats, columns: tuple[Column, ...], subset: Subset) -> Floats:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-from dpstats.answers import Answers
 from dpstats.families.block import Floats
+
+if TYPE_CHECKING:
+    from dpstats.answers import Answers
 
 
 def draw_noise(answers: Answers, size: int, rng: np.random.Generator) -> Floats:

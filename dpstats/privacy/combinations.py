@@ -90,7 +90,7 @@ class Combination:
         mass = np.clip(np.roll(mass, _POINTS // 2), 0, None)
         points = step * (np.arange(_POINTS) - _POINTS // 2)
         cdf = np.cumsum(mass) - mass / 2
-        return points, np.asarray(cdf / mass.sum(), dtype=np.float64)
+        return np.asarray(points, np.float64), np.asarray(cdf / mass.sum(), np.float64)
 
     def pmf(self, z: ArrayLike) -> Floats:
         """P(z - 1/2 < W <= z + 1/2)."""

@@ -1,0 +1,130 @@
+"""Results of chi-square tests: calibrated p-value, classical statistic, certified verdict."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from dpstats.families.block import Floats
+from dpstats.results import HypothesisResult
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Verdict = Literal["reject", "accept", "inconclusive"]
+
+
+@dataclass(frozen=True)
+class CertifiedChiSquare:
+    """A verdict that holds for any noise-limited table, in finite samples.
+
+    Attributes
+    ----------
+    verdict : {"reject", "accept", "inconclusive"}
+    low, high : float
+        Interval for the chi-square statistic of the private table itself.
+    critical : float
+        The statistic rejects above it at level alpha - beta.
+    alpha, beta : float
+        Error in all, and its part that the interval uses.
+    """
+
+    verdict: Verdict
+    low: float
+    high: float
+    critical: float
+    alpha: float
+    beta: float
+
+    def __str__(self) -> str:
+        return (
+            f"certified at alpha = {self.alpha:g}: {self.verdict} (statistic of the private table "
+            f"in [{self.low:.2f}, {self.high:.2f}], critical value {self.critical:.2f})"
+        )
+
+
+@dataclass(frozen=True, repr=False)
+class ChiSquareResult(HypothesisResult):
+    """A chi-square test on noisy counts.
+
+    `statistic` and `pvalue` are those of the calibrated test. All tables have one row per cell.
+
+    Attributes
+    ----------
+    df : int
+        Degrees of freedom of the classical statistic.
+    cells : list of str
+    observed, expected, residuals : (d,) float64
+        Noisy counts, expected counts under the null, and residuals divided by their standard
+        deviation (sampling and privacy noise).
+    pearson : float
+        Pearson's statistic of the noisy counts, not calibrated for noise; for comparison.
+    pearson_pvalue : float
+        What the chi-square distribution would say of it.
+    certified : CertifiedChiSquare
+    effect : float
+        Cramer's V (or its analogue for a given distribution), estimated without the noise's part.
+    effect_interval : (2,) float64
+        Noise-aware 95% interval for it.
+    notes : tuple of str
+    """
+
+    df: int
+    cells: list[str]
+    observed: Floats
+    expected: Floats
+    residuals: Floats
+    pearson: float
+    pearson_pvalue: float
+    certified: CertifiedChiSquare
+    effect: float
+    effect_interval: Floats
+    notes: tuple[str, ...] = ()
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per cell."""
+        import pandas as pd
+
+        return pd.DataFrame(
+            {
+                "cell": self.cells,
+                "observed": self.observed,
+                "expected": self.expected,
+                "residual": self.residuals,
+            }
+        )
+
+    def summary(self, *, most: int = 40) -> str:
+        """Text of the result; at most so many cells."""
+        width = max(len("cell"), *(len(cell) for cell in self.cells[:most]))
+        lines = [
+            self.title,
+            f"null hypothesis: {self.null}",
+            "",
+            f"p-value = {self.pvalue:.4g} (statistic {self.statistic:.4g}, calibrated for noise)",
+            f"Pearson's statistic of the noisy counts: {self.pearson:.2f} on {self.df} df "
+            f"(p-value {self.pearson_pvalue:.4g} if there were no noise; not valid here)",
+            str(self.certified),
+            f"Cramer's V = {self.effect:.4f} "
+            f"[{self.effect_interval[0]:.4f}, {self.effect_interval[1]:.4f}]",
+            "",
+            f"{'cell':<{width}}  {'observed':>10}  {'expected':>10}  {'residual':>8}",
+        ]
+        lines += [
+            f"{row.cell:<{width}}  {row.observed:>10.1f}  {row.expected:>10.1f}  "
+            f"{row.residual:>8.2f}"
+            for row in self.to_frame().head(most).itertuples(index=False)
+        ]
+        if len(self.cells) > most:
+            lines.append(f"... {len(self.cells) - most} more cells in to_frame()")
+        return "\n".join([*lines, "", self.footer, *(f"Note: {note}" for note in self.notes)])
+
+
+def standardised(
+    observed: Floats, expected: Floats, sampling: Floats, noise_variance: Floats
+) -> Floats:
+    """Residuals over their standard deviation under the null, (d,)."""
+    deviation = np.sqrt(np.maximum(sampling + noise_variance, 1e-300))
+    return (observed - expected) / deviation
