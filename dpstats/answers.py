@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 LARGEST_UPDATE = 2 * 10**7  # entries of a matrix of weights; beyond it tables answer alone
 _GAIN = 1e-9
+_LEAST_VARIANCE = 1e-9
 
 LawKey = tuple[tuple[float, float, int], ...]
 """Parts (weight, scale, count) of a combination of noises; one part of weight 1 is an exact sum."""
@@ -181,7 +182,8 @@ class _Door:
         self.measurements = measurements
         self.size = measurements.family.size
         laws, which = measurements.laws
-        self.variances = np.array([law.variance for law in laws])[which]
+        # A variance may underflow to zero for a huge budget; precisions stay finite.
+        self.variances = np.maximum([law.variance for law in laws], _LEAST_VARIANCE)[which]
         starts = np.cumsum([0, *(noisy.block.size for noisy in measurements.measured)])
         self.starts = [int(start) for start in starts[:-1]]
         tables = [

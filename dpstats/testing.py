@@ -1,0 +1,133 @@
+"""The contract of an analysis, for those who write their own: ``check_analysis``."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpstats.analyses import analysis_from_dict, analysis_to_dict
+from dpstats.analyses.base import Analysis
+from dpstats.answers import Answers
+from dpstats.errors import DpstatsError
+from dpstats.families.block import Block, Family
+from dpstats.measuring import measure
+from dpstats.planning import plan
+from dpstats.privacy.budget import PureDP
+from dpstats.privacy.noise import _noise_from
+from dpstats.releases import Release
+from dpstats.schema import Schema
+from dpstats.synthesis import synthesize
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class ContractError(AssertionError):
+    """An analysis breaks the contract; the message says which part."""
+
+
+def check_analysis(analysis: Analysis, schema: Schema, data: pd.DataFrame) -> None:
+    """Check that an analysis keeps the contract of `dpstats.analyses.base.Analysis`.
+
+    It must be a frozen dataclass that survives its plain form; ask for the same, non-empty family
+    every time; conclude only from functions that it asked for; work in a preview; repeat itself on
+    the same release; print; and stay calm from no noise at all to noise that drowns everything.
+
+    Parameters
+    ----------
+    analysis : Analysis
+    schema : Schema
+    data : pandas.DataFrame
+        Any table that fits the schema; public data, since the noise here is not private.
+
+    Raises
+    ------
+    ContractError
+    """
+    _check_declaration(analysis)
+    family = analysis.family(schema)
+    _require(family == analysis.family(schema), "family() must give the same blocks every time")
+    for epsilon, source in ((1, _Silent()), (1, None), (1e-6, None), (1e6, None)):
+        planned = plan(schema, {"it": analysis}, budget=PureDP(epsilon), n=len(data))
+        if source is None:
+            measured = measure(planned, data)
+        else:
+            with _noise_from(source):
+                measured = measure(planned, data)
+        release = synthesize(measured, m=200, k=50, rng=0)
+        guarded = _Guarded(release, family)
+        _check_result(analysis.infer(guarded), analysis.infer(guarded), epsilon)
+        preview = str(planned.preview())
+        _require("it" in preview and "nan" not in preview, "preview() must work and hold no NaN")
+
+
+def _require(holds: object, message: str) -> None:
+    if not holds:
+        raise ContractError(message)
+
+
+def _check_declaration(analysis: Analysis) -> None:
+    is_frozen = dataclasses.is_dataclass(analysis) and type(analysis).__dataclass_params__.frozen
+    _require(is_frozen, "an analysis is a frozen dataclass of the user's parameters")
+    _require(isinstance(analysis.kind, str) and analysis.kind, "an analysis has a kind")
+    _require(type(analysis).__doc__, "an analysis says in its docstring what it estimates")
+    hash(analysis)
+    try:
+        again = analysis_from_dict(analysis_to_dict(analysis))
+    except DpstatsError:
+        return  # a third party's kind is not in the registry
+    _require(again == analysis, "an analysis must survive its plain form")
+
+
+def _check_result(result: Any, again: Any, epsilon: float) -> None:
+    at = f"at epsilon = {epsilon:g}"
+    text = result.summary()
+    _require(isinstance(text, str) and text, f"summary() must be text {at}")
+    _require(text == again.summary(), f"the same release must give the same result {at}")
+    _require("nan" not in text.lower().replace("finance", ""), f"summary() shows NaN {at}:\n{text}")
+    frame = result.to_frame()
+    _require(len(frame) > 0, f"to_frame() must have rows {at}")
+    if hasattr(result, "conf_int"):
+        _check_intervals(result, at)
+    if hasattr(result, "pvalue"):
+        _require(0 <= result.pvalue <= 1, f"a p-value must lie in [0, 1] {at}")
+
+
+def _check_intervals(result: Any, at: str) -> None:
+    for method in ("noise_aware", "certified"):
+        for target in ("population", "table"):
+            wide = np.atleast_2d(result.conf_int(alpha=0.01, method=method, target=target))
+            ends = np.atleast_2d(result.conf_int(alpha=0.1, method=method, target=target))
+            what = f"{method} intervals for the {target} {at}"
+            _require(not np.isnan(wide).any(), f"{what} hold NaN; use -inf and inf")
+            _require((ends[:, 0] <= ends[:, 1]).all(), f"{what} have low above high")
+            lower_is_wider = (wide[:, 0] <= ends[:, 0] + 1e-9).all()
+            upper_is_wider = (wide[:, 1] >= ends[:, 1] - 1e-9).all()
+            _require(lower_is_wider and upper_is_wider, f"{what} are not nested in alpha")
+
+
+class _Silent:
+    """No noise, for the seam of tests."""
+
+    def __call__(self, scale: float, size: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+        return np.zeros(size, dtype=np.int64)
+
+
+class _Guarded:
+    """A release that answers only what an analysis asked for beforehand."""
+
+    def __init__(self, release: Release, family: Family) -> None:
+        self._release, self._family = release, family
+        self.schema, self.n, self.budget = release.schema, release.n, release.budget
+
+    def answers(
+        self, wanted: Family | Block | Sequence[Block], *, disjoint: bool = False
+    ) -> Answers:
+        blocks = wanted.blocks if isinstance(wanted, Family) else wanted
+        for block in blocks if isinstance(blocks, Sequence) else [blocks]:
+            follows = any(known.derive(block) is not None for known in self._family.blocks)
+            _require(follows, f"infer() asked for {block.names[0]!r}, which family() did not")
+        return self._release.answers(wanted, disjoint=disjoint)

@@ -1,0 +1,84 @@
+"""Every analysis keeps the contract, and the contract catches those that do not."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pytest
+
+import dpstats as dps
+from dpstats.analyses.proportion import proportions_result
+from dpstats.families.block import Family
+from dpstats.families.cells import Cells
+from dpstats.testing import ContractError, check_analysis
+
+ANALYSES = [
+    dps.Proportion("smoker == 'yes'"),
+    dps.Proportion("smoker == 'yes'", given="age >= 65"),
+    dps.Marginals(["smoker", "region"]),
+]
+
+
+@pytest.mark.parametrize("analysis", ANALYSES, ids=str)
+def test_analyses_keep_the_contract(analysis, schema, survey):
+    check_analysis(analysis, schema, survey)
+
+
+@dataclass(frozen=True)
+class Curious:
+    """Share of smokers, with a look at what was never asked for."""
+
+    kind: ClassVar[str] = "curious"
+
+    def family(self, schema):
+        return Family((Cells.condition(schema, "smoker == 'yes'"),))
+
+    def infer(self, release):
+        release.answers(Cells.condition(release.schema, "age >= 65"))
+
+
+@dataclass(frozen=True)
+class Fickle(Curious):
+    """Asks for another family every time."""
+
+    def family(self, schema):
+        texts = ["smoker == 'yes'", "age >= 65"]
+        object.__setattr__(self, "calls", getattr(self, "calls", 0) + 1)
+        return Family((Cells.condition(schema, texts[self.calls % 2]),))
+
+
+@dataclass(frozen=True)
+class Narrow(Curious):
+    """Intervals that shrink as they should grow."""
+
+    def infer(self, release):
+        answers = release.answers(self.family(release.schema))
+        result = proportions_result("smokers", ["smokers"], answers, "", scalar=True)
+        intervals = result.intervals
+
+        class Reversed:
+            def conf_int(self, alpha, method, target):
+                return intervals.conf_int(0.11 - alpha, method, target)
+
+        object.__setattr__(result, "intervals", Reversed())
+        return result
+
+
+@dataclass
+class Loose(Narrow.__bases__[0].__bases__[0]):
+    """Not frozen."""
+
+    kind: ClassVar[str] = "loose"
+
+
+@pytest.mark.parametrize(
+    ("analysis", "message"),
+    [
+        (Curious(), "infer\\(\\) asked for 'age >= 65'"),
+        (Fickle(), "same blocks every time"),
+        (Narrow(), "not nested in alpha"),
+        (Loose(), "frozen dataclass"),
+    ],
+)
+def test_broken_analyses_are_caught(analysis, message, schema, survey):
+    with pytest.raises((ContractError, dps.NotMeasuredError), match=message):
+        check_analysis(analysis, schema, survey)
