@@ -66,9 +66,14 @@ class Combination:
         for share in np.linspace(0.02, 0.98, 49):
             theta = share * largest
             # log of (1-a)^2 / ((1 - a e^u)(1 - a e^-u)), u = theta w
-            a, u = np.exp(-1 / scales), theta * weights
+            rate, u = 1 / scales, theta * weights
             log_mgf = np.sum(
-                counts * (2 * np.log1p(-a) - np.log1p(-a * np.exp(u)) - np.log1p(-a * np.exp(-u)))
+                counts
+                * (
+                    2 * np.log1p(-np.exp(-rate))
+                    - np.log1p(-np.exp(u - rate))
+                    - np.log1p(-np.exp(-u - rate))
+                )
             )
             best = min(best, (log_mgf + _TAIL) / theta)
         return best
