@@ -76,17 +76,17 @@ class Answers:
         variances = np.array([law.variance for law in self.law_table])[self.law_of]
         return variances / (self.n * self.bounds.astype(np.float64)) ** 2
 
-    def first(self, count: int) -> Answers:
-        """The answers to the first few functions."""
+    def part(self, piece: slice) -> Answers:
+        """The answers to some of the functions."""
         rows = self._rows
         return replace(
             self,
-            names=self.names[:count],
-            sums=self.sums[:count],
-            bounds=self.bounds[:count],
-            uniforms=self.uniforms[:count],
-            law_of=self.law_of[:count],
-            _rows=lambda: rows()[:count],
+            names=self.names[piece],
+            sums=self.sums[piece],
+            bounds=self.bounds[piece],
+            uniforms=self.uniforms[piece],
+            law_of=self.law_of[piece],
+            _rows=lambda: rows()[piece],
         )
 
     def law(self, f: int) -> NoiseLaw:

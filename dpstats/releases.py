@@ -21,6 +21,7 @@ from dpstats.families.block import Block, Family, Floats
 from dpstats.measurements import Measurements
 from dpstats.privacy.budget import PureDP
 from dpstats.references import reference_from_dict
+from dpstats.results import EstimateResult, Method, Target
 from dpstats.schema import Schema
 
 if TYPE_CHECKING:
@@ -126,6 +127,43 @@ class Release:
                 f"got {analysis!r}"
             )
         return analysis.infer(self)
+
+    def intervals(
+        self,
+        *,
+        alpha: float = 0.05,
+        method: Method = "noise_aware",
+        target: Target = "population",
+    ) -> pd.DataFrame:
+        """Intervals of all planned estimates that hold together with probability 1 - alpha.
+
+        Every analysis gets an equal part of alpha (Bonferroni's inequality, whatever they share)
+        and spends it jointly over its own parameters. Tests have no intervals and are left out.
+
+        Parameters
+        ----------
+        alpha : float
+            Probability that any interval of the whole plan misses.
+        method : {"noise_aware", "certified"}
+        target : {"population", "table"}
+
+        Returns
+        -------
+        DataFrame with columns analysis, term, estimate, conf_low, conf_high
+        """
+        import pandas as pd
+
+        results = {name: self.infer(name) for name in self.analyses}
+        estimates = {n: r for n, r in results.items() if isinstance(r, EstimateResult)}
+        frames = []
+        for name, result in estimates.items():
+            part = alpha / len(estimates)
+            ends = result.conf_int(alpha=part, method=method, target=target, simultaneous=True)
+            frame = pd.DataFrame({"analysis": name, "term": result.terms})
+            frame["estimate"] = result.params
+            frame[["conf_low", "conf_high"]] = np.atleast_2d(ends)
+            frames.append(frame)
+        return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
 
     def accuracy(self, *, alpha: float = 0.05, of: Literal["rows", "weights"] = "rows") -> Accuracy:
         """Certificate of the synthetic rows (or of the weighted candidates).

@@ -48,6 +48,9 @@ class Intervals(Protocol):
     def pvalues(self, value: float, alternative: Alternative) -> Floats:
         """Noise-aware p-values (d,) of: each parameter equals `value`."""
 
+    def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
+        """Ends that hold for all d parameters together with probability 1 - alpha."""
+
     def first(self, count: int) -> Intervals:
         """The same for the first few parameters."""
 
@@ -134,7 +137,12 @@ class EstimateResult:
         return np.divide(self.privacy_variance, total, out=np.zeros_like(total), where=total > 0)
 
     def conf_int(
-        self, *, alpha: float = 0.05, method: Method = "noise_aware", target: Target = "population"
+        self,
+        *,
+        alpha: float = 0.05,
+        method: Method = "noise_aware",
+        target: Target = "population",
+        simultaneous: bool = False,
     ) -> Floats:
         """Confidence intervals at level 1 - alpha.
 
@@ -147,6 +155,8 @@ class EstimateResult:
             case.
         target : {"population", "table"}
             What is covered: the population's value, or the private table's own.
+        simultaneous : bool
+            Cover all parameters together with probability 1 - alpha, instead of each by itself.
 
         Returns
         -------
@@ -155,7 +165,8 @@ class EstimateResult:
         check_alpha(alpha)
         _check_choice("method", method, get_args(Method))
         _check_choice("target", target, get_args(Target))
-        ends = np.stack(self.intervals.conf_int(alpha, method, target), axis=-1)
+        of = self.intervals.simultaneous if simultaneous else self.intervals.conf_int
+        ends = np.stack(of(alpha, method, target), axis=-1)
         return ends[0] if self.scalar else ends
 
     def test(self, value: float, alternative: Alternative = "two-sided") -> HypothesisResult:

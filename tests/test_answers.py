@@ -360,7 +360,7 @@ def test_the_uniforms_of_sums_are_uniform():
 
 def test_the_first_answers_are_those_of_the_first_functions():
     noisy = measured(BLOCKS, Recording(4))
-    some, both = answer(noisy, WANTED[0]), answer(noisy, WANTED[:2]).first(WANTED[0].size)
+    some, both = answer(noisy, WANTED[0]), answer(noisy, WANTED[:2]).part(slice(0, WANTED[0].size))
     for name in ("names", "n"):
         assert getattr(some, name) == getattr(both, name)
     for name in ("sums", "bounds", "uniforms", "means", "noise_variances"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -51,9 +52,12 @@ class Marginals:
     def infer(self, release: Answering) -> EstimateResult:
         """The proportion in every cell, each with its own interval."""
         family = self.family(release.schema)
+        stops = list(itertools.accumulate(block.size for block in family.blocks))
+        tables = tuple(slice(a, b) for a, b in itertools.pairwise([0, *stops]))
         return proportions_result(
             f"Marginals of {', '.join(self.columns)} up to degree {self.degree}",
             family.names,
             release.answers(family),
             str(release.budget),
+            tables=tables,
         )

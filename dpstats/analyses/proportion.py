@@ -26,6 +26,7 @@ from dpstats.inference.conditional import (
     conditional_pvalue,
 )
 from dpstats.inference.corrected import proportion_confint
+from dpstats.inference.simultaneous import joint_level, joint_noise_quantiles
 from dpstats.results import EstimateResult, Method, Target
 from dpstats.schema import Schema
 
@@ -86,9 +87,18 @@ class Proportion:
 
 
 def proportions_result(
-    title: str, terms: list[str], answers: Answers, budget: str, *, scalar: bool = False
+    title: str,
+    terms: list[str],
+    answers: Answers,
+    budget: str,
+    *,
+    scalar: bool = False,
+    tables: tuple[slice, ...] = (),
 ) -> EstimateResult:
-    """Result for the proportions of some measured conditions or cells."""
+    """Result for the proportions of some measured conditions or cells.
+
+    `tables` tells which terms are all cells of one table, for simultaneous intervals.
+    """
     estimate = np.clip(answers.means, 0, 1)
     return EstimateResult(
         title=title,
@@ -96,7 +106,7 @@ def proportions_result(
         params=estimate,
         sampling_variance=estimate * (1 - estimate) / answers.n,
         privacy_variance=answers.noise_variances,
-        intervals=ProportionIntervals(answers),
+        intervals=ProportionIntervals(answers, tables),
         nobs=answers.n,
         budget=budget,
         scalar=scalar,
@@ -113,6 +123,27 @@ class ProportionIntervals:
     """
 
     answers: Answers
+    tables: tuple[slice, ...] = ()
+
+    def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
+        """Ends that hold for all d proportions together; see `inference.simultaneous`."""
+        answers, d = self.answers, len(self.answers.sums)
+        if target == "table":
+            q = joint_noise_quantiles(answers, alpha)
+            ends = (answers.sums - q) / answers.n, (answers.sums + q) / answers.n
+            return np.clip(ends[0], 0, 1), np.clip(ends[1], 0, 1)
+        if method == "certified":
+            beta = alpha / 2
+            radius = joint_noise_quantiles(answers, beta) / answers.n
+            single = beta + (alpha - beta) / d  # the sampling part by Bonferroni
+            return proportion_confint(answers.means, radius, answers.n, alpha=single, beta=beta)
+        low, high = np.zeros(d), np.ones(d)
+        pieces = self.tables or tuple(slice(f, f + 1) for f in range(d))
+        for piece in pieces:
+            part = answers.part(piece)
+            level = joint_level(part, alpha / len(pieces))
+            low[piece], high[piece] = ProportionIntervals(part).conf_int(level, method, target)
+        return low, high
 
     def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """Lower and upper ends, two (d,) arrays in [0, 1]."""
@@ -139,7 +170,9 @@ class ProportionIntervals:
 
     def first(self, count: int) -> ProportionIntervals:
         """The same for the first few counts."""
-        return ProportionIntervals(self.answers.first(count))
+        whole = tuple(piece for piece in self.tables if piece.stop <= count)
+        exact = whole and whole[-1].stop == count
+        return ProportionIntervals(self.answers.part(slice(0, count)), whole if exact else ())
 
     def pvalues(self, value: float, alternative: Alternative) -> Floats:
         """Exact p-values (d,) of: the proportion equals `value`."""
@@ -187,6 +220,10 @@ class GroupIntervals:
     """
 
     answers: Answers
+
+    def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
+        """The same as `conf_int`: there is one parameter."""
+        return self.conf_int(alpha, method, target)
 
     @cached_property
     def _counts(self) -> tuple[float, float, float, float]:

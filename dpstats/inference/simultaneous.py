@@ -1,0 +1,62 @@
+"""Intervals that hold together: joint quantiles of the noise, and joint levels by simulation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpstats.families.block import Floats
+from dpstats.inference.simulation import draw_noise
+from dpstats.privacy.laws import joint_quantiles
+
+if TYPE_CHECKING:
+    from dpstats.answers import Answers
+
+DRAWS = 20_000
+LARGEST = 400  # cells; beyond it ranks among the draws are too coarse and Bonferroni serves
+
+
+def joint_noise_quantiles(answers: Answers, beta: float) -> Floats:
+    """Bounds (d,) on the noise of all sums that hold together with probability 1 - beta.
+
+    Exact products where the noises are independent; else Bonferroni's inequality, which holds for
+    any dependence.
+    """
+    laws = [answers.law(f) for f in range(len(answers.sums))]
+    used = answers.weights != 0
+    if all(law.lattice for law in laws) and (used.sum(axis=0) <= 1).all():
+        return joint_quantiles(laws, beta).astype(np.float64)
+    distinct = {law: law.quantile(beta / len(laws)) for law in set(laws)}
+    return np.array([distinct[law] for law in laws], dtype=np.float64)
+
+
+def joint_level(answers: Answers, alpha: float) -> float:
+    """Level of each interval at which those of all cells of one table hold together.
+
+    The counts of a table are multinomial, their noise has a known joint law. Under both, at the
+    estimated proportions, the smallest of the cells' two-sided p-values is simulated; its
+    alpha-quantile is the level. It lies between Bonferroni's alpha / d, valid for any dependence,
+    and alpha, and is approximate as a parametric bootstrap is.
+
+    Parameters
+    ----------
+    answers : Answers
+        All cells of one table (or a single condition: then the level is alpha itself).
+    alpha : float
+    """
+    d = len(answers.sums)
+    if d == 1:
+        return alpha
+    if d > LARGEST:
+        return alpha / d
+    rng = np.random.default_rng(0)
+    shares = np.clip(answers.means, 0, None)
+    if shares.sum() <= 0:
+        return alpha / d
+    counts = rng.multinomial(answers.n, shares / shares.sum(), size=DRAWS)
+    drawn = counts + draw_noise(answers, DRAWS, rng)
+    drawn += 1e-6 * rng.random(drawn.shape)  # ties in random order
+    ranks = np.argsort(np.argsort(drawn, axis=0), axis=0) + 0.5
+    smallest = 2 * np.minimum(ranks, DRAWS - ranks).min(axis=1) / DRAWS
+    return float(np.clip(np.quantile(smallest, alpha), alpha / d, alpha))
