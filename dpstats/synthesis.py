@@ -186,9 +186,9 @@ def _fitted(
 
 
 def _entropy(measurements: Measurements, seen: Seen, notes: list[str]) -> Floats:
-    fitted = fit_entropy(
-        seen.values, seen.reference, measurements.means, measurements.standard_deviations
-    )
+    # Noise far below a row (a huge epsilon) is as good as a hundredth of a row, and stays finite.
+    deviations = np.maximum(measurements.standard_deviations, 0.01 / measurements.n)
+    fitted = fit_entropy(seen.values, seen.reference, measurements.means, deviations)
     if not fitted.converged:
         notes.append(
             f"the entropy fit stopped with a gradient of {fitted.gradient:.2g} noise standard "
