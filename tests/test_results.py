@@ -60,3 +60,21 @@ def test_rows_that_miss_the_answers_are_confessed(schema, survey):
     assert dps.synthesize(measured, rng=0).notes == ()
     (note,) = dps.synthesize(measured, rng=0, k=2).notes
     assert "too few candidates or rows" in note
+
+
+@pytest.mark.parametrize("epsilon", [1e-9, 0.001, 100, 10_000, 500_000])
+@pytest.mark.parametrize("fit", ["entropy", "minimax"])
+def test_no_budget_loses_a_release(schema, survey, epsilon, fit):
+    plan = dps.plan(
+        schema,
+        {"a": dps.Proportion("smoker == 'yes'"), "t": dps.Marginals(["region", "age"])},
+        budget=dps.PureDP(epsilon),
+    )
+    release = dps.release(plan, survey, rng=0, m=300, fit=fit)
+    assert release.k == len(survey)
+    low, high = release.infer("a").conf_int()
+    assert 0 <= low <= high <= 1
+    if epsilon >= 100:
+        shares = survey["region"].value_counts(normalize=True)
+        rows = release.to_frame()["region"].value_counts(normalize=True)
+        assert abs(rows - shares).max() < 0.01

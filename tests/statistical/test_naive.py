@@ -1,4 +1,10 @@
-"""What happens to those who take synthetic rows for data; the documentation quotes this table."""
+"""What happens to those who take synthetic rows for data; the documentation quotes this table.
+
+Independent rows add the sampling variance of k rows to that of the private ones: with k = n the
+variance doubles and a naive 95% interval covers .83, even without privacy noise. Systematic rows
+follow the noisy answers, so it lacks the noise only: it covers badly where the noise matters, and
+nearly as it says where the budget is ample (epsilon = 10 here).
+"""
 
 import numpy as np
 import pytest
@@ -63,7 +69,8 @@ def check(epsilon, draw, runs, table, tools):
     share = {method: values[:, 0] for method, values in found.items()}
     slack = {method: 5 * v.std(ddof=1) / np.sqrt(runs) for method, v in share.items()}
     naive = "naive on synthetic rows"
-    assert share[naive].mean() + slack[naive] < 0.93
+    if (epsilon, draw) != (10, "systematic"):
+        assert share[naive].mean() + slack[naive] < 0.93
     assert abs(share["noise_aware"].mean() - 0.95) < slack["noise_aware"]
     assert share["certified"].mean() > 0.95 - slack["certified"]
 

