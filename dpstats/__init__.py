@@ -24,8 +24,12 @@ _HOMES = {
     "Ledger": "privacy.ledger",
     "Uniform": "references.uniform",
     "PerturbedHistogram": "references.histogram",
+    "GoodnessOfFit": "analyses.goodness_of_fit",
+    "Independence": "analyses.independence",
+    "Difference": "analyses.difference",
     "Marginals": "analyses.marginals",
     "Proportion": "analyses.proportion",
+    "Quantile": "analyses.quantile",
     "Plan": "planning",
     "plan": "planning",
     "Measurements": "measurements",
@@ -52,9 +56,12 @@ __all__ = [
     "Cells",
     "ConditionError",
     "DataError",
+    "Difference",
     "DpstatsError",
     "Family",
     "FileFormatError",
+    "GoodnessOfFit",
+    "Independence",
     "Ledger",
     "Marginals",
     "Measurements",
@@ -66,6 +73,7 @@ __all__ = [
     "Plan",
     "Proportion",
     "PureDP",
+    "Quantile",
     "Release",
     "RequestError",
     "Schema",
@@ -80,8 +88,12 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from dpstats.analyses.difference import Difference
+    from dpstats.analyses.goodness_of_fit import GoodnessOfFit
+    from dpstats.analyses.independence import Independence
     from dpstats.analyses.marginals import Marginals
     from dpstats.analyses.proportion import Proportion
+    from dpstats.analyses.quantile import Quantile
     from dpstats.columns import Boolean, Category, Number
     from dpstats.errors import (
         BudgetError,

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from dpstats.errors import RequestError
 from dpstats.families.block import Floats
-from dpstats.results import HypothesisResult
+from dpstats.inference.checks import check_alpha
+from dpstats.results import HypothesisResult, Method
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -82,6 +84,24 @@ class ChiSquareResult(HypothesisResult):
     effect: float
     effect_interval: Floats
     notes: tuple[str, ...] = ()
+
+    def conf_int(self, *, alpha: float = 0.05, method: Method = "noise_aware") -> Floats:
+        """Interval (2,) for the effect size, at 95%.
+
+        Parameters
+        ----------
+        alpha : float
+            0.05; the interval is computed once, with the test.
+        method : {"noise_aware", "certified"}
+            Of the population's effect, or of the private table's own: the certified interval of
+            the statistic on the scale of the effect.
+        """
+        if check_alpha(alpha) != 0.05:
+            raise RequestError("the interval of a chi-square test is computed at alpha=0.05 only")
+        if method == "noise_aware":
+            return self.effect_interval
+        ends = np.array([self.certified.low, self.certified.high])
+        return np.asarray(np.sqrt(ends / self.expected.sum()))
 
     def to_frame(self) -> pd.DataFrame:
         """One row per cell."""

@@ -18,6 +18,7 @@ from dpstats.planning import plan
 from dpstats.privacy.budget import PureDP
 from dpstats.privacy.noise import _noise_from
 from dpstats.releases import Release
+from dpstats.results import EstimateResult
 from dpstats.schema import Schema
 from dpstats.synthesis import synthesize
 
@@ -90,7 +91,7 @@ def _check_result(result: Any, again: Any, epsilon: float) -> None:
     _require("nan" not in text.lower().replace("finance", ""), f"summary() shows NaN {at}:\n{text}")
     frame = result.to_frame()
     _require(len(frame) > 0, f"to_frame() must have rows {at}")
-    if hasattr(result, "conf_int"):
+    if isinstance(result, EstimateResult):
         _check_intervals(result, at)
     if hasattr(result, "pvalue"):
         _require(0 <= result.pvalue <= 1, f"a p-value must lie in [0, 1] {at}")

@@ -15,6 +15,11 @@ ANALYSES = [
     dps.Proportion("smoker == 'yes'"),
     dps.Proportion("smoker == 'yes'", given="age >= 65"),
     dps.Marginals(["smoker", "region"]),
+    dps.GoodnessOfFit("region", [0.5, 0.3, 0.2], simulations=199),
+    dps.Independence("smoker", "region", simulations=199),
+    dps.Independence("smoker", "age", given="region", simulations=99),
+    dps.Difference("age >= 65", by="smoker"),
+    dps.Quantile("age", 0.5),
 ]
 
 

@@ -14,10 +14,17 @@ if TYPE_CHECKING:
 
 def registry() -> Mapping[str, type[Any]]:
     """The analyses of dpstats by the name they have in files."""
+    from dpstats.analyses.difference import Difference
+    from dpstats.analyses.goodness_of_fit import GoodnessOfFit
+    from dpstats.analyses.independence import Independence
     from dpstats.analyses.marginals import Marginals
     from dpstats.analyses.proportion import Proportion
+    from dpstats.analyses.quantile import Quantile
 
-    return {analysis.kind: analysis for analysis in (Marginals, Proportion)}
+    return {
+        analysis.kind: analysis
+        for analysis in (Difference, GoodnessOfFit, Independence, Marginals, Proportion, Quantile)
+    }
 
 
 def analysis_to_dict(analysis: Analysis) -> dict[str, Any]:

@@ -6,6 +6,9 @@ from scipy import special
 
 from dpstats.errors import RequestError
 from dpstats.inference.checks import check_alpha, check_finite
+from dpstats.inference.chi_square_bounds import chisquare
+
+__all__ = ["chisquare", "clopper_pearson", "proportion_confint"]
 
 FloatArray = NDArray[np.float64]
 

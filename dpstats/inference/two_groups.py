@@ -1,0 +1,301 @@
+"""Risks p1 and p2 in two groups of unknown size: difference, ratio and odds ratio.
+
+Given the sizes, each group's counts give an exactly uniform tail at its true risk, and the two are
+independent. Their normal scores, combined with weights that depend on the hypothesis alone, make
+an exact test of every pair (p1, p2); what follows is the range of a measure over the pairs kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import interpolate, special, stats
+
+from dpstats.inference.checks import Alternative
+from dpstats.inference.conditional import _Group, _sizes
+
+if TYPE_CHECKING:
+    from dpstats.privacy.laws import NoiseLaw
+
+FloatArray = NDArray[np.float64]
+Measure = Literal["difference", "ratio", "odds ratio"]
+MEASURES: tuple[Measure, ...] = get_args(Measure)
+
+LEAST_PVALUE = 0.004  # what an interval at alpha = 0.05 spends on the next two
+_PART = 50  # alpha over this is the error of the confidence set of each size
+_FAR = 25  # alpha over this is the error of leaving out pairs far from the estimate
+_NODES, _DENSE = 24, 401
+_LARGEST_SCORE = 7.0
+
+
+@dataclass(frozen=True)
+class GroupCounts:
+    """Noisy counts of one group, with and without the trait.
+
+    Attributes
+    ----------
+    yes, no : float
+        Noisy counts.
+    u_yes, u_no : float
+        Their stored uniforms, in (-1/2, 1/2).
+    law_yes, law_no : NoiseLaw
+        Laws of the two independent noises, in counts.
+    """
+
+    yes: float
+    no: float
+    u_yes: float
+    u_no: float
+    law_yes: NoiseLaw
+    law_no: NoiseLaw
+
+    @property
+    def risk(self) -> float:
+        """Estimate in [0, 1]; one half where no group can be seen."""
+        size = self.yes + self.no
+        return float(np.clip(self.yes / size, 0, 1)) if size > 0 else 0.5
+
+    def variances(self, risk: FloatArray | float, size: float) -> tuple[FloatArray, FloatArray]:
+        """Sampling and privacy variance of the estimate at a risk and a size."""
+        risk, size = np.asarray(risk, dtype=np.float64), max(size, 1.0)
+        noise = (1 - risk) ** 2 * self.law_yes.variance + risk**2 * self.law_no.variance
+        return risk * (1 - risk) / size, noise / size**2
+
+
+@dataclass(frozen=True)
+class _Evidence:
+    """Normal scores on a grid of risks: that the risk is above, or below, each of them.
+
+    Both are the smallest over a confidence set of the size, [least, most]; grid values lie
+    between 0 and 1, and `step` apart.
+    """
+
+    risks: FloatArray
+    above: FloatArray
+    below: FloatArray
+    sd_small: FloatArray  # sd of the estimate at the largest and at the smallest size
+    sd_large: FloatArray
+    step: float
+
+    @property
+    def distance(self) -> FloatArray:
+        return np.maximum(np.maximum(self.above, self.below), 0)
+
+
+def measure_interval(
+    first: GroupCounts, second: GroupCounts, n: int, alpha: float
+) -> tuple[FloatArray, FloatArray] | None:
+    """Intervals for p1 - p2, p1/p2 and the odds ratio, each at level 1 - alpha.
+
+    A pair of risks is rejected if the combined score, in either direction, exceeds the normal
+    quantile at (1 - c) alpha/2; or if the pair is outside of a disc of scores of error alpha/25;
+    or if no sizes in their confidence sets (error alpha/50 each) explain it. With the true sizes
+    the scores are independent standard normal variables, so the true pair is rejected with
+    probability at most alpha, whatever the weights. The weights are those of the delta method at
+    the hypothesis, so that near the estimate the score depends on the measure alone.
+
+    Parameters
+    ----------
+    first, second : GroupCounts
+        With independent noise.
+    n : int
+        Public number of rows.
+    alpha : float
+        Error probability, in (0, 1/2].
+
+    Returns
+    -------
+    low, high : (3,) float64, or None if no pair at all is kept
+        In [-1, 1] and twice in [0, inf], rounded outwards by one step of the grid (about 2% of a
+        standard error).
+
+    References
+    ----------
+    Berger, R. L. and Boos, D. D. (1994). P values maximized over a confidence set for the
+    nuisance parameter. J. Amer. Statist. Assoc. 89, 1012-1016.
+    Liptak, T. (1958). On the combination of independent tests. Magyar Tud. Akad. Mat. Kutato Int.
+    Kozl. 3, 171-197.
+    """
+    beta, gamma = alpha / _PART, alpha / _FAR
+    radius = float(np.sqrt(stats.chi2.isf(gamma, 2)))
+    critical = float(stats.norm.isf((alpha - 2 * beta - gamma) / 2))
+    one, two = (_evidence(group, n, beta, radius) for group in (first, second))
+    near = one.distance[:, None] ** 2 + two.distance**2 <= radius**2
+    ends = []
+    for measure in MEASURES:
+        kept = near.copy()
+        kept &= _combined(one, two, measure, "larger") <= critical
+        kept &= _combined(one, two, measure, "smaller") <= critical
+        i, j = np.nonzero(kept)
+        if not i.size:
+            return None
+        p_low, p_high = one.risks[i] - one.step, one.risks[i] + one.step
+        q_low, q_high = two.risks[j] - two.step, two.risks[j] + two.step
+        ends.append(
+            (
+                measure_of(np.clip(p_low, 0, 1), np.clip(q_high, 0, 1), measure).min(),
+                measure_of(np.clip(p_high, 0, 1), np.clip(q_low, 0, 1), measure).max(),
+            )
+        )
+    low, high = np.array(ends, dtype=np.float64).T
+    return low, high
+
+
+def measure_pvalue(
+    first: GroupCounts,
+    second: GroupCounts,
+    n: int,
+    measure: Measure,
+    value: float,
+    alternative: Alternative,
+) -> float:
+    """P-value of: the measure equals `value`; the largest over the pairs of risks in the null.
+
+    Parameters
+    ----------
+    first, second, n :
+        As in `measure_interval`.
+    measure : {"difference", "ratio", "odds ratio"}
+    value : float
+        In [-1, 1] for the difference, else not negative and finite.
+    alternative : {"two-sided", "larger", "smaller"}
+
+    Returns
+    -------
+    float, from 0.004 (the error of the sets of sizes and pairs, fixed before looking) to 1
+        Below 0.05 exactly where the interval at alpha = 0.05 leaves `value` out, to the rounding
+        of its ends.
+    """
+    beta, gamma = LEAST_PVALUE / 4, LEAST_PVALUE / 2
+    radius = float(np.sqrt(stats.chi2.isf(gamma, 2)))
+    one, two = (_evidence(group, n, beta, radius) for group in (first, second))
+    largest = 0.0
+    # The curve of pairs, by points of the first risk and by points of the second.
+    of_two, of_one = _second_risk(one.risks, value, measure), _first_risk(two.risks, value, measure)
+    for one_at, two_at in ((one, _at(two, of_two)), (_at(one, of_one), two)):
+        scores = [_paired(one_at, two_at, measure, side) for side in ("larger", "smaller")]
+        near = one_at.distance**2 + two_at.distance**2 <= radius**2
+        tails = special.ndtr(-np.stack(scores))
+        pvalues = {"larger": tails[0], "smaller": tails[1], "two-sided": 2 * tails.min(axis=0)}
+        largest = max(largest, float(np.max(pvalues[alternative][near], initial=0.0)))
+    if alternative != "two-sided":  # the null holds all pairs on the other side of the value too
+        with_value = measure_of(one.risks[:, None], two.risks, measure)
+        null = with_value <= value if alternative == "larger" else ~(with_value <= value)
+        null &= one.distance[:, None] ** 2 + two.distance**2 <= radius**2
+        tail = special.ndtr(-_combined(one, two, measure, alternative))
+        largest = max(largest, float(np.max(tail[null], initial=0.0)))
+    return min(1.0, largest + LEAST_PVALUE)
+
+
+def measure_of(p: FloatArray, q: FloatArray, measure: Measure) -> FloatArray:
+    """A measure of two risks; inf where it has no bound, nan where it is not defined (0/0)."""
+    if measure == "difference":
+        return np.asarray(p - q, dtype=np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if measure == "ratio":
+            return np.asarray(p / q, dtype=np.float64)
+        return np.asarray(p * (1 - q) / (q * (1 - p)), dtype=np.float64)
+
+
+def _evidence(group: GroupCounts, n: int, beta: float, radius: float) -> _Evidence:
+    """Scores on a dense grid that covers all risks with a score below `radius`."""
+    sizes = _sizes(group.yes + group.u_yes + group.no, group.law_yes, group.law_no, n, beta)
+    tails = _Group(
+        group.yes, group.no, group.u_yes, group.u_no, group.law_yes, group.law_no, sizes
+    ).tails
+
+    def scores(risks: FloatArray) -> FloatArray:  # (2, m): above, below
+        lower, upper = np.array([tails(p) for p in risks.tolist()]).T
+        tiny = special.ndtr(-_LARGEST_SCORE)
+        return np.asarray(-special.ndtri(np.clip([upper, lower], tiny, 1 - tiny)))
+
+    coarse, risk = np.linspace(0, 1, 13), group.risk
+    sd = float(np.sqrt(sum(group.variances(risk, group.yes + group.no)) + 1 / max(1, n) ** 2))
+    spread = sd * np.array([0, 1, 2, 3, 4.5, 7, 12])
+    coarse = np.unique(np.clip(np.concatenate([coarse, risk - spread, risk + spread]), 0, 1))
+    found = scores(coarse)
+    inside = np.flatnonzero(found.max(axis=0) < radius)
+    if not inside.size:
+        inside = np.array([np.argmin(found.max(axis=0))])
+    low = coarse[max(inside[0] - 1, 0)]
+    high = coarse[min(inside[-1] + 1, len(coarse) - 1)]
+    fine = np.setdiff1d(np.linspace(low, high, _NODES), coarse)
+    nodes = np.concatenate([coarse, fine])
+    values = np.concatenate([found, scores(fine)], axis=1)
+    order = np.argsort(nodes)
+    curve = interpolate.PchipInterpolator(nodes[order], values[:, order], axis=1)
+    dense = np.linspace(low, high, _DENSE)
+    above, below = curve(dense)
+    sd_small, sd_large = (
+        np.sqrt(sum(group.variances(dense, float(size)))) for size in (sizes[-1], sizes[0])
+    )
+    return _Evidence(dense, above, below, sd_small, sd_large, float(dense[1] - dense[0]))
+
+
+def _at(evidence: _Evidence, risks: FloatArray) -> _Evidence:
+    """The same at other risks; outside of the grid the evidence against them is overwhelming."""
+    grid = evidence.risks
+    rounding = 1e-12
+    outside = ~((risks >= grid[0] - rounding) & (risks <= grid[-1] + rounding))
+    risks = np.where(outside, grid[0], np.clip(risks, grid[0], grid[-1]))
+    rows = (evidence.above, evidence.below, evidence.sd_small, evidence.sd_large)
+    above, below, small, large = (np.interp(risks, grid, row) for row in rows)
+    far = 10 * _LARGEST_SCORE
+    return _Evidence(
+        risks, np.where(outside, far, above), np.where(outside, far, below), small, large, 0.0
+    )
+
+
+def _combined(one: _Evidence, two: _Evidence, measure: Measure, side: str) -> FloatArray:
+    """Scores (m1, m2) of all pairs."""
+    above, below, small, large = (
+        np.reshape(row, (-1, 1)) for row in (one.above, one.below, one.sd_small, one.sd_large)
+    )
+    column = _Evidence(one.risks[:, np.newaxis], above, below, small, large, one.step)
+    return _paired(column, two, measure, side)
+
+
+def _paired(one: _Evidence, two: _Evidence, measure: Measure, side: str) -> FloatArray:
+    """Weighted score that the measure is larger (smaller), the least over sizes in their sets.
+
+    Weights are (cos a, sin a), 0 <= a <= pi/2. Where the score is positive at both ends of a
+    range of angles it is concave in between, so its least value is at an end.
+    """
+    first, second = (one.above, two.below) if side == "larger" else (one.below, two.above)
+    p, q = one.risks, two.risks
+    if measure == "difference":
+        slope_one, slope_two = np.ones_like(p), np.ones_like(q)
+    elif measure == "ratio":  # of log p - log q, times p q
+        slope_one, slope_two = q, p
+    else:
+        slope_one, slope_two = q * (1 - q), p * (1 - p)
+    least: FloatArray | None = None
+    for sd_one, sd_two in ((one.sd_small, two.sd_large), (one.sd_large, two.sd_small)):
+        weight_one, weight_two = slope_one * sd_one + 1e-12, slope_two * sd_two + 1e-12
+        score = (weight_one * first + weight_two * second) / np.hypot(weight_one, weight_two)
+        least = score if least is None else np.minimum(least, score)
+    assert least is not None
+    return least
+
+
+def _second_risk(p: FloatArray, value: float, measure: Measure) -> FloatArray:
+    """The second risk at which the measure has a value; nan or outside [0, 1] if there is none."""
+    if measure == "difference":
+        return p - value
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if measure == "ratio":
+            return np.asarray(p / value)
+        return np.asarray(p / (p + value * (1 - p)))
+
+
+def _first_risk(q: FloatArray, value: float, measure: Measure) -> FloatArray:
+    """The first risk at which the measure has a value."""
+    if measure == "difference":
+        return q + value
+    if measure == "ratio":
+        return q * value
+    with np.errstate(invalid="ignore"):
+        return np.asarray(value * q / (1 - q + value * q))

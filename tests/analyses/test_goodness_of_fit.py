@@ -1,0 +1,169 @@
+import numpy as np
+import pytest
+from scipy import stats
+
+import dpstats as dps
+
+P0 = [0.5, 0.3, 0.2]  # the region column of the survey was drawn from it
+
+
+def released(schema, survey, analyses, epsilon=1.0):
+    plan = dps.plan(schema, analyses, budget=dps.PureDP(epsilon))
+    return dps.release(plan, survey, rng=0, m=500)
+
+
+def test_zero_noise_is_pearsons_statistic(schema, survey, no_noise):
+    release = released(schema, survey, {"g": dps.GoodnessOfFit("region", [0.4, 0.3, 0.3])}, 5.0)
+    result = release.infer("g")
+    counts = survey["region"].value_counts().reindex(["north", "south", "east"]).to_numpy()
+    expected = stats.chisquare(counts, 2000 * np.array([0.4, 0.3, 0.3]))
+    assert result.pearson == pytest.approx(expected.statistic, rel=1e-8)
+    assert result.pearson_pvalue == pytest.approx(expected.pvalue, rel=1e-8)
+    np.testing.assert_allclose(result.observed, counts, rtol=1e-9)
+    np.testing.assert_allclose(result.expected, [800, 600, 600])
+    assert result.df == 2
+    assert result.cells == ["region=north", "region=south", "region=east"]
+    assert result.certified.low <= expected.statistic <= result.certified.high
+    assert result.certified.verdict == "reject"
+    assert result.pvalue == 1 / 5000
+    assert result.effect == pytest.approx(np.sqrt(expected.statistic / 2000), rel=1e-2)
+
+
+def test_little_noise_gives_the_classical_pvalue(schema, survey):
+    p0 = [0.49, 0.32, 0.19]
+    release = released(
+        schema, survey, {"g": dps.GoodnessOfFit("region", p0, simulations=19_999)}, 50
+    )
+    result = release.infer("g")
+    assert result.pvalue == pytest.approx(result.pearson_pvalue, abs=0.02)
+
+
+def test_exactly_calibrated_at_little_noise(schema, survey):
+    """epsilon = 200: no noise in practice, and no cancellation in the statistic."""
+    result = released(schema, survey, {"g": dps.GoodnessOfFit("region", P0)}, 200).infer("g")
+    assert np.isfinite(result.statistic)
+    assert result.pvalue == pytest.approx(result.pearson_pvalue, abs=0.04)
+
+
+def test_mapping_equals_list_and_bins_of_numbers(schema, survey):
+    by_label = dps.GoodnessOfFit("region", {"east": 0.2, "south": 0.3, "north": 0.5})
+    release = released(schema, survey, {"g": by_label, "a": dps.GoodnessOfFit("age", [0.25] * 4)})
+    listed = release.infer(dps.GoodnessOfFit("region", P0))
+    assert listed.pvalue == release.infer("g").pvalue
+    ages = release.infer("a")
+    assert len(ages.cells) == 4
+    assert ages.pvalue == 1 / 5000
+
+
+def test_booleans_and_numpy_probabilities():
+    schema = dps.Schema([dps.Boolean("smoker")])
+    labelled = dps.GoodnessOfFit("smoker", {True: 0.25, False: 0.75})
+    np.testing.assert_allclose(labelled._expected_shares(schema), [0.75, 0.25])
+    assert dps.GoodnessOfFit("smoker", np.array([0.75, 0.25])).probabilities == (0.75, 0.25)
+
+
+def test_from_a_margin_of_a_table(schema, survey):
+    """The column comes out of a measured pair: sums of noises, calibrated by their own law."""
+    release = released(schema, survey, {"t": dps.Marginals(["smoker", "region"])}, 0.5)
+    result = release.infer(dps.GoodnessOfFit("region", P0))
+    assert 0 < result.pvalue <= 1
+    with pytest.raises(dps.NotMeasuredError):
+        release.infer(dps.GoodnessOfFit("age", [0.25] * 4))
+
+
+def test_from_overlapping_tables(schema, survey):
+    """Many tables hold the column: averaged, so noises are correlated and taken as normal."""
+    release = released(schema, survey, {"t": dps.Marginals(["smoker", "region", "age"])}, 0.5)
+    result = release.infer(dps.GoodnessOfFit("region", P0))
+    assert np.isfinite(result.statistic)
+    assert result.certified.low <= result.certified.high
+
+
+def test_same_release_same_result_and_seed_matters_little(schema, survey):
+    release = released(schema, survey, {"g": dps.GoodnessOfFit("region", P0)})
+    first, again = (release.infer("g") for _ in range(2))
+    assert first.pvalue == again.pvalue
+    other = release.infer(dps.GoodnessOfFit("region", P0, seed=1))
+    assert other.pvalue == pytest.approx(first.pvalue, abs=6 * np.sqrt(0.25 * 2 / 4999))
+    assert other.statistic == first.statistic
+
+
+def test_prints(schema, survey):
+    result = released(schema, survey, {"g": dps.GoodnessOfFit("region", P0)}, 0.01).infer("g")
+    text = result.summary()
+    assert f"{result.pvalue:.4g}" in text
+    assert "privacy noise is" in text  # epsilon = 0.01: it drowns the signal
+    assert "the population" in text
+    assert list(result.to_frame().columns) == ["cell", "observed", "expected", "residual"]
+    low, high = result.effect_interval
+    assert 0 <= low <= high
+    clear = released(schema, survey, {"g": dps.GoodnessOfFit("region", P0)}, 5).infer("g")
+    assert not any("privacy noise is" in note for note in clear.notes)
+
+
+def test_effect_without_noise_part(schema, survey):
+    """A departure of known size; the interval holds it, at little noise tightly."""
+    p0 = np.array([0.4, 0.3, 0.3])
+    true = np.sqrt(((np.array(P0) - p0) ** 2 / p0).sum())
+    result = released(schema, survey, {"g": dps.GoodnessOfFit("region", list(p0))}, 5).infer("g")
+    assert result.effect == pytest.approx(true, abs=0.07)  # three sampling deviations
+    assert result.effect_interval[0] < result.effect < result.effect_interval[1]
+    assert np.diff(result.effect_interval) < 0.12
+
+
+def test_intervals_and_preview(schema, survey):
+    plan = dps.plan(schema, {"g": dps.GoodnessOfFit("region", P0)}, budget=dps.PureDP(1), n=2000)
+    result = dps.release(plan, survey, rng=0, m=500).infer("g")
+    np.testing.assert_array_equal(result.conf_int(), result.effect_interval)
+    low, high = result.conf_int(method="certified")
+    assert 2000 * low**2 == pytest.approx(result.certified.low)
+    assert 2000 * high**2 == pytest.approx(result.certified.high)
+    with pytest.raises(dps.RequestError, match=r"alpha=0\.05 only"):
+        result.conf_int(alpha=0.1)
+    assert "goodness_of_fit" in plan.preview().to_frame().to_string()
+
+
+def test_files_round_trip(tmp_path, schema, survey):
+    for probabilities in (P0, {"east": 0.2, "south": 0.3, "north": 0.5}):
+        analysis = dps.GoodnessOfFit("region", probabilities, simulations=999)
+        release = released(schema, survey, {"g": analysis})
+        release.save(tmp_path / "r")
+        loaded = dps.load(tmp_path / "r")
+        assert loaded.analyses["g"] == analysis
+        assert loaded.infer("g").pvalue == release.infer("g").pvalue
+        (tmp_path / "r").unlink()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"probabilities": [0.5, 0.4, 0.2]}, "sum to 1.1"),
+        ({"probabilities": [0.5, 0.5, 0.0]}, "must all be positive"),
+        ({"probabilities": [1.0]}, "at least two"),
+        ({"probabilities": [0.5, float("nan"), 0.5]}, "finite"),
+        ({"probabilities": ["half", "half"]}, "must be numbers"),
+        ({"probabilities": "0.5"}, "list or a mapping"),
+        ({"probabilities": 0.5}, "list or a mapping"),
+        ({"simulations": 10}, "at least 99"),
+        ({"simulations": 999.0}, "whole number"),
+        ({"seed": -1}, "at least 0"),
+        ({"seed": True}, "whole number"),
+    ],
+)
+def test_refuses(arguments, message):
+    with pytest.raises(dps.RequestError, match=message):
+        dps.GoodnessOfFit(**({"column": "region", "probabilities": P0} | arguments))
+
+
+@pytest.mark.parametrize(
+    ("probabilities", "message"),
+    [
+        ({"north": 0.5, "west": 0.5}, r"unknown labels \['west'\].*no probability for \['south'"),
+        ({"north": 0.5, "south": 0.5}, r"no probability for \['east'\]"),
+        ([0.5, 0.5], "2 probabilities were given, but 'region' has 3"),
+    ],
+)
+def test_refuses_what_does_not_fit_the_schema(schema, probabilities, message):
+    asked = {"g": dps.GoodnessOfFit("region", probabilities)}
+    with pytest.raises(dps.RequestError, match=message):
+        dps.plan(schema, asked, budget=dps.PureDP(1))

@@ -1,0 +1,155 @@
+"""Coverage of two groups compared, of quantiles, and of bands for a distribution function."""
+
+import numpy as np
+import pytest
+
+import dpstats as dps
+from dpstats.analyses.difference import DifferenceIntervals
+from dpstats.analyses.quantile import QuantileIntervals, QuantileResult
+from dpstats.inference.two_groups import MEASURES, measure_of
+
+TWO = dps.Schema([dps.Boolean("ill"), dps.Boolean("exposed")])
+# (n, share of the first group, epsilon, first risk, second risk)
+TWO_GROUPS = [
+    (200, 0.5, 5.0, 0.3, 0.2), (200, 0.1, 1.0, 0.3, 0.2), (200, 0.5, 0.05, 0.9, 0.4),
+    (200, 0.01, 5.0, 0.3, 0.2), (2_000, 0.5, 0.5, 0.05, 0.02), (2_000, 0.1, 1.0, 0.3, 0.3),
+    (2_000, 0.01, 5.0, 0.5, 0.2), (5_000, 0.5, 0.05, 0.3, 0.2), (5_000, 0.1, 0.3, 0.97, 0.6),
+    (50_000, 0.5, 0.05, 0.3, 0.2), (50_000, 0.1, 0.05, 0.02, 0.01),
+    (50_000, 0.01, 5.0, 0.3, 0.2), (50_000, 0.01, 0.2, 0.3, 0.2),
+]  # fmt: skip
+AGES = dps.Schema([dps.Number("x", 0, 100, edges=list(range(5, 100, 5)))])
+VALUES = dps.Schema([dps.Number("x", values=[0, 17.5, 22, 27, 40])])
+# (schema, mass of the bins, n, epsilon)
+EVEN, SKEW = np.full(20, 0.05), 0.7 ** np.arange(20) / np.sum(0.7 ** np.arange(20))
+UNEVEN = np.array([0.02, 0.08, 0.45, 0.35, 0.1])
+DISTRIBUTIONS = [
+    (AGES, "even", EVEN, 200, 5.0), (AGES, "even", EVEN, 200, 0.05),
+    (AGES, "even", EVEN, 2_000, 0.5),
+    (AGES, "skew", SKEW, 200, 1.0), (AGES, "skew", SKEW, 2_000, 5.0),
+    (AGES, "skew", SKEW, 50_000, 0.05), (VALUES, "values", UNEVEN, 200, 1.0),
+    (VALUES, "values", UNEVEN, 50_000, 0.5),
+]  # fmt: skip
+PROBABILITIES = (0.1, 0.5, 0.9)
+METHODS = ("noise_aware", "certified")
+
+
+def releases(plan, draw, runs, tools, seed):
+    """Answers to the plan's table: fresh rows (cell counts from `draw`) and fresh noise."""
+    from dpstats.answers import answer
+    from dpstats.measurements import Measurements, NoisyBlock
+
+    rng, source = np.random.default_rng(seed), tools.Laplace(seed + 1)
+    (planned,) = plan.blocks
+    for _ in range(runs):
+        counts = draw(rng)
+        held = Measurements(
+            schema=plan.schema,
+            measured=(
+                NoisyBlock(planned.block, planned.multiplier, counts, np.zeros(len(counts))),
+            ),
+            n=int(counts.sum()), budget=plan.budget, unit=plan.unit,
+        )  # fmt: skip
+        held = tools.with_noise(held, source)
+        yield lambda wanted, held=held, **options: answer(held, wanted, **options)
+
+
+def check(table, tools, setting, method, runs, successes, width):
+    table.row(setting, method, successes / runs, float(width), ">= 0.95", runs)
+    assert tools.at_least(int(successes), runs, 0.95), (setting, method)
+
+
+def check_difference(setting, runs, table, tools, seed=1):
+    n, share, epsilon, p, q = setting
+    analysis = dps.Difference("ill", by="exposed")
+    plan = dps.plan(TWO, {"a": analysis}, budget=dps.PureDP(epsilon), n=n)
+    wanted, _ = analysis._counts(TWO)
+    # cells: (well, ill) x (not exposed, exposed)
+    mass = [(1 - q) * (1 - share), (1 - p) * share, q * (1 - share), p * share]
+    truth = np.array([measure_of(np.array(p), np.array(q), measure) for measure in MEASURES])
+    ends = {method: [] for method in METHODS}
+    for answers in releases(plan, lambda rng: rng.multinomial(n, mass), runs, tools, seed):
+        intervals = DifferenceIntervals(answers(wanted, disjoint=True))
+        for method in METHODS:
+            ends[method].append(intervals.conf_int(0.05, method, "population"))
+    for method in METHODS:
+        low, high = np.array(ends[method]).transpose(1, 2, 0)
+        for i, measure in enumerate(MEASURES):
+            covered = np.sum((low[i] <= truth[i]) & (truth[i] <= high[i]))
+            width = np.median(high[i] - low[i])
+            check(table, tools, f"{setting} {measure}", method, runs, covered, width)
+
+
+def check_distribution(setting, runs, table, tools, seed=2):
+    schema, name, mass, n, epsilon = setting
+    plan = dps.plan(schema, {"a": dps.Quantile("x")}, budget=dps.PureDP(epsilon), n=n)
+    from dpstats.analyses.quantile import _below
+
+    number, below = schema["x"], np.cumsum(mass)
+    wanted = [_below(number, j) for j in range(1, number.bins)]
+    # The rows of a bin may lie anywhere in it: all of it must be covered but where F passes p
+    # exactly at an edge; there the quantile is that edge.
+    bins = np.searchsorted(below - 1e-12, PROBABILITIES)
+    ends = {method: [] for method in METHODS}
+    bands = {method: [] for method in METHODS}
+    for answers in releases(plan, lambda rng: rng.multinomial(n, mass), runs, tools, seed):
+        intervals = QuantileIntervals(answers(wanted), number, PROBABILITIES)
+        result = QuantileResult(
+            "", [""] * 3, np.zeros(3), np.zeros(3), np.zeros(3), intervals, n, str(plan.budget)
+        )
+        for method in METHODS:
+            ends[method].append(intervals.bins(0.05, method))
+            frame = result.distribution(method=method)
+            bands[method].append(frame[["band_low", "band_high"]].to_numpy())
+    for method in METHODS:
+        found = np.array(ends[method])  # (runs, 3, 2)
+        for i, probability in enumerate(PROBABILITIES):
+            covered = np.sum((found[:, i, 0] <= bins[i]) & (bins[i] <= found[:, i, 1]))
+            width = np.mean(found[:, i, 1] - found[:, i, 0] + 1)
+            setting_name = f"{name}, n = {n}, eps = {epsilon:g}, quantile {probability} (bins)"
+            check(table, tools, setting_name, method, runs, covered, width)
+        low, high = np.array(bands[method]).transpose(2, 0, 1)
+        covered = np.sum(np.all((low <= below[:-1] + 1e-12) & (below[:-1] <= high + 1e-12), axis=1))
+        width = np.mean((high - low).max(axis=1))
+        check(
+            table, tools, f"{name}, n = {n}, eps = {epsilon:g}, band", method, runs, covered, width
+        )
+
+
+@pytest.mark.parametrize("setting", [TWO_GROUPS[0], TWO_GROUPS[4]], ids=str)
+def test_a_few_differences(setting, table, tools):
+    """25 runs: sees a coverage below about 0.65; the slow test of 1,000 runs sees 0.91."""
+    check_difference(setting, 25, table, tools)
+
+
+@pytest.mark.parametrize("setting", [DISTRIBUTIONS[i] for i in (3, 6)], ids=lambda s: s[1])
+def test_a_few_distributions(setting, table, tools):
+    """60 runs: sees a coverage below about 0.77; the slow test of 2,000 runs sees 0.92."""
+    check_distribution(setting, 60, table, tools)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("setting", TWO_GROUPS, ids=str)
+def test_differences(setting, table, tools):
+    check_difference(setting, 1_000, table, tools)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("setting", DISTRIBUTIONS, ids=lambda s: f"{s[1]}-{s[3]}-{s[4]}")
+def test_distributions(setting, table, tools):
+    check_distribution(setting, 2_000, table, tools)
+
+
+def test_the_check_sees_intervals_that_ignore_the_noise(tools):
+    """The score interval at the noisy counts, in a setting where noise is most of the error."""
+    from statsmodels.stats.proportion import confint_proportions_2indep
+
+    n, share, epsilon, p, q = 2_000, 0.1, 0.1, 0.3, 0.2
+    analysis = dps.Difference("ill", by="exposed")
+    plan = dps.plan(TWO, {"a": analysis}, budget=dps.PureDP(epsilon), n=n)
+    mass = [(1 - q) * (1 - share), (1 - p) * share, q * (1 - share), p * share]
+    covered = 0
+    for answers in releases(plan, lambda rng: rng.multinomial(n, mass), 60, tools, 1):
+        a, b, c, d = np.maximum(answers(analysis._counts(TWO)[0], disjoint=True).sums, 1)
+        low, high = confint_proportions_2indep(a, a + b, c, c + d, compare="diff", method="newcomb")
+        covered += low <= p - q <= high
+    assert not tools.at_least(int(covered), 60, 0.95)
