@@ -62,7 +62,7 @@ class Answers:
     uniforms: Floats
     law_table: list[NoiseLaw]
     law_of: NDArray[np.intp]
-    _rows: Callable[[], Floats] = field(repr=False)
+    _rows: _Rows = field(repr=False)
     _scales: Floats = field(repr=False)
 
     @cached_property
@@ -78,7 +78,6 @@ class Answers:
 
     def part(self, piece: slice) -> Answers:
         """The answers to some of the functions."""
-        rows = self._rows
         return replace(
             self,
             names=self.names[piece],
@@ -86,7 +85,7 @@ class Answers:
             bounds=self.bounds[piece],
             uniforms=self.uniforms[piece],
             law_of=self.law_of[piece],
-            _rows=lambda: rows()[piece],
+            _rows=replace(self._rows, pieces=(*self._rows.pieces, piece)),
         )
 
     def law(self, f: int) -> NoiseLaw:
@@ -96,7 +95,7 @@ class Answers:
     @cached_property
     def weights(self) -> Floats:
         """The noise on the sums as weights (d, |F|) on the independent measured noises."""
-        return self._rows()
+        return self._rows.matrix()
 
     @cached_property
     def noise_covariance(self) -> Floats:
@@ -152,9 +151,27 @@ def answer(
         uniforms=np.concatenate([part.uniforms for part in parts]),
         law_table=[_law(measurements, key) for key in distinct],
         law_of=np.array([distinct[key] for key in keys], dtype=np.intp),
-        _rows=lambda: np.concatenate([part.rows() for part in parts]),
+        _rows=_Rows(measurements, tuple(blocks), disjoint),
         _scales=measurements.scales,
     )
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """How to find the weights again; they are large, so only on demand."""
+
+    measurements: Measurements
+    blocks: tuple[Block, ...]
+    disjoint: bool
+    pieces: tuple[slice, ...] = ()
+
+    def matrix(self) -> Floats:
+        door = _Door(self.measurements)
+        parts = (door.best(block, disjoint=self.disjoint) for block in self.blocks)
+        rows = np.concatenate([part.rows() for part in parts])
+        for piece in self.pieces:
+            rows = rows[piece]
+        return rows
 
 
 def _law(measurements: Measurements, key: LawKey) -> NoiseLaw:

@@ -3,48 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dpstats.errors import RequestError
 from dpstats.families.block import Floats
 from dpstats.inference.checks import check_alpha
+from dpstats.inference.verdicts import CertifiedChiSquare
 from dpstats.results import HypothesisResult, Method
 
 if TYPE_CHECKING:
     import pandas as pd
-
-Verdict = Literal["reject", "accept", "inconclusive"]
-
-
-@dataclass(frozen=True)
-class CertifiedChiSquare:
-    """A verdict that holds for any noise-limited table, in finite samples.
-
-    Attributes
-    ----------
-    verdict : {"reject", "accept", "inconclusive"}
-    low, high : float
-        Interval for the chi-square statistic of the private table itself.
-    critical : float
-        The statistic rejects above it at level alpha - beta.
-    alpha, beta : float
-        Error in all, and its part that the interval uses.
-    """
-
-    verdict: Verdict
-    low: float
-    high: float
-    critical: float
-    alpha: float
-    beta: float
-
-    def __str__(self) -> str:
-        return (
-            f"certified at alpha = {self.alpha:g}: {self.verdict} (statistic of the private table "
-            f"in [{self.low:.2f}, {self.high:.2f}], critical value {self.critical:.2f})"
-        )
 
 
 @dataclass(frozen=True, repr=False)

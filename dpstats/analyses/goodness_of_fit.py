@@ -21,8 +21,9 @@ from dpstats.inference.likelihood_ratio import (
     normal_likelihood_ratio,
 )
 from dpstats.inference.simulation import draw_noise
+from dpstats.inference.verdicts import CertifiedChiSquare
 from dpstats.privacy.laws import joint_quantiles
-from dpstats.results_chi_square import CertifiedChiSquare, ChiSquareResult, standardised
+from dpstats.results_chi_square import ChiSquareResult, standardised
 from dpstats.schema import Schema
 
 _ALPHA = 0.05  # of the certified verdict and of the interval for the effect

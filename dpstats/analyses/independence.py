@@ -26,8 +26,9 @@ from dpstats.inference.independence_bounds import margin_bounds, statistic_bound
 from dpstats.inference.independence_effect import Association
 from dpstats.inference.independence_score import fit_independence, score_statistic
 from dpstats.inference.simulation import draw_noise
+from dpstats.inference.verdicts import CertifiedChiSquare, Verdict
 from dpstats.privacy.laws import DiscreteLaplace
-from dpstats.results_chi_square import CertifiedChiSquare, ChiSquareResult, Verdict, standardised
+from dpstats.results_chi_square import ChiSquareResult, standardised
 from dpstats.schema import Schema
 
 ALPHA = 0.05

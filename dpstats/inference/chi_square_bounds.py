@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from dpstats.errors import RequestError
 from dpstats.families.block import Floats
 from dpstats.inference.checks import check_alpha, check_count, check_finite
-from dpstats.results_chi_square import CertifiedChiSquare, Verdict
+from dpstats.inference.verdicts import CertifiedChiSquare, Verdict
 
 SIMULATIONS = 19_999  # of the multinomial law, for the critical value
 _NODES = 4_000  # parts of the box that the search for the maximum may look at

@@ -77,7 +77,7 @@ def test_group_counts_from_one_table_keep_independent_noise(schema, survey):
     assert release.infer(analysis).intervals.answers.noise_covariance[0, 1] == 0
 
 
-def test_drowned_group_says_so(schema, survey):
+def test_drowned_group_says_so(schema, survey, no_noise):
     release = released(schema, survey, {"a": dps.Proportion(YES, given="age < 18")}, epsilon=0.001)
     result = release.infer("a")
     assert np.diff(result.conf_int()) > 0.5

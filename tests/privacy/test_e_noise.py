@@ -494,7 +494,9 @@ def test_p58_no_public_argument_reaches_the_noise():
     # Candidate rows are drawn after the noise, from densities that are public or already noisy.
     drawing = {("Category.draw_inside", "rng"), ("Boolean.draw_inside", "rng"),
                ("Number.draw_inside", "rng"), ("Uniform.draw", "rng"),
-               ("PerturbedHistogram.draw", "rng")}  # fmt: skip
+               ("PerturbedHistogram.draw", "rng"),
+               # These two simulate a published law to calibrate a test.
+               ("GoodnessOfFit", "seed"), ("Independence", "seed")}  # fmt: skip
     assert reaching - drawing == {("release", "rng"), ("synthesize", "rng")}
     assert list(inspect.signature(dps.measure).parameters) == ["plan", "data", "ledger", "progress"]
 
