@@ -85,6 +85,47 @@ def test_missing_ledger_is_warned_about(folder, capsys):
     assert "no --ledger" in capsys.readouterr().err
 
 
+def test_every_kind_of_analysis_from_a_request(folder, capsys):
+    more = """
+[[analysis]]
+name = "fit"
+kind = "goodness_of_fit"
+column = "smoker"
+probabilities = { no = 0.7, yes = 0.3 }
+simulations = 199
+[[analysis]]
+name = "link"
+kind = "independence"
+a = "smoker"
+b = "age"
+simulations = 199
+[[analysis]]
+name = "gap"
+kind = "difference"
+condition = "age >= 65"
+by = "smoker"
+[[analysis]]
+name = "middle"
+kind = "quantile"
+column = "age"
+[[analysis]]
+name = "table"
+kind = "marginals"
+columns = ["smoker", "age"]
+"""
+    (folder / "more.toml").write_text(REQUEST + more)
+    assert main(["preview", "more.toml", "--rows", "2000"]) == DONE
+    assert main(["plan", "more.toml", "-o", "more.json"]) == DONE
+    assert main(["release", "more.json", "survey.csv", "-o", "more.zip"]) == DONE
+    capsys.readouterr()
+    assert main(["infer", "more.zip"]) == DONE
+    text = capsys.readouterr().out
+    for part in ("Cramer's V", "risk ratio", "quantile 0.5", "certified at alpha", "smoker=yes"):
+        assert part in text
+    frame = dps.load("more.zip").intervals()
+    assert set(frame["analysis"]) == {"smoking", "old", "gap", "middle", "table"}
+
+
 def test_seed_repeats_rows_but_never_noise(folder):
     for name in ("a.zip", "b.zip"):
         main(["release", "request.toml", "survey.csv", "-o", name, "--seed", "1"])
