@@ -233,7 +233,7 @@ class _Door:
             np.full(wanted.size, np.inf),
             np.zeros(wanted.size),
             [((1.0, 1.0, 1),)] * wanted.size,
-            lambda: rows_of(members, signs, self.size),
+            lambda: _rows_of(members, signs, self.size),
         )
         members = [np.zeros(0, np.int64)] * wanted.size
         signs = [1] * wanted.size
@@ -261,7 +261,7 @@ class _Door:
         """All tables together, then the measured conditions that they also estimate."""
         if not self.tables.tables:
             return None
-        conditions = self._conditions_seen()
+        conditions = self._conditions_seen
         if isinstance(wanted, Table) and (
             not conditions or wanted.size * self.size > LARGEST_UPDATE
         ):
@@ -311,20 +311,17 @@ class _Door:
         level = self.measurements.n * functions.reshape(len(rows), -1).mean(axis=1)
         return np.asarray(level + rows @ sums)
 
+    @cached_property
     def _conditions_seen(self) -> list[tuple[int, Floats, float]]:
         """Measured conditions that tables estimate too: position, weights and value of that."""
-        if self._seen is None:
-            self._seen = []
-            for noisy, start in zip(self.measurements.measured, self.starts, strict=True):
-                if isinstance(noisy.block, Indicator):
-                    function = noisy.block.cells.array[np.newaxis].astype(np.float64)
-                    rows = self._rows(noisy.block.columns, function)
-                    if rows is not None:
-                        value = float(self._value(function, rows)[0])
-                        self._seen.append((start, rows[0], value))
-        return self._seen
-
-    _seen: list[tuple[int, Floats, float]] | None = None
+        seen = []
+        for noisy, start in zip(self.measurements.measured, self.starts, strict=True):
+            if isinstance(noisy.block, Indicator):
+                function = _functions_of(noisy.block)
+                rows = self._rows(noisy.block.columns, function)
+                if rows is not None:
+                    seen.append((start, rows[0], float(self._value(function, rows)[0])))
+        return seen
 
     def _updated(
         self, rows: Floats, sums: Floats, conditions: list[tuple[int, Floats, float]]
@@ -351,7 +348,7 @@ class _Door:
         )
 
 
-def rows_of(members: Sequence[Codes], signs: Sequence[int], size: int) -> Floats:
+def _rows_of(members: Sequence[Codes], signs: Sequence[int], size: int) -> Floats:
     """Plain sums as rows of weights."""
     rows = np.zeros((len(members), size))
     for row, member, sign in zip(rows, members, signs, strict=True):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from dpstats.accuracy import Accuracy, certify
 from dpstats.density.candidates import Candidates, Seen, draw_candidates, seen_by
 from dpstats.density.entropy import fit_entropy
 from dpstats.density.minimax import SolverError, feasible, minimax_highs
@@ -84,21 +84,22 @@ def synthesize(
         rows = measurements.n if k is None else k
         counts = draw_counts(weights, rows, draw, values, generator)
     say("done", 3, 3)
-    made = Release(
+    fitted = certify(
+        measurements, values.average(counts / rows), alpha=0.05, target="synthetic rows"
+    )
+    return Release(
         measurements=measurements,
         candidates=candidates.codes,
         weights=weights,
         counts=counts,
         fit=fit,
         draw=draw,
-        notes=tuple(notes),
+        notes=(*notes, *_misfit(fitted)),
     )
-    return replace(made, notes=(*made.notes, *_misfit(made)))
 
 
-def _misfit(made: Release) -> list[str]:
+def _misfit(accuracy: Accuracy) -> list[str]:
     """A note where the rows miss the noisy answers by more than the noise explains."""
-    accuracy = made.accuracy()
     misfit = np.abs(accuracy.synthetic - accuracy.noisy)
     worst = int(np.argmax(misfit - accuracy.joint_radius))
     if misfit[worst] <= accuracy.joint_radius[worst]:

@@ -17,25 +17,6 @@ from dpstats.inference.binomial import (
 from dpstats.privacy.laws import DiscreteLaplace
 
 
-class NoNoise:
-    """The law of 0, for comparison with the binomial itself."""
-
-    lattice = True
-    variance = 0.0
-
-    def pmf(self, z):
-        return (np.asarray(z) == 0).astype(float)
-
-    def smoothed_cdf(self, t):
-        return np.clip(np.asarray(t, float) + 0.5, 0, 1)
-
-    def quantile(self, beta):
-        return 0
-
-    def support(self, tail):
-        return 0
-
-
 def laplace(scale, terms=1, reach=45):
     """Lattice and probabilities of a sum of discrete Laplace, written down from the formula."""
     a, half = np.exp(-1 / scale), int(reach * scale) + 5
@@ -187,16 +168,16 @@ def test_interval_increases_with_the_count():
     assert np.all(np.diff(high) >= 0)
 
 
-def test_without_noise_it_is_the_randomised_binomial_interval():
+def test_without_noise_it_is_the_randomised_binomial_interval(law_of_zero):
     n, x = 25, np.arange(26)
     cp_low, cp_high = clopper_pearson(x, n, method="beta")
-    low, high = proportion_interval(x - 0.5 + 1e-12, n, NoNoise())
+    low, high = proportion_interval(x - 0.5 + 1e-12, n, law_of_zero)
     np.testing.assert_allclose(low, cp_low, atol=1e-8)
     assert np.all(high <= cp_high)
-    low, high = proportion_interval(x + 0.5 - 1e-12, n, NoNoise())
+    low, high = proportion_interval(x + 0.5 - 1e-12, n, law_of_zero)
     np.testing.assert_allclose(high, cp_high, atol=1e-8)
     assert np.all(low >= cp_low)
-    low, high = proportion_interval(x[:, None] + np.linspace(-0.49, 0.49, 9), n, NoNoise())
+    low, high = proportion_interval(x[:, None] + np.linspace(-0.49, 0.49, 9), n, law_of_zero)
     assert np.all((low >= cp_low[:, None] - 1e-9) & (high <= cp_high[:, None] + 1e-9))
 
 

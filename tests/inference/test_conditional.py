@@ -16,25 +16,6 @@ from dpstats.inference.conditional import (
 from dpstats.privacy.laws import DiscreteLaplace
 
 
-class NoNoise:
-    """The law of 0."""
-
-    lattice = True
-    variance = 0.0
-
-    def pmf(self, z):
-        return (np.asarray(z) == 0).astype(float)
-
-    def smoothed_cdf(self, t):
-        return np.clip(np.asarray(t, float) + 0.5, 0, 1)
-
-    def quantile(self, beta):
-        return 0
-
-    def support(self, tail):
-        return 0
-
-
 def laplace(scale, reach):
     a, z = np.exp(-1 / scale), np.arange(-reach, reach + 1)
     return z, (1 - a) / (1 + a) * a ** np.abs(z)
@@ -107,9 +88,9 @@ def test_short_cuts_agree_with_the_full_sum(size, scale_a, scale_c, p, copies):
 
 
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.7])
-def test_without_noise_it_is_the_randomised_binomial_test(p):
+def test_without_noise_it_is_the_randomised_binomial_test(p, law_of_zero):
     x, size, u = 6, 20, 0.17
-    law = NoNoise()
+    law = law_of_zero
     result = conditional_pvalue(x, size - x, u, u, law, law, p, "smaller", beta=1e-9)
     k, q, v = (x, p, u) if p <= 0.5 else (size - x, 1 - p, u)
     cdf = stats.binom.cdf(k - 1, size, q) + (v + 0.5) * stats.binom.pmf(k, size, q)
@@ -221,8 +202,8 @@ def test_certified_coverage_by_enumeration(p, size, n):
         assert np.all(low <= high)
 
 
-def test_certified_without_noise():
-    law = NoNoise()
+def test_certified_without_noise(law_of_zero):
+    law = law_of_zero
     share = conditional_certified([0, 3, 8], [8, 5, 0], law, law, target="table")
     np.testing.assert_allclose(share, [[0, 0.375, 1], [0, 0.375, 1]])
     np.testing.assert_array_equal(conditional_certified(0, 0, law, law, target="table"), [0, 1])
