@@ -98,6 +98,11 @@ class Answers:
         return self._rows.matrix()
 
     @cached_property
+    def independent(self) -> bool:
+        """Whether no measured noise enters two of the answers."""
+        return bool(np.all(np.count_nonzero(self.weights, axis=0) <= 1))
+
+    @cached_property
     def noise_covariance(self) -> Floats:
         """Covariance (d, d) of the noise on the sums."""
         return (self.weights * laplace_variances(self._scales)) @ self.weights.T

@@ -11,7 +11,7 @@ import numpy as np
 
 from dpstats.errors import RequestError
 from dpstats.families.block import Floats
-from dpstats.inference.checks import Alternative, check_alpha, check_alternative
+from dpstats.inference.checks import Alternative, check_alpha, check_alternative, check_choice
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -163,8 +163,8 @@ class EstimateResult:
         (d, 2) float64, or (2,) for a single parameter
         """
         check_alpha(alpha)
-        _check_choice("method", method, get_args(Method))
-        _check_choice("target", target, get_args(Target))
+        check_choice("method", method, get_args(Method))
+        check_choice("target", target, get_args(Target))
         of = self.intervals.simultaneous if simultaneous else self.intervals.conf_int
         ends = np.stack(of(alpha, method, target), axis=-1)
         return ends[0] if self.scalar else ends
@@ -291,11 +291,6 @@ class EstimateResult:
             f"Target: {_TARGETS[target]}. n = {self.nobs}; {self.budget}.{how}\n"
             "privacy: share of the variance that is privacy noise."
         )
-
-
-def _check_choice(name: str, value: object, allowed: Sequence[str]) -> None:
-    if value not in allowed:
-        raise RequestError(f"{name} must be one of {list(allowed)}, got {value!r}")
 
 
 def _shortened(text: str, width: int) -> str:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
-from dpstats.errors import RequestError
 from dpstats.families.block import Floats
-from dpstats.inference.checks import check_alpha
+from dpstats.inference.checks import check_alpha, check_choice
 from dpstats.inference.verdicts import CertifiedChiSquare
 from dpstats.results import HypothesisResult, Method
 
@@ -31,15 +32,16 @@ class ChiSquareResult(HypothesisResult):
     observed, expected, residuals : (d,) float64
         Noisy counts, expected counts under the null, and residuals divided by their standard
         deviation (sampling and privacy noise).
+    classical : str
+        Name of the classical statistic: Pearson's, or Cochran-Mantel-Haenszel's with strata.
     pearson : float
-        Pearson's statistic of the noisy counts, not calibrated for noise; for comparison.
+        That statistic of the noisy counts, not calibrated for noise; for comparison.
     pearson_pvalue : float
         What the chi-square distribution would say of it.
-    certified : CertifiedChiSquare
     effect : float
         Cramer's V (or its analogue for a given distribution), estimated without the noise's part.
-    effect_interval : (2,) float64
-        Noise-aware 95% interval for it.
+    at_level : function of alpha
+        The certified verdict at a level, and the noise-aware interval (2,) for the effect.
     notes : tuple of str
     """
 
@@ -48,30 +50,44 @@ class ChiSquareResult(HypothesisResult):
     observed: Floats
     expected: Floats
     residuals: Floats
+    classical: str
     pearson: float
     pearson_pvalue: float
-    certified: CertifiedChiSquare
     effect: float
-    effect_interval: Floats
+    at_level: Callable[[float], tuple[CertifiedChiSquare, Floats]]
     notes: tuple[str, ...] = ()
 
+    @cached_property
+    def _at_five_percent(self) -> tuple[CertifiedChiSquare, Floats]:
+        return self.at_level(0.05)
+
+    @property
+    def certified(self) -> CertifiedChiSquare:
+        """The certified verdict at alpha = 0.05."""
+        return self._at_five_percent[0]
+
+    @property
+    def effect_interval(self) -> Floats:
+        """Noise-aware 95% interval (2,) for the effect size."""
+        return self._at_five_percent[1]
+
     def conf_int(self, *, alpha: float = 0.05, method: Method = "noise_aware") -> Floats:
-        """Interval (2,) for the effect size, at 95%.
+        """Interval (2,) for the effect size at level 1 - alpha.
 
         Parameters
         ----------
         alpha : float
-            0.05; the interval is computed once, with the test.
+            Error probability, in (0, 1/2].
         method : {"noise_aware", "certified"}
             Of the population's effect, or of the private table's own: the certified interval of
             the statistic on the scale of the effect.
         """
-        if check_alpha(alpha) != 0.05:
-            raise RequestError("the interval of a chi-square test is computed at alpha=0.05 only")
+        check_choice("method", method, get_args(Method))
+        at_default = check_alpha(alpha) == 0.05
+        certified, effect = self._at_five_percent if at_default else self.at_level(alpha)
         if method == "noise_aware":
-            return self.effect_interval
-        ends = np.array([self.certified.low, self.certified.high])
-        return np.asarray(np.sqrt(ends / self.expected.sum()))
+            return effect
+        return np.asarray(np.sqrt(np.array([certified.low, certified.high]) / self.expected.sum()))
 
     def to_frame(self) -> pd.DataFrame:
         """One row per cell."""
@@ -94,7 +110,7 @@ class ChiSquareResult(HypothesisResult):
             f"null hypothesis: {self.null}",
             "",
             f"p-value = {self.pvalue:.4g} (statistic {self.statistic:.4g}, calibrated for noise)",
-            f"Pearson's statistic of the noisy counts: {self.pearson:.2f} on {self.df} df "
+            f"{self.classical} statistic of the noisy counts: {self.pearson:.2f} on {self.df} df "
             f"(p-value {self.pearson_pvalue:.4g} if there were no noise; not valid here)",
             str(self.certified),
             f"Cramer's V = {self.effect:.4f} "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -21,12 +22,11 @@ from dpstats.inference.likelihood_ratio import (
     normal_likelihood_ratio,
 )
 from dpstats.inference.simulation import draw_noise
+from dpstats.inference.simultaneous import joint_noise_quantiles
 from dpstats.inference.verdicts import CertifiedChiSquare
-from dpstats.privacy.laws import joint_quantiles
 from dpstats.results_chi_square import ChiSquareResult, standardised
 from dpstats.schema import Schema
 
-_ALPHA = 0.05  # of the certified verdict and of the interval for the effect
 _MIXTURE = 400  # draws of the noise variances in the statistic
 _MOST_MIXED = 12  # cells; the average over draws is too rough beyond
 
@@ -129,20 +129,22 @@ class GoodnessOfFit:
             observed=answers.sums,
             expected=n * p0,
             residuals=standardised(answers.sums, n * p0, n * p0 * (1 - p0), noise_variances),
+            classical="Pearson's",
             pearson=pearson,
             pearson_pvalue=_chi_square_tail(pearson, d - 1),
-            certified=_certified(tested, p0),
             effect=float(np.sqrt(max(0.0, pearson - excess) / n)),
-            effect_interval=effect_interval(
-                answers.sums,
-                draw_noise(answers, self.simulations, rng),
-                n,
-                p0,
-                rng,
-                alpha=_ALPHA,
-            ),
+            at_level=partial(self._at_level, answers, tested, p0),
             notes=_notes(excess, d, n * p0),
         )
+
+    def _at_level(
+        self, answers: Answers, tested: Answers, p0: Floats, alpha: float
+    ) -> tuple[CertifiedChiSquare, Floats]:
+        """Certified verdict, and noise-aware interval for the effect."""
+        rng = np.random.default_rng([self.seed, 1])
+        noise = draw_noise(answers, self.simulations, rng)
+        effect = effect_interval(answers.sums, noise, answers.n, p0, rng, alpha=alpha)
+        return _certified(tested, p0, alpha), effect
 
     def _expected_shares(self, schema: Schema) -> Floats:
         """Probabilities (d,) in the order of the levels."""
@@ -176,7 +178,7 @@ def _tested(release: Answering, family: Family) -> Answers:
     combined, plain = release.answers(family), release.answers(family, disjoint=True)
     enough = 0.9 * (1 - 1 / len(plain.sums)) * np.mean(plain.noise_variances)
     gains_little = bool(np.mean(combined.noise_variances) >= enough)
-    return plain if independent(plain) and gains_little else combined
+    return plain if plain.independent and gains_little else combined
 
 
 class _Statistic:
@@ -193,7 +195,7 @@ class _Statistic:
         self.inflation = 0.3 * (1 + float(variances.mean()) * len(p0) / self.n)
         self.tau: Floats | None = None
         self.covariance = np.zeros((0, 0))
-        if independent(answers) and len(p0) <= _MOST_MIXED:
+        if answers.independent and len(p0) <= _MOST_MIXED:
             terms = np.array([getattr(answers.law(f), "terms", 1) for f in range(len(p0))])
             self.tau = laplace_mixture(variances, _MIXTURE, terms=terms)
         else:
@@ -214,21 +216,7 @@ class _Statistic:
         return normal_likelihood_ratio(residuals, sampling + ridge, wide + ridge)
 
 
-def independent(answers: Answers) -> bool:
-    """Whether no noise enters two of the answers."""
-    return all(np.count_nonzero(weights) <= 1 for weights, _, _ in answers.noise_groups)
-
-
-def noise_radius(answers: Answers, beta: float) -> Floats:
-    """Half-widths (d,), in counts, that hold the noise on all answers with 1 - beta."""
-    laws = [answers.law(f) for f in range(len(answers.sums))]
-    if independent(answers) and all(law.lattice for law in laws):
-        return joint_quantiles(laws, beta).astype(np.float64)
-    quantiles = {law: law.quantile(beta / len(laws)) for law in dict.fromkeys(laws)}
-    return np.array([quantiles[law] for law in laws], dtype=np.float64)
-
-
-def _certified(answers: Answers, p0: Floats) -> CertifiedChiSquare:
+def _certified(answers: Answers, p0: Floats, alpha: float) -> CertifiedChiSquare:
     """The certified verdict; its split of alpha depends on public numbers only.
 
     The root of the statistic is a norm of the counts, and the box moves it by at most
@@ -239,14 +227,14 @@ def _certified(answers: Answers, p0: Floats) -> CertifiedChiSquare:
     n = answers.n
 
     def detected(beta: float) -> float:
-        radius = noise_radius(answers, beta)
+        radius = joint_noise_quantiles(answers, beta)
         return float(
-            np.sqrt(chdtri(len(p0) - 1, _ALPHA - beta)) + 2 * np.sqrt(np.sum(radius**2 / (n * p0)))
+            np.sqrt(chdtri(len(p0) - 1, alpha - beta)) + 2 * np.sqrt(np.sum(radius**2 / (n * p0)))
         )
 
-    beta = min((_ALPHA * share for share in (0.02, 0.1, 0.25, 0.5, 0.75)), key=detected)
-    radius = noise_radius(answers, beta) / n
-    return chisquare(answers.means, radius, n, p0, alpha=_ALPHA, beta=beta)
+    beta = min((alpha * share for share in (0.02, 0.1, 0.25, 0.5, 0.75)), key=detected)
+    radius = joint_noise_quantiles(answers, beta) / n
+    return chisquare(answers.means, radius, n, p0, alpha=alpha, beta=beta)
 
 
 def _chi_square_tail(statistic: float, df: int) -> float:

@@ -9,30 +9,25 @@ over the error of their fit.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
 
 from dpstats.analyses.base import Answering
-from dpstats.answers import Answers
 from dpstats.errors import RequestError
 from dpstats.families.block import Family, Floats
 from dpstats.families.cells import Cells, Table
 from dpstats.inference.binomial import certificate_split
-from dpstats.inference.independence_bounds import margin_bounds, statistic_bounds
 from dpstats.inference.independence_effect import Association
-from dpstats.inference.independence_score import fit_independence, score_statistic
-from dpstats.inference.simulation import draw_noise
-from dpstats.inference.verdicts import CertifiedChiSquare, Verdict
-from dpstats.privacy.laws import DiscreteLaplace
+from dpstats.inference.independence_table import NoisyTable
+from dpstats.inference.independence_verdict import independence_verdict
+from dpstats.inference.verdicts import CertifiedChiSquare
 from dpstats.results_chi_square import ChiSquareResult, standardised
 from dpstats.schema import Schema
 
-ALPHA = 0.05
-_LEAST_EXPECTED = 5
+_DRAWS = 400  # of the noise, for the interval of Cramer's V
 
 
 @dataclass(frozen=True)
@@ -44,9 +39,9 @@ class Independence:
     a, b : str
         Columns; numbers by their declared bins.
     given : str, optional
-        Column of strata: the test is then of independence within every stratum, by the sum of
-        the strata's statistics. It sees any association, also one that changes sign between
-        strata, which a Cochran-Mantel-Haenszel statistic does not.
+        Column of strata: the test is then of independence within every stratum, by the
+        (generalised) Cochran-Mantel-Haenszel statistic. It is sensitive to an association common
+        to the strata; one that changes sign between them can cancel, and shows in the residuals.
     simulations : int
         Tables in the bootstrap, at least 99; the p-value is at least 1 / (simulations + 1).
     seed : int
@@ -61,6 +56,8 @@ class Independence:
     ----------
     Gaboardi, M., Lim, H., Rogers, R. and Vadhan, S. (2016). Differentially private chi-squared
     hypothesis testing: goodness of fit and independence testing. ICML, Algorithm 4.
+    Mantel, N. and Haenszel, W. (1959). Statistical aspects of the analysis of data from
+    retrospective studies of disease. JNCI 22, 719-748.
     Davison, A. C. and Hinkley, D. V. (1997). Bootstrap Methods and their Application, 4.2.
 
     Examples
@@ -101,17 +98,18 @@ class Independence:
         rng = np.random.default_rng(self.seed)
         statistic, pvalue = counts.test(self.simulations, rng)
         observed, expected = counts.observed, counts.expected(counts.observed)
-        pearson = float(np.sum((observed - expected) ** 2 / expected))
-        strata, rows, columns = observed.shape
-        df = strata * (rows - 1) * (columns - 1)
         association = Association(expected, counts.n, counts.covariance)
-        effect, interval = association.cramers_v(
-            observed, counts.expected, counts.noise(400, rng), ALPHA, rng
-        )
-        certified, notes = _certified(counts, df)
+        effect = association.cramers_v(observed)
+        strata, rows, columns = observed.shape
+        within = "" if self.given is None else f" within levels of {self.given}"
+        pearson, df = counts.classical(), (rows - 1) * (columns - 1)
+        notes = [self._verdict(counts, 0.05)[1]]
         if effect == 0:
             notes.append("Cramer's V is not above what the privacy noise alone would show")
-        within = "" if self.given is None else f" within levels of {self.given}"
+        if strata > 1:
+            notes.append(
+                "the certified verdict is on the sum of Pearson's statistics of the strata"
+            )
         return ChiSquareResult(
             title=f"Independence: {self.a} and {self.b}{within}",
             null=f"{self.a} and {self.b} are independent{within}",
@@ -134,13 +132,28 @@ class Independence:
                 association.residual_variance,
                 association.noise_variance,
             ),
+            classical="Pearson's" if strata == 1 else "Cochran-Mantel-Haenszel",
             pearson=pearson,
             pearson_pvalue=float(stats.chi2.sf(pearson, df)),
-            certified=certified,
             effect=effect,
-            effect_interval=np.array(interval),
-            notes=tuple(notes),
+            at_level=partial(self._at_level, counts, association),
+            notes=tuple(note for note in notes if note),
         )
+
+    def _at_level(
+        self, counts: NoisyTable, association: Association, alpha: float
+    ) -> tuple[CertifiedChiSquare, Floats]:
+        """Certified verdict, and noise-aware interval for Cramer's V."""
+        rng = np.random.default_rng([self.seed, 1])
+        noise = counts.noise(max(_DRAWS, int(20 / alpha)), rng)
+        ends = association.interval(counts.observed, counts.expected, noise, alpha, rng)
+        return self._verdict(counts, alpha)[0], np.array(ends)
+
+    @staticmethod
+    def _verdict(counts: NoisyTable, alpha: float) -> tuple[CertifiedChiSquare, str]:
+        law = counts.answers.law(0)
+        beta = certificate_split(counts.n, float(np.sqrt(law.variance / 2)), alpha)
+        return independence_verdict(*counts.box(beta), counts.n, alpha, beta)
 
 
 def noisy_table(analysis: Independence, release: Answering) -> NoisyTable:
@@ -156,141 +169,3 @@ def noisy_table(analysis: Independence, release: Answering) -> NoisyTable:
     plain = NoisyTable(release.answers(table, disjoint=True), cells)
     combined = NoisyTable(release.answers(table), cells)
     return combined if combined.interaction_noise < plain.interaction_noise * 0.999 else plain
-
-
-@dataclass(frozen=True)
-class NoisyTable:
-    """Noisy counts of strata, rows and columns, with the law of their noise.
-
-    Attributes
-    ----------
-    answers : Answers
-    cells : (K, R, C) int64
-        Place of every cell among the answers.
-    """
-
-    answers: Answers
-    cells: NDArray[np.int64]
-
-    @property
-    def n(self) -> int:
-        """Number of private rows."""
-        return self.answers.n
-
-    @property
-    def names(self) -> list[str]:
-        """Cells in C order."""
-        return [self.answers.names[i] for i in self.cells.ravel()]
-
-    @cached_property
-    def observed(self) -> Floats:
-        """Noisy counts (K, R, C)."""
-        return self.answers.sums[self.cells]
-
-    @cached_property
-    def covariance(self) -> Floats:
-        """Covariance (d, d) of the noise on the cells in C order."""
-        order = self.cells.ravel()
-        return self.answers.noise_covariance[np.ix_(order, order)]
-
-    @cached_property
-    def noise_variance(self) -> Floats:
-        """Variance of the noise on each count (K, R, C)."""
-        return np.diag(self.covariance).reshape(self.cells.shape)
-
-    @cached_property
-    def scales(self) -> Floats:
-        """Scale of the noise where it is a single Laplace variable, else zero, (K, R, C)."""
-        laws = self.answers.law_table
-        single = [
-            law.scale if isinstance(law, DiscreteLaplace) and law.terms == 1 else 0.0
-            for law in laws
-        ]
-        return np.array(single)[self.answers.law_of[self.cells]]
-
-    @cached_property
-    def interaction_noise(self) -> float:
-        """Variance of the noise in the interactions, summed over cells."""
-        even = np.full(self.cells.shape, self.n / self.cells.size)
-        return float(Association(even, self.n, self.covariance).noise_variance.sum())
-
-    def expected(self, tables: Floats) -> Floats:
-        """Expected counts under the null hypothesis of noisy tables (..., K, R, C)."""
-        return fit_independence(tables, self.n, self.noise_variance)
-
-    def noise(self, size: int, rng: np.random.Generator) -> Floats:
-        """Draws (size, K, R, C) of the noise."""
-        return draw_noise(self.answers, size, rng)[:, self.cells]
-
-    def statistic(self, tables: Floats) -> Floats:
-        """Score statistic of noisy tables (..., K, R, C), fit included."""
-        other = np.where(self.scales > 0, 0, self.noise_variance)
-        return score_statistic(tables, self.expected(tables), self.scales, other)
-
-    def test(self, simulations: int, rng: np.random.Generator) -> tuple[float, float]:
-        """Statistic and bootstrap p-value."""
-        statistic = float(self.statistic(self.observed))
-        fitted = self.expected(self.observed).ravel() / self.n
-        drawn = rng.multinomial(self.n, fitted / fitted.sum(), simulations)
-        tables = drawn.reshape(-1, *self.cells.shape) + self.noise(simulations, rng)
-        above = int(np.sum(self.statistic(tables) >= statistic * (1 - 1e-12)))
-        return statistic, (1 + above) / (simulations + 1)
-
-    def box(self, beta: float) -> tuple[Floats, Floats]:
-        """Ends (K, R, C) that hold all private counts with probability 1 - beta."""
-        weights = self.answers.weights
-        independent = bool(np.all(np.count_nonzero(weights, axis=0) <= 1))
-        d = self.cells.size
-        each = -np.expm1(np.log1p(-beta) / d) if independent else beta / d
-        quantiles = np.array([law.quantile(each) for law in self.answers.law_table])
-        radius = quantiles[self.answers.law_of[self.cells]]
-        low = np.clip(self.observed - radius, 0, self.n)
-        high = np.clip(self.observed + radius, 0, self.n)
-        return low, high
-
-
-def _certified(counts: NoisyTable, df: int) -> tuple[CertifiedChiSquare, list[str]]:
-    """Verdict on the private table's own statistic.
-
-    The noise bound holds in finite samples, with probability 1 - beta for all cells together.
-    The critical value is the chi-square quantile at alpha - beta, an asymptotic one; so there is
-    a verdict only where every expected count is certified to be at least five.
-    """
-    n = counts.n
-    law = counts.answers.law(0)
-    beta = certificate_split(n, float(np.sqrt(law.variance / 2)), ALPHA)
-    critical = float(stats.chi2.isf(ALPHA - beta, df))
-    low, high = counts.box(beta)
-    lower, upper, least_expected = 0.0, 0.0, np.inf
-    for k in range(len(low)):
-        size_low, size_high = _total(low, high, k, n)
-        if size_low <= 0 or size_low > size_high:
-            least_expected, upper = 0.0, upper + size_high * (min(low.shape[1:]) - 1)
-            continue
-        # Shares of a stratum of unknown size t: the statistic is t phi^2 of the shares.
-        ends = low[k] / size_high, high[k] / size_low
-        phi = [bound / n for bound in statistic_bounds(ends[0] * n, ends[1] * n, n)]
-        lower, upper = lower + size_low * phi[0], upper + size_high * phi[1]
-        rows = margin_bounds(*ends, axis=1, n=1.0)[0].min()
-        columns = margin_bounds(*ends, axis=0, n=1.0)[0].min()
-        least_expected = min(least_expected, size_low * max(rows, 0) * max(columns, 0))
-    verdict: Verdict = "inconclusive"
-    notes = []
-    if lower > critical or upper <= critical:
-        if least_expected >= _LEAST_EXPECTED:
-            verdict = "reject" if lower > critical else "accept"
-        else:
-            notes.append(
-                "no certified verdict: expected counts of 5 are not certain, which the "
-                "chi-square critical value needs"
-            )
-    return CertifiedChiSquare(verdict, lower, upper, critical, ALPHA, beta), notes
-
-
-def _total(low: Floats, high: Floats, k: int, n: int) -> tuple[float, float]:
-    """Ends of the size of stratum k."""
-    lower, upper = low.sum(axis=(1, 2)), high.sum(axis=(1, 2))
-    return (
-        float(max(lower[k], n - (upper.sum() - upper[k]), 0)),
-        float(min(upper[k], n - (lower.sum() - lower[k]), n)),
-    )

@@ -1,5 +1,6 @@
 """Arguments that every interval and test shares, checked once and explained in a sentence."""
 
+from collections.abc import Sequence
 from typing import Literal, cast, get_args
 
 import numpy as np
@@ -69,3 +70,9 @@ def check_finite(name: str, values: ArrayLike) -> NDArray[np.float64]:
     if not np.all(np.isfinite(array)):
         raise RequestError(f"{name} must be finite; infinite or missing values were given")
     return array
+
+
+def check_choice(name: str, value: object, allowed: Sequence[str]) -> None:
+    """Raise RequestError if `value` is not one of the allowed names."""
+    if value not in allowed:
+        raise RequestError(f"{name} must be one of {list(allowed)}, got {value!r}")

@@ -1,4 +1,4 @@
-"""Certified chi-square test of a given distribution, for a table known only to within a radius."""
+"""Certified chi-square tests, for a table known only to within a radius."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from dpstats.errors import RequestError
 from dpstats.families.block import Floats
 from dpstats.inference.checks import check_alpha, check_count, check_finite
+from dpstats.inference.independence_verdict import independence_verdict
 from dpstats.inference.verdicts import CertifiedChiSquare, Verdict
 
 SIMULATIONS = 19_999  # of the multinomial law, for the critical value
@@ -22,12 +23,12 @@ def chisquare(
     proportions: ArrayLike,
     radius: ArrayLike,
     n: int,
-    probabilities: ArrayLike,
+    probabilities: ArrayLike | None = None,
     *,
     alpha: float = 0.05,
     beta: float | None = None,
 ) -> CertifiedChiSquare:
-    """Three-way chi-square test of given probabilities, from proportions known within a radius.
+    """Three-way chi-square test on proportions known within a radius: of fit, or independence.
 
     With probability 1 - beta the private table lies in the box ``proportions +- radius``; then
     Pearson's statistic of the private table lies between its minimum and its maximum over the
@@ -37,16 +38,18 @@ def chisquare(
 
     Parameters
     ----------
-    proportions : (d,) array_like
-        Centre: shares of the cells in the synthetic rows, or noisy answers. Any real numbers.
-    radius : float or (d,) array_like
+    proportions : (d,) array_like, or (R, C) or (K, R, C) to test independence (within K strata)
+        Centre: shares of the cells in the synthetic rows, or noisy answers. Any real numbers;
+        they are shares of all n rows, also within strata.
+    radius : float or array_like of that shape
         ``|proportions - shares in the private rows| <= radius`` for all cells at once with
         probability at least 1 - beta; not negative. For synthetic rows this is the certificate
         at alpha = beta: ``release.accuracy(alpha=beta)``.
     n : int
         Number of private rows (not of synthetic ones), at least 1.
-    probabilities : (d,) array_like
-        The null hypothesis; positive, sum 1 (to 1e-9). At least two cells.
+    probabilities : (d,) array_like, optional
+        The null hypothesis; positive, sum 1 (to 1e-9). At least two cells. Left out, the null
+        hypothesis is independence of rows and columns.
     alpha : float
         Error probability in all, in (0, 1/2].
     beta : float, optional
@@ -66,12 +69,16 @@ def chisquare(
 
     Notes
     -----
-    `critical` is an order statistic of 19,999 simulated tables (a fixed seed), so that sparse
-    tables need no chi-square approximation; the simulation moves the level by about 0.1%.
+    For given probabilities `critical` is an order statistic of 19,999 simulated tables (a fixed
+    seed), so that sparse tables need no chi-square approximation; the simulation moves the level by
+    about 0.1%. For independence it is the asymptotic chi-square quantile, and there is a verdict
+    only where every expected count is certified to be at least 5.
 
     Examples
     --------
     >>> chisquare([0.4, 0.3, 0.3], 0.01, 1000, [0.3, 0.35, 0.35]).verdict
+    'reject'
+    >>> chisquare([[0.3, 0.2], [0.2, 0.3]], 0.005, 10_000).verdict
     'reject'
     """
     alpha, n = check_alpha(alpha), check_count(n)
@@ -81,17 +88,27 @@ def chisquare(
             f"beta={beta:g} is the part of alpha={alpha:g} that the radius uses; it must be above "
             f"0 and below alpha. Leave it out for {alpha / 2:g}."
         )
-    p0 = check_probabilities(probabilities)
     centre = check_finite("proportions", proportions)
+    width = np.asarray(radius, dtype=np.float64)
+    if not np.all(width >= 0) or width.shape not in ((), centre.shape):
+        raise RequestError("radius must be one number or one per cell, not negative or missing")
+    lower, upper = np.maximum(centre - width, 0), np.minimum(centre + width, 1)
+    if probabilities is None:
+        if centre.ndim not in (2, 3) or min(centre.shape[-2:]) < 2:
+            raise RequestError(
+                f"proportions of shape {centre.shape} without probabilities: independence needs a "
+                "table (R, C), or (K, R, C) with strata, of at least two rows and two columns; for "
+                "goodness of fit give the probabilities"
+            )
+        strata = (-1, *centre.shape[-2:])
+        ends = n * lower.reshape(strata), n * upper.reshape(strata)
+        return independence_verdict(*ends, n, alpha, beta)[0]
+    p0 = check_probabilities(probabilities)
     if centre.shape != p0.shape:
         raise RequestError(
             f"proportions have shape {centre.shape} and probabilities {p0.shape}; give one "
             "number per cell in each"
         )
-    width = np.asarray(radius, dtype=np.float64)
-    if not np.all(width >= 0) or width.shape not in ((), p0.shape):
-        raise RequestError("radius must be one number or one per cell, not negative or missing")
-    lower, upper = np.maximum(centre - width, 0), np.minimum(centre + width, 1)
     critical = critical_value(n, tuple(p0.tolist()), alpha - beta)
     least, most = statistic_range(lower, upper, p0)
     low, high = n * least, n * most

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from dpstats.families.block import Floats
+from dpstats.inference.simplex import project_to_total
 
 
 def effect_interval(
@@ -37,7 +38,7 @@ def effect_interval(
         From 0 to sqrt(1 / min(p0) - 1), the largest w there is.
     """
     largest = float(np.sqrt(1 / p0.min() - 1))
-    shares = projected(sums / n)
+    shares = project_to_total(sums, n) / n
     observed = float(np.sum((sums - n * p0) ** 2 / (n * p0)))
     chance = float(np.sum(np.mean(noise**2, axis=0) / (n * p0))) + len(p0) - 1
     # the less there is beyond chance, the closer to the null the sampling law is taken
@@ -55,13 +56,6 @@ def effect_interval(
     low = _crossing(lambda w: above(w) - alpha / 2, largest)
     high = _crossing(lambda w: above(w) - (1 - alpha / 2), largest)
     return np.array([low, high])
-
-
-def projected(shares: Floats) -> Floats:
-    """Nearest point (d,) of the simplex."""
-    ordered = np.sort(shares)[::-1]
-    excess = (np.cumsum(ordered) - 1) / np.arange(1, len(shares) + 1)
-    return np.asarray(np.maximum(shares - excess[np.flatnonzero(ordered > excess)[-1]], 0))
 
 
 def _crossing(excess: Callable[[float], float], largest: float) -> float:

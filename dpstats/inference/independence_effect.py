@@ -9,9 +9,9 @@ from functools import cached_property
 import numpy as np
 
 from dpstats.families.block import Floats
-from dpstats.inference.independence_score import project_to_total
+from dpstats.inference.simplex import project_to_total
 
-_STEPS = 41
+_STEPS = 31
 
 
 @dataclass(frozen=True)
@@ -66,20 +66,28 @@ class Association:
         parts = ((tables - expected) ** 2 - noise) / expected
         return np.asarray(parts.sum(axis=(-3, -2, -1)) / self.n)
 
-    def cramers_v(
+    def cramers_v(self, observed: Floats) -> float:
+        """Estimate in [0, 1] from noisy counts (K, R, C) whose fit is `expected`.
+
+        Zero when the noise explains all of Pearson's statistic.
+        """
+        found = float(self.phi_squared(observed, self.expected))
+        return float(np.sqrt(np.clip(found / (min(self.expected.shape[1:]) - 1), 0, 1)))
+
+    def interval(
         self,
         observed: Floats,
         fit: Callable[[Floats], Floats],
         noise: Floats,
         alpha: float,
         rng: np.random.Generator,
-    ) -> tuple[float, tuple[float, float]]:
-        """Estimate and approximate interval.
+    ) -> tuple[float, float]:
+        """Approximate interval for Cramer's V.
 
         The estimate's law is simulated at tables on the line from the fitted product through the
-        projected noisy table, and the interval holds the V at which the estimate is not in a tail
-        of alpha / 2: a parametric bootstrap that is also right at the boundary V = 0, where
-        percentiles are not.
+        projected noisy table, on beyond it with what would be negative left out, and the interval
+        holds the V at which the estimate is not in a tail of alpha / 2: a parametric bootstrap
+        that is also right at the boundary V = 0, where percentiles are not.
 
         Parameters
         ----------
@@ -92,34 +100,33 @@ class Association:
 
         Returns
         -------
-        estimate : float
-            In [0, 1]; zero when the noise explains all of Pearson's statistic.
-        interval : (float, float)
+        low, high : float
         """
         levels = min(self.expected.shape[1:]) - 1
-        found = float(self.phi_squared(observed, fit(observed)))
-        estimate = float(np.sqrt(np.clip(found / levels, 0, 1)))
+        found = float(self.phi_squared(observed, self.expected))
+        estimate = self.cramers_v(observed)
         direction = self._direction(observed)
-        length = np.sqrt(np.sum(direction**2 / self.expected) / self.n / levels)
         falling = direction < 0
-        furthest = float(np.min(-self.expected[falling] / direction[falling]))
-        steps = furthest * np.linspace(0, 1, _STEPS) ** 2  # finer near zero
-        larger, smaller = np.zeros(_STEPS), np.zeros(_STEPS)
+        edge = float(np.min(-self.expected[falling] / direction[falling]))
+        steps = edge * np.concatenate([np.linspace(0, 1, _STEPS) ** 2, np.geomspace(1.2, 1e3, 12)])
+        values, larger, smaller = np.zeros((3, len(steps)))
         for i, step in enumerate(steps):
-            p = np.maximum(self.expected + step * direction, 0).ravel()
-            tables = rng.multinomial(self.n, p / p.sum(), len(noise))
+            p = np.maximum(self.expected + step * direction, 0)
+            p /= p.sum()
+            values[i] = np.sqrt(_phi_squared(p) / levels)
+            tables = rng.multinomial(self.n, p.ravel(), len(noise))
             noisy = tables.reshape(noise.shape) + noise
             drawn = self.phi_squared(noisy, fit(noisy))
             larger[i], smaller[i] = np.mean(drawn >= found), np.mean(drawn <= found)
-        values = steps * length
         # Tail probabilities are monotone in V; what simulation leaves is smoothed away.
+        values = np.maximum.accumulate(values)
         larger = np.maximum.accumulate(larger)
         smaller = np.minimum.accumulate(smaller)
         low = 0.0 if larger[0] > alpha / 2 else float(np.interp(alpha / 2, larger, values))
         high = 1.0
         if smaller[-1] <= alpha / 2:
             high = float(np.interp(-alpha / 2, -smaller, values))
-        return estimate, (min(low, estimate), min(max(high, estimate), 1.0))
+        return min(low, estimate), min(max(high, estimate), 1.0)
 
     def _direction(self, observed: Floats) -> Floats:
         """Interactions of the projected table, or of its first cell if it has none."""
@@ -132,3 +139,10 @@ class Association:
             first[:, 0, 0] = 1
             direction = self._interactions(first, r, c)[..., 0]
         return np.asarray(direction)
+
+
+def _phi_squared(p: Floats) -> float:
+    """Pearson's statistic over n of proportions (K, R, C), summed over strata."""
+    size = np.maximum(p.sum(axis=(1, 2), keepdims=True), 1e-300)
+    even = p.sum(axis=2, keepdims=True) * p.sum(axis=1, keepdims=True) / size
+    return float(np.sum(np.divide((p - even) ** 2, even, out=np.zeros_like(p), where=even > 0)))

@@ -8,8 +8,10 @@ import numpy as np
 from scipy import special
 
 from dpstats.families.block import Floats
+from dpstats.inference.simplex import project_to_total
 
 _LEAST_MARGIN = 0.5  # rows; an empty margin would fix a probability at zero
+_LARGEST = 2_000_000  # numbers in a batch of information matrices
 
 
 def fit_independence(tables: Floats, n: int, noise: Floats) -> Floats:
@@ -54,30 +56,22 @@ def _shrunk(margin: Floats, noise: Floats) -> Floats:
     return np.asarray(counts / counts.sum(axis=-1, keepdims=True))
 
 
-def project_to_total(counts: Floats, n: float) -> Floats:
-    """Nearest non-negative vectors of sum n, (..., d) float64 (Euclidean, by sorting)."""
-    size = counts.shape[-1]
-    ordered = -np.sort(-counts, axis=-1)
-    excess = np.cumsum(ordered, axis=-1) - n
-    kept = np.sum(ordered * np.arange(1, size + 1) > excess, axis=-1, keepdims=True)
-    shift = np.take_along_axis(excess, kept - 1, axis=-1) / kept
-    return np.asarray(np.maximum(counts - shift, 0))
-
-
 def score_statistic(
     tables: Floats, expected: Floats, scales: Floats, other_variance: Floats
 ) -> Floats:
-    """Efficient score statistic against all interactions, one number per table.
+    """Efficient score statistic of independence, one number per set of strata.
 
     A noisy count deviates from its expected count by N(0, expected + other_variance) plus a
-    Laplace variable of known scale. Shifts of the mean have score psi and information I; those
-    that only change margins are projected out, so the errors of the fit do not enter to first
-    order:
+    Laplace variable of known scale. Shifts of the mean have score psi and information I; with
+    J = diag(e^2 I) and N the indicators of rows and columns, changes of the margins are projected
+    out, so the errors of the fit do not enter to first order:
 
-        sum psi^2 / I - psi'N (N' I N)^-1 N'psi,    N = changes of row and column margins.
+        u = e psi - J N (N' J N)^-1 N'(e psi),    V = J - J N (N' J N)^-1 N' J.
 
-    Without noise psi = (x - e) / e and I = 1 / e, and this is Pearson's statistic. With strata it
-    is the sum over them.
+    One stratum: u' V^- u over all interactions, without noise Pearson's statistic. Several: the
+    association is taken for common to them, so u and V are summed over strata first; V counts
+    n_k / (n_k - 1) times, so that without noise this is the (generalised) Cochran-Mantel-Haenszel
+    statistic. What calibrates it is simulation, whatever its form.
 
     Parameters
     ----------
@@ -97,27 +91,71 @@ def score_statistic(
     Rao, C. R. (1948). Large sample tests of statistical hypotheses concerning several parameters
     with applications to problems of estimation. Proc. Cambridge Phil. Soc. 44, 50-57.
     van der Vaart, A. W. (1998). Asymptotic Statistics, Section 25.4 (efficient scores).
+    Landis, J. R., Heyman, E. R. and Koch, G. G. (1978). Average partial association in three-way
+    contingency tables. Int. Stat. Review 46, 237-254.
     """
     deviation = np.sqrt(expected + other_variance)
-    score = noisy_score(tables - expected, deviation, scales)
-    information = noisy_information(deviation, scales)
-    total = np.sum(score**2 / information, axis=(-2, -1))
-    # N has a column per row and per column of the table (the last is redundant): a margin
-    # changes its cells in proportion to their expected counts.
-    mass = information * expected**2
-    pull = score * expected
-    rows = mass.shape[-2]
-    size = rows + mass.shape[-1] - 1
+    pull = expected * noisy_score(tables - expected, deviation, scales)
+    mass = expected**2 * noisy_information(deviation, scales)
+    if expected.shape[-3] > 1:
+        return _common_association(pull, mass, expected.sum(axis=(-2, -1)))
+    total = np.sum(pull**2 / mass, axis=(-2, -1))
+    side = _margins(pull)
+    explained = np.sum(side * _margin_changes(mass, side[..., np.newaxis])[..., 0], axis=-1)
+    return np.asarray(np.maximum(total - explained, 0).sum(axis=-1))
+
+
+def _margins(table: Floats) -> Floats:
+    """Sums (..., R + C - 1) over rows and columns, the last column left out as redundant."""
+    return np.concatenate([table.sum(axis=-1), table.sum(axis=-2)[..., :-1]], axis=-1)
+
+
+def _margin_changes(mass: Floats, side: Floats) -> Floats:
+    """(N' J N)^-1 side, for J = diag(mass) (..., R, C) and side (..., R + C - 1, m)."""
+    rows, columns = mass.shape[-2:]
+    size = rows + columns - 1
     gram = np.zeros((*mass.shape[:-2], size, size))
-    diagonal = np.concatenate([mass.sum(axis=-1), mass.sum(axis=-2)[..., :-1]], axis=-1)
+    diagonal = _margins(mass)
     gram[..., np.arange(size), np.arange(size)] = diagonal
     gram[..., :rows, rows:] = mass[..., :-1]
     gram[..., rows:, :rows] = np.swapaxes(mass[..., :-1], -1, -2)
     unit = 1 / np.sqrt(diagonal)  # ones on the diagonal, for rare and common levels together
-    side = unit * np.concatenate([pull.sum(axis=-1), pull.sum(axis=-2)[..., :-1]], axis=-1)
     gram = gram * unit[..., np.newaxis] * unit[..., np.newaxis, :]
-    explained = np.sum(side * np.linalg.solve(gram, side[..., np.newaxis])[..., 0], axis=-1)
-    return np.asarray(np.maximum(total - explained, 0).sum(axis=-1))
+    found = np.linalg.solve(gram, side * unit[..., np.newaxis])
+    return np.asarray(found * unit[..., np.newaxis])
+
+
+def _common_association(pull: Floats, mass: Floats, sizes: Floats) -> Floats:
+    """Quadratic form of the interactions summed over strata, (...,)."""
+    shape = pull.shape
+    rows, columns = shape[-2:]
+    interactions = (rows - 1) * (columns - 1)
+    # J N on the interactions: every cell's mass in its row's and in its column's change.
+    row_of, column_of = np.divmod(np.arange(interactions), columns - 1)
+    touches = np.zeros((rows + columns - 1, interactions))
+    touches[row_of, np.arange(interactions)] = 1
+    touches[rows + column_of, np.arange(interactions)] = 1
+    pull = pull.reshape(-1, *shape[-3:])
+    mass, sizes = mass.reshape(pull.shape), sizes.reshape(-1, shape[-3])
+    correction = np.maximum(sizes, 2) / (np.maximum(sizes, 2) - 1)
+    statistics = np.empty(len(pull))
+    step = max(1, _LARGEST // (shape[-3] * interactions**2))
+    for start in range(0, len(pull), step):
+        part = slice(start, start + step)
+        own = mass[part, :, :-1, :-1].reshape(*mass[part].shape[:2], interactions)
+        moved = _margin_changes(mass[part], touches * own[..., np.newaxis, :])
+        score = pull[part, :, :-1, :-1].reshape(own.shape)
+        score = score - np.einsum("...ni,...n->...i", moved, _margins(pull[part]))
+        moved = own[..., np.newaxis] * (np.swapaxes(touches, -1, -2) @ moved)
+        information = own[..., np.newaxis] * np.eye(interactions) - moved
+        score = score.sum(axis=1)
+        information = np.einsum("bk,bkij->bij", correction[part], information)
+        unit = 1 / np.sqrt(np.diagonal(information, axis1=1, axis2=2))
+        information = information * unit[:, :, np.newaxis] * unit[:, np.newaxis, :]
+        score = score * unit
+        solved = np.linalg.solve(information, score[..., np.newaxis])[..., 0]
+        statistics[part] = np.sum(score * solved, axis=1)
+    return np.asarray(statistics.reshape(shape[:-3]))
 
 
 def noisy_score(x: Floats, deviation: Floats, scales: Floats) -> Floats:

@@ -24,8 +24,7 @@ def joint_noise_quantiles(answers: Answers, beta: float) -> Floats:
     any dependence.
     """
     laws = [answers.law(f) for f in range(len(answers.sums))]
-    used = answers.weights != 0
-    if all(law.lattice for law in laws) and (used.sum(axis=0) <= 1).all():
+    if all(law.lattice for law in laws) and answers.independent:
         return joint_quantiles(laws, beta).astype(np.float64)
     distinct = {law: law.quantile(beta / len(laws)) for law in set(laws)}
     return np.array([distinct[law] for law in laws], dtype=np.float64)

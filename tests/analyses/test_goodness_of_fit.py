@@ -118,8 +118,11 @@ def test_intervals_and_preview(schema, survey):
     low, high = result.conf_int(method="certified")
     assert 2000 * low**2 == pytest.approx(result.certified.low)
     assert 2000 * high**2 == pytest.approx(result.certified.high)
-    with pytest.raises(dps.RequestError, match=r"alpha=0\.05 only"):
-        result.conf_int(alpha=0.1)
+    for method in ("noise_aware", "certified"):
+        shorter, wider = (result.conf_int(alpha=a, method=method) for a in (0.2, 0.01))
+        assert wider[0] <= shorter[0] <= shorter[1] < wider[1]
+    with pytest.raises(dps.RequestError, match="alpha"):
+        result.conf_int(alpha=0.95)
     assert "goodness_of_fit" in plan.preview().to_frame().to_string()
 
 

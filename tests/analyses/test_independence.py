@@ -8,9 +8,9 @@ import dpstats as dps
 from dpstats.inference.independence_score import (
     noisy_information,
     noisy_score,
-    project_to_total,
     score_statistic,
 )
+from dpstats.inference.simplex import project_to_total
 
 
 def released(schema, survey, analyses, epsilon=1.0):
@@ -42,19 +42,55 @@ def test_zero_noise_is_the_classical_test(schema, survey, no_noise, a, b):
     assert all(part in result.cells[0] for part in first)
 
 
-def test_zero_noise_strata_are_the_sum_of_classical_tests(schema, survey, no_noise):
-    test = dps.Independence("smoker", "age", given="region")
-    result = released(schema, survey, {"t": test}, 1e5).infer("t")
-    ages = pd.cut(survey["age"], [0, 18, 40, 65, 121], right=False)
-    tables = [
-        pd.crosstab(survey["smoker"][rows], ages[rows]).to_numpy()
-        for rows in (survey["region"] == level for level in schema["region"].levels)
-    ]
-    classical = [stats.chi2_contingency(table, correction=False) for table in tables]
-    assert result.statistic == pytest.approx(sum(c.statistic for c in classical), rel=1e-8)
-    assert result.df == sum(c.dof for c in classical) == 9
-    expected = np.concatenate([c.expected_freq.ravel() for c in classical])
+def test_zero_noise_strata_are_cochran_mantel_haenszel(no_noise):
+    from statsmodels.stats.contingency_tables import StratifiedTable
+
+    schema = dps.Schema([
+        dps.Category("region", ["n", "s", "w"]), dps.Boolean("ill"), dps.Boolean("smoker"),
+        dps.Category("job", ["a", "b", "c"]),
+    ])  # fmt: skip
+    rng = np.random.default_rng(0)
+    region = rng.choice(["n", "s", "w"], 600, p=[0.5, 0.3, 0.2])
+    rows = pd.DataFrame({"region": region, "smoker": rng.random(600) < 0.2 + 0.3 * (region == "n")})
+    rows["ill"] = rng.random(600) < 0.3 + 0.1 * rows["smoker"] - 0.2 * (region == "s")
+    rows["job"] = np.where(rng.random(600) < 0.2, "a", rng.choice(["a", "b", "c"], 600))
+    twice = dps.Independence("ill", "smoker", given="region")
+    wide = dps.Independence("region", "job", given="ill")
+    release = released(schema, rows, {"twice": twice, "wide": wide}, 1e5)
+    result = release.infer("twice")
+    tables = [pd.crosstab(rows["ill"][m], rows["smoker"][m]) for m in (region == r for r in "nsw")]
+    classical = StratifiedTable([table.to_numpy() for table in tables]).test_null_odds()
+    assert result.statistic == pytest.approx(classical.statistic, rel=1e-8)
+    assert result.pearson == pytest.approx(classical.statistic, rel=1e-8)
+    assert result.pearson_pvalue == pytest.approx(classical.pvalue, rel=1e-8)
+    assert result.df == 1
+    assert result.pvalue == pytest.approx(classical.pvalue, abs=0.05)
+    assert "Cochran-Mantel-Haenszel" in result.summary()
+    expected = np.concatenate([stats.contingency.expected_freq(t).ravel() for t in tables])
     np.testing.assert_allclose(result.expected, expected, rtol=1e-8)
+    # Landis, Heyman and Koch (1978): the sum of hypergeometric covariances
+    counts = [pd.crosstab(rows["region"][rows["ill"] == v], rows["job"][rows["ill"] == v])
+              for v in (False, True)]  # fmt: skip
+    shift, covariance = np.zeros(4), np.zeros((4, 4))
+    for table in (count.to_numpy(float) for count in counts):
+        n, r, c = table.sum(), table.sum(1), table.sum(0)
+        shift += (table - np.outer(r, c) / n)[:-1, :-1].ravel()
+        parts = ((n * np.diag(m) - np.outer(m, m))[:-1, :-1] for m in (r, c))
+        covariance += np.kron(*parts) / (n**2 * (n - 1))
+    wanted = shift @ np.linalg.solve(covariance, shift)
+    assert release.infer("wide").statistic == pytest.approx(wanted, rel=1e-8)
+    assert release.infer("wide").df == 4
+
+
+def test_strata_of_one_kind_are_seen_together():
+    """A common association adds up over strata; the statistic does not pay for the strata's df."""
+    expected = np.full((20, 2, 2), 25.0)
+    none = np.zeros(expected.shape)
+    bent = expected + 2.5 * np.array([[1, -1], [-1, 1]])
+    assert score_statistic(bent, expected, none, none) > 19  # sqrt(20) standard deviations
+    sign = np.where(np.arange(20) % 2, 1, -1)[:, None, None]
+    crossed = expected + 2.5 * sign * np.array([[1, -1], [-1, 1]])
+    assert score_statistic(crossed, expected, none, none) == pytest.approx(0, abs=1e-12)
 
 
 @pytest.mark.parametrize(("deviation", "scale"), [(1.0, 2.0), (5.0, 1.0), (0.2, 10.0), (30.0, 1.0)])
@@ -133,6 +169,28 @@ def test_strong_association_is_found_and_certified(schema, survey):
     assert result.effect == pytest.approx(1, abs=0.03)
     assert result.effect_interval[0] > 0.9
     assert result.certified.verdict == "reject"
+
+
+def test_intervals_at_any_level(schema, survey):
+    result = released(schema, survey, {"t": dps.Independence("smoker", "region")}).infer("t")
+    for method in ("noise_aware", "certified"):
+        wide, usual, short = (result.conf_int(alpha=a, method=method) for a in (0.01, 0.05, 0.3))
+        assert wide[0] <= usual[0] <= short[0] <= short[1] <= usual[1] <= wide[1]
+        assert wide[1] - wide[0] > short[1] - short[0]
+    with pytest.raises(dps.RequestError, match="noise_aware"):
+        result.conf_int(method="naive")
+
+
+def test_a_sparse_stratum_does_not_make_the_interval_run_to_one():
+    schema = dps.Schema([dps.Category("k", ["u", "v"]), dps.Boolean("a"), dps.Boolean("b")])
+    rng = np.random.default_rng(0)
+    k = np.where(rng.random(20_000) < 0.002, "v", "u")
+    a = rng.random(20_000) < 0.4
+    b = np.where(k == "v", a, rng.random(20_000) < 0.3 + 0.2 * a)
+    rows = pd.DataFrame({"k": k, "a": a, "b": b})
+    test = dps.Independence("a", "b", given="k", simulations=99)
+    low, high = released(schema, rows, {"t": test}).infer("t").conf_int()
+    assert 0.15 < low < 0.21 < high < 0.27
 
 
 def test_same_seed_same_answer_and_in_files(schema, survey):

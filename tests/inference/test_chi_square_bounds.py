@@ -157,6 +157,28 @@ def test_a_box_without_tables_is_inconclusive():
     assert chisquare([0.3, 0.7], np.inf, 100, [0.4, 0.6]).verdict == "inconclusive"
 
 
+def test_independence_of_a_table_in_a_box():
+    rng = np.random.default_rng(0)
+    for shape in ((2, 2), (3, 4), (2, 2, 3)):
+        counts = rng.integers(50, 200, shape)
+        n = int(counts.sum())
+        tables = counts.reshape(-1, *shape[-2:])
+        pearson = sum(stats.chi2_contingency(t, correction=False).statistic for t in tables)
+        df = sum(stats.chi2_contingency(t).dof for t in tables)
+        result = chisquare(counts / n, 1e-9, n)
+        assert result.low <= pearson <= result.high
+        assert result.high == pytest.approx(pearson, rel=1e-2)
+        assert result.critical == pytest.approx(stats.chi2.isf(0.025, df))
+        assert (result.verdict == "reject") == (result.low > result.critical)
+        assert (result.verdict == "accept") == (result.high <= result.critical)
+        wide = chisquare(counts / n, 0.2, n)
+        assert wide.low <= pearson <= wide.high
+        assert wide.verdict == "inconclusive"
+    even = np.full((2, 2), 0.25)
+    assert chisquare(even, 0.001, 1000).verdict == "accept"
+    assert chisquare(even, 0.001, 12).verdict == "inconclusive"  # fewer than 5 expected
+
+
 def test_is_exported():
     assert dps.corrected.chisquare is chisquare
 
@@ -175,6 +197,8 @@ def test_is_exported():
         ({"probabilities": [1.0, 0.0]}, "must all be positive"),
         ({"probabilities": [1.0]}, "at least two"),
         ({"beta": 0.05}, "above 0 and below alpha"),
+        ({"probabilities": None}, "independence needs a table"),
+        ({"probabilities": None, "proportions": [[0.4], [0.6]]}, "two columns"),
     ],
 )
 def test_refuses(arguments, message):

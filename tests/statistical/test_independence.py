@@ -7,10 +7,12 @@ import pytest
 from scipy import stats
 
 import dpstats as dps
-from dpstats.analyses.independence import ALPHA, NoisyTable, _certified, noisy_table
+from dpstats.analyses.independence import noisy_table
 from dpstats.inference.independence_effect import Association
+from dpstats.inference.independence_table import NoisyTable
 from dpstats.privacy.noise import _noise_from
 
+ALPHA = 0.05
 EVEN = np.full((1, 2, 2), 0.25)
 BENT = np.array([[[1, -1], [-1, 1]]])
 SPARSE = np.outer([0.7, 0.25, 0.05], [0.6, 0.3, 0.07, 0.03])[np.newaxis]
@@ -134,9 +136,7 @@ def check_effect(runs, table, tools, some=None):
         covered, widths = 0, []
         for t in draws(p, n, epsilon, runs, tools, 1000 + seed):
             association = Association(t.expected(t.observed), t.n, t.covariance)
-            _, (low, high) = association.cramers_v(
-                t.observed, t.expected, t.noise(400, rng), ALPHA, rng
-            )
+            low, high = association.interval(t.observed, t.expected, t.noise(400, rng), ALPHA, rng)
             covered += low - 1e-12 <= truth <= high
             widths.append(high - low)
         table.row(setting, "V: coverage", covered / runs, float(np.mean(widths)), ".95", runs)
@@ -146,7 +146,8 @@ def check_effect(runs, table, tools, some=None):
 def check_certified(runs, table, tools):
     for setting, p in (("even", EVEN), ("+-.05", EVEN + 0.05 * BENT)):
         for n in (4000, 20_000):
-            verdicts = [_certified(t, 1)[0].verdict for t in draws(p, n, 1, runs, tools, n)]
+            tables = draws(p, n, 1, runs, tools, n)
+            verdicts = [dps.Independence._verdict(t, ALPHA)[0].verdict for t in tables]
             for verdict in ("reject", "accept", "inconclusive"):
                 share = verdicts.count(verdict) / runs
                 table.row(f"{setting}, n={n}, eps 1", f"certified: {verdict}", share, "", "", runs)

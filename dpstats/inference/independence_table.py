@@ -1,0 +1,110 @@
+"""Noisy counts of a (stratified) two-way table with the law of their noise, and the bootstrap."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.families.block import Floats
+from dpstats.inference.independence_effect import Association
+from dpstats.inference.independence_score import fit_independence, score_statistic
+from dpstats.inference.simulation import draw_noise
+from dpstats.inference.simultaneous import joint_noise_quantiles
+from dpstats.privacy.laws import DiscreteLaplace
+
+if TYPE_CHECKING:
+    from dpstats.answers import Answers
+
+
+@dataclass(frozen=True)
+class NoisyTable:
+    """Noisy counts of strata, rows and columns, with the law of their noise.
+
+    Attributes
+    ----------
+    answers : Answers
+    cells : (K, R, C) int64
+        Place of every cell among the answers.
+    """
+
+    answers: Answers
+    cells: NDArray[np.int64]
+
+    @property
+    def n(self) -> int:
+        """Number of private rows."""
+        return self.answers.n
+
+    @property
+    def names(self) -> list[str]:
+        """Cells in C order."""
+        return [self.answers.names[i] for i in self.cells.ravel()]
+
+    @cached_property
+    def observed(self) -> Floats:
+        """Noisy counts (K, R, C)."""
+        return self.answers.sums[self.cells]
+
+    @cached_property
+    def covariance(self) -> Floats:
+        """Covariance (d, d) of the noise on the cells in C order."""
+        order = self.cells.ravel()
+        return self.answers.noise_covariance[np.ix_(order, order)]
+
+    @cached_property
+    def noise_variance(self) -> Floats:
+        """Variance of the noise on each count (K, R, C)."""
+        return np.diag(self.covariance).reshape(self.cells.shape)
+
+    @cached_property
+    def scales(self) -> Floats:
+        """Scale of the noise where it is a single Laplace variable, else zero, (K, R, C)."""
+        laws = self.answers.law_table
+        single = [
+            law.scale if isinstance(law, DiscreteLaplace) and law.terms == 1 else 0.0
+            for law in laws
+        ]
+        return np.array(single)[self.answers.law_of[self.cells]]
+
+    @cached_property
+    def interaction_noise(self) -> float:
+        """Variance of the noise in the interactions, summed over cells."""
+        even = np.full(self.cells.shape, self.n / self.cells.size)
+        return float(Association(even, self.n, self.covariance).noise_variance.sum())
+
+    def expected(self, tables: Floats) -> Floats:
+        """Expected counts under the null hypothesis of noisy tables (..., K, R, C)."""
+        return fit_independence(tables, self.n, self.noise_variance)
+
+    def noise(self, size: int, rng: np.random.Generator) -> Floats:
+        """Draws (size, K, R, C) of the noise."""
+        return draw_noise(self.answers, size, rng)[:, self.cells]
+
+    def statistic(self, tables: Floats) -> Floats:
+        """Score statistic of noisy tables (..., K, R, C), fit included."""
+        other = np.where(self.scales > 0, 0, self.noise_variance)
+        return score_statistic(tables, self.expected(tables), self.scales, other)
+
+    def classical(self) -> float:
+        """The same of the noisy counts as if there were no noise: Pearson's, or Mantel-Haenszel."""
+        none = np.zeros(self.cells.shape)
+        return float(score_statistic(self.observed, self.expected(self.observed), none, none))
+
+    def test(self, simulations: int, rng: np.random.Generator) -> tuple[float, float]:
+        """Statistic and bootstrap p-value."""
+        statistic = float(self.statistic(self.observed))
+        fitted = self.expected(self.observed).ravel() / self.n
+        drawn = rng.multinomial(self.n, fitted / fitted.sum(), simulations)
+        tables = drawn.reshape(-1, *self.cells.shape) + self.noise(simulations, rng)
+        above = int(np.sum(self.statistic(tables) >= statistic * (1 - 1e-12)))
+        return statistic, (1 + above) / (simulations + 1)
+
+    def box(self, beta: float) -> tuple[Floats, Floats]:
+        """Ends (K, R, C) that hold all private counts with probability 1 - beta."""
+        radius = joint_noise_quantiles(self.answers, beta)[self.cells]
+        low = np.clip(self.observed - radius, 0, self.n)
+        return low, np.clip(self.observed + radius, 0, self.n)
