@@ -2,7 +2,9 @@
 
 For every test function |mean_Y f - mean_X f| <= |mean_Y f - b_f| + |b_f - mean_X f|. The first term
 is visible in the release; the second is the noise itself, whose law is known exactly. It holds for
-any data and any Y, however the rows were fitted.
+any data and any Y, however the rows were fitted. Where the number of rows n is not public, the noise
+confines the sum S_f and n to a box, and the bound is the largest |mean_Y f - S / (n B_f)| over it,
+reached at a corner because S / n is monotone in each.
 """
 
 from __future__ import annotations
@@ -30,9 +32,9 @@ class Accuracy:
     names : list of str
     synthetic, noisy : (|F|,) float64
         Means over the synthetic rows, and the noisy answers b_f.
-    radius, joint_radius : (|F|,) float64
-        Quantiles of the noise: each one alone holds with probability 1 - alpha, and all the joint
-        ones together.
+    ends, joint_ends : (2, |F|) float64
+        Intervals for the private means: each of the first holds with probability 1 - alpha, and
+        all of the joint ones together. Where n is public: b_f -+ a quantile of the noise.
     alpha : float
     target : str
         What was compared: the synthetic rows or the weighted candidates.
@@ -41,20 +43,30 @@ class Accuracy:
     names: list[str]
     synthetic: Floats
     noisy: Floats
-    radius: Floats
-    joint_radius: Floats
+    ends: Floats
+    joint_ends: Floats
     alpha: float
     target: str
 
     @property
+    def radius(self) -> Floats:
+        """How far a private mean can be from b_f, each with probability 1 - alpha."""
+        return np.abs(self.ends - self.noisy).max(axis=0)
+
+    @property
+    def joint_radius(self) -> Floats:
+        """The same for all functions together."""
+        return np.abs(self.joint_ends - self.noisy).max(axis=0)
+
+    @property
     def bounds(self) -> Floats:
         """For each function alone: a bound on its error, with probability 1 - alpha."""
-        return np.abs(self.synthetic - self.noisy) + self.radius
+        return np.abs(self.synthetic - self.ends).max(axis=0)
 
     @property
     def joint_bounds(self) -> Floats:
         """For all functions at once: bounds on their errors, with probability 1 - alpha."""
-        return np.abs(self.synthetic - self.noisy) + self.joint_radius
+        return np.abs(self.synthetic - self.joint_ends).max(axis=0)
 
     @property
     def delta(self) -> float:
@@ -113,16 +125,31 @@ def certify(
         What the means are taken over, for the text.
     """
     check_alpha(alpha)
+    rows = measurements.rows
     laws, which = measurements.laws
-    unit = measurements.n * measurements.family.bounds
-    single = np.array([law.quantile(alpha) for law in laws])[which]
-    joint = joint_quantiles([laws[i] for i in which], alpha)
+    every = [laws[i] for i in which]
+    part = rows.part(alpha)
+    single = np.array([law.quantile(alpha - part) for law in laws], dtype=np.float64)[which]
+    if rows.law is None:
+        together = joint_quantiles(every, alpha)
+        sizes = joint_sizes = (rows.value, rows.value)
+    else:  # the count is one more independent noise
+        *rest, q = joint_quantiles([*every, rows.law], alpha).tolist()
+        together = np.array(rest)
+        sizes, joint_sizes = rows.bounds(part), rows.within(q)
     return Accuracy(
         names=measurements.family.names,
         synthetic=synthetic,
         noisy=measurements.means,
-        radius=single / unit,
-        joint_radius=joint / unit,
+        ends=_mean_ends(measurements, single, sizes),
+        joint_ends=_mean_ends(measurements, together, joint_sizes),
         alpha=alpha,
         target=target,
     )
+
+
+def _mean_ends(measurements: Measurements, q: Floats, sizes: tuple[int, int]) -> Floats:
+    """Smallest and largest means (2, |F|) of sums within q of the noisy ones, over sizes of n."""
+    low, high = measurements.sums - q, measurements.sums + q
+    corners = np.stack([end / (n * measurements.family.bounds) for end in (low, high) for n in sizes])
+    return np.stack([corners.min(axis=0), corners.max(axis=0)])

@@ -6,7 +6,8 @@ column deviations, interaction). Every measured table whose columns include A se
 residual, with noise variance proportional to v_t times the number of cells summed over; averaging
 with weights inverse to that is the generalised least squares estimate, because residuals of
 different subsets are orthogonal in every table (Xiao et al. 2023). Only second moments of the noise
-are used. The total is n, which is public.
+are used. Where the total n is public it is taken as it is; else it is one more residual, of the
+empty subset, that every table sees (and the measured number of rows, a table over no columns).
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ class MeasuredTable:
     Attributes
     ----------
     columns : tuple of columns
+        None at all for the measured number of rows.
     counts : float64 array with one axis per column
         Noisy counts.
     variance : float
@@ -52,11 +54,11 @@ class OverlappingTables:
     Parameters
     ----------
     tables : sequence of MeasuredTable
-    n : int
-        The public total.
+    n : int or None
+        The public total; None if it is not public, then it is estimated too.
     """
 
-    def __init__(self, tables: Sequence[MeasuredTable], n: int) -> None:
+    def __init__(self, tables: Sequence[MeasuredTable], n: int | None) -> None:
         self.tables = tables
         self.n = n
         self._residuals: dict[Subset, Floats | None] = {}
@@ -84,8 +86,8 @@ class OverlappingTables:
     def table(self, columns: tuple[Column, ...]) -> Floats | None:
         """Estimated counts of a table, or None if some residual of it was never measured."""
         shape = [c.bins for c in columns]
-        counts = np.full(shape, self.n / math.prod(shape))
-        for subset in _subsets(columns):
+        counts = np.full(shape, (self.n or 0) / math.prod(shape))
+        for subset in self._subsets(columns):
             residual = self.residual(subset)
             if residual is None:
                 return None
@@ -107,11 +109,11 @@ class OverlappingTables:
         Returns
         -------
         list of (table, (d, bins of the table...) float64), or None
-            The estimate is n times the mean of a function plus the weighted sum of noisy counts;
-            None if it does not follow from the tables.
+            The estimate is the weighted sum of noisy counts, plus the public n times the mean of
+            the function; None if it does not follow from the tables.
         """
         weights: dict[int, Floats] = {}
-        for subset in _subsets(columns):
+        for subset in self._subsets(columns):
             part = _residual(functions, columns, subset, sum_others=False)
             if np.abs(part).max() <= _NOTHING * np.abs(functions).max():
                 continue
@@ -127,12 +129,11 @@ class OverlappingTables:
             for start, w in weights.items()
         ]
 
-
-def _subsets(columns: tuple[Column, ...]) -> Iterable[Subset]:
-    """All non-empty subsets."""
-    for size in range(1, len(columns) + 1):
-        for chosen in itertools.combinations(columns, size):
-            yield frozenset(chosen)
+    def _subsets(self, columns: tuple[Column, ...]) -> Iterable[Subset]:
+        """All subsets that have a residual to estimate: the empty one too if n is not public."""
+        for size in range(0 if self.n is None else 1, len(columns) + 1):
+            for chosen in itertools.combinations(columns, size):
+                yield frozenset(chosen)
 
 
 def _residual(

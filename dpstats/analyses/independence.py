@@ -153,7 +153,7 @@ class Independence:
     def _verdict(counts: NoisyTable, alpha: float) -> tuple[CertifiedChiSquare, str]:
         law = counts.answers.law(0)
         beta = certificate_split(counts.n, float(np.sqrt(law.variance / 2)), alpha)
-        return independence_verdict(*counts.box(beta), counts.n, alpha, beta)
+        return independence_verdict(*counts.box(beta), (counts.n, counts.n), alpha, beta)
 
 
 def noisy_table(analysis: Independence, release: Answering) -> NoisyTable:

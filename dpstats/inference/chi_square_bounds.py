@@ -102,22 +102,43 @@ def chisquare(
             )
         strata = (-1, *centre.shape[-2:])
         ends = n * lower.reshape(strata), n * upper.reshape(strata)
-        return independence_verdict(*ends, n, alpha, beta)[0]
+        return independence_verdict(*ends, (n, n), alpha, beta)[0]
     p0 = check_probabilities(probabilities)
     if centre.shape != p0.shape:
         raise RequestError(
             f"proportions have shape {centre.shape} and probabilities {p0.shape}; give one "
             "number per cell in each"
         )
-    critical = critical_value(n, tuple(p0.tolist()), alpha - beta)
+    return fit_verdict(n * lower, n * upper, (n, n), p0, alpha, beta)
+
+
+def fit_verdict(
+    low: Floats, high: Floats, sizes: tuple[int, int], p0: Floats, alpha: float, beta: float
+) -> CertifiedChiSquare:
+    """Verdict on Pearson's statistic of a private table with counts in a box.
+
+    Parameters
+    ----------
+    low, high : (d,) float64
+        Ends of the counts.
+    sizes : (int, int)
+        Ends of the number of rows n, equal where it is public. Else the shares are in the box
+        [low / n_high, high / n_low], and n times their distance is bounded at the ends of n.
+    p0 : (d,) float64
+    alpha, beta : float
+        Error in all, and its part that the box and the sizes use.
+    """
+    smallest, largest = sizes
+    lower, upper = np.maximum(low / largest, 0), np.minimum(high / smallest, 1)
     least, most = statistic_range(lower, upper, p0)
-    low, high = n * least, n * most
+    least, most = smallest * least, largest * most
+    critical = max(critical_value(n, tuple(p0.tolist()), alpha - beta) for n in set(sizes))
     verdict: Verdict = "inconclusive"
-    if low > critical:
+    if least > critical:
         verdict = "reject"
-    elif high <= critical:
+    elif most <= critical:
         verdict = "accept"
-    return CertifiedChiSquare(verdict, low, high, critical, alpha, beta)
+    return CertifiedChiSquare(verdict, least, most, critical, alpha, beta)
 
 
 def check_probabilities(probabilities: ArrayLike) -> Floats:

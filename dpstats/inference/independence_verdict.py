@@ -13,7 +13,7 @@ LEAST_EXPECTED = 5
 
 
 def independence_verdict(
-    low: Floats, high: Floats, n: int, alpha: float, beta: float
+    low: Floats, high: Floats, sizes: tuple[int, int], alpha: float, beta: float
 ) -> tuple[CertifiedChiSquare, str]:
     """Three-way verdict on Pearson's statistic of the private table, summed over strata.
 
@@ -25,10 +25,11 @@ def independence_verdict(
     Parameters
     ----------
     low, high : (K, R, C) float64
-        Ends of the counts of K strata, in [0, n]; the tables have total n.
-    n : int
+        Ends of the counts of K strata, not negative.
+    sizes : (int, int)
+        Ends of the number of rows, equal where it is public.
     alpha, beta : float
-        Error in all, and its part that the box uses.
+        Error in all, and its part that the box and the sizes use.
 
     Returns
     -------
@@ -45,13 +46,13 @@ def independence_verdict(
     critical = float(stats.chi2.isf(alpha - beta, strata * (rows - 1) * (columns - 1)))
     lower, upper, least_expected = 0.0, 0.0, np.inf
     for k in range(strata):
-        size_low, size_high = _total(low, high, k, n)
+        size_low, size_high = _total(low, high, k, sizes)
         if size_low <= 0 or size_low > size_high:
             least_expected, upper = 0.0, upper + size_high * (min(rows, columns) - 1)
             continue
         # Shares of a stratum of unknown size t: the statistic is t phi^2 of the shares.
         ends = low[k] / size_high, high[k] / size_low
-        phi = [bound / n for bound in statistic_bounds(ends[0] * n, ends[1] * n, n)]
+        phi = statistic_bounds(*ends, 1)
         lower, upper = lower + size_low * phi[0], upper + size_high * phi[1]
         by_row = margin_bounds(*ends, axis=1, n=1.0)[0].min()
         by_column = margin_bounds(*ends, axis=0, n=1.0)[0].min()
@@ -69,10 +70,10 @@ def independence_verdict(
     return CertifiedChiSquare(verdict, lower, upper, critical, alpha, beta), note
 
 
-def _total(low: Floats, high: Floats, k: int, n: int) -> tuple[float, float]:
+def _total(low: Floats, high: Floats, k: int, sizes: tuple[int, int]) -> tuple[float, float]:
     """Ends of the size of stratum k."""
     lower, upper = low.sum(axis=(1, 2)), high.sum(axis=(1, 2))
     return (
-        float(max(lower[k], n - (upper.sum() - upper[k]), 0)),
-        float(min(upper[k], n - (lower.sum() - lower[k]), n)),
+        float(max(lower[k], sizes[0] - (upper.sum() - upper[k]), 0)),
+        float(min(upper[k], sizes[1] - (lower.sum() - lower[k]))),
     )

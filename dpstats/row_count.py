@@ -1,0 +1,59 @@
+"""The number of private rows: public when neighbours replace a row, else known from measurements."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dpstats.privacy.laws import NoiseLaw
+
+_PART = 25  # a statement at alpha spends alpha / 25 on a number of rows that is not public
+
+
+@dataclass(frozen=True)
+class RowCount:
+    """An estimate of the number of rows with the law of its error.
+
+    Attributes
+    ----------
+    estimate : float
+        The number itself where it is public.
+    law : NoiseLaw or None
+        Law of the estimate's noise; None where the number is public.
+    """
+
+    estimate: float
+    law: NoiseLaw | None = None
+
+    @property
+    def value(self) -> int:
+        """The estimate as a number of rows, at least 1."""
+        return max(1, round(self.estimate))
+
+    @property
+    def public(self) -> bool:
+        """Whether the number is exact."""
+        return self.law is None
+
+    def part(self, alpha: float) -> float:
+        """Error that a statement at alpha spends on `bounds`, fixed before looking."""
+        return 0.0 if self.public else alpha / _PART
+
+    def bounds(self, beta: float) -> tuple[int, int]:
+        """Ends that hold the number of rows with probability 1 - beta, if there is any row.
+
+        What is said about a share of the rows holds for every number between them, so with
+        probability 1 - alpha in all if it is said at alpha - beta for each (Bonferroni; the
+        estimate and the counts need not be independent).
+        """
+        return self.within(0 if self.law is None else self.law.quantile(beta))
+
+    def within(self, q: float) -> tuple[int, int]:
+        """Ends of the numbers of rows whose distance from the estimate is at most q."""
+        high = max(1, math.floor(self.estimate + q + 1e-9))
+        return min(high, max(1, math.ceil(self.estimate - q - 1e-9))), high
+
+    def __str__(self) -> str:
+        return f"n = {self.value}" + ("" if self.public else " (measured with noise)")
