@@ -183,8 +183,8 @@ class _Statistic:
     """Average likelihood ratio of noisy counts: all directions of departure, one size.
 
     The alternative multiplies the multinomial covariance so that effects have about a third of
-    the variance that sampling and noise have together. Noises that are correlated, or too many
-    for an average over draws, are taken as normal.
+    the variance that sampling and noise have together. Gaussian noises are normal here; so are
+    taken those that are correlated, or too many for an average over draws.
     """
 
     def __init__(self, answers: Answers, p0: Floats) -> None:
@@ -193,8 +193,10 @@ class _Statistic:
         self.inflation = 0.3 * (1 + float(variances.mean()) * len(p0) / self.n)
         self.tau: Floats | None = None
         self.covariance = np.zeros((0, 0))
-        if independent(answers) and len(p0) <= _MOST_MIXED:
-            terms = np.array([getattr(answers.law(f), "terms", 1) for f in range(len(p0))])
+        laws = [answers.law(f) for f in range(len(p0))]
+        normal = all(law.gaussian for law in laws)
+        if independent(answers) and not normal and len(p0) <= _MOST_MIXED:
+            terms = np.array([getattr(law, "terms", 1) for law in laws])
             self.tau = laplace_mixture(variances, _MIXTURE, terms=terms)
         else:
             self.covariance = answers.noise_covariance
@@ -216,7 +218,7 @@ class _Statistic:
 
 def independent(answers: Answers) -> bool:
     """Whether no noise enters two of the answers."""
-    return all(np.count_nonzero(weights) <= 1 for weights, _, _ in answers.noise_groups)
+    return all(np.count_nonzero(weights) <= 1 for weights, _ in answers.noise_groups)
 
 
 def noise_radius(answers: Answers, beta: float) -> Floats:
