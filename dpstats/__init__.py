@@ -21,6 +21,7 @@ _HOMES = {
     "Family": "families.block",
     "Moments": "families.moments",
     "PureDP": "privacy.budget",
+    "ZCDP": "privacy.budget",
     "Ledger": "privacy.ledger",
     "Uniform": "references.uniform",
     "PerturbedHistogram": "references.histogram",
@@ -50,6 +51,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "ZCDP",
     "Boolean",
     "BudgetError",
     "Category",
@@ -113,7 +115,7 @@ if TYPE_CHECKING:
     from dpstats.measurements import Measurements
     from dpstats.measuring import measure
     from dpstats.planning import Plan, plan
-    from dpstats.privacy.budget import PureDP
+    from dpstats.privacy.budget import ZCDP, PureDP
     from dpstats.privacy.ledger import Ledger
     from dpstats.references.histogram import PerturbedHistogram
     from dpstats.references.uniform import Uniform

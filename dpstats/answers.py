@@ -20,11 +20,11 @@ from dpstats.errors import NotMeasuredError
 from dpstats.families.block import Block, Family, Floats, bounds_of
 from dpstats.families.cells import Indicator, Table
 from dpstats.measurements import Measurements
-from dpstats.privacy.combinations import Combination, laplace_variances
+from dpstats.privacy.combinations import Combination
 from dpstats.residuals import MeasuredTable, OverlappingTables
 
 if TYPE_CHECKING:
-    from dpstats.privacy.laws import NoiseLaw
+    from dpstats.privacy.laws import LatticeLaw, NoiseLaw
 
 LARGEST_UPDATE = 2 * 10**7  # entries of a matrix of weights; beyond it tables answer alone
 _GAIN = 1e-9
@@ -63,7 +63,7 @@ class Answers:
     law_table: list[NoiseLaw]
     law_of: NDArray[np.intp]
     _rows: _Rows = field(repr=False)
-    _scales: Floats = field(repr=False)
+    _laws: Sequence[LatticeLaw] = field(repr=False)  # of the independent measured noises
 
     @cached_property
     def means(self) -> Floats:
@@ -105,17 +105,17 @@ class Answers:
     @cached_property
     def noise_covariance(self) -> Floats:
         """Covariance (d, d) of the noise on the sums."""
-        return (self.weights * laplace_variances(self._scales)) @ self.weights.T
+        return (self.weights * [law.variance for law in self._laws]) @ self.weights.T
 
     @cached_property
-    def noise_groups(self) -> list[tuple[Floats, float, int]]:
-        """The same in fewer terms: (weights (d,), scale, number of noises that share them)."""
-        columns = np.round(np.vstack([self.weights, self._scales]), 12)
-        distinct, counts = np.unique(columns, axis=1, return_counts=True)
-        used = np.any(distinct[:-1] != 0, axis=0)
+    def noise_groups(self) -> list[tuple[Floats, LatticeLaw]]:
+        """The same in fewer terms: weights (d,), and the law of the sum that they multiply."""
+        scales = [law.scale for law in self._laws]
+        columns = np.round(np.vstack([self.weights, scales]), 12)
+        distinct, first, counts = np.unique(columns, axis=1, return_index=True, return_counts=True)
+        used = np.flatnonzero(np.any(distinct[:-1] != 0, axis=0))
         return [
-            (column[:-1], float(column[-1]), int(count))
-            for column, count in zip(distinct.T[used], counts[used], strict=True)
+            (distinct[:-1, i], replace(self._laws[first[i]], terms=int(counts[i]))) for i in used
         ]
 
 
@@ -157,7 +157,7 @@ def answer(
         law_table=[_law(measurements, key) for key in distinct],
         law_of=np.array([distinct[key] for key in keys], dtype=np.intp),
         _rows=_Rows(measurements, tuple(blocks), disjoint),
-        _scales=measurements.scales,
+        _laws=_laws(measurements),
     )
 
 
@@ -183,7 +183,15 @@ def _law(measurements: Measurements, key: LawKey) -> NoiseLaw:
     (weight, scale, count), *more = key
     if weight == 1 and not more:
         return measurements.budget.law(scale, count)
-    return Combination(key)
+    return Combination(
+        tuple((weight, measurements.budget.law(scale, count)) for weight, scale, count in key)
+    )
+
+
+def _laws(measurements: Measurements) -> list[LatticeLaw]:
+    """Law of each measured noise."""
+    laws, which = measurements.laws
+    return [laws[i] for i in which]
 
 
 @dataclass

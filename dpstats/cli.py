@@ -99,6 +99,12 @@ def _parser() -> argparse.ArgumentParser:
     new = actions.add_parser("new", help="start a ledger with a cap")
     new.add_argument("file", type=Path)
     new.add_argument("--cap", required=True, help="largest epsilon in all, such as 2 or 1/3")
+    new.add_argument(
+        "--kind",
+        choices=("pure", "zcdp"),
+        default="pure",
+        help="of the budgets that count; with zcdp the cap is the largest rho in all (pure)",
+    )
     new.set_defaults(run=_new_ledger)
     show = actions.add_parser("show", help="cap, spent and remaining")
     show.add_argument("file", type=Path)
@@ -188,7 +194,7 @@ def _infer(options: argparse.Namespace) -> None:
 
 
 def _new_ledger(options: argparse.Namespace) -> None:
-    from dpstats.privacy.budget import PureDP, parse_fraction
+    from dpstats.privacy.budget import KINDS, parse_fraction
     from dpstats.privacy.ledger import Ledger
 
     cap = parse_fraction(options.cap)
@@ -197,7 +203,7 @@ def _new_ledger(options: argparse.Namespace) -> None:
             cap = float(options.cap)  # type: ignore[assignment]
         except ValueError:
             cap = options.cap
-    print(Ledger.create(options.file, PureDP(cap)))  # type: ignore[arg-type]
+    print(Ledger.create(options.file, KINDS[options.kind](cap)))  # type: ignore[arg-type]
 
 
 def _show_ledger(options: argparse.Namespace) -> None:

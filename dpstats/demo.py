@@ -76,7 +76,7 @@ def _everything(planned: Plan) -> str:
     pairs = plan(planned.schema, {"pairs": Marginals(names)}, budget=planned.budget, n=planned.n)
     n = planned.n or 1
     here, there = (
-        float(np.sqrt(p.budget.law(float(p.blocks[0].multiplier)).variance)) / n
+        float(np.sqrt(p.budget.law(p.budget.natural_scale(p.blocks[0].multiplier)).variance)) / n
         for p in (planned, pairs)
     )
     return (

@@ -14,15 +14,15 @@ from numpy.typing import NDArray
 
 from dpstats import files
 from dpstats.columns import Codes
-from dpstats.errors import FileFormatError
+from dpstats.errors import FileFormatError, RequestError
 from dpstats.families import block_from_dict
 from dpstats.families.block import Block, Family, Floats, bounds_of
-from dpstats.privacy.budget import PureDP, Unit, budget_from_dict, check_unit
+from dpstats.privacy.budget import Budget, Unit, budget_from_dict, check_unit
 from dpstats.privacy.noise import scale_for
 from dpstats.schema import Schema
 
 if TYPE_CHECKING:
-    from dpstats.privacy.laws import DiscreteLaplace
+    from dpstats.privacy.laws import LatticeLaw, Noise
 
 ANSWERS_HEADER = ("block", "function", "name", "noisy_sum", "uniform")
 REFERENCE = -1  # block number of the reference density's own measurement
@@ -37,29 +37,34 @@ class NoisyBlock:
     block : Block
         d test functions.
     multiplier : Fraction
-        Scale of the noise in natural units: function f has noise of scale multiplier * B_f,
-        rounded up to a float.
+        Scale of Laplace noise, squared scale of Gaussian noise, in natural units (those of f, in
+        [-1, 1]); see `noise_scales`.
     sums : (d,) int64
         S_f + Z_f, unclipped.
     uniforms : (d,) float64
         Drawn once with the noise, uniform on (-1/2, 1/2); they make tests and intervals exact.
+    noise : {"laplace", "gaussian"}
     """
 
     block: Block
     multiplier: Fraction
     sums: Codes
     uniforms: Floats
+    noise: Noise = "laplace"
 
     @cached_property
     def scales(self) -> Floats:
         """Scale of the noise on each sum, (d,) float64."""
-        return noise_scales(self.block, self.multiplier)
+        return noise_scales(self.block, self.multiplier, self.noise)
 
 
-def noise_scales(block: Block, multiplier: Fraction) -> Floats:
-    """Scale of the noise on each function's sum: multiplier * B_f, rounded up, (d,) float64."""
+def noise_scales(block: Block, multiplier: Fraction, noise: Noise = "laplace") -> Floats:
+    """Scale of the noise on each function's sum, (d,) float64.
+
+    It is multiplier * B_f for Laplace noise and sqrt(multiplier) * B_f for Gaussian, rounded up.
+    """
     bounds, which = np.unique(bounds_of(block), return_inverse=True)
-    return np.array([scale_for(multiplier, int(bound)) for bound in bounds])[which]
+    return np.array([scale_for(multiplier, int(bound), noise) for bound in bounds])[which]
 
 
 @dataclass(frozen=True)
@@ -78,7 +83,7 @@ class Measurements:
         Which reference density the candidates come from.
     n : int
         Number of private rows, public under the replace-one relation.
-    budget : PureDP
+    budget : PureDP or ZCDP
         The whole budget that was spent.
     unit : {"replace"}
         Neighbour relation.
@@ -91,12 +96,21 @@ class Measurements:
     schema: Schema
     measured: tuple[NoisyBlock, ...]
     n: int
-    budget: PureDP
+    budget: Budget
     unit: Unit
     reference: NoisyBlock | None = None
     reference_spec: Mapping[str, Any] = field(default_factory=dict)
     requests: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     not_private: bool = False
+
+    def __post_init__(self) -> None:
+        reference = () if self.reference is None else (self.reference,)
+        for noisy in (*self.measured, *reference):
+            if noisy.noise != self.budget.noise:
+                raise RequestError(
+                    f"a budget of kind {self.budget.kind!r} is spent on {self.budget.noise} noise, "
+                    f"and a block holds {noisy.noise} noise"
+                )
 
     @cached_property
     def family(self) -> Family:
@@ -120,7 +134,7 @@ class Measurements:
         return np.concatenate([noisy.scales for noisy in self.measured])
 
     @cached_property
-    def laws(self) -> tuple[list[DiscreteLaplace], NDArray[np.intp]]:
+    def laws(self) -> tuple[list[LatticeLaw], NDArray[np.intp]]:
         """The distinct noise laws, and which of them each function has, (|F|,)."""
         distinct, which = np.unique(self.scales, return_inverse=True)
         return [self.budget.law(float(scale)) for scale in distinct], which
@@ -151,7 +165,7 @@ class Measurements:
             "version": files.VERSION,
             "rows": self.n,
             "unit": self.unit,
-            "person": "one row per person; k rows of one person are protected at k times epsilon",
+            "person": f"one row per person; {self.budget.rows_of_one}",
             "budget": self.budget.to_dict(),
             "not_private": self.not_private,
             "assumes": "a sound system random source; timing and memory side channels are out of "
@@ -191,17 +205,18 @@ class Measurements:
         rows = files.from_csv(members["answers.csv"], ANSWERS_HEADER, "answers.csv")
         try:
             schema = Schema.from_dict(document["schema"])
+            budget = budget_from_dict(document["budget"])
             answers: dict[int, list[tuple[int, float]]] = {}
             for number, _, _, noisy_sum, uniform in rows:
                 answers.setdefault(int(number), []).append((int(noisy_sum), float(uniform)))
             measured = tuple(
-                _noisy_block(plain, schema, answers.get(number, []))
+                _noisy_block(plain, schema, answers.get(number, []), budget.noise)
                 for number, plain in enumerate(document["blocks"])
             )
             reference = None
             if "reference_block" in document:
                 plain = document["reference_block"]
-                reference = _noisy_block(plain, schema, answers.get(REFERENCE, []))
+                reference = _noisy_block(plain, schema, answers.get(REFERENCE, []), budget.noise)
             if not measured or type(document["rows"]) is not int or document["rows"] < 1:
                 raise ValueError("it needs blocks and a positive number of rows")
             if not all(isinstance(document[key], dict) for key in ("reference", "analyses")):
@@ -210,7 +225,7 @@ class Measurements:
                 schema=schema,
                 measured=measured,
                 n=document["rows"],
-                budget=budget_from_dict(document["budget"]),
+                budget=budget,
                 unit=check_unit(document["unit"]),
                 reference=reference,
                 reference_spec=document["reference"],
@@ -222,7 +237,7 @@ class Measurements:
 
 
 def _noisy_block(
-    plain: Mapping[str, Any], schema: Schema, answers: list[tuple[int, float]]
+    plain: Mapping[str, Any], schema: Schema, answers: list[tuple[int, float]], noise: Noise
 ) -> NoisyBlock:
     block = block_from_dict(plain, schema)
     if len(answers) != block.size:
@@ -231,4 +246,4 @@ def _noisy_block(
     uniforms = np.array([uniform for _, uniform in answers], dtype=np.float64)
     if not np.all(np.abs(uniforms) <= 0.5):
         raise FileFormatError("answers.csv holds a uniform outside [-1/2, 1/2]")
-    return NoisyBlock(block, Fraction(plain["multiplier"]), sums, uniforms)
+    return NoisyBlock(block, Fraction(plain["multiplier"]), sums, uniforms, noise)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from dpstats.engines.local import Progress, exact_sums, open_source
 from dpstats.errors import DataError, NoiseError
 from dpstats.measurements import Measurements, NoisyBlock, noise_scales
 from dpstats.planning import Plan, PlannedBlock
+from dpstats.privacy.laws import Noise
 from dpstats.privacy.ledger import Ledger
 from dpstats.privacy.noise import add_noise, draw_uniforms, is_private
 
@@ -58,7 +60,7 @@ def measure(
         afterwards the budget counts as spent.
     """
     plan.check(plan.n)
-    _check_noise_source()
+    _check_noise_source(plan.budget.noise)
     book = Ledger.open(ledger) if isinstance(ledger, str | Path) else ledger
     if book is not None:
         book.check(plan.budget)
@@ -80,7 +82,7 @@ def measure(
     failure, stopped = "", None
     noisy: list[NoisyBlock] = []
     try:
-        noisy.extend(map(_noisy, plan.everything, totals))
+        noisy.extend(map(partial(_noisy, noise=plan.budget.noise), plan.everything, totals))
     except NoiseError as error:
         failure = str(error)
     except Exception:  # whose message and frames could hold sums
@@ -106,10 +108,10 @@ def measure(
     )
 
 
-def _check_noise_source() -> None:
+def _check_noise_source(noise: Noise) -> None:
     """A trial draw that is thrown away: a missing backend shows before rows are read."""
     if is_private():
-        add_noise(np.zeros(1, dtype=np.int64), 1.0)
+        add_noise(np.zeros(1, dtype=np.int64), 1.0, noise)
         draw_uniforms(1)
 
 
@@ -123,11 +125,11 @@ def _check_rows(rows: int, plan: Plan) -> None:
         )
 
 
-def _noisy(planned: PlannedBlock, sums: Codes) -> NoisyBlock:
+def _noisy(planned: PlannedBlock, sums: Codes, noise: Noise) -> NoisyBlock:
     """One block with its noise: one draw per distinct scale."""
-    scales = noise_scales(planned.block, planned.multiplier)
+    scales = noise_scales(planned.block, planned.multiplier, noise)
     noisy = np.empty_like(sums)
     for scale in np.unique(scales):
         same = scales == scale
-        noisy[same] = add_noise(sums[same], float(scale))
-    return NoisyBlock(planned.block, planned.multiplier, noisy, draw_uniforms(len(sums)))
+        noisy[same] = add_noise(sums[same], float(scale), noise)
+    return NoisyBlock(planned.block, planned.multiplier, noisy, draw_uniforms(len(sums)), noise)

@@ -18,7 +18,7 @@ from dpstats.families.block import Block, Family
 from dpstats.measurements import noise_scales
 from dpstats.previews import Preview, preview_plan
 from dpstats.privacy.budget import (
-    PureDP,
+    Budget,
     Unit,
     budget_from_dict,
     check_unit,
@@ -33,7 +33,10 @@ from dpstats.schema import Schema
 
 @dataclass(frozen=True)
 class PlannedBlock:
-    """A block and the scale of its noise in natural units (f in [-1, 1])."""
+    """A block and its noise in natural units (f in [-1, 1]).
+
+    The multiplier is the scale of Laplace noise, the squared scale of Gaussian noise.
+    """
 
     block: Block
     multiplier: Fraction
@@ -47,7 +50,7 @@ class Plan:
     ----------
     schema : Schema
     analyses : mapping of name to Analysis
-    budget : PureDP
+    budget : PureDP or ZCDP
     blocks : tuple of PlannedBlock
         The family F: what the analyses share is merged.
     reference : Reference
@@ -62,7 +65,7 @@ class Plan:
 
     schema: Schema
     analyses: Mapping[str, Analysis]
-    budget: PureDP
+    budget: Budget
     blocks: tuple[PlannedBlock, ...]
     reference: Reference = field(default_factory=Uniform)
     reference_block: PlannedBlock | None = None
@@ -106,9 +109,10 @@ class Plan:
                 f"{self.budget.total}; it was edited by hand: make it again with dps.plan"
             )
         for planned in self.everything:
-            noise_scales(planned.block, planned.multiplier)  # refuses impossible scales
+            # refuses impossible scales
+            noise_scales(planned.block, planned.multiplier, self.budget.noise)
         if n is not None and self.reference_block is not None:
-            law = self.budget.law(float(self.reference_block.multiplier))
+            law = self.budget.law(self.budget.natural_scale(self.reference_block.multiplier))
             self.reference.check(self.reference_block.block, n, law)
 
     def preview(self, n: int | None = None) -> Preview:
@@ -186,14 +190,15 @@ class Plan:
         return loaded
 
     def __str__(self) -> str:
-        noise = sorted({float(p.multiplier) for p in self.blocks})
+        noise = sorted({self.budget.natural_scale(p.multiplier) for p in self.blocks})
         scales = f"{noise[0]:.4g}" + (f" to {noise[-1]:.4g}" if len(noise) > 1 else "")
         share = self.reference.share
         lines = [
             f"Plan: {len(self.analyses)} analyses, {self.family.size} test functions in "
             f"{len(self.blocks)} blocks, on columns {', '.join(self.columns.names)}",
             f"Budget: {self.budget}; neighbours differ by replacing one row",
-            f"Noise: discrete Laplace of scale {scales} rows on every function in [-1, 1]",
+            f"Noise: discrete {self.budget.noise.capitalize()} of scale {scales} rows on every "
+            "function in [-1, 1]",
             f"Reference: {self.reference.to_dict()['kind']}, share of the budget {share}",
             self.columns.missing_rules(),
         ]
@@ -207,7 +212,7 @@ def plan(
     schema: Schema,
     analyses: Mapping[str, Analysis],
     *,
-    budget: PureDP,
+    budget: Budget,
     n: int | None = None,
     unit: Unit = "replace",
     reference: Reference | None = None,
@@ -219,7 +224,7 @@ def plan(
     ----------
     schema : Schema
     analyses : mapping of name to Analysis
-    budget : PureDP
+    budget : PureDP or ZCDP
         For everything that is measured.
     n : int, optional
         The public number of rows; checked if given.
@@ -230,7 +235,8 @@ def plan(
     shares : mapping of name to number, optional
         Share of the budget for every analysis, normalised. Without shares every test function
         gets the same noise in natural units. An analysis spreads its share over its blocks in
-        proportion to their sensitivity; a block that several ask for takes its largest part.
+        proportion to their sensitivity (squared for Gaussian noise); a block that several ask for
+        takes its largest part.
 
     Raises
     ------
@@ -246,8 +252,10 @@ def plan(
             raise RequestError(f"analyses are named by non-empty text, got {name!r}")
         if not (hasattr(analysis, "family") and hasattr(analysis, "infer")):
             raise RequestError(f"{name!r} is not an analysis such as dps.Proportion(...)")
-    if not isinstance(budget, PureDP):
-        raise RequestError(f"budget must be a dps.PureDP(epsilon), got {budget!r}")
+    if not isinstance(budget, Budget):
+        raise RequestError(
+            f"budget must be a dps.PureDP(epsilon) or a dps.ZCDP(rho), got {budget!r}"
+        )
     if n is not None:
         _check_rows(n)
     unit = check_unit(unit)
@@ -261,7 +269,7 @@ def plan(
     split = partial(_split, asked=asked, weights=weights, budget=budget, amount=amount, unit=unit)
 
     def variances(blocks: Sequence[Block]) -> list[float]:
-        return [budget.law(float(multiplier)).variance for multiplier in split(blocks)]
+        return [budget.law(budget.natural_scale(m)).variance for m in split(blocks)]
 
     family = Family.merge([b for blocks in asked.values() for b in blocks], variances)
     made = Plan(
@@ -286,7 +294,7 @@ def _split(
     *,
     asked: Mapping[str, Sequence[Block]],
     weights: Mapping[str, Fraction] | None,
-    budget: PureDP,
+    budget: Budget,
     amount: Fraction,
     unit: Unit,
 ) -> list[Fraction]:
@@ -295,12 +303,13 @@ def _split(
         together = budget.multiplier(Family(tuple(blocks)).sensitivity(unit), amount)
         return [together] * len(blocks)
     sensitivities = [block.sensitivity(unit) for block in blocks]
+    prices = [budget.price(sensitivity) for sensitivity in sensitivities]
     parts = [Fraction(0)] * len(blocks)
     for name, wanted in asked.items():
         serving = _serving(blocks, wanted)
-        whole = sum((sensitivities[i].l1 for i in serving), Fraction(0))
+        whole = sum((prices[i] for i in serving), Fraction(0))
         for i in serving:
-            parts[i] = max(parts[i], weights[name] * sensitivities[i].l1 / whole)
+            parts[i] = max(parts[i], weights[name] * prices[i] / whole)
     total = sum(parts)
     return [
         budget.multiplier(sensitivity, amount * part / total)

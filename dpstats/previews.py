@@ -39,7 +39,9 @@ class _PretendRelease:
         for planned in plan.blocks:
             block = planned.block
             sums = np.rint(block.evaluate(codes).average(weights)).astype(np.int64)
-            measured.append(NoisyBlock(block, planned.multiplier, sums, np.zeros(block.size)))
+            measured.append(
+                NoisyBlock(block, planned.multiplier, sums, np.zeros(block.size), plan.budget.noise)
+            )
         self._measurements = Measurements(
             schema=plan.schema, measured=tuple(measured), n=n, budget=plan.budget, unit=plan.unit
         )

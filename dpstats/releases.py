@@ -19,7 +19,7 @@ from dpstats.columns import Codes
 from dpstats.errors import FileFormatError, NotMeasuredError, RequestError
 from dpstats.families.block import Block, Family, Floats
 from dpstats.measurements import Measurements
-from dpstats.privacy.budget import PureDP
+from dpstats.privacy.budget import Budget
 from dpstats.references import reference_from_dict
 from dpstats.results import EstimateResult, Method, Target
 from dpstats.schema import Schema
@@ -84,7 +84,7 @@ class Release:
         return int(self.counts.sum())
 
     @property
-    def budget(self) -> PureDP:
+    def budget(self) -> Budget:
         """The budget that was spent."""
         return self.measurements.budget
 

@@ -10,7 +10,7 @@ from dpstats.analyses import analysis_from_dict
 from dpstats.analyses.base import Analysis
 from dpstats.errors import RequestError
 from dpstats.planning import Plan, plan
-from dpstats.privacy.budget import PureDP, parse_fraction
+from dpstats.privacy.budget import ZCDP, Budget, PureDP, parse_fraction
 from dpstats.references import reference_from_dict
 from dpstats.schema import Schema, read_toml
 
@@ -23,7 +23,8 @@ def load_request(path: str | Path, *, rows: int | None = None) -> Plan:
     Parameters
     ----------
     path : path of a TOML file
-        ``[budget] epsilon``; ``[[column]]`` tables, or ``schema = "file.toml"`` beside the request;
+        ``[budget]`` with ``epsilon``, with ``rho``, or with ``epsilon`` and ``delta``;
+        ``[[column]]`` tables, or ``schema = "file.toml"`` beside the request;
         ``[[analysis]]`` tables with ``name``, ``kind``, the parameters of the analysis, and
         ``share`` if the budget is to be split by hand; optional ``rows``, ``unit`` and
         ``[reference]``.
@@ -47,19 +48,35 @@ def load_request(path: str | Path, *, rows: int | None = None) -> Plan:
     else:
         schema = Schema.from_dict(document["column"])
     analyses, shares = _analyses(document.get("analysis"), path.name)
-    budget = document.get("budget")
-    if not isinstance(budget, Mapping) or set(budget) != {"epsilon"}:
-        raise RequestError(f"{path.name}: needs [budget] with epsilon = ... and nothing else")
     reference = document.get("reference")
     return plan(
         schema,
         analyses,
-        budget=PureDP(_fraction(budget["epsilon"])),
+        budget=_budget(document.get("budget"), path.name),
         n=document.get("rows") if rows is None else rows,
         unit=document.get("unit", "replace"),
         reference=None if reference is None else reference_from_dict(reference),
         shares=shares or None,
     )
+
+
+def _budget(table: Any, name: str) -> Budget:
+    given = {key: _fraction(value) for key, value in table.items()} if _is_table(table) else {}
+    if set(given) == {"epsilon"}:
+        return PureDP(given["epsilon"])
+    if set(given) == {"rho"}:
+        return ZCDP(given["rho"])
+    if set(given) == {"epsilon", "delta"}:
+        return ZCDP.from_epsilon_delta(given["epsilon"], given["delta"])
+    raise RequestError(
+        f"{name}: needs [budget] with epsilon = ... (pure privacy, Laplace noise), with rho = ... "
+        "or with epsilon = ... and delta = ... (zero-concentrated privacy, Gaussian noise), and "
+        "nothing else"
+    )
+
+
+def _is_table(value: object) -> bool:
+    return isinstance(value, Mapping)
 
 
 def _fraction(value: Any) -> Any:

@@ -10,7 +10,7 @@ from dpstats.families.block import Block, Family
 from dpstats.schema import Schema
 
 if TYPE_CHECKING:
-    from dpstats.privacy.budget import PureDP
+    from dpstats.privacy.budget import Budget
 
 
 class Answering(Protocol):
@@ -25,7 +25,7 @@ class Answering(Protocol):
         """Number of private rows."""
 
     @property
-    def budget(self) -> PureDP:
+    def budget(self) -> Budget:
         """The budget that was spent."""
 
     def answers(

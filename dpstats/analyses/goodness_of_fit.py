@@ -185,8 +185,8 @@ class _Statistic:
     """Average likelihood ratio of noisy counts: all directions of departure, one size.
 
     The alternative multiplies the multinomial covariance so that effects have about a third of
-    the variance that sampling and noise have together. Noises that are correlated, or too many
-    for an average over draws, are taken as normal.
+    the variance that sampling and noise have together. Gaussian noises are normal here; so are
+    taken those that are correlated, or too many for an average over draws.
     """
 
     def __init__(self, answers: Answers, p0: Floats) -> None:
@@ -195,8 +195,10 @@ class _Statistic:
         self.inflation = 0.3 * (1 + float(variances.mean()) * len(p0) / self.n)
         self.tau: Floats | None = None
         self.covariance = np.zeros((0, 0))
-        if answers.independent and len(p0) <= _MOST_MIXED:
-            terms = np.array([getattr(answers.law(f), "terms", 1) for f in range(len(p0))])
+        laws = [answers.law(f) for f in range(len(p0))]
+        normal = all(law.gaussian for law in laws)
+        if answers.independent and not normal and len(p0) <= _MOST_MIXED:
+            terms = np.array([getattr(law, "terms", 1) for law in laws])
             self.tau = laplace_mixture(variances, _MIXTURE, terms=terms)
         else:
             self.covariance = answers.noise_covariance

@@ -18,7 +18,7 @@ from dpstats.answers import Answers
 from dpstats.errors import RequestError
 from dpstats.families.block import Family, Floats
 from dpstats.families.cells import Cells
-from dpstats.inference.binomial import certificate_split, proportion_interval, proportion_pvalue
+from dpstats.inference.binomial import proportion_interval, proportion_pvalue, split_for
 from dpstats.inference.checks import Alternative
 from dpstats.inference.conditional import (
     conditional_certified,
@@ -156,8 +156,7 @@ class ProportionIntervals:
                 q = law.quantile(alpha)
                 ends = np.clip((sums - q) / n, 0, 1), np.clip((sums + q) / n, 0, 1)
             elif method == "certified":
-                # For a sum of noises this scale only sets the split, which any beta may.
-                beta = certificate_split(n, float(np.sqrt(law.variance / 2)), alpha)
+                beta = split_for(n, law, alpha)
                 radius = law.quantile(beta) / n
                 ends = proportion_confint(sums / n, radius, n, alpha=alpha, beta=beta)
             else:

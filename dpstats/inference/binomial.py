@@ -211,13 +211,22 @@ def proportion_pvalue(
     return np.asarray(np.minimum(1, 2 * np.minimum(larger, smaller)), dtype=np.float64)
 
 
-def certificate_split(n: float, scale: float, alpha: float = 0.05) -> float:
+def split_for(n: float, law: "NoiseLaw", alpha: float) -> float:
+    """`certificate_split` for a noise; of other laws only the variance counts, as any beta may."""
+    scale = law.variance if law.gaussian else law.variance / 2
+    return certificate_split(n, float(np.sqrt(scale)), alpha, gaussian=law.gaussian)
+
+
+def certificate_split(
+    n: float, scale: float, alpha: float = 0.05, *, gaussian: bool = False
+) -> float:
     """Share of `alpha` to spend on the noise in a certified interval for a proportion.
 
-    Minimises w(beta) = s0 z + lambda log(1/beta) with z the 1-(alpha-beta)/2 normal quantile,
-    s0 = 1/(2 sqrt n) and lambda = scale/n. As dz/dbeta = 1/(2 phi(z)), the minimum solves
-    beta = 2 lambda phi(z)/s0. There the left side increases in beta and the right side decreases,
-    to 0 at alpha, so there is one root. It depends on public numbers only.
+    Minimises w(beta) = s0 z + q(beta) with z the 1-(alpha-beta)/2 normal quantile,
+    s0 = 1/(2 sqrt n) and q the quantile of the noise in proportions, lambda = scale/n. It is convex
+    and depends on public numbers only. Laplace: q = lambda log(1/beta); as dz/dbeta = 1/(2 phi(z)),
+    the minimum solves beta = 2 lambda phi(z)/s0. Gaussian: q = lambda y with y the 1-beta/2 normal
+    quantile, and the minimum solves s0 phi(y) = lambda phi(z).
 
     Parameters
     ----------
@@ -227,6 +236,8 @@ def certificate_split(n: float, scale: float, alpha: float = 0.05) -> float:
         Scale of the noise in counts (s/B for a test function with values up to B).
     alpha : float
         Error probability, in (0, 1/2].
+    gaussian : bool
+        Gaussian noise; else Laplace.
 
     Returns
     -------
@@ -247,10 +258,13 @@ def certificate_split(n: float, scale: float, alpha: float = 0.05) -> float:
 
     def gradient(beta: float) -> float:
         z = stats.norm.isf((alpha - beta) / 2)
+        if gaussian:
+            y = stats.norm.isf(beta / 2)
+            return float(np.log(np.sqrt(n) / (2 * scale)) + (z**2 - y**2) / 2)
         return float(beta - 4 * scale / np.sqrt(n) * stats.norm.pdf(z))
 
     least, most = 1e-6 * alpha, (1 - 1e-6) * alpha
-    if gradient(least) >= 0:
+    if scale == 0 or gradient(least) >= 0:
         return least
     if gradient(most) <= 0:
         return most

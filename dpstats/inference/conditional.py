@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpstats.errors import RequestError
-from dpstats.inference.binomial import binomial_pmf, binomial_window, certificate_split
+from dpstats.inference.binomial import binomial_pmf, binomial_window, split_for
 from dpstats.inference.checks import (
     Alternative,
     check_alpha,
@@ -329,8 +329,8 @@ def conditional_certified(
     elif n is None:
         beta = alpha / 2
     else:
-        scale = float(np.sqrt(max(law_a.variance, law_c.variance) / 2))
-        beta = certificate_split(check_count(n) / 4, scale, alpha)
+        wider = law_a if law_a.variance >= law_c.variance else law_c
+        beta = split_for(check_count(n) / 4, wider, alpha)
     most = np.inf if n is None else check_count(n)
     each = -np.expm1(np.log1p(-beta) / 2)
     t_a, t_c = np.broadcast_arrays(check_finite("t_a", t_a), check_finite("t_c", t_c))

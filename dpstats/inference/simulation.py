@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,13 +11,15 @@ from dpstats.families.block import Floats
 
 if TYPE_CHECKING:
     from dpstats.answers import Answers
+    from dpstats.privacy.laws import LatticeLaw
+
+_WIDE = 1000.0
 
 
 def draw_noise(answers: Answers, size: int, rng: np.random.Generator) -> Floats:
     """Draws (size, d) from the joint law of the noise on d sums.
 
-    A sum of `count` discrete Laplace variables is the difference of two negative binomials, so
-    noises that enter with the same weights are drawn together. This simulates a published law; it
+    Noises that enter with the same weights are drawn together. This simulates a published law; it
     is not privacy noise.
 
     Parameters
@@ -27,10 +30,31 @@ def draw_noise(answers: Answers, size: int, rng: np.random.Generator) -> Floats:
     rng : numpy Generator
     """
     total = np.zeros((size, len(answers.sums)))
-    for weights, scale, count in answers.noise_groups:
-        success = -np.expm1(-1 / scale)
-        drawn = rng.negative_binomial(count, success, size) - rng.negative_binomial(
-            count, success, size
-        )
-        total += np.outer(drawn, weights)
+    for weights, law in answers.noise_groups:
+        total += np.outer(draw_from(law, size, rng), weights)
     return total
+
+
+def draw_from(law: LatticeLaw, size: int, rng: np.random.Generator) -> Floats:
+    """Draws (size,) from the law of a sum of equal noises.
+
+    A sum of discrete Laplace variables is the difference of two negative binomials. A Gaussian
+    one is drawn through its distribution function, or as a rounded normal variable of the same
+    variance where it is so wide that the two differ in total variation by less than 1e-8.
+    """
+    if not law.gaussian:
+        success = -np.expm1(-1 / law.scale)
+        one, other = (rng.negative_binomial(law.terms, success, size) for _ in range(2))
+        return np.asarray(one - other, dtype=np.float64)
+    if law.variance > _WIDE**2:
+        return np.rint(rng.normal(0, np.sqrt(law.variance - 1 / 12), size))
+    z, cdf = _distribution(law)
+    return z[np.searchsorted(cdf, rng.random(size), side="right")]
+
+
+@lru_cache(maxsize=64)
+def _distribution(law: LatticeLaw) -> tuple[Floats, Floats]:
+    """Points of the lattice, and the distribution function at all but the last."""
+    reach = law.support(1e-15)
+    z = np.arange(-reach, reach + 1, dtype=np.float64)
+    return z, law.cdf(z[:-1])

@@ -5,16 +5,19 @@ from __future__ import annotations
 import math
 import re
 import reprlib
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import ROUND_UP, Context, Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
 from dpstats.errors import BudgetError, FileFormatError, RequestError
-from dpstats.privacy.laws import DiscreteLaplace
+from dpstats.privacy.conversion import epsilon_of, rho_of
+from dpstats.privacy.gaussian import DiscreteGaussian
+from dpstats.privacy.laws import POWERS, DiscreteLaplace, LatticeLaw, Noise
 
 if TYPE_CHECKING:
     from dpstats.families.block import Sensitivity
@@ -113,9 +116,68 @@ def _exact(value: object, name: str) -> Fraction:
     return Fraction(value)
 
 
+class Budget(ABC):
+    """What all budgets share: a block spends its price over the multiplier of its noise.
+
+    Attributes
+    ----------
+    kind, parameter : str
+        Name of the definition of privacy in files, and of its parameter.
+    noise : {"laplace", "gaussian"}
+        The noise that it is spent on.
+    rows_of_one : str
+        What protects a person with k rows.
+    """
+
+    kind: ClassVar[str]
+    parameter: ClassVar[str]
+    noise: ClassVar[Noise]
+    rows_of_one: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def total(self) -> Fraction:
+        """The amount that blocks share and that a ledger adds up."""
+
+    @abstractmethod
+    def price(self, sensitivity: Sensitivity) -> Fraction:
+        """Exact amount that a block spends at a multiplier of one."""
+
+    @abstractmethod
+    def law(self, scale: float, terms: int = 1) -> LatticeLaw:
+        """Law of the sum of `terms` independent noises of this scale."""
+
+    def cost(self, sensitivity: Sensitivity, multiplier: Fraction) -> Fraction:
+        """Exact amount that a block spends.
+
+        Parameters
+        ----------
+        sensitivity : Sensitivity
+            Of the block's sums, each function in units of its bound B.
+        multiplier : Fraction
+            Scale of Laplace noise, squared scale of Gaussian noise, in the same units: so it is
+            rational. See `noise.scale_for`.
+        """
+        return self.price(sensitivity) / _exact(multiplier, "multiplier")
+
+    def multiplier(self, sensitivity: Sensitivity, amount: Fraction) -> Fraction:
+        """Multiplier of the noise at which a block spends `amount`."""
+        return self.price(sensitivity) / _exact(amount, "amount")
+
+    def natural_scale(self, multiplier: Fraction) -> float:
+        """Noise scale in units of each function's bound, as a float."""
+        return float(float(multiplier) ** (1 / POWERS[self.noise]))
+
+    def to_dict(self) -> dict[str, str]:
+        """Exact form for files, such as ``{"kind": "pure", "epsilon": "1/10"}``."""
+        return {"kind": self.kind, self.parameter: str(self.total)}
+
+
 @dataclass(frozen=True, init=False)
-class PureDP:
-    """Budget of pure (epsilon) differential privacy.
+class PureDP(Budget):
+    """Budget of pure (epsilon) differential privacy, spent on discrete Laplace noise.
+
+    Noise of scale s on sums of L1 sensitivity D costs D / s.
 
     Parameters
     ----------
@@ -136,6 +198,8 @@ class PureDP:
     epsilon: Fraction
     kind: ClassVar[str] = "pure"
     parameter: ClassVar[str] = "epsilon"
+    noise: ClassVar[Noise] = "laplace"
+    rows_of_one: ClassVar[str] = "k rows of one person are protected at k times epsilon"
 
     def __init__(self, epsilon: Rational) -> None:
         object.__setattr__(self, "epsilon", read_rational(epsilon, self.parameter))
@@ -148,34 +212,132 @@ class PureDP:
         """The amount that blocks share and that a ledger adds up."""
         return self.epsilon
 
-    def cost(self, sensitivity: Sensitivity, multiplier: Fraction) -> Fraction:
-        """Exact amount that a block spends.
-
-        Parameters
-        ----------
-        sensitivity : Sensitivity
-            Of the block's sums, each function in units of its bound B.
-        multiplier : Fraction
-            Noise scale in the same units: a function with bound B gets noise of scale
-            ``multiplier * B``.
-        """
-        return _exact(sensitivity.l1, "sensitivity.l1") / _exact(multiplier, "multiplier")
-
-    def multiplier(self, sensitivity: Sensitivity, amount: Fraction) -> Fraction:
-        """Noise scale, in units of each function's bound, at which a block spends `amount`."""
-        return _exact(sensitivity.l1, "sensitivity.l1") / _exact(amount, "amount")
+    def price(self, sensitivity: Sensitivity) -> Fraction:
+        """L1 sensitivity."""
+        return _exact(sensitivity.l1, "sensitivity.l1")
 
     def law(self, scale: float, terms: int = 1) -> DiscreteLaplace:
         """Law of the sum of `terms` independent noises of this scale."""
         return DiscreteLaplace(scale, terms)
 
+
+@dataclass(frozen=True, init=False)
+class ZCDP(Budget):
+    """Budget of zero-concentrated (rho) differential privacy, spent on discrete Gaussian noise.
+
+    Noise of scale sigma on sums of squared L2 sensitivity D2 costs D2 / (2 sigma^2) [1]_, so many
+    functions together need far less noise than under `PureDP`; in exchange there is a small
+    probability delta that the privacy loss is larger than epsilon, for every pair of the two on
+    one curve.
+
+    Parameters
+    ----------
+    rho : int, float, Fraction or Decimal
+        Positive. A float is read as its shortest decimal.
+    delta : int, float, Fraction or Decimal
+        In (0, 1): where summaries read off epsilon. It changes neither noise nor privacy.
+
+    Attributes
+    ----------
+    rho, delta : Fraction
+
+    References
+    ----------
+    .. [1] C. Canonne, G. Kamath and T. Steinke (2020), The discrete Gaussian for differential
+       privacy, NeurIPS 33 (after Bun and Steinke 2016 for the continuous one).
+
+    Examples
+    --------
+    >>> print(ZCDP(0.5))
+    rho = 0.5 (zero-concentrated differential privacy: epsilon = 6.475 at delta = 1e-09)
+    """
+
+    rho: Fraction
+    delta: Fraction
+    kind: ClassVar[str] = "zcdp"
+    parameter: ClassVar[str] = "rho"
+    noise: ClassVar[Noise] = "gaussian"
+    rows_of_one: ClassVar[str] = "k rows of one person are protected at k squared times rho"
+
+    def __init__(self, rho: Rational, delta: Rational = Fraction(1, 10**9)) -> None:
+        object.__setattr__(self, "rho", read_rational(rho, self.parameter))
+        object.__setattr__(self, "delta", _read_delta(delta))
+
+    @classmethod
+    def from_epsilon_delta(cls, epsilon: Rational, delta: Rational) -> ZCDP:
+        """Largest budget that guarantees (epsilon, delta)-differential privacy.
+
+        Parameters
+        ----------
+        epsilon : int, float, Fraction or Decimal
+            Positive.
+        delta : int, float, Fraction or Decimal
+            In (0, 1); far below one over the number of rows.
+
+        Notes
+        -----
+        rho is rounded down to six digits; the conversion is that of Canonne, Kamath and Steinke
+        (2020), see `conversion.log_delta`.
+
+        Raises
+        ------
+        BudgetError
+            If `epsilon` is not positive or `delta` not between 0 and 1.
+
+        Examples
+        --------
+        >>> ZCDP.from_epsilon_delta(1, 1e-9).rho
+        Fraction(14973, 1000000)
+        """
+        exact = read_rational(epsilon, "epsilon"), _read_delta(delta)
+        return cls(rho_of(*exact), exact[1])
+
+    def epsilon_at(self, delta: Rational | None = None) -> float:
+        """Smallest known epsilon of (epsilon, delta)-privacy, rounded up.
+
+        Parameters
+        ----------
+        delta : int, float, Fraction or Decimal, optional
+            In (0, 1); the budget's own if not given.
+        """
+        return epsilon_of(self.rho, self.delta if delta is None else _read_delta(delta))
+
+    def __str__(self) -> str:
+        epsilon = Context(prec=4, rounding=ROUND_UP).create_decimal(Decimal(self.epsilon_at()))
+        return (
+            f"rho = {decimal_text(self.rho)} (zero-concentrated differential privacy: "
+            f"epsilon = {float(epsilon):g} at delta = {float(self.delta):.3g})"
+        )
+
+    @property
+    def total(self) -> Fraction:
+        """The amount that blocks share and that a ledger adds up."""
+        return self.rho
+
+    def price(self, sensitivity: Sensitivity) -> Fraction:
+        """Half the squared L2 sensitivity."""
+        return _exact(sensitivity.l2_squared, "sensitivity.l2_squared") / 2
+
+    def law(self, scale: float, terms: int = 1) -> DiscreteGaussian:
+        """Law of the sum of `terms` independent noises of this scale."""
+        return DiscreteGaussian(scale, terms)
+
     def to_dict(self) -> dict[str, str]:
-        """Exact form for files, such as ``{"kind": "pure", "epsilon": "1/10"}``."""
-        return {"kind": self.kind, self.parameter: str(self.total)}
+        """Exact form for files."""
+        return super().to_dict() | {"delta": str(self.delta)}
 
 
-Budget: TypeAlias = PureDP
-KINDS: dict[str, type[Budget]] = {PureDP.kind: PureDP}
+KINDS: dict[str, type[PureDP] | type[ZCDP]] = {PureDP.kind: PureDP, ZCDP.kind: ZCDP}
+
+
+def _read_delta(delta: object) -> Fraction:
+    exact = read_rational(delta, "delta")
+    if exact >= 1:
+        raise BudgetError(
+            f"delta must be below 1, got {reprlib.repr(delta)}; it is the probability of a larger "
+            "privacy loss and should be far below one over the number of rows, such as 1e-9"
+        )
+    return exact
 
 
 def budget_from_dict(d: Mapping[str, object]) -> Budget:
@@ -199,4 +361,12 @@ def budget_from_dict(d: Mapping[str, object]) -> Budget:
             f"a budget of kind {kind!r} needs {cls.parameter!r} as a positive fraction such as "
             f"'1/10', got {reprlib.repr(d.get(cls.parameter))}"
         )
+    if cls is ZCDP and "delta" in d:
+        delta = parse_fraction(d["delta"])
+        if not delta or delta >= 1:
+            raise FileFormatError(
+                "the delta of a budget of kind 'zcdp' must be a fraction between 0 and 1, got "
+                f"{reprlib.repr(d['delta'])}"
+            )
+        return ZCDP(amount, delta)
     return cls(amount)

@@ -1,17 +1,19 @@
 """The law of the privacy noise: probabilities, tails and quantiles. Nothing is drawn here.
 
-Sums of equal noises have a closed form, so no window is cut and no convolution is computed.
+The discrete Laplace law has a closed form for sums of equal noises too, so no window is cut and no
+convolution is computed; the discrete Gaussian is in `gaussian`.
 """
 
 from __future__ import annotations
 
 import math
 import reprlib
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar, Protocol
+from typing import ClassVar, Literal, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,6 +21,10 @@ from numpy.typing import ArrayLike, NDArray
 from dpstats.errors import RequestError
 
 Floats = NDArray[np.float64]
+Noise: TypeAlias = Literal["laplace", "gaussian"]
+"""The family of a noise on the integers."""
+POWERS: dict[Noise, int] = {"laplace": 1, "gaussian": 2}
+"""Privacy costs 1 / scale of Laplace and 1 / scale^2 of Gaussian noise."""
 
 _MAX_SCALE = 2.0**52
 _FAR = 2.0**62  # beyond every noise that can occur; keeps infinities out of the formulas
@@ -30,6 +36,10 @@ class NoiseLaw(Protocol):
     @property
     def lattice(self) -> bool:
         """Whether the noise is an integer; else its law is continuous."""
+
+    @property
+    def gaussian(self) -> bool:
+        """Whether the noise is Gaussian; else it has the longer tails of Laplace noise."""
 
     @property
     def variance(self) -> float:
@@ -55,7 +65,97 @@ class NoiseLaw(Protocol):
 
 
 @dataclass(frozen=True)
-class DiscreteLaplace:
+class LatticeLaw(ABC):
+    """Law of the sum of independent noises on the integers, symmetric about zero.
+
+    Parameters
+    ----------
+    scale : float
+        Scale of each term, in (0, 2**52].
+    terms : int
+        Number of independent terms, at least 1.
+    """
+
+    scale: float
+    terms: int = 1
+
+    lattice: ClassVar[bool] = True
+    gaussian: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        scale, terms = self.scale, self.terms
+        if isinstance(scale, bool) or not isinstance(scale, (int, float)):
+            raise RequestError(f"scale must be a number, got {reprlib.repr(scale)}")
+        if not 0 < scale <= _MAX_SCALE:
+            raise RequestError(f"scale must be in (0, 2**52], got {scale!r}")
+        if isinstance(terms, bool) or not isinstance(terms, int) or terms < 1:
+            raise RequestError(f"terms must be an int of at least 1, got {reprlib.repr(terms)}")
+        object.__setattr__(self, "scale", float(scale))
+
+    @property
+    @abstractmethod
+    def variance(self) -> float:
+        """Variance of the sum."""
+
+    @abstractmethod
+    def pmf(self, z: ArrayLike) -> Floats:
+        """P(Z = z); zero where z is not an integer."""
+
+    @abstractmethod
+    def log_characteristic(self, t: Floats) -> Floats:
+        """Logarithm of E exp(i t Z), which is positive."""
+
+    @abstractmethod
+    def log_mgf(self, u: Floats) -> Floats:
+        """Upper bound of log E exp(u Z), for abs(u) below `steepest`."""
+
+    @property
+    @abstractmethod
+    def steepest(self) -> float:
+        """Least u > 0 at which E exp(u Z) is infinite."""
+
+    @abstractmethod
+    def _upper(self, t: Floats) -> Floats:
+        """P(Z >= t) for integers t >= 1."""
+
+    def cdf(self, z: ArrayLike) -> Floats:
+        """P(Z <= z) for real z."""
+        z = np.floor(_clip(z))
+        upper = self._upper(np.where(z < 0, -z, z + 1))
+        return _floats(np.where(z < 0, upper, 1 - upper))
+
+    def tail(self, t: ArrayLike) -> Floats:
+        """P(abs(Z) >= t) for real t."""
+        t = np.ceil(_clip(t))
+        return _floats(np.where(t >= 1, 2 * self._upper(np.maximum(t, 1)), 1.0))
+
+    def smoothed_cdf(self, t: ArrayLike) -> Floats:
+        """P(Z + U <= t), U independent and uniform on (-1/2, 1/2).
+
+        Piecewise linear between half integers; for one Laplace term the Tulap law of Awan and
+        Slavkovic (2018).
+        """
+        t = _clip(t)
+        nearest = np.floor(t + 0.5)
+        return _floats(self.cdf(nearest - 1) + self.pmf(nearest) * (t - nearest + 0.5))
+
+    def quantile(self, beta: float) -> int:
+        """Smallest integer q >= 0 with P(abs(Z) > q) <= beta, for beta in (0, 1)."""
+        return _quantile(self, _check_probability(beta, "beta"))
+
+    def support(self, tail: float = 1e-12) -> int:
+        """Integer L, the smallest, with P(abs(Z) > L) <= tail."""
+        return _quantile(self, _check_probability(tail, "tail"))
+
+    def positive_part(self) -> float:
+        """E max(Z, 0), half the sum of tails; by the midpoint rule where there are many."""
+        step = 1 + 2 * math.floor(math.sqrt(self.variance) / 512)  # odd: the middle is an integer
+        t = 1 + step // 2 + step * np.arange(math.ceil(self.support() / step))
+        return float(step * self.tail(t).sum() / 2)
+
+
+@dataclass(frozen=True)
+class DiscreteLaplace(LatticeLaw):
     """Law of the sum Z of independent discrete Laplace variables of one scale.
 
     One term has P(Z = z) = (1 - a) / (1 + a) * a**abs(z) with a = exp(-1 / scale) [1]_.
@@ -87,29 +187,12 @@ class DiscreteLaplace:
     .. [1] S. Inusah and T. J. Kozubowski (2006), A discrete analogue of the Laplace
        distribution, J. Statist. Plann. Inference 136, 1090-1102.
     .. [2] NIST Digital Library of Mathematical Functions, eq. 15.8.1.
-    .. [3] J. Awan and A. Slavkovic (2018), Differentially private uniformly most powerful tests
-       for binomial data, NeurIPS 31, Definition 2 (the Tulap law).
 
     Examples
     --------
     >>> DiscreteLaplace(10.0).quantile(0.05)
     30
     """
-
-    scale: float
-    terms: int = 1
-
-    def __post_init__(self) -> None:
-        scale, terms = self.scale, self.terms
-        if isinstance(scale, bool) or not isinstance(scale, (int, float)):
-            raise RequestError(f"scale must be a number, got {reprlib.repr(scale)}")
-        if not 0 < scale <= _MAX_SCALE:
-            raise RequestError(f"scale must be in (0, 2**52], got {scale!r}")
-        if isinstance(terms, bool) or not isinstance(terms, int) or terms < 1:
-            raise RequestError(f"terms must be an int of at least 1, got {reprlib.repr(terms)}")
-        object.__setattr__(self, "scale", float(scale))
-
-    lattice: ClassVar[bool] = True
 
     @property
     def _a(self) -> float:
@@ -137,33 +220,22 @@ class DiscreteLaplace:
             mass = sum(w * nbinom.pmf(size + k, r, p) for k, r, w in self._mixture())
         return _floats(np.where(z == np.floor(z), mass, 0.0))
 
-    def cdf(self, z: ArrayLike) -> Floats:
-        """P(Z <= z) for real z."""
-        z = np.floor(_clip(z))
-        upper = self._upper(np.where(z < 0, -z, z + 1))
-        return _floats(np.where(z < 0, upper, 1 - upper))
+    def log_characteristic(self, t: Floats) -> Floats:
+        """Logarithm of E exp(i t Z): each term has (1-a)^2 / (1 - 2 a cos t + a^2)."""
+        # 1 - 2 a cos t + a^2 = (1-a)^2 + 4 a sin^2(t/2)
+        ratio = 4 * self._a * np.sin(t / 2) ** 2 / self._one_minus_a**2
+        return _floats(-self.terms * np.log1p(ratio))
 
-    def tail(self, t: ArrayLike) -> Floats:
-        """P(abs(Z) >= t) for real t."""
-        t = np.ceil(_clip(t))
-        return _floats(np.where(t >= 1, 2 * self._upper(np.maximum(t, 1)), 1.0))
+    @property
+    def steepest(self) -> float:
+        """Least u > 0 at which E exp(u Z) is infinite."""
+        return 1 / self.scale
 
-    def smoothed_cdf(self, t: ArrayLike) -> Floats:
-        """P(Z + U <= t), U independent and uniform on (-1/2, 1/2).
-
-        Piecewise linear between half integers; for one term the Tulap law [3]_.
-        """
-        t = _clip(t)
-        nearest = np.floor(t + 0.5)
-        return _floats(self.cdf(nearest - 1) + self.pmf(nearest) * (t - nearest + 0.5))
-
-    def quantile(self, beta: float) -> int:
-        """Smallest integer q >= 0 with P(abs(Z) > q) <= beta, for beta in (0, 1)."""
-        return _quantile(self, _check_probability(beta, "beta"))
-
-    def support(self, tail: float = 1e-12) -> int:
-        """Integer L, the smallest, with P(abs(Z) > L) <= tail."""
-        return _quantile(self, _check_probability(tail, "tail"))
+    def log_mgf(self, u: Floats) -> Floats:
+        """Logarithm of E exp(u Z): each term has (1-a)^2 / ((1 - a e^u) (1 - a e^-u))."""
+        rate = 1 / self.scale
+        tilted = np.log1p(-np.exp(u - rate)) + np.log1p(-np.exp(-u - rate))
+        return _floats(self.terms * (2 * math.log(self._one_minus_a) - tilted))
 
     def _upper(self, t: Floats) -> Floats:
         """P(Z >= t) for integers t >= 1."""

@@ -34,9 +34,9 @@ class Ledger:
     path : Path
         The file.
     kind : str
-        Kind of budget, such as "pure".
+        Kind of budget, "pure" or "zcdp"; all that is spent here is of this kind.
     cap : Fraction
-        The most that may be spent in total.
+        The most that may be spent in total: epsilon or rho, both of which add up.
     """
 
     path: Path
@@ -53,7 +53,9 @@ class Ledger:
             If the file exists: a ledger is never overwritten.
         """
         if not isinstance(cap, tuple(KINDS.values())):
-            raise BudgetError(f"cap must be a budget such as PureDP(2), got {reprlib.repr(cap)}")
+            raise BudgetError(
+                f"cap must be a budget such as PureDP(2) or ZCDP(0.5), got {reprlib.repr(cap)}"
+            )
         header = {"dpstats_ledger": _VERSION, "kind": cap.kind, "cap": str(cap.total)}
         try:
             with Path(path).open("xb") as file, _locked(file):
@@ -103,7 +105,7 @@ class Ledger:
 
         Parameters
         ----------
-        budget : PureDP
+        budget : PureDP or ZCDP
             What is spent.
         note : str
             Public text stored next to it.
@@ -122,7 +124,8 @@ class Ledger:
     def __str__(self) -> str:
         spent = self.spent
         lines = (("cap", self.cap), ("spent", spent), ("remaining", self.cap - spent))
-        return "\n".join(f"{name:<9} {_show(value)}" for name, value in lines)
+        unit = KINDS[self.kind].parameter
+        return "\n".join(f"{name:<9} {unit} = {_show(value)}" for name, value in lines)
 
     def _spent(self, file: BinaryIO) -> Fraction:
         kind, cap, spent = _read(file)
@@ -135,7 +138,7 @@ class Ledger:
         if kind != self.kind:
             raise BudgetError(
                 f"this ledger counts budgets of kind {self.kind!r}, got {reprlib.repr(budget)}; "
-                "keep one ledger for each kind"
+                "amounts of different kinds cannot be added; plan with a budget of this kind"
             )
         remaining = self.cap - spent
         if budget.total > remaining:

@@ -1,4 +1,4 @@
-"""The only module that draws privacy noise: discrete Laplace from OpenDP, without a seed.
+"""The only module that draws privacy noise: from OpenDP, on the integers, without a seed.
 
 It checks what the backend does not: OpenDP accepts a scale of 0, which would release raw sums.
 """
@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import BudgetError, NoiseError
+from dpstats.privacy.laws import POWERS, Noise
 
 Integers = NDArray[np.int64]
 
@@ -52,17 +53,19 @@ def is_private() -> bool:
     return _injected.get() is None
 
 
-def scale_for(multiplier: Fraction, bound: int) -> float:
-    """Noise scale of a function: the smallest float that is at least ``multiplier * bound``.
+def scale_for(multiplier: Fraction, bound: int, noise: Noise = "laplace") -> float:
+    """Noise scale of a function: the smallest float that is large enough.
 
-    Rounding up keeps the exact cost of the noise within the budget.
+    Laplace noise needs a scale of ``multiplier * bound``, Gaussian noise one whose square is
+    ``multiplier * bound**2``. Rounding up keeps the exact cost of the noise within the budget.
 
     Parameters
     ----------
     multiplier : Fraction
-        Positive noise scale in units of the function's bound.
+        Positive: the noise scale in units of the function's bound, squared if Gaussian.
     bound : int
         The function's integer values lie in [-bound, bound]; at least 1.
+    noise : {"laplace", "gaussian"}
 
     Raises
     ------
@@ -73,23 +76,31 @@ def scale_for(multiplier: Fraction, bound: int) -> float:
         raise BudgetError(f"multiplier must be a Fraction, got {reprlib.repr(multiplier)}")
     if isinstance(bound, bool) or not isinstance(bound, int) or bound < 1:
         raise BudgetError(f"bound must be an int of at least 1, got {reprlib.repr(bound)}")
-    exact = Fraction(multiplier) * bound
-    if exact > MAX_SCALE:
+    power = POWERS[noise]
+    exact = Fraction(multiplier) * bound**power
+    what = f"{Fraction(multiplier)} * {bound}" + (" squared, its square," if power == 2 else "")
+    if exact > Fraction(MAX_SCALE) ** power:
         raise BudgetError(
-            f"the noise scale {Fraction(multiplier)} * {bound} is above 2**52, too large for "
+            f"the noise scale {what} is above 2**{52 * power}, too large for "
             "64-bit sums; use a coarser grid or a larger budget"
         )
-    if exact < MIN_SCALE:
+    if exact < Fraction(MIN_SCALE) ** power:
         raise BudgetError(
-            f"the noise scale {Fraction(multiplier)} * {bound} is below 2**-20, which would "
+            f"the noise scale {what} is below 2**-{20 * power}, which would "
             "release the sums as they are; use a smaller budget"
         )
-    scale = float(exact)
-    return scale if Fraction(scale) >= exact else math.nextafter(scale, math.inf)
+    scale = (
+        math.sqrt(exact) if power == 2 else float(exact)
+    )  # next to the answer; the exact comparison decides
+    while Fraction(scale) ** power < exact:
+        scale = math.nextafter(scale, math.inf)
+    while Fraction(math.nextafter(scale, 0)) ** power >= exact:
+        scale = math.nextafter(scale, 0)
+    return scale
 
 
-def add_noise(sums: Integers, scale: float) -> Integers:
-    """Exact sums plus independent discrete Laplace noise.
+def add_noise(sums: Integers, scale: float, noise: Noise = "laplace") -> Integers:
+    """Exact sums plus independent discrete Laplace or discrete Gaussian noise.
 
     Parameters
     ----------
@@ -97,6 +108,7 @@ def add_noise(sums: Integers, scale: float) -> Integers:
         Exact private sums, d >= 1, at most 2**62 in absolute value.
     scale : float
         Scale of the noise, in the units of the sums; see `scale_for`.
+    noise : {"laplace", "gaussian"}
 
     Returns
     -------
@@ -109,9 +121,9 @@ def add_noise(sums: Integers, scale: float) -> Integers:
         If an argument is not valid or the noise cannot be drawn. The message and the exception
         hold no value of `sums`, and nothing may be released.
     """
-    _check(sums, scale)
+    _check(sums, scale, noise)
     source = _injected.get()
-    return _opendp(sums, scale) if source is None else _add_injected(source, sums, scale)
+    return _opendp(sums, scale, noise) if source is None else _add_injected(source, sums, scale)
 
 
 def draw_uniforms(d: int) -> NDArray[np.float64]:
@@ -149,7 +161,7 @@ def draw_uniforms(d: int) -> NDArray[np.float64]:
     return (bits.astype(np.float64) + 0.5) * 2.0**-52 - 0.5
 
 
-def _check(sums: object, scale: object) -> None:
+def _check(sums: object, scale: object, noise: object) -> None:
     """Refuse what the backend would accept: wrong types, huge sums, a scale of 0."""
     if type(sums) is not np.ndarray or sums.dtype != np.int64 or sums.ndim != 1 or not sums.size:
         raise NoiseError("sums must be a plain, one-dimensional, non-empty int64 array")
@@ -157,15 +169,17 @@ def _check(sums: object, scale: object) -> None:
         raise NoiseError("a sum is beyond 2**62; use a coarser grid")
     if not isinstance(scale, float) or not MIN_SCALE <= scale <= MAX_SCALE:
         raise NoiseError(f"scale must be a float in [2**-20, 2**52], got {reprlib.repr(scale)}")
+    if not isinstance(noise, str) or noise not in POWERS:
+        raise NoiseError(f"noise must be one of {list(POWERS)}, got {reprlib.repr(noise)}")
 
 
-def _opendp(sums: Integers, scale: float) -> Integers:
+def _opendp(sums: Integers, scale: float, noise: Noise) -> Integers:
     """Noise from OpenDP, or a NoiseError that holds nothing of what went wrong inside.
 
     The errors are raised outside the handlers: a chained exception could hold private sums.
     """
     try:
-        measurement = _laplace(scale)
+        measurement = _laplace(scale) if noise == "laplace" else _gaussian(scale)
     except Exception:
         measurement = None
     if measurement is None:
@@ -195,6 +209,21 @@ def _laplace(scale: float) -> Any:
     measurement = dp.m.make_laplace(*space, scale=scale)
     # Sums one apart must cost 1/scale: guards against a backend that reads scale otherwise.
     return measurement if measurement.map(1) <= math.nextafter(1 / scale, math.inf) else None
+
+
+def _gaussian(scale: float) -> Any:
+    """OpenDP's discrete Gaussian on vectors of i64, if its own privacy map agrees with `scale`.
+
+    OpenDP takes the float for the exact rational that it is, as the accounting here does.
+    """
+    import opendp.prelude as dp
+
+    dp.enable_features("contrib")
+    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T="i64")
+    measurement = dp.m.make_gaussian(*space, scale=scale)
+    # Sums one apart must cost rho = 1 / (2 scale^2).
+    rho = float(1 / (2 * Fraction(scale) ** 2))
+    return measurement if measurement.map(1) <= math.nextafter(rho, math.inf) else None
 
 
 def _add_injected(source: _NoiseSource, sums: Integers, scale: float) -> Integers:

@@ -13,7 +13,7 @@ from dpstats.schema import Schema
 
 if TYPE_CHECKING:
     from dpstats.measurements import NoisyBlock
-    from dpstats.privacy.laws import DiscreteLaplace
+    from dpstats.privacy.laws import LatticeLaw
 
 
 class Reference(Protocol):
@@ -26,7 +26,7 @@ class Reference(Protocol):
     def block(self, schema: Schema) -> Block | None:
         """What it measures, on the columns of `schema`."""
 
-    def check(self, block: Block, n: int, law: DiscreteLaplace) -> None:
+    def check(self, block: Block, n: int, law: LatticeLaw) -> None:
         """Refuse, from public numbers, a measurement that would be mostly noise."""
 
     def cells(self, schema: Schema, measured: NoisyBlock | None) -> tuple[int, Floats | None]:

@@ -19,7 +19,7 @@ from dpstats.schema import Schema
 
 if TYPE_CHECKING:
     from dpstats.measurements import NoisyBlock
-    from dpstats.privacy.laws import DiscreteLaplace
+    from dpstats.privacy.laws import LatticeLaw
 
 MAX_CELLS = 2**20
 
@@ -28,9 +28,10 @@ MAX_CELLS = 2**20
 class PerturbedHistogram:
     """Noisy counts of all cells of the domain, clipped at zero and normalised.
 
-    The counts have L1 sensitivity 2 under the replace-one relation, so Laplace noise of scale
-    2 / eps_reference keeps them private; clipping and normalising are post-processing. They serve
-    only to place candidates and never answer a question.
+    The counts have L1 and squared L2 sensitivity 2 under the replace-one relation, so Laplace noise
+    of scale 2 / eps_reference, or Gaussian noise of squared scale 1 / rho_reference, keeps them
+    private; clipping and normalising are post-processing. They serve only to place candidates and
+    never answer a question.
 
     Parameters
     ----------
@@ -60,10 +61,9 @@ class PerturbedHistogram:
             )
         return Table(tuple(schema.columns))
 
-    def check(self, block: Block, n: int, law: DiscreteLaplace) -> None:
+    def check(self, block: Block, n: int, law: LatticeLaw) -> None:
         """Refuse a histogram whose expected positive noise exceeds the n rows themselves."""
-        a = math.exp(-1 / law.scale)
-        positive_noise = block.size * a / (1 - a * a)  # sum over cells of E max(Z, 0)
+        positive_noise = block.size * law.positive_part()
         if positive_noise > n:
             raise RequestError(
                 f"a perturbed histogram of {block.size} cells would hold about "

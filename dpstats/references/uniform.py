@@ -16,7 +16,7 @@ from dpstats.schema import Schema
 
 if TYPE_CHECKING:
     from dpstats.measurements import NoisyBlock
-    from dpstats.privacy.laws import DiscreteLaplace
+    from dpstats.privacy.laws import LatticeLaw
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Uniform:
         """None: nothing is measured."""
         return None
 
-    def check(self, block: Block, n: int, law: DiscreteLaplace) -> None:
+    def check(self, block: Block, n: int, law: LatticeLaw) -> None:
         """Nothing to check."""
 
     def cells(self, schema: Schema, measured: NoisyBlock | None) -> tuple[int, Floats | None]:

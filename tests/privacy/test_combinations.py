@@ -26,14 +26,14 @@ def draws(parts, size, rng):
 
 
 def test_one_laplace_variable_is_the_closed_form():
-    exact, inverted = DiscreteLaplace(8.0), Combination(((1.0, 8.0, 1),))
+    exact, inverted = DiscreteLaplace(8.0), Combination(((1.0, DiscreteLaplace(8.0)),))
     between = np.arange(-200, 200, 3) + 0.5  # smoothing keeps away from the atoms
     np.testing.assert_allclose(inverted.cdf(between), exact.cdf(between), atol=1e-9)
     assert inverted.variance == pytest.approx(exact.variance)
 
 
 def test_integer_sums_agree_with_the_mixture_formula():
-    exact, inverted = DiscreteLaplace(5.0, 12), Combination(((1.0, 5.0, 12),))
+    exact, inverted = DiscreteLaplace(5.0, 12), Combination(((1.0, DiscreteLaplace(5.0, 12)),))
     between = np.arange(-150, 150, 7) + 0.5
     np.testing.assert_allclose(inverted.cdf(between), exact.cdf(between), atol=1e-7)
 
