@@ -2,7 +2,7 @@
 
 For every test function |mean_Y f - mean_X f| <= |mean_Y f - b_f| + |b_f - mean_X f|. The first term
 is visible in the release; the second is the noise itself, whose law is known exactly. It holds for
-any data and any Y, however the rows were fitted. Where the number of rows n is not public, the noise
+any data and any Y, however the rows were fitted. Where the number of rows n is not public, noise
 confines the sum S_f and n to a box, and the bound is the largest |mean_Y f - S / (n B_f)| over it,
 reached at a corner because S / n is monotone in each.
 """
@@ -51,22 +51,22 @@ class Accuracy:
     @property
     def radius(self) -> Floats:
         """How far a private mean can be from b_f, each with probability 1 - alpha."""
-        return np.abs(self.ends - self.noisy).max(axis=0)
+        return _furthest(self.noisy, self.ends)
 
     @property
     def joint_radius(self) -> Floats:
         """The same for all functions together."""
-        return np.abs(self.joint_ends - self.noisy).max(axis=0)
+        return _furthest(self.noisy, self.joint_ends)
 
     @property
     def bounds(self) -> Floats:
         """For each function alone: a bound on its error, with probability 1 - alpha."""
-        return np.abs(self.synthetic - self.ends).max(axis=0)
+        return _furthest(self.synthetic, self.ends)
 
     @property
     def joint_bounds(self) -> Floats:
         """For all functions at once: bounds on their errors, with probability 1 - alpha."""
-        return np.abs(self.synthetic - self.joint_ends).max(axis=0)
+        return _furthest(self.synthetic, self.joint_ends)
 
     @property
     def delta(self) -> float:
@@ -131,11 +131,11 @@ def certify(
     part = rows.part(alpha)
     single = np.array([law.quantile(alpha - part) for law in laws], dtype=np.float64)[which]
     if rows.law is None:
-        together = joint_quantiles(every, alpha)
+        together = joint_quantiles(every, alpha).astype(np.float64)
         sizes = joint_sizes = (rows.value, rows.value)
     else:  # the count is one more independent noise
         *rest, q = joint_quantiles([*every, rows.law], alpha).tolist()
-        together = np.array(rest)
+        together = np.array(rest, dtype=np.float64)
         sizes, joint_sizes = rows.bounds(part), rows.within(q)
     return Accuracy(
         names=measurements.family.names,
@@ -148,8 +148,14 @@ def certify(
     )
 
 
+def _furthest(means: Floats, ends: Floats) -> Floats:
+    """Distance of each mean from the further end of its interval."""
+    return np.asarray(np.abs(means - ends).max(axis=0), dtype=np.float64)
+
+
 def _mean_ends(measurements: Measurements, q: Floats, sizes: tuple[int, int]) -> Floats:
     """Smallest and largest means (2, |F|) of sums within q of the noisy ones, over sizes of n."""
     low, high = measurements.sums - q, measurements.sums + q
-    corners = np.stack([end / (n * measurements.family.bounds) for end in (low, high) for n in sizes])
+    bounds = measurements.family.bounds
+    corners = np.stack([end / (n * bounds) for end in (low, high) for n in sizes])
     return np.stack([corners.min(axis=0), corners.max(axis=0)])

@@ -18,16 +18,18 @@ from numpy.typing import NDArray
 from dpstats.columns import Codes, Column
 from dpstats.errors import NotMeasuredError
 from dpstats.families.block import Block, Family, Floats, bounds_of
-from dpstats.families.cells import Indicator, Table
+from dpstats.families.cells import ROWS, Indicator, Table
 from dpstats.measurements import Measurements
 from dpstats.privacy.combinations import Combination
 from dpstats.residuals import MeasuredTable, OverlappingTables
+from dpstats.row_count import RowCount
 
 if TYPE_CHECKING:
     from dpstats.privacy.laws import LatticeLaw, NoiseLaw
 
 LARGEST_UPDATE = 2 * 10**7  # entries of a matrix of weights; beyond it tables answer alone
 _GAIN = 1e-9
+_NOTHING = 1e-12
 _LEAST_VARIANCE = 1e-9
 
 LawKey = tuple[tuple[float, float, int], ...]
@@ -45,10 +47,10 @@ class Answers:
         Noisy sums over the private rows, in integer units; integers where no averaging was done.
     bounds : (d,) int64
         B_f; the noisy mean in unit scale is sums / (n bounds).
-    n : int
+    rows : RowCount
+        Number of private rows, or the best estimate of it.
     uniforms : (d,) float64
-        Uniform on (-1/2, 1/2), independent of the noise, where the noise is an integer; else zero.
-        The law of sums + uniforms is continuous.
+        Uniform on (-1/2, 1/2), independent of the noise: the law of sums + uniforms is continuous.
     law_table : list of laws
         The distinct laws of the noise on the sums.
     law_of : (d,) int64
@@ -58,12 +60,17 @@ class Answers:
     names: list[str]
     sums: Floats
     bounds: Codes
-    n: int
+    rows: RowCount
     uniforms: Floats
     law_table: list[NoiseLaw]
     law_of: NDArray[np.intp]
     _rows: _Rows = field(repr=False)
     _laws: Sequence[LatticeLaw] = field(repr=False)  # of the independent measured noises
+
+    @property
+    def n(self) -> int:
+        """Number of private rows; estimated, and at least 1, where it is not public."""
+        return self.rows.value
 
     @cached_property
     def means(self) -> Floats:
@@ -152,12 +159,12 @@ def answer(
         names=[name for block in blocks for name in block.names],
         sums=np.concatenate([part.sums for part in parts]),
         bounds=np.concatenate([bounds_of(block) for block in blocks]),
-        n=measurements.n,
+        rows=door.rows,
         uniforms=np.concatenate([part.uniforms for part in parts]),
         law_table=[_law(measurements, key) for key in distinct],
         law_of=np.array([distinct[key] for key in keys], dtype=np.intp),
         _rows=_Rows(measurements, tuple(blocks), disjoint),
-        _laws=_laws(measurements),
+        _laws=door.laws,
     )
 
 
@@ -188,12 +195,6 @@ def _law(measurements: Measurements, key: LawKey) -> NoiseLaw:
     )
 
 
-def _laws(measurements: Measurements) -> list[LatticeLaw]:
-    """Law of each measured noise."""
-    laws, which = measurements.laws
-    return [laws[i] for i in which]
-
-
 @dataclass
 class _Part:
     """Answers to one block."""
@@ -210,11 +211,16 @@ class _Door:
 
     def __init__(self, measurements: Measurements) -> None:
         self.measurements = measurements
-        self.size = measurements.family.size
-        laws, which = measurements.laws
+        self.sources = measurements.sources
+        self.scales = np.concatenate([noisy.scales for noisy in self.sources])
+        self.sums = np.concatenate([noisy.sums for noisy in self.sources])
+        self.size = len(self.sums)
+        distinct, which = np.unique(self.scales, return_inverse=True)
+        laws = [measurements.budget.law(float(scale)) for scale in distinct]
+        self.laws = [laws[i] for i in which]
         # A variance may underflow to zero for a huge budget; precisions stay finite.
         self.variances = np.maximum([law.variance for law in laws], _LEAST_VARIANCE)[which]
-        starts = np.cumsum([0, *(noisy.block.size for noisy in measurements.measured)])
+        starts = np.cumsum([0, *(noisy.block.size for noisy in self.sources)])
         self.starts = [int(start) for start in starts[:-1]]
         tables = [
             MeasuredTable(
@@ -223,17 +229,30 @@ class _Door:
                 float(self.variances[start]),
                 start,
             )
-            for noisy, start in zip(measurements.measured, self.starts, strict=True)
+            for noisy, start in zip(self.sources, self.starts, strict=True)
             if isinstance(noisy.block, Table)
         ]
-        self.tables = OverlappingTables(tables, measurements.n)
+        self.n = measurements.n if measurements.count is None else None  # None: not public
+        self.tables = OverlappingTables(tables, self.n)
+
+    @cached_property
+    def rows(self) -> RowCount:
+        """The number of rows; where it was measured, also as the total of all tables."""
+        if self.n is not None:
+            return RowCount(float(self.n))
+        found = self.best(ROWS, disjoint=False)
+        return RowCount(float(found.sums[0]), _law(self.measurements, found.laws[0]))
 
     def best(self, block: Block, *, disjoint: bool) -> _Part:
         """The best single source, or the combination of several where it has less variance."""
-        part = self._single(block, complements=not disjoint)
+        part = self._single(block, complements=not disjoint and self.n is not None)
         if not disjoint and isinstance(block, Table | Indicator):
             combined = self._combined(block)
             if combined is not None and np.any(combined.variances < part.variances * (1 - _GAIN)):
+                # A uniform of one source is independent of every noise, so it serves both.
+                combined.uniforms = np.where(
+                    np.isinf(part.variances), combined.uniforms, part.uniforms
+                )
                 part = combined
         if np.any(np.isinf(part.variances)):
             raise _not_measured(self.measurements, block, part.variances)
@@ -250,13 +269,13 @@ class _Door:
         )
         members = [np.zeros(0, np.int64)] * wanted.size
         signs = [1] * wanted.size
-        for noisy, start in zip(self.measurements.measured, self.starts, strict=True):
+        for noisy, start in zip(self.sources, self.starts, strict=True):
             derivation = noisy.block.derive(wanted, complements=complements)
             if derivation is None:
                 continue
             order = np.argsort(derivation.member, kind="stable")
             first = np.searchsorted(derivation.member[order], np.arange(wanted.size + 1))
-            sums = derivation.apply(noisy.sums, self.measurements.n)
+            sums = derivation.apply(noisy.sums, self.n or 0)
             for f in np.flatnonzero(derivation.terms > 0):
                 # Members of a wanted function are cells of a table, or one moment: equal scales.
                 member = order[first[f] : first[f + 1]]
@@ -286,10 +305,12 @@ class _Door:
         sums = self._value(functions, rows)
         if conditions:
             rows, sums = self._updated(rows, sums, conditions)
+        uniforms = np.concatenate([noisy.uniforms for noisy in self.sources])
+        uniform = (np.abs(rows) > _NOTHING) @ uniforms
         return _Part(
             sums,
             rows**2 @ self.variances,
-            np.zeros(len(rows)),
+            uniform - np.rint(uniform),
             [self._key(row) for row in rows],
             lambda: rows,
         )
@@ -320,15 +341,14 @@ class _Door:
         return rows
 
     def _value(self, functions: Floats, rows: Floats) -> Floats:
-        sums = np.concatenate([noisy.sums for noisy in self.measurements.measured])
-        level = self.measurements.n * functions.reshape(len(rows), -1).mean(axis=1)
-        return np.asarray(level + rows @ sums)
+        level = (self.n or 0) * functions.reshape(len(rows), -1).mean(axis=1)
+        return np.asarray(level + rows @ self.sums)
 
     @cached_property
     def _conditions_seen(self) -> list[tuple[int, Floats, float]]:
         """Measured conditions that tables estimate too: position, weights and value of that."""
         seen = []
-        for noisy, start in zip(self.measurements.measured, self.starts, strict=True):
+        for noisy, start in zip(self.sources, self.starts, strict=True):
             if isinstance(noisy.block, Indicator):
                 function = _functions_of(noisy.block)
                 rows = self._rows(noisy.block.columns, function)
@@ -342,8 +362,7 @@ class _Door:
         """Best linear update by separately measured conditions (their noise is independent)."""
         at = np.array([position for position, _, _ in conditions])
         seen = np.stack([row for _, row, _ in conditions])
-        measured = np.concatenate([noisy.sums for noisy in self.measurements.measured])[at]
-        surprise = measured - np.array([value for _, _, value in conditions])
+        surprise = self.sums[at] - np.array([value for _, _, value in conditions])
         covariance = (seen * self.variances) @ seen.T + np.diag(self.variances[at])
         gain = np.linalg.solve(covariance, (seen * self.variances) @ rows.T).T
         own = np.zeros_like(seen)
@@ -352,8 +371,8 @@ class _Door:
 
     def _key(self, row: Floats) -> LawKey:
         """Law of a combination, equal weights (up to sign: the noise is symmetric) together."""
-        used = np.flatnonzero(np.abs(row) > 1e-12)
-        pairs = np.stack([np.round(np.abs(row[used]), 12), self.measurements.scales[used]])
+        used = np.flatnonzero(np.abs(row) > _NOTHING)
+        pairs = np.stack([np.round(np.abs(row[used]), 12), self.scales[used]])
         distinct, counts = np.unique(pairs, axis=1, return_counts=True)
         return tuple(
             (float(weight), float(scale), int(count))

@@ -17,15 +17,17 @@ from dpstats.columns import Codes
 from dpstats.errors import FileFormatError, RequestError
 from dpstats.families import block_from_dict
 from dpstats.families.block import Block, Family, Floats, bounds_of
+from dpstats.families.cells import ROWS
 from dpstats.privacy.budget import Budget, Unit, budget_from_dict, check_unit
 from dpstats.privacy.noise import scale_for
+from dpstats.row_count import RowCount
 from dpstats.schema import Schema
 
 if TYPE_CHECKING:
     from dpstats.privacy.laws import LatticeLaw, Noise
 
 ANSWERS_HEADER = ("block", "function", "name", "noisy_sum", "uniform")
-REFERENCE = -1  # block number of the reference density's own measurement
+REFERENCE, COUNT = -1, -2  # block numbers of the reference's own measurement, and of the rows
 
 
 @dataclass(frozen=True)
@@ -82,11 +84,14 @@ class Measurements:
     reference_spec : mapping
         Which reference density the candidates come from.
     n : int
-        Number of private rows, public under the replace-one relation.
+        Number of private rows, public under the replace-one relation; else the noisy one, at
+        least 1.
     budget : PureDP or ZCDP
         The whole budget that was spent.
-    unit : {"replace"}
+    unit : {"replace", "add_remove"}
         Neighbour relation.
+    count : NoisyBlock or None
+        The measured number of rows, where neighbours add or remove one.
     requests : mapping of name to plain data
         The analyses that were asked for.
     not_private : bool
@@ -98,19 +103,36 @@ class Measurements:
     n: int
     budget: Budget
     unit: Unit
+    count: NoisyBlock | None = None
     reference: NoisyBlock | None = None
     reference_spec: Mapping[str, Any] = field(default_factory=dict)
     requests: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     not_private: bool = False
 
     def __post_init__(self) -> None:
-        reference = () if self.reference is None else (self.reference,)
-        for noisy in (*self.measured, *reference):
+        own = (noisy for noisy in (self.reference, self.count) if noisy is not None)
+        for noisy in (*self.measured, *own):
             if noisy.noise != self.budget.noise:
                 raise RequestError(
                     f"a budget of kind {self.budget.kind!r} is spent on {self.budget.noise} noise, "
                     f"and a block holds {noisy.noise} noise"
                 )
+
+        if (self.count is not None) != (self.unit == "add_remove"):
+            raise RequestError("the number of rows is measured exactly under unit='add_remove'")
+
+    @cached_property
+    def rows(self) -> RowCount:
+        """The number of private rows, with the law of its noise if it was measured."""
+        if self.count is None:
+            return RowCount(float(self.n))
+        law = self.budget.law(float(self.count.scales[0]))
+        return RowCount(float(self.count.sums[0]), law)
+
+    @property
+    def sources(self) -> tuple[NoisyBlock, ...]:
+        """What answers are combined from: the family, and the count of rows if it was measured."""
+        return self.measured + (() if self.count is None else (self.count,))
 
     @cached_property
     def family(self) -> Family:
@@ -123,10 +145,14 @@ class Measurements:
         return self.schema.select(self.family.column_names)
 
     @cached_property
+    def sums(self) -> Codes:
+        """Noisy sums T_f, (|F|,) int64, unclipped."""
+        return np.concatenate([noisy.sums for noisy in self.measured])
+
+    @cached_property
     def means(self) -> Floats:
         """Noisy means b_f = T_f / (n B_f) in unit scale, (|F|,) float64, unclipped."""
-        sums = np.concatenate([noisy.sums for noisy in self.measured])
-        return sums / (self.n * self.family.bounds)
+        return self.sums / (self.n * self.family.bounds)
 
     @cached_property
     def scales(self) -> Floats:
@@ -176,6 +202,9 @@ class Measurements:
             "analyses": {name: dict(plain) for name, plain in self.requests.items()},
         }
         numbered = list(enumerate(self.measured))
+        if self.count is not None:
+            document["count"] = str(self.count.multiplier)
+            numbered.append((COUNT, self.count))
         if self.reference is not None:
             document["reference_block"] = {
                 "multiplier": str(self.reference.multiplier),
@@ -210,13 +239,20 @@ class Measurements:
             for number, _, _, noisy_sum, uniform in rows:
                 answers.setdefault(int(number), []).append((int(noisy_sum), float(uniform)))
             measured = tuple(
-                _noisy_block(plain, schema, answers.get(number, []), budget.noise)
+                _noisy_block(
+                    block_from_dict(plain, schema), plain, answers.get(number, []), budget.noise
+                )
                 for number, plain in enumerate(document["blocks"])
             )
+            count = None
+            if "count" in document:
+                plain = {"multiplier": document["count"]}
+                count = _noisy_block(ROWS, plain, answers.get(COUNT, []), budget.noise)
             reference = None
             if "reference_block" in document:
                 plain = document["reference_block"]
-                reference = _noisy_block(plain, schema, answers.get(REFERENCE, []), budget.noise)
+                block = block_from_dict(plain, schema)
+                reference = _noisy_block(block, plain, answers.get(REFERENCE, []), budget.noise)
             if not measured or type(document["rows"]) is not int or document["rows"] < 1:
                 raise ValueError("it needs blocks and a positive number of rows")
             if not all(isinstance(document[key], dict) for key in ("reference", "analyses")):
@@ -227,6 +263,7 @@ class Measurements:
                 n=document["rows"],
                 budget=budget,
                 unit=check_unit(document["unit"]),
+                count=count,
                 reference=reference,
                 reference_spec=document["reference"],
                 requests=document["analyses"],
@@ -237,9 +274,8 @@ class Measurements:
 
 
 def _noisy_block(
-    plain: Mapping[str, Any], schema: Schema, answers: list[tuple[int, float]], noise: Noise
+    block: Block, plain: Mapping[str, Any], answers: list[tuple[int, float]], noise: Noise
 ) -> NoisyBlock:
-    block = block_from_dict(plain, schema)
     if len(answers) != block.size:
         raise FileFormatError(f"answers.csv holds {len(answers)} of {block.size} functions")
     sums = np.array([total for total, _ in answers], dtype=np.int64)

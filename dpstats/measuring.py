@@ -67,12 +67,13 @@ def measure(
     source = open_source(data, plan.columns)
     if source.rows is not None:
         _check_rows(source.rows, plan)
-        plan.check(source.rows)
-    blocks = [planned.block for planned in plan.everything]
+    blocks = [planned.block for planned in plan.everything if planned is not plan.count]
     totals, n = exact_sums(source, plan.columns, blocks, progress)
     try:
         _check_rows(n, plan)
-        plan.check(n)
+        if plan.count is not None:  # it is one more private sum, and is seen only with noise
+            totals.append(np.array([n], dtype=np.int64))
+            n = 0
         if book is not None:
             book.spend(plan.budget, note="; ".join(plan.analyses))
     except BaseException:
@@ -94,14 +95,16 @@ def measure(
         raise stopped
     if failure:  # raised here, where no frame holds the sums any more
         raise NoiseError(f"{failure}. The budget counts as spent.")
-    own = plan.reference_block is not None
+    count = noisy.pop() if plan.count is not None else None
+    reference = noisy.pop() if plan.reference_block is not None else None
     return Measurements(
         schema=plan.schema,
-        measured=tuple(noisy[:-1] if own else noisy),
-        n=n,
+        measured=tuple(noisy),
+        n=n if count is None else max(1, int(count.sums[0])),
         budget=plan.budget,
         unit=plan.unit,
-        reference=noisy[-1] if own else None,
+        count=count,
+        reference=reference,
         reference_spec=plan.reference.to_dict(),
         requests={name: analysis_to_dict(a) for name, a in plan.analyses.items()},
         not_private=not is_private(),
@@ -116,6 +119,9 @@ def _check_noise_source(noise: Noise) -> None:
 
 
 def _check_rows(rows: int, plan: Plan) -> None:
+    """Compare a public number of rows with the plan; a private one decides nothing."""
+    if plan.unit == "add_remove":
+        return
     if rows == 0:
         raise DataError("the table has no rows")
     if plan.n is not None and rows != plan.n:
@@ -123,6 +129,7 @@ def _check_rows(rows: int, plan: Plan) -> None:
             f"the plan was made for n = {plan.n} rows and the table has {rows}; "
             "make the plan for the right number"
         )
+    plan.check(rows)
 
 
 def _noisy(planned: PlannedBlock, sums: Codes, noise: Noise) -> NoisyBlock:

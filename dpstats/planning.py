@@ -5,25 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from dpstats import files
+from dpstats.allocation import Allocation, Split, read_shares
 from dpstats.analyses import analysis_from_dict, analysis_to_dict
 from dpstats.analyses.base import Analysis
 from dpstats.errors import BudgetError, FileFormatError, RequestError
 from dpstats.families import block_from_dict
 from dpstats.families.block import Block, Family
+from dpstats.families.cells import ROWS
 from dpstats.measurements import noise_scales
 from dpstats.previews import Preview, preview_plan
 from dpstats.privacy.budget import (
+    NEIGHBOURS,
     Budget,
     Unit,
     budget_from_dict,
     check_unit,
     parse_fraction,
-    read_rational,
 )
 from dpstats.references import reference_from_dict
 from dpstats.references.base import Reference
@@ -58,9 +60,12 @@ class Plan:
     reference_block : PlannedBlock or None
         What the reference itself measures, paid by its own share.
     n : int or None
-        The public number of rows, checked when the data are read.
-    unit : {"replace"}
+        The public number of rows, checked when the data are read; under add/remove a declared
+        number that sizes are planned for, never compared with the data.
+    unit : {"replace", "add_remove"}
         Neighbour relation.
+    count : PlannedBlock or None
+        The number of rows, which is measured where neighbours add or remove a row.
     """
 
     schema: Schema
@@ -71,6 +76,7 @@ class Plan:
     reference_block: PlannedBlock | None = None
     n: int | None = None
     unit: Unit = "replace"
+    count: PlannedBlock | None = None
 
     @cached_property
     def family(self) -> Family:
@@ -84,8 +90,8 @@ class Plan:
 
     @property
     def everything(self) -> tuple[PlannedBlock, ...]:
-        """All blocks that are measured, the reference's own last."""
-        return self.blocks + (() if self.reference_block is None else (self.reference_block,))
+        """All blocks that are measured: the family, the reference's own, the number of rows."""
+        return self.blocks + tuple(b for b in (self.reference_block, self.count) if b is not None)
 
     def cost(self) -> Fraction:
         """Exact amount of the budget that the noise spends, recomputed from sensitivities."""
@@ -103,6 +109,11 @@ class Plan:
         BudgetError, RequestError
         """
         check_unit(self.unit)
+        if (self.count is not None) != (self.unit == "add_remove"):
+            raise RequestError(
+                "the number of rows is measured under unit='add_remove' and public under "
+                "unit='replace'; the plan was edited by hand: make it again with dps.plan"
+            )
         if self.cost() != self.budget.total:
             raise BudgetError(
                 f"the noise of the plan spends {self.cost()} and its budget is "
@@ -163,6 +174,8 @@ class Plan:
         }
         if self.reference_block is not None:
             plain["reference_block"] = _planned_to_dict(self.reference_block)
+        if self.count is not None:
+            plain["count"] = str(self.count.multiplier)
         return plain
 
     @classmethod
@@ -183,6 +196,7 @@ class Plan:
                 ),
                 n=plain["rows"],
                 unit=check_unit(plain["unit"]),
+                count=PlannedBlock(ROWS, _multiplier(plain["count"])) if "count" in plain else None,
             )
         except (KeyError, TypeError, IndexError) as error:
             raise FileFormatError(f"the plan cannot be read: {error}") from None
@@ -196,7 +210,7 @@ class Plan:
         lines = [
             f"Plan: {len(self.analyses)} analyses, {self.family.size} test functions in "
             f"{len(self.blocks)} blocks, on columns {', '.join(self.columns.names)}",
-            f"Budget: {self.budget}; neighbours differ by replacing one row",
+            f"Budget: {self.budget}; {NEIGHBOURS[self.unit]}",
             f"Noise: discrete {self.budget.noise.capitalize()} of scale {scales} rows on every "
             "function in [-1, 1]",
             f"Reference: {self.reference.to_dict()['kind']}, share of the budget {share}",
@@ -217,6 +231,7 @@ def plan(
     unit: Unit = "replace",
     reference: Reference | None = None,
     shares: Mapping[str, float | Fraction] | None = None,
+    allocation: Allocation = "equal",
 ) -> Plan:
     """Plan a release: merge what the analyses need and split the budget. Reads no data.
 
@@ -227,16 +242,21 @@ def plan(
     budget : PureDP or ZCDP
         For everything that is measured.
     n : int, optional
-        The public number of rows; checked if given.
-    unit : {"replace"}
-        Neighbours differ by replacing one row, so n is public.
+        The public number of rows; checked if given. Under ``unit="add_remove"`` a guess from
+        public knowledge, for what must be sized before the rows are counted.
+    unit : {"replace", "add_remove"}
+        Neighbours differ by replacing one row, so that n is public; or by one row more or less:
+        then n is measured with noise, and its exact value appears nowhere.
     reference : Reference, optional
         Where candidate rows come from; `Uniform()` if not given.
     shares : mapping of name to number, optional
-        Share of the budget for every analysis, normalised. Without shares every test function
-        gets the same noise in natural units. An analysis spreads its share over its blocks in
-        proportion to their sensitivity (squared for Gaussian noise); a block that several ask for
-        takes its largest part.
+        Share of the budget for every analysis, normalised. An analysis spreads its share over its
+        blocks in proportion to their sensitivity (squared for Gaussian noise); a block that
+        several ask for takes its largest part.
+    allocation : {"equal", "optimal"}
+        Without shares: equal noise on every test function in natural units, as in BL24, or the
+        least sum of the noise variances, see `allocation.Split`. The number of rows, where it is
+        measured, gets what it would in an equal split.
 
     Raises
     ------
@@ -264,14 +284,25 @@ def plan(
         raise RequestError(f"reference must be one such as dps.Uniform(), got {reference!r}")
 
     asked = {name: analysis.family(schema).blocks for name, analysis in analyses.items()}
-    weights = None if shares is None else _read_shares(shares, list(analyses))
-    amount = budget.total * (1 - reference.share)
-    split = partial(_split, asked=asked, weights=weights, budget=budget, amount=amount, unit=unit)
+    rule = Split(
+        asked,
+        budget,
+        budget.total * (1 - reference.share),
+        unit,
+        allocation,
+        None if shares is None else read_shares(shares, list(analyses)),
+    )
+
+    def split(blocks: Sequence[Block]) -> list[Fraction]:
+        kept = rule.amount - _paid_for_count(rule, blocks)
+        return replace(rule, amount=kept)(blocks)
 
     def variances(blocks: Sequence[Block]) -> list[float]:
         return [budget.law(budget.natural_scale(m)).variance for m in split(blocks)]
 
-    family = Family.merge([b for blocks in asked.values() for b in blocks], variances)
+    wanted = [block for blocks in asked.values() for block in blocks]
+    family = Family.merge(wanted, variances, complements=unit == "replace")
+    paid = _paid_for_count(rule, family.blocks)
     made = Plan(
         schema=schema,
         analyses=dict(analyses),
@@ -280,6 +311,7 @@ def plan(
         reference=reference,
         n=n,
         unit=unit,
+        count=PlannedBlock(ROWS, budget.multiplier(ROWS.sensitivity(unit), paid)) if paid else None,
     )
     own = reference.block(made.columns)
     if own is not None:
@@ -289,53 +321,13 @@ def plan(
     return made
 
 
-def _split(
-    blocks: Sequence[Block],
-    *,
-    asked: Mapping[str, Sequence[Block]],
-    weights: Mapping[str, Fraction] | None,
-    budget: Budget,
-    amount: Fraction,
-    unit: Unit,
-) -> list[Fraction]:
-    """Noise multiplier of every block, so that together they spend `amount` exactly."""
-    if weights is None:  # equal noise in natural units, as in the paper
-        together = budget.multiplier(Family(tuple(blocks)).sensitivity(unit), amount)
-        return [together] * len(blocks)
-    sensitivities = [block.sensitivity(unit) for block in blocks]
-    prices = [budget.price(sensitivity) for sensitivity in sensitivities]
-    parts = [Fraction(0)] * len(blocks)
-    for name, wanted in asked.items():
-        serving = _serving(blocks, wanted)
-        whole = sum((prices[i] for i in serving), Fraction(0))
-        for i in serving:
-            parts[i] = max(parts[i], weights[name] * prices[i] / whole)
-    total = sum(parts)
-    return [
-        budget.multiplier(sensitivity, amount * part / total)
-        for sensitivity, part in zip(sensitivities, parts, strict=True)
-    ]
-
-
-def _serving(blocks: Sequence[Block], wanted: Sequence[Block]) -> list[int]:
-    """Indices of the measured blocks that answer what an analysis asked for.
-
-    A wanted block answers itself where it is measured; else those it follows from do.
-    """
-    serving: dict[int, None] = {}
-    for block in wanted:
-        if block in blocks:
-            serving[blocks.index(block)] = None
-        else:
-            serving |= {i: None for i, b in enumerate(blocks) if b.derive(block) is not None}
-    return list(serving)
-
-
-def _read_shares(shares: Mapping[str, Any], names: list[str]) -> dict[str, Fraction]:
-    if not isinstance(shares, Mapping) or set(shares) != set(names):
-        given = sorted(shares) if isinstance(shares, Mapping) else shares
-        raise RequestError(f"shares must name every analysis: {names}; got {given}")
-    return {name: read_rational(share, f"share of {name!r}") for name, share in shares.items()}
+def _paid_for_count(rule: Split, blocks: Sequence[Block]) -> Fraction:
+    """Part of the budget for the number of rows: what it would get in an equal split."""
+    if rule.unit == "replace":
+        return Fraction(0)
+    one = rule.budget.price(ROWS.sensitivity(rule.unit))
+    others = rule.budget.price(Family(tuple(blocks)).sensitivity(rule.unit))
+    return rule.amount * one / (one + others)
 
 
 def _check_rows(n: object) -> None:
@@ -348,7 +340,11 @@ def _planned_to_dict(planned: PlannedBlock) -> dict[str, Any]:
 
 
 def _planned_from_dict(plain: Mapping[str, Any], schema: Schema) -> PlannedBlock:
-    multiplier = parse_fraction(plain["multiplier"])
+    return PlannedBlock(block_from_dict(plain, schema), _multiplier(plain["multiplier"]))
+
+
+def _multiplier(text: object) -> Fraction:
+    multiplier = parse_fraction(text)
     if not multiplier:
         raise FileFormatError("the plan holds a multiplier that is not a positive fraction")
-    return PlannedBlock(block_from_dict(plain, schema), multiplier)
+    return multiplier

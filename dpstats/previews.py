@@ -11,6 +11,7 @@ import numpy as np
 from dpstats.analyses.base import Analysis
 from dpstats.answers import Answers, answer
 from dpstats.families.block import Block, Family
+from dpstats.families.cells import ROWS
 from dpstats.measurements import Measurements, NoisyBlock
 from dpstats.references.uniform import Uniform
 
@@ -42,8 +43,17 @@ class _PretendRelease:
             measured.append(
                 NoisyBlock(block, planned.multiplier, sums, np.zeros(block.size), plan.budget.noise)
             )
+        count = None
+        if plan.count is not None:
+            known = np.array([n], dtype=np.int64)
+            count = NoisyBlock(ROWS, plan.count.multiplier, known, np.zeros(1), plan.budget.noise)
         self._measurements = Measurements(
-            schema=plan.schema, measured=tuple(measured), n=n, budget=plan.budget, unit=plan.unit
+            schema=plan.schema,
+            measured=tuple(measured),
+            n=n,
+            budget=plan.budget,
+            unit=plan.unit,
+            count=count,
         )
         self.schema, self.n, self.budget = plan.schema, n, plan.budget
 

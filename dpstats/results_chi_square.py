@@ -128,9 +128,6 @@ class ChiSquareResult(HypothesisResult):
         return "\n".join([*lines, "", self.footer, *(f"Note: {note}" for note in self.notes)])
 
 
-def standardised(
-    observed: Floats, expected: Floats, sampling: Floats, noise_variance: Floats
-) -> Floats:
-    """Residuals over their standard deviation under the null, (d,)."""
-    deviation = np.sqrt(np.maximum(sampling + noise_variance, 1e-300))
-    return (observed - expected) / deviation
+def standardised(departures: Floats, sampling: Floats, noise_variance: Floats) -> Floats:
+    """Observed less expected counts over their standard deviation under the null, (d,)."""
+    return departures / np.sqrt(np.maximum(sampling + noise_variance, 1e-300))

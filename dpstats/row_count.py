@@ -1,4 +1,4 @@
-"""The number of private rows: public when neighbours replace a row, else known from measurements."""
+"""The number of private rows: public where neighbours replace a row, else measured with noise."""
 
 from __future__ import annotations
 

@@ -13,22 +13,14 @@ from dpstats.analyses.base import Answering
 from dpstats.answers import Answers
 from dpstats.errors import RequestError
 from dpstats.families.block import Family, Floats
-from dpstats.families.cells import Cells
-from dpstats.inference.chi_square_bounds import check_probabilities, chisquare
+from dpstats.families.cells import ROWS, Cells
+from dpstats.inference.chi_square_bounds import check_probabilities, fit_verdict
+from dpstats.inference.departures import Departures
 from dpstats.inference.effects import effect_interval
-from dpstats.inference.likelihood_ratio import (
-    average_likelihood_ratio,
-    laplace_mixture,
-    normal_likelihood_ratio,
-)
-from dpstats.inference.simulation import draw_noise
 from dpstats.inference.simultaneous import joint_noise_quantiles
 from dpstats.inference.verdicts import CertifiedChiSquare
 from dpstats.results_chi_square import ChiSquareResult, standardised
 from dpstats.schema import Schema
-
-_MIXTURE = 400  # draws of the noise variances in the statistic
-_MOST_MIXED = 12  # cells; the average over draws is too rough beyond
 
 
 @dataclass(frozen=True)
@@ -105,46 +97,42 @@ class GoodnessOfFit:
         """Calibrated and certified tests, residuals and effect size."""
         p0 = self._expected_shares(release.schema)
         family = self.family(release.schema)
-        answers, tested = release.answers(family), _tested(release, family)
-        n, d = answers.n, len(p0)
-        rng = np.random.default_rng(self.seed)
-        noise_variances = answers.noise_variances * n**2
-        statistic = _Statistic(tested, p0)
-        noise = draw_noise(tested, self.simulations, rng)
-        simulated = statistic(rng.multinomial(n, p0, self.simulations) + noise)
-        observed = float(statistic(tested.sums[np.newaxis])[0])
-        # ties may differ by rounding; counting them all errs on the safe side
-        extreme = int(np.sum(simulated >= observed - 1e-9 * (1 + abs(observed))))
-        pearson = float(np.sum((answers.sums - n * p0) ** 2 / (n * p0)))
+        best, tested = (
+            Departures(a, p0) for a in (_best(release, family), _tested(release, family))
+        )
+        n, d = best.n, len(p0)
+        statistic, pvalue = tested.test(self.simulations, np.random.default_rng(self.seed))
+        noise_variances = np.diag(best.covariance)
+        pearson = float(np.sum(best.observed**2 / (n * p0)))
         excess = float(np.sum(noise_variances / (n * p0)))
         return ChiSquareResult(
             title=f"Goodness of fit: {self.column}",
             null=f"{self.column} has the given probabilities in the population",
-            statistic=observed,
-            pvalue=(1 + extreme) / (self.simulations + 1),
+            statistic=statistic,
+            pvalue=pvalue,
             alternative="two-sided",
-            footer=_footer(answers, str(release.budget), self.simulations),
+            footer=_footer(best.answers, str(release.budget), self.simulations),
             df=d - 1,
-            cells=list(answers.names),
-            observed=answers.sums,
+            cells=best.counts.names,
+            observed=best.counts.sums,
             expected=n * p0,
-            residuals=standardised(answers.sums, n * p0, n * p0 * (1 - p0), noise_variances),
+            residuals=standardised(best.observed, n * p0 * (1 - p0), noise_variances),
             classical="Pearson's",
             pearson=pearson,
             pearson_pvalue=_chi_square_tail(pearson, d - 1),
             effect=float(np.sqrt(max(0.0, pearson - excess) / n)),
-            at_level=partial(self._at_level, answers, tested, p0),
+            at_level=partial(self._at_level, best, tested),
             notes=_notes(excess, d, n * p0),
         )
 
     def _at_level(
-        self, answers: Answers, tested: Answers, p0: Floats, alpha: float
+        self, best: Departures, tested: Departures, alpha: float
     ) -> tuple[CertifiedChiSquare, Floats]:
         """Certified verdict, and noise-aware interval for the effect."""
         rng = np.random.default_rng([self.seed, 1])
-        noise = draw_noise(answers, self.simulations, rng)
-        effect = effect_interval(answers.sums, noise, answers.n, p0, rng, alpha=alpha)
-        return _certified(tested, p0, alpha), effect
+        noise = best.noise(self.simulations, rng)
+        effect = effect_interval(best.observed, noise, best.n, best.p0, rng, alpha=alpha)
+        return _certified(tested, alpha), effect
 
     def _expected_shares(self, schema: Schema) -> Floats:
         """Probabilities (d,) in the order of the levels."""
@@ -169,56 +157,25 @@ class GoodnessOfFit:
         return check_probabilities(given)
 
 
+def _best(release: Answering, family: Family) -> Answers:
+    """Best linear counts, and the number of rows with them where it is not public."""
+    answers = release.answers(family)
+    return answers if answers.rows.public else release.answers([*family.blocks, ROWS])
+
+
 def _tested(release: Answering, family: Family) -> Answers:
     """Counts for the tests: with independent noise unless combining tables gains much.
 
     Best linear counts use that n is known, which correlates their noise and saves one part in d
     of its variance only; a likelihood of the measured counts uses n and the shape of the law.
     """
-    combined, plain = release.answers(family), release.answers(family, disjoint=True)
+    combined, plain = _best(release, family), release.answers(family, disjoint=True)
     enough = 0.9 * (1 - 1 / len(plain.sums)) * np.mean(plain.noise_variances)
     gains_little = bool(np.mean(combined.noise_variances) >= enough)
-    return plain if plain.independent and gains_little else combined
+    return plain if plain.rows.public and plain.independent and gains_little else combined
 
 
-class _Statistic:
-    """Average likelihood ratio of noisy counts: all directions of departure, one size.
-
-    The alternative multiplies the multinomial covariance so that effects have about a third of
-    the variance that sampling and noise have together. Gaussian noises are normal here; so are
-    taken those that are correlated, or too many for an average over draws.
-    """
-
-    def __init__(self, answers: Answers, p0: Floats) -> None:
-        self.n, self.p0 = answers.n, p0
-        variances = np.array([answers.law(f).variance for f in range(len(p0))])
-        self.inflation = 0.3 * (1 + float(variances.mean()) * len(p0) / self.n)
-        self.tau: Floats | None = None
-        self.covariance = np.zeros((0, 0))
-        laws = [answers.law(f) for f in range(len(p0))]
-        normal = all(law.gaussian for law in laws)
-        if answers.independent and not normal and len(p0) <= _MOST_MIXED:
-            terms = np.array([getattr(law, "terms", 1) for law in laws])
-            self.tau = laplace_mixture(variances, _MIXTURE, terms=terms)
-        else:
-            self.covariance = answers.noise_covariance
-
-    def __call__(self, sums: Floats) -> Floats:
-        """Statistics (R,) of noisy counts (R, d)."""
-        n, p0 = self.n, self.p0
-        residuals = sums - n * p0
-        if self.tau is not None:
-            return average_likelihood_ratio(
-                residuals, n * p0, np.sqrt(n) * p0, self.tau, inflation=self.inflation
-            )
-        sampling = n * (np.diag(p0) - np.outer(p0, p0))
-        # a trifle of all-equal noise keeps the covariance definite when there is little noise
-        ridge = self.covariance + 1e-9 * n * np.diag(p0)
-        wide = (1 + self.inflation) * sampling
-        return normal_likelihood_ratio(residuals, sampling + ridge, wide + ridge)
-
-
-def _certified(answers: Answers, p0: Floats, alpha: float) -> CertifiedChiSquare:
+def _certified(tested: Departures, alpha: float) -> CertifiedChiSquare:
     """The certified verdict; its split of alpha depends on public numbers only.
 
     The root of the statistic is a norm of the counts, and the box moves it by at most
@@ -226,17 +183,19 @@ def _certified(answers: Answers, p0: Floats, alpha: float) -> CertifiedChiSquare
     """
     from scipy.special import chdtri
 
-    n = answers.n
+    answers, p0, part = tested.counts, tested.p0, tested.answers.rows.part(alpha)
+    n, left = answers.n, alpha - part
 
     def detected(beta: float) -> float:
         radius = joint_noise_quantiles(answers, beta)
         return float(
-            np.sqrt(chdtri(len(p0) - 1, alpha - beta)) + 2 * np.sqrt(np.sum(radius**2 / (n * p0)))
+            np.sqrt(chdtri(len(p0) - 1, left - beta)) + 2 * np.sqrt(np.sum(radius**2 / (n * p0)))
         )
 
-    beta = min((alpha * share for share in (0.02, 0.1, 0.25, 0.5, 0.75)), key=detected)
-    radius = joint_noise_quantiles(answers, beta) / n
-    return chisquare(answers.means, radius, n, p0, alpha=alpha, beta=beta)
+    beta = min((left * share for share in (0.02, 0.1, 0.25, 0.5, 0.75)), key=detected)
+    radius = joint_noise_quantiles(answers, beta)
+    ends = answers.sums - radius, answers.sums + radius
+    return fit_verdict(*ends, answers.rows.bounds(part), p0, alpha, beta + part)
 
 
 def _chi_square_tail(statistic: float, df: int) -> float:
@@ -248,7 +207,7 @@ def _chi_square_tail(statistic: float, df: int) -> float:
 def _footer(answers: Answers, budget: str, simulations: int) -> str:
     return (
         "Target: the population (rows assumed independent draws; no weights, no clusters). "
-        f"n = {answers.n}; {budget}. Method: noise-aware (simulation of sampling and of the known "
+        f"{answers.rows}; {budget}. Method: noise-aware (simulation of sampling and of the known "
         f"law of the privacy noise under the null, {simulations} tables)."
     )
 

@@ -19,7 +19,7 @@ from dpstats.analyses.base import Answering
 from dpstats.errors import RequestError
 from dpstats.families.block import Family, Floats
 from dpstats.families.cells import Cells, Table
-from dpstats.inference.binomial import certificate_split
+from dpstats.inference.binomial import split_for
 from dpstats.inference.independence_effect import Association
 from dpstats.inference.independence_table import NoisyTable
 from dpstats.inference.independence_verdict import independence_verdict
@@ -120,15 +120,14 @@ class Independence:
                 "Target: the population (rows assumed independent draws). Method: score statistic,"
                 f" parametric bootstrap with {self.simulations} tables; the interval of Cramer's V"
                 " is approximate (bootstrap)."
-                f" n = {counts.n}; {release.budget}."
+                f" {counts.answers.rows}; {release.budget}."
             ),
             df=df,
             cells=counts.names,
             observed=observed.ravel(),
             expected=expected.ravel(),
             residuals=standardised(
-                observed.ravel(),
-                expected.ravel(),
+                (observed - expected).ravel(),
                 association.residual_variance,
                 association.noise_variance,
             ),
@@ -151,9 +150,11 @@ class Independence:
 
     @staticmethod
     def _verdict(counts: NoisyTable, alpha: float) -> tuple[CertifiedChiSquare, str]:
-        law = counts.answers.law(0)
-        beta = certificate_split(counts.n, float(np.sqrt(law.variance / 2)), alpha)
-        return independence_verdict(*counts.box(beta), (counts.n, counts.n), alpha, beta)
+        rows = counts.answers.rows
+        part = rows.part(alpha)
+        beta = split_for(counts.n, counts.answers.law(0), alpha - part)
+        box, sizes = counts.box(beta), rows.bounds(part)
+        return independence_verdict(*box, sizes, alpha, beta + part)
 
 
 def noisy_table(analysis: Independence, release: Answering) -> NoisyTable:

@@ -219,6 +219,8 @@ class Family:
     def merge(
         wanted: Iterable[Block],
         variances: Callable[[Sequence[Block]], Sequence[float]],
+        *,
+        complements: bool = True,
     ) -> Family:
         """Merge what several analyses ask for into one family.
 
@@ -231,6 +233,8 @@ class Family:
         variances : callable
             For a list of blocks, the noise variance (natural units) that the budget would put on
             one function of each; computed from public numbers only.
+        complements : bool
+            Whether a condition follows from its complement: only if the number of rows is public.
 
         Notes
         -----
@@ -241,12 +245,14 @@ class Family:
         kept, before = list(dict.fromkeys(wanted)), 0
         while len(kept) != before:
             before = len(kept)
-            kept = _dropped(kept, variances)
+            kept = _dropped(kept, variances, complements)
         return Family(tuple(kept))
 
 
 def _dropped(
-    blocks: Sequence[Block], variances: Callable[[Sequence[Block]], Sequence[float]]
+    blocks: Sequence[Block],
+    variances: Callable[[Sequence[Block]], Sequence[float]],
+    complements: bool,
 ) -> list[Block]:
     """One pass of `Family.merge` over distinct blocks."""
     kept = dict.fromkeys(blocks)
@@ -259,7 +265,7 @@ def _dropped(
             source: derivation
             for source in dict.fromkeys([*large, *alike[block.columns]])
             if source in kept and source != block
-            if (derivation := source.derive(block)) is not None
+            if (derivation := source.derive(block, complements=complements)) is not None
         }
         if not derivations:
             continue

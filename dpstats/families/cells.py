@@ -110,6 +110,8 @@ def cell_index(columns: Sequence[Column], codes: Mapping[str, Codes]) -> Codes:
 class Table:
     """All cells of the contingency table over `columns`, in C order.
 
+    A table over no columns has one cell, all rows; `ROWS` is that table.
+
     Replacing a row takes one from a cell and adds one to another: L1 = squared L2 = 2. Adding or
     removing a row changes one cell by one.
     """
@@ -149,7 +151,7 @@ class Table:
     def names(self) -> list[str]:
         """One name per cell, ``column=level, ...``."""
         labels = [[f"{c.name}={label}" for label in c.bin_labels] for c in self.columns]
-        return [", ".join(cell) for cell in itertools.product(*labels)]
+        return [", ".join(cell) or "rows" for cell in itertools.product(*labels)]
 
     def sums(self, codes: Mapping[str, Codes]) -> Codes:
         """Counts (d,) int64."""
@@ -168,6 +170,8 @@ class Table:
         """A margin, or a condition as a sum of cells (or one minus the sum of the others)."""
         if isinstance(wanted, Table) and set(wanted.columns) <= set(self.columns):
             kept = [self.columns.index(column) for column in wanted.columns]
+            if not kept:  # the number of rows is the sum of all cells
+                return Derivation(np.zeros(self.size, np.int64), 1)
             every = np.indices(self.shape, dtype=np.int64).reshape(len(self.shape), -1)
             member = np.ravel_multi_index(tuple(every[kept]), wanted.shape)
             return Derivation(np.asarray(member, np.int64), wanted.size)
@@ -185,6 +189,9 @@ class Table:
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
         return {"kind": "table", "columns": [column.name for column in self.columns]}
+
+
+ROWS = Table(())  # the constant function, whose sum is the number of rows
 
 
 @dataclass(frozen=True)

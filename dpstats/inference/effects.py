@@ -11,7 +11,7 @@ from dpstats.inference.simplex import project_to_total
 
 
 def effect_interval(
-    sums: Floats, noise: Floats, n: int, p0: Floats, rng: np.random.Generator, *, alpha: float
+    departures: Floats, noise: Floats, n: int, p0: Floats, rng: np.random.Generator, *, alpha: float
 ) -> Floats:
     """Noise-aware interval for w = sqrt(sum (p - p0)^2 / p0), Cohen's effect size.
 
@@ -23,10 +23,10 @@ def effect_interval(
 
     Parameters
     ----------
-    sums : (d,) float64
-        Noisy counts.
+    departures : (d,) float64
+        Noisy counts less expected ones.
     noise : (R, d) float64
-        Draws from the law of their noise.
+        Draws from the law of the noise in them.
     n : int
     p0 : (d,) float64
     rng : numpy Generator
@@ -38,8 +38,8 @@ def effect_interval(
         From 0 to sqrt(1 / min(p0) - 1), the largest w there is.
     """
     largest = float(np.sqrt(1 / p0.min() - 1))
-    shares = project_to_total(sums, n) / n
-    observed = float(np.sum((sums - n * p0) ** 2 / (n * p0)))
+    shares = project_to_total(n * p0 + departures, n) / n
+    observed = float(np.sum(departures**2 / (n * p0)))
     chance = float(np.sum(np.mean(noise**2, axis=0) / (n * p0))) + len(p0) - 1
     # the less there is beyond chance, the closer to the null the sampling law is taken
     kept = max(0.0, 1 - chance / max(observed, 1e-300))

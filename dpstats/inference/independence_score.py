@@ -14,21 +14,19 @@ _LEAST_MARGIN = 0.5  # rows; an empty margin would fix a probability at zero
 _LARGEST = 2_000_000  # numbers in a batch of information matrices
 
 
-def fit_independence(tables: Floats, n: int, noise: Floats) -> Floats:
+def fit_independence(tables: Floats, n: Floats | float) -> Floats:
     """Expected counts under independence within strata, from noisy counts.
 
-    The noisy counts are projected on the non-negative tables of total n, whose margins are taken
-    and shrunk towards equal ones by the noise's part of their spread (James and Stein 1961): where
-    noise drowns the margins, a bootstrap from extreme ones would be too liberal.
+    The margins of the nearest non-negative tables of total n, each at least half a row so that no
+    probability is fixed at zero. They are not shrunk towards equal ones where noise is large: the
+    interaction that a product of unequal margins has would then pass for association.
 
     Parameters
     ----------
     tables : (..., K, R, C) float64
         Noisy counts: strata, rows, columns.
-    n : int
+    n : float or (...,) float64
         Number of private rows.
-    noise : (K, R, C) float64
-        Variances of the noise on them.
 
     Returns
     -------
@@ -36,23 +34,17 @@ def fit_independence(tables: Floats, n: int, noise: Floats) -> Floats:
         Positive, of total n.
     """
     shape = tables.shape
+    n = np.asarray(n, dtype=np.float64)[..., np.newaxis]
     counts = project_to_total(tables.reshape(*shape[:-3], -1), n).reshape(shape)
-    of_stratum = _shrunk(counts.sum(axis=(-2, -1)), noise.sum(axis=(-2, -1)))
-    rows = _shrunk(counts.sum(axis=-1), noise.sum(axis=-1))
-    columns = _shrunk(counts.sum(axis=-2), noise.sum(axis=-2))
+    of_stratum, rows, columns = (_proportions(counts.sum(axis=axes)) for axes in ((-2, -1), -1, -2))
     product = rows[..., :, np.newaxis] * columns[..., np.newaxis, :]
-    return np.asarray(n * of_stratum[..., np.newaxis, np.newaxis] * product)
+    scale = n * of_stratum
+    return np.asarray(scale[..., np.newaxis, np.newaxis] * product)
 
 
-def _shrunk(margin: Floats, noise: Floats) -> Floats:
-    """Proportions of a margin (..., L), positive, shrunk towards equal ones."""
-    equal = margin.mean(axis=-1, keepdims=True)
-    spread = np.sum((margin - equal) ** 2, axis=-1, keepdims=True)
-    excess = noise.sum(axis=-1, keepdims=True) * (1 - 1 / margin.shape[-1])
-    kept = np.maximum(1 - excess / np.maximum(spread, np.maximum(excess, 1e-12)), 0)
-    counts = np.maximum(
-        np.where(excess > 0, equal + kept * (margin - equal), margin), _LEAST_MARGIN
-    )
+def _proportions(margin: Floats) -> Floats:
+    """Positive proportions of a margin (..., L)."""
+    counts = np.maximum(margin, _LEAST_MARGIN)
     return np.asarray(counts / counts.sum(axis=-1, keepdims=True))
 
 

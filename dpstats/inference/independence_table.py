@@ -78,7 +78,9 @@ class NoisyTable:
 
     def expected(self, tables: Floats) -> Floats:
         """Expected counts under the null hypothesis of noisy tables (..., K, R, C)."""
-        return fit_independence(tables, self.n, self.noise_variance)
+        if self.answers.rows.public:
+            return fit_independence(tables, self.n)
+        return fit_independence(tables, np.maximum(tables.sum(axis=(-3, -2, -1)), 1))
 
     def noise(self, size: int, rng: np.random.Generator) -> Floats:
         """Draws (size, K, R, C) of the noise."""
@@ -95,7 +97,11 @@ class NoisyTable:
         return float(score_statistic(self.observed, self.expected(self.observed), none, none))
 
     def test(self, simulations: int, rng: np.random.Generator) -> tuple[float, float]:
-        """Statistic and bootstrap p-value."""
+        """Statistic and bootstrap p-value.
+
+        Where the number of rows is not public every table, drawn or observed, is fitted with its
+        own total, so that its error is in the law as well.
+        """
         statistic = float(self.statistic(self.observed))
         fitted = self.expected(self.observed).ravel() / self.n
         drawn = rng.multinomial(self.n, fitted / fitted.sum(), simulations)
@@ -106,5 +112,5 @@ class NoisyTable:
     def box(self, beta: float) -> tuple[Floats, Floats]:
         """Ends (K, R, C) that hold all private counts with probability 1 - beta."""
         radius = joint_noise_quantiles(self.answers, beta)[self.cells]
-        low = np.clip(self.observed - radius, 0, self.n)
-        return low, np.clip(self.observed + radius, 0, self.n)
+        low = np.maximum(self.observed - radius, 0)
+        return low, np.maximum(self.observed + radius, 0)

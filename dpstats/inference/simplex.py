@@ -7,8 +7,13 @@ import numpy as np
 from dpstats.families.block import Floats
 
 
-def project_to_total(counts: Floats, n: float) -> Floats:
-    """Nearest non-negative vectors of sum n, (..., d) float64 (Euclidean, by sorting).
+def project_to_total(counts: Floats, n: Floats | float) -> Floats:
+    """Nearest non-negative vectors (..., d) of sum n > 0 (Euclidean, by sorting).
+
+    Parameters
+    ----------
+    counts : (..., d) float64
+    n : float or (..., 1) float64
 
     References
     ----------

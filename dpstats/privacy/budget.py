@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from dpstats.families.block import Sensitivity
 
 Unit: TypeAlias = Literal["replace", "add_remove"]
+NEIGHBOURS: dict[Unit, str] = {
+    "replace": "neighbours differ by replacing one row",
+    "add_remove": "neighbours differ by one row more or less, so the number of rows is noisy",
+}
 Rational: TypeAlias = int | float | Fraction | Decimal
 
 
@@ -37,15 +41,10 @@ def check_unit(unit: object) -> Unit:
     Raises
     ------
     RequestError
-        If the relation is unknown, or known but not available yet.
+        If the relation is unknown.
     """
-    if isinstance(unit, str) and unit == "replace":
-        return "replace"
-    if isinstance(unit, str) and unit == "add_remove":
-        raise RequestError(
-            "unit='add_remove' is not available yet; use unit='replace', "
-            "where neighbours differ by replacing one row and the number of rows n is public"
-        )
+    if isinstance(unit, str) and unit in NEIGHBOURS:
+        return unit
     raise RequestError(
         f"unit must be 'replace' or 'add_remove', got {reprlib.repr(unit)}; "
         "it says what two neighbouring tables differ by"

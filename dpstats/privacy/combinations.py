@@ -71,14 +71,25 @@ class Combination:
 
     @cached_property
     def _table(self) -> tuple[Floats, Floats]:
-        """Grid points and the distribution function at them."""
-        half = 1.02 * self._window
+        """Grid points and the distribution function of the combination W at them."""
+        return self._inverted(uniform=False)
+
+    @cached_property
+    def _smoothed(self) -> tuple[Floats, Floats]:
+        """The same of W + U."""
+        return self._inverted(uniform=True)
+
+    def _inverted(self, *, uniform: bool) -> tuple[Floats, Floats]:
+        half = 1.02 * (self._window + 0.5 * uniform)
         step = 2 * half / _POINTS
         frequencies = np.asarray(np.pi / half * np.arange(_POINTS // 2 + 1), dtype=np.float64)
         log_phi = -0.5 * (_SMOOTHING * step * frequencies) ** 2
         for weight, law in self.parts:
             log_phi += law.log_characteristic(weight * frequencies)
-        mass = np.fft.irfft(np.exp(log_phi), _POINTS)  # probability of each grid cell, from zero on
+        phi = np.exp(log_phi)
+        if uniform:
+            phi *= np.sinc(frequencies / (2 * np.pi))
+        mass = np.fft.irfft(phi, _POINTS)  # probability of each grid cell, from zero on
         mass = np.clip(np.roll(mass, _POINTS // 2), 0, None)
         points = step * (np.arange(_POINTS) - _POINTS // 2)
         cdf = np.cumsum(mass) - mass / 2
@@ -94,8 +105,12 @@ class Combination:
         return np.asarray(np.interp(np.asarray(t, float), points, cdf, left=0.0, right=1.0))
 
     def smoothed_cdf(self, t: ArrayLike) -> Floats:
-        """The same: the law is continuous already."""
-        return self.cdf(t)
+        """P(W + U <= t), U independent and uniform on (-1/2, 1/2).
+
+        Few noises, or narrow ones, leave atoms; T + U has none, so what is inverted is exact.
+        """
+        points, cdf = self._smoothed
+        return np.asarray(np.interp(np.asarray(t, float), points, cdf, left=0.0, right=1.0))
 
     def tail(self, t: ArrayLike) -> Floats:
         """P(abs(W) >= t)."""
