@@ -38,8 +38,13 @@ class ChiSquareResult(HypothesisResult):
         That statistic of the noisy counts, not calibrated for noise; for comparison.
     pearson_pvalue : float
         What the chi-square distribution would say of it.
+    effect_name : str
+        Cohen's w, sqrt(sum (p - p0)^2 / p0), or Cramer's V.
     effect : float
-        Cramer's V (or its analogue for a given distribution), estimated without the noise's part.
+        Its estimate without the noise's part, from 0 to `largest_effect`.
+    levels : int
+        The squared effect is the statistic over n times this: min(R, C) - 1 for Cramer's V, else 1.
+    largest_effect : float
     at_level : function of alpha
         The certified verdict at a level, and the noise-aware interval (2,) for the effect.
     notes : tuple of str
@@ -53,7 +58,10 @@ class ChiSquareResult(HypothesisResult):
     classical: str
     pearson: float
     pearson_pvalue: float
+    effect_name: str
     effect: float
+    levels: int
+    largest_effect: float
     at_level: Callable[[float], tuple[CertifiedChiSquare, Floats]]
     notes: tuple[str, ...] = ()
 
@@ -87,7 +95,8 @@ class ChiSquareResult(HypothesisResult):
         certified, effect = self._at_five_percent if at_default else self.at_level(alpha)
         if method == "noise_aware":
             return effect
-        return np.asarray(np.sqrt(np.array([certified.low, certified.high]) / self.expected.sum()))
+        squares = np.array([certified.low, certified.high]) / certified.sizes[::-1] / self.levels
+        return np.asarray(np.minimum(np.sqrt(squares), self.largest_effect))
 
     def to_frame(self) -> pd.DataFrame:
         """One row per cell."""
@@ -113,7 +122,7 @@ class ChiSquareResult(HypothesisResult):
             f"{self.classical} statistic of the noisy counts: {self.pearson:.2f} on {self.df} df "
             f"(p-value {self.pearson_pvalue:.4g} if there were no noise; not valid here)",
             str(self.certified),
-            f"Cramer's V = {self.effect:.4f} "
+            f"{self.effect_name} = {self.effect:.4f} "
             f"[{self.effect_interval[0]:.4f}, {self.effect_interval[1]:.4f}]",
             "",
             f"{'cell':<{width}}  {'observed':>10}  {'expected':>10}  {'residual':>8}",
@@ -128,6 +137,26 @@ class ChiSquareResult(HypothesisResult):
         return "\n".join([*lines, "", self.footer, *(f"Note: {note}" for note in self.notes)])
 
 
+def noise_notes(excess: float, df: int, expected: Floats) -> list[str]:
+    """What noise and small cells do to a chi-square test.
+
+    `excess` is the noise's mean part of Pearson's statistic, beside `df` of sampling.
+    """
+    share = excess / (excess + df)
+    notes = []
+    if share > 0.5:
+        notes.append(
+            f"privacy noise is {share:.0%} of the chance variation of Pearson's statistic: a "
+            "large p-value says little here; look at the interval for the effect"
+        )
+    if expected.min() < 5:
+        notes.append(
+            f"{int(np.sum(expected < 5))} cells expect fewer than 5 rows; the calibrated p-value "
+            "allows for that, the classical chi-square approximation does not"
+        )
+    return notes
+
+
 def standardised(departures: Floats, sampling: Floats, noise_variance: Floats) -> Floats:
     """Observed less expected counts over their standard deviation under the null, (d,)."""
-    return departures / np.sqrt(np.maximum(sampling + noise_variance, 1e-300))
+    return np.asarray(departures / np.sqrt(np.maximum(sampling + noise_variance, 1e-300)))

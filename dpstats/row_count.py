@@ -37,6 +37,11 @@ class RowCount:
         """Whether the number is exact."""
         return self.law is None
 
+    @property
+    def exact(self) -> int | None:
+        """The number of rows if it is public: no group can be larger."""
+        return self.value if self.public else None
+
     def part(self, alpha: float) -> float:
         """Error that a statement at alpha spends on `bounds`, fixed before looking."""
         return 0.0 if self.public else alpha / _PART

@@ -7,7 +7,7 @@ the groups are private too; see `inference.two_groups`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -16,21 +16,14 @@ from dpstats.analyses.base import Answering
 from dpstats.answers import Answers
 from dpstats.columns import MISSING_LABEL, Boolean, Category, Column
 from dpstats.errors import RequestError, SchemaError
-from dpstats.families.block import Family, Floats
+from dpstats.families.block import Family
 from dpstats.families.cells import Cells, Indicator, Table
 from dpstats.families.conditions import cell_set
-from dpstats.inference.checks import Alternative, check_alternative
-from dpstats.inference.conditional import conditional_certified
-from dpstats.inference.two_groups import (
-    LEAST_PVALUE,
-    MEASURES,
-    GroupCounts,
-    Measure,
-    measure_interval,
-    measure_of,
-    measure_pvalue,
-)
-from dpstats.results import EstimateResult, HypothesisResult, Method, Target
+from dpstats.inference.checks import Alternative, check_alternative, check_choice
+from dpstats.inference.difference_intervals import DifferenceIntervals
+from dpstats.inference.measures import MEASURES, Measure, measure_gradients, measure_of
+from dpstats.inference.two_groups import LEAST_PVALUE
+from dpstats.results import EstimateResult, HypothesisResult
 from dpstats.schema import Schema
 
 _TABLE_CELLS = 4  # a table costs 2, four conditions cost 4: sums of fewer cells have less noise
@@ -167,8 +160,7 @@ class DifferenceResult(EstimateResult):
             If an argument is out of its range.
         """
         check_alternative(alternative)
-        if measure not in MEASURES:
-            raise RequestError(f"measure must be one of {list(MEASURES)}, got {measure!r}")
+        check_choice("measure", measure, MEASURES)
         i = MEASURES.index(measure)
         value = (0.0 if i == 0 else 1.0) if value is None else float(value)
         if not (-1 <= value <= 1 if i == 0 else 0 <= value < np.inf):
@@ -193,9 +185,9 @@ def _result(
     groups = intervals.groups
     risks = [np.array(group.risk) for group in groups]
     params = np.array([measure_of(risks[0], risks[1], measure) for measure in MEASURES])
-    sizes = [min(max(group.yes + group.no, 1.0), float(answers.n)) for group in groups]
+    sizes = [group.size(answers.n) for group in groups]
     parts = [group.variances(risk, s) for group, risk, s in zip(groups, risks, sizes, strict=True)]
-    squares = _gradients(float(risks[0]), float(risks[1])) ** 2  # (3, 2)
+    squares = measure_gradients(float(risks[0]), float(risks[1])) ** 2  # (3, 2)
     sampling, privacy = (squares @ np.array([part[i] for part in parts]) for i in (0, 1))
     unbounded = np.isnan(sampling)
     params[np.isnan(params)] = 1.0  # 0/0 shows no difference; its intervals tell what is known
@@ -209,11 +201,10 @@ def _result(
         f"a p-value is never below {LEAST_PVALUE:g}, the error allowed for the unknown sizes",
     ]
     for name, group in zip(names, groups, strict=True):
-        sd = float(np.sqrt(group.law_yes.variance + group.law_no.variance))
-        if group.yes + group.no <= 2 * sd:
+        if group.drowned:
             notes.append(
-                f"group {name} is small against the privacy noise (sd {sd:.0f} rows): trust the "
-                "intervals only"
+                f"group {name} is small against the privacy noise (sd {group.size_noise:.0f} "
+                "rows): trust the intervals only"
             )
     if np.any(unbounded):
         notes.append("a ratio to a risk of 0 (or odds of a risk of 1) has no standard error (inf)")
@@ -228,85 +219,3 @@ def _result(
         budget=budget,
         notes=notes,
     )
-
-
-def _gradients(p: float, q: float) -> Floats:
-    """Derivatives (3, 2) of the measures by both risks; nan where a measure is not finite."""
-    rows = [(1.0, -1.0), (np.nan, np.nan), (np.nan, np.nan)]
-    if q > 0:
-        rows[1] = (1 / q, -p / q**2)
-        if p < 1:
-            rows[2] = ((1 - q) / q / (1 - p) ** 2, -p / (1 - p) / q**2)
-    return np.array(rows)
-
-
-@dataclass(frozen=True)
-class DifferenceIntervals:
-    """Intervals and tests of the three measures from four noisy counts.
-
-    Noise-aware: see `inference.two_groups`; valid whatever the sizes of the groups. Certified:
-    both risks are in their certified intervals at alpha/2 each, so a measure is between its
-    extremes there, which are at corners. For the private table itself both methods are that.
-    """
-
-    answers: Answers
-    count: int = 3
-
-    @property
-    def groups(self) -> tuple[GroupCounts, GroupCounts]:
-        """The counts of the two groups."""
-        sums, uniforms, law = self.answers.sums, self.answers.uniforms, self.answers.law
-        one, two = (
-            GroupCounts(
-                float(sums[i]), float(sums[i + 1]), float(uniforms[i]), float(uniforms[i + 1]),
-                law(i), law(i + 1),
-            )
-            for i in (0, 2)
-        )  # fmt: skip
-        return one, two
-
-    def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        """Lower and upper ends (d,), of the ratios in [0, inf]."""
-        found = None
-        if method == "noise_aware" and target == "population":
-            found = measure_interval(*self.groups, self.answers.n, alpha)
-        # If no pair of risks is likely at all, the certified interval can only cover more.
-        low, high = self._certified(alpha, target) if found is None else found
-        return low[: self.count], high[: self.count]
-
-    def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        """Ends that hold for all three together: certified ones do; else by Bonferroni."""
-        if method == "certified" or target == "table":
-            return self.conf_int(alpha, method, target)
-        return self.conf_int(alpha / 3, method, target)
-
-    def _certified(self, alpha: float, target: Target) -> tuple[Floats, Floats]:
-        (p_low, p_high), (q_low, q_high) = (
-            conditional_certified(
-                group.yes, group.no, group.law_yes, group.law_no, alpha / 2,
-                n=self.answers.n, target=target,
-            )
-            for group in self.groups
-        )  # fmt: skip
-        low = np.array([measure_of(p_low, q_high, measure) for measure in MEASURES])
-        high = np.array([measure_of(p_high, q_low, measure) for measure in MEASURES])
-        # 0/0: the other risk alone says nothing
-        return np.where(np.isnan(low), 0.0, low), np.where(np.isnan(high), np.inf, high)
-
-    def first(self, count: int) -> DifferenceIntervals:
-        """The same for the first few measures."""
-        return replace(self, count=count)
-
-    def pvalues(self, value: float, alternative: Alternative) -> Floats:
-        """P-values (d,) of: each measure equals `value`; nan where that is not possible."""
-        possible = [-1 <= value <= 1, 0 <= value < np.inf, 0 <= value < np.inf]
-        return np.array(
-            [
-                self.pvalue(measure, value, alternative) if fits else np.nan
-                for measure, fits in zip(MEASURES, possible, strict=True)
-            ][: self.count]
-        )
-
-    def pvalue(self, measure: Measure, value: float, alternative: Alternative) -> float:
-        """P-value of one measure, valid whatever the sizes of the groups."""
-        return measure_pvalue(*self.groups, self.answers.n, measure, value, alternative)

@@ -19,7 +19,7 @@ from dpstats.inference.departures import Departures
 from dpstats.inference.effects import effect_interval
 from dpstats.inference.simultaneous import joint_noise_quantiles
 from dpstats.inference.verdicts import CertifiedChiSquare
-from dpstats.results_chi_square import ChiSquareResult, standardised
+from dpstats.results_chi_square import ChiSquareResult, noise_notes, standardised
 from dpstats.schema import Schema
 
 
@@ -105,6 +105,7 @@ class GoodnessOfFit:
         noise_variances = np.diag(best.covariance)
         pearson = float(np.sum(best.observed**2 / (n * p0)))
         excess = float(np.sum(noise_variances / (n * p0)))
+        largest = float(np.sqrt(1 / p0.min() - 1))
         return ChiSquareResult(
             title=f"Goodness of fit: {self.column}",
             null=f"{self.column} has the given probabilities in the population",
@@ -120,9 +121,12 @@ class GoodnessOfFit:
             classical="Pearson's",
             pearson=pearson,
             pearson_pvalue=_chi_square_tail(pearson, d - 1),
-            effect=float(np.sqrt(max(0.0, pearson - excess) / n)),
+            effect_name="Cohen's w",
+            effect=float(np.clip(np.sqrt(max(0.0, pearson - excess) / n), 0, largest)),
+            levels=1,
+            largest_effect=largest,
             at_level=partial(self._at_level, best, tested),
-            notes=_notes(excess, d, n * p0),
+            notes=tuple(noise_notes(excess, d - 1, n * p0)),
         )
 
     def _at_level(
@@ -210,19 +214,3 @@ def _footer(answers: Answers, budget: str, simulations: int) -> str:
         f"{answers.rows}; {budget}. Method: noise-aware (simulation of sampling and of the known "
         f"law of the privacy noise under the null, {simulations} tables)."
     )
-
-
-def _notes(excess: float, d: int, expected: Floats) -> tuple[str, ...]:
-    share = excess / (excess + d - 1)
-    notes = []
-    if share > 0.5:
-        notes.append(
-            f"privacy noise is {share:.0%} of the chance variation of Pearson's statistic: a "
-            "large p-value says little here; look at the interval for the effect"
-        )
-    if expected.min() < 5:
-        notes.append(
-            f"{int(np.sum(expected < 5))} cells expect fewer than 5 rows; the calibrated p-value "
-            "holds, the classical chi-square approximation would not"
-        )
-    return tuple(notes)

@@ -24,7 +24,7 @@ from dpstats.inference.independence_effect import Association
 from dpstats.inference.independence_table import NoisyTable
 from dpstats.inference.independence_verdict import independence_verdict
 from dpstats.inference.verdicts import CertifiedChiSquare
-from dpstats.results_chi_square import ChiSquareResult, standardised
+from dpstats.results_chi_square import ChiSquareResult, noise_notes, standardised
 from dpstats.schema import Schema
 
 _DRAWS = 400  # of the noise, for the interval of Cramer's V
@@ -103,7 +103,8 @@ class Independence:
         strata, rows, columns = observed.shape
         within = "" if self.given is None else f" within levels of {self.given}"
         pearson, df = counts.classical(), (rows - 1) * (columns - 1)
-        notes = [self._verdict(counts, 0.05)[1]]
+        excess = float(np.sum(association.noise_variance / expected.ravel()))
+        notes = [*noise_notes(excess, strata * df, expected), self._verdict(counts, 0.05)[1]]
         if effect == 0:
             notes.append("Cramer's V is not above what the privacy noise alone would show")
         if strata > 1:
@@ -134,7 +135,10 @@ class Independence:
             classical="Pearson's" if strata == 1 else "Cochran-Mantel-Haenszel",
             pearson=pearson,
             pearson_pvalue=float(stats.chi2.sf(pearson, df)),
+            effect_name="Cramer's V",
             effect=effect,
+            levels=min(rows, columns) - 1,
+            largest_effect=1.0,
             at_level=partial(self._at_level, counts, association),
             notes=tuple(note for note in notes if note),
         )

@@ -8,7 +8,6 @@ the trait), because the size of the group is private too.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -16,18 +15,10 @@ import numpy as np
 from dpstats.analyses.base import Answering
 from dpstats.answers import Answers
 from dpstats.errors import RequestError
-from dpstats.families.block import Family, Floats
+from dpstats.families.block import Family
 from dpstats.families.cells import Cells
-from dpstats.inference.binomial import proportion_interval, proportion_pvalue, split_for
-from dpstats.inference.checks import Alternative
-from dpstats.inference.conditional import (
-    conditional_certified,
-    conditional_interval,
-    conditional_pvalue,
-)
-from dpstats.inference.corrected import proportion_confint
-from dpstats.inference.simultaneous import joint_level, joint_noise_quantiles
-from dpstats.results import EstimateResult, Method, Target
+from dpstats.inference.proportion_intervals import GroupIntervals, ProportionIntervals
+from dpstats.results import EstimateResult
 from dpstats.schema import Schema
 
 
@@ -113,176 +104,26 @@ def proportions_result(
     )
 
 
-LEAST_PVALUE = 0.001  # where the number of rows is not public
-
-
-@dataclass(frozen=True)
-class ProportionIntervals:
-    """Intervals and tests for d proportions, each from its own noisy count.
-
-    Noise-aware: F_p(T + U) is continuous and decreases in p (Awan & Slavkovic 2018), so two
-    root-finds have exact coverage. Certified: Clopper-Pearson at the ends of T +- q, q a quantile
-    of the noise at a part of alpha fixed before looking. Where the number of rows is not public a
-    part of alpha confines it, and the union over its numbers is taken.
-    """
-
-    answers: Answers
-    tables: tuple[slice, ...] = ()
-
-    def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        """Ends that hold for all d proportions together; see `inference.simultaneous`."""
-        answers, d = self.answers, len(self.answers.sums)
-        part = answers.rows.part(alpha)
-        sizes, alpha = answers.rows.bounds(part), alpha - part
-        if target == "table":
-            return _shares(answers.sums, joint_noise_quantiles(answers, alpha), sizes)
-        if method == "certified":
-            beta = alpha / 2
-            radius = joint_noise_quantiles(answers, beta)
-            single = beta + (alpha - beta) / d  # the sampling part by Bonferroni
-            return _clopper_pearson(answers.sums, radius, sizes, single, beta)
-        low, high = np.zeros(d), np.ones(d)
-        pieces = self.tables or tuple(slice(f, f + 1) for f in range(d))
-        for piece in pieces:
-            table = answers.part(piece)
-            level = joint_level(table, alpha / len(pieces))
-            low[piece], high[piece] = ProportionIntervals(table)._inverted(level, sizes)
-        return low, high
-
-    def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        """Lower and upper ends, two (d,) arrays in [0, 1]."""
-        answers = self.answers
-        part = answers.rows.part(alpha)
-        sizes, alpha = answers.rows.bounds(part), alpha - part
-        if target == "population" and method == "noise_aware":
-            return self._inverted(alpha, sizes)
-        low, high = np.zeros(len(answers.sums)), np.ones(len(answers.sums))
-        for i, law in enumerate(answers.law_table):
-            of_law = np.flatnonzero(answers.law_of == i)
-            sums = answers.sums[of_law]
-            if target == "table":  # the private count is T - Z, an integer from 0 to n
-                ends = _shares(sums, law.quantile(alpha), sizes)
-            else:
-                beta = split_for(answers.n, law, alpha)
-                ends = _clopper_pearson(sums, law.quantile(beta), sizes, alpha, beta)
-            low[of_law], high[of_law] = ends
-        return low, high
-
-    def _inverted(self, alpha: float, sizes: tuple[int, int]) -> tuple[Floats, Floats]:
-        """Exact ends at every number of rows: they decrease in it, so two numbers suffice."""
-        answers = self.answers
-        low, high = np.zeros(len(answers.sums)), np.ones(len(answers.sums))
-        for i, law in enumerate(answers.law_table):
-            of_law = np.flatnonzero(answers.law_of == i)
-            smoothed = answers.sums[of_law] + answers.uniforms[of_law]
-            distinct, which = np.unique(smoothed, return_inverse=True)
-            found = {n: proportion_interval(distinct, n, law, alpha) for n in set(sizes)}
-            low[of_law] = found[sizes[1]][0][which]
-            high[of_law] = found[sizes[0]][1][which]
-        return low, high
-
-    def first(self, count: int) -> ProportionIntervals:
-        """The same for the first few counts."""
-        whole = tuple(piece for piece in self.tables if piece.stop <= count)
-        exact = whole and whole[-1].stop == count
-        return ProportionIntervals(self.answers.part(slice(0, count)), whole if exact else ())
-
-    def pvalues(self, value: float, alternative: Alternative) -> Floats:
-        """P-values (d,) of: the proportion equals `value`; exact where n is public.
-
-        Else the largest over the numbers of rows in a set of error 0.001, plus that error. Both
-        one-sided p-values are monotone in n, so two numbers suffice.
-        """
-        answers = self.answers
-        beta = 0.0 if answers.rows.public else LEAST_PVALUE
-        sizes = set(answers.rows.bounds(beta))
-        sides: tuple[Alternative, ...] = (
-            ("larger", "smaller") if alternative == "two-sided" else (alternative,)
-        )
-        found = np.array([
-            min(
-                max(proportion_pvalue(t, n, value, answers.law(f), side).item() for n in sizes)
-                for side in sides
-            )
-            for f, t in enumerate(answers.sums + answers.uniforms)
-        ])  # fmt: skip
-        return np.minimum(1, len(sides) * found + beta)
-
-
-def _shares(sums: Floats, q: Floats | float, sizes: tuple[int, int]) -> tuple[Floats, Floats]:
-    """Shares of the private rows whose counts are within q of the noisy ones."""
-    return np.clip((sums - q) / sizes[1], 0, 1), np.clip((sums + q) / sizes[0], 0, 1)
-
-
-def _clopper_pearson(
-    sums: Floats, q: Floats | float, sizes: tuple[int, int], alpha: float, beta: float
-) -> tuple[Floats, Floats]:
-    """Certified limits from counts within q of the noisy ones, at every number of rows."""
-    found = {n: proportion_confint(sums / n, q / n, n, alpha=alpha, beta=beta) for n in set(sizes)}
-    return found[sizes[1]][0], found[sizes[0]][1]
-
-
 def _group_result(analysis: Proportion, answers: Answers, budget: str) -> EstimateResult:
-    with_trait, without = (float(total) for total in answers.sums)
-    size = with_trait + without
-    sd_noise = float(np.sqrt(answers.law(0).variance + answers.law(1).variance))
-    drowned = size <= 2 * sd_noise
-    estimate = float(np.clip(with_trait / size, 0, 1)) if size > 0 else 0.5
-    size = min(max(size, 1.0), float(answers.n))
-    noise = (1 - estimate) ** 2 * answers.law(0).variance + estimate**2 * answers.law(1).variance
+    intervals = GroupIntervals(answers)
+    group = intervals.group
+    size = group.size(answers.n)
+    sampling, privacy = group.variances(group.risk, size)
     notes = [
-        f"the group holds about {size:.0f} rows (noise sd {sd_noise:.0f} rows)",
+        f"the group holds about {size:.0f} rows (noise sd {group.size_noise:.0f} rows)",
         "a p-value is never below 0.001, the error allowed for the unknown size of the group",
     ]
-    if drowned:
+    if group.drowned:
         notes.append("the group is small against the privacy noise: trust the interval only")
     return EstimateResult(
         title=f"Proportion: {analysis.condition}, given {analysis.given}",
         terms=[f"{analysis.condition} | {analysis.given}"],
-        params=np.array([estimate]),
-        sampling_variance=np.array([estimate * (1 - estimate) / size]),
-        privacy_variance=np.array([noise / size**2]),
-        intervals=GroupIntervals(answers),
+        params=np.array([group.risk]),
+        sampling_variance=np.array([sampling]),
+        privacy_variance=np.array([privacy]),
+        intervals=intervals,
         nobs=answers.n,
         budget=budget,
         scalar=True,
         notes=notes,
     )
-
-
-@dataclass(frozen=True)
-class GroupIntervals:
-    """Intervals and tests for the prevalence within a group; see `inference.conditional`.
-
-    For the private table itself both methods give the same box, the certified one.
-    """
-
-    answers: Answers
-
-    def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        """The same as `conf_int`: there is one parameter."""
-        return self.conf_int(alpha, method, target)
-
-    @cached_property
-    def _counts(self) -> tuple[float, float, float, float]:
-        sums, uniforms = self.answers.sums, self.answers.uniforms
-        return float(sums[0]), float(sums[1]), float(uniforms[0]), float(uniforms[1])
-
-    def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        """Lower and upper end, two (1,) arrays in [0, 1]."""
-        t_a, t_c, u_a, u_c = self._counts
-        laws, n = (self.answers.law(0), self.answers.law(1)), self.answers.n
-        if method == "certified" or target == "table":
-            low, high = conditional_certified(t_a, t_c, *laws, alpha, n=n, target=target)
-        else:
-            low, high = conditional_interval(t_a, t_c, u_a, u_c, *laws, alpha, n=n)  # type: ignore[assignment]
-        return np.atleast_1d(low), np.atleast_1d(high)
-
-    def first(self, count: int) -> GroupIntervals:
-        """The same: there is one parameter."""
-        return self
-
-    def pvalues(self, value: float, alternative: Alternative) -> Floats:
-        """P-value (1,) of: the prevalence equals `value`."""
-        laws, n = (self.answers.law(0), self.answers.law(1)), self.answers.n
-        return np.array([conditional_pvalue(*self._counts, *laws, value, alternative, n=n)])

@@ -7,32 +7,26 @@ intervals for quantiles end at edges; they need no smoothness and no model.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, get_args
 
 import numpy as np
-from scipy import optimize
 
 from dpstats.analyses.base import Answering
-from dpstats.analyses.proportion import ProportionIntervals
-from dpstats.answers import Answers
 from dpstats.columns import Number
 from dpstats.errors import RequestError
-from dpstats.families.block import Family, Floats
+from dpstats.families.block import Family
 from dpstats.families.cells import Cells, Indicator
 from dpstats.families.conditions import cell_set
-from dpstats.inference.binomial import proportion_pvalue
-from dpstats.inference.checks import Alternative, check_alpha
-from dpstats.inference.simulation import draw_noise
+from dpstats.inference.checks import check_alpha, check_choice
+from dpstats.inference.distribution_band import distribution_band
+from dpstats.inference.proportion_intervals import ProportionIntervals
+from dpstats.inference.quantile_intervals import QuantileIntervals
 from dpstats.results import EstimateResult, Method, Target
 from dpstats.schema import Schema
 
 if TYPE_CHECKING:
     import pandas as pd
-
-_DRAWS = 3_999  # of a maximal deviation; an order statistic of them is a valid bound
-_SPLITS = 24  # ways to share alpha between sampling and noise that a certified band tries
 
 
 @dataclass(frozen=True)
@@ -83,7 +77,10 @@ class Quantile:
         points = [intervals.estimate(p) for p in probabilities.tolist()]
         notes = ["an interval ends at declared edges or values: nothing is measured between them"]
         if not intervals.discrete:
-            notes.append("an estimate spreads the rows evenly inside its bin")
+            notes.append(
+                "an estimate spreads the rows evenly inside its bin, and its standard error counts "
+                "the place there as unknown"
+            )
         else:
             notes.append("a quantile among declared values has no standard error (inf)")
         return QuantileResult(
@@ -115,149 +112,6 @@ def _below(number: Number, j: int) -> Indicator:
     """Rows in the first j bins."""
     mask = np.arange(number.bins) < j
     return Indicator(cell_set((number,), mask), f"{number.name} in the first {j} bins")
-
-
-@dataclass(frozen=True)
-class QuantileIntervals:
-    """Intervals and tests for quantiles by the distribution function F at the edges.
-
-    The quantile at t, inf{x: F(x) >= t}, is in bin j only if F_j <= t <= F_j+1, F_j the mass of
-    the first j bins. From the lowest bin upwards, bin j - 1 is left out as long as the upper limit
-    of F_j is below t; from the highest downwards, bin j as long as the lower limit is above t. The
-    first false rejection from below can only be at the first j with F_j >= t (a fixed sequence
-    of tests), so its error is that of one one-sided limit, alpha/2, and so from above.
-    """
-
-    answers: Answers
-    number: Number
-    probabilities: tuple[float, ...]
-
-    @property
-    def discrete(self) -> bool:
-        """Whether bins are single declared values."""
-        return bool(self.number.values) and not self.number.edges
-
-    @cached_property
-    def cuts(self) -> Floats:
-        """(bins + 1,) bounds and edges, or the (bins,) declared values."""
-        number = self.number
-        if self.discrete:
-            return np.array(number.values, dtype=np.float64)
-        return np.array([number.low, *number.edges, number.high], dtype=np.float64)
-
-    @cached_property
-    def fitted(self) -> Floats:
-        """(bins + 1,) nearest increasing distribution function, from 0 to 1."""
-        increasing = optimize.isotonic_regression(self.answers.means).x
-        return np.concatenate([[0.0], np.clip(increasing, 0, 1), [1.0]])
-
-    def estimate(self, probability: float) -> tuple[float, float, float]:
-        """Quantile, sampling and privacy variance; linear inside a bin, infinite for values.
-
-        Delta method: the variance of F at the estimate, over the squared density of its bin.
-        """
-        j = int(np.searchsorted(self.fitted[:-1], probability, side="left")) - 1  # F_j < p <= F_j+1
-        below, above = self.fitted[j], self.fitted[j + 1]
-        if self.discrete:
-            return float(self.cuts[j]), np.inf, 0.0
-        share = (probability - below) / (above - below)
-        low, high = self.cuts[j], self.cuts[j + 1]
-        weights = np.zeros(len(self.fitted))
-        weights[j], weights[j + 1] = 1 - share, share
-        mass, inner = self.fitted, weights[1:-1]
-        covariance = np.minimum.outer(mass, mass) - np.outer(mass, mass)
-        sampling = weights @ covariance @ weights / self.answers.n
-        privacy = inner @ self.answers.noise_covariance @ inner / self.answers.n**2
-        slope = ((high - low) / (above - below)) ** 2
-        return float(low + share * (high - low)), float(sampling * slope), float(privacy * slope)
-
-    def bins(
-        self, alpha: float, method: Method = "noise_aware", target: Target = "population"
-    ) -> list[tuple[int, int]]:
-        """First and last bin that can hold each quantile."""
-        low, high = ProportionIntervals(self.answers).conf_int(alpha, method, target)
-        found = []
-        for probability in self.probabilities:
-            rejected = (
-                np.append(high < probability, False),
-                np.append(low[::-1] > probability, False),
-            )
-            first, left_out = (int(np.argmin(run)) for run in rejected)
-            found.append((first, len(low) - left_out))
-        return found
-
-    def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        """Lower and upper ends (d,), in original units: edges, bounds or declared values."""
-        ends = np.array(self.bins(alpha, method, target))
-        return self.cuts[ends[:, 0]], self.cuts[ends[:, 1] + (0 if self.discrete else 1)]
-
-    def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        """Ends that hold for all d quantiles together, by Bonferroni."""
-        return self.conf_int(alpha / len(self.probabilities), method, target)
-
-    def first(self, count: int) -> QuantileIntervals:
-        """The same for the first few quantiles."""
-        return replace(self, probabilities=self.probabilities[:count])
-
-    def pvalues(self, value: float, alternative: Alternative) -> Floats:
-        """P-values (d,) of: the quantile equals `value`, by F at the two ends of its bin.
-
-        Exact for a quantile above (below) the bin; with bounds 0 and 1 of F nothing can be said.
-        """
-        j = self._bin_of(value)
-        return np.array([self._pvalue(j, p, alternative) for p in self.probabilities])
-
-    def _pvalue(self, j: int, probability: float, alternative: Alternative) -> float:
-        larger = smaller = 1.0  # evidence that F at the upper end < p, and at the lower end > p
-        answers = self.answers
-        smoothed = answers.sums + answers.uniforms
-        if j < self.number.bins - 1:
-            law = answers.law(j)
-            larger = float(proportion_pvalue(smoothed[j], answers.n, probability, law, "smaller"))
-        if j > 0:
-            law = answers.law(j - 1)
-            smaller = float(
-                proportion_pvalue(smoothed[j - 1], answers.n, probability, law, "larger")
-            )
-        if alternative == "two-sided":
-            return min(1.0, 2 * min(larger, smaller))
-        return larger if alternative == "larger" else smaller
-
-    def _bin_of(self, value: float) -> int:
-        if self.discrete:
-            if value not in self.cuts:
-                raise RequestError(f"{value:g} is not a declared value of {self.number.name!r}")
-            return int(np.searchsorted(self.cuts, value))
-        if not self.cuts[0] <= value <= self.cuts[-1]:
-            raise RequestError(f"{value:g} is outside of the bounds of {self.number.name!r}")
-        side = "right" if self.number.closed == "left" else "left"
-        return int(np.searchsorted(self.cuts[1:-1], value, side=side))  # type: ignore[call-overload]
-
-    def deviations(
-        self, alpha: float, method: Method, target: Target, rng: np.random.Generator
-    ) -> float:
-        """Half-width of a band for F at all edges at once, in proportions."""
-        n = self.answers.n
-        noise = draw_noise(self.answers, _DRAWS, rng) / n
-        if target == "table":
-            return _bound(np.abs(noise).max(axis=1), alpha)
-        if method == "noise_aware":
-            cells = np.diff(self.fitted)
-            drawn = rng.multinomial(n, cells / cells.sum(), size=_DRAWS).cumsum(axis=1)[:, :-1]
-            moved = drawn / n - self.fitted[1:-1] + noise
-            return _bound(np.abs(moved).max(axis=1), alpha)
-        largest = np.abs(noise).max(axis=1)
-        shares = alpha * np.arange(1, _SPLITS) / _SPLITS  # public numbers alone choose the split
-        return min(
-            float(np.sqrt(np.log(2 / (alpha - beta)) / (2 * n))) + _bound(largest, beta)
-            for beta in shares
-        )
-
-
-def _bound(draws: Floats, error: float) -> float:
-    """Order statistic that one more draw exceeds with probability at most `error`."""
-    rank = int(np.ceil((1 - error) * (len(draws) + 1) - 1e-9))
-    return float(np.sort(draws)[min(rank, len(draws)) - 1])
 
 
 @dataclass(frozen=True, repr=False)
@@ -311,18 +165,14 @@ class QuantileResult(EstimateResult):
         import pandas as pd
 
         check_alpha(alpha)
-        for what, choice, known in (("method", method, Method), ("target", target, Target)):
-            if choice not in get_args(known):
-                raise RequestError(f"{what} must be one of {list(get_args(known))}, got {choice!r}")
+        check_choice("method", method, get_args(Method))
+        check_choice("target", target, get_args(Target))
         intervals = self.intervals
         assert isinstance(intervals, QuantileIntervals)
         low, high = ProportionIntervals(intervals.answers).conf_int(alpha, method, target)
-        generator = np.random.default_rng(rng)
-        width = intervals.deviations(alpha, method, target, generator)
-        # The band is around the noisy answers; F increases, so the running best ends hold too.
-        means = intervals.answers.means
-        band_low = np.clip(np.maximum.accumulate(means - width), 0, 1)
-        band_high = np.clip(np.minimum.accumulate((means + width)[::-1])[::-1], 0, 1)
+        band_low, band_high = distribution_band(
+            intervals.answers, intervals.fitted, alpha, method, target, np.random.default_rng(rng)
+        )
         edges = intervals.cuts[:-1] if intervals.discrete else intervals.cuts[1:-1]
         return pd.DataFrame(
             {

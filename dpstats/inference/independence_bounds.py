@@ -14,6 +14,7 @@ _MOST_ROUNDS = 60
 _MOST_COLLAPSES = 8
 _MOST_LEVELS = 6  # all collapses up to here, single levels and cuts of the order beyond
 _GAP = 1e-3  # relative
+_ROUNDING = 1e-13
 
 
 def fourfold_bounds(low: Floats, high: Floats) -> tuple[float, float]:
@@ -173,7 +174,8 @@ def statistic_bounds(low: Floats, high: Floats, n: int) -> tuple[float, float]:
     Gilula, Z. and Krieger, A. M. (1983). The decomposability and monotonicity of Pearson's
     chi-square for collapsed contingency tables. JASA 78, 176-180.
     """
-    low, high = np.clip(low, 0, n) / n, np.clip(high, 0, n) / n
+    # a hair wider, so that rounding cannot make a box of one table look empty
+    low, high = np.clip(low / n - _ROUNDING, 0, 1), np.clip(high / n + _ROUNDING, 0, 1)
     if low.shape == (2, 2):
         phi = fourfold_bounds(low, high)
         return n * phi[0], n * phi[1]

@@ -67,7 +67,7 @@ def independence_verdict(
                 f"no certified verdict: expected counts of {LEAST_EXPECTED} are not certain, "
                 "which the chi-square critical value needs"
             )
-    return CertifiedChiSquare(verdict, lower, upper, critical, alpha, beta), note
+    return CertifiedChiSquare(verdict, lower, upper, critical, alpha, beta, sizes), note
 
 
 def _total(low: Floats, high: Floats, k: int, sizes: tuple[int, int]) -> tuple[float, float]:

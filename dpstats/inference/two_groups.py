@@ -8,61 +8,22 @@ an exact test of every pair (p1, p2); what follows is the range of a measure ove
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import interpolate, special, stats
 
 from dpstats.inference.checks import Alternative
-from dpstats.inference.conditional import _Group, _sizes
-
-if TYPE_CHECKING:
-    from dpstats.privacy.laws import NoiseLaw
+from dpstats.inference.groups import GroupCounts
+from dpstats.inference.measures import MEASURES, Measure, first_risk, measure_of, second_risk
 
 FloatArray = NDArray[np.float64]
-Measure = Literal["difference", "ratio", "odds ratio"]
-MEASURES: tuple[Measure, ...] = get_args(Measure)
 
 LEAST_PVALUE = 0.004  # what an interval at alpha = 0.05 spends on the next two
 _PART = 50  # alpha over this is the error of the confidence set of each size
 _FAR = 25  # alpha over this is the error of leaving out pairs far from the estimate
 _NODES, _DENSE = 24, 401
 _LARGEST_SCORE = 7.0
-
-
-@dataclass(frozen=True)
-class GroupCounts:
-    """Noisy counts of one group, with and without the trait.
-
-    Attributes
-    ----------
-    yes, no : float
-        Noisy counts.
-    u_yes, u_no : float
-        Their stored uniforms, in (-1/2, 1/2).
-    law_yes, law_no : NoiseLaw
-        Laws of the two independent noises, in counts.
-    """
-
-    yes: float
-    no: float
-    u_yes: float
-    u_no: float
-    law_yes: NoiseLaw
-    law_no: NoiseLaw
-
-    @property
-    def risk(self) -> float:
-        """Estimate in [0, 1]; one half where no group can be seen."""
-        size = self.yes + self.no
-        return float(np.clip(self.yes / size, 0, 1)) if size > 0 else 0.5
-
-    def variances(self, risk: FloatArray | float, size: float) -> tuple[FloatArray, FloatArray]:
-        """Sampling and privacy variance of the estimate at a risk and a size."""
-        risk, size = np.asarray(risk, dtype=np.float64), max(size, 1.0)
-        noise = (1 - risk) ** 2 * self.law_yes.variance + risk**2 * self.law_no.variance
-        return risk * (1 - risk) / size, noise / size**2
 
 
 @dataclass(frozen=True)
@@ -86,7 +47,7 @@ class _Evidence:
 
 
 def measure_interval(
-    first: GroupCounts, second: GroupCounts, n: int, alpha: float
+    first: GroupCounts, second: GroupCounts, n: int | None, alpha: float
 ) -> tuple[FloatArray, FloatArray] | None:
     """Intervals for p1 - p2, p1/p2 and the odds ratio, each at level 1 - alpha.
 
@@ -101,8 +62,8 @@ def measure_interval(
     ----------
     first, second : GroupCounts
         With independent noise.
-    n : int
-        Public number of rows.
+    n : int or None
+        Public number of rows; None if it is not public.
     alpha : float
         Error probability, in (0, 1/2].
 
@@ -147,7 +108,7 @@ def measure_interval(
 def measure_pvalue(
     first: GroupCounts,
     second: GroupCounts,
-    n: int,
+    n: int | None,
     measure: Measure,
     value: float,
     alternative: Alternative,
@@ -174,7 +135,7 @@ def measure_pvalue(
     one, two = (_evidence(group, n, beta, radius) for group in (first, second))
     largest = 0.0
     # The curve of pairs, by points of the first risk and by points of the second.
-    of_two, of_one = _second_risk(one.risks, value, measure), _first_risk(two.risks, value, measure)
+    of_two, of_one = second_risk(one.risks, value, measure), first_risk(two.risks, value, measure)
     for one_at, two_at in ((one, _at(two, of_two)), (_at(one, of_one), two)):
         scores = [_paired(one_at, two_at, measure, side) for side in ("larger", "smaller")]
         near = one_at.distance**2 + two_at.distance**2 <= radius**2
@@ -190,30 +151,19 @@ def measure_pvalue(
     return min(1.0, largest + LEAST_PVALUE)
 
 
-def measure_of(p: FloatArray, q: FloatArray, measure: Measure) -> FloatArray:
-    """A measure of two risks; inf where it has no bound, nan where it is not defined (0/0)."""
-    if measure == "difference":
-        return np.asarray(p - q, dtype=np.float64)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        if measure == "ratio":
-            return np.asarray(p / q, dtype=np.float64)
-        return np.asarray(p * (1 - q) / (q * (1 - p)), dtype=np.float64)
-
-
-def _evidence(group: GroupCounts, n: int, beta: float, radius: float) -> _Evidence:
+def _evidence(group: GroupCounts, n: int | None, beta: float, radius: float) -> _Evidence:
     """Scores on a dense grid that covers all risks with a score below `radius`."""
-    sizes = _sizes(group.yes + group.u_yes + group.no, group.law_yes, group.law_no, n, beta)
-    tails = _Group(
-        group.yes, group.no, group.u_yes, group.u_no, group.law_yes, group.law_no, sizes
-    ).tails
+    sizes = group.sizes(n, beta)
 
     def scores(risks: FloatArray) -> FloatArray:  # (2, m): above, below
-        lower, upper = np.array([tails(p) for p in risks.tolist()]).T
+        lower, upper = np.array([group.tails(p, sizes) for p in risks.tolist()]).T
         tiny = special.ndtr(-_LARGEST_SCORE)
         return np.asarray(-special.ndtri(np.clip([upper, lower], tiny, 1 - tiny)))
 
     coarse, risk = np.linspace(0, 1, 13), group.risk
-    sd = float(np.sqrt(sum(group.variances(risk, group.yes + group.no)) + 1 / max(1, n) ** 2))
+    sd = float(
+        np.sqrt(sum(group.variances(risk, group.yes + group.no)) + 1 / max(1.0, sizes[-1]) ** 2)
+    )
     spread = sd * np.array([0, 1, 2, 3, 4.5, 7, 12])
     coarse = np.unique(np.clip(np.concatenate([coarse, risk - spread, risk + spread]), 0, 1))
     found = scores(coarse)
@@ -279,23 +229,3 @@ def _paired(one: _Evidence, two: _Evidence, measure: Measure, side: str) -> Floa
         least = score if least is None else np.minimum(least, score)
     assert least is not None
     return least
-
-
-def _second_risk(p: FloatArray, value: float, measure: Measure) -> FloatArray:
-    """The second risk at which the measure has a value; nan or outside [0, 1] if there is none."""
-    if measure == "difference":
-        return p - value
-    with np.errstate(divide="ignore", invalid="ignore"):
-        if measure == "ratio":
-            return np.asarray(p / value)
-        return np.asarray(p / (p + value * (1 - p)))
-
-
-def _first_risk(q: FloatArray, value: float, measure: Measure) -> FloatArray:
-    """The first risk at which the measure has a value."""
-    if measure == "difference":
-        return q + value
-    if measure == "ratio":
-        return q * value
-    with np.errstate(invalid="ignore"):
-        return np.asarray(value * q / (1 - q + value * q))

@@ -10,7 +10,10 @@ Verdict = Literal["reject", "accept", "inconclusive"]
 
 @dataclass(frozen=True)
 class CertifiedChiSquare:
-    """A verdict that holds for any noise-limited table, in finite samples.
+    """A verdict from bounds on the private table's own statistic, which hold for any data.
+
+    For given probabilities the critical value is one for finite samples; for independence it is
+    the chi-square quantile, and there is a verdict only where it is known to be good.
 
     Attributes
     ----------
@@ -21,6 +24,8 @@ class CertifiedChiSquare:
         The statistic rejects above it at level alpha - beta.
     alpha, beta : float
         Error in all, and its part that the interval uses.
+    sizes : (int, int)
+        Ends of the number of rows, equal where it is public.
     """
 
     verdict: Verdict
@@ -29,6 +34,7 @@ class CertifiedChiSquare:
     critical: float
     alpha: float
     beta: float
+    sizes: tuple[int, int]
 
     def __str__(self) -> str:
         return (

@@ -4,13 +4,9 @@ import pytest
 from statsmodels.stats.proportion import confint_proportions_2indep
 
 import dpstats as dps
-from dpstats.inference.two_groups import (
-    MEASURES,
-    GroupCounts,
-    measure_interval,
-    measure_of,
-    measure_pvalue,
-)
+from dpstats.inference.groups import GroupCounts
+from dpstats.inference.measures import MEASURES, measure_of
+from dpstats.inference.two_groups import measure_interval, measure_pvalue
 from dpstats.privacy.laws import DiscreteLaplace
 
 YES = "smoker == 'yes'"

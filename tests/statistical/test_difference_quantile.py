@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 import dpstats as dps
-from dpstats.analyses.difference import DifferenceIntervals
-from dpstats.analyses.quantile import QuantileIntervals, QuantileResult
-from dpstats.inference.two_groups import MEASURES, measure_of
+from dpstats.analyses.quantile import QuantileResult
+from dpstats.inference.difference_intervals import DifferenceIntervals
+from dpstats.inference.measures import MEASURES, measure_of
+from dpstats.inference.quantile_intervals import QuantileIntervals
 
 TWO = dps.Schema([dps.Boolean("ill"), dps.Boolean("exposed")])
 # (n, share of the first group, epsilon, first risk, second risk)

@@ -91,7 +91,7 @@ def releases(n, runs, tools, seed):
 
 def overall_intervals(release):
     """Ends (40, 2) by method: the analysis's own law, all conditions of one release at once."""
-    from dpstats.analyses.proportion import ProportionIntervals
+    from dpstats.inference.proportion_intervals import ProportionIntervals
 
     blocks = [b for text in OVERALL for b in dps.Proportion(text).family(SCHEMA).blocks]
     intervals = ProportionIntervals(release.answers(blocks))
