@@ -22,6 +22,7 @@ _HOMES = {
     "Moments": "families.moments",
     "PureDP": "privacy.budget",
     "Ledger": "privacy.ledger",
+    "BernsteinKDE": "references.bernstein",
     "Uniform": "references.uniform",
     "PerturbedHistogram": "references.histogram",
     "GoodnessOfFit": "analyses.goodness_of_fit",
@@ -50,6 +51,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "BernsteinKDE",
     "Boolean",
     "BudgetError",
     "Category",
@@ -115,6 +117,7 @@ if TYPE_CHECKING:
     from dpstats.planning import Plan, plan
     from dpstats.privacy.budget import PureDP
     from dpstats.privacy.ledger import Ledger
+    from dpstats.references.bernstein import BernsteinKDE
     from dpstats.references.histogram import PerturbedHistogram
     from dpstats.references.uniform import Uniform
     from dpstats.releases import Release, load

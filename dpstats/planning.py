@@ -189,12 +189,14 @@ class Plan:
         noise = sorted({float(p.multiplier) for p in self.blocks})
         scales = f"{noise[0]:.4g}" + (f" to {noise[-1]:.4g}" if len(noise) > 1 else "")
         share = self.reference.share
+        own = self.reference_block
+        paid = "" if own is None else f" for {own.block.size} sums that place candidates"
         lines = [
             f"Plan: {len(self.analyses)} analyses, {self.family.size} test functions in "
             f"{len(self.blocks)} blocks, on columns {', '.join(self.columns.names)}",
             f"Budget: {self.budget}; neighbours differ by replacing one row",
             f"Noise: discrete Laplace of scale {scales} rows on every function in [-1, 1]",
-            f"Reference: {self.reference.to_dict()['kind']}, share of the budget {share}",
+            f"Reference: {self.reference.to_dict()['kind']}, share of the budget {share}{paid}",
             self.columns.missing_rules(),
         ]
         return "\n".join(lines)
@@ -273,7 +275,7 @@ def plan(
         n=n,
         unit=unit,
     )
-    own = reference.block(made.columns)
+    own = reference.block(made.columns, n)
     if own is not None:
         paid = budget.multiplier(own.sensitivity(unit), budget.total * reference.share)
         made = replace(made, reference_block=PlannedBlock(own, paid))
