@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dpstats.measurements import NoisyBlock
     from dpstats.privacy.laws import DiscreteLaplace
 
-STEPS = (32, 12, 7, 5)  # default k for 1, 2, 3, 4 columns
+STEPS = (32, 12, 6, 4)  # default k for 1, 2, 3, 4 columns
 MAX_ORDER = 16
 _CHUNK = 2**22  # floats held at once
 
@@ -44,7 +44,7 @@ class BernsteinKDE:
     columns : sequence of str, optional
         1 to 4 numbers declared by their bounds; all that the plan uses if not given.
     k : int, optional
-        Lattice steps along each column, (k + 1)^p lattice points; 32, 12, 7, 5 for 1 to 4
+        Lattice steps along each column, (k + 1)^p lattice points; 32, 12, 6, 4 for 1 to 4
         columns if not given. Finer follows the data more closely and takes in more noise.
     C : float
         Positive factor of the bandwidth.
