@@ -30,6 +30,7 @@ from dpstats import measuring
 from dpstats.families import block_from_dict
 from dpstats.families.block import Sensitivity
 from dpstats.families.cells import Indicator, Table
+from dpstats.families.lattice import KernelLattice
 from dpstats.inference import corrected
 from dpstats.planning import PlannedBlock
 from dpstats.privacy import noise
@@ -173,6 +174,14 @@ PLANS = {
             "shares": {"m": 1, "p": 2},
             "epsilon": 1000,
         },
+    ),
+    "lattice": (
+        {"m": asks(table("x", "y"))},
+        {"reference": dps.BernsteinKDE(["x", "y"], k=2, share=0.9), "n": 1, "epsilon": 1000},
+    ),
+    "lattice of one column": (
+        {"m": asks(moments(["x"]))},
+        {"reference": dps.BernsteinKDE(["x"], k=4, share=0.5), "n": 1, "epsilon": 1000},
     ),
 }
 
@@ -718,6 +727,19 @@ def test_p66_the_same_number_of_correct_draws_passes():
 def test_p67_an_exact_n_under_add_remove_is_refused_for_now(attempt):
     with pytest.raises(dps.RequestError, match="'add_remove' is not available yet"):
         attempt(unit="add_remove")
+
+
+def test_p69_planted_printed_bernstein_scale_fails_the_guard(monkeypatch):
+    """BL24 Algorithm 3 prints S(F) (k + 1), with S(F) the sensitivity at one lattice point."""
+
+    def printed(self, unit):
+        largest = Fraction(int(self.ranges[1][0]), int(self.ranges[1][0]))
+        return Sensitivity(largest * (self.k + 1), largest**2 * (self.k + 1))
+
+    assert guard(make_plan("lattice")) > 0.9
+    monkeypatch.setattr(KernelLattice, "sensitivity", printed)
+    with pytest.raises(AssertionError, match="costs more than the budget"):
+        guard(make_plan("lattice"))
 
 
 def holds_state(things):
