@@ -503,7 +503,7 @@ def test_p58_no_public_argument_reaches_the_noise():
     # Candidate rows are drawn after the noise, from densities that are public or already noisy.
     drawing = {("Category.draw_inside", "rng"), ("Boolean.draw_inside", "rng"),
                ("Number.draw_inside", "rng"), ("Uniform.draw", "rng"),
-               ("PerturbedHistogram.draw", "rng"),
+               ("PerturbedHistogram.draw", "rng"), ("BernsteinKDE.draw", "rng"),
                # These two simulate a published law to calibrate a test.
                ("GoodnessOfFit", "seed"), ("Independence", "seed")}  # fmt: skip
     assert reaching - drawing == {("release", "rng"), ("synthesize", "rng")}
@@ -733,8 +733,8 @@ def test_p69_planted_printed_bernstein_scale_fails_the_guard(monkeypatch):
     """BL24 Algorithm 3 prints S(F) (k + 1), with S(F) the sensitivity at one lattice point."""
 
     def printed(self, unit):
-        largest = Fraction(int(self.ranges[1][0]), int(self.ranges[1][0]))
-        return Sensitivity(largest * (self.k + 1), largest**2 * (self.k + 1))
+        at_one_point = 1  # in units of the largest kernel value
+        return Sensitivity(Fraction(at_one_point * (self.k + 1)), Fraction(self.k + 1))
 
     assert guard(make_plan("lattice")) > 0.9
     monkeypatch.setattr(KernelLattice, "sensitivity", printed)
