@@ -224,7 +224,7 @@ def plan(
     budget : PureDP
         For everything that is measured.
     n : int, optional
-        The public number of rows; checked if given.
+        The public number of rows; checked if given, needed where a bandwidth depends on it.
     unit : {"replace"}
         Neighbours differ by replacing one row, so n is public.
     reference : Reference, optional

@@ -16,6 +16,7 @@ from dpstats.columns import Codes, Number
 from dpstats.errors import FileFormatError, RequestError
 from dpstats.families.block import Block, Floats
 from dpstats.families.lattice import MAX_COLUMNS, MAX_DEGREE, KernelLattice
+from dpstats.privacy.noise import MAX_SUM
 from dpstats.references.base import read_share
 from dpstats.references.uniform import Uniform
 from dpstats.schema import Schema
@@ -156,8 +157,13 @@ class BernsteinKDE:
         return tuple(column for column in continuous if column.name in self.columns)
 
     def check(self, block: Block, n: int, law: DiscreteLaplace) -> None:
-        """Refuse a density whose expected positive noise exceeds the rows themselves."""
+        """Refuse a density whose expected positive noise exceeds what the rows themselves add."""
         lattice = _lattice(block)
+        if n * int(lattice.ranges[1][0]) >= MAX_SUM:
+            raise RequestError(
+                f"kernel sums of n = {n} rows over {[c.name for c in lattice.columns]} could overflow "
+                "exact integers; use fewer columns or a smaller C"
+            )
         spread = _iterated(lattice.k, self.order) / lattice.face_weights
         deviation = math.sqrt(law.variance) * int(lattice.ranges[1][0])
         p = len(lattice.columns)
