@@ -159,16 +159,16 @@ class BernsteinKDE:
     def check(self, block: Block, n: int, law: DiscreteLaplace) -> None:
         """Refuse a density whose expected positive noise exceeds what the rows themselves add."""
         lattice = _lattice(block)
+        names = [column.name for column in lattice.columns]
         if n * int(lattice.ranges[1][0]) >= MAX_SUM:
             raise RequestError(
-                f"kernel sums of n = {n} rows over {[c.name for c in lattice.columns]} could overflow "
-                "exact integers; use fewer columns or a smaller C"
+                f"kernel sums of n = {n} rows over {names} could overflow exact "
+                "integers; use fewer columns or a smaller C"
             )
         spread = _iterated(lattice.k, self.order) / lattice.face_weights
         deviation = math.sqrt(law.variance) * int(lattice.ranges[1][0])
-        p = len(lattice.columns)
         # E max(Z, 0) of a coefficient, taken as normal, summed over the lattice ...
-        reach = float(np.linalg.norm(spread, axis=1).sum()) ** p
+        reach = float(np.linalg.norm(spread, axis=1).sum()) ** len(names)
         noise = deviation * reach / math.sqrt(2 * math.pi)
         # ... against the coefficients of n rows spread evenly over the grid.
         rows = n * math.prod(float((spread @ t).sum(axis=0).mean()) for t in lattice.tables)
