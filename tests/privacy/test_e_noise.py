@@ -30,6 +30,7 @@ from dpstats import measuring
 from dpstats.families import block_from_dict
 from dpstats.families.block import Sensitivity
 from dpstats.families.cells import Indicator, Table
+from dpstats.families.lattice import KernelLattice
 from dpstats.inference import corrected
 from dpstats.planning import PlannedBlock
 from dpstats.privacy import noise
@@ -179,6 +180,14 @@ PLANS = {
             "shares": {"m": 1, "p": 2},
             "epsilon": 1000,
         },
+    ),
+    "lattice": (
+        {"m": asks(table("x", "y"))},
+        {"reference": dps.BernsteinKDE(["x", "y"], k=2, share=0.9), "n": 1, "epsilon": 1000},
+    ),
+    "lattice of one column": (
+        {"m": asks(moments(["x"]))},
+        {"reference": dps.BernsteinKDE(["x"], k=4, share=0.5), "n": 1, "epsilon": 1000},
     ),
 }
 
@@ -520,7 +529,7 @@ def test_p58_no_public_argument_reaches_the_noise():
     # Candidate rows are drawn after the noise, from densities that are public or already noisy.
     drawing = {("Category.draw_inside", "rng"), ("Boolean.draw_inside", "rng"),
                ("Number.draw_inside", "rng"), ("Uniform.draw", "rng"),
-               ("PerturbedHistogram.draw", "rng"),
+               ("PerturbedHistogram.draw", "rng"), ("BernsteinKDE.draw", "rng"),
                # These two simulate a published law to calibrate a test.
                ("GoodnessOfFit", "seed"), ("Independence", "seed")}  # fmt: skip
     assert reaching - drawing == {("release", "rng"), ("synthesize", "rng")}
@@ -752,6 +761,19 @@ def test_p66_the_same_number_of_correct_draws_passes():
 def test_p67_an_exact_n_under_add_remove_is_refused_for_now(attempt):
     with pytest.raises(dps.RequestError, match="'add_remove' is not available yet"):
         attempt(unit="add_remove")
+
+
+def test_p69_planted_printed_bernstein_scale_fails_the_guard(monkeypatch):
+    """BL24 Algorithm 3 prints S(F) (k + 1), with S(F) the sensitivity at one lattice point."""
+
+    def printed(self, unit):
+        at_one_point = 1  # in units of the largest kernel value
+        return Sensitivity(Fraction(at_one_point * (self.k + 1)), Fraction(self.k + 1))
+
+    assert guard(make_plan("lattice")) > 0.9
+    monkeypatch.setattr(KernelLattice, "sensitivity", printed)
+    with pytest.raises(AssertionError, match="costs more than the budget"):
+        guard(make_plan("lattice"))
 
 
 def holds_state(things):

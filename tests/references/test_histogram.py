@@ -62,6 +62,8 @@ def test_negative_counts_are_clipped_and_the_rest_normalised():
 def test_all_noise_negative_falls_back_to_uniform(counts):
     reference = PerturbedHistogram()
     assert reference.cells(SCHEMA, measured(counts)) == (CELLS, None)
+    assert "no positive count" in reference.note(measured(counts))
+    assert reference.note(measured(np.arange(CELLS))) is None
     points = reference.draw(36_000, SCHEMA, measured(counts), np.random.default_rng(0))
     bins = [SCHEMA[name].bins_of(points[name]) for name in SCHEMA.names]
     cell = np.ravel_multi_index(bins, (3, 2, 3))
