@@ -244,8 +244,8 @@ def plan(
     budget : PureDP or ZCDP
         For everything that is measured.
     n : int, optional
-        The public number of rows; checked if given, needed where a bandwidth depends on it. Under ``unit="add_remove"`` a guess from
-        public knowledge, for what must be sized before the rows are counted.
+        The public number of rows; checked if given, needed where a bandwidth depends on it. Under
+        ``unit="add_remove"`` it is a guess from public knowledge, and never checked.
     unit : {"replace", "add_remove"}
         Neighbours differ by replacing one row, so that n is public; or by one row more or less:
         then n is measured with noise, and its exact value appears nowhere.

@@ -122,7 +122,7 @@ def test_an_empty_line_of_a_one_column_file_is_a_row(tmp_path):
 
 def test_a_plan_with_another_unit_is_refused(schema, survey):
     plan = replace(make_plan(schema), unit="add_remove")
-    with pytest.raises(dps.RequestError, match="not available yet"):
+    with pytest.raises(dps.RequestError, match="edited by hand"):
         dps.measure(plan, survey)
 
 

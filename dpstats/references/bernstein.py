@@ -23,7 +23,7 @@ from dpstats.schema import Schema
 
 if TYPE_CHECKING:
     from dpstats.measurements import NoisyBlock
-    from dpstats.privacy.laws import DiscreteLaplace
+    from dpstats.privacy.laws import LatticeLaw
 
 STEPS = (32, 12, 6, 4)  # default k for 1, 2, 3, 4 columns
 MAX_ORDER = 16
@@ -156,7 +156,7 @@ class BernsteinKDE:
             )
         return tuple(column for column in continuous if column.name in self.columns)
 
-    def check(self, block: Block, n: int, law: DiscreteLaplace) -> None:
+    def check(self, block: Block, n: int, law: LatticeLaw) -> None:
         """Refuse a density whose expected positive noise exceeds what the rows themselves add."""
         lattice = _lattice(block)
         names = [column.name for column in lattice.columns]

@@ -13,16 +13,17 @@ from scipy import stats
 
 import dpstats as dps
 from dpstats.accuracy import certify
-from dpstats.analyses.difference import DifferenceIntervals
-from dpstats.analyses.independence import ALPHA, noisy_table
-from dpstats.analyses.proportion import GroupIntervals, ProportionIntervals
-from dpstats.analyses.quantile import QuantileIntervals
+from dpstats.analyses.independence import noisy_table
 from dpstats.answers import answer
+from dpstats.inference.difference_intervals import DifferenceIntervals
+from dpstats.inference.measures import MEASURES, measure_of
+from dpstats.inference.proportion_intervals import GroupIntervals, ProportionIntervals
+from dpstats.inference.quantile_intervals import QuantileIntervals
 from dpstats.inference.simulation import draw_from
-from dpstats.inference.two_groups import MEASURES, measure_of
 from dpstats.measurements import Measurements, NoisyBlock
 from dpstats.privacy.gaussian import DiscreteGaussian
 
+ALPHA = 0.05
 METHODS = ("noise_aware", "certified")
 
 
