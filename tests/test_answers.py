@@ -251,8 +251,7 @@ def test_the_law_is_that_of_the_weighted_noise(asked, extra):
         if law.lattice:
             assert set(np.abs(row[row != 0])) == {1}
             assert law.terms == np.abs(row).sum()
-        else:
-            assert answers.uniforms[f] == 0
+        assert 0 < abs(answers.uniforms[f]) <= 0.5  # also where the noise is not an integer
     assert len(set(answers.law_table)) == len(answers.law_table)
 
 

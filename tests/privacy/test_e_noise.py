@@ -766,7 +766,7 @@ def test_p67_the_exact_n_is_nowhere_under_add_remove(budget, tmp_path, caplog):
     rows = 48_611
     frame = pd.DataFrame({"c": np.resize(["u", "v"], rows)})
     schema = dps.Schema([dps.Category("c", ["u", "v", "w"])])
-    analyses = {"t": dps.Marginals(["c"], 1), "g": dps.GoodnessOfFit("c", [0.4, 0.4, 0.2])}
+    analyses = {"t": dps.Proportion("c == 'u'"), "g": dps.GoodnessOfFit("c", [0.4, 0.4, 0.2])}
     plan = dps.plan(schema, analyses, budget=budget, unit="add_remove")
     with caplog.at_level("DEBUG"):
         release = dps.release(plan, frame, rng=0, m=50)

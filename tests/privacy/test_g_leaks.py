@@ -297,7 +297,7 @@ def test_p72_the_search_of_frames_finds_planted_sums(
     totals, _ = exact_sums(open_source(frame, plan.columns), plan.columns, blocks)
     monkeypatch.setattr(measuring, "draw_uniforms", leaking)
     with pytest.raises(KeyboardInterrupt) as caught:  # below `measure`, which clears its frames
-        list(map(measuring._noisy, plan.blocks, totals))
+        [measuring._noisy(p, t, "laplace") for p, t in zip(plan.blocks, totals, strict=True)]
     with pytest.raises(AssertionError):
         assert_clean(caught.value, sentinels, reachable, frame)
 
