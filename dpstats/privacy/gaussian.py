@@ -150,7 +150,6 @@ def _table(scale: float, terms: int) -> tuple[Floats, Floats]:
     if terms > 1:
         mass = _power(mass, scale, terms)
     upper = np.append(np.cumsum(mass[::-1])[::-1], 0.0)
-    upper[0] = mass[0] + upper[1]
     for array in (mass, upper):
         array.flags.writeable = False
     return mass, upper

@@ -12,7 +12,7 @@ from dpstats.errors import RequestError
 from dpstats.privacy.gaussian import DiscreteGaussian
 from dpstats.privacy.laws import joint_quantiles
 
-SCALES = [0.05, 0.3, 1.3, 1.99, 2.0, 12.5, 255.0, 257.0]
+SCALES = [0.05, 0.3, 1.0, 1.3, 1.99, 2.0, 12.5, 255.0, 257.0]
 TERMS = [1, 2, 3, 7]
 
 
