@@ -63,7 +63,7 @@ class Answers:
     law_table: list[NoiseLaw]
     law_of: NDArray[np.intp]
     _rows: _Rows = field(repr=False)
-    _laws: Sequence[LatticeLaw] = field(repr=False)  # of the independent measured noises
+    _measured: tuple[list[LatticeLaw], NDArray[np.intp]] = field(repr=False)
 
     @cached_property
     def means(self) -> Floats:
@@ -100,17 +100,20 @@ class Answers:
     @cached_property
     def noise_covariance(self) -> Floats:
         """Covariance (d, d) of the noise on the sums."""
-        return (self.weights * [law.variance for law in self._laws]) @ self.weights.T
+        laws, which = self._measured
+        variances = np.array([law.variance for law in laws])[which]
+        return np.asarray((self.weights * variances) @ self.weights.T)
 
     @cached_property
     def noise_groups(self) -> list[tuple[Floats, LatticeLaw]]:
         """The same in fewer terms: weights (d,), and the law of the sum that they multiply."""
-        scales = [law.scale for law in self._laws]
+        laws, which = self._measured
+        scales = np.array([law.scale for law in laws])[which]
         columns = np.round(np.vstack([self.weights, scales]), 12)
         distinct, first, counts = np.unique(columns, axis=1, return_index=True, return_counts=True)
         used = np.flatnonzero(np.any(distinct[:-1] != 0, axis=0))
         return [
-            (distinct[:-1, i], replace(self._laws[first[i]], terms=int(counts[i]))) for i in used
+            (distinct[:-1, i], replace(laws[which[first[i]]], terms=int(counts[i]))) for i in used
         ]
 
 
@@ -152,7 +155,7 @@ def answer(
         law_table=[_law(measurements, key) for key in distinct],
         law_of=np.array([distinct[key] for key in keys], dtype=np.intp),
         _rows=_Rows(measurements, tuple(blocks), disjoint),
-        _laws=_laws(measurements),
+        _measured=measurements.laws,
     )
 
 
@@ -181,12 +184,6 @@ def _law(measurements: Measurements, key: LawKey) -> NoiseLaw:
     return Combination(
         tuple((weight, measurements.budget.law(scale, count)) for weight, scale, count in key)
     )
-
-
-def _laws(measurements: Measurements) -> list[LatticeLaw]:
-    """Law of each measured noise."""
-    laws, which = measurements.laws
-    return [laws[i] for i in which]
 
 
 @dataclass

@@ -297,7 +297,8 @@ def test_p72_the_search_of_frames_finds_planted_sums(
     totals, _ = exact_sums(open_source(frame, plan.columns), plan.columns, blocks)
     monkeypatch.setattr(measuring, "draw_uniforms", leaking)
     with pytest.raises(KeyboardInterrupt) as caught:  # below `measure`, which clears its frames
-        list(map(measuring._noisy, plan.blocks, totals))
+        for planned, total in zip(plan.blocks, totals, strict=True):
+            measuring._noisy(planned, total, plan.budget.noise)
     with pytest.raises(AssertionError):
         assert_clean(caught.value, sentinels, reachable, frame)
 
