@@ -78,15 +78,15 @@ def scale_for(multiplier: Fraction, bound: int, noise: Noise = "laplace") -> flo
         raise BudgetError(f"bound must be an int of at least 1, got {reprlib.repr(bound)}")
     power = POWERS[noise]
     exact = Fraction(multiplier) * bound**power
-    what = f"{Fraction(multiplier)} * {bound}" + (" squared, its square," if power == 2 else "")
+    root = f"sqrt({Fraction(multiplier)})" if power == 2 else str(Fraction(multiplier))
     if exact > Fraction(MAX_SCALE) ** power:
         raise BudgetError(
-            f"the noise scale {what} is above 2**{52 * power}, too large for "
+            f"the noise scale {root} * {bound} is above 2**52, too large for "
             "64-bit sums; use a coarser grid or a larger budget"
         )
     if exact < Fraction(MIN_SCALE) ** power:
         raise BudgetError(
-            f"the noise scale {what} is below 2**-{20 * power}, which would "
+            f"the noise scale {root} * {bound} is below 2**-20, which would "
             "release the sums as they are; use a smaller budget"
         )
     scale = math.sqrt(exact) if power == 2 else float(exact)  # close; exact comparisons decide

@@ -21,9 +21,11 @@ LAWS = [
 
 
 def pvalue(drawn, law):
-    """Chi-square test on 40 cells of about equal probability."""
+    """Chi-square test on 40 cells of about equal probability, and four far out."""
     z = np.arange(-law.support(1e-9), law.support(1e-9) + 1)
-    edges = np.unique(z[np.searchsorted(law.cdf(z), np.arange(1, 40) / 40)])
+    far = np.array([2e-4, 3e-3])
+    levels = np.concatenate([far, np.arange(1, 40) / 40, 1 - far[::-1]])
+    edges = np.unique(z[np.searchsorted(law.cdf(z), levels)])
     counts = np.bincount(np.searchsorted(edges, drawn), minlength=len(edges) + 1)
     shares = np.diff(np.concatenate([[0.0], law.cdf(edges), [1.0]]))
     return chi2.sf(np.sum((counts - SIZE * shares) ** 2 / (SIZE * shares)), len(edges))
