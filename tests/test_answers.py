@@ -1,5 +1,6 @@
 """Answers: exact at zero noise, and with the exact law of their noise otherwise."""
 
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 
@@ -15,7 +16,7 @@ import dpstats as dps
 from dpstats.answers import answer
 from dpstats.errors import NotMeasuredError
 from dpstats.families.block import Family
-from dpstats.families.cells import Cells
+from dpstats.families.cells import ROWS, Cells
 from dpstats.families.moments import Moments
 from dpstats.measurements import Measurements, NoisyBlock, noise_scales
 from dpstats.privacy import noise
@@ -284,9 +285,14 @@ def least_squares(noisy, wanted):
     size = cells.shape[1]
     start = np.full(size, noisy.n / size)
     free = np.linalg.svd(np.ones((1, size)))[2][1:].T  # changes that keep the total
+    if noisy.count is not None:  # the total is free, and measured
+        start, free = np.zeros(size), np.eye(size)
+        design = np.vstack([design, np.ones(size)])
+        observed = np.append(observed, noisy.count.sums)
+        sd = np.append(sd, np.sqrt(PureDP(1).law(float(noisy.count.scales[0])).variance))
     inverse = np.linalg.pinv((design @ free) / sd[:, None])
     estimate = start + free @ (inverse @ ((observed - design @ start) / sd))
-    target = matrix(wanted)
+    target = np.ones((1, size)) if wanted is ROWS else matrix(wanted)
     half = target @ free @ inverse
     return target @ estimate, half @ half.T
 
@@ -311,6 +317,33 @@ def test_answers_are_constrained_least_squares(wanted, conditions):
     estimate, covariance = least_squares(noisy, wanted)
     np.testing.assert_allclose(answers.sums, estimate, atol=1e-8)
     np.testing.assert_allclose(answers.noise_covariance, covariance, atol=1e-6)
+
+
+@pytest.mark.parametrize("wanted", [w for w in WANTED[:-1] if "tall" not in w.names[0]])
+@pytest.mark.parametrize("conditions", [[], ["smoker == 'yes'", "region == 'west' or age < 18"]])
+def test_answers_are_least_squares_where_the_total_is_measured(wanted, conditions):
+    blocks = [table("smoker", "region"), table("region", "age"), table("age"), table("region")]
+    multipliers = [Fraction(3, 2), Fraction(5), Fraction(7, 3), Fraction(2), Fraction(4), 1]
+    blocks += map(condition, conditions)
+    noisy = measured(blocks, Recording(5), multipliers[: len(blocks)])
+    count = NoisyBlock(ROWS, Fraction(3), np.array([N + 7]), np.zeros(1))
+    noisy = replace(noisy, count=count, unit="add_remove")
+    answers = answer(noisy, wanted)
+    estimate, covariance = least_squares(noisy, wanted)
+    np.testing.assert_allclose(answers.sums, estimate, atol=1e-8)
+    np.testing.assert_allclose(answers.noise_covariance, covariance, atol=1e-6)
+    total, variance = least_squares(noisy, ROWS)
+    assert answers.rows.estimate == pytest.approx(total[0], abs=1e-8)
+    assert answers.rows.law.variance == pytest.approx(variance[0, 0])
+    assert answers.n == round(total[0])
+
+
+def test_a_complement_does_not_follow_where_the_total_is_not_public():
+    noisy = measured([condition("tall")], Recording(1))
+    assert answer(noisy, condition("not tall")).sums == N - noisy.measured[0].sums
+    count = NoisyBlock(ROWS, Fraction(3), np.array([N + 7]), np.zeros(1))
+    with pytest.raises(NotMeasuredError):
+        answer(replace(noisy, count=count, unit="add_remove"), condition("not tall"))
 
 
 def test_a_margin_seen_in_seven_equal_tables_has_a_seventh_of_the_variance():

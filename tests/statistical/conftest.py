@@ -7,6 +7,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from dpstats.inference.simulation import draw_from
+from dpstats.privacy.gaussian import DiscreteGaussian
+
 FAILURE = 1e-6  # a right method fails one of these checks about once in a million runs
 
 
@@ -22,6 +25,13 @@ class Laplace:
 
     def uniforms(self, size):
         return self.rng.random(size) - 0.5
+
+
+class Gaussian(Laplace):
+    """Discrete Gaussian noise and uniforms with a seed."""
+
+    def __call__(self, scale, size):
+        return draw_from(DiscreteGaussian(scale), size, self.rng).astype(np.int64)
 
 
 def latent_codes(sizes, n, rng, classes=6):
@@ -94,6 +104,7 @@ def tools():
     """The helpers of this file, since test files cannot import each other."""
     return SimpleNamespace(
         Laplace=Laplace,
+        Gaussian=Gaussian,
         latent_codes=latent_codes,
         with_noise=with_noise,
         clopper_pearson=clopper_pearson,
