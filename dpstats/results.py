@@ -127,6 +127,16 @@ class EstimateResult:
     notes: Sequence[str] = ()
 
     @property
+    def interval_of(self) -> str:
+        """What the intervals are of, in whose unit a preview tells their widths."""
+        return "proportion" if self.scalar else "proportions"
+
+    @property
+    def alike(self) -> int:
+        """How many of the first parameters are of that kind."""
+        return len(self.terms)
+
+    @property
     def bse(self) -> Floats:
         """Standard errors (d,), sampling and privacy together."""
         return np.sqrt(self.sampling_variance + self.privacy_variance)
