@@ -23,6 +23,7 @@ _HOMES = {
     "PureDP": "privacy.budget",
     "ZCDP": "privacy.budget",
     "Ledger": "privacy.ledger",
+    "BernsteinKDE": "references.bernstein",
     "Uniform": "references.uniform",
     "PerturbedHistogram": "references.histogram",
     "GoodnessOfFit": "analyses.goodness_of_fit",
@@ -52,6 +53,7 @@ _HOMES = {
 
 __all__ = [
     "ZCDP",
+    "BernsteinKDE",
     "Boolean",
     "BudgetError",
     "Category",
@@ -117,6 +119,7 @@ if TYPE_CHECKING:
     from dpstats.planning import Plan, plan
     from dpstats.privacy.budget import ZCDP, PureDP
     from dpstats.privacy.ledger import Ledger
+    from dpstats.references.bernstein import BernsteinKDE
     from dpstats.references.histogram import PerturbedHistogram
     from dpstats.references.uniform import Uniform
     from dpstats.releases import Release, load

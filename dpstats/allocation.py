@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any, Literal, get_args
 
 from dpstats.errors import RequestError
-from dpstats.families.block import Block
+from dpstats.families.block import Block, Family
 from dpstats.inference.checks import check_choice
 from dpstats.privacy.budget import Budget, Unit, read_rational
 
@@ -51,11 +51,14 @@ class Split:
 
     def __call__(self, blocks: Sequence[Block]) -> list[Fraction]:
         """Noise multiplier of every block, so that together they spend the amount exactly."""
+        if self.shares is None and self.allocation == "equal":
+            every = Family(tuple(blocks)).sensitivity(self.unit)
+            return [self.budget.multiplier(every, self.amount)] * len(blocks)
         sensitivities = [block.sensitivity(self.unit) for block in blocks]
         prices = [self.budget.price(sensitivity) for sensitivity in sensitivities]
         if self.shares is not None:
             parts = self._by_shares(blocks, prices)
-        elif self.allocation == "optimal":
+        else:
             sizes = [block.size for block in blocks]
             power = 1 / 3 if self.budget.noise == "laplace" else 1 / 2
             squares = prices if power == 1 / 2 else [price**2 for price in prices]
@@ -64,8 +67,6 @@ class Split:
                 Fraction(float(d * q) ** power).limit_denominator(10**6)
                 for d, q in zip(sizes, squares, strict=True)
             ]
-        else:
-            parts = prices
         total = sum(parts)
         return [
             self.budget.multiplier(sensitivity, self.amount * part / total)

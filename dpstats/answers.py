@@ -65,7 +65,7 @@ class Answers:
     law_table: list[NoiseLaw]
     law_of: NDArray[np.intp]
     _rows: _Rows = field(repr=False)
-    _laws: Sequence[LatticeLaw] = field(repr=False)  # of the independent measured noises
+    _measured: tuple[list[LatticeLaw], NDArray[np.intp]] = field(repr=False)
 
     @property
     def n(self) -> int:
@@ -112,17 +112,20 @@ class Answers:
     @cached_property
     def noise_covariance(self) -> Floats:
         """Covariance (d, d) of the noise on the sums."""
-        return (self.weights * [law.variance for law in self._laws]) @ self.weights.T
+        laws, which = self._measured
+        variances = np.array([law.variance for law in laws])[which]
+        return np.asarray((self.weights * variances) @ self.weights.T)
 
     @cached_property
     def noise_groups(self) -> list[tuple[Floats, LatticeLaw]]:
         """The same in fewer terms: weights (d,), and the law of the sum that they multiply."""
-        scales = [law.scale for law in self._laws]
+        laws, which = self._measured
+        scales = np.array([law.scale for law in laws])[which]
         columns = np.round(np.vstack([self.weights, scales]), 12)
         distinct, first, counts = np.unique(columns, axis=1, return_index=True, return_counts=True)
         used = np.flatnonzero(np.any(distinct[:-1] != 0, axis=0))
         return [
-            (distinct[:-1, i], replace(self._laws[first[i]], terms=int(counts[i]))) for i in used
+            (distinct[:-1, i], replace(laws[which[first[i]]], terms=int(counts[i]))) for i in used
         ]
 
 
@@ -164,7 +167,7 @@ def answer(
         law_table=[_law(measurements, key) for key in distinct],
         law_of=np.array([distinct[key] for key in keys], dtype=np.intp),
         _rows=_Rows(measurements, tuple(blocks), disjoint),
-        _laws=door.laws,
+        _measured=(door.laws, door.law_of),
     )
 
 
@@ -216,10 +219,10 @@ class _Door:
         self.sums = np.concatenate([noisy.sums for noisy in self.sources])
         self.size = len(self.sums)
         distinct, which = np.unique(self.scales, return_inverse=True)
-        laws = [measurements.budget.law(float(scale)) for scale in distinct]
-        self.laws = [laws[i] for i in which]
+        self.laws = [measurements.budget.law(float(scale)) for scale in distinct]
+        self.law_of = which
         # A variance may underflow to zero for a huge budget; precisions stay finite.
-        self.variances = np.maximum([law.variance for law in laws], _LEAST_VARIANCE)[which]
+        self.variances = np.maximum([law.variance for law in self.laws], _LEAST_VARIANCE)[which]
         starts = np.cumsum([0, *(noisy.block.size for noisy in self.sources)])
         self.starts = [int(start) for start in starts[:-1]]
         tables = [

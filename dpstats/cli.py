@@ -151,7 +151,8 @@ def _release(options: argparse.Namespace) -> None:
     if options.ledger is None:
         print(
             "dpstats: warning: no --ledger, so nothing records that this data set has spent "
-            f"{plan.budget}; start one with 'dpstats ledger new FILE --cap EPSILON'",
+            f"{plan.budget}; start one with 'dpstats ledger new FILE --kind {plan.budget.kind} "
+            f"--cap {plan.budget.parameter.upper()}'",
             file=sys.stderr,
         )
     measurements = measure(plan, options.data, ledger=options.ledger, progress=_progress())

@@ -207,13 +207,15 @@ class Plan:
         noise = sorted({self.budget.natural_scale(p.multiplier) for p in self.blocks})
         scales = f"{noise[0]:.4g}" + (f" to {noise[-1]:.4g}" if len(noise) > 1 else "")
         share = self.reference.share
+        own = self.reference_block
+        paid = "" if own is None else f" for {own.block.size} sums that place candidates"
         lines = [
             f"Plan: {len(self.analyses)} analyses, {self.family.size} test functions in "
             f"{len(self.blocks)} blocks, on columns {', '.join(self.columns.names)}",
             f"Budget: {self.budget}; {NEIGHBOURS[self.unit]}",
             f"Noise: discrete {self.budget.noise.capitalize()} of scale {scales} rows on every "
             "function in [-1, 1]",
-            f"Reference: {self.reference.to_dict()['kind']}, share of the budget {share}",
+            f"Reference: {self.reference.to_dict()['kind']}, share of the budget {share}{paid}",
             self.columns.missing_rules(),
         ]
         return "\n".join(lines)
@@ -242,8 +244,8 @@ def plan(
     budget : PureDP or ZCDP
         For everything that is measured.
     n : int, optional
-        The public number of rows; checked if given. Under ``unit="add_remove"`` a guess from
-        public knowledge, for what must be sized before the rows are counted.
+        The public number of rows; checked if given, needed where a bandwidth depends on it. Under
+        ``unit="add_remove"`` it is a guess from public knowledge, and never checked.
     unit : {"replace", "add_remove"}
         Neighbours differ by replacing one row, so that n is public; or by one row more or less:
         then n is measured with noise, and its exact value appears nowhere.
@@ -313,7 +315,7 @@ def plan(
         unit=unit,
         count=PlannedBlock(ROWS, budget.multiplier(ROWS.sensitivity(unit), paid)) if paid else None,
     )
-    own = reference.block(made.columns)
+    own = reference.block(made.columns, n)
     if own is not None:
         paid = budget.multiplier(own.sensitivity(unit), budget.total * reference.share)
         made = replace(made, reference_block=PlannedBlock(own, paid))

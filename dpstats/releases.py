@@ -19,7 +19,7 @@ from dpstats.columns import Codes
 from dpstats.errors import FileFormatError, NotMeasuredError, RequestError
 from dpstats.families.block import Block, Family, Floats
 from dpstats.measurements import Measurements
-from dpstats.privacy.budget import Budget
+from dpstats.privacy.budget import NEIGHBOURS, Budget
 from dpstats.references import reference_from_dict
 from dpstats.results import EstimateResult, Method, Target
 from dpstats.schema import Schema
@@ -226,10 +226,11 @@ class Release:
     def __str__(self) -> str:
         held = self.measurements
         lines = [
-            f"Release: {held.family.size} noisy answers from {held.n} private rows, "
+            f"Release: {held.family.size} noisy answers from "
+            f"{'' if held.rows.public else 'about '}{held.n} private rows, "
             f"{self.k} synthetic rows ({self.draw}, {self.fit} fit on "
             f"{len(self.weights)} candidates)",
-            f"Budget: {held.budget}; neighbours differ by replacing one row; one row per person",
+            f"Budget: {held.budget}; {NEIGHBOURS[held.unit]}; one row per person",
             f"Columns: {', '.join(self.columns.names)} (only those the plan's analyses touch)",
             f"Analyses: {', '.join(map(repr, self.analyses))}",
             self.columns.missing_rules(),

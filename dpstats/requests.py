@@ -61,7 +61,8 @@ def load_request(path: str | Path, *, rows: int | None = None) -> Plan:
 
 
 def _budget(table: Any, name: str) -> Budget:
-    given = {key: _fraction(value) for key, value in table.items()} if _is_table(table) else {}
+    plain = table if isinstance(table, Mapping) else {}
+    given = {key: _fraction(value) for key, value in plain.items()}
     if set(given) == {"epsilon"}:
         return PureDP(given["epsilon"])
     if set(given) == {"rho"}:
@@ -73,10 +74,6 @@ def _budget(table: Any, name: str) -> Budget:
         "or with epsilon = ... and delta = ... (zero-concentrated privacy, Gaussian noise), and "
         "nothing else"
     )
-
-
-def _is_table(value: object) -> bool:
-    return isinstance(value, Mapping)
 
 
 def _fraction(value: Any) -> Any:

@@ -154,5 +154,5 @@ def _residual(
 def _spread(residual: Floats, columns: tuple[Column, ...], subset: Subset) -> Floats:
     """A residual (axes last, in order of `columns`) with axes of length one for the others."""
     leading = residual.shape[: residual.ndim - len(subset)]
-    spread: Floats = residual.reshape(*leading, *(c.bins if c in subset else 1 for c in columns))
-    return spread
+    shape = (*leading, *(c.bins if c in subset else 1 for c in columns))
+    return np.reshape(residual, shape)

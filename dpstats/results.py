@@ -17,6 +17,8 @@ from dpstats.inference.checks import Alternative, check_alpha, check_alternative
 if TYPE_CHECKING:
     import pandas as pd
 
+    from dpstats.row_count import RowCount
+
 Method = Literal["noise_aware", "certified"]
 Target = Literal["population", "table"]
 
@@ -109,6 +111,8 @@ class EstimateResult:
         The exact law behind the numbers.
     scalar : bool
         One parameter: ``conf_int`` then returns one pair.
+    rows : RowCount
+        Number of private rows.
     budget : str
         The budget of the release, for the footer.
     notes : sequence of str
@@ -121,7 +125,7 @@ class EstimateResult:
     sampling_variance: Floats
     privacy_variance: Floats
     intervals: Intervals
-    nobs: int
+    rows: RowCount
     budget: str
     scalar: bool = False
     notes: Sequence[str] = ()
@@ -135,6 +139,11 @@ class EstimateResult:
     def alike(self) -> int:
         """How many of the first parameters are of that kind."""
         return len(self.terms)
+
+    @property
+    def nobs(self) -> int:
+        """Number of private rows, or its estimate."""
+        return self.rows.value
 
     @property
     def bse(self) -> Floats:
@@ -311,7 +320,7 @@ class EstimateResult:
     def _footer(self, method: Method | None, target: Target) -> str:
         how = "" if method is None else f" Method: {_METHODS[method]}."
         return (
-            f"Target: {_TARGETS[target]}. n = {self.nobs}; {self.budget}.{how}\n"
+            f"Target: {_TARGETS[target]}. {self.rows}; {self.budget}.{how}\n"
             "privacy: share of the variance that is privacy noise."
         )
 

@@ -69,8 +69,9 @@ def synthesize(
 
     with threadpool_limits(1, user_api="blas"):  # for small products threads only wait
         say("drawing candidates", 0, 3)
+        reference = reference_from_dict(measurements.reference_spec)
         candidates = draw_candidates(
-            reference_from_dict(measurements.reference_spec),
+            reference,
             measurements.columns,
             measurements.reference,
             m,
@@ -79,6 +80,8 @@ def synthesize(
         )
         say("fitting the density", 1, 3)
         weights, notes = _fitted(measurements, candidates, fit)
+        if (note := reference.note(measurements.reference)) is not None:
+            notes.insert(0, note)
         say("drawing rows", 2, 3)
         values = measurements.family.evaluate(candidates.codes)
         rows = measurements.n if k is None else k

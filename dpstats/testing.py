@@ -15,7 +15,7 @@ from dpstats.errors import DpstatsError
 from dpstats.families.block import Block, Family
 from dpstats.measuring import measure
 from dpstats.planning import plan
-from dpstats.privacy.budget import PureDP
+from dpstats.privacy.budget import ZCDP, Budget, PureDP
 from dpstats.privacy.noise import _noise_from
 from dpstats.releases import Release
 from dpstats.results import EstimateResult
@@ -35,7 +35,8 @@ def check_analysis(analysis: Analysis, schema: Schema, data: pd.DataFrame) -> No
 
     It must be a frozen dataclass that survives its plain form; ask for the same, non-empty family
     every time; conclude only from functions that it asked for; work in a preview; repeat itself on
-    the same release; print; and stay calm from no noise at all to noise that drowns everything.
+    the same release; print; and stay calm from no noise at all to noise that drowns everything,
+    Laplace or Gaussian.
 
     Parameters
     ----------
@@ -51,8 +52,9 @@ def check_analysis(analysis: Analysis, schema: Schema, data: pd.DataFrame) -> No
     _check_declaration(analysis)
     family = analysis.family(schema)
     _require(family == analysis.family(schema), "family() must give the same blocks every time")
-    for epsilon, source in ((1, _Silent()), (1, None), (1e-6, None), (1e6, None)):
-        planned = plan(schema, {"it": analysis}, budget=PureDP(epsilon), n=len(data))
+    budgets = PureDP(1), PureDP(1), PureDP(1e-6), PureDP(1e6), ZCDP(0.1)
+    for budget, source in zip(budgets, (_Silent(), None, None, None, None), strict=True):
+        planned = plan(schema, {"it": analysis}, budget=budget, n=len(data))
         if source is None:
             measured = measure(planned, data)
         else:
@@ -60,7 +62,7 @@ def check_analysis(analysis: Analysis, schema: Schema, data: pd.DataFrame) -> No
                 measured = measure(planned, data)
         release = synthesize(measured, m=200, k=50, rng=0)
         guarded = _Guarded(release, family)
-        _check_result(analysis.infer(guarded), analysis.infer(guarded), epsilon)
+        _check_result(analysis.infer(guarded), analysis.infer(guarded), budget)
         preview = str(planned.preview())
         _require("it" in preview and "nan" not in preview, "preview() must work and hold no NaN")
 
@@ -83,8 +85,8 @@ def _check_declaration(analysis: Analysis) -> None:
     _require(again == analysis, "an analysis must survive its plain form")
 
 
-def _check_result(result: Any, again: Any, epsilon: float) -> None:
-    at = f"at epsilon = {epsilon:g}"
+def _check_result(result: Any, again: Any, budget: Budget) -> None:
+    at = f"at {budget}"
     text = result.summary()
     _require(isinstance(text, str) and text, f"summary() must be text {at}")
     _require(text == again.summary(), f"the same release must give the same result {at}")

@@ -243,8 +243,7 @@ def test_the_law_is_that_of_the_weighted_noise(asked, extra):
         answers.noise_covariance, (answers.weights * of_one) @ answers.weights.T, atol=1e-9
     )
     rebuilt = sum(
-        count * np.outer(weights, weights) * PureDP(1).law(scale).variance
-        for weights, scale, count in answers.noise_groups
+        np.outer(weights, weights) * law.variance for weights, law in answers.noise_groups
     )
     np.testing.assert_allclose(rebuilt, answers.noise_covariance, atol=1e-6)
     for f, row in enumerate(answers.weights):
@@ -252,8 +251,7 @@ def test_the_law_is_that_of_the_weighted_noise(asked, extra):
         if law.lattice:
             assert set(np.abs(row[row != 0])) == {1}
             assert law.terms == np.abs(row).sum()
-        else:
-            assert answers.uniforms[f] == 0
+        assert 0 < abs(answers.uniforms[f]) <= 0.5  # also where the noise is not an integer
     assert len(set(answers.law_table)) == len(answers.law_table)
 
 

@@ -173,6 +173,24 @@ def test_measurements_survive_a_failed_synthesis(folder, monkeypatch, capsys):
     assert dps.Measurements.load(folder / "out.measurements.zip").n == 2000
 
 
+def test_a_ledger_and_a_request_of_zero_concentrated_privacy(folder, capsys):
+    request = (folder / "request.toml").read_text().replace("epsilon = 1", "rho = 0.1", 1)
+    assert "rho = 0.1" in request
+    (folder / "request.toml").write_text(request)
+    assert main(["ledger", "new", "book", "--kind", "zcdp", "--cap", "0.15"]) == DONE
+    assert "cap       rho = 0.15" in capsys.readouterr().out
+    release = ["release", "request.toml", "survey.csv", "--ledger", "book", "-o", "out.zip"]
+    assert main(release) == DONE
+    assert "rho = 0.1 (zero-concentrated" in capsys.readouterr().out
+    assert main([*release, "--force"]) == OVER_BUDGET
+    assert "remaining 0.05 (1/20)" in capsys.readouterr().err
+    assert main(["infer", "out.zip", "smoking"]) == DONE
+    assert "at delta = 1e-09" in capsys.readouterr().out
+    assert main(["ledger", "new", "pure", "--cap", "1"]) == DONE
+    assert main(["release", "request.toml", "survey.csv", "--ledger", "pure", "-o", "b.zip"]) == 3
+    assert "different kinds cannot be added" in capsys.readouterr().err
+
+
 def test_help_and_version():
     for flag in ("--help", "--version"):
         done = subprocess.run(

@@ -103,6 +103,13 @@ def test_measurements_round_trip(schema, survey, tmp_path):
     pd.testing.assert_frame_equal(*again)
 
 
+def test_noise_of_another_kind_than_the_budget_pays_for_is_refused(schema, survey):
+    measured = dps.measure(make_plan(schema, budget=dps.ZCDP(0.1)), survey)
+    assert {noisy.noise for noisy in measured.measured} == {"gaussian"}
+    with pytest.raises(dps.RequestError, match="'pure' is spent on laplace noise"):
+        replace(measured, budget=dps.PureDP(1))
+
+
 def test_an_empty_line_of_a_one_column_file_is_a_row(tmp_path):
     # Were it dropped, the published n would tell a missing cell from any other.
     schema = dps.Schema([dps.Category("t", ["a", "b"])])
@@ -115,7 +122,7 @@ def test_an_empty_line_of_a_one_column_file_is_a_row(tmp_path):
 
 def test_a_plan_with_another_unit_is_refused(schema, survey):
     plan = replace(make_plan(schema), unit="add_remove")
-    with pytest.raises(dps.RequestError, match="not available yet"):
+    with pytest.raises(dps.RequestError, match="edited by hand"):
         dps.measure(plan, survey)
 
 

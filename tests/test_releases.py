@@ -41,8 +41,8 @@ def table():
     })  # fmt: skip
 
 
-def planned(**options):
-    return dps.plan(SCHEMA, ANALYSES, budget=dps.PureDP(1), **options)
+def planned(budget=None, **options):
+    return dps.plan(SCHEMA, ANALYSES, budget=budget or dps.PureDP(1), **options)
 
 
 @pytest.fixture(scope="module")
@@ -90,16 +90,18 @@ def same_release(first, second):
 
 
 @pytest.mark.parametrize(
-    ("reference", "fit", "draw"),
+    ("budget", "reference", "fit", "draw"),
     [
-        (None, "entropy", "systematic"),
-        (dps.Uniform("grid"), "minimax", "iid"),
-        (dps.PerturbedHistogram(0.3), "entropy", "iid"),
+        (dps.PureDP(1), None, "entropy", "systematic"),
+        (dps.PureDP(1), dps.Uniform("grid"), "minimax", "iid"),
+        (dps.PureDP(1), dps.PerturbedHistogram(0.3), "entropy", "iid"),
+        (dps.ZCDP(0.1, 1e-6), None, "minimax", "systematic"),
+        (dps.ZCDP(0.5), dps.PerturbedHistogram(0.3), "entropy", "iid"),
     ],
 )
-def test_a_release_comes_back_to_the_last_bit(reference, fit, draw, tmp_path):
+def test_a_release_comes_back_to_the_last_bit(budget, reference, fit, draw, tmp_path):
     release = dps.release(
-        planned(reference=reference), table(), m=400, k=250, fit=fit, draw=draw, rng=1
+        planned(budget, reference=reference), table(), m=400, k=250, fit=fit, draw=draw, rng=1
     )
     path = tmp_path / "release.zip"
     release.save(path)

@@ -1,3 +1,4 @@
+from fractions import Fraction
 from importlib import resources
 
 import pytest
@@ -33,6 +34,23 @@ def test_request_becomes_a_plan(tmp_path):
     assert load_request(write(tmp_path, REQUEST), rows=7).n == 7
 
 
+@pytest.mark.parametrize(
+    ("budget", "expected"),
+    [
+        ("rho = 0.1", dps.ZCDP(0.1)),
+        ('rho = "1/3"', dps.ZCDP(Fraction(1, 3))),
+        ("epsilon = 1\ndelta = 1e-6", dps.ZCDP.from_epsilon_delta(1, 1e-6)),
+    ],
+)
+def test_zero_concentrated_budgets(tmp_path, budget, expected):
+    plan = load_request(write(tmp_path, REQUEST.replace("epsilon = 0.5", budget)))
+    assert plan.budget == expected
+    assert plan.cost() == expected.rho
+    plan.save(tmp_path / "plan.json")
+    assert dps.Plan.load(tmp_path / "plan.json") == plan
+    assert "discrete Gaussian of scale" in str(plan)
+
+
 def test_schema_may_stand_in_its_own_file(tmp_path):
     start, rest = REQUEST.split("[[column]]", 1)
     column, analysis = rest.split("[[analysis]]", 1)
@@ -53,6 +71,9 @@ def test_reference_and_shares(tmp_path):
     [
         ("[budget]\nepsilon = 0.5", "", "needs \\[budget\\]"),
         ("epsilon = 0.5", "epsilon = 0.5\nrho = 1", "nothing else"),
+        ("epsilon = 0.5", "delta = 0.5", "nothing else"),
+        ("epsilon = 0.5", "rho = 0", "rho must be a positive"),
+        ("epsilon = 0.5", "epsilon = 1\ndelta = 1", "delta must be below 1"),
         ("epsilon = 0.5", 'epsilon = "0.5"', "epsilon must be a positive"),
         ("rows = 100", "row = 100", "unknown keys \\['row'\\]"),
         ('kind = "proportion"', 'kind = "median"', "unknown kind of analysis"),

@@ -225,7 +225,7 @@ def _result(
         sampling_variance=sampling,
         privacy_variance=privacy,
         intervals=intervals,
-        nobs=answers.n,
+        rows=answers.rows,
         budget=budget,
         notes=notes,
     )

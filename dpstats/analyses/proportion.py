@@ -98,7 +98,7 @@ def proportions_result(
         sampling_variance=estimate * (1 - estimate) / answers.n,
         privacy_variance=answers.noise_variances,
         intervals=ProportionIntervals(answers, tables),
-        nobs=answers.n,
+        rows=answers.rows,
         budget=budget,
         scalar=scalar,
     )
@@ -122,7 +122,7 @@ def _group_result(analysis: Proportion, answers: Answers, budget: str) -> Estima
         sampling_variance=np.array([sampling]),
         privacy_variance=np.array([privacy]),
         intervals=intervals,
-        nobs=answers.n,
+        rows=answers.rows,
         budget=budget,
         scalar=True,
         notes=notes,

@@ -90,7 +90,7 @@ class Quantile:
             sampling_variance=np.array([point[1] for point in points]),
             privacy_variance=np.array([point[2] for point in points]),
             intervals=intervals,
-            nobs=answers.n,
+            rows=answers.rows,
             budget=str(release.budget),
             scalar=scalar,
             notes=notes,

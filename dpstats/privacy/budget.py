@@ -164,8 +164,11 @@ class Budget(ABC):
         return self.price(sensitivity) / _exact(amount, "amount")
 
     def natural_scale(self, multiplier: Fraction) -> float:
-        """Noise scale in units of each function's bound, as a float."""
-        return float(float(multiplier) ** (1 / POWERS[self.noise]))
+        """Noise scale in units of each function's bound, as a float; inf beyond floats."""
+        try:
+            return float(float(multiplier) ** (1 / POWERS[self.noise]))
+        except OverflowError:
+            return math.inf
 
     def to_dict(self) -> dict[str, str]:
         """Exact form for files, such as ``{"kind": "pure", "epsilon": "1/10"}``."""

@@ -9,7 +9,6 @@ from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import ndtr
 
 from dpstats.privacy.laws import Floats, LatticeLaw
 
@@ -96,6 +95,8 @@ class DiscreteGaussian(LatticeLaw):
             key = (self.scale, self.terms) if whole is None else (whole, 1)
             _, upper = _table(*key)
             return np.asarray(upper[np.minimum(t, len(upper) - 1).astype(np.int64)])
+        from scipy.special import ndtr
+
         y = np.minimum((t - 0.5) / whole, 40.0)
         density = np.exp(-0.5 * y**2) / math.sqrt(2 * math.pi)
         h = 1 / whole**2  # derivatives of the density at y, times powers of the grid's step
@@ -150,7 +151,6 @@ def _table(scale: float, terms: int) -> tuple[Floats, Floats]:
     if terms > 1:
         mass = _power(mass, scale, terms)
     upper = np.append(np.cumsum(mass[::-1])[::-1], 0.0)
-    upper[0] = mass[0] + upper[1]
     for array in (mass, upper):
         array.flags.writeable = False
     return mass, upper

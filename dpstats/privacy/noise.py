@@ -78,20 +78,18 @@ def scale_for(multiplier: Fraction, bound: int, noise: Noise = "laplace") -> flo
         raise BudgetError(f"bound must be an int of at least 1, got {reprlib.repr(bound)}")
     power = POWERS[noise]
     exact = Fraction(multiplier) * bound**power
-    what = f"{Fraction(multiplier)} * {bound}" + (" squared, its square," if power == 2 else "")
+    root = f"sqrt({Fraction(multiplier)})" if power == 2 else str(Fraction(multiplier))
     if exact > Fraction(MAX_SCALE) ** power:
         raise BudgetError(
-            f"the noise scale {what} is above 2**{52 * power}, too large for "
+            f"the noise scale {root} * {bound} is above 2**52, too large for "
             "64-bit sums; use a coarser grid or a larger budget"
         )
     if exact < Fraction(MIN_SCALE) ** power:
         raise BudgetError(
-            f"the noise scale {what} is below 2**-{20 * power}, which would "
+            f"the noise scale {root} * {bound} is below 2**-20, which would "
             "release the sums as they are; use a smaller budget"
         )
-    scale = (
-        math.sqrt(exact) if power == 2 else float(exact)
-    )  # next to the answer; the exact comparison decides
+    scale = math.sqrt(exact) if power == 2 else float(exact)  # close; exact comparisons decide
     while Fraction(scale) ** power < exact:
         scale = math.nextafter(scale, math.inf)
     while Fraction(math.nextafter(scale, 0)) ** power >= exact:
@@ -223,7 +221,8 @@ def _gaussian(scale: float) -> Any:
     measurement = dp.m.make_gaussian(*space, scale=scale)
     # Sums one apart must cost rho = 1 / (2 scale^2).
     rho = float(1 / (2 * Fraction(scale) ** 2))
-    return measurement if measurement.map(1) <= math.nextafter(rho, math.inf) else None
+    agrees = measurement.map(1) in (rho, math.nextafter(rho, math.inf))  # OpenDP rounds up
+    return measurement if agrees else None
 
 
 def _add_injected(source: _NoiseSource, sums: Integers, scale: float) -> Integers:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from dpstats.columns import Codes
+from dpstats.errors import RequestError
 from dpstats.families.block import Block, Floats
+from dpstats.privacy.budget import parse_fraction, read_rational
 from dpstats.schema import Schema
 
 if TYPE_CHECKING:
@@ -23,8 +25,8 @@ class Reference(Protocol):
     def share(self) -> Fraction:
         """Share of the whole budget it spends; zero for public densities."""
 
-    def block(self, schema: Schema) -> Block | None:
-        """What it measures, on the columns of `schema`."""
+    def block(self, schema: Schema, n: int | None = None) -> Block | None:
+        """What it measures, on the columns of `schema`; n is the public number of rows or None."""
 
     def check(self, block: Block, n: int, law: LatticeLaw) -> None:
         """Refuse, from public numbers, a measurement that would be mostly noise."""
@@ -40,8 +42,21 @@ class Reference(Protocol):
     ) -> dict[str, Codes]:
         """M independent points, column name -> (m,) codes."""
 
+    def note(self, measured: NoisyBlock | None) -> str | None:
+        """What a reader of the release must know of this density, such as a fallback."""
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
+
+
+def read_share(share: object, name: str) -> Fraction:
+    """Share of the budget that a reference spends, below one; text as it stands in files."""
+    read = read_rational(parse_fraction(share) or share, f"{name}(share=...)")
+    if read >= 1:
+        raise RequestError(
+            f"{name}(share={read}) leaves nothing for the analyses; give a share below 1"
+        )
+    return read
 
 
 def codes_in_cells(cells: Codes, schema: Schema, rng: np.random.Generator) -> dict[str, Codes]:

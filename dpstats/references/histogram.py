@@ -13,8 +13,7 @@ from dpstats.columns import Codes
 from dpstats.errors import RequestError
 from dpstats.families.block import Block, Floats
 from dpstats.families.cells import Table
-from dpstats.privacy.budget import parse_fraction, read_rational
-from dpstats.references.base import codes_in_cells
+from dpstats.references.base import codes_in_cells, read_share
 from dpstats.schema import Schema
 
 if TYPE_CHECKING:
@@ -42,16 +41,9 @@ class PerturbedHistogram:
     share: Fraction = Fraction(1, 2)
 
     def __post_init__(self) -> None:
-        given = parse_fraction(self.share) or self.share  # text in files
-        share = read_rational(given, "PerturbedHistogram(share=...)")
-        if share >= 1:
-            raise RequestError(
-                f"PerturbedHistogram(share={share}) leaves nothing for the analyses; "
-                "give a share below 1"
-            )
-        object.__setattr__(self, "share", share)
+        object.__setattr__(self, "share", read_share(self.share, "PerturbedHistogram"))
 
-    def block(self, schema: Schema) -> Block | None:
+    def block(self, schema: Schema, n: int | None = None) -> Block | None:
         """The table of all columns."""
         cells = math.prod(column.bins for column in schema)
         if cells > MAX_CELLS:
@@ -87,6 +79,15 @@ class PerturbedHistogram:
         """M independent points, column name -> (m,) codes."""
         cells, probabilities = self.cells(schema, measured)
         return codes_in_cells(rng.choice(cells, size=m, p=probabilities), schema, rng)
+
+    def note(self, measured: NoisyBlock | None) -> str | None:
+        """What a reader must know: that noise left no positive count."""
+        if self._probabilities(measured) is not None:
+            return None
+        return (
+            "the noise left no positive count in the histogram: candidates were drawn uniformly "
+            "instead. Intervals and tests do not use them and stay right"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""

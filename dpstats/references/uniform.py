@@ -41,7 +41,7 @@ class Uniform:
         """Zero: nothing is measured."""
         return Fraction(0)
 
-    def block(self, schema: Schema) -> Block | None:
+    def block(self, schema: Schema, n: int | None = None) -> Block | None:
         """None: nothing is measured."""
         return None
 
@@ -66,6 +66,10 @@ class Uniform:
             else:
                 points[column.name] = column.draw_inside(rng.integers(column.bins, size=m), rng)
         return points
+
+    def note(self, measured: NoisyBlock | None) -> str | None:
+        """Nothing to say."""
+        return None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""

@@ -1,5 +1,6 @@
 """A pure Python loop over rows: what every engine must agree with, integer for integer."""
 
+import itertools
 import math
 from types import SimpleNamespace
 
@@ -8,6 +9,7 @@ import pytest
 
 from dpstats.columns import Boolean, Category, Number
 from dpstats.families.cells import Cells, Indicator, Table
+from dpstats.families.lattice import PEAK, KernelLattice
 from dpstats.families.moments import Moments
 from dpstats.schema import Schema
 
@@ -33,6 +35,7 @@ def blocks_of(schema):
         Cells.condition(schema, "word != '(missing)'"),
         Moments.of(schema, ["x", "y"], ["word"]),
         Moments.of(schema, ["score"], ["x"], degree=1),
+        KernelLattice((schema["x"], schema["y"]), 3, 0.2),
     ]
 
 
@@ -81,6 +84,15 @@ def _block_sums(block, coded, bins):
             sums[int(np.ravel_multi_index(cell, block.shape))] += 1
         elif isinstance(block, Indicator):
             sums[0] += int(block.cells.array[cell])
+        elif isinstance(block, KernelLattice):
+            for f, point in enumerate(itertools.product(range(block.k + 1), repeat=len(cell))):
+                value = 1
+                for i, column in zip(point, block.columns, strict=True):
+                    u, t = i / block.k, codes[column.name] / (column.points - 1) + 0.5
+                    distances = (u - t, u + t, 2 - u - t)
+                    height = sum(math.exp(-0.5 * (d / block.bandwidth) ** 2) for d in distances)
+                    value *= round(PEAK * height * (0.5 if i in (0, block.k) else 1))
+                sums[f] += value
         else:
             for f, term in enumerate(block.terms):
                 value = 1

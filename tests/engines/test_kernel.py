@@ -51,7 +51,7 @@ def test_any_batching_gives_the_sums_of_the_loop(cuts, seed, loop):
     assert all(total.dtype == np.int64 for total in totals)
 
 
-@given(order=st.permutations(range(7)), kept=st.integers(1, 7))
+@given(order=st.permutations(range(8)), kept=st.integers(1, 8))
 @settings(max_examples=40)
 def test_the_blocks_may_come_in_any_order(order, kept, loop):
     blocks = [loop.blocks[i] for i in order[:kept]]

@@ -6,6 +6,7 @@ class NoNoise:
     """The law of 0, for comparison with the binomial itself."""
 
     lattice = True
+    gaussian = False
     variance = 0.0
 
     def pmf(self, z):

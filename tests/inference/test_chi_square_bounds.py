@@ -105,13 +105,13 @@ def test_critical_value_by_enumeration():
     tables = np.array([(a, b, n - a - b) for a in range(n + 1) for b in range(n + 1 - a)])
     mass = stats.multinomial.pmf(tables, n, p0)
     statistics = ((tables - n * np.array(p0)) ** 2 / (n * np.array(p0))).sum(axis=1)
-    for level in (0.01, 0.025, 0.2):
+    for level in (1e-4, 0.01, 0.025, 0.2):
         c = critical_value(n, p0, level)
-        # 19,999 simulations: five standard errors of a share
-        slack = 5 * np.sqrt(level / 19_999)
+        # five standard errors of a share
+        slack = 5 * np.sqrt(level / max(19_999, 50 / level))
         assert mass[statistics > c].sum() <= level + slack
         assert mass[statistics >= c * (1 - 1e-6)].sum() >= level - slack
-    assert critical_value(n, p0, 1e-6) == pytest.approx(n * (1 / 0.2 - 1))
+    assert critical_value(n, p0, 1e-7) == pytest.approx(n * (1 / 0.2 - 1))
 
 
 def test_critical_value_of_many_rows_is_the_classical_one():

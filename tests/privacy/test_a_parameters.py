@@ -110,11 +110,9 @@ def test_p05_sensitivity_that_is_no_positive_rational(l1, attempt, asking, monke
 @pytest.mark.parametrize("scale", [0.0, -0.0, -1.0, math.nan, 5e-324])
 def test_p06_a_scale_of_zero_cannot_reach_the_noise_source(scale, monkeypatch):
     reached = []
-    monkeypatch.setattr(
-        measuring, "noise_scales", lambda block, multiplier: np.full(block.size, scale)
-    )
+    monkeypatch.setattr(measuring, "noise_scales", lambda block, *rest: np.full(block.size, scale))
     plan = simple_plan()
-    monkeypatch.setattr(measuring, "_check_noise_source", lambda: None)
+    monkeypatch.setattr(measuring, "_check_noise_source", lambda noise: None)
     monkeypatch.setattr(noise, "_laplace", lambda scale: reached.append(scale))
     with pytest.raises(dps.NoiseError, match=r"scale must be a float in|sums must be"):
         dps.measure(plan, SURVEY)
@@ -134,12 +132,69 @@ def test_p06_a_budget_so_large_that_noise_vanishes_is_refused(attempt):
         attempt(epsilon=1e9)
 
 
-def test_p07_zero_concentrated_privacy_is_refused_for_now(attempt):
-    # To be replaced by 2 rho sigma^2 >= D^2 in rationals once there is such a budget.
-    assert not hasattr(dps, "ZCDP")
+@pytest.mark.parametrize("rho", [1 / 3, Fraction(1, 3), 0.1, Decimal("0.3"), 7e-9, 3])
+def test_p07_the_scale_used_never_costs_more_than_rho(rho, asking):
+    schema = dps.Schema(columns())
+    blocks = [dps.Cells.table(schema, ["c", "b"]), dps.Moments.of(schema, ["x"], ["c"])]
+    plan = dps.plan(
+        schema,
+        {"all": asking(*blocks), "p": dps.Proportion("x < 1")},
+        budget=dps.ZCDP(rho),
+    )
+    seen = []
+
+    def source(scale, size):
+        seen.append(scale)
+        return np.zeros(size, np.int64)
+
+    with noise._noise_from(source):
+        measured = dps.measure(plan, SURVEY)
+    assert set(seen) == set(np.concatenate([b.scales for b in measured.measured]))
+    spent = Fraction(0)
+    for held in measured.measured:
+        low, high = held.block.ranges
+        bounds = np.maximum(abs(low), abs(high)).tolist()
+        square = min((Fraction(s) / b) ** 2 for s, b in zip(held.scales, bounds, strict=True))
+        spent += held.block.sensitivity("replace").l2_squared / (2 * square)  # D^2 / (2 sigma^2)
+    assert spent <= plan.budget.rho
+    assert spent > plan.budget.rho * Fraction(999_999, 1_000_000)  # and nothing is wasted
+
+
+def test_p07_something_that_is_no_budget():
     budget = SimpleNamespace(kind="zcdp", rho=Fraction(1), total=Fraction(1))
-    with pytest.raises(dps.RequestError, match=r"budget must be a dps\.PureDP"):
+    with pytest.raises(dps.RequestError, match=r"budget must be a dps\.PureDP.*dps\.ZCDP\(rho\)"):
         dps.plan(dps.Schema(columns()), {"p": dps.Proportion("b")}, budget=budget)
+
+
+def test_p07_a_plan_file_whose_budget_was_renamed_is_refused():
+    plan = dps.plan(dps.Schema(columns()), {"p": dps.Proportion("b")}, budget=dps.ZCDP(2))
+    for budget in (
+        {"kind": "zcdp", "rho": "1"},
+        {"kind": "pure", "epsilon": "2"},  # the multiplier would be a scale: 1/4 and not 2
+    ):
+        with pytest.raises(dps.BudgetError, match="edited by hand"):
+            dps.Plan.from_dict(plan.to_dict() | {"budget": budget})
+
+
+@pytest.mark.parametrize("rho", [0, -1, math.nan, math.inf, True, None, "1"])
+def test_p01_rho_that_is_no_budget(rho):
+    with pytest.raises(dps.BudgetError, match="rho must be a positive finite number"):
+        dps.ZCDP(rho)
+
+
+@pytest.mark.parametrize("delta", [0, -1, 1, 2, math.nan, True, None, "1"])
+def test_p01_delta_that_is_no_probability(delta):
+    for call in (lambda: dps.ZCDP(1, delta), lambda: dps.ZCDP.from_epsilon_delta(1, delta)):
+        with pytest.raises(dps.BudgetError, match="delta must be"):
+            call()
+    with pytest.raises(dps.BudgetError, match="epsilon must be a positive"):
+        dps.ZCDP.from_epsilon_delta(delta if delta in (0, -1) else None, 1e-9)
+
+
+@pytest.mark.parametrize("rho", [1e-40, 1e20])
+def test_p02_rho_so_small_or_large_that_the_scale_is_out_of_range(rho):
+    with pytest.raises(dps.BudgetError, match=r"larger budget|smaller budget"):
+        dps.plan(dps.Schema(columns()), {"p": dps.Proportion("b")}, budget=dps.ZCDP(rho))
 
 
 def test_p08_an_empty_family(attempt, asking):
@@ -203,11 +258,11 @@ def fails_at(number, error):
     """The real draw, which fails at its n-th call."""
     calls, draw = [], noise._opendp
 
-    def drawn(sums, scale):
+    def drawn(sums, scale, kind):
         calls.append(scale)
         if len(calls) == number:
             raise error
-        return draw(sums, scale)
+        return draw(sums, scale, kind)
 
     return drawn
 
@@ -388,7 +443,7 @@ def test_also_alpha_outside_zero_and_one(alpha):
 
 def test_also_a_ledger_of_another_kind(attempt, tmp_path, monkeypatch):
     path = tmp_path / "ledger"
-    path.write_text('{"dpstats_ledger": 1, "kind": "zcdp", "cap": "2"}\n')
+    path.write_text('{"dpstats_ledger": 1, "kind": "renyi", "cap": "2"}\n')
     with pytest.raises(dps.FileFormatError, match="unknown kind of budget"):
         attempt(ledger=path)
     ledger = dps.Ledger.create(tmp_path / "pure", dps.PureDP(1))

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpstats.errors import BudgetError, FileFormatError, RequestError
-from dpstats.privacy.budget import PureDP, budget_from_dict, check_unit, read_rational
+from dpstats.privacy.budget import ZCDP, PureDP, budget_from_dict, check_unit, read_rational
+from dpstats.privacy.gaussian import DiscreteGaussian
 from dpstats.privacy.laws import DiscreteLaplace
 from dpstats.privacy.noise import MAX_SCALE, MIN_SCALE, scale_for
 
@@ -143,7 +144,12 @@ def test_dict():
     "d",
     [
         {},
-        {"kind": "zcdp", "rho": "1"},
+        {"kind": "renyi", "rho": "1"},
+        {"kind": "zcdp", "epsilon": "1"},
+        {"kind": "zcdp", "rho": "0"},
+        {"kind": "zcdp", "rho": "1", "delta": "1"},
+        {"kind": "zcdp", "rho": "1", "delta": "0"},
+        {"kind": "zcdp", "rho": "1", "delta": 1e-9},
         {"kind": ["pure"], "epsilon": "1"},
         {"kind": "pure"},
         {"kind": "pure", "epsilon": 0.1},
@@ -159,10 +165,38 @@ def test_bad_dicts_are_refused(d):
         budget_from_dict(d)
 
 
+@given(
+    st.fractions(Fraction(1, 10**4), 10**6),
+    st.fractions(Fraction(1, 10**3), 10**4),
+    st.integers(1, 10**6),
+)
+def test_p07_the_exact_cost_of_gaussian_noise_is_within_rho(l2_squared, rho, bound):
+    budget = ZCDP(rho)
+    sensitivity = Sensitivity(Fraction(1), l2_squared)
+    multiplier = budget.multiplier(sensitivity, budget.total)
+    assert budget.cost(sensitivity, multiplier) == rho
+    exact = multiplier * bound**2
+    if Fraction(MIN_SCALE) ** 2 <= exact <= Fraction(MAX_SCALE) ** 2:
+        scale = scale_for(multiplier, bound, budget.noise)
+        # sums move by up to sqrt(l2_squared) * bound: 2 rho sigma^2 >= D^2
+        assert 2 * rho * Fraction(scale) ** 2 >= l2_squared * bound**2
+        assert budget.natural_scale(multiplier) * bound == pytest.approx(scale)
+
+
+def test_zcdp_round_trips_and_reads_as_epsilon_and_delta():
+    for budget in (ZCDP(Fraction(1, 3)), ZCDP(0.1, 1e-5), ZCDP.from_epsilon_delta(1, 1e-9)):
+        assert budget_from_dict(budget.to_dict()) == budget
+    assert budget_from_dict({"kind": "zcdp", "rho": "2"}) == ZCDP(2)
+    assert str(ZCDP.from_epsilon_delta(0.5, Fraction(1, 10**6))).endswith(
+        "epsilon = 0.5 at delta = 1e-06)"
+    )
+    assert ZCDP(1).epsilon_at(1e-3) < ZCDP(1).epsilon_at() == ZCDP(1).epsilon_at(1e-9)
+    assert isinstance(ZCDP(1).law(3.0, 2), DiscreteGaussian)
+
+
 def test_p10_neighbour_relation():
     assert check_unit("replace") == "replace"
-    with pytest.raises(RequestError, match="not available yet; use unit='replace'"):
-        check_unit("add_remove")
+    assert check_unit("add_remove") == "add_remove"
     for unit in (None, "", "Replace", 1, ["replace"]):
         with pytest.raises(RequestError, match="'replace' or 'add_remove'"):
             check_unit(unit)

@@ -83,13 +83,23 @@ def test_p28_a_stream_that_hides_its_number_of_rows_spends_nothing(tmp_path, fra
     assert ledger.spent == 0
 
 
-def test_p29_adding_and_removing_rows_is_refused_for_now(attempt):
-    # To be replaced by "n = 0 gives a valid noisy release" once n can be measured.
-    with pytest.raises(dps.RequestError, match="'add_remove' is not available yet"):
-        attempt(unit="add_remove")
-    plain = dps.plan(SCHEMA, {"p": dps.Proportion("b")}, budget=dps.PureDP(1)).to_dict()
-    with pytest.raises(dps.RequestError, match="'add_remove' is not available yet"):
-        dps.Plan.from_dict(plain | {"unit": "add_remove"})
+@pytest.mark.parametrize("budget", [dps.PureDP(1), dps.ZCDP(0.1)], ids=["laplace", "gaussian"])
+def test_p29_no_rows_are_a_valid_release_where_n_is_private(frame, budget):
+    plan = dps.plan(SCHEMA, {"p": dps.Proportion("b")}, budget=budget, unit="add_remove")
+    for data in (frame.head(0), pa.Table.from_pandas(frame.head(0)).to_reader()):
+        release = dps.release(plan, data, rng=0, m=50)
+        assert release.n >= 1
+        assert len(release.to_frame()) == release.n
+        low, high = release.infer("p").conf_int()
+        assert 0 <= low < high <= 1
+
+
+def test_p28_a_private_number_of_rows_is_never_compared(frame):
+    plan = dps.plan(
+        SCHEMA, {"p": dps.Proportion("b")}, budget=dps.PureDP(1), unit="add_remove", n=10**6
+    )
+    dps.measure(plan, frame)
+    dps.measure(plan, frame.head(3))
 
 
 def test_p29_no_rows_are_refused_where_n_is_public(simple_plan, frame, tmp_path):

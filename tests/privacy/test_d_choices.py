@@ -85,10 +85,21 @@ def test_p43_bandwidths_by_a_data_rule(reference, attempt):
 
 @pytest.mark.parametrize("key", ["bandwidth", "bins", "h", "degree"])
 def test_p43_references_have_no_parameter_that_data_could_set(key):
-    # Of the references that exist: a kernel or Bernstein density will declare its own.
-    for reference in (dps.Uniform, dps.PerturbedHistogram):
+    for reference in (dps.Uniform, dps.PerturbedHistogram, dps.BernsteinKDE):
         with pytest.raises(TypeError, match=key):
             reference(**{key: "auto"})
+
+
+@pytest.mark.parametrize("rule", ["auto", "silverman", "cv", FRAME, max])
+@pytest.mark.parametrize("key", ["C", "k", "order"])
+def test_p43_the_bernstein_density_takes_public_numbers_only(key, rule):
+    with pytest.raises(dps.RequestError, match=rf"BernsteinKDE\({key}=...\) must be a"):
+        dps.BernsteinKDE(**{key: rule})
+
+
+def test_p43_a_bandwidth_without_the_public_number_of_rows(attempt):
+    with pytest.raises(dps.RequestError, match="depends on the public number of rows"):
+        attempt(analyses={"m": dps.Marginals(["x"], 1)}, reference=dps.BernsteinKDE())
 
 
 @pytest.mark.parametrize("columns", ["auto", "all", "top10", None, FRAME.corr, FRAME.columns, {}])

@@ -10,11 +10,13 @@ import itertools
 import math
 import multiprocessing
 import os
+import pickle
 import random
 import re
 import secrets
 import subprocess
 import sys
+import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from pathlib import Path
@@ -30,9 +32,11 @@ from dpstats import measuring
 from dpstats.families import block_from_dict
 from dpstats.families.block import Sensitivity
 from dpstats.families.cells import Indicator, Table
+from dpstats.families.lattice import KernelLattice
 from dpstats.inference import corrected
 from dpstats.planning import PlannedBlock
 from dpstats.privacy import noise
+from dpstats.privacy.gaussian import DiscreteGaussian
 from dpstats.privacy.laws import DiscreteLaplace
 
 SENTINEL = 918273645
@@ -86,7 +90,11 @@ def sums_and_scales(plan, table):
 
 
 def largest_loss(plan):
-    """Largest privacy loss of a replaced row, over all pairs of rows of the columns in use."""
+    """Largest privacy loss of a replaced row, over all pairs of rows of the columns in use.
+
+    Laplace noise: sum of changes over scales. Gaussian: rho, the sum of their squares over two.
+    """
+    gaussian = plan.budget.noise == "gaussian"
     names = plan.columns.names
     results = []
     for row in itertools.product(*(CELLS[name] for name in names)):
@@ -100,10 +108,11 @@ def largest_loss(plan):
     groups = [np.flatnonzero([s == scale for s in scales]) for scale in distinct]
     largest = Fraction(0)
     for i in range(len(sums)):
-        moved = np.abs(sums[i + 1 :] - sums[i])
+        moved = np.abs(sums[i + 1 :] - sums[i]) ** (2 if gaussian else 1)
         per_scale = np.stack([moved[:, group].sum(axis=1) for group in groups], axis=1)
         for changes in {tuple(change) for change in per_scale.tolist()}:
-            loss = sum((c / s for c, s in zip(changes, distinct, strict=True)), Fraction(0))
+            costs = [2 * s**2 if gaussian else s for s in distinct]
+            loss = sum((c / s for c, s in zip(changes, costs, strict=True)), Fraction(0))
             largest = max(largest, loss)
     return largest
 
@@ -174,15 +183,23 @@ PLANS = {
             "epsilon": 1000,
         },
     ),
+    "lattice": (
+        {"m": asks(table("x", "y"))},
+        {"reference": dps.BernsteinKDE(["x", "y"], k=2, share=0.9), "n": 1, "epsilon": 1000},
+    ),
+    "lattice of one column": (
+        {"m": asks(moments(["x"]))},
+        {"reference": dps.BernsteinKDE(["x"], k=4, share=0.5), "n": 1, "epsilon": 1000},
+    ),
 }
 
 
-def make_plan(name, epsilon=None):
+def make_plan(name, epsilon=None, kind=dps.PureDP):
     analyses, options = PLANS[name]
     options = dict(options)
     epsilon = epsilon or options.pop("epsilon", Fraction(1, 3))
     options.pop("epsilon", None)
-    return dps.plan(SCHEMA, analyses, budget=dps.PureDP(epsilon), **options)
+    return dps.plan(SCHEMA, analyses, budget=kind(epsilon), **options)
 
 
 @pytest.mark.parametrize("name", PLANS)
@@ -195,6 +212,16 @@ def test_p49_the_loss_of_a_whole_plan_is_at_most_epsilon(name):
 @pytest.mark.parametrize("epsilon", [1 / 3, 0.1, 5, 1e-3])
 def test_p49_for_budgets_that_are_no_short_binary_numbers(epsilon):
     assert guard(make_plan("monomials", epsilon)) > 0.999
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_p49_the_loss_of_a_whole_plan_is_at_most_rho(name):
+    assert guard(make_plan(name, kind=dps.ZCDP)) > 0.3  # bounds of groups are not sharp everywhere
+
+
+@pytest.mark.parametrize("rho", [1 / 3, 0.1, 5, 1e-7])
+def test_p49_for_rhos_that_are_no_short_binary_numbers(rho):
+    assert guard(make_plan("monomials", rho, dps.ZCDP)) > 0.999
 
 
 def test_p49_a_plan_read_from_a_file_costs_the_same(tmp_path):
@@ -332,15 +359,15 @@ WIDE = dps.Schema([dps.Category("u", LEVELS), dps.Category("v", LEVELS)])
 ROWS = pa.table({"u": ["0"] * 3, "v": ["1"] * 3})
 
 
-def draws_of(epsilon=Fraction(1, 2), size=448 * 448):
+def draws_of(epsilon=Fraction(1, 2), size=448 * 448, kind=dps.PureDP):
     """200,704 noises of scale 2 / epsilon = 4, from one call of `measure`."""
     levels = LEVELS[: math.isqrt(size)]
     schema = dps.Schema([dps.Category(name, levels) for name in ("u", "v")])
-    plan = dps.plan(schema, {"m": dps.Marginals(["u", "v"])}, budget=dps.PureDP(epsilon))
+    plan = dps.plan(schema, {"m": dps.Marginals(["u", "v"])}, budget=kind(epsilon))
     [held] = dps.measure(plan, ROWS).measured
     drawn = held.sums.copy()
     drawn[1] -= 3
-    return drawn, held.uniforms, DiscreteLaplace(float(held.scales[0]))
+    return drawn, held.uniforms, plan.budget.law(float(held.scales[0]))
 
 
 @pytest.fixture(scope="module")
@@ -365,6 +392,16 @@ def test_p54_what_measure_draws_follows_its_exact_law(drawn):
     assert draws.size > 200_000
     assert law == DiscreteLaplace(4.0)
     assert chi_square_pvalue(draws, law) > 1e-6  # a correct sampler fails once in a million runs
+
+
+def test_p54_what_measure_draws_under_rho_follows_the_gaussian_law(monkeypatch):
+    draws, _, law = draws_of(Fraction(1, 16), kind=dps.ZCDP)
+    assert law == DiscreteGaussian(4.0)  # squared L2 sensitivity 2
+    assert chi_square_pvalue(draws, law) > 1e-6
+    real = measuring.add_noise  # the same scale, of Laplace noise
+    monkeypatch.setattr(measuring, "add_noise", lambda sums, scale, noise: real(sums, scale))
+    draws, _, law = draws_of(Fraction(1, 16), kind=dps.ZCDP)
+    assert chi_square_pvalue(draws, law) < 1e-6
 
 
 @pytest.mark.parametrize("wrong", [0.95, 1.05])
@@ -494,7 +531,7 @@ def test_p58_no_public_argument_reaches_the_noise():
     # Candidate rows are drawn after the noise, from densities that are public or already noisy.
     drawing = {("Category.draw_inside", "rng"), ("Boolean.draw_inside", "rng"),
                ("Number.draw_inside", "rng"), ("Uniform.draw", "rng"),
-               ("PerturbedHistogram.draw", "rng"),
+               ("PerturbedHistogram.draw", "rng"), ("BernsteinKDE.draw", "rng"),
                # These two simulate a published law to calibrate a test.
                ("GoodnessOfFit", "seed"), ("Independence", "seed")}  # fmt: skip
     assert reaching - drawing == {("release", "rng"), ("synthesize", "rng")}
@@ -585,6 +622,14 @@ def test_p62_planted_double_epsilon_fails_the_guard(monkeypatch):
             guard(make_plan(name))
 
 
+def test_p61_planted_halved_squared_sensitivity_fails_the_guard(monkeypatch):
+    real = dps.ZCDP.price
+    monkeypatch.setattr(dps.ZCDP, "price", lambda self, sensitivity: real(self, sensitivity) / 2)
+    for name in ("cells", "monomials"):
+        with pytest.raises(AssertionError, match="costs more than the budget"):
+            guard(make_plan(name, kind=dps.ZCDP))
+
+
 def test_p62_planted_smaller_scale_at_the_draw_fails_the_guard(monkeypatch):
     real = measuring.noise_scales
     monkeypatch.setattr(measuring, "noise_scales", lambda *args: real(*args) * 0.999)
@@ -651,7 +696,7 @@ def test_p64_planted_shared_noise_fails_the_guard(monkeypatch):
     monkeypatch.setattr(
         measuring,
         "add_noise",
-        lambda sums, scale: sums + real(np.zeros(1, np.int64), scale),
+        lambda sums, scale, noise: sums + real(np.zeros(1, np.int64), scale, noise),
     )
     for name in ("cells", "numbers"):
         with pytest.raises(AssertionError, match="noise shared"):
@@ -661,7 +706,7 @@ def test_p64_planted_shared_noise_fails_the_guard(monkeypatch):
 def test_p64_planted_noise_shared_by_blocks_fails_the_guard(monkeypatch):
     real, kept = measuring.add_noise, {}
 
-    def remembered(sums, scale):
+    def remembered(sums, scale, noise):
         key = (scale, sums.size)
         if key not in kept:
             kept[key] = real(np.zeros_like(sums), scale)
@@ -675,8 +720,8 @@ def test_p64_planted_noise_shared_by_blocks_fails_the_guard(monkeypatch):
 def test_p64_planted_missing_noise_fails_the_guard(monkeypatch):
     real = measuring.add_noise
 
-    def only_the_first(sums, scale):
-        noisy = real(sums, scale)
+    def only_the_first(sums, scale, noise):
+        noisy = real(sums, scale, noise)
         noisy[1:] = sums[1:]
         return noisy
 
@@ -693,7 +738,7 @@ def test_p65_planted_floating_noise_is_refused_or_seen(monkeypatch):
         with pytest.raises(dps.NoiseError, match="nothing was released"):
             draws_of(size=100)
     # Behind the checks floats would be cut to integers: the law is then another one.
-    monkeypatch.setattr(noise, "_opendp", lambda sums, scale: np.array(floats(scale)(sums)))
+    monkeypatch.setattr(noise, "_opendp", lambda sums, scale, _: np.array(floats(scale)(sums)))
     draws, _, law = draws_of(size=200 * 200)
     assert chi_square_pvalue(draws, law) < 1e-6
 
@@ -703,7 +748,7 @@ def test_p66_planted_rounded_noise_is_seen(monkeypatch):
     monkeypatch.setattr(
         noise,
         "_opendp",
-        lambda sums, scale: sums + np.rint(rng.laplace(0, scale, sums.size)).astype(np.int64),
+        lambda sums, scale, _: sums + np.rint(rng.laplace(0, scale, sums.size)).astype(np.int64),
     )
     draws, _, law = draws_of(epsilon=2, size=200 * 200)
     assert law == DiscreteLaplace(1.0)
@@ -715,9 +760,38 @@ def test_p66_the_same_number_of_correct_draws_passes():
     assert chi_square_pvalue(draws, law) > 1e-6
 
 
-def test_p67_an_exact_n_under_add_remove_is_refused_for_now(attempt):
-    with pytest.raises(dps.RequestError, match="'add_remove' is not available yet"):
-        attempt(unit="add_remove")
+@pytest.mark.parametrize("budget", [dps.PureDP(1e-4), dps.ZCDP(1e-8)], ids=["laplace", "gaussian"])
+def test_p67_the_exact_n_is_nowhere_under_add_remove(budget, tmp_path, caplog):
+    """Noise of this size leaves it as it is once in 20,000 times."""
+    rows = 48_611
+    frame = pd.DataFrame({"c": np.resize(["u", "v"], rows)})
+    schema = dps.Schema([dps.Category("c", ["u", "v", "w"])])
+    analyses = {"t": dps.Proportion("c == 'u'"), "g": dps.GoodnessOfFit("c", [0.4, 0.4, 0.2])}
+    plan = dps.plan(schema, analyses, budget=budget, unit="add_remove")
+    with caplog.at_level("DEBUG"):
+        release = dps.release(plan, frame, rng=0, m=50)
+    release.save(tmp_path / "release.zip")
+    with zipfile.ZipFile(tmp_path / "release.zip") as archive:
+        texts = [archive.read(name).decode() for name in archive.namelist()]
+    texts += [str(release), str(release.accuracy()), release.infer("t").summary(), caplog.text]
+    texts += [release.infer("g").summary(), repr(pickle.loads(pickle.dumps(release)))]
+    found = {int(number) for text in texts for number in re.findall(r"\d+", text)}
+    assert rows not in found
+    assert release.measurements.count.sums[0] != rows
+    assert release.n == max(1, release.measurements.count.sums[0])
+
+
+def test_p69_planted_printed_bernstein_scale_fails_the_guard(monkeypatch):
+    """BL24 Algorithm 3 prints S(F) (k + 1), with S(F) the sensitivity at one lattice point."""
+
+    def printed(self, unit):
+        at_one_point = 1  # in units of the largest kernel value
+        return Sensitivity(Fraction(at_one_point * (self.k + 1)), Fraction(self.k + 1))
+
+    assert guard(make_plan("lattice")) > 0.9
+    monkeypatch.setattr(KernelLattice, "sensitivity", printed)
+    with pytest.raises(AssertionError, match="costs more than the budget"):
+        guard(make_plan("lattice"))
 
 
 def holds_state(things):

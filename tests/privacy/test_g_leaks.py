@@ -15,6 +15,7 @@ import tempfile
 import types
 import warnings
 import zipfile
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -297,7 +298,7 @@ def test_p72_the_search_of_frames_finds_planted_sums(
     totals, _ = exact_sums(open_source(frame, plan.columns), plan.columns, blocks)
     monkeypatch.setattr(measuring, "draw_uniforms", leaking)
     with pytest.raises(KeyboardInterrupt) as caught:  # below `measure`, which clears its frames
-        list(map(measuring._noisy, plan.blocks, totals))
+        list(map(partial(measuring._noisy, noise=plan.budget.noise), plan.blocks, totals))
     with pytest.raises(AssertionError):
         assert_clean(caught.value, sentinels, reachable, frame)
 

@@ -12,7 +12,7 @@ import pytest
 
 import dpstats.errors
 from dpstats.errors import BudgetError, FileFormatError, RequestError
-from dpstats.privacy.budget import PureDP
+from dpstats.privacy.budget import ZCDP, PureDP
 from dpstats.privacy.ledger import Ledger
 
 
@@ -65,7 +65,7 @@ SPENDER = """
 import sys
 from fractions import Fraction
 from dpstats.errors import BudgetError
-from dpstats.privacy.budget import PureDP
+from dpstats.privacy.budget import ZCDP, PureDP
 from dpstats.privacy.ledger import Ledger
 ledger, spent = Ledger.open(sys.argv[1]), 0
 print("ready", flush=True)
@@ -156,6 +156,22 @@ def test_a_budget_of_another_kind_is_refused(path, budget):
         Ledger.create(path, budget)
 
 
+def test_p04_rho_adds_up_exactly_and_kinds_do_not_mix(path):
+    ledger = Ledger.create(path, ZCDP(1))
+    for _ in range(10):
+        ledger.spend(ZCDP(0.1, delta=1e-5))
+    assert ledger.remaining == 0
+    assert Ledger.open(path).kind == "zcdp"
+    assert str(ledger).startswith("cap       rho = 1\n")
+    with pytest.raises(BudgetError, match="remaining 0"):
+        ledger.spend(ZCDP(Fraction(1, 10**9)))
+    before = path.read_bytes()
+    for call in (ledger.check, ledger.spend):
+        with pytest.raises(BudgetError, match=r"'zcdp'.*different kinds cannot be added"):
+            call(PureDP(Fraction(1, 10**9)))
+    assert path.read_bytes() == before
+
+
 def test_a_note_must_be_text(path):
     with pytest.raises(RequestError, match="note must be text"):
         Ledger.create(path, PureDP(1)).spend(PureDP(1), note=None)
@@ -213,7 +229,7 @@ def test_text(path):
     ledger = Ledger.create(path, PureDP(2))
     ledger.spend(PureDP(Fraction(1, 3)))
     assert str(ledger).splitlines() == [
-        "cap       2",
-        "spent     0.333333 (1/3)",
-        "remaining 1.66667 (5/3)",
+        "cap       epsilon = 2",
+        "spent     epsilon = 0.333333 (1/3)",
+        "remaining epsilon = 1.66667 (5/3)",
     ]

@@ -21,6 +21,7 @@ from scipy.stats import chi2
 import dpstats.errors
 from dpstats.errors import BudgetError, NoiseError
 from dpstats.privacy import noise
+from dpstats.privacy.gaussian import DiscreteGaussian
 from dpstats.privacy.laws import DiscreteLaplace
 from dpstats.privacy.noise import add_noise, draw_uniforms, is_private, scale_for
 
@@ -134,10 +135,10 @@ def test_p58_no_public_argument_reaches_the_source():
         if function.__module__ == noise.__name__ and not name.startswith("_")
     }
     assert public == {
-        "add_noise": ["sums", "scale"],
+        "add_noise": ["sums", "scale", "noise"],
         "draw_uniforms": ["d"],
         "is_private": [],
-        "scale_for": ["multiplier", "bound"],
+        "scale_for": ["multiplier", "bound", "noise"],
     }
 
 
@@ -272,6 +273,16 @@ def test_a_backend_that_reads_the_scale_otherwise_is_refused(monkeypatch):
     monkeypatch.setattr(dp.m, "make_laplace", lambda *args, scale: real(*args, scale=scale / 2))
     with pytest.raises(NoiseError, match="does not work"):
         add_noise(zeros(1), 1.0)
+    real_gaussian = dp.m.make_gaussian
+    assert add_noise(zeros(1), 1.0, "gaussian").shape == (1,)
+    for wrong in (0.5, 2, 1 - 1e-12):  # a variance for a standard deviation, or a rounded scale
+        monkeypatch.setattr(
+            dp.m,
+            "make_gaussian",
+            lambda *args, scale, w=wrong: real_gaussian(*args, scale=w * scale),
+        )
+        with pytest.raises(NoiseError, match="does not work"):
+            add_noise(zeros(1), 3.0, "gaussian")
 
 
 def test_uniforms_fill_the_open_interval():
@@ -301,6 +312,47 @@ def test_p03_scale_is_the_smallest_float_that_suffices(multiplier, bound):
     scale = scale_for(multiplier, bound)
     assert Fraction(scale) >= multiplier * bound
     assert Fraction(math.nextafter(scale, 0)) < multiplier * bound
+
+
+@given(st.fractions(Fraction(1, 10**6), 10**12), st.integers(1, 10**6))
+def test_p03_a_gaussian_scale_is_the_smallest_float_whose_square_suffices(multiplier, bound):
+    scale = scale_for(multiplier, bound, "gaussian")
+    assert Fraction(scale) ** 2 >= multiplier * bound**2
+    assert Fraction(math.nextafter(scale, 0)) ** 2 < multiplier * bound**2
+
+
+def test_p02_gaussian_scales_out_of_range_are_refused():
+    assert scale_for(Fraction(2**104), 1, "gaussian") == 2.0**52
+    assert scale_for(Fraction(1, 2**40), 1, "gaussian") == 2.0**-20
+    with pytest.raises(BudgetError, match=r"sqrt\(.*above 2\*\*52.*a larger budget"):
+        scale_for(Fraction(2**104) + Fraction(1, 10), 1, "gaussian")
+    with pytest.raises(BudgetError, match="use a smaller budget"):
+        scale_for(Fraction(1, 2**40) - Fraction(1, 2**90), 1, "gaussian")
+
+
+def test_p54_the_gaussian_sampler_follows_its_exact_law():
+    for scale, size in ((4.0, 100_000), (0.6, 20_000), (1e5 + 1 / 3, 20_000)):
+        drawn = add_noise(zeros(size), scale, "gaussian")
+        law = DiscreteGaussian(scale)
+        if scale < 10:
+            assert chi_square_pvalue(drawn, law) > 1e-6
+        else:  # Kolmogorov-Smirnov: beyond 2.9 / sqrt(size) once in ten million runs
+            ranks = np.arange(1, size + 1) / size
+            assert np.abs(law.cdf(np.sort(drawn)) - ranks).max() < 2.9 / math.sqrt(size) + 1e-5
+
+
+def test_p54_the_gaussian_test_rejects_a_scale_off_by_five_percent_and_laplace_noise():
+    for wrong in (0.95, 1.05):
+        drawn = add_noise(zeros(100_000), 4.0 * wrong, "gaussian")
+        assert chi_square_pvalue(drawn, DiscreteGaussian(4.0)) < 1e-6
+    drawn = add_noise(zeros(100_000), 4.0 / math.sqrt(2))  # nearly the same variance
+    assert chi_square_pvalue(drawn, DiscreteGaussian(4.0)) < 1e-6
+
+
+@pytest.mark.parametrize("noise", ["Gaussian", "normal", None, 2, ["gaussian"]])
+def test_an_unknown_noise_is_refused(noise):
+    with pytest.raises(NoiseError, match="noise must be one of"):
+        add_noise(zeros(1), 1.0, noise)
 
 
 def test_p02_scales_out_of_range_are_refused():

@@ -11,6 +11,7 @@ from scipy import stats
 import dpstats as dps
 from dpstats.errors import BudgetError, FileFormatError, NotMeasuredError, RequestError
 from dpstats.measurements import NoisyBlock
+from dpstats.privacy.gaussian import DiscreteGaussian
 from dpstats.privacy.laws import DiscreteLaplace
 from dpstats.privacy.noise import _noise_from
 from dpstats.references import reference_from_dict
@@ -61,6 +62,8 @@ def test_negative_counts_are_clipped_and_the_rest_normalised():
 def test_all_noise_negative_falls_back_to_uniform(counts):
     reference = PerturbedHistogram()
     assert reference.cells(SCHEMA, measured(counts)) == (CELLS, None)
+    assert "no positive count" in reference.note(measured(counts))
+    assert reference.note(measured(np.arange(CELLS))) is None
     points = reference.draw(36_000, SCHEMA, measured(counts), np.random.default_rng(0))
     bins = [SCHEMA[name].bins_of(points[name]) for name in SCHEMA.names]
     cell = np.ravel_multi_index(bins, (3, 2, 3))
@@ -145,10 +148,11 @@ def test_a_histogram_of_mostly_noise_is_refused_from_public_numbers():
     made.check(10**7)
 
 
+@pytest.mark.parametrize("kind", [DiscreteLaplace, DiscreteGaussian])
 @pytest.mark.parametrize("scale", [0.3, 1.0, 4.0, 50.0])
-def test_expected_noise_is_the_positive_part_of_the_law(scale):
+def test_expected_noise_is_the_positive_part_of_the_law(scale, kind):
     """E max(Z, 0) by summation, at the smallest n that passes."""
-    law, block = DiscreteLaplace(scale), PerturbedHistogram().block(SCHEMA)
+    law, block = kind(scale), PerturbedHistogram().block(SCHEMA)
     z = np.arange(1, int(60 * scale) + 10)
     mass = CELLS * float(law.pmf(z) @ z)
     PerturbedHistogram().check(block, math.ceil(mass), law)

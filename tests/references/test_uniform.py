@@ -79,6 +79,7 @@ def test_draws_inside_given_cells():
 def test_it_is_public():
     assert Uniform().share == Fraction(0)
     assert Uniform().block(SCHEMA) is None
+    assert Uniform().note(None) is None
     assert Uniform().cells(SCHEMA, None) == (36, None)
     assert Uniform("grid").cells(SCHEMA, None) == (0, None)
 

@@ -8,6 +8,7 @@ from dpstats.analyses.quantile import QuantileResult
 from dpstats.inference.difference_intervals import DifferenceIntervals
 from dpstats.inference.measures import MEASURES, measure_of
 from dpstats.inference.quantile_intervals import QuantileIntervals
+from dpstats.row_count import RowCount
 
 TWO = dps.Schema([dps.Boolean("ill"), dps.Boolean("exposed")])
 # (n, share of the first group, epsilon, first risk, second risk)
@@ -95,7 +96,14 @@ def check_distribution(setting, runs, table, tools, seed=2):
     for answers in releases(plan, lambda rng: rng.multinomial(n, mass), runs, tools, seed):
         intervals = QuantileIntervals(answers(wanted), number, PROBABILITIES)
         result = QuantileResult(
-            "", [""] * 3, np.zeros(3), np.zeros(3), np.zeros(3), intervals, n, str(plan.budget)
+            "",
+            [""] * 3,
+            np.zeros(3),
+            np.zeros(3),
+            np.zeros(3),
+            intervals,
+            RowCount(n),
+            str(plan.budget),
         )
         for method in METHODS:
             ends[method].append(intervals.bins(0.05, method))

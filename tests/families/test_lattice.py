@@ -1,0 +1,217 @@
+"""Kernel sums on a lattice: the public tables, exact sums, and sensitivity against brute force."""
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import dpstats as dps
+from dpstats.errors import DataError, RequestError
+from dpstats.families import block_from_dict, lattice
+from dpstats.families.lattice import PEAK, KernelLattice
+
+
+def columns(*points):
+    return tuple(dps.Number(f"x{j}", -3, 5, points=p) for j, p in enumerate(points))
+
+
+def kernel(u, t, h):
+    """The reflected Gaussian kernel."""
+    return sum(math.exp(-0.5 * (d / h) ** 2) for d in (u - t, u + t, 2 - u - t))
+
+
+def random_codes(block, n, seed=0):
+    rng = np.random.default_rng(seed)
+    return {c.name: rng.integers(-c.half_points, c.half_points + 1, n) for c in block.columns}
+
+
+def loop(block, codes):
+    """Sums by a loop over rows and lattice points, in Python's integers."""
+    total = dict.fromkeys(itertools.product(range(block.k + 1), repeat=len(block.columns)), 0)
+    for row in zip(*(codes[c.name].tolist() for c in block.columns), strict=True):
+        for point in total:
+            value = 1
+            for i, code, column in zip(point, row, block.columns, strict=True):
+                t = Fraction(code + column.half_points, 2 * column.half_points)
+                weight = 0.5 if i in (0, block.k) else 1
+                value *= round(PEAK * weight * kernel(i / block.k, float(t), block.bandwidth))
+            total[point] += value
+    return list(total.values())
+
+
+@pytest.mark.parametrize(
+    ("points", "k", "h"),
+    [((65,), 20, 0.025), ((65,), 3, 0.5), ((9, 33), 4, 0.1), ((5, 9, 17), 3, 0.2),
+     ((5, 5, 5, 5), 2, 0.3)],
+)  # fmt: skip
+def test_sums_are_those_of_a_loop(points, k, h):
+    block = KernelLattice(columns(*points), k, h)
+    codes = random_codes(block, 40)
+    assert block.sums(codes).tolist() == loop(block, codes)
+    assert block.sums(codes).dtype == np.int64
+    evaluated = block.evaluate(codes).average(np.ones(40))
+    np.testing.assert_array_equal(block.sums(codes), evaluated)
+    assert len(block.names) == len(set(block.names)) == block.size == (k + 1) ** len(points)
+
+
+@pytest.mark.parametrize("chunk", [1, 50, 10**6])
+def test_sums_do_not_depend_on_the_chunks(chunk, monkeypatch):
+    block = KernelLattice(columns(65, 65, 65), 5, 0.2)
+    codes = random_codes(block, 500)
+    expected = block.evaluate(codes).array.astype(object).sum(axis=1).tolist()
+    monkeypatch.setattr(lattice, "_CHUNK", chunk)
+    assert block.sums(codes).tolist() == expected
+
+
+def test_chunks_keep_float_sums_below_2_to_the_53(monkeypatch):
+    """The limit lowered to seven largest rows: no chunk holds more."""
+    block = KernelLattice(columns(9, 9, 9, 9), 3, 0.5)
+    codes = random_codes(block, 300)
+    exact = block.evaluate(codes).array.astype(object).sum(axis=1).tolist()
+    steps = []
+    monkeypatch.setattr(lattice, "_EXACT", 7 * block._bound)
+    real = KernelLattice._product
+    monkeypatch.setattr(
+        KernelLattice,
+        "_product",
+        lambda self, rows, chosen: (steps.append(len(rows["x0"])), real(self, rows, chosen))[1],
+    )
+    assert block.sums(codes).tolist() == exact
+    assert max(steps) == 7
+
+
+def test_fine_grids_are_seen_at_1025_positions():
+    fine, coarse = columns(2**20 + 1)[0], columns(1025)[0]
+    codes = np.random.default_rng(0).integers(-(2**19), 2**19 + 1, 2000)
+    codes[:2] = -(2**19), 2**19
+    nearest = np.floor((codes + 2**19) / 2**10 + 0.5).astype(np.int64) - 512
+    assert nearest.min() == -512
+    assert nearest.max() == 512
+    for k, h in ((20, 0.1), (64, 0.01)):
+        mine = KernelLattice((fine,), k, h)
+        assert mine.tables[0].shape == (k + 1, 1025)
+        np.testing.assert_array_equal(
+            mine.sums({"x0": codes}), KernelLattice((coarse,), k, h).sums({"x0": nearest})
+        )
+
+
+SMALL = [
+    ((17,), 4, 0.1), ((17,), 8, 0.5), ((65,), 20, 0.025),
+    ((9, 9), 4, 0.13), ((5, 9), 3, 0.4), ((17, 17), 5, 0.1),
+    ((5, 5, 5), 4, 0.15), ((3, 5, 5), 2, 0.5), ((3, 3, 3, 3), 2, 0.3),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("points", "k", "h"), SMALL)
+def test_sensitivity_against_all_pairs_of_rows(points, k, h, rows_of, change_of, monkeypatch):
+    if len(points) > 2:  # so that brute force stays within int64
+        monkeypatch.setattr(lattice, "PEAK", 2**5)
+    block = KernelLattice(columns(*points), k, h)
+    rows = rows_of(block.columns)
+    assert change_of(block, rows) == block.sensitivity("add_remove")  # exact, both norms
+    found, claimed = change_of(block, rows, rows), block.sensitivity("replace")
+    once = block.sensitivity("add_remove")
+    if len(points) == 1:
+        assert found == claimed
+    else:
+        assert found.l1 <= claimed.l1 == 2 * once.l1
+        assert found.l2_squared <= claimed.l2_squared == 2 * once.l2_squared
+        if h <= 0.15:  # the bound is close where kernels are narrow
+            assert claimed.l1 <= Fraction(13, 10) * found.l1
+
+
+@pytest.mark.parametrize("k", [4, 12, 32])
+def test_half_weight_on_the_faces_lowers_the_sensitivity(k):
+    block = KernelLattice(columns(1025), k, 1 / (2 * k))
+    whole = block.tables[0] / block.face_weights[:, None]
+    gain = whole.sum(axis=0).max() / block.tables[0].sum(axis=0).max()
+    assert 1.75 < gain < 1.8
+
+
+def plain_kernel_sums(k, h, t):
+    """The paper's lattice function, not reflected, at one row: F(x, i / k), (k + 1,) per column."""
+    return np.exp(-0.5 * ((np.arange(k + 1)[:, None] / k - t) / h) ** 2)
+
+
+def test_the_printed_noise_scale_breaks_epsilon_for_two_columns():
+    """BL24 Algorithm 3, step 2: S(F) (k + 1) / eps. The lattice has (k + 1)^p points.
+
+    For Laplace noise the privacy loss of a replaced row is its L1 change over the scale.
+    """
+    k, h, epsilon = 20, 0.1, 1.0
+    # p = 1: S(F) <= 1 is the largest change at one point, and (k + 1) of them are enough.
+    t = np.linspace(0, 1, 101)
+    one = plain_kernel_sums(k, h, t)
+    scale = np.ptp(one, axis=1).max() * (k + 1) / epsilon
+    assert max(np.abs(one - one[:, [j]]).sum(axis=0).max() for j in range(101)) / scale < epsilon
+    # p = 2: two rows well inside the square, a few bandwidths apart.
+    rows = [np.multiply.outer(v, v) for v in plain_kernel_sums(k, h, np.array([0.25, 0.75])).T]
+    largest = np.abs(rows[0] - rows[1]).max()
+    assert 0.99 < largest <= 1  # S(F): kernels run from 0 to 1
+    loss = np.abs(rows[0] - rows[1]).sum() / (1.0 * (k + 1) / epsilon)
+    assert 2.35 < loss < 2.45
+
+    # Ours, on the same pair and on the worst of all corners and middles, holds epsilon exactly.
+    block = KernelLattice(columns(1025, 1025), k, h)
+    budget = dps.PureDP(1)
+    multiplier = budget.multiplier(block.sensitivity("replace"), budget.total)
+    grid = np.array(list(itertools.product([-512, -460, -256, 0, 256, 460, 512], repeat=2)))
+    values = block.evaluate({"x0": grid[:, 0], "x1": grid[:, 1]}).array.astype(np.int64)
+    noise = multiplier * int(block.ranges[1][0])
+    losses = [
+        Fraction(int(np.abs(values[:, a] - values[:, b]).sum())) / noise
+        for a, b in itertools.combinations(range(len(grid)), 2)
+    ]
+    assert Fraction(9, 10) < max(losses) <= 1
+
+
+def test_plain_data_and_back():
+    schema = dps.Schema(columns(65, 33))
+    block = KernelLattice(tuple(schema), 7, 0.1 + 0.2)
+    again = block_from_dict(block.to_dict(), schema)
+    assert again == block
+    assert hash(again) == hash(block)
+    assert again != KernelLattice(tuple(schema), 7, 0.3)
+    assert block.derive(block) is None
+    assert block.restrict(np.zeros(block.size, bool)) is block
+
+
+@pytest.mark.parametrize(
+    ("made", "text"),
+    [
+        (lambda: KernelLattice((), 4, 0.1), "1 to 4 different columns"),
+        (lambda: KernelLattice(columns(*[65] * 5), 2, 0.1), "1 to 4 different columns"),
+        (lambda: KernelLattice(columns(65) * 2, 2, 0.1), "1 to 4 different columns"),
+        (lambda: KernelLattice(columns(65), 0, 0.1), "1 to 511"),
+        (lambda: KernelLattice(columns(65), True, 0.1), "1 to 511"),
+        (lambda: KernelLattice(columns(65), 10**9, 0.1), "1 to 511"),
+        (lambda: KernelLattice(columns(65), 65, 0.1), "65 grid points, coarser .* use k = 64"),
+        (lambda: KernelLattice(columns(*[1025] * 3), 64, 0.1), "274625 points.* use k = 63"),
+        (lambda: KernelLattice(columns(65), 4, 0.0), "share of the range"),
+        (lambda: KernelLattice(columns(65), 4, 0.51), "share of the range"),
+        (lambda: KernelLattice(columns(65), 4, float("nan")), "share of the range"),
+        (lambda: KernelLattice(columns(65), 4, "auto"), "share of the range"),
+        (lambda: KernelLattice((dps.Boolean("b"),), 1, 0.1), "not a number"),
+        (lambda: KernelLattice((dps.Number("v", values=[1, 2]),), 1, 0.1), "not a number"),
+    ],
+)  # fmt: skip
+def test_what_cannot_work_is_refused(made, text):
+    with pytest.raises(RequestError, match=text):
+        made()
+
+
+def test_the_largest_lattices_are_allowed():
+    for p, k in ((1, 511), (2, 511), (3, 63), (4, 21)):
+        assert KernelLattice(columns(*[1025] * p), k, 0.1).size <= lattice.MAX_LATTICE
+
+
+def test_so_many_rows_that_sums_could_overflow_are_refused():
+    from dpstats.engines.kernel import Kernel
+
+    block = KernelLattice(columns(65, 65, 65, 65), 4, 0.2)
+    kernel = Kernel(dps.Schema(block.columns), [block])
+    kernel.check_rows(10**6)
+    with pytest.raises(DataError, match="could overflow"):
+        kernel.check_rows(10**8)
