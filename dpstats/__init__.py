@@ -50,6 +50,7 @@ _HOMES = {
     "RequestError": "errors",
     "SchemaError": "errors",
 }
+_MODULES = {"corrected": "inference.corrected", "testing": "testing"}
 
 __all__ = [
     "ZCDP",
@@ -89,9 +90,11 @@ __all__ = [
     "plan",
     "release",
     "synthesize",
+    "testing",
 ]
 
 if TYPE_CHECKING:
+    from dpstats import testing
     from dpstats.analyses.difference import Difference
     from dpstats.analyses.goodness_of_fit import GoodnessOfFit
     from dpstats.analyses.independence import Independence
@@ -128,8 +131,8 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    if name == "corrected":
-        return importlib.import_module("dpstats.inference.corrected")
+    if name in _MODULES:
+        return importlib.import_module(f"dpstats.{_MODULES[name]}")
     if name not in _HOMES:
         raise AttributeError(f"module 'dpstats' has no attribute {name!r}")
     value = getattr(importlib.import_module(f"dpstats.{_HOMES[name]}"), name)

@@ -10,19 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.columns import Codes, Column
-from dpstats.errors import NotMeasuredError
+from dpstats.errors import NotMeasuredError, RequestError
 from dpstats.families.block import Block, Family, Floats, bounds_of
 from dpstats.families.cells import ROWS, Indicator, Table
 from dpstats.measurements import Measurements
 from dpstats.privacy.combinations import Combination
 from dpstats.residuals import MeasuredTable, OverlappingTables
 from dpstats.row_count import RowCount
+from dpstats.schema import Schema
 
 if TYPE_CHECKING:
     from dpstats.privacy.laws import LatticeLaw, NoiseLaw
@@ -34,6 +35,13 @@ _LEAST_VARIANCE = 1e-9
 
 LawKey = tuple[tuple[float, float, int], ...]
 """Parts (weight, scale, count) of a combination of noises; one part of weight 1 is an exact sum."""
+
+
+class Asking(Protocol):
+    """An analysis, as far as it matters here."""
+
+    def family(self, schema: Schema) -> Family:
+        """The functions it asks for."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +139,7 @@ class Answers:
 
 def answer(
     measurements: Measurements,
-    wanted: Family | Block | Sequence[Block],
+    wanted: Family | Block | Sequence[Block] | Asking,
     *,
     disjoint: bool = False,
 ) -> Answers:
@@ -140,20 +148,20 @@ def answer(
     Parameters
     ----------
     measurements : Measurements
-    wanted : Family, block or sequence of blocks
+    wanted : Family, block, sequence of blocks, or analysis
+        An analysis stands for the family that it asks for.
     disjoint : bool
         Answer every function as a plain sum of measured ones from one block, so that disjoint
         conditions have independent noise.
 
     Raises
     ------
+    RequestError
+        If `wanted` holds anything but blocks, or nothing.
     NotMeasuredError
         Naming what is missing and what was measured.
     """
-    if isinstance(wanted, Family):
-        blocks: Sequence[Block] = wanted.blocks
-    else:
-        blocks = wanted if isinstance(wanted, Sequence) else [wanted]
+    blocks = blocks_of(wanted, measurements.schema)
     door = _Door(measurements)
     parts = [door.best(block, disjoint=disjoint) for block in blocks]
     keys = [key for part in parts for key in part.laws]
@@ -169,6 +177,25 @@ def answer(
         _rows=_Rows(measurements, tuple(blocks), disjoint),
         _measured=(door.laws, door.law_of),
     )
+
+
+def blocks_of(wanted: object, schema: Schema) -> Sequence[Block]:
+    """The blocks of what is wanted, or a RequestError that says what may be wanted."""
+    if callable(getattr(wanted, "family", None)) and not isinstance(wanted, type):
+        wanted = wanted.family(schema)  # type: ignore[attr-defined]
+    if isinstance(wanted, Family):
+        return wanted.blocks
+    several = isinstance(wanted, Sequence) and not isinstance(wanted, str)
+    blocks: Sequence[Any] = wanted if several else [wanted]  # type: ignore[assignment]
+    for block in blocks:
+        if isinstance(block, type) or not hasattr(block, "derive"):
+            raise RequestError(
+                "answers takes an analysis, a family, a block such as dps.Cells.table(schema, "
+                f"[...]), or a list of blocks; got {block!r}"
+            )
+    if not blocks:
+        raise RequestError("answers takes at least one block; got an empty list")
+    return blocks
 
 
 @dataclass(frozen=True)

@@ -129,7 +129,7 @@ class Plan:
     def preview(self, n: int | None = None) -> Preview:
         """Functions, noise and expected interval widths, from public numbers alone.
 
-        Every analysis runs on a pretend release: n rows spread evenly over the levels and bins.
+        Every analysis runs on a pretend release: n rows drawn evenly over the levels and bins.
 
         Parameters
         ----------

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from dpstats.answers import Answers, answer
 from dpstats.columns import Codes
 from dpstats.errors import FileFormatError, NotMeasuredError, RequestError
 from dpstats.families.block import Block, Family, Floats
+from dpstats.inference.checks import check_alpha, check_choice
 from dpstats.measurements import Measurements
 from dpstats.privacy.budget import NEIGHBOURS, Budget
 from dpstats.references import reference_from_dict
@@ -96,12 +97,22 @@ class Release:
         }
 
     def answers(
-        self, wanted: Family | Block | Sequence[Block], *, disjoint: bool = False
+        self, wanted: Family | Block | Sequence[Block] | Analysis, *, disjoint: bool = False
     ) -> Answers:
         """Noisy sums of wanted functions with the exact law of their noise.
 
+        Parameters
+        ----------
+        wanted : Family, block, sequence of blocks, or analysis
+            An analysis stands for the family that it asks for.
+        disjoint : bool
+            Answer every function as a plain sum of measured ones from one block, so that disjoint
+            conditions have independent noise.
+
         Raises
         ------
+        RequestError
+            If `wanted` is something else.
         NotMeasuredError
             If they do not follow from what was measured.
         """
@@ -121,10 +132,10 @@ class Release:
                     f"this release has no analysis {analysis!r}; it has {list(self.analyses)}"
                 )
             analysis = self.analyses[analysis]
-        if not hasattr(analysis, "infer"):
+        if isinstance(analysis, type) or not hasattr(analysis, "infer"):
             raise RequestError(
-                f"infer takes the name of an analysis or one such as dps.Proportion(...), "
-                f"got {analysis!r}"
+                "infer takes the name of an analysis, or an analysis with its parameters such as "
+                f"dps.Proportion(\"smoker == 'yes'\"); got {analysis!r}"
             )
         return analysis.infer(self)
 
@@ -150,12 +161,21 @@ class Release:
         Returns
         -------
         DataFrame with columns analysis, term, estimate, conf_low, conf_high
+            Without rows if there is no estimate.
+
+        Raises
+        ------
+        RequestError
+            If an option is out of its range.
         """
         import pandas as pd
 
+        check_alpha(alpha)
+        check_choice("method", method, get_args(Method))
+        check_choice("target", target, get_args(Target))
         results = {name: self.infer(name) for name in self.analyses}
         estimates = {n: r for n, r in results.items() if isinstance(r, EstimateResult)}
-        frames = []
+        frames = [pd.DataFrame(columns=["analysis", "term", "estimate", "conf_low", "conf_high"])]
         for name, result in estimates.items():
             part = alpha / len(estimates)
             ends = result.conf_int(alpha=part, method=method, target=target, simultaneous=True)
@@ -163,7 +183,7 @@ class Release:
             frame["estimate"] = result.params
             frame[["conf_low", "conf_high"]] = np.atleast_2d(ends)
             frames.append(frame)
-        return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
+        return pd.concat(frames[1:] or frames, ignore_index=True)
 
     def accuracy(self, *, alpha: float = 0.05, of: Literal["rows", "weights"] = "rows") -> Accuracy:
         """Certificate of the synthetic rows (or of the weighted candidates).

@@ -5,7 +5,8 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, Protocol, get_args
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 
 import numpy as np
 
@@ -130,6 +131,16 @@ class EstimateResult:
     notes: Sequence[str] = ()
 
     @property
+    def interval_of(self) -> str:
+        """What the intervals are of, in whose unit a preview tells their widths."""
+        return "proportion" if self.scalar else "proportions"
+
+    @property
+    def alike(self) -> int:
+        """How many of the first parameters are of that kind."""
+        return len(self.terms)
+
+    @property
     def nobs(self) -> int:
         """Number of private rows, or its estimate."""
         return self.rows.value
@@ -174,9 +185,21 @@ class EstimateResult:
         check_alpha(alpha)
         check_choice("method", method, get_args(Method))
         check_choice("target", target, get_args(Target))
-        of = self.intervals.simultaneous if simultaneous else self.intervals.conf_int
-        ends = np.stack(of(alpha, method, target), axis=-1)
+        key = (alpha, method, target, simultaneous)
+        if key not in self._found:
+            of = self.intervals.simultaneous if simultaneous else self.intervals.conf_int
+            self._found[key] = np.stack(of(alpha, method, target), axis=-1)
+        ends = self._found[key].copy()
         return ends[0] if self.scalar else ends
+
+    @cached_property
+    def _found(self) -> dict[tuple[float, Method, Target, bool], Floats]:
+        """Intervals that were asked for before; they can take a second."""
+        return {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is pickled: the fields, whatever was printed before."""
+        return {name: value for name, value in vars(self).items() if name != "_found"}
 
     def test(self, value: float, alternative: Alternative = "two-sided") -> HypothesisResult:
         """Test whether the parameter equals `value` (single-parameter results only).

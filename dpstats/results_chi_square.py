@@ -70,6 +70,11 @@ class ChiSquareResult(HypothesisResult):
         return self.at_level(0.05)
 
     @property
+    def interval_of(self) -> str:
+        """What the interval is of."""
+        return self.effect_name
+
+    @property
     def certified(self) -> CertifiedChiSquare:
         """The certified verdict at alpha = 0.05."""
         return self._at_five_percent[0]

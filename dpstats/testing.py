@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from dpstats.analyses import analysis_from_dict, analysis_to_dict
 from dpstats.analyses.base import Analysis
-from dpstats.answers import Answers
+from dpstats.answers import Answers, blocks_of
 from dpstats.errors import DpstatsError
 from dpstats.families.block import Block, Family
 from dpstats.measuring import measure
@@ -51,6 +50,7 @@ def check_analysis(analysis: Analysis, schema: Schema, data: pd.DataFrame) -> No
     """
     _check_declaration(analysis)
     family = analysis.family(schema)
+    _require(isinstance(family, Family), f"family() must return a Family, got {family!r}")
     _require(family == analysis.family(schema), "family() must give the same blocks every time")
     budgets = PureDP(1), PureDP(1), PureDP(1e-6), PureDP(1e6), ZCDP(0.1)
     for budget, source in zip(budgets, (_Silent(), None, None, None, None), strict=True):
@@ -73,11 +73,18 @@ def _require(holds: object, message: str) -> None:
 
 
 def _check_declaration(analysis: Analysis) -> None:
-    is_frozen = dataclasses.is_dataclass(analysis) and type(analysis).__dataclass_params__.frozen
-    _require(is_frozen, "an analysis is a frozen dataclass of the user's parameters")
-    _require(isinstance(analysis.kind, str) and analysis.kind, "an analysis has a kind")
+    parameters = getattr(type(analysis), "__dataclass_params__", None)
+    is_frozen = parameters is not None and parameters.frozen
+    _require(is_frozen, "an analysis is a frozen dataclass of the user's parameters, not its class")
+    kind = getattr(type(analysis), "kind", None)
+    _require(isinstance(kind, str) and kind, "an analysis has a kind, kind: ClassVar[str] = '...'")
+    for half in ("family", "infer"):
+        _require(callable(getattr(analysis, half, None)), f"an analysis has a method {half}()")
     _require(type(analysis).__doc__, "an analysis says in its docstring what it estimates")
-    hash(analysis)
+    try:
+        hash(analysis)
+    except TypeError:
+        raise ContractError("the parameters of an analysis can be hashed: use tuples") from None
     try:
         again = analysis_from_dict(analysis_to_dict(analysis))
     except DpstatsError:
@@ -87,6 +94,9 @@ def _check_declaration(analysis: Analysis) -> None:
 
 def _check_result(result: Any, again: Any, budget: Budget) -> None:
     at = f"at {budget}"
+    for method in ("summary", "to_frame"):
+        has_it = callable(getattr(result, method, None))
+        _require(has_it, f"infer() returns a result with {method}(), got {type(result).__name__}")
     text = result.summary()
     _require(isinstance(text, str) and text, f"summary() must be text {at}")
     _require(text == again.summary(), f"the same release must give the same result {at}")
@@ -129,8 +139,7 @@ class _Guarded:
     def answers(
         self, wanted: Family | Block | Sequence[Block], *, disjoint: bool = False
     ) -> Answers:
-        blocks = wanted.blocks if isinstance(wanted, Family) else wanted
-        for block in blocks if isinstance(blocks, Sequence) else [blocks]:
+        for block in blocks_of(wanted, self.schema):
             follows = any(known.derive(block) is not None for known in self._family.blocks)
             _require(follows, f"infer() asked for {block.names[0]!r}, which family() did not")
         return self._release.answers(wanted, disjoint=disjoint)

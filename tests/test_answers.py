@@ -439,3 +439,25 @@ def test_moments_that_were_partly_measured_name_the_rest():
     noisy = measured([Moments.of(SCHEMA, ["age"])])
     with pytest.raises(NotMeasuredError, match=r"no measurement of .* that gives 'pay' and 2 more"):
         answer(noisy, Moments.of(SCHEMA, ["age", "pay"]))
+
+
+def test_an_analysis_stands_for_its_family(schema, survey):
+    tables = dps.Marginals(["smoker", "region"])
+    release = dps.release(
+        dps.plan(schema, {"t": tables}, budget=dps.PureDP(1)), survey, rng=0, m=200
+    )
+    ours, same = release.answers(tables), release.answers(tables.family(schema))
+    assert ours.names == same.names
+    np.testing.assert_array_equal(ours.sums, same.sums)
+
+
+@pytest.mark.parametrize(
+    "wanted", ["smoker", 3, None, [3], {}, dps.Marginals, [dps.Marginals(["smoker"], 1)]], ids=repr
+)
+def test_what_cannot_be_asked_is_said(schema, survey, wanted):
+    plan = dps.plan(schema, {"a": dps.Proportion("smoker == 'yes'")}, budget=dps.PureDP(1))
+    release = dps.release(plan, survey, rng=0, m=50)
+    with pytest.raises(dps.RequestError, match="takes an analysis, a family, a block"):
+        release.answers(wanted)
+    with pytest.raises(dps.RequestError, match="at least one block"):
+        release.answers([])

@@ -1,6 +1,7 @@
 from fractions import Fraction
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import dpstats as dps
@@ -120,3 +121,46 @@ def test_not_an_analysis(schema):
         dps.plan(schema, {"a": "smoker == 'yes'"}, budget=dps.PureDP(1))
     with pytest.raises(dps.RequestError, match="non-empty mapping"):
         dps.plan(schema, {}, budget=dps.PureDP(1))
+
+
+def test_preview_tells_widths_of_one_kind_each(schema):
+    analyses = {
+        "link": dps.Independence("smoker", "region", simulations=99),
+        "fit": dps.GoodnessOfFit("region", [1 / 3] * 3, simulations=99),
+        "median": dps.Quantile("age"),
+        "gap": dps.Difference("smoker == 'yes'", by="region", groups=("north", "south")),
+    }
+    preview = dps.plan(schema, analyses, budget=dps.PureDP(1)).preview(20_000)
+    frame = preview.to_frame().set_index("name")
+    assert (frame[["width", "certified_width"]] > 0).all(axis=None)
+    assert frame["of"].tolist() == [
+        "Cramer's V", "Cohen's w", "age, in its own unit", "risk difference"
+    ]  # fmt: skip
+    # Edges 18, 40, 65 between 0 and 120: the median of even bins lies near the edge 40.
+    assert frame.loc["median", "width"] in (22, 25, 47)
+    # Two groups of 20,000 / 3 rows with a risk of one half; the sizes cost a little more.
+    plain = 2 * 1.96 * np.sqrt(2 * 0.25 / (20_000 / 3))
+    assert plain < frame.loc["gap", "width"] < 1.4 * plain
+    assert preview.to_frame().equals(
+        dps.plan(schema, analyses, budget=dps.PureDP(1)).preview(20_000).to_frame()
+    )
+
+
+def test_preview_widths_are_those_of_releases(schema):
+    """Independent columns, uniform: the distance to the noise of a release is chance alone."""
+    rng = np.random.default_rng(5)
+    n = 3_000
+    frame = pd.DataFrame(
+        {
+            "smoker": rng.choice(["no", "yes"], n),
+            "region": rng.choice(["north", "south", "east"], n),
+            "age": rng.choice([5.0, 25.0, 50.0, 80.0], n),
+        }
+    )
+    analyses = {"link": dps.Independence("smoker", "region", simulations=99)}
+    plan = dps.plan(schema, analyses, budget=dps.PureDP(1), n=n)
+    widths = [
+        np.diff(dps.release(plan, frame, rng=0, m=50).infer("link").conf_int()).item()
+        for _ in range(9)
+    ]
+    assert min(widths) * 0.5 < plan.preview().outlooks[0].width < max(widths) * 2

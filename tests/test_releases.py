@@ -369,3 +369,23 @@ def test_missing_files_and_other_kinds_are_refused(release, tmp_path):
     (tmp_path / "text.zip").write_text("not an archive")
     with pytest.raises(FileFormatError):
         dps.load(tmp_path / "text.zip")
+
+
+def test_what_cannot_be_inferred_is_said(schema, survey):
+    plan = dps.plan(schema, {"q": dps.Quantile("age")}, budget=dps.PureDP(1))
+    release = dps.release(plan, survey, rng=0, m=50)
+    for wrong in (dps.Quantile, 3, ["q"]):
+        with pytest.raises(dps.RequestError, match="with its parameters such as"):
+            release.infer(wrong)
+
+
+def test_joint_intervals_check_their_options(schema, survey):
+    fit = dps.GoodnessOfFit("smoker", {"no": 0.7, "yes": 0.3}, simulations=99)
+    plan = dps.plan(schema, {"fit": fit}, budget=dps.PureDP(1))
+    release = dps.release(plan, survey, rng=0, m=50)
+    for wrong in ({"alpha": 0.8}, {"alpha": 0}, {"method": "x"}, {"target": "x"}):
+        with pytest.raises(dps.RequestError, match=next(iter(wrong))):
+            release.intervals(**wrong)
+    frame = release.intervals()
+    assert frame.columns.tolist() == ["analysis", "term", "estimate", "conf_low", "conf_high"]
+    assert len(frame) == 0

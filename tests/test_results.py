@@ -1,3 +1,5 @@
+import pickle
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -22,6 +24,25 @@ def test_long_tables_are_cut_and_say_so():
     assert len(result.summary(most=3).splitlines()) < 15
     whole, first = result.conf_int(), result._first(3).conf_int()
     np.testing.assert_allclose(whole[:3], first, rtol=1e-12)
+
+
+def test_intervals_are_computed_once(schema, survey, monkeypatch):
+    plan = dps.plan(schema, {"a": dps.Proportion("smoker == 'yes'")}, budget=dps.PureDP(1))
+    result = dps.release(plan, survey, rng=0, m=100).infer("a")
+    fresh = pickle.dumps(result)
+    first = result.summary()
+    ends = result.conf_int()
+    others = [result.conf_int(alpha=0.1), result.conf_int(target="table")]
+    ends[:] = 7  # of the caller
+    kind = type(result.intervals)
+    monkeypatch.setattr(kind, "conf_int", None)
+    assert result.summary() == first
+    assert result.conf_int()[1] < 1
+    np.testing.assert_array_equal(result.conf_int(alpha=0.1), others[0])
+    np.testing.assert_array_equal(result.conf_int(target="table"), others[1])
+    with pytest.raises(TypeError):
+        result.conf_int(alpha=0.11)
+    assert pickle.dumps(result) == fresh
 
 
 def test_an_interval_of_width_zero_is_explained(schema, survey):

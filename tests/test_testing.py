@@ -1,8 +1,11 @@
 """Every analysis keeps the contract, and the contract catches those that do not."""
 
-from dataclasses import dataclass
+import subprocess
+import sys
+from dataclasses import dataclass, field
 from typing import ClassVar
 
+import numpy as np
 import pytest
 
 import dpstats as dps
@@ -16,6 +19,7 @@ ANALYSES = [
     dps.Proportion("smoker == 'yes'", given="age >= 65"),
     dps.Marginals(["smoker", "region"]),
     dps.GoodnessOfFit("region", [0.5, 0.3, 0.2], simulations=199),
+    dps.GoodnessOfFit("smoker", {"yes": 0.4, "no": 0.6}, simulations=99),
     dps.Independence("smoker", "region", simulations=199),
     dps.Independence("smoker", "age", given="region", simulations=99),
     dps.Difference("age >= 65", by="smoker"),
@@ -68,6 +72,39 @@ class Narrow(Curious):
         return result
 
 
+@dataclass(frozen=True)
+class Nameless:
+    """No kind."""
+
+    def family(self, schema):
+        return Family((Cells.condition(schema, "smoker == 'yes'"),))
+
+    def infer(self, release):
+        return np.zeros(3)
+
+
+@dataclass(frozen=True)
+class Bare(Nameless):
+    """An array instead of a result."""
+
+    kind: ClassVar[str] = "bare"
+
+
+@dataclass(frozen=True)
+class Empty(Bare):
+    """Asks for nothing."""
+
+    def family(self, schema):
+        return None
+
+
+@dataclass(frozen=True)
+class Listing(Bare):
+    """Holds a list."""
+
+    terms: list = field(default_factory=list)
+
+
 @dataclass
 class Loose(Narrow.__bases__[0].__bases__[0]):
     """Not frozen."""
@@ -82,8 +119,20 @@ class Loose(Narrow.__bases__[0].__bases__[0]):
         (Fickle(), "same blocks every time"),
         (Narrow(), "not nested in alpha"),
         (Loose(), "frozen dataclass"),
+        (dps.Proportion, "not its class"),
+        (3, "frozen dataclass"),
+        (Nameless(), "has a kind"),
+        (Empty(), "return a Family, got None"),
+        (Bare(), "a result with summary\\(\\), got ndarray"),
+        (Listing(), "can be hashed"),
     ],
 )
 def test_broken_analyses_are_caught(analysis, message, schema, survey):
     with pytest.raises((ContractError, dps.NotMeasuredError), match=message):
         check_analysis(analysis, schema, survey)
+
+
+def test_it_is_at_hand_without_an_import_of_its_own():
+    code = "import dpstats; dpstats.testing.check_analysis; dpstats.testing.ContractError"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert "testing" in dir(dps)

@@ -137,6 +137,16 @@ def _bin_of(column: Column, level: object) -> int:
 class DifferenceResult(EstimateResult):
     """Risk difference p1 - p2, risk ratio p1/p2 and odds ratio, with a test of each."""
 
+    @property
+    def interval_of(self) -> str:
+        """The first of the three; ratios have other units."""
+        return self.terms[0]
+
+    @property
+    def alike(self) -> int:
+        """One."""
+        return 1
+
     def test(
         self,
         value: float | None = None,

@@ -87,6 +87,11 @@ class GoodnessOfFit:
                     f"{name} must be a whole number of at least {least}, got {value!r}"
                 )
 
+    def __hash__(self) -> int:
+        given = self.probabilities
+        plain = frozenset(given.items()) if isinstance(given, Mapping) else given
+        return hash((self.column, plain, self.simulations, self.seed))
+
     def family(self, schema: Schema) -> Family:
         """The table of the one column."""
         table = Cells.table(schema, [self.column])

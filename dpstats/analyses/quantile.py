@@ -118,6 +118,12 @@ def _below(number: Number, j: int) -> Indicator:
 class QuantileResult(EstimateResult):
     """Quantiles, and the distribution function that they come from."""
 
+    @property
+    def interval_of(self) -> str:
+        """The column: widths are in its own unit."""
+        assert isinstance(self.intervals, QuantileIntervals)
+        return f"{self.intervals.number.name}, in its own unit"
+
     def _remarks(self, shown: pd.DataFrame) -> list[str]:
         # A single declared value is an honest interval here.
         return [text for text in super()._remarks(shown) if "width zero" not in text]

@@ -86,6 +86,9 @@ def check_degree(degree: int, columns: Sequence[Column]) -> None:
 def _chosen(schema: Schema, names: Sequence[str]) -> tuple[Column, ...]:
     if isinstance(names, str) or not isinstance(names, Sequence) or not names:
         raise RequestError(f"columns must be a non-empty list of names, got {names!r}")
+    for name in names:
+        if not isinstance(name, str):
+            raise RequestError(f"a column goes by its name, such as 'age'; got {name!r}")
     if len(set(names)) < len(names):
         raise RequestError(f"columns are named twice: {list(names)}")
     chosen = [schema[name] for name in names]

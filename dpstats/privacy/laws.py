@@ -28,6 +28,9 @@ POWERS: dict[Noise, int] = {"laplace": 1, "gaussian": 2}
 
 _MAX_SCALE = 2.0**52
 _FAR = 2.0**62  # beyond every noise that can occur; keeps infinities out of the formulas
+_LARGEST_TABLE = 2**16
+_MOST_TERMS, _MOST_RATE = 64, 300.0  # products stay below exp(600)
+_REACH = 1500.0  # exp(-1500) is zero, and exp(-750) its root
 
 
 class NoiseLaw(Protocol):
@@ -136,8 +139,18 @@ class LatticeLaw(ABC):
         Slavkovic (2018).
         """
         t = _clip(t)
-        nearest = np.floor(t + 0.5)
-        return _floats(self.cdf(nearest - 1) + self.pmf(nearest) * (t - nearest + 0.5))
+        size = np.abs(t) + 0.5
+        nearest = np.floor(size)
+        share = size - nearest  # the way from P(Z >= nearest) to P(Z >= nearest + 1)
+        table = _upper_table(self)
+        if size.size and np.max(nearest) + 1 < len(table):
+            at = nearest.astype(np.int64)
+            above, below = table[at], table[at + 1]
+        else:
+            below = self._upper(nearest + 1)
+            above = np.where(nearest >= 1, self._upper(np.maximum(nearest, 1)), 1 - below)
+        outside = above + share * (below - above)
+        return _floats(np.where(t < 0, outside, 1 - outside))
 
     def quantile(self, beta: float) -> int:
         """Smallest integer q >= 0 with P(abs(Z) > q) <= beta, for beta in (0, 1)."""
@@ -171,8 +184,9 @@ class DiscreteLaplace(LatticeLaw):
     -----
     All methods take arrays of any shape. One term: relative error about 1e-13 out to the
     smallest numbers a float can hold. More terms: absolute error below 1e-13, relative error
-    about 1e-12 + 1e-16 / a, at a cost proportional to `terms`. Above 0, ``cdf`` is one minus a
-    tail, so ask for ``cdf(-z)`` or ``tail`` where the far upper tail matters.
+    about 1e-12 (+ 1e-16 / a for many terms of a small scale), at a cost proportional to `terms`.
+    Above 0, ``cdf`` is one minus a tail, so ask for ``cdf(-z)`` or ``tail`` where the far upper
+    tail matters.
 
     A sum of T terms is a difference of two negative binomial NB(T, 1 - a) variables. By the
     Pfaff transformation [2]_ of its generating function it is, for z >= 0,
@@ -180,7 +194,10 @@ class DiscreteLaplace(LatticeLaw):
         P(Z = z) = sum over k < T of w_k P(N_(T - k) = z + k),
 
     N_r negative binomial NB(r, 1 - a) and w_k the NB(T, 1 / (1 + a)) probabilities. All terms are
-    positive, so nothing cancels, at any scale.
+    positive, so nothing cancels, at any scale. As N_r >= m says that m + r - 1 trials of success
+    probability 1 - a have at most r - 1 successes, both P(Z = z) and P(Z >= z) are sums over j < T
+    of positive weights times binomial probabilities of j successes in z + T - 1 trials: a power
+    of a times a polynomial in z.
 
     References
     ----------
@@ -211,12 +228,15 @@ class DiscreteLaplace(LatticeLaw):
         """P(Z = z); zero where z is not an integer."""
         z = _clip(z)
         size = np.abs(z)
+        p = self._one_minus_a
         if self.terms == 1:
-            mass = self._one_minus_a / (1 + self._a) * np.exp(-size / self.scale)
+            mass = p / (1 + self._a) * np.exp(-size / self.scale)
+        elif self._short:
+            weights = _mixture_weights(self.scale, self.terms)
+            mass = p * self._binomial_sum(size, weights[::-1])
         else:
             from scipy.stats import nbinom
 
-            p = self._one_minus_a
             mass = sum(w * nbinom.pmf(size + k, r, p) for k, r, w in self._mixture())
         return _floats(np.where(z == np.floor(z), mass, 0.0))
 
@@ -241,11 +261,30 @@ class DiscreteLaplace(LatticeLaw):
         """P(Z >= t) for integers t >= 1."""
         if self.terms == 1:
             return _floats(np.exp(-t / self.scale) / (1 + self._a))
+        if self._short:
+            weights = np.cumsum(_mixture_weights(self.scale, self.terms))
+            return self._binomial_sum(t, weights[::-1].tolist())
         from scipy.special import betaincc
 
         # P(N_r >= m) = I_a(m, r), written in 1 - a, which is known exactly for large scales.
         p = self._one_minus_a
         return _floats(sum(w * betaincc(r, t + k, p) for k, r, w in self._mixture()))
+
+    @property
+    def _short(self) -> bool:
+        """Whether polynomials of degree `terms` - 1 stay far from the largest float."""
+        return self.terms <= _MOST_TERMS and self.terms <= _MOST_RATE * self.scale
+
+    def _binomial_sum(self, z: Floats, weights: Sequence[float]) -> Floats:
+        """Sum over j of weights[j] C(x, j) (1 - a)^j a^(x - j), x = z + terms - 1, by Horner."""
+        x = z + (self.terms - 1)
+        near = np.minimum(x, _REACH * self.scale + self.terms)  # beyond, the power of a is 0
+        odds = self._one_minus_a / self._a
+        total = np.full_like(x, weights[-1])
+        for j in range(self.terms - 1, 0, -1):
+            total = weights[j - 1] + total * (near - (j - 1)) * (odds / j)
+        half = np.exp(-x / (2 * self.scale))  # twice, so that it does not underflow by itself
+        return _floats(total * half * half)
 
     def _mixture(self) -> Iterator[tuple[int, int, float]]:
         """Shift k, size r = T - k and weight w_k of each negative binomial in the sum."""
@@ -307,6 +346,18 @@ def _smallest(holds: Callable[[int], bool]) -> int:
         middle = (low + high) // 2
         low, high = (low, middle) if holds(middle) else (middle, high)
     return high
+
+
+@lru_cache(maxsize=64)
+def _upper_table(law: LatticeLaw) -> Floats:
+    """P(Z >= t) at t = 0, 1, .. as far as it is above 1e-18; empty if that is too far."""
+    reach = law.support(1e-18)
+    if reach >= _LARGEST_TABLE:
+        return np.zeros(0)
+    upper = law._upper(np.arange(1, reach + 3, dtype=np.float64))
+    table = np.append(1 - upper[0], upper)
+    table.flags.writeable = False
+    return table
 
 
 @lru_cache(maxsize=256)

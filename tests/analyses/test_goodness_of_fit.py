@@ -170,3 +170,11 @@ def test_refuses_what_does_not_fit_the_schema(schema, probabilities, message):
     asked = {"g": dps.GoodnessOfFit("region", probabilities)}
     with pytest.raises(dps.RequestError, match=message):
         dps.plan(schema, asked, budget=dps.PureDP(1))
+
+
+def test_a_mapping_can_be_hashed():
+    one = dps.GoodnessOfFit("smoker", {"no": 0.7, "yes": 0.3})
+    other = dps.GoodnessOfFit("smoker", {"yes": 0.3, "no": 0.7})
+    assert one == other
+    assert hash(one) == hash(other)
+    assert len({one, other, dps.GoodnessOfFit("smoker", [0.7, 0.3])}) == 2

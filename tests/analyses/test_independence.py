@@ -220,3 +220,17 @@ def test_same_seed_same_answer_and_in_files(schema, survey):
 def test_bad_parameters(schema, options, message):
     with pytest.raises(dps.RequestError, match=message):
         dps.Independence(**options).family(schema)
+
+
+@pytest.mark.parametrize(
+    "analysis",
+    [
+        dps.Independence("smoker", "region", given=["age"]),
+        dps.Independence(["smoker"], "region"),
+        dps.GoodnessOfFit(["smoker"], [0.5, 0.5]),
+    ],
+    ids=str,
+)
+def test_lists_of_columns_are_refused_with_a_sentence(schema, analysis):
+    with pytest.raises(dps.RequestError, match="goes by its name"):
+        dps.plan(schema, {"a": analysis}, budget=dps.PureDP(1))

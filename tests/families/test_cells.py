@@ -198,3 +198,9 @@ def test_a_table_equals_the_crosstab_of_pandas():
 def test_what_cannot_be_counted_is_refused_with_a_reason(make, says):
     with pytest.raises(RequestError, match=says):
         make()
+
+
+@pytest.mark.parametrize("names", [[["age"], "smoker"], ["smoker", 3], ["smoker", None]])
+def test_columns_go_by_their_names(schema, names):
+    with pytest.raises(RequestError, match="goes by its name"):
+        Cells.table(schema, names)

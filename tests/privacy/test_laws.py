@@ -1,6 +1,7 @@
 """The law of the noise against brute force: convolution, summation, integration, scanning."""
 
 import math
+import time
 from fractions import Fraction
 
 import numpy as np
@@ -92,6 +93,55 @@ def test_far_tails_keep_their_relative_accuracy():
         log_tail = math.log(2) - t / 2 - math.log1p(math.exp(-0.5))
         assert math.log(float(law.tail(t))) == pytest.approx(log_tail, rel=1e-14)
         assert float(law.cdf(-t)) == pytest.approx(float(law.tail(t)) / 2, rel=1e-14)
+
+
+@pytest.mark.parametrize("terms", [2, 3, 7])
+def test_far_tails_of_sums_keep_their_relative_accuracy(terms):
+    law = DiscreteLaplace(2.0, terms)
+    a = Fraction(math.exp(-0.5))  # the law at this very float
+    shares = [math.comb(terms - 1 + k, k) * a**k / (1 + a) ** (terms + k) for k in range(terms)]
+    for t in (1, 40, 400, 1300):
+        x = t + terms - 1
+        exact = sum(
+            share * math.comb(x, j) * (1 - a) ** j * a ** (x - j)
+            for k, share in enumerate(shares)
+            for j in range(terms - k)
+        )
+        # 1e-16 relative in a is 1e-16 t in its power
+        assert float(law.tail(t)) == pytest.approx(float(2 * exact), rel=1e-13 + 1e-15 * t)
+        at = float(law.smoothed_cdf(-t - 0.5))
+        assert at == pytest.approx(float(law.tail(t + 1)) / 2, rel=1e-11)
+
+
+@pytest.mark.parametrize("terms", [1, 3, 100])
+@pytest.mark.parametrize("scale", [0.4, 6.0, 3e3, 1e7])
+def test_smoothed_cdf_follows_from_cdf_and_pmf_near_and_far(scale, terms):
+    law = DiscreteLaplace(scale, terms)
+    sd = math.sqrt(law.variance)
+    t = np.concatenate([np.linspace(-60, 60, 1001), [-1000.3, -0.5, 0, 0.2, 0.5, 1000.3]]) * sd
+    for part in (t, t[np.abs(t) < 5 * sd]):  # far points together with near ones, and near alone
+        nearest = np.floor(part + 0.5)
+        expected = law.cdf(nearest - 1) + law.pmf(nearest) * (part - nearest + 0.5)
+        values = law.smoothed_cdf(part)
+        np.testing.assert_allclose(values, expected, rtol=0, atol=1e-13)
+        near = (part < 0) & (expected > 1e-250)
+        rounding = 1e-11 + 1e-15 / math.exp(-1 / scale)
+        np.testing.assert_allclose(values[near], expected[near], rtol=rounding)
+
+
+def test_a_sum_of_three_noises_costs_no_more_than_one():
+    # intervals of groups ask for some 10^7 probabilities
+    t = np.random.default_rng(0).normal(0, 20, 200_000)
+
+    def seconds(law):
+        law.smoothed_cdf(t)
+        started = [time.perf_counter()]
+        for _ in range(5):
+            law.smoothed_cdf(t)
+            started.append(time.perf_counter())
+        return min(np.diff(started))
+
+    assert seconds(DiscreteLaplace(6.0, 3)) < 4 * seconds(DiscreteLaplace(6.0))
 
 
 def test_large_scales_approach_the_continuous_law():
