@@ -31,9 +31,9 @@ SETTINGS = {
 }
 
 
-def releases(n, budget, runs, tools, seed):
+def releases(n, budget, runs, tools, seed, asked=ASKED):
     """What analyses see of fresh rows with fresh noise, and the true means of the family."""
-    plan = dps.plan(SCHEMA, ASKED, budget=budget, unit="add_remove")
+    plan = dps.plan(SCHEMA, asked, budget=budget, unit="add_remove")
     rng = np.random.default_rng(seed)
     source = (tools.Laplace if budget.noise == "laplace" else tools.Gaussian)(seed + 1)
     frame = SCHEMA.to_frame({name: np.zeros(n, np.int64) for name in SCHEMA.names})
@@ -110,7 +110,7 @@ def test_the_check_sees_a_count_taken_for_exact(table, tools):
     from dpstats.row_count import RowCount
 
     covered, well = 0, dps.Proportion("not ill or not exposed")
-    for held, _, _ in releases(40, dps.PureDP(0.5), 600, tools, 3):
+    for held, _, _ in releases(40, dps.PureDP(0.5), 600, tools, 3, {"well": well}):
         answers = answer(held, well.family(SCHEMA))
         plugged = replace(answers, rows=RowCount(float(held.n)))
         result = well.infer(SimpleNamespace(
