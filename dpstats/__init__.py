@@ -23,6 +23,7 @@ _HOMES = {
     "PureDP": "privacy.budget",
     "Ledger": "privacy.ledger",
     "Uniform": "references.uniform",
+    "LogLinear": "references.loglinear",
     "PerturbedHistogram": "references.histogram",
     "GoodnessOfFit": "analyses.goodness_of_fit",
     "Independence": "analyses.independence",
@@ -69,6 +70,7 @@ __all__ = [
     "NoiseError",
     "NotMeasuredError",
     "Number",
+    "LogLinear",
     "PerturbedHistogram",
     "Plan",
     "Proportion",
@@ -115,6 +117,7 @@ if TYPE_CHECKING:
     from dpstats.planning import Plan, plan
     from dpstats.privacy.budget import PureDP
     from dpstats.privacy.ledger import Ledger
+    from dpstats.references.loglinear import LogLinear
     from dpstats.references.histogram import PerturbedHistogram
     from dpstats.references.uniform import Uniform
     from dpstats.releases import Release, load

@@ -13,11 +13,16 @@ if TYPE_CHECKING:
 
 def reference_from_dict(plain: Mapping[str, Any]) -> Reference:
     """Build a reference density again from plain data, such as ``{"kind": "uniform"}``."""
+    from dpstats.references.loglinear import LogLinear
     from dpstats.references.histogram import PerturbedHistogram
     from dpstats.references.uniform import Uniform
 
     parameters = {key: value for key, value in plain.items() if key != "kind"}
-    kinds = {"uniform": Uniform, "perturbed_histogram": PerturbedHistogram}
+    kinds: dict[Any, Any] = {
+        "uniform": Uniform,
+        "perturbed_histogram": PerturbedHistogram,
+        "log_linear": LogLinear,
+    }
     kind = plain.get("kind")
     if kind not in kinds:
         raise FileFormatError(f"unknown reference density {kind!r}; known: {sorted(kinds)}")

@@ -5,13 +5,13 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
-
 from dpstats.columns import Codes
 from dpstats.families.block import Block, Floats
 from dpstats.schema import Schema
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from dpstats.measurements import NoisyBlock
     from dpstats.privacy.laws import DiscreteLaplace
 
@@ -42,12 +42,3 @@ class Reference(Protocol):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
-
-
-def codes_in_cells(cells: Codes, schema: Schema, rng: np.random.Generator) -> dict[str, Codes]:
-    """Points inside given cells (flat indices, C order), uniform on the grid inside each."""
-    bins = np.unravel_index(cells, [column.bins for column in schema])
-    return {
-        column.name: column.draw_inside(np.asarray(index, dtype=np.int64), rng)
-        for column, index in zip(schema, bins, strict=True)
-    }

@@ -14,7 +14,6 @@ from dpstats.errors import RequestError
 from dpstats.families.block import Block, Floats
 from dpstats.families.cells import Table
 from dpstats.privacy.budget import parse_fraction, read_rational
-from dpstats.references.base import codes_in_cells
 from dpstats.schema import Schema
 
 if TYPE_CHECKING:
@@ -86,7 +85,7 @@ class PerturbedHistogram:
     ) -> dict[str, Codes]:
         """M independent points, column name -> (m,) codes."""
         cells, probabilities = self.cells(schema, measured)
-        return codes_in_cells(rng.choice(cells, size=m, p=probabilities), schema, rng)
+        return schema.draw_inside(rng.choice(cells, size=m, p=probabilities), rng)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
