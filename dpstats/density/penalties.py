@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,7 +13,9 @@ from dpstats.families.block import Floats
 _FACTORS = 2.0 ** np.arange(-8, 9)
 
 
-def adapted(fit: EntropyFit, sizes: Sequence[int], least: float, most: float) -> Floats:
+def adapted(
+    fit: EntropyFit, sizes: Sequence[int], least: float, trusted: float = math.inf
+) -> Floats:
     """Penalties that suit each block better: small where its answers say more than noise.
 
     At the optimum the residual of function f is r_f = s_f y_f. To first order, and the other
@@ -21,14 +24,20 @@ def adapted(fit: EntropyFit, sizes: Sequence[int], least: float, most: float) ->
     block estimates its part of the risk, as Stein's formula does for the whole; the s that makes
     it least is used for the whole block, within the limits.
 
+    A single function that is left more than `trusted` standard deviations from its answer was
+    hardly moved there by noise: its own penalty falls further, by up to a quarter. (A penalty on
+    squares is too stiff for the few very strong associations that real tables hold.)
+
     Parameters
     ----------
     fit : EntropyFit
         With one penalty per function.
     sizes : sequence of int
         Numbers of functions of the blocks, in order.
-    least, most : float
-        Limits of the factor by which a penalty may change.
+    least : float
+        Smallest factor by which a block's penalty may change; the largest is one.
+    trusted : float
+        In noise standard deviations.
 
     Returns
     -------
@@ -42,4 +51,5 @@ def adapted(fit: EntropyFit, sizes: Sequence[int], least: float, most: float) ->
         kept = before * factor / (fit.variances + before * factor)
         risks.append(np.bincount(block, kept**2 * unshrunk + 2 * (1 - kept), len(sizes)))
     best = _FACTORS[np.argmin(risks, axis=0)]
-    return before * np.clip(best, least, most)[block]
+    residuals = np.maximum(np.abs(before * fit.dual), 1e-300)
+    return before * np.clip(best, least, 1)[block] * np.clip(trusted / residuals, 0.25, 1)

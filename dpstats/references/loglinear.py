@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 MAX_ROUNDS = 16
 FIRST = 16.0  # penalty of the first round, times the noise standard deviation
 COARSE, FINE = 0.25, 0.5  # most that a penalty may fall in a round, above and below one
-GAIN = 0.002  # a risk per function that falls by less than this has stopped falling
+TRUSTED = 2.0  # residual of one function, in noise standard deviations, that may be left
+GAIN = 0.05  # a risk that falls by a smaller part than this has stopped falling
 ROUGH = 0.1  # largest gradient, in noise standard deviations, of all fits but the last
 MOST = 1e12  # penalty beyond which nothing is fitted
 SUPPORTED = 0.02  # least effective share of candidates that a fit may rest on
@@ -117,7 +118,7 @@ class LogLinear:
             points = problem.moved(best, m, self.sweeps, rng)
             this = problem.round(points, best.fit.dual, problem.next_penalty(best.fit))
             _log.info("round %d: misfit %.4g sd, risk %.6g", number, this.fit.residual, this.fit.risk)
-            if not this.supported or this.fit.risk > best.fit.risk - GAIN * size:
+            if not this.supported or this.fit.risk > best.fit.risk - GAIN * abs(best.fit.risk):
                 break
             best = this
         return best.candidates, problem.finished(best)
@@ -165,7 +166,7 @@ class _Problem:
         """Lower penalties where the answers ask for it, in small steps once they are low."""
         low = float(np.median(fit.penalty * self.deviations)) <= 1
         sizes = [block.size for block in self.family.blocks]
-        return adapted(fit, sizes, FINE if low else COARSE, 1.0)
+        return adapted(fit, sizes, FINE, TRUSTED) if low else adapted(fit, sizes, COARSE)
 
     def moved(
         self, last: _Round, m: int, sweeps: int, rng: np.random.Generator
