@@ -64,13 +64,13 @@ __all__ = [
     "GoodnessOfFit",
     "Independence",
     "Ledger",
+    "LogLinear",
     "Marginals",
     "Measurements",
     "Moments",
     "NoiseError",
     "NotMeasuredError",
     "Number",
-    "LogLinear",
     "PerturbedHistogram",
     "Plan",
     "Proportion",
@@ -117,8 +117,8 @@ if TYPE_CHECKING:
     from dpstats.planning import Plan, plan
     from dpstats.privacy.budget import PureDP
     from dpstats.privacy.ledger import Ledger
-    from dpstats.references.loglinear import LogLinear
     from dpstats.references.histogram import PerturbedHistogram
+    from dpstats.references.loglinear import LogLinear
     from dpstats.references.uniform import Uniform
     from dpstats.releases import Release, load
     from dpstats.schema import Schema

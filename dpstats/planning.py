@@ -25,8 +25,9 @@ from dpstats.privacy.budget import (
     parse_fraction,
     read_rational,
 )
-from dpstats.references import reference_from_dict
+from dpstats.references import default_reference, reference_from_dict
 from dpstats.references.base import Reference
+from dpstats.references.loglinear import LogLinear
 from dpstats.references.uniform import Uniform
 from dpstats.schema import Schema
 
@@ -226,7 +227,9 @@ def plan(
     unit : {"replace"}
         Neighbours differ by replacing one row, so n is public.
     reference : Reference, optional
-        Where candidate rows come from; `Uniform()` if not given.
+        Where candidate rows come from. If not given, `Uniform()` where the domain of the columns
+        in use has at most 20,000 cells (grid points where moments are asked for), else
+        `LogLinear()`; neither spends any budget.
     shares : mapping of name to number, optional
         Share of the budget for every analysis, normalised. Without shares every test function
         gets the same noise in natural units. An analysis spreads its share over its blocks in
@@ -251,13 +254,13 @@ def plan(
     if n is not None:
         _check_rows(n)
     unit = check_unit(unit)
-    reference = Uniform() if reference is None else reference
-    if not (hasattr(reference, "draw") and hasattr(reference, "share")):
+    if reference is not None and not hasattr(reference, "share"):
         raise RequestError(f"reference must be one such as dps.Uniform(), got {reference!r}")
 
     asked = {name: analysis.family(schema).blocks for name, analysis in analyses.items()}
     weights = None if shares is None else _read_shares(shares, list(analyses))
-    amount = budget.total * (1 - reference.share)
+    share = Fraction(0) if reference is None else reference.share
+    amount = budget.total * (1 - share)
     split = partial(_split, asked=asked, weights=weights, budget=budget, amount=amount, unit=unit)
 
     def variances(blocks: Sequence[Block]) -> list[float]:
@@ -269,13 +272,16 @@ def plan(
         analyses=dict(analyses),
         budget=budget,
         blocks=tuple(map(PlannedBlock, family.blocks, split(family.blocks))),
-        reference=reference,
         n=n,
         unit=unit,
     )
+    reference = default_reference(made.columns, family) if reference is None else reference
+    if isinstance(reference, LogLinear):
+        reference.check_family(family)
+    made = replace(made, reference=reference)
     own = reference.block(made.columns)
     if own is not None:
-        paid = budget.multiplier(own.sensitivity(unit), budget.total * reference.share)
+        paid = budget.multiplier(own.sensitivity(unit), budget.total * share)
         made = replace(made, reference_block=PlannedBlock(own, paid))
     made.check(n)
     return made

@@ -172,6 +172,7 @@ def _candidates(
     reference = reference_from_dict(measurements.reference_spec)
     notes: list[str] = []
     if isinstance(reference, LogLinear):
+        # The budget is spent, so whatever goes wrong here must not lose the release.
         try:
             candidates, fitted = reference.refine(measurements, m, rng)
             if np.all(np.isfinite(fitted.density)):
@@ -179,9 +180,8 @@ def _candidates(
         except (ArithmeticError, ValueError, np.linalg.LinAlgError) as error:
             _log.warning("log-linear reference: %s", error)
         notes.append("the log-linear reference failed on these answers; uniform candidates instead")
-        reference = Uniform()
     candidates = draw_candidates(
-        reference,
+        Uniform() if isinstance(reference, LogLinear) else reference,
         measurements.columns,
         measurements.reference,
         m,
@@ -211,7 +211,7 @@ def _fitted(
         entropy = fit_entropy(
             seen.values, seen.reference, measurements.means, usable_deviations(measurements)
         )
-        _log.info("entropy fit: penalty %.3g", entropy.penalty)
+        _log.info("entropy fit: penalty %.3g", entropy.penalty[0])
     if not entropy.converged:
         notes.append(
             f"the entropy fit stopped with a gradient of {entropy.gradient:.2g} noise standard "

@@ -15,7 +15,7 @@ from dpstats.schema import Schema
 
 if TYPE_CHECKING:
     from dpstats.measurements import NoisyBlock
-    from dpstats.references.base import Reference
+    from dpstats.references.base import Density
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Candidates:
 
 
 def draw_candidates(
-    reference: Reference,
+    reference: Density,
     schema: Schema,
     measured: NoisyBlock | None,
     m: int,
@@ -52,7 +52,7 @@ def draw_candidates(
 
     Parameters
     ----------
-    reference : Reference
+    reference : Density
     schema : Schema
         The columns to synthesise.
     measured : NoisyBlock or None

@@ -47,8 +47,8 @@ class EntropyFit:
     ----------
     density : (m,) float64
         Positive, sums to one.
-    penalty : float, or (|F|,) float64
-        s2, the one that was used, or that of each function.
+    penalty : (|F|,) float64
+        s2 of each function that was used.
     gradient : float
         Largest entry of the dual gradient, in noise standard deviations.
     converged : bool
@@ -63,7 +63,7 @@ class EntropyFit:
     """
 
     density: Floats
-    penalty: float | Floats
+    penalty: Floats
     gradient: float
     converged: bool
     dual: Floats
@@ -249,7 +249,7 @@ class _Dual:
         misfit = point.fitted - self.target
         return EntropyFit(
             density=point.density,
-            penalty=point.s2,
+            penalty=np.full(len(point.y), point.s2),
             gradient=point.worst,
             converged=point.converged,
             dual=point.y,

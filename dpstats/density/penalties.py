@@ -44,7 +44,7 @@ def adapted(
     (|F|,) float64
     """
     block = np.repeat(np.arange(len(sizes)), sizes)
-    before = np.broadcast_to(fit.penalty, len(block)).astype(np.float64)
+    before = fit.penalty
     unshrunk = (fit.dual * (fit.variances + before)) ** 2
     risks = []
     for factor in _FACTORS:
@@ -52,4 +52,5 @@ def adapted(
         risks.append(np.bincount(block, kept**2 * unshrunk + 2 * (1 - kept), len(sizes)))
     best = _FACTORS[np.argmin(risks, axis=0)]
     residuals = np.maximum(np.abs(before * fit.dual), 1e-300)
-    return before * np.clip(best, least, 1)[block] * np.clip(trusted / residuals, 0.25, 1)
+    own = np.clip(trusted / residuals, 0.25, 1)
+    return np.asarray(before * np.clip(best, least, 1)[block] * own)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Reference(Protocol):
-    """A density on the coded domain that candidates are drawn from; public or paid for."""
+    """Where candidates come from: public, paid for, or following the noisy answers."""
 
     @property
     def share(self) -> Fraction:
@@ -29,6 +29,13 @@ class Reference(Protocol):
     def check(self, block: Block, n: int, law: DiscreteLaplace) -> None:
         """Refuse, from public numbers, a measurement that would be mostly noise."""
 
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+
+
+class Density(Reference, Protocol):
+    """A reference that is a density on the coded domain, whatever the answers of the family."""
+
     def cells(self, schema: Schema, measured: NoisyBlock | None) -> tuple[int, Floats | None]:
         """Number of cells (levels and bins) of the domain, and their probabilities.
 
@@ -39,6 +46,3 @@ class Reference(Protocol):
         self, m: int, schema: Schema, measured: NoisyBlock | None, rng: np.random.Generator
     ) -> dict[str, Codes]:
         """M independent points, column name -> (m,) codes."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data."""

@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.columns import Codes, Column, Number
-from dpstats.errors import RequestError
 from dpstats.families.block import Family, Floats
 from dpstats.families.cells import Indicator, Table
 from dpstats.families.moments import Moments
@@ -24,6 +23,16 @@ from dpstats.schema import Schema
 
 Single = NDArray[np.float32]  # logarithms of probabilities: differences of 1e-6 do not matter
 CHUNK = 2**19  # entries of a conditional that are worked on at a time
+
+
+def knows(family: Family) -> bool:
+    """Whether every block is of a kind that has conditional distributions here."""
+    return all(isinstance(block, Table | Indicator | Moments) for block in family.blocks)
+
+
+def states(column: Column, coded: bool) -> int:
+    """Number of states of a column: its codes if they matter and are numbers, else its bins."""
+    return len(column.codes_in_use) if coded and isinstance(column, Number) else column.bins
 
 
 @dataclass(frozen=True)
@@ -87,13 +96,9 @@ class GibbsSampler:
                 shape = tuple(column.bins for column in block.columns)
                 whole = part if isinstance(block, Table) else part * block.cells.array.ravel()
                 _add(tables, tuple(c.name for c in block.columns), whole.reshape(shape))
-            elif isinstance(block, Moments):
-                self._add_moments(block, part, tables, slopes)
             else:
-                raise RequestError(
-                    f"a log-linear reference knows tables, conditions and moments, not "
-                    f"{type(block).__name__}; use reference=dps.Uniform()"
-                )
+                assert isinstance(block, Moments)  # see `knows`
+                self._add_moments(block, part, tables, slopes)
         self._slopes = {key: slope.astype(np.float32) for key, slope in slopes.items()}
         self._rows = {name: list(self._look_ups(name, tables)) for name in self.schema.names}
 
@@ -276,4 +281,5 @@ def _categorical(logits: NDArray[np.floating], rng: np.random.Generator) -> Code
     chances = np.exp(logits - logits.max(axis=1, keepdims=True))
     edges = np.cumsum(chances, axis=1)
     level = rng.random((len(edges), 1)) * edges[:, -1:]
-    return np.minimum((edges <= level).sum(axis=1), logits.shape[1] - 1)
+    chosen = np.minimum((edges <= level).sum(axis=1), logits.shape[1] - 1)
+    return np.asarray(chosen, dtype=np.int64)

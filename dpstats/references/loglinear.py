@@ -31,7 +31,7 @@ from dpstats.errors import NotMeasuredError, RequestError
 from dpstats.families.block import Block, Family, Floats
 from dpstats.families.cells import Indicator, Table
 from dpstats.families.moments import Moments
-from dpstats.references.gibbs import GibbsSampler, Support
+from dpstats.references.gibbs import GibbsSampler, Support, knows
 from dpstats.schema import Schema
 
 if TYPE_CHECKING:
@@ -85,6 +85,19 @@ class LogLinear:
     def check(self, block: Block, n: int, law: DiscreteLaplace) -> None:
         """Nothing to check."""
 
+    def check_family(self, family: Family) -> None:
+        """Refuse functions whose conditional distributions are not known.
+
+        Raises
+        ------
+        RequestError
+        """
+        if not knows(family):
+            raise RequestError(
+                "a log-linear reference knows tables, conditions and moments only; "
+                "use reference=dps.Uniform()"
+            )
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
         return {"kind": "log_linear", "sweeps": self.sweeps}
@@ -117,7 +130,9 @@ class LogLinear:
         for number in range(1, MAX_ROUNDS):
             points = problem.moved(best, m, self.sweeps, rng)
             this = problem.round(points, best.fit.dual, problem.next_penalty(best.fit))
-            _log.info("round %d: misfit %.4g sd, risk %.6g", number, this.fit.residual, this.fit.risk)
+            _log.info(
+                "round %d: misfit %.4g sd, risk %.6g", number, this.fit.residual, this.fit.risk
+            )
             if not this.supported or this.fit.risk > best.fit.risk - GAIN * abs(best.fit.risk):
                 break
             best = this
@@ -156,7 +171,9 @@ class _Problem:
         fit = self._fit(seen, penalty, tilt, tilt, tolerance=ROUGH, risk=True)
         return _Round(candidates, seen, tilt, fit)
 
-    def _fit(self, seen: Seen, penalty: Floats, tilt: Floats, start: Floats, **options: Any) -> EntropyFit:
+    def _fit(
+        self, seen: Seen, penalty: Floats, tilt: Floats, start: Floats, **options: Any
+    ) -> EntropyFit:
         return fit_tilted(
             seen.values, seen.reference, self.means, self.deviations, penalty,
             tilt=tilt, start=start, **options,
