@@ -18,7 +18,11 @@ from dpstats.answers import Answers
 from dpstats.errors import RequestError
 from dpstats.families.block import Family, Floats
 from dpstats.families.cells import Cells
-from dpstats.inference.binomial import certificate_split, proportion_interval, proportion_pvalue
+from dpstats.inference.binomial import (
+    certificate_split,
+    many_proportion_intervals,
+    proportion_pvalue,
+)
 from dpstats.inference.checks import Alternative
 from dpstats.inference.conditional import (
     conditional_certified,
@@ -162,9 +166,7 @@ class ProportionIntervals:
                 ends = proportion_confint(sums / n, radius, n, alpha=alpha, beta=beta)
             else:
                 smoothed = sums + answers.uniforms[of_law]
-                distinct, which = np.unique(smoothed, return_inverse=True)
-                found = proportion_interval(distinct, n, law, alpha)
-                ends = found[0][which], found[1][which]
+                ends = many_proportion_intervals(smoothed, n, law, alpha)
             low[of_law], high[of_law] = ends
         return low, high
 

@@ -25,6 +25,8 @@ FloatArray = NDArray[np.float64]
 _TAIL = 1e-12  # mass of a law that may be ignored
 _NODES_PER_SD = 64  # wide lattices are summed with strides of at most this part of a sd
 _CELLS = 1 << 20  # numbers held in memory at a time
+_MANY = 1000  # distinct counts beyond which dense ones are interpolated
+_SMOOTH_SD = 64.0  # of a noise whose lattice no longer shows in the ends
 _CDF_COST = 16  # a binomial cdf costs about as much as this many probabilities
 
 
@@ -150,6 +152,48 @@ def proportion_interval(
     # n - X ~ Binomial(n, 1 - p) and Z + U is symmetric
     low = special.expit(-_logit_upper(n - t.ravel(), n, law, alpha / 2))
     return low.reshape(t.shape), high.reshape(t.shape)
+
+
+def many_proportion_intervals(
+    t: FloatArray, n: int, law: "NoiseLaw", alpha: float
+) -> tuple[FloatArray, FloatArray]:
+    """The intervals of `proportion_interval` for many counts (d,), by cubics where they are dense.
+
+    Both ends are smooth increasing functions of the count where they lie strictly between 0 and
+    1. Where eight or more counts share a cell of width sd / 8, sd that of the noise, each end
+    comes from the cubic through the exact ends at the four grid points around it, moved outwards
+    by 10^-4 sd / n, about ten times the largest error seen; everything else is solved exactly.
+    """
+    distinct, which = np.unique(t, return_inverse=True)
+    sd = float(np.sqrt(law.variance))
+    if sd < _SMOOTH_SD or distinct.size <= _MANY:
+        low, high = proportion_interval(distinct, n, law, alpha)
+        return low[which], high[which]
+    position = distinct / (sd / 8)
+    cell = np.floor(position).astype(np.int64)
+    cells, of_cell, counts = np.unique(cell, return_inverse=True, return_counts=True)
+    grid = np.arange(-1, 3)
+    nodes = np.unique(cells[counts >= 8][:, None] + grid)
+    at_nodes = np.array(proportion_interval(nodes * (sd / 8), n, law, alpha))
+    dense = np.flatnonzero(counts[of_cell] >= 8)
+    values = at_nodes[:, np.searchsorted(nodes, cell[dense][:, None] + grid)]
+    inside = np.all((values > 0) & (values < 1), axis=(0, 2))
+    dense, values = dense[inside], values[:, inside]
+    x = (position - cell)[dense]
+    lagrange = [  # at -1, 0, 1, 2
+        -x * (x - 1) * (x - 2) / 6,
+        (x + 1) * (x - 1) * (x - 2) / 2,
+        -(x + 1) * x * (x - 2) / 2,
+        (x + 1) * x * (x - 1) / 6,
+    ]
+    ends = np.empty((2, distinct.size))
+    outwards = 1e-4 * sd / n * np.array([[-1.0], [1.0]])
+    ends[:, dense] = np.sum(values * np.stack(lagrange, axis=1), axis=2) + outwards
+    alone = np.ones(distinct.size, dtype=np.bool_)
+    alone[dense] = False
+    ends[:, alone] = proportion_interval(distinct[alone], n, law, alpha)
+    ends = np.clip(ends, 0, 1)
+    return ends[0, which], ends[1, which]
 
 
 def _logit_upper(t: FloatArray, n: int, law: "NoiseLaw", level: float) -> FloatArray:

@@ -85,7 +85,7 @@ class GibbsSampler:
         """Set c, (|F|,) float64, for functions in unit scale."""
         tables: dict[tuple[str, ...], Floats] = {}
         self._linear: dict[str, float] = {}
-        self._square: dict[str, float] = {}
+        self.squares: dict[str, float] = {}
         self._products: list[tuple[str, str, float]] = []
         slopes: dict[tuple[str, str], Floats] = {}
         start = 0
@@ -116,7 +116,7 @@ class GibbsSampler:
             if len(numbers) == 2:
                 first, second = numbers
                 if first == second:
-                    self._square[first] = self._square.get(first, 0.0) + value
+                    self.squares[first] = self.squares.get(first, 0.0) + value
                 else:
                     self._products.append((first, second, value))
             elif numbers and groups:
@@ -246,7 +246,7 @@ class GibbsSampler:
         step = max(1, math.isqrt(size))
         state = np.searchsorted(support.codes, codes[column.name])
         units = support.codes / column.half_points
-        square = self._square.get(column.name, 0.0)
+        square = self.squares.get(column.name, 0.0)
         inside = base + square * units**2
         for coarse in (True, False):
             if coarse:
