@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from dpstats.privacy.laws import DiscreteLaplace
 
 MAX_ROUNDS = 16
-FIRST = 16.0  # penalty of the first round, times the noise standard deviation
+FIRST = 64.0  # penalty of the first round, times the noise standard deviation
 COARSE, FINE = 0.25, 0.5  # most that a penalty may fall in a round, above and below one
 TRUSTED = 2.0  # residual of one function, in noise standard deviations, that may be left
 GAIN = 0.05  # a risk that falls by a smaller part than this has stopped falling
@@ -127,15 +127,19 @@ class LogLinear:
         best = problem.round(points, np.zeros(size), FIRST / problem.deviations)
         while not best.supported and best.fit.penalty[0] < MOST:
             best = problem.round(points, best.tilt, 4 * best.fit.penalty)
+        fine = False
         for number in range(1, MAX_ROUNDS):
+            fine = fine or problem.is_low(best.fit.penalty)
             points = problem.moved(best, m, self.sweeps, rng)
-            this = problem.round(points, best.fit.dual, problem.next_penalty(best.fit))
+            this = problem.round(points, best.fit.dual, problem.next_penalty(best.fit, fine))
             _log.info(
                 "round %d: misfit %.4g sd, risk %.6g", number, this.fit.residual, this.fit.risk
             )
-            if not this.supported or this.fit.risk > best.fit.risk - GAIN * abs(best.fit.risk):
+            if this.supported and this.fit.risk < best.fit.risk - GAIN * abs(best.fit.risk):
+                best = this
+            elif fine:
                 break
-            best = this
+            fine = fine or this is not best  # a step too long for these candidates: a shorter one
         return best.candidates, problem.finished(best)
 
 
@@ -179,11 +183,15 @@ class _Problem:
             tilt=tilt, start=start, **options,
         )  # fmt: skip
 
-    def next_penalty(self, fit: EntropyFit) -> Floats:
+    def is_low(self, penalty: Floats) -> bool:
+        """Whether penalties are near the values that fits end with."""
+        return float(np.median(penalty * self.deviations)) <= 1
+
+    def next_penalty(self, fit: EntropyFit, fine: bool) -> Floats:
         """Lower penalties where the answers ask for it, in small steps once they are low."""
-        low = float(np.median(fit.penalty * self.deviations)) <= 1
         sizes = [block.size for block in self.family.blocks]
-        return adapted(fit, sizes, FINE, TRUSTED) if low else adapted(fit, sizes, COARSE)
+        trusted = TRUSTED if self.is_low(fit.penalty) else math.inf
+        return adapted(fit, sizes, FINE if fine else COARSE, trusted)
 
     def moved(
         self, last: _Round, m: int, sweeps: int, rng: np.random.Generator
