@@ -42,8 +42,10 @@ MAX_ROUNDS = 16
 FIRST = 64.0  # penalty of the first round, times the noise standard deviation
 COARSE, FINE = 0.25, 0.5  # most that a penalty may fall in a round, above and below one
 TRUSTED = 2.0  # residual of one function, in noise standard deviations, that may be left
-GAIN = 0.05  # a risk that falls by a smaller part than this has stopped falling
-ROUGH = 0.1  # largest gradient, in noise standard deviations, of all fits but the last
+# A risk must fall by this part to go on: points that follow the answers make it optimistic, the
+# more so the lower the penalties are.
+GAIN = 0.15
+ROUGH, ROUGHEST = 0.1, 0.5  # largest gradients of fits but the last, with penalties low or not
 MOST = 1e12  # penalty beyond which nothing is fitted
 SUPPORTED = 0.02  # least effective share of candidates that a fit may rest on
 
@@ -172,7 +174,8 @@ class _Problem:
         """Fit points drawn under a tilt."""
         candidates = merged(self.schema, points, np.ones(len(points[self.schema.names[0]])))
         seen = seen_by(self.family, candidates)
-        fit = self._fit(seen, penalty, tilt, tilt, tolerance=ROUGH, risk=True)
+        tolerance = ROUGH if self.is_low(penalty) else ROUGHEST
+        fit = self._fit(seen, penalty, tilt, tilt, tolerance=tolerance, risk=True)
         return _Round(candidates, seen, tilt, fit)
 
     def _fit(
