@@ -25,6 +25,7 @@ _HOMES = {
     "Ledger": "privacy.ledger",
     "BernsteinKDE": "references.bernstein",
     "Uniform": "references.uniform",
+    "LogLinear": "references.loglinear",
     "PerturbedHistogram": "references.histogram",
     "GoodnessOfFit": "analyses.goodness_of_fit",
     "Independence": "analyses.independence",
@@ -68,6 +69,7 @@ __all__ = [
     "GoodnessOfFit",
     "Independence",
     "Ledger",
+    "LogLinear",
     "Marginals",
     "Measurements",
     "Moments",
@@ -124,6 +126,7 @@ if TYPE_CHECKING:
     from dpstats.privacy.ledger import Ledger
     from dpstats.references.bernstein import BernsteinKDE
     from dpstats.references.histogram import PerturbedHistogram
+    from dpstats.references.loglinear import LogLinear
     from dpstats.references.uniform import Uniform
     from dpstats.releases import Release, load
     from dpstats.schema import Schema

@@ -27,8 +27,9 @@ from dpstats.privacy.budget import (
     check_unit,
     parse_fraction,
 )
-from dpstats.references import reference_from_dict
+from dpstats.references import default_reference, reference_from_dict
 from dpstats.references.base import Reference
+from dpstats.references.loglinear import LogLinear
 from dpstats.references.uniform import Uniform
 from dpstats.schema import Schema
 
@@ -250,7 +251,9 @@ def plan(
         Neighbours differ by replacing one row, so that n is public; or by one row more or less:
         then n is measured with noise, and its exact value appears nowhere.
     reference : Reference, optional
-        Where candidate rows come from; `Uniform()` if not given.
+        Where candidate rows come from. If not given, `Uniform()` where the domain of the columns
+        in use has at most 20,000 cells (grid points where moments are asked for), else
+        `LogLinear()`; neither spends any budget.
     shares : mapping of name to number, optional
         Share of the budget for every analysis, normalised. An analysis spreads its share over its
         blocks in proportion to their sensitivity (squared for Gaussian noise); a block that
@@ -281,15 +284,15 @@ def plan(
     if n is not None:
         _check_rows(n)
     unit = check_unit(unit)
-    reference = Uniform() if reference is None else reference
-    if not (hasattr(reference, "draw") and hasattr(reference, "share")):
+    if reference is not None and not hasattr(reference, "share"):
         raise RequestError(f"reference must be one such as dps.Uniform(), got {reference!r}")
 
     asked = {name: analysis.family(schema).blocks for name, analysis in analyses.items()}
+    share = Fraction(0) if reference is None else reference.share
     rule = Split(
         asked,
         budget,
-        budget.total * (1 - reference.share),
+        budget.total * (1 - share),
         unit,
         allocation,
         None if shares is None else read_shares(shares, list(analyses)),
@@ -310,14 +313,17 @@ def plan(
         analyses=dict(analyses),
         budget=budget,
         blocks=tuple(map(PlannedBlock, family.blocks, split(family.blocks))),
-        reference=reference,
         n=n,
         unit=unit,
         count=PlannedBlock(ROWS, budget.multiplier(ROWS.sensitivity(unit), paid)) if paid else None,
     )
+    reference = default_reference(made.columns, family) if reference is None else reference
+    if isinstance(reference, LogLinear):
+        reference.check_family(family)
+    made = replace(made, reference=reference)
     own = reference.block(made.columns, n)
     if own is not None:
-        paid = budget.multiplier(own.sensitivity(unit), budget.total * reference.share)
+        paid = budget.multiplier(own.sensitivity(unit), budget.total * share)
         made = replace(made, reference_block=PlannedBlock(own, paid))
     made.check(n)
     return made

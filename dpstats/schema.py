@@ -124,6 +124,14 @@ class Schema:
         """Values in original units, name -> (n,) array, for the columns that `codes` holds."""
         return {c.name: c.decode(codes[c.name]) for c in self.columns if c.name in codes}
 
+    def draw_inside(self, cells: Codes, rng: np.random.Generator) -> dict[str, Codes]:
+        """Points inside cells (flat indices over all bins, C order), uniform on the grid there."""
+        bins = np.unravel_index(cells, [column.bins for column in self])
+        return {
+            column.name: column.draw_inside(np.asarray(index, dtype=np.int64), rng)
+            for column, index in zip(self, bins, strict=True)
+        }
+
     def to_frame(self, codes: Mapping[str, Codes]) -> pd.DataFrame:
         """Decoded rows as a pandas DataFrame; text levels become categories."""
         import pandas as pd

@@ -10,8 +10,8 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from dpstats.accuracy import Accuracy, certify
-from dpstats.density.candidates import Candidates, Seen, draw_candidates, seen_by
-from dpstats.density.entropy import fit_entropy
+from dpstats.density.candidates import Candidates, draw_candidates, seen_by
+from dpstats.density.entropy import EntropyFit, fit_entropy, usable_deviations
 from dpstats.density.minimax import SolverError, feasible, minimax_highs
 from dpstats.density.rows import Draw, draw_counts
 from dpstats.engines.local import Progress
@@ -22,6 +22,8 @@ from dpstats.measuring import measure
 from dpstats.planning import Plan
 from dpstats.privacy.ledger import Ledger
 from dpstats.references import reference_from_dict
+from dpstats.references.loglinear import LogLinear
+from dpstats.references.uniform import Uniform
 from dpstats.releases import Release
 
 Fit = Literal["entropy", "minimax"]
@@ -69,19 +71,9 @@ def synthesize(
 
     with threadpool_limits(1, user_api="blas"):  # for small products threads only wait
         say("drawing candidates", 0, 3)
-        reference = reference_from_dict(measurements.reference_spec)
-        candidates = draw_candidates(
-            reference,
-            measurements.columns,
-            measurements.reference,
-            m,
-            generator,
-            stratified=fit == "entropy",
-        )
+        candidates, entropy, notes = _candidates(measurements, fit, m, generator)
         say("fitting the density", 1, 3)
-        weights, notes = _fitted(measurements, candidates, fit)
-        if (note := reference.note(measurements.reference)) is not None:
-            notes.insert(0, note)
+        weights = _fitted(measurements, candidates, entropy, fit, notes)
         say("drawing rows", 2, 3)
         values = measurements.family.evaluate(candidates.codes)
         rows = measurements.n if k is None else k
@@ -173,30 +165,59 @@ def check_options(fit: Fit, draw: Draw, m: int, k: int | None, rng: Seed) -> np.
         raise RequestError(f"rng must be a seed or a numpy Generator, got {rng!r}") from None
 
 
+def _candidates(
+    measurements: Measurements, fit: Fit, m: int, rng: np.random.Generator
+) -> tuple[Candidates, EntropyFit | None, list[str]]:
+    """Candidates, their entropy fit where the reference makes it anyway, and notes."""
+    reference = reference_from_dict(measurements.reference_spec)
+    notes: list[str] = []
+    if isinstance(reference, LogLinear):
+        # The budget is spent, so whatever goes wrong here must not lose the release.
+        try:
+            candidates, fitted = reference.refine(measurements, m, rng)
+            if np.all(np.isfinite(fitted.density)):
+                return candidates, fitted, notes
+        except (ArithmeticError, ValueError, np.linalg.LinAlgError) as error:
+            _log.warning("log-linear reference: %s", error)
+        notes.append("the log-linear reference failed on these answers; uniform candidates instead")
+        reference = Uniform()
+    if (note := reference.note(measurements.reference)) is not None:
+        notes.append(note)
+    candidates = draw_candidates(
+        reference,
+        measurements.columns,
+        measurements.reference,
+        m,
+        rng,
+        stratified=fit == "entropy",
+    )
+    return candidates, None, notes
+
+
 def _fitted(
-    measurements: Measurements, candidates: Candidates, fit: Fit
-) -> tuple[Floats, list[str]]:
+    measurements: Measurements,
+    candidates: Candidates,
+    entropy: EntropyFit | None,
+    fit: Fit,
+    notes: list[str],
+) -> Floats:
     """Weights on the candidates. The budget is spent, so trouble in a fit never loses a release."""
     seen = seen_by(measurements.family, candidates)
-    notes: list[str] = []
     if fit == "minimax":
         target = feasible(measurements.family, measurements.means)
         try:
             density, _ = minimax_highs(seen.values.matrix(), target)
-            return seen.spread(density), notes
+            return seen.spread(density)
         except SolverError as error:
             notes.append(f"{error}; the entropy fit was used instead")
-    return seen.spread(_entropy(measurements, seen, notes)), notes
-
-
-def _entropy(measurements: Measurements, seen: Seen, notes: list[str]) -> Floats:
-    # Noise far below a row (a huge epsilon) is as good as a hundredth of a row, and stays finite.
-    deviations = np.maximum(measurements.standard_deviations, 0.01 / measurements.n)
-    fitted = fit_entropy(seen.values, seen.reference, measurements.means, deviations)
-    if not fitted.converged:
+    if entropy is None:
+        entropy = fit_entropy(
+            seen.values, seen.reference, measurements.means, usable_deviations(measurements)
+        )
+        _log.info("entropy fit: penalty %.3g", entropy.penalty[0])
+    if not entropy.converged:
         notes.append(
-            f"the entropy fit stopped with a gradient of {fitted.gradient:.2g} noise standard "
+            f"the entropy fit stopped with a gradient of {entropy.gradient:.2g} noise standard "
             "deviations; the certificate accounts for it"
         )
-    _log.info("entropy fit: penalty %.3g", fitted.penalty)
-    return fitted.density
+    return seen.spread(entropy.density)

@@ -229,7 +229,7 @@ def test_a_code_is_the_nearest_grid_point_inside_the_bin_of_the_value(column, da
     code = codes(column, [raw])[0]
     clamped = min(max(raw, float(column.low)), float(column.high))
     grid = column.grid
-    in_use = column._codes_in_use
+    in_use = column.codes_in_use
 
     assert code in set(in_use.tolist())
     if column.edges:
@@ -251,7 +251,7 @@ def test_a_code_is_the_nearest_grid_point_inside_the_bin_of_the_value(column, da
 
 @given(column=numbers())
 def test_grid_points_come_back_as_they_went_in(column):
-    in_use = column._codes_in_use
+    in_use = column.codes_in_use
     again = column.encode(pa.array(column.grid[in_use + column.half_points]))
     np.testing.assert_array_equal(again, in_use)
     np.testing.assert_array_equal(column.decode(again), column.grid[in_use + column.half_points])
@@ -273,7 +273,7 @@ def test_codes_drawn_inside_a_bin_are_in_it_and_reach_all_of_it(column, seed):
     bins = rng.integers(column.bins, size=200)
     drawn = column.draw_inside(bins, rng)
     np.testing.assert_array_equal(column.bins_of(drawn), bins)
-    assert set(drawn.tolist()) <= set(column._codes_in_use.tolist())
+    assert set(drawn.tolist()) <= set(column.codes_in_use.tolist())
 
 
 def test_edges_belong_to_the_declared_side():

@@ -1,6 +1,7 @@
 """From measurements to a release: repeatable, and no trouble in a fit loses it."""
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -8,7 +9,7 @@ import pytest
 
 import dpstats as dps
 from dpstats import synthesis
-from dpstats.density.entropy import EntropyFit
+from dpstats.density import entropy as dps_entropy
 from dpstats.density.minimax import SolverError
 from dpstats.errors import RequestError
 from dpstats.privacy.noise import _noise_from
@@ -155,7 +156,8 @@ def test_a_solver_that_fails_falls_back_to_entropy_and_says_so(held, monkeypatch
 
 def test_a_fit_that_did_not_converge_says_so(held, monkeypatch):
     def stops(values, reference, means, deviations):
-        return EntropyFit(reference, penalty=1.0, gradient=0.25, converged=False)
+        fitted = dps_entropy.fit_entropy(values, reference, means, deviations)
+        return replace(fitted, gradient=0.25, converged=False)
 
     monkeypatch.setattr(synthesis, "fit_entropy", stops)
     release = dps.synthesize(held, m=300, rng=0)

@@ -160,7 +160,7 @@ class Number:
         )  # fmt: skip
         if not inside:
             raise SchemaError(f"{where}: edges must lie inside the bounds [{low:g}, {high:g}]")
-        filled = np.unique(self.bins_of(self._codes_in_use))
+        filled = np.unique(self.bins_of(self.codes_in_use))
         if len(filled) < self.bins:
             raise SchemaError(
                 f"{where}: some bin between the edges holds no "
@@ -191,7 +191,8 @@ class Number:
         return np.array([int((v - exact[0]) / step) - self.half_points for v in exact], np.int64)
 
     @property
-    def _codes_in_use(self) -> Codes:
+    def codes_in_use(self) -> Codes:
+        """Codes that a value can have, increasing, (points,) or (declared values,) int64."""
         if self.values is not None:
             return self._value_codes
         return np.arange(-self.half_points, self.half_points + 1)
@@ -232,7 +233,7 @@ class Number:
     @cached_property
     def _bin_codes(self) -> tuple[Codes, Codes]:
         """First and last code of every bin (bins are runs of codes)."""
-        codes = self._codes_in_use
+        codes = self.codes_in_use
         bins = self._bin_of_code[codes + self.half_points]
         first = np.searchsorted(bins, np.arange(self.bins), side="left")
         last = np.searchsorted(bins, np.arange(self.bins), side="right") - 1
@@ -290,7 +291,7 @@ class Number:
 
     @cached_property
     def _whole(self) -> bool:
-        used = self.grid[self._codes_in_use + self.half_points]
+        used = self.grid[self.codes_in_use + self.half_points]
         return bool(np.all(used == np.rint(used)) and np.max(np.abs(used)) < 2**53)
 
     def accepts(self, arrow_type: pa.DataType) -> bool:
@@ -330,7 +331,7 @@ class Number:
     def missing_code(self) -> int:
         """Code of missing cells."""
         if self.missing is None:
-            return int(self._codes_in_use[len(self._codes_in_use) // 2])
+            return int(self.codes_in_use[len(self.codes_in_use) // 2])
         return int(self._codes_of(np.array([float(self.missing)]))[0])
 
     def missing_rule(self) -> str:

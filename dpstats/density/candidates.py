@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.columns import Codes
 from dpstats.families.block import Family, FamilyValues, Floats
-from dpstats.measurements import NoisyBlock
-from dpstats.references.base import Reference, codes_in_cells
 from dpstats.schema import Schema
+
+if TYPE_CHECKING:
+    from dpstats.measurements import NoisyBlock
+    from dpstats.references.base import Density
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,7 @@ class Candidates:
 
 
 def draw_candidates(
-    reference: Reference,
+    reference: Density,
     schema: Schema,
     measured: NoisyBlock | None,
     m: int,
@@ -49,7 +52,7 @@ def draw_candidates(
 
     Parameters
     ----------
-    reference : Reference
+    reference : Density
     schema : Schema
         The columns to synthesise.
     measured : NoisyBlock or None
@@ -63,12 +66,17 @@ def draw_candidates(
     if stratified and 0 < cells <= m:
         chosen = np.arange(cells) if probabilities is None else np.flatnonzero(probabilities)
         copies = max(1, m // len(chosen))
-        points = codes_in_cells(np.repeat(chosen, copies), schema, rng)
+        points = schema.draw_inside(np.repeat(chosen, copies), rng)
         one = np.ones(len(chosen)) if probabilities is None else probabilities[chosen]
         weights = np.repeat(one, copies)
     else:
         points = reference.draw(m, schema, measured, rng)
         weights = np.ones(m)
+    return merged(schema, points, weights)
+
+
+def merged(schema: Schema, points: Mapping[str, Codes], weights: Floats) -> Candidates:
+    """Candidates from points, column name -> (m,) codes, with weights (m,): equal ones merged."""
     first, which = _distinct([points[name] for name in schema.names])
     total = np.bincount(which, weights=weights)
     codes = {name: points[name][first] for name in schema.names}

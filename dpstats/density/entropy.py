@@ -3,22 +3,30 @@
 With rows of A and b divided by the noise standard deviations, the weights minimise
 KL(h || mu) + |A h - b|^2 / (2 s2). The dual is smooth, with one variable per function:
 minimise log E_mu exp(A'y) - b'y + s2 |y|^2 / 2; at its optimum h is proportional to
-mu exp(A'y) and A h - b = -s2 y. Solved by Newton's method with conjugate gradients, never
-storing A.
+mu exp(A'y) and A h - b = -s2 y. Solved by Newton's method with conjugate gradients.
+
+Candidates need not be drawn from mu itself. Where they come from mu exp(A't), t the tilt, they
+stand for mu when weighted by exp(-A't): only y - t enters the weights, while the penalty stays on
+the whole of y. Were it on y - t alone, candidates that already follow the answers would hide how
+far the fit bends to them, and the risk below would count too few degrees of freedom.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpstats.density.products import Products
 from dpstats.families.block import FamilyValues, Floats
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
+
+    from dpstats.measurements import Measurements
 
 TOLERANCE = 1e-3  # largest dual gradient, in noise standard deviations
 MAX_NEWTON = 100
@@ -39,21 +47,36 @@ class EntropyFit:
     ----------
     density : (m,) float64
         Positive, sums to one.
-    penalty : float
-        s2, the one that was used.
+    penalty : (|F|,) float64
+        s2 of each function that was used.
     gradient : float
         Largest entry of the dual gradient, in noise standard deviations.
     converged : bool
+    dual : (|F|,) float64
+        y; the density is the reference times exp(A'y), A scaled by the noise.
+    variances : (|F|,) float64
+        Variance of each function under the density, in noise variances.
+    residual : float
+        Root mean square of A h - b, in noise standard deviations.
+    risk : float
+        Stein's estimate of the squared error of A h, in noise variances; NaN if not asked for.
     """
 
     density: Floats
-    penalty: float
+    penalty: Floats
     gradient: float
     converged: bool
+    dual: Floats
+    variances: Floats
+    residual: float
+    risk: float = math.nan
 
 
 def fit_entropy(
-    values: FamilyValues, reference: Floats, means: Floats, standard_deviations: Floats
+    values: FamilyValues,
+    reference: Floats,
+    means: Floats,
+    standard_deviations: Floats,
 ) -> EntropyFit:
     """Fit the weights, with the penalty that Stein's unbiased risk estimate prefers.
 
@@ -87,7 +110,51 @@ def fit_entropy(
             best, best_risk = point, risk
         if flat or not point.converged:
             break
-    return EntropyFit(best.density, best.s2, best.worst, best.converged)
+    return dual.result(best, best_risk)
+
+
+def fit_tilted(
+    values: FamilyValues,
+    reference: Floats,
+    means: Floats,
+    standard_deviations: Floats,
+    penalty: Floats,
+    *,
+    tilt: Floats,
+    start: Floats,
+    tolerance: float | None = None,
+    risk: bool = False,
+) -> EntropyFit:
+    """Fit the weights of candidates that were drawn from mu exp(A't), with given penalties.
+
+    Parameters
+    ----------
+    values, means, standard_deviations
+        As in `fit_entropy`.
+    reference : (m,) float64
+        Positive weights that sum to one and stand for mu exp(A't).
+    penalty : (|F|,) float64
+        s2 of each function: the penalty on the dual is the sum of s2 y^2 / 2.
+    tilt, start : (|F|,) float64
+        t, and where the search starts, in the units of `EntropyFit.dual`.
+    tolerance : float, optional
+        Largest entry of the gradient, in noise standard deviations; 0.001.
+    risk : bool
+        Whether to estimate the risk, which costs a few more solutions.
+    """
+    dual = _Dual(values, reference, means, standard_deviations, tilt)
+    dual.tolerance = TOLERANCE if tolerance is None else tolerance
+    point = dual.minimise(start, penalty)
+    return dual.result(point, dual.risk(point) if risk else math.nan)
+
+
+def usable_deviations(measurements: Measurements, deviations: Floats | None = None) -> Floats:
+    """Noise standard deviations of the means (or others), at least a hundredth of a row.
+
+    Noise far below a row (a huge epsilon) is as good as that, and stays finite.
+    """
+    given = measurements.standard_deviations if deviations is None else deviations
+    return np.maximum(given, 0.01 / measurements.n)
 
 
 @dataclass(frozen=True)
@@ -95,11 +162,12 @@ class _Point:
     """A dual point: its density, the fitted means A h, and the gradient."""
 
     y: Floats
-    s2: float
+    s2: float | Floats
     objective: float
     density: Floats
     fitted: Floats
     gradient: Floats
+    tolerance: float
 
     @property
     def worst(self) -> float:
@@ -107,33 +175,42 @@ class _Point:
 
     @property
     def converged(self) -> bool:
-        return self.worst <= TOLERANCE
+        return self.worst <= self.tolerance
 
 
 class _Dual:
     """The dual program; means in units of their noise standard deviations."""
 
     def __init__(
-        self, values: FamilyValues, reference: Floats, means: Floats, deviations: Floats
+        self,
+        values: FamilyValues,
+        reference: Floats,
+        means: Floats,
+        deviations: Floats,
+        tilt: Floats | None = None,
     ) -> None:
         self.values = values
         self.log_reference = np.log(reference)
         self.scale = 1.0 / deviations
         self.target = means * self.scale
+        self.tilt = np.zeros(len(means)) if tilt is None else tilt
+        self.tolerance = TOLERANCE
+        self.products = Products(values, self.scale)
 
-    def _objective(self, y: Floats, s2: float) -> tuple[float, Floats]:
-        logits = self.values.combine(y * self.scale) + self.log_reference
+    def _objective(self, y: Floats, s2: float | Floats) -> tuple[float, Floats]:
+        logits = self.products.combine(y - self.tilt) + self.log_reference
         top = logits.max()
         density = np.exp(logits - top)
         total = density.sum()
-        objective = top + np.log(total) - self.target @ y + s2 * (y @ y) / 2
+        objective = top + np.log(total) - self.target @ y + y @ (s2 * y) / 2
         return float(objective), density / total
 
-    def _point(self, y: Floats, s2: float, objective: float, density: Floats) -> _Point:
-        fitted = self.values.average(density) * self.scale
-        return _Point(y, s2, objective, density, fitted, fitted - self.target + s2 * y)
+    def _point(self, y: Floats, s2: float | Floats, objective: float, density: Floats) -> _Point:
+        fitted = self.products.average(density)
+        gradient = fitted - self.target + s2 * y
+        return _Point(y, s2, objective, density, fitted, gradient, self.tolerance)
 
-    def minimise(self, y: Floats, s2: float) -> _Point:
+    def minimise(self, y: Floats, s2: float | Floats) -> _Point:
         """Newton's method from y with a backtracking line search."""
         point = self._point(y, s2, *self._objective(y, s2))
         for _ in range(MAX_NEWTON):
@@ -168,6 +245,19 @@ class _Dual:
             length /= 2
         return None
 
+    def result(self, point: _Point, risk: float) -> EntropyFit:
+        misfit = point.fitted - self.target
+        return EntropyFit(
+            density=point.density,
+            penalty=np.full(len(point.y), point.s2),
+            gradient=point.worst,
+            converged=point.converged,
+            dual=point.y,
+            variances=self.products.variances(point.density),
+            residual=float(np.sqrt(np.mean(misfit**2))),
+            risk=risk,
+        )
+
     def risk(self, point: _Point) -> float:
         """Stein's risk estimate: misfit, minus |F|, plus twice the degrees of freedom."""
         misfit = point.fitted - self.target
@@ -178,32 +268,30 @@ class _Dual:
         if len(point.y) <= EXACT_FREEDOM:
             weighted = self._matrix.multiply(np.sqrt(point.density))
             moments = (weighted @ weighted.T).toarray() * np.outer(self.scale, self.scale)
-            spectrum = np.linalg.eigvalsh(moments - np.outer(point.fitted, point.fitted))
+            covariance = moments - np.outer(point.fitted, point.fitted)
+            shrink = 1 / np.sqrt(np.broadcast_to(point.s2, len(point.y)))
+            spectrum = np.linalg.eigvalsh(covariance * np.outer(shrink, shrink))
             spectrum = np.clip(spectrum, 0, None)
-            return float(np.sum(spectrum / (spectrum + point.s2)))
+            return float(np.sum(spectrum / (spectrum + 1)))
         signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(PROBES, len(point.y)))
         solved = [self._solve(point, z, PROBE_ACCURACY * len(z) ** 0.5) for z in signs]
-        return len(point.y) - point.s2 * float(np.mean(np.sum(signs * solved, axis=1)))
+        return len(point.y) - float(np.mean(np.sum(point.s2 * signs * solved, axis=1)))
 
     @cached_property
     def _matrix(self) -> csr_array[Any]:
         return self.values.matrix()
 
     def _solve(self, point: _Point, right: Floats, accuracy: float) -> Floats:
-        """Solve (C + s2 I) x = right by preconditioned conjugate gradients.
-
-        The preconditioner is the diagonal for indicators, a (1 - a) + s2 in their own units.
-        """
-        share = np.clip(np.abs(point.fitted / self.scale), 0, 1)
-        diagonal = np.maximum(share * (1 - share), 1e-12) * self.scale**2 + point.s2
+        """Solve (C + s2 I) x = right by conjugate gradients, preconditioned by the diagonal."""
+        diagonal = self.products.variances(point.density) + point.s2
         x = np.zeros_like(right)
         residual = right
         conjugate = direction = residual / diagonal
         product = float(residual @ conjugate)
         for _ in range(MAX_CG):
-            spread = self.values.combine(direction * self.scale)
+            spread = self.products.combine(direction)
             centred = point.density * (spread - point.density @ spread)
-            image = self.values.average(centred) * self.scale + point.s2 * direction
+            image = self.products.average(centred) + point.s2 * direction
             length = product / float(direction @ image)
             x = x + length * direction
             residual = residual - length * image

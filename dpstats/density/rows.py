@@ -34,10 +34,14 @@ def draw_counts(
     weights = weights / weights.sum()
     if draw == "iid":
         return rng.multinomial(k, weights).astype(np.int64)
-    edges = np.floor(k * np.cumsum(weights) + rng.random())
+    return _exchanged(systematic(weights, k, rng), weights, values)
+
+
+def systematic(weights: Floats, k: int, rng: np.random.Generator) -> Codes:
+    """Counts (m,) int64 with sum k: equal steps along the weights (m,) from one random start."""
+    edges = np.floor(k * np.cumsum(weights / weights.sum()) + rng.random())
     edges[-1] = k  # the last sum is one up to rounding
-    counts = np.diff(np.minimum(edges, k), prepend=0).astype(np.int64)
-    return _exchanged(counts, weights, values)
+    return np.diff(np.minimum(edges, k), prepend=0).astype(np.int64)
 
 
 def _exchanged(counts: Codes, weights: Floats, values: FamilyValues) -> Codes:

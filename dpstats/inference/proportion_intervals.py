@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpstats.families.block import Floats
-from dpstats.inference.binomial import proportion_interval, proportion_pvalue, split_for
+from dpstats.inference.binomial import many_proportion_intervals, proportion_pvalue, split_for
 from dpstats.inference.checks import Alternative
 from dpstats.inference.conditional import (
     conditional_certified,
@@ -87,10 +87,9 @@ class ProportionIntervals:
         for i, law in enumerate(answers.law_table):
             of_law = np.flatnonzero(answers.law_of == i)
             smoothed = answers.sums[of_law] + answers.uniforms[of_law]
-            distinct, which = np.unique(smoothed, return_inverse=True)
-            found = {n: proportion_interval(distinct, n, law, alpha) for n in set(sizes)}
-            low[of_law] = found[sizes[1]][0][which]
-            high[of_law] = found[sizes[0]][1][which]
+            found = {n: many_proportion_intervals(smoothed, n, law, alpha) for n in set(sizes)}
+            low[of_law] = found[sizes[1]][0]
+            high[of_law] = found[sizes[0]][1]
         return low, high
 
     def first(self, count: int) -> ProportionIntervals:

@@ -2,31 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from dpstats.errors import FileFormatError
 
 if TYPE_CHECKING:
-    from dpstats.references.base import Reference
+    from dpstats.families.block import Family
+    from dpstats.references.base import Density, Reference
+    from dpstats.references.loglinear import LogLinear
+    from dpstats.schema import Schema
+
+ENUMERABLE = 20_000  # states of a domain, as many as there are candidates by default
 
 
-def reference_from_dict(plain: Mapping[str, Any]) -> Reference:
+def default_reference(columns: Schema, family: Family) -> Reference:
+    """Uniform where candidates can cover the domain (public numbers), else log-linear."""
+    from dpstats.references.gibbs import knows, states
+    from dpstats.references.loglinear import LogLinear
+    from dpstats.references.uniform import Uniform
+
+    coded = family.coded_columns
+    size = math.prod(states(column, column.name in coded) for column in columns)
+    return LogLinear() if size > ENUMERABLE and knows(family) else Uniform()
+
+
+def reference_from_dict(plain: Mapping[str, Any]) -> Density | LogLinear:
     """Build a reference density again from plain data, such as ``{"kind": "uniform"}``."""
     from dpstats.references.bernstein import BernsteinKDE
     from dpstats.references.histogram import PerturbedHistogram
+    from dpstats.references.loglinear import LogLinear
     from dpstats.references.uniform import Uniform
 
     parameters = {key: value for key, value in plain.items() if key != "kind"}
-    kinds: dict[str, Callable[..., Reference]] = {
+    kinds: dict[Any, Any] = {
         "uniform": Uniform,
         "perturbed_histogram": PerturbedHistogram,
         "bernstein_kde": BernsteinKDE,
+        "log_linear": LogLinear,
     }
     kind = plain.get("kind")
     if kind not in kinds:
         raise FileFormatError(f"unknown reference density {kind!r}; known: {sorted(kinds)}")
     try:
-        return kinds[kind](**parameters)
+        reference: Density | LogLinear = kinds[kind](**parameters)
     except TypeError:
         raise FileFormatError(f"reference {kind!r} has unknown keys {sorted(parameters)}") from None
+    return reference

@@ -5,8 +5,6 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
-
 from dpstats.columns import Codes
 from dpstats.errors import RequestError
 from dpstats.families.block import Block, Floats
@@ -14,12 +12,14 @@ from dpstats.privacy.budget import parse_fraction, read_rational
 from dpstats.schema import Schema
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from dpstats.measurements import NoisyBlock
     from dpstats.privacy.laws import LatticeLaw
 
 
 class Reference(Protocol):
-    """A density on the coded domain that candidates are drawn from; public or paid for."""
+    """Where candidates come from: public, paid for, or following the noisy answers."""
 
     @property
     def share(self) -> Fraction:
@@ -30,6 +30,13 @@ class Reference(Protocol):
 
     def check(self, block: Block, n: int, law: LatticeLaw) -> None:
         """Refuse, from public numbers, a measurement that would be mostly noise."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+
+
+class Density(Reference, Protocol):
+    """A reference that is a density on the coded domain, whatever the answers of the family."""
 
     def cells(self, schema: Schema, measured: NoisyBlock | None) -> tuple[int, Floats | None]:
         """Number of cells (levels and bins) of the domain, and their probabilities.
@@ -45,9 +52,6 @@ class Reference(Protocol):
     def note(self, measured: NoisyBlock | None) -> str | None:
         """What a reader of the release must know of this density, such as a fallback."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
-
 
 def read_share(share: object, name: str) -> Fraction:
     """Share of the budget that a reference spends, below one; text as it stands in files."""
@@ -57,12 +61,3 @@ def read_share(share: object, name: str) -> Fraction:
             f"{name}(share={read}) leaves nothing for the analyses; give a share below 1"
         )
     return read
-
-
-def codes_in_cells(cells: Codes, schema: Schema, rng: np.random.Generator) -> dict[str, Codes]:
-    """Points inside given cells (flat indices, C order), uniform on the grid inside each."""
-    bins = np.unravel_index(cells, [column.bins for column in schema])
-    return {
-        column.name: column.draw_inside(np.asarray(index, dtype=np.int64), rng)
-        for column, index in zip(schema, bins, strict=True)
-    }

@@ -13,7 +13,7 @@ from dpstats.columns import Codes
 from dpstats.errors import RequestError
 from dpstats.families.block import Block, Floats
 from dpstats.families.cells import Table
-from dpstats.references.base import codes_in_cells, read_share
+from dpstats.references.base import read_share
 from dpstats.schema import Schema
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class PerturbedHistogram:
     ) -> dict[str, Codes]:
         """M independent points, column name -> (m,) codes."""
         cells, probabilities = self.cells(schema, measured)
-        return codes_in_cells(rng.choice(cells, size=m, p=probabilities), schema, rng)
+        return schema.draw_inside(rng.choice(cells, size=m, p=probabilities), rng)
 
     def note(self, measured: NoisyBlock | None) -> str | None:
         """What a reader must know: that noise left no positive count."""

@@ -239,7 +239,7 @@ def test_wild_answers_never_fail_and_always_give_a_density(name, answers, sd):
     assert np.all(np.isfinite(fit.density))
     assert np.all(fit.density >= 0)
     assert fit.density.sum() == pytest.approx(1, abs=1e-9)
-    assert np.isfinite(fit.penalty)
+    assert np.all(np.isfinite(fit.penalty))
     assert fit.converged == (fit.gradient <= entropy.TOLERANCE)
 
 

@@ -10,11 +10,13 @@ from statsmodels.stats.proportion import proportion_confint as clopper_pearson
 from dpstats.errors import RequestError
 from dpstats.inference.binomial import (
     certificate_split,
+    many_proportion_intervals,
     noisy_binomial_cdf,
     proportion_interval,
     proportion_pvalue,
     split_for,
 )
+from dpstats.privacy.combinations import Combination
 from dpstats.privacy.gaussian import DiscreteGaussian
 from dpstats.privacy.laws import DiscreteLaplace
 
@@ -297,3 +299,35 @@ def test_split_extremes():
     assert 0.04999 < certificate_split(100, 1e9) < 0.05
     with pytest.raises(RequestError, match="positive number of rows"):
         certificate_split(0, 1.0)
+
+
+@pytest.mark.parametrize(
+    "law",
+    [
+        DiscreteLaplace(60.0),
+        Combination(((0.9, 180.0, 1), (0.01, 180.0, 300), (0.001, 180.0, 5000))),
+    ],
+    ids=["lattice", "combination"],
+)
+@pytest.mark.parametrize("n", [900, 48_842])
+def test_many_intervals_are_the_exact_ones_moved_outwards_by_a_hair(n, law):
+    """1,500 counts, most within the noise of zero, some anywhere: never narrower than exact."""
+    rng = np.random.default_rng(0)
+    sd = np.sqrt(law.variance)
+    t = np.concatenate([
+        rng.normal(0, 1.5 * sd, 1200), rng.uniform(-sd, n + sd, 100),
+        n - rng.exponential(sd, 200), [-50 * sd, n + 50 * sd],
+    ])  # fmt: skip
+    low, high = many_proportion_intervals(t, n, law, 0.05)
+    exact_low, exact_high = proportion_interval(t, n, law, 0.05)
+    hair = 3e-4 * sd / n
+    assert np.all(low <= exact_low + 1e-12)
+    assert np.all(low >= exact_low - hair)
+    assert np.all(high >= exact_high - 1e-12)
+    assert np.all(high <= exact_high + hair)
+    assert np.mean(low != exact_low) > 0.1  # the cubics were used
+    some = slice(0, 800)
+    np.testing.assert_array_equal(
+        many_proportion_intervals(t[some], n, law, 0.05),
+        proportion_interval(t[some], n, law, 0.05),
+    )

@@ -10,7 +10,6 @@ from scipy import stats
 import dpstats as dps
 from dpstats.errors import FileFormatError, RequestError
 from dpstats.references import reference_from_dict
-from dpstats.references.base import codes_in_cells
 from dpstats.references.uniform import Uniform
 
 SCHEMA = dps.Schema([
@@ -71,7 +70,7 @@ def test_columns_are_independent(over):
 def test_draws_inside_given_cells():
     rng = np.random.default_rng(0)
     cells = rng.integers(36, size=500)
-    points = codes_in_cells(cells, SCHEMA, rng)
+    points = SCHEMA.draw_inside(cells, rng)
     bins = [SCHEMA[name].bins_of(points[name]) for name in SCHEMA.names]
     np.testing.assert_array_equal(np.ravel_multi_index(bins, (3, 3, 4)), cells)
 

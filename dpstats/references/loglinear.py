@@ -1,0 +1,252 @@
+"""The log-linear reference: candidates that follow the noisy answers themselves.
+
+Where a domain is too large to enumerate, points drawn blindly miss almost all of its mass. The
+answers were paid for already, so candidates may follow them at no cost to privacy: start with the
+product of the columns' own densities, fit the weights, resample by weight, move every point by
+Gibbs sweeps under the fitted exponential model, and repeat while the misfit falls.
+
+The points of a round come from base(x) exp(t'f(x)), t the last fit. Weighted by exp(-t'f(x)) they
+stand for the base, whose dependence on the answers is slight: so every round solves the same
+problem, with the penalty on all of the tilt, and only sees it through better points.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpstats.answers import answer
+from dpstats.columns import Codes, Column
+from dpstats.density.candidates import Candidates, Seen, merged, seen_by
+from dpstats.density.entropy import EntropyFit, fit_entropy, fit_tilted, usable_deviations
+from dpstats.density.penalties import adapted
+from dpstats.density.rows import systematic
+from dpstats.errors import NotMeasuredError, RequestError
+from dpstats.families.block import Block, Family, Floats
+from dpstats.families.cells import Indicator, Table
+from dpstats.families.moments import Moments
+from dpstats.references.gibbs import GibbsSampler, Support, knows
+from dpstats.schema import Schema
+
+if TYPE_CHECKING:
+    from dpstats.measurements import Measurements
+    from dpstats.privacy.laws import LatticeLaw
+
+MAX_ROUNDS = 16
+FIRST = 64.0  # penalty of the first round, times the noise standard deviation
+COARSE, FINE = 0.25, 0.5  # most that a penalty may fall in a round, above and below one
+TRUSTED = 2.0  # residual of one function, in noise standard deviations, that may be left
+# A risk must fall by this part to go on: points that follow the answers make it optimistic, the
+# more so the lower the penalties are.
+GAIN = 0.15
+ROUGH, ROUGHEST = 0.1, 0.5  # largest gradients of fits but the last, with penalties low or not
+MOST = 1e12  # penalty beyond which nothing is fitted
+SUPPORTED = 0.02  # least effective share of candidates that a fit may rest on
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class LogLinear:
+    """Points that follow the noisy answers; spends nothing.
+
+    Parameters
+    ----------
+    sweeps : int
+        Gibbs sweeps over all columns in each round.
+
+    Raises
+    ------
+    RequestError
+        For sweeps that are not a positive whole number.
+    """
+
+    sweeps: int = 2
+
+    def __post_init__(self) -> None:
+        if type(self.sweeps) is not int or self.sweeps < 1:
+            raise RequestError(
+                f"LogLinear(sweeps=...) must be a positive whole number, got {self.sweeps!r}"
+            )
+
+    @property
+    def share(self) -> Fraction:
+        """Zero: nothing is measured beside the family."""
+        return Fraction(0)
+
+    def block(self, schema: Schema, n: int | None = None) -> Block | None:
+        """None: nothing is measured beside the family."""
+        return None
+
+    def check(self, block: Block, n: int, law: LatticeLaw) -> None:
+        """Nothing to check."""
+
+    def check_family(self, family: Family) -> None:
+        """Refuse functions whose conditional distributions are not known.
+
+        Raises
+        ------
+        RequestError
+        """
+        if not knows(family):
+            raise RequestError(
+                "a log-linear reference knows tables, conditions and moments only; "
+                "use reference=dps.Uniform()"
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {"kind": "log_linear", "sweeps": self.sweeps}
+
+    def refine(
+        self, measurements: Measurements, m: int, rng: np.random.Generator
+    ) -> tuple[Candidates, EntropyFit]:
+        """Draw m candidates that follow the answers, and fit their weights.
+
+        Parameters
+        ----------
+        measurements : Measurements
+        m : int
+            Number of points; equal ones are merged.
+        rng : numpy Generator
+
+        Returns
+        -------
+        candidates : Candidates
+            With weights of equal draws from the last round's model.
+        fit : EntropyFit
+            Of what the family sees of them.
+        """
+        problem = _Problem(measurements)
+        size = measurements.family.size
+        points = problem.sampler.draw_base(m, rng)
+        best = problem.round(points, np.zeros(size), FIRST / problem.deviations)
+        while not best.supported and best.fit.penalty[0] < MOST:
+            best = problem.round(points, best.tilt, 4 * best.fit.penalty)
+        fine = False
+        for number in range(1, MAX_ROUNDS):
+            fine = fine or problem.is_low(best.fit.penalty)
+            points = problem.moved(best, m, self.sweeps, rng)
+            this = problem.round(points, best.fit.dual, problem.next_penalty(best.fit, fine))
+            _log.info(
+                "round %d: misfit %.4g sd, risk %.6g", number, this.fit.residual, this.fit.risk
+            )
+            if this.supported and this.fit.risk < best.fit.risk - GAIN * abs(best.fit.risk):
+                best = this
+            elif fine:
+                break
+            fine = fine or this is not best  # a step too long for these candidates: a shorter one
+        return best.candidates, problem.finished(best)
+
+
+@dataclass(frozen=True)
+class _Round:
+    """Candidates, the tilt of the model they were drawn from, and their fit."""
+
+    candidates: Candidates
+    seen: Seen
+    tilt: Floats
+    fit: EntropyFit
+
+    @property
+    def supported(self) -> bool:
+        """Whether the fit rests on more than a few of the candidates."""
+        share = 1 / float(np.sum(self.fit.density**2 / self.seen.reference))
+        return self.fit.converged and math.isfinite(self.fit.risk) and share >= SUPPORTED
+
+
+class _Problem:
+    """What stays the same in all rounds."""
+
+    def __init__(self, measurements: Measurements) -> None:
+        self.schema, self.family = measurements.columns, measurements.family
+        self.means, self.deviations = measurements.means, usable_deviations(measurements)
+        base = {c.name: np.log(own_density(measurements, c)) for c in self.schema}
+        self.sampler = GibbsSampler(self.schema, self.family, base)
+
+    def round(self, points: Mapping[str, Codes], tilt: Floats, penalty: Floats) -> _Round:
+        """Fit points drawn under a tilt."""
+        candidates = merged(self.schema, points, np.ones(len(points[self.schema.names[0]])))
+        seen = seen_by(self.family, candidates)
+        tolerance = ROUGH if self.is_low(penalty) else ROUGHEST
+        fit = self._fit(seen, penalty, tilt, tilt, tolerance=tolerance, risk=True)
+        return _Round(candidates, seen, tilt, fit)
+
+    def _fit(
+        self, seen: Seen, penalty: Floats, tilt: Floats, start: Floats, **options: Any
+    ) -> EntropyFit:
+        return fit_tilted(
+            seen.values, seen.reference, self.means, self.deviations, penalty,
+            tilt=tilt, start=start, **options,
+        )  # fmt: skip
+
+    def is_low(self, penalty: Floats) -> bool:
+        """Whether penalties are near the values that fits end with."""
+        return float(np.median(penalty * self.deviations)) <= 1
+
+    def next_penalty(self, fit: EntropyFit, fine: bool) -> Floats:
+        """Lower penalties where the answers ask for it, in small steps once they are low."""
+        sizes = [block.size for block in self.family.blocks]
+        trusted = TRUSTED if self.is_low(fit.penalty) else math.inf
+        return adapted(fit, sizes, FINE if fine else COARSE, trusted)
+
+    def moved(
+        self, last: _Round, m: int, sweeps: int, rng: np.random.Generator
+    ) -> dict[str, Codes]:
+        """M points resampled by weight and moved under the fitted model."""
+        self.sampler.set_coefficients(last.fit.dual / self.deviations)
+        copies = systematic(last.seen.spread(last.fit.density), m, rng)
+        points = {name: np.repeat(codes, copies) for name, codes in last.candidates.codes.items()}
+        for _ in range(sweeps):
+            points = self.sampler.sweep(points, rng)
+        return points
+
+    def finished(self, last: _Round) -> EntropyFit:
+        """The last fit to full accuracy."""
+        return self._fit(last.seen, last.fit.penalty, last.tilt, last.fit.dual)
+
+
+def own_density(measurements: Measurements, column: Column) -> Floats:
+    """Probabilities of a column's states by the entropy fit to the answers that it alone gives."""
+    family = measurements.family
+    support = Support.of(column, column.name in family.coded_columns)
+    inside = np.bincount(support.bins, minlength=column.bins)[support.bins]
+    uniform = 1.0 / (column.bins * inside)
+    blocks: list[Block] = []
+    means: list[Floats] = []
+    variances: list[Floats] = []
+    for block in _own_blocks(family, column):
+        try:
+            answers = answer(measurements, block)
+        except NotMeasuredError:
+            continue
+        blocks.append(block)
+        means.append(answers.means)
+        variances.append(answers.noise_variances)
+    if not blocks:
+        return uniform
+    values = Family(tuple(blocks)).evaluate({column.name: support.codes})
+    deviations = usable_deviations(measurements, np.sqrt(np.concatenate(variances)))
+    fit = fit_entropy(values, uniform, np.concatenate(means), deviations)
+    return np.maximum(fit.density, 1e-12)
+
+
+def _own_blocks(family: Family, column: Column) -> list[Block]:
+    """Functions of one column alone that the family's answers may give."""
+    own: list[Block] = []
+    if any(isinstance(block, Table) and column in block.columns for block in family.blocks):
+        own.append(Table((column,)))
+    for block in family.blocks:
+        if isinstance(block, Indicator) and block.columns == (column,):
+            own.append(block)
+        if isinstance(block, Moments):
+            alone = np.array([{name for name, _ in t} == {column.name} for t in block.terms])
+            if alone.any():
+                own.append(block.restrict(alone))
+    return own

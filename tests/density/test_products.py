@@ -1,0 +1,41 @@
+"""Products with the matrix of function values equal those with the matrix written down."""
+
+import numpy as np
+import pytest
+
+import dpstats as dps
+from dpstats.density.products import Products
+from dpstats.families.cells import Cells
+from dpstats.families.moments import Moments
+
+SCHEMA = dps.Schema([
+    dps.Category("a", list("xyz")),
+    dps.Boolean("b"),
+    dps.Number("u", -1, 1, points=9, missing=0),
+])  # fmt: skip
+TABLES = (Cells.table(SCHEMA, ["a"]), Cells.table(SCHEMA, ["a", "b"]))
+OTHERS = (Moments.of(SCHEMA, ["u"], ["b"]), Cells.condition(SCHEMA, "b and a == 'x'"))
+
+
+@pytest.mark.parametrize(
+    "blocks",
+    [TABLES, OTHERS, (TABLES[0], OTHERS[0], TABLES[1], OTHERS[1])],
+    ids=["tables", "others", "mixed"],
+)
+def test_products_and_variances(blocks):
+    rng = np.random.default_rng(0)
+    codes = {
+        "a": rng.integers(3, size=50),
+        "b": rng.integers(2, size=50),
+        "u": rng.integers(-4, 5, size=50),
+    }
+    family = dps.Family(blocks)
+    scales = rng.uniform(0.5, 3, family.size)
+    values = family.evaluate(codes)
+    matrix = values.matrix().toarray() * scales[:, None]
+    products = Products(values, scales)
+    y, density = rng.normal(size=family.size), rng.dirichlet(np.ones(50))
+    np.testing.assert_allclose(products.combine(y), y @ matrix, atol=1e-12)
+    np.testing.assert_allclose(products.average(density), matrix @ density, atol=1e-12)
+    variances = matrix**2 @ density - (matrix @ density) ** 2
+    np.testing.assert_allclose(products.variances(density), variances, atol=1e-12)

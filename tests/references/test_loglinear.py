@@ -1,0 +1,274 @@
+"""The log-linear reference: it finds the fit over the whole domain, stops, and never fails."""
+
+import itertools
+import json
+import logging
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpstats as dps
+from dpstats import synthesis
+from dpstats.density.candidates import draw_candidates, seen_by
+from dpstats.density.entropy import fit_tilted, usable_deviations
+from dpstats.density.penalties import adapted
+from dpstats.errors import FileFormatError, RequestError
+from dpstats.families.moments import Moments
+from dpstats.privacy.noise import _noise_from
+from dpstats.references import default_reference, loglinear, reference_from_dict
+from dpstats.references.loglinear import LogLinear, own_density
+from dpstats.references.uniform import Uniform
+
+SIZES = [4, 3, 5, 2, 6]
+SCHEMA = dps.Schema([dps.Category(f"c{i}", list(range(s))) for i, s in enumerate(SIZES)])
+
+
+def table(n=4000, seed=0, sizes=SIZES):
+    rng = np.random.default_rng(seed)
+    group = rng.integers(3, size=n)
+    frame = {}
+    for i, size in enumerate(sizes):
+        edges = rng.dirichlet(np.full(size, 0.8), 3).cumsum(axis=1)[group]
+        frame[f"c{i}"] = np.minimum((rng.random((n, 1)) > edges).sum(axis=1), size - 1)
+    return pd.DataFrame(frame)
+
+
+def measured(frame, schema, analyses, epsilon=1.0, seed=1, **options):
+    rng = np.random.default_rng(seed)
+
+    def noise(scale, size):
+        return np.rint(rng.laplace(0, scale, size)).astype(np.int64)
+
+    plan = dps.plan(schema, analyses, budget=dps.PureDP(epsilon), **options)
+    with _noise_from(noise):
+        return dps.measure(plan, frame)
+
+
+@pytest.fixture(scope="module")
+def pairs():
+    return measured(table(), SCHEMA, {"pairs": dps.Marginals(SCHEMA.names)}, reference=LogLinear())
+
+
+def means_of(measurements, candidates, fit):
+    values = measurements.family.evaluate(candidates.codes)
+    return values.average(seen_by(measurements.family, candidates).spread(fit.density))
+
+
+def test_it_agrees_with_the_fit_over_the_whole_domain(pairs):
+    """720 cells: with the same base and penalties, the exact answer needs no candidates.
+
+    The means differ by the sampling error of 20,000 points, a fifth of a noise sd at most.
+    """
+    candidates, fit = LogLinear().refine(pairs, 20_000, np.random.default_rng(0))
+    every = draw_candidates(Uniform(), pairs.columns, None, 720, None, stratified=True)
+    base = np.prod(
+        [own_density(pairs, c)[every.codes[c.name]] for c in pairs.columns], axis=0
+    )  # fmt: skip
+    deviations, zero = usable_deviations(pairs), np.zeros(pairs.family.size)
+    exact = fit_tilted(
+        pairs.family.evaluate(every.codes), base / base.sum(), pairs.means, deviations,
+        fit.penalty, tilt=zero, start=zero,
+    )  # fmt: skip
+    assert exact.converged
+    ours = means_of(pairs, candidates, fit)
+    whole = pairs.family.evaluate(every.codes).average(exact.density)
+    assert np.abs(ours - whole).max() < 0.2 * deviations[0]
+    assert np.abs(pairs.means - whole).max() > deviations[0]  # the answers themselves do not
+
+
+def test_it_is_closer_to_the_truth_than_the_answers_are(pairs):
+    truth = np.concatenate(pairs.family.sums({n: table()[n].to_numpy() for n in SCHEMA.names}))
+    candidates, fit = LogLinear().refine(pairs, 20_000, np.random.default_rng(0))
+    ours = np.abs(means_of(pairs, candidates, fit) - truth / pairs.n)
+    answers = np.abs(pairs.means - truth / pairs.n)
+    assert ours.mean() < 0.9 * answers.mean()
+    assert ours.max() < answers.max()
+
+
+def test_it_stops_by_itself_and_each_round_lowered_the_risk(pairs, caplog):
+    caplog.set_level(logging.INFO, "dpstats.references.loglinear")
+    LogLinear().refine(pairs, 5000, np.random.default_rng(0))
+    risks = [float(record.message.split("risk ")[1]) for record in caplog.records]
+    assert 2 <= len(risks) < loglinear.MAX_ROUNDS - 1
+    assert all(b < 0.85 * a for a, b in itertools.pairwise(risks[:-1]))
+    assert risks[-1] > 0.85 * min(risks[:-1])
+
+
+def test_rng_makes_it_repeatable(pairs):
+    first, second, other = (
+        dps.synthesize(pairs, m=2000, rng=seed) for seed in (1, 1, 2)
+    )  # fmt: skip
+    np.testing.assert_array_equal(first.weights, second.weights)
+    np.testing.assert_array_equal(first.counts, second.counts)
+    assert first.weights.size != other.weights.size or np.any(first.weights != other.weights)
+
+
+def test_rows_are_as_good_as_the_weights(pairs):
+    release = dps.synthesize(pairs, rng=0)
+    weights, rows = (np.abs(release.accuracy(of=of).synthetic - pairs.means)
+                     for of in ("weights", "rows"))  # fmt: skip
+    assert rows.mean() < 1.05 * weights.mean()
+    assert rows.max() < 1.05 * weights.max()
+    assert release.notes == ()
+
+
+def test_it_serves_the_minimax_fit(pairs):
+    release = dps.synthesize(pairs, fit="minimax", m=1500, rng=0)
+    entropy = dps.synthesize(pairs, m=1500, rng=0)
+    target = np.clip(pairs.means, 0, 1)
+    largest = [np.abs(r.accuracy(of="weights").synthetic - target).max()
+               for r in (release, entropy)]  # fmt: skip
+    assert largest[0] < largest[1]
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 0.05, 1e4])
+def test_any_noise_gives_rows(epsilon):
+    """From noise of ten thousand rows on a table of 4,000, to none."""
+    wild = measured(
+        table(), SCHEMA, {"pairs": dps.Marginals(SCHEMA.names)}, epsilon, reference=LogLinear()
+    )
+    release = dps.synthesize(wild, m=2000, rng=0)
+    assert release.k == 4000
+    assert np.all(np.isfinite(release.weights))
+    assert release.weights.sum() == pytest.approx(1)
+    if epsilon == 1e4:
+        assert np.abs(release.accuracy(of="weights").synthetic - wild.means).max() < 0.01
+
+
+@pytest.mark.parametrize("noise", [-(10**12), 10**12, 0])
+def test_absurd_noise_gives_rows(noise):
+    plan = dps.plan(
+        SCHEMA, {"pairs": dps.Marginals(SCHEMA.names)},
+        budget=dps.PureDP(1), reference=LogLinear(),
+    )  # fmt: skip
+    with _noise_from(lambda scale, size: noise * np.where(np.arange(size) % 3, 1, -1)):
+        wild = dps.measure(plan, table())
+    release = dps.synthesize(wild, m=1000, rng=0)
+    assert release.k == 4000
+    assert np.isfinite(release.accuracy().delta)
+
+
+def test_a_failure_falls_back_to_uniform_candidates_and_says_so(pairs, monkeypatch):
+    def fails(*arguments, **options):
+        raise np.linalg.LinAlgError("no")
+
+    monkeypatch.setattr(synthesis.LogLinear, "refine", fails)
+    release = dps.synthesize(pairs, m=1000, rng=0)
+    assert "the log-linear reference failed" in release.notes[0]
+    assert release.k == 4000
+
+
+def mixed(n=5000, seed=0):
+    """Fifteen columns: eight categories, four binned numbers, three numbers with moments."""
+    rng = np.random.default_rng(seed)
+    frame = table(n, seed, [3, 2, 6, 9, 12, 5, 2, 7])
+    schema = [
+        dps.Category(f"c{i}", list(range(s))) for i, s in enumerate([3, 2, 6, 9, 12, 5, 2, 7])
+    ]
+    factor = rng.normal(size=n) + (frame["c1"] == 1)
+    for i in range(4):
+        frame[f"b{i}"] = np.clip(50 + 15 * factor + 10 * rng.normal(size=n), 0, 100)
+        schema.append(dps.Number(f"b{i}", 0, 100, edges=[20, 40, 60, 80]))
+    for i in range(3):
+        frame[f"u{i}"] = np.clip(10 * factor + 5 * rng.normal(size=n), -50, 50)
+        schema.append(dps.Number(f"u{i}", -50, 50, missing=0))
+    return frame, dps.Schema(schema)
+
+
+def test_a_mixed_table_of_fifteen_columns_end_to_end():
+    frame, schema = mixed()
+    people, scores = ([name for name in schema.names if name[0] == kind] for kind in "cb")
+    numbers = [name for name in schema.names if name[0] == "u"]
+    plan = dps.plan(
+        schema,
+        {"people": dps.Marginals(people), "scores": dps.Marginals(scores),
+         "moments": MomentsOf(numbers, ["c1"]),
+         "old": dps.Proportion("b0 >= 80 and c1 == 1")},
+        budget=dps.PureDP(20),
+    )  # fmt: skip
+    assert isinstance(plan.reference, LogLinear)  # nobody can enumerate it
+    release = dps.synthesize(dps.measure(plan, frame), m=6000, rng=0)
+    rows = release.to_frame()
+    assert rows.shape == (5000, 15)
+    for name in numbers:  # sd about 11; noise far below
+        assert rows[name].mean() == pytest.approx(frame[name].mean(), abs=1)
+        assert rows[name].std() == pytest.approx(frame[name].std(), rel=0.1)
+    # about .8, drawn towards zero by the penalty
+    assert rows[numbers].corr().to_numpy() == pytest.approx(frame[numbers].corr(), abs=0.12)
+    uniform = dps.synthesize(
+        dps.measure(dps.plan(schema, plan.analyses, budget=dps.PureDP(20), reference=Uniform()),
+                    frame), m=6000, rng=0,
+    )  # fmt: skip
+    misfit, blind = (
+        np.abs(r.accuracy().synthetic - r.measurements.means) for r in (release, uniform)
+    )
+    assert misfit.max() < 0.5 * blind.max()
+
+
+@dataclass(frozen=True)
+class MomentsOf:
+    """All moments of some numbers and groups, for the test: it draws no conclusions."""
+
+    numbers: list
+    groups: list
+    kind: ClassVar[str] = "moments_of"
+
+    def family(self, schema):
+        return dps.Family((Moments.of(schema, self.numbers, self.groups),))
+
+    def infer(self, release):
+        return None
+
+
+def test_default_by_public_numbers_alone():
+    def chosen(sizes):
+        schema = dps.Schema([dps.Category(f"c{i}", list(range(s))) for i, s in enumerate(sizes)])
+        return dps.plan(schema, {"p": dps.Marginals(schema.names)}, budget=dps.PureDP(1)).reference
+
+    assert isinstance(chosen([10, 20, 100]), Uniform)  # 20,000 cells
+    assert isinstance(chosen([10, 20, 101]), LogLinear)
+
+
+def test_a_family_it_does_not_know_is_refused_or_gets_uniform():
+    class Strange:
+        columns = (SCHEMA["c0"],)
+        needs_codes = False
+        size = 1
+
+    family = dps.Family((Strange(),))
+    many = dps.Schema([dps.Category(f"c{i}", list(range(30))) for i in range(5)])
+    assert isinstance(default_reference(many, family), Uniform)
+    with pytest.raises(RequestError, match="knows tables, conditions and moments only"):
+        LogLinear().check_family(family)
+
+
+def test_round_trip_and_refusals(pairs):
+    assert reference_from_dict(json.loads(json.dumps(LogLinear(3).to_dict()))) == LogLinear(3)
+    assert LogLinear().share == 0
+    assert LogLinear().block(SCHEMA) is None
+    for sweeps in (0, -1, 1.5, True, "2"):
+        with pytest.raises(RequestError, match="positive whole number"):
+            LogLinear(sweeps)
+    with pytest.raises(FileFormatError, match="unknown keys"):
+        reference_from_dict({"kind": "log_linear", "rounds": 1})
+
+
+def test_penalties_fall_only_where_the_answers_say_more_than_noise(pairs):
+    """Two blocks: one with residuals of twenty sd, one of noise alone."""
+    _, fit = LogLinear().refine(pairs, 2000, np.random.default_rng(0))
+    size = pairs.family.size
+    sizes = [size // 2, size - size // 2]
+    strong = np.arange(size) < sizes[0]
+    fit = replace(
+        fit, penalty=np.full(size, 10.0), variances=np.full(size, 5.0),
+        dual=np.where(strong, 2.0, 0.01),
+    )  # fmt: skip
+    lower = adapted(fit, sizes, 0.25)
+    np.testing.assert_allclose(lower[strong], 2.5)
+    np.testing.assert_allclose(lower[~strong], 10.0)
+    own = adapted(fit, sizes, 0.25, trusted=10.0)
+    np.testing.assert_allclose(own[strong], 1.25)  # twenty sd left: half of it again
+    np.testing.assert_allclose(own[~strong], 10.0)
