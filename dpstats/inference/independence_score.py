@@ -42,6 +42,33 @@ def fit_independence(tables: Floats, n: Floats | float) -> Floats:
     return np.asarray(scale[..., np.newaxis, np.newaxis] * product)
 
 
+def fit_even_independence(tables: Floats, n: Floats | float, noise: Floats) -> Floats:
+    """The same with margins shrunk towards equal ones by the noise's part of their spread.
+
+    Where noise drowns the margins those of `fit_independence` are too uneven; see James and Stein
+    (1961), Estimation with quadratic loss, Proc. Fourth Berkeley Symposium 1, 361-379.
+
+    Parameters
+    ----------
+    tables, n :
+        As in `fit_independence`.
+    noise : (K, R, C) float64
+        Variances of the noise on the counts.
+    """
+    expected = fit_independence(tables, n)
+    for axes in ((-2, -1), (-1,), (-2,)):
+        margin = expected.sum(axis=axes, keepdims=True)
+        last = tuple({-3, -2, -1} - set(axes)) if len(axes) == 2 else (-2 if axes == (-1,) else -1,)
+        equal = margin.mean(axis=last, keepdims=True)
+        spread = np.sum((margin - equal) ** 2, axis=last, keepdims=True)
+        size = margin.shape[last[0]]
+        excess = noise.sum(axis=axes, keepdims=True).sum(axis=last, keepdims=True) * (1 - 1 / size)
+        kept = np.maximum(1 - excess / np.maximum(spread, np.maximum(excess, 1e-12)), 0)
+        even = np.where(excess > 0, equal + kept * (margin - equal), margin)
+        expected = expected * even / margin
+    return np.asarray(expected)
+
+
 def _proportions(margin: Floats) -> Floats:
     """Positive proportions of a margin (..., L)."""
     counts = np.maximum(margin, _LEAST_MARGIN)

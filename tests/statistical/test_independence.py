@@ -19,6 +19,7 @@ SPARSE = np.outer([0.7, 0.25, 0.05], [0.6, 0.3, 0.07, 0.03])[np.newaxis]
 STRATA = np.stack([
     0.6 * np.outer([0.3, 0.7], [0.5, 0.3, 0.2]), 0.4 * np.outer([0.8, 0.2], [0.2, 0.2, 0.6])
 ])  # fmt: skip
+UNEQUAL = np.full((5, 1, 1), 0.2) * np.outer([0.1, 0.9], [0.1, 0.9])
 
 
 def law_of(shape, n, epsilon):
@@ -74,6 +75,8 @@ LEVELS = {
     "sparse 3x4, n=50000, eps .05": (SPARSE, 50_000, 0.05),
     "2 strata of 2x3, n=1000, eps .1": (STRATA, 1000, 0.1),
     "2 strata of 2x3, n=50000, eps 5": (STRATA, 50_000, 5),
+    "5 unequal strata, n=2000, eps .033": (UNEQUAL, 2000, 0.033),
+    "one rare level, n=200, eps .05": (np.outer([0.01, 0.99], [0.01, 0.99])[None], 200, 0.05),
 }
 
 
@@ -158,8 +161,8 @@ def check_certified(runs, table, tools):
 
 
 def test_levels_and_power_of_a_few(table, tools):
-    """300 runs of three levels and of S4's power, 60 of S9, 60 intervals, 20 verdicts."""
-    check_levels(300, table, tools, some=(0, 1, 6))
+    """300 runs of four levels and of S4's power, 60 of S9, 60 intervals, 20 verdicts."""
+    check_levels(300, table, tools, some=(0, 1, 6, 12))
     check_s4(300, table, tools)
     check_s9(60, table, tools)
     check_effect(60, table, tools, some=(1,))
