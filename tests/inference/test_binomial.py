@@ -305,7 +305,12 @@ def test_split_extremes():
     "law",
     [
         DiscreteLaplace(60.0),
-        Combination(((0.9, 180.0, 1), (0.01, 180.0, 300), (0.001, 180.0, 5000))),
+        Combination(
+            tuple(
+                (weight, DiscreteLaplace(180.0, terms))
+                for weight, terms in ((0.9, 1), (0.01, 300), (0.001, 5000))
+            )
+        ),
     ],
     ids=["lattice", "combination"],
 )
