@@ -184,13 +184,16 @@ def _check_output(output: Path, *, force: bool) -> None:
 def _infer(options: argparse.Namespace) -> None:
     from dpstats.releases import load
     from dpstats.results import EstimateResult
+    from dpstats.results_chi_square import ChiSquareResult
 
     release = load(options.release)
     for name in options.names or release.analyses:
         result = release.infer(name)
         if isinstance(result, EstimateResult):
             print(result.summary(alpha=options.alpha, target=options.target), end="\n\n")
-        else:  # a test
+        elif isinstance(result, ChiSquareResult):
+            print(result.summary(alpha=options.alpha), end="\n\n")
+        else:  # a test of a third party
             print(result.summary(), end="\n\n")
 
 

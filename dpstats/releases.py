@@ -22,7 +22,7 @@ from dpstats.inference.checks import check_alpha, check_choice
 from dpstats.measurements import Measurements
 from dpstats.privacy.budget import NEIGHBOURS, Budget
 from dpstats.references import reference_from_dict
-from dpstats.results import EstimateResult, Method, Target
+from dpstats.results import EstimateResult, Method, Target, as_html
 from dpstats.schema import Schema
 
 if TYPE_CHECKING:
@@ -259,6 +259,9 @@ class Release:
             lines.append("NOT PRIVATE: the noise came from a test's own source; do not publish")
         lines += [f"Note: {note}" for note in self.notes]
         return "\n".join([*lines, LIMITS])
+
+    def _repr_html_(self) -> str:
+        return as_html("dpstats release", str(self).splitlines())
 
     def __repr__(self) -> str:
         return f"<dpstats Release: {', '.join(self.analyses)}; n = {self.n}, k = {self.k}>"

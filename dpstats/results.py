@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 
@@ -58,6 +58,21 @@ class Intervals(Protocol):
         """The same for the first few parameters."""
 
 
+LEAST_SHOWN = 1e-6  # the numeric accuracy of p-values
+
+
+class Remembers:
+    """A result that computes an interval once, however often it is printed."""
+
+    @cached_property
+    def _found(self) -> dict[Any, Any]:
+        return {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is pickled: the fields, whatever was printed before."""
+        return {name: value for name, value in vars(self).items() if name != "_found"}
+
+
 @dataclass(frozen=True, repr=False)
 class HypothesisResult:
     """A test of one hypothesis.
@@ -68,9 +83,13 @@ class HypothesisResult:
     null : str
         The hypothesis in words.
     statistic, pvalue : float
+        The statistic is nan where the standard error is zero or infinite; the p-value needs none.
+        P-values are accurate to about 1e-6; below that they print as such.
     alternative : str
     footer : str
         Method, target, budget and assumptions.
+    notes : tuple of str
+        What else a reader must know.
     """
 
     title: str
@@ -79,13 +98,21 @@ class HypothesisResult:
     pvalue: float
     alternative: Alternative
     footer: str
+    notes: tuple[str, ...] = field(default=(), kw_only=True)
 
     def summary(self) -> str:
         """Text of the result."""
-        return (
-            f"{self.title}\nnull hypothesis: {self.null}; alternative: {self.alternative}\n"
-            f"statistic = {self.statistic:.4g}, p-value = {self.pvalue:.4g}\n{self.footer}"
-        )
+        return "\n".join([self.title, *self._lines()])
+
+    def _lines(self) -> list[str]:
+        known = np.isfinite(self.statistic)
+        statistic = f"statistic = {self.statistic:.4g}, " if known else ""
+        return [
+            f"null hypothesis: {self.null}; alternative: {self.alternative}",
+            f"{statistic}p-value {shown_pvalue(self.pvalue)}",
+            *self.footer.splitlines(),
+            *(f"Note: {note}" for note in self.notes),
+        ]
 
     def __str__(self) -> str:
         return self.summary()
@@ -93,9 +120,12 @@ class HypothesisResult:
     def __repr__(self) -> str:
         return self.summary()
 
+    def _repr_html_(self) -> str:
+        return as_html(self.title, self._lines())
+
 
 @dataclass(frozen=True, repr=False)
-class EstimateResult:
+class EstimateResult(Remembers):
     """Estimates with intervals that account for sampling and for privacy noise.
 
     Attributes
@@ -189,17 +219,8 @@ class EstimateResult:
         if key not in self._found:
             of = self.intervals.simultaneous if simultaneous else self.intervals.conf_int
             self._found[key] = np.stack(of(alpha, method, target), axis=-1)
-        ends = self._found[key].copy()
+        ends: Floats = self._found[key].copy()
         return ends[0] if self.scalar else ends
-
-    @cached_property
-    def _found(self) -> dict[tuple[float, Method, Target, bool], Floats]:
-        """Intervals that were asked for before; they can take a second."""
-        return {}
-
-    def __getstate__(self) -> dict[str, Any]:
-        """What is pickled: the fields, whatever was printed before."""
-        return {name: value for name, value in vars(self).items() if name != "_found"}
 
     def test(self, value: float, alternative: Alternative = "two-sided") -> HypothesisResult:
         """Test whether the parameter equals `value` (single-parameter results only).
@@ -213,15 +234,24 @@ class EstimateResult:
             raise RequestError("test() needs a single parameter; ask for one analysis per question")
         check_alternative(alternative)
         pvalue = float(self.intervals.pvalues(value, alternative)[0])
-        error = float(self.bse[0])
-        statistic = (float(self.params[0]) - value) / error if error > 0 else np.inf
+        return self._tested(0, value, pvalue, alternative)
+
+    def _tested(
+        self, i: int, value: float, pvalue: float, alternative: Alternative
+    ) -> HypothesisResult:
+        """The result of a test of parameter number i."""
+        error = float(self.bse[i])
+        score = (float(self.params[i]) - value) / error if 0 < error < np.inf else np.nan
+        least = getattr(self.intervals, "least_pvalue", 0.0)
+        floor = f"a p-value is never below {least:g} here, the error allowed for unknown sizes"
         return HypothesisResult(
             self.title,
-            f"{self.terms[0]} = {value:g} in the population",
-            statistic,
+            f"{self.terms[i]} = {value:g} in the population",
+            score,
             pvalue,
             alternative,
             self._footer("noise_aware", "population"),
+            notes=(floor,) if least else (),
         )
 
     def to_frame(
@@ -280,9 +310,8 @@ class EstimateResult:
     def _repr_html_(self) -> str:
         shown = self._shown(0.05, "population", 60)
         table = shown.to_html(index=False, float_format="{:.4f}".format, na_rep="")
-        remarks = [self._footer(None, "population"), *self._remarks(shown)]
-        footer = "<br>".join(html.escape(line) for line in remarks)
-        return f"<h4>{html.escape(self.title)}</h4>{table}<p>{footer}</p>"
+        remarks = [*self._footer(None, "population").splitlines(), *self._remarks(shown)]
+        return as_html(self.title, [], table, remarks)
 
     def _shown(self, alpha: float, target: Target, most: int) -> pd.DataFrame:
         """The printed part of `to_frame`, with the certified intervals beside it."""
@@ -323,6 +352,17 @@ class EstimateResult:
             f"Target: {_TARGETS[target]}. {self.rows}; {self.budget}.{how}\n"
             "privacy: share of the variance that is privacy noise."
         )
+
+
+def shown_pvalue(pvalue: float) -> str:
+    """``= 0.0123``, or ``< 1e-06`` where it is below the accuracy."""
+    return f"= {pvalue:.4g}" if pvalue >= LEAST_SHOWN else f"< {LEAST_SHOWN:g}"
+
+
+def as_html(title: str, before: Sequence[str], table: str = "", after: Sequence[str] = ()) -> str:
+    """A title, lines, a table that is HTML already, and lines."""
+    head, foot = ("<br>".join(html.escape(line) for line in lines) for lines in (before, after))
+    return f"<h4>{html.escape(title)}</h4><p>{head}</p>{table}<p>{foot}</p>"
 
 
 def _shortened(text: str, width: int) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, get_args
 
 import numpy as np
@@ -12,14 +11,14 @@ import numpy as np
 from dpstats.families.block import Floats
 from dpstats.inference.checks import check_alpha, check_choice
 from dpstats.inference.verdicts import CertifiedChiSquare
-from dpstats.results import HypothesisResult, Method
+from dpstats.results import HypothesisResult, Method, Remembers, as_html, shown_pvalue
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
 @dataclass(frozen=True, repr=False)
-class ChiSquareResult(HypothesisResult):
+class ChiSquareResult(Remembers, HypothesisResult):
     """A chi-square test on noisy counts.
 
     `statistic` and `pvalue` are those of the calibrated test. All tables have one row per cell.
@@ -47,7 +46,6 @@ class ChiSquareResult(HypothesisResult):
     largest_effect : float
     at_level : function of alpha
         The certified verdict at a level, and the noise-aware interval (2,) for the effect.
-    notes : tuple of str
     """
 
     df: int
@@ -63,11 +61,13 @@ class ChiSquareResult(HypothesisResult):
     levels: int
     largest_effect: float
     at_level: Callable[[float], tuple[CertifiedChiSquare, Floats]]
-    notes: tuple[str, ...] = ()
 
-    @cached_property
-    def _at_five_percent(self) -> tuple[CertifiedChiSquare, Floats]:
-        return self.at_level(0.05)
+    def _at(self, alpha: float) -> tuple[CertifiedChiSquare, Floats]:
+        alpha = check_alpha(alpha)
+        if alpha not in self._found:
+            self._found[alpha] = self.at_level(alpha)
+        certified, effect = self._found[alpha]
+        return certified, effect.copy()
 
     @property
     def interval_of(self) -> str:
@@ -77,12 +77,12 @@ class ChiSquareResult(HypothesisResult):
     @property
     def certified(self) -> CertifiedChiSquare:
         """The certified verdict at alpha = 0.05."""
-        return self._at_five_percent[0]
+        return self._at(0.05)[0]
 
     @property
     def effect_interval(self) -> Floats:
         """Noise-aware 95% interval (2,) for the effect size."""
-        return self._at_five_percent[1]
+        return self._at(0.05)[1]
 
     def conf_int(self, *, alpha: float = 0.05, method: Method = "noise_aware") -> Floats:
         """Interval (2,) for the effect size at level 1 - alpha.
@@ -96,8 +96,7 @@ class ChiSquareResult(HypothesisResult):
             the statistic on the scale of the effect.
         """
         check_choice("method", method, get_args(Method))
-        at_default = check_alpha(alpha) == 0.05
-        certified, effect = self._at_five_percent if at_default else self.at_level(alpha)
+        certified, effect = self._at(alpha)
         if method == "noise_aware":
             return effect
         squares = np.array([certified.low, certified.high]) / certified.sizes[::-1] / self.levels
@@ -116,19 +115,22 @@ class ChiSquareResult(HypothesisResult):
             }
         )
 
-    def summary(self, *, most: int = 40) -> str:
-        """Text of the result; at most so many cells."""
+    def summary(self, *, alpha: float = 0.05, most: int = 40) -> str:
+        """Text of the result.
+
+        Parameters
+        ----------
+        alpha : float
+            Error probability of the certified verdict and of the interval for the effect.
+        most : int
+            Largest number of cells to print; `to_frame` has them all.
+        """
         width = max(len("cell"), *(len(cell) for cell in self.cells[:most]))
         lines = [
             self.title,
             f"null hypothesis: {self.null}",
             "",
-            f"p-value = {self.pvalue:.4g} (statistic {self.statistic:.4g}, calibrated for noise)",
-            f"{self.classical} statistic of the noisy counts: {self.pearson:.2f} on {self.df} df "
-            f"(p-value {self.pearson_pvalue:.4g} if there were no noise; not valid here)",
-            str(self.certified),
-            f"{self.effect_name} = {self.effect:.4f} "
-            f"[{self.effect_interval[0]:.4f}, {self.effect_interval[1]:.4f}]",
+            *self._found_at(alpha),
             "",
             f"{'cell':<{width}}  {'observed':>10}  {'expected':>10}  {'residual':>8}",
         ]
@@ -139,7 +141,29 @@ class ChiSquareResult(HypothesisResult):
         ]
         if len(self.cells) > most:
             lines.append(f"... {len(self.cells) - most} more cells in to_frame()")
-        return "\n".join([*lines, "", self.footer, *(f"Note: {note}" for note in self.notes)])
+        return "\n".join([*lines, "", *self._remarks()])
+
+    def _found_at(self, alpha: float) -> list[str]:
+        certified, (low, high) = self._at(alpha)
+        classical = shown_pvalue(self.pearson_pvalue)
+        return [
+            f"p-value {shown_pvalue(self.pvalue)} (statistic {self.statistic:.4g}, calibrated for "
+            "noise)",
+            f"{self.classical} statistic of the noisy counts: {self.pearson:.2f} on {self.df} df "
+            f"(p-value {classical} if there were no noise; not valid here)",
+            str(certified),
+            f"{self.effect_name} = {self.effect:.4f} "
+            f"[{low:.4f}, {high:.4f}] ({100 * (1 - alpha):g}% interval)",
+        ]
+
+    def _remarks(self) -> list[str]:
+        return [self.footer, *(f"Note: {note}" for note in self.notes)]
+
+    def _repr_html_(self) -> str:
+        frame = self.to_frame().head(40)
+        table = frame.to_html(index=False, float_format="{:.2f}".format)
+        lines = [f"null hypothesis: {self.null}", *self._found_at(0.05)]
+        return as_html(self.title, lines, table, self._remarks())
 
 
 def noise_notes(excess: float, df: int, expected: Floats) -> list[str]:

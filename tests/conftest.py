@@ -34,6 +34,26 @@ def survey() -> pd.DataFrame:
     )
 
 
+class _Laplace:
+    """Discrete Laplace noise and uniforms with a seed, written down apart from the library."""
+
+    def __init__(self, seed):
+        self.rng = np.random.default_rng(seed)
+
+    def __call__(self, scale, size):
+        p = -np.expm1(-1 / scale)
+        return self.rng.geometric(p, size) - self.rng.geometric(p, size)
+
+    def uniforms(self, size):
+        return self.rng.random(size) - 0.5
+
+
+@pytest.fixture(scope="session")
+def seeded_noise() -> type:
+    """Sources for the seam: ``seeded_noise(seed)``."""
+    return _Laplace
+
+
 class NoNoise:
     """A source for the test seam: zero noise, uniforms in the middle."""
 

@@ -30,17 +30,6 @@ def table(seed=0):
     })  # fmt: skip
 
 
-class Laplace:
-    """Discrete Laplace noise with a seed, written down apart from the library."""
-
-    def __init__(self, seed):
-        self.rng = np.random.default_rng(seed)
-
-    def __call__(self, scale, size):
-        p = -np.expm1(-1 / scale)
-        return self.rng.geometric(p, size) - self.rng.geometric(p, size)
-
-
 def no_noise(scale, size):
     return np.zeros(size, np.int64)
 
@@ -80,8 +69,8 @@ def tails(law, reach=4000):
 
 @pytest.mark.parametrize("alpha", [0.01, 0.05, 0.3])
 @pytest.mark.parametrize("shares", [None, SHARES])
-def test_quantiles_are_the_smallest_that_the_exact_law_allows(alpha, shares):
-    held = measured(Laplace(0), shares)
+def test_quantiles_are_the_smallest_that_the_exact_law_allows(alpha, shares, seeded_noise):
+    held = measured(seeded_noise(0), shares)
     certificate = dps.synthesize(held, m=200, rng=0).accuracy(alpha=alpha)
     unit = held.n * held.family.bounds
     laws, which = held.laws
@@ -100,8 +89,8 @@ def test_quantiles_are_the_smallest_that_the_exact_law_allows(alpha, shares):
         assert np.prod(1 - tail[every, joint - (which == i)]) < 1 - alpha
 
 
-def test_algebra():
-    held = measured(Laplace(1))
+def test_algebra(seeded_noise):
+    held = measured(seeded_noise(1))
     release = dps.synthesize(held, m=300, k=57, rng=0)
     for of, weights in (("rows", release.counts / 57), ("weights", release.weights)):
         certificate = release.accuracy(alpha=0.1, of=of)
@@ -123,9 +112,9 @@ def test_algebra():
     assert "weighted candidates" in str(certificate)
 
 
-def test_means_of_rows_are_those_of_the_frame():
+def test_means_of_rows_are_those_of_the_frame(seeded_noise):
     """The synthetic side of the certificate, recomputed from the rows an analyst holds."""
-    release = dps.synthesize(measured(Laplace(2)), m=300, rng=0)
+    release = dps.synthesize(measured(seeded_noise(2)), m=300, rng=0)
     rows = release.to_frame()
     certificate = release.accuracy()
     for name, value in zip(certificate.names, certificate.synthetic, strict=True):
@@ -137,27 +126,27 @@ def test_means_of_rows_are_those_of_the_frame():
         assert value == pytest.approx(found, abs=1e-12)
 
 
-def test_zero_misfit_leaves_the_noise_quantile_alone():
-    held = measured(Laplace(3))
+def test_zero_misfit_leaves_the_noise_quantile_alone(seeded_noise):
+    held = measured(seeded_noise(3))
     certificate = certify(held, held.means, alpha=0.05, target="rows")
     np.testing.assert_array_equal(certificate.joint_bounds, certificate.joint_radius)
     assert certificate.delta == certificate.joint_radius.max()
     assert "largest visible misfit 0.0000" in str(certificate)
 
 
-def test_without_noise_the_certificate_still_states_what_the_law_allows():
+def test_without_noise_the_certificate_still_states_what_the_law_allows(seeded_noise):
     """The radius depends on the law, never on the draw."""
-    quiet, loud = (measured(source) for source in (no_noise, Laplace(4)))
+    quiet, loud = (measured(source) for source in (no_noise, seeded_noise(4)))
     of_quiet, of_loud = (
         certify(held, held.means, alpha=0.05, target="rows") for held in (quiet, loud)
     )
     np.testing.assert_allclose(of_quiet.joint_radius, of_loud.joint_radius, rtol=1e-12)
 
 
-def test_unit_scale_of_moments():
+def test_unit_scale_of_moments(seeded_noise):
     """Noise of a function with bound B has scale B: in unit scale all radii are alike."""
     made = dps.plan(SCHEMA, {"age": MomentsOfAge()}, budget=dps.PureDP(1))
-    with _noise_from(Laplace(5)):
+    with _noise_from(seeded_noise(5)):
         held = dps.measure(made, table())
     assert set(held.family.bounds.tolist()) == {10, 100}
     certificate = certify(held, held.means, alpha=0.05, target="rows")
@@ -174,7 +163,7 @@ def coverage_limits(p, runs, error=1e-6):
 
 @pytest.mark.parametrize("alpha", [0.05, 0.5])
 @pytest.mark.parametrize("shares", [None, SHARES])
-def test_a_perfect_fit_is_certified_at_exactly_the_stated_rate(alpha, shares):
+def test_a_perfect_fit_is_certified_at_exactly_the_stated_rate(alpha, shares, seeded_noise):
     """Rows that match every noisy answer: the certificate holds iff all noises are within q.
 
     20,000 releases; the exact rate is the product of the laws, and the count of successes leaves
@@ -182,7 +171,7 @@ def test_a_perfect_fit_is_certified_at_exactly_the_stated_rate(alpha, shares):
     """
     exact = measured(no_noise, shares)
     truth = np.concatenate([block.sums for block in exact.measured])
-    source, runs = Laplace(6), 20_000
+    source, runs = seeded_noise(6), 20_000
     noise = np.concatenate(
         [
             source(float(block.scales[0]), runs * block.block.size).reshape(runs, -1)
@@ -201,13 +190,13 @@ def test_a_perfect_fit_is_certified_at_exactly_the_stated_rate(alpha, shares):
 
 
 @pytest.mark.parametrize("fit", ["entropy", "minimax"])
-def test_it_holds_against_the_private_table(fit):
+def test_it_holds_against_the_private_table(fit, seeded_noise):
     """100 releases with a fit each: at least the stated share, and each function at its own rate.
 
     Fails if a Clopper-Pearson bound at one in a million puts the rate below what is stated.
     """
     exact = measured(no_noise)
-    source, runs = Laplace(7), 100
+    source, runs = seeded_noise(7), 100
     joint, single = 0, np.zeros(exact.family.size)
     for run in range(runs):
         noisy = tuple(
@@ -226,7 +215,7 @@ def test_it_holds_against_the_private_table(fit):
         assert single.min() < runs
 
 
-def test_refusals():
-    release = dps.synthesize(measured(Laplace(8)), m=50, rng=0)
+def test_refusals(seeded_noise):
+    release = dps.synthesize(measured(seeded_noise(8)), m=50, rng=0)
     with pytest.raises(RequestError, match=r"did you mean alpha=0\.05"):
         release.accuracy(alpha=0.95)

@@ -122,6 +122,10 @@ columns = ["smoker", "age"]
     text = capsys.readouterr().out
     for part in ("Cramer's V", "risk ratio", "quantile 0.5", "certified at alpha", "smoker=yes"):
         assert part in text
+    assert main(["infer", "more.zip", "fit", "--alpha", "0.1"]) == DONE
+    text = capsys.readouterr().out
+    assert "certified at alpha = 0.1" in text
+    assert "90% interval" in text
     frame = dps.load("more.zip").intervals()
     assert set(frame["analysis"]) == {"smoking", "old", "gap", "middle", "table"}
 

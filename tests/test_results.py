@@ -1,3 +1,4 @@
+import html
 import pickle
 
 import numpy as np
@@ -99,3 +100,78 @@ def test_no_budget_loses_a_release(schema, survey, epsilon, fit):
         shares = survey["region"].value_counts(normalize=True)
         rows = release.to_frame()["region"].value_counts(normalize=True)
         assert abs(rows - shares).max() < 0.01
+
+
+def test_tests_tell_the_least_pvalue_they_can_have(schema, survey):
+    plan = dps.plan(
+        schema,
+        {
+            "all": dps.Proportion("smoker == 'yes'"),
+            "group": dps.Proportion("smoker == 'yes'", given="age >= 40"),
+            "gap": dps.Difference("smoker == 'yes'", by="region", groups=("north", "south")),
+        },
+        budget=dps.PureDP(3),
+    )
+    release = dps.release(plan, survey, rng=0, m=100)
+    for name, least in (("group", 0.001), ("gap", 0.004)):
+        test = release.infer(name).test(0.9)
+        assert test.pvalue == pytest.approx(least, rel=0.05)
+        assert f"never below {least:g} here" in test.summary()
+        assert f"never below {least:g} here" in test._repr_html_()
+    plain = release.infer("all").test(0.9)
+    assert plain.pvalue < 1e-6
+    assert "p-value < 1e-06" in str(plain)
+    assert "never below" not in str(plain)
+    assert "p-value = 1\n" in str(release.infer("all").test(0.01, "smaller"))
+
+
+def test_a_statistic_without_a_standard_error_is_left_out():
+    schema = dps.Schema([dps.Number("score", values=[17.5, 22.0, 27.0], missing=22.0)])
+    frame = pd.DataFrame({"score": [17.5, 22.0, 27.0] * 200})
+    plan = dps.plan(schema, {"q": dps.Quantile("score")}, budget=dps.PureDP(5))
+    test = dps.release(plan, frame, rng=0, m=50).infer("q").test(17.5, "larger")
+    assert np.isnan(test.statistic)
+    assert "statistic" not in test.summary()
+    assert "nan" not in test.summary()
+    assert f"p-value = {test.pvalue:.4g}" in test.summary() or test.pvalue < 1e-6
+
+
+def test_html_is_escaped_and_shows_what_the_text_shows():
+    schema = dps.Schema([dps.Category("<i>a</i>", ["<b>x", "y&z"]), dps.Category("c", ["u", "v"])])
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"<i>a</i>": rng.choice(["<b>x", "y&z"], 500), "c": ["u", "v"] * 250})
+    fit = dps.GoodnessOfFit("<i>a</i>", {"<b>x": 0.5, "y&z": 0.5}, simulations=99)
+    share = dps.Proportion("`<i>a</i>` == '<b>x'")
+    plan = dps.plan(schema, {"<u>fit": fit, "share": share}, budget=dps.PureDP(1))
+    release = dps.release(plan, frame, rng=0, m=100)
+    result = release.infer(fit)
+    shown = (result, release, release.infer("share"), release.infer("share").test(0.5))
+    for html_of in shown:
+        text = html_of._repr_html_()
+        for tag in ("<i>", "<b>", "<u>", "y&z"):
+            assert tag not in text
+        assert "&lt;i&gt;a&lt;/i&gt;" in text
+    page = result._repr_html_()
+    assert page.count("<tr") == 3
+    for row in result.to_frame().itertuples():
+        assert f"<td>{row.observed:.2f}</td>" in page
+    assert html.escape(str(result.certified)) in page
+    assert html.escape(str(release).splitlines()[0]) in release._repr_html_()
+
+
+def test_a_chi_square_result_prints_at_any_alpha(schema, survey):
+    fit = dps.GoodnessOfFit("region", [0.5, 0.3, 0.2], simulations=199)
+    plan = dps.plan(schema, {"fit": fit}, budget=dps.PureDP(1))
+    result = dps.release(plan, survey, rng=0, m=100).infer("fit")
+    low, high = result.conf_int(alpha=0.2)
+    text = result.summary(alpha=0.2)
+    assert f"[{low:.4f}, {high:.4f}] (80% interval)" in text
+    assert "certified at alpha = 0.2" in text
+    assert "(95% interval)" in result.summary()
+    assert pickle.loads(pickle.dumps(result)).summary(alpha=0.2) == text
+    result.conf_int(alpha=0.2)[:] = 7
+    assert tuple(result.conf_int(alpha=0.2)) == (low, high)
+    with pytest.raises(dps.RequestError, match="did you mean"):
+        result.summary(alpha=0.95)
+    with pytest.raises(TypeError):
+        result.conf_int(target="table")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import numpy as np
 
@@ -163,6 +163,7 @@ class DifferenceResult(EstimateResult):
         alternative : {"two-sided", "larger", "smaller"}
             "larger" is for the alternative that the measure is above `value`.
         measure : {"difference", "ratio", "odds ratio"}
+            Also ``"odds_ratio"``.
 
         Raises
         ------
@@ -170,6 +171,8 @@ class DifferenceResult(EstimateResult):
             If an argument is out of its range.
         """
         check_alternative(alternative)
+        if isinstance(measure, str):
+            measure = cast(Measure, measure.replace("_", " "))
         check_choice("measure", measure, MEASURES)
         i = MEASURES.index(measure)
         value = (0.0 if i == 0 else 1.0) if value is None else float(value)
@@ -177,15 +180,7 @@ class DifferenceResult(EstimateResult):
             raise RequestError(f"value={value:g} is not possible for the {self.terms[i]}")
         assert isinstance(self.intervals, DifferenceIntervals)
         pvalue = self.intervals.pvalue(measure, value, alternative)
-        error = float(self.bse[i])
-        return HypothesisResult(
-            self.title,
-            f"{self.terms[i]} = {value:g} in the population",
-            (float(self.params[i]) - value) / error if 0 < error < np.inf else 0.0,
-            pvalue,
-            alternative,
-            self._footer("noise_aware", "population"),
-        )
+        return self._tested(i, value, pvalue, alternative)
 
 
 def _result(

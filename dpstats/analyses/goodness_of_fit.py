@@ -11,9 +11,11 @@ import numpy as np
 
 from dpstats.analyses.base import Answering
 from dpstats.answers import Answers
+from dpstats.columns import Category, Column
 from dpstats.errors import RequestError
 from dpstats.families.block import Family, Floats
 from dpstats.families.cells import ROWS, Cells
+from dpstats.inference.checks import as_float
 from dpstats.inference.chi_square_bounds import check_probabilities, fit_verdict
 from dpstats.inference.departures import Departures
 from dpstats.inference.effects import effect_interval
@@ -39,7 +41,8 @@ class GoodnessOfFit:
         A column with levels, or a number with bins.
     probabilities : sequence or mapping
         The null hypothesis: one probability per level (or bin) in the order of the schema, or a
-        mapping from each level's label to its probability. Positive, sum 1 (to 1e-9).
+        mapping from each level's label (or declared value) to its probability; a pandas Series
+        is a mapping from its index. Positive, sum 1 (to 1e-9).
     simulations : int
         Simulated tables, at least 99; no p-value is below 1 / (simulations + 1).
     seed : int
@@ -67,18 +70,23 @@ class GoodnessOfFit:
 
     def __post_init__(self) -> None:
         given: object = self.probabilities
-        if isinstance(given, str) or not isinstance(given, Mapping | Sequence | np.ndarray):
+        labelled = hasattr(given, "items")  # a mapping, or a Series
+        if not labelled and (
+            isinstance(given, str) or not isinstance(given, Sequence | np.ndarray)
+        ):
             raise RequestError(
                 f"probabilities must be a list or a mapping from labels, got {given!r}"
             )
-        labels = [str(label) for label in given] if isinstance(given, Mapping) else None
-        values = list(given.values()) if isinstance(given, Mapping) else list(given)
+        pairs = list(given.items()) if labelled else list(enumerate(given))  # type: ignore[attr-defined,arg-type]
+        labels, values = [str(label) for label, _ in pairs], [value for _, value in pairs]
+        if len(set(labels)) < len(labels):
+            raise RequestError(f"probabilities name a label twice: {labels}")
         try:
-            numbers = [float(value) for value in values]
+            numbers = [as_float(value) for value in values]
         except (TypeError, ValueError):
             raise RequestError(f"probabilities must be numbers, got {values!r}") from None
         check_probabilities(numbers)
-        plain = tuple(numbers) if labels is None else dict(zip(labels, numbers, strict=True))
+        plain = dict(zip(labels, numbers, strict=True)) if labelled else tuple(numbers)
         object.__setattr__(self, "probabilities", plain)
         for name, least in (("simulations", 99), ("seed", 0)):
             value = getattr(self, name)
@@ -148,22 +156,41 @@ class GoodnessOfFit:
         column, given = schema[self.column], self.probabilities
         labels = list(column.bin_labels)
         if isinstance(given, Mapping):
-            unknown = [label for label in given if label not in labels]
-            lacking = [label for label in labels if label not in given]
-            if unknown or lacking:
+            found = {label: _position(column, label) for label in given}
+            unknown = [label for label, i in found.items() if i is None]
+            lacking = [label for i, label in enumerate(labels) if i not in found.values()]
+            twice = len(set(found.values())) < len(found) and not unknown
+            if unknown or lacking or twice:
                 raise RequestError(
                     f"probabilities for {self.column!r}: "
                     + (f"unknown labels {unknown}; " if unknown else "")
                     + (f"no probability for {lacking}; " if lacking else "")
+                    + ("a level is named twice; " if twice else "")
                     + f"its levels or bins are {labels}"
                 )
-            return check_probabilities([given[label] for label in labels])
+            ordered = sorted((i, given[label]) for label, i in found.items() if i is not None)
+            return check_probabilities([probability for _, probability in ordered])
         if len(given) != len(labels):
             raise RequestError(
                 f"{len(given)} probabilities were given, but {self.column!r} has {len(labels)} "
                 f"levels or bins: {labels}"
             )
         return check_probabilities(given)
+
+
+def _position(column: Column, label: str) -> int | None:
+    """Number of the level or bin with this label, or with this number as its value."""
+    if label in column.bin_labels:
+        return column.bin_labels.index(label)
+    try:
+        number = float(label)
+    except ValueError:
+        return None
+    if isinstance(column, Category):
+        values: Sequence[object] = column.labels
+    else:
+        values = column.values if column.values and not column.edges else ()
+    return next((i for i, v in enumerate(values) if not isinstance(v, str) and v == number), None)
 
 
 def _best(release: Answering, family: Family) -> Answers:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from dpstats.errors import RequestError
 from dpstats.families.block import Family
 from dpstats.families.cells import Cells, Indicator
 from dpstats.families.conditions import cell_set
-from dpstats.inference.checks import check_alpha, check_choice
+from dpstats.inference.checks import as_float, check_alpha, check_choice
 from dpstats.inference.distribution_band import distribution_band
 from dpstats.inference.proportion_intervals import ProportionIntervals
 from dpstats.inference.quantile_intervals import QuantileIntervals
@@ -38,7 +38,7 @@ class Quantile:
     column : str
         A Number with declared edges or values.
     probability : float or sequence of float
-        In (0, 1); 0.5 is the median.
+        In (0, 1); 0.5 is the median. An array or a pandas Series serves as a sequence.
 
     Examples
     --------
@@ -52,15 +52,17 @@ class Quantile:
     probability: float | Sequence[float] = 0.5
 
     def __post_init__(self) -> None:
-        several = isinstance(self.probability, Sequence) and not isinstance(self.probability, str)
-        given = tuple(self.probability) if several else (self.probability,)  # type: ignore[arg-type]
+        asked: Any = self.probability
+        several = isinstance(asked, Sequence) or getattr(asked, "ndim", 0) > 0
+        given = tuple(asked) if several and not isinstance(asked, str) else (asked,)
         for p in given:
-            if isinstance(p, bool) or not isinstance(p, int | float) or not 0 < p < 1:
+            number = isinstance(p, int | float | np.floating) and not isinstance(p, bool)
+            if not number or not 0 < p < 1:
                 raise RequestError(f"a probability must be a number between 0 and 1, got {p!r}")
+        given = tuple(as_float(p) for p in given)
         if not given or len(set(given)) < len(given):
             raise RequestError(f"give one probability, or a list of different ones; got {given}")
-        if several:
-            object.__setattr__(self, "probability", given)
+        object.__setattr__(self, "probability", given if several else given[0])
 
     def family(self, schema: Schema) -> Family:
         """The table of the column: it costs 2, however many edges there are."""

@@ -39,6 +39,11 @@ def check_alpha(alpha: float) -> float:
     return float(alpha)
 
 
+def as_float(value: float) -> float:
+    """Return a number as a float; a shorter one (float32) by its shortest decimal."""
+    return float(str(value)) if isinstance(value, np.floating) else float(value)
+
+
 def check_alternative(alternative: str) -> Alternative:
     """Return `alternative`, or raise RequestError with the names that are allowed."""
     if alternative not in get_args(Alternative):

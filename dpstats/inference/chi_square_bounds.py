@@ -41,8 +41,9 @@ def chisquare(
     Parameters
     ----------
     proportions : (d,) array_like, or (R, C) or (K, R, C) to test independence (within K strata)
-        Centre: shares of the cells in the synthetic rows, or noisy answers. Any real numbers;
-        they are shares of all n rows, also within strata.
+        Centre: shares of the cells in the synthetic rows, or noisy answers. Real numbers that
+        need not sum to one exactly; they are shares of all n rows, also within strata. Counts are
+        refused: a sum above 2 plus twice all radii.
     radius : float or array_like of that shape
         ``|proportions - shares in the private rows| <= radius`` for all cells at once with
         probability at least 1 - beta; not negative. For synthetic rows this is the certificate
@@ -96,6 +97,12 @@ def chisquare(
     width = np.asarray(radius, dtype=np.float64)
     if not np.all(width >= 0) or width.shape not in ((), centre.shape):
         raise RequestError("radius must be one number or one per cell, not negative or missing")
+    total = float(np.sum(np.broadcast_to(width, centre.shape)))
+    if centre.sum() > 2 + 2 * total:  # no certificate of shares misses by that much
+        raise RequestError(
+            f"proportions are shares of all rows, whose sum is near 1; these sum to "
+            f"{centre.sum():g}, with radii of {total:g} in all. Divide counts and radii by n"
+        )
     lower, upper = np.maximum(centre - width, 0), np.minimum(centre + width, 1)
     if probabilities is None:
         if centre.ndim not in (2, 3) or min(centre.shape[-2:]) < 2:
@@ -239,8 +246,7 @@ def critical_value(n: int, probabilities: tuple[float, ...], level: float) -> fl
     p0 = np.array(probabilities)
     expected = n * p0
     rng = np.random.default_rng(20_240_509)
-    simulations = max(_FEWEST, min(SIMULATIONS, _DRAWN_CELLS // len(p0)))
-    simulations = max(simulations, min(10**6, int(_TAIL / level)))
+    simulations = max(_simulations(len(p0)), min(10**6, int(_TAIL / level)))
     statistics = np.empty(simulations)
     step = max(1, 2_000_000 // len(p0))
     for start in range(0, simulations, step):
@@ -252,3 +258,8 @@ def critical_value(n: int, probabilities: tuple[float, ...], level: float) -> fl
     if k > simulations:  # a level below 1 / (B + 1): only what no table exceeds
         return float(n * (1 / p0.min() - 1))
     return float(np.sort(statistics)[k - 1]) * (1 + _TOLERANCE)
+
+
+def _simulations(cells: int) -> int:
+    """Tables to simulate; with many cells each takes long, and the statistic varies less."""
+    return max(_FEWEST, min(SIMULATIONS, _DRAWN_CELLS // cells))

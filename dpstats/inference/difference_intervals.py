@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from dpstats.inference.checks import Alternative
 from dpstats.inference.conditional import conditional_certified
 from dpstats.inference.groups import GroupCounts
 from dpstats.inference.measures import MEASURES, Measure, measure_of
-from dpstats.inference.two_groups import measure_interval, measure_pvalue
+from dpstats.inference.two_groups import LEAST_PVALUE, measure_interval, measure_pvalue
 
 if TYPE_CHECKING:
     from dpstats.answers import Answers
@@ -31,6 +31,7 @@ class DifferenceIntervals:
 
     answers: Answers
     count: int = 3
+    least_pvalue: ClassVar[float] = LEAST_PVALUE
 
     @cached_property
     def groups(self) -> tuple[GroupCounts, GroupCounts]:

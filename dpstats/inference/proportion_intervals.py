@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dpstats.results import Method, Target
 
 
-LEAST_PVALUE = 0.001  # where the number of rows is not public
+LEAST_PVALUE = 0.001  # where the number of rows, or the size of a group, is not public
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,11 @@ class ProportionIntervals:
 
     answers: Answers
     tables: tuple[slice, ...] = ()
+
+    @property
+    def least_pvalue(self) -> float:
+        """Error that a p-value allows for the number of rows."""
+        return 0.0 if self.answers.rows.public else LEAST_PVALUE
 
     def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """Ends that hold for all d proportions together; see `inference.simultaneous`."""
@@ -105,7 +110,7 @@ class ProportionIntervals:
         one-sided p-values are monotone in n, so two numbers suffice.
         """
         answers = self.answers
-        beta = 0.0 if answers.rows.public else LEAST_PVALUE
+        beta = self.least_pvalue
         sizes = set(answers.rows.bounds(beta))
         sides: tuple[Alternative, ...] = (
             ("larger", "smaller") if alternative == "two-sided" else (alternative,)
@@ -141,6 +146,7 @@ class GroupIntervals:
     """
 
     answers: Answers
+    least_pvalue: ClassVar[float] = LEAST_PVALUE
 
     def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """The same as `conf_int`: there is one parameter."""
@@ -169,5 +175,13 @@ class GroupIntervals:
     def pvalues(self, value: float, alternative: Alternative) -> Floats:
         """P-value (1,) of: the prevalence equals `value`."""
         return np.array(
-            [conditional_pvalue(self.group, value, alternative, n=self.answers.rows.exact)]
+            [
+                conditional_pvalue(
+                    self.group,
+                    value,
+                    alternative,
+                    n=self.answers.rows.exact,
+                    beta=self.least_pvalue,
+                )
+            ]
         )

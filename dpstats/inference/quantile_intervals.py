@@ -36,6 +36,11 @@ class QuantileIntervals:
     probabilities: tuple[float, ...]
 
     @property
+    def least_pvalue(self) -> float:
+        """Error that a p-value allows for the number of rows."""
+        return ProportionIntervals(self.answers).least_pvalue
+
+    @property
     def discrete(self) -> bool:
         """Whether bins are single declared values."""
         return bool(self.number.values) and not self.number.edges

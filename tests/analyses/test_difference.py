@@ -248,3 +248,13 @@ def test_round_trip_and_preview(schema, survey, tmp_path):
     release.save(tmp_path / "a.zip")
     again = dps.load(tmp_path / "a.zip").infer("a")
     np.testing.assert_array_equal(again.conf_int(), release.infer("a").conf_int())
+
+
+def test_the_odds_ratio_may_be_spelled_as_a_name(schema, survey):
+    analysis = dps.Difference("smoker == 'yes'", by="region", groups=("north", "south"))
+    plan = dps.plan(schema, {"d": analysis}, budget=dps.PureDP(1))
+    result = dps.release(plan, survey, rng=0, m=100).infer("d")
+    assert str(result.test(measure="odds_ratio")) == str(result.test(measure="odds ratio"))
+    for wrong in ("odds", None, 3):
+        with pytest.raises(dps.RequestError, match="measure"):
+            result.test(measure=wrong)

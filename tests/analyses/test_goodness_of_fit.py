@@ -1,4 +1,5 @@
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 
@@ -178,3 +179,43 @@ def test_a_mapping_can_be_hashed():
     assert one == other
     assert hash(one) == hash(other)
     assert len({one, other, dps.GoodnessOfFit("smoker", [0.7, 0.3])}) == 2
+
+
+def scores():
+    return dps.Schema([
+        dps.Number("score", values=[17.5, 22.0, 27.0], missing=22.0),
+        dps.Category("rate", {"bad": 1, "good": 2}),
+        dps.Category("level", [1, 2]),
+    ])  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {27.0: 0.5, 17.5: 0.2, 22: 0.3},
+        {np.float32(27): 0.5, "17.5": 0.2, np.int64(22): 0.3},
+        pd.Series([0.5, 0.2, 0.3], index=[27.0, 17.5, 22.0]),
+        np.array([0.2, 0.3, 0.5], dtype=np.float32),
+    ],
+)
+def test_probabilities_of_numbers_go_by_value(given):
+    fit = dps.GoodnessOfFit("score", given)
+    assert fit._expected_shares(scores()).tolist() == pytest.approx([0.2, 0.3, 0.5], abs=1e-15)
+    plan = dps.plan(scores(), {"fit": fit}, budget=dps.PureDP(1))
+    again = dps.Plan.from_dict(plan.to_dict())
+    assert again.analyses["fit"] == fit
+
+
+def test_labels_keep_their_meaning():
+    numbered = dps.GoodnessOfFit("level", {2.0: 0.9, 1: 0.1})
+    assert numbered._expected_shares(scores()).tolist() == [0.1, 0.9]
+    for wrong, message in (
+        ({22: 0.2, "22": 0.3, 17.5: 0.5}, "twice"),
+        ({22: 0.2, 22.5: 0.3, 17.5: 0.5}, "unknown labels \\['22.5'\\]"),
+        (pd.Series([0.2, 0.3, 0.5]), "unknown labels"),
+        ({"22.0": 0.2, "22": 0.2, "27": 0.3, "17.5": 0.3}, "twice"),
+    ):
+        with pytest.raises(dps.RequestError, match=message):
+            dps.GoodnessOfFit("score", wrong).family(scores())
+    with pytest.raises(dps.RequestError, match="unknown labels"):  # stored values are no labels
+        dps.GoodnessOfFit("rate", {1: 0.5, 2: 0.5}).family(scores())

@@ -200,3 +200,27 @@ def test_round_trip_and_preview(schema, people, tmp_path):
     release.save(tmp_path / "a.zip")
     again = dps.load(tmp_path / "a.zip").infer("a")
     np.testing.assert_array_equal(again.conf_int(), release.infer("a").conf_int())
+
+
+@pytest.mark.parametrize(
+    ("given", "stored"),
+    [
+        (np.array([0.25, 0.5]), (0.25, 0.5)),
+        (np.array([0.1, 0.3], dtype=np.float32), (0.1, 0.3)),
+        (pd.Series([0.25, 0.5]), (0.25, 0.5)),
+        (np.float32(0.1), 0.1),
+        (np.float64(0.5), 0.5),
+    ],
+    ids=str,
+)
+def test_probabilities_may_be_arrays(given, stored):
+    analysis = dps.Quantile("age", given)
+    assert analysis.probability == stored
+    assert "np." not in repr(analysis)
+    assert hash(analysis) == hash(dps.Quantile("age", stored))
+
+
+@pytest.mark.parametrize("given", [np.ones((2, 2)) / 2, [[0.1], 0.5], {0.5}, np.array(True), "0.5"])
+def test_other_shapes_are_refused(given):
+    with pytest.raises(dps.RequestError, match="probability"):
+        dps.Quantile("age", given)

@@ -9,7 +9,13 @@ from scipy import optimize, stats
 import dpstats as dps
 from dpstats.errors import RequestError
 from dpstats.inference import chi_square_bounds
-from dpstats.inference.chi_square_bounds import chisquare, critical_value, statistic_range
+from dpstats.inference.chi_square_bounds import (
+    SIMULATIONS,
+    _simulations,
+    chisquare,
+    critical_value,
+    statistic_range,
+)
 
 
 def value(x, p0):
@@ -205,3 +211,33 @@ def test_refuses(arguments, message):
     keywords = {"proportions": [0.2, 0.8], "radius": 0.1, "n": 10, "probabilities": [0.5, 0.5]}
     with pytest.raises(RequestError, match=message):
         chisquare(**(keywords | arguments))
+
+
+@pytest.mark.parametrize(
+    ("proportions", "radius", "probabilities"),
+    [
+        ([40, 30, 30], 0.01, [0.3, 0.35, 0.35]),
+        ([40, 30, 30], 1, [0.3, 0.35, 0.35]),
+        ([[40, 30], [30, 20]], 0.01, None),
+        ([0.9, 0.9, 0.9], 0.01, [0.3, 0.35, 0.35]),
+    ],
+)
+def test_counts_instead_of_shares_are_refused(proportions, radius, probabilities):
+    with pytest.raises(RequestError, match="Divide counts and radii by n"):
+        chisquare(proportions, radius, 100, probabilities)
+
+
+def test_a_box_without_a_table_is_inconclusive():
+    found = chisquare([0.5, 0.45, 0.4], 0.01, 1000, [0.3, 0.35, 0.35])
+    assert found.verdict == "inconclusive"
+    assert found.low == 0
+
+
+def test_many_cells_take_fewer_tables_and_keep_the_level():
+    """1,000 degrees of freedom against the chi-square law, which is good at these counts."""
+    d, n = 1_001, 10**6
+    critical = critical_value(n, (1 / d,) * d, 0.025)
+    # 4,999 tables: five standard errors of a share
+    assert abs(stats.chi2.sf(critical, d - 1) - 0.025) < 5 * np.sqrt(0.025 * 0.975 / 4_999) + 5e-4
+    assert _simulations(3) == SIMULATIONS
+    assert _simulations(d) < SIMULATIONS / 3

@@ -13,21 +13,8 @@ SCHEMA = dps.Schema([dps.Category("a", list("abcd")), dps.Category("b", list("xy
 SHARES = np.array([0.3, 0.2, 0.12, 0.1, 0.08, 0.06, 0.05, 0.04, 0.02, 0.015, 0.01, 0.005])
 
 
-class Laplace:
-    """Discrete Laplace noise with a seed, for simulations through the seam."""
-
-    def __init__(self, rng):
-        self.rng = rng
-
-    def __call__(self, scale, size):
-        p = -np.expm1(-1 / scale)
-        return self.rng.geometric(p, size) - self.rng.geometric(p, size)
-
-    def uniforms(self, d):
-        return self.rng.uniform(-0.5, 0.5, d)
-
-
-def released(n, epsilon, rng):
+def released(n, epsilon, source):
+    rng = source.rng
     cells = rng.choice(12, n, p=SHARES)
     frame = pd.DataFrame({"a": np.array(list("abcd"))[cells // 3],
                           "b": np.array(list("xyz"))[cells % 3]})  # fmt: skip
@@ -36,17 +23,16 @@ def released(n, epsilon, rng):
         {"table": dps.Marginals(["a", "b"]), "one": dps.Proportion("a == 'a' or b == 'x'")},
         budget=dps.PureDP(epsilon),
     )
-    with noise._noise_from(Laplace(rng)):
+    with noise._noise_from(source):
         measured = dps.measure(plan, frame)
     return dps.synthesize(measured, m=12, k=1, rng=0), np.bincount(cells, minlength=12) / n
 
 
-def coverage(n, epsilon, runs, seed):
-    rng = np.random.default_rng(seed)
+def coverage(n, epsilon, runs, source):
     kinds = [("noise_aware", "population"), ("certified", "population"), ("noise_aware", "table")]
     held = dict.fromkeys(kinds, 0)
     for _ in range(runs):
-        release, shares = released(n, epsilon, rng)
+        release, shares = released(n, epsilon, source)
         result = release.infer("table")
         for method, target in kinds:
             ends = result.conf_int(method=method, target=target, simultaneous=True)
@@ -57,22 +43,22 @@ def coverage(n, epsilon, runs, seed):
     return {kind: count / runs for kind, count in held.items()}
 
 
-def test_joint_coverage_thinned():
+def test_joint_coverage_thinned(seeded_noise):
     # 60 runs: the binomial(60, .95) is below 51 with probability 0.0008.
-    for share in coverage(2000, 0.5, 60, seed=3).values():
+    for share in coverage(2000, 0.5, 60, seeded_noise(3)).values():
         assert share >= 51 / 60
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("n", "epsilon"), [(300, 0.5), (2000, 0.1), (20_000, 2)])
-def test_joint_coverage(n, epsilon):
+def test_joint_coverage(n, epsilon, seeded_noise):
     runs = 1500  # standard error .0056
-    found = coverage(n, epsilon, runs, seed=n)
+    found = coverage(n, epsilon, runs, seeded_noise(n))
     assert min(found.values()) >= 0.95 - 3 * 0.0056, found
 
 
-def test_levels_lie_between_bonferroni_and_alpha():
-    release, _ = released(2000, 0.5, np.random.default_rng(0))
+def test_levels_lie_between_bonferroni_and_alpha(seeded_noise):
+    release, _ = released(2000, 0.5, seeded_noise(0))
     family = release.analyses["table"].family(SCHEMA)
     answers = release.answers(family)
     level = joint_level(answers, 0.05)
@@ -85,8 +71,8 @@ def test_levels_lie_between_bonferroni_and_alpha():
     assert (together != alone).any()
 
 
-def test_independent_noise_uses_the_exact_product():
-    release, _ = released(2000, 0.5, np.random.default_rng(1))
+def test_independent_noise_uses_the_exact_product(seeded_noise):
+    release, _ = released(2000, 0.5, seeded_noise(1))
     family = release.analyses["table"].family(SCHEMA)
     apart = release.answers(family, disjoint=True)
     laws = [apart.law(f) for f in range(12)]
@@ -96,8 +82,8 @@ def test_independent_noise_uses_the_exact_product():
     assert (together > 0).all()
 
 
-def test_a_whole_plan_holds_together():
-    release, _ = released(2000, 0.5, np.random.default_rng(2))
+def test_a_whole_plan_holds_together(seeded_noise):
+    release, _ = released(2000, 0.5, seeded_noise(2))
     frame = release.intervals()
     assert frame["analysis"].tolist() == ["table"] * 12 + ["one"]
     single = release.infer("one").conf_int(alpha=0.025)

@@ -1,4 +1,4 @@
-"""What the simulations share: data from a hidden-class model, seeded noise, tables, tolerances."""
+"""What the simulations share: data from a hidden-class model, tables, tolerances."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -13,25 +13,17 @@ from dpstats.privacy.gaussian import DiscreteGaussian
 FAILURE = 1e-6  # a right method fails one of these checks about once in a million runs
 
 
-class Laplace:
-    """Discrete Laplace noise and uniforms with a seed, for the test seam of the noise."""
+class Gaussian:
+    """Discrete Gaussian noise and uniforms with a seed."""
 
     def __init__(self, seed):
         self.rng = np.random.default_rng(seed)
 
     def __call__(self, scale, size):
-        p = -np.expm1(-1 / scale)
-        return self.rng.geometric(p, size) - self.rng.geometric(p, size)
+        return draw_from(DiscreteGaussian(scale), size, self.rng).astype(np.int64)
 
     def uniforms(self, size):
         return self.rng.random(size) - 0.5
-
-
-class Gaussian(Laplace):
-    """Discrete Gaussian noise and uniforms with a seed."""
-
-    def __call__(self, scale, size):
-        return draw_from(DiscreteGaussian(scale), size, self.rng).astype(np.int64)
 
 
 def latent_codes(sizes, n, rng, classes=6):
@@ -100,10 +92,10 @@ def table(request):
 
 
 @pytest.fixture(scope="session")
-def tools():
+def tools(seeded_noise):
     """The helpers of this file, since test files cannot import each other."""
     return SimpleNamespace(
-        Laplace=Laplace,
+        Laplace=seeded_noise,
         Gaussian=Gaussian,
         latent_codes=latent_codes,
         with_noise=with_noise,
