@@ -1,17 +1,23 @@
 """What the numbered privacy tests share: rows that must not be read, and a marked noise source."""
 
 import gc
+import re
 import types
-from collections.abc import Callable, Iterator
+import zipfile
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
+from scipy.stats import chi2
 
 import dpstats as dps
 from dpstats.privacy import noise
+from dpstats.privacy.laws import NoiseLaw
 
 
 class Unread:
@@ -94,7 +100,7 @@ class Zero:
         return np.zeros(size, dtype=np.int64)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def exact() -> Callable[..., list[list[int]]]:
     """Measures without noise: the sums of every block."""
 
@@ -122,9 +128,110 @@ def _reachable(root: object, skipped: tuple[object, ...]) -> Iterator[object]:
             stack.extend(gc.get_referents(thing))
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def reachable() -> Callable[..., list[object]]:
     def collect(root: object, *skipped: object) -> list[object]:
         return list(_reachable(root, skipped))
 
     return collect
+
+
+@pytest.fixture(scope="session")
+def chi_square_pvalue() -> Callable[[np.ndarray, NoiseLaw], float]:
+    def pvalue(draws: np.ndarray, law: NoiseLaw) -> float:
+        """P-value of the draws under the exact law, far values pooled into two cells."""
+        edge = law.quantile(40 / draws.size)  # about 20 expected beyond it on either side
+        z = np.arange(-edge, edge + 1)
+        counts = np.bincount(np.clip(draws, -edge - 1, edge + 1) + edge + 1, minlength=z.size + 2)
+        beyond = float(law.tail(edge + 1)) / 2
+        expected = draws.size * np.concatenate([[beyond], law.pmf(z), [beyond]])
+        return chi2.sf(((counts - expected) ** 2 / expected).sum(), z.size + 1)
+
+    return pvalue
+
+
+class Search:
+    """Looks for private numbers and a rare text in what a release leaves behind."""
+
+    rows = 300_017
+    rare = "Sentinel-Quux-village"
+
+    def text(self, text: str, sums: set[int]) -> bool:
+        if self.rare in text or "Sentinel" in text:
+            return True
+        numbers = set(re.findall(r"(?<![\d.])\d+(?![\d])", text))
+        shares = {repr(total / self.rows) for total in sums}
+        return bool(numbers & {str(total) for total in sums}) or any(s in text for s in shares)
+
+    def bytes(self, content: bytes, sums: set[int]) -> bool:
+        packed = [total.to_bytes(8, "little") for total in sums]
+        packed += [np.float64(total / self.rows).tobytes() for total in sums]
+        return any(part in content for part in packed) or self.text(content.decode("latin-1"), sums)
+
+    def objects(self, things: Iterable[object], sums: set[int]) -> bool:
+        wanted = np.array(sorted(sums))
+        for thing in things:
+            found = False
+            match thing:
+                case np.ndarray() if thing.dtype.kind in "iuf":
+                    flat = thing.astype(np.float64).ravel()
+                    found = np.isin(flat, [wanted, wanted / self.rows]).any()
+                case int() | float() | np.number():
+                    found = thing in sums or thing in {total / self.rows for total in sums}
+                case str():
+                    found = self.text(thing, sums)
+                case bytes():
+                    found = self.bytes(thing, sums)
+            if found:
+                return True
+        return False
+
+    def members(self, path: Path) -> dict[str, str]:
+        with zipfile.ZipFile(path) as archive:
+            return {name: archive.read(name).decode() for name in archive.namelist()}
+
+
+@pytest.fixture(scope="session")
+def search() -> Search:
+    return Search()
+
+
+@pytest.fixture(scope="session")
+def frame(search: Search) -> pd.DataFrame:
+    """Rows whose sums are sentinels, with a text that is nowhere else."""
+    rng, n = np.random.default_rng(11), search.rows
+    frame = pd.DataFrame(
+        {
+            "c": rng.choice(["a", "b"], n),
+            "b": rng.random(n) < 0.31,
+            "x": rng.uniform(0, 4, n),
+            "unused": rng.random(n),
+            search.rare: 1,
+        }
+    )
+    frame.loc[17, "c"] = search.rare
+    return frame
+
+
+@pytest.fixture(scope="session")
+def plan() -> dps.Plan:
+    """Noise of scale 10^8 or more, so that no noisy sum is a true one by chance."""
+    schema = dps.Schema(
+        [
+            dps.Category("c", ["a", "b", "z"], allow_missing=True),
+            dps.Boolean("b"),
+            dps.Number("x", 0, 4, points=1025, edges=[1, 3], missing=2),
+            dps.Number("unused", 0, 1),
+        ]
+    )
+    analyses = {
+        "cells": dps.Marginals(["c", "x"]),
+        "share": dps.Proportion("b"),
+        "group": dps.Proportion("b", given="x < 1"),
+    }
+    return dps.plan(schema, analyses, budget=dps.PureDP(4e-8))
+
+
+@pytest.fixture(scope="session")
+def release(plan: dps.Plan, frame: pd.DataFrame) -> dps.Release:
+    return dps.release(plan, frame, m=500, k=1000, rng=1)

@@ -1,0 +1,252 @@
+"""Section G: what files, logs and shapes show: on neighbours, after failures, run twice."""
+
+import json
+import logging
+import os
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import warnings
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpstats as dps
+from dpstats import files
+
+PACKAGE = Path(dps.__file__).parent
+
+
+NEIGHBOURS = [
+    ["a", True, 0.5],
+    ["Sentinel-Quux-village", None, 1e308],
+    [None, "text", float("nan")],
+    [["nested"], 2, float("-inf")],
+    [b"\xff", object(), 10**400],
+    ["x" * 10**6, np.array([]), 1 + 2j],
+]
+
+
+def neighbour(row):
+    frame = pd.DataFrame({"c": ["a", "b"] * 20, "b": [True, False] * 20, "x": [0.0, 3.5] * 20})
+    frame = frame.astype(object)
+    for name, cell in zip(frame, row, strict=True):
+        frame.at[7, name] = cell
+    return frame
+
+
+@pytest.fixture
+def neighbours():
+    return [neighbour(row) for row in NEIGHBOURS]
+
+
+def test_p73_warnings_and_logs_are_equal_on_neighbours(plan, neighbours, caplog):
+    caplog.set_level(logging.DEBUG)
+    heard = []
+    for frame in neighbours:
+        caplog.clear()
+        calls = []
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            dps.measure(plan, frame, progress=lambda *args, calls=calls: calls.append(args))
+        logs = [(record.levelname, record.getMessage()) for record in caplog.records]
+        heard.append(([str(w.message) for w in caught], logs, calls))
+    assert all(other == heard[0] for other in heard)
+    assert heard[0][0] == []
+    assert [call[0] for call in heard[0][2]] == ["reading rows"]
+
+
+def test_p74_shape_keys_and_order_are_equal_on_neighbours(plan, neighbours):
+    shapes = []
+    for frame in neighbours:
+        measured = dps.measure(plan, frame)
+        members = measured.to_members()
+        answers = files.from_csv(members["answers.csv"], ("block", "function", "name",
+                                                          "noisy_sum", "uniform"), "")  # fmt: skip
+        release = dps.synthesize(measured, m=200, k=50, rng=1)
+        results = [release.infer(name).to_frame() for name in plan.analyses]
+        shapes.append(
+            (
+                list(members),
+                members["measurements.json"],  # to the last byte: it holds no data at all
+                [line[:3] for line in answers],
+                [block.sums.shape for block in measured.measured],
+                list(release.to_frame()),
+                release.to_frame().dtypes.to_dict(),
+                len(release.to_frame()),
+                list(vars(release)),
+                [(list(r), r.shape, r["term"].tolist()) for r in results],
+            )
+        )
+    assert all(other == shapes[0] for other in shapes)
+
+
+def test_p75_a_release_file_holds_no_time_path_host_or_hash(
+    release, plan, frame, tmp_path, monkeypatch, search
+):
+    place = tmp_path / "zz-secret-directory"
+    place.mkdir()
+    data = place / "zz-secret-file.csv"
+    small = frame.head(2_000).drop(columns=search.rare)
+    small.to_csv(data, index=False)
+    dps.Ledger.create(place / "zz-secret.ledger", dps.PureDP(1))
+    made = dps.release(plan, data, ledger=place / "zz-secret.ledger", m=200, k=50, rng=1)
+    made.save(place / "a.zip")
+    monkeypatch.chdir(tmp_path)
+    made.save("b.zip")
+    assert (place / "a.zip").read_bytes() == (tmp_path / "b.zip").read_bytes()
+    reopened = dps.load("b.zip")
+    reopened.save("c.zip")
+    assert (tmp_path / "b.zip").read_bytes() == (tmp_path / "c.zip").read_bytes()
+    with zipfile.ZipFile("b.zip") as archive:
+        assert archive.comment == b""
+        for info in archive.infolist():
+            assert info.date_time == (1980, 1, 1, 0, 0, 0)
+            assert info.extra == info.comment == b""
+    text = "".join(search.members("b.zip").values())
+    user = Path.home().name
+    for secret in ("zz-secret", str(tmp_path), socket.gethostname(), sys.version.split()[0]):
+        assert secret not in text
+    assert f"/{user}" not in text
+    assert not re.search(r"\b(19|20)\d\d-\d\d-\d\d|\d\d:\d\d:\d\d", text)
+    assert not re.search(r"\b[0-9a-f]{32,}\b", text)  # a digest
+    documents = [
+        json.loads(text) for name, text in search.members("b.zip").items() if "json" in name
+    ]
+    keys = {key for document in documents for key in document}
+    assert not [key for key in keys if re.search("time|date|host|user|hash|digest|path|file", key)]
+
+
+def test_p75_the_ledger_and_plan_hold_no_time_or_path(plan, frame, tmp_path):
+    path = tmp_path / "zz-secret.ledger"
+    dps.Ledger.create(path, dps.PureDP(1))
+    dps.measure(plan, frame.head(50), ledger=path)
+    plan.save(tmp_path / "plan.json")
+    plan.save(tmp_path / "again.json")
+    assert (tmp_path / "plan.json").read_bytes() == (tmp_path / "again.json").read_bytes()
+    for text in (path.read_text(), (tmp_path / "plan.json").read_text()):
+        assert "zz-secret" not in text
+        assert str(tmp_path) not in text
+        assert not re.search(r"\b20\d\d\b|\d\d:\d\d", text)
+
+
+FRESH = """
+import dpstats as dps
+measured = dps.Measurements.load("measured.zip")
+release = dps.synthesize(measured, m=300, k=200, rng=1)
+release.accuracy()
+release.save("again.zip")
+release = dps.load("again.zip")
+print(release.infer("share").conf_int(), len(release.to_frame()))
+"""
+
+
+def test_p76_synthesis_and_inference_work_with_the_private_file_gone(plan, frame, tmp_path):
+    data = tmp_path / "rows.csv"
+    frame.head(3_000).to_csv(data, index=False)
+    measured = dps.measure(plan, data)
+    measured.save(tmp_path / "measured.zip")
+    data.unlink()
+    environment = os.environ | {"PYTHONPATH": str(PACKAGE.parent)}
+    output = subprocess.run([sys.executable, "-c", FRESH], cwd=tmp_path, env=environment,
+                            capture_output=True, text=True, check=True).stdout  # fmt: skip
+    assert output.split()[-1] == "200"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["again.zip", "measured.zip"]
+
+
+@pytest.fixture
+def saving(release, plan):
+    return {
+        "release.zip": release.save,
+        "measured.zip": release.measurements.save,
+        "plan.json": plan.save,
+    }
+
+
+@pytest.mark.parametrize("step", ["fsync", "replace", "fdopen"])
+@pytest.mark.parametrize("error", [OSError, KeyboardInterrupt, MemoryError])
+def test_p79_a_failure_while_saving_leaves_no_file(step, error, saving, tmp_path, monkeypatch):
+    def failing(*args, **options):
+        raise error
+
+    for name, save in saving.items():
+        (tmp_path / f"old-{name}").write_bytes(b"old")
+        with monkeypatch.context() as patch:
+            patch.setattr(os, step, failing)
+            for target in (name, f"old-{name}"):
+                with pytest.raises(error):
+                    save(tmp_path / target)
+        assert (tmp_path / f"old-{name}").read_bytes() == b"old"
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(f"old-{n}" for n in saving)
+
+
+def test_p79_a_failure_while_the_content_is_made_leaves_no_file(saving, tmp_path, monkeypatch):
+    def failing(*args, **options):
+        raise MemoryError
+
+    monkeypatch.setattr(files, "to_json", failing)
+    for name, save in saving.items():
+        with pytest.raises(MemoryError):
+            save(tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
+
+
+KILLED = """
+import os, sys
+import dpstats as dps
+from dpstats import files
+plan = dps.Plan.load("plan.json")
+measured = dps.measure(plan, "rows.csv")
+setattr(os, sys.argv[1], lambda *args: os._exit(9))
+measured.save("measured.zip")
+"""
+
+
+@pytest.mark.parametrize("step", ["fsync", "replace"])
+def test_p79_a_process_killed_while_saving_leaves_no_file_with_sums(
+    step, plan, frame, tmp_path, search, exact
+):
+    plan.save(tmp_path / "plan.json")
+    small = frame.head(20_000)
+    small.to_csv(tmp_path / "rows.csv", index=False)
+    before = set(tmp_path.iterdir())
+    environment = os.environ | {"PYTHONPATH": str(PACKAGE.parent), "TMPDIR": str(tmp_path)}
+    killed = subprocess.run([sys.executable, "-c", KILLED, step], cwd=tmp_path, env=environment,
+                            capture_output=True)  # fmt: skip
+    assert killed.returncode == 9
+    assert not (tmp_path / "measured.zip").exists()
+    sums = {total for block in exact(plan, small) for total in block if total > 200}
+    for path in set(tmp_path.iterdir()) - before:
+        assert path.name.startswith(".measured.zip.")  # hidden, and never mistaken for a result
+        if zipfile.is_zipfile(path):
+            assert not any(search.text(text, sums) for text in search.members(path).values())
+
+
+def test_p79_measuring_writes_nothing_but_the_ledger(plan, frame, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    dps.Ledger.create("ledger", dps.PureDP(1))
+    before = (tmp_path / "ledger").read_bytes()
+    measured = dps.measure(plan, frame, ledger="ledger")
+    dps.synthesize(measured, m=200, k=50, rng=1)
+    assert [path.name for path in tmp_path.iterdir()] == ["ledger"]
+    added = (tmp_path / "ledger").read_bytes().removeprefix(before)
+    assert json.loads(added) == {"spent": str(plan.budget.total), "note": "; ".join(plan.analyses)}
+
+
+def test_p80_a_second_run_draws_fresh_noise_and_adds_to_the_ledger(plan, frame, tmp_path):
+    ledger = dps.Ledger.create(tmp_path / "ledger", dps.PureDP(1))
+    runs = []
+    for number in range(1, 4):
+        runs.append(dps.release(plan, frame, ledger=ledger, m=200, k=50, rng=1).measurements)
+        assert ledger.spent == number * plan.budget.total
+    for first, second in ((0, 1), (0, 2), (1, 2)):
+        for a, b in zip(runs[first].measured, runs[second].measured, strict=True):
+            assert not np.any(a.sums == b.sums)  # scales of 10^8: equal once in a million runs
+            assert not np.any(a.uniforms == b.uniforms)
+    assert len((tmp_path / "ledger").read_text().splitlines()) == 4
