@@ -121,6 +121,7 @@ def test_p58_no_public_argument_reaches_the_noise():
     drawing = {("Category.draw_inside", "rng"), ("Boolean.draw_inside", "rng"),
                ("Number.draw_inside", "rng"), ("Uniform.draw", "rng"),
                ("PerturbedHistogram.draw", "rng"), ("BernsteinKDE.draw", "rng"),
+               ("Schema.draw_inside", "rng"), ("LogLinear.refine", "rng"),
                ("LogLinear.refine", "rng"), ("Schema.draw_inside", "rng"),
                # These two simulate a published law to calibrate a test.
                ("GoodnessOfFit", "seed"), ("Independence", "seed")}  # fmt: skip
