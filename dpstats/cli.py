@@ -105,6 +105,10 @@ def _parser() -> argparse.ArgumentParser:
         default="pure",
         help="of the budgets that count; with zcdp the cap is the largest rho in all (pure)",
     )
+    new.add_argument(
+        "--unit", choices=["replace", "add_remove"], default="replace",
+        help="neighbour relation of all that is spent here",
+    )  # fmt: skip
     new.set_defaults(run=_new_ledger)
     show = actions.add_parser("show", help="cap, spent and remaining")
     show.add_argument("file", type=Path)
@@ -207,7 +211,7 @@ def _new_ledger(options: argparse.Namespace) -> None:
             cap = float(options.cap)  # type: ignore[assignment]
         except ValueError:
             cap = options.cap
-    print(Ledger.create(options.file, KINDS[options.kind](cap)))  # type: ignore[arg-type]
+    print(Ledger.create(options.file, KINDS[options.kind](cap), unit=options.unit))  # type: ignore[arg-type]
 
 
 def _show_ledger(options: argparse.Namespace) -> None:

@@ -63,7 +63,7 @@ def measure(
     _check_noise_source(plan.budget.noise)
     book = Ledger.open(ledger) if isinstance(ledger, str | Path) else ledger
     if book is not None:
-        book.check(plan.budget)
+        book.check(plan.budget, unit=plan.unit)
     source = open_source(data, plan.columns)
     if source.rows is not None:
         _check_rows(source.rows, plan)
@@ -75,7 +75,7 @@ def measure(
             totals.append(np.array([n], dtype=np.int64))
             n = 0
         if book is not None:
-            book.spend(plan.budget, note="; ".join(plan.analyses))
+            book.spend(plan.budget, note="; ".join(plan.analyses), unit=plan.unit)
     except BaseException:
         del totals  # so that no frame of the traceback holds the sums
         raise

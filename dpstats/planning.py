@@ -15,7 +15,7 @@ from dpstats.analyses import analysis_from_dict, analysis_to_dict
 from dpstats.analyses.base import Analysis
 from dpstats.errors import BudgetError, FileFormatError, RequestError
 from dpstats.families import block_from_dict
-from dpstats.families.block import Block, Family
+from dpstats.families.block import Block, Family, bounds_of
 from dpstats.families.cells import ROWS
 from dpstats.measurements import noise_scales
 from dpstats.previews import Preview, preview_plan
@@ -32,6 +32,9 @@ from dpstats.references.base import Reference
 from dpstats.references.loglinear import LogLinear
 from dpstats.references.uniform import Uniform
 from dpstats.schema import Schema
+
+MOST_ROWS = 2**32  # that exact sums must hold where the number of rows is private
+SAFE_TOTAL = 2**62
 
 
 @dataclass(frozen=True)
@@ -121,6 +124,13 @@ class Plan:
                 f"{self.budget.total}; it was edited by hand: make it again with dps.plan"
             )
         for planned in self.everything:
+            largest = int(bounds_of(planned.block).max())
+            if self.unit == "add_remove" and largest * MOST_ROWS >= SAFE_TOTAL:
+                raise RequestError(
+                    f"sums of values up to {largest} could overflow for {MOST_ROWS} rows, and "
+                    "under unit='add_remove' the number of rows may not decide that; declare fewer "
+                    "points, or use fewer columns in a Bernstein reference"
+                )
             # refuses impossible scales
             noise_scales(planned.block, planned.multiplier, self.budget.noise)
         if n is not None and self.reference_block is not None:
@@ -284,7 +294,7 @@ def plan(
     if n is not None:
         _check_rows(n)
     unit = check_unit(unit)
-    if reference is not None and not hasattr(reference, "share"):
+    if reference is not None and (isinstance(reference, type) or not hasattr(reference, "share")):
         raise RequestError(f"reference must be one such as dps.Uniform(), got {reference!r}")
 
     asked = {name: analysis.family(schema).blocks for name, analysis in analyses.items()}

@@ -16,6 +16,7 @@ from dpstats.analyses import analysis_from_dict
 from dpstats.analyses.base import Analysis
 from dpstats.answers import Answers, answer
 from dpstats.columns import Codes
+from dpstats.combining import Sources
 from dpstats.errors import FileFormatError, NotMeasuredError, RequestError
 from dpstats.families.block import Block, Family, Floats
 from dpstats.inference.checks import check_alpha, check_choice
@@ -74,10 +75,10 @@ class Release:
         """The columns of the synthetic rows: those that the plan's analyses touch."""
         return self.measurements.columns
 
-    @property
+    @cached_property
     def n(self) -> int:
-        """Number of private rows."""
-        return self.measurements.n
+        """Number of private rows; where it is not public, the best estimate of it, at least 1."""
+        return Sources(self.measurements).rows.value
 
     @property
     def k(self) -> int:
@@ -247,7 +248,7 @@ class Release:
         held = self.measurements
         lines = [
             f"Release: {held.family.size} noisy answers from "
-            f"{'' if held.rows.public else 'about '}{held.n} private rows, "
+            f"{'' if held.rows.public else 'about '}{self.n} private rows, "
             f"{self.k} synthetic rows ({self.draw}, {self.fit} fit on "
             f"{len(self.weights)} candidates)",
             f"Budget: {held.budget}; {NEIGHBOURS[held.unit]}; one row per person",

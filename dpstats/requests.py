@@ -14,7 +14,7 @@ from dpstats.privacy.budget import ZCDP, Budget, PureDP, parse_fraction
 from dpstats.references import reference_from_dict
 from dpstats.schema import Schema, read_toml
 
-_KEYS = {"rows", "unit", "budget", "reference", "schema", "column", "analysis"}
+_KEYS = {"rows", "unit", "allocation", "budget", "reference", "schema", "column", "analysis"}
 
 
 def load_request(path: str | Path, *, rows: int | None = None) -> Plan:
@@ -26,8 +26,8 @@ def load_request(path: str | Path, *, rows: int | None = None) -> Plan:
         ``[budget]`` with ``epsilon``, with ``rho``, or with ``epsilon`` and ``delta``;
         ``[[column]]`` tables, or ``schema = "file.toml"`` beside the request;
         ``[[analysis]]`` tables with ``name``, ``kind``, the parameters of the analysis, and
-        ``share`` if the budget is to be split by hand; optional ``rows``, ``unit`` and
-        ``[reference]``.
+        ``share`` if the budget is to be split by hand; optional ``rows``, ``unit``,
+        ``allocation`` and ``[reference]``.
     rows : int, optional
         Public number of rows, instead of the one in the file.
 
@@ -57,6 +57,7 @@ def load_request(path: str | Path, *, rows: int | None = None) -> Plan:
         unit=document.get("unit", "replace"),
         reference=None if reference is None else reference_from_dict(reference),
         shares=shares or None,
+        allocation=document.get("allocation", "equal"),
     )
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from dpstats.accuracy import Accuracy, certify
+from dpstats.combining import Sources
 from dpstats.density.candidates import Candidates, draw_candidates, seen_by
 from dpstats.density.entropy import EntropyFit, fit_entropy, usable_deviations
 from dpstats.density.minimax import SolverError, feasible, minimax_highs
@@ -27,6 +28,7 @@ from dpstats.references.uniform import Uniform
 from dpstats.releases import Release
 
 Fit = Literal["entropy", "minimax"]
+MOST_ROWS = 10_000_000  # that are drawn where noise alone decides how many
 Seed = int | np.random.Generator | np.random.SeedSequence | None
 
 _log = logging.getLogger(__name__)
@@ -76,7 +78,7 @@ def synthesize(
         weights = _fitted(measurements, candidates, entropy, fit, notes)
         say("drawing rows", 2, 3)
         values = measurements.family.evaluate(candidates.codes)
-        rows = measurements.n if k is None else k
+        rows = _number_of_rows(measurements, notes) if k is None else k
         counts = draw_counts(weights, rows, draw, values, generator)
     say("done", 3, 3)
     fitted = certify(
@@ -93,6 +95,15 @@ def synthesize(
     )
 
 
+def _number_of_rows(measurements: Measurements, notes: list[str]) -> int:
+    """As many rows as the private table has; a noisy number of them has no bound of its own."""
+    rows = Sources(measurements).rows.value
+    if measurements.count is None or rows <= MOST_ROWS:
+        return rows
+    notes.append(f"the noisy number of rows is {rows}; {MOST_ROWS} were drawn: give k")
+    return MOST_ROWS
+
+
 def _misfit(accuracy: Accuracy) -> list[str]:
     """A note where the rows miss the noisy answers by more than the noise explains."""
     misfit = np.abs(accuracy.synthetic - accuracy.noisy)
@@ -103,7 +114,7 @@ def _misfit(accuracy: Accuracy) -> list[str]:
         f"the rows miss the noisy answer to {accuracy.names[worst]!r} by {misfit[worst]:.3f}, more "
         f"than the noise explains ({accuracy.joint_radius[worst]:.3f}): there are too few "
         "candidates or rows for this domain. Intervals and tests do not use the rows and stay "
-        "right. Raise m or k, ask for fewer columns, or use reference=dps.PerturbedHistogram()"
+        "right. Raise m or k, ask for fewer columns, or use reference=dps.LogLinear()"
     ]
 
 

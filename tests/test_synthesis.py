@@ -198,3 +198,15 @@ def test_progress_is_reported(held):
 def test_refusals(held, options, message):
     with pytest.raises(RequestError, match=message):
         dps.synthesize(held, **options)
+
+
+def test_noise_alone_does_not_decide_on_millions_of_rows(schema, survey, monkeypatch):
+    monkeypatch.setattr(synthesis, "MOST_ROWS", 100)
+    analyses = {"p": dps.Proportion("smoker == 'yes'")}
+    plan = dps.plan(schema, analyses, budget=dps.PureDP(1), unit="add_remove")
+    release = dps.release(plan, survey, rng=0, m=50)
+    assert len(release.to_frame()) == 100
+    assert "100 were drawn" in str(release)
+    assert abs(release.n - 2000) < 100
+    public = dps.plan(schema, analyses, budget=dps.PureDP(1))
+    assert len(dps.release(public, survey, rng=0, m=50).to_frame()) == 2000

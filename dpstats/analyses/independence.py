@@ -115,7 +115,8 @@ class Independence:
             notes.append("Cramer's V is not above what the privacy noise alone would show")
         if strata > 1:
             notes.append(
-                "the certified verdict is on the sum of Pearson's statistics of the strata"
+                "the certified verdict is on the sum of Pearson's statistics of the strata, and "
+                "Cramer's V on that sum too: it also holds what cancels between strata"
             )
         return ChiSquareResult(
             title=f"Independence: {self.a} and {self.b}{within}",

@@ -91,12 +91,15 @@ def proportions_result(
     `tables` tells which terms are all cells of one table, for simultaneous intervals.
     """
     estimate = np.clip(answers.means, 0, 1)
+    # T / N moves by (Z - p Z_N) / n; that both estimates rise together is left out.
+    count = answers.rows.law
+    noisy_count = 0.0 if count is None else count.variance / answers.n**2
     return EstimateResult(
         title=title,
         terms=terms,
         params=estimate,
         sampling_variance=estimate * (1 - estimate) / answers.n,
-        privacy_variance=answers.noise_variances,
+        privacy_variance=answers.noise_variances + estimate**2 * noisy_count,
         intervals=ProportionIntervals(answers, tables),
         rows=answers.rows,
         budget=budget,

@@ -62,7 +62,10 @@ class Kernel:
         ]
 
     def check_rows(self, rows: int) -> None:
-        """Refuse, from public numbers, so many rows that sums could overflow."""
+        """Refuse, from public numbers, so many rows that sums could overflow.
+
+        Where the number of rows is private the plan has refused such grids already.
+        """
         if rows * self.largest >= SAFE_TOTAL:
             raise DataError(
                 f"{rows} rows on grids with products up to {self.largest} could overflow exact "

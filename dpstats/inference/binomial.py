@@ -168,7 +168,7 @@ def many_proportion_intervals(
     """
     distinct, which = np.unique(t, return_inverse=True)
     sd = float(np.sqrt(law.variance))
-    if distinct.size <= _MANY or (law.lattice and sd < _SMOOTH_SD):
+    if distinct.size <= _MANY or (sd < (_SMOOTH_SD if law.lattice else _SMOOTH_SD / 8)):
         low, high = proportion_interval(distinct, n, law, alpha)
         return low[which], high[which]
     below = sd * np.arange(np.floor(min(distinct[0], n - distinct[-1], 0) / sd) - 1, 0, 0.125)

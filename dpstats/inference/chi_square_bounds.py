@@ -19,6 +19,7 @@ _FEWEST, _DRAWN_CELLS = 4_999, 5_000_000  # beyond 250 cells so many cells in al
 _TAIL = 50  # in the tail
 _NODES = 4_000  # parts of the box that the search for the maximum may look at
 _TOLERANCE = 1e-9
+_SIZES = 9  # numbers of rows that are tried where n is not public; the law hardly changes with n
 
 
 def chisquare(
@@ -143,7 +144,8 @@ def fit_verdict(
     lower, upper = np.maximum(low / largest, 0), np.minimum(high / smallest, 1)
     least, most = statistic_range(lower, upper, p0)
     least, most = smallest * least, largest * most
-    critical = max(critical_value(n, tuple(p0.tolist()), alpha - beta) for n in set(sizes))
+    tried = np.unique(np.linspace(smallest, largest, _SIZES).round().astype(int)).tolist()
+    critical = max(critical_value(n, tuple(p0.tolist()), alpha - beta) for n in tried)
     verdict: Verdict = "inconclusive"
     if least > critical:
         verdict = "reject"

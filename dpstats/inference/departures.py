@@ -104,8 +104,10 @@ class Departures:
                 departures, n * p0, np.sqrt(n) * p0, self._mixture, inflation=self._inflation
             )
         sampling = n * (np.diag(p0) - np.outer(p0, p0))
-        # a trifle of all-equal noise keeps the covariance definite when there is little noise
-        ridge = self.covariance + 1e-9 * n * np.diag(p0)
+        # A trifle keeps the covariance definite where there is little noise, or where the counts'
+        # noise sums to nothing; it is the same under both hypotheses.
+        noise = float(np.trace(self.covariance)) / len(p0)
+        ridge = self.covariance + 1e-9 * (n * np.diag(p0) + noise * np.eye(len(p0)))
         wide = (1 + self._inflation) * sampling
         return normal_likelihood_ratio(departures, sampling + ridge, wide + ridge)
 

@@ -61,7 +61,8 @@ def distribution_band(
     width = _half_width(answers, fitted, alpha - part, method, target, fewest, rng)
     # F increases, so the running best ends hold too.
     low = np.clip(np.maximum.accumulate(answers.sums / most - width), 0, 1)
-    high = np.minimum.accumulate((answers.sums / fewest + width)[::-1])[::-1]
+    above = np.maximum(answers.sums / fewest, answers.sums / most) + width
+    high = np.minimum.accumulate(above[::-1])[::-1]
     return low, np.clip(high, 0, 1)
 
 

@@ -169,7 +169,8 @@ def _common_association(pull: Floats, mass: Floats, sizes: Floats) -> Floats:
         information = own[..., np.newaxis] * np.eye(interactions) - moved
         score = score.sum(axis=1)
         information = np.einsum("bk,bkij->bij", correction[part], information)
-        unit = 1 / np.sqrt(np.diagonal(information, axis1=1, axis2=2))
+        diagonal = np.diagonal(information, axis1=1, axis2=2)
+        unit = 1 / np.sqrt(np.maximum(diagonal, 1e-300))
         information = information * unit[:, :, np.newaxis] * unit[:, np.newaxis, :]
         score = score * unit
         solved = np.linalg.solve(information, score[..., np.newaxis])[..., 0]

@@ -76,7 +76,10 @@ class QuantileIntervals:
         mass, inner = self.fitted, weights[1:-1]
         covariance = np.minimum.outer(mass, mass) - np.outer(mass, mass)
         sampling = weights @ covariance @ weights / self.answers.n
-        privacy = inner @ self.answers.noise_covariance @ inner / self.answers.n**2
+        count = self.answers.rows.law
+        noise = inner @ self.answers.noise_covariance @ inner
+        noise += 0.0 if count is None else probability**2 * count.variance
+        privacy = noise / self.answers.n**2
         slope = ((high - low) / (above - below)) ** 2
         place = (high - low) ** 2 / 12
         estimate = float(low + share * (high - low))

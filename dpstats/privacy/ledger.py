@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import BinaryIO, Literal, NoReturn
 
 from dpstats.errors import BudgetError, FileFormatError, RequestError
-from dpstats.privacy.budget import KINDS, Budget, parse_fraction
+from dpstats.privacy.budget import KINDS, NEIGHBOURS, Budget, Unit, check_unit, parse_fraction
 
 _VERSION = 1
 
@@ -37,14 +37,17 @@ class Ledger:
         Kind of budget, "pure" or "zcdp"; all that is spent here is of this kind.
     cap : Fraction
         The most that may be spent in total: epsilon or rho, both of which add up.
+    unit : {"replace", "add_remove"}
+        Neighbour relation of all that is spent here: amounts for different ones do not add up.
     """
 
     path: Path
     kind: str
     cap: Fraction
+    unit: Unit = "replace"
 
     @classmethod
-    def create(cls, path: str | os.PathLike[str], cap: Budget) -> Ledger:
+    def create(cls, path: str | os.PathLike[str], cap: Budget, *, unit: Unit = "replace") -> Ledger:
         """Start a ledger in a new file.
 
         Raises
@@ -57,6 +60,7 @@ class Ledger:
                 f"cap must be a budget such as PureDP(2) or ZCDP(0.5), got {reprlib.repr(cap)}"
             )
         header = {"dpstats_ledger": _VERSION, "kind": cap.kind, "cap": str(cap.total)}
+        header["unit"] = check_unit(unit)
         try:
             with Path(path).open("xb") as file, _locked(file):
                 _append(file, header)
@@ -79,8 +83,8 @@ class Ledger:
             If it is not a ledger or a line is damaged; the message gives the line.
         """
         with _opened(Path(path)) as file:
-            kind, cap, _ = _read(file)
-        return cls(Path(path), kind, cap)
+            kind, cap, unit, _ = _read(file)
+        return cls(Path(path), kind, cap, unit)
 
     @property
     def spent(self) -> Fraction:
@@ -93,11 +97,11 @@ class Ledger:
         """What may still be spent."""
         return self.cap - self.spent
 
-    def check(self, budget: Budget) -> None:
+    def check(self, budget: Budget, *, unit: Unit = "replace") -> None:
         """Raise BudgetError if `budget` could not be spent now. Writes nothing."""
-        self._check(budget, self.spent)
+        self._check(budget, unit, self.spent)
 
-    def spend(self, budget: Budget, note: str = "") -> None:
+    def spend(self, budget: Budget, note: str = "", *, unit: Unit = "replace") -> None:
         """Record a spending, before any noise is drawn for it.
 
         The file is read again under an exclusive lock (where the system has ``fcntl``), so two
@@ -109,36 +113,45 @@ class Ledger:
             What is spent.
         note : str
             Public text stored next to it.
+        unit : {"replace", "add_remove"}
+            Neighbour relation that it is stated for.
 
         Raises
         ------
         BudgetError
-            If the cap would be passed or the budget is of another kind; nothing is written.
+            If the cap would be passed, or the budget is of another kind or for another neighbour
+            relation; nothing is written.
         """
         if not isinstance(note, str):
             raise RequestError(f"note must be text, got {reprlib.repr(note)}")
         with _opened(self.path, "r+b") as file:
-            self._check(budget, self._spent(file))
+            self._check(budget, unit, self._spent(file))
             _append(file, {"spent": str(budget.total), "note": note})
 
     def __str__(self) -> str:
         spent = self.spent
         lines = (("cap", self.cap), ("spent", spent), ("remaining", self.cap - spent))
-        unit = KINDS[self.kind].parameter
-        return "\n".join(f"{name:<9} {unit} = {_show(value)}" for name, value in lines)
+        parameter = KINDS[self.kind].parameter
+        amounts = [f"{name:<9} {parameter} = {_show(value)}" for name, value in lines]
+        return "\n".join([*amounts, NEIGHBOURS[self.unit]])
 
     def _spent(self, file: BinaryIO) -> Fraction:
-        kind, cap, spent = _read(file)
-        if (kind, cap) != (self.kind, self.cap):
-            _damaged(1, "the kind or the cap has changed since the ledger was opened")
+        kind, cap, unit, spent = _read(file)
+        if (kind, cap, unit) != (self.kind, self.cap, self.unit):
+            _damaged(1, "the kind, cap or unit has changed since the ledger was opened")
         return spent
 
-    def _check(self, budget: Budget, spent: Fraction) -> None:
+    def _check(self, budget: Budget, unit: Unit, spent: Fraction) -> None:
         kind = getattr(budget, "kind", None)
         if kind != self.kind:
             raise BudgetError(
                 f"this ledger counts budgets of kind {self.kind!r}, got {reprlib.repr(budget)}; "
                 "amounts of different kinds cannot be added; plan with a budget of this kind"
+            )
+        if check_unit(unit) != self.unit:
+            raise BudgetError(
+                f"this ledger counts what is spent under unit={self.unit!r}, got {unit!r}; amounts "
+                "for different neighbour relations cannot be added; plan with the ledger's unit"
             )
         remaining = self.cap - spent
         if budget.total > remaining:
@@ -186,10 +199,10 @@ def _append(file: BinaryIO, entry: dict[str, object]) -> None:
     os.fsync(file.fileno())
 
 
-def _read(file: BinaryIO) -> tuple[str, Fraction, Fraction]:
-    """Kind, cap and sum of the spendings of a ledger file."""
+def _read(file: BinaryIO) -> tuple[str, Fraction, Unit, Fraction]:
+    """Kind, cap, neighbour relation and sum of the spendings of a ledger file."""
     header, *entries = (_entry(i, line) for i, line in enumerate(file.readlines() or [b""], 1))
-    if header.keys() != {"dpstats_ledger", "kind", "cap"}:
+    if header.keys() != {"dpstats_ledger", "kind", "cap", "unit"}:
         _damaged(1, "the header of a ledger is missing")
     if header["dpstats_ledger"] != _VERSION:
         _damaged(1, f"this version of dpstats reads ledgers of version {_VERSION}")
@@ -198,13 +211,17 @@ def _read(file: BinaryIO) -> tuple[str, Fraction, Fraction]:
         _damaged(1, f"unknown kind of budget; allowed: {', '.join(KINDS)}")
     if not cap:
         _damaged(1, "the cap must be a positive fraction such as '2'")
+    try:
+        unit = check_unit(header["unit"])
+    except RequestError:
+        _damaged(1, f"unknown neighbour relation; allowed: {', '.join(NEIGHBOURS)}")
     spent = Fraction(0)
     for number, entry in enumerate(entries, 2):
         amount = parse_fraction(entry.get("spent"))
         if entry.keys() != {"spent", "note"} or not amount or not isinstance(entry["note"], str):
             _damaged(number, "expected a positive fraction 'spent' and a text 'note'")
         spent += amount
-    return kind, cap, spent
+    return kind, cap, unit, spent
 
 
 def _entry(number: int, line: bytes) -> dict[str, object]:

@@ -78,7 +78,7 @@ def scale_for(multiplier: Fraction, bound: int, noise: Noise = "laplace") -> flo
         raise BudgetError(f"bound must be an int of at least 1, got {reprlib.repr(bound)}")
     power = POWERS[noise]
     exact = Fraction(multiplier) * bound**power
-    root = f"sqrt({Fraction(multiplier)})" if power == 2 else str(Fraction(multiplier))
+    root = f"{_approximately(Fraction(multiplier)) ** (1 / power):.4g}"
     if exact > Fraction(MAX_SCALE) ** power:
         raise BudgetError(
             f"the noise scale {root} * {bound} is above 2**52, too large for "
@@ -232,3 +232,11 @@ def _add_injected(source: _NoiseSource, sums: Integers, scale: float) -> Integer
     if int(noise.min()) <= -MAX_SUM or int(noise.max()) >= MAX_SUM:  # so that nothing wraps
         raise NoiseError("the injected source must return noise below 2**62")
     return np.asarray(sums + noise, dtype=np.int64)
+
+
+def _approximately(value: Fraction) -> float:
+    """A positive rational as a float, for a message; zero or infinite beyond its range."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf

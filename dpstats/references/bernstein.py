@@ -128,7 +128,7 @@ class BernsteinKDE:
             raise RequestError(
                 f"at n = {n} rows and p = {p} columns the bandwidth C (log n / n)^(1/p) is "
                 f"{bandwidth:.2g} of the range, more than half of it; use a smaller C "
-                f"(now {self.C:g}), fewer columns or reference=dps.Uniform()"
+                f"(now {self.C:g}), fewer columns, or leave reference= out"
             )
         return KernelLattice(chosen, k, bandwidth)
 
@@ -139,7 +139,7 @@ class BernsteinKDE:
             if not continuous:
                 raise RequestError(
                     "BernsteinKDE is for numbers declared by low and high, and no analysis uses "
-                    "one; use reference=dps.Uniform()"
+                    "one; leave reference= out"
                 )
             if len(continuous) > MAX_COLUMNS:
                 raise RequestError(
@@ -177,7 +177,7 @@ class BernsteinKDE:
                 f"a Bernstein density on {lattice.size} lattice points (k = {lattice.k}) would "
                 f"hold about {noise / rows:.2g} times as much noise as data at n = {n}; use a "
                 "smaller k or order, fewer columns, a larger share or budget, or "
-                "reference=dps.Uniform()"
+                "leave reference= out"
             )
 
     def density(self, measured: NoisyBlock | None) -> BernsteinDensity | None:

@@ -49,7 +49,7 @@ class PerturbedHistogram:
         if cells > MAX_CELLS:
             raise RequestError(
                 f"a perturbed histogram over {list(schema.names)} has {cells} cells, more than "
-                f"{MAX_CELLS}; use reference=dps.Uniform() or fewer or coarser columns"
+                f"{MAX_CELLS}; use reference=dps.LogLinear(), or fewer or coarser columns"
             )
         return Table(tuple(schema.columns))
 
@@ -60,7 +60,7 @@ class PerturbedHistogram:
             raise RequestError(
                 f"a perturbed histogram of {block.size} cells would hold about "
                 f"{positive_noise:.0f} rows of pure noise against n = {n}; use "
-                "reference=dps.Uniform(), a larger share or budget, or fewer or coarser columns"
+                "reference=dps.LogLinear(), a larger share or budget, or fewer or coarser columns"
             )
 
     def _probabilities(self, measured: NoisyBlock | None) -> Floats | None:

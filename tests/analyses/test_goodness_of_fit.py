@@ -219,3 +219,19 @@ def test_labels_keep_their_meaning():
             dps.GoodnessOfFit("score", wrong).family(scores())
     with pytest.raises(dps.RequestError, match="unknown labels"):  # stored values are no labels
         dps.GoodnessOfFit("rate", {1: 0.5, 2: 0.5}).family(scores())
+
+
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+@pytest.mark.parametrize("budget", [dps.PureDP(1e-6), dps.ZCDP(1e-10), dps.PureDP(100)], ids=str)
+def test_noise_far_above_or_below_the_rows_in_overlapping_tables(unit, budget):
+    """The counts' noise is singular where tables are combined and n is public."""
+    schema = dps.Schema([dps.Category("c", list("uvwxy")), dps.Boolean("a"), dps.Boolean("b")])
+    rows = pd.DataFrame({"c": list("uvwxy") * 2, "a": [True, False] * 5, "b": [True] * 10})
+    test = dps.GoodnessOfFit("c", [0.2] * 5, simulations=199)
+    analyses = {"t": test, "p": dps.Proportion("c == 'u'"), "m": dps.Marginals(["c", "a", "b"])}
+    result = dps.release(
+        dps.plan(schema, analyses, budget=budget, unit=unit), rows, rng=0, m=50, k=10
+    ).infer("t")
+    assert 0 < result.pvalue <= 1
+    low, high = result.conf_int()
+    assert 0 <= low <= high <= 2

@@ -34,7 +34,12 @@ def test_p04_ten_tenths_fill_a_cap_of_one_exactly(path):
 def test_the_file_holds_exact_fractions_and_nothing_else(path):
     Ledger.create(path, PureDP(2)).spend(PureDP(0.1), note='first "release"\nof 2026, ü')
     header, entry = path.read_bytes().decode("ascii").splitlines()
-    assert json.loads(header) == {"dpstats_ledger": 1, "kind": "pure", "cap": "2"}
+    assert json.loads(header) == {
+        "dpstats_ledger": 1,
+        "kind": "pure",
+        "cap": "2",
+        "unit": "replace",
+    }
     assert json.loads(entry) == {"spent": "1/10", "note": 'first "release"\nof 2026, ü'}
 
 
@@ -177,7 +182,7 @@ def test_a_note_must_be_text(path):
         Ledger.create(path, PureDP(1)).spend(PureDP(1), note=None)
 
 
-HEADER = b'{"dpstats_ledger": 1, "kind": "pure", "cap": "2"}\n'
+HEADER = b'{"dpstats_ledger": 1, "kind": "pure", "cap": "2", "unit": "replace"}\n'
 ENTRY = b'{"spent": "1/10", "note": ""}\n'
 
 
@@ -221,7 +226,7 @@ def test_damage_after_opening_stops_the_next_spending(path):
     with pytest.raises(FileFormatError, match="line 2"):
         ledger.spend(PureDP(0.1))
     path.write_bytes(HEADER.replace(b'"2"', b'"9"'))
-    with pytest.raises(FileFormatError, match="cap has changed"):
+    with pytest.raises(FileFormatError, match="unit has changed"):
         ledger.spend(PureDP(0.1))
 
 
@@ -232,4 +237,18 @@ def test_text(path):
         "cap       epsilon = 2",
         "spent     epsilon = 0.333333 (1/3)",
         "remaining epsilon = 1.66667 (5/3)",
+        "neighbours differ by replacing one row",
     ]
+
+
+def test_p11_neighbour_relations_do_not_add_up(path):
+    """Adding or removing a row at epsilon is up to 2 epsilon for replacing one, not epsilon."""
+    ledger = Ledger.create(path, PureDP(2), unit="add_remove")
+    assert Ledger.open(path).unit == "add_remove"
+    ledger.spend(PureDP(1), unit="add_remove")
+    for act in (ledger.check, ledger.spend):
+        with pytest.raises(BudgetError, match="different neighbour relations cannot be added"):
+            act(PureDP(1))
+    assert ledger.spent == 1
+    with pytest.raises(RequestError, match="'replace' or 'add_remove'"):
+        Ledger.create(path.with_name("other"), PureDP(2), unit="person")

@@ -313,7 +313,7 @@ def test_p03_a_gaussian_scale_is_the_smallest_float_whose_square_suffices(multip
 def test_p02_gaussian_scales_out_of_range_are_refused():
     assert scale_for(Fraction(2**104), 1, "gaussian") == 2.0**52
     assert scale_for(Fraction(1, 2**40), 1, "gaussian") == 2.0**-20
-    with pytest.raises(BudgetError, match=r"sqrt\(.*above 2\*\*52.*a larger budget"):
+    with pytest.raises(BudgetError, match=r"above 2\*\*52.*a larger budget"):
         scale_for(Fraction(2**104) + Fraction(1, 10), 1, "gaussian")
     with pytest.raises(BudgetError, match="use a smaller budget"):
         scale_for(Fraction(1, 2**40) - Fraction(1, 2**90), 1, "gaussian")

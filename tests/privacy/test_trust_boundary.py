@@ -24,6 +24,7 @@ LAYERS = [
     "row_count",
     "measurements",
     "residuals",
+    "combining",
     "answers",
     "accuracy",
     "density",
