@@ -42,8 +42,9 @@ MAX_ROUNDS = 16
 FIRST = 64.0  # penalty of the first round, times the noise standard deviation
 COARSE, FINE = 0.25, 0.5  # most that a penalty may fall in a round, above and below one
 TRUSTED = 2.0  # residual of one function, in noise standard deviations, that may be left
-# A risk must fall by this part to go on: points that follow the answers make it optimistic, the
-# more so the lower the penalties are.
+# Once penalties are low, a risk must fall by this part to go on: points that follow the answers make
+# it optimistic, the more so the lower the penalties are. Where they are high, any fall counts: few
+# functions may be far from their answers and yet come closer slowly.
 GAIN = 0.15
 ROUGH, ROUGHEST = 0.1, 0.5  # largest gradients of fits but the last, with penalties low or not
 MOST = 1e12  # penalty beyond which nothing is fitted
@@ -137,7 +138,8 @@ class LogLinear:
             _log.info(
                 "round %d: misfit %.4g sd, risk %.6g", number, this.fit.residual, this.fit.risk
             )
-            if this.supported and this.fit.risk < best.fit.risk - GAIN * abs(best.fit.risk):
+            gain = GAIN * abs(best.fit.risk) if problem.is_low(this.fit.penalty) else 0.0
+            if this.supported and this.fit.risk < best.fit.risk - gain:
                 best = this
             elif fine:
                 break
