@@ -32,13 +32,18 @@ def test_custodian_and_analyst(tmp_path, monkeypatch, capsys):
     (toml,) = fences("toml")
     Path("survey.toml").write_text(toml)
     assert main(["ledger", "new", "survey.ledger", "--cap", "2"]) == DONE
-    custodian, analyst = fences("python")
+    custodian, hidden_n, analyst = fences("python")
     scope = {}
     exec(custodian, scope)
     assert dps.Ledger.open("survey.ledger").spent == 1
+    exec(hidden_n, scope)
+    printed = capsys.readouterr().out
+    assert "95% width" in printed  # the custodian's preview
+    assert "number of rows is noisy" in str(scope["hidden_n"])
+    assert scope["release_of_hidden_n"].measurements.count is not None
+    assert scope["release"].measurements.count is None
     exec(analyst, scope)
     printed = capsys.readouterr().out
-    assert "95% width" in printed
     assert "delta" in printed
     low, high = scope["release"].infer("smoking").conf_int(alpha=1e-6)
     assert low < 0.3 < high

@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,7 @@ import numpy as np
 from dpstats.answers import answer
 from dpstats.columns import Codes, Column
 from dpstats.density.candidates import Candidates, Seen, merged, seen_by
-from dpstats.density.entropy import EntropyFit, fit_entropy, fit_tilted, usable_deviations
+from dpstats.density.entropy import FLAT, EntropyFit, fit_entropy, fit_tilted, usable_deviations
 from dpstats.density.penalties import adapted
 from dpstats.density.rows import systematic
 from dpstats.errors import NotMeasuredError, RequestError
@@ -42,8 +42,9 @@ MAX_ROUNDS = 16
 FIRST = 64.0  # penalty of the first round, times the noise standard deviation
 COARSE, FINE = 0.25, 0.5  # most that a penalty may fall in a round, above and below one
 TRUSTED = 2.0  # residual of one function, in noise standard deviations, that may be left
-# A risk must fall by this part to go on: points that follow the answers make it optimistic, the
-# more so the lower the penalties are.
+# Once penalties are low, a risk must fall by this part to go on: points that follow the answers
+# make it optimistic, the more so the lower the penalties are. Where they are high, any fall counts:
+# few functions may be far from their answers and yet come closer slowly.
 GAIN = 0.15
 ROUGH, ROUGHEST = 0.1, 0.5  # largest gradients of fits but the last, with penalties low or not
 MOST = 1e12  # penalty beyond which nothing is fitted
@@ -137,12 +138,13 @@ class LogLinear:
             _log.info(
                 "round %d: misfit %.4g sd, risk %.6g", number, this.fit.residual, this.fit.risk
             )
-            if this.supported and this.fit.risk < best.fit.risk - GAIN * abs(best.fit.risk):
+            gain = GAIN * abs(best.fit.risk) if problem.is_low(this.fit.penalty) else 0.0
+            if this.supported and this.fit.risk < best.fit.risk - gain:
                 best = this
             elif fine:
                 break
             fine = fine or this is not best  # a step too long for these candidates: a shorter one
-        return best.candidates, problem.finished(best)
+        return best.candidates, problem.finished(problem.lowered(best))
 
 
 @dataclass(frozen=True)
@@ -206,6 +208,19 @@ class _Problem:
         for _ in range(sweeps):
             points = self.sampler.sweep(points, rng)
         return points
+
+    def lowered(self, last: _Round) -> _Round:
+        """Lower penalties for the same candidates, while the risk falls as in `fit_entropy`."""
+        for _ in range(MAX_ROUNDS):
+            penalty = COARSE * last.fit.penalty
+            fit = self._fit(
+                last.seen, penalty, last.tilt, last.fit.dual, tolerance=ROUGH, risk=True
+            )
+            this = replace(last, fit=fit)
+            if not this.supported or fit.risk > last.fit.risk - FLAT * len(self.means):
+                break
+            last = this
+        return last
 
     def finished(self, last: _Round) -> EntropyFit:
         """The last fit to full accuracy."""
