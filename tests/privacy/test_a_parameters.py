@@ -57,33 +57,37 @@ def test_p02_epsilon_so_small_for_the_products_of_a_grid(asking, attempt):
         attempt(columns=fine, analyses={"m": asking(block)}, epsilon=1e-4)
 
 
+@pytest.fixture
+def used(asking):
+    """Blocks of a plan with the smallest scale that was drawn, in units of a function's bound."""
+
+    def blocks_and_scales(budget):
+        schema = dps.Schema(columns())
+        blocks = [dps.Cells.table(schema, ["c", "b"]), dps.Moments.of(schema, ["x"], ["c"])]
+        analyses = {"all": asking(*blocks), "p": dps.Proportion("x < 1")}
+        seen = []
+
+        def source(scale, size):
+            seen.append(scale)
+            return np.zeros(size, np.int64)
+
+        with noise._noise_from(source):
+            measured = dps.measure(dps.plan(schema, analyses, budget=budget), SURVEY).measured
+        assert set(seen) == set(np.concatenate([held.scales for held in measured]))
+        for held in measured:
+            low, high = held.block.ranges
+            bounds = np.maximum(abs(low), abs(high)).tolist()
+            scales = zip(held.scales.tolist(), bounds, strict=True)
+            yield held.block, min(Fraction(scale) / bound for scale, bound in scales)
+
+    return blocks_and_scales
+
+
 @pytest.mark.parametrize("epsilon", [1 / 3, Fraction(1, 3), 0.1, Decimal("0.3"), 7e-5])
-def test_p03_the_scale_used_never_costs_more_than_epsilon(epsilon, asking):
-    schema = dps.Schema(columns())
-    blocks = [dps.Cells.table(schema, ["c", "b"]), dps.Moments.of(schema, ["x"], ["c"])]
-    plan = dps.plan(
-        schema,
-        {"all": asking(*blocks), "p": dps.Proportion("x < 1")},
-        budget=dps.PureDP(epsilon),
-    )
-    seen = []
-
-    def source(scale, size):
-        seen.append(scale)
-        return np.zeros(size, np.int64)
-
-    with noise._noise_from(source):
-        measured = dps.measure(plan, SURVEY)
-    assert set(seen) == set(np.concatenate([b.scales for b in measured.measured]))
-    spent = Fraction(0)
-    for held in measured.measured:
-        low, high = held.block.ranges
-        bounds = np.maximum(abs(low), abs(high)).tolist()
-        # A scale is at least multiplier * B: a unit of f costs at most 1 / multiplier.
-        cheapest = min(Fraction(s) / b for s, b in zip(held.scales.tolist(), bounds, strict=True))
-        spent += held.block.sensitivity("replace").l1 / cheapest
-    assert spent <= plan.budget.total
-    assert spent > plan.budget.total * Fraction(999, 1000)  # and nothing is wasted
+def test_p03_the_scale_used_never_costs_more_than_epsilon(epsilon, used):
+    spent = sum(block.sensitivity("replace").l1 / s for block, s in used(dps.PureDP(epsilon)))
+    assert spent <= dps.PureDP(epsilon).total
+    assert spent > dps.PureDP(epsilon).total * Fraction(999, 1000)  # and nothing is wasted
 
 
 def test_p04_ten_releases_of_a_tenth(tmp_path):
@@ -133,31 +137,12 @@ def test_p06_a_budget_so_large_that_noise_vanishes_is_refused(attempt):
 
 
 @pytest.mark.parametrize("rho", [1 / 3, Fraction(1, 3), 0.1, Decimal("0.3"), 7e-9, 3])
-def test_p07_the_scale_used_never_costs_more_than_rho(rho, asking):
-    schema = dps.Schema(columns())
-    blocks = [dps.Cells.table(schema, ["c", "b"]), dps.Moments.of(schema, ["x"], ["c"])]
-    plan = dps.plan(
-        schema,
-        {"all": asking(*blocks), "p": dps.Proportion("x < 1")},
-        budget=dps.ZCDP(rho),
-    )
-    seen = []
-
-    def source(scale, size):
-        seen.append(scale)
-        return np.zeros(size, np.int64)
-
-    with noise._noise_from(source):
-        measured = dps.measure(plan, SURVEY)
-    assert set(seen) == set(np.concatenate([b.scales for b in measured.measured]))
-    spent = Fraction(0)
-    for held in measured.measured:
-        low, high = held.block.ranges
-        bounds = np.maximum(abs(low), abs(high)).tolist()
-        square = min((Fraction(s) / b) ** 2 for s, b in zip(held.scales, bounds, strict=True))
-        spent += held.block.sensitivity("replace").l2_squared / (2 * square)  # D^2 / (2 sigma^2)
-    assert spent <= plan.budget.rho
-    assert spent > plan.budget.rho * Fraction(999_999, 1_000_000)  # and nothing is wasted
+def test_p07_the_scale_used_never_costs_more_than_rho(rho, used):
+    budget = dps.ZCDP(rho)
+    # D^2 / (2 sigma^2)
+    spent = sum(b.sensitivity("replace").l2_squared / (2 * s**2) for b, s in used(budget))
+    assert spent <= budget.rho
+    assert spent > budget.rho * Fraction(999_999, 1_000_000)  # and nothing is wasted
 
 
 def test_p07_something_that_is_no_budget():
