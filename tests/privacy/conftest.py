@@ -58,6 +58,26 @@ COLUMNS = (
 )
 
 
+@pytest.fixture(scope="session")
+def columns() -> Callable[..., list[Any]]:
+    """The columns of most tests, some replaced."""
+
+    def make(*changed: Any) -> list[Any]:
+        new = {column.name: column for column in changed}
+        return [new.get(column.name, column) for column in COLUMNS]
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def simple_plan() -> Callable[..., dps.Plan]:
+    def make(epsilon: Any = 1, **options: Any) -> dps.Plan:
+        analyses = {"p": dps.Proportion("b"), "t": dps.Marginals(["c", "x"])}
+        return dps.plan(dps.Schema(COLUMNS), analyses, budget=dps.PureDP(epsilon), **options)
+
+    return make
+
+
 @pytest.fixture
 def attempt(unread) -> Callable[..., dps.Measurements]:
     """The whole private path, from declarations to noise, on a stream that must stay unread."""
