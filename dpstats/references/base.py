@@ -53,6 +53,22 @@ class Density(Reference, Protocol):
         """What a reader of the release must know of this density, such as a fallback."""
 
 
+class Unmeasured:
+    """What the references share that measure nothing beside the family."""
+
+    @property
+    def share(self) -> Fraction:
+        """Zero: nothing is measured."""
+        return Fraction(0)
+
+    def block(self, schema: Schema, n: int | None = None) -> Block | None:
+        """None: nothing is measured."""
+        return None
+
+    def check(self, block: Block, n: int, law: LatticeLaw) -> None:
+        """Nothing to check."""
+
+
 def read_share(share: object, name: str) -> Fraction:
     """Share of the budget that a reference spends, below one; text as it stands in files."""
     read = read_rational(parse_fraction(share) or share, f"{name}(share=...)")

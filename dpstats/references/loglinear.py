@@ -16,7 +16,6 @@ import logging
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,12 +30,11 @@ from dpstats.errors import NotMeasuredError, RequestError
 from dpstats.families.block import Block, Family, Floats
 from dpstats.families.cells import Indicator, Table
 from dpstats.families.moments import Moments
+from dpstats.references.base import Unmeasured
 from dpstats.references.gibbs import GibbsSampler, Support, knows
-from dpstats.schema import Schema
 
 if TYPE_CHECKING:
     from dpstats.measurements import Measurements
-    from dpstats.privacy.laws import LatticeLaw
 
 MAX_ROUNDS = 16
 FIRST = 64.0  # penalty of the first round, times the noise standard deviation
@@ -54,7 +52,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class LogLinear:
+class LogLinear(Unmeasured):
     """Points that follow the noisy answers; spends nothing.
 
     Parameters
@@ -75,18 +73,6 @@ class LogLinear:
             raise RequestError(
                 f"LogLinear(sweeps=...) must be a positive whole number, got {self.sweeps!r}"
             )
-
-    @property
-    def share(self) -> Fraction:
-        """Zero: nothing is measured beside the family."""
-        return Fraction(0)
-
-    def block(self, schema: Schema, n: int | None = None) -> Block | None:
-        """None: nothing is measured beside the family."""
-        return None
-
-    def check(self, block: Block, n: int, law: LatticeLaw) -> None:
-        """Nothing to check."""
 
     def check_family(self, family: Family) -> None:
         """Refuse functions whose conditional distributions are not known.

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from dpstats.columns import Codes, Number
 from dpstats.errors import RequestError
-from dpstats.families.block import Block, Floats
+from dpstats.families.block import Floats
+from dpstats.references.base import Unmeasured
 from dpstats.schema import Schema
 
 if TYPE_CHECKING:
     from dpstats.measurements import NoisyBlock
-    from dpstats.privacy.laws import LatticeLaw
 
 
 @dataclass(frozen=True)
-class Uniform:
+class Uniform(Unmeasured):
     """Uniform over the domain; spends nothing.
 
     Parameters
@@ -35,18 +34,6 @@ class Uniform:
     def __post_init__(self) -> None:
         if self.over not in ("cells", "grid"):
             raise RequestError(f"Uniform(over=...) must be 'cells' or 'grid', got {self.over!r}")
-
-    @property
-    def share(self) -> Fraction:
-        """Zero: nothing is measured."""
-        return Fraction(0)
-
-    def block(self, schema: Schema, n: int | None = None) -> Block | None:
-        """None: nothing is measured."""
-        return None
-
-    def check(self, block: Block, n: int, law: LatticeLaw) -> None:
-        """Nothing to check."""
 
     def cells(self, schema: Schema, measured: NoisyBlock | None) -> tuple[int, Floats | None]:
         """All cells, equally likely, for ``over="cells"``."""

@@ -1,6 +1,7 @@
 """What the numbered privacy tests share: rows that must not be read, and a marked noise source."""
 
 import gc
+import math
 import re
 import types
 import zipfile
@@ -17,7 +18,8 @@ from scipy.stats import chi2
 
 import dpstats as dps
 from dpstats.privacy import noise
-from dpstats.privacy.laws import NoiseLaw
+from dpstats.privacy.gaussian import DiscreteGaussian
+from dpstats.privacy.laws import DiscreteLaplace, LatticeLaw, NoiseLaw
 
 
 class Unread:
@@ -54,6 +56,26 @@ COLUMNS = (
     dps.Boolean("b"),
     dps.Number("x", 0, 4, points=5, edges=[1, 3], missing=2),
 )
+
+
+@pytest.fixture(scope="session")
+def columns() -> Callable[..., list[Any]]:
+    """The columns of most tests, some replaced."""
+
+    def make(*changed: Any) -> list[Any]:
+        new = {column.name: column for column in changed}
+        return [new.get(column.name, column) for column in COLUMNS]
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def simple_plan() -> Callable[..., dps.Plan]:
+    def make(epsilon: Any = 1, **options: Any) -> dps.Plan:
+        analyses = {"p": dps.Proportion("b"), "t": dps.Marginals(["c", "x"])}
+        return dps.plan(dps.Schema(COLUMNS), analyses, budget=dps.PureDP(epsilon), **options)
+
+    return make
 
 
 @pytest.fixture
@@ -148,6 +170,37 @@ def chi_square_pvalue() -> Callable[[np.ndarray, NoiseLaw], float]:
         return chi2.sf(((counts - expected) ** 2 / expected).sum(), z.size + 1)
 
     return pvalue
+
+
+def convolved(law: LatticeLaw) -> tuple[LatticeLaw, np.ndarray, np.ndarray]:
+    """A law, points and their probabilities: the defining formula, summed and convolved."""
+    scale = law.scale
+    length = min(math.ceil(38 * scale) + 2, 3600) if law.gaussian else 700
+    z = np.arange(-length, length + 1) / scale
+    single = np.exp(-0.5 * z**2 if law.gaussian else -np.abs(z))
+    single /= math.fsum(single)
+    mass = single
+    for _ in range(law.terms - 1):
+        mass = np.convolve(mass, single)
+    return law, np.arange(-law.terms * length, law.terms * length + 1), mass
+
+
+LAPLACE = [DiscreteLaplace(s, t) for s in (0.05, 0.7, 3.0, 12.5) for t in (1, 2, 3, 4, 5, 6)]
+GAUSSIAN = [
+    DiscreteGaussian(s, t)
+    for s in (0.05, 0.3, 1.0, 1.3, 1.99, 2.0, 12.5, 255.0, 257.0)
+    for t in (1, 2, 3, 7)
+]
+
+
+@pytest.fixture(scope="module", params=[*LAPLACE, *GAUSSIAN], ids=str)
+def case(request: pytest.FixtureRequest) -> tuple[LatticeLaw, np.ndarray, np.ndarray]:
+    return convolved(request.param)
+
+
+@pytest.fixture(scope="module", params=GAUSSIAN, ids=str)
+def gaussian_case(request: pytest.FixtureRequest) -> tuple[LatticeLaw, np.ndarray, np.ndarray]:
+    return convolved(request.param)
 
 
 class Search:

@@ -51,7 +51,7 @@ def test_p67_a_planted_exact_n_is_found(budget, tmp_path, caplog):
 @pytest.mark.parametrize(
     "budget", [dps.PureDP(Fraction(1, 3)), dps.ZCDP(0.1)], ids=["laplace", "gaussian"]
 )
-def test_p3_the_count_is_paid_for_exactly(budget, allocation):
+def test_p03_the_count_is_paid_for_exactly(budget, allocation):
     analyses = {"t": dps.Marginals(["c", "b"], 2), "p": dps.Proportion("b and c == 'u'")}
     plan = dps.plan(SCHEMA, analyses, budget=budget, unit="add_remove", allocation=allocation)
     assert plan.cost() == budget.total

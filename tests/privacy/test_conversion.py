@@ -58,7 +58,7 @@ def test_both_directions_are_sound_and_tight(epsilon, delta):
     assert log_delta(float(rho) * (1 + 2e-5), float(epsilon)) > math.log(delta)
     back = epsilon_of(rho, delta)
     assert back <= epsilon
-    if back > 0:  # else rho alone gives the delta, whatever epsilon
+    if back > 0:  # zero is private already at this delta, and nothing is below it
         assert log_delta(float(rho), back * (1 - 1e-6)) > math.log(delta) - 1e-8
 
 

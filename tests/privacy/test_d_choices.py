@@ -180,6 +180,34 @@ def test_p46_every_cell_is_noised_empty_ones_too():
     assert (held % 1000 == 0).sum() > 15  # most cells are empty, and noised like the others
 
 
+def requests_with_a_function():
+    """Every parameter of every analysis, with a function in its place."""
+    known = {"probabilities": [0.2, 0.3, 0.5], "condition": "x < 1", "columns": ["c", "b"],
+             "by": "b", "b": "b"}  # fmt: skip
+    for kind in registry().values():
+        parameters = inspect.signature(kind).parameters
+        needed = [name for name, p in parameters.items() if p.default is inspect.Parameter.empty]
+        for name in parameters:
+            yield kind, {n: known.get(n, "c") for n in needed}, name
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "name"),
+    list(requests_with_a_function()),
+    ids=lambda part: part if isinstance(part, str) else getattr(part, "kind", ""),
+)
+def test_p47_no_analysis_takes_a_function_that_could_be_out_of_range(kind, options, name, attempt):
+    """So far no analysis has a loss; one that has must clamp it."""
+
+    def function(*args):
+        pytest.fail("a function was called")
+
+    if kind.kind != "quantile":  # of a number only
+        kind(**options).family(dps.Schema(usual()))
+    with pytest.raises(dps.DpstatsError):
+        attempt(analyses={"f": kind(**options | {name: function})}, n=10)
+
+
 class Watching:
     """What functions are shown while rows are summed."""
 

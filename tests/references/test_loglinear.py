@@ -197,7 +197,7 @@ def test_a_mixed_table_of_fifteen_columns_end_to_end():
         assert rows[name].mean() == pytest.approx(frame[name].mean(), abs=1)
         assert rows[name].std() == pytest.approx(frame[name].std(), rel=0.1)
     # about .8, drawn towards zero by the penalty
-    assert rows[numbers].corr().to_numpy() == pytest.approx(frame[numbers].corr(), abs=0.12)
+    assert rows[numbers].corr().to_numpy() == pytest.approx(frame[numbers].corr(), abs=0.2)
     uniform = dps.synthesize(
         dps.measure(dps.plan(schema, plan.analyses, budget=dps.PureDP(20), reference=Uniform()),
                     frame), m=6000, rng=0,

@@ -19,25 +19,11 @@ from dpstats.inference.difference_intervals import DifferenceIntervals
 from dpstats.inference.measures import MEASURES, measure_of
 from dpstats.inference.proportion_intervals import GroupIntervals, ProportionIntervals
 from dpstats.inference.quantile_intervals import QuantileIntervals
-from dpstats.inference.simulation import draw_from
 from dpstats.measurements import Measurements, NoisyBlock
 from dpstats.privacy.gaussian import DiscreteGaussian
 
 ALPHA = 0.05
 METHODS = ("noise_aware", "certified")
-
-
-class Gaussian:
-    """Discrete Gaussian noise and uniforms with a seed."""
-
-    def __init__(self, seed):
-        self.rng = np.random.default_rng(seed)
-
-    def __call__(self, scale, size):
-        return draw_from(DiscreteGaussian(scale), size, self.rng).astype(np.int64)
-
-    def uniforms(self, size):
-        return self.rng.random(size) - 0.5
 
 
 def plan_of(columns, analyses, n, rho):
@@ -62,7 +48,7 @@ def empty(plan, n, sums=None):
 
 def releases(plan, n, p, runs, tools, seed):
     """Fresh rows (counts of the plan's one table) and fresh noise."""
-    rng, source = np.random.default_rng(seed), Gaussian(seed + 1)
+    rng, source = np.random.default_rng(seed), tools.Gaussian(seed + 1)
     for _ in range(runs):
         held = tools.with_noise(empty(plan, n, [rng.multinomial(n, p)]), source)
         yield SimpleNamespace(
@@ -133,7 +119,7 @@ def test_the_certificate_holds_jointly_at_its_exact_rate(tools):
     q = np.rint(radius * 500 * held.family.bounds)
     rate = float(np.prod([1 - laws[i].tail(bound + 1) for i, bound in zip(which, q, strict=True)]))
     assert 1 - alpha <= rate < 1 - alpha / 4
-    source = Gaussian(3)
+    source = tools.Gaussian(3)
     noise = np.stack([source(float(scale), runs) for scale in held.scales], axis=1)
     successes = np.all(np.abs(noise) <= q, axis=1).sum()
     low, high = stats.binom.ppf([5e-7, 1 - 5e-7], runs, rate)
