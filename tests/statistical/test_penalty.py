@@ -206,7 +206,7 @@ def excess(cell):
 
 
 # Squared error, in noise variances, that choosing may add to the best: a part of it, and a few.
-ALLOWED = {"uniform": (0.15, 3.5), "log-linear": (0.25, 8.0)}
+ALLOWED = {"uniform": (0.15, 3.5), "log-linear": (0.25, 4.0)}
 
 
 def allowed(best, functions, reference):
