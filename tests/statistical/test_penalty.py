@@ -206,15 +206,14 @@ def excess(cell):
 
 
 # Squared error, in noise variances, that choosing may add to the best: a part of it, and a few.
-ALLOWED = {"uniform": (0.15, 3.5), "log-linear": (0.25, 8.0)}
+PART, FEW = 0.15, 3.5
 
 
-def allowed(best, functions, reference):
-    part, few = ALLOWED[reference]
-    return (1 + part) * functions * best + few
+def allowed(best, functions, few=FEW):
+    return (1 + PART) * functions * best + few
 
 
-def check(cells, runs, table):
+def check(cells, runs, table, log_linear=FEW):
     """Cells by (reference, family, deviation, noise): print, and compare with what is allowed."""
     for (reference, family, deviation, noise), cell in cells.items():
         table.row(
@@ -227,7 +226,8 @@ def check(cells, runs, table):
         )
     for (reference, *setting), cell in cells.items():
         total = cell.functions * cell.chosen
-        assert total <= allowed(cell.best, cell.functions, reference), (reference, *setting)
+        few = FEW if reference == "uniform" else log_linear
+        assert total <= allowed(cell.best, cell.functions, few), (reference, *setting)
     for reference in REFERENCES:
         ours = [cell for key, cell in cells.items() if key[0] == reference]
         mean = {key: np.mean([vars(cell)[key] for cell in ours]) for key in ("chosen", "fit")}
@@ -245,7 +245,7 @@ def test_the_chosen_penalty_is_nearly_the_best(table, tools):
         for reference, family in itertools.product(REFERENCES, FAMILIES)
         for deviation, noise in ((0.01, "laplace"), (0.3, "gaussian"))
     }
-    check(cells, 3, table)
+    check(cells, 3, table, log_linear=2 * FEW)  # three runs vary more
 
 
 @pytest.mark.slow
@@ -266,4 +266,4 @@ def test_a_penalty_that_does_not_adapt_would_be_seen(deviation, power, tools):
     problem = Problem("overlapping tables", "laplace", deviation, 0, tools)
     *_, path = problem.uniform()
     fixed, size = path[5 - power], problem.family.size
-    assert size * fixed > allowed(min(path), size, "uniform")
+    assert size * fixed > allowed(min(path), size)
