@@ -46,6 +46,7 @@ TRUSTED = 2.0  # residual of one function, in noise standard deviations, that ma
 GAIN = 0.15
 ROUGH, ROUGHEST = 0.1, 0.5  # largest gradients of fits but the last, with penalties low or not
 MOST = 1e12  # penalty beyond which nothing is fitted
+PER_FUNCTION = 20  # least number of distinct candidates for each function, to go below GAIN
 SUPPORTED = 0.02  # least effective share of candidates that a fit may rest on
 
 _log = logging.getLogger(__name__)
@@ -196,7 +197,13 @@ class _Problem:
         return points
 
     def lowered(self, last: _Round) -> _Round:
-        """Lower penalties for the same candidates, while the risk falls as in `fit_entropy`."""
+        """Lower penalties for the same candidates, while the risk falls as in `fit_entropy`.
+
+        Only where there are many candidates for every function: with few the risk is too optimistic
+        for candidates that already follow the answers, and large tables get worse.
+        """
+        if len(last.fit.density) < PER_FUNCTION * len(self.means):
+            return last
         for _ in range(MAX_ROUNDS):
             penalty = COARSE * last.fit.penalty
             fit = self._fit(

@@ -170,7 +170,7 @@ def test_p72_frames_after_other_failures(
     ledger = dps.Ledger.create(path, dps.PureDP(1))
     table = pa.Table.from_pandas(frame, preserve_index=False)
 
-    def overspent(self, budget, note=""):
+    def overspent(self, budget, note="", **options):
         raise dps.BudgetError("planted")
 
     def late(rows, plan):
