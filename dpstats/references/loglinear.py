@@ -41,12 +41,12 @@ FIRST = 64.0  # penalty of the first round, times the noise standard deviation
 COARSE, FINE = 0.25, 0.5  # most that a penalty may fall in a round, above and below one
 TRUSTED = 2.0  # residual of one function, in noise standard deviations, that may be left
 # Once penalties are low, a risk must fall by this part to go on: points that follow the answers
-# make it optimistic, the more so the lower the penalties are. Where they are high, any fall counts:
-# few functions may be far from their answers and yet come closer slowly.
+# make it optimistic, the more so the lower the penalties are. Where they are high and functions
+# few, any fall counts: these may be far from their answers and yet come closer slowly.
 GAIN = 0.15
 ROUGH, ROUGHEST = 0.1, 0.5  # largest gradients of fits but the last, with penalties low or not
 MOST = 1e12  # penalty beyond which nothing is fitted
-PER_FUNCTION = 20  # least number of distinct candidates for each function, to go below GAIN
+PER_FUNCTION = 10  # candidates for each function that make a risk worth trusting below GAIN
 SUPPORTED = 0.02  # least effective share of candidates that a fit may rest on
 
 _log = logging.getLogger(__name__)
@@ -117,7 +117,7 @@ class LogLinear(Unmeasured):
         best = problem.round(points, np.zeros(size), FIRST / problem.deviations)
         while not best.supported and best.fit.penalty[0] < MOST:
             best = problem.round(points, best.tilt, 4 * best.fit.penalty)
-        fine = False
+        fine, many = False, m >= PER_FUNCTION * size
         for number in range(1, MAX_ROUNDS):
             fine = fine or problem.is_low(best.fit.penalty)
             points = problem.moved(best, m, self.sweeps, rng)
@@ -125,13 +125,14 @@ class LogLinear(Unmeasured):
             _log.info(
                 "round %d: misfit %.4g sd, risk %.6g", number, this.fit.residual, this.fit.risk
             )
-            gain = GAIN * abs(best.fit.risk) if problem.is_low(this.fit.penalty) else 0.0
+            cautious = problem.is_low(this.fit.penalty) or not many
+            gain = GAIN * abs(best.fit.risk) if cautious else 0.0
             if this.supported and this.fit.risk < best.fit.risk - gain:
                 best = this
             elif fine:
                 break
             fine = fine or this is not best  # a step too long for these candidates: a shorter one
-        return best.candidates, problem.finished(problem.lowered(best))
+        return best.candidates, problem.finished(problem.lowered(best) if many else best)
 
 
 @dataclass(frozen=True)
@@ -199,11 +200,9 @@ class _Problem:
     def lowered(self, last: _Round) -> _Round:
         """Lower penalties for the same candidates, while the risk falls as in `fit_entropy`.
 
-        Only where there are many candidates for every function: with few the risk is too optimistic
-        for candidates that already follow the answers, and large tables get worse.
+        For many candidates to every function: with few the risk is too optimistic for candidates
+        that already follow the answers, and many tables together get worse.
         """
-        if len(last.fit.density) < PER_FUNCTION * len(self.means):
-            return last
         for _ in range(MAX_ROUNDS):
             penalty = COARSE * last.fit.penalty
             fit = self._fit(
