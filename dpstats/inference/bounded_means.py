@@ -52,6 +52,30 @@ def _upper(mean: Floats, rate: float) -> Floats:
 
 
 def bernstein_radius(variance: Floats, n: float, alpha: float) -> Floats:
+    """How far the sample mean of numbers in [-1, 1] may be from that of the population.
+
+    sqrt(2 V log(2/alpha) / n) + 2 log(2/alpha) / (3 n), V the population variance (Bernstein's
+    inequality; [1]_ has it for [0, 1]), on both sides together.
+
+    Parameters
+    ----------
+    variance : (d,) float64
+        Upper bounds of the population variance; they may be random if they hold at the same time.
+    n : float
+        Number of rows, or a lower bound of it.
+    alpha : float
+        Error probability of both sides together.
+
+    References
+    ----------
+    .. [1] Maurer, A. and Pontil, M. (2009). Empirical Bernstein bounds and sample-variance
+       penalization. COLT, Theorem 3.
+    """
+    log = np.log(2 / alpha)
+    return np.asarray(np.sqrt(2 * variance * log / n) + 2 * log / (3 * n))
+
+
+def empirical_bernstein_radius(variance: Floats, n: float, alpha: float) -> Floats:
     """How far the sample mean of numbers in [0, 1] may be from that of the population.
 
     sqrt(2 V log(4/alpha) / n) + 7 log(4/alpha) / (3 (n - 1)), V the sample variance with n - 1 in
@@ -102,6 +126,6 @@ def mean_confint(
     if n < 1:
         return np.full_like(low, -1.0), np.full_like(high, 1.0)
     one_low, one_high = chernoff_confint((1 + low) / 2, (1 + high) / 2, n, alpha / 2)
-    radius = 2 * bernstein_radius(variance / 4, n, alpha / 2)
+    radius = 2 * empirical_bernstein_radius(variance / 4, n, alpha / 2)
     low, high = np.clip(low, -1, 1), np.clip(high, -1, 1)
     return np.maximum(2 * one_low - 1, low - radius), np.minimum(2 * one_high - 1, high + radius)

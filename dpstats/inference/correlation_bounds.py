@@ -28,8 +28,9 @@ def correlation_range(x: Range, y: Range, xx: Range, yy: Range, xy: Range) -> Ra
     of P E x - E y E xx, so where the value is positive its extremes along a side are ends, or, if P
     is negative, a zero of the derivative where the value is negative: the largest value is at a
     corner. If the numerator is positive nowhere, E xx and E yy are at their upper ends, and the
-    candidates are the corners, the zero E x = E y E xx / P on each side and likewise in E y, and
-    the origin. The smallest value is minus the largest after y -> -y.
+    candidates are the corners, and the zero E x = E y E xx / P on each side and likewise in E y; in
+    the inside only the origin is stationary, a saddle. The smallest value is minus the largest
+    after y -> -y.
     """
     return -_largest(x, _mirrored(y), xx, yy, _mirrored(xy)), _largest(x, y, xx, yy, xy)
 
@@ -46,7 +47,6 @@ def _largest(x: Range, y: Range, xx: Range, yy: Range, xy: Range) -> float:
     points = corners
     if p != 0:
         points = points + [(b * xx[1] / p, b) for b in y] + [(a, a * yy[1] / p) for a in x]
-    points = [*points, (0.0, 0.0)]
     inside = [(a, b) for a, b in points if x[0] <= a <= x[1] and y[0] <= b <= y[1]]
     return max(_value(a, b, xx[1], yy[1], p, edge=0.0) for a, b in inside)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from dpstats.errors import RequestError
 from dpstats.families.block import Floats
-from dpstats.inference.bounded_means import chernoff_confint
+from dpstats.inference.bounded_means import bernstein_radius, chernoff_confint
 from dpstats.inference.checks import Alternative
 from dpstats.inference.confidence_law import DRAWS, ConfidenceLaw
 from dpstats.inference.correlation_bounds import Range, correlation_range
@@ -156,12 +156,17 @@ class NoisyPair:
         box, n = self.box(beta)
         if n < 1:
             return -1.0, 1.0
+        part = (alpha - beta) / _NUMBERS
         low, high = np.array(box).T
-        signed = np.array([True, True, False, False, True])
-        unit_low, unit_high = (np.where(signed, (1 + end) / 2, end) for end in (low, high))
-        ends = chernoff_confint(unit_low, unit_high, n, (alpha - beta) / _NUMBERS)
-        low, high = (np.where(signed, 2 * end - 1, end) for end in ends)
-        return correlation_range(*zip(low.tolist(), high.tolist(), strict=True))
+        square = [2, 3]
+        low[square], high[square] = chernoff_confint(low[square], high[square], n, part)
+        # x^2, y^2 <= 1, so x, y and x y have at most the variances E x^2, E y^2 and the smaller.
+        variance = np.array([high[2], high[3], min(high[2:4])])
+        others, radius = [0, 1, 4], bernstein_radius(variance, n, part)
+        low[others] = np.maximum(low[others] - radius, -1)
+        high[others] = np.minimum(high[others] + radius, 1)
+        x, y, xx, yy, xy = zip(low.tolist(), high.tolist(), strict=True)
+        return correlation_range(x, y, xx, yy, xy)
 
 
 @dataclass(frozen=True)
@@ -170,7 +175,7 @@ class CorrelationIntervals:
 
     Noise-aware: Fisher's transformation draw by draw of the noise, see `NoisyPair.law`. Certified:
     all five moments of the pair in a box, from the noise's quantiles and (for the population)
-    Hoeffding's bound at a fifth of the error each.
+    Chernoff's bound for the squares and Bernstein's for the others, a fifth of the error each.
     """
 
     pairs: tuple[NoisyPair, ...]

@@ -125,16 +125,17 @@ class NoisyMean:
 
     @property
     def drowned(self) -> bool:
-        """Whether the noise leaves nothing to see: on the size, or half of the range of means."""
-        return self.size <= 2 * self.size_noise or self.privacy_variance > 0.25
+        """Whether the noise leaves little: of the size, or an eighth of the range of means."""
+        return self.size <= 2 * self.size_noise or self.privacy_variance > 1 / 16
 
     @cached_property
     def _drawn(self) -> tuple[Floats, Floats, Floats]:
         """Draws (m,) of the mean, its squared sampling error and the size without noise.
 
-        Where a draw leaves fewer than two rows the error is infinite. The noisy variance may be
-        negative: it is raised to zero before its own noise is put around it, and what comes out
-        stays below what a number in [-1, 1] with that mean can have (Bhatia and Davis 2000).
+        A draw that leaves fewer than two rows says nothing: the mean is then put at -1 or 1, at
+        random. The noisy variance may be negative: it is raised to zero before its own noise is put
+        around it, and what comes out stays below what a number in [-1, 1] with that mean can have
+        (Bhatia and Davis 2000).
         """
         rng = np.random.default_rng(self.seed)
         noises = np.array([
@@ -144,10 +145,11 @@ class NoisyMean:
         size = np.clip(moments[0], 0, self.most)
         seen = size >= 2
         n = np.where(seen, size, 2.0)
-        mean, square = np.where(seen, moments[1:] / n, 0.0)
+        ends = rng.permutation(np.resize([-1.0, 1.0], DRAWS))
+        mean, square = np.where(seen, moments[1:] / n, [ends, np.ones(DRAWS)])
         raised = square - mean**2 + self.variance - self._plain
         variance = np.clip(raised, 0, np.maximum(1 - mean**2, 0))
-        return mean, np.where(seen, variance / (n - 1), np.inf), n
+        return mean, variance / (n - 1), n
 
     def box(self, beta: float, *, squares: bool = True) -> tuple[float, float, float, float]:
         """Bounds that hold together with probability 1 - beta, whatever the rows.
@@ -202,7 +204,7 @@ def law_of_contrast(groups: Sequence[NoisyMean]) -> ConfidenceLaw:
         mean, square, size = other._drawn
         centre = centre - mean
         total = squared_error + square
-        known = np.isfinite(total) & (total > 0)
+        known = total > 0
         a, b = (np.where(known, part, 1.0) for part in (squared_error, square))
         welch = (a + b) ** 2 / (a**2 / df + b**2 / (size - 1))
         df = np.where(known, welch, df + size - 1)
