@@ -28,6 +28,7 @@ LAWS = {
     "narrow": mass(stats.norm.pdf(UNIT, 0.4, 0.02)),
     "skew": mass(stats.expon.pdf(UNIT + 1, scale=0.15)),
     "ends": mass(np.where(CODES == 100, 0.3, np.where(CODES == -100, 0.7, 0.0))),
+    "top": mass(np.where(CODES == 100, 1.0, 0.0)),
     "constant": mass(np.where(CODES == 60, 1.0, 0.0)),
 }
 # (law, n, budget, unit)
@@ -55,6 +56,8 @@ DIFFERENCES = [
     ("wide", "ends", 0.5, 300, dps.PureDP(0.2), "add_remove"),
     ("ends", "ends", 0.02, 5_000, dps.ZCDP(0.02), "replace"),
     ("wide", "wide", 0.5, 20_000, dps.PureDP(1), "replace"),
+    ("top", "wide", 0.03, 2_000, dps.PureDP(0.3), "replace"),
+    ("top", "constant", 0.1, 2_000, dps.PureDP(0.2), "add_remove"),
 ]
 # (correlation, means, sds, n, budget, unit)
 CORRELATIONS = [
@@ -105,7 +108,7 @@ def check(analysis, truth, setting, draw, runs, table, tools, seed=5):
         covered["certified"] += low <= truth <= high
         covered["noise_aware"] += result.test(truth).pvalue > 0.05
         widths["certified"].append(high - low)
-        if run < 25:
+        if run < 15:
             widths["noise_aware"].append(np.diff(result.conf_int())[0])
     for method in METHODS:
         text = f"{name}, n = {n}, {budget}, {unit}"
