@@ -9,7 +9,7 @@ from dpstats.inference.noisy_mean import NoisyMean
 from dpstats.privacy.laws import DiscreteLaplace
 
 LAW, UNIT = DiscreteLaplace(30.0), 4.0  # noise of sd 10.6 rows
-SIZE, MEAN, SD = 900.0, 0.4, 0.3
+SIZE, MEAN, SD = 900.0, 0.2, 0.7
 EXACT = SIZE * np.array([1, MEAN, MEAN**2 + SD**2])
 
 
