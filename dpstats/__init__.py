@@ -29,8 +29,11 @@ _HOMES = {
     "PerturbedHistogram": "references.histogram",
     "GoodnessOfFit": "analyses.goodness_of_fit",
     "Independence": "analyses.independence",
+    "Correlation": "analyses.correlation",
     "Difference": "analyses.difference",
     "Marginals": "analyses.marginals",
+    "Mean": "analyses.mean",
+    "MeanDifference": "analyses.mean_difference",
     "Proportion": "analyses.proportion",
     "Quantile": "analyses.quantile",
     "Plan": "planning",
@@ -61,6 +64,7 @@ __all__ = [
     "Category",
     "Cells",
     "ConditionError",
+    "Correlation",
     "DataError",
     "Difference",
     "DpstatsError",
@@ -71,6 +75,8 @@ __all__ = [
     "Ledger",
     "LogLinear",
     "Marginals",
+    "Mean",
+    "MeanDifference",
     "Measurements",
     "Moments",
     "NoiseError",
@@ -97,10 +103,13 @@ __all__ = [
 
 if TYPE_CHECKING:
     from dpstats import testing
+    from dpstats.analyses.correlation import Correlation
     from dpstats.analyses.difference import Difference
     from dpstats.analyses.goodness_of_fit import GoodnessOfFit
     from dpstats.analyses.independence import Independence
     from dpstats.analyses.marginals import Marginals
+    from dpstats.analyses.mean import Mean
+    from dpstats.analyses.mean_difference import MeanDifference
     from dpstats.analyses.proportion import Proportion
     from dpstats.analyses.quantile import Quantile
     from dpstats.columns import Boolean, Category, Number

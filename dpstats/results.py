@@ -184,7 +184,9 @@ class EstimateResult(Remembers):
     def privacy_share(self) -> Floats:
         """Privacy variance over total variance, (d,)."""
         total = self.sampling_variance + self.privacy_variance
-        return np.divide(self.privacy_variance, total, out=np.zeros_like(total), where=total > 0)
+        share = np.isinf(self.privacy_variance).astype(np.float64)
+        known = (total > 0) & np.isfinite(total)
+        return np.divide(self.privacy_variance, total, out=share, where=known)
 
     def conf_int(
         self,

@@ -6,16 +6,15 @@ the groups are private too; see `inference.two_groups`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, cast
 
 import numpy as np
 
 from dpstats.analyses.base import Answering
+from dpstats.analyses.chosen_groups import Groups, as_pair, chosen_groups
 from dpstats.answers import Answers
-from dpstats.columns import MISSING_LABEL, Boolean, Category, Column
-from dpstats.errors import RequestError, SchemaError
+from dpstats.errors import RequestError
 from dpstats.families.block import Family
 from dpstats.families.cells import Cells, Indicator, Table
 from dpstats.families.conditions import cell_set
@@ -55,14 +54,10 @@ class Difference:
 
     condition: str
     by: str
-    groups: Sequence[str | int | float | bool] | None = None
+    groups: Groups | None = None
 
     def __post_init__(self) -> None:
-        if self.groups is None:
-            return
-        if isinstance(self.groups, str) or not isinstance(self.groups, Sequence):
-            raise RequestError(f"groups must be a pair of levels, got {self.groups!r}")
-        object.__setattr__(self, "groups", tuple(self.groups))
+        object.__setattr__(self, "groups", as_pair(self.groups))
 
     def family(self, schema: Schema) -> Family:
         """The table of the columns, or four disjoint conditions where that has less noise."""
@@ -88,7 +83,7 @@ class Difference:
                 f"{self.condition!r} involves {self.by!r}, which makes the groups; compare groups "
                 "of another column"
             )
-        chosen = self._bins(column)
+        chosen = chosen_groups(column, self.groups)
         columns = tuple(c for c in schema if c in trait.columns or c == column)
         holds = trait.cells.over(columns)
         shape = [c.bins if c == column else 1 for c in columns]
@@ -101,36 +96,6 @@ class Difference:
                 Indicator(cell_set(columns, inside & ~holds), f"not ({self.condition}) and {name}"),
             ]
         return blocks, [column.bin_labels[i] for i in chosen]
-
-    def _bins(self, column: Column) -> tuple[int, int]:
-        labels = column.bin_labels
-        if self.groups is None:
-            known = [i for i, label in enumerate(labels) if label != MISSING_LABEL]
-            if len(known) != 2:
-                raise RequestError(
-                    f"{self.by!r} has {len(known)} levels or bins, {list(labels)}; give two of "
-                    "them, as in groups=(first, second)"
-                )
-            return (known[1], known[0]) if isinstance(column, Boolean) else (known[0], known[1])
-        found = [_bin_of(column, level) for level in self.groups]
-        if len(found) != 2 or found[0] == found[1]:
-            raise RequestError(f"groups must be two different levels, got {list(self.groups)}")
-        return found[0], found[1]
-
-
-def _bin_of(column: Column, level: object) -> int:
-    if isinstance(column, Category):
-        try:
-            return column.index(level)
-        except SchemaError as error:
-            raise RequestError(f"groups: {error}") from None
-    if column.values and not column.edges and level in column.values:
-        return column.values.index(level)
-    if level in column.bin_labels:
-        return column.bin_labels.index(level)
-    raise RequestError(
-        f"groups: {level!r} is not a bin of {column.name!r}; bins: {list(column.bin_labels)}"
-    )
 
 
 @dataclass(frozen=True, repr=False)

@@ -11,9 +11,10 @@ from dpstats.families.block import Floats
 
 if TYPE_CHECKING:
     from dpstats.answers import Answers
-    from dpstats.privacy.laws import LatticeLaw
+    from dpstats.privacy.laws import LatticeLaw, NoiseLaw
 
 _WIDE = 1000.0
+_POINTS = 2**14
 
 
 def draw_noise(answers: Answers, size: int, rng: np.random.Generator) -> Floats:
@@ -50,6 +51,26 @@ def draw_from(law: LatticeLaw, size: int, rng: np.random.Generator) -> Floats:
         return np.rint(rng.normal(0, np.sqrt(law.variance - 1 / 12), size))
     z, cdf = _distribution(law)
     return z[np.searchsorted(cdf, rng.random(size), side="right")]
+
+
+def draw_evenly(law: NoiseLaw, size: int, rng: np.random.Generator) -> Floats:
+    """Points (size,) of a noise, one from each of `size` equal shares of probability.
+
+    Their order is random, so several noises drawn like this make a Latin hypercube: each one's
+    quantiles are exact to a share, whatever the seed.
+    """
+    return rng.permutation(_middles(law, size))  # type: ignore[arg-type]
+
+
+@lru_cache(maxsize=64)
+def _middles(law: NoiseLaw, size: int) -> Floats:
+    """Quantiles (size,) at (i + 1/2) / size; symmetric."""
+    reach = max(1, law.support(1e-15))
+    half = np.sinh(np.linspace(0, np.arcsinh(reach), _POINTS))
+    z = -np.unique(np.rint(half) if law.lattice else half)[::-1]
+    shares = (np.arange(size // 2) + 0.5) / size
+    lower = z[np.minimum(np.searchsorted(law.cdf(z), shares), len(z) - 1)]
+    return np.concatenate([lower, np.zeros(size % 2), -lower[::-1]])
 
 
 @lru_cache(maxsize=64)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from dpstats.columns import Codes, Column, Number
 from dpstats.families.block import Family, Floats
 from dpstats.families.cells import Indicator, Table
+from dpstats.families.group_moments import PARTS, GroupMoments
 from dpstats.families.moments import Moments
 from dpstats.schema import Schema
 
@@ -27,7 +28,8 @@ CHUNK = 2**19  # entries of a conditional that are worked on at a time
 
 def knows(family: Family) -> bool:
     """Whether every block is of a kind that has conditional distributions here."""
-    return all(isinstance(block, Table | Indicator | Moments) for block in family.blocks)
+    kinds = Table | Indicator | Moments | GroupMoments
+    return all(isinstance(block, kinds) for block in family.blocks)
 
 
 def states(column: Column, coded: bool) -> int:
@@ -88,6 +90,7 @@ class GibbsSampler:
         self.squares: dict[str, float] = {}
         self._products: list[tuple[str, str, float]] = []
         slopes: dict[tuple[str, str], Floats] = {}
+        curves: dict[tuple[str, str], Floats] = {}
         start = 0
         for block in self.family.blocks:
             part = coefficients[start : start + block.size]
@@ -96,10 +99,13 @@ class GibbsSampler:
                 shape = tuple(column.bins for column in block.columns)
                 whole = part if isinstance(block, Table) else part * block.cells.array.ravel()
                 _add(tables, tuple(c.name for c in block.columns), whole.reshape(shape))
+            elif isinstance(block, GroupMoments):
+                _add_group_moments(block, part, tables, slopes, curves)
             else:
                 assert isinstance(block, Moments)  # see `knows`
                 self._add_moments(block, part, tables, slopes)
         self._slopes = {key: slope.astype(np.float32) for key, slope in slopes.items()}
+        self._curves = {key: curve.astype(np.float32) for key, curve in curves.items()}
         self._rows = {name: list(self._look_ups(name, tables)) for name in self.schema.names}
 
     def _add_moments(
@@ -186,7 +192,8 @@ class GibbsSampler:
             states = _categorical(by_bin + self.base[column.name], rng)
             return self._codes(column, states, rng)
         assert isinstance(column, Number)
-        return self._move_number(column, by_bin, self.slope(column, codes, bins), codes, rng)
+        slope, square = self.slope(column, codes, bins), self.square(column, bins)
+        return self._move_number(column, by_bin, slope, square, codes, rng)
 
     def bin_potentials(
         self, column: Column, codes: Mapping[str, Codes], bins: Mapping[str, Codes]
@@ -205,6 +212,17 @@ class GibbsSampler:
         for (number, group), slope in self._slopes.items():
             if group == name:
                 total += np.outer(self._unit(number, codes), slope).astype(np.float32)
+        for (number, group), curve in self._curves.items():
+            if group == name:
+                total += np.outer(self._unit(number, codes) ** 2, curve).astype(np.float32)
+        return total
+
+    def square(self, column: Number, bins: Mapping[str, Codes]) -> Floats:
+        """Coefficient (rows,) of the square of a number's value in unit scale."""
+        total = np.full(len(bins[column.name]), self.squares.get(column.name, 0.0))
+        for (number, group), curve in self._curves.items():
+            if number == column.name:
+                total += curve[bins[group]]
         return total
 
     def slope(
@@ -231,6 +249,7 @@ class GibbsSampler:
         column: Number,
         by_bin: Single,
         slope: Floats,
+        square: Floats,
         codes: Mapping[str, Codes],
         rng: np.random.Generator,
     ) -> Codes:
@@ -246,8 +265,6 @@ class GibbsSampler:
         step = max(1, math.isqrt(size))
         state = np.searchsorted(support.codes, codes[column.name])
         units = support.codes / column.half_points
-        square = self.squares.get(column.name, 0.0)
-        inside = base + square * units**2
         for coarse in (True, False):
             if coarse:
                 trial = (state % step)[:, None] + step * np.arange(-(-size // step))
@@ -255,7 +272,8 @@ class GibbsSampler:
                 trial = (state // step * step)[:, None] + np.arange(step)
             valid = trial < size
             trial = np.minimum(trial, size - 1)
-            logits = inside[trial] + slope[:, None] * units[trial]
+            at = units[trial]
+            logits = base[trial] + slope[:, None] * at + square[:, None] * at**2
             if column.bins > 1:
                 logits += np.take_along_axis(by_bin, support.bins[trial], axis=1)
             logits[~valid] = -np.inf
@@ -266,6 +284,23 @@ class GibbsSampler:
     def _codes(self, column: Column, states: Codes, rng: np.random.Generator) -> Codes:
         support = self.supports[column.name]
         return support.codes[states] if support.coded else column.draw_inside(states, rng)
+
+
+def _add_group_moments(
+    block: GroupMoments,
+    part: Floats,
+    tables: dict[tuple[str, ...], Floats],
+    slopes: dict[tuple[str, str], Floats],
+    curves: dict[tuple[str, str], Floats],
+) -> None:
+    """Parts (1-x)^2/4, (1-x^2)/2, (1+x)^2/4 of a row: a quadratic in x, one per group."""
+    low, middle, high = part.reshape(-1, len(PARTS)).T
+    key, levels = (block.number.name, block.group.name), list(block.levels)
+    potential = np.zeros(block.group.bins)
+    potential[levels] = (low + 2 * middle + high) / 4
+    _add(tables, (block.group.name,), potential)
+    for of_group, values in ((slopes, (high - low) / 2), (curves, (low - 2 * middle + high) / 4)):
+        of_group.setdefault(key, np.zeros(block.group.bins))[levels] += values
 
 
 def _add(tables: dict[tuple[str, ...], Floats], names: tuple[str, ...], values: Floats) -> None:

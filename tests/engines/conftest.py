@@ -9,6 +9,7 @@ import pytest
 
 from dpstats.columns import Boolean, Category, Number
 from dpstats.families.cells import Cells, Indicator, Table
+from dpstats.families.group_moments import GroupMoments
 from dpstats.families.lattice import PEAK, KernelLattice
 from dpstats.families.moments import Moments
 from dpstats.schema import Schema
@@ -36,6 +37,8 @@ def blocks_of(schema):
         Moments.of(schema, ["x", "y"], ["word"]),
         Moments.of(schema, ["score"], ["x"], degree=1),
         KernelLattice((schema["x"], schema["y"]), 3, 0.2),
+        GroupMoments(schema["y"], schema["word"], (0, 2, 3)),
+        GroupMoments(schema["score"], schema["x"], (1, 3)),
     ]
 
 
@@ -84,6 +87,13 @@ def _block_sums(block, coded, bins):
             sums[int(np.ravel_multi_index(cell, block.shape))] += 1
         elif isinstance(block, Indicator):
             sums[0] += int(block.cells.array[cell])
+        elif isinstance(block, GroupMoments):
+            code, k = codes[block.number.name], block.number.half_points
+            if cell[1] in block.levels:
+                first = 3 * block.levels.index(cell[1])
+                values = (k - code) ** 2, 2 * (k - code) * (k + code), (k + code) ** 2
+                for f, value in enumerate(values, start=first):
+                    sums[f] += value
         elif isinstance(block, KernelLattice):
             for f, point in enumerate(itertools.product(range(block.k + 1), repeat=len(cell))):
                 value = 1

@@ -8,6 +8,7 @@ from scipy import stats
 
 import dpstats as dps
 from dpstats.families.cells import Cells
+from dpstats.families.group_moments import GroupMoments
 from dpstats.families.moments import Moments
 from dpstats.references.gibbs import GibbsSampler, Support, knows, states
 
@@ -22,6 +23,8 @@ FAMILY = dps.Family((
     Cells.table(SCHEMA, ["a", "b", "v"]),
     Cells.condition(SCHEMA, "b and u >= 0"),
     Moments.of(SCHEMA, ["u", "v"], ["a", "b"]),
+    GroupMoments(SCHEMA["u"], SCHEMA["a"], (0, 2)),
+    GroupMoments(SCHEMA["v"], SCHEMA["u"], (0, 1)),
 ))  # fmt: skip
 EVERY = np.array(
     list(itertools.product(range(3), range(2), SCHEMA["u"].codes_in_use, SCHEMA["v"].codes_in_use))
@@ -54,7 +57,7 @@ def test_the_conditionals_are_those_of_the_model_by_brute_force():
         logs = sampler.bin_potentials(column, CODES, bins)[:, support.bins] + sampler.base[name]
         if support.coded:
             unit = support.codes / column.half_points
-            square = sampler.squares.get(name, 0.0)
+            square = sampler.square(column, bins)[:, None]
             slope = sampler.slope(column, CODES, bins)
             logs = logs + slope[:, None] * unit + square * unit**2
         ours = np.exp(logs - logs.max(axis=1, keepdims=True))

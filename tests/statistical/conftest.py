@@ -36,6 +36,15 @@ def latent_codes(sizes, n, rng, classes=6):
     return columns
 
 
+def _noise_of(scales, source):
+    """One noise per function, of its own scale."""
+    noise = np.zeros(len(scales), dtype=np.int64)
+    for scale in np.unique(scales):
+        same = np.flatnonzero(scales == scale)
+        noise[same] = source(float(scale), len(same))
+    return noise
+
+
 def with_noise(exact, source):
     """Measurements whose sums are the exact ones of `exact` plus fresh noise."""
     return replace(
@@ -43,7 +52,7 @@ def with_noise(exact, source):
         measured=tuple(
             replace(
                 block,
-                sums=block.sums + source(float(block.scales[0]), block.block.size),
+                sums=block.sums + _noise_of(block.scales, source),
                 uniforms=source.uniforms(block.block.size),
             )
             for block in exact.measured

@@ -1,0 +1,117 @@
+"""Correlations of pairs of numbers."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from dpstats.analyses.base import Answering
+from dpstats.analyses.mean import centre_of
+from dpstats.errors import RequestError
+from dpstats.families.block import Family
+from dpstats.families.moments import Feature
+from dpstats.inference.confidence_law import LEAST_PVALUE
+from dpstats.inference.correlation_intervals import CorrelationIntervals, NoisyPair
+from dpstats.inference.moment_matrix import MomentMatrix, moments_block, products_of
+from dpstats.results import EstimateResult
+from dpstats.schema import Schema
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class Correlation:
+    """Pearson's correlation of every pair of some numbers.
+
+    Parameters
+    ----------
+    columns : sequence of str
+        Two or more numbers, each with `missing=` in the schema.
+
+    Examples
+    --------
+    >>> Correlation(["age", "income"])
+    Correlation(columns=('age', 'income'))
+    """
+
+    kind: ClassVar[str] = "correlation"
+
+    columns: Sequence[str]
+
+    def __post_init__(self) -> None:
+        given = self.columns if isinstance(self.columns, str) else tuple(self.columns)
+        if isinstance(given, str) or len(given) < 2 or len(set(given)) < len(given):
+            raise RequestError(f"a correlation needs two or more different numbers, got {given!r}")
+        object.__setattr__(self, "columns", given)
+
+    def family(self, schema: Schema) -> Family:
+        """First and second moments and all products."""
+        for name in self.columns:
+            centre_of(schema, name)
+        return Family((moments_block(schema, self._features, products_of(self._features)),))
+
+    def infer(self, release: Answering) -> CorrelationResult:
+        """Estimates with noise-aware and certified intervals."""
+        matrix = MomentMatrix.of(release, self._features)
+        places = list(itertools.combinations(range(len(self.columns)), 2))
+        pairs = tuple(NoisyPair.of(matrix, i, j) for i, j in places)
+        terms = [f"{self.columns[i]}, {self.columns[j]}" for i, j in places]
+        notes = [
+            "the sampling part is Fisher's, exact for normal numbers: with few rows or heavy tails "
+            "trust the certified interval",
+            f"a p-value is never below {LEAST_PVALUE:g}",
+        ]
+        lost = [term for term, pair in zip(terms, pairs, strict=True) if not pair.seen]
+        notes += [f"the privacy noise drowns a variance of {term}: no estimate" for term in lost]
+        return CorrelationResult(
+            title="Correlation" + ("s" if len(pairs) > 1 else ""),
+            terms=terms,
+            params=np.array([pair.estimate for pair in pairs]),
+            sampling_variance=np.array([pair.sampling_variance for pair in pairs]),
+            privacy_variance=np.array([pair.privacy_variance for pair in pairs]),
+            intervals=CorrelationIntervals(pairs),
+            rows=matrix.answers.rows,
+            budget=str(release.budget),
+            scalar=len(pairs) == 1,
+            notes=notes,
+            columns=tuple(self.columns),
+        )
+
+    @property
+    def _features(self) -> tuple[Feature, ...]:
+        return tuple((name, None) for name in self.columns)
+
+
+@dataclass(frozen=True, repr=False)
+class CorrelationResult(EstimateResult):
+    """Correlations of pairs, and their matrix.
+
+    Attributes
+    ----------
+    columns : tuple of str
+    """
+
+    columns: tuple[str, ...] = ()
+
+    @property
+    def interval_of(self) -> str:
+        """What the widths are of."""
+        return "correlation" if self.scalar else "correlations"
+
+    @property
+    def matrix(self) -> pd.DataFrame:
+        """Estimates as a symmetric frame with ones on the diagonal.
+
+        Every pair is estimated by itself, so it need not be positive semi-definite.
+        """
+        import pandas as pd
+
+        values = np.eye(len(self.columns))
+        upper = np.triu_indices(len(self.columns), 1)
+        values[upper] = values.T[upper] = self.params
+        return pd.DataFrame(values, index=self.columns, columns=self.columns)

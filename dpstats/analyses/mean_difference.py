@@ -1,0 +1,108 @@
+"""The mean of a number compared between two groups of unknown size.
+
+Each group is measured by three sums that a row shares a weight of one among; see
+`families.group_moments`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from dpstats.analyses.base import Answering
+from dpstats.analyses.chosen_groups import Groups, as_pair, chosen_groups
+from dpstats.analyses.mean import NOTES, centre_of
+from dpstats.families.block import Family
+from dpstats.families.group_moments import GroupMoments
+from dpstats.inference.mean_intervals import Contrast, MeanIntervals
+from dpstats.inference.noisy_mean import NoisyMean
+from dpstats.results import EstimateResult
+from dpstats.schema import Schema
+
+
+@dataclass(frozen=True)
+class MeanDifference:
+    """Mean of a number in one group of rows minus that in another (Welch).
+
+    Parameters
+    ----------
+    column : str
+        A number with `missing=` in the schema.
+    by : str
+        Another column with two levels or bins (a level for missing cells aside), or a Boolean
+        column, for which the groups are true and false in this order.
+    groups : pair of levels, optional
+        Which levels to compare, and in which order; needed where the column has more than two. A
+        bin of a number goes by its label, such as ``"[0, 18)"``. Rows of other levels are left
+        out.
+
+    Examples
+    --------
+    >>> MeanDifference("income", by="region", groups=("north", "south"))
+    MeanDifference(column='income', by='region', groups=('north', 'south'))
+    """
+
+    kind: ClassVar[str] = "mean_difference"
+
+    column: str
+    by: str
+    groups: Groups | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "groups", as_pair(self.groups))
+
+    def family(self, schema: Schema) -> Family:
+        """Size, sum and sum of squares of both groups, in three sums each: it costs 2."""
+        chosen = chosen_groups(schema[self.by], self.groups)
+        centre_of(schema, self.column)
+        number, group = schema[self.column], schema[self.by]
+        return Family((GroupMoments(number, group, tuple(sorted(chosen))),))  # type: ignore[arg-type]
+
+    def infer(self, release: Answering) -> MeanDifferenceResult:
+        """Estimate with noise-aware and certified intervals."""
+        column = release.schema[self.by]
+        first, second = chosen_groups(column, self.groups)
+        answers = release.answers(self.family(release.schema))
+        places = (0, 1) if first < second else (1, 0)
+        groups = tuple(NoisyMean.of_group(answers, place) for place in places)
+        middle, half = centre_of(release.schema, self.column)
+        contrast = Contrast(groups, middle, half)
+        names = [column.bin_labels[i] for i in (first, second)]
+        notes = [
+            "means and sizes: "
+            + "; ".join(
+                f"{name} {middle + half * group.mean:.6g} in about {group.size:.0f} rows"
+                for name, group in zip(names, groups, strict=True)
+            ),
+            *NOTES,
+        ]
+        notes += [
+            f"group {name} is small against the privacy noise (sd {group.size_noise:.0f} rows): "
+            "trust the intervals only"
+            for name, group in zip(names, groups, strict=True)
+            if group.drowned
+        ]
+        return MeanDifferenceResult(
+            title=f"Mean difference: {self.column}, by {self.by}: {names[0]} against {names[1]}",
+            terms=[f"mean of {self.column}: {names[0]} - {names[1]}"],
+            params=np.array([contrast.estimate]),
+            sampling_variance=np.array([contrast.sampling_variance]),
+            privacy_variance=np.array([contrast.privacy_variance]),
+            intervals=MeanIntervals((contrast,)),
+            rows=answers.rows,
+            budget=str(release.budget),
+            scalar=True,
+            notes=notes,
+        )
+
+
+@dataclass(frozen=True, repr=False)
+class MeanDifferenceResult(EstimateResult):
+    """The difference of two means, with a test."""
+
+    @property
+    def interval_of(self) -> str:
+        """What the widths are of."""
+        return f"{self.terms[0]}, in its own unit"

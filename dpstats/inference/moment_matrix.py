@@ -1,0 +1,166 @@
+"""The noisy second-moment matrix of some features, with the law of its noise.
+
+Features are a constant, numbers and indicators of levels. Their products were measured one by one
+with independent noise; some entries of the matrix are the same measurement (an indicator times
+itself), some are known (two levels of one group never meet). What follows from the matrix is
+homogeneous in it, so where the number of rows is not public its noisy count is just one more
+entry, at the constant times itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.columns import Number
+from dpstats.errors import RequestError
+from dpstats.families.block import Block, Family, Floats
+from dpstats.families.cells import ROWS
+from dpstats.families.moments import Feature, Moments, Term
+from dpstats.inference.simulation import draw_noise
+from dpstats.inference.simultaneous import joint_noise_quantiles
+from dpstats.schema import Schema
+
+if TYPE_CHECKING:
+    from dpstats.analyses.base import Answering
+    from dpstats.answers import Answers
+
+_KNOWN = -1  # in `place`: an entry that is known to be zero
+_ONE = -2  # an entry that is known to be one
+
+
+def moments_block(schema: Schema, features: Sequence[Feature], terms: Sequence[Term]) -> Moments:
+    """The test functions `terms` of some features; see `Moments`.
+
+    Raises
+    ------
+    RequestError
+        For a number without `missing=`, or columns of the wrong kind.
+    """
+    numbers = list(dict.fromkeys(name for name, level in features if level is None))
+    groups = list(dict.fromkeys(name for name, level in features if level is not None))
+    every = Moments.of(schema, numbers, groups)  # checks the columns
+    wanted = {frozenset(term) if len(set(term)) > 1 else (len(term), term[0]) for term in terms}
+    kept = [(frozenset(t) if len(set(t)) > 1 else (len(t), t[0])) in wanted for t in every.terms]
+    return every.restrict(np.array(kept, dtype=np.bool_))
+
+
+def products_of(features: Sequence[Feature]) -> list[Term]:
+    """First moments and all products of two features, squares of numbers too."""
+    terms: list[Term] = [(feature,) for feature in features]
+    for i, a in enumerate(features):
+        for b in features[i:]:
+            if a[0] != b[0] or (a == b and a[1] is None):
+                terms.append((a, b))
+    return terms
+
+
+@dataclass(frozen=True)
+class MomentMatrix:
+    """Noisy mean products of q features, the constant first, in unit scale.
+
+    A number runs over [-1, 1] there, an indicator over {0, 1}.
+
+    Attributes
+    ----------
+    schema : Schema
+    features : tuple of features
+        Without the constant; q - 1 of them.
+    answers : Answers
+        The d distinct measured functions; where n is not public, the number of rows last.
+    place : (q, q) int64
+        Which function each entry is; -1 for a known zero, -2 for a known one.
+    """
+
+    schema: Schema
+    features: tuple[Feature, ...]
+    answers: Answers
+    place: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, release: Answering, features: Sequence[Feature]) -> MomentMatrix:
+        """Ask a release for all products of some features."""
+        features = tuple(features)
+        block = moments_block(release.schema, features, products_of(features))
+        wanted: list[Block] = [block]
+        answers = release.answers(Family(tuple(wanted)))
+        if not answers.rows.public:
+            answers = release.answers(Family((block, ROWS)))
+        at = {frozenset(term) if len(term) == 2 and term[0] != term[1] else term: i
+              for i, term in enumerate(block.terms)}  # fmt: skip
+        q = len(features) + 1
+        place = np.full((q, q), _KNOWN, dtype=np.int64)
+        place[0, 0] = _ONE if answers.rows.public else block.size
+        for i, a in enumerate(features, start=1):
+            place[0, i] = place[i, 0] = at[(a,)]
+            for j, b in enumerate(features, start=1):
+                if a == b:
+                    place[i, i] = at[(a, a)] if a[1] is None else at[(a,)]
+                elif a[0] != b[0]:
+                    place[i, j] = at[frozenset((a, b))]
+        return cls(release.schema, features, answers, place)
+
+    @property
+    def n(self) -> int:
+        """Number of rows, or its estimate."""
+        return self.answers.n
+
+    def _filled(self, values: Floats, *, one: float) -> Floats:
+        """Matrices (..., q, q) of function values (..., d)."""
+        padded = np.concatenate(
+            [values, np.full((*values.shape[:-1], 1), one), np.zeros((*values.shape[:-1], 1))],
+            axis=-1,
+        )
+        return np.asarray(padded[..., self.place])  # -1: the zero, -2: the one
+
+    @cached_property
+    def matrix(self) -> Floats:
+        """(q, q) noisy mean products, symmetric, [0, 0] one (or the noisy count over n)."""
+        return self._filled(self.answers.means, one=1.0)
+
+    @cached_property
+    def noise_sd(self) -> Floats:
+        """(q, q) standard deviations of the noise on the entries."""
+        return np.sqrt(self._filled(self.answers.noise_variances, one=0.0))
+
+    def noise(self, size: int, rng: np.random.Generator) -> Floats:
+        """Draws (size, q, q) of the noise on the matrix, from its exact law."""
+        unit = self.n * self.answers.bounds
+        return self._filled(draw_noise(self.answers, size, rng) / unit, one=0.0)
+
+    def radius(self, beta: float) -> Floats:
+        """(q, q) bounds on the noise of all entries together, with probability 1 - beta."""
+        unit = self.n * self.answers.bounds
+        return self._filled(joint_noise_quantiles(self.answers, beta) / unit, one=0.0)
+
+    @cached_property
+    def scaling(self) -> Floats:
+        """(q, q) lower triangular L: features in original units are L times those in unit scale.
+
+        A number is middle + half range times its unit value; indicators are as they are. So the
+        matrix in original units is L M L', and coefficients b there are those in unit scale with
+        b_unit = L' b.
+        """
+        scaling = np.eye(len(self.features) + 1)
+        for i, (name, level) in enumerate(self.features, start=1):
+            if level is None:
+                column = self.schema[name]
+                if not isinstance(column, Number):
+                    raise RequestError(f"{name!r} is not a number")
+                low, high = column.grid[0], column.grid[-1]
+                scaling[i, 0], scaling[i, i] = (low + high) / 2, (high - low) / 2
+        return scaling
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the features, the constant first."""
+        names = ["Intercept"]
+        for name, level in self.features:
+            label = "" if level is None else f"={self.schema[name].bin_labels[level]}"
+            names.append(name + label)
+        return names

@@ -1,0 +1,77 @@
+"""Limits and p-values from draws: t without noise, Fieller's with noise alone."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from dpstats.inference.confidence_law import DRAWS, LEAST_PVALUE, ConfidenceLaw
+from dpstats.inference.simulation import draw_evenly
+from dpstats.privacy.gaussian import DiscreteGaussian
+from dpstats.privacy.laws import DiscreteLaplace
+
+
+def law_of(centre, error, df=None):
+    full = np.full(DRAWS, 1.0)
+    return ConfidenceLaw(centre * full, error * full, None if df is None else df * full)
+
+
+def test_without_noise_it_is_the_t_test():
+    law = law_of(0.3, 0.05, 11.0)
+    np.testing.assert_allclose(
+        law.limits(0.05, -1, 1), stats.t.interval(0.95, 11, 0.3, 0.05), rtol=1e-10
+    )
+    assert law.pvalue(0.2, "two-sided") == pytest.approx(2 * stats.t.sf(2, 11), rel=1e-10)
+    assert law.pvalue(0.2, "larger") == pytest.approx(stats.t.sf(2, 11), rel=1e-10)
+    assert law.pvalue(0.2, "smaller") == pytest.approx(stats.t.cdf(2, 11), rel=1e-10)
+    assert law.pvalue(-1, "larger") == LEAST_PVALUE
+    assert law_of(0.3, 0.0).limits(0.05, -1, 1) == pytest.approx((0.3, 0.3))
+
+
+def test_a_ratio_has_the_limits_of_fieller():
+    """Normal noise on both: roots of (T - m N)^2 = z^2 (s^2 + m^2 s^2)."""
+    total, size, noise, z = 300.0, 1_000.0, DiscreteGaussian(120.0), stats.norm.ppf(0.975)
+    rng = np.random.default_rng(0)
+    above, below = (draw_evenly(noise, DRAWS, rng) for _ in range(2))
+    law = ConfidenceLaw((total - above) / (size - below), np.full(DRAWS, 1e-6))
+    square = (z * 120.0) ** 2
+    roots = np.sort(np.roots([size**2 - square, -2 * total * size, total**2 - square]))
+    # a Latin hypercube of 5,000: the level of a limit is off by about .001
+    np.testing.assert_allclose(law.limits(0.05, -10, 10), roots, atol=0.01)
+
+
+def test_draws_that_say_nothing_count_against_both_sides():
+    error = np.where(np.arange(DRAWS) < 0.04 * DRAWS, np.inf, 0.1)
+    law = ConfidenceLaw(np.zeros(DRAWS), error)
+    low, high = law.limits(0.05, -1, 1)
+    assert -1 < low < high < 1
+    assert 0.96 * stats.norm.cdf(high / 0.1) + 0.02 == pytest.approx(0.975)
+    assert low == pytest.approx(-high)
+    assert law.limits(0.03, -1, 1) == (-1, 1)
+    assert law.pvalue(5.0, "two-sided") == pytest.approx(0.04)
+
+
+@pytest.mark.parametrize("level", [0.5, 0.05, 0.001])
+def test_limits_and_pvalues_agree(level):
+    rng = np.random.default_rng(1)
+    law = ConfidenceLaw(rng.normal(size=DRAWS), rng.uniform(0.5, 2, DRAWS), np.full(DRAWS, 9.0))
+    for end in law.limits(level, -50, 50):
+        assert law.pvalue(end, "two-sided") == pytest.approx(level, rel=1e-6)
+
+
+@pytest.mark.parametrize("noise", [DiscreteLaplace(0.2), DiscreteLaplace(3.0, 3),
+                                   DiscreteLaplace(1e6), DiscreteGaussian(40.0)])  # fmt: skip
+def test_even_draws_are_the_quantiles_of_the_law(noise):
+    drawn = np.sort(draw_evenly(noise, 4_001, np.random.default_rng(2)))
+    np.testing.assert_array_equal(drawn, -drawn[::-1])
+    shares = (np.arange(4_001) + 0.5) / 4_001
+    # each is the smallest point with that much below it, but for gaps between far points
+    lower, shares = drawn[:2_000], shares[:2_000]
+    assert np.all(noise.cdf(lower) >= shares)
+    assert np.all(noise.cdf(lower * (1 + 2e-3) - 1) < shares)
+    assert drawn.var() == pytest.approx(noise.variance, rel=0.02)
+
+
+def test_the_order_of_even_draws_is_random():
+    rng = np.random.default_rng(3)
+    first, second = (draw_evenly(DiscreteLaplace(5.0), 5_000, rng) for _ in range(2))
+    assert abs(np.corrcoef(first, second)[0, 1]) < 0.05

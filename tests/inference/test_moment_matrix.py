@@ -1,0 +1,76 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpstats as dps
+from dpstats.inference.moment_matrix import MomentMatrix, moments_block, products_of
+
+SCHEMA = dps.Schema([
+    dps.Number("age", 0, 100, points=201, missing=40),
+    dps.Number("pay", -10, 30, points=401, missing=0),
+    dps.Category("region", ["n", "s", "w"]),
+])  # fmt: skip
+FEATURES = (("pay", None), ("region", 1), ("region", 2), ("age", None))
+
+
+class Everything:
+    """An analysis that asks for all products of the features."""
+
+    kind = "everything"
+
+    def family(self, schema):
+        return dps.Family((moments_block(schema, FEATURES, products_of(FEATURES)),))
+
+    def infer(self, release):
+        return MomentMatrix.of(release, FEATURES)
+
+
+def rows(n=500):
+    rng = np.random.default_rng(0)
+    return pd.DataFrame({
+        "age": rng.integers(0, 201, n) / 2, "pay": rng.integers(-100, 301, n) / 10,
+        "region": rng.choice(["n", "s", "w"], n),
+    })  # fmt: skip
+
+
+def held(epsilon=1.0, unit="replace", n=500):
+    from dpstats import measuring
+
+    plan = dps.plan(SCHEMA, {"all": Everything()}, budget=dps.PureDP(epsilon), unit=unit)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(measuring, "analysis_to_dict", lambda analysis: {"kind": analysis.kind})
+        measurements = dps.measure(plan, rows(n))
+
+    class Seen:
+        schema, n, budget = SCHEMA, measurements.n, measurements.budget
+
+        def answers(self, wanted, *, disjoint=False):
+            from dpstats.answers import answer
+
+            return answer(measurements, wanted, disjoint=disjoint)
+
+    return MomentMatrix.of(Seen(), FEATURES)
+
+
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+def test_without_noise_it_is_the_mean_of_products(no_noise, unit):
+    found, frame = held(unit=unit), rows()
+    columns = [np.ones(len(frame)), frame["pay"], frame["region"] == "s", frame["region"] == "w",
+               frame["age"]]  # fmt: skip
+    features = np.column_stack(columns).astype(float)
+    scaled = found.scaling @ found.matrix @ found.scaling.T
+    np.testing.assert_allclose(scaled, features.T @ features / len(frame), rtol=1e-12)
+    assert found.names == ["Intercept", "pay", "region=s", "region=w", "age"]
+
+
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+def test_noise_has_the_stated_standard_deviations_and_shared_entries(unit):
+    found = held(unit=unit)
+    drawn = found.noise(4000, np.random.default_rng(0))
+    np.testing.assert_allclose(drawn.std(axis=0), found.noise_sd, rtol=0.1)
+    np.testing.assert_array_equal(drawn, drawn.transpose(0, 2, 1))
+    np.testing.assert_array_equal(drawn[:, 2, 2], drawn[:, 0, 2])  # an indicator is its square
+    assert np.all(found.noise_sd[2, 3] == 0)  # two levels of one group never meet
+    assert (found.noise_sd[0, 0] > 0) == (unit == "add_remove")
+    inside = np.all(np.abs(drawn) <= found.radius(0.1) + 1e-12, axis=(1, 2))
+    assert 0.88 < inside.mean() < 0.95

@@ -1,0 +1,174 @@
+"""Coverage of means, of differences of means and of correlations."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import dpstats as dps
+from dpstats.answers import answer
+
+CODES = np.arange(-100, 101)
+UNIT = CODES / 100
+SCHEMA = dps.Schema([
+    dps.Number("x", -1, 1, points=201, missing=0), dps.Number("y", -1, 1, points=201, missing=0),
+    dps.Category("g", ["a", "b", "c"]),
+])  # fmt: skip
+METHODS = ("noise_aware", "certified")
+
+
+def mass(density):
+    return density / density.sum()
+
+
+LAWS = {
+    "wide": mass(stats.norm.pdf(UNIT, 0.1, 0.3)),
+    "narrow": mass(stats.norm.pdf(UNIT, 0.4, 0.02)),
+    "skew": mass(stats.expon.pdf(UNIT + 1, scale=0.15)),
+    "ends": mass(np.where(CODES == 100, 0.3, np.where(CODES == -100, 0.7, 0.0))),
+    "top": mass(np.where(CODES == 100, 1.0, 0.0)),
+    "constant": mass(np.where(CODES == 60, 1.0, 0.0)),
+}
+# (law, n, budget, unit)
+MEANS = [
+    ("wide", 200, dps.PureDP(5), "replace"), ("wide", 200, dps.PureDP(0.05), "replace"),
+    ("wide", 2_000, dps.PureDP(0.5), "replace"), ("wide", 20_000, dps.PureDP(1), "replace"),
+    ("wide", 2_000, dps.ZCDP(0.01), "replace"), ("wide", 300, dps.PureDP(0.3), "add_remove"),
+    ("wide", 30, dps.PureDP(0.3), "add_remove"), ("wide", 2_000, dps.PureDP(1), "add_remove"),
+    ("narrow", 200, dps.PureDP(1), "replace"), ("narrow", 2_000, dps.PureDP(0.2), "replace"),
+    ("narrow", 20_000, dps.PureDP(0.5), "replace"), ("narrow", 2_000, dps.PureDP(1), "add_remove"),
+    ("narrow", 20_000, dps.PureDP(5), "replace"),
+    ("skew", 200, dps.PureDP(1), "replace"), ("skew", 2_000, dps.PureDP(5), "replace"),
+    ("ends", 200, dps.PureDP(1), "replace"), ("ends", 2_000, dps.PureDP(0.5), "add_remove"),
+    ("constant", 500, dps.PureDP(0.5), "replace"), ("constant", 500, dps.ZCDP(0.1), "add_remove"),
+]  # fmt: skip
+# (law of the first group, of the second, share of the first, n, budget, unit)
+DIFFERENCES = [
+    ("wide", "wide", 0.5, 500, dps.PureDP(5), "replace"),
+    ("wide", "wide", 0.1, 500, dps.PureDP(1), "replace"),
+    ("wide", "narrow", 0.5, 2_000, dps.PureDP(0.5), "replace"),
+    ("narrow", "narrow", 0.2, 2_000, dps.PureDP(1), "replace"),
+    ("ends", "wide", 0.01, 2_000, dps.PureDP(5), "replace"),
+    ("wide", "ends", 0.01, 2_000, dps.PureDP(0.5), "replace"),
+    ("wide", "skew", 0.05, 20_000, dps.PureDP(0.2), "add_remove"),
+    ("wide", "ends", 0.5, 300, dps.PureDP(0.2), "add_remove"),
+    ("ends", "ends", 0.02, 5_000, dps.ZCDP(0.02), "replace"),
+    ("wide", "wide", 0.5, 20_000, dps.PureDP(1), "replace"),
+    ("top", "wide", 0.03, 2_000, dps.PureDP(0.3), "replace"),
+    ("top", "constant", 0.1, 2_000, dps.PureDP(0.2), "add_remove"),
+]
+# (correlation, means, sds, n, budget, unit)
+CORRELATIONS = [
+    (0.0, (0, 0), (0.25, 0.25), 500, dps.PureDP(5), "replace"),
+    (0.5, (0, 0), (0.25, 0.25), 500, dps.PureDP(1), "replace"),
+    (0.9, (0, 0), (0.25, 0.25), 2_000, dps.PureDP(0.5), "replace"),
+    (0.9, (0, 0), (0.25, 0.25), 20_000, dps.PureDP(1), "replace"),
+    (0.5, (0.5, -0.3), (0.1, 0.2), 2_000, dps.PureDP(1), "replace"),
+    (-0.7, (0.5, -0.3), (0.1, 0.2), 20_000, dps.PureDP(0.5), "replace"),
+    (0.5, (0.5, -0.3), (0.05, 0.05), 2_000, dps.PureDP(1), "replace"),
+    (0.5, (0, 0), (0.25, 0.25), 2_000, dps.PureDP(1), "add_remove"),
+    (0.9, (0.5, 0.5), (0.1, 0.1), 20_000, dps.ZCDP(0.02), "add_remove"),
+    (0.5, (0, 0), (0.25, 0.25), 200, dps.PureDP(0.05), "add_remove"),
+]
+
+
+def releases(analysis, n, budget, unit, draw, runs, tools, seed):
+    """What the analysis sees of fresh rows (codes from `draw`) with fresh noise."""
+    plan = dps.plan(SCHEMA, {"it": analysis}, budget=budget, unit=unit)
+    rng = np.random.default_rng(seed)
+    source = (tools.Laplace if budget.noise == "laplace" else tools.Gaussian)(seed + 1)
+    exact = dps.measure(plan, SCHEMA.to_frame({c: np.zeros(n, np.int64) for c in SCHEMA.names}))
+    for _ in range(runs):
+        sums = exact.family.sums(draw(rng))
+        blocks = tuple(replace(b, sums=s) for b, s in zip(exact.measured, sums, strict=True))
+        held = replace(exact, measured=blocks)
+        if held.count is not None:
+            noisy = n + source(float(held.count.scales[0]), 1)
+            held = replace(held, count=replace(held.count, sums=noisy), n=max(1, int(noisy[0])))
+        held = tools.with_noise(held, source)
+        yield SimpleNamespace(
+            schema=SCHEMA, n=held.n, budget=budget,
+            answers=lambda wanted, held=held, **options: answer(held, wanted, **options),
+        )  # fmt: skip
+
+
+def check(analysis, truth, setting, draw, runs, table, tools, seed=5):
+    """Coverage of both methods; the noise-aware one by its test, which is quicker.
+
+    That test and interval agree is tested in tests/analyses. A p-value above 0.05 is coverage; the
+    coverage of an honest method may be above 0.95 and not below.
+    """
+    *name, n, budget, unit = setting
+    covered, widths = dict.fromkeys(METHODS, 0), {method: [] for method in METHODS}
+    for run, release in enumerate(releases(analysis, n, budget, unit, draw, runs, tools, seed)):
+        result = analysis.infer(release)
+        low, high = result.conf_int(method="certified")
+        covered["certified"] += low <= truth <= high
+        covered["noise_aware"] += result.test(truth).pvalue > 0.05
+        widths["certified"].append(high - low)
+        if run < 15:
+            widths["noise_aware"].append(np.diff(result.conf_int())[0])
+    for method in METHODS:
+        text = f"{name}, n = {n}, {budget}, {unit}"
+        width = float(np.median(widths[method]))
+        table.row(text, method, covered[method] / runs, width, ">= .95", runs)
+    for method in METHODS:
+        assert tools.at_least(int(covered[method]), runs, 0.94), (setting, method)
+
+
+def check_mean(setting, runs, table, tools):
+    law, n = LAWS[setting[0]], setting[1]
+    draw = lambda rng: {"x": rng.choice(CODES, n, p=law)}  # noqa: E731
+    check(dps.Mean("x"), float(law @ UNIT), setting, draw, runs, table, tools)
+
+
+def check_difference(setting, runs, table, tools):
+    first, second, share, n, *_ = setting
+
+    def draw(rng):
+        groups = rng.choice(3, n, p=[share, 0.9 * (1 - share), 0.1 * (1 - share)])
+        x = rng.choice(CODES, n, p=LAWS[second])
+        mine = groups == 0
+        x[mine] = rng.choice(CODES, mine.sum(), p=LAWS[first])
+        return {"x": x, "g": groups}
+
+    truth = float((LAWS[first] - LAWS[second]) @ UNIT)
+    analysis = dps.MeanDifference("x", by="g", groups=("a", "b"))
+    check(analysis, truth, setting, draw, runs, table, tools)
+
+
+def check_correlation(setting, runs, table, tools):
+    r, means, sds, n, *_ = setting
+
+    def draw(rng):
+        z = rng.normal(size=(n, 2))
+        z[:, 1] = r * z[:, 0] + np.sqrt(1 - r**2) * z[:, 1]
+        x, y = np.rint(100 * (means + sds * z)).clip(-100, 100).astype(np.int64).T
+        return {"x": x, "y": y}
+
+    # rounding to steps of .01 adds 1e-4/12 to every variance
+    truth = r * np.prod([sd / np.hypot(sd, 0.01 / np.sqrt(12)) for sd in sds])
+    check(dps.Correlation(["x", "y"]), truth, setting, draw, runs, table, tools)
+
+
+CHECKS = (
+    [(check_mean, s) for s in MEANS]
+    + [(check_difference, s) for s in DIFFERENCES]
+    + [(check_correlation, s) for s in CORRELATIONS]
+)
+FEW = [(check_mean, MEANS[2]), (check_mean, MEANS[11]), (check_difference, DIFFERENCES[3]),
+       (check_difference, DIFFERENCES[6]), (check_correlation, CORRELATIONS[4])]  # fmt: skip
+
+
+@pytest.mark.parametrize(("one", "setting"), FEW, ids=str)
+def test_a_few(one, setting, table, tools):
+    """60 runs: sees a coverage below about .72; the slow test of 2,000 runs sees .915."""
+    one(setting, 60, table, tools)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("one", "setting"), CHECKS, ids=str)
+def test_all(one, setting, table, tools):
+    one(setting, 2_000, table, tools)
