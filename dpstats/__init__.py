@@ -29,8 +29,10 @@ _HOMES = {
     "PerturbedHistogram": "references.histogram",
     "GoodnessOfFit": "analyses.goodness_of_fit",
     "Independence": "analyses.independence",
+    "Covariance": "analyses.covariance",
     "Difference": "analyses.difference",
     "Marginals": "analyses.marginals",
+    "PCA": "analyses.pca",
     "Proportion": "analyses.proportion",
     "Quantile": "analyses.quantile",
     "Plan": "planning",
@@ -51,9 +53,10 @@ _HOMES = {
     "RequestError": "errors",
     "SchemaError": "errors",
 }
-_MODULES = {"corrected": "inference.corrected", "testing": "testing"}
+_MODULES = {"corrected": "inference.corrected", "plots": "plots", "testing": "testing"}
 
 __all__ = [
+    "PCA",
     "ZCDP",
     "BernsteinKDE",
     "Boolean",
@@ -61,6 +64,7 @@ __all__ = [
     "Category",
     "Cells",
     "ConditionError",
+    "Covariance",
     "DataError",
     "Difference",
     "DpstatsError",
@@ -90,17 +94,20 @@ __all__ = [
     "load",
     "measure",
     "plan",
+    "plots",
     "release",
     "synthesize",
     "testing",
 ]
 
 if TYPE_CHECKING:
-    from dpstats import testing
+    from dpstats import plots, testing
+    from dpstats.analyses.covariance import Covariance
     from dpstats.analyses.difference import Difference
     from dpstats.analyses.goodness_of_fit import GoodnessOfFit
     from dpstats.analyses.independence import Independence
     from dpstats.analyses.marginals import Marginals
+    from dpstats.analyses.pca import PCA
     from dpstats.analyses.proportion import Proportion
     from dpstats.analyses.quantile import Quantile
     from dpstats.columns import Boolean, Category, Number

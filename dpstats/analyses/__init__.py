@@ -14,16 +14,27 @@ if TYPE_CHECKING:
 
 def registry() -> Mapping[str, type[Any]]:
     """The analyses of dpstats by the name they have in files."""
+    from dpstats.analyses.covariance import Covariance
     from dpstats.analyses.difference import Difference
     from dpstats.analyses.goodness_of_fit import GoodnessOfFit
     from dpstats.analyses.independence import Independence
     from dpstats.analyses.marginals import Marginals
+    from dpstats.analyses.pca import PCA
     from dpstats.analyses.proportion import Proportion
     from dpstats.analyses.quantile import Quantile
 
     return {
         analysis.kind: analysis
-        for analysis in (Difference, GoodnessOfFit, Independence, Marginals, Proportion, Quantile)
+        for analysis in (
+            Covariance,
+            Difference,
+            GoodnessOfFit,
+            Independence,
+            Marginals,
+            PCA,
+            Proportion,
+            Quantile,
+        )
     }
 
 

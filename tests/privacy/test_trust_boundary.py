@@ -31,6 +31,7 @@ LAYERS = [
     "results",
     "results_chi_square",
     "analyses",
+    "plots",
     "allocation",
     "previews",
     "planning",

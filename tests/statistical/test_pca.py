@@ -1,0 +1,141 @@
+"""Coverage of covariances, eigenvalues, their shares, loadings and angles. S8.
+
+Rows are drawn, with replacement, from a table of 100,000 that stands for the population, so that
+its eigenvalues are known exactly.
+"""
+
+from functools import lru_cache
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpstats as dps
+from dpstats.privacy.noise import _noise_from
+
+POPULATION = 100_000
+
+
+def binary(rng, p=10):
+    """The rows of S8: ten signs that follow one hidden sign."""
+    hidden = rng.choice([-1, 1], POPULATION)
+    flip = rng.random((POPULATION, p)) < np.linspace(0.1, 0.35, p)
+    return np.where(flip, -hidden[:, np.newaxis], hidden[:, np.newaxis])
+
+
+def factors(rng, loadings=((0.4, 0.4, 0.3, 0.3, 0.1), (0.2, -0.2, 0.1, -0.1, 0.3)), noise=0.15):
+    """Normal columns with two factors, off the middle of their ranges."""
+    loadings = np.array(loadings)
+    rows = rng.standard_normal((POPULATION, len(loadings))) @ loadings
+    return 0.2 + rows + noise * rng.standard_normal(rows.shape)
+
+
+def skewed(rng):
+    """Exponential columns near one end of their ranges, that share a part."""
+    shared = rng.exponential(0.15, (POPULATION, 1))
+    return -1 + shared + rng.exponential(0.1, (POPULATION, 4)) * [0.5, 1, 1.5, 2]
+
+
+def tied(rng):
+    """Independent columns of one variance: all eigenvalues are (nearly) equal."""
+    return rng.uniform(-0.8, 0.8, (POPULATION, 4))
+
+
+def near(rng):
+    """Eigenvalues of which two are close."""
+    return rng.standard_normal((POPULATION, 4)) * [0.4, 0.33, 0.3, 0.1]
+
+
+# (rows, n, epsilon, standardize)
+SETTINGS = [
+    (factors, 1_000, 1.0, False), (factors, 20_000, 5.0, False), (factors, 20_000, 0.2, False),
+    (factors, 5_000, 2.0, True), (skewed, 20_000, 5.0, False), (skewed, 2_000, 1.0, False),
+    (skewed, 20_000, 5.0, True), (tied, 2_000, 1.0, False), (tied, 20_000, 10.0, False),
+    (tied, 20_000, 10.0, True), (near, 5_000, 1.0, False), (near, 20_000, 5.0, False),
+    (near, 2_000, 0.3, True), (factors, 200, 0.05, False), (factors, 200, 0.05, True),
+]  # fmt: skip
+
+
+@lru_cache(maxsize=8)
+def world(make):
+    """Schema, coded population in unit scale, and its original units."""
+    rows = np.clip(make(np.random.default_rng(5)), -1, 1)
+    p = rows.shape[1]
+    names = [f"x{i}" for i in range(p)]
+    if make is binary:
+        columns = [dps.Number(name, values=[-1, 1], missing=1) for name in names]
+    else:
+        columns = [dps.Number(name, -1, 1, points=201, missing=0) for name in names]
+        rows = np.round(rows * 100) / 100
+    return dps.Schema(columns), rows.astype(float), names
+
+
+def releases(make, n, epsilon, analyses, runs, tools, seed, unit="replace", budget=None):
+    schema, rows, names = world(make)
+    budget = dps.PureDP(epsilon) if budget is None else budget
+    count = n if unit == "replace" else None
+    plan = dps.plan(schema, analyses, budget=budget, n=count, unit=unit)
+    rng = np.random.default_rng(seed)
+    source = tools.Laplace(seed + 1) if isinstance(budget, dps.PureDP) else tools.Gaussian(seed + 1)
+    for _ in range(runs):
+        drawn = pd.DataFrame(rows[rng.integers(0, len(rows), n)], columns=names)
+        with _noise_from(source):
+            measured = dps.measure(plan, drawn)
+        yield dps.synthesize(measured, m=2_000, k=10, rng=rng), drawn
+
+
+def truth_of(rows, standardize):
+    matrix = np.corrcoef(rows.T) if standardize else np.cov(rows.T)
+    values, vectors = np.linalg.eigh(matrix)
+    return values[::-1], vectors.T[::-1]
+
+
+def check(table, tools, setting, what, method, hits, width, reference=">= 0.95"):
+    hits = np.asarray(hits)
+    table.row(setting, f"{what}, {method}", float(hits.mean()), float(width), reference, len(hits))
+    assert tools.at_least(int(hits.sum()), len(hits), 0.95), (setting, what, method)
+
+
+def check_pca(setting, runs, table, tools, seed=1, **options):
+    make, n, epsilon, standardize = setting
+    _, rows, names = world(make)
+    analyses = {"pca": dps.PCA(names, standardize=standardize)}
+    population = truth_of(rows, standardize)
+    name = f"{make.__name__}, n = {n}, eps = {epsilon:g}" + (", standardised" * standardize)
+    p = len(names)
+    hits, widths = {}, {}
+    for release, drawn in releases(make, n, epsilon, analyses, runs, tools, seed, **options):
+        result = release.infer("pca")
+        own = truth_of(drawn.to_numpy(), standardize)
+        for method, target in CASES:
+            values, vectors = population if target == "population" else own
+            signs = np.where(np.sum(vectors * result.components_, axis=1) < 0, -1.0, 1.0)
+            truth = np.concatenate([values, values / values.sum(), (vectors.T * signs).T.ravel()])
+            low, high = result.conf_int(method=method, target=target).T
+            inside = (low <= truth + 1e-9) & (truth <= high + 1e-9)
+            angles = result.angles(method=method, target=target)
+            sines = np.sqrt(np.clip(1 - np.sum(vectors * result.components_, axis=1) ** 2, 0, 1))
+            turned = np.degrees(np.arcsin(sines)) <= angles["vector"] + 1e-5
+            hits.setdefault((method, target), []).append(np.append(inside, turned))
+            widths.setdefault((method, target), []).append(high - low)
+    for method, target in CASES:
+        found, width = np.array(hits[method, target]), np.array(widths[method, target]).mean(axis=0)
+        how = f"{method}, {target}"
+        for i in range(p):
+            check(table, tools, name, f"eigenvalue {i + 1}", how, found[:, i], width[i])
+            check(table, tools, name, f"ratio {i + 1}", how, found[:, p + i], width[p + i])
+            part = slice(2 * p + i * p, 2 * p + (i + 1) * p)
+            worst = part.start + int(found[:, part].mean(axis=0).argmin())
+            what = f"loading on PC{i + 1}, worst"
+            check(table, tools, name, what, how, found[:, worst], width[part].mean())
+            angle = found[:, 2 * p + p * p + i]
+            check(table, tools, name, f"angle of PC{i + 1}", how, angle, np.nan)
+    return np.array(hits["noise_aware", "population"]), widths
+
+
+CASES = [
+    ("noise_aware", "population"),
+    ("noise_aware", "table"),
+    ("certified", "population"),
+    ("certified", "table"),
+]
