@@ -139,7 +139,7 @@ class NoisyCovariance:
         The minimax fit has at most one point more than there are functions.
         """
         effective = 1 / float(np.sum(self.weights**2))
-        points = np.sum(self.weights > 0.01 / len(self.weights))
+        points = int(np.sum(self.weights > 0.01 / len(self.weights)))
         return effective < _LEAST_POINTS or points < 2 + self.p * (self.p + 3)
 
     def deviations(self, kind: str) -> Floats:

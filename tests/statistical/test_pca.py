@@ -139,3 +139,109 @@ CASES = [
     ("certified", "population"),
     ("certified", "table"),
 ]
+
+
+def check_s8(runs, table, tools, seed=9):
+    """The top eigenvalue of ten signs; certified for the table, noise-aware for both targets."""
+    _, rows, names = world(binary)
+    analyses = {"pca": dps.PCA(names, n_components=1)}
+    population = truth_of(rows, False)[0][0]
+    found = {case: [] for case in CASES}
+    for release, drawn in releases(binary, 10_000, 1.0, analyses, runs, tools, seed):
+        result = release.infer("pca")
+        own = truth_of(drawn.to_numpy(), False)[0][0]
+        for method, target in CASES:
+            low, high = result.conf_int(method=method, target=target)[0]
+            truth = population if target == "population" else own
+            found[method, target].append((low <= truth <= high, high - low))
+    widths = {}
+    for (method, target), pairs in found.items():
+        hits, width = np.array(pairs).T
+        widths[method, target] = width.mean()
+        reference = S8.get((method, target), "")
+        check(table, tools, "S8", "top eigenvalue", f"{method}, {target}", hits, width.mean(),
+              reference)  # fmt: skip
+    assert widths["certified", "table"] <= 0.25
+    assert widths["noise_aware", "population"] <= 0.14
+
+
+S8 = {("certified", "table"): "<= .25", ("noise_aware", "population"): "<= .14"}
+
+
+def check_covariance(setting, runs, table, tools, seed=4):
+    make, n, epsilon, _ = setting
+    _, rows, names = world(make)
+    analyses = {"cov": dps.Covariance(names)}
+    pairs = np.triu_indices(len(names))
+    name = f"{make.__name__}, n = {n}, eps = {epsilon:g}"
+    hits, widths, joint = {}, {}, {}
+    for release, drawn in releases(make, n, epsilon, analyses, runs, tools, seed):
+        result = release.infer("cov")
+        for method, target in CASES:
+            rows_meant = rows if target == "population" else drawn.to_numpy()
+            truth = np.cov(rows_meant.T)[pairs]
+            for simultaneous, kept in ((False, hits), (True, joint)):
+                ends = result.conf_int(method=method, target=target, simultaneous=simultaneous)
+                inside = (ends[:, 0] <= truth + 1e-9) & (truth <= ends[:, 1] + 1e-9)
+                kept.setdefault((method, target), []).append(inside)
+            widths.setdefault((method, target), []).append(ends[:, 1] - ends[:, 0])
+    for method, target in CASES:
+        found = np.array(hits[method, target])
+        worst = int(found.mean(axis=0).argmin())
+        how = f"{method}, {target}"
+        width = float(np.mean(widths[method, target]))
+        check(table, tools, name, "covariance, worst", how, found[:, worst], width)
+        together = np.array(joint[method, target]).all(axis=1)
+        check(table, tools, name, "all covariances", how, together, width)
+
+
+def test_s8_in_a_few_runs(table, tools):
+    """12 runs: the widths hardly vary; coverage below about 0.35 is seen."""
+    check_s8(12, table, tools)
+
+
+@pytest.mark.parametrize("setting", [SETTINGS[4], SETTINGS[7]], ids=lambda s: s[0].__name__)
+def test_a_few_components(setting, table, tools):
+    """10 runs: sees a coverage below about 0.25; the slow test of 200 runs sees 0.86."""
+    check_pca(setting, 10, table, tools)
+
+
+def test_a_few_covariances(table, tools):
+    """20 runs: sees a coverage below about 0.5."""
+    check_covariance(SETTINGS[5], 20, table, tools)
+
+
+@pytest.mark.parametrize("options", [
+    {"unit": "add_remove"}, {"budget": dps.ZCDP(0.02)},
+    {"unit": "add_remove", "budget": dps.ZCDP(0.02)},
+], ids=["measured count", "Gaussian", "both"])  # fmt: skip
+def test_other_units_and_budgets(options, table, tools):
+    """8 runs each of 4 columns: sees a coverage below about 0.15, such as a forgotten scale."""
+    check_pca((near, 2_000, 0.5, False), 8, table, tools, **options)
+
+
+@pytest.mark.slow
+def test_s8(table, tools):
+    check_s8(300, table, tools)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("setting", SETTINGS, ids=str)
+def test_components(setting, table, tools):
+    check_pca(setting, 200, table, tools)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("setting", SETTINGS[:3] + SETTINGS[4:6] + SETTINGS[13:14], ids=str)
+def test_covariances(setting, table, tools):
+    check_covariance(setting, 300, table, tools)
+
+
+def test_the_check_sees_intervals_that_ignore_the_noise(tools):
+    """Anderson's interval at the noisy eigenvalue, where noise is most of the error."""
+    _, rows, names = world(near)
+    truth, hits = truth_of(rows, False)[0][0], 0
+    for release, _ in releases(near, 5_000, 0.5, {"pca": dps.PCA(names)}, 30, tools, 2):
+        value = release.infer("pca").intervals.values[0]
+        hits += abs(value - truth) <= 1.96 * value * np.sqrt(2 / 5_000)
+    assert not tools.at_least(int(hits), 30, 0.95)
