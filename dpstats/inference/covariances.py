@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dpstats.analyses.base import Answering
     from dpstats.results import Target
 
+_OF_BOX = 0.2  # of alpha, for the lower bounds of variances
 _NUMBERS = 2 * 10**7  # floats in one array of draws
 _MOST_DRAWS = 100_000
 _CLEAR = 4.0  # a variance (or a count) within so many noise sds of zero is drowned
@@ -312,8 +313,14 @@ class NoisyCovariance:
         Its law depends on a, which is within q_1 of m with probability 1 - b, so that
         |N_a| <= |N_m| + 2 q_1 |e| for every draw, and the simulated quantile of the right side is
         at least that of |N_a|. Where the number of rows is measured, the same at the worst share
-        1/u of rows, plus what the matrix itself moves with u. A correlation matrix divides by
-        variances within certified bounds. Sampling: see `spectral.sampling_radii`.
+        1/u of rows, plus what the matrix itself moves with u. Sampling: see
+        `spectral.sampling_radii`.
+
+        For a correlation matrix let S^2 be one over the true variances, and |SNS| <= r (certified
+        lower bounds of the variances serve, since |SNS| decreases in them). Diagonals are within
+        the norm, so own over true variances lie in 1 +- r and their roots A within
+        t = 1 - sqrt(1 - r) of one. The true correlations are A R A - SNS, R the own ones, and
+        |ARA - R| <= t (2 + t) |R|.
         """
         if (alpha, target) not in self._found:
             self._found[alpha, target] = self._radii_at(alpha, target)
@@ -326,15 +333,14 @@ class NoisyCovariance:
     def _radii_at(self, alpha: float, target: Target) -> tuple[float, float]:
         if self.unknown:
             return np.inf, np.inf
-        least, moved = np.ones(self.p), 0.0
+        least = np.ones(self.p)
         if self.standardize:
-            alpha /= 2
-            low, high, _ = self._box(alpha, target, joint=True, beta=alpha / 2)
-            least, most = np.diag(low), np.diag(high)
+            of_box = alpha * _OF_BOX
+            alpha -= of_box
+            low, _, _ = self._box(of_box, target, joint=True, beta=of_box / 2)
+            least = np.diag(low)
             if np.any(least <= 0):
                 return np.inf, np.inf
-            ends = np.sqrt(self.variances / least), np.sqrt(self.variances / most)
-            moved = float(np.max(np.abs(np.array(ends) - 1)))
         beta = alpha / 2 if target == "population" else alpha
         counts = self.counts(beta / 10)
         spectral, of_trace, q1 = self._noise_radii(beta, least, *counts)
@@ -351,6 +357,9 @@ class NoisyCovariance:
             spectral, of_trace = spectral + found[0], of_trace + found[1]
         if not self.standardize:
             return spectral, of_trace
+        if spectral >= 1:
+            return np.inf, np.inf
+        moved = 1 - math.sqrt(1 - spectral)
         size = float(np.abs(np.linalg.eigvalsh(self.matrix)).max())
         return spectral + moved * (2 + moved) * size, 0.0
 

@@ -196,28 +196,25 @@ def check_covariance(setting, runs, table, tools, seed=4):
 
 
 def test_s8_in_a_few_runs(table, tools):
-    """12 runs: the widths hardly vary; coverage below about 0.35 is seen."""
-    check_s8(12, table, tools)
+    """6 runs: the widths hardly vary; a coverage of zero is seen."""
+    check_s8(6, table, tools)
 
 
-@pytest.mark.parametrize("setting", [SETTINGS[4], SETTINGS[7]], ids=lambda s: s[0].__name__)
+@pytest.mark.parametrize("setting", [SETTINGS[7]], ids=lambda s: s[0].__name__)
 def test_a_few_components(setting, table, tools):
     """10 runs: sees a coverage below about 0.25; the slow test of 200 runs sees 0.86."""
     check_pca(setting, 10, table, tools)
 
 
 def test_a_few_covariances(table, tools):
-    """20 runs: sees a coverage below about 0.5."""
-    check_covariance(SETTINGS[5], 20, table, tools)
+    """12 runs: sees a coverage below about 0.35."""
+    check_covariance(SETTINGS[5], 12, table, tools)
 
 
-@pytest.mark.parametrize("options", [
-    {"unit": "add_remove"}, {"budget": dps.ZCDP(0.02)},
-    {"unit": "add_remove", "budget": dps.ZCDP(0.02)},
-], ids=["measured count", "Gaussian", "both"])  # fmt: skip
-def test_other_units_and_budgets(options, table, tools):
-    """8 runs each of 4 columns: sees a coverage below about 0.15, such as a forgotten scale."""
-    check_pca((near, 2_000, 0.5, False), 8, table, tools, **options)
+@pytest.mark.parametrize("budget", [None, dps.ZCDP(0.02)], ids=["Laplace", "Gaussian"])
+def test_a_measured_count(budget, table, tools):
+    """5 runs of 4 columns: sees intervals that miss always, such as by a forgotten scale."""
+    check_pca((near, 2_000, 0.5, False), 5, table, tools, unit="add_remove", budget=budget)
 
 
 @pytest.mark.slow
@@ -241,7 +238,7 @@ def test_the_check_sees_intervals_that_ignore_the_noise(tools):
     """Anderson's interval at the noisy eigenvalue, where noise is most of the error."""
     _, rows, names = world(near)
     truth, hits = truth_of(rows, False)[0][0], 0
-    for release, _ in releases(near, 5_000, 0.5, {"pca": dps.PCA(names)}, 30, tools, 2):
+    for release, _ in releases(near, 2_000, 0.3, {"pca": dps.PCA(names)}, 12, tools, 2):
         value = release.infer("pca").intervals.values[0]
-        hits += abs(value - truth) <= 1.96 * value * np.sqrt(2 / 5_000)
-    assert not tools.at_least(int(hits), 30, 0.95)
+        hits += abs(value - truth) <= 1.96 * value * np.sqrt(2 / 2_000)
+    assert not tools.at_least(int(hits), 12, 0.95)
