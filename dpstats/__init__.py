@@ -34,6 +34,8 @@ _HOMES = {
     "Marginals": "analyses.marginals",
     "Mean": "analyses.mean",
     "MeanDifference": "analyses.mean_difference",
+    "Covariance": "analyses.covariance",
+    "PCA": "analyses.pca",
     "Proportion": "analyses.proportion",
     "Quantile": "analyses.quantile",
     "Plan": "planning",
@@ -54,9 +56,10 @@ _HOMES = {
     "RequestError": "errors",
     "SchemaError": "errors",
 }
-_MODULES = {"corrected": "inference.corrected", "testing": "testing"}
+_MODULES = {"corrected": "inference.corrected", "plots": "plots", "testing": "testing"}
 
 __all__ = [
+    "PCA",
     "ZCDP",
     "BernsteinKDE",
     "Boolean",
@@ -65,6 +68,7 @@ __all__ = [
     "Cells",
     "ConditionError",
     "Correlation",
+    "Covariance",
     "DataError",
     "Difference",
     "DpstatsError",
@@ -96,20 +100,23 @@ __all__ = [
     "load",
     "measure",
     "plan",
+    "plots",
     "release",
     "synthesize",
     "testing",
 ]
 
 if TYPE_CHECKING:
-    from dpstats import testing
+    from dpstats import plots, testing
     from dpstats.analyses.correlation import Correlation
+    from dpstats.analyses.covariance import Covariance
     from dpstats.analyses.difference import Difference
     from dpstats.analyses.goodness_of_fit import GoodnessOfFit
     from dpstats.analyses.independence import Independence
     from dpstats.analyses.marginals import Marginals
     from dpstats.analyses.mean import Mean
     from dpstats.analyses.mean_difference import MeanDifference
+    from dpstats.analyses.pca import PCA
     from dpstats.analyses.proportion import Proportion
     from dpstats.analyses.quantile import Quantile
     from dpstats.columns import Boolean, Category, Number

@@ -57,6 +57,7 @@ class _PretendRelease:
             unit=plan.unit,
             count=count,
         )
+        self.candidates, self.weights = codes, rows / n
         self.schema, self.n, self.budget = plan.schema, self._measurements.n, plan.budget
 
     def answers(

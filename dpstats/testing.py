@@ -135,6 +135,7 @@ class _Guarded:
     def __init__(self, release: Release, family: Family) -> None:
         self._release, self._family = release, family
         self.schema, self.n, self.budget = release.schema, release.n, release.budget
+        self.candidates, self.weights = release.candidates, release.weights
 
     def answers(
         self, wanted: Family | Block | Sequence[Block], *, disjoint: bool = False

@@ -15,12 +15,14 @@ if TYPE_CHECKING:
 def registry() -> Mapping[str, type[Any]]:
     """The analyses of dpstats by the name they have in files."""
     from dpstats.analyses.correlation import Correlation
+    from dpstats.analyses.covariance import Covariance
     from dpstats.analyses.difference import Difference
     from dpstats.analyses.goodness_of_fit import GoodnessOfFit
     from dpstats.analyses.independence import Independence
     from dpstats.analyses.marginals import Marginals
     from dpstats.analyses.mean import Mean
     from dpstats.analyses.mean_difference import MeanDifference
+    from dpstats.analyses.pca import PCA
     from dpstats.analyses.proportion import Proportion
     from dpstats.analyses.quantile import Quantile
 
@@ -28,12 +30,14 @@ def registry() -> Mapping[str, type[Any]]:
         analysis.kind: analysis
         for analysis in (
             Correlation,
+            Covariance,
             Difference,
             GoodnessOfFit,
             Independence,
             Marginals,
             Mean,
             MeanDifference,
+            PCA,
             Proportion,
             Quantile,
         )

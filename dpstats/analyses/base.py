@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from dpstats.answers import Answers
-from dpstats.families.block import Block, Family
+from dpstats.columns import Codes
+from dpstats.families.block import Block, Family, Floats
 from dpstats.schema import Schema
 
 if TYPE_CHECKING:
@@ -27,6 +28,14 @@ class Answering(Protocol):
     @property
     def budget(self) -> Budget:
         """The budget that was spent."""
+
+    @property
+    def candidates(self) -> Mapping[str, Codes]:
+        """Points of the fitted density, (m,) codes per column."""
+
+    @property
+    def weights(self) -> Floats:
+        """Their weights (m,); an analysis uses them for nothing that was measured."""
 
     def answers(
         self, wanted: Family | Block | Sequence[Block], *, disjoint: bool = False

@@ -5,10 +5,11 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from dpstats.errors import RequestError
-from dpstats.inference.checks import check_alpha, check_finite
+from dpstats.inference.checks import check_alpha, check_count, check_finite
 from dpstats.inference.chi_square_bounds import chisquare
+from dpstats.inference.spectral import descending, sampling_radii
 
-__all__ = ["chisquare", "clopper_pearson", "proportion_confint"]
+__all__ = ["chisquare", "clopper_pearson", "eigenvalues", "proportion_confint"]
 
 FloatArray = NDArray[np.float64]
 
@@ -68,12 +69,7 @@ def proportion_confint(
     0.2582 0.3440
     """
     alpha = check_alpha(alpha)
-    beta = alpha / 2 if beta is None else float(beta)
-    if not 0 < beta < alpha:
-        raise RequestError(
-            f"beta={beta:g} is the part of alpha={alpha:g} that the radius uses; it must be above "
-            f"0 and below alpha. Leave it out for {alpha / 2:g}."
-        )
+    beta = _part(alpha, beta)
     p, n = check_finite("p", p), check_finite("n", n)
     radius = np.asarray(radius, dtype=np.float64)
     if not np.all(radius >= 0):
@@ -84,6 +80,106 @@ def proportion_confint(
     lowest = np.clip(np.ceil(n * (p - radius) - slack), 0, n)
     highest = np.clip(np.floor(n * (p + radius) + slack), 0, n)
     return clopper_pearson(lowest, highest, n - lowest, n - highest, alpha - beta)
+
+
+def eigenvalues(
+    matrix: ArrayLike,
+    radius: ArrayLike,
+    n: int,
+    *,
+    ball: float | None = None,
+    centered: bool = True,
+    alpha: float = 0.05,
+    beta: float | None = None,
+) -> tuple[FloatArray, FloatArray]:
+    """Confidence intervals for the eigenvalues of a matrix known only to within a radius.
+
+    By Weyl's inequality no eigenvalue moves by more than the spectral norm of the error. With
+    probability 1 - beta that is at most the radius for the private rows' matrix; the matrix of n
+    independent rows in a ball is near the population's by the matrix Bernstein bound, with
+    probability 1 - (alpha - beta). All intervals hold together, for any data.
+
+    Parameters
+    ----------
+    matrix : (p, p) array_like
+        Symmetric: the covariance matrix (divisor n) or the second moments, of the synthetic rows
+        or from noisy answers.
+    radius : float or (p, p) array_like
+        Bound on the error of `matrix` that holds with probability at least 1 - beta: in spectral
+        norm, or entry by entry. For second moments of synthetic rows in unit scale the entries'
+        bound is the certificate at alpha = beta, ``release.accuracy(alpha=beta).delta``.
+    n : int
+        Number of private rows (not of synthetic ones).
+    ball : float, optional
+        Largest squared length of a row, or squared distance from some fixed point, in the units
+        of `matrix`; public. Default p, which is right in unit scale (columns from -1 to 1).
+    centered : bool
+        Whether `matrix` is a covariance; False for second moments about that fixed point.
+    alpha : float
+        Error probability in all, in (0, 1/2].
+    beta : float, optional
+        The part of `alpha` that the radius uses, in (0, alpha); default half of it.
+
+    Returns
+    -------
+    low, high : (p,) float64
+        For the eigenvalues from the largest down; not negative.
+
+    Raises
+    ------
+    RequestError
+        If an argument is out of its range.
+
+    References
+    ----------
+    Weyl, H. (1912). Das asymptotische Verteilungsgesetz der Eigenwerte. Math. Ann. 71, 441-479.
+    Tropp, J. A. (2012). User-friendly tail bounds for sums of random matrices. Found. Comput.
+    Math. 12, 389-434.
+
+    Examples
+    --------
+    >>> low, high = eigenvalues([[0.5, 0.2], [0.2, 0.3]], 0.01, 100_000)
+    >>> print(low.round(3), high.round(3))
+    """
+    alpha = check_alpha(alpha)
+    beta = _part(alpha, beta)
+    matrix = check_finite("matrix", matrix)
+    if matrix.ndim != 2 or len(matrix) != matrix.shape[-1] or not len(matrix):
+        raise RequestError(f"matrix must be square, got shape {matrix.shape}")
+    if not np.allclose(matrix, matrix.T):
+        raise RequestError("matrix must be symmetric, as a covariance matrix is")
+    n, p = check_count(n), len(matrix)
+    bounds = np.asarray(radius, dtype=np.float64)
+    if bounds.shape not in ((), matrix.shape) or not np.all(bounds >= 0):
+        raise RequestError(
+            "radius must be one number, or a matrix of bounds for the entries; not negative"
+        )
+    ball = float(p) if ball is None else float(ball)
+    if not 0 < ball < np.inf:
+        raise RequestError(f"ball={ball:g} is no squared length; give a positive number")
+    # the spectral norm of a matrix is at most that of any bounds on the sizes of its entries
+    reach = float(bounds) if bounds.ndim == 0 else _norm(np.maximum(bounds, bounds.T))
+    values, _ = descending(matrix)
+    top, trace = float(values[0]) + reach, float(values.sum()) + p * reach
+    if np.isfinite(reach):
+        around, widest = (ball, 4 * ball) if centered else (0.0, ball)
+        reach += sampling_radii(top, trace, n, p, around, widest, alpha - beta)[0]
+    return np.maximum(values - reach, 0), np.maximum(values + reach, 0)
+
+
+def _norm(matrix: FloatArray) -> float:
+    return float(np.linalg.norm(matrix, 2)) if np.all(np.isfinite(matrix)) else np.inf
+
+
+def _part(alpha: float, beta: float | None) -> float:
+    """The part of alpha that a radius uses."""
+    beta = alpha / 2 if beta is None else float(beta)
+    if not 0 < beta < alpha:
+        raise RequestError(
+            f"beta={beta:g} is the part of alpha={alpha:g} that the radius uses; it must be above "
+            f"0 and below alpha. Leave it out for {alpha / 2:g}."
+        )
+    return beta
 
 
 def clopper_pearson(

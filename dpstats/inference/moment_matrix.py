@@ -110,8 +110,8 @@ class MomentMatrix:
         """Number of rows, or its estimate."""
         return self.answers.n
 
-    def _filled(self, values: Floats, *, one: float) -> Floats:
-        """Matrices (..., q, q) of function values (..., d)."""
+    def fill(self, values: Floats, *, one: float = 0.0) -> Floats:
+        """Matrices (..., q, q) of function values (..., d); a known one counts as `one`."""
         padded = np.concatenate(
             [values, np.full((*values.shape[:-1], 1), one), np.zeros((*values.shape[:-1], 1))],
             axis=-1,
@@ -121,22 +121,22 @@ class MomentMatrix:
     @cached_property
     def matrix(self) -> Floats:
         """(q, q) noisy mean products, symmetric, [0, 0] one (or the noisy count over n)."""
-        return self._filled(self.answers.means, one=1.0)
+        return self.fill(self.answers.means, one=1.0)
 
     @cached_property
     def noise_sd(self) -> Floats:
         """(q, q) standard deviations of the noise on the entries."""
-        return np.sqrt(self._filled(self.answers.noise_variances, one=0.0))
+        return np.sqrt(self.fill(self.answers.noise_variances))
 
     def noise(self, size: int, rng: np.random.Generator) -> Floats:
         """Draws (size, q, q) of the noise on the matrix, from its exact law."""
         unit = self.n * self.answers.bounds
-        return self._filled(draw_noise(self.answers, size, rng) / unit, one=0.0)
+        return self.fill(draw_noise(self.answers, size, rng) / unit)
 
     def radius(self, beta: float) -> Floats:
         """(q, q) bounds on the noise of all entries together, with probability 1 - beta."""
         unit = self.n * self.answers.bounds
-        return self._filled(joint_noise_quantiles(self.answers, beta) / unit, one=0.0)
+        return self.fill(joint_noise_quantiles(self.answers, beta) / unit)
 
     @cached_property
     def scaling(self) -> Floats:

@@ -32,6 +32,7 @@ LAYERS = [
     "results",
     "results_chi_square",
     "analyses",
+    "plots",
     "allocation",
     "previews",
     "planning",

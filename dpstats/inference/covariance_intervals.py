@@ -1,0 +1,99 @@
+"""Intervals for the entries of a covariance matrix."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpstats.families.block import Floats
+from dpstats.inference.checks import Alternative
+from dpstats.inference.covariances import NoisyCovariance
+
+if TYPE_CHECKING:
+    from dpstats.results import Method, Target
+
+
+@dataclass(frozen=True)
+class CovarianceIntervals:
+    """Intervals for the covariances of pairs of columns, in original units.
+
+    Noise-aware: quantiles of the simulated error, the exact law of the noise plus sampling.
+    Certified: interval arithmetic; see `NoisyCovariance.box`.
+
+    Attributes
+    ----------
+    covariance : NoisyCovariance
+    units : (p,) float64
+        Half ranges of the columns.
+    pairs : (2, d) int64
+        Which pairs of columns.
+    """
+
+    covariance: NoisyCovariance
+    units: Floats
+    pairs: np.ndarray[tuple[int, int], np.dtype[np.int64]]
+
+    @cached_property
+    def scale(self) -> Floats:
+        """(d,) original units of each covariance over those in unit scale."""
+        return np.asarray(self.units[self.pairs[0]] * self.units[self.pairs[1]])
+
+    @cached_property
+    def values(self) -> Floats:
+        """(d,) noisy covariances."""
+        return np.asarray(self.covariance.matrix[self.pairs[0], self.pairs[1]] * self.scale)
+
+    def errors(self, kind: str) -> Floats:
+        """Draws (size, d) of the error."""
+        drawn = self.covariance.deviations(kind)
+        return np.asarray(drawn[:, self.pairs[0], self.pairs[1]] * self.scale)
+
+    def clipped(self, values: Floats) -> Floats:
+        """Within what bounded columns allow; a variance is not negative."""
+        most = self.covariance.correction * self.scale
+        return np.clip(values, np.where(self.pairs[0] == self.pairs[1], 0, -most), most)
+
+    def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
+        """Lower and upper ends, two (d,) arrays."""
+        if method == "certified":
+            return self._certified(alpha, target, joint=False)
+        if self.covariance.unknown:
+            return self.clipped(np.full_like(self.values, -np.inf)), self.clipped(
+                np.full_like(self.values, np.inf)
+            )
+        errors = self.errors("both" if target == "population" else "privacy")
+        high, low = np.quantile(errors, [alpha / 2, 1 - alpha / 2], axis=0)
+        return self.clipped(self.values - low), self.clipped(self.values - high)
+
+    def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
+        """Ends that hold together; noise-aware, by the largest standardised error."""
+        if method == "certified":
+            return self._certified(alpha, target, joint=True)
+        if self.covariance.unknown:
+            return self.conf_int(alpha, method, target)
+        errors = self.errors("both" if target == "population" else "privacy")
+        sd = errors.std(axis=0)
+        worst = np.divide(np.abs(errors), sd, out=np.zeros_like(errors), where=sd > 0).max(axis=1)
+        reach = float(np.quantile(worst, 1 - alpha)) * sd
+        return self.clipped(self.values - reach), self.clipped(self.values + reach)
+
+    def _certified(self, alpha: float, target: Target, *, joint: bool) -> tuple[Floats, Floats]:
+        low, high = self.covariance.box(alpha, target, joint=joint, beta=alpha / 2)
+        first, second = self.pairs
+        return low[first, second] * self.scale, high[first, second] * self.scale
+
+    def pvalues(self, value: float, alternative: Alternative) -> Floats:
+        """P-values (d,) of: the covariance equals `value`, from the simulated error."""
+        errors = self.errors("both")
+        above = (1 + np.sum(errors >= self.values - value, axis=0)) / (1 + len(errors))
+        below = (1 + np.sum(errors <= self.values - value, axis=0)) / (1 + len(errors))
+        two_sided = np.minimum(1, 2 * np.minimum(above, below))
+        found = {"larger": above, "smaller": below, "two-sided": two_sided}
+        return np.asarray(found[alternative], dtype=np.float64)
+
+    def first(self, count: int) -> CovarianceIntervals:
+        """The same for the first few pairs."""
+        return replace(self, pairs=self.pairs[:, :count])

@@ -1,0 +1,480 @@
+"""Covariance and correlation matrices of numbers from noisy moments, with the law of their error.
+
+In unit scale: every column runs from -1 to 1 between its declared bounds.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpstats.families.block import Floats
+from dpstats.inference.moment_matrix import MomentMatrix
+from dpstats.inference.spectral import mean_error, sampling_radii
+
+if TYPE_CHECKING:
+    from dpstats.analyses.base import Answering
+    from dpstats.results import Target
+
+_OF_BOX = 0.2  # of alpha, for the lower bounds of variances
+_NUMBERS = 2 * 10**7  # floats in one array of draws
+_MOST_DRAWS = 100_000
+_CLEAR = 4.0  # a variance (or a count) within so many noise sds of zero is drowned
+_LEAST_POINTS = 50  # of equal weight, for a fourth moment within about a fifth
+_LARGEST_PRODUCT = 3 * 10**9
+
+
+@dataclass(frozen=True)
+class NoisyCovariance:
+    """The covariance matrix of p numbers (or their correlation matrix), noisy.
+
+    Attributes
+    ----------
+    moments : MomentMatrix
+        Of the p numbers.
+    points : (m, p) float64
+        Points of the release's fitted density, unit scale.
+    weights : (m,) float64
+        Their weights; they sum to one.
+    standardize : bool
+        The correlation matrix.
+    """
+
+    moments: MomentMatrix
+    points: Floats
+    weights: Floats
+    standardize: bool = False
+
+    @classmethod
+    def of(
+        cls, release: Answering, columns: tuple[str, ...], *, standardize: bool = False
+    ) -> NoisyCovariance:
+        """From a release that measured the moments of some numbers."""
+        moments = MomentMatrix.of(release, [(name, None) for name in columns])
+        half = np.array([int(release.schema[name].code_range[1]) for name in columns])
+        points = np.stack([release.candidates[name] for name in columns], axis=1) / half
+        return cls(moments, points, np.asarray(release.weights), standardize)
+
+    @property
+    def p(self) -> int:
+        """Number of columns."""
+        return len(self.moments.features)
+
+    @property
+    def n(self) -> int:
+        """Number of rows, or its estimate."""
+        return self.moments.n
+
+    @property
+    def correction(self) -> float:
+        """The factor n / (n - 1), which makes the covariance of rows that of `numpy.cov`."""
+        return 1.0 if self.standardize or self.n < 2 else self.n / (self.n - 1)
+
+    def of_moments(self, moments: Floats) -> Floats:
+        """Covariance (or correlation) matrices (..., p, p) of moment matrices (..., q, q).
+
+        The divisor is the number of rows. A variance that noise has made small or negative is
+        raised to the size of its noise before it divides, and correlations stay in [-1, 1].
+        """
+        count = np.maximum(moments[..., :1, :1], 0.05)
+        mean = moments[..., 1:, :1] / count
+        covariance = moments[..., 1:, 1:] / count - mean * mean.swapaxes(-1, -2)
+        if not self.standardize:
+            return np.asarray(covariance)
+        root = np.sqrt(np.maximum(np.diagonal(covariance, axis1=-2, axis2=-1), self._least))
+        scaled = covariance / root[..., :, np.newaxis] / root[..., np.newaxis, :]
+        scaled = np.clip(scaled, -1, 1)
+        own = np.arange(self.p)
+        scaled[..., own, own] = 1.0
+        return np.asarray(scaled)
+
+    @cached_property
+    def mean(self) -> Floats:
+        """(p,) noisy means, unit scale."""
+        return np.asarray(self.moments.matrix[1:, 0] / self._count)
+
+    @cached_property
+    def _count(self) -> float:
+        return max(float(self.moments.matrix[0, 0]), 0.05)
+
+    @cached_property
+    def variances(self) -> Floats:
+        """(p,) noisy variances, unit scale, divisor the number of rows."""
+        return np.asarray(np.diag(self.moments.matrix)[1:] / self._count - self.mean**2)
+
+    @cached_property
+    def variance_sd(self) -> Floats:
+        """(p,) standard deviations of the noise on the variances, to first order."""
+        noise = self.moments.noise_sd
+        return np.asarray(np.hypot(np.diag(noise)[1:], 2 * np.abs(self.mean) * noise[0, 1:]))
+
+    @cached_property
+    def _least(self) -> Floats:
+        return np.maximum(np.maximum(self.variance_sd, self.variances / 16), 1e-12)
+
+    @cached_property
+    def matrix(self) -> Floats:
+        """(p, p) noisy covariance (numpy's divisor) or correlation matrix."""
+        return self.correction * self.of_moments(self.moments.matrix)
+
+    @cached_property
+    def drowned(self) -> list[str]:
+        """Columns whose variance cannot be told from zero for the noise."""
+        clear = self.variances > np.maximum(_CLEAR * self.variance_sd, 1e-12)
+        return [name for (name, _), ok in zip(self.moments.features, clear, strict=True) if not ok]
+
+    @property
+    def unknown(self) -> bool:
+        """Whether noise has drowned what everything is divided by."""
+        lost_count = self._count < _CLEAR * float(self.moments.noise_sd[0, 0])
+        return lost_count or (self.standardize and bool(self.drowned))
+
+    @property
+    def normal_theory(self) -> bool:
+        """Whether the fitted density has too few points to tell how rows vary.
+
+        The minimax fit has at most one point more than there are functions.
+        """
+        effective = 1 / float(np.sum(self.weights**2))
+        points = int(np.sum(self.weights > 0.01 / len(self.weights)))
+        return effective < _LEAST_POINTS or points < 2 + self.p * (self.p + 3)
+
+    def deviations(self, kind: str) -> Floats:
+        """Draws (size, p, p) of the error of `matrix`.
+
+        Parameters
+        ----------
+        kind : {"privacy", "sampling", "both"}
+            The privacy noise, from its exact law, and the sampling of rows: normally distributed,
+            with the covariance that products have under the fitted density.
+        """
+        known = self._cache
+        if kind not in known:
+            rng = np.random.default_rng(0)
+            error = np.zeros((self._size, *self.moments.matrix.shape))
+            if kind != "sampling":
+                error += _both_signs(self.moments.noise(self._size // 2, rng))
+            if kind != "privacy":
+                error += _both_signs(self._sampled(self._size // 2, rng))
+            moved = self.correction * self.of_moments(self.moments.matrix + error)
+            known[kind] = moved - self.matrix
+        return known[kind]
+
+    @cached_property
+    def _cache(self) -> dict[str, Floats]:
+        return {}
+
+    @property
+    def _size(self) -> int:
+        return 2 * int(np.clip(_NUMBERS / 10 / (self.p + 1) ** 2, 500, 2_000))
+
+    def _sampled(self, size: int, rng: np.random.Generator) -> Floats:
+        """Draws (size, q, q) of the sampling error of the moments."""
+        p = self.p
+        i, j = np.triu_indices(p + 1)
+        i, j = i[1:], j[1:]  # without the constant
+        drawn = np.zeros((size, p + 1, p + 1))
+        if self.normal_theory:
+            drawn = self._sampled_normal(size, rng)
+        else:
+            points, weights = self._thinned(len(i), rng)
+            points = self._moved(points, weights)
+            rows = np.column_stack([np.ones(len(points)), points])
+            products = rows[:, i] * rows[:, j]
+            products -= weights @ products
+            spectrum, vectors = np.linalg.eigh((products.T * weights) @ products / self.n)
+            root = vectors * np.sqrt(np.maximum(spectrum, 0))
+            drawn[:, i, j] = drawn[:, j, i] = rng.standard_normal((size, len(i))) @ root.T
+        return drawn
+
+    def _moved(self, points: Floats, weights: Floats) -> Floats:
+        """The density with the noisy mean and covariance, by the nearest linear map.
+
+        A fit to very noisy answers is drawn towards its reference: only its shape is used.
+        """
+        apart = points - weights @ points
+        root, inverse = _roots((apart.T * weights) @ apart)
+        middle, _ = _roots(root @ self._plain @ root)
+        return np.asarray(self.mean + apart @ (inverse @ middle @ inverse))
+
+    def _thinned(self, functions: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
+        """The density, or a sample of it where all its points would take minutes."""
+        used = self.weights > 0
+        points, weights = self.points[used], self.weights[used] / self.weights[used].sum()
+        most = max(2_000, _LARGEST_PRODUCT // functions**2)
+        if len(points) <= most:
+            return points, weights
+        return points[rng.choice(len(points), most, p=weights)], np.full(most, 1 / most)
+
+    def _sampled_normal(self, size: int, rng: np.random.Generator) -> Floats:
+        """The same under normal theory: mean and covariance of rows vary independently."""
+        spectrum, vectors = np.linalg.eigh(self._plain)
+        root = vectors * np.sqrt(np.maximum(spectrum, 0) / math.sqrt(self.n))
+        square = rng.standard_normal((size, self.p, self.p)) / math.sqrt(2)
+        drawn = np.zeros((size, self.p + 1, self.p + 1))
+        shift = rng.standard_normal((size, self.p)) @ root.T * self.n**-0.25
+        drawn[:, 0, 1:] = drawn[:, 1:, 0] = shift
+        drawn[:, 1:, 1:] = root @ (square + square.swapaxes(1, 2)) @ root.T
+        drawn[:, 1:, 1:] += shift[:, :, np.newaxis] * self.mean
+        drawn[:, 1:, 1:] += shift[:, np.newaxis, :] * self.mean[:, np.newaxis]
+        return drawn
+
+    # Certified: for any data, from the exact law of the noise.
+
+    def counts(self, beta: float) -> tuple[float, float]:
+        """Ends of the number of rows over its estimate, with probability 1 - beta."""
+        if self.moments.answers.rows.public:
+            return 1.0, 1.0
+        laws = self.moments.answers
+        q = laws.law(int(self.moments.place[0, 0])).quantile(beta) / self.n
+        centre = float(self.moments.matrix[0, 0])
+        return max(centre - q, 1 / self.n), max(centre + q, 1 / self.n)
+
+    def corrections(self, alpha: float) -> tuple[float, float]:
+        """Ends of n / (n - 1), on the event of `radii` for the table."""
+        low, high = self.counts(alpha / 10)
+        sizes = math.ceil(self.n * high - 1e-9), math.floor(self.n * low + 1e-9)
+        few, many = (n / (n - 1) if n > 1 else np.inf for n in sizes)
+        return (1.0, 1.0) if self.n < 2 and few == np.inf else (min(few, many), many)
+
+    def box(
+        self, alpha: float, target: Target, *, joint: bool, beta: float
+    ) -> tuple[Floats, Floats]:
+        """Ends (p, p) of the covariances of the private rows or of the population, certified.
+
+        Interval arithmetic on the noisy moments within quantiles of their noise, so exact for any
+        data; for the population, bounds on the sampling error of bounded columns are added, see
+        `_sampling_box`.
+
+        Parameters
+        ----------
+        alpha : float
+            Error in all.
+        target : {"population", "table"}
+            For the table the divisor is that of `numpy.cov`.
+        joint : bool
+            All ends hold together; else each by itself.
+        beta : float
+            The part of alpha for the noise, if the target is the population; else all of it.
+        """
+        low, high, sizes = self._box(alpha, target, joint=joint, beta=beta)
+        if target == "population":
+            return low, high
+        factors = [n / (n - 1) if n > 1 else np.inf for n in sizes]
+        most = factors[0]
+        with np.errstate(invalid="ignore"):
+            low = np.minimum(low * factors[0], low * factors[1])
+            high = np.maximum(high * factors[0], high * factors[1])
+        low, high = np.nan_to_num(low, nan=-most), np.nan_to_num(high, nan=most, posinf=np.inf)
+        low[np.diag_indices(self.p)] = np.maximum(np.diag(low), 0)
+        return np.clip(low, -most, most), np.clip(high, -most, most)
+
+    def _box(
+        self, alpha: float, target: Target, *, joint: bool, beta: float
+    ) -> tuple[Floats, Floats, tuple[int, int]]:
+        """The same with divisor n, and the ends of n."""
+        beta = beta if target == "population" else alpha
+        public = self.moments.answers.rows.public
+        of_count = 0.0 if public else beta / 10
+        counts = self.counts(of_count)
+        r = self._radii(beta - of_count, joint=joint)
+        moments = self.moments.matrix
+        low, high = _divided(moments - r, moments + r, *counts)
+        low, high = np.clip(low, -1, 1), np.clip(high, -1, 1)
+        means = low[0, 1:], high[0, 1:]
+        square_low, square_high = _outer(*means)
+        low, high = low[1:, 1:] - square_high, high[1:, 1:] - square_low
+        sizes = math.floor(self.n * counts[0] + 1e-9), math.ceil(self.n * counts[1] - 1e-9)
+        if target == "population":
+            radius = _sampling_box(means, high, max(1, sizes[0]), alpha - beta, joint=joint)
+            low, high = low - radius, high + radius
+        own = np.diag_indices(self.p)
+        low[own], high[own] = np.clip(low[own], 0, 1), np.clip(high[own], 0, 1)
+        return np.clip(low, -1, 1), np.clip(high, -1, 1), sizes
+
+    def _radii(self, beta: float, *, joint: bool) -> Floats:
+        """(q, q) bounds on the noise; else each covariance's own noises hold together."""
+        if joint:
+            return self.moments.radius(beta)
+        answers = self.moments.answers
+        # at most three noises make one covariance
+        quantiles = np.array([law.quantile(beta / 3) for law in answers.law_table])[answers.law_of]
+        return self.moments.fill(quantiles / (self.n * answers.bounds))
+
+    def radii(self, alpha: float, target: Target) -> tuple[float, float]:
+        """Radius of `matrix` in spectral norm, and of its trace, certified at 1 - alpha.
+
+        Centred at the noisy matrix with divisor n. With the true means a = m - e (m noisy), the
+        noise on the covariance is N = E - (ae' + ea' + ee'), E the noise on the second moments.
+        Its law depends on a, which is within q_1 of m with probability 1 - b, so that
+        |N_a| <= |N_m| + 2 q_1 |e| for every draw, and the simulated quantile of the right side is
+        at least that of |N_a|. Where the number of rows is measured, the same at the worst share
+        1/u of rows, plus what the matrix itself moves with u. Sampling: see
+        `spectral.sampling_radii`.
+
+        For a correlation matrix let S^2 be one over the true variances, and |SNS| <= r (certified
+        lower bounds of the variances serve, since |SNS| decreases in them). Diagonals are within
+        the norm, so own over true variances lie in 1 +- r and their roots A within
+        t = 1 - sqrt(1 - r) of one. The true correlations are A R A - SNS, R the own ones, and
+        |ARA - R| <= t (2 + t) |R|.
+        """
+        if (alpha, target) not in self._found:
+            self._found[alpha, target] = self._radii_at(alpha, target)
+        return self._found[alpha, target]
+
+    @cached_property
+    def _found(self) -> dict[tuple[float, Target], tuple[float, float]]:
+        return {}
+
+    def _radii_at(self, alpha: float, target: Target) -> tuple[float, float]:
+        if self.unknown:
+            return np.inf, np.inf
+        least = np.ones(self.p)
+        if self.standardize:
+            of_box = alpha * _OF_BOX
+            alpha -= of_box
+            low, _, _ = self._box(of_box, target, joint=True, beta=of_box / 2)
+            least = np.diag(low)
+            if np.any(least <= 0):
+                return np.inf, np.inf
+        beta = alpha / 2 if target == "population" else alpha
+        counts = self.counts(beta / 10)
+        spectral, of_trace, q1 = self._noise_radii(beta, least, *counts)
+        if target == "population" and math.isfinite(spectral):
+            n = max(1, math.floor(self.n * counts[0] + 1e-9))
+            scale = 1 / np.sqrt(least)
+            ball = float(np.sum(scale**2))
+            apart = mean_error(n, ball, alpha - beta) + float(scale.max()) * q1
+            reach = (float(np.linalg.norm(scale * (1 + np.abs(self.mean)))) + apart) ** 2
+            plain = self._plain * scale[:, np.newaxis] * scale
+            top = float(np.linalg.eigvalsh(plain)[-1]) + spectral
+            trace = float(np.trace(plain)) + of_trace
+            found = sampling_radii(top, trace, n, self.p, ball, min(reach, 4 * ball), alpha - beta)
+            spectral, of_trace = spectral + found[0], of_trace + found[1]
+        if not self.standardize:
+            return spectral, of_trace
+        if spectral >= 1:
+            return np.inf, np.inf
+        moved = 1 - math.sqrt(1 - spectral)
+        size = float(np.abs(np.linalg.eigvalsh(self.matrix)).max())
+        return spectral + moved * (2 + moved) * size, 0.0
+
+    @cached_property
+    def _plain(self) -> Floats:
+        """(p, p) noisy covariances, divisor n."""
+        return NoisyCovariance(self.moments, self.points, self.weights).of_moments(
+            self.moments.matrix
+        )
+
+    def _noise_radii(
+        self, beta: float, least: Floats, low_count: float, high_count: float
+    ) -> tuple[float, float, float]:
+        """Of the scaled noise in spectral norm and in trace, and of the noise of the mean."""
+        public = self.moments.answers.rows.public
+        main, minor = (0.9 * beta, 0.1 * beta) if public else (0.8 * beta, 0.1 * beta)
+        own = 1 / self._count
+        most, slack = 1 / low_count, max(abs(1 / low_count - own), abs(1 / high_count - own))
+        m = self.moments.matrix[0, 1:]
+        first, second = self._draws(minor)
+        lengths = np.linalg.norm(first, axis=1)
+        q1 = _upper_quantile(lengths, minor)
+        if not math.isfinite(q1):
+            q1 = float(np.linalg.norm(self.moments.radius(minor)[0, 1:]))
+        scale = 1 / np.sqrt(least)
+        product = m[np.newaxis, :, np.newaxis] * first[:, np.newaxis, :]
+        product = product + product.swapaxes(1, 2)
+        product += first[:, :, np.newaxis] * first[:, np.newaxis, :]
+        noise = (second - own * product) * scale[:, np.newaxis] * scale
+        extra = (2 * own * q1 + 2 * slack * (np.linalg.norm(m) + q1)) * lengths
+        extra = (extra + slack * lengths**2) / least.min()
+        size = np.abs(np.linalg.eigvalsh(noise)[:, [0, -1]]).max(axis=1)
+        trace = np.abs(np.trace(noise, axis1=1, axis2=2))
+        found = most * _upper_quantile(np.maximum(size, trace) + extra, main)
+        if not math.isfinite(found):
+            found = self._crude_radius(main, own, most, slack, q1, least)
+        spectral_shift, trace_shift = 0.0, 0.0
+        for share in {1 / low_count, 1 / high_count}:
+            step = self.moments.matrix[1:, 1:] - (share + own) * np.outer(m, m)
+            shift = slack * np.abs(np.linalg.eigvalsh(step)).max() / least.min()
+            spectral_shift = max(spectral_shift, float(shift))
+            trace_shift = max(trace_shift, float(slack * abs(np.trace(step))))
+        return found + spectral_shift, found + trace_shift, q1 * most
+
+    def _crude_radius(
+        self, beta: float, own: float, most: float, slack: float, q1: float, least: Floats
+    ) -> float:
+        """Bound without simulation, for error probabilities below what draws can tell."""
+        r = self.moments.radius(beta)
+        length = float(np.linalg.norm(r[0, 1:]))
+        m = float(np.linalg.norm(self.moments.matrix[0, 1:])) + q1
+        size = float(np.trace(r[1:, 1:])) + float(np.linalg.norm(r[1:, 1:]))
+        return most * (size + (own + slack) * (2 * m * length + length**2)) / float(least.min())
+
+    def _draws(self, beta: float) -> tuple[Floats, Floats]:
+        """Independent draws of the noise on means (size, p) and second moments (size, p, p)."""
+        most = int(np.clip(_NUMBERS / (self.p + 1) ** 2, 2_000, _MOST_DRAWS))
+        size = int(np.clip(20 / beta, 4_000, most)) if most > 4_000 else most
+        drawn = self.moments.noise(size, np.random.default_rng(1))
+        return drawn[:, 0, 1:], drawn[:, 1:, 1:]
+
+
+def _upper_quantile(draws: Floats, beta: float) -> float:
+    """A bound that one more draw passes with probability at most beta, over all draws together."""
+    rank = math.ceil((len(draws) + 1) * (1 - beta))
+    return float(np.sort(draws)[rank - 1]) if rank <= len(draws) else math.inf
+
+
+def _roots(matrix: Floats) -> tuple[Floats, Floats]:
+    """Square root of the positive part of a symmetric matrix, and its pseudo-inverse."""
+    values, vectors = np.linalg.eigh(matrix)
+    root = np.sqrt(np.maximum(values, 0))
+    inverse = np.divide(1, root, out=np.zeros_like(root), where=root > 1e-6)
+    return (vectors * root) @ vectors.T, (vectors * inverse) @ vectors.T
+
+
+def _both_signs(draws: Floats) -> Floats:
+    return np.concatenate([draws, -draws])
+
+
+def _divided(low: Floats, high: Floats, least: float, most: float) -> tuple[Floats, Floats]:
+    """Interval over a positive interval."""
+    return (
+        np.minimum(low / least, low / most),
+        np.maximum(high / least, high / most),
+    )
+
+
+def _outer(low: Floats, high: Floats) -> tuple[Floats, Floats]:
+    """Ends of m m' for m in a box; a square is not negative."""
+    corners = [np.outer(a, b) for a in (low, high) for b in (low, high)]
+    least, most = np.minimum.reduce(corners), np.maximum.reduce(corners)
+    own = np.arange(len(low))
+    least[own, own] = np.where((low <= 0) & (high >= 0), 0.0, np.minimum(low**2, high**2))
+    return least, most
+
+
+def _sampling_box(
+    means: tuple[Floats, Floats], variances: Floats, n: int, gamma: float, *, joint: bool
+) -> Floats:
+    """Distance (p, p) of the population's covariances from the rows', for columns in [-1, 1].
+
+    The rows' covariance is mean(yz) - d_y d_z, y and z the columns about their expectations, d
+    the error of their means. Hoeffding bounds d; with |y| <= R_y, E (yz)^2 <= R_y^2 var(z), so
+    Bernstein bounds the mean; the variances by the lower tail of the mean of y^2 (Maurer 2003).
+    """
+    p = len(variances)
+    log = math.log((3 * p + p * (p + 1) if joint else 8) / gamma)
+    error = math.sqrt(2 * log / n)
+    reach = np.minimum(1 + np.maximum(np.abs(means[0]), np.abs(means[1])) + error, 2)
+    half = reach * error / 2
+    sd = half + np.sqrt(half**2 + np.maximum(np.diag(variances), 0) + error**2)
+    sd = np.minimum(sd, 1)
+    crossed = np.outer(reach, sd)
+    widest = np.outer(reach, reach)
+    linear = 2 * widest * log / (3 * n)
+    root = np.sqrt(2 * np.minimum(crossed, crossed.T) ** 2 * log / n)
+    return np.asarray(linear + root + error**2)

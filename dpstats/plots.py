@@ -1,0 +1,116 @@
+"""Plots of results, as functions that return matplotlib Axes. matplotlib is optional."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpstats.errors import RequestError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from dpstats.analyses.pca import PCAResult
+    from dpstats.results import Method
+
+
+def scree(
+    result: PCAResult,
+    *,
+    ratio: bool = False,
+    alpha: float = 0.05,
+    method: Method = "noise_aware",
+    ax: Axes | None = None,
+) -> Axes:
+    """Eigenvalues, or their shares of the variance, with intervals.
+
+    Parameters
+    ----------
+    result : PCAResult
+    ratio : bool
+        Shares instead of eigenvalues.
+    alpha : float
+        Error probability of each interval.
+    method : {"noise_aware", "certified"}
+    ax : Axes, optional
+        Where to draw; a new figure by default.
+
+    Raises
+    ------
+    RequestError
+        If matplotlib is not installed, or an option is not known.
+    """
+    k = result.n_components_
+    part = slice(k, 2 * k) if ratio else slice(0, k)
+    ends = result.conf_int(alpha=alpha, method=method)[part]
+    ax = _axes(ax)
+    _bars(ax, np.arange(1, k + 1), result.params[part], ends, label=None)
+    ax.set_xticks(np.arange(1, k + 1))
+    ax.set_xlabel("component")
+    ax.set_ylabel("share of the variance" if ratio else "eigenvalue")
+    ax.set_ylim(bottom=0)
+    return ax
+
+
+def loadings(
+    result: PCAResult,
+    *,
+    components: tuple[int, ...] = (1, 2),
+    alpha: float = 0.05,
+    method: Method = "noise_aware",
+    ax: Axes | None = None,
+) -> Axes:
+    """Loadings of the columns on some components, with intervals.
+
+    Parameters
+    ----------
+    result : PCAResult
+    components : tuple of int
+        Numbers of components, from 1; those the result does not have are refused.
+    alpha : float
+        Error probability of each interval.
+    method : {"noise_aware", "certified"}
+    ax : Axes, optional
+        Where to draw; a new figure by default.
+
+    Raises
+    ------
+    RequestError
+        If matplotlib is not installed, or an option is not known.
+    """
+    k, p = result.n_components_, len(result.columns)
+    if not components or not all(1 <= number <= k for number in components):
+        raise RequestError(f"components must be numbers from 1 to {k}, got {components!r}")
+    ends = result.conf_int(alpha=alpha, method=method)[2 * k :].reshape(k, p, 2)
+    ax = _axes(ax)
+    places = np.arange(p)
+    for i, number in enumerate(components):
+        aside = (i - (len(components) - 1) / 2) * 0.6 / len(components)
+        own = result.components_[number - 1]
+        _bars(ax, places + aside, own, ends[number - 1], label=f"PC{number}")
+    ax.axhline(0, color="0.7", linewidth=0.8, zorder=0)
+    ax.set_xticks(places, list(result.columns))
+    ax.set_ylabel("loading")
+    ax.set_ylim(-1.05, 1.05)
+    ax.legend()
+    return ax
+
+
+def _bars(ax: Axes, x: object, estimates: object, ends: object, label: str | None) -> None:
+    """Points with intervals; an interval need not hold its estimate in its middle."""
+    x, estimates, ends = np.asarray(x), np.asarray(estimates), np.asarray(ends)
+    ax.vlines(x, ends[:, 0], ends[:, 1], color="0.5", linewidth=1.2)
+    ax.plot(x, estimates, "o", label=label)
+
+
+def _axes(ax: Axes | None) -> Axes:
+    if ax is not None:
+        return ax
+    try:
+        from matplotlib import pyplot
+    except ImportError:
+        raise RequestError(
+            "plots need matplotlib; install it with: pip install matplotlib"
+        ) from None
+    return pyplot.subplots(layout="constrained")[1]
