@@ -31,6 +31,7 @@ _HOMES = {
     "Independence": "analyses.independence",
     "Difference": "analyses.difference",
     "Marginals": "analyses.marginals",
+    "OLS": "analyses.ols",
     "Proportion": "analyses.proportion",
     "Quantile": "analyses.quantile",
     "Plan": "planning",
@@ -54,6 +55,7 @@ _HOMES = {
 _MODULES = {"corrected": "inference.corrected", "testing": "testing"}
 
 __all__ = [
+    "OLS",
     "ZCDP",
     "BernsteinKDE",
     "Boolean",
@@ -101,6 +103,7 @@ if TYPE_CHECKING:
     from dpstats.analyses.goodness_of_fit import GoodnessOfFit
     from dpstats.analyses.independence import Independence
     from dpstats.analyses.marginals import Marginals
+    from dpstats.analyses.ols import OLS
     from dpstats.analyses.proportion import Proportion
     from dpstats.analyses.quantile import Quantile
     from dpstats.columns import Boolean, Category, Number

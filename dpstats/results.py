@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 
@@ -199,7 +199,7 @@ class EstimateResult:
 
     def __getstate__(self) -> dict[str, Any]:
         """What is pickled: the fields, whatever was printed before."""
-        return {name: value for name, value in vars(self).items() if name != "_found"}
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def test(self, value: float, alternative: Alternative = "two-sided") -> HypothesisResult:
         """Test whether the parameter equals `value` (single-parameter results only).

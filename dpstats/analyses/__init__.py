@@ -18,12 +18,21 @@ def registry() -> Mapping[str, type[Any]]:
     from dpstats.analyses.goodness_of_fit import GoodnessOfFit
     from dpstats.analyses.independence import Independence
     from dpstats.analyses.marginals import Marginals
+    from dpstats.analyses.ols import OLS
     from dpstats.analyses.proportion import Proportion
     from dpstats.analyses.quantile import Quantile
 
     return {
         analysis.kind: analysis
-        for analysis in (Difference, GoodnessOfFit, Independence, Marginals, Proportion, Quantile)
+        for analysis in (
+            Difference,
+            GoodnessOfFit,
+            Independence,
+            Marginals,
+            OLS,
+            Proportion,
+            Quantile,
+        )
     }
 
 

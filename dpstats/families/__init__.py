@@ -20,7 +20,7 @@ def block_from_dict(plain: Mapping[str, Any], schema: Schema) -> Block:
     FileFormatError
         For an unknown kind of block.
     """
-    from dpstats.families import cells, lattice, moments
+    from dpstats.families import cells, lattice, moments, monomials
 
     match plain.get("kind"):
         case "table":
@@ -29,6 +29,8 @@ def block_from_dict(plain: Mapping[str, Any], schema: Schema) -> Block:
             return cells.indicator_from_dict(plain, schema)
         case "moments":
             return moments.moments_from_dict(plain, schema)
+        case "monomials":
+            return monomials.monomials_from_dict(plain, schema)
         case "kernel_lattice":
             return lattice.lattice_from_dict(plain, schema)
         case kind:

@@ -7,8 +7,9 @@ from scipy import special
 from dpstats.errors import RequestError
 from dpstats.inference.checks import check_alpha, check_finite
 from dpstats.inference.chi_square_bounds import chisquare
+from dpstats.inference.interval_systems import ols
 
-__all__ = ["chisquare", "clopper_pearson", "proportion_confint"]
+__all__ = ["chisquare", "clopper_pearson", "ols", "proportion_confint"]
 
 FloatArray = NDArray[np.float64]
 

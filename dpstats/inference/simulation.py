@@ -31,7 +31,8 @@ def draw_noise(answers: Answers, size: int, rng: np.random.Generator) -> Floats:
     """
     total = np.zeros((size, len(answers.sums)))
     for weights, law in answers.noise_groups:
-        total += np.outer(draw_from(law, size, rng), weights)
+        used = np.flatnonzero(weights)
+        total[:, used] += np.outer(draw_from(law, size, rng), weights[used])
     return total
 
 

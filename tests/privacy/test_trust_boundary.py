@@ -30,6 +30,7 @@ LAYERS = [
     "references",
     "results",
     "results_chi_square",
+    "results_linear",
     "analyses",
     "allocation",
     "previews",
