@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -269,7 +270,7 @@ class OLSResult(LinearResult):
 
         # Names in their order of length, so that one inside another is not taken for it.
         stand_ins = {name: f"v{i}_" for i, name in enumerate(self.terms)}
-        written = text
+        written = re.sub(r"=\s*-", "= 0 - ", text)  # formulaic reads no sign after =
         for name in sorted(stand_ins, key=len, reverse=True):
             written = written.replace(f"`{name}`", stand_ins[name])
             if not name.isidentifier():
@@ -279,7 +280,7 @@ class OLSResult(LinearResult):
             read = LinearConstraints.from_spec(written, variables)
             matrix = np.asarray(read.constraint_matrix, dtype=np.float64)
             values = np.asarray(read.constraint_values, dtype=np.float64)
-        except (FormulaicError, ValueError, TypeError, KeyError, SyntaxError) as error:
+        except (FormulaicError, RuntimeError, ValueError, TypeError, KeyError) as error:
             raise RequestError(
                 f"{text!r} cannot be read; write combinations such as '{self.terms[-1]} = 0', with "
                 f"commas between, of: {self.terms}"

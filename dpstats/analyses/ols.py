@@ -93,7 +93,7 @@ class OLS:
                 "positive definite): all intervals are unbounded; it takes more rows, more budget, "
                 "fewer regressors, or ridge="
             )
-        elif np.isinf(intervals.conf_int(0.05, "noise_aware", "population")).any():
+        elif intervals.unbounded(0.05):
             notes.append(
                 "where an interval is unbounded the privacy noise hides whether the regressors are "
                 "collinear; it takes more rows, more budget, fewer regressors, or ridge="

@@ -13,6 +13,7 @@ from dpstats.inference.checks import check_alpha, check_count, check_finite
 
 MOST_UNKNOWNS = 10  # beyond it only the bound by the spectral radius
 MOST_ORTHANTS = 64
+_SINGULAR = 1e-12
 _MARGIN = 1e-7  # linear programs are solved to this tolerance
 _UNBOUNDED = 3
 _OPTIMAL = 0
@@ -223,7 +224,8 @@ def ols(
         raise RequestError(f"beta={beta:g} must be above 0 and below alpha={alpha:g}")
     df = check_count(n) - p
     least = gram - np.diag(radii[:p, :p].sum(axis=1))
-    if df <= 0 or np.linalg.eigvalsh(least)[0] <= 0:
+    values = np.linalg.eigvalsh(least)
+    if df <= 0 or values[0] <= _SINGULAR * max(values[-1], 1.0):
         return np.full(len(wanted), -np.inf), np.full(len(wanted), np.inf)
     centre = np.linalg.solve(gram, right)
     residual = np.append(-centre, 1.0)

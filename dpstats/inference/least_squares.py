@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 DRAWS = 5_000
 _FURTHEST = 1e9  # standard errors; an end beyond it is infinite
 _SINGULAR = 1e-12
+_NEGLIGIBLE = 1e-6
 
 
 @dataclass(frozen=True)
@@ -204,6 +205,9 @@ class LeastSquares:
         statistic = float(differences @ precision @ differences) / k
         if statistic == 0 or not np.isfinite(statistic):
             return 0.0, 1.0
+        classical = float(stats.f.sf(statistic, k, self.df_resid))
+        if np.trace(noise) <= _NEGLIGIBLE * np.trace(sampling):
+            return statistic, classical
         rng = np.random.default_rng(1)
         z = rng.standard_normal((DRAWS, k)) @ _root(sampling)
         z /= np.sqrt(rng.chisquare(self.df_resid, (DRAWS, 1)) / self.df_resid)
@@ -214,7 +218,7 @@ class LeastSquares:
         ]
         # Where no draw is as large nothing is known of the tail but by the share of the noise.
         least = np.trace(noise) / max(np.trace(noise + sampling), 1e-300) / DRAWS
-        pvalue = float(stats.f.sf(statistic, k, self.df_resid)) + above[0] - above[1]
+        pvalue = classical + above[0] - above[1]
         return statistic, float(np.clip(pvalue, least, 1))
 
 
@@ -257,6 +261,10 @@ class ErrorLaw:
             return float(np.mean(x <= 0))
         return float(np.mean(special.stdtr(self.df, -x / self.spread)))
 
+    def unbounded(self, alpha: float) -> bool:
+        """Whether the interval at level 1 - alpha has no ends; see `_reach`."""
+        return bool(np.isinf(self.spread) or np.mean(np.abs(self.moving) >= 1) >= alpha)
+
     @property
     def least_pvalue(self) -> float:
         """What p-values so far out that few draws are there can be trusted to."""
@@ -276,7 +284,7 @@ class ErrorLaw:
         falls but for the share of the other draws; where that share is not below alpha, no t is
         rejected.
         """
-        if np.isinf(self.spread) or np.mean(np.abs(self.moving) >= 1) >= alpha:
+        if self.unbounded(alpha):
             return np.inf
         scale = float(np.hypot(self.spread, np.sqrt(np.mean(self.fixed**2))))
         if scale == 0:

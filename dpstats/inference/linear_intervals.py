@@ -93,6 +93,10 @@ class LinearIntervals:
         low, high = np.array(ends).reshape(-1, 2).T
         return self.estimates + low, self.estimates + high
 
+    def unbounded(self, alpha: float) -> bool:
+        """Whether some noise-aware interval has no ends."""
+        return any(self._law(i, "population").unbounded(alpha) for i in range(len(self.offsets)))
+
     def _certified(self, alpha: float, target: Target) -> tuple[Floats, Floats]:
         model, sampled = self.model, target == "population"
         size = np.abs(model.rows)
