@@ -252,7 +252,7 @@ class ErrorLaw:
         if alternative == "larger":
             return self._above(-t - noise)
         if alternative == "smaller":
-            return self._above(-t + noise)
+            return self._above(t + noise)
         return min(1.0, self._above(abs(t) - noise) + self._above(abs(t) + noise)) if t else 1.0
 
     def _above(self, x: Floats) -> float:

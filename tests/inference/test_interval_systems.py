@@ -2,6 +2,7 @@ import itertools
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import dpstats as dps
 from dpstats.inference import interval_systems
@@ -105,3 +106,14 @@ def test_impossible_arguments_are_refused(change, words):
 def test_no_more_rows_than_coefficients_or_a_wide_radius_say_nothing():
     assert np.all(np.isinf(dps.corrected.ols(moments()[0], 0.001, n=3)))
     assert np.all(np.isinf(dps.corrected.ols(moments()[0], 0.4, n=100)))
+
+
+def test_the_sampling_part_is_that_of_the_least_regular_matrix():
+    # One regressor whose mean square is known to lie in [0.3, 0.7]: errors are largest at 0.3.
+    second, n = np.array([[0.5, 0.0], [0.0, 0.3]]), 100
+    low, high = dps.corrected.ols(second, [[0.2, 0], [0, 0]], n=n, intercept=False)
+    reach = stats.t.isf(0.0125, n - 1) * np.sqrt(0.3 / (n - 1) / 0.3)
+    np.testing.assert_allclose([low[0], high[0]], [-reach, reach], atol=1e-6)
+    second[1, 1] = 0.1  # and where the response's own mean square is between 0.1 and 0.2
+    low, high = dps.corrected.ols(second, [[0, 0], [0, 0.1]], n=n, intercept=False)
+    assert high[0] == pytest.approx(stats.t.isf(0.0125, n - 1) * np.sqrt(0.2 / (n - 1) / 0.5))
