@@ -36,6 +36,7 @@ _HOMES = {
     "MeanDifference": "analyses.mean_difference",
     "Covariance": "analyses.covariance",
     "PCA": "analyses.pca",
+    "OLS": "analyses.ols",
     "Proportion": "analyses.proportion",
     "Quantile": "analyses.quantile",
     "Plan": "planning",
@@ -59,6 +60,7 @@ _HOMES = {
 _MODULES = {"corrected": "inference.corrected", "plots": "plots", "testing": "testing"}
 
 __all__ = [
+    "OLS",
     "PCA",
     "ZCDP",
     "BernsteinKDE",
@@ -116,6 +118,7 @@ if TYPE_CHECKING:
     from dpstats.analyses.marginals import Marginals
     from dpstats.analyses.mean import Mean
     from dpstats.analyses.mean_difference import MeanDifference
+    from dpstats.analyses.ols import OLS
     from dpstats.analyses.pca import PCA
     from dpstats.analyses.proportion import Proportion
     from dpstats.analyses.quantile import Quantile

@@ -24,6 +24,8 @@ ANALYSES = [
     dps.Independence("smoker", "age", given="region", simulations=99),
     dps.Difference("age >= 65", by="smoker"),
     dps.Quantile("age", 0.5),
+    dps.OLS("age ~ C(region) + smoker"),
+    dps.OLS("age ~ region * smoker", ridge=0.01),
 ]
 
 

@@ -22,6 +22,7 @@ def registry() -> Mapping[str, type[Any]]:
     from dpstats.analyses.marginals import Marginals
     from dpstats.analyses.mean import Mean
     from dpstats.analyses.mean_difference import MeanDifference
+    from dpstats.analyses.ols import OLS
     from dpstats.analyses.pca import PCA
     from dpstats.analyses.proportion import Proportion
     from dpstats.analyses.quantile import Quantile
@@ -38,6 +39,7 @@ def registry() -> Mapping[str, type[Any]]:
             Mean,
             MeanDifference,
             PCA,
+            OLS,
             Proportion,
             Quantile,
         )

@@ -20,7 +20,7 @@ def block_from_dict(plain: Mapping[str, Any], schema: Schema) -> Block:
     FileFormatError
         For an unknown kind of block.
     """
-    from dpstats.families import cells, group_moments, lattice, moments
+    from dpstats.families import cells, group_moments, lattice, moments, monomials
 
     match plain.get("kind"):
         case "table":
@@ -31,6 +31,8 @@ def block_from_dict(plain: Mapping[str, Any], schema: Schema) -> Block:
             return moments.moments_from_dict(plain, schema)
         case "group_moments":
             return group_moments.group_moments_from_dict(plain, schema)
+        case "monomials":
+            return monomials.monomials_from_dict(plain, schema)
         case "kernel_lattice":
             return lattice.lattice_from_dict(plain, schema)
         case kind:

@@ -7,9 +7,10 @@ from scipy import special
 from dpstats.errors import RequestError
 from dpstats.inference.checks import check_alpha, check_count, check_finite
 from dpstats.inference.chi_square_bounds import chisquare
+from dpstats.inference.interval_systems import ols
 from dpstats.inference.spectral import descending, sampling_radii
 
-__all__ = ["chisquare", "clopper_pearson", "eigenvalues", "proportion_confint"]
+__all__ = ["chisquare", "clopper_pearson", "eigenvalues", "ols", "proportion_confint"]
 
 FloatArray = NDArray[np.float64]
 

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from dpstats.analyses.base import Answering
     from dpstats.answers import Answers
 
-_KNOWN = -1  # in `place`: an entry that is known to be zero
-_ONE = -2  # an entry that is known to be one
+ZERO = -1  # in `place`: an entry that is known to be zero
+ONE = -2  # an entry that is known to be one
 
 
 def moments_block(schema: Schema, features: Sequence[Feature], terms: Sequence[Term]) -> Moments:
@@ -61,49 +61,19 @@ def products_of(features: Sequence[Feature]) -> list[Term]:
 
 
 @dataclass(frozen=True)
-class MomentMatrix:
-    """Noisy mean products of q features, the constant first, in unit scale.
-
-    A number runs over [-1, 1] there, an indicator over {0, 1}.
+class NoisyMatrix:
+    """A symmetric matrix whose entries are measured functions, some of them shared or known.
 
     Attributes
     ----------
-    schema : Schema
-    features : tuple of features
-        Without the constant; q - 1 of them.
     answers : Answers
         The d distinct measured functions; where n is not public, the number of rows last.
     place : (q, q) int64
         Which function each entry is; -1 for a known zero, -2 for a known one.
     """
 
-    schema: Schema
-    features: tuple[Feature, ...]
     answers: Answers
     place: NDArray[np.int64]
-
-    @classmethod
-    def of(cls, release: Answering, features: Sequence[Feature]) -> MomentMatrix:
-        """Ask a release for all products of some features."""
-        features = tuple(features)
-        block = moments_block(release.schema, features, products_of(features))
-        wanted: list[Block] = [block]
-        answers = release.answers(Family(tuple(wanted)))
-        if not answers.rows.public:
-            answers = release.answers(Family((block, ROWS)))
-        at = {frozenset(term) if len(term) == 2 and term[0] != term[1] else term: i
-              for i, term in enumerate(block.terms)}  # fmt: skip
-        q = len(features) + 1
-        place = np.full((q, q), _KNOWN, dtype=np.int64)
-        place[0, 0] = _ONE if answers.rows.public else block.size
-        for i, a in enumerate(features, start=1):
-            place[0, i] = place[i, 0] = at[(a,)]
-            for j, b in enumerate(features, start=1):
-                if a == b:
-                    place[i, i] = at[(a, a)] if a[1] is None else at[(a,)]
-                elif a[0] != b[0]:
-                    place[i, j] = at[frozenset((a, b))]
-        return cls(release.schema, features, answers, place)
 
     @property
     def n(self) -> int:
@@ -137,6 +107,48 @@ class MomentMatrix:
         """(q, q) bounds on the noise of all entries together, with probability 1 - beta."""
         unit = self.n * self.answers.bounds
         return self.fill(joint_noise_quantiles(self.answers, beta) / unit)
+
+
+@dataclass(frozen=True)
+class MomentMatrix(NoisyMatrix):
+    """Noisy mean products of q features, the constant first, in unit scale.
+
+    A number runs over [-1, 1] there, an indicator over {0, 1}.
+
+    Attributes
+    ----------
+    answers, place
+        See `NoisyMatrix`.
+    schema : Schema
+    features : tuple of features
+        Without the constant; q - 1 of them.
+    """
+
+    schema: Schema
+    features: tuple[Feature, ...]
+
+    @classmethod
+    def of(cls, release: Answering, features: Sequence[Feature]) -> MomentMatrix:
+        """Ask a release for all products of some features."""
+        features = tuple(features)
+        block = moments_block(release.schema, features, products_of(features))
+        wanted: list[Block] = [block]
+        answers = release.answers(Family(tuple(wanted)))
+        if not answers.rows.public:
+            answers = release.answers(Family((block, ROWS)))
+        at = {frozenset(term) if len(term) == 2 and term[0] != term[1] else term: i
+              for i, term in enumerate(block.terms)}  # fmt: skip
+        q = len(features) + 1
+        place = np.full((q, q), ZERO, dtype=np.int64)
+        place[0, 0] = ONE if answers.rows.public else block.size
+        for i, a in enumerate(features, start=1):
+            place[0, i] = place[i, 0] = at[(a,)]
+            for j, b in enumerate(features, start=1):
+                if a == b:
+                    place[i, i] = at[(a, a)] if a[1] is None else at[(a,)]
+                elif a[0] != b[0]:
+                    place[i, j] = at[frozenset((a, b))]
+        return cls(answers, place, release.schema, features)
 
     @cached_property
     def scaling(self) -> Floats:

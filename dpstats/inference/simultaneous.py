@@ -56,6 +56,16 @@ def joint_level(answers: Answers, alpha: float) -> float:
     counts = rng.multinomial(answers.n, shares / shares.sum(), size=DRAWS)
     drawn = counts + draw_noise(answers, DRAWS, rng)
     drawn += 1e-6 * rng.random(drawn.shape)  # ties in random order
+    return level_of_draws(drawn, alpha)
+
+
+def level_of_draws(drawn: Floats, alpha: float) -> float:
+    """Level of each of d two-sided statements at which all hold together, from joint draws.
+
+    The smallest of the d p-values, by ranks among the draws (size, d), is below it with
+    probability alpha; never below Bonferroni's alpha / d.
+    """
+    size, d = drawn.shape
     ranks = np.argsort(np.argsort(drawn, axis=0), axis=0) + 0.5
-    smallest = 2 * np.minimum(ranks, DRAWS - ranks).min(axis=1) / DRAWS
+    smallest = 2 * np.minimum(ranks, size - ranks).min(axis=1) / size
     return float(np.clip(np.quantile(smallest, alpha), alpha / d, alpha))

@@ -31,6 +31,7 @@ LAYERS = [
     "references",
     "results",
     "results_chi_square",
+    "results_linear",
     "analyses",
     "plots",
     "allocation",

@@ -1,0 +1,105 @@
+"""Ordinary least squares from second moments.
+
+The mean products of regressors and response are measured; coefficients, intervals, contrasts and
+predictions follow from them alone. See `inference.least_squares` for the law of the error.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from dpstats.analyses.base import Answering
+from dpstats.errors import RequestError
+from dpstats.families.block import Family
+from dpstats.families.formula import Design
+from dpstats.inference.design_moments import DesignMoments
+from dpstats.inference.least_squares import LeastSquares
+from dpstats.inference.linear_intervals import LinearIntervals
+from dpstats.results_linear import SAMPLING, OLSResult
+from dpstats.schema import Schema
+
+
+@dataclass(frozen=True)
+class OLS:
+    """Linear regression of a number (or a Boolean) on numbers and categories.
+
+    Numbers count within the bounds of the schema: values outside of them are clamped to the nearer
+    bound in regressors and response alike, and coefficients are for the clamped values.
+
+    Parameters
+    ----------
+    formula : str
+        Such as ``"income ~ age + C(region)"``; ``a:b`` and ``a*b`` for products of two columns,
+        ``- 1`` for no intercept. The first level of a category is its baseline.
+    ridge : float
+        Penalty: the mean squared residual plus `ridge` times the sum of squared coefficients is
+        least, both in unit scale (numbers over [-1, 1], the intercept free). Estimates and
+        intervals are then for the penalised coefficients, which noise moves less.
+
+    Examples
+    --------
+    >>> OLS("income ~ age + C(region)")
+    OLS(formula='income ~ age + C(region)', ridge=0.0)
+    """
+
+    kind: ClassVar[str] = "ols"
+
+    formula: str
+    ridge: float = 0.0
+
+    def __post_init__(self) -> None:
+        number = isinstance(self.ridge, int | float) and not isinstance(self.ridge, bool)
+        if not number or not 0 <= self.ridge < np.inf:
+            raise RequestError(f"ridge must be a number of at least 0, got {self.ridge!r}")
+
+    def family(self, schema: Schema) -> Family:
+        """Mean products of the regressors and the response."""
+        return Family(tuple(self._moments(schema).blocks))
+
+    def infer(self, release: Answering) -> OLSResult:
+        """Coefficients in original units with noise-aware and certified intervals."""
+        moments = self._moments(release.schema)
+        matrix = moments.matrix(release)
+        model = LeastSquares(matrix, moments.rows, float(self.ridge) * moments.penalised)
+        intervals = LinearIntervals(model, moments.to_basis, moments.shift)
+        return OLSResult(
+            title=f"OLS: {self.formula}" + (f" (ridge = {self.ridge:g})" if self.ridge else ""),
+            terms=moments.design.names,
+            params=intervals.estimates,
+            sampling_variance=intervals.sampling_variance,
+            privacy_variance=intervals.privacy_variance,
+            intervals=intervals,
+            rows=matrix.answers.rows,
+            budget=str(release.budget),
+            notes=self._notes(intervals),
+            null=np.zeros(len(moments.shift)),
+            moments=moments,
+        )
+
+    def _moments(self, schema: Schema) -> DesignMoments:
+        return DesignMoments(schema, Design.of(self.formula, schema))
+
+    def _notes(self, intervals: LinearIntervals) -> list[str]:
+        notes = [SAMPLING]
+        model = intervals.model
+        if model.df_resid <= 0:
+            notes.append("there are no more rows than coefficients: nothing can be said")
+        elif not model.regular:
+            notes.append(
+                "the privacy noise drowns the regressors (their noisy second moments are not "
+                "positive definite): all intervals are unbounded; it takes more rows, more budget, "
+                "fewer regressors, or ridge="
+            )
+        elif intervals.unbounded(0.05):
+            notes.append(
+                "where an interval is unbounded the privacy noise hides whether the regressors are "
+                "collinear; it takes more rows, more budget, fewer regressors, or ridge="
+            )
+        if model.regular and model.error_variance <= 0:
+            notes.append("the noise exceeds the variance of the errors, which is not estimated")
+        if self.ridge:
+            notes.append("intervals are for the penalised coefficients, not for those without")
+        return notes

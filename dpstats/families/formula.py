@@ -1,0 +1,262 @@
+"""Formulas such as ``"y ~ a + C(g) + a:b"`` as regressors; parsed by formulaic, never evaluated."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from dpstats.columns import Boolean, Category, Column, Number
+from dpstats.errors import RequestError, SchemaError
+from dpstats.families.block import Floats
+from dpstats.families.moments import Feature
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from dpstats.schema import Schema
+
+GRAMMAR = (
+    "a formula reads 'y ~ a + C(g) + a:b': a number or Boolean column on the left; on the right "
+    "numbers, categories (C(g) or g; C(age) for the bins of a number), products a:b or a*b, and "
+    "- 1 for no intercept; names that are not identifiers go in backticks"
+)
+_LARGEST = 2  # columns in one term
+_GROUP = re.compile(r"C\(\s*(?:`(?P<quoted>[^`]+)`|(?P<bare>\w+))\s*\)")
+
+
+@dataclass(frozen=True)
+class Regressor:
+    """One column of the design matrix: a product of features; of none, the intercept.
+
+    Attributes
+    ----------
+    name : str
+        As statsmodels names it: ``age``, ``C(region)[T.south]``, ``age:smoker[T.True]``.
+    factors : tuple of features
+        Of different columns, in the order of the formula.
+    """
+
+    name: str
+    factors: tuple[Feature, ...]
+
+
+@dataclass(frozen=True)
+class Design:
+    """The regressors and the response that a formula names.
+
+    Attributes
+    ----------
+    response : feature
+        A number, or the indicator that a Boolean is true.
+    regressors : tuple of Regressor
+        The intercept first, if there is one.
+    terms : tuple of (name, slice)
+        Which regressors belong to each term of the formula.
+    constant : slice or None
+        Regressors that add up to one: the intercept, or else all levels of a category.
+    """
+
+    response: Feature
+    regressors: tuple[Regressor, ...]
+    terms: tuple[tuple[str, slice], ...]
+    constant: slice | None
+
+    @property
+    def intercept(self) -> bool:
+        """Whether there is an intercept."""
+        return not self.regressors[0].factors
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the regressors."""
+        return [regressor.name for regressor in self.regressors]
+
+    def matrix(self, exog: pd.DataFrame | Mapping[str, Sequence[Any]], schema: Schema) -> Floats:
+        """Design matrix (m, p) of given values in original units, such as to predict for.
+
+        Raises
+        ------
+        RequestError
+            For a missing column, or a value that the schema does not declare.
+        """
+        features = dict.fromkeys(f for regressor in self.regressors for f in regressor.factors)
+        lacking = sorted({name for name, _ in features} - set(exog))
+        if lacking:
+            raise RequestError(f"predictions need values of {lacking} too")
+        values = {f: _values(list(exog[f[0]]), f, schema[f[0]]) for f in features}
+        if len({len(array) for array in values.values()}) != 1:
+            raise RequestError("predictions need as many values of every column")
+        one = np.ones(len(next(iter(values.values()))))
+        columns = [math.prod((values[f] for f in r.factors), start=one) for r in self.regressors]
+        return np.stack(columns, axis=1)
+
+    @staticmethod
+    def of(formula: str, schema: Schema) -> Design:
+        """Read a formula against a schema; no data, nothing evaluated.
+
+        The first level of a category is its baseline where there is an intercept. In a product
+        with a number, the levels of a category have a baseline if the number is there by itself;
+        products of two categories need both by themselves.
+
+        Raises
+        ------
+        RequestError
+            For anything outside of the grammar, or columns of the wrong kind.
+        """
+        left, right = _parsed(formula)
+        if len(left) != 1 or len(left[0]) != 1 or left[0][0] == "1":
+            raise RequestError(f"{formula!r} needs one column on the left; {GRAMMAR}")
+        response = _response(left[0][0], schema)
+        terms = [tuple(_Factor.of(text, schema) for text in term if text != "1") for term in right]
+        if not any(terms):
+            raise RequestError(f"{formula!r} has no regressor; for a mean ask for dps.Mean")
+        _check(formula, terms, response)
+        regressors: list[Regressor] = []
+        places = []
+        constant = None
+        seen: set[frozenset[str]] = set()  # what the regressors so far span
+        for term in sorted(terms, key=len):  # the intercept, columns, products; else as written
+            start = len(regressors)
+            regressors += _regressors(term, seen)
+            places.append((":".join(f.text for f in term), slice(start, len(regressors))))
+            names = frozenset(f.column.name for f in term)
+            if len(term) == 0 or (len(term) == 1 and term[0].grouped and frozenset() not in seen):
+                constant = slice(start, len(regressors))
+            # The levels of a group add up to one, so all of them span the term without it.
+            seen |= {names} | {names - {f.column.name} for f in term if f.grouped}
+        return Design(response, tuple(regressors), tuple(p for p in places if p[0]), constant)
+
+
+@dataclass(frozen=True)
+class _Factor:
+    """A column in a term."""
+
+    column: Column
+    text: str
+    grouped: bool
+
+    @staticmethod
+    def of(text: str, schema: Schema) -> _Factor:
+        match = _GROUP.fullmatch(text)
+        name = (match["quoted"] or match["bare"]) if match else text
+        if name not in schema.names:
+            known = f"columns: {list(schema.names)}"
+            raise RequestError(f"{text!r} is not a column; {known}; {GRAMMAR}")
+        column = schema[name]
+        grouped = match is not None or not isinstance(column, Number)
+        if grouped and column.bins < 2:
+            raise RequestError(f"{name!r} has a single bin; add edges to the schema for C({name})")
+        return _Factor(column, text, grouped)
+
+    def features(self, *, baseline: bool) -> Iterator[tuple[str, Feature]]:
+        """Names and features: the number, or the levels but the first if `baseline`."""
+        name = self.column.name
+        if not self.grouped:
+            yield self.text, (name, None)
+            return
+        labels = self.column.bin_labels
+        for level in range(int(baseline), self.column.bins):
+            yield f"{self.text}[{'T.' if baseline else ''}{labels[level]}]", (name, level)
+
+
+def _parsed(formula: str) -> tuple[list[list[str]], list[list[str]]]:
+    """Texts of the factors of every term, left and right."""
+    from formulaic.errors import FormulaicError
+    from formulaic.parser import DefaultFormulaParser
+
+    if not isinstance(formula, str):
+        raise RequestError(f"a formula is a text, got {formula!r}; {GRAMMAR}")
+    try:
+        sides = DefaultFormulaParser().get_terms(formula)
+        left, right = (
+            [[factor.expr for factor in term.factors] for term in getattr(sides, side)]
+            for side in ("lhs", "rhs")
+        )
+    except (FormulaicError, AttributeError, SyntaxError) as error:
+        raise RequestError(f"{formula!r} cannot be read; {GRAMMAR}") from error
+    return left, right
+
+
+def _response(text: str, schema: Schema) -> Feature:
+    factor = _Factor.of(text, schema)
+    if isinstance(factor.column, Boolean) and factor.column.bins == 2:
+        return factor.column.name, 1
+    if factor.grouped:
+        raise RequestError(f"the response {text!r} must be a number or a Boolean; {GRAMMAR}")
+    assert isinstance(factor.column, Number)
+    _check_missing(factor.column)
+    return factor.column.name, None
+
+
+def _check(formula: str, terms: Sequence[tuple[_Factor, ...]], response: Feature) -> None:
+    """Refuse what has no meaning here, or two."""
+    ways: dict[str, bool] = {}
+    for term in terms:
+        names = [factor.column.name for factor in term]
+        if response[0] in names:
+            raise RequestError(f"{response[0]!r} is on both sides of {formula!r}")
+        if len(set(names)) < len(names):
+            raise RequestError(f"{formula!r} multiplies {names[0]!r} by itself; {GRAMMAR}")
+        if len(term) > _LARGEST:
+            raise RequestError(
+                f"{formula!r} multiplies {len(term)} columns; at most {_LARGEST} can be"
+            )
+        for factor in term:
+            if ways.setdefault(factor.column.name, factor.grouped) != factor.grouped:
+                raise RequestError(f"{formula!r} has {factor.column.name!r} as number and levels")
+            if isinstance(factor.column, Number) and not factor.grouped:
+                _check_missing(factor.column)
+        alone = {t[0].column.name for t in terms if len(t) == 1}
+        if len(term) == 2 and all(f.grouped for f in term) and not alone.issuperset(names):
+            raise RequestError(
+                f"{formula!r} has the product of {names[0]!r} and {names[1]!r} without both by "
+                "themselves; write a*b"
+            )
+
+
+def _check_missing(column: Number) -> None:
+    if column.missing is None:
+        raise RequestError(
+            f"moments of {column.name!r} need missing= in the schema: the value that missing "
+            "cells count as"
+        )
+
+
+def _values(given: Sequence[Any], feature: Feature, column: Column) -> Floats:
+    """Values (m,) of a feature for given values of its column."""
+    level = feature[1]
+    if isinstance(column, Category):
+        try:
+            return np.array([float(column.index(value) == level) for value in given])
+        except SchemaError as error:
+            raise RequestError(f"predictions: {error}") from None
+    numbers = np.asarray(given, dtype=np.float64)
+    low, high = column.grid[0], column.grid[-1]
+    if not np.all((numbers >= low) & (numbers <= high)):
+        raise RequestError(f"predictions need {column.name!r} between {low:g} and {high:g}")
+    if level is None:
+        return numbers
+    codes = np.searchsorted(column.grid, numbers, side="left") - column.half_points
+    if column.edges:  # a value is in its own bin, whatever grid point is next to it
+        side: Literal["right", "left"] = "right" if column.closed == "left" else "left"
+        return np.equal(np.searchsorted(column.edges, numbers, side=side), level).astype(float)
+    return np.equal(column.bins_of(codes), level).astype(np.float64)
+
+
+def _regressors(term: Sequence[_Factor], seen: set[frozenset[str]]) -> Iterator[Regressor]:
+    """Regressors of a term; levels have a baseline where the term without them is there."""
+    names = frozenset(factor.column.name for factor in term)
+    choices = [
+        list(f.features(baseline=f.grouped and names - {f.column.name} in seen)) for f in term
+    ]
+    for chosen in itertools.product(*choices):
+        yield Regressor(
+            ":".join(name for name, _ in chosen) or "Intercept",
+            tuple(feature for _, feature in chosen),
+        )

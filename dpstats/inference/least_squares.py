@@ -1,0 +1,307 @@
+"""Least squares from noisy second moments: estimates, and the law of their error."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy import optimize, special, stats
+
+from dpstats.families.block import Floats
+from dpstats.inference.simulation import draw_noise
+
+if TYPE_CHECKING:
+    from dpstats.inference.checks import Alternative
+    from dpstats.inference.moment_matrix import NoisyMatrix
+
+DRAWS = 5_000
+_FURTHEST = 1e9  # standard errors; an end beyond it is infinite
+_SINGULAR = 1e-12
+_NEGLIGIBLE = 1e-6
+
+
+@dataclass(frozen=True)
+class LeastSquares:
+    """Normal equations A b = c whose entries are measured with noise of a known law.
+
+    With E the noise on the mean products of regressors x and response y, noisy A and c satisfy
+
+        c - A b = Z / sqrt(n) + E_xy - E_xx b
+
+    exactly at the population's coefficients b, where Z is the sampling error of the mean of
+    x (y - x'b), about N(0, s2 Q) for errors of equal variance s2. So the error of h'A^-1 c is
+    h'A^-1 times that sum: linear in the noise, with no expansion of the inverse. Its law depends
+    on b; in a test of h'b = v, b is estimated under that hypothesis, so that the noise in A, which
+    grows with b, is not forgotten: intervals become unbounded when A is not told apart from a
+    singular matrix (as Fieller's do), and where noise is small they are the classical ones.
+
+    Attributes
+    ----------
+    matrix : NoisyMatrix
+        Mean products of q features.
+    rows : (p + 1, q) float64
+        Regressors, then response, as combinations of the features.
+    ridge : (p,) float64
+        Added to the diagonal of A; intervals are then for the coefficients with this penalty.
+
+    References
+    ----------
+    Ferrando, C., Wang, S. and Sheldon, D. (2022). Parametric bootstrap for differentially private
+    confidence intervals. AISTATS. Fieller, E. C. (1954). Some problems in interval estimation.
+    JRSS B 16, 175-185. Anderson, T. W. and Rubin, H. (1949), Ann. Math. Statist. 20, 46-63.
+    """
+
+    matrix: NoisyMatrix
+    rows: Floats
+    ridge: Floats
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is pickled: the fields, not what was computed from them."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    @cached_property
+    def second_moments(self) -> Floats:
+        """(p + 1, p + 1) noisy mean products of regressors and response."""
+        return np.asarray(self.rows @ self.matrix.matrix @ self.rows.T)
+
+    @cached_property
+    def gram(self) -> Floats:
+        """A, with the ridge."""
+        return np.asarray(self.second_moments[:-1, :-1] + np.diag(self.ridge))
+
+    @cached_property
+    def regular(self) -> bool:
+        """Whether the noisy A is positive definite: no noise-free A is anything else."""
+        values = np.linalg.eigvalsh(self.gram)
+        return bool(values[0] > _SINGULAR * max(values[-1], 1.0))
+
+    @cached_property
+    def inverse(self) -> Floats:
+        """A^-1, or a pseudoinverse that serves for estimates only."""
+        if self.regular:
+            return np.asarray(np.linalg.inv(self.gram))
+        return np.asarray(np.linalg.pinv(self.gram, hermitian=True))
+
+    @cached_property
+    def params(self) -> Floats:
+        """(p,) coefficients."""
+        return np.asarray(self.inverse @ self.second_moments[:-1, -1])
+
+    @property
+    def df_resid(self) -> float:
+        """Rows less coefficients."""
+        return float(self.matrix.n - len(self.params))
+
+    def _residual(self, params: Floats) -> Floats:
+        """The residual as a combination of the features, (q,)."""
+        return np.asarray(self.rows.T @ np.append(-params, 1.0))
+
+    @cached_property
+    def error_variance(self) -> float:
+        """Estimated variance of the errors, n / (n - p) times the mean square; may be negative."""
+        residual = self._residual(self.params)
+        mean_square = float(residual @ self.matrix.matrix @ residual)
+        return mean_square * self.matrix.n / max(self.df_resid, 1.0)
+
+    @cached_property
+    def _safe_variance(self) -> float:
+        """The same, at least the standard deviation of its noise."""
+        residual = self._residual(self.params)
+        noise = self._noise_covariance(self._weights(residual[None, :], residual))
+        return max(self.error_variance, float(np.sqrt(noise[0, 0])))
+
+    def _weights(self, left: Floats, right: Floats) -> Floats:
+        """Combinations (k, d) of the measured functions that give left E right, left (k, q)."""
+        place, size = self.matrix.place.ravel(), len(self.matrix.answers.sums)
+        measured = place >= 0
+        return np.array(
+            [
+                np.bincount(place[measured], np.outer(one, right).ravel()[measured], minlength=size)
+                for one in left
+            ]
+        )
+
+    @cached_property
+    def _unit(self) -> Floats:
+        return np.asarray(self.matrix.n * self.matrix.answers.bounds, dtype=np.float64)
+
+    def _noise_covariance(self, weights: Floats) -> Floats:
+        scaled = weights / self._unit
+        return np.asarray(scaled @ self.matrix.answers.noise_covariance @ scaled.T)
+
+    @cached_property
+    def _noise(self) -> Floats:
+        """(DRAWS, d) draws of the noise on the measured functions, in unit scale."""
+        return draw_noise(self.matrix.answers, DRAWS, np.random.default_rng(0)) / self._unit
+
+    @cached_property
+    def sampling_covariance(self) -> Floats:
+        """(p, p) of the coefficients, for errors of equal variance."""
+        middle = self.inverse @ self.second_moments[:-1, :-1] @ self.inverse
+        return np.asarray(middle * self._safe_variance / self.matrix.n)
+
+    def noise_covariance_at(self, params: Floats) -> Floats:
+        """(p, p) of the coefficients, if `params` are the true ones."""
+        scores = self.inverse @ self.rows[:-1]
+        return self._noise_covariance(self._weights(scores, self._residual(params)))
+
+    @cached_property
+    def noise_covariance(self) -> Floats:
+        """(p, p) of the coefficients, at the estimate."""
+        return self.noise_covariance_at(self.params)
+
+    def law(self, combination: Floats, *, sampling: bool = True, extra: float = 0.0) -> ErrorLaw:
+        """Law of the error of one linear combination (p,) of the coefficients.
+
+        Parameters
+        ----------
+        combination : (p,) float64
+        sampling : bool
+            False: only noise, for the coefficients of the private table itself.
+        extra : float
+            How often the error variance is added, to predict a new response.
+        """
+        if not self.regular or (sampling and self.df_resid <= 0):
+            return ErrorLaw(np.inf, 1.0, np.zeros(1), np.zeros(1))
+        covariance = self.noise_covariance + (self.sampling_covariance if sampling else 0.0)
+        along = covariance @ combination
+        variance = float(combination @ along)
+        # How the estimate under a hypothesis on the combination moves with its value.
+        slope = along / variance if variance > 0 else combination / (combination @ combination)
+        score = (combination @ self.inverse @ self.rows[:-1])[None, :]
+        fixed = self._weights(score, self._residual(self.params))[0]
+        moving = self._weights(score, self.rows[:-1].T @ -slope)[0]
+        spread = 0.0
+        if sampling:
+            spread = float(combination @ self.sampling_covariance @ combination)
+            spread += extra * self._safe_variance
+        return ErrorLaw(
+            float(np.sqrt(spread)), self.df_resid, self._noise @ fixed, self._noise @ moving
+        )
+
+    def wald(self, combinations: Floats, values: Floats) -> tuple[float, float]:
+        """F statistic and p-value of: combinations (k, p) of the coefficients equal values (k,).
+
+        The statistic weighs the differences by their covariance, sampling and noise, at the
+        coefficients under the hypothesis. Were the noise normal, it would have about the F
+        distribution; the p-value is that one plus the simulated difference between the noise's own
+        law and a normal one, so that without noise it is the classical one.
+        """
+        k = len(combinations)
+        if not self.regular or self.df_resid <= 0:
+            return 0.0, 1.0
+        differences = combinations @ self.params - values
+        covariance = self.sampling_covariance + self.noise_covariance
+        gain = (
+            covariance @ combinations.T @ np.linalg.pinv(combinations @ covariance @ combinations.T)
+        )
+        scores = combinations @ self.inverse @ self.rows[:-1]
+        weights = self._weights(scores, self._residual(self.params - gain @ differences))
+        noise = self._noise_covariance(weights)
+        sampling = combinations @ self.sampling_covariance @ combinations.T
+        precision = np.linalg.pinv(noise + sampling)
+        statistic = float(differences @ precision @ differences) / k
+        if statistic == 0 or not np.isfinite(statistic):
+            return 0.0, 1.0
+        classical = float(stats.f.sf(statistic, k, self.df_resid))
+        if np.trace(noise) <= _NEGLIGIBLE * np.trace(sampling):
+            return statistic, classical
+        rng = np.random.default_rng(1)
+        z = rng.standard_normal((DRAWS, k)) @ _root(sampling)
+        z /= np.sqrt(rng.chisquare(self.df_resid, (DRAWS, 1)) / self.df_resid)
+        normal = rng.standard_normal((DRAWS, k)) @ _root(noise)
+        above = [
+            float(np.mean(np.einsum("ij,jk,ik->i", e, precision, e) >= k * statistic))
+            for e in (z + self._noise @ weights.T, z + normal)
+        ]
+        # Where no draw is as large nothing is known of the tail but by the share of the noise.
+        least = np.trace(noise) / max(np.trace(noise + sampling), 1e-300) / DRAWS
+        pvalue = classical + above[0] - above[1]
+        return statistic, float(np.clip(pvalue, least, 1))
+
+
+def _root(covariance: Floats) -> Floats:
+    values, vectors = np.linalg.eigh(covariance)
+    return np.asarray((vectors * np.sqrt(np.clip(values, 0, None))) @ vectors.T)
+
+
+@dataclass(frozen=True)
+class ErrorLaw:
+    """Law of the error of an estimate, if the true value lies t above it: noise plus a t variable.
+
+    Attributes
+    ----------
+    spread, df : float
+        Standard deviation and degrees of freedom of the sampling part; infinite: nothing is known.
+    fixed, moving : (draws,) float64
+        The noise is ``fixed + t * moving``.
+    """
+
+    spread: float
+    df: float
+    fixed: Floats
+    moving: Floats
+
+    def pvalue(self, t: float, alternative: Alternative = "two-sided") -> float:
+        """P-value of: the true value lies t above the estimate."""
+        if np.isinf(self.spread):
+            return 1.0
+        noise = self.fixed + t * self.moving
+        if alternative == "larger":
+            return self._above(-t - noise)
+        if alternative == "smaller":
+            return self._above(t + noise)
+        return min(1.0, self._above(abs(t) - noise) + self._above(abs(t) + noise)) if t else 1.0
+
+    def _above(self, x: Floats) -> float:
+        """Mean probability that the sampling part is at least x."""
+        if self.spread == 0:
+            return float(np.mean(x <= 0))
+        return float(np.mean(special.stdtr(self.df, -x / self.spread)))
+
+    def unbounded(self, alpha: float) -> bool:
+        """Whether the interval at level 1 - alpha has no ends; see `_reach`."""
+        return bool(np.isinf(self.spread) or np.mean(np.abs(self.moving) >= 1) >= alpha)
+
+    @property
+    def least_pvalue(self) -> float:
+        """What p-values so far out that few draws are there can be trusted to."""
+        if np.isinf(self.spread):
+            return 1.0
+        noise = float(np.mean(self.fixed**2))
+        return noise / max(noise + self.spread**2, 1e-300) / len(self.fixed)
+
+    def interval(self, alpha: float) -> tuple[float, float]:
+        """How far the true value may lie below and above the estimate, (low, high)."""
+        return -self._reach(alpha, -1.0), self._reach(alpha, 1.0)
+
+    def _reach(self, alpha: float, sign: float) -> float:
+        """The largest |t| that is not rejected.
+
+        Where |moving| < 1 a draw that does not reach t reaches no larger one, so the p-value
+        falls but for the share of the other draws; where that share is not below alpha, no t is
+        rejected.
+        """
+        if self.unbounded(alpha):
+            return np.inf
+        scale = float(np.hypot(self.spread, np.sqrt(np.mean(self.fixed**2))))
+        if scale == 0:
+            return 0.0
+        if self.spread == 0:
+            return float(np.quantile(self._last(sign), 1 - alpha, method="higher"))
+        high = scale
+        while self.pvalue(sign * high) > alpha:
+            high *= 2
+            if high > _FURTHEST * scale:
+                return np.inf
+        excess = lambda t: self.pvalue(sign * t) - alpha  # noqa: E731
+        return float(optimize.brentq(excess, 0.0, high, xtol=1e-11 * high, rtol=1e-12))
+
+    def _last(self, sign: float) -> Floats:
+        """The largest |t| that each draw of the noise alone reaches."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            toward = np.where(self.fixed > 0, 1 - sign * self.moving, 1 + sign * self.moving)
+            last = np.abs(self.fixed) / toward
+        return np.where(np.abs(self.moving) >= 1, np.inf, np.where(self.fixed == 0, 0.0, last))

@@ -1,0 +1,346 @@
+"""Results of least squares, named as in statsmodels."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpstats.errors import RequestError
+from dpstats.families.block import Floats
+from dpstats.inference.checks import check_alpha, check_finite
+from dpstats.inference.linear_intervals import LinearIntervals
+from dpstats.results import EstimateResult, HypothesisResult, Method, Target
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from dpstats.inference.design_moments import DesignMoments
+
+SAMPLING = (
+    "the sampling part assumes errors of equal variance (no fourth moments were measured), also in "
+    "certified intervals for the population; those for the table assume nothing"
+)
+
+
+@dataclass(frozen=True, repr=False)
+class LinearResult(EstimateResult):
+    """Linear combinations of coefficients, each with a test of whether it equals `null`."""
+
+    null: Floats = field(default_factory=lambda: np.zeros(1))
+
+    @property
+    def interval_of(self) -> str:
+        """Coefficients have units of their own."""
+        return "coefficients, each in its own unit"
+
+    @property
+    def _law(self) -> LinearIntervals:
+        assert isinstance(self.intervals, LinearIntervals)
+        return self.intervals
+
+    @property
+    def tvalues(self) -> Floats:
+        """(d,) estimate less `null` over the standard error."""
+        errors, apart = self.bse, self.params - self.null
+        certain = np.where(apart == 0, 0.0, np.sign(apart) * np.inf)
+        return np.divide(apart, errors, out=certain, where=errors > 0)
+
+    @cached_property
+    def pvalues(self) -> Floats:
+        """(d,) two-sided noise-aware p-values of: it equals `null`."""
+        return self._law.pvalues(self.null, "two-sided")
+
+    def to_frame(
+        self, *, alpha: float = 0.05, method: Method = "noise_aware", target: Target = "population"
+    ) -> pd.DataFrame:
+        """One row per coefficient; every printed number comes from this frame."""
+        frame = super().to_frame(alpha=alpha, method=method, target=target)
+        return frame.assign(statistic=self.tvalues, p_value=self.pvalues)
+
+    def _first(self, count: int) -> LinearResult:
+        null = np.broadcast_to(self.null, self.params.shape)[:count]
+        part = super()._first(count)
+        assert isinstance(part, LinearResult)
+        return replace(part, null=null)
+
+    def _head(self) -> list[str]:
+        return [self.title]
+
+    def summary(self, *, alpha: float = 0.05, target: Target = "population", most: int = 60) -> str:
+        """Text table with the noise-aware and the certified intervals side by side."""
+        shown = self._shown(alpha, target, most)
+        part = self if len(shown) == len(self.terms) else self._first(most)
+        names = [term if len(term) <= 40 else term[:37] + "..." for term in shown["term"]]
+        level = f"{100 * (1 - alpha):g}%"
+        header = ["", "coef", "std err", "t", "P>|t|", f"{level} noise-aware", f"{level} certified",
+                  "privacy"]  # fmt: skip
+        rows = [
+            [name, _short(row.estimate), _short(row.std_error), f"{t:.2f}", f"{p:.3f}",
+             f"[{_short(row.conf_low)}, {_short(row.conf_high)}]",
+             f"[{_short(row.certified_low)}, {_short(row.certified_high)}]",
+             f"{row.privacy_share:.0%}"]
+            for name, row, t, p in zip(
+                names, shown.itertuples(index=False), part.tvalues, part.pvalues, strict=True
+            )
+        ]  # fmt: skip
+        widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+        table = [
+            "  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])])
+            for line in (header, *rows)
+        ]
+        rule = "-" * len(table[0])
+        return "\n".join(
+            [*self._head(), "", table[0], rule, *table[1:], "", self._footer(None, target),
+             *self._remarks(shown)]
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, repr=False)
+class OLSResult(LinearResult):
+    """A least-squares fit, named as in statsmodels: ``params, bse, tvalues, pvalues, rsquared``.
+
+    Attributes
+    ----------
+    moments : DesignMoments
+        The design, and how coefficients in original units follow from the measured moments.
+    """
+
+    moments: DesignMoments = field(kw_only=True)
+
+    @property
+    def df_model(self) -> float:
+        """Number of coefficients, the constant aside."""
+        return float(len(self.params) - (self.moments.constant is not None))
+
+    @property
+    def df_resid(self) -> float:
+        """Rows less coefficients."""
+        return self._law.model.df_resid
+
+    @property
+    def scale(self) -> float:
+        """Variance of the errors, in the response's unit squared; 0 where noise made it negative.
+
+        From noisy moments, with no interval.
+        """
+        return max(0.0, self._law.model.error_variance) * self.moments.half_range**2
+
+    @cached_property
+    def rsquared(self) -> float:
+        """Share of the response's variance that is explained, in [0, 1].
+
+        Around its mean, or around 0 if no constant is among the regressors, as in statsmodels.
+        From noisy moments, with no interval.
+        """
+        model, one = self._law.model, self.moments.constant
+        total = model.second_moments[-1, -1]
+        if one is not None:
+            with_one = model.matrix.matrix @ one
+            total = total - float(model.rows[-1] @ with_one) ** 2 / float(one @ with_one)
+        left = model.error_variance * max(model.df_resid, 1.0) / model.matrix.n
+        return float(np.clip(1 - left / total, 0, 1)) if total > 0 else 0.0
+
+    @property
+    def rsquared_adj(self) -> float:
+        """The same, adjusted for the number of coefficients; 0 without degrees of freedom."""
+        if self.df_resid <= 0:
+            return 0.0
+        rows = self.nobs - (self.moments.constant is not None)
+        return 1 - rows / self.df_resid * (1 - self.rsquared)
+
+    @cached_property
+    def _overall(self) -> HypothesisResult | None:
+        matrix = np.eye(len(self.params))
+        constant = self.moments.design.constant
+        if constant is not None:  # all levels, if it is those, are the same
+            matrix[constant] -= matrix[constant.start]
+            matrix = np.delete(matrix, constant.start, axis=0)
+        return self.f_test(matrix) if len(matrix) else None
+
+    @property
+    def fvalue(self) -> float:
+        """F statistic of: nothing but the constant matters, the noise allowed for."""
+        return 0.0 if self._overall is None else self._overall.statistic
+
+    @property
+    def f_pvalue(self) -> float:
+        """Its p-value."""
+        return 1.0 if self._overall is None else self._overall.pvalue
+
+    def t_test(self, r_matrix: str | ArrayLike) -> LinearResult:
+        """Linear combinations of the coefficients, each with interval and test.
+
+        Parameters
+        ----------
+        r_matrix : str or (k, d) array_like
+            Such as ``"age = 0.5"``, ``"C(region)[T.south] - C(region)[T.east]"``, several with
+            commas between; or one row per combination, tested against 0.
+
+        Raises
+        ------
+        RequestError
+            For a combination that cannot be read.
+        """
+        matrix, values, names = self._constraints(r_matrix)
+        return self._combined(f"Contrasts of {self.title}", names, matrix, null=values)
+
+    def f_test(self, r_matrix: str | ArrayLike) -> HypothesisResult:
+        """Test that all of some linear combinations of the coefficients equal given values.
+
+        Parameters
+        ----------
+        r_matrix : str or (k, d) array_like
+            As in `t_test`.
+        """
+        matrix, values, names = self._constraints(r_matrix)
+        law = self._law
+        apart = values - matrix @ self.moments.shift
+        statistic, pvalue = law.model.wald(matrix @ self.moments.to_basis, apart)
+        return HypothesisResult(
+            f"F test, {self.title}",
+            " and ".join(f"{n} = {v:g}" for n, v in zip(names, values, strict=True)),
+            statistic, pvalue, "two-sided", self._footer("noise_aware", "population"),
+        )  # fmt: skip
+
+    wald_test = f_test
+
+    def get_prediction(self, exog: pd.DataFrame | Mapping[str, Sequence[Any]]) -> Prediction:
+        """Predictions for given values of the columns of the formula.
+
+        Parameters
+        ----------
+        exog : DataFrame or mapping of column name to values
+            In original units; numbers within the schema's bounds, levels by their labels.
+
+        Raises
+        ------
+        RequestError
+            For a missing column, or a value outside of what the schema declares.
+        """
+        rows = self.moments.design.matrix(exog, self.moments.schema)
+        names = [str(i) for i in range(len(rows))]
+        mean = self._combined(f"Predicted mean, {self.title}", names, rows)
+        assert isinstance(mean.intervals, LinearIntervals)
+        new = replace(mean.intervals, extra=self.moments.half_range**2)
+        return Prediction(mean, self._combined(f"New responses, {self.title}", names, rows, new))
+
+    def _combined(
+        self, title: str, names: list[str], matrix: Floats,
+        intervals: LinearIntervals | None = None, null: Floats | None = None,
+    ) -> LinearResult:  # fmt: skip
+        if intervals is None:
+            intervals = LinearIntervals(
+                self._law.model, matrix @ self.moments.to_basis, matrix @ self.moments.shift
+            )
+        return LinearResult(
+            title=title, terms=names, params=intervals.estimates,
+            sampling_variance=intervals.sampling_variance,
+            privacy_variance=intervals.privacy_variance, intervals=intervals, rows=self.rows,
+            budget=self.budget, notes=self.notes,
+            null=np.zeros(len(matrix)) if null is None else null,
+        )  # fmt: skip
+
+    def _constraints(self, wanted: str | ArrayLike) -> tuple[Floats, Floats, list[str]]:
+        """Matrix (k, d), values (k,) and names of some constraints."""
+        if isinstance(wanted, str):
+            return self._read_constraints(wanted)
+        matrix = np.atleast_2d(check_finite("r_matrix", wanted))
+        if matrix.shape[1] != len(self.params):
+            raise RequestError(
+                f"r_matrix has {matrix.shape[1]} columns; it needs one per coefficient, "
+                f"{len(self.params)}: {self.terms}"
+            )
+        names = [self._text(row) for row in matrix]
+        return matrix, np.zeros(len(matrix)), names
+
+    def _text(self, row: Floats) -> str:
+        parts = [(v, t) for v, t in zip(row.tolist(), self.terms, strict=True) if v != 0]
+        text = " + ".join(t if v == 1 else f"{v:g} {t}" for v, t in parts)
+        return text.replace("+ -1 ", "- ").replace("+ -", "- ") or "0"
+
+    def _read_constraints(self, text: str) -> tuple[Floats, Floats, list[str]]:
+        from formulaic.errors import FormulaicError
+        from formulaic.utils.constraints import LinearConstraints
+
+        # Names in their order of length, so that one inside another is not taken for it.
+        stand_ins = {name: f"v{i}_" for i, name in enumerate(self.terms)}
+        written = re.sub(r"=\s*-", "= 0 - ", text)  # formulaic reads no sign after =
+        for name in sorted(stand_ins, key=len, reverse=True):
+            written = written.replace(f"`{name}`", stand_ins[name])
+            if not name.isidentifier():
+                written = written.replace(name, stand_ins[name])
+        variables = [stand_ins[n] if stand_ins[n] in written else n for n in self.terms]
+        try:
+            read = LinearConstraints.from_spec(written, variables)
+            matrix = np.asarray(read.constraint_matrix, dtype=np.float64)
+            values = np.asarray(read.constraint_values, dtype=np.float64)
+        except (FormulaicError, RuntimeError, ValueError, TypeError, KeyError) as error:
+            raise RequestError(
+                f"{text!r} cannot be read; write combinations such as '{self.terms[-1]} = 0', with "
+                f"commas between, of: {self.terms}"
+            ) from error
+        return matrix, values, [self._text(row) for row in matrix]
+
+    def _head(self) -> list[str]:
+        return [
+            self.title,
+            f"R-squared {self.rsquared:.3f} (adjusted {self.rsquared_adj:.3f}), residual sd "
+            f"{_short(np.sqrt(self.scale))}: from noisy moments, without intervals",
+            f"F-statistic {self.fvalue:.4g} on {self.df_model:g} and {self.df_resid:g} df, p-value "
+            f"{self.f_pvalue:.4g} (allows for the noise)",
+        ]
+
+
+@dataclass(frozen=True, repr=False)
+class Prediction:
+    """Predicted means, and new responses with their own error.
+
+    Attributes
+    ----------
+    mean, new : LinearResult
+    """
+
+    mean: LinearResult
+    new: LinearResult
+
+    @property
+    def predicted_mean(self) -> Floats:
+        """(m,)."""
+        return self.mean.params
+
+    @property
+    def se_mean(self) -> Floats:
+        """(m,) sampling and privacy together."""
+        return self.mean.bse
+
+    def conf_int(
+        self, *, obs: bool = False, alpha: float = 0.05, method: Method = "noise_aware"
+    ) -> Floats:
+        """Intervals (m, 2) of the mean, or of a new response (for normal errors)."""
+        return (self.new if obs else self.mean).conf_int(alpha=alpha, method=method)
+
+    def summary_frame(self, *, alpha: float = 0.05, method: Method = "noise_aware") -> pd.DataFrame:
+        """One row per prediction, with the columns of statsmodels."""
+        import pandas as pd
+
+        check_alpha(alpha)
+        mean, new = (self.conf_int(obs=o, alpha=alpha, method=method) for o in (False, True))
+        return pd.DataFrame({
+            "mean": self.predicted_mean, "mean_se": self.se_mean,
+            "mean_ci_lower": mean[:, 0], "mean_ci_upper": mean[:, 1],
+            "obs_ci_lower": new[:, 0], "obs_ci_upper": new[:, 1],
+        })  # fmt: skip
+
+    def __repr__(self) -> str:
+        return str(self.summary_frame())
+
+
+def _short(value: Any) -> str:
+    """Four digits, such as 0.01234 or 1.234e+05."""
+    return f"{value:.4g}"

@@ -1,0 +1,89 @@
+import itertools
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import dpstats as dps
+from dpstats.families import block_from_dict
+from dpstats.families.block import bounds_of
+from dpstats.families.monomials import Monomials, product
+from dpstats.inference.design_moments import Design, DesignMoments
+
+SCHEMA = dps.Schema([
+    dps.Number("a", 0, 4, points=5, missing=0), dps.Number("b", -1, 1, points=3, missing=0),
+    dps.Number("y", 0, 2, points=3, missing=0), dps.Category("g", ["n", "s", "w"]),
+    dps.Boolean("t"),
+])  # fmt: skip
+A, B, Y, T = ("a", None), ("b", None), ("y", None), ("t", 1)
+
+
+def test_products_of_features():
+    assert product((A, ("g", 1)), (B, ("g", 1))) == (A, B, ("g", 1))
+    assert product((A, ("g", 1)), (B, ("g", 2))) is None
+    assert product((A,), (A, T)) == (A, A, T)
+    assert product((), ()) == ()
+
+
+def blocks_of(formula):
+    return DesignMoments(SCHEMA, Design.of(formula, SCHEMA)).blocks
+
+
+FORMULAS = ["y ~ a*b", "y ~ a*C(g)", "y ~ a:t + t", "y ~ C(g)*t + b", "y ~ a:b - 1", "t ~ a*g + b"]
+
+
+@pytest.mark.parametrize("formula", FORMULAS)
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+def test_sensitivity_is_never_below_brute_force(formula, unit):
+    for block in blocks_of(formula):
+        ranges = [range(c.code_range[0], c.code_range[1] + 1) for c in block.columns]
+        rows = np.array(list(itertools.product(*ranges))).T
+        values = block.evaluate(
+            {c.name: r for c, r in zip(block.columns, rows, strict=True)}
+        ).matrix().toarray().T / np.maximum(np.abs(block.ranges[0]), block.ranges[1])  # fmt: skip
+        claimed = block.sensitivity(unit)
+        apart = values[:, None, :] - (values[None, :, :] if unit == "replace" else 0)
+        l1, l2 = np.abs(apart).sum(axis=-1).max(), (apart**2).sum(axis=-1).max()
+        assert l1 <= float(claimed.l1) + 1e-12
+        assert l2 <= float(claimed.l2_squared) + 1e-12
+        assert float(claimed.l1) <= 2.5 * l1  # and not absurdly above it
+
+
+@pytest.mark.parametrize(("terms", "l1", "l2"), [
+    ([(A, A, T)], 1, 1), ([(A, B, T)], 2, 4), ([(A, A, ("g", 1)), (A, A, ("g", 2))], 2, 2),
+    ([(A, B, ("g", 1)), (A, B, ("g", 2))], 2, 4), ([(A, A, B, B), (A, A, B)], 3, 5),
+])  # fmt: skip
+def test_sensitivity_of_small_blocks(terms, l1, l2):
+    claimed = Monomials.of(SCHEMA, terms).sensitivity("replace")
+    assert (claimed.l1, claimed.l2_squared) == (Fraction(l1), Fraction(l2))
+
+
+def test_sums_evaluate_names_and_plain_form():
+    block = Monomials.of(SCHEMA, [(A, A, B), (A, B, ("g", 2)), (Y, ("g", 0), T)])
+    assert block.names == ["a^2*b", "a*b*g=w", "y*g=n*t=True"]
+    rng = np.random.default_rng(0)
+    codes = {c.name: rng.integers(c.code_range[0], c.code_range[1] + 1, 50) for c in SCHEMA}
+    a, b, y = (codes[name] for name in "aby")
+    wanted = [a * a * b, a * b * (codes["g"] == 2), y * (codes["g"] == 0) * codes["t"]]
+    np.testing.assert_array_equal(block.sums(codes), [w.sum() for w in wanted])
+    np.testing.assert_array_equal(block.evaluate(codes).matrix().toarray(), wanted)
+    np.testing.assert_array_equal(block.ranges, [[-4, -2, -1], [4, 2, 1]])
+    assert block_from_dict(block.to_dict(), SCHEMA) == block
+    part = block.restrict(np.array([True, False, False]))
+    assert [c.name for c in part.columns] == ["a", "b"]
+    assert part.derive(block).member.tolist() == [0]
+    assert block.derive(part).member.tolist() == [0, -1, -1]
+
+
+@pytest.mark.parametrize("terms", [[], [()], [(B, A)], [(A, A), (A, A)], [(("g", 1), ("g", 2))],
+                                   [(("g", 3),)], [(("g", None),)], [(("a", 1), B)]])  # fmt: skip
+def test_impossible_terms_are_refused(terms):
+    with pytest.raises(dps.RequestError):
+        Monomials.of(SCHEMA, terms)
+
+
+def test_too_fine_grids_are_refused():
+    fine = dps.Number("x", 0, 1, points=2**17 + 1, missing=0)
+    block = Monomials.of(dps.Schema([fine]), [(("x", None),) * 4])
+    with pytest.raises(dps.RequestError, match="fewer points"):
+        bounds_of(block)

@@ -1,0 +1,119 @@
+import itertools
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import dpstats as dps
+from dpstats.inference import interval_systems
+from dpstats.inference.interval_systems import solution_bounds
+
+
+def system(p, size, seed):
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-1, 1, (200, p))
+    matrix, right = x.T @ x / 200, rng.uniform(-0.3, 0.3, p)
+    return matrix, right, size * rng.random((p, p)), size * rng.random(p)
+
+
+@pytest.mark.parametrize("p", [1, 2, 3])
+@pytest.mark.parametrize("size", [0.0, 0.02, 0.08])
+def test_bounds_hold_every_corner_and_are_sharp(p, size):
+    for seed in range(4):
+        matrix, right, radius, right_radius = system(p, size, seed)
+        directions = np.vstack([np.eye(p), np.random.default_rng(seed).normal(size=(2, p))])
+        low, high = solution_bounds(matrix, right, radius, right_radius, directions)
+        found = []
+        # The extremes of an interval system are at corners of the box.
+        for signs in itertools.product((-1, 1), repeat=p * p + p):
+            corner = np.array(signs)
+            a = matrix + radius * corner[: p * p].reshape(p, p)
+            found.append(directions @ np.linalg.solve(a, right + right_radius * corner[p * p :]))
+        np.testing.assert_array_less(low - 1e-9, np.min(found, axis=0))
+        np.testing.assert_array_less(np.max(found, axis=0), high + 1e-9)
+        np.testing.assert_allclose(low, np.min(found, axis=0), atol=1e-5)
+        np.testing.assert_allclose(high, np.max(found, axis=0), atol=1e-5)
+
+
+def test_the_closed_bound_holds_too_and_is_wider(monkeypatch):
+    matrix, right, radius, right_radius = system(3, 0.05, 1)
+    low, high = solution_bounds(matrix, right, radius, right_radius, np.eye(3))
+    monkeypatch.setattr(interval_systems, "MOST_UNKNOWNS", 0)
+    wide_low, wide_high = solution_bounds(matrix, right, radius, right_radius, np.eye(3))
+    assert np.all(wide_low <= low + 1e-6)
+    assert np.all(high <= wide_high + 1e-6)
+    assert np.all(wide_high - wide_low < 2.5 * (high - low))
+
+
+@pytest.mark.parametrize("size", [1.0, 5.0])
+def test_singular_matrices_in_the_box_give_no_bound(size):
+    matrix, right, radius, right_radius = system(2, size, 0)
+    low, high = solution_bounds(matrix, right, radius + 0.4, right_radius, np.eye(2))
+    assert np.all(np.isneginf(low))
+    assert np.all(np.isposinf(high))
+    low, high = solution_bounds(np.zeros((2, 2)), right, radius, right_radius, np.eye(2))
+    assert np.all(np.isinf([low, high]))
+
+
+def moments(n=400, seed=0):
+    rng = np.random.default_rng(seed)
+    x = np.column_stack([np.ones(n), rng.uniform(-1, 1, (n, 2))])
+    y = x @ [0.1, 0.4, -0.2] + rng.normal(0, 0.2, n)
+    rows = np.column_stack([x, y])
+    return rows.T @ rows / n, x, y
+
+
+def test_without_radius_ols_is_the_classical_interval():
+    import statsmodels.api as sm
+
+    second, x, y = moments()
+    fit = sm.OLS(y, x).fit()
+    low, high = dps.corrected.ols(second, 0.0)
+    np.testing.assert_allclose(low, fit.params)
+    np.testing.assert_allclose(high, fit.params)
+    low, high = dps.corrected.ols(second, 0.0, n=len(y), alpha=0.1, beta=0.04)
+    np.testing.assert_allclose(np.stack([low, high], axis=1), fit.conf_int(alpha=0.06))
+
+
+def test_with_a_radius_it_holds_what_the_true_moments_give():
+    import statsmodels.api as sm
+
+    second, x, y = moments()
+    fit = sm.OLS(y, x).fit()
+    rng = np.random.default_rng(1)
+    for _ in range(50):
+        error = rng.uniform(-0.02, 0.02, second.shape)
+        error = np.triu(error) + np.triu(error, 1).T
+        error[0, 0] = 0
+        low, high = dps.corrected.ols(second + error, 0.02)
+        assert np.all((low <= fit.params) & (fit.params <= high))
+        low, high = dps.corrected.ols(second + error, 0.02, n=len(y), alpha=0.1)
+        ends = fit.conf_int(alpha=0.05)
+        assert np.all((low <= ends[:, 0]) & (ends[:, 1] <= high))
+
+
+@pytest.mark.parametrize(("change", "words"), [
+    ({"radius": -1}, "negative"), ({"second_moments": np.ones((2, 3))}, "symmetric"),
+    ({"directions": np.ones((1, 5))}, "3 columns"), ({"beta": 0.2}, "beta"), ({"n": 0}, "n="),
+    ({"alpha": 0.95}, "did you mean"), ({"second_moments": np.full((2, 2), np.nan)}, "finite"),
+])  # fmt: skip
+def test_impossible_arguments_are_refused(change, words):
+    arguments = {"second_moments": moments()[0], "radius": 0.01, "n": 100, **change}
+    with pytest.raises(dps.RequestError, match=words):
+        dps.corrected.ols(**arguments)
+
+
+def test_no_more_rows_than_coefficients_or_a_wide_radius_say_nothing():
+    assert np.all(np.isinf(dps.corrected.ols(moments()[0], 0.001, n=3)))
+    assert np.all(np.isinf(dps.corrected.ols(moments()[0], 0.4, n=100)))
+
+
+def test_the_sampling_part_is_that_of_the_least_regular_matrix():
+    # One regressor whose mean square is known to lie in [0.3, 0.7]: errors are largest at 0.3.
+    second, n = np.array([[0.5, 0.0], [0.0, 0.3]]), 100
+    low, high = dps.corrected.ols(second, [[0.2, 0], [0, 0]], n=n, intercept=False)
+    reach = stats.t.isf(0.0125, n - 1) * np.sqrt(0.3 / (n - 1) / 0.3)
+    np.testing.assert_allclose([low[0], high[0]], [-reach, reach], atol=1e-6)
+    second[1, 1] = 0.1  # and where the response's own mean square is between 0.1 and 0.2
+    low, high = dps.corrected.ols(second, [[0, 0], [0, 0.1]], n=n, intercept=False)
+    assert high[0] == pytest.approx(stats.t.isf(0.0125, n - 1) * np.sqrt(0.2 / (n - 1) / 0.5))
