@@ -44,10 +44,13 @@ class Correlation:
     columns: Sequence[str]
 
     def __post_init__(self) -> None:
-        given = self.columns if isinstance(self.columns, str) else tuple(self.columns)
-        if isinstance(given, str) or len(given) < 2 or len(set(given)) < len(given):
-            raise RequestError(f"a correlation needs two or more different numbers, got {given!r}")
-        object.__setattr__(self, "columns", given)
+        given = self.columns
+        several = isinstance(given, Sequence) and not isinstance(given, str)
+        if not several or len(given) < 2 or not all(isinstance(name, str) for name in given):
+            raise RequestError(f"a correlation needs two or more names of numbers, got {given!r}")
+        if len(set(given)) < len(given):
+            raise RequestError(f"a correlation needs different numbers, got {list(given)}")
+        object.__setattr__(self, "columns", tuple(given))
 
     def family(self, schema: Schema) -> Family:
         """First and second moments and all products."""

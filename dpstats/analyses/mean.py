@@ -51,11 +51,13 @@ class Mean:
     columns: str | Sequence[str]
 
     def __post_init__(self) -> None:
-        if not isinstance(self.columns, str):
-            given = tuple(self.columns)
-            if not given or len(set(given)) < len(given):
-                raise RequestError(f"give one number, or a list of different ones; got {given}")
-            object.__setattr__(self, "columns", given)
+        given = self.columns
+        if isinstance(given, str):
+            return
+        names = isinstance(given, Sequence) and all(isinstance(name, str) for name in given)
+        if not names or not given or len(set(given)) < len(given):
+            raise RequestError(f"give one number, or a list of different ones; got {given!r}")
+        object.__setattr__(self, "columns", tuple(given))
 
     def family(self, schema: Schema) -> Family:
         """First and second moment of every column, one block each."""

@@ -184,11 +184,16 @@ def requests_with_a_function():
     """Every parameter of every analysis, with a function in its place."""
     known = {"probabilities": [0.2, 0.3, 0.5], "condition": "x < 1", "columns": ["c", "b"],
              "by": "b", "b": "b"}  # fmt: skip
+    of_numbers = {
+        "mean": {"columns": ["x", "w"]}, "correlation": {"columns": ["x", "w"]},
+        "covariance": {"columns": ["x", "w"]}, "pca": {"columns": ["x", "w"]},
+        "mean_difference": {"column": "x", "by": "b"}, "ols": {"formula": "x ~ w"},
+    }  # fmt: skip
     for kind in registry().values():
         parameters = inspect.signature(kind).parameters
         needed = [name for name, p in parameters.items() if p.default is inspect.Parameter.empty]
         for name in parameters:
-            yield kind, {n: known.get(n, "c") for n in needed}, name
+            yield kind, of_numbers.get(kind.kind, {n: known.get(n, "c") for n in needed}), name
 
 
 @pytest.mark.parametrize(
@@ -202,10 +207,11 @@ def test_p47_no_analysis_takes_a_function_that_could_be_out_of_range(kind, optio
     def function(*args):
         pytest.fail("a function was called")
 
+    columns = [*usual(), dps.Number("w", 0, 4, points=5, missing=2)]
     if kind.kind != "quantile":  # of a number only
-        kind(**options).family(dps.Schema(usual()))
+        kind(**options).family(dps.Schema(columns))
     with pytest.raises(dps.DpstatsError):
-        attempt(analyses={"f": kind(**options | {name: function})}, n=10)
+        attempt(columns=columns, analyses={"f": kind(**options | {name: function})}, n=10)
 
 
 class Watching:
