@@ -121,7 +121,7 @@ def bounds_of(schema: Schema, columns: Sequence[str]) -> tuple[Floats, Floats]:
 
 def notes_of(covariance: NoisyCovariance) -> list[str]:
     """How sampling was told, and what the noise has drowned."""
-    notes = [NORMAL if covariance.normal_theory else FITTED]
+    notes = [NORMAL if covariance.sampling.normal_theory else FITTED]
     if covariance.unknown and not covariance.standardize:
         notes.append("the noise drowns the number of rows: nothing is known")
     elif covariance.drowned:

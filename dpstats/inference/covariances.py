@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpstats.families.block import Floats
+from dpstats.inference.covariance_boxes import divided, outer, sampling_box
 from dpstats.inference.moment_matrix import MomentMatrix
+from dpstats.inference.row_sampling import RowSampling
 from dpstats.inference.spectral import mean_error, sampling_radii
 
 if TYPE_CHECKING:
@@ -24,8 +26,6 @@ _OF_BOX = 0.2  # of alpha, for the lower bounds of variances
 _NUMBERS = 2 * 10**7  # floats in one array of draws
 _MOST_DRAWS = 100_000
 _CLEAR = 4.0  # a variance (or a count) within so many noise sds of zero is drowned
-_LEAST_POINTS = 50  # of equal weight, for a fourth moment within about a fifth
-_LARGEST_PRODUCT = 3 * 10**9
 
 
 @dataclass(frozen=True)
@@ -134,14 +134,9 @@ class NoisyCovariance:
         return lost_count or (self.standardize and bool(self.drowned))
 
     @property
-    def normal_theory(self) -> bool:
-        """Whether the fitted density has too few points to tell how rows vary.
-
-        The minimax fit has at most one point more than there are functions.
-        """
-        effective = 1 / float(np.sum(self.weights**2))
-        points = int(np.sum(self.weights > 0.01 / len(self.weights)))
-        return effective < _LEAST_POINTS or points < 2 + self.p * (self.p + 3)
+    def sampling(self) -> RowSampling:
+        """How the moments of independent rows vary."""
+        return RowSampling(self.n, self.mean, self._plain, self.points, self.weights)
 
     def deviations(self, kind: str) -> Floats:
         """Draws (size, p, p) of the error of `matrix`.
@@ -159,7 +154,7 @@ class NoisyCovariance:
             if kind != "sampling":
                 error += _both_signs(self.moments.noise(self._size // 2, rng))
             if kind != "privacy":
-                error += _both_signs(self._sampled(self._size // 2, rng))
+                error += _both_signs(self.sampling.draw(self._size // 2, rng))
             moved = self.correction * self.of_moments(self.moments.matrix + error)
             known[kind] = moved - self.matrix
         return known[kind]
@@ -171,57 +166,6 @@ class NoisyCovariance:
     @property
     def _size(self) -> int:
         return 2 * int(np.clip(_NUMBERS / 10 / (self.p + 1) ** 2, 500, 2_000))
-
-    def _sampled(self, size: int, rng: np.random.Generator) -> Floats:
-        """Draws (size, q, q) of the sampling error of the moments."""
-        p = self.p
-        i, j = np.triu_indices(p + 1)
-        i, j = i[1:], j[1:]  # without the constant
-        drawn = np.zeros((size, p + 1, p + 1))
-        if self.normal_theory:
-            drawn = self._sampled_normal(size, rng)
-        else:
-            points, weights = self._thinned(len(i), rng)
-            points = self._moved(points, weights)
-            rows = np.column_stack([np.ones(len(points)), points])
-            products = rows[:, i] * rows[:, j]
-            products -= weights @ products
-            spectrum, vectors = np.linalg.eigh((products.T * weights) @ products / self.n)
-            root = vectors * np.sqrt(np.maximum(spectrum, 0))
-            drawn[:, i, j] = drawn[:, j, i] = rng.standard_normal((size, len(i))) @ root.T
-        return drawn
-
-    def _moved(self, points: Floats, weights: Floats) -> Floats:
-        """The density with the noisy mean and covariance, by the nearest linear map.
-
-        A fit to very noisy answers is drawn towards its reference: only its shape is used.
-        """
-        apart = points - weights @ points
-        root, inverse = _roots((apart.T * weights) @ apart)
-        middle, _ = _roots(root @ self._plain @ root)
-        return np.asarray(self.mean + apart @ (inverse @ middle @ inverse))
-
-    def _thinned(self, functions: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
-        """The density, or a sample of it where all its points would take minutes."""
-        used = self.weights > 0
-        points, weights = self.points[used], self.weights[used] / self.weights[used].sum()
-        most = max(2_000, _LARGEST_PRODUCT // functions**2)
-        if len(points) <= most:
-            return points, weights
-        return points[rng.choice(len(points), most, p=weights)], np.full(most, 1 / most)
-
-    def _sampled_normal(self, size: int, rng: np.random.Generator) -> Floats:
-        """The same under normal theory: mean and covariance of rows vary independently."""
-        spectrum, vectors = np.linalg.eigh(self._plain)
-        root = vectors * np.sqrt(np.maximum(spectrum, 0) / math.sqrt(self.n))
-        square = rng.standard_normal((size, self.p, self.p)) / math.sqrt(2)
-        drawn = np.zeros((size, self.p + 1, self.p + 1))
-        shift = rng.standard_normal((size, self.p)) @ root.T * self.n**-0.25
-        drawn[:, 0, 1:] = drawn[:, 1:, 0] = shift
-        drawn[:, 1:, 1:] = root @ (square + square.swapaxes(1, 2)) @ root.T
-        drawn[:, 1:, 1:] += shift[:, :, np.newaxis] * self.mean
-        drawn[:, 1:, 1:] += shift[:, np.newaxis, :] * self.mean[:, np.newaxis]
-        return drawn
 
     # Certified: for any data, from the exact law of the noise.
 
@@ -248,7 +192,7 @@ class NoisyCovariance:
 
         Interval arithmetic on the noisy moments within quantiles of their noise, so exact for any
         data; for the population, bounds on the sampling error of bounded columns are added, see
-        `_sampling_box`.
+        `sampling_box`.
 
         Parameters
         ----------
@@ -283,14 +227,14 @@ class NoisyCovariance:
         counts = self.counts(of_count)
         r = self._radii(beta - of_count, joint=joint)
         moments = self.moments.matrix
-        low, high = _divided(moments - r, moments + r, *counts)
+        low, high = divided(moments - r, moments + r, *counts)
         low, high = np.clip(low, -1, 1), np.clip(high, -1, 1)
         means = low[0, 1:], high[0, 1:]
-        square_low, square_high = _outer(*means)
+        square_low, square_high = outer(*means)
         low, high = low[1:, 1:] - square_high, high[1:, 1:] - square_low
         sizes = math.floor(self.n * counts[0] + 1e-9), math.ceil(self.n * counts[1] - 1e-9)
         if target == "population":
-            radius = _sampling_box(means, high, max(1, sizes[0]), alpha - beta, joint=joint)
+            radius = sampling_box(means, high, max(1, sizes[0]), alpha - beta, joint=joint)
             low, high = low - radius, high + radius
         own = np.diag_indices(self.p)
         low[own], high[own] = np.clip(low[own], 0, 1), np.clip(high[own], 0, 1)
@@ -428,53 +372,5 @@ def _upper_quantile(draws: Floats, beta: float) -> float:
     return float(np.sort(draws)[rank - 1]) if rank <= len(draws) else math.inf
 
 
-def _roots(matrix: Floats) -> tuple[Floats, Floats]:
-    """Square root of the positive part of a symmetric matrix, and its pseudo-inverse."""
-    values, vectors = np.linalg.eigh(matrix)
-    root = np.sqrt(np.maximum(values, 0))
-    inverse = np.divide(1, root, out=np.zeros_like(root), where=root > 1e-6)
-    return (vectors * root) @ vectors.T, (vectors * inverse) @ vectors.T
-
-
 def _both_signs(draws: Floats) -> Floats:
     return np.concatenate([draws, -draws])
-
-
-def _divided(low: Floats, high: Floats, least: float, most: float) -> tuple[Floats, Floats]:
-    """Interval over a positive interval."""
-    return (
-        np.minimum(low / least, low / most),
-        np.maximum(high / least, high / most),
-    )
-
-
-def _outer(low: Floats, high: Floats) -> tuple[Floats, Floats]:
-    """Ends of m m' for m in a box; a square is not negative."""
-    corners = [np.outer(a, b) for a in (low, high) for b in (low, high)]
-    least, most = np.minimum.reduce(corners), np.maximum.reduce(corners)
-    own = np.arange(len(low))
-    least[own, own] = np.where((low <= 0) & (high >= 0), 0.0, np.minimum(low**2, high**2))
-    return least, most
-
-
-def _sampling_box(
-    means: tuple[Floats, Floats], variances: Floats, n: int, gamma: float, *, joint: bool
-) -> Floats:
-    """Distance (p, p) of the population's covariances from the rows', for columns in [-1, 1].
-
-    The rows' covariance is mean(yz) - d_y d_z, y and z the columns about their expectations, d
-    the error of their means. Hoeffding bounds d; with |y| <= R_y, E (yz)^2 <= R_y^2 var(z), so
-    Bernstein bounds the mean; the variances by the lower tail of the mean of y^2 (Maurer 2003).
-    """
-    p = len(variances)
-    log = math.log((3 * p + p * (p + 1) if joint else 8) / gamma)
-    error = math.sqrt(2 * log / n)
-    reach = np.minimum(1 + np.maximum(np.abs(means[0]), np.abs(means[1])) + error, 2)
-    half = reach * error / 2
-    sd = half + np.sqrt(half**2 + np.maximum(np.diag(variances), 0) + error**2)
-    sd = np.minimum(sd, 1)
-    crossed = np.outer(reach, sd)
-    widest = np.outer(reach, reach)
-    linear = 2 * widest * log / (3 * n)
-    root = np.sqrt(2 * np.minimum(crossed, crossed.T) ** 2 * log / n)
-    return np.asarray(linear + root + error**2)

@@ -100,7 +100,7 @@ def test_simulated_errors_have_the_spread_of_real_ones(unit, standardize):
 @pytest.mark.parametrize("fit", ["entropy", "minimax"])
 def test_sampling_is_that_of_resampled_rows(fit):
     found, data = exact(fit=fit, epsilon=1e6)
-    assert found.normal_theory == (fit == "minimax")
+    assert found.sampling.normal_theory == (fit == "minimax")
     rng = np.random.default_rng(3)
     again = np.array([np.cov(data[rng.integers(0, len(data), len(data))].T) for _ in range(600)])
     ratio = found.deviations("sampling").std(axis=0) / again.std(axis=0)
