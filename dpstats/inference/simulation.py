@@ -32,8 +32,11 @@ def draw_noise(answers: Answers, size: int, rng: np.random.Generator) -> Floats:
     """
     total = np.zeros((size, len(answers.sums)))
     for weights, law in answers.noise_groups:
-        used = np.flatnonzero(weights)
-        total[:, used] += np.outer(draw_from(law, size, rng), weights[used])
+        drawn, used = draw_from(law, size, rng), np.flatnonzero(weights)
+        if len(used) > 1:
+            total += np.outer(drawn, weights)
+        else:  # independent noises, of which there may be thousands
+            total[:, used[0]] += drawn * weights[used[0]]
     return total
 
 
