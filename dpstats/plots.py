@@ -113,4 +113,5 @@ def _axes(ax: Axes | None) -> Axes:
         raise RequestError(
             "plots need matplotlib; install it with: pip install matplotlib"
         ) from None
-    return pyplot.subplots(layout="constrained")[1]
+    made: Axes = pyplot.subplots(layout="constrained")[1]
+    return made

@@ -93,7 +93,7 @@ class RowSampling:
         drawn[:, 1:, 1:] = root @ (square + square.swapaxes(1, 2)) @ root
         drawn[:, 1:, 1:] += shift[:, :, np.newaxis] * self.mean
         drawn[:, 1:, 1:] += shift[:, np.newaxis, :] * self.mean[:, np.newaxis]
-        return drawn / np.sqrt(self.n)
+        return np.asarray(drawn / np.sqrt(self.n))
 
 
 def _roots(matrix: Floats) -> tuple[Floats, Floats]:
