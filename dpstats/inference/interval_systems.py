@@ -90,8 +90,8 @@ def _by_orthants(
         values = [*_extremes(signs, matrix, right, radius, right_radius, directions)]
         if not values:
             continue  # no solution in this orthant
-        if None in values:
-            return None
+        if None in values or len(values) < p + 2 * len(directions):
+            return None  # unbounded, or the solver is not sure whether there is one
         found = np.array(values, dtype=np.float64)
         low = np.minimum(low, found[p::2])
         high = np.maximum(high, -found[p + 1 :: 2])

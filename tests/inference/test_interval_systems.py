@@ -117,3 +117,15 @@ def test_the_sampling_part_is_that_of_the_least_regular_matrix():
     second[1, 1] = 0.1  # and where the response's own mean square is between 0.1 and 0.2
     low, high = dps.corrected.ols(second, [[0, 0], [0, 0.1]], n=n, intercept=False)
     assert high[0] == pytest.approx(stats.t.isf(0.0125, n - 1) * np.sqrt(0.2 / (n - 1) / 0.5))
+
+
+def test_an_orthant_that_the_solver_is_not_sure_of_leaves_the_closed_bound(monkeypatch):
+    matrix, right, radius, right_radius = system(3, 0.05, 1)
+    monkeypatch.setattr(interval_systems, "MOST_UNKNOWNS", 0)
+    closed = solution_bounds(matrix, right, radius, right_radius, np.eye(3))
+    monkeypatch.undo()
+    extremes = interval_systems._extremes
+    monkeypatch.setattr(interval_systems, "_extremes", lambda *a: list(extremes(*a))[:4])
+    np.testing.assert_array_equal(
+        solution_bounds(matrix, right, radius, right_radius, np.eye(3)), closed
+    )
