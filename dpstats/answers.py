@@ -159,7 +159,7 @@ def answer(
         uniforms=np.concatenate([part.uniforms for part in parts]),
         law_table=[law_of_key(measurements, key) for key in distinct],
         law_of=np.array([distinct[key] for key in keys], dtype=np.intp),
-        _rows=WeightRows(measurements, tuple(blocks), disjoint),
+        _rows=WeightRows(door, tuple(blocks), disjoint),
         _measured=(door.laws, door.law_of),
     )
 

@@ -38,15 +38,14 @@ LawKey = tuple[tuple[float, float, int], ...]
 class WeightRows:
     """How to find the weights again; they are large, so only on demand."""
 
-    measurements: Measurements
+    sources: Sources
     blocks: tuple[Block, ...]
     disjoint: bool
     pieces: tuple[slice, ...] = ()
 
     def matrix(self) -> Floats:
         """(d, measured functions) weights on the measured noises."""
-        door = Sources(self.measurements)
-        parts = (door.best(block, disjoint=self.disjoint) for block in self.blocks)
+        parts = (self.sources.best(block, disjoint=self.disjoint) for block in self.blocks)
         rows = np.concatenate([part.rows() for part in parts])
         for piece in self.pieces:
             rows = rows[piece]

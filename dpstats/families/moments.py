@@ -264,11 +264,7 @@ class Moments:
 
     def derive(self, wanted: Block, *, complements: bool = True) -> Derivation | None:
         """The moments that both hold; those that only `wanted` holds have no terms."""
-        if not isinstance(wanted, Moments):
-            return None
-        at = {term: i for i, term in enumerate(wanted.terms)}
-        member = np.array([at.get(term, -1) for term in self.terms], dtype=np.int64)
-        return Derivation(member, wanted.size) if np.any(member >= 0) else None
+        return shared_terms(self.terms, wanted.terms) if isinstance(wanted, Moments) else None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
@@ -278,6 +274,13 @@ class Moments:
             "groups": [column.name for column in self.groups],
             "terms": [[list(feature) for feature in term] for term in self.terms],
         }
+
+
+def shared_terms(measured: Sequence[Term], wanted: Sequence[Term]) -> Derivation | None:
+    """How wanted terms follow from measured ones: those that both hold, if there are any."""
+    at = {term: i for i, term in enumerate(wanted)}
+    member = np.array([at.get(term, -1) for term in measured], dtype=np.int64)
+    return Derivation(member, len(wanted)) if np.any(member >= 0) else None
 
 
 def _is_moment(term: Term, known: set[Feature]) -> bool:

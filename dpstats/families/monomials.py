@@ -18,7 +18,7 @@ from dpstats.columns import Codes, Column, Number
 from dpstats.errors import RequestError
 from dpstats.families.block import Block, Derivation, Sensitivity
 from dpstats.families.cells import DenseValues
-from dpstats.families.moments import Feature, Term
+from dpstats.families.moments import Feature, Term, shared_terms
 from dpstats.schema import Schema
 
 if TYPE_CHECKING:
@@ -159,11 +159,7 @@ class Monomials:
 
     def derive(self, wanted: Block, *, complements: bool = True) -> Derivation | None:
         """The products that both hold."""
-        if not isinstance(wanted, Monomials):
-            return None
-        at = {term: i for i, term in enumerate(wanted.terms)}
-        member = np.array([at.get(term, -1) for term in self.terms], dtype=np.int64)
-        return Derivation(member, wanted.size) if np.any(member >= 0) else None
+        return shared_terms(self.terms, wanted.terms) if isinstance(wanted, Monomials) else None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
