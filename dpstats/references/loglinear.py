@@ -30,6 +30,7 @@ from dpstats.errors import NotMeasuredError, RequestError
 from dpstats.families.block import Block, Family, Floats
 from dpstats.families.cells import Indicator, Table
 from dpstats.families.moments import Moments
+from dpstats.families.monomials import Monomials
 from dpstats.references.base import Unmeasured
 from dpstats.references.gibbs import GibbsSampler, Support, knows
 
@@ -84,7 +85,7 @@ class LogLinear(Unmeasured):
         """
         if not knows(family):
             raise RequestError(
-                "a log-linear reference knows tables, conditions and moments only; "
+                "a log-linear reference knows tables, conditions, moments and products only; "
                 "use reference=dps.Uniform()"
             )
 
@@ -252,7 +253,7 @@ def _own_blocks(family: Family, column: Column) -> list[Block]:
     for block in family.blocks:
         if isinstance(block, Indicator) and block.columns == (column,):
             own.append(block)
-        if isinstance(block, Moments):
+        if isinstance(block, Moments | Monomials):
             alone = np.array([{name for name, _ in t} == {column.name} for t in block.terms])
             if alone.any():
                 own.append(block.restrict(alone))

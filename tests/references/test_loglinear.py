@@ -241,7 +241,7 @@ def test_a_family_it_does_not_know_is_refused_or_gets_uniform():
     family = dps.Family((Strange(),))
     many = dps.Schema([dps.Category(f"c{i}", list(range(30))) for i in range(5)])
     assert isinstance(default_reference(many, family), Uniform)
-    with pytest.raises(RequestError, match="knows tables, conditions and moments only"):
+    with pytest.raises(RequestError, match="knows tables, conditions, moments and products only"):
         LogLinear().check_family(family)
 
 
