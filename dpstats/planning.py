@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dpstats import files
-from dpstats.allocation import Allocation, Split, read_shares
+from dpstats.allocation import Allocation, Split, read_shares, relative_sensitivity
 from dpstats.analyses import analysis_from_dict, analysis_to_dict
 from dpstats.analyses.base import Analysis
 from dpstats.errors import BudgetError, FileFormatError, RequestError
@@ -344,7 +344,7 @@ def _paid_for_count(rule: Split, blocks: Sequence[Block]) -> Fraction:
     if rule.unit == "replace":
         return Fraction(0)
     one = rule.budget.price(ROWS.sensitivity(rule.unit))
-    others = rule.budget.price(Family(tuple(blocks)).sensitivity(rule.unit))
+    others = rule.budget.price(relative_sensitivity(blocks, rule.unit))
     return rule.amount * one / (one + others)
 
 
