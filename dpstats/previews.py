@@ -10,6 +10,7 @@ import numpy as np
 
 from dpstats.analyses.base import Analysis
 from dpstats.answers import Answers, answer
+from dpstats.combining import Sources
 from dpstats.families.block import Block, Family, Floats
 from dpstats.inference.simulation import draw_from
 from dpstats.measurements import Measurements, NoisyBlock, noise_scales
@@ -49,7 +50,7 @@ class _PretendRelease:
         count = None
         if plan.count is not None:
             count = _pretended(plan.count, np.array([float(n)]), plan, rng)
-        self._measurements = Measurements(
+        measurements = Measurements(
             schema=plan.schema,
             measured=measured,
             n=n if count is None else max(1, int(count.sums[0])),
@@ -58,13 +59,14 @@ class _PretendRelease:
             count=count,
         )
         self.candidates, self.weights = codes, rows / n
-        self.schema, self.n, self.budget = plan.schema, self._measurements.n, plan.budget
+        self.schema, self.n, self.budget = plan.schema, measurements.n, plan.budget
+        self._sources = Sources(measurements)
 
     def answers(
         self, wanted: Family | Block | Sequence[Block], *, disjoint: bool = False
     ) -> Answers:
         """Answers with the plan's noise laws and the pretend values."""
-        return answer(self._measurements, wanted, disjoint=disjoint)
+        return answer(self._sources, wanted, disjoint=disjoint)
 
 
 def _pretended(
