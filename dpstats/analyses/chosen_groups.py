@@ -28,13 +28,13 @@ class ComparesGroups:
             raise RequestError(f"groups must be a pair of levels, got {groups!r}")
         object.__setattr__(self, "groups", tuple(groups))
 
-    def chosen(self, schema: Schema) -> tuple[int, int]:
+    def _chosen(self, schema: Schema) -> tuple[int, int]:
         """Indices of the two bins of `by` to compare, in order; RequestError if they are not."""
-        return _chosen(schema[self.by], self.groups)
+        return _pair_of(schema[self.by], self.groups)
 
-    def labels(self, schema: Schema) -> list[str]:
+    def _labels(self, schema: Schema) -> list[str]:
         """Labels of the two."""
-        return [schema[self.by].bin_labels[i] for i in self.chosen(schema)]
+        return [schema[self.by].bin_labels[i] for i in self._chosen(schema)]
 
 
 def drowned_notes(names: Sequence[str], groups: Sequence[GroupCounts | NoisyMean]) -> list[str]:
@@ -47,7 +47,7 @@ def drowned_notes(names: Sequence[str], groups: Sequence[GroupCounts | NoisyMean
     ]
 
 
-def _chosen(column: Column, groups: Groups | None) -> tuple[int, int]:
+def _pair_of(column: Column, groups: Groups | None) -> tuple[int, int]:
     labels = column.bin_labels
     if groups is None:
         known = [i for i, label in enumerate(labels) if label != MISSING_LABEL]

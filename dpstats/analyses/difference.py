@@ -68,7 +68,7 @@ class Difference(ComparesGroups):
     def infer(self, release: Answering) -> DifferenceResult:
         """Estimates with noise-aware and certified intervals."""
         answers = release.answers(self._counts(release.schema), disjoint=True)
-        return _result(self, self.labels(release.schema), answers, str(release.budget))
+        return _result(self, self._labels(release.schema), answers, str(release.budget))
 
     def _counts(self, schema: Schema) -> list[Indicator]:
         """The four sets of rows: group 1 with, without; group 2 with, without."""
@@ -83,7 +83,7 @@ class Difference(ComparesGroups):
         holds = trait.cells.over(columns)
         shape = [c.bins if c == column else 1 for c in columns]
         blocks = []
-        for i in self.chosen(schema):
+        for i in self._chosen(schema):
             inside = (np.arange(column.bins) == i).reshape(shape)
             name = f"{self.by}={column.bin_labels[i]}"
             blocks += [

@@ -49,20 +49,20 @@ class MeanDifference(ComparesGroups):
 
     def family(self, schema: Schema) -> Family:
         """Size, sum and sum of squares of both groups, in three sums each: it costs 2."""
-        chosen = self.chosen(schema)
+        chosen = self._chosen(schema)
         centre_of(schema, self.column)
         number, group = schema[self.column], schema[self.by]
         return Family((GroupMoments(number, group, tuple(sorted(chosen))),))  # type: ignore[arg-type]
 
     def infer(self, release: Answering) -> MeanDifferenceResult:
         """Estimate with noise-aware and certified intervals."""
-        first, second = self.chosen(release.schema)
+        first, second = self._chosen(release.schema)
         answers = release.answers(self.family(release.schema))
         places = (0, 1) if first < second else (1, 0)
         groups = tuple(NoisyMean.of_group(answers, place) for place in places)
         middle, half = centre_of(release.schema, self.column)
         contrast = Contrast(groups, middle, half)
-        names = self.labels(release.schema)
+        names = self._labels(release.schema)
         notes = [
             "means and sizes: "
             + "; ".join(
