@@ -21,6 +21,7 @@ from dpstats.inference.departures import Departures
 from dpstats.inference.effects import effect_interval
 from dpstats.inference.simultaneous import joint_noise_quantiles
 from dpstats.inference.verdicts import CertifiedChiSquare
+from dpstats.results import footer
 from dpstats.results_chi_square import ChiSquareResult, noise_notes, standardised
 from dpstats.schema import Schema
 
@@ -125,7 +126,12 @@ class GoodnessOfFit:
             statistic=statistic,
             pvalue=pvalue,
             alternative="two-sided",
-            footer=_footer(best.answers, str(release.budget), self.simulations),
+            footer=footer(
+                best.answers.rows,
+                release.budget,
+                "noise-aware (simulation of sampling and of the known law of the privacy noise "
+                f"under the null, {self.simulations} tables)",
+            ),
             df=d - 1,
             cells=best.counts.names,
             observed=best.counts.sums,
@@ -238,11 +244,3 @@ def _chi_square_tail(statistic: float, df: int) -> float:
     from scipy.special import chdtrc
 
     return float(chdtrc(df, statistic))
-
-
-def _footer(answers: Answers, budget: str, simulations: int) -> str:
-    return (
-        "Target: the population (rows assumed independent draws; no weights, no clusters). "
-        f"{answers.rows}; {budget}. Method: noise-aware (simulation of sampling and of the known "
-        f"law of the privacy noise under the null, {simulations} tables)."
-    )
