@@ -15,7 +15,7 @@ from dpstats.columns import Category, Column
 from dpstats.errors import RequestError
 from dpstats.families.block import Family, Floats
 from dpstats.families.cells import ROWS, Cells
-from dpstats.inference.checks import as_float
+from dpstats.inference.checks import as_float, check_whole
 from dpstats.inference.chi_square_bounds import check_probabilities, fit_verdict
 from dpstats.inference.departures import Departures
 from dpstats.inference.effects import effect_interval
@@ -89,12 +89,8 @@ class GoodnessOfFit:
         check_probabilities(numbers)
         plain = dict(zip(labels, numbers, strict=True)) if labelled else tuple(numbers)
         object.__setattr__(self, "probabilities", plain)
-        for name, least in (("simulations", 99), ("seed", 0)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise RequestError(
-                    f"{name} must be a whole number of at least {least}, got {value!r}"
-                )
+        check_whole("simulations", self.simulations, 99)
+        check_whole("seed", self.seed, 0)
 
     def __hash__(self) -> int:
         given = self.probabilities

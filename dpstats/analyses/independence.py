@@ -20,6 +20,7 @@ from dpstats.errors import RequestError
 from dpstats.families.block import Family, Floats
 from dpstats.families.cells import Cells, Table
 from dpstats.inference.binomial import split_for
+from dpstats.inference.checks import check_whole
 from dpstats.inference.independence_effect import Association
 from dpstats.inference.independence_table import NoisyTable
 from dpstats.inference.independence_verdict import independence_verdict
@@ -77,10 +78,8 @@ class Independence:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if type(self.simulations) is not int or self.simulations < 99:
-            raise RequestError(f"simulations must be at least 99, got {self.simulations!r}")
-        if type(self.seed) is not int or self.seed < 0:
-            raise RequestError(f"seed must be a whole number from 0, got {self.seed!r}")
+        check_whole("simulations", self.simulations, 99)
+        check_whole("seed", self.seed, 0)
 
     def family(self, schema: Schema) -> Family:
         """All cells of the table of the columns."""
