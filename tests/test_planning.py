@@ -168,9 +168,9 @@ def test_preview_widths_are_those_of_releases(schema):
 
 
 def crowded(n):
-    """A regressor and a response that vary over a twentieth of their bounds, and a rare level."""
+    """A regressor and a response that vary little within their bounds, and a rare level."""
     rng = np.random.default_rng(8)
-    x = rng.normal(10, 4, n).clip(0, 100)
+    x = rng.normal(20, 8, n).clip(0, 100)
     y = 0.2 * x + rng.normal(5, 3, n)
     g = rng.choice(["a", "b"], n, p=[0.9, 0.1])
     return pd.DataFrame({"x": x, "y": y.clip(0, 100), "g": g})
@@ -187,7 +187,7 @@ def patterned():
 
 
 @pytest.mark.parametrize("unit", ["replace", "add_remove"])
-@pytest.mark.parametrize("budget", [dps.PureDP(1), dps.ZCDP(0.02)])
+@pytest.mark.parametrize("budget", [dps.PureDP(4), dps.ZCDP(0.2)])
 def test_preview_like_a_release_tells_the_widths_of_its_rows(patterned, budget, unit):
     schema, analyses, n, like = patterned
     plan = dps.plan(schema, analyses, budget=budget, unit=unit)
@@ -198,9 +198,9 @@ def test_preview_like_a_release_tells_the_widths_of_its_rows(patterned, budget, 
     released = [dps.release(plan, crowded(n), m=200, rng=0).infer("line") for _ in range(5)]
     assert shown["term"].tolist() == released[0].terms
     actual = np.median([np.diff(result.conf_int()).ravel() for result in released], axis=0)
-    assert shown["width"].to_numpy() == pytest.approx(actual, rel=0.35)
+    assert shown["width"].to_numpy() == pytest.approx(actual, rel=0.15)
     even = plan.preview(n).widths()["width"]
-    assert even[1] < actual[1] / 3  # what even rows promise for x
+    assert even[1] < 0.8 * actual[1]  # what even rows promise for x
     table = preview.widths(target="table", method="certified", alpha=0.5)["width"]
     line = preview.results["line"]
     ends = [r.conf_int(alpha=0.5, target="table", method="certified") for r in line]
