@@ -33,6 +33,30 @@ def test_shares_split_the_budget(schema):
     assert by_size[6] == Fraction(1, 2)
 
 
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+@pytest.mark.parametrize(("budget", "power"), [(dps.PureDP(1), 1), (dps.ZCDP(0.1), 2)])
+def test_coarse_functions_get_sixteen_times_the_noise_for_little(budget, power, unit):
+    """Fourth powers ask for noise of 16 times the scale; all still spend the budget exactly."""
+    numbers = dps.Schema([dps.Number(name, 0, 1, points=65, missing=0) for name in "abc"])
+    plan = dps.plan(numbers, {"c": dps.Covariance(["a", "b", "c"])}, budget=budget, unit=unit)
+    fine, coarse = plan.blocks
+    assert coarse.block.names == ["a^3", "a^4", "b^3", "b^4", "c^3", "c^4"]
+    assert coarse.multiplier == fine.multiplier * 16**power
+    assert plan.cost() == budget.total
+    paid = budget.cost(coarse.block.sensitivity(unit), coarse.multiplier)
+    assert 0 < paid < 0.1 * budget.total
+
+
+def test_shares_and_the_optimal_split_know_coarse_functions():
+    numbers = dps.Schema([dps.Number(name, 0, 1, points=65, missing=0) for name in "ab"])
+    analyses = {"c": dps.Covariance(["a", "b"]), "m": dps.Mean("a")}
+    for options in ({"shares": {"c": 3, "m": 1}}, {"allocation": "optimal"}):
+        plan = dps.plan(numbers, analyses, budget=dps.PureDP(1), **options)
+        scales = {p.block.names[-1]: p.multiplier for p in plan.blocks}
+        assert scales["b^4"] > 4 * scales["b^2"]
+        assert plan.cost() == 1
+
+
 def test_a_shared_block_takes_its_largest_share(schema):
     analyses = {
         "a": dps.Proportion("age >= 65"),
