@@ -83,8 +83,7 @@ class RowSampling:
     def _fitted(self, size: int, rng: np.random.Generator) -> Floats:
         i, j = np.triu_indices(len(self.mean) + 1)
         i, j = i[1:], j[1:]  # without the constant
-        points, weights = self._thinned(len(i), rng)
-        points = self._moved(points, weights)
+        points, weights = self.moved_points(rng)
         rows = np.column_stack([np.ones(len(points)), points])
         products = rows[:, i] * rows[:, j]
         products -= weights @ products
@@ -94,18 +93,22 @@ class RowSampling:
         drawn[:, i, j] = drawn[:, j, i] = rng.standard_normal((size, len(i))) @ root.T
         return drawn
 
-    def _moved(self, points: Floats, weights: Floats) -> Floats:
+    def moved_points(self, rng: np.random.Generator) -> tuple[Floats, Floats]:
         """The density with the noisy mean and covariance, by the nearest linear map.
 
         A fit to very noisy answers is drawn towards its reference: only its shape is used.
+        Points (m, p) and their weights (m,).
         """
+        points, weights = self._thinned(rng)
         apart = points - weights @ points
         root, inverse = _roots((apart.T * weights) @ apart)
         middle, _ = _roots(root @ self.covariance @ root)
-        return np.asarray(self.mean + apart @ (inverse @ middle @ inverse))
+        return self.mean + apart @ (inverse @ middle @ inverse), weights
 
-    def _thinned(self, functions: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
+    def _thinned(self, rng: np.random.Generator) -> tuple[Floats, Floats]:
         """The density, or a sample of it where all its points would take minutes."""
+        p = len(self.mean)
+        functions = p * (p + 3) // 2
         used = self.weights > 0
         points, weights = self.points[used], self.weights[used] / self.weights[used].sum()
         most = max(2_000, _LARGEST_PRODUCT // functions**2)
