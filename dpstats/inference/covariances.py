@@ -1,6 +1,7 @@
 """Covariance and correlation matrices of numbers from noisy moments, with the law of their error.
 
-In unit scale: every column runs from -1 to 1 between its declared bounds.
+In unit scale: every column runs from -1 to 1 between its declared bounds, or, where rows are clipped,
+rows lie in the unit ball.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpstats.families.ball_moments import RADIUS, BallMoments
 from dpstats.families.block import Floats
 from dpstats.inference.covariance_boxes import divided, outer, sampling_box
 from dpstats.inference.moment_matrix import MomentMatrix
@@ -51,12 +53,21 @@ class NoisyCovariance:
 
     @classmethod
     def of(
-        cls, release: Answering, columns: tuple[str, ...], *, standardize: bool = False
+        cls,
+        release: Answering,
+        columns: tuple[str, ...],
+        *,
+        standardize: bool = False,
+        ball: BallMoments | None = None,
     ) -> NoisyCovariance:
-        """From a release that measured the moments of some numbers."""
-        moments = MomentMatrix.of(release, [(name, None) for name in columns])
-        half = np.array([int(release.schema[name].code_range[1]) for name in columns])
-        points = np.stack([release.candidates[name] for name in columns], axis=1) / half
+        """From a release that measured the moments of some numbers, or of clipped rows."""
+        moments = MomentMatrix.of(release, [(name, None) for name in columns], ball)
+        if ball is None:
+            half = np.array([int(release.schema[name].code_range[1]) for name in columns])
+            points = np.stack([release.candidates[name] for name in columns], axis=1) / half
+        else:
+            order = [column.name for column in ball.numbers]
+            points = ball.rows(release.candidates).T[:, [order.index(c) for c in columns]] / RADIUS
         return cls(moments, points, np.asarray(release.weights), standardize)
 
     @property
@@ -68,6 +79,22 @@ class NoisyCovariance:
     def n(self) -> int:
         """Number of rows, or its estimate."""
         return self.moments.n
+
+    @cached_property
+    def limits(self) -> Floats:
+        """(q, q) largest absolute moments; without the constant, of covariances too.
+
+        In a ball |2 w_i w_j| <= w_i^2 + w_j^2 <= 1.
+        """
+        limits = np.ones((self.p + 1, self.p + 1))
+        if self.moments.ball is not None:
+            limits[1:, 1:] = (1 + np.eye(self.p)) / 2
+        return limits
+
+    @property
+    def largest_trace(self) -> float:
+        """Largest possible sum of the variances, with the number of rows as divisor."""
+        return 1.0 if self.moments.ball is not None and not self.standardize else float(self.p)
 
     @property
     def correction(self) -> float:
@@ -215,7 +242,8 @@ class NoisyCovariance:
             high = np.maximum(high * factors[0], high * factors[1])
         low, high = np.nan_to_num(low, nan=-most), np.nan_to_num(high, nan=most, posinf=np.inf)
         low[np.diag_indices(self.p)] = np.maximum(np.diag(low), 0)
-        return np.clip(low, -most, most), np.clip(high, -most, most)
+        limits = most * self.limits[1:, 1:]
+        return np.clip(low, -limits, limits), np.clip(high, -limits, limits)
 
     def _box(
         self, alpha: float, target: Target, *, joint: bool, beta: float
@@ -228,7 +256,7 @@ class NoisyCovariance:
         r = self._radii(beta - of_count, joint=joint)
         moments = self.moments.matrix
         low, high = divided(moments - r, moments + r, *counts)
-        low, high = np.clip(low, -1, 1), np.clip(high, -1, 1)
+        low, high = (np.clip(ends, -self.limits, self.limits) for ends in (low, high))
         means = low[0, 1:], high[0, 1:]
         square_low, square_high = outer(*means)
         low, high = low[1:, 1:] - square_high, high[1:, 1:] - square_low
@@ -238,16 +266,17 @@ class NoisyCovariance:
             low, high = low - radius, high + radius
         own = np.diag_indices(self.p)
         low[own], high[own] = np.clip(low[own], 0, 1), np.clip(high[own], 0, 1)
-        return np.clip(low, -1, 1), np.clip(high, -1, 1), sizes
+        limits = self.limits[1:, 1:]
+        return np.clip(low, -limits, limits), np.clip(high, -limits, limits), sizes
 
     def _radii(self, beta: float, *, joint: bool) -> Floats:
         """(q, q) bounds on the noise; else each covariance's own noises hold together."""
         if joint:
             return self.moments.radius(beta)
-        answers = self.moments.answers
+        answers, units = self.moments.answers, self.moments.units
         # at most three noises make one covariance
         quantiles = np.array([law.quantile(beta / 3) for law in answers.law_table])[answers.law_of]
-        return self.moments.fill(quantiles / (self.n * answers.bounds))
+        return self.moments.fill(quantiles / (self.n * units))
 
     def radii(self, alpha: float, target: Target) -> tuple[float, float]:
         """Radius of `matrix` in spectral norm, and of its trace, certified at 1 - alpha.
@@ -291,9 +320,9 @@ class NoisyCovariance:
         if target == "population" and math.isfinite(spectral):
             n = max(1, math.floor(self.n * counts[0] + 1e-9))
             scale = 1 / np.sqrt(least)
-            ball = float(np.sum(scale**2))
+            ball, reach = self._ball_and_reach(scale)
             apart = mean_error(n, ball, alpha - beta) + float(scale.max()) * q1
-            reach = (float(np.linalg.norm(scale * (1 + np.abs(self.mean)))) + apart) ** 2
+            reach = (reach + apart) ** 2
             plain = self._plain * scale[:, np.newaxis] * scale
             top = float(np.linalg.eigvalsh(plain)[-1]) + spectral
             trace = float(np.trace(plain)) + of_trace
@@ -306,6 +335,17 @@ class NoisyCovariance:
         moved = 1 - math.sqrt(1 - spectral)
         size = float(np.abs(np.linalg.eigvalsh(self.matrix)).max())
         return spectral + moved * (2 + moved) * size, 0.0
+
+    def _ball_and_reach(self, scale: Floats) -> tuple[float, float]:
+        """Largest squared length of a row, and distance from the noisy mean, columns times `scale`.
+
+        A row is in the box, or in the unit ball.
+        """
+        if self.moments.ball is None:
+            away = scale * (1 + np.abs(self.mean))
+            return float(np.sum(scale**2)), float(np.linalg.norm(away))
+        most = float(scale.max())
+        return most**2, most + float(np.linalg.norm(scale * self.mean))
 
     @cached_property
     def _plain(self) -> Floats:
