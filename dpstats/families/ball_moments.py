@@ -184,15 +184,19 @@ class BallMoments:
 
     def lengths(self, codes: Mapping[str, Codes]) -> Floats:
         """Norms |z| / R (n,) of rows before they are shrunk."""
-        return np.asarray(np.sqrt((self._coordinates(codes) ** 2).sum(axis=0)) / RADIUS)
+        return np.asarray(np.sqrt((self.coordinates(codes) ** 2).sum(axis=0)))
 
-    def _coordinates(self, codes: Mapping[str, Codes]) -> Codes:
+    def coordinates(self, codes: Mapping[str, Codes]) -> Floats:
+        """Rows z / R (p, n) before they are shrunk."""
+        return np.asarray(self._integers(codes) / RADIUS)
+
+    def _integers(self, codes: Mapping[str, Codes]) -> Codes:
         pairs = zip(self.numbers, self._table, strict=True)
         return np.stack([table[codes[c.name] + c.half_points] for c, table in pairs])
 
     def rows(self, codes: Mapping[str, Codes]) -> Codes:
         """The rows y, (p, n) int64, in the ball of radius `RADIUS`."""
-        found = self._coordinates(codes)
+        found = self._integers(codes)
         squares = (found * found).sum(axis=0)
         outside = np.flatnonzero(squares > RADIUS**2)
         if len(outside):
@@ -259,6 +263,12 @@ class BallMoments:
         if wanted != self:
             return None
         return Derivation(np.arange(self.size, dtype=np.int64), self.size)
+
+    def alone(self, name: str) -> BallMoments:
+        """The same of one number: its coordinate clamped."""
+        at = [column.name for column in self.numbers].index(name)
+        one = slice(at, at + 1)
+        return BallMoments(self.numbers[one], self.center[one], self.scale[one], self.clip_norm)
 
     def restrict(self, kept: NDArray[np.bool_]) -> BallMoments:
         """The block itself: what one function leaves of the sensitivity is not known."""

@@ -1,7 +1,7 @@
 """Covariance and correlation matrices of numbers from noisy moments, with the law of their error.
 
-In unit scale: every column runs from -1 to 1 between its declared bounds, or, where rows are clipped,
-rows lie in the unit ball.
+In unit scale: every column runs from -1 to 1 between its declared bounds; where rows are clipped,
+they lie in the unit ball.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ class EigenIntervals:
         seen, vectors = seen[:, ::-1], vectors[:, :, ::-1]
         total = seen.sum(axis=1, keepdims=True)
         shares = np.clip(np.divide(seen, total, out=np.ones_like(seen), where=total > 0), 0, 1)
-        parts = [seen[:, :k].var(axis=0), shares[:, :k].var(axis=0)]
+        parts = [seen[:, :k].var(axis=0) * self.unit**2, shares[:, :k].var(axis=0)]
         for i in range(k):
             vector = vectors[:, :, i] * np.where(vectors[:, i, i : i + 1] < 0, -1, 1)
             parts.append((vector @ self.vectors).var(axis=0))

@@ -2,8 +2,9 @@
 
 The model is proportional to base(x) exp(sum of c_f f(x)), the base a product over columns. Given
 all other columns, the logarithm of a column's conditional distribution is a sum of rows of tables
-of coefficients (for cells) and of a quadratic in the number's own code (for moments). Each column
-is drawn in turn from it, for all rows at once, which leaves the model invariant.
+of coefficients (for cells) and of a quadratic in the number's own code (for moments) or in those of
+the clipped row. Each column is drawn in turn from it, for all rows at once, which leaves the model
+invariant.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.columns import Codes, Column, Number
+from dpstats.families.ball_moments import BallMoments
 from dpstats.families.block import Family, Floats
 from dpstats.families.cells import Indicator, Table
 from dpstats.families.group_moments import PARTS, GroupMoments
 from dpstats.families.moments import Moments
+from dpstats.references.ball_potential import BallConditional, BallPotential
 from dpstats.schema import Schema
 
 Single = NDArray[np.float32]  # logarithms of probabilities: differences of 1e-6 do not matter
@@ -28,7 +31,7 @@ CHUNK = 2**19  # entries of a conditional that are worked on at a time
 
 def knows(family: Family) -> bool:
     """Whether every block is of a kind that has conditional distributions here."""
-    kinds = Table | Indicator | Moments | GroupMoments
+    kinds = Table | Indicator | Moments | GroupMoments | BallMoments
     return all(isinstance(block, kinds) for block in family.blocks)
 
 
@@ -89,6 +92,7 @@ class GibbsSampler:
         self._linear: dict[str, float] = {}
         self.squares: dict[str, float] = {}
         self._products: list[tuple[str, str, float]] = []
+        self._balls: list[BallPotential] = []
         slopes: dict[tuple[str, str], Floats] = {}
         curves: dict[tuple[str, str], Floats] = {}
         start = 0
@@ -101,6 +105,8 @@ class GibbsSampler:
                 _add(tables, tuple(c.name for c in block.columns), whole.reshape(shape))
             elif isinstance(block, GroupMoments):
                 _add_group_moments(block, part, tables, slopes, curves)
+            elif isinstance(block, BallMoments):
+                self._balls.append(BallPotential(block, part))
             else:
                 assert isinstance(block, Moments)  # see `knows`
                 self._add_moments(block, part, tables, slopes)
@@ -193,7 +199,9 @@ class GibbsSampler:
             return self._codes(column, states, rng)
         assert isinstance(column, Number)
         slope, square = self.slope(column, codes, bins), self.square(column, bins)
-        return self._move_number(column, by_bin, slope, square, codes, rng)
+        balls = [ball.given_others(column.name, codes) for ball in self._balls
+                 if column in ball.block.numbers]  # fmt: skip
+        return self._move_number(column, by_bin, slope, square, balls, codes, rng)
 
     def bin_potentials(
         self, column: Column, codes: Mapping[str, Codes], bins: Mapping[str, Codes]
@@ -250,6 +258,7 @@ class GibbsSampler:
         by_bin: Single,
         slope: Floats,
         square: Floats,
+        balls: list[BallConditional],
         codes: Mapping[str, Codes],
         rng: np.random.Generator,
     ) -> Codes:
@@ -276,6 +285,8 @@ class GibbsSampler:
             logits = base[trial] + slope[:, None] * at + square[:, None] * at**2
             if column.bins > 1:
                 logits += np.take_along_axis(by_bin, support.bins[trial], axis=1)
+            for ball in balls:
+                logits += ball.at(support.codes[trial])
             logits[~valid] = -np.inf
             chosen = _categorical(logits, rng)
             state = np.take_along_axis(trial, chosen[:, None], axis=1)[:, 0]

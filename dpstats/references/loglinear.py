@@ -27,6 +27,7 @@ from dpstats.density.entropy import FLAT, EntropyFit, fit_entropy, fit_tilted, u
 from dpstats.density.penalties import adapted
 from dpstats.density.rows import systematic
 from dpstats.errors import NotMeasuredError, RequestError
+from dpstats.families.ball_moments import BallMoments
 from dpstats.families.block import Block, Family, Floats
 from dpstats.families.cells import Indicator, Table
 from dpstats.families.moments import Moments
@@ -228,14 +229,14 @@ def own_density(measurements: Measurements, column: Column) -> Floats:
     blocks: list[Block] = []
     means: list[Floats] = []
     variances: list[Floats] = []
-    for block in _own_blocks(family, column):
+    for block, asked, part in _own_blocks(family, column):
         try:
-            answers = answer(measurements, block)
+            answers = answer(measurements, asked)
         except NotMeasuredError:
             continue
         blocks.append(block)
-        means.append(answers.means)
-        variances.append(answers.noise_variances)
+        means.append(answers.means[part])
+        variances.append(answers.noise_variances[part])
     if not blocks:
         return uniform
     values = Family(tuple(blocks)).evaluate({column.name: support.codes})
@@ -244,16 +245,23 @@ def own_density(measurements: Measurements, column: Column) -> Floats:
     return np.maximum(fit.density, 1e-12)
 
 
-def _own_blocks(family: Family, column: Column) -> list[Block]:
-    """Functions of one column alone that the family's answers may give."""
+def _own_blocks(family: Family, column: Column) -> list[tuple[Block, Block, Any]]:
+    """Functions of one column alone, where the answers to another block's part give them.
+
+    A clipped row's moments in one column are taken for those of the column clipped by itself,
+    which is near enough for a base.
+    """
     own: list[Block] = []
     if any(isinstance(block, Table) and column in block.columns for block in family.blocks):
         own.append(Table((column,)))
+    found: list[tuple[Block, Block, Any]] = []
     for block in family.blocks:
         if isinstance(block, Indicator) and block.columns == (column,):
             own.append(block)
-        if isinstance(block, Moments):
+        if isinstance(block, Moments | BallMoments):
             alone = np.array([{name for name, _ in t} == {column.name} for t in block.terms])
-            if alone.any():
+            if alone.any() and isinstance(block, BallMoments):
+                found.append((block.alone(column.name), block, alone))
+            elif alone.any():
                 own.append(block.restrict(alone))
-    return own
+    return [(block, block, slice(None)) for block in own] + found
