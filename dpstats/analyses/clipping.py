@@ -6,14 +6,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-import numpy as np
-
-from dpstats.analyses.base import Answering
 from dpstats.errors import RequestError
 from dpstats.families.ball_moments import BallMoments
 from dpstats.families.block import Family
 from dpstats.families.moments import Moments
 from dpstats.inference.checks import as_float
+from dpstats.inference.moment_matrix import MomentMatrix
 from dpstats.schema import Schema
 
 Values = Mapping[str, float]
@@ -97,21 +95,35 @@ def family_of(schema: Schema, analysis: Clipping) -> Family:
     return Family((ball_of(schema, analysis) or Moments.of(schema, analysis.columns),))
 
 
-def clipping_notes(release: Answering, ball: BallMoments | None) -> list[str]:
-    """That rows are shrunk, and how many, as far as the fitted density can tell."""
+def clipping_notes(moments: MomentMatrix) -> list[str]:
+    """That rows are shrunk, and how many of them were."""
+    ball = moments.ball
     if ball is None:
         return []
-    lengths = ball.lengths(release.candidates)
-    weights = np.asarray(release.weights)
-    share = float(weights @ (lengths > 1))
-    before = float(weights @ lengths**2)
-    after = float(weights @ np.minimum(lengths, 1) ** 2)
     pairs = zip(ball.numbers, ball.center, ball.scale, strict=True)
     said = ", ".join(f"({c.name} - {float(m):g}) / {float(s):g}" for c, m, s in pairs)
+    low, high = clipped_share(moments, 0.05)
     return [
         f"everything is about rows shrunk to norm {float(ball.clip_norm):g} at most, their columns "
         f"being {said}",
-        f"in the release's fitted density {share:.1%} of rows are longer than that, and shrinking "
-        f"takes {1 - after / before:.1%} off the sum of squares about the centers; neither is "
-        "measured: an estimate",
+        f"{low:.1%} to {high:.1%} of the private rows were longer and have been shrunk (certified "
+        "at 95%): with few, the shrunk rows tell of all rows; with many, variances are smaller "
+        "and directions of large variance less distinct than theirs",
     ]
+
+
+def clipped_share(moments: MomentMatrix, alpha: float) -> tuple[float, float]:
+    """Ends of the share of private rows that were shrunk, certified at 1 - alpha.
+
+    Where the number of rows is measured, at half of alpha each for it and for those shrunk.
+    """
+    assert moments.ball is not None
+    answers, f = moments.answers, moments.ball.size - 1
+    public = answers.rows.public
+    q = answers.law(f).quantile(alpha if public else alpha / 2)
+    of_rows = 0.0 if public else answers.law(f + 1).quantile(alpha / 2)
+    rows = float(answers.n) if public else float(answers.sums[f + 1])
+    seen = float(answers.sums[f])
+    low = max(seen - q, 0) / max(rows + of_rows, 1)
+    high = max(seen + q, 0) / max(rows - of_rows, 1)
+    return min(low, 1.0), min(high, 1.0)

@@ -97,7 +97,7 @@ class Covariance:
             intervals=intervals,
             rows=covariance.moments.answers.rows,
             budget=str(release.budget),
-            notes=[*notes_of(covariance), *clipping_notes(release, ball)],
+            notes=[*notes_of(covariance), *clipping_notes(covariance.moments)],
             location_=middles + units * covariance.mean,
         )
 

@@ -109,7 +109,7 @@ class PCA:
         intervals = EigenIntervals(covariance, k, unit)
         sampling, privacy = intervals.variances
         numbers = [f"PC{i}" for i in range(1, k + 1)]
-        notes = notes_of(covariance) + clipping_notes(release, ball)
+        notes = notes_of(covariance) + clipping_notes(covariance.moments)
         if self.standardize:
             notes.insert(0, "columns are standardised")
         elif ball is None:

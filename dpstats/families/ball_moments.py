@@ -28,6 +28,7 @@ RADIUS = 2**13
 
 _CROSS = math.isqrt(RADIUS**4 // 2) + 1  # at least RADIUS^2 / sqrt(2)
 _MEAN = 2 * RADIUS
+_SHRUNK = 4
 _FARTHEST = 2**24  # of a coordinate before it is shrunk, so that no int64 overflows
 _ROWS = 2**16  # at a time; their products of up to RADIUS^2 = 2^26 sum to less than 2^53
 
@@ -35,6 +36,8 @@ _ROWS = 2**16  # at a time; their products of up to RADIUS^2 = 2^26 sum to less 
 @dataclass(frozen=True)
 class BallMoments:
     """Sums of w_i and w_i w_j, where w is a row of p numbers, shrunk into the unit ball.
+
+    And the number of rows that were shrunk, at little cost: nothing else tells what was lost.
 
     Each number is centred and divided, z = (x - center) / scale, and the row is shrunk to the
     norm R = `clip_norm`: w = z / max(R, |z|). Built by `BallMoments.of`.
@@ -48,7 +51,7 @@ class BallMoments:
     1/sqrt(2) for a product, in the unit of w. So the noise on the matrix of second moments has
     twice the variance on the diagonal and the same law (to second order) in every basis; that of
     the means is twice as large, as they enter a covariance multiplied by the distance of the mean
-    from the centre.
+    from the centre. The number of shrunk rows has 4.
 
     Attributes
     ----------
@@ -125,40 +128,40 @@ class BallMoments:
 
     @cached_property
     def terms(self) -> tuple[Term, ...]:
-        """The functions as in `Moments`: numbers, then products of two, squares too."""
+        """Numbers, then products of two, squares too, as in `Moments`; () for a shrunk row."""
         features = [(c.name, None) for c in self.numbers]
         pairs = itertools.combinations_with_replacement(features, 2)
-        return (*((feature,) for feature in features), *pairs)
+        return (*((feature,) for feature in features), *pairs, ())
 
     @property
     def size(self) -> int:
-        """Number of functions, p + p (p + 1) / 2."""
+        """Number of functions, p + p (p + 1) / 2 + 1."""
         return len(self.terms)
 
     @property
     def names(self) -> list[str]:
         """Such as ``clipped age*income``."""
         names = ["*".join(name for name, _ in term) for term in self.terms]
-        return [f"clipped {name}" for name in names]
+        return [f"clipped {name or 'rows'}" for name in names]
 
     @cached_property
     def _kinds(self) -> Codes:
-        """(d,) int64: 0 for a mean, 1 for a square, 2 for a product."""
-        return np.array([0 if len(t) == 1 else 1 if t[0] == t[1] else 2 for t in self.terms])
+        """(d,) int64: 0 for a mean, 1 for a square, 2 for a product, 3 for a shrunk row."""
+        return np.array([3 if not t else len(t) - 1 + (t[0] != t[-1]) for t in self.terms])
 
     @property
     def ranges(self) -> tuple[Codes, Codes]:
-        """Plus and minus 2, 1 and 1/sqrt(2) in integer units; a square is not negative.
+        """Plus and minus 2, 1 and 1/sqrt(2) in integer units, and 4; squares are not negative.
 
-        Wider than what means and products reach: the share of the noise that each gets.
+        Wider than what most functions reach: the share of the noise that each gets.
         """
-        high = np.array([_MEAN, RADIUS**2, _CROSS])[self._kinds]
-        return np.where(self._kinds == 1, 0, -high), high
+        high = np.array([_MEAN, RADIUS**2, _CROSS, _SHRUNK])[self._kinds]
+        return np.where(self._kinds % 2 == 1, 0, -high), high
 
     @cached_property
     def ones(self) -> Codes:
         """(d,) int64, the integer that stands for one in the unit of w."""
-        return np.array([RADIUS, RADIUS**2, RADIUS**2])[self._kinds]
+        return np.array([RADIUS, RADIUS**2, RADIUS**2, 1])[self._kinds]
 
     @cached_property
     def _table(self) -> list[Codes]:
@@ -182,10 +185,6 @@ class BallMoments:
         i = [column.name for column in self.numbers].index(name)
         return float(self.center[i]), float(self.scale[i] * self.clip_norm)
 
-    def lengths(self, codes: Mapping[str, Codes]) -> Floats:
-        """Norms |z| / R (n,) of rows before they are shrunk."""
-        return np.asarray(np.sqrt((self.coordinates(codes) ** 2).sum(axis=0)))
-
     def coordinates(self, codes: Mapping[str, Codes]) -> Floats:
         """Rows z / R (p, n) before they are shrunk."""
         return np.asarray(self._integers(codes) / RADIUS)
@@ -196,13 +195,16 @@ class BallMoments:
 
     def rows(self, codes: Mapping[str, Codes]) -> Codes:
         """The rows y, (p, n) int64, in the ball of radius `RADIUS`."""
+        return self._shrunk(codes)[0]
+
+    def _shrunk(self, codes: Mapping[str, Codes]) -> tuple[Codes, NDArray[np.bool_]]:
+        """The same, and which of them were shrunk."""
         found = self._integers(codes)
         squares = (found * found).sum(axis=0)
-        outside = np.flatnonzero(squares > RADIUS**2)
-        if len(outside):
-            far, norm = found[:, outside], _root_rounded_up(squares[outside])
-            found[:, outside] = np.sign(far) * (np.abs(far) * RADIUS // norm)
-        return found
+        outside = squares > RADIUS**2
+        far, norm = found[:, outside], _root_rounded_up(squares[outside])
+        found[:, outside] = np.sign(far) * (np.abs(far) * RADIUS // norm)
+        return found, outside
 
     def sums(self, codes: Mapping[str, Codes]) -> Codes:
         """Sums (d,) int64: Gram matrices of blocks of rows, exact in float64, added in int64."""
@@ -211,17 +213,19 @@ class BallMoments:
         i, j = np.triu_indices(p)
         total = np.zeros(self.size, dtype=np.int64)
         for start in range(0, n, _ROWS):
-            rows = self.rows({name: array[start : start + _ROWS] for name, array in used.items()})
-            total[:p] += rows.sum(axis=1)
+            piece = {name: array[start : start + _ROWS] for name, array in used.items()}
+            rows, outside = self._shrunk(piece)
             floats = rows.astype(np.float64)
-            total[p:] += (floats @ floats.T)[i, j].astype(np.int64)
+            total[:p] += rows.sum(axis=1)
+            total[p:-1] += (floats @ floats.T)[i, j].astype(np.int64)
+            total[-1] += np.count_nonzero(outside)
         return total
 
     def evaluate(self, codes: Mapping[str, Codes]) -> DenseValues:
         """The functions at m points, in integer units."""
-        rows = self.rows(codes).astype(np.float64)
+        rows, outside = self._shrunk(codes)
         i, j = np.triu_indices(len(rows))
-        return DenseValues(np.vstack([rows, rows[i] * rows[j]]))
+        return DenseValues(np.vstack([rows, rows[i] * rows[j], outside]).astype(np.float64))
 
     def sensitivity(self, unit: Unit) -> Sensitivity:
         """A rational bound; exact for squared L2 if p >= 2 (but for rounding); see the notes.
@@ -243,32 +247,29 @@ class BallMoments:
         (p/t + p(p+1)/2) (tk |w - v|^2 + |D|_F^2) <= (p/t + p(p+1)/2) (2 + tk)^2 / 2, for any t;
         t is chosen to make it small.
 
+        The number of shrunk rows changes by one, 1/4 in its unit, beside all that.
+
         Added or removed: k |w|^2 + |w|^4 <= k + 1. For L1, |w|_1 <= sqrt(p), sqrt(k) |w|_1 +
         |w|^2 + (|w|_1^2 - |w|^2) / sqrt(2) is largest at |w_i| = 1 / sqrt(p).
         """
         p = len(self.numbers)
+        shrunk = Sensitivity(Fraction(1, _SHRUNK), Fraction(1, _SHRUNK**2))
         k = Fraction(RADIUS, _MEAN) ** 2
         if unit == "add_remove":
             product = Fraction(RADIUS**2, 2 * _CROSS)  # of w_i w_j with both orders counted
             l1 = Fraction(RADIUS, _MEAN) * _root(Fraction(p)) + 1 + (p - 1) * product
-            return Sensitivity(l1, 1 + k)
+            return Sensitivity(l1, 1 + k) + shrunk
         weighted = (
             (p * k / part + Fraction(p * (p + 1), 2)) * (2 + part) ** 2 / 2
             for part in (Fraction(i, 64) for i in range(1, 129))  # t k
         )
-        return Sensitivity(_root(min(weighted)), (2 + k) ** 2 / 2)
+        return Sensitivity(_root(min(weighted)), (2 + k) ** 2 / 2) + shrunk
 
     def derive(self, wanted: Block, *, complements: bool = True) -> Derivation | None:
         """The same moments: other columns, centres or norms shrink rows in other ways."""
         if wanted != self:
             return None
         return Derivation(np.arange(self.size, dtype=np.int64), self.size)
-
-    def alone(self, name: str) -> BallMoments:
-        """The same of one number: its coordinate clamped."""
-        at = [column.name for column in self.numbers].index(name)
-        one = slice(at, at + 1)
-        return BallMoments(self.numbers[one], self.center[one], self.scale[one], self.clip_norm)
 
     def restrict(self, kept: NDArray[np.bool_]) -> BallMoments:
         """The block itself: what one function leaves of the sensitivity is not known."""

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpstats.answers import answer
-from dpstats.columns import Codes, Column
+from dpstats.answers import Answers, answer
+from dpstats.columns import Codes, Column, Number
 from dpstats.density.candidates import Candidates, Seen, merged, seen_by
 from dpstats.density.entropy import FLAT, EntropyFit, fit_entropy, fit_tilted, usable_deviations
 from dpstats.density.penalties import adapted
@@ -30,7 +30,7 @@ from dpstats.errors import NotMeasuredError, RequestError
 from dpstats.families.ball_moments import BallMoments
 from dpstats.families.block import Block, Family, Floats
 from dpstats.families.cells import Indicator, Table
-from dpstats.families.moments import Moments
+from dpstats.families.moments import Moments, Term
 from dpstats.references.base import Unmeasured
 from dpstats.references.gibbs import GibbsSampler, Support, knows
 
@@ -229,14 +229,24 @@ def own_density(measurements: Measurements, column: Column) -> Floats:
     blocks: list[Block] = []
     means: list[Floats] = []
     variances: list[Floats] = []
-    for block, asked, part in _own_blocks(family, column):
+    for block in _own_blocks(family, column):
         try:
-            answers = answer(measurements, asked)
+            answers = answer(measurements, block)
         except NotMeasuredError:
             continue
         blocks.append(block)
-        means.append(answers.means[part])
-        variances.append(answers.noise_variances[part])
+        means.append(answers.means)
+        variances.append(answers.noise_variances)
+    for block in family.blocks:
+        if (
+            isinstance(block, BallMoments)
+            and isinstance(column, Number)
+            and column in block.numbers
+        ):
+            seen = _as_unclipped(block, answer(measurements, block), column)
+            blocks.append(Moments((column,), (), _moments_of(column)))
+            means.append(seen[0])
+            variances.append(seen[1])
     if not blocks:
         return uniform
     values = Family(tuple(blocks)).evaluate({column.name: support.codes})
@@ -245,23 +255,36 @@ def own_density(measurements: Measurements, column: Column) -> Floats:
     return np.maximum(fit.density, 1e-12)
 
 
-def _own_blocks(family: Family, column: Column) -> list[tuple[Block, Block, Any]]:
-    """Functions of one column alone, where the answers to another block's part give them.
-
-    A clipped row's moments in one column are taken for those of the column clipped by itself,
-    which is near enough for a base.
-    """
+def _own_blocks(family: Family, column: Column) -> list[Block]:
+    """Functions of one column alone that the family's answers may give."""
     own: list[Block] = []
     if any(isinstance(block, Table) and column in block.columns for block in family.blocks):
         own.append(Table((column,)))
-    found: list[tuple[Block, Block, Any]] = []
     for block in family.blocks:
         if isinstance(block, Indicator) and block.columns == (column,):
             own.append(block)
-        if isinstance(block, Moments | BallMoments):
+        if isinstance(block, Moments):
             alone = np.array([{name for name, _ in t} == {column.name} for t in block.terms])
-            if alone.any() and isinstance(block, BallMoments):
-                found.append((block.alone(column.name), block, alone))
-            elif alone.any():
+            if alone.any():
                 own.append(block.restrict(alone))
-    return [(block, block, slice(None)) for block in own] + found
+    return own
+
+
+def _moments_of(column: Column) -> tuple[Term, ...]:
+    feature = (column.name, None)
+    return (feature,), (feature, feature)
+
+
+def _as_unclipped(block: BallMoments, answers: Answers, column: Number) -> tuple[Floats, Floats]:
+    """Mean and second moment of a number of clipped rows, its own unit scale, and variances.
+
+    Taken for those of the number itself: near enough for a base.
+    """
+    at = [block.terms.index(term) for term in _moments_of(column)]
+    unit = answers.bounds[at] / block.ones[at]
+    means, variances = answers.means[at] * unit, answers.noise_variances[at] * unit**2
+    origin, spread = block.origin_and_spread(column.name)
+    middle, half = (column.grid[0] + column.grid[-1]) / 2, (column.grid[-1] - column.grid[0]) / 2
+    shift, slope = (origin - middle) / half, spread / half
+    turn = np.array([[slope, 0.0], [2 * shift * slope, slope**2]])
+    return np.array([shift, shift**2]) + turn @ means, turn**2 @ variances
