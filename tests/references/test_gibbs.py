@@ -8,6 +8,7 @@ from scipy import stats
 
 import dpstats as dps
 from dpstats.families.cells import Cells
+from dpstats.families.ball_moments import BallMoments
 from dpstats.families.group_moments import GroupMoments
 from dpstats.families.moments import Moments
 from dpstats.references.gibbs import GibbsSampler, Support, knows, states
@@ -25,6 +26,7 @@ FAMILY = dps.Family((
     Moments.of(SCHEMA, ["u", "v"], ["a", "b"]),
     GroupMoments(SCHEMA["u"], SCHEMA["a"], (0, 2)),
     GroupMoments(SCHEMA["v"], SCHEMA["u"], (0, 1)),
+    BallMoments.of(SCHEMA, ["u", "v"], 0.7),
 ))  # fmt: skip
 EVERY = np.array(
     list(itertools.product(range(3), range(2), SCHEMA["u"].codes_in_use, SCHEMA["v"].codes_in_use))
