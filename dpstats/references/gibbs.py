@@ -199,9 +199,9 @@ class GibbsSampler:
             return self._codes(column, states, rng)
         assert isinstance(column, Number)
         slope, square = self.slope(column, codes, bins), self.square(column, bins)
-        balls = [ball.given_others(column.name, codes) for ball in self._balls
-                 if column in ball.block.numbers]  # fmt: skip
-        return self._move_number(column, by_bin, slope, square, balls, codes, rng)
+        return self._move_number(
+            column, by_bin, slope, square, self.balls(column, codes), codes, rng
+        )
 
     def bin_potentials(
         self, column: Column, codes: Mapping[str, Codes], bins: Mapping[str, Codes]
@@ -246,6 +246,14 @@ class GibbsSampler:
             if number == name:
                 total += slope[bins[group]]
         return total
+
+    def balls(self, column: Number, codes: Mapping[str, Codes]) -> list[BallConditional]:
+        """What moments of clipped rows add, given the other columns."""
+        return [
+            potential.given_others(column.name, codes)
+            for potential in self._balls
+            if column in potential.block.numbers
+        ]
 
     def _unit(self, number: str, codes: Mapping[str, Codes]) -> Floats:
         column = self.schema[number]

@@ -35,7 +35,8 @@ def clipped(numbers, norm=0.8, **options):
 
 def test_p49_claims_are_what_brute_force_finds_where_they_are_exact():
     for block in (table("c"), table("c", "x"), dps.Cells.condition(SCHEMA, "b or d"),
-                  moments(["x"]), moments(["x", "y"]), moments(["x", "y"], degree=1), clipped(["x"]), clipped(["x", "y"]),
+                  moments(["x"]), moments(["x", "y"]), moments(["x", "y"], degree=1),
+                  clipped(["x"]), clipped(["x", "y"]),
                   clipped(["x", "y", "z"], 1.5, center={"z": 18})):  # fmt: skip
         l1, l2 = brute_force(block)
         claimed = block.sensitivity("replace")
