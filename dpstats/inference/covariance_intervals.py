@@ -53,7 +53,7 @@ class CovarianceIntervals:
 
     def clipped(self, values: Floats) -> Floats:
         """Within what bounded rows allow; a variance is not negative."""
-        limits = self.covariance.limits[1:, 1:][self.pairs[0], self.pairs[1]]
+        limits = self.covariance.limits[self.pairs[0], self.pairs[1]]
         most = self.covariance.correction * self.scale * limits
         return np.clip(values, np.where(self.pairs[0] == self.pairs[1], 0, -most), most)
 

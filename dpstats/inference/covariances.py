@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpstats.families.ball_moments import RADIUS, BallMoments
+from dpstats.families.ball_moments import BallMoments
 from dpstats.families.block import Floats
 from dpstats.inference.covariance_boxes import divided, outer, sampling_box
 from dpstats.inference.moment_matrix import MomentMatrix
@@ -62,12 +62,7 @@ class NoisyCovariance:
     ) -> NoisyCovariance:
         """From a release that measured the moments of some numbers, or of clipped rows."""
         moments = MomentMatrix.of(release, [(name, None) for name in columns], ball)
-        if ball is None:
-            half = np.array([int(release.schema[name].code_range[1]) for name in columns])
-            points = np.stack([release.candidates[name] for name in columns], axis=1) / half
-        else:
-            order = [column.name for column in ball.numbers]
-            points = ball.rows(release.candidates).T[:, [order.index(c) for c in columns]] / RADIUS
+        points = moments.unit_rows(release.candidates)
         return cls(moments, points, np.asarray(release.weights), standardize)
 
     @property
@@ -80,21 +75,16 @@ class NoisyCovariance:
         """Number of rows, or its estimate."""
         return self.moments.n
 
-    @cached_property
+    @property
     def limits(self) -> Floats:
-        """(q, q) largest absolute moments; without the constant, of covariances too.
-
-        In a ball |2 w_i w_j| <= w_i^2 + w_j^2 <= 1.
-        """
-        limits = np.ones((self.p + 1, self.p + 1))
-        if self.moments.ball is not None:
-            limits[1:, 1:] = (1 + np.eye(self.p)) / 2
-        return limits
+        """(p, p) largest absolute covariances, with the number of rows as divisor."""
+        return self.moments.limits[1:, 1:]
 
     @property
     def largest_trace(self) -> float:
         """Largest possible sum of the variances, with the number of rows as divisor."""
-        return 1.0 if self.moments.ball is not None and not self.standardize else float(self.p)
+        ones = np.ones(self.p)
+        return float(self.p) if self.standardize else self.moments.ball_and_reach(ones)[0]
 
     @property
     def correction(self) -> float:
@@ -242,7 +232,7 @@ class NoisyCovariance:
             high = np.maximum(high * factors[0], high * factors[1])
         low, high = np.nan_to_num(low, nan=-most), np.nan_to_num(high, nan=most, posinf=np.inf)
         low[np.diag_indices(self.p)] = np.maximum(np.diag(low), 0)
-        limits = most * self.limits[1:, 1:]
+        limits = most * self.limits
         return np.clip(low, -limits, limits), np.clip(high, -limits, limits)
 
     def _box(
@@ -256,7 +246,8 @@ class NoisyCovariance:
         r = self._radii(beta - of_count, joint=joint)
         moments = self.moments.matrix
         low, high = divided(moments - r, moments + r, *counts)
-        low, high = (np.clip(ends, -self.limits, self.limits) for ends in (low, high))
+        limits = self.moments.limits
+        low, high = np.clip(low, -limits, limits), np.clip(high, -limits, limits)
         means = low[0, 1:], high[0, 1:]
         square_low, square_high = outer(*means)
         low, high = low[1:, 1:] - square_high, high[1:, 1:] - square_low
@@ -266,7 +257,7 @@ class NoisyCovariance:
             low, high = low - radius, high + radius
         own = np.diag_indices(self.p)
         low[own], high[own] = np.clip(low[own], 0, 1), np.clip(high[own], 0, 1)
-        limits = self.limits[1:, 1:]
+        limits = self.limits
         return np.clip(low, -limits, limits), np.clip(high, -limits, limits), sizes
 
     def _radii(self, beta: float, *, joint: bool) -> Floats:
@@ -320,9 +311,9 @@ class NoisyCovariance:
         if target == "population" and math.isfinite(spectral):
             n = max(1, math.floor(self.n * counts[0] + 1e-9))
             scale = 1 / np.sqrt(least)
-            ball, reach = self._ball_and_reach(scale)
+            ball, _ = self.moments.ball_and_reach(scale)
             apart = mean_error(n, ball, alpha - beta) + float(scale.max()) * q1
-            reach = (reach + apart) ** 2
+            reach = (self.moments.ball_and_reach(scale, self.mean)[1] + apart) ** 2
             plain = self._plain * scale[:, np.newaxis] * scale
             top = float(np.linalg.eigvalsh(plain)[-1]) + spectral
             trace = float(np.trace(plain)) + of_trace
@@ -335,17 +326,6 @@ class NoisyCovariance:
         moved = 1 - math.sqrt(1 - spectral)
         size = float(np.abs(np.linalg.eigvalsh(self.matrix)).max())
         return spectral + moved * (2 + moved) * size, 0.0
-
-    def _ball_and_reach(self, scale: Floats) -> tuple[float, float]:
-        """Largest squared length of a row, and distance from the noisy mean, columns times `scale`.
-
-        A row is in the box, or in the unit ball.
-        """
-        if self.moments.ball is None:
-            away = scale * (1 + np.abs(self.mean))
-            return float(np.sum(scale**2)), float(np.linalg.norm(away))
-        most = float(scale.max())
-        return most**2, most + float(np.linalg.norm(scale * self.mean))
 
     @cached_property
     def _plain(self) -> Floats:

@@ -9,7 +9,7 @@ entry, at the constant times itself.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from dpstats.columns import Codes, Number
 from dpstats.errors import RequestError
-from dpstats.families.ball_moments import BallMoments
+from dpstats.families.ball_moments import RADIUS, BallMoments
 from dpstats.families.block import Block, Family, Floats
 from dpstats.families.cells import ROWS
 from dpstats.families.moments import Feature, Moments, Term
@@ -205,6 +205,37 @@ class MomentMatrix(NoisyMatrix):
         scaling[1:, 0] = self.origin
         scaling[np.diag_indices(len(scaling))] = np.append(1.0, self.spread)
         return scaling
+
+    def unit_rows(self, codes: Mapping[str, Codes]) -> Floats:
+        """Rows (m, q - 1) in unit scale, given as column name -> (m,) codes; of numbers alone."""
+        names = [name for name, _ in self.features]
+        if self.ball is not None:
+            order = [column.name for column in self.ball.numbers]
+            return self.ball.rows(codes).T[:, [order.index(name) for name in names]] / RADIUS
+        half = np.array([int(self.schema[name].code_range[1]) for name in names])
+        return np.asarray(np.stack([codes[name] for name in names], axis=1) / half)
+
+    @cached_property
+    def limits(self) -> Floats:
+        """(q, q) largest absolute moments; without the constant, of covariances too.
+
+        In a ball |2 w_i w_j| <= w_i^2 + w_j^2 <= 1.
+        """
+        limits = np.ones((len(self.features) + 1,) * 2)
+        if self.ball is not None:
+            limits[1:, 1:] = (1 + np.eye(len(self.features))) / 2
+        return limits
+
+    def ball_and_reach(self, scale: Floats, mean: Floats | None = None) -> tuple[float, float]:
+        """Largest squared length of a row, and distance from `mean`; columns times `scale`.
+
+        Rows are in the box from -1 to 1, or in the unit ball.
+        """
+        mean = np.zeros_like(scale) if mean is None else mean
+        if self.ball is None:
+            return float(np.sum(scale**2)), float(np.linalg.norm(scale * (1 + np.abs(mean))))
+        most = float(scale.max())
+        return most**2, most + float(np.linalg.norm(scale * mean))
 
     @property
     def names(self) -> list[str]:
