@@ -244,3 +244,30 @@ def test_numbers_of_numpy_are_plain_numbers():
     analysis = dps.PCA(NAMES, clip_norm=np.float32(0.7), center={"age": np.int64(40)})
     assert analysis == dps.PCA(NAMES, clip_norm=0.7, center={"age": 40})
     assert type(analysis.clip_norm) is float
+
+
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+def test_the_law_of_the_noise_and_what_rows_can_be(unit):
+    analysis = dps.Covariance(NAMES, **OPTIONS)
+    _, release = infer(analysis, unit=unit)
+    (ball,) = analysis.family(SCHEMA).blocks
+    moments = NoisyCovariance.of(release, tuple(NAMES), ball=ball).moments
+    drawn = moments.noise(4_000, np.random.default_rng(0))
+    np.testing.assert_allclose(drawn.std(axis=0), moments.noise_sd, rtol=0.1)
+    sd = moments.noise_sd[1:, 1:]  # twice the variance on the diagonal, so the same in every basis
+    np.testing.assert_allclose(sd[0, 0] / sd[0, 1], np.sqrt(2), rtol=1e-3)
+    np.testing.assert_allclose(moments.noise_sd[0, 1] / sd[0, 0], 2, rtol=1e-3)
+    rng = np.random.default_rng(1)
+    codes = {c.name: rng.choice(c.codes_in_use, 5_000) for c in ball.numbers}
+    rows = moments.unit_rows(codes)
+    products = np.column_stack([np.ones(len(rows)), rows])
+    products = products[:, :, None] * products[:, None, :]
+    assert np.all(np.abs(products).max(axis=0) <= moments.limits)
+    assert np.median(np.abs(products).max(axis=0) / moments.limits) > 0.95
+    for scale in (np.ones(4), np.array([0.5, 1.0, 2.0, 3.0])):
+        for mean in (np.zeros(4), np.array([0.3, -0.2, 0.1, 0.6])):
+            square, reach = moments.ball_and_reach(scale, mean)
+            longest = np.max(np.sum((rows * scale) ** 2, axis=1))
+            farthest = np.max(np.linalg.norm((rows - mean) * scale, axis=1))
+            assert 0.8 * square < longest <= square
+            assert 0.6 * reach < farthest <= reach
