@@ -106,9 +106,8 @@ def clipping_notes(moments: MomentMatrix) -> list[str]:
     return [
         f"everything is about rows shrunk to norm {float(ball.clip_norm):g} at most, their columns "
         f"being {said}",
-        f"{low:.1%} to {high:.1%} of the private rows were longer and have been shrunk (certified "
-        "at 95%): with few, the shrunk rows tell of all rows; with many, variances are smaller "
-        "and directions of large variance less distinct than theirs",
+        f"{low:.1%} to {high:.1%} of the private rows were longer and were shrunk (certified at "
+        "95%); what that takes off the variances was not measured",
     ]
 
 

@@ -78,11 +78,11 @@ class BallMoments:
         if self.clip_norm <= 0 or min(self.scale) <= 0:
             raise RequestError("clip_norm and all scales must be positive numbers")
         for number, center, codes in zip(self.numbers, self.center, self._table, strict=True):
-            low, high = number.grid[0], number.grid[-1]
-            if not low <= center <= high:
+            middle, half = _middle_and_half(number)
+            if abs(center - middle) > half:
                 raise RequestError(
                     f"the center of {number.name!r} is {float(center):g}, outside its declared "
-                    f"bounds {low:g} and {high:g}; give one between them"
+                    f"bounds {number.low:g} and {number.high:g}; give one between them"
                 )
             if np.abs(codes).max() > _FARTHEST:
                 raise RequestError(
@@ -171,13 +171,14 @@ class BallMoments:
             middle, half = _middle_and_half(column)
             unit = RADIUS / (scale * self.clip_norm)
             slope, start = unit * half / column.half_points, unit * (middle - center)
-            # floor(slope c + start + 1/2), in Python's integers of any size
+            # floor(slope c + start + 1/2), exactly
             q = math.lcm(2, slope.denominator, start.denominator)
             a, b = int(slope * q), int(start * q) + q // 2
-            codes = range(-column.half_points, column.half_points + 1)
+            codes = np.arange(-column.half_points, column.half_points + 1)
+            if max(q, abs(a) * column.half_points + abs(b)) >= 2**62:
+                codes = codes.astype(object)  # Python's integers, of any size
             limit = 2 * _FARTHEST  # beyond it the block is refused
-            found = (min(max((a * c + b) // q, -limit), limit) for c in codes)
-            tables.append(np.fromiter(found, np.int64, len(codes)))
+            tables.append(np.clip((a * codes + b) // q, -limit, limit).astype(np.int64))
         return tables
 
     def origin_and_spread(self, name: str) -> tuple[float, float]:
@@ -309,7 +310,7 @@ def _middle_and_half(column: Number) -> tuple[Fraction, Fraction]:
 def _exact(value: float | Fraction | None) -> Fraction:
     """A declared number as its shortest decimal: 0.1 is 1/10."""
     assert value is not None
-    return Fraction(repr(value)) if isinstance(value, float) else Fraction(value)
+    return Fraction(repr(float(value))) if isinstance(value, float) else Fraction(value)
 
 
 def _root(value: Fraction) -> Fraction:

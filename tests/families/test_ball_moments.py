@@ -281,6 +281,13 @@ def test_large_rows_do_not_overflow():
         )  # fmt: skip
 
 
+def test_a_center_at_a_declared_bound_is_inside_however_floats_round():
+    schema = dps.Schema([dps.Number("x", 0.1, 0.7, missing=0.1)])
+    for center in (0.1, 0.7, np.float64(0.1)):
+        block = BallMoments.of(schema, ["x"], np.float64(0.3), {"x": center})
+        assert block.center == (Fraction(str(float(center))),)
+
+
 def test_only_the_same_moments_follow():
     codes = rows(50)
     again = block_from_dict(BLOCK.to_dict(), SCHEMA)
