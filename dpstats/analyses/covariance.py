@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from dpstats.analyses.base import Answering
-from dpstats.columns import Number
+from dpstats.analyses.clipping import (
+    ball_of,
+    check_clipping,
+    clipping_notes,
+    family_of,
+    hash_of,
+)
 from dpstats.errors import RequestError
 from dpstats.families.block import Family, Floats
-from dpstats.families.moments import Moments
-from dpstats.families.monomials import third_and_fourth_powers
 from dpstats.inference.covariance_intervals import CovarianceIntervals
 from dpstats.inference.covariances import NoisyCovariance
 from dpstats.results import EstimateResult
@@ -38,6 +42,17 @@ class Covariance:
     columns : sequence of str
         At least two Numbers with ``missing=``. Values are clamped to the declared bounds, and the
         covariance is that of the clamped values.
+    clip_norm : float, optional
+        Shrink every row to at most this Euclidean norm, after centring and scaling: less noise
+        where most rows are far shorter than the corners of their bounds. All of it is then about
+        the shrunk rows. Public: never chosen by looking at the data.
+    center, scale : mapping of column names to numbers, optional
+        With `clip_norm`: public guesses of where columns are and how far they spread, in original
+        units; by default the middle and half the width of the declared bounds.
+
+    Raises
+    ------
+    RequestError
 
     Examples
     --------
@@ -48,19 +63,27 @@ class Covariance:
     kind: ClassVar[str] = "covariance"
 
     columns: Sequence[str]
+    clip_norm: float | None = None
+    center: Mapping[str, float] | None = None
+    scale: Mapping[str, float] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", checked_columns(self.columns))
+        check_clipping(self)
+
+    def __hash__(self) -> int:
+        return hash_of(self)
 
     def family(self, schema: Schema) -> Family:
         """First moments, squares and products; rough third and fourth powers."""
-        return moments_of(schema, self.columns)
+        return family_of(schema, self)
 
     def infer(self, release: Answering) -> CovarianceResult:
         """Estimates with noise-aware and certified intervals."""
         columns = tuple(self.columns)
-        covariance = NoisyCovariance.of(release, columns)
-        middles, units = bounds_of(release.schema, columns)
+        ball = ball_of(release.schema, self)
+        covariance = NoisyCovariance.of(release, columns, ball=ball)
+        middles, units = covariance.moments.origin, covariance.moments.spread
         pairs = np.array(np.triu_indices(len(columns)))
         intervals = CovarianceIntervals(covariance, units, pairs)
         sampling, privacy = (intervals.variance(kind) for kind in ("sampling", "privacy"))
@@ -76,7 +99,7 @@ class Covariance:
             intervals=intervals,
             rows=covariance.moments.answers.rows,
             budget=str(release.budget),
-            notes=notes_of(covariance),
+            notes=[*notes_of(covariance), *clipping_notes(covariance.moments)],
             location_=middles + units * covariance.mean,
         )
 
@@ -114,20 +137,6 @@ def checked_columns(columns: Sequence[str]) -> tuple[str, ...]:
     if len(columns) < 2 or len(set(columns)) < len(columns):
         raise RequestError(f"give at least two different columns, got {list(columns)}")
     return tuple(columns)
-
-
-def moments_of(schema: Schema, columns: Sequence[str]) -> Family:
-    """What covariances need, and the powers that tell how they vary from sample to sample."""
-    powers = third_and_fourth_powers(schema, columns)
-    moments = Moments.of(schema, columns)
-    return Family((moments,) if powers is None else (moments, powers))
-
-
-def bounds_of(schema: Schema, columns: Sequence[str]) -> tuple[Floats, Floats]:
-    """Middles and half ranges (p,) of numbers, original units."""
-    numbers = [schema[name] for name in columns]
-    ends = np.array([(c.grid[0], c.grid[-1]) for c in numbers if isinstance(c, Number)])
-    return ends.mean(axis=1), (ends[:, 1] - ends[:, 0]) / 2
 
 
 def notes_of(covariance: NoisyCovariance) -> list[str]:

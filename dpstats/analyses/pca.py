@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, get_args
 
 import numpy as np
 
 from dpstats.analyses.base import Answering
-from dpstats.analyses.covariance import bounds_of, checked_columns, moments_of, notes_of
+from dpstats.analyses.clipping import (
+    ball_of,
+    check_clipping,
+    clipping_notes,
+    family_of,
+    hash_of,
+)
+from dpstats.analyses.covariance import checked_columns, notes_of
 from dpstats.errors import RequestError
 from dpstats.families.block import Family, Floats
 from dpstats.inference.checks import check_alpha, check_choice
@@ -37,6 +44,18 @@ class PCA:
         within its bounds is drowned first.
     n_components : int, optional
         How many components to report; all of them by default.
+    clip_norm : float, optional
+        Shrink every row to at most this Euclidean norm, after centring and scaling: less noise
+        where most rows are far shorter than the corners of their bounds. All of it is then about
+        the shrunk rows. Public: never chosen by looking at the data.
+    center, scale : mapping of column names to numbers, optional
+        With `clip_norm`: public guesses of where columns are and how far they spread, in original
+        units; by default the middle and half the width of the declared bounds. Columns are divided
+        by their scales instead of being in unit scale.
+
+    Raises
+    ------
+    RequestError
 
     Examples
     --------
@@ -49,9 +68,13 @@ class PCA:
     columns: Sequence[str]
     standardize: bool = False
     n_components: int | None = None
+    clip_norm: float | None = None
+    center: Mapping[str, float] | None = None
+    scale: Mapping[str, float] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", checked_columns(self.columns))
+        check_clipping(self)
         if not isinstance(self.standardize, bool):
             raise RequestError(f"standardize must be True or False, got {self.standardize!r}")
         k = self.n_components
@@ -63,28 +86,34 @@ class PCA:
                 f"columns, got {k!r}"
             )
 
+    def __hash__(self) -> int:
+        return hash((hash_of(self), self.standardize, self.n_components))
+
     def family(self, schema: Schema) -> Family:
         """First moments, squares and products; rough third and fourth powers."""
-        return moments_of(schema, self.columns)
+        return family_of(schema, self)
 
     def infer(self, release: Answering) -> PCAResult:
         """Estimates with noise-aware and certified intervals."""
         columns = tuple(self.columns)
-        covariance = NoisyCovariance.of(release, columns, standardize=self.standardize)
+        ball = ball_of(release.schema, self)
+        covariance = NoisyCovariance.of(release, columns, standardize=self.standardize, ball=ball)
         k = len(columns) if self.n_components is None else self.n_components
-        intervals = EigenIntervals(covariance, k)
-        sampling, privacy = intervals.variances
-        middles, units = bounds_of(release.schema, columns)
-        spread = units
+        middles, units = covariance.moments.origin, covariance.moments.spread
+        unit, spread = 1.0, units
         if self.standardize:
             spread = units * np.sqrt(np.maximum(covariance.variances, 0))
+        elif ball is not None:  # columns divided by their scales
+            radius = float(ball.clip_norm)
+            unit, spread = radius**2, units / radius
+        intervals = EigenIntervals(covariance, k, unit)
+        sampling, privacy = intervals.variances
         numbers = [f"PC{i}" for i in range(1, k + 1)]
-        notes = [
-            "columns are standardised"
-            if self.standardize
-            else "columns are in unit scale: from -1 to 1 between their declared bounds",
-            *notes_of(covariance),
-        ]
+        notes = notes_of(covariance) + clipping_notes(covariance.moments)
+        if self.standardize:
+            notes.insert(0, "columns are standardised")
+        elif ball is None:
+            notes.insert(0, "columns are in unit scale: from -1 to 1 between their declared bounds")
         open_ends = intervals.conf_int(0.05, "noise_aware", "population")[0][2 * k :]
         lost = [
             n for n, low in zip(numbers, open_ends.reshape(k, -1), strict=True) if low.max() <= -1
@@ -102,7 +131,11 @@ class PCA:
                 *(f"{name}: {column}" for name in numbers for column in columns),
             ],
             params=np.concatenate(
-                [intervals.corrected[:k], intervals.shares[:k], intervals.vectors[:k].ravel()]
+                [
+                    intervals.corrected[:k] * unit,
+                    intervals.shares[:k],
+                    intervals.vectors[:k].ravel(),
+                ]
             ),
             sampling_variance=sampling,
             privacy_variance=privacy,
@@ -129,7 +162,8 @@ class PCAResult(EstimateResult):
     mean_ : (p,) float64
         Noisy means, original units.
     spread : (p,) float64
-        What a column is divided by: half its declared range, or its noisy standard deviation.
+        What a column is divided by: half its declared range, its noisy standard deviation, or
+        its public scale.
     """
 
     columns: tuple[str, ...] = ()
@@ -235,8 +269,8 @@ class PCAResult(EstimateResult):
         Parameters
         ----------
         frame : DataFrame
-            Rows in original units with all the columns of the analysis; further columns are
-            ignored. Scores of private rows are private.
+            Rows in original units with all the columns of the analysis, as they are: none is
+            clamped or shrunk. Further columns are ignored. Scores of private rows are private.
 
         Returns
         -------

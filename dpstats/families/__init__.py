@@ -20,7 +20,7 @@ def block_from_dict(plain: Mapping[str, Any], schema: Schema) -> Block:
     FileFormatError
         For an unknown kind of block.
     """
-    from dpstats.families import cells, group_moments, lattice, moments, monomials
+    from dpstats.families import ball_moments, cells, group_moments, lattice, moments, monomials
 
     match plain.get("kind"):
         case "table":
@@ -29,6 +29,8 @@ def block_from_dict(plain: Mapping[str, Any], schema: Schema) -> Block:
             return cells.indicator_from_dict(plain, schema)
         case "moments":
             return moments.moments_from_dict(plain, schema)
+        case "ball_moments":
+            return ball_moments.ball_moments_from_dict(plain, schema)
         case "group_moments":
             return group_moments.group_moments_from_dict(plain, schema)
         case "monomials":

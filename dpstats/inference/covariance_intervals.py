@@ -28,7 +28,7 @@ class CovarianceIntervals:
     ----------
     covariance : NoisyCovariance
     units : (p,) float64
-        Half ranges of the columns.
+        Original units in one of each column.
     pairs : (2, d) int64
         Which pairs of columns.
     """
@@ -57,8 +57,9 @@ class CovarianceIntervals:
         return np.asarray(np.max([errors.var(axis=0) for errors in self.errors(kind)], axis=0))
 
     def clipped(self, values: Floats) -> Floats:
-        """Within what bounded columns allow; a variance is not negative."""
-        most = self.covariance.correction * self.scale
+        """Within what bounded rows allow; a variance is not negative."""
+        limits = self.covariance.limits[self.pairs[0], self.pairs[1]]
+        most = self.covariance.correction * self.scale * limits
         return np.clip(values, np.where(self.pairs[0] == self.pairs[1], 0, -most), most)
 
     def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:

@@ -1,6 +1,7 @@
 """Covariance and correlation matrices of numbers from noisy moments, with the law of their error.
 
-In unit scale: every column runs from -1 to 1 between its declared bounds.
+In unit scale: every column runs from -1 to 1 between its declared bounds; where rows are clipped,
+they lie in the unit ball.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpstats.errors import NotMeasuredError
-from dpstats.families.block import Family, Floats
-from dpstats.families.monomials import takes_more_than_two, third_and_fourth_powers
+from dpstats.families.ball_moments import BallMoments
+from dpstats.families.block import Floats
+from dpstats.families.monomials import takes_more_than_two
 from dpstats.inference.covariance_boxes import divided, outer, sampling_box
 from dpstats.inference.moment_matrix import MomentMatrix
-from dpstats.inference.row_sampling import RowSampling, SamplingLaw
+from dpstats.inference.row_sampling import RowSampling, SamplingLaw, kurtosis_of, mean_powers
 from dpstats.inference.spectral import mean_error, sampling_radii
 
 if TYPE_CHECKING:
@@ -57,13 +58,17 @@ class NoisyCovariance:
 
     @classmethod
     def of(
-        cls, release: Answering, columns: tuple[str, ...], *, standardize: bool = False
+        cls,
+        release: Answering,
+        columns: tuple[str, ...],
+        *,
+        standardize: bool = False,
+        ball: BallMoments | None = None,
     ) -> NoisyCovariance:
-        """From a release that measured the moments of some numbers."""
-        moments = MomentMatrix.of(release, [(name, None) for name in columns])
-        half = np.array([int(release.schema[name].code_range[1]) for name in columns])
-        points = np.stack([release.candidates[name] for name in columns], axis=1) / half
-        powers = _powers(release, columns)
+        """From a release that measured the moments of some numbers, or of clipped rows."""
+        moments = MomentMatrix.of(release, [(name, None) for name in columns], ball)
+        points = moments.unit_rows(release.candidates)
+        powers = np.full((len(columns), 2), np.nan) if ball else mean_powers(release, columns)
         return cls(moments, points, np.asarray(release.weights), powers, standardize)
 
     @property
@@ -75,6 +80,17 @@ class NoisyCovariance:
     def n(self) -> int:
         """Number of rows, or its estimate."""
         return self.moments.n
+
+    @property
+    def limits(self) -> Floats:
+        """(p, p) largest absolute covariances, with the number of rows as divisor."""
+        return self.moments.limits[1:, 1:]
+
+    @property
+    def largest_trace(self) -> float:
+        """Largest possible sum of the variances, with the number of rows as divisor."""
+        ones = np.ones(self.p)
+        return float(self.p) if self.standardize else self.moments.ball_and_reach(ones)[0]
 
     @property
     def correction(self) -> float:
@@ -142,17 +158,10 @@ class NoisyCovariance:
 
     @cached_property
     def kurtosis(self) -> Floats:
-        """(p,) E y^4 over (E y^2)^2 of the centred columns; 3 where unknown, never less.
-
-        Not more than rows within the bounds can have.
-        """
-        m, square = self.mean, np.maximum(self.variances, 1e-12)
-        third, fourth = self.powers.T / self._count
-        centred = fourth - 4 * m * third + 6 * m**2 * (square + m**2) - 3 * m**4
-        most = (1 + np.abs(m)) ** 2 / square
-        clear = self.variances > _CLEAR * self.variance_sd
-        found = np.clip(centred / square**2, 3, np.maximum(most, 3))
-        return np.where(clear & np.isfinite(found), found, 3.0)
+        """(p,) kurtosis of the columns; 3 where unknown, and never less."""
+        known = self.variances > _CLEAR * self.variance_sd
+        found = kurtosis_of(self.powers / self._count, self.mean, self.variances)
+        return np.where(known, found, 3.0)
 
     @cached_property
     def sampling(self) -> RowSampling:
@@ -243,7 +252,8 @@ class NoisyCovariance:
             high = np.maximum(high * factors[0], high * factors[1])
         low, high = np.nan_to_num(low, nan=-most), np.nan_to_num(high, nan=most, posinf=np.inf)
         low[np.diag_indices(self.p)] = np.maximum(np.diag(low), 0)
-        return np.clip(low, -most, most), np.clip(high, -most, most)
+        limits = most * self.limits
+        return np.clip(low, -limits, limits), np.clip(high, -limits, limits)
 
     def _box(
         self, alpha: float, target: Target, *, joint: bool, beta: float
@@ -256,7 +266,8 @@ class NoisyCovariance:
         r = self._radii(beta - of_count, joint=joint)
         moments = self.moments.matrix
         low, high = divided(moments - r, moments + r, *counts)
-        low, high = np.clip(low, -1, 1), np.clip(high, -1, 1)
+        limits = self.moments.limits
+        low, high = np.clip(low, -limits, limits), np.clip(high, -limits, limits)
         means = low[0, 1:], high[0, 1:]
         square_low, square_high = outer(*means)
         low, high = low[1:, 1:] - square_high, high[1:, 1:] - square_low
@@ -266,16 +277,17 @@ class NoisyCovariance:
             low, high = low - radius, high + radius
         own = np.diag_indices(self.p)
         low[own], high[own] = np.clip(low[own], 0, 1), np.clip(high[own], 0, 1)
-        return np.clip(low, -1, 1), np.clip(high, -1, 1), sizes
+        limits = self.limits
+        return np.clip(low, -limits, limits), np.clip(high, -limits, limits), sizes
 
     def _radii(self, beta: float, *, joint: bool) -> Floats:
         """(q, q) bounds on the noise; else each covariance's own noises hold together."""
         if joint:
             return self.moments.radius(beta)
-        answers = self.moments.answers
+        answers, units = self.moments.answers, self.moments.units
         # at most three noises make one covariance
         quantiles = np.array([law.quantile(beta / 3) for law in answers.law_table])[answers.law_of]
-        return self.moments.fill(quantiles / (self.n * answers.bounds))
+        return self.moments.fill(quantiles / (self.n * units))
 
     def radii(self, alpha: float, target: Target) -> tuple[float, float]:
         """Radius of `matrix` in spectral norm, and of its trace, certified at 1 - alpha.
@@ -319,9 +331,9 @@ class NoisyCovariance:
         if target == "population" and math.isfinite(spectral):
             n = max(1, math.floor(self.n * counts[0] + 1e-9))
             scale = 1 / np.sqrt(least)
-            ball = float(np.sum(scale**2))
+            ball, _ = self.moments.ball_and_reach(scale)
             apart = mean_error(n, ball, alpha - beta) + float(scale.max()) * q1
-            reach = (float(np.linalg.norm(scale * (1 + np.abs(self.mean)))) + apart) ** 2
+            reach = (self.moments.ball_and_reach(scale, self.mean)[1] + apart) ** 2
             plain = self._plain * scale[:, np.newaxis] * scale
             top = float(np.linalg.eigvalsh(plain)[-1]) + spectral
             trace = float(np.trace(plain)) + of_trace
@@ -390,20 +402,6 @@ class NoisyCovariance:
         size = int(np.clip(20 / beta, 4_000, most)) if most > 4_000 else most
         drawn = self.moments.noise(size, np.random.default_rng(1))
         return drawn[:, 0, 1:], drawn[:, 1:, 1:]
-
-
-def _powers(release: Answering, columns: tuple[str, ...]) -> Floats:
-    """(p, 2) noisy means of third and fourth powers, unit scale; NaN where not measured."""
-    found = np.full((len(columns), 2), np.nan)
-    block = third_and_fourth_powers(release.schema, columns)
-    if block is not None:
-        try:
-            means = release.answers(Family((block,))).means
-        except NotMeasuredError:
-            return found
-        for term, mean in zip(block.terms, means, strict=True):
-            found[columns.index(term[0][0]), len(term) - 3] = mean
-    return found
 
 
 def _upper_quantile(draws: Floats, beta: float) -> float:

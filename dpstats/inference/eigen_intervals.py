@@ -42,10 +42,13 @@ class EigenIntervals:
     covariance : NoisyCovariance
     k : int
         Number of components, 1 <= k <= p.
+    unit : float
+        What an eigenvalue of one stands for in intervals.
     """
 
     covariance: NoisyCovariance
     k: int
+    unit: float = 1.0
 
     @cached_property
     def values(self) -> Floats:
@@ -90,7 +93,7 @@ class EigenIntervals:
         seen, vectors = seen[:, ::-1], vectors[:, :, ::-1]
         total = seen.sum(axis=1, keepdims=True)
         shares = np.clip(np.divide(seen, total, out=np.ones_like(seen), where=total > 0), 0, 1)
-        parts = [seen[:, :k].var(axis=0), shares[:, :k].var(axis=0)]
+        parts = [seen[:, :k].var(axis=0) * self.unit**2, shares[:, :k].var(axis=0)]
         for i in range(k):
             vector = vectors[:, :, i] * np.where(vectors[:, i, i : i + 1] < 0, -1, 1)
             parts.append((vector @ self.vectors).var(axis=0))
@@ -109,8 +112,9 @@ class EigenIntervals:
         return {}
 
     def _most(self, count: int) -> Floats:
-        """Largest possible eigenvalues: the sum of all is at most p in unit scale."""
-        return self.covariance.correction * self.covariance.p / np.arange(1, count + 1)
+        """Largest possible eigenvalues, from the largest possible sum of all."""
+        most = self.covariance.correction * self.covariance.largest_trace
+        return most / np.arange(1, count + 1)
 
     def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """Lower and upper ends, two (2 k + k p,) arrays."""
@@ -166,7 +170,7 @@ class EigenIntervals:
         low_share, high_share = np.clip(low_share, 0, caps), np.clip(high_share, 0, caps)
         sines = sine_bounds(values, radius)[:k] if np.isfinite(radius) else np.ones(k)
         loadings = loading_bounds(self.vectors[:k], sines)
-        low, high = low * factors[0], high * factors[1]
+        low, high = low * factors[0] * self.unit, high * factors[1] * self.unit
         return (
             np.concatenate([low, low_share, loadings[0].ravel()]),
             np.concatenate([high, high_share, loadings[1].ravel()]),
@@ -246,6 +250,7 @@ class EigenIntervals:
                 loadings[1][i] = np.minimum(self.vectors[i] + reach, 1)
         caps = np.stack([self._most(k), 1 / np.arange(1, k + 1)])
         low, high = np.clip(low, 0, caps), np.clip(high, 0, caps)
+        low[0], high[0] = low[0] * self.unit, high[0] * self.unit
         return (
             np.concatenate([low.ravel(), loadings[0].ravel()]),
             np.concatenate([high.ravel(), loadings[1].ravel()]),

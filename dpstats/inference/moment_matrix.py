@@ -9,7 +9,7 @@ entry, at the constant times itself.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.columns import Number
+from dpstats.columns import Codes, Number
 from dpstats.errors import RequestError
+from dpstats.families.ball_moments import RADIUS, BallMoments
 from dpstats.families.block import Block, Family, Floats
 from dpstats.families.cells import ROWS
 from dpstats.families.moments import Feature, Moments, Term
@@ -80,6 +81,11 @@ class NoisyMatrix:
         """Number of rows, or its estimate."""
         return self.answers.n
 
+    @property
+    def units(self) -> Codes:
+        """(d,) int64, the integer that stands for one of each measured function."""
+        return self.answers.bounds
+
     def fill(self, values: Floats, *, one: float = 0.0) -> Floats:
         """Matrices (..., q, q) of function values (..., d); a known one counts as `one`."""
         padded = np.concatenate(
@@ -91,21 +97,22 @@ class NoisyMatrix:
     @cached_property
     def matrix(self) -> Floats:
         """(q, q) noisy mean products, symmetric, [0, 0] one (or the noisy count over n)."""
-        return self.fill(self.answers.means, one=1.0)
+        return self.fill(self.answers.sums / (self.n * self.units), one=1.0)
 
     @cached_property
     def noise_sd(self) -> Floats:
         """(q, q) standard deviations of the noise on the entries."""
-        return np.sqrt(self.fill(self.answers.noise_variances))
+        scale = self.answers.bounds / self.units
+        return np.sqrt(self.fill(self.answers.noise_variances * scale**2))
 
     def noise(self, size: int, rng: np.random.Generator) -> Floats:
         """Draws (size, q, q) of the noise on the matrix, from its exact law."""
-        unit = self.n * self.answers.bounds
+        unit = self.n * self.units
         return self.fill(draw_noise(self.answers, size, rng) / unit)
 
     def radius(self, beta: float) -> Floats:
         """(q, q) bounds on the noise of all entries together, with probability 1 - beta."""
-        unit = self.n * self.answers.bounds
+        unit = self.n * self.units
         return self.fill(joint_noise_quantiles(self.answers, beta) / unit)
 
 
@@ -113,7 +120,7 @@ class NoisyMatrix:
 class MomentMatrix(NoisyMatrix):
     """Noisy mean products of q features, the constant first, in unit scale.
 
-    A number runs over [-1, 1] there, an indicator over {0, 1}.
+    A number runs over [-1, 1] there, an indicator over {0, 1}; clipped rows lie in the unit ball.
 
     Attributes
     ----------
@@ -122,16 +129,21 @@ class MomentMatrix(NoisyMatrix):
     schema : Schema
     features : tuple of features
         Without the constant; q - 1 of them.
+    ball : BallMoments or None
+        What was measured of clipped rows; all features are its numbers.
     """
 
     schema: Schema
     features: tuple[Feature, ...]
+    ball: BallMoments | None = None
 
     @classmethod
-    def of(cls, release: Answering, features: Sequence[Feature]) -> MomentMatrix:
-        """Ask a release for all products of some features."""
+    def of(
+        cls, release: Answering, features: Sequence[Feature], ball: BallMoments | None = None
+    ) -> MomentMatrix:
+        """Ask a release for all products of some features, or of the numbers of clipped rows."""
         features = tuple(features)
-        block = moments_block(release.schema, features, products_of(features))
+        block = ball or moments_block(release.schema, features, products_of(features))
         wanted: list[Block] = [block]
         answers = release.answers(Family(tuple(wanted)))
         if not answers.rows.public:
@@ -148,25 +160,82 @@ class MomentMatrix(NoisyMatrix):
                     place[i, i] = at[(a, a)] if a[1] is None else at[(a,)]
                 elif a[0] != b[0]:
                     place[i, j] = at[frozenset((a, b))]
-        return cls(answers, place, release.schema, features)
+        return cls(answers, place, release.schema, features, ball)
+
+    @cached_property
+    def units(self) -> Codes:
+        """(d,) int64, the integer that stands for one of each measured function."""
+        if self.ball is None:
+            return self.answers.bounds
+        return np.append(self.ball.ones, self.answers.bounds[self.ball.size :])
+
+    @cached_property
+    def origin(self) -> Floats:
+        """(q - 1,) original values that unit values of zero stand for; 0 for an indicator."""
+        return self._ends[0]
+
+    @cached_property
+    def spread(self) -> Floats:
+        """(q - 1,) original units in one unit of each feature; 1 for an indicator."""
+        return self._ends[1]
+
+    @cached_property
+    def _ends(self) -> tuple[Floats, Floats]:
+        origin, spread = np.zeros(len(self.features)), np.ones(len(self.features))
+        for i, (name, level) in enumerate(self.features):
+            if self.ball is not None:
+                origin[i], spread[i] = self.ball.origin_and_spread(name)
+            elif level is None:
+                column = self.schema[name]
+                if not isinstance(column, Number):
+                    raise RequestError(f"{name!r} is not a number")
+                low, high = column.grid[0], column.grid[-1]
+                origin[i], spread[i] = (low + high) / 2, (high - low) / 2
+        return origin, spread
 
     @cached_property
     def scaling(self) -> Floats:
         """(q, q) lower triangular L: features in original units are L times those in unit scale.
 
-        A number is middle + half range times its unit value; indicators are as they are. So the
+        A number is its origin + spread times its unit value; indicators are as they are. So the
         matrix in original units is L M L', and coefficients b there are those in unit scale with
         b_unit = L' b.
         """
         scaling = np.eye(len(self.features) + 1)
-        for i, (name, level) in enumerate(self.features, start=1):
-            if level is None:
-                column = self.schema[name]
-                if not isinstance(column, Number):
-                    raise RequestError(f"{name!r} is not a number")
-                low, high = column.grid[0], column.grid[-1]
-                scaling[i, 0], scaling[i, i] = (low + high) / 2, (high - low) / 2
+        scaling[1:, 0] = self.origin
+        scaling[np.diag_indices(len(scaling))] = np.append(1.0, self.spread)
         return scaling
+
+    def unit_rows(self, codes: Mapping[str, Codes]) -> Floats:
+        """Rows (m, q - 1) in unit scale, given as column name -> (m,) codes; of numbers alone."""
+        names = [name for name, _ in self.features]
+        if self.ball is not None:
+            order = [column.name for column in self.ball.numbers]
+            return self.ball.rows(codes).T[:, [order.index(name) for name in names]] / RADIUS
+        half = np.array([int(self.schema[name].code_range[1]) for name in names])
+        return np.asarray(np.stack([codes[name] for name in names], axis=1) / half)
+
+    @cached_property
+    def limits(self) -> Floats:
+        """(q, q) largest absolute moments; without the constant, of covariances too.
+
+        In a ball |2 w_i w_j| <= w_i^2 + w_j^2 <= 1.
+        """
+        limits = np.ones((len(self.features) + 1,) * 2)
+        if self.ball is not None:
+            limits[1:, 1:] = (1 + np.eye(len(self.features))) / 2
+        return limits
+
+    def ball_and_reach(self, scale: Floats, mean: Floats | None = None) -> tuple[float, float]:
+        """Largest squared length of a row, and distance from `mean`; columns times `scale`.
+
+        Rows are in the box from -1 to 1, or in the unit ball.
+        """
+        mean = np.zeros_like(scale) if mean is None else mean
+        if self.ball is None:
+            return float(np.sum(scale**2)), float(np.linalg.norm(scale * (1 + np.abs(mean))))
+        most = float(scale.max())
+        return most**2, most + float(np.linalg.norm(scale * mean))
 
     @property
     def names(self) -> list[str]:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from dpstats.families.block import Floats
+from dpstats.errors import NotMeasuredError
+from dpstats.families.block import Family, Floats
+from dpstats.families.monomials import third_and_fourth_powers
+
+if TYPE_CHECKING:
+    from dpstats.analyses.base import Answering
 
 SamplingLaw = Literal["kurtosis", "fitted"]
 
@@ -132,6 +137,32 @@ class RowSampling:
         drawn[:, 1:, 1:] += shift[:, :, np.newaxis] * self.mean
         drawn[:, 1:, 1:] += shift[:, np.newaxis, :] * self.mean[:, np.newaxis]
         return np.asarray(drawn / np.sqrt(self.n))
+
+
+def mean_powers(release: Answering, columns: tuple[str, ...]) -> Floats:
+    """(p, 2) noisy means of third and fourth powers, unit scale; NaN where not measured."""
+    found = np.full((len(columns), 2), np.nan)
+    block = third_and_fourth_powers(release.schema, columns)
+    if block is not None:
+        try:
+            means = release.answers(Family((block,))).means
+        except NotMeasuredError:
+            return found
+        for term, mean in zip(block.terms, means, strict=True):
+            found[columns.index(term[0][0]), len(term) - 3] = mean
+    return found
+
+
+def kurtosis_of(powers: Floats, mean: Floats, variances: Floats) -> Floats:
+    """(p,) E y^4 over (E y^2)^2 of centred columns, from mean third and fourth powers (p, 2).
+
+    At least 3, which stands for what is not known; not more than columns in [-1, 1] can have.
+    """
+    third, fourth = powers.T
+    square = np.maximum(variances, 1e-12)
+    centred = fourth - 4 * mean * third + 6 * mean**2 * (square + mean**2) - 3 * mean**4
+    most = np.maximum((1 + np.abs(mean)) ** 2 / square, 3)
+    return np.asarray(np.nan_to_num(np.clip(centred / square**2, 3, most), nan=3.0))
 
 
 def _rising(one: Floats, other: Floats) -> Floats:

@@ -2,8 +2,9 @@
 
 The model is proportional to base(x) exp(sum of c_f f(x)), the base a product over columns. Given
 all other columns, the logarithm of a column's conditional distribution is a sum of rows of tables
-of coefficients (for cells) and of a polynomial in the number's own code (for moments). Each column
-is drawn in turn from it, for all rows at once, which leaves the model invariant.
+of coefficients (for cells), of a polynomial in the number's own code (for moments), and of one in
+those of the clipped row. Each column is drawn in turn from it, for all rows at once, which leaves
+the model invariant.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.columns import Codes, Column, Number
+from dpstats.families.ball_moments import BallMoments
 from dpstats.families.block import Family, Floats
 from dpstats.families.cells import Indicator, Table
 from dpstats.families.group_moments import PARTS, GroupMoments
 from dpstats.families.moments import Moments, Term
 from dpstats.families.monomials import Monomials
+from dpstats.references.ball_potential import BallConditional, BallPotential
 from dpstats.schema import Schema
 
 Single = NDArray[np.float32]  # logarithms of probabilities: differences of 1e-6 do not matter
@@ -30,7 +33,7 @@ CHUNK = 2**19  # entries of a conditional that are worked on at a time
 
 def knows(family: Family) -> bool:
     """Whether every block is of a kind that has conditional distributions here."""
-    kinds = Table | Indicator | Moments | GroupMoments | Monomials
+    kinds = Table | Indicator | Moments | GroupMoments | Monomials | BallMoments
     return all(isinstance(block, kinds) for block in family.blocks)
 
 
@@ -92,6 +95,7 @@ class GibbsSampler:
         self.squares: dict[str, float] = {}
         self._products: list[tuple[str, str, float]] = []
         self._monomials: list[_Monomial] = []
+        self._balls: list[BallPotential] = []
         slopes: dict[tuple[str, str], Floats] = {}
         curves: dict[tuple[str, str], Floats] = {}
         start = 0
@@ -109,6 +113,8 @@ class GibbsSampler:
                     _Monomial.of(term, value)
                     for term, value in zip(block.terms, part.tolist(), strict=True)
                 ]
+            elif isinstance(block, BallMoments):
+                self._balls.append(BallPotential(block, part))
             else:
                 assert isinstance(block, Moments)  # see `knows`
                 self._add_moments(block, part, tables, slopes)
@@ -200,8 +206,8 @@ class GibbsSampler:
             states = _categorical(by_bin + self.base[column.name], rng)
             return self._codes(column, states, rng)
         assert isinstance(column, Number)
-        powers = self.polynomial(column, codes, bins)
-        return self._move_number(column, by_bin, powers, codes, rng)
+        powers, balls = self.polynomial(column, codes, bins), self.balls(column, codes)
+        return self._move_number(column, by_bin, powers, balls, codes, rng)
 
     def bin_potentials(
         self, column: Column, codes: Mapping[str, Codes], bins: Mapping[str, Codes]
@@ -278,6 +284,14 @@ class GibbsSampler:
                 total += slope[bins[group]]
         return total
 
+    def balls(self, column: Number, codes: Mapping[str, Codes]) -> list[BallConditional]:
+        """What moments of clipped rows add, given the other columns."""
+        return [
+            potential.given_others(column.name, codes)
+            for potential in self._balls
+            if column in potential.block.numbers
+        ]
+
     def _unit(self, number: str, codes: Mapping[str, Codes]) -> Floats:
         column = self.schema[number]
         assert isinstance(column, Number)
@@ -288,6 +302,7 @@ class GibbsSampler:
         column: Number,
         by_bin: Single,
         powers: list[Floats],
+        balls: list[BallConditional],
         codes: Mapping[str, Codes],
         rng: np.random.Generator,
     ) -> Codes:
@@ -314,6 +329,8 @@ class GibbsSampler:
             logits = base[trial] + _horner(powers, at)
             if column.bins > 1:
                 logits += np.take_along_axis(by_bin, support.bins[trial], axis=1)
+            for ball in balls:
+                logits += ball.at(support.codes[trial])
             logits[~valid] = -np.inf
             chosen = _categorical(logits, rng)
             state = np.take_along_axis(trial, chosen[:, None], axis=1)[:, 0]

@@ -20,17 +20,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpstats.answers import answer
-from dpstats.columns import Codes, Column
+from dpstats.answers import Answers, answer
+from dpstats.columns import Codes, Column, Number
 from dpstats.combining import Sources
 from dpstats.density.candidates import Candidates, Seen, merged, seen_by
 from dpstats.density.entropy import FLAT, EntropyFit, fit_entropy, fit_tilted, usable_deviations
 from dpstats.density.penalties import adapted
 from dpstats.density.rows import systematic
 from dpstats.errors import NotMeasuredError, RequestError
+from dpstats.families.ball_moments import BallMoments
 from dpstats.families.block import Block, Family, Floats
 from dpstats.families.cells import Indicator, Table
-from dpstats.families.moments import Moments
+from dpstats.families.moments import Moments, Term
 from dpstats.families.monomials import Monomials
 from dpstats.references.base import Unmeasured
 from dpstats.references.gibbs import GibbsSampler, Support, knows
@@ -239,6 +240,16 @@ def own_density(sources: Sources, column: Column) -> Floats:
         blocks.append(block)
         means.append(answers.means)
         variances.append(answers.noise_variances)
+    for block in family.blocks:
+        if (
+            isinstance(block, BallMoments)
+            and isinstance(column, Number)
+            and column in block.numbers
+        ):
+            seen = _as_unclipped(block, answer(sources, block), column)
+            blocks.append(Moments((column,), (), _moments_of(column)))
+            means.append(seen[0])
+            variances.append(seen[1])
     if not blocks:
         return uniform
     values = Family(tuple(blocks)).evaluate({column.name: support.codes})
@@ -260,3 +271,23 @@ def _own_blocks(family: Family, column: Column) -> list[Block]:
             if alone.any():
                 own.append(block.restrict(alone))
     return own
+
+
+def _moments_of(column: Column) -> tuple[Term, ...]:
+    feature = (column.name, None)
+    return (feature,), (feature, feature)
+
+
+def _as_unclipped(block: BallMoments, answers: Answers, column: Number) -> tuple[Floats, Floats]:
+    """Mean and second moment of a number of clipped rows, its own unit scale, and variances.
+
+    Taken for those of the number itself: near enough for a base.
+    """
+    at = [block.terms.index(term) for term in _moments_of(column)]
+    unit = answers.bounds[at] / block.ones[at]
+    means, variances = answers.means[at] * unit, answers.noise_variances[at] * unit**2
+    origin, spread = block.origin_and_spread(column.name)
+    middle, half = (column.grid[0] + column.grid[-1]) / 2, (column.grid[-1] - column.grid[0]) / 2
+    shift, slope = (origin - middle) / half, spread / half
+    turn = np.array([[slope, 0.0], [2 * shift * slope, slope**2]])
+    return np.array([shift, shift**2]) + turn @ means, turn**2 @ variances

@@ -26,18 +26,22 @@ class NoNoise:
         return np.zeros(size, dtype=np.int64)
 
 
-def exact(n=1_500, *, unit="replace", standardize=False, epsilon=1.0, **options):
+def exact(n=1_500, *, unit="replace", standardize=False, epsilon=1.0, clip_norm=None, **options):
     """The analysis of a release without noise, whose laws are those of epsilon."""
     from dpstats.privacy.noise import _noise_from
 
     frame = rows(n)
+    analysis = dps.Covariance(NAMES, clip_norm=clip_norm)
     plan = dps.plan(
-        SCHEMA, {"a": dps.Covariance(NAMES)}, budget=dps.PureDP(epsilon), unit=unit,
+        SCHEMA, {"a": analysis}, budget=dps.PureDP(epsilon), unit=unit,
         n=n if unit == "replace" else None,
     )  # fmt: skip
     with _noise_from(NoNoise()):
         release = dps.release(plan, frame, rng=0, m=1_000, **options)
-    return NoisyCovariance.of(release, NAMES, standardize=standardize), frame.to_numpy()
+    ball = None if clip_norm is None else analysis.family(SCHEMA).blocks[0]
+    found = NoisyCovariance.of(release, NAMES, standardize=standardize, ball=ball)
+    codes = {name: np.rint(frame[name] * 100).astype(int) for name in NAMES}
+    return found, found.moments.unit_rows(codes)
 
 
 def noisy(found, draw):
@@ -54,12 +58,15 @@ def spectral(matrix):
     return np.abs(np.linalg.eigvalsh(matrix)).max()
 
 
+@pytest.mark.parametrize("clip_norm", [None, 0.8])
 @pytest.mark.parametrize("standardize", [False, True])
 @pytest.mark.parametrize("unit", ["replace", "add_remove"])
-def test_radii_and_boxes_hold_and_are_not_idle(unit, standardize):
+def test_radii_and_boxes_hold_and_are_not_idle(unit, standardize, clip_norm):
     """At alpha = 1/2, so that a quantile or a norm that is a little too short is seen."""
     epsilon = 20.0 if standardize else 1.0
-    found, data = exact(unit=unit, standardize=standardize, n=4_000, epsilon=epsilon)
+    found, data = exact(
+        unit=unit, standardize=standardize, n=4_000, epsilon=epsilon, clip_norm=clip_norm
+    )
     matrix = np.corrcoef(data.T) if standardize else np.cov(data.T, ddof=0)
     covariance = np.cov(data.T)
     runs, rng = 120, np.random.default_rng(1)
@@ -83,10 +90,11 @@ def test_radii_and_boxes_hold_and_are_not_idle(unit, standardize):
     assert joint >= 0.5 * runs
 
 
+@pytest.mark.parametrize("clip_norm", [None, 0.8])
 @pytest.mark.parametrize("standardize", [False, True])
 @pytest.mark.parametrize("unit", ["replace", "add_remove"])
-def test_simulated_errors_have_the_spread_of_real_ones(unit, standardize):
-    found, data = exact(unit=unit, standardize=standardize, n=4_000)
+def test_simulated_errors_have_the_spread_of_real_ones(unit, standardize, clip_norm):
+    found, data = exact(unit=unit, standardize=standardize, n=4_000, clip_norm=clip_norm)
     rng = np.random.default_rng(2)
     matrix = np.corrcoef(data.T) if standardize else np.cov(data.T)
     drawn = draw_noise(found.moments.answers, 400, rng)

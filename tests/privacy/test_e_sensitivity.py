@@ -8,6 +8,7 @@ import pytest
 
 import dpstats as dps
 from dpstats.families import block_from_dict
+from dpstats.families.ball_moments import BallMoments
 
 SCHEMA = dps.Schema(
     [
@@ -28,14 +29,20 @@ def moments(numbers, groups=(), degree=2):
     return dps.Moments.of(SCHEMA, numbers, groups, degree)
 
 
+def clipped(numbers, norm=0.8, **options):
+    return BallMoments.of(SCHEMA, numbers, norm, **options)
+
+
 def test_p49_claims_are_what_brute_force_finds_where_they_are_exact():
     for block in (table("c"), table("c", "x"), dps.Cells.condition(SCHEMA, "b or d"),
-                  moments(["x"]), moments(["x", "y"]), moments(["x", "y"], degree=1)):  # fmt: skip
+                  moments(["x"]), moments(["x", "y"]), moments(["x", "y"], degree=1),
+                  clipped(["x"]), clipped(["x", "y"]),
+                  clipped(["x", "y", "z"], 1.5, center={"z": 18})):  # fmt: skip
         l1, l2 = brute_force(block)
         claimed = block.sensitivity("replace")
         assert l1 <= claimed.l1
         assert l2 <= claimed.l2_squared
-        if not isinstance(block, dps.Moments):
+        if not isinstance(block, dps.Moments | BallMoments):
             assert (l1, l2) == (claimed.l1, claimed.l2_squared)
 
 
@@ -110,7 +117,8 @@ def test_p50_random_and_coordinate_ascent_search_for_larger_p(p, groups, seed):
 @pytest.mark.parametrize(
     "block",
     [table("c", "b"), dps.Cells.condition(SCHEMA, "c == 'a'"), moments(["x", "y"]),
-     moments(["x"], ["c"]), moments(["z"], degree=1)],
+     moments(["x"], ["c"]), moments(["z"], degree=1), clipped(["x", "y", "z"]),
+     clipped(["y", "z"], 0.5, scale={"z": 20})],
     ids=lambda block: ",".join(c.name for c in block.columns),
 )  # fmt: skip
 def test_p51_both_neighbour_relations(block):

@@ -274,3 +274,21 @@ def test_penalties_fall_only_where_the_answers_say_more_than_noise(pairs):
     own = adapted(fit, sizes, 0.25, trusted=10.0)
     np.testing.assert_allclose(own[strong], 1.25)  # twenty sd left: half of it again
     np.testing.assert_allclose(own[~strong], 10.0)
+
+
+def test_the_base_of_a_clipped_number_is_that_of_the_number_where_few_rows_are_shrunk():
+    rng = np.random.default_rng(0)
+    schema = dps.Schema([dps.Number(name, 0, 10, points=101, missing=0) for name in ("u", "v")])
+    frame = pd.DataFrame({name: np.clip(rng.normal(7, 1, 3_000), 0, 10) for name in ("u", "v")})
+    clipped = dps.PCA(["u", "v"], clip_norm=5.0, center={"u": 6.5, "v": 8}, scale={"u": 2, "v": 1})
+    for name in ("u", "v"):
+        ours, plain = (
+            own_density(measured(frame, schema, {"a": analysis}, epsilon=1e4), schema[name])
+            for analysis in (clipped, dps.PCA(["u", "v"]))
+        )
+        np.testing.assert_allclose(ours.sum(), 1, atol=1e-6)
+        values = schema[name].grid
+        mean, sd = ours @ values, np.sqrt(ours @ values**2 - (ours @ values) ** 2)
+        assert abs(mean - frame[name].mean()) < 0.03
+        assert abs(sd / frame[name].std() - 1) < 0.05
+        assert np.abs(ours - plain).sum() < 0.05

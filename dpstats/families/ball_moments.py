@@ -1,0 +1,326 @@
+"""First and second moments of rows that are shrunk to a public Euclidean norm."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.columns import Codes, Number
+from dpstats.errors import FileFormatError, RequestError
+from dpstats.families.block import Block, Derivation, Floats, Sensitivity
+from dpstats.families.cells import DenseValues
+from dpstats.families.moments import Moments, Term
+from dpstats.schema import Schema
+
+if TYPE_CHECKING:
+    from dpstats.privacy.budget import Unit
+
+RADIUS = 2**13
+"""The radius of the ball in integer units: how finely rows are coded."""
+
+_CROSS = math.isqrt(RADIUS**4 // 2) + 1  # at least RADIUS^2 / sqrt(2)
+_MEAN = 2 * RADIUS
+_SHRUNK = 4
+_FARTHEST = 2**24  # of a coordinate before it is shrunk, so that no int64 overflows
+_ROWS = 2**16  # at a time; their products of up to RADIUS^2 = 2^26 sum to less than 2^53
+
+
+@dataclass(frozen=True)
+class BallMoments:
+    """Sums of w_i and w_i w_j, where w is a row of p numbers, shrunk into the unit ball.
+
+    And the number of rows that were shrunk, at little cost: nothing else tells what was lost.
+
+    Each number is centred and divided, z = (x - center) / scale, and the row is shrunk to the
+    norm R = `clip_norm`: w = z / max(R, |z|). Built by `BallMoments.of`.
+
+    Rows are integers y, about w times `RADIUS`. Each z / R is rounded to the nearest such integer,
+    by a table of the column's codes; a longer row is multiplied by RADIUS / |y|, with |y| rounded
+    up and the quotient towards zero, in int64, so y'y <= RADIUS^2 always. Integers alone: the same
+    sums on every engine.
+
+    The noise of a function is in proportion to its bound B: 2 for a mean, 1 for a square and
+    1/sqrt(2) for a product, in the unit of w. So the noise on the matrix of second moments has
+    twice the variance on the diagonal and the same law (to second order) in every basis; that of
+    the means is twice as large, as they enter a covariance multiplied by the distance of the mean
+    from the centre. The number of shrunk rows has 4.
+
+    Attributes
+    ----------
+    numbers : tuple of Number
+        In the order of the schema, each with `missing=`.
+    center, scale : tuple of Fraction
+        Public; original units, one per number. Scales are positive.
+    clip_norm : Fraction
+        Positive; in units of the scales.
+
+    Raises
+    ------
+    RequestError
+    """
+
+    numbers: tuple[Number, ...]
+    center: tuple[Fraction, ...]
+    scale: tuple[Fraction, ...]
+    clip_norm: Fraction
+
+    needs_codes = True
+
+    def __post_init__(self) -> None:
+        if self.clip_norm <= 0 or min(self.scale) <= 0:
+            raise RequestError("clip_norm and all scales must be positive numbers")
+        for number, center, codes in zip(self.numbers, self.center, self._table, strict=True):
+            middle, half = _middle_and_half(number)
+            if abs(center - middle) > half:
+                raise RequestError(
+                    f"the center of {number.name!r} is {float(center):g}, outside its declared "
+                    f"bounds {number.low:g} and {number.high:g}; give one between them"
+                )
+            if np.abs(codes).max() > _FARTHEST:
+                raise RequestError(
+                    f"clip_norm={float(self.clip_norm):g} is too small beside the bounds of "
+                    f"{number.name!r}; give a larger one, a larger scale or tighter bounds"
+                )
+
+    @staticmethod
+    def of(
+        schema: Schema,
+        numbers: Sequence[str],
+        clip_norm: float | Fraction,
+        center: Mapping[str, float | Fraction] | None = None,
+        scale: Mapping[str, float | Fraction] | None = None,
+    ) -> BallMoments:
+        """The moments of some numbers.
+
+        Parameters
+        ----------
+        schema : Schema
+        numbers : sequence of str
+        clip_norm : float
+        center, scale : mapping of names to numbers, optional
+            Original units; by default the middle and half the width of the declared bounds. A
+            float is read as its shortest decimal.
+        """
+        columns = Moments.of(schema, numbers, degree=1).numbers  # checks the columns
+        given = [dict(center or {}), dict(scale or {})]
+        for what, values in zip(("center", "scale"), given, strict=True):
+            if unknown := sorted(set(values) - {c.name for c in columns}):
+                raise RequestError(f"{what} names {unknown}, which is not among the columns")
+        centers, scales = [], []
+        for column in columns:
+            middle, half = _middle_and_half(column)
+            centers.append(_exact(given[0].get(column.name, middle)))
+            scales.append(_exact(given[1].get(column.name, half)))
+        return BallMoments(columns, tuple(centers), tuple(scales), _exact(clip_norm))
+
+    @property
+    def columns(self) -> tuple[Number, ...]:
+        """The numbers."""
+        return self.numbers
+
+    @cached_property
+    def terms(self) -> tuple[Term, ...]:
+        """Numbers, then products of two, squares too, as in `Moments`; () for a shrunk row."""
+        features = [(c.name, None) for c in self.numbers]
+        pairs = itertools.combinations_with_replacement(features, 2)
+        return (*((feature,) for feature in features), *pairs, ())
+
+    @property
+    def size(self) -> int:
+        """Number of functions, p + p (p + 1) / 2 + 1."""
+        return len(self.terms)
+
+    @property
+    def names(self) -> list[str]:
+        """Such as ``clipped age*income``."""
+        names = ["*".join(name for name, _ in term) for term in self.terms]
+        return [f"clipped {name or 'rows'}" for name in names]
+
+    @cached_property
+    def _kinds(self) -> Codes:
+        """(d,) int64: 0 for a mean, 1 for a square, 2 for a product, 3 for a shrunk row."""
+        return np.array([3 if not t else len(t) - 1 + (t[0] != t[-1]) for t in self.terms])
+
+    @property
+    def ranges(self) -> tuple[Codes, Codes]:
+        """Plus and minus 2, 1 and 1/sqrt(2) in integer units, and 4; squares are not negative.
+
+        Wider than what most functions reach: the share of the noise that each gets.
+        """
+        high = np.array([_MEAN, RADIUS**2, _CROSS, _SHRUNK])[self._kinds]
+        return np.where(self._kinds % 2 == 1, 0, -high), high
+
+    @cached_property
+    def ones(self) -> Codes:
+        """(d,) int64, the integer that stands for one in the unit of w."""
+        return np.array([RADIUS, RADIUS**2, RADIUS**2, 1])[self._kinds]
+
+    @cached_property
+    def _table(self) -> list[Codes]:
+        """Integer coordinates (points,) int64 of the codes -K..K of every number, not shrunk."""
+        tables = []
+        for column, center, scale in zip(self.numbers, self.center, self.scale, strict=True):
+            middle, half = _middle_and_half(column)
+            unit = RADIUS / (scale * self.clip_norm)
+            slope, start = unit * half / column.half_points, unit * (middle - center)
+            # floor(slope c + start + 1/2), exactly
+            q = math.lcm(2, slope.denominator, start.denominator)
+            a, b = int(slope * q), int(start * q) + q // 2
+            codes = np.arange(-column.half_points, column.half_points + 1)
+            if max(q, abs(a) * column.half_points + abs(b)) >= 2**62:
+                codes = codes.astype(object)  # Python's integers, of any size
+            limit = 2 * _FARTHEST  # beyond it the block is refused
+            tables.append(np.clip((a * codes + b) // q, -limit, limit).astype(np.int64))
+        return tables
+
+    def origin_and_spread(self, name: str) -> tuple[float, float]:
+        """The centre of a number, and what w_i = 1 stands for: its scale times R."""
+        i = [column.name for column in self.numbers].index(name)
+        return float(self.center[i]), float(self.scale[i] * self.clip_norm)
+
+    def coordinates(self, codes: Mapping[str, Codes]) -> Floats:
+        """Rows z / R (p, n) before they are shrunk."""
+        return np.asarray(self._integers(codes) / RADIUS)
+
+    def _integers(self, codes: Mapping[str, Codes]) -> Codes:
+        pairs = zip(self.numbers, self._table, strict=True)
+        return np.stack([table[codes[c.name] + c.half_points] for c, table in pairs])
+
+    def rows(self, codes: Mapping[str, Codes]) -> Codes:
+        """The rows y, (p, n) int64, in the ball of radius `RADIUS`."""
+        return self._shrunk(codes)[0]
+
+    def _shrunk(self, codes: Mapping[str, Codes]) -> tuple[Codes, NDArray[np.bool_]]:
+        """The same, and which of them were shrunk."""
+        found = self._integers(codes)
+        squares = (found * found).sum(axis=0)
+        outside = squares > RADIUS**2
+        far, norm = found[:, outside], _root_rounded_up(squares[outside])
+        found[:, outside] = np.sign(far) * (np.abs(far) * RADIUS // norm)
+        return found, outside
+
+    def sums(self, codes: Mapping[str, Codes]) -> Codes:
+        """Sums (d,) int64: Gram matrices of blocks of rows, exact in float64, added in int64."""
+        used = {c.name: codes[c.name] for c in self.numbers}
+        p, n = len(self.numbers), len(next(iter(used.values())))
+        i, j = np.triu_indices(p)
+        total = np.zeros(self.size, dtype=np.int64)
+        for start in range(0, n, _ROWS):
+            piece = {name: array[start : start + _ROWS] for name, array in used.items()}
+            rows, outside = self._shrunk(piece)
+            floats = rows.astype(np.float64)
+            total[:p] += rows.sum(axis=1)
+            total[p:-1] += (floats @ floats.T)[i, j].astype(np.int64)
+            total[-1] += np.count_nonzero(outside)
+        return total
+
+    def evaluate(self, codes: Mapping[str, Codes]) -> DenseValues:
+        """The functions at m points, in integer units."""
+        rows, outside = self._shrunk(codes)
+        i, j = np.triu_indices(len(rows))
+        return DenseValues(np.vstack([rows, rows[i] * rows[j], outside]).astype(np.float64))
+
+    def sensitivity(self, unit: Unit) -> Sensitivity:
+        """A rational bound; exact for squared L2 if p >= 2 (but for rounding); see the notes.
+
+        Notes
+        -----
+        Replace w by v, |w|, |v| <= 1; D = ww' - vv'. The bounds B make the changes f of the
+        functions satisfy sum f^2 = k |w - v|^2 + |D|_F^2, k = 1/4, since products off the diagonal
+        are measured once, with B^2 at least 1/2.
+
+        Squared L2: let r = |w| >= s = |v| and w'v = -rsg. The sum is (r^2 - s^2)^2 +
+        2 r^2 s^2 (1 - g^2) + k (r^2 + s^2 + 2rsg), which increases in r, so r = 1: it is
+        1 + s^4 - 2 s^2 g^2 + k (1 + s^2 + 2sg). In g it is largest at g = min(1, k / 2s). For
+        s >= k/2 that gives 1 + s^4 + k^2/2 + k (1 + s^2), which increases in s; for s <= k/2,
+        (1 + s)^2 ((1 - s)^2 + k), with derivative 2 (1 + s)(k - 2s + 2s^2) >= 0. So at s = 1:
+        (2 + k)^2 / 2, for any k in (0, 2], attained by unit vectors with w'v = -k/2.
+
+        L1: by Cauchy's inequality with weight t on the p means, (sum |f|)^2 is at most
+        (p/t + p(p+1)/2) (tk |w - v|^2 + |D|_F^2) <= (p/t + p(p+1)/2) (2 + tk)^2 / 2, for any t;
+        t is chosen to make it small.
+
+        The number of shrunk rows changes by one, 1/4 in its unit, beside all that.
+
+        Added or removed: k |w|^2 + |w|^4 <= k + 1. For L1, |w|_1 <= sqrt(p), sqrt(k) |w|_1 +
+        |w|^2 + (|w|_1^2 - |w|^2) / sqrt(2) is largest at |w_i| = 1 / sqrt(p).
+        """
+        p = len(self.numbers)
+        shrunk = Sensitivity(Fraction(1, _SHRUNK), Fraction(1, _SHRUNK**2))
+        k = Fraction(RADIUS, _MEAN) ** 2
+        if unit == "add_remove":
+            product = Fraction(RADIUS**2, 2 * _CROSS)  # of w_i w_j with both orders counted
+            l1 = Fraction(RADIUS, _MEAN) * _root(Fraction(p)) + 1 + (p - 1) * product
+            return Sensitivity(l1, 1 + k) + shrunk
+        weighted = (
+            (p * k / part + Fraction(p * (p + 1), 2)) * (2 + part) ** 2 / 2
+            for part in (Fraction(i, 64) for i in range(1, 129))  # t k
+        )
+        return Sensitivity(_root(min(weighted)), (2 + k) ** 2 / 2) + shrunk
+
+    def derive(self, wanted: Block, *, complements: bool = True) -> Derivation | None:
+        """The same moments: other columns, centres or norms shrink rows in other ways."""
+        if wanted != self:
+            return None
+        return Derivation(np.arange(self.size, dtype=np.int64), self.size)
+
+    def restrict(self, kept: NDArray[np.bool_]) -> BallMoments:
+        """The block itself: what one function leaves of the sensitivity is not known."""
+        return self
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "kind": "ball_moments",
+            "numbers": [column.name for column in self.numbers],
+            "center": [str(value) for value in self.center],
+            "scale": [str(value) for value in self.scale],
+            "clip_norm": str(self.clip_norm),
+        }
+
+
+def ball_moments_from_dict(plain: Mapping[str, Any], schema: Schema) -> BallMoments:
+    """Inverse of `BallMoments.to_dict`."""
+    names = plain["numbers"]
+    try:
+        center, scale = (
+            dict(zip(names, map(Fraction, plain[what]), strict=True))
+            for what in ("center", "scale")
+        )
+        clip_norm = Fraction(plain["clip_norm"])
+    except (TypeError, ValueError, ZeroDivisionError):
+        raise FileFormatError("centers, scales and the norm of clipped moments must be numbers,"
+                              " one per column") from None  # fmt: skip
+    return BallMoments.of(schema, names, clip_norm, center, scale)
+
+
+def _middle_and_half(column: Number) -> tuple[Fraction, Fraction]:
+    low, high = _exact(column.low), _exact(column.high)
+    return (low + high) / 2, (high - low) / 2
+
+
+def _exact(value: float | Fraction | None) -> Fraction:
+    """A declared number as its shortest decimal: 0.1 is 1/10."""
+    assert value is not None
+    return Fraction(repr(float(value))) if isinstance(value, float) else Fraction(value)
+
+
+def _root(value: Fraction) -> Fraction:
+    """Square root, rounded up to a multiple of 2^-20."""
+    scaled = value * 2**40
+    whole = -(-scaled.numerator // scaled.denominator)
+    return Fraction(math.isqrt(whole - 1) + 1, 2**20)
+
+
+def _root_rounded_up(squares: Codes) -> Codes:
+    """Smallest integers (or one more) with at least these squares, (n,) int64 below 2^62."""
+    root = np.ceil(np.sqrt(squares.astype(np.float64))).astype(np.int64)
+    return root + (root * root < squares)

@@ -1,0 +1,335 @@
+"""Moments of clipped rows: exact integers inside the ball, and a sensitivity brute force keeps."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dpstats as dps
+from dpstats.engines.kernel import Kernel
+from dpstats.engines.local import exact_sums, open_source
+from dpstats.errors import FileFormatError, RequestError
+from dpstats.families import block_from_dict
+from dpstats.families.ball_moments import RADIUS, BallMoments
+from dpstats.families.block import bounds_of
+from dpstats.families.moments import Moments
+
+SCHEMA = dps.Schema([
+    dps.Number("age", 0, 100, points=201, missing=40), dps.Number("bare", 0, 1),
+    dps.Number("pay", -10, 30, points=401, missing=0),
+    dps.Number("score", values=[0, 1, 2, 5], missing=0), dps.Category("region", ["n", "s"]),
+])  # fmt: skip
+CENTER, SCALE = {"age": 45, "pay": 2.5}, {"age": 15, "pay": 5.7}
+BLOCK = BallMoments.of(SCHEMA, ["pay", "age", "score"], 2.1, CENTER, SCALE)
+
+
+def ball(p, half_points, clip_norm, **options):
+    names = [f"x{i}" for i in range(p)]
+    numbers = [dps.Number(name, -1, 1, points=2 * half_points + 1, missing=0) for name in names]
+    return BallMoments.of(dps.Schema(numbers), names, clip_norm, **options)
+
+
+def rows(n, seed=0):
+    rng = np.random.default_rng(seed)
+    return {c.name: rng.choice(c.codes_in_use, n) for c in BLOCK.numbers}
+
+
+def naive(block, codes):
+    """Rows y and whether they were shrunk, in fractions: nearest integers, then towards zero."""
+    found, shrunk = [], []
+    for row in range(len(next(iter(codes.values())))):
+        y = []
+        for number, center, scale in zip(block.numbers, block.center, block.scale, strict=True):
+            low, high = Fraction(str(number.low)), Fraction(str(number.high))
+            value = (low + high) / 2 + int(codes[number.name][row]) * (high - low) / (
+                number.points - 1
+            )
+            z = (value - center) / (scale * block.clip_norm) * RADIUS
+            y.append(math.floor(z + Fraction(1, 2)))
+        square = sum(v * v for v in y)
+        shrunk.append(square > RADIUS**2)
+        if shrunk[-1]:
+            norm = math.isqrt(square - 1) + 1  # rounded up
+            y = [abs(v) * RADIUS // norm * (1 if v > 0 else -1) for v in y]
+        found.append(y)
+    return np.array(found), np.array(shrunk)
+
+
+def as_functions(y, shrunk):
+    i, j = np.triu_indices(y.shape[1])
+    return np.column_stack([y, y[:, i] * y[:, j], shrunk]).astype(object)
+
+
+def test_rows_and_sums_are_those_of_a_loop_in_fractions():
+    codes = rows(400)
+    y, shrunk = naive(BLOCK, codes)
+    assert 50 < shrunk.sum() < 350
+    np.testing.assert_array_equal(BLOCK.rows(codes), y.T)
+    expected = as_functions(y, shrunk).sum(axis=0)
+    sums = BLOCK.sums(codes)
+    assert sums.dtype == np.int64
+    assert sums.tolist() == expected.tolist()
+    np.testing.assert_array_equal(BLOCK.evaluate(codes).average(np.ones(400)), expected)
+
+
+def test_a_batch_longer_than_one_piece_and_the_kernel_give_the_same_sums():
+    n = 150_000
+    codes = rows(n, seed=1)
+    pieces = [{k: v[i : i + 1_000] for k, v in codes.items()} for i in range(0, n, 1_000)]
+    whole = BLOCK.sums(codes)
+    assert whole.tolist() == sum(BLOCK.sums(piece) for piece in pieces).tolist()
+    frame = {c.name: c.decode(codes[c.name]) for c in BLOCK.numbers}
+    batches = pa.table(frame).to_batches(max_chunksize=7_777)
+    totals, count = Kernel(SCHEMA, [BLOCK]).total(batches)
+    assert count == n
+    assert totals[0].tolist() == whole.tolist()
+
+
+def test_engines_give_the_same_integers(tmp_path):
+    codes = rows(3_000, seed=2)
+    frame = pd.DataFrame({c.name: c.decode(codes[c.name]) for c in BLOCK.numbers})
+    frame.to_parquet(tmp_path / "rows.parquet")
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    schema = SCHEMA.select({c.name for c in BLOCK.numbers})
+    expected = BLOCK.sums(codes).tolist()
+    for data in (frame, pl.from_pandas(frame), pa.Table.from_pandas(frame),
+                 tmp_path / "rows.parquet", tmp_path / "rows.csv"):  # fmt: skip
+        sums, count = exact_sums(open_source(data, schema), schema, [BLOCK])
+        assert (sums[0].tolist(), count) == (expected, 3_000)
+
+
+@st.composite
+def blocks(draw):
+    p = draw(st.integers(1, 5))
+    numbers, center, scale = [], {}, {}
+    for i in range(p):
+        low = draw(st.integers(-50, 50))
+        high = low + draw(st.integers(1, 1_000)) / 10
+        points = 2 * draw(st.integers(1, 600)) + 1
+        numbers.append(dps.Number(f"x{i}", low, high, points=points, missing=low))
+        center[f"x{i}"] = draw(st.floats(low, high))
+        scale[f"x{i}"] = draw(st.floats(1, 200))
+    clip_norm = draw(st.floats(0.2, 4))
+    return BallMoments.of(dps.Schema(numbers), list(center), clip_norm, center, scale)
+
+
+@given(block=blocks(), seed=st.integers(0, 2**32))
+@settings(max_examples=60, deadline=None)
+def test_no_row_leaves_the_ball_and_no_value_its_range(block, seed):
+    rng = np.random.default_rng(seed)
+    codes = {c.name: rng.integers(*c.code_range, 200, endpoint=True) for c in block.numbers}
+    y = block.rows(codes)
+    assert np.all((y * y).sum(axis=0) <= RADIUS**2)
+    reference, shrunk = naive(block, {name: array[:20] for name, array in codes.items()})
+    np.testing.assert_array_equal(y[:, :20], reference.T)
+    z = block.coordinates(codes)
+    far = np.linalg.norm(z, axis=0) > 1 + 1e-3
+    # shrunk rows keep their direction and nearly all of the norm
+    if far.any():
+        length = np.linalg.norm(y[:, far], axis=0)
+        assert np.all(length > RADIUS - 2 * len(y) ** 0.5 - 2)
+        cosine = np.sum(y[:, far] * z[:, far], axis=0) / length / np.linalg.norm(z[:, far], axis=0)
+        assert np.all(cosine > 1 - 1e-6)
+    values = block.evaluate(codes).matrix().toarray()
+    low, high = block.ranges
+    assert np.all((values >= low[:, None]) & (values <= high[:, None]))
+    assert np.all(np.abs(values) <= bounds_of(block)[:, None])
+    assert shrunk.tolist() == values[-1, :20].astype(bool).tolist()
+
+
+def test_a_row_that_rounding_to_nearest_would_put_outside_stays_inside():
+    """Many equal coordinates: rounded to nearest, each shrunk one would be too long."""
+    outside = 0
+    for p in range(2, 40):
+        block = ball(p, 1, 0.9)
+        y = block.rows({c.name: np.array([1]) for c in block.numbers})
+        assert (y * y).sum() <= RADIUS**2
+        outside += p * round(RADIUS / math.sqrt(p)) ** 2 > RADIUS**2
+    assert outside > 10
+
+
+def norms(block, change):
+    exact = [Fraction(abs(int(c)), int(b)) for c, b in zip(change, bounds_of(block), strict=True)]
+    return sum(exact), sum(e * e for e in exact)
+
+
+def worst(block, values, others):
+    """Largest L1 and squared L2 change over all pairs: found in floats, then told exactly."""
+    units = values / bounds_of(block)
+    against = others / bounds_of(block)
+    best = [Fraction(0), Fraction(0)]
+    for row, unit in zip(values, units, strict=True):
+        apart = np.abs(against - unit)
+        for power, at in ((0, apart.sum(axis=1).argmax()), (1, (apart**2).sum(axis=1).argmax())):
+            best[power] = max(best[power], norms(block, others[at] - row)[power])
+    return best
+
+
+def functions(block, codes):
+    return np.rint(block.evaluate(codes).matrix().toarray().T).astype(np.int64)
+
+
+@pytest.mark.parametrize(
+    ("p", "half_points", "clip_norm"),
+    [
+        (1, 40, 0.6),
+        (2, 12, 0.5),
+        (2, 12, 0.9),
+        (2, 12, 1.41),
+        (3, 4, 0.5),
+        (3, 4, 1.0),
+        (4, 2, 0.8),
+    ],
+)
+@pytest.mark.parametrize("moved", [False, True])
+def test_no_pair_of_rows_of_a_whole_grid_passes_the_claim(
+    p, half_points, clip_norm, moved, rows_of
+):
+    options = {"center": {"x0": 0.4}, "scale": {"x0": 0.3}} if moved else {}
+    block = ball(p, half_points, clip_norm, **options)
+    values = functions(block, rows_of(block.numbers))
+    claimed = block.sensitivity("replace")
+    l1, l2 = worst(block, values, values)
+    assert l1 <= claimed.l1
+    assert l2 <= claimed.l2_squared
+    if p > 1 and not moved and clip_norm < 1:
+        assert l1 > Fraction(9, 10) * claimed.l1
+        assert l2 > Fraction(97, 100) * claimed.l2_squared
+    claimed = block.sensitivity("add_remove")
+    l1, l2 = worst(block, values, np.zeros((1, block.size), np.int64))
+    assert l1 <= claimed.l1
+    assert l2 <= claimed.l2_squared
+    if p > 1 and clip_norm < 1:
+        assert l1 > Fraction(98, 100) * claimed.l1
+        assert l2 > Fraction(99, 100) * claimed.l2_squared
+
+
+@pytest.mark.parametrize("p", [2, 3, 5, 10, 20])
+def test_coordinate_ascent_comes_within_a_few_percent_and_never_passes(p):
+    block = ball(p, 512, 0.6)
+    names, bounds = [c.name for c in block.numbers], bounds_of(block)
+    claimed = block.sensitivity("replace")
+
+    def changes(pairs):  # (m, 2, p) codes
+        first, second = (
+            functions(block, dict(zip(names, pairs[:, side].T, strict=True))) for side in (0, 1)
+        )
+        return np.abs(first - second) / bounds
+
+    best = []
+    for power, most in ((1, claimed.l1), (2, claimed.l2_squared)):
+        starts = [np.random.default_rng(p).integers(-512, 513, (2, p)), halves(p)]
+        sizes = []
+        for start in starts:
+            pair, size = start.copy(), float(np.sum(changes(start[None])[0] ** power))
+            for step in (256, 64, 16, 4, 1):
+                improved = True
+                while improved:
+                    moves = np.repeat(pair[None], 4 * p, axis=0)
+                    at = np.arange(2 * p)
+                    for sign, first in ((1, 0), (-1, 2 * p)):
+                        moves[first + at, at // p, at % p] += sign * step
+                    moves = np.clip(moves, -512, 512)
+                    found = np.sum(changes(moves) ** power, axis=1)
+                    improved = found.max() > size + 1e-9
+                    if improved:
+                        size, pair = float(found.max()), moves[found.argmax()]
+            sizes.append(size)
+        best.append(max(sizes) / float(most))
+    assert max(best) <= 1
+    assert best[0] > 0.94  # so that a claim a little too low would be seen
+    assert best[1] > 0.97  # no row here is of norm 1 and not shrunk
+
+
+def halves(p):
+    """Half of the coordinates large in one row, half in the other, of opposite signs there."""
+    unit = 0.6 * 512 / np.sqrt(p / 2)  # length one, then a little less: not shrunk
+    large, small = int(unit * np.cos(0.4)), int(unit * np.sin(0.4))
+    first = np.where(np.arange(p) < p // 2, large, small)
+    second = np.where(np.arange(p) < p // 2, small, -large)
+    return np.stack([first + 2 * np.sign(first), second])
+
+
+def test_what_the_sensitivity_is():
+    """The squared L2 claim does not grow with p; L1 grows as p, not as its square."""
+    for p in (2, 5, 50):
+        claimed = ball(p, 3, 0.7).sensitivity("replace")
+        assert claimed.l2_squared == Fraction(81, 32) + Fraction(1, 16)
+        assert claimed.l1 < 0.26 + 1.1 * (p + 2)
+        box = Moments.of(dps.Schema(ball(p, 3, 0.7).numbers), [f"x{i}" for i in range(p)])
+        assert box.sensitivity("replace").l2_squared == 4 * ((p + 1) ** 2 // 4)
+
+
+def test_large_rows_do_not_overflow():
+    numbers = [dps.Number(f"x{i}", -1e9, 1e9, points=3, missing=0) for i in range(4)]
+    block = BallMoments.of(
+        dps.Schema(numbers), [c.name for c in numbers], 1, scale=dict.fromkeys(
+            [c.name for c in numbers], 1e9 / 2_000)
+    )  # fmt: skip
+    y = block.rows({c.name: np.array([1, -1]) for c in numbers})
+    assert np.all(np.abs(y) == RADIUS // 2)
+    with pytest.raises(RequestError, match="is too small beside the bounds of 'x0'"):
+        BallMoments.of(
+            dps.Schema(numbers), [c.name for c in numbers], 0.1,
+            scale=dict.fromkeys([c.name for c in numbers], 1e9 / 2_000),
+        )  # fmt: skip
+
+
+def test_a_center_at_a_declared_bound_is_inside_however_floats_round():
+    schema = dps.Schema([dps.Number("x", 0.1, 0.7, missing=0.1)])
+    for center in (0.1, 0.7, np.float64(0.1)):
+        block = BallMoments.of(schema, ["x"], np.float64(0.3), {"x": center})
+        assert block.center == (Fraction(str(float(center))),)
+
+
+def test_only_the_same_moments_follow():
+    codes = rows(50)
+    again = block_from_dict(BLOCK.to_dict(), SCHEMA)
+    assert again == BLOCK
+    derivation = BLOCK.derive(again)
+    assert derivation.apply(BLOCK.sums(codes), 50).tolist() == BLOCK.sums(codes).tolist()
+    names = ["age", "pay", "score"]
+    for other in (
+        BallMoments.of(SCHEMA, names, 2.1),
+        BallMoments.of(SCHEMA, names, 1.2, CENTER, SCALE),
+        BallMoments.of(SCHEMA, names[:2], 2.1, CENTER, SCALE),
+        Moments.of(SCHEMA, names),
+    ):
+        assert BLOCK.derive(other) is None
+        assert other.derive(BLOCK) is None
+    assert BLOCK.restrict(np.zeros(BLOCK.size, bool)) == BLOCK  # its sensitivity is that of all
+
+
+def test_names_and_plain_form():
+    assert BLOCK.names[:4] == ["clipped age", "clipped pay", "clipped score", "clipped age*age"]
+    assert BLOCK.names[-1] == "clipped rows"
+    assert len(set(BLOCK.names)) == BLOCK.size == 3 + 6 + 1
+    assert BLOCK.to_dict()["center"] == ["45", "5/2", "5/2"]
+    assert BLOCK.origin_and_spread("pay") == (2.5, pytest.approx(5.7 * 2.1))
+    for wrong in ({"center": ["1"]}, {"scale": ["a", "1", "1"]}, {"clip_norm": "1/0"}):
+        with pytest.raises((FileFormatError, RequestError)):
+            block_from_dict(BLOCK.to_dict() | wrong, SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("names", "options", "message"),
+    [
+        (["age", "region"], {}, "not a number"),
+        (["age", "bare"], {}, "missing="),
+        (["age", "pay"], {"center": {"score": 1}}, "not among the columns"),
+        (["age", "pay"], {"center": {"age": 101}}, "outside its declared bounds 0 and 100"),
+        (["age", "pay"], {"scale": {"age": 0}}, "positive"),
+        (["age", "pay"], {"scale": {"age": -1}}, "positive"),
+    ],
+)
+def test_bad_requests(names, options, message):
+    with pytest.raises(RequestError, match=message):
+        BallMoments.of(SCHEMA, names, 1, **options)
+    with pytest.raises(RequestError, match="positive"):
+        BallMoments.of(SCHEMA, ["age", "pay"], 0)
