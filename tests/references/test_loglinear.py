@@ -283,7 +283,9 @@ def test_the_base_of_a_clipped_number_is_that_of_the_number_where_few_rows_are_s
     clipped = dps.PCA(["u", "v"], clip_norm=5.0, center={"u": 6.5, "v": 8}, scale={"u": 2, "v": 1})
     for name in ("u", "v"):
         ours, plain = (
-            own_density(measured(frame, schema, {"a": analysis}, epsilon=1e4), schema[name])
+            own_density(
+                Sources(measured(frame, schema, {"a": analysis}, epsilon=1e4)), schema[name]
+            )
             for analysis in (clipped, dps.PCA(["u", "v"]))
         )
         np.testing.assert_allclose(ours.sum(), 1, atol=1e-6)
