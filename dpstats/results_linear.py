@@ -48,7 +48,7 @@ class LinearResult(EstimateResult):
     def tvalues(self) -> Floats:
         """(d,) estimate less `null` over the standard error."""
         errors, apart = self.bse, self.params - self.null
-        certain = np.where(apart == 0, 0.0, np.sign(apart) * np.inf)
+        certain = np.where(apart == 0, 0.0, np.copysign(np.inf, apart))
         return np.divide(apart, errors, out=certain, where=errors > 0)
 
     @cached_property

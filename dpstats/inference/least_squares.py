@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import optimize, special, stats
 
+from dpstats.errors import RequestError
 from dpstats.families.block import Floats
 from dpstats.inference.simulation import draw_noise
 
@@ -20,6 +21,7 @@ DRAWS = 5_000
 _FURTHEST = 1e9  # standard errors; an end beyond it is infinite
 _SINGULAR = 1e-12
 _NEGLIGIBLE = 1e-6
+_REDUNDANT = 1e-9  # of a standard deviation: a combination of others but for rounding
 
 
 @dataclass(frozen=True)
@@ -169,7 +171,8 @@ class LeastSquares:
         along = covariance @ combination
         variance = float(combination @ along)
         # How the estimate under a hypothesis on the combination moves with its value.
-        slope = along / variance if variance > 0 else combination / (combination @ combination)
+        length = float(combination @ combination)
+        slope = along / variance if variance > 0 else combination / (length or 1.0)
         score = (combination @ self.inverse @ self.rows[:-1])[None, :]
         fixed = self._weights(score, self._residual(self.params))[0]
         moving = self._weights(score, self.rows[:-1].T @ -slope)[0]
@@ -185,24 +188,31 @@ class LeastSquares:
         """F statistic and p-value of: combinations (k, p) of the coefficients equal values (k,).
 
         The statistic weighs the differences by their covariance, sampling and noise, at the
-        coefficients under the hypothesis. Were the noise normal, it would have about the F
-        distribution; the p-value is that one plus the simulated difference between the noise's own
-        law and a normal one, so that without noise it is the classical one.
+        coefficients under the hypothesis, and is over the number of independent combinations, k.
+        Were the noise normal, it would have about the F distribution; the p-value is that one plus
+        the simulated difference between the noise's own law and a normal one, so that without
+        noise it is the classical one.
+
+        Raises
+        ------
+        RequestError
+            If no coefficients give all combinations their values.
         """
-        k = len(combinations)
         if not self.regular or self.df_resid <= 0:
             return 0.0, 1.0
-        differences = combinations @ self.params - values
         covariance = self.sampling_covariance + self.noise_covariance
-        gain = (
-            covariance @ combinations.T @ np.linalg.pinv(combinations @ covariance @ combinations.T)
-        )
-        scores = combinations @ self.inverse @ self.rows[:-1]
-        weights = self._weights(scores, self._residual(self.params - gain @ differences))
+        apart = values - combinations @ self.params
+        reduced, apart = _independent(combinations, values, apart, _root(covariance))
+        k = len(reduced)
+        if k == 0:
+            return 0.0, 1.0
+        under = self.params + covariance @ reduced.T @ apart
+        scores = reduced @ self.inverse @ self.rows[:-1]
+        weights = self._weights(scores, self._residual(under))
         noise = self._noise_covariance(weights)
-        sampling = combinations @ self.sampling_covariance @ combinations.T
-        precision = np.linalg.pinv(noise + sampling)
-        statistic = float(differences @ precision @ differences) / k
+        sampling = reduced @ self.sampling_covariance @ reduced.T
+        precision = np.linalg.pinv(noise + sampling, hermitian=True)
+        statistic = float(apart @ precision @ apart) / k
         if statistic == 0 or not np.isfinite(statistic):
             return 0.0, 1.0
         classical = float(stats.f.sf(statistic, k, self.df_resid))
@@ -220,6 +230,34 @@ class LeastSquares:
         least = np.trace(noise) / max(np.trace(noise + sampling), 1e-300) / DRAWS
         pvalue = classical + above[0] - above[1]
         return statistic, float(np.clip(pvalue, least, 1))
+
+
+def _independent(
+    combinations: Floats, values: Floats, apart: Floats, root: Floats
+) -> tuple[Floats, Floats]:
+    """As many combinations as are independent, uncorrelated and of variance one, with `apart`.
+
+    With `root` the square root of the coefficients' covariance; whatever their units, a row over
+    its own standard deviation is of size one, so that redundant rows are told from rounding.
+
+    Raises
+    ------
+    RequestError
+        If no coefficients give all combinations their values.
+    """
+    rows = combinations @ root
+    deviations = np.linalg.norm(rows, axis=1)
+    size = np.where(deviations > 0, deviations, 1.0)
+    left, lengths, _ = np.linalg.svd(rows / size[:, None])
+    rank = int(np.sum(lengths > _REDUNDANT))
+    wanted = values / size
+    if np.any(np.abs(left[:, rank:].T @ wanted) > _REDUNDANT * (np.abs(wanted).max(initial=0.0))):
+        raise RequestError(
+            "the combinations contradict each other: no coefficients give all of them these "
+            "values; test fewer of them together"
+        )
+    to_reduced = left[:, :rank].T / lengths[:rank, None] / size
+    return np.asarray(to_reduced @ combinations), np.asarray(to_reduced @ apart)
 
 
 def _root(covariance: Floats) -> Floats:

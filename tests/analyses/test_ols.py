@@ -174,3 +174,40 @@ def test_two_regressions_share_what_they_measure(no_noise):
     release.infer(dps.OLS("a ~ b"))
     with pytest.raises(dps.NotMeasuredError):
         release.infer(dps.OLS("a ~ g"))
+
+
+def test_joint_tests_do_not_depend_on_units(no_noise):
+    rng = np.random.default_rng(3)
+    x, z = rng.integers(-100, 101, (2, 2_000))
+    y = np.clip(np.rint(40 * x + 3 * z + rng.normal(0, 500, 2_000)), -6_000, 6_000) / 1_000
+    found = []
+    for unit in (1.0, 1e8):
+        schema = dps.Schema([
+            dps.Number("x", -unit, unit, points=201, missing=0),
+            dps.Number("z", -1, 1, points=201, missing=0),
+            dps.Number("y", -6, 6, points=12_001, missing=0),
+        ])  # fmt: skip
+        plan = dps.plan(schema, {"o": dps.OLS("y ~ x + z")}, budget=dps.PureDP(1e6),
+                        reference=dps.Uniform())  # fmt: skip
+        frame = pd.DataFrame({"x": x * unit / 100, "z": z / 100, "y": y})
+        found.append(dps.release(plan, frame, rng=0, m=100).infer("o"))
+    fit = sm.OLS(y, sm.add_constant(np.column_stack([x, z]))).fit()
+    for result in found:
+        for test in (result.f_test("x = 0, z = 0"), result.f_test("x, x = 0, 3 * z + x, z")):
+            np.testing.assert_allclose(test.statistic, fit.fvalue, rtol=1e-7)
+        np.testing.assert_allclose(result.fvalue, fit.fvalue, rtol=1e-7)
+
+
+def test_redundant_constraints_count_once_and_contradictions_are_refused():
+    found = released(dps.OLS("y ~ a + C(g)"), dps.PureDP(20)).infer("o")
+    once, thrice = found.f_test("a = 0.1"), found.f_test("a = 0.1, 2*a = 0.2, a = a")
+    assert thrice.statistic == pytest.approx(once.statistic, rel=1e-8)
+    assert thrice.pvalue == pytest.approx(once.pvalue, abs=0.02)
+    for text in ("a = 0, a = 1", "a = a + 1", "a = 0.1, Intercept = 1, a + Intercept = 3"):
+        with pytest.raises(dps.RequestError, match="contradict each other"):
+            found.f_test(text)
+    nothing = found.f_test("a = a")
+    assert (nothing.statistic, nothing.pvalue) == (0, 1)
+    nothing = found.t_test("a = a")
+    assert (nothing.tvalues[0], nothing.pvalues[0]) == (0, 1)
+    np.testing.assert_array_equal(nothing.conf_int(), [[0, 0]])
