@@ -15,7 +15,6 @@ MOST_UNKNOWNS = 10  # beyond it only the bound by the spectral radius
 MOST_ORTHANTS = 64
 _SINGULAR = 1e-12
 _MARGIN = 1e-7  # linear programs are solved to this tolerance
-_UNBOUNDED = 3
 _OPTIMAL = 0
 
 
@@ -44,8 +43,10 @@ def solution_bounds(
 
     The solutions are exactly the b with |A0 b - c0| <= D |b| + d (Oettli and Prager 1964), a
     polyhedron in every orthant, so linear programs give the bounds. Orthants are visited from that
-    of b0 to those that the polyhedra touch; if that part of the solutions is bounded then no
-    matrix within the radii is singular and there is no other part (Jansson 1997).
+    of b0 to those that the polyhedra touch; if that part of the solutions is bounded, in every
+    direction, then no matrix within the radii is singular and there is no other part (Jansson
+    1997). Where the solver finds no solution in an orthant that must hold one (the radii are within
+    its tolerances) the closed bound stays.
 
     References
     ----------
@@ -62,15 +63,19 @@ def solution_bounds(
     if not np.all(np.isfinite(centre)):
         return low, high
     growth = np.abs(inverse) @ radius
+    first = np.abs(inverse) @ (radius @ np.abs(centre) + right_radius)
+    largest = np.abs(centre) + first
     if np.max(np.abs(np.linalg.eigvals(growth))) < 1 - _MARGIN:
-        first = np.abs(inverse) @ (radius @ np.abs(centre) + right_radius)
         largest = np.abs(centre) + np.linalg.solve(np.eye(p) - growth, first)
         reach = np.abs(directions @ inverse) @ (radius @ largest + right_radius)
         low, high = directions @ centre - reach, directions @ centre + reach
     if p <= MOST_UNKNOWNS and (np.any(radius > 0) or np.any(right_radius > 0)):
-        size = np.maximum(np.abs(directions).max(axis=1), 1e-300)  # for the solver's tolerances
-        scaled = directions / size[:, None]
-        sharp = _by_orthants(matrix, right, radius, right_radius, scaled, centre)
+        # The solver's tolerances are absolute: unknowns and directions of size one.
+        unit = np.where(largest > 0, largest, 1.0)
+        scaled = directions * unit
+        size = np.maximum(np.abs(scaled).max(axis=1), 1e-300)
+        scaled /= size[:, None]
+        sharp = _by_orthants(matrix * unit, right, radius * unit, right_radius, scaled, centre)
         if sharp is not None:
             low, high = np.maximum(low, size * sharp[0]), np.minimum(high, size * sharp[1])
     return low, high
@@ -80,7 +85,10 @@ def _by_orthants(
     matrix: Floats, right: Floats, radius: Floats, right_radius: Floats, directions: Floats,
     centre: Floats,
 ) -> tuple[Floats, Floats] | None:  # fmt: skip
-    """Bounds by linear programs in the orthants that solutions reach; None if there is no end."""
+    """Bounds by linear programs in the orthants that solutions reach; None if there is no end.
+
+    None too where the solver is not sure.
+    """
     p = len(right)
     start = tuple(np.where(centre < 0, -1, 1).tolist())
     waiting, seen = [start], {start}
@@ -88,13 +96,11 @@ def _by_orthants(
     while waiting:
         signs = waiting.pop()
         values = [*_extremes(signs, matrix, right, radius, right_radius, directions)]
-        if not values:
-            continue  # no solution in this orthant
-        if None in values or len(values) < p + 2 * len(directions):
-            return None  # unbounded, or the solver is not sure whether there is one
+        if None in values or len(values) < p + 1 + 2 * len(directions):
+            return None
         found = np.array(values, dtype=np.float64)
-        low = np.minimum(low, found[p::2])
-        high = np.maximum(high, -found[p + 1 :: 2])
+        low = np.minimum(low, found[p + 1 :: 2])
+        high = np.maximum(high, -found[p + 2 :: 2])
         for j in np.flatnonzero(found[:p] <= _MARGIN):
             other = (*signs[:j], -signs[j], *signs[j + 1 :])
             if other not in seen:
@@ -110,9 +116,9 @@ def _extremes(
     signs: tuple[int, ...], matrix: Floats, right: Floats, radius: Floats, right_radius: Floats,
     directions: Floats,
 ) -> Iterator[float | None]:  # fmt: skip
-    """Minima over the solutions in one orthant: |b_j| for every j, then h'b and -h'b by turns.
+    """Minima over the solutions in one orthant: |b_j| for every j, -sum |b_j|, h'b and -h'b.
 
-    None for an unbounded one (or one that the solver cannot tell); nothing if there is no solution.
+    None for an unbounded one, or one that the solver cannot tell; the last if it finds no solution.
     """
     sign = np.array(signs, dtype=np.float64)
     # b = signs * u with u >= 0
@@ -120,19 +126,17 @@ def _extremes(
     limits = np.concatenate([right + right_radius, -right + right_radius])
     size = np.abs(upper).max(axis=1)
     size[size == 0] = 1.0
-    objectives = [*np.eye(len(sign))]
+    objectives = [*np.eye(len(sign)), -np.ones(len(sign))]
     for direction in directions:
         objectives += [direction * sign, -direction * sign]
     for objective in objectives:
         found = optimize.linprog(
             objective, A_ub=upper / size[:, None], b_ub=limits / size, method="highs"
         )
-        if found.status == _OPTIMAL:
-            yield float(found.fun or 0.0)
-        elif found.status == 2:  # infeasible
-            return
-        else:
+        if found.status != _OPTIMAL:
             yield None
+            return
+        yield float(found.fun)
 
 
 def ols(

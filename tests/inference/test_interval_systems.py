@@ -129,3 +129,29 @@ def test_an_orthant_that_the_solver_is_not_sure_of_leaves_the_closed_bound(monke
     np.testing.assert_array_equal(
         solution_bounds(matrix, right, radius, right_radius, np.eye(3)), closed
     )
+
+
+@pytest.mark.parametrize("seed", [220, 369, 450, 725, 727, 821])
+def test_radii_within_the_solvers_tolerances_leave_the_closed_bound(seed):
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-1, 1, (200, 2))
+    matrix, b = x.T @ x / 200, rng.normal(size=2) * 10 ** rng.uniform(3, 6)
+    radius = 10 ** rng.uniform(-12, -7)
+    low, high = solution_bounds(
+        matrix, matrix @ b, np.full((2, 2), radius), np.full(2, radius), np.eye(2)
+    )
+    corners = [
+        np.linalg.solve(matrix + radius * np.reshape(s[:4], (2, 2)), matrix @ b + radius * s[4:])
+        for s in np.array([*itertools.product((-1, 1), repeat=6)])
+    ]
+    rounding = 1e-9 * np.abs(b).max()
+    assert np.all((low <= np.min(corners, axis=0) + rounding))
+    assert np.all((np.max(corners, axis=0) <= high + rounding))
+    assert np.all(high - low <= 1.5 * np.ptp(corners, axis=0) + 1e-5 * np.abs(b))
+
+
+def test_no_bound_along_one_direction_if_another_has_no_end():
+    # b_2 = 1 / a for a in [-0.05, 0.15]: the part that has a > 0 does not hold every solution.
+    matrix, radius = np.diag([1, 0.05]), np.diag([0, 0.1])
+    found = solution_bounds(matrix, np.ones(2), radius, np.zeros(2), np.eye(2)[:1])
+    np.testing.assert_array_equal(found, [[-np.inf], [np.inf]])
