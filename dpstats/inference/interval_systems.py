@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -136,7 +137,7 @@ def _extremes(
         if found.status != _OPTIMAL:
             yield None
             return
-        yield float(found.fun)
+        yield float(found.fun or 0.0)
 
 
 def ols(
@@ -144,6 +145,7 @@ def ols(
     radius: float | Floats,
     *,
     n: int | None = None,
+    n_low: int | None = None,
     alpha: float = 0.05,
     beta: float | None = None,
     intercept: bool = True,
@@ -168,6 +170,10 @@ def ols(
         Number of private rows: then the bounds are for the population, with a sampling part by
         normal theory (errors of equal variance). Without it they are for the coefficients of the
         private rows themselves, and hold for any data.
+    n_low : int, optional
+        Where n is an estimate (neighbours add or remove a row): the fewest private rows there can
+        be if the radius holds. Default: n; with an intercept n times the least value of the
+        constant's square.
     alpha : float
         Error probability in all, in (0, 1/2].
     beta : float, optional
@@ -196,7 +202,8 @@ def ols(
     See `solution_bounds`. The sampling part is the t quantile times the largest standard error
     that the radii D admit: for D' the diagonal matrix of row sums of D, A >= A0 - D' in the order
     of symmetric matrices, so h'A^-1 h <= h'(A0 - D')^-1 h; the residual mean square is least at
-    the true solution, so at most that of the centre's, plus |v|'D|v| with v = (-b0, 1).
+    the true solution, so at most that of the centre's, plus |v|'D|v| with v = (-b0, 1). Sums are n
+    times these means whatever the number of rows, so only the degrees of freedom take n_low.
 
     Examples
     --------
@@ -226,7 +233,10 @@ def ols(
     beta = alpha / 2 if beta is None else float(beta)
     if not 0 < beta < alpha:
         raise RequestError(f"beta={beta:g} must be above 0 and below alpha={alpha:g}")
-    df = check_count(n) - p
+    n = check_count(n)
+    if n_low is None:
+        n_low = math.ceil(n * float(moments[0, 0] - radii[0, 0]) - 1e-9) if intercept else n
+    df = min(n, n_low) - p
     least = gram - np.diag(radii[:p, :p].sum(axis=1))
     values = np.linalg.eigvalsh(least)
     if df <= 0 or values[0] <= _SINGULAR * max(values[-1], 1.0):

@@ -100,10 +100,12 @@ class LinearIntervals:
     def _certified(self, alpha: float, target: Target) -> tuple[Floats, Floats]:
         model, sampled = self.model, target == "population"
         size = np.abs(model.rows)
-        radius = size @ model.matrix.radius(alpha / 2 if sampled else alpha) @ size.T
+        beta = alpha / 2 if sampled else alpha
+        radius = size @ model.matrix.radius(beta) @ size.T
         low, high = ols(
-            model.second_moments, radius, n=model.matrix.n if sampled else None, alpha=alpha,
-            directions=self.combinations, ridge=model.ridge, extra=self.extra,
+            model.second_moments, radius, n=model.matrix.n if sampled else None,
+            n_low=model.matrix.fewest_rows(beta), alpha=alpha, directions=self.combinations,
+            ridge=model.ridge, extra=self.extra,
         )  # fmt: skip
         return low + self.offsets, high + self.offsets
 

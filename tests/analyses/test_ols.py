@@ -211,3 +211,30 @@ def test_redundant_constraints_count_once_and_contradictions_are_refused():
     nothing = found.t_test("a = a")
     assert (nothing.tvalues[0], nothing.pvalues[0]) == (0, 1)
     np.testing.assert_array_equal(nothing.conf_int(), [[0, 0]])
+
+
+@pytest.mark.parametrize("formula", ["y ~ a", "y ~ b - 1", "z ~ u - 1"])
+def test_certified_intervals_know_that_rows_were_counted_with_noise(formula, seeded_noise):
+    # z and u run over [-1, 1]: no other moment is the count.
+    schema = dps.Schema([*SCHEMA, dps.Number("u", -1, 1, points=21, missing=0),
+                         dps.Number("z", -1, 1, points=21, missing=0)])  # fmt: skip
+    frame = rows(100).assign(u=lambda d: (d["a"] / 5 - 1).round(1), z=lambda d: d["y"].round() / 8)
+    plan = dps.plan(schema, {"o": dps.OLS(formula)}, budget=dps.PureDP(8), unit="add_remove",
+                    reference=dps.Uniform())  # fmt: skip
+    with _noise_from(seeded_noise(2)):
+        found = dps.release(plan, frame, rng=0, m=100).infer("o")
+    matrix, model = found.intervals.model.matrix, found.intervals.model
+    fewest = matrix.fewest_rows(0.025)
+    law = matrix.answers.law(len(matrix.answers.sums) - 1)
+    assert law.quantile(0.025) > 0
+    assert len(found.params) < fewest <= matrix.answers.sums[-1] - law.quantile(0.025)
+    size = np.abs(model.rows)
+    radius = size @ matrix.radius(0.025) @ size.T
+    scale = found.intervals.combinations
+    by_rows = [
+        dps.corrected.ols(model.second_moments, radius, n=matrix.n, n_low=n, directions=scale)
+        for n in (fewest, matrix.n)
+    ]
+    ends = found.conf_int(method="certified").T - found.moments.shift
+    np.testing.assert_allclose(ends, by_rows[0])
+    assert np.all(np.diff(ends, axis=0) > 1.005 * np.diff(by_rows[1], axis=0))

@@ -145,8 +145,8 @@ def test_radii_within_the_solvers_tolerances_leave_the_closed_bound(seed):
         for s in np.array([*itertools.product((-1, 1), repeat=6)])
     ]
     rounding = 1e-9 * np.abs(b).max()
-    assert np.all((low <= np.min(corners, axis=0) + rounding))
-    assert np.all((np.max(corners, axis=0) <= high + rounding))
+    assert np.all(low <= np.min(corners, axis=0) + rounding)
+    assert np.all(np.max(corners, axis=0) <= high + rounding)
     assert np.all(high - low <= 1.5 * np.ptp(corners, axis=0) + 1e-5 * np.abs(b))
 
 
@@ -155,3 +155,21 @@ def test_no_bound_along_one_direction_if_another_has_no_end():
     matrix, radius = np.diag([1, 0.05]), np.diag([0, 0.1])
     found = solution_bounds(matrix, np.ones(2), radius, np.zeros(2), np.eye(2)[:1])
     np.testing.assert_array_equal(found, [[-np.inf], [np.inf]])
+
+
+def test_an_uncertain_number_of_rows_takes_the_degrees_of_freedom_it_may_not_have():
+    # Sums are known; there may be 6 to 14 rows where 10 were counted.
+    second, _, _ = moments(10)
+    radius = np.zeros((4, 4))
+    radius[0, 0] = 0.4
+    exact = dps.corrected.ols(second, 0.0)[0]
+    system = dps.corrected.ols(second, radius)
+    low, high = dps.corrected.ols(second, radius, n=10)
+    leverage = np.diag(np.linalg.inv(second[:3, :3] - np.diag([0.4, 0, 0])))
+    v = np.append(-exact, 1)
+    squares = 10 * (v @ second @ v + 0.4 * exact[0] ** 2)
+    reach = stats.t.isf(0.0125, 6 - 3) * np.sqrt(squares / (6 - 3) * leverage / 10)
+    np.testing.assert_allclose([system[0] - low, high - system[1]], [reach, reach])
+    again = dps.corrected.ols(second, radius, n=10, intercept=False, n_low=6)
+    np.testing.assert_allclose(again, [low, high])
+    assert np.all(np.isinf(dps.corrected.ols(second, radius, n=10, n_low=3)))
