@@ -8,9 +8,10 @@ from fractions import Fraction
 from typing import Any, Literal, get_args
 
 from dpstats.errors import RequestError
-from dpstats.families.block import Block, Family
+from dpstats.families.block import Block, Sensitivity, noise_factor
 from dpstats.inference.checks import check_choice
 from dpstats.privacy.budget import Budget, Unit, read_rational
+from dpstats.privacy.laws import POWERS
 
 Allocation = Literal["equal", "optimal"]
 
@@ -28,10 +29,12 @@ class Split:
         The part of the budget to spend on the blocks, exactly.
     unit : {"replace", "add_remove"}
     allocation : {"equal", "optimal"}
-        Equal noise in natural units, as in BL24; or the least sum of the noise variances over all
-        functions. That sum is sum_b d_b v_b for blocks of d_b functions, where block b spends e_b
-        and v_b = 2 (D1_b / e_b)^2 (Laplace) or v_b = D2_b / (2 e_b) (Gaussian); by Lagrange's rule
+        Equal noise in natural units, as in BL24, but for blocks that can do with r times as much
+        (`noise_factor`); or the least sum of the noise variances over r^2 over all functions.
+        Without r that is sum_b d_b v_b for blocks of d_b functions, where block b spends e_b and
+        v_b = 2 (D1_b / e_b)^2 (Laplace) or v_b = D2_b / (2 e_b) (Gaussian); by Lagrange's rule
         e_b is proportional to (d_b D1_b^2)^(1/3) or (d_b D2_b)^(1/2): large tables get more.
+        Noise r times as large is the same as a sensitivity D1_b / r, D2_b / r^2.
     shares : mapping of name to Fraction, optional
         Share of each analysis instead. It is spread over its blocks in proportion to what they
         cost; a block that several ask for takes its largest part.
@@ -51,10 +54,12 @@ class Split:
 
     def __call__(self, blocks: Sequence[Block]) -> list[Fraction]:
         """Noise multiplier of every block, so that together they spend the amount exactly."""
+        factors = [noise_factor(block) ** POWERS[self.budget.noise] for block in blocks]
+        sensitivities = [relative_sensitivity([block], self.unit) for block in blocks]
         if self.shares is None and self.allocation == "equal":
-            every = Family(tuple(blocks)).sensitivity(self.unit)
-            return [self.budget.multiplier(every, self.amount)] * len(blocks)
-        sensitivities = [block.sensitivity(self.unit) for block in blocks]
+            every = relative_sensitivity(blocks, self.unit)
+            multiplier = self.budget.multiplier(every, self.amount)
+            return [multiplier * factor for factor in factors]
         prices = [self.budget.price(sensitivity) for sensitivity in sensitivities]
         if self.shares is not None:
             parts = self._by_shares(blocks, prices)
@@ -69,8 +74,8 @@ class Split:
             ]
         total = sum(parts)
         return [
-            self.budget.multiplier(sensitivity, self.amount * part / total)
-            for sensitivity, part in zip(sensitivities, parts, strict=True)
+            factor * self.budget.multiplier(sensitivity, self.amount * part / total)
+            for factor, sensitivity, part in zip(factors, sensitivities, parts, strict=True)
         ]
 
     def _by_shares(self, blocks: Sequence[Block], prices: list[Fraction]) -> list[Fraction]:
@@ -100,6 +105,12 @@ class Split:
                     if b.derive(block, complements=complements) is not None
                 }
         return list(serving)
+
+
+def relative_sensitivity(blocks: Sequence[Block], unit: Unit) -> Sensitivity:
+    """Of all blocks together, each in units of the noise that it can do with."""
+    each = [block.sensitivity(unit) / noise_factor(block) for block in blocks]
+    return sum(each, Sensitivity(Fraction(0), Fraction(0)))
 
 
 def read_shares(shares: Mapping[str, Any], names: list[str]) -> dict[str, Fraction]:

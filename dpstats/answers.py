@@ -123,7 +123,7 @@ class Answers:
 
 
 def answer(
-    measurements: Measurements,
+    measured: Measurements | Sources,
     wanted: Family | Block | Sequence[Block] | Asking,
     *,
     disjoint: bool = False,
@@ -132,7 +132,8 @@ def answer(
 
     Parameters
     ----------
-    measurements : Measurements
+    measured : Measurements or Sources
+        `Sources` keep what they combined, for many questions to the same measurements.
     wanted : Family, block, sequence of blocks, or analysis
         An analysis stands for the family that it asks for.
     disjoint : bool
@@ -146,8 +147,8 @@ def answer(
     NotMeasuredError
         Naming what is missing and what was measured.
     """
-    blocks = blocks_of(wanted, measurements.schema)
-    door = Sources(measurements)
+    door = measured if isinstance(measured, Sources) else Sources(measured)
+    blocks = blocks_of(wanted, door.measurements.schema)
     parts = [door.best(block, disjoint=disjoint) for block in blocks]
     keys = [key for part in parts for key in part.laws]
     distinct = {key: i for i, key in enumerate(dict.fromkeys(keys))}
@@ -157,7 +158,7 @@ def answer(
         bounds=np.concatenate([bounds_of(block) for block in blocks]),
         rows=door.rows,
         uniforms=np.concatenate([part.uniforms for part in parts]),
-        law_table=[law_of_key(measurements, key) for key in distinct],
+        law_table=[law_of_key(door.measurements, key) for key in distinct],
         law_of=np.array([distinct[key] for key in keys], dtype=np.intp),
         _rows=WeightRows(door, tuple(blocks), disjoint),
         _measured=(door.laws, door.law_of),

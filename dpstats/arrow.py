@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,39 +11,28 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 
-def _plain(arrow_type: pa.DataType) -> pa.DataType:
-    return arrow_type.value_type if pa.types.is_dictionary(arrow_type) else arrow_type
+def _is_any(arrow_type: pa.DataType, *tests: Callable[[pa.DataType], bool]) -> bool:
+    """Whether a type, or that of a dictionary's values, passes one of some tests."""
+    plain = arrow_type.value_type if pa.types.is_dictionary(arrow_type) else arrow_type
+    return any(test(plain) for test in tests)
 
 
 def is_text(arrow_type: pa.DataType) -> bool:
     """Whether an Arrow type holds text; dictionaries by their values, all-null columns too."""
-    plain = _plain(arrow_type)
-    return any(
-        test(plain)
-        for test in (
-            pa.types.is_string,
-            pa.types.is_large_string,
-            pa.types.is_string_view,
-            pa.types.is_binary,
-            pa.types.is_large_binary,
-            pa.types.is_null,
-        )
-    )
+    types = pa.types
+    return _is_any(
+        arrow_type, types.is_string, types.is_large_string, types.is_string_view,
+        types.is_binary, types.is_large_binary, types.is_null,
+    )  # fmt: skip
 
 
 def is_number(arrow_type: pa.DataType) -> bool:
     """Whether an Arrow type holds numbers or bool (text is never read as a number)."""
-    plain = _plain(arrow_type)
-    return any(
-        test(plain)
-        for test in (
-            pa.types.is_integer,
-            pa.types.is_floating,
-            pa.types.is_boolean,
-            pa.types.is_decimal,
-            pa.types.is_null,
-        )
-    )
+    types = pa.types
+    return _is_any(
+        arrow_type, types.is_integer, types.is_floating, types.is_boolean, types.is_decimal,
+        types.is_null,
+    )  # fmt: skip
 
 
 def _undictionary(values: pa.Array) -> pa.Array:

@@ -102,6 +102,10 @@ class Sources:
         self.n = measurements.n if measurements.count is None else None  # None: not public
         self.tables = OverlappingTables(tables, self.n)
 
+    def __reduce__(self) -> tuple[type[Sources], tuple[Measurements]]:
+        """What is pickled: the measurements, not what was combined from them."""
+        return Sources, (self.measurements,)
+
     @cached_property
     def rows(self) -> RowCount:
         """The number of rows; where it was measured, also as the total of all tables."""

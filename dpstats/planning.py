@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from dpstats import files
-from dpstats.allocation import Allocation, Split, read_shares
+from dpstats.allocation import Allocation, Split, read_shares, relative_sensitivity
 from dpstats.analyses import analysis_from_dict, analysis_to_dict
-from dpstats.analyses.base import Analysis
+from dpstats.analyses.base import Analysis, Answering
 from dpstats.errors import BudgetError, FileFormatError, RequestError
 from dpstats.families import block_from_dict
 from dpstats.families.block import Block, Family, bounds_of
@@ -137,22 +137,33 @@ class Plan:
             law = self.budget.law(self.budget.natural_scale(self.reference_block.multiplier))
             self.reference.check(self.reference_block.block, n, law)
 
-    def preview(self, n: int | None = None) -> Preview:
+    def preview(self, n: int | None = None, *, like: Answering | None = None) -> Preview:
         """Functions, noise and expected interval widths, from public numbers alone.
 
-        Every analysis runs on a pretend release: n rows drawn evenly over the levels and bins.
+        Every analysis runs on pretend releases of n rows. Rows spread evenly over the levels and
+        bins say too much where real ones crowd together: a number that varies over a tenth of its
+        bounds has coefficients ten times less certain. So rows can be made to resemble a release.
 
         Parameters
         ----------
         n : int, optional
             Number of rows to pretend; the plan's own n if not given.
+        like : Release, optional
+            Rows are drawn from its fitted density: a release of an earlier year, or of rows that
+            were made up from public knowledge. It declares the plan's columns as the plan does. A
+            release is public, so nothing here reads private rows.
+
+        Raises
+        ------
+        RequestError
+            Without a number of rows, or if `like` lacks a column or declares it otherwise.
         """
         rows = self.n if n is None else n
         if rows is None:
             raise RequestError("preview needs a number of rows: plan.preview(n=...)")
         _check_rows(rows)
         self.check(rows)
-        return preview_plan(self, rows)
+        return preview_plan(self, rows, like)
 
     def save(self, path: str | Path) -> None:
         """Write the plan as JSON: what someone approves is what runs."""
@@ -344,7 +355,7 @@ def _paid_for_count(rule: Split, blocks: Sequence[Block]) -> Fraction:
     if rule.unit == "replace":
         return Fraction(0)
     one = rule.budget.price(ROWS.sensitivity(rule.unit))
-    others = rule.budget.price(Family(tuple(blocks)).sensitivity(rule.unit))
+    others = rule.budget.price(relative_sensitivity(blocks, rule.unit))
     return rule.amount * one / (one + others)
 
 

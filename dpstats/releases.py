@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -76,9 +76,18 @@ class Release:
         return self.measurements.columns
 
     @cached_property
+    def _sources(self) -> Sources:
+        """The measurements with their tables combined, once for all answers."""
+        return Sources(self.measurements)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is pickled: the fields, not what was computed from them."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    @property
     def n(self) -> int:
         """Number of private rows; where it is not public, the best estimate of it, at least 1."""
-        return Sources(self.measurements).rows.value
+        return self._sources.rows.value
 
     @property
     def k(self) -> int:
@@ -117,7 +126,7 @@ class Release:
         NotMeasuredError
             If they do not follow from what was measured.
         """
-        return answer(self.measurements, wanted, disjoint=disjoint)
+        return answer(self._sources, wanted, disjoint=disjoint)
 
     def infer(self, analysis: str | Analysis) -> Any:
         """Conclusions of a planned analysis (by name), or of any other the release can answer.

@@ -17,6 +17,7 @@ from dpstats.inference.checks import Alternative, check_alpha, check_alternative
 if TYPE_CHECKING:
     import pandas as pd
 
+    from dpstats.privacy.budget import Budget
     from dpstats.row_count import RowCount
 
 Method = Literal["noise_aware", "certified"]
@@ -349,11 +350,17 @@ class EstimateResult(Remembers):
         return [f"Note: {remark}" for remark in remarks]
 
     def _footer(self, method: Method | None, target: Target) -> str:
-        how = "" if method is None else f" Method: {_METHODS[method]}."
+        how = "" if method is None else _METHODS[method]
         return (
-            f"Target: {_TARGETS[target]}. {self.rows}; {self.budget}.{how}\n"
+            f"{footer(self.rows, self.budget, how, target)}\n"
             "privacy: share of the variance that is privacy noise."
         )
+
+
+def footer(rows: RowCount, budget: Budget | str, method: str, target: Target = "population") -> str:
+    """Target, what it rests on, and the method if one is given."""
+    how = f" Method: {method}." if method else ""
+    return f"Target: {_TARGETS[target]}. {rows}; {budget}.{how}"
 
 
 def shown_pvalue(pvalue: float) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -11,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpstats.errors import RequestError
 from dpstats.families.block import Floats
-from dpstats.inference.checks import check_alpha, check_finite
+from dpstats.inference.checks import check_alpha
+from dpstats.inference.constraints import read_constraints
 from dpstats.inference.linear_intervals import LinearIntervals
 from dpstats.results import EstimateResult, HypothesisResult, Method, Target
 
@@ -187,7 +186,7 @@ class OLSResult(LinearResult):
         RequestError
             For a combination that cannot be read.
         """
-        matrix, values, names = self._constraints(r_matrix)
+        matrix, values, names = read_constraints(r_matrix, self.terms)
         return self._combined(f"Contrasts of {self.title}", names, matrix, null=values)
 
     def f_test(self, r_matrix: str | ArrayLike) -> HypothesisResult:
@@ -198,7 +197,7 @@ class OLSResult(LinearResult):
         r_matrix : str or (k, d) array_like
             As in `t_test`.
         """
-        matrix, values, names = self._constraints(r_matrix)
+        matrix, values, names = read_constraints(r_matrix, self.terms)
         law = self._law
         apart = values - matrix @ self.moments.shift
         statistic, pvalue = law.model.wald(matrix @ self.moments.to_basis, apart)
@@ -245,47 +244,6 @@ class OLSResult(LinearResult):
             budget=self.budget, notes=self.notes,
             null=np.zeros(len(matrix)) if null is None else null,
         )  # fmt: skip
-
-    def _constraints(self, wanted: str | ArrayLike) -> tuple[Floats, Floats, list[str]]:
-        """Matrix (k, d), values (k,) and names of some constraints."""
-        if isinstance(wanted, str):
-            return self._read_constraints(wanted)
-        matrix = np.atleast_2d(check_finite("r_matrix", wanted))
-        if matrix.shape[1] != len(self.params):
-            raise RequestError(
-                f"r_matrix has {matrix.shape[1]} columns; it needs one per coefficient, "
-                f"{len(self.params)}: {self.terms}"
-            )
-        names = [self._text(row) for row in matrix]
-        return matrix, np.zeros(len(matrix)), names
-
-    def _text(self, row: Floats) -> str:
-        parts = [(v, t) for v, t in zip(row.tolist(), self.terms, strict=True) if v != 0]
-        text = " + ".join(t if v == 1 else f"{v:g} {t}" for v, t in parts)
-        return text.replace("+ -1 ", "- ").replace("+ -", "- ") or "0"
-
-    def _read_constraints(self, text: str) -> tuple[Floats, Floats, list[str]]:
-        from formulaic.errors import FormulaicError
-        from formulaic.utils.constraints import LinearConstraints
-
-        # Names in their order of length, so that one inside another is not taken for it.
-        stand_ins = {name: f"v{i}_" for i, name in enumerate(self.terms)}
-        written = re.sub(r"=\s*-", "= 0 - ", text)  # formulaic reads no sign after =
-        for name in sorted(stand_ins, key=len, reverse=True):
-            written = written.replace(f"`{name}`", stand_ins[name])
-            if not name.isidentifier():
-                written = written.replace(name, stand_ins[name])
-        variables = [stand_ins[n] if stand_ins[n] in written else n for n in self.terms]
-        try:
-            read = LinearConstraints.from_spec(written, variables)
-            matrix = np.asarray(read.constraint_matrix, dtype=np.float64)
-            values = np.asarray(read.constraint_values, dtype=np.float64)
-        except (FormulaicError, RuntimeError, ValueError, TypeError, KeyError) as error:
-            raise RequestError(
-                f"{text!r} cannot be read; write combinations such as '{self.terms[-1]} = 0', with "
-                f"commas between, of: {self.terms}"
-            ) from error
-        return matrix, values, [self._text(row) for row in matrix]
 
     def _head(self) -> list[str]:
         return [

@@ -1,6 +1,5 @@
 """Answers: exact at zero noise, and with the exact law of their noise otherwise."""
 
-from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 
@@ -16,7 +15,7 @@ import dpstats as dps
 from dpstats.answers import answer
 from dpstats.errors import NotMeasuredError
 from dpstats.families.block import Family
-from dpstats.families.cells import ROWS, Cells
+from dpstats.families.cells import Cells
 from dpstats.families.moments import Moments
 from dpstats.measurements import Measurements, NoisyBlock, noise_scales
 from dpstats.privacy import noise
@@ -254,107 +253,6 @@ def test_the_law_is_that_of_the_weighted_noise(asked, extra):
             assert law.terms == np.abs(row).sum()
         assert 0 < abs(answers.uniforms[f]) <= 0.5  # also where the noise is not an integer
     assert len(set(answers.law_table)) == len(answers.law_table)
-
-
-def test_alone_the_source_with_the_least_noise_answers():
-    def members(multipliers, wanted):
-        answers = answer(measured(BLOCKS[:2], multipliers=multipliers), wanted, disjoint=True)
-        return np.flatnonzero(answers.weights[0])
-
-    region = table("region")  # two cells of the first table, or four of the second
-    assert members([Fraction(2), Fraction(2)], region).tolist() == [0, 4]
-    assert members([Fraction(2), Fraction(1)], region).tolist() == [8, 9, 10, 11]
-
-
-def least_squares(noisy, wanted):
-    """Estimates and covariance by constrained least squares over all cells of the domain."""
-    columns = [c for c in SCHEMA if c.bins > 1]
-    shape = [c.bins for c in columns]
-    cells = np.indices(shape).reshape(len(shape), -1)
-    codes = {}
-    for c, index in zip(columns, cells, strict=True):
-        codes[c.name] = c.draw_inside(index, np.random.default_rng(0))
-    codes |= {c.name: np.zeros(cells.shape[1], np.int64) for c in SCHEMA if c.bins == 1}
-
-    def matrix(block):
-        return block.evaluate(codes).matrix().toarray()
-
-    design = np.vstack([matrix(block.block) for block in noisy.measured])
-    observed = np.concatenate([block.sums for block in noisy.measured])
-    sd = np.sqrt([PureDP(1).law(float(scale)).variance for scale in noisy.scales])
-    size = cells.shape[1]
-    start = np.full(size, noisy.n / size)
-    free = np.linalg.svd(np.ones((1, size)))[2][1:].T  # changes that keep the total
-    if noisy.count is not None:  # the total is free, and measured
-        start, free = np.zeros(size), np.eye(size)
-        design = np.vstack([design, np.ones(size)])
-        observed = np.append(observed, noisy.count.sums)
-        sd = np.append(sd, np.sqrt(PureDP(1).law(float(noisy.count.scales[0])).variance))
-    inverse = np.linalg.pinv((design @ free) / sd[:, None])
-    estimate = start + free @ (inverse @ ((observed - design @ start) / sd))
-    target = np.ones((1, size)) if wanted is ROWS else matrix(wanted)
-    half = target @ free @ inverse
-    return target @ estimate, half @ half.T
-
-
-@pytest.mark.parametrize("wanted", [w for w in WANTED[:-1] if "tall" not in w.names[0]])
-@pytest.mark.parametrize("conditions", [[], ["smoker == 'yes'", "region == 'west' or age < 18"]])
-def test_answers_are_constrained_least_squares(wanted, conditions):
-    blocks = [
-        table("smoker", "region"), table("region", "age"), table("age"), table("region"),
-        *map(condition, conditions),
-    ]  # fmt: skip
-    multipliers = [
-        Fraction(3, 2),
-        Fraction(5),
-        Fraction(7, 3),
-        Fraction(2),
-        Fraction(4),
-        Fraction(1),
-    ]
-    noisy = measured(blocks, Recording(5), multipliers[: len(blocks)])
-    answers = answer(noisy, wanted)
-    estimate, covariance = least_squares(noisy, wanted)
-    np.testing.assert_allclose(answers.sums, estimate, atol=1e-8)
-    np.testing.assert_allclose(answers.noise_covariance, covariance, atol=1e-6)
-
-
-@pytest.mark.parametrize("wanted", [w for w in WANTED[:-1] if "tall" not in w.names[0]])
-@pytest.mark.parametrize("conditions", [[], ["smoker == 'yes'", "region == 'west' or age < 18"]])
-def test_answers_are_least_squares_where_the_total_is_measured(wanted, conditions):
-    blocks = [table("smoker", "region"), table("region", "age"), table("age"), table("region")]
-    multipliers = [Fraction(3, 2), Fraction(5), Fraction(7, 3), Fraction(2), Fraction(4), 1]
-    blocks += map(condition, conditions)
-    noisy = measured(blocks, Recording(5), multipliers[: len(blocks)])
-    count = NoisyBlock(ROWS, Fraction(3), np.array([N + 7]), np.zeros(1))
-    noisy = replace(noisy, count=count, unit="add_remove")
-    answers = answer(noisy, wanted)
-    estimate, covariance = least_squares(noisy, wanted)
-    np.testing.assert_allclose(answers.sums, estimate, atol=1e-8)
-    np.testing.assert_allclose(answers.noise_covariance, covariance, atol=1e-6)
-    total, variance = least_squares(noisy, ROWS)
-    assert answers.rows.estimate == pytest.approx(total[0], abs=1e-8)
-    assert answers.rows.law.variance == pytest.approx(variance[0, 0])
-    assert answers.n == round(total[0])
-
-
-def test_a_complement_does_not_follow_where_the_total_is_not_public():
-    noisy = measured([condition("tall")], Recording(1))
-    assert answer(noisy, condition("not tall")).sums == N - noisy.measured[0].sums
-    count = NoisyBlock(ROWS, Fraction(3), np.array([N + 7]), np.zeros(1))
-    with pytest.raises(NotMeasuredError):
-        answer(replace(noisy, count=count, unit="add_remove"), condition("not tall"))
-
-
-def test_a_margin_seen_in_seven_equal_tables_has_a_seventh_of_the_variance():
-    schema = dps.Schema([dps.Category(f"c{i}", list("abc")) for i in range(8)])
-    blocks = [Cells.table(schema, ["c0", f"c{i}"]) for i in range(1, 8)]
-    noisy = tuple(NoisyBlock(b, Fraction(2), np.full(9, 10), np.zeros(9)) for b in blocks)
-    held = Measurements(schema, noisy, 90, PureDP(1), "replace")
-    one = Measurements(schema, noisy[:1], 90, PureDP(1), "replace")
-    wanted = Cells.table(schema, ["c0"])
-    ratio = answer(held, wanted).noise_variances / answer(one, wanted).noise_variances
-    np.testing.assert_allclose(ratio, 1 / 7)
 
 
 def test_what_was_measured_keeps_its_own_uniform():

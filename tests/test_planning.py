@@ -33,6 +33,30 @@ def test_shares_split_the_budget(schema):
     assert by_size[6] == Fraction(1, 2)
 
 
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+@pytest.mark.parametrize(("budget", "power"), [(dps.PureDP(1), 1), (dps.ZCDP(0.1), 2)])
+def test_coarse_functions_get_sixteen_times_the_noise_for_little(budget, power, unit):
+    """Fourth powers ask for noise of 16 times the scale; all still spend the budget exactly."""
+    numbers = dps.Schema([dps.Number(name, 0, 1, points=65, missing=0) for name in "abc"])
+    plan = dps.plan(numbers, {"c": dps.Covariance(["a", "b", "c"])}, budget=budget, unit=unit)
+    fine, coarse = plan.blocks
+    assert coarse.block.names == ["a^3", "a^4", "b^3", "b^4", "c^3", "c^4"]
+    assert coarse.multiplier == fine.multiplier * 16**power
+    assert plan.cost() == budget.total
+    paid = budget.cost(coarse.block.sensitivity(unit), coarse.multiplier)
+    assert 0 < paid < 0.1 * budget.total
+
+
+def test_shares_and_the_optimal_split_know_coarse_functions():
+    numbers = dps.Schema([dps.Number(name, 0, 1, points=65, missing=0) for name in "ab"])
+    analyses = {"c": dps.Covariance(["a", "b"]), "m": dps.Mean("a")}
+    for options in ({"shares": {"c": 3, "m": 1}}, {"allocation": "optimal"}):
+        plan = dps.plan(numbers, analyses, budget=dps.PureDP(1), **options)
+        scales = {p.block.names[-1]: p.multiplier for p in plan.blocks}
+        assert scales["b^4"] > 4 * scales["b^2"]
+        assert plan.cost() == 1
+
+
 def test_a_shared_block_takes_its_largest_share(schema):
     analyses = {
         "a": dps.Proportion("age >= 65"),
@@ -165,3 +189,80 @@ def test_preview_widths_are_those_of_releases(schema):
         for _ in range(9)
     ]
     assert min(widths) * 0.5 < plan.preview().outlooks[0].width < max(widths) * 2
+
+
+def crowded(n):
+    """A regressor and a response that vary little within their bounds, and a rare level."""
+    rng = np.random.default_rng(8)
+    x = rng.normal(20, 8, n).clip(0, 100)
+    y = 0.2 * x + rng.normal(5, 3, n)
+    g = rng.choice(["a", "b"], n, p=[0.9, 0.1])
+    return pd.DataFrame({"x": x, "y": y.clip(0, 100), "g": g})
+
+
+@pytest.fixture(scope="module")
+def patterned():
+    numbers = [dps.Number(name, 0, 100, missing=0) for name in ("x", "y")]
+    schema = dps.Schema([*numbers, dps.Category("g", ["a", "b"])])
+    analyses = {"line": dps.OLS("y ~ x + C(g)"), "even": dps.GoodnessOfFit("g", [0.5, 0.5])}
+    n = 20_000
+    rich = dps.plan(schema, analyses, budget=dps.PureDP(100), reference=dps.Uniform())
+    return schema, analyses, n, dps.release(rich, crowded(n), rng=1)
+
+
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+@pytest.mark.parametrize("budget", [dps.PureDP(4), dps.ZCDP(0.2)])
+def test_preview_like_a_release_tells_the_widths_of_its_rows(patterned, budget, unit):
+    schema, analyses, n, like = patterned
+    plan = dps.plan(schema, analyses, budget=budget, unit=unit)
+    preview = plan.preview(n, like=like)
+    assert "density of another release" in str(preview)
+    shown = preview.widths()
+    assert shown["analysis"].tolist() == ["line"] * 3  # a test has no intervals
+    released = [dps.release(plan, crowded(n), m=200, rng=0).infer("line") for _ in range(5)]
+    assert shown["term"].tolist() == released[0].terms
+    actual = np.median([np.diff(result.conf_int()).ravel() for result in released], axis=0)
+    assert shown["width"].to_numpy() == pytest.approx(actual, rel=0.15)
+    even = plan.preview(n).widths()["width"]
+    assert even[1] < 0.8 * actual[1]  # what even rows promise for x
+    table = preview.widths(target="table", method="certified", alpha=0.5)["width"]
+    line = preview.results["line"]
+    ends = [r.conf_int(alpha=0.5, target="table", method="certified") for r in line]
+    assert table.to_numpy() == pytest.approx(np.median(np.diff(ends)[..., 0], axis=0))
+
+
+def test_preview_like_a_release_follows_n_and_the_budget(patterned):
+    schema, analyses, n, like = patterned
+    of = {
+        (epsilon, rows): dps.plan(schema, analyses, budget=dps.PureDP(epsilon))
+        .preview(rows, like=like)
+        .widths()["width"]
+        for epsilon, rows in ((1, n), (10, n), (1, 10 * n))
+    }
+    assert (of[10, n] < of[1, n]).all()
+    assert (of[1, 10 * n] < of[10, n]).all()  # ten times the rows also lessen sampling
+
+
+def test_a_pattern_must_declare_the_columns_as_the_plan_does(patterned, schema):
+    declared, analyses, n, like = patterned
+    plan = dps.plan(declared, analyses, budget=dps.PureDP(1))
+    with pytest.raises(dps.RequestError, match="like must be a release, got DataFrame"):
+        plan.preview(n, like=crowded(5))
+    other = dps.plan(schema, {"a": dps.Proportion("age >= 65")}, budget=dps.PureDP(1))
+    with pytest.raises(dps.RequestError, match="no column 'age' declared as in the plan"):
+        other.preview(n, like=like)
+    wider = [dps.Number("x", 0, 200, missing=0), *list(declared)[1:]]
+    changed = dps.plan(dps.Schema(wider), analyses, budget=dps.PureDP(1))
+    with pytest.raises(dps.RequestError, match="no column 'x' declared as in the plan"):
+        changed.preview(n, like=like)
+
+
+def test_widths_of_an_unknown_kind_are_refused(patterned):
+    schema, analyses, n, _ = patterned
+    preview = dps.plan(schema, {"even": analyses["even"]}, budget=dps.PureDP(1)).preview(n)
+    assert preview.widths().empty
+    assert preview.widths().columns.tolist() == ["analysis", "term", "width"]
+    with pytest.raises(dps.RequestError, match="method"):
+        preview.widths(method="naive")
+    with pytest.raises(dps.RequestError, match="alpha"):
+        preview.widths(alpha=95)

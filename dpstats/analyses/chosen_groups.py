@@ -1,4 +1,4 @@
-"""Which two levels or bins of a column to compare, as the user names them."""
+"""Two groups to compare: which levels or bins of a column, as the user names them."""
 
 from __future__ import annotations
 
@@ -6,33 +6,48 @@ from collections.abc import Sequence
 
 from dpstats.columns import MISSING_LABEL, Boolean, Category, Column
 from dpstats.errors import RequestError, SchemaError
+from dpstats.inference.groups import GroupCounts
+from dpstats.inference.noisy_mean import NoisyMean
+from dpstats.schema import Schema
 
 Groups = Sequence[str | int | float | bool]
 
 
-def as_pair(groups: Groups | None) -> Groups | None:
-    """A tuple of what was given as a list or tuple; its levels are checked with the schema."""
-    if groups is None:
-        return None
-    if isinstance(groups, str) or not isinstance(groups, Sequence):
-        raise RequestError(f"groups must be a pair of levels, got {groups!r}")
-    return tuple(groups)
+class ComparesGroups:
+    """An analysis with the parameters `by` and `groups`, as `Difference` documents them."""
+
+    by: str
+    groups: Groups | None
+
+    def __post_init__(self) -> None:
+        """A tuple of what was given as a list or tuple; its levels are checked with the schema."""
+        groups = self.groups
+        if groups is None:
+            return
+        if isinstance(groups, str) or not isinstance(groups, Sequence):
+            raise RequestError(f"groups must be a pair of levels, got {groups!r}")
+        object.__setattr__(self, "groups", tuple(groups))
+
+    def _chosen(self, schema: Schema) -> tuple[int, int]:
+        """Indices of the two bins of `by` to compare, in order; RequestError if they are not."""
+        return _pair_of(schema[self.by], self.groups)
+
+    def _labels(self, schema: Schema) -> list[str]:
+        """Labels of the two."""
+        return [schema[self.by].bin_labels[i] for i in self._chosen(schema)]
 
 
-def chosen_groups(column: Column, groups: Groups | None) -> tuple[int, int]:
-    """Indices of the two bins of a column to compare, in order.
+def drowned_notes(names: Sequence[str], groups: Sequence[GroupCounts | NoisyMean]) -> list[str]:
+    """A note on each group that the noise drowns."""
+    return [
+        f"group {name} is small against the privacy noise (sd {group.size_noise:.0f} rows): "
+        "trust the intervals only"
+        for name, group in zip(names, groups, strict=True)
+        if group.drowned
+    ]
 
-    Parameters
-    ----------
-    column : column
-    groups : pair of levels, optional
-        A bin of a number goes by its label. Default: the two levels there are (a level for missing
-        cells aside), true before false.
 
-    Raises
-    ------
-    RequestError
-    """
+def _pair_of(column: Column, groups: Groups | None) -> tuple[int, int]:
     labels = column.bin_labels
     if groups is None:
         known = [i for i, label in enumerate(labels) if label != MISSING_LABEL]

@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from dpstats.analyses.base import Answering
+from dpstats.analyses.covariance import moments_of
 from dpstats.analyses.mean import centre_of
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
-from dpstats.families.moments import Feature
+from dpstats.families.monomials import takes_more_than_two
 from dpstats.inference.confidence_law import LEAST_PVALUE
 from dpstats.inference.correlation_intervals import CorrelationIntervals, NoisyPair
-from dpstats.inference.moment_matrix import MomentMatrix, moments_block, products_of
+from dpstats.inference.correlation_spread import correlation_spread
+from dpstats.inference.covariances import NoisyCovariance
 from dpstats.results import EstimateResult
 from dpstats.schema import Schema
 
@@ -53,20 +55,26 @@ class Correlation:
         object.__setattr__(self, "columns", tuple(given))
 
     def family(self, schema: Schema) -> Family:
-        """First and second moments and all products."""
+        """First and second moments and all products; rough third and fourth powers."""
         for name in self.columns:
             centre_of(schema, name)
-        return Family((moments_block(schema, self._features, products_of(self._features)),))
+        return moments_of(schema, self.columns)
 
     def infer(self, release: Answering) -> CorrelationResult:
         """Estimates with noise-aware and certified intervals."""
-        matrix = MomentMatrix.of(release, self._features)
+        covariance = NoisyCovariance.of(release, tuple(self.columns))
+        matrix, sampling = covariance.moments, covariance.sampling
+        spread = correlation_spread(sampling)
+        two = [not takes_more_than_two(release.schema[name]) for name in self.columns]
         places = list(itertools.combinations(range(len(self.columns)), 2))
-        pairs = tuple(NoisyPair.of(matrix, i, j) for i, j in places)
+        pairs = tuple(
+            NoisyPair.of(matrix, i, j, float(spread[i, j]), two_valued=two[i] and two[j])
+            for i, j in places
+        )
         terms = [f"{self.columns[i]}, {self.columns[j]}" for i, j in places]
         notes = [
-            "the sampling part is Fisher's, exact for normal numbers: with few rows or heavy tails "
-            "trust the certified interval",
+            "the sampling part is Fisher's for normal numbers, widened by what is known of fourth "
+            "moments: with few rows or heavy tails trust the certified interval",
             f"a p-value is never below {LEAST_PVALUE:g}",
         ]
         lost = [term for term, pair in zip(terms, pairs, strict=True) if not pair.seen]
@@ -84,10 +92,6 @@ class Correlation:
             notes=notes,
             columns=tuple(self.columns),
         )
-
-    @property
-    def _features(self) -> tuple[Feature, ...]:
-        return tuple((name, None) for name in self.columns)
 
 
 @dataclass(frozen=True, repr=False)

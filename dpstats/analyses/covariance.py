@@ -13,17 +13,20 @@ from dpstats.columns import Number
 from dpstats.errors import RequestError
 from dpstats.families.block import Family, Floats
 from dpstats.families.moments import Moments
+from dpstats.families.monomials import third_and_fourth_powers
 from dpstats.inference.covariance_intervals import CovarianceIntervals
 from dpstats.inference.covariances import NoisyCovariance
 from dpstats.results import EstimateResult
 from dpstats.schema import Schema
 
-NORMAL = "the sampling part assumes normal columns (fourth moments were not measured)"
-FITTED = (
-    "the sampling part takes fourth moments from the release's fitted density; they were not "
-    "measured, and with heavy tails and little noise 95% intervals covered as little as 87% in "
-    "simulations"
-)
+LAWS = {
+    ("kurtosis",): "the sampling part is normal theory with the columns' own kurtosis",
+    ("fitted",): "the sampling part takes fourth moments from the release's fitted density",
+    ("kurtosis", "fitted"): (
+        "the sampling part is the wider of normal theory with the columns' own kurtosis and of "
+        "fourth moments from the release's fitted density"
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -50,8 +53,8 @@ class Covariance:
         object.__setattr__(self, "columns", checked_columns(self.columns))
 
     def family(self, schema: Schema) -> Family:
-        """First moments, squares and products."""
-        return Family((Moments.of(schema, self.columns),))
+        """First moments, squares and products; rough third and fourth powers."""
+        return moments_of(schema, self.columns)
 
     def infer(self, release: Answering) -> CovarianceResult:
         """Estimates with noise-aware and certified intervals."""
@@ -60,7 +63,7 @@ class Covariance:
         middles, units = bounds_of(release.schema, columns)
         pairs = np.array(np.triu_indices(len(columns)))
         intervals = CovarianceIntervals(covariance, units, pairs)
-        sampling, privacy = (intervals.errors(kind).var(axis=0) for kind in ("sampling", "privacy"))
+        sampling, privacy = (intervals.variance(kind) for kind in ("sampling", "privacy"))
         return CovarianceResult(
             title=f"Covariance of {', '.join(columns)}",
             terms=[
@@ -113,6 +116,13 @@ def checked_columns(columns: Sequence[str]) -> tuple[str, ...]:
     return tuple(columns)
 
 
+def moments_of(schema: Schema, columns: Sequence[str]) -> Family:
+    """What covariances need, and the powers that tell how they vary from sample to sample."""
+    powers = third_and_fourth_powers(schema, columns)
+    moments = Moments.of(schema, columns)
+    return Family((moments,) if powers is None else (moments, powers))
+
+
 def bounds_of(schema: Schema, columns: Sequence[str]) -> tuple[Floats, Floats]:
     """Middles and half ranges (p,) of numbers, original units."""
     numbers = [schema[name] for name in columns]
@@ -122,7 +132,7 @@ def bounds_of(schema: Schema, columns: Sequence[str]) -> tuple[Floats, Floats]:
 
 def notes_of(covariance: NoisyCovariance) -> list[str]:
     """How sampling was told, and what the noise has drowned."""
-    notes = [NORMAL if covariance.sampling.normal_theory else FITTED]
+    notes = [LAWS[covariance.sampling.laws]]
     if covariance.unknown and not covariance.standardize:
         notes.append("the noise drowns the number of rows: nothing is known")
     elif covariance.drowned:

@@ -12,7 +12,7 @@ from typing import ClassVar, cast
 import numpy as np
 
 from dpstats.analyses.base import Answering
-from dpstats.analyses.chosen_groups import Groups, as_pair, chosen_groups
+from dpstats.analyses.chosen_groups import ComparesGroups, Groups, drowned_notes
 from dpstats.answers import Answers
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
@@ -29,7 +29,7 @@ _TABLE_CELLS = 4  # a table costs 2, four conditions cost 4: sums of fewer cells
 
 
 @dataclass(frozen=True)
-class Difference:
+class Difference(ComparesGroups):
     """Proportion of rows for which a condition holds, compared between two groups.
 
     Parameters
@@ -56,12 +56,9 @@ class Difference:
     by: str
     groups: Groups | None = None
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "groups", as_pair(self.groups))
-
     def family(self, schema: Schema) -> Family:
         """The table of the columns, or four disjoint conditions where that has less noise."""
-        counts, _ = self._counts(schema)
+        counts = self._counts(schema)
         columns = tuple(c for c in schema if any(c in block.columns for block in counts))
         most = max(int(block.cells.over(columns).sum()) for block in counts)
         if most < _TABLE_CELLS:
@@ -70,12 +67,11 @@ class Difference:
 
     def infer(self, release: Answering) -> DifferenceResult:
         """Estimates with noise-aware and certified intervals."""
-        counts, names = self._counts(release.schema)
-        answers = release.answers(counts, disjoint=True)
-        return _result(self, names, answers, str(release.budget))
+        answers = release.answers(self._counts(release.schema), disjoint=True)
+        return _result(self, self._labels(release.schema), answers, str(release.budget))
 
-    def _counts(self, schema: Schema) -> tuple[list[Indicator], list[str]]:
-        """The four sets of rows (group 1 with, without; group 2 with, without), and the groups."""
+    def _counts(self, schema: Schema) -> list[Indicator]:
+        """The four sets of rows: group 1 with, without; group 2 with, without."""
         trait = Cells.condition(schema, self.condition)
         column = schema[self.by]
         if column in trait.columns:
@@ -83,19 +79,18 @@ class Difference:
                 f"{self.condition!r} involves {self.by!r}, which makes the groups; compare groups "
                 "of another column"
             )
-        chosen = chosen_groups(column, self.groups)
         columns = tuple(c for c in schema if c in trait.columns or c == column)
         holds = trait.cells.over(columns)
         shape = [c.bins if c == column else 1 for c in columns]
         blocks = []
-        for i in chosen:
+        for i in self._chosen(schema):
             inside = (np.arange(column.bins) == i).reshape(shape)
             name = f"{self.by}={column.bin_labels[i]}"
             blocks += [
                 Indicator(cell_set(columns, inside & holds), f"({self.condition}) and {name}"),
                 Indicator(cell_set(columns, inside & ~holds), f"not ({self.condition}) and {name}"),
             ]
-        return blocks, [column.bin_labels[i] for i in chosen]
+        return blocks
 
 
 @dataclass(frozen=True, repr=False)
@@ -169,13 +164,8 @@ def _result(
             for name, risk, size in zip(names, risks, sizes, strict=True)
         ),
         f"a p-value is never below {LEAST_PVALUE:g}, the error allowed for the unknown sizes",
+        *drowned_notes(names, groups),
     ]
-    for name, group in zip(names, groups, strict=True):
-        if group.drowned:
-            notes.append(
-                f"group {name} is small against the privacy noise (sd {group.size_noise:.0f} "
-                "rows): trust the intervals only"
-            )
     if np.any(unbounded):
         notes.append("a ratio to a risk of 0 (or odds of a risk of 1) has no standard error (inf)")
     return DifferenceResult(

@@ -15,12 +15,13 @@ from dpstats.columns import Category, Column
 from dpstats.errors import RequestError
 from dpstats.families.block import Family, Floats
 from dpstats.families.cells import ROWS, Cells
-from dpstats.inference.checks import as_float
+from dpstats.inference.checks import as_float, check_whole
 from dpstats.inference.chi_square_bounds import check_probabilities, fit_verdict
 from dpstats.inference.departures import Departures
 from dpstats.inference.effects import effect_interval
 from dpstats.inference.simultaneous import joint_noise_quantiles
 from dpstats.inference.verdicts import CertifiedChiSquare
+from dpstats.results import footer
 from dpstats.results_chi_square import ChiSquareResult, noise_notes, standardised
 from dpstats.schema import Schema
 
@@ -88,12 +89,8 @@ class GoodnessOfFit:
         check_probabilities(numbers)
         plain = dict(zip(labels, numbers, strict=True)) if labelled else tuple(numbers)
         object.__setattr__(self, "probabilities", plain)
-        for name, least in (("simulations", 99), ("seed", 0)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise RequestError(
-                    f"{name} must be a whole number of at least {least}, got {value!r}"
-                )
+        check_whole("simulations", self.simulations, 99)
+        check_whole("seed", self.seed, 0)
 
     def __hash__(self) -> int:
         given = self.probabilities
@@ -125,7 +122,12 @@ class GoodnessOfFit:
             statistic=statistic,
             pvalue=pvalue,
             alternative="two-sided",
-            footer=_footer(best.answers, str(release.budget), self.simulations),
+            footer=footer(
+                best.answers.rows,
+                release.budget,
+                "noise-aware (simulation of sampling and of the known law of the privacy noise "
+                f"under the null, {self.simulations} tables)",
+            ),
             df=d - 1,
             cells=best.counts.names,
             observed=best.counts.sums,
@@ -238,11 +240,3 @@ def _chi_square_tail(statistic: float, df: int) -> float:
     from scipy.special import chdtrc
 
     return float(chdtrc(df, statistic))
-
-
-def _footer(answers: Answers, budget: str, simulations: int) -> str:
-    return (
-        "Target: the population (rows assumed independent draws; no weights, no clusters). "
-        f"{answers.rows}; {budget}. Method: noise-aware (simulation of sampling and of the known "
-        f"law of the privacy noise under the null, {simulations} tables)."
-    )

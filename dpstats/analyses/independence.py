@@ -20,10 +20,12 @@ from dpstats.errors import RequestError
 from dpstats.families.block import Family, Floats
 from dpstats.families.cells import Cells, Table
 from dpstats.inference.binomial import split_for
+from dpstats.inference.checks import check_whole
 from dpstats.inference.independence_effect import Association
 from dpstats.inference.independence_table import NoisyTable
 from dpstats.inference.independence_verdict import independence_verdict
 from dpstats.inference.verdicts import CertifiedChiSquare
+from dpstats.results import footer
 from dpstats.results_chi_square import ChiSquareResult, noise_notes, standardised
 from dpstats.schema import Schema
 
@@ -76,10 +78,8 @@ class Independence:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if type(self.simulations) is not int or self.simulations < 99:
-            raise RequestError(f"simulations must be at least 99, got {self.simulations!r}")
-        if type(self.seed) is not int or self.seed < 0:
-            raise RequestError(f"seed must be a whole number from 0, got {self.seed!r}")
+        check_whole("simulations", self.simulations, 99)
+        check_whole("seed", self.seed, 0)
 
     def family(self, schema: Schema) -> Family:
         """All cells of the table of the columns."""
@@ -105,7 +105,7 @@ class Independence:
         within = "" if self.given is None else f" within levels of {self.given}"
         pearson, df = counts.classical(), (rows - 1) * (columns - 1)
         excess = float(np.sum(association.noise_variance / expected.ravel()))
-        notes = [*noise_notes(excess, strata * df, expected), self._verdict(counts, 0.05)[1]]
+        notes = noise_notes(excess, strata * df, expected)
         if expected.sum(axis=(1, 2)).min() < _FEW:
             notes.append(
                 f"a stratum holds fewer than about {_FEW} rows, and the bootstrap is rough there: "
@@ -124,11 +124,11 @@ class Independence:
             statistic=statistic,
             pvalue=pvalue,
             alternative="two-sided",
-            footer=(
-                "Target: the population (rows assumed independent draws). Method: score statistic,"
-                f" parametric bootstrap with {self.simulations} tables; the interval of Cramer's V"
-                " is approximate (bootstrap)."
-                f" {counts.answers.rows}; {release.budget}."
+            footer=footer(
+                counts.answers.rows,
+                release.budget,
+                f"score statistic, parametric bootstrap with {self.simulations} tables; the "
+                "interval of Cramer's V is approximate (bootstrap)",
             ),
             df=df,
             cells=counts.names,
@@ -147,7 +147,7 @@ class Independence:
             levels=min(rows, columns) - 1,
             largest_effect=1.0,
             at_level=partial(self._at_level, counts, association),
-            notes=tuple(note for note in notes if note),
+            notes=tuple(notes),
         )
 
     def _at_level(
@@ -157,10 +157,10 @@ class Independence:
         rng = np.random.default_rng([self.seed, 1])
         noise = counts.noise(max(_DRAWS, int(20 / alpha)), rng)
         ends = association.interval(counts.observed, counts.expected, noise, alpha, rng)
-        return self._verdict(counts, alpha)[0], np.array(ends)
+        return self._verdict(counts, alpha), np.array(ends)
 
     @staticmethod
-    def _verdict(counts: NoisyTable, alpha: float) -> tuple[CertifiedChiSquare, str]:
+    def _verdict(counts: NoisyTable, alpha: float) -> CertifiedChiSquare:
         rows = counts.answers.rows
         part = rows.part(alpha)
         beta = split_for(counts.n, counts.answers.law(0), alpha - part)

@@ -12,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 
 from dpstats.analyses.base import Answering
-from dpstats.analyses.chosen_groups import Groups, as_pair, chosen_groups
+from dpstats.analyses.chosen_groups import ComparesGroups, Groups, drowned_notes
 from dpstats.analyses.mean import NOTES, centre_of
 from dpstats.families.block import Family
 from dpstats.families.group_moments import GroupMoments
@@ -23,7 +23,7 @@ from dpstats.schema import Schema
 
 
 @dataclass(frozen=True)
-class MeanDifference:
+class MeanDifference(ComparesGroups):
     """Mean of a number in one group of rows minus that in another (Welch).
 
     Parameters
@@ -31,12 +31,9 @@ class MeanDifference:
     column : str
         A number with `missing=` in the schema.
     by : str
-        Another column with two levels or bins (a level for missing cells aside), or a Boolean
-        column, for which the groups are true and false in this order.
+        Another column, which makes the groups; as in `Difference`.
     groups : pair of levels, optional
-        Which levels to compare, and in which order; needed where the column has more than two. A
-        bin of a number goes by its label, such as ``"[0, 18)"``. Rows of other levels are left
-        out.
+        As in `Difference`.
 
     Examples
     --------
@@ -50,26 +47,22 @@ class MeanDifference:
     by: str
     groups: Groups | None = None
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "groups", as_pair(self.groups))
-
     def family(self, schema: Schema) -> Family:
         """Size, sum and sum of squares of both groups, in three sums each: it costs 2."""
-        chosen = chosen_groups(schema[self.by], self.groups)
+        chosen = self._chosen(schema)
         centre_of(schema, self.column)
         number, group = schema[self.column], schema[self.by]
         return Family((GroupMoments(number, group, tuple(sorted(chosen))),))  # type: ignore[arg-type]
 
     def infer(self, release: Answering) -> MeanDifferenceResult:
         """Estimate with noise-aware and certified intervals."""
-        column = release.schema[self.by]
-        first, second = chosen_groups(column, self.groups)
+        first, second = self._chosen(release.schema)
         answers = release.answers(self.family(release.schema))
         places = (0, 1) if first < second else (1, 0)
         groups = tuple(NoisyMean.of_group(answers, place) for place in places)
         middle, half = centre_of(release.schema, self.column)
         contrast = Contrast(groups, middle, half)
-        names = [column.bin_labels[i] for i in (first, second)]
+        names = self._labels(release.schema)
         notes = [
             "means and sizes: "
             + "; ".join(
@@ -77,12 +70,7 @@ class MeanDifference:
                 for name, group in zip(names, groups, strict=True)
             ),
             *NOTES,
-        ]
-        notes += [
-            f"group {name} is small against the privacy noise (sd {group.size_noise:.0f} rows): "
-            "trust the intervals only"
-            for name, group in zip(names, groups, strict=True)
-            if group.drowned
+            *drowned_notes(names, groups),
         ]
         return MeanDifferenceResult(
             title=f"Mean difference: {self.column}, by {self.by}: {names[0]} against {names[1]}",

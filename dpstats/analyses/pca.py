@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, ClassVar, get_args
 import numpy as np
 
 from dpstats.analyses.base import Answering
-from dpstats.analyses.covariance import bounds_of, checked_columns, notes_of
+from dpstats.analyses.covariance import bounds_of, checked_columns, moments_of, notes_of
 from dpstats.errors import RequestError
 from dpstats.families.block import Family, Floats
-from dpstats.families.moments import Moments
 from dpstats.inference.checks import check_alpha, check_choice
 from dpstats.inference.covariances import NoisyCovariance
 from dpstats.inference.eigen_intervals import EigenIntervals
@@ -65,8 +64,8 @@ class PCA:
             )
 
     def family(self, schema: Schema) -> Family:
-        """First moments, squares and products."""
-        return Family((Moments.of(schema, self.columns),))
+        """First moments, squares and products; rough third and fourth powers."""
+        return moments_of(schema, self.columns)
 
     def infer(self, release: Answering) -> PCAResult:
         """Estimates with noise-aware and certified intervals."""

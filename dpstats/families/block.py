@@ -46,6 +46,10 @@ class Sensitivity:
         # One row moves both blocks; (a, b) has squared L2 norm |a|^2 + |b|^2.
         return Sensitivity(self.l1 + other.l1, self.l2_squared + other.l2_squared)
 
+    def __truediv__(self, factor: int) -> Sensitivity:
+        # Of the same sums in units `factor` times as large.
+        return Sensitivity(self.l1 / factor, self.l2_squared / factor**2)
+
 
 @dataclass(frozen=True)
 class Derivation:
@@ -146,6 +150,11 @@ def bounds_of(block: Block) -> Codes:
     """B_f, the largest absolute value of each function, (d,) int64."""
     low, high = block.ranges
     return np.maximum(np.abs(low), np.abs(high))
+
+
+def noise_factor(block: Block) -> int:
+    """How many times the noise of others a block can do with; 1 unless it says otherwise."""
+    return int(getattr(block, "noise_factor", 1))
 
 
 @dataclass(frozen=True)

@@ -69,6 +69,12 @@ def check_count(n: int) -> int:
     return int(n)
 
 
+def check_whole(name: str, value: int, least: int) -> None:
+    """Raise RequestError if a parameter is not a whole number of at least `least`."""
+    if type(value) is not int or value < least:
+        raise RequestError(f"{name} must be a whole number of at least {least}, got {value!r}")
+
+
 def check_finite(name: str, values: ArrayLike) -> NDArray[np.float64]:
     """Return `values` as float64, or raise RequestError if some are infinite or missing."""
     array = np.asarray(values, dtype=np.float64)

@@ -114,7 +114,7 @@ def chisquare(
             )
         strata = (-1, *centre.shape[-2:])
         ends = n * lower.reshape(strata), n * upper.reshape(strata)
-        return independence_verdict(*ends, (n, n), alpha, beta)[0]
+        return independence_verdict(*ends, (n, n), alpha, beta)
     p0 = check_probabilities(probabilities)
     if centre.shape != p0.shape:
         raise RequestError(

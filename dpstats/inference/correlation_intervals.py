@@ -14,6 +14,7 @@ from dpstats.inference.bounded_means import bernstein_radius, chernoff_confint
 from dpstats.inference.checks import Alternative
 from dpstats.inference.confidence_law import DRAWS, ConfidenceLaw
 from dpstats.inference.correlation_bounds import Range, correlation_range
+from dpstats.inference.correlation_spread import two_valued_spread
 from dpstats.inference.mean_intervals import NOISE_PART
 from dpstats.inference.moment_matrix import MomentMatrix
 from dpstats.inference.simulation import draw_evenly
@@ -38,14 +39,22 @@ class NoisyPair:
         Of independent noises; None for a public n.
     units : (6,) float64
         What the noises are divided by.
+    spread : float
+        n Var(r) over that of normal rows, at least 1; see `correlation_spread`.
+    two_valued : bool
+        Both numbers are -1 or 1: then their moments give the whole distribution, and `spread` too.
     """
 
     observed: Floats
     laws: tuple[NoiseLaw | None, ...]
     units: Floats
+    spread: float = 1.0
+    two_valued: bool = False
 
     @classmethod
-    def of(cls, matrix: MomentMatrix, i: int, j: int) -> NoisyPair:
+    def of(
+        cls, matrix: MomentMatrix, i: int, j: int, spread: float = 1.0, *, two_valued: bool = False
+    ) -> NoisyPair:
         """Features number i and j of a matrix, from 0."""
         i, j = i + 1, j + 1
         places = [matrix.place[a, b] for a, b in ((0, i), (0, j), (i, i), (j, j), (i, j))]
@@ -56,6 +65,8 @@ class NoisyPair:
             np.append(rows.estimate, answers.sums[places] / units),
             (count, *(answers.law(f) for f in places)),
             np.append(1.0, units),
+            spread,
+            two_valued,
         )
 
     @property
@@ -90,8 +101,13 @@ class NoisyPair:
 
     @property
     def sampling_variance(self) -> float:
-        """(1 - r^2)^2 / (n - 1), normal theory."""
-        return (1 - self.estimate**2) ** 2 / max(self.rows - 1, 1.0)
+        """(1 - r^2)^2 / (n - 1), normal theory, times the spread."""
+        x, y = self.moments[:2]
+        r, n = np.array([self.estimate]), np.array([self.rows])
+        spread = self.spread
+        if self.two_valued and self.seen:
+            spread = float(two_valued_spread(np.array([x]), np.array([y]), r, n)[0])
+        return (1 - self.estimate**2) ** 2 * spread / max(self.rows - 1, 1.0)
 
     @property
     def privacy_variance(self) -> float:
@@ -115,7 +131,8 @@ class NoisyPair:
         """Law of the correlation on Fisher's scale.
 
         Each draw of the noise leaves a correlation r, and atanh r is normal with variance
-        1/(n - 3); a draw that leaves no variance, or fewer than 4 rows, says nothing.
+        spread / (n - 3), 1 / (n - 3) for normal rows; a draw that leaves no variance, or fewer than
+        4 rows, says nothing.
         """
         rng = np.random.default_rng(0)
         noises = np.array([
@@ -130,9 +147,9 @@ class NoisyPair:
         r = np.where(seen, (xy - x * y) / root, 0.0)
         with np.errstate(divide="ignore"):
             centre = np.clip(np.arctanh(np.clip(r, -1, 1)), -_FAR, _FAR)
-        return ConfidenceLaw(
-            centre, np.where(seen & (n > 3), 1 / np.sqrt(np.maximum(n - 3, 1)), np.inf)
-        )
+        spread = two_valued_spread(x, y, r, n) if self.two_valued else self.spread
+        error = np.sqrt(spread / np.maximum(n - 3, 1))
+        return ConfidenceLaw(centre, np.where(seen & (n > 3), error, np.inf))
 
     def box(self, beta: float) -> tuple[list[Range], float]:
         """Ranges of the five private means, all of them with probability 1 - beta; least n."""
@@ -173,7 +190,8 @@ class NoisyPair:
 class CorrelationIntervals:
     """Intervals and tests of the correlations of d pairs.
 
-    Noise-aware: Fisher's transformation draw by draw of the noise, see `NoisyPair.law`. Certified:
+    Noise-aware: Fisher's transformation draw by draw of the noise, see `NoisyPair.law`, with the
+    variance that the rows' own distribution gives it (`correlation_spread`). Certified:
     all five moments of the pair in a box, from the noise's quantiles and (for the population)
     Chernoff's bound for the squares and Bernstein's for the others, a fifth of the error each.
     """

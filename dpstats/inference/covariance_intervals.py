@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 class CovarianceIntervals:
     """Intervals for the covariances of pairs of columns, in original units.
 
-    Noise-aware: quantiles of the simulated error, the exact law of the noise plus sampling.
+    Noise-aware: quantiles of the simulated error, the exact law of the noise plus sampling; the
+    wider ones where sampling has two laws, see `RowSampling`.
     Certified: interval arithmetic; see `NoisyCovariance.box`.
 
     Attributes
@@ -46,10 +47,14 @@ class CovarianceIntervals:
         """(d,) noisy covariances."""
         return np.asarray(self.covariance.matrix[self.pairs[0], self.pairs[1]] * self.scale)
 
-    def errors(self, kind: str) -> Floats:
-        """Draws (size, d) of the error."""
-        drawn = self.covariance.deviations(kind)
-        return np.asarray(drawn[:, self.pairs[0], self.pairs[1]] * self.scale)
+    def errors(self, kind: str) -> list[Floats]:
+        """Draws (size, d) of the error, for every law of the sampling."""
+        first, second = self.pairs
+        return [drawn[:, first, second] * self.scale for drawn in self.covariance.deviations(kind)]
+
+    def variance(self, kind: str) -> Floats:
+        """(d,) variances of the error, the largest of all laws."""
+        return np.asarray(np.max([errors.var(axis=0) for errors in self.errors(kind)], axis=0))
 
     def clipped(self, values: Floats) -> Floats:
         """Within what bounded columns allow; a variance is not negative."""
@@ -65,7 +70,8 @@ class CovarianceIntervals:
                 np.full_like(self.values, np.inf)
             )
         errors = self.errors("both" if target == "population" else "privacy")
-        high, low = np.quantile(errors, [alpha / 2, 1 - alpha / 2], axis=0)
+        ends = np.quantile(errors, [alpha / 2, 1 - alpha / 2], axis=1)
+        low, high = ends[1].max(axis=0), ends[0].min(axis=0)
         return self.clipped(self.values - low), self.clipped(self.values - high)
 
     def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
@@ -74,10 +80,12 @@ class CovarianceIntervals:
             return self._certified(alpha, target, joint=True)
         if self.covariance.unknown:
             return self.conf_int(alpha, method, target)
-        errors = self.errors("both" if target == "population" else "privacy")
-        sd = errors.std(axis=0)
-        worst = np.divide(np.abs(errors), sd, out=np.zeros_like(errors), where=sd > 0).max(axis=1)
-        reach = float(np.quantile(worst, 1 - alpha)) * sd
+        reaches = []
+        for errors in self.errors("both" if target == "population" else "privacy"):
+            sd = errors.std(axis=0)
+            worst = np.divide(np.abs(errors), sd, out=np.zeros_like(errors), where=sd > 0)
+            reaches.append(float(np.quantile(worst.max(axis=1), 1 - alpha)) * sd)
+        reach = np.max(reaches, axis=0)
         return self.clipped(self.values - reach), self.clipped(self.values + reach)
 
     def _certified(self, alpha: float, target: Target, *, joint: bool) -> tuple[Floats, Floats]:
@@ -87,9 +95,12 @@ class CovarianceIntervals:
 
     def pvalues(self, value: float, alternative: Alternative) -> Floats:
         """P-values (d,) of: the covariance equals `value`, from the simulated error."""
-        errors = self.errors("both")
-        above = (1 + np.sum(errors >= self.values - value, axis=0)) / (1 + len(errors))
-        below = (1 + np.sum(errors <= self.values - value, axis=0)) / (1 + len(errors))
+        apart = self.values - value
+        above, below = (
+            np.max([(1 + np.sum(sign * e >= sign * apart, axis=0)) / (1 + len(e)) for e in laws], 0)
+            for laws in [self.errors("both")]
+            for sign in (1, -1)
+        )
         two_sided = np.minimum(1, 2 * np.minimum(above, below))
         found = {"larger": above, "smaller": below, "two-sided": two_sided}
         return np.asarray(found[alternative], dtype=np.float64)

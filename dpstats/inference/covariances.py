@@ -6,16 +6,19 @@ In unit scale: every column runs from -1 to 1 between its declared bounds.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpstats.families.block import Floats
+from dpstats.errors import NotMeasuredError
+from dpstats.families.block import Family, Floats
+from dpstats.families.monomials import takes_more_than_two, third_and_fourth_powers
 from dpstats.inference.covariance_boxes import divided, outer, sampling_box
 from dpstats.inference.moment_matrix import MomentMatrix
-from dpstats.inference.row_sampling import RowSampling
+from dpstats.inference.row_sampling import RowSampling, SamplingLaw
 from dpstats.inference.spectral import mean_error, sampling_radii
 
 if TYPE_CHECKING:
@@ -40,6 +43,8 @@ class NoisyCovariance:
         Points of the release's fitted density, unit scale.
     weights : (m,) float64
         Their weights; they sum to one.
+    powers : (p, 2) float64
+        Noisy means of third and fourth powers, unit scale; NaN where not measured.
     standardize : bool
         The correlation matrix.
     """
@@ -47,6 +52,7 @@ class NoisyCovariance:
     moments: MomentMatrix
     points: Floats
     weights: Floats
+    powers: Floats
     standardize: bool = False
 
     @classmethod
@@ -57,7 +63,8 @@ class NoisyCovariance:
         moments = MomentMatrix.of(release, [(name, None) for name in columns])
         half = np.array([int(release.schema[name].code_range[1]) for name in columns])
         points = np.stack([release.candidates[name] for name in columns], axis=1) / half
-        return cls(moments, points, np.asarray(release.weights), standardize)
+        powers = _powers(release, columns)
+        return cls(moments, points, np.asarray(release.weights), powers, standardize)
 
     @property
     def p(self) -> int:
@@ -133,34 +140,55 @@ class NoisyCovariance:
         lost_count = self._count < _CLEAR * float(self.moments.noise_sd[0, 0])
         return lost_count or (self.standardize and bool(self.drowned))
 
-    @property
+    @cached_property
+    def kurtosis(self) -> Floats:
+        """(p,) E y^4 over (E y^2)^2 of the centred columns; 3 where unknown, never less.
+
+        Not more than rows within the bounds can have.
+        """
+        m, square = self.mean, np.maximum(self.variances, 1e-12)
+        third, fourth = self.powers.T / self._count
+        centred = fourth - 4 * m * third + 6 * m**2 * (square + m**2) - 3 * m**4
+        most = (1 + np.abs(m)) ** 2 / square
+        clear = self.variances > _CLEAR * self.variance_sd
+        found = np.clip(centred / square**2, 3, np.maximum(most, 3))
+        return np.where(clear & np.isfinite(found), found, 3.0)
+
+    @cached_property
     def sampling(self) -> RowSampling:
         """How the moments of independent rows vary."""
-        return RowSampling(self.n, self.mean, self._plain, self.points, self.weights)
+        columns = [self.moments.schema[name] for name, _ in self.moments.features]
+        return RowSampling(
+            self.n, self.mean, self._plain, self.kurtosis, self.points, self.weights,
+            two_valued=not any(map(takes_more_than_two, columns)),
+        )  # fmt: skip
 
-    def deviations(self, kind: str) -> Floats:
-        """Draws (size, p, p) of the error of `matrix`.
+    def deviations(self, kind: str) -> tuple[Floats, ...]:
+        """Draws (size, p, p) of the error of `matrix`; an array for every law of the sampling.
 
         Parameters
         ----------
         kind : {"privacy", "sampling", "both"}
-            The privacy noise, from its exact law, and the sampling of rows: normally distributed,
-            with the covariance that products have under the fitted density.
+            The privacy noise, from its exact law, and the sampling of rows; see `RowSampling`.
         """
         known = self._cache
         if kind not in known:
+            known[kind] = tuple(self._drawn(kind))
+        return known[kind]
+
+    def _drawn(self, kind: str) -> Iterator[Floats]:
+        laws: tuple[SamplingLaw | None, ...] = (None,) if kind == "privacy" else self.sampling.laws
+        for law in laws:
             rng = np.random.default_rng(0)
             error = np.zeros((self._size, *self.moments.matrix.shape))
             if kind != "sampling":
                 error += _both_signs(self.moments.noise(self._size // 2, rng))
-            if kind != "privacy":
-                error += _both_signs(self.sampling.draw(self._size // 2, rng))
-            moved = self.correction * self.of_moments(self.moments.matrix + error)
-            known[kind] = moved - self.matrix
-        return known[kind]
+            if law is not None:
+                error += _both_signs(self.sampling.draw(law, self._size // 2, rng))
+            yield self.correction * self.of_moments(self.moments.matrix + error) - self.matrix
 
     @cached_property
-    def _cache(self) -> dict[str, Floats]:
+    def _cache(self) -> dict[str, tuple[Floats, ...]]:
         return {}
 
     @property
@@ -310,9 +338,7 @@ class NoisyCovariance:
     @cached_property
     def _plain(self) -> Floats:
         """(p, p) noisy covariances, divisor n."""
-        return NoisyCovariance(self.moments, self.points, self.weights).of_moments(
-            self.moments.matrix
-        )
+        return replace(self, standardize=False).of_moments(self.moments.matrix)
 
     def _noise_radii(
         self, beta: float, least: Floats, low_count: float, high_count: float
@@ -364,6 +390,20 @@ class NoisyCovariance:
         size = int(np.clip(20 / beta, 4_000, most)) if most > 4_000 else most
         drawn = self.moments.noise(size, np.random.default_rng(1))
         return drawn[:, 0, 1:], drawn[:, 1:, 1:]
+
+
+def _powers(release: Answering, columns: tuple[str, ...]) -> Floats:
+    """(p, 2) noisy means of third and fourth powers, unit scale; NaN where not measured."""
+    found = np.full((len(columns), 2), np.nan)
+    block = third_and_fourth_powers(release.schema, columns)
+    if block is not None:
+        try:
+            means = release.answers(Family((block,))).means
+        except NotMeasuredError:
+            return found
+        for term, mean in zip(block.terms, means, strict=True):
+            found[columns.index(term[0][0]), len(term) - 3] = mean
+    return found
 
 
 def _upper_quantile(draws: Floats, beta: float) -> float:

@@ -34,7 +34,8 @@ class EigenIntervals:
     with every entry of D. So a lower end is computed with all other eigenvalues as high as the
     simulated spectral norm of A allows, at a tenth of alpha, and an upper end with all as low:
     close to first order where gaps are wide against the noise, close to Weyl where they are not.
-    Loadings are given only where that leaves a gap, with the gap that it leaves.
+    Loadings are given only where that leaves a gap, with the gap that it leaves. Where sampling
+    has two laws (`RowSampling`), the interval is the wider at either end.
 
     Attributes
     ----------
@@ -63,7 +64,7 @@ class EigenIntervals:
     @cached_property
     def corrected(self) -> Floats:
         """(p,) eigenvalues less the mean by which noise alone moves them, not negative."""
-        seen = _eigenvalues(self.values, self._errors("privacy"))
+        seen = _eigenvalues(self.values, self._errors("privacy")[0])
         corrected = self.values - (seen.mean(axis=0) - self.values)
         return np.sort(np.clip(corrected, 0, self._most(self.covariance.p)))[::-1]
 
@@ -77,13 +78,15 @@ class EigenIntervals:
     @cached_property
     def variances(self) -> tuple[Floats, Floats]:
         """Sampling and privacy variances (2 k + k p,) of the estimates, simulated."""
-        sampling, privacy = (self._variances(kind) for kind in ("sampling", "privacy"))
+        sampling, privacy = (
+            np.max([self._variances(errors) for errors in self._errors(kind)], axis=0)
+            for kind in ("sampling", "privacy")
+        )
         return sampling, privacy
 
-    def _variances(self, kind: str) -> Floats:
+    def _variances(self, errors: Floats) -> Floats:
         k = self.k
-        error = np.diag(self.values) + self._errors(kind)
-        seen, vectors = np.linalg.eigh(error)
+        seen, vectors = np.linalg.eigh(np.diag(self.values) + errors)
         seen, vectors = seen[:, ::-1], vectors[:, :, ::-1]
         total = seen.sum(axis=1, keepdims=True)
         shares = np.clip(np.divide(seen, total, out=np.ones_like(seen), where=total > 0), 0, 1)
@@ -93,15 +96,16 @@ class EigenIntervals:
             parts.append((vector @ self.vectors).var(axis=0))
         return np.concatenate(parts)
 
-    def _errors(self, kind: str) -> Floats:
-        """Draws of the error in the basis of the eigenvectors."""
+    def _errors(self, kind: str) -> list[Floats]:
+        """Draws of the error in the basis of the eigenvectors, for every law of the sampling."""
         if kind not in self._turned:
-            turned = self.vectors @ self.covariance.deviations(kind) @ self.vectors.T
-            self._turned[kind] = (turned + turned.swapaxes(1, 2)) / 2
+            drawn = self.covariance.deviations(kind)
+            turned = [self.vectors @ errors @ self.vectors.T for errors in drawn]
+            self._turned[kind] = [(errors + errors.swapaxes(1, 2)) / 2 for errors in turned]
         return self._turned[kind]
 
     @cached_property
-    def _turned(self) -> dict[str, Floats]:
+    def _turned(self) -> dict[str, list[Floats]]:
         return {}
 
     def _most(self, count: int) -> Floats:
@@ -117,7 +121,12 @@ class EigenIntervals:
             elif self.covariance.unknown:
                 found = self._within(np.inf, np.inf, alpha, target)
             else:
-                found = self._aware(alpha, target)
+                errors = self._errors("both" if target == "population" else "privacy")
+                ends = [self._aware(alpha, drawn) for drawn in errors]
+                found = (
+                    np.min([low for low, _ in ends], axis=0),
+                    np.max([high for _, high in ends], axis=0),
+                )
             self._found[key] = found
         low, high = self._found[key]
         return low.copy(), high.copy()
@@ -130,10 +139,11 @@ class EigenIntervals:
         """Ends that hold together: certified ones do, noise-aware by the norm of the error."""
         if method == "certified" or self.covariance.unknown:
             return self.conf_int(alpha, "certified", target)
-        errors = self._errors("both" if target == "population" else "privacy")
-        ends = np.linalg.eigvalsh(errors)[:, [0, -1]]
-        traces = np.abs(np.trace(errors, axis1=1, axis2=2))
-        radius = float(np.quantile(np.maximum(np.abs(ends).max(axis=1), traces), 1 - alpha))
+        radius = 0.0
+        for errors in self._errors("both" if target == "population" else "privacy"):
+            sizes = np.abs(np.linalg.eigvalsh(errors)[:, [0, -1]]).max(axis=1)
+            traces = np.abs(np.trace(errors, axis1=1, axis2=2))
+            radius = max(radius, float(np.quantile(np.maximum(sizes, traces), 1 - alpha)))
         return self._within(radius, radius, None, target)
 
     def _within(
@@ -176,7 +186,13 @@ class EigenIntervals:
             if not np.isfinite(radius):
                 return np.ones(self.k), np.ones(self.k)
             return sine_bounds(values, radius)[: self.k], subspace_sines(values, radius)[: self.k]
-        errors = self._errors("both" if target == "population" else "privacy")
+        laws = self._errors("both" if target == "population" else "privacy")
+        single, spaces = zip(
+            *(self._simulated_sines(errors, alpha) for errors in laws), strict=True
+        )
+        return np.max(single, axis=0), np.max(spaces, axis=0)
+
+    def _simulated_sines(self, errors: Floats, alpha: float) -> tuple[Floats, Floats]:
         slack = self._slack(errors, alpha)
         single, spaces = np.ones(self.k), np.ones(self.k)
         for i in range(self.k):
@@ -204,9 +220,8 @@ class EigenIntervals:
         ends = np.linalg.eigvalsh(errors)[:, [0, -1]]
         return float(np.quantile(np.abs(ends).max(axis=1), 1 - _PART * alpha))
 
-    def _aware(self, alpha: float, target: Target) -> tuple[Floats, Floats]:
+    def _aware(self, alpha: float, errors: Floats) -> tuple[Floats, Floats]:
         k = self.k
-        errors = self._errors("both" if target == "population" else "privacy")
         traces = np.trace(errors, axis1=1, axis2=2)
         slack, level = self._slack(errors, alpha), alpha * (1 - _PART) / 2
         total = float(self.values.sum())

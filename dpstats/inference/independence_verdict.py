@@ -14,7 +14,7 @@ LEAST_EXPECTED = 5
 
 def independence_verdict(
     low: Floats, high: Floats, sizes: tuple[int, int], alpha: float, beta: float
-) -> tuple[CertifiedChiSquare, str]:
+) -> CertifiedChiSquare:
     """Three-way verdict on Pearson's statistic of the private table, summed over strata.
 
     With probability 1 - beta the private table lies in the box, so its statistic lies between the
@@ -30,12 +30,6 @@ def independence_verdict(
         Ends of the number of rows, equal where it is public.
     alpha, beta : float
         Error in all, and its part that the box and the sizes use.
-
-    Returns
-    -------
-    verdict : CertifiedChiSquare
-    note : str
-        Why there is no verdict, or "".
 
     References
     ----------
@@ -58,16 +52,16 @@ def independence_verdict(
         by_column = margin_bounds(*ends, axis=0, n=1.0)[0].min()
         least_expected = min(least_expected, size_low * max(by_row, 0) * max(by_column, 0))
     verdict: Verdict = "inconclusive"
-    note = ""
+    reason = ""
     if lower > critical or upper <= critical:
         if least_expected >= LEAST_EXPECTED:
             verdict = "reject" if lower > critical else "accept"
         else:
-            note = (
-                f"no certified verdict: expected counts of {LEAST_EXPECTED} are not certain, "
-                "which the chi-square critical value needs"
+            reason = (
+                f"expected counts of {LEAST_EXPECTED} are not certain, which the chi-square "
+                "critical value needs"
             )
-    return CertifiedChiSquare(verdict, lower, upper, critical, alpha, beta, sizes), note
+    return CertifiedChiSquare(verdict, lower, upper, critical, alpha, beta, sizes, reason)
 
 
 def _total(low: Floats, high: Floats, k: int, sizes: tuple[int, int]) -> tuple[float, float]:

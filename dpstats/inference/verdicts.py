@@ -26,6 +26,8 @@ class CertifiedChiSquare:
         Error in all, and its part that the interval uses.
     sizes : (int, int)
         Ends of the number of rows, equal where it is public.
+    reason : str
+        Why there is no verdict though the interval lies on one side of the critical value, or "".
     """
 
     verdict: Verdict
@@ -35,9 +37,11 @@ class CertifiedChiSquare:
     alpha: float
     beta: float
     sizes: tuple[int, int]
+    reason: str = ""
 
     def __str__(self) -> str:
         return (
             f"certified at alpha = {self.alpha:g}: {self.verdict} (statistic of the private table "
             f"in [{self.low:.2f}, {self.high:.2f}], critical value {self.critical:.2f})"
+            + (f": {self.reason}" if self.reason else "")
         )

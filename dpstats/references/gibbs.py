@@ -2,13 +2,14 @@
 
 The model is proportional to base(x) exp(sum of c_f f(x)), the base a product over columns. Given
 all other columns, the logarithm of a column's conditional distribution is a sum of rows of tables
-of coefficients (for cells) and of a quadratic in the number's own code (for moments). Each column
+of coefficients (for cells) and of a polynomial in the number's own code (for moments). Each column
 is drawn in turn from it, for all rows at once, which leaves the model invariant.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -19,7 +20,8 @@ from dpstats.columns import Codes, Column, Number
 from dpstats.families.block import Family, Floats
 from dpstats.families.cells import Indicator, Table
 from dpstats.families.group_moments import PARTS, GroupMoments
-from dpstats.families.moments import Moments
+from dpstats.families.moments import Moments, Term
+from dpstats.families.monomials import Monomials
 from dpstats.schema import Schema
 
 Single = NDArray[np.float32]  # logarithms of probabilities: differences of 1e-6 do not matter
@@ -28,7 +30,7 @@ CHUNK = 2**19  # entries of a conditional that are worked on at a time
 
 def knows(family: Family) -> bool:
     """Whether every block is of a kind that has conditional distributions here."""
-    kinds = Table | Indicator | Moments | GroupMoments
+    kinds = Table | Indicator | Moments | GroupMoments | Monomials
     return all(isinstance(block, kinds) for block in family.blocks)
 
 
@@ -89,6 +91,7 @@ class GibbsSampler:
         self._linear: dict[str, float] = {}
         self.squares: dict[str, float] = {}
         self._products: list[tuple[str, str, float]] = []
+        self._monomials: list[_Monomial] = []
         slopes: dict[tuple[str, str], Floats] = {}
         curves: dict[tuple[str, str], Floats] = {}
         start = 0
@@ -101,6 +104,11 @@ class GibbsSampler:
                 _add(tables, tuple(c.name for c in block.columns), whole.reshape(shape))
             elif isinstance(block, GroupMoments):
                 _add_group_moments(block, part, tables, slopes, curves)
+            elif isinstance(block, Monomials):
+                self._monomials += [
+                    _Monomial.of(term, value)
+                    for term, value in zip(block.terms, part.tolist(), strict=True)
+                ]
             else:
                 assert isinstance(block, Moments)  # see `knows`
                 self._add_moments(block, part, tables, slopes)
@@ -192,8 +200,8 @@ class GibbsSampler:
             states = _categorical(by_bin + self.base[column.name], rng)
             return self._codes(column, states, rng)
         assert isinstance(column, Number)
-        slope, square = self.slope(column, codes, bins), self.square(column, bins)
-        return self._move_number(column, by_bin, slope, square, codes, rng)
+        powers = self.polynomial(column, codes, bins)
+        return self._move_number(column, by_bin, powers, codes, rng)
 
     def bin_potentials(
         self, column: Column, codes: Mapping[str, Codes], bins: Mapping[str, Codes]
@@ -215,9 +223,40 @@ class GibbsSampler:
         for (number, group), curve in self._curves.items():
             if group == name:
                 total += np.outer(self._unit(number, codes) ** 2, curve).astype(np.float32)
+        for monomial in self._monomials:
+            for group, level in monomial.levels:
+                if group == name:
+                    total[:, level] += self._rest(monomial, name, codes, bins)
         return total
 
-    def square(self, column: Number, bins: Mapping[str, Codes]) -> Floats:
+    def polynomial(
+        self, column: Number, codes: Mapping[str, Codes], bins: Mapping[str, Codes]
+    ) -> list[Floats]:
+        """Coefficients (rows,) of the powers 1, 2, .. of a number's value in unit scale."""
+        name = column.name
+        powers = [self._slope(column, codes, bins), self._square(column, bins)]
+        for monomial in self._monomials:
+            power = monomial.powers.get(name, 0)
+            if power:
+                while len(powers) < power:
+                    powers.append(np.zeros(len(codes[name])))
+                powers[power - 1] = powers[power - 1] + self._rest(monomial, name, codes, bins)
+        return powers
+
+    def _rest(
+        self, monomial: _Monomial, name: str, codes: Mapping[str, Codes], bins: Mapping[str, Codes]
+    ) -> Floats:
+        """The coefficient times all factors of a product that are of other columns, (rows,)."""
+        rest = np.full(len(codes[name]), monomial.value)
+        for number, power in monomial.powers.items():
+            if number != name:
+                rest *= self._unit(number, codes) ** power
+        for group, level in monomial.levels:
+            if group != name:
+                rest *= bins[group] == level
+        return rest
+
+    def _square(self, column: Number, bins: Mapping[str, Codes]) -> Floats:
         """Coefficient (rows,) of the square of a number's value in unit scale."""
         total = np.full(len(bins[column.name]), self.squares.get(column.name, 0.0))
         for (number, group), curve in self._curves.items():
@@ -225,7 +264,7 @@ class GibbsSampler:
                 total += curve[bins[group]]
         return total
 
-    def slope(
+    def _slope(
         self, column: Number, codes: Mapping[str, Codes], bins: Mapping[str, Codes]
     ) -> Floats:
         """Coefficient (rows,) of a number's own value in unit scale, given the other columns."""
@@ -248,8 +287,7 @@ class GibbsSampler:
         self,
         column: Number,
         by_bin: Single,
-        slope: Floats,
-        square: Floats,
+        powers: list[Floats],
         codes: Mapping[str, Codes],
         rng: np.random.Generator,
     ) -> Codes:
@@ -273,7 +311,7 @@ class GibbsSampler:
             valid = trial < size
             trial = np.minimum(trial, size - 1)
             at = units[trial]
-            logits = base[trial] + slope[:, None] * at + square[:, None] * at**2
+            logits = base[trial] + _horner(powers, at)
             if column.bins > 1:
                 logits += np.take_along_axis(by_bin, support.bins[trial], axis=1)
             logits[~valid] = -np.inf
@@ -284,6 +322,29 @@ class GibbsSampler:
     def _codes(self, column: Column, states: Codes, rng: np.random.Generator) -> Codes:
         support = self.supports[column.name]
         return support.codes[states] if support.coded else column.draw_inside(states, rng)
+
+
+@dataclass(frozen=True)
+class _Monomial:
+    """A coefficient times powers of numbers and indicators of levels."""
+
+    powers: Mapping[str, int]
+    levels: tuple[tuple[str, int], ...]
+    value: float
+
+    @staticmethod
+    def of(term: Term, value: float) -> _Monomial:
+        powers = Counter(name for name, level in term if level is None)
+        levels = tuple((name, level) for name, level in term if level is not None)
+        return _Monomial(powers, levels, value)
+
+
+def _horner(powers: list[Floats], at: Floats) -> Floats:
+    """The polynomial without constant at (rows, states), coefficients (rows,) of each power."""
+    total = np.zeros_like(at)
+    for coefficient in reversed(powers):
+        total = (total + coefficient[:, None]) * at
+    return total
 
 
 def _add_group_moments(

@@ -22,6 +22,7 @@ import numpy as np
 
 from dpstats.answers import answer
 from dpstats.columns import Codes, Column
+from dpstats.combining import Sources
 from dpstats.density.candidates import Candidates, Seen, merged, seen_by
 from dpstats.density.entropy import FLAT, EntropyFit, fit_entropy, fit_tilted, usable_deviations
 from dpstats.density.penalties import adapted
@@ -30,6 +31,7 @@ from dpstats.errors import NotMeasuredError, RequestError
 from dpstats.families.block import Block, Family, Floats
 from dpstats.families.cells import Indicator, Table
 from dpstats.families.moments import Moments
+from dpstats.families.monomials import Monomials
 from dpstats.references.base import Unmeasured
 from dpstats.references.gibbs import GibbsSampler, Support, knows
 
@@ -84,7 +86,7 @@ class LogLinear(Unmeasured):
         """
         if not knows(family):
             raise RequestError(
-                "a log-linear reference knows tables, conditions and moments only; "
+                "a log-linear reference knows tables, conditions, moments and products only; "
                 "use reference=dps.Uniform()"
             )
 
@@ -157,7 +159,8 @@ class _Problem:
     def __init__(self, measurements: Measurements) -> None:
         self.schema, self.family = measurements.columns, measurements.family
         self.means, self.deviations = measurements.means, usable_deviations(measurements)
-        base = {c.name: np.log(own_density(measurements, c)) for c in self.schema}
+        sources = Sources(measurements)
+        base = {c.name: np.log(own_density(sources, c)) for c in self.schema}
         self.sampler = GibbsSampler(self.schema, self.family, base)
 
     def round(self, points: Mapping[str, Codes], tilt: Floats, penalty: Floats) -> _Round:
@@ -219,9 +222,9 @@ class _Problem:
         return self._fit(last.seen, last.fit.penalty, last.tilt, last.fit.dual)
 
 
-def own_density(measurements: Measurements, column: Column) -> Floats:
+def own_density(sources: Sources, column: Column) -> Floats:
     """Probabilities of a column's states by the entropy fit to the answers that it alone gives."""
-    family = measurements.family
+    family = sources.measurements.family
     support = Support.of(column, column.name in family.coded_columns)
     inside = np.bincount(support.bins, minlength=column.bins)[support.bins]
     uniform = 1.0 / (column.bins * inside)
@@ -230,7 +233,7 @@ def own_density(measurements: Measurements, column: Column) -> Floats:
     variances: list[Floats] = []
     for block in _own_blocks(family, column):
         try:
-            answers = answer(measurements, block)
+            answers = answer(sources, block)
         except NotMeasuredError:
             continue
         blocks.append(block)
@@ -239,7 +242,7 @@ def own_density(measurements: Measurements, column: Column) -> Floats:
     if not blocks:
         return uniform
     values = Family(tuple(blocks)).evaluate({column.name: support.codes})
-    deviations = usable_deviations(measurements, np.sqrt(np.concatenate(variances)))
+    deviations = usable_deviations(sources.measurements, np.sqrt(np.concatenate(variances)))
     fit = fit_entropy(values, uniform, np.concatenate(means), deviations)
     return np.maximum(fit.density, 1e-12)
 
@@ -252,7 +255,7 @@ def _own_blocks(family: Family, column: Column) -> list[Block]:
     for block in family.blocks:
         if isinstance(block, Indicator) and block.columns == (column,):
             own.append(block)
-        if isinstance(block, Moments):
+        if isinstance(block, Moments | Monomials):
             alone = np.array([{name for name, _ in t} == {column.name} for t in block.terms])
             if alone.any():
                 own.append(block.restrict(alone))

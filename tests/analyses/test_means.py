@@ -118,13 +118,24 @@ def test_without_noise_a_correlation_is_that_of_scipy(no_noise, unit):
     for i, (a, b) in enumerate([("score", "age"), ("score", "pay"), ("age", "pay")]):
         known = stats.pearsonr(frame[a], frame[b])
         assert pairs.params[i] == pytest.approx(known.statistic, rel=1e-8)
-        np.testing.assert_allclose(pairs.conf_int()[i], known.confidence_interval(), rtol=1e-8)
+        ours, fisher = np.arctanh([pairs.conf_int()[i], known.confidence_interval()])
+        assert ours.mean() == pytest.approx(fisher.mean(), rel=1e-8)
+        spread = float((np.ptp(ours) / np.ptp(fisher)) ** 2)
+        assert spread == pytest.approx(max(1, resampled_spread(frame[[a, b]])), rel=0.15)
     names = ["score", "age", "pay"]
     np.testing.assert_allclose(pairs.matrix, frame[names].corr(), rtol=1e-8)
     assert list(pairs.matrix.columns) == names
     test = release.infer("pair").test(0.55)
-    score = np.sqrt(N - 3) * (np.arctanh(pairs.params[2]) - np.arctanh(0.55))
+    error = np.ptp(ours) / 2 / stats.norm.isf(0.025)
+    score = (np.arctanh(pairs.params[2]) - np.arctanh(0.55)) / error
     assert test.pvalue == pytest.approx(2 * stats.norm.sf(abs(score)), rel=1e-6)
+
+
+def resampled_spread(frame):
+    """N times the variance of atanh r over resampled rows."""
+    rows, rng = frame.to_numpy(dtype=float), np.random.default_rng(0)
+    drawn = [np.corrcoef(rows[rng.integers(0, N, N)].T)[0, 1] for _ in range(2_000)]
+    return N * np.var(np.arctanh(drawn))
 
 
 @pytest.mark.parametrize("analysis", ANALYSES.values(), ids=str)

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from dpstats.inference.independence_bounds import fourfold_bounds, statistic_bounds
+from dpstats.inference.independence_verdict import independence_verdict
 
 
 def chi_square(tables):
@@ -85,3 +86,17 @@ def test_even_margins_have_the_largest_denominator(radius):
     lower, upper = fourfold_bounds(table - radius, table + radius)
     assert values.min() * 0.99 < lower <= values.min() + 1e-12
     assert values.max() - 1e-12 <= upper < values.max() * 1.01
+
+
+def test_without_expected_counts_of_five_there_is_no_verdict_and_it_says_why():
+    counts = np.diag([2.0, 398.0])[np.newaxis]
+    few = independence_verdict(counts, counts, (400, 400), 0.05, 0.0)
+    assert few.low == pytest.approx(400)
+    assert few.low > few.critical
+    assert few.verdict == "inconclusive"
+    assert str(few).endswith("): " + few.reason)
+    assert "expected counts of 5 are not certain" in few.reason
+    counts = np.diag([50.0, 350.0])[np.newaxis]
+    enough = independence_verdict(counts, counts, (400, 400), 0.05, 0.0)
+    assert (enough.verdict, enough.reason) == ("reject", "")
+    assert str(enough).endswith(")")

@@ -10,8 +10,10 @@ import dpstats as dps
 from dpstats.families.cells import Cells
 from dpstats.families.group_moments import GroupMoments
 from dpstats.families.moments import Moments
+from dpstats.families.monomials import Monomials
 from dpstats.references.gibbs import GibbsSampler, Support, knows, states
 
+U, V = ("u", None), ("v", None)
 SCHEMA = dps.Schema([
     dps.Category("a", ["x", "y", "z"]),
     dps.Boolean("b"),
@@ -25,6 +27,10 @@ FAMILY = dps.Family((
     Moments.of(SCHEMA, ["u", "v"], ["a", "b"]),
     GroupMoments(SCHEMA["u"], SCHEMA["a"], (0, 2)),
     GroupMoments(SCHEMA["v"], SCHEMA["u"], (0, 1)),
+    Monomials.of(SCHEMA, [
+        (U, U, U), (U, U, U, U), (U, U, V), (V, V, V, V), (U, V, ("a", 1)), (U, U, ("b", 0)),
+        (V, ("a", 2), ("b", 1)),
+    ]),
 ))  # fmt: skip
 EVERY = np.array(
     list(itertools.product(range(3), range(2), SCHEMA["u"].codes_in_use, SCHEMA["v"].codes_in_use))
@@ -57,9 +63,8 @@ def test_the_conditionals_are_those_of_the_model_by_brute_force():
         logs = sampler.bin_potentials(column, CODES, bins)[:, support.bins] + sampler.base[name]
         if support.coded:
             unit = support.codes / column.half_points
-            square = sampler.square(column, bins)[:, None]
-            slope = sampler.slope(column, CODES, bins)
-            logs = logs + slope[:, None] * unit + square * unit**2
+            for power, value in enumerate(sampler.polynomial(column, CODES, bins), start=1):
+                logs = logs + value[:, None] * unit**power
         ours = np.exp(logs - logs.max(axis=1, keepdims=True))
         ours /= ours.sum(axis=1, keepdims=True)
         others = [n for n in SCHEMA.names if n != name]

@@ -12,6 +12,7 @@ import pytest
 
 import dpstats as dps
 from dpstats import synthesis
+from dpstats.combining import Sources
 from dpstats.density.candidates import draw_candidates, seen_by
 from dpstats.density.entropy import fit_tilted, usable_deviations
 from dpstats.density.penalties import adapted
@@ -64,8 +65,9 @@ def test_it_agrees_with_the_fit_over_the_whole_domain(pairs):
     """
     candidates, fit = LogLinear().refine(pairs, 20_000, np.random.default_rng(0))
     every = draw_candidates(Uniform(), pairs.columns, None, 720, None, stratified=True)
+    sources = Sources(pairs)
     base = np.prod(
-        [own_density(pairs, c)[every.codes[c.name]] for c in pairs.columns], axis=0
+        [own_density(sources, c)[every.codes[c.name]] for c in pairs.columns], axis=0
     )  # fmt: skip
     deviations, zero = usable_deviations(pairs), np.zeros(pairs.family.size)
     exact = fit_tilted(
@@ -241,7 +243,7 @@ def test_a_family_it_does_not_know_is_refused_or_gets_uniform():
     family = dps.Family((Strange(),))
     many = dps.Schema([dps.Category(f"c{i}", list(range(30))) for i in range(5)])
     assert isinstance(default_reference(many, family), Uniform)
-    with pytest.raises(RequestError, match="knows tables, conditions and moments only"):
+    with pytest.raises(RequestError, match="knows tables, conditions, moments and products only"):
         LogLinear().check_family(family)
 
 

@@ -64,7 +64,7 @@ def check_difference(setting, runs, table, tools, seed=1):
     n, share, epsilon, p, q = setting
     analysis = dps.Difference("ill", by="exposed")
     plan = dps.plan(TWO, {"a": analysis}, budget=dps.PureDP(epsilon), n=n)
-    wanted, _ = analysis._counts(TWO)
+    wanted = analysis._counts(TWO)
     # cells: (well, ill) x (not exposed, exposed)
     mass = [(1 - q) * (1 - share), (1 - p) * share, q * (1 - share), p * share]
     truth = np.array([measure_of(np.array(p), np.array(q), measure) for measure in MEASURES])
@@ -158,7 +158,7 @@ def test_the_check_sees_intervals_that_ignore_the_noise(tools):
     mass = [(1 - q) * (1 - share), (1 - p) * share, q * (1 - share), p * share]
     covered = 0
     for answers in releases(plan, lambda rng: rng.multinomial(n, mass), 60, tools, 1):
-        a, b, c, d = np.maximum(answers(analysis._counts(TWO)[0], disjoint=True).sums, 1)
+        a, b, c, d = np.maximum(answers(analysis._counts(TWO), disjoint=True).sums, 1)
         low, high = confint_proportions_2indep(a, a + b, c, c + d, compare="diff", method="newcomb")
         covered += low <= p - q <= high
     assert not tools.at_least(int(covered), 60, 0.95)

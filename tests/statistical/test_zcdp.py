@@ -180,7 +180,7 @@ def check_groups(setting, runs, table, tools):
     n, share, rho, p, q = setting
     asked = dps.Difference("ill", by="exposed")
     plan = plan_of([dps.Boolean("ill"), dps.Boolean("exposed")], {"d": asked}, n, rho)
-    wanted, _ = asked._counts(plan.schema)
+    wanted = asked._counts(plan.schema)
     mass = [(1 - q) * (1 - share), (1 - p) * share, q * (1 - share), p * share]
     truth = np.array([measure_of(np.array(p), np.array(q), measure) for measure in MEASURES])
     within = {method: np.zeros(3) for method in METHODS}

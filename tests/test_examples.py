@@ -1,4 +1,4 @@
-"""The examples of the README run as written."""
+"""The examples of the README and of the vignettes run as written."""
 
 import re
 from pathlib import Path
@@ -10,11 +10,21 @@ import pytest
 import dpstats as dps
 from dpstats.cli import DONE, main
 
-README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[1]
+README = ROOT / "README.md"
+VIGNETTES = sorted((ROOT / "vignettes").glob("*.md"))
 
 
-def fences(kind):
-    return re.findall(rf"```{kind}\n(.*?)```", README, flags=re.DOTALL)
+def fences(path, kind):
+    """The blocks of a document, each after as many empty lines as stand before it there."""
+    text = path.read_text(encoding="utf-8")
+    found = re.finditer(rf"^```{kind}\n(.*?)^```$", text, flags=re.DOTALL | re.MULTILINE)
+    return ["\n" * text.count("\n", 0, match.start(1)) + match[1] for match in found]
+
+
+def run(path, code, scope):
+    """Run one block; errors name the document and its line."""
+    exec(compile(code, path, "exec"), scope)
 
 
 def test_custodian_and_analyst(tmp_path, monkeypatch, capsys):
@@ -29,20 +39,20 @@ def test_custodian_and_analyst(tmp_path, monkeypatch, capsys):
         }
     )
     survey.to_parquet("survey.parquet")
-    (toml,) = fences("toml")
+    (toml,) = fences(README, "toml")
     Path("survey.toml").write_text(toml)
     assert main(["ledger", "new", "survey.ledger", "--cap", "2"]) == DONE
-    custodian, hidden_n, analyst = fences("python")
+    custodian, hidden_n, analyst = fences(README, "python")
     scope = {}
-    exec(custodian, scope)
+    run(README, custodian, scope)
     assert dps.Ledger.open("survey.ledger").spent == 1
-    exec(hidden_n, scope)
+    run(README, hidden_n, scope)
     printed = capsys.readouterr().out
     assert "95% width" in printed  # the custodian's preview
     assert "number of rows is noisy" in str(scope["hidden_n"])
     assert scope["release_of_hidden_n"].measurements.count is not None
     assert scope["release"].measurements.count is None
-    exec(analyst, scope)
+    run(README, analyst, scope)
     printed = capsys.readouterr().out
     assert "delta" in printed
     low, high = scope["release"].infer("smoking").conf_int(alpha=1e-6)
@@ -50,8 +60,22 @@ def test_custodian_and_analyst(tmp_path, monkeypatch, capsys):
     assert set(scope["release"].to_frame()["age"]) <= set(range(121))
 
 
+@pytest.mark.parametrize("path", VIGNETTES, ids=lambda path: path.stem)
+def test_vignette(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    blocks = fences(path, "python")
+    assert len(blocks) == path.read_text("utf-8").count("```python")
+    scope = {}
+    for block in blocks:
+        run(path, block, scope)
+
+
+def test_there_are_vignettes():
+    assert VIGNETTES
+
+
 def test_commands_of_the_readme_exist(capsys):
-    for command in re.findall(r"^dpstats (\w+)", README, flags=re.MULTILINE):
+    for command in re.findall(r"^dpstats (\w+)", README.read_text("utf-8"), flags=re.MULTILINE):
         with pytest.raises(SystemExit, match=r"^0$"):
             main([command, "--help"])
         assert command in capsys.readouterr().out

@@ -1,0 +1,161 @@
+"""Section B: cells that are numbers, however odd, have one code on every route, silently."""
+
+import math
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import dpstats as dps
+
+NAN = math.nan
+
+
+def number(**options):
+    return dps.Number("v", **{"low": -2, "high": 2, "points": 5, "missing": 1, **options})
+
+
+def coded(**options):
+    return dps.Category("v", [1, 2.5, -3], **options)
+
+
+def test_p13_nan_in_numeric(sources):
+    routes = sources.numbers([0.0, NAN, None, -2.0])
+    sources.check(number(), routes, [0, 1, 1, -2])
+    routes = sources.numbers([0.0, NAN, -2.0])
+    sources.check(number(missing=None, edges=[-1]), routes, [0, 0, -2])  # the middle
+    routes = sources.numbers([1, NAN, 2.5])
+    sources.check(coded(missing=-3), routes, [0, 2, 1])
+    routes = sources.numbers([1, NAN, 0, None])
+    sources.check(dps.Boolean("v", missing=True), routes, [1, 1, 0, 1])
+
+
+def test_p13_nan_is_never_the_first_bin_by_accident(sources):
+    column = number(edges=[-1, 1], missing=1.5)
+    assert column.bins_of(np.array(sources.codes(column, pa.table({"v": [NAN]})))).tolist() == [2]
+
+
+def test_p14_infinities(sources):
+    routes = sources.numbers([math.inf, -math.inf, 0.0])
+    sources.check(number(), routes, [2, -2, 0])
+    sources.check(number(edges=[1]), sources.numbers([math.inf]), [2])
+    sources.check(coded(allow_missing=True), sources.numbers([math.inf, 1]), [3, 0])
+
+
+def test_p15_huge_and_subnormal_numbers(sources):
+    cells = [1e308, -1e308, 5e-324, -5e-324, 2.2e-308]
+    sources.check(number(), sources.numbers(cells), [2, -2, 0, 0, 0])
+    bins = number(edges=[0])
+    sources.check(bins, sources.numbers(cells), [2, -2, 0, -1, 0])
+    sources.check(coded(missing=1), sources.numbers(cells), [0] * 5)
+
+
+def test_p15_numbers_beyond_all_floats(sources):
+    cells = ["1e400", "-1e400", "1e-400", "9" * 400, "1e999999999999999999999"]
+    routes = {
+        "csv": sources.csv(cells),
+        "objects": sources.objects(
+            [10**400, -(10**400), Decimal("1e-400"), Fraction(10**400), Decimal("1e400")]
+        ),
+    }
+    sources.check(number(), routes, [2, -2, 0, 2, 2])
+    sources.check(coded(allow_missing=True), routes, [3] * 5)
+
+
+def test_p16_minus_zero(sources):
+    routes = sources.numbers([-0.0, 0.0])
+    sources.check(number(edges=[0]), routes, [0, 0])  # [0, 2] holds both
+    routes = sources.numbers([-0.0, 0.0])
+    sources.check(number(edges=[0], closed="right"), routes, [0, 0])
+    routes = sources.numbers([-0.0, 0.0, 1.0])
+    sources.check(dps.Category("v", [1, 0]), routes, [1, 1, 0])
+    routes = sources.numbers([-0.0, 0.0])
+    sources.check(dps.Boolean("v", missing=True), routes, [0, 0])
+
+
+@pytest.mark.parametrize(("closed", "at_edge"), [("left", 1), ("right", 0)])
+@pytest.mark.parametrize("edge", [0.3, 1 / 3, 0.1 + 0.2, -0.7, 1e-9])
+def test_p17_on_a_bin_edge(sources, closed, at_edge, edge):
+    column = number(edges=[edge], closed=closed, points=1025)
+    cells = [math.nextafter(edge, -9), edge, math.nextafter(edge, 9)]
+    routes = sources.numbers(cells)
+    codes = sources.codes(column, routes["arrow"])
+    assert column.bins_of(np.array(codes)).tolist() == [0, at_edge, 1]  # the documented side
+    sources.check(column, routes, codes)
+
+
+def test_p17_decimals_on_a_bin_edge(sources):
+    edges = [i / 1000 for i in range(-1900, 1900, 7)]
+    column = number(edges=edges, points=2**16 + 1)
+    cells = [Decimal(str(edge)) for edge in edges]
+    expected = sources.codes(column, pa.table({"v": edges}))
+    routes = {
+        "decimal128": pa.table({"v": pa.array(cells, pa.decimal128(38, 20))}),
+        "decimal256": pa.table({"v": pa.array(cells, pa.decimal256(60, 30))}),
+        "short": pa.table({"v": pa.array(cells, pa.decimal128(10, 3))}),
+        "objects": sources.objects(cells),
+        "polars": pl.DataFrame({"v": pl.Series(cells, dtype=pl.Decimal(38, 10))}),
+    }
+    sources.check(column, routes, expected)
+
+
+def test_p18_outside_the_bounds(sources):
+    routes = sources.numbers([-2.0001, -7.0, 2.0001, 1e9, 2.0, -2.0])
+    sources.check(number(), routes, [-2, -2, 2, 2, 2, -2])
+    routes = sources.numbers([16, 40, 21])
+    scores = dps.Number("v", values=[17.5, 22, 27], missing=22)
+    low, high = scores.code_range
+    sources.check(scores, routes, [low, high, sources.codes(scores, pa.table({"v": [22]}))[0]])
+
+
+def test_p18_clamped_cells_are_not_counted_anywhere(exact):
+    column = number(edges=[-1, 1])
+    plan = dps.plan(dps.Schema([column]), {"m": dps.Marginals(["v"], 1)}, budget=dps.PureDP(1))
+    inside = pa.table({"v": [-2.0, 0.0, 2.0]})
+    outside = pa.table({"v": [-99.0, 0.0, math.inf]})
+    assert exact(plan, inside) == exact(plan, outside) == [[1, 1, 1]]
+    measured = dps.measure(plan, outside)
+    assert (
+        measured.to_members()["measurements.json"]
+        == (dps.measure(plan, inside).to_members()["measurements.json"])
+    )
+
+
+def test_p23_one_nan_turning_integers_to_floats(sources):
+    whole = pd.Series([-3, 1, 1, -3])
+    holed = pd.Series([-3, 1, 1, None])
+    assert whole.dtype == np.int64
+    assert holed.dtype == np.float64
+    for column in (coded(allow_missing=True), number()):
+        first = sources.codes(column, pd.DataFrame({"v": whole}))[:3]
+        assert sources.codes(column, pd.DataFrame({"v": holed}))[:3] == first
+        assert sources.codes(column, pd.DataFrame({"v": holed.astype("Int64")}))[:3] == first
+        assert sources.codes(column, sources.objects([-3, 1, 1, None]))[:3] == first
+        assert sources.codes(column, pl.DataFrame({"v": [-3, 1, 1, None]}))[:3] == first
+
+
+def test_p24_integers_above_2_to_the_53(sources):
+    cells = [2**53 - 1, 2**53, 2**53 + 1, 2**63 - 1, -(2**63), 5]
+    routes = {
+        "int64": pd.DataFrame({"v": cells}),
+        "objects": sources.objects(cells),
+        "floats": pd.DataFrame({"v": [float(cell) for cell in cells]}),
+        "csv": sources.csv(cells),
+        "arrow": pa.table({"v": cells}),
+        "decimal": pa.table({"v": pa.array(cells, pa.decimal128(38, 0))}),
+        "polars": pl.DataFrame({"v": cells}),
+    }
+    sources.check(number(), routes, [2, 2, 2, 2, -2, 2])
+    column = dps.Category("v", [2**53 - 1, 5], allow_missing=True)
+    sources.check(column, routes, [0, 2, 2, 2, 2, 1])
+    wide = number(low=-(2.0**60), high=2.0**60, edges=[2.0**53], points=2**10 + 1, missing=0)
+    assert len({tuple(sources.codes(wide, data)) for data in routes.values()}) == 1
+    huge = {
+        "uint64": pd.DataFrame({"v": np.array([2**64 - 1, 5], np.uint64)}),
+        "objects": sources.objects([2**64 - 1, 5]),
+    }
+    sources.check(number(), huge, [2, 2])
