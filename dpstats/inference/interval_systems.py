@@ -11,10 +11,10 @@ from scipy import optimize, stats
 from dpstats.errors import RequestError
 from dpstats.families.block import Floats
 from dpstats.inference.checks import check_alpha, check_count, check_finite
+from dpstats.inference.ridge import largest_leverage, misfit_bound, positive_definite
 
 MOST_UNKNOWNS = 10  # beyond it only the bound by the spectral radius
 MOST_ORTHANTS = 64
-_SINGULAR = 1e-12
 _MARGIN = 1e-7  # linear programs are solved to this tolerance
 _OPTIMAL = 0
 
@@ -152,6 +152,7 @@ def ols(
     directions: Floats | None = None,
     ridge: float | Floats = 0.0,
     extra: float = 0.0,
+    bounds: Floats | None = None,
 ) -> tuple[Floats, Floats]:
     """Bounds on least-squares coefficients from second moments known only to within a radius.
 
@@ -186,6 +187,9 @@ def ols(
         Penalty on the diagonal of the mean products of the regressors.
     extra : float
         How often the variance of the errors is added, to predict a new response; with `n` only.
+    bounds : (p + 1,) array_like, optional
+        Largest absolute values of the regressors and the response, public; with `n` and `ridge`,
+        which need them.
 
     Returns
     -------
@@ -204,6 +208,10 @@ def ols(
     of symmetric matrices, so h'A^-1 h <= h'(A0 - D')^-1 h; the residual mean square is least at
     the true solution, so at most that of the centre's, plus |v|'D|v| with v = (-b0, 1). Sums are n
     times these means whatever the number of rows, so only the degrees of freedom take n_low.
+
+    With a penalty the residual is an error plus x'd, d what the penalty takes off the coefficients.
+    Then the variance is that mean square plus `misfit_bound` (which is not larger either) times
+    `largest_leverage`, or the largest squared residual if that is less.
 
     Examples
     --------
@@ -227,7 +235,9 @@ def ols(
         raise RequestError(f"directions must be a matrix with {p} columns, one per regressor")
     penalty = np.broadcast_to(check_finite("ridge", ridge), (p,))
     gram, right = moments[:p, :p] + np.diag(penalty), moments[:p, p]
-    low, high = solution_bounds(gram, right, radii[:p, :p], radii[:p, p], wanted)
+    asked = np.vstack([wanted, np.eye(p)])  # under a penalty each coefficient is needed
+    asked = asked if n is not None and np.any(penalty) else wanted
+    low, high = solution_bounds(gram, right, radii[:p, :p], radii[:p, p], asked)
     if n is None:
         return low, high
     beta = alpha / 2 if beta is None else float(beta)
@@ -238,13 +248,34 @@ def ols(
         n_low = math.ceil(n * float(moments[0, 0] - radii[0, 0]) - 1e-9) if intercept else n
     df = min(n, n_low) - p
     least = gram - np.diag(radii[:p, :p].sum(axis=1))
-    values = np.linalg.eigvalsh(least)
-    if df <= 0 or values[0] <= _SINGULAR * max(values[-1], 1.0):
+    if df <= 0 or not positive_definite(least):
         return np.full(len(wanted), -np.inf), np.full(len(wanted), np.inf)
     centre = np.linalg.solve(gram, right)
     residual = np.append(-centre, 1.0)
     square = residual @ moments @ residual + np.abs(residual) @ radii @ np.abs(residual)
     variance = max(0.0, square + penalty @ centre**2) * n / df
+    if np.any(penalty):
+        own_low, own_high = low[len(wanted) :], high[len(wanted) :]
+        low, high = low[: len(wanted)], high[: len(wanted)]
+        limits = _checked_bounds(bounds, p)
+        reach = np.where(penalty > 0, np.maximum(own_high - centre, centre - own_low), 0.0)
+        misfit = misfit_bound(least - np.diag(penalty), penalty * centre, penalty * reach)
+        misfit = min(variance, misfit)
+        variance += misfit * largest_leverage(np.asarray(np.linalg.inv(least)), limits[:p])
+        largest = limits[:p] @ np.maximum(np.abs(own_low), np.abs(own_high))
+        variance = min(variance, (limits[p] + largest) ** 2)
     leverage = np.einsum("ij,ji->i", wanted, np.linalg.solve(least, wanted.T))
     reach = stats.t.isf((alpha - beta) / 2, df) * np.sqrt(variance * (leverage / n + extra))
     return low - reach, high + reach
+
+
+def _checked_bounds(bounds: Floats | None, p: int) -> Floats:
+    if bounds is None:
+        raise RequestError(
+            "intervals for the population with ridge= need bounds=, the largest absolute values of "
+            "the regressors and the response: residuals from penalised coefficients vary with them"
+        )
+    limits = check_finite("bounds", bounds)
+    if limits.shape != (p + 1,) or not np.all(limits >= 0):
+        raise RequestError(f"bounds must be {p + 1} numbers that are not negative")
+    return limits

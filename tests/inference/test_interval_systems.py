@@ -173,3 +173,31 @@ def test_an_uncertain_number_of_rows_takes_the_degrees_of_freedom_it_may_not_hav
     again = dps.corrected.ols(second, radius, n=10, intercept=False, n_low=6)
     np.testing.assert_allclose(again, [low, high])
     assert np.all(np.isinf(dps.corrected.ols(second, radius, n=10, n_low=3)))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_under_a_penalty_the_sampling_part_holds_that_of_any_equal_errors(seed):
+    # Rows of an exact linear model: every x with errors +-e, whose squared score is averaged.
+    rng = np.random.default_rng(seed)
+    points, weights = rng.uniform(-1, 1, (6, 3)), rng.dirichlet(np.ones(6))
+    points[:, 0] = 1
+    slopes, e, penalty = rng.normal(0, 1, 3), 0.05, np.array([0, 0.3, 0.05])
+    x = np.repeat(points, 2, axis=0)
+    y = x @ slopes + np.tile([e, -e], 6)
+    share = np.repeat(weights, 2) / 2
+    second = np.column_stack([x, y])
+    second = (second.T * share) @ second
+    gram = second[:3, :3] + np.diag(penalty)
+    b = np.linalg.solve(gram, second[:3, 3])
+    scores = x @ np.linalg.inv(gram) * (y - x @ b)[:, None]
+    exact = np.sqrt((share @ scores**2) / 1_000)
+    limits = np.abs(np.column_stack([x, y])).max(axis=0)
+    for radius in (0.0, 0.01):
+        low, high = dps.corrected.ols(second, radius, n=1_000, ridge=penalty, bounds=limits)
+        inner = dps.corrected.ols(second, radius, ridge=penalty)
+        for apart in (inner[0] - low, high - inner[1]):
+            assert np.all(apart >= stats.t.isf(0.0125, 997) * exact)
+    with pytest.raises(dps.RequestError, match="need bounds="):
+        dps.corrected.ols(second, 0.01, n=1_000, ridge=penalty)
+    with pytest.raises(dps.RequestError, match="bounds must be 4 numbers"):
+        dps.corrected.ols(second, 0.01, n=1_000, ridge=penalty, bounds=limits[:2])
