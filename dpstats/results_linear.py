@@ -25,6 +25,15 @@ SAMPLING = (
     "the sampling part assumes errors of equal variance (no fourth moments were measured), also in "
     "certified intervals for the population; those for the table assume nothing"
 )
+ROBUST = (
+    "the sampling part allows for errors of any variance (HC1, from measured fourth moments of "
+    "columns rounded to at most 128 steps); certified intervals for the population still assume "
+    "equal variance, those for the table nothing"
+)
+PENALISED = (
+    "residuals from penalised coefficients vary with the regressors: the sampling part is a bound, "
+    "often a wide one; cov_type='HC1' measures it"
+)
 
 
 @dataclass(frozen=True, repr=False)
