@@ -30,6 +30,10 @@ ROBUST = (
     "columns rounded to at most 128 steps); certified intervals for the population still assume "
     "equal variance, those for the table nothing"
 )
+DROWNED = (
+    "the noise on fourth moments is most of the sampling part, which is as wide as that noise: it "
+    "takes more rows, more budget, allocation='optimal' in the plan, or fewer regressors"
+)
 PENALISED = (
     "residuals from penalised coefficients vary with the regressors: the sampling part is a bound, "
     "often a wide one; cov_type='HC1' measures it"

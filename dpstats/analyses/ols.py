@@ -19,7 +19,7 @@ from dpstats.inference.checks import check_choice
 from dpstats.inference.design_moments import DesignMoments
 from dpstats.inference.least_squares import LeastSquares
 from dpstats.inference.linear_intervals import LinearIntervals
-from dpstats.results_linear import PENALISED, ROBUST, SAMPLING, OLSResult
+from dpstats.results_linear import DROWNED, PENALISED, ROBUST, SAMPLING, OLSResult
 from dpstats.schema import Schema
 
 CovType = Literal["nonrobust", "HC1"]
@@ -118,6 +118,8 @@ class OLS:
             )
         if model.regular and model.error_variance <= 0:
             notes.append("the noise exceeds the variance of the errors, which is not estimated")
+        if model.fourth_drowned(intervals.combinations):
+            notes.append(DROWNED)
         if self.ridge:
             notes.append("intervals are for the penalised coefficients, not for those without")
             if self.cov_type == "nonrobust":

@@ -191,6 +191,14 @@ class LeastSquares:
         sharp = np.minimum(sharp, squares * residual) / self.matrix.n
         return np.asarray(np.minimum(variances, sharp))
 
+    def fourth_drowned(self, combinations: Floats) -> bool:
+        """Whether noise on fourth moments is most of the sampling variance of some combination."""
+        if self.fourth is None or not self.regular:
+            return False
+        scores = combinations @ self.inverse
+        variances = self.sampling_variances(combinations)
+        return bool(np.any(self._fourth_noise(scores) * self._per_row > variances / 2))
+
     @property
     def _per_row(self) -> float:
         """1 / n with the factor n / (n - p)."""

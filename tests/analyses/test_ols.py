@@ -1,4 +1,5 @@
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -354,3 +355,32 @@ def test_rounded_residuals_serve_where_grids_are_finer(no_noise):
     steps = 2 * 13 / 128  # of y, which a rounding moves by half a step at most
     np.testing.assert_array_less(found.bse, 2 * fit.bse[found.terms] + steps / np.sqrt(400))
     np.testing.assert_array_less(fit.bse[found.terms] / 2, found.bse)
+
+
+def test_notes_say_when_the_noise_drowns_the_fourth_moments():
+    for epsilon, says in ((5, True), (5_000, False)):
+        plan = dps.plan(ROUGH, {"o": dps.OLS("y ~ a + b", cov_type="HC1")},
+                        budget=dps.PureDP(epsilon), reference=dps.Uniform())  # fmt: skip
+        found = dps.release(plan, uneven(), rng=0, m=100).infer("o")
+        assert ("noise on fourth moments" in found.summary()) == says
+        assert np.all(found.sampling_variance > 0)
+    preview = plan.preview(2_000)
+    assert np.isfinite(preview.results["o"][0].bse).all()
+
+
+@pytest.mark.parametrize("formula", ["y ~ a + C(g)", "y ~ a + b - 1"])
+def test_the_noise_on_a_robust_variance_is_what_it_is_said_to_be(formula, seeded_noise):
+    analysis = dps.OLS(formula, cov_type="HC1")
+    plan = dps.plan(ROUGH, {"o": analysis}, budget=dps.PureDP(20), reference=dps.Uniform())
+    with _noise_from(seeded_noise(5)):
+        model = dps.release(plan, uneven(), rng=0, m=100).infer("o").intervals.model
+    fourth, rng = model.fourth, np.random.default_rng(0)
+    scores, residual = rng.normal(size=(2, len(model.rows[0]))), model._residual(model.params)
+    scores[:, model.rows[:-1].sum(axis=0) == 0] = 0  # not of the response
+    drawn = []
+    for _ in range(400):
+        noise = np.array([fourth.answers.law(f).variance for f in range(len(fourth.answers.sums))])
+        shifted = replace(fourth.answers, sums=fourth.answers.sums + rng.normal(0, np.sqrt(noise)))
+        moved = replace(fourth, answers=shifted).matrix(residual)
+        drawn.append(np.einsum("ij,jk,ik->i", scores, moved, scores))
+    np.testing.assert_allclose(fourth.noise_sd(scores, residual), np.std(drawn, axis=0), rtol=0.15)
