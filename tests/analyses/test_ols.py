@@ -11,6 +11,7 @@ from scipy import stats
 import dpstats as dps
 from dpstats.analyses import analysis_from_dict, analysis_to_dict
 from dpstats.privacy.noise import _noise_from
+from dpstats.requests import load_request
 
 SCHEMA = dps.Schema([
     dps.Number("a", 0, 10, points=101, missing=5), dps.Number("b", -1, 4, points=101, missing=0),
@@ -384,3 +385,20 @@ def test_the_noise_on_a_robust_variance_is_what_it_is_said_to_be(formula, seeded
         moved = replace(fourth, answers=shifted).matrix(residual)
         drawn.append(np.einsum("ij,jk,ik->i", scores, moved, scores))
     np.testing.assert_allclose(fourth.noise_sd(scores, residual), np.std(drawn, axis=0), rtol=0.15)
+
+
+def test_requests_and_plans_keep_the_kind_of_errors(tmp_path):
+    path = tmp_path / "request.toml"
+    path.write_text("""
+budget = {epsilon = 1}
+column = [
+  {name = "a", low = 0, high = 10, missing = 5}, {name = "y", low = -5, high = 8, missing = 0},
+]
+analysis = [{name = "o", kind = "ols", formula = "y ~ a", cov_type = "HC1"}]
+""")
+    plan = load_request(path)
+    assert plan.analyses == {"o": dps.OLS("y ~ a", cov_type="HC1")}
+    plan.save(tmp_path / "plan.json")
+    again = dps.Plan.load(tmp_path / "plan.json")
+    assert (again.analyses, again.family) == (plan.analyses, plan.family)
+    assert any(getattr(block, "coarse", False) for block in again.family.blocks)
