@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from dpstats.analyses.base import Answering
-from dpstats.analyses.covariance import moments_of
 from dpstats.analyses.mean import centre_of
 from dpstats.errors import RequestError
-from dpstats.families.block import Family
-from dpstats.families.monomials import takes_more_than_two
+from dpstats.families.block import Block, Family
+from dpstats.families.moments import Moments
+from dpstats.families.monomials import fourth_moments_of_pairs, takes_more_than_two
 from dpstats.inference.confidence_law import LEAST_PVALUE
 from dpstats.inference.correlation_intervals import CorrelationIntervals, NoisyPair
-from dpstats.inference.correlation_spread import correlation_spread
+from dpstats.inference.correlation_spread import correlation_spread, measured_spread
 from dpstats.inference.covariances import NoisyCovariance
 from dpstats.results import EstimateResult
 from dpstats.schema import Schema
@@ -55,16 +55,19 @@ class Correlation:
         object.__setattr__(self, "columns", tuple(given))
 
     def family(self, schema: Schema) -> Family:
-        """First and second moments and all products; rough third and fourth powers."""
+        """First and second moments and all products; rough third and fourth ones of pairs."""
         for name in self.columns:
             centre_of(schema, name)
-        return moments_of(schema, self.columns)
+        blocks: list[Block] = [Moments.of(schema, self.columns)]
+        if (fourths := fourth_moments_of_pairs(schema, self.columns)) is not None:
+            blocks.append(fourths)
+        return Family(tuple(blocks))
 
     def infer(self, release: Answering) -> CorrelationResult:
         """Estimates with noise-aware and certified intervals."""
         covariance = NoisyCovariance.of(release, tuple(self.columns))
         matrix, sampling = covariance.moments, covariance.sampling
-        spread = correlation_spread(sampling)
+        spread = np.maximum(correlation_spread(sampling), measured_spread(release, covariance))
         two = [not takes_more_than_two(release.schema[name]) for name in self.columns]
         places = list(itertools.combinations(range(len(self.columns)), 2))
         pairs = tuple(

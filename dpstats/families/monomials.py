@@ -220,6 +220,25 @@ def third_and_fourth_powers(schema: Schema, names: Sequence[str]) -> Monomials |
     return Monomials.of(schema, terms, coarse=True) if terms else None
 
 
+def fourth_moments_of_pairs(schema: Schema, names: Sequence[str]) -> Monomials | None:
+    """Coarse means of all products of third and fourth degree within every pair of numbers.
+
+    Without pairs of which both take two values only; None if no pair is left.
+    """
+    pairs = [
+        pair
+        for pair in itertools.combinations(sorted(names), 2)
+        if any(takes_more_than_two(schema[name]) for name in pair)
+    ]
+    terms = dict.fromkeys(
+        tuple((name, None) for name in product)
+        for pair in pairs
+        for degree in (3, 4)
+        for product in itertools.combinations_with_replacement(pair, degree)
+    )
+    return Monomials.of(schema, list(terms), coarse=True) if terms else None
+
+
 def takes_more_than_two(column: Column) -> bool:
     """Whether a number's third and fourth powers are not known from its first."""
     return isinstance(column, Number) and len(column.codes_in_use) > 2

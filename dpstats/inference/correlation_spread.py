@@ -12,12 +12,26 @@ References
 
 from __future__ import annotations
 
+import itertools
+import math
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-from dpstats.families.block import Floats
+from dpstats.errors import NotMeasuredError
+from dpstats.families.block import Family, Floats
+from dpstats.families.monomials import fourth_moments_of_pairs
 from dpstats.inference.row_sampling import RowSampling
 
+if TYPE_CHECKING:
+    from dpstats.analyses.base import Answering
+    from dpstats.inference.covariances import NoisyCovariance
+
 _LEAST = 1e-12
+_CLEAR = 2.0  # a measured spread within so many noise sds of zero tells nothing
+# (a, b) -> coefficients of 1, r and r^2 of E u^a v^b in E (uv - r (u^2 + v^2)/2)^2
+_PARTS = {(2, 2): (1, 0, 0.5), (4, 0): (0, 0, 0.25), (0, 4): (0, 0, 0.25), (3, 1): (0, -1, 0),
+          (1, 3): (0, -1, 0)}  # fmt: skip
 
 
 def correlation_spread(sampling: RowSampling) -> Floats:
@@ -30,6 +44,63 @@ def correlation_spread(sampling: RowSampling) -> Floats:
         variance = _of_kurtosis(sampling, r) if law == "kurtosis" else _of_points(sampling, r)
         spread = np.maximum(spread, variance / normal)
     return np.asarray(spread)
+
+
+def measured_spread(release: Answering, covariance: NoisyCovariance) -> Floats:
+    """(p, p) spreads from measured third and fourth moments of pairs; 1 where noise hides them.
+
+    Without those functions in the release, 1 everywhere.
+    """
+    names = [name for name, _ in covariance.moments.features]
+    spread = np.ones((len(names), len(names)))
+    block = fourth_moments_of_pairs(release.schema, names)
+    if block is None:
+        return spread
+    try:
+        answers = release.answers(Family((block,)))
+    except NotMeasuredError:
+        return spread
+    at = {term: f for f, term in enumerate(block.terms)}
+    pairs = itertools.combinations(range(len(names)), 2)
+    for i, j in pairs:
+        weights = _weights(covariance, i, j)
+        terms = {(k, m): (((names[i], None),) * k + ((names[j], None),) * m) for k, m in weights}
+        places = {power: at.get(tuple(sorted(term))) for power, term in terms.items()}
+        value, variance = 0.0, 0.0
+        for power, weight in weights.items():
+            place = places[power]
+            if sum(power) <= 2:
+                value += weight * _low_moment(covariance, i, j, power)
+            elif place is not None:
+                value += weight * float(answers.means[place])
+                variance += weight**2 * float(answers.noise_variances[place])
+            else:  # two values each: known exactly elsewhere
+                value = -np.inf
+        if value > _CLEAR * np.sqrt(variance):
+            spread[i, j] = spread[j, i] = max(1.0, value)
+    return spread
+
+
+def _weights(covariance: NoisyCovariance, i: int, j: int) -> dict[tuple[int, int], float]:
+    """The spread of a pair as a combination of E x^k y^m, (k, m) -> coefficient."""
+    plain, (x, y) = covariance.matrix, covariance.mean[[i, j]]
+    deviations = np.sqrt(np.maximum([plain[i, i], plain[j, j]], _LEAST))
+    r = float(np.clip(plain[i, j] / deviations.prod(), -1, 1))
+    normal = max((1 - r**2) ** 2, 1 / max(covariance.n, 1) ** 2)
+    weights: dict[tuple[int, int], float] = {}
+    for (a, b), parts in _PARTS.items():
+        scale = np.polynomial.polynomial.polyval(r, parts) / normal
+        scale /= deviations[0] ** a * deviations[1] ** b
+        for k, m in itertools.product(range(a + 1), range(b + 1)):
+            moved = math.comb(a, k) * math.comb(b, m) * (-x) ** (a - k) * (-y) ** (b - m)
+            weights[k, m] = weights.get((k, m), 0.0) + float(scale * moved)
+    return weights
+
+
+def _low_moment(covariance: NoisyCovariance, i: int, j: int, power: tuple[int, int]) -> float:
+    """E x^k y^m, k + m at most 2."""
+    first, second = ((i + 1,) * power[0] + (j + 1,) * power[1] + (0, 0))[:2]
+    return float(covariance.moments.matrix[first, second])
 
 
 def _of_kurtosis(sampling: RowSampling, r: Floats) -> Floats:

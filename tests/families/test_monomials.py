@@ -8,7 +8,12 @@ import pytest
 import dpstats as dps
 from dpstats.families import block_from_dict
 from dpstats.families.block import bounds_of
-from dpstats.families.monomials import Monomials, product, third_and_fourth_powers
+from dpstats.families.monomials import (
+    Monomials,
+    fourth_moments_of_pairs,
+    product,
+    third_and_fourth_powers,
+)
 from dpstats.inference.design_moments import Design, DesignMoments
 
 SCHEMA = dps.Schema([
@@ -129,6 +134,20 @@ def test_sensitivity_of_coarse_powers_by_brute_force(unit):
     claimed = block.sensitivity(unit)
     assert np.abs(apart).sum(axis=-1).max() <= float(claimed.l1) + 1e-12
     assert (apart**2).sum(axis=-1).max() <= float(claimed.l2_squared) + 1e-12
+
+
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+def test_sensitivity_of_fourth_moments_of_pairs_by_brute_force(unit):
+    small = dps.Schema([dps.Number(name, -1, 1, points=5, missing=0) for name in "abc"])
+    block = fourth_moments_of_pairs(small, "abc")
+    rows = np.array(list(itertools.product(range(-2, 3), repeat=3))).T
+    values = block.evaluate(dict(zip("abc", rows, strict=True))).matrix().toarray().T
+    values = values / bounds_of(block)
+    apart = values[:, None, :] - (values[None, :, :] if unit == "replace" else 0)
+    l1, l2 = np.abs(apart).sum(axis=-1).max(), (apart**2).sum(axis=-1).max()
+    claimed = block.sensitivity(unit)
+    assert l1 <= float(claimed.l1) <= 2 * l1
+    assert l2 <= float(claimed.l2_squared) <= 2 * l2
 
 
 def test_powers_of_two_values_are_not_measured():

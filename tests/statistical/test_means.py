@@ -91,6 +91,7 @@ def releases(analysis, n, budget, unit, draw, runs, tools, seed):
         yield SimpleNamespace(
             schema=SCHEMA, n=held.n, budget=budget,
             answers=lambda wanted, held=held, **options: answer(held, wanted, **options),
+            candidates=dict.fromkeys(SCHEMA.names, np.zeros(1, np.int64)), weights=np.ones(1),
         )  # fmt: skip
 
 
@@ -153,13 +154,35 @@ def check_correlation(setting, runs, table, tools):
     check(dps.Correlation(["x", "y"]), truth, setting, draw, runs, table, tools)
 
 
+def check_odd_correlation(setting, runs, table, tools):
+    """Pairs whose correlation varies more than that of normal rows, whatever the number of rows."""
+    kind, r, n, *_ = setting
+
+    def draw(rng):
+        if kind == "signs":
+            x = rng.choice([-100, 100], n)
+            return {"x": x, "y": np.where(rng.random(n) < r, x, rng.choice([-100, 100], n))}
+        x = rng.integers(-100, 101, n)
+        return {"x": x, "y": np.rint(np.abs(x) * rng.uniform(-1, 1, n)).astype(np.int64)}
+
+    check(dps.Correlation(["x", "y"]), r, setting, draw, runs, table, tools)
+
+
+ODD = [
+    ("signs", 0.9, 2_000, dps.PureDP(20), "replace"),
+    ("signs", 0.7, 20_000, dps.ZCDP(1), "replace"),
+    ("signs", 0.9, 20_000, dps.PureDP(2), "add_remove"),
+    ("uneven", 0.0, 2_000, dps.PureDP(20), "replace"),
+]  # fmt: skip
 CHECKS = (
     [(check_mean, s) for s in MEANS]
     + [(check_difference, s) for s in DIFFERENCES]
     + [(check_correlation, s) for s in CORRELATIONS]
+    + [(check_odd_correlation, s) for s in ODD]
 )
 FEW = [(check_mean, MEANS[2]), (check_mean, MEANS[11]), (check_difference, DIFFERENCES[3]),
-       (check_difference, DIFFERENCES[6]), (check_correlation, CORRELATIONS[4])]  # fmt: skip
+       (check_difference, DIFFERENCES[6]), (check_correlation, CORRELATIONS[4]),
+       (check_odd_correlation, ODD[0]), (check_odd_correlation, ODD[3])]  # fmt: skip
 
 
 @pytest.mark.parametrize(("one", "setting"), FEW, ids=str)
