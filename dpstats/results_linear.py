@@ -25,6 +25,19 @@ SAMPLING = (
     "the sampling part assumes errors of equal variance (no fourth moments were measured), also in "
     "certified intervals for the population; those for the table assume nothing"
 )
+ROBUST = (
+    "the sampling part allows for errors of any variance (HC1, from measured fourth moments of "
+    "columns rounded to at most 128 steps); certified intervals for the population still assume "
+    "equal variance, those for the table nothing"
+)
+DROWNED = (
+    "the noise on fourth moments is most of the sampling part, which is as wide as that noise: it "
+    "takes more rows, more budget, allocation='optimal' in the plan, or fewer regressors"
+)
+PENALISED = (
+    "residuals from penalised coefficients vary with the regressors: the sampling part is a bound, "
+    "often a wide one; cov_type='HC1' measures it"
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -47,7 +60,7 @@ class LinearResult(EstimateResult):
     def tvalues(self) -> Floats:
         """(d,) estimate less `null` over the standard error."""
         errors, apart = self.bse, self.params - self.null
-        certain = np.where(apart == 0, 0.0, np.sign(apart) * np.inf)
+        certain = np.where(apart == 0, 0.0, np.copysign(np.inf, apart))
         return np.divide(apart, errors, out=certain, where=errors > 0)
 
     @cached_property

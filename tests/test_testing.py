@@ -26,6 +26,7 @@ ANALYSES = [
     dps.Quantile("age", 0.5),
     dps.OLS("age ~ C(region) + smoker"),
     dps.OLS("age ~ region * smoker", ridge=0.01),
+    dps.OLS("age ~ region * smoker", cov_type="HC1"),
 ]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -9,16 +11,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpstats.columns import Number
+from dpstats.errors import NotMeasuredError, RequestError
 from dpstats.families.block import Block, Family, Floats
 from dpstats.families.cells import ROWS
 from dpstats.families.formula import Design
 from dpstats.families.moments import Feature, Term
-from dpstats.families.monomials import Monomials, product
+from dpstats.families.monomials import COARSE_STEPS, Monomials, product
+from dpstats.inference.fourth_moments import FourthMoments
 from dpstats.inference.moment_matrix import ONE, ZERO, NoisyMatrix, moments_block
 from dpstats.schema import Schema
 
 if TYPE_CHECKING:
     from dpstats.analyses.base import Answering
+    from dpstats.answers import Answers
+
+_MOST_NUMBERS = 4
+_MOST_PRODUCTS = 2_000
 
 Expansion = dict[Term, float]  # a sum of products of features in unit scale
 
@@ -156,13 +164,93 @@ class DesignMoments:
 
     def matrix(self, release: Answering) -> NoisyMatrix:
         """The noisy mean products (q, q) of the features."""
-        blocks = self.blocks
-        answers = release.answers(Family(tuple(blocks)))
-        if not answers.rows.public:
-            answers = release.answers(Family((*blocks, ROWS)))
-        terms = [product(t, ()) for block in blocks for t in block.terms]  # type: ignore[attr-defined]
-        at: dict[Term | None, int] = {term: i for i, term in enumerate(terms)}
-        at[None] = ZERO
-        at[()] = ONE if answers.rows.public else len(terms)
+        answers, at = _asked(release, self.blocks)
         place = np.array([[at[term] for term in row] for row in self._products], dtype=np.int64)
         return NoisyMatrix(answers, place)
+
+    @cached_property
+    def _pairs(self) -> tuple[list[Term], list[bool]]:
+        """Distinct products of two features, and whether both may be regressors'."""
+        used = {term for expansion in self._regressors for term in expansion}
+        own = dict.fromkeys(product(a, b) for a in self.features if a in used
+                            for b in self.features if b in used)  # fmt: skip
+        every = dict.fromkeys(term for row in self._products for term in row if term is not None)
+        return list(every), [term in own for term in every]
+
+    def fourth_blocks(self) -> list[Block]:
+        """The test functions that the mean of xx'(y - x'b)^2 needs at any b.
+
+        Products of two regressors and of two regressors or responses. The coarse block rounds grids
+        that are finer than its own; then it holds all of them, so that the residual is that of
+        rounded numbers throughout. Else products that are measured anyway serve.
+
+        Raises
+        ------
+        RequestError
+            Where these are products of more than four numbers, or too many.
+        """
+        pairs, own = self._pairs
+        needed = dict.fromkeys(
+            term
+            for left in itertools.compress(pairs, own)
+            for right in pairs
+            if (term := product(left, right))
+        )
+        numbers = max(sum(level is None for _, level in term) for term in needed)
+        if numbers > _MOST_NUMBERS or len(needed) > _MOST_PRODUCTS:
+            raise RequestError(
+                f"robust errors of this formula need {len(needed)} mean products of up to "
+                f"{numbers} numbers; at most {_MOST_PRODUCTS} of {_MOST_NUMBERS} can be measured "
+                "well: take fewer columns, no products of two numbers (C(a):b has the bins of one "
+                "of them), or cov_type='nonrobust'"
+            )
+        columns = {self.schema[name] for term in needed for name, level in term if level is None}
+        fine = any(isinstance(c, Number) and c.half_points > COARSE_STEPS for c in columns)
+        measured = [] if fine else self.blocks
+        known = _terms(measured)
+        more = [term for term in needed if term not in known]
+        if not more:
+            return measured
+        return [*measured, Monomials.of(self.schema, more, coarse=True)]
+
+    def fourth(self, release: Answering) -> FourthMoments:
+        """The noisy mean products of four features.
+
+        Raises
+        ------
+        NotMeasuredError
+            Where the plan did not ask for them.
+        """
+        try:
+            answers, at = _asked(release, self.fourth_blocks())
+        except NotMeasuredError as error:
+            raise NotMeasuredError(
+                "this release has no measurement of the fourth moments that robust errors need; "
+                "the plan must ask for them with dps.OLS(..., cov_type='HC1'). It may answer "
+                "cov_type='nonrobust'"
+            ) from error
+        pairs, own = self._pairs
+        index: dict[Term | None, int] = {term: i for i, term in enumerate(pairs)}
+        index[None] = ZERO
+        pair = np.array([[index[term] for term in row] for row in self._products], dtype=np.int64)
+        place = np.full((len(pairs), len(pairs)), ZERO, dtype=np.int64)
+        for i in np.flatnonzero(own):
+            place[i] = [at[product(pairs[i], right)] for right in pairs]
+        return FourthMoments(answers, pair, place)
+
+
+def _terms(blocks: Sequence[Block]) -> dict[Term | None, int]:
+    """Which function each term is, as `product` writes it."""
+    every = [product(term, ()) for block in blocks for term in block.terms]  # type: ignore[attr-defined]
+    return {term: i for i, term in enumerate(every)}
+
+
+def _asked(release: Answering, blocks: Sequence[Block]) -> tuple[Answers, dict[Term | None, int]]:
+    """Answers to the functions of some blocks, and which one each product of features is."""
+    answers = release.answers(Family(tuple(blocks)))
+    if not answers.rows.public:
+        answers = release.answers(Family((*blocks, ROWS)))
+    at = _terms(blocks)
+    at[None] = ZERO
+    at[()] = ONE if answers.rows.public else sum(block.size for block in blocks)
+    return answers, at

@@ -7,19 +7,21 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy import optimize, special, stats
+from scipy import stats
 
+from dpstats.errors import RequestError
 from dpstats.families.block import Floats
+from dpstats.inference.error_law import ErrorLaw
+from dpstats.inference.ridge import largest_leverage, misfit_bound, positive_definite
 from dpstats.inference.simulation import draw_noise
 
 if TYPE_CHECKING:
-    from dpstats.inference.checks import Alternative
+    from dpstats.inference.fourth_moments import FourthMoments
     from dpstats.inference.moment_matrix import NoisyMatrix
 
 DRAWS = 5_000
-_FURTHEST = 1e9  # standard errors; an end beyond it is infinite
-_SINGULAR = 1e-12
 _NEGLIGIBLE = 1e-6
+_REDUNDANT = 1e-9  # of a standard deviation: a combination of others but for rounding
 
 
 @dataclass(frozen=True)
@@ -31,11 +33,12 @@ class LeastSquares:
         c - A b = Z / sqrt(n) + E_xy - E_xx b
 
     exactly at the population's coefficients b, where Z is the sampling error of the mean of
-    x (y - x'b), about N(0, s2 Q) for errors of equal variance s2. So the error of h'A^-1 c is
-    h'A^-1 times that sum: linear in the noise, with no expansion of the inverse. Its law depends
-    on b; in a test of h'b = v, b is estimated under that hypothesis, so that the noise in A, which
-    grows with b, is not forgotten: intervals become unbounded when A is not told apart from a
-    singular matrix (as Fieller's do), and where noise is small they are the classical ones.
+    x (y - x'b), about N(0, s2 Q) for errors of equal variance s2 (see `sampling_covariance`). So
+    the error of h'A^-1 c is h'A^-1 times that sum: linear in the noise, with no expansion of the
+    inverse. Its law depends on b; in a test of h'b = v, b is estimated under that hypothesis, so
+    that the noise in A, which grows with b, is not forgotten: intervals become unbounded when A is
+    not told apart from a singular matrix (as Fieller's do), and where noise is small they are the
+    classical ones.
 
     Attributes
     ----------
@@ -45,6 +48,8 @@ class LeastSquares:
         Regressors, then response, as combinations of the features.
     ridge : (p,) float64
         Added to the diagonal of A; intervals are then for the coefficients with this penalty.
+    fourth : FourthMoments or None
+        Those of the features, where errors may vary with the regressors.
 
     References
     ----------
@@ -56,6 +61,7 @@ class LeastSquares:
     matrix: NoisyMatrix
     rows: Floats
     ridge: Floats
+    fourth: FourthMoments | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """What is pickled: the fields, not what was computed from them."""
@@ -74,8 +80,7 @@ class LeastSquares:
     @cached_property
     def regular(self) -> bool:
         """Whether the noisy A is positive definite: no noise-free A is anything else."""
-        values = np.linalg.eigvalsh(self.gram)
-        return bool(values[0] > _SINGULAR * max(values[-1], 1.0))
+        return positive_definite(self.gram)
 
     @cached_property
     def inverse(self) -> Floats:
@@ -138,9 +143,97 @@ class LeastSquares:
 
     @cached_property
     def sampling_covariance(self) -> Floats:
-        """(p, p) of the coefficients, for errors of equal variance."""
-        middle = self.inverse @ self.second_moments[:-1, :-1] @ self.inverse
-        return np.asarray(middle * self._safe_variance / self.matrix.n)
+        """(p, p) of the coefficients: A^-1 M A^-1 / n, M the mean of xx'(y - x'b)^2.
+
+        M from fourth moments and with the factor n / (n - p) of HC1 [1]_, where they were measured;
+        a direction in which noise makes it small has the standard deviation of that noise instead.
+        Else for errors of equal variance, when M is their variance times A. With a penalty the
+        residual is such an error plus x'd, d what the penalty takes off the coefficients, and the
+        mean of xx'(x'd)^2 is at most that of (x'd)^2 times `largest_leverage` times A with penalty.
+
+        References
+        ----------
+        .. [1] MacKinnon, J. G. and White, H. (1985). Some heteroskedasticity-consistent covariance
+           matrix estimators with improved finite sample properties. J. Econometrics 29, 305-325.
+        """
+        if self.fourth is not None:
+            root = _root(self.inverse)
+            middle = self.rows[:-1] @ self.fourth.matrix(self._residual(self.params))
+            values, vectors = np.linalg.eigh(root @ middle @ self.rows[:-1].T @ root)
+            scores = vectors.T @ root
+            values = np.maximum(values, self._fourth_noise(scores))
+            return np.asarray((scores.T * values) @ scores * self._per_row)
+        middle = self.inverse @ self._regressors @ self.inverse * self._safe_variance
+        if self._misfit > 0:
+            middle += self.inverse * self._misfit * largest_leverage(self.inverse, self.bounds[:-1])
+        return np.asarray(middle / self.matrix.n)
+
+    def sampling_variances(self, combinations: Floats) -> Floats:
+        """Of combinations (k, p) of the coefficients; (k,).
+
+        At most those of `sampling_covariance` under a penalty: with s = h'A^-1 x the mean of
+        s^2 (x'd)^2 is at most the largest s^2 times the mean of (x'd)^2, and that of s^2 times the
+        squared residual at most the mean of s^2 times the largest. At least the standard deviation
+        of their own noise where fourth moments were measured.
+        """
+        along = combinations @ self.sampling_covariance
+        variances = np.maximum(np.einsum("ij,ij->i", along, combinations), 0.0)
+        scores = combinations @ self.inverse
+        if self.fourth is not None:
+            least = self._fourth_noise(scores) * self._per_row
+            return np.asarray(np.maximum(variances, least))
+        if self._misfit == 0:
+            return np.asarray(variances)
+        squares = np.einsum("ij,jk,ik->i", scores, self._regressors, scores)
+        largest = np.abs(scores @ self.rows[:-1]).sum(axis=1) ** 2
+        residual = np.abs(self._residual(self.params)).sum() ** 2
+        sharp = squares * (self._safe_variance - self._misfit) + largest * self._misfit
+        sharp = np.minimum(sharp, squares * residual) / self.matrix.n
+        return np.asarray(np.minimum(variances, sharp))
+
+    def fourth_drowned(self, combinations: Floats) -> bool:
+        """Whether noise on fourth moments is most of the sampling variance of some combination."""
+        if self.fourth is None or not self.regular:
+            return False
+        scores = combinations @ self.inverse
+        variances = self.sampling_variances(combinations)
+        return bool(np.any(self._fourth_noise(scores) * self._per_row > variances / 2))
+
+    @property
+    def _per_row(self) -> float:
+        """1 / n with the factor n / (n - p)."""
+        return 1 / max(self.df_resid, 1.0)
+
+    def _fourth_noise(self, scores: Floats) -> Floats:
+        """(k,) standard deviations of the noise on the means of (g'x)^2 (y - x'b)^2, g (k, p)."""
+        assert self.fourth is not None
+        return self.fourth.noise_sd(scores @ self.rows[:-1], self._residual(self.params))
+
+    @cached_property
+    def _regressors(self) -> Floats:
+        """A without the ridge, its positive part."""
+        if not np.any(self.ridge):
+            return self.gram
+        root = _root(self.second_moments[:-1, :-1])
+        return np.asarray(root @ root)
+
+    @cached_property
+    def bounds(self) -> Floats:
+        """(p + 1,) no regressor (and response) is larger in absolute value."""
+        return np.asarray(np.abs(self.rows).sum(axis=1))  # features lie in [-1, 1]
+
+    @cached_property
+    def _misfit(self) -> float:
+        """Bound on the mean of (x'd)^2; for the least A that its noise makes likely."""
+        if not np.any(self.ridge):
+            return 0.0
+        size = np.abs(self.rows[:-1])
+        noise = size @ self.matrix.noise_sd @ size.T
+        # About the norm of such noise: Bandeira and van Handel (2016), Ann. Probab. 44, 2479-2506.
+        reach = 2 * float(np.sqrt((noise**2).sum(axis=1).max()))
+        least = self.second_moments[:-1, :-1] - reach * np.eye(len(noise))
+        misfit = misfit_bound(least, self.ridge * self.params, np.zeros(len(noise)))
+        return min(self._safe_variance, misfit)
 
     def noise_covariance_at(self, params: Floats) -> Floats:
         """(p, p) of the coefficients, if `params` are the true ones."""
@@ -169,13 +262,14 @@ class LeastSquares:
         along = covariance @ combination
         variance = float(combination @ along)
         # How the estimate under a hypothesis on the combination moves with its value.
-        slope = along / variance if variance > 0 else combination / (combination @ combination)
+        length = float(combination @ combination)
+        slope = along / variance if variance > 0 else combination / (length or 1.0)
         score = (combination @ self.inverse @ self.rows[:-1])[None, :]
         fixed = self._weights(score, self._residual(self.params))[0]
         moving = self._weights(score, self.rows[:-1].T @ -slope)[0]
         spread = 0.0
         if sampling:
-            spread = float(combination @ self.sampling_covariance @ combination)
+            spread = float(self.sampling_variances(combination[None, :])[0])
             spread += extra * self._safe_variance
         return ErrorLaw(
             float(np.sqrt(spread)), self.df_resid, self._noise @ fixed, self._noise @ moving
@@ -185,24 +279,31 @@ class LeastSquares:
         """F statistic and p-value of: combinations (k, p) of the coefficients equal values (k,).
 
         The statistic weighs the differences by their covariance, sampling and noise, at the
-        coefficients under the hypothesis. Were the noise normal, it would have about the F
-        distribution; the p-value is that one plus the simulated difference between the noise's own
-        law and a normal one, so that without noise it is the classical one.
+        coefficients under the hypothesis, and is over the number of independent combinations, k.
+        Were the noise normal, it would have about the F distribution; the p-value is that one plus
+        the simulated difference between the noise's own law and a normal one, so that without
+        noise it is the classical one.
+
+        Raises
+        ------
+        RequestError
+            If no coefficients give all combinations their values.
         """
-        k = len(combinations)
         if not self.regular or self.df_resid <= 0:
             return 0.0, 1.0
-        differences = combinations @ self.params - values
         covariance = self.sampling_covariance + self.noise_covariance
-        gain = (
-            covariance @ combinations.T @ np.linalg.pinv(combinations @ covariance @ combinations.T)
-        )
-        scores = combinations @ self.inverse @ self.rows[:-1]
-        weights = self._weights(scores, self._residual(self.params - gain @ differences))
+        apart = values - combinations @ self.params
+        reduced, apart = _independent(combinations, values, apart, _root(covariance))
+        k = len(reduced)
+        if k == 0:
+            return 0.0, 1.0
+        under = self.params + covariance @ reduced.T @ apart
+        scores = reduced @ self.inverse @ self.rows[:-1]
+        weights = self._weights(scores, self._residual(under))
         noise = self._noise_covariance(weights)
-        sampling = combinations @ self.sampling_covariance @ combinations.T
-        precision = np.linalg.pinv(noise + sampling)
-        statistic = float(differences @ precision @ differences) / k
+        sampling = reduced @ self.sampling_covariance @ reduced.T
+        precision = np.linalg.pinv(noise + sampling, hermitian=True)
+        statistic = float(apart @ precision @ apart) / k
         if statistic == 0 or not np.isfinite(statistic):
             return 0.0, 1.0
         classical = float(stats.f.sf(statistic, k, self.df_resid))
@@ -222,86 +323,34 @@ class LeastSquares:
         return statistic, float(np.clip(pvalue, least, 1))
 
 
+def _independent(
+    combinations: Floats, values: Floats, apart: Floats, root: Floats
+) -> tuple[Floats, Floats]:
+    """As many combinations as are independent, uncorrelated and of variance one, with `apart`.
+
+    With `root` the square root of the coefficients' covariance; whatever their units, a row over
+    its own standard deviation is of size one, so that redundant rows are told from rounding.
+
+    Raises
+    ------
+    RequestError
+        If no coefficients give all combinations their values.
+    """
+    rows = combinations @ root
+    deviations = np.linalg.norm(rows, axis=1)
+    size = np.where(deviations > 0, deviations, 1.0)
+    left, lengths, _ = np.linalg.svd(rows / size[:, None])
+    rank = int(np.sum(lengths > _REDUNDANT))
+    wanted = values / size
+    if np.any(np.abs(left[:, rank:].T @ wanted) > _REDUNDANT * (np.abs(wanted).max(initial=0.0))):
+        raise RequestError(
+            "the combinations contradict each other: no coefficients give all of them these "
+            "values; test fewer of them together"
+        )
+    to_reduced = left[:, :rank].T / lengths[:rank, None] / size
+    return np.asarray(to_reduced @ combinations), np.asarray(to_reduced @ apart)
+
+
 def _root(covariance: Floats) -> Floats:
     values, vectors = np.linalg.eigh(covariance)
     return np.asarray((vectors * np.sqrt(np.clip(values, 0, None))) @ vectors.T)
-
-
-@dataclass(frozen=True)
-class ErrorLaw:
-    """Law of the error of an estimate, if the true value lies t above it: noise plus a t variable.
-
-    Attributes
-    ----------
-    spread, df : float
-        Standard deviation and degrees of freedom of the sampling part; infinite: nothing is known.
-    fixed, moving : (draws,) float64
-        The noise is ``fixed + t * moving``.
-    """
-
-    spread: float
-    df: float
-    fixed: Floats
-    moving: Floats
-
-    def pvalue(self, t: float, alternative: Alternative = "two-sided") -> float:
-        """P-value of: the true value lies t above the estimate."""
-        if np.isinf(self.spread):
-            return 1.0
-        noise = self.fixed + t * self.moving
-        if alternative == "larger":
-            return self._above(-t - noise)
-        if alternative == "smaller":
-            return self._above(t + noise)
-        return min(1.0, self._above(abs(t) - noise) + self._above(abs(t) + noise)) if t else 1.0
-
-    def _above(self, x: Floats) -> float:
-        """Mean probability that the sampling part is at least x."""
-        if self.spread == 0:
-            return float(np.mean(x <= 0))
-        return float(np.mean(special.stdtr(self.df, -x / self.spread)))
-
-    def unbounded(self, alpha: float) -> bool:
-        """Whether the interval at level 1 - alpha has no ends; see `_reach`."""
-        return bool(np.isinf(self.spread) or np.mean(np.abs(self.moving) >= 1) >= alpha)
-
-    @property
-    def least_pvalue(self) -> float:
-        """What p-values so far out that few draws are there can be trusted to."""
-        if np.isinf(self.spread):
-            return 1.0
-        noise = float(np.mean(self.fixed**2))
-        return noise / max(noise + self.spread**2, 1e-300) / len(self.fixed)
-
-    def interval(self, alpha: float) -> tuple[float, float]:
-        """How far the true value may lie below and above the estimate, (low, high)."""
-        return -self._reach(alpha, -1.0), self._reach(alpha, 1.0)
-
-    def _reach(self, alpha: float, sign: float) -> float:
-        """The largest |t| that is not rejected.
-
-        Where |moving| < 1 a draw that does not reach t reaches no larger one, so the p-value
-        falls but for the share of the other draws; where that share is not below alpha, no t is
-        rejected.
-        """
-        if self.unbounded(alpha):
-            return np.inf
-        scale = float(np.hypot(self.spread, np.sqrt(np.mean(self.fixed**2))))
-        if scale == 0:
-            return 0.0
-        if self.spread == 0:
-            return float(np.quantile(self._last(sign), 1 - alpha, method="higher"))
-        high = scale
-        while self.pvalue(sign * high) > alpha:
-            high *= 2
-            if high > _FURTHEST * scale:
-                return np.inf
-        excess = lambda t: self.pvalue(sign * t) - alpha  # noqa: E731
-        return float(optimize.brentq(excess, 0.0, high, xtol=1e-11 * high, rtol=1e-12))
-
-    def _last(self, sign: float) -> Floats:
-        """The largest |t| that each draw of the noise alone reaches."""
-        with np.errstate(divide="ignore", invalid="ignore"):
-            toward = np.where(self.fixed > 0, 1 - sign * self.moving, 1 + sign * self.moving)
-            last = np.abs(self.fixed) / toward
-        return np.where(np.abs(self.moving) >= 1, np.inf, np.where(self.fixed == 0, 0.0, last))

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpstats.families.block import Floats
+from dpstats.inference.error_law import ErrorLaw
 from dpstats.inference.interval_systems import ols
-from dpstats.inference.least_squares import DRAWS, ErrorLaw, LeastSquares
+from dpstats.inference.least_squares import DRAWS, LeastSquares
 from dpstats.inference.simultaneous import level_of_draws
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class LinearIntervals:
         """(k,), infinite where nothing is known."""
         if not self.known:
             return np.full(len(self.offsets), np.inf)
-        return self._variances(self.model.sampling_covariance) + self.extra * max(
+        return self.model.sampling_variances(self.combinations) + self.extra * max(
             self.model.error_variance, 0.0
         )
 
@@ -63,11 +64,8 @@ class LinearIntervals:
         """(k,)."""
         if not self.known:
             return np.zeros(len(self.offsets))
-        return self._variances(self.model.noise_covariance)
-
-    def _variances(self, covariance: Floats) -> Floats:
-        values = np.einsum("ij,jk,ik->i", self.combinations, covariance, self.combinations)
-        return np.asarray(np.maximum(values, 0.0))
+        along = self.combinations @ self.model.noise_covariance
+        return np.asarray(np.maximum(np.einsum("ij,ij->i", along, self.combinations), 0.0))
 
     @property
     def known(self) -> bool:
@@ -100,10 +98,12 @@ class LinearIntervals:
     def _certified(self, alpha: float, target: Target) -> tuple[Floats, Floats]:
         model, sampled = self.model, target == "population"
         size = np.abs(model.rows)
-        radius = size @ model.matrix.radius(alpha / 2 if sampled else alpha) @ size.T
+        beta = alpha / 2 if sampled else alpha
+        radius = size @ model.matrix.radius(beta) @ size.T
         low, high = ols(
-            model.second_moments, radius, n=model.matrix.n if sampled else None, alpha=alpha,
-            directions=self.combinations, ridge=model.ridge, extra=self.extra,
+            model.second_moments, radius, n=model.matrix.n if sampled else None,
+            n_low=model.matrix.fewest_rows(beta), alpha=alpha, directions=self.combinations,
+            ridge=model.ridge, extra=self.extra, bounds=model.bounds,
         )  # fmt: skip
         return low + self.offsets, high + self.offsets
 

@@ -9,6 +9,7 @@ entry, at the constant times itself.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -114,6 +115,13 @@ class NoisyMatrix:
         """(q, q) bounds on the noise of all entries together, with probability 1 - beta."""
         unit = self.n * self.units
         return self.fill(joint_noise_quantiles(self.answers, beta) / unit)
+
+    def fewest_rows(self, beta: float) -> int:
+        """Fewest rows there can be if the bounds of `radius` hold."""
+        if self.answers.rows.public:
+            return self.n
+        reach = joint_noise_quantiles(self.answers, beta)[-1]
+        return math.ceil(float(self.answers.sums[-1] - reach) - 1e-9)
 
 
 @dataclass(frozen=True)

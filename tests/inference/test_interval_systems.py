@@ -129,3 +129,75 @@ def test_an_orthant_that_the_solver_is_not_sure_of_leaves_the_closed_bound(monke
     np.testing.assert_array_equal(
         solution_bounds(matrix, right, radius, right_radius, np.eye(3)), closed
     )
+
+
+@pytest.mark.parametrize("seed", [220, 369, 450, 725, 727, 821])
+def test_radii_within_the_solvers_tolerances_leave_the_closed_bound(seed):
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-1, 1, (200, 2))
+    matrix, b = x.T @ x / 200, rng.normal(size=2) * 10 ** rng.uniform(3, 6)
+    radius = 10 ** rng.uniform(-12, -7)
+    low, high = solution_bounds(
+        matrix, matrix @ b, np.full((2, 2), radius), np.full(2, radius), np.eye(2)
+    )
+    corners = [
+        np.linalg.solve(matrix + radius * np.reshape(s[:4], (2, 2)), matrix @ b + radius * s[4:])
+        for s in np.array([*itertools.product((-1, 1), repeat=6)])
+    ]
+    rounding = 1e-9 * np.abs(b).max()
+    assert np.all(low <= np.min(corners, axis=0) + rounding)
+    assert np.all(np.max(corners, axis=0) <= high + rounding)
+    assert np.all(high - low <= 1.5 * np.ptp(corners, axis=0) + 1e-5 * np.abs(b))
+
+
+def test_no_bound_along_one_direction_if_another_has_no_end():
+    # b_2 = 1 / a for a in [-0.05, 0.15]: the part that has a > 0 does not hold every solution.
+    matrix, radius = np.diag([1, 0.05]), np.diag([0, 0.1])
+    found = solution_bounds(matrix, np.ones(2), radius, np.zeros(2), np.eye(2)[:1])
+    np.testing.assert_array_equal(found, [[-np.inf], [np.inf]])
+
+
+def test_an_uncertain_number_of_rows_takes_the_degrees_of_freedom_it_may_not_have():
+    # Sums are known; there may be 6 to 14 rows where 10 were counted.
+    second, _, _ = moments(10)
+    radius = np.zeros((4, 4))
+    radius[0, 0] = 0.4
+    exact = dps.corrected.ols(second, 0.0)[0]
+    system = dps.corrected.ols(second, radius)
+    low, high = dps.corrected.ols(second, radius, n=10)
+    leverage = np.diag(np.linalg.inv(second[:3, :3] - np.diag([0.4, 0, 0])))
+    v = np.append(-exact, 1)
+    squares = 10 * (v @ second @ v + 0.4 * exact[0] ** 2)
+    reach = stats.t.isf(0.0125, 6 - 3) * np.sqrt(squares / (6 - 3) * leverage / 10)
+    np.testing.assert_allclose([system[0] - low, high - system[1]], [reach, reach])
+    again = dps.corrected.ols(second, radius, n=10, intercept=False, n_low=6)
+    np.testing.assert_allclose(again, [low, high])
+    assert np.all(np.isinf(dps.corrected.ols(second, radius, n=10, n_low=3)))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_under_a_penalty_the_sampling_part_holds_that_of_any_equal_errors(seed):
+    # Rows of an exact linear model: every x with errors +-e, whose squared score is averaged.
+    rng = np.random.default_rng(seed)
+    points, weights = rng.uniform(-1, 1, (6, 3)), rng.dirichlet(np.ones(6))
+    points[:, 0] = 1
+    slopes, e, penalty = rng.normal(0, 1, 3), 0.05, np.array([0, 0.3, 0.05])
+    x = np.repeat(points, 2, axis=0)
+    y = x @ slopes + np.tile([e, -e], 6)
+    share = np.repeat(weights, 2) / 2
+    second = np.column_stack([x, y])
+    second = (second.T * share) @ second
+    gram = second[:3, :3] + np.diag(penalty)
+    b = np.linalg.solve(gram, second[:3, 3])
+    scores = x @ np.linalg.inv(gram) * (y - x @ b)[:, None]
+    exact = np.sqrt((share @ scores**2) / 1_000)
+    limits = np.abs(np.column_stack([x, y])).max(axis=0)
+    for radius in (0.0, 0.01):
+        low, high = dps.corrected.ols(second, radius, n=1_000, ridge=penalty, bounds=limits)
+        inner = dps.corrected.ols(second, radius, ridge=penalty)
+        for apart in (inner[0] - low, high - inner[1]):
+            assert np.all(apart >= stats.t.isf(0.0125, 997) * exact)
+    with pytest.raises(dps.RequestError, match="need bounds="):
+        dps.corrected.ols(second, 0.01, n=1_000, ridge=penalty)
+    with pytest.raises(dps.RequestError, match="bounds must be 4 numbers"):
+        dps.corrected.ols(second, 0.01, n=1_000, ridge=penalty, bounds=limits[:2])

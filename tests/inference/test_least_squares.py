@@ -7,7 +7,8 @@ from scipy import stats
 import dpstats as dps
 from dpstats.families.formula import Design
 from dpstats.inference.design_moments import DesignMoments
-from dpstats.inference.least_squares import DRAWS, ErrorLaw, LeastSquares
+from dpstats.inference.error_law import ErrorLaw
+from dpstats.inference.least_squares import DRAWS, LeastSquares
 
 SCHEMA = dps.Schema([
     dps.Number("a", -1, 1, points=21, missing=0), dps.Number("b", 0, 4, points=21, missing=0),

@@ -50,9 +50,30 @@ def ferrando(rng, n):
     return {**{f"x{i + 1}": x[kept, i] for i in range(4)}, "y": y[kept]}
 
 
+def uneven(share):
+    """Errors whose spread grows with |x|; x is 0 but for a share of the rows."""
+
+    def draw(rng, n):
+        x = rng.integers(-50, 51, n) / 50 if share == 1 else rng.choice([-1.0, 1.0], n)
+        x *= rng.random(n) < share
+        return {"x": x, "y": 0.2 + 0.5 * x + rng.normal(0, 1, n) * (0.1 + 0.6 * np.abs(x))}
+
+    return draw
+
+
+def steep(rng, n):
+    """Little error about a steep line: with a penalty its misfit is where x is not 0."""
+    x = rng.choice([-1.0, 0.0, 1.0], n, p=[0.025, 0.95, 0.025])
+    return {"x": x, "y": 3 * x + rng.choice([-0.1, 0.1], n)}
+
+
+ROUGH = dps.Schema([
+    dps.Number("x", -1, 1, points=101, missing=0), dps.Number("y", -4, 4, points=121, missing=0),
+])  # fmt: skip
+HC1, RIDGE = dps.OLS("y ~ x", cov_type="HC1"), dps.OLS("y ~ x", ridge=0.2)
 FULL = "y ~ a + b + C(g)"
 BASE, GROUPS = (1, 0.8, -0.3, 0.7, -0.5), (1, 0.8, 0.7, -0.5, 0.7, -0.5)
-# (name, schema, formula, rows, truth, n, budget, unit)
+# (name, schema, formula or analysis, rows, truth, n, budget, unit)
 SETTINGS = [
     ("clipped, null", CLIPPED, "y ~ x", simple(0.0), (0, 0), n, dps.PureDP(epsilon), "replace")
     for n, epsilon in [(200, 0.1), (200, 1), (1_000, 0.3), (1_000, 5), (5_000, 0.1), (5_000, 1)]
@@ -67,6 +88,11 @@ SETTINGS = [
     ("a*C(g)", MIXED, "y ~ a*C(g)", mixed(1), GROUPS, 20_000, dps.PureDP(1), "add_remove"),
     ("S5", FERRANDO, "y ~ x1 + x2 + x3 + x4 - 1", ferrando, (10,) * 4, 1_000, dps.PureDP(5),
      "replace"),
+    ("uneven, HC1", ROUGH, HC1, uneven(1), (0.2, 0.5), 500, dps.PureDP(50), "replace"),
+    ("uneven, HC1", ROUGH, HC1, uneven(1), (0.2, 0.5), 2_000, dps.PureDP(4), "replace"),
+    ("uneven, HC1", ROUGH, HC1, uneven(1), (0.2, 0.5), 20_000, dps.ZCDP(0.02), "add_remove"),
+    ("steep, ridge", ROUGH, RIDGE, steep, (0, 0.6), 2_000, dps.PureDP(50), "replace"),
+    ("steep, ridge", ROUGH, RIDGE, steep, (0, 0.6), 2_000, dps.PureDP(1), "add_remove"),
 ]  # fmt: skip
 REFERENCES = {"S5": "<= 5.2 wide"}
 
@@ -97,7 +123,8 @@ def noisy(planned, sums, plan, source):
 def results(setting, runs, tools, seed=1):
     """Results on fresh rows with fresh noise."""
     _, schema, formula, draw, _, n, budget, unit = setting
-    analysis, rng = dps.OLS(formula), np.random.default_rng(seed)
+    analysis = dps.OLS(formula) if isinstance(formula, str) else formula
+    rng = np.random.default_rng(seed)
     plan = dps.plan(schema, {"o": analysis}, budget=budget, n=n, unit=unit, reference=dps.Uniform())
     source = (tools.Gaussian if budget.noise == "gaussian" else tools.Laplace)(seed + 1)
     for _ in range(runs):
@@ -141,7 +168,7 @@ def check(setting, runs, table, tools, wide_runs):
         assert width.max() <= 5.2
 
 
-@pytest.mark.parametrize("setting", [SETTINGS[i] for i in (1, 7, 14)], ids=lambda s: s[0])
+@pytest.mark.parametrize("setting", [SETTINGS[i] for i in (1, 7, 14, 15, 18)], ids=lambda s: s[0])
 def test_a_few(setting, table, tools):
     """40 runs: sees a coverage below about 0.68; the slow test of 400 runs sees 0.88."""
     check(setting, 40, table, tools, 4)
@@ -160,3 +187,12 @@ def test_the_check_sees_intervals_that_forget_the_noise(tools):
         reach = 1.96 * np.sqrt(found.sampling_variance[1])
         held += abs(found.params[1] - 1) <= reach
     assert not tools.at_least(int(held), runs, 0.95)
+
+
+@pytest.mark.parametrize("cov_type", ["nonrobust", "HC1"])
+def test_the_check_sees_errors_of_equal_variance_assumed_where_they_are_not(cov_type, tools):
+    analysis = dps.OLS("y ~ x", cov_type=cov_type)
+    setting = ("rare", ROUGH, analysis, uneven(0.05), (), 4_000, dps.PureDP(100), "replace")
+    found = [result for _, result in results(setting, 60, tools)]
+    held = sum(f.intervals.pvalues(np.array([0.2, 0.5]), "two-sided")[1] >= 0.05 for f in found)
+    assert tools.at_least(int(held), 60, 0.95) == (cov_type == "HC1")
