@@ -16,7 +16,8 @@ SCHEMA = dps.Schema([
     dps.Boolean("t"),
 ])  # fmt: skip
 FORMULAS = ["y ~ a + b", "y ~ a + C(g) + t", "y ~ a*b", "y ~ a*C(g) + b", "y ~ C(g)*t",
-            "y ~ a + a:b - 1", "y ~ a + b + g - 1", "y ~ a:C(g)", "t ~ a + b"]  # fmt: skip
+            "y ~ a + a:b - 1", "y ~ a + b + g - 1", "y ~ a:C(g)", "t ~ a + b",
+            "y ~ a + I(a**2) + b"]  # fmt: skip
 
 
 def rows(n=400):
