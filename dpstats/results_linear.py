@@ -14,6 +14,7 @@ from dpstats.families.block import Floats
 from dpstats.inference.checks import check_alpha
 from dpstats.inference.constraints import read_constraints
 from dpstats.inference.linear_intervals import LinearIntervals
+from dpstats.rendering import as_html, html_table, shown_pvalue, significant, text_table
 from dpstats.results import EstimateResult, HypothesisResult, Method, Target
 
 if TYPE_CHECKING:
@@ -47,8 +48,8 @@ class LinearResult(EstimateResult):
     def tvalues(self) -> Floats:
         """(d,) estimate less `null` over the standard error."""
         errors, apart = self.bse, self.params - self.null
-        certain = np.where(apart == 0, 0.0, np.sign(apart) * np.inf)
-        return np.divide(apart, errors, out=certain, where=errors > 0)
+        certain = np.where(apart == 0, 0.0, np.copysign(np.inf, apart))
+        return np.divide(apart, errors, out=certain, where=errors > 0) + 0.0  # no -0
 
     @cached_property
     def pvalues(self) -> Floats:
@@ -58,8 +59,10 @@ class LinearResult(EstimateResult):
     def to_frame(
         self, *, alpha: float = 0.05, method: Method = "noise_aware", target: Target = "population"
     ) -> pd.DataFrame:
-        """One row per coefficient; every printed number comes from this frame."""
+        """One row per coefficient; tests are of the population. See `EstimateResult.to_frame`."""
         frame = super().to_frame(alpha=alpha, method=method, target=target)
+        if target == "table":
+            return frame
         return frame.assign(statistic=self.tvalues, p_value=self.pvalues)
 
     def _first(self, count: int) -> LinearResult:
@@ -67,37 +70,6 @@ class LinearResult(EstimateResult):
         part = super()._first(count)
         assert isinstance(part, LinearResult)
         return replace(part, null=null)
-
-    def _head(self) -> list[str]:
-        return [self.title]
-
-    def summary(self, *, alpha: float = 0.05, target: Target = "population", most: int = 60) -> str:
-        """Text table with the noise-aware and the certified intervals side by side."""
-        shown = self._shown(alpha, target, most)
-        part = self if len(shown) == len(self.terms) else self._first(most)
-        names = [term if len(term) <= 40 else term[:37] + "..." for term in shown["term"]]
-        level = f"{100 * (1 - alpha):g}%"
-        header = ["", "coef", "std err", "t", "P>|t|", f"{level} noise-aware", f"{level} certified",
-                  "privacy"]  # fmt: skip
-        rows = [
-            [name, _short(row.estimate), _short(row.std_error), f"{t:.2f}", f"{p:.3f}",
-             f"[{_short(row.conf_low)}, {_short(row.conf_high)}]",
-             f"[{_short(row.certified_low)}, {_short(row.certified_high)}]",
-             f"{row.privacy_share:.0%}"]
-            for name, row, t, p in zip(
-                names, shown.itertuples(index=False), part.tvalues, part.pvalues, strict=True
-            )
-        ]  # fmt: skip
-        widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-        table = [
-            "  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])])
-            for line in (header, *rows)
-        ]
-        rule = "-" * len(table[0])
-        return "\n".join(
-            [*self._head(), "", table[0], rule, *table[1:], "", self._footer(None, target),
-             *self._remarks(shown)]
-        )  # fmt: skip
 
 
 @dataclass(frozen=True, repr=False)
@@ -126,32 +98,41 @@ class OLSResult(LinearResult):
     def scale(self) -> float:
         """Variance of the errors, in the response's unit squared; 0 where noise made it negative.
 
-        From noisy moments, with no interval.
+        From noisy moments, with no interval; nan if nothing is known.
         """
+        if not self._law.known:
+            return np.nan
         return max(0.0, self._law.model.error_variance) * self.moments.half_range**2
 
     @cached_property
+    def _explained(self) -> float:
+        """R-squared as the noisy moments give it, which noise may put anywhere; nan if unknown."""
+        model, one = self._law.model, self.moments.constant
+        if not self._law.known:
+            return np.nan
+        total = float(model.second_moments[-1, -1])
+        if one is not None:  # known, so the mean square of the constant is positive
+            with_one = model.matrix.matrix @ one
+            total -= float(model.rows[-1] @ with_one) ** 2 / float(one @ with_one)
+        left = model.error_variance * max(model.df_resid, 1.0) / model.matrix.n
+        return 1 - left / total if total > 0 else -np.inf
+
+    @property
     def rsquared(self) -> float:
-        """Share of the response's variance that is explained, in [0, 1].
+        """Share of the response's variance that is explained, in [0, 1]; nan if nothing is known.
 
         Around its mean, or around 0 if no constant is among the regressors, as in statsmodels.
         From noisy moments, with no interval.
         """
-        model, one = self._law.model, self.moments.constant
-        total = model.second_moments[-1, -1]
-        if one is not None:
-            with_one = model.matrix.matrix @ one
-            total = total - float(model.rows[-1] @ with_one) ** 2 / float(one @ with_one)
-        left = model.error_variance * max(model.df_resid, 1.0) / model.matrix.n
-        return float(np.clip(1 - left / total, 0, 1)) if total > 0 else 0.0
+        return float(np.clip(self._explained, 0, 1))
 
     @property
     def rsquared_adj(self) -> float:
-        """The same, adjusted for the number of coefficients; 0 without degrees of freedom."""
-        if self.df_resid <= 0:
+        """The same, adjusted for the number of coefficients; 0 where noise made it negative."""
+        if self._explained < 0:
             return 0.0
         rows = self.nobs - (self.moments.constant is not None)
-        return 1 - rows / self.df_resid * (1 - self.rsquared)
+        return 1 - rows / max(self.df_resid, 1.0) * (1 - self.rsquared)
 
     @cached_property
     def _overall(self) -> HypothesisResult | None:
@@ -245,14 +226,20 @@ class OLSResult(LinearResult):
             null=np.zeros(len(matrix)) if null is None else null,
         )  # fmt: skip
 
-    def _head(self) -> list[str]:
-        return [
-            self.title,
+    def _head(self, target: Target) -> list[str]:
+        if not self._law.known:
+            return [self.title, "R-squared, residual sd and F test: nothing is known"]
+        fit = (
             f"R-squared {self.rsquared:.3f} (adjusted {self.rsquared_adj:.3f}), residual sd "
-            f"{_short(np.sqrt(self.scale))}: from noisy moments, without intervals",
-            f"F-statistic {self.fvalue:.4g} on {self.df_model:g} and {self.df_resid:g} df, p-value "
-            f"{self.f_pvalue:.4g} (allows for the noise)",
-        ]
+            f"{significant(np.sqrt(self.scale))}: from noisy moments, without intervals"
+        )
+        if target == "table":
+            return [self.title, fit]
+        test = (
+            f"F statistic {self.fvalue:.4g} on {self.df_model:g} and {self.df_resid:g} df, p-value "
+            f"{shown_pvalue(self.f_pvalue)} (allows for the noise)"
+        )
+        return [self.title, fit, test]
 
 
 @dataclass(frozen=True, repr=False)
@@ -295,10 +282,17 @@ class Prediction:
             "obs_ci_lower": new[:, 0], "obs_ci_upper": new[:, 1],
         })  # fmt: skip
 
+    def _cells(self) -> tuple[list[str], list[list[str]]]:
+        """Header and rows of the printed table."""
+        frame = self.summary_frame()
+        rows = [
+            [str(i), *(significant(value, row["mean_se"]) for value in row)]
+            for i, row in frame.iterrows()
+        ]
+        return ["", *frame.columns], rows
+
     def __repr__(self) -> str:
-        return str(self.summary_frame())
+        return "\n".join([self.mean.title, "", *text_table(*self._cells())])
 
-
-def _short(value: Any) -> str:
-    """Four digits, such as 0.01234 or 1.234e+05."""
-    return f"{value:.4g}"
+    def _repr_html_(self) -> str:
+        return as_html(self.mean.title, [], html_table(*self._cells()))

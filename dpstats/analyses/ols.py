@@ -33,7 +33,8 @@ class OLS:
     ----------
     formula : str
         Such as ``"income ~ age + C(region)"``; ``a:b`` and ``a*b`` for products of two columns,
-        ``I(a**2)`` for the square of a number, ``- 1`` for no intercept. The first level of a category is its baseline.
+        ``I(a**2)`` for the square of a number, ``- 1`` for no intercept. The first level of a
+        category is its baseline.
     ridge : float
         Penalty: the mean squared residual plus `ridge` times the sum of squared coefficients is
         least, both in unit scale (numbers over [-1, 1], the intercept free). Estimates and

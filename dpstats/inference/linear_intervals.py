@@ -60,9 +60,9 @@ class LinearIntervals:
 
     @cached_property
     def privacy_variance(self) -> Floats:
-        """(k,)."""
+        """(k,), infinite where nothing is known."""
         if not self.known:
-            return np.zeros(len(self.offsets))
+            return np.full(len(self.offsets), np.inf)
         return self._variances(self.model.noise_covariance)
 
     def _variances(self, covariance: Floats) -> Floats:

@@ -29,6 +29,7 @@ LAYERS = [
     "accuracy",
     "density",
     "references",
+    "rendering",
     "results",
     "results_chi_square",
     "results_linear",

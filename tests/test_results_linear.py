@@ -1,0 +1,73 @@
+"""What a least-squares result says where little or nothing is known, and how it is asked."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpstats as dps
+
+SCHEMA = dps.Schema([
+    dps.Number("a", 0, 10, points=101, missing=5), dps.Number("b", 0, 1, points=101, missing=0),
+    dps.Number("y", -5, 8, points=1301, missing=0), dps.Category("g", ["n", "s"]),
+])  # fmt: skip
+
+
+def rows(n):
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame({
+        "a": rng.integers(0, 101, n) / 10, "b": rng.integers(0, 101, n) / 100,
+        "g": pd.Series(rng.choice(["n", "s"], n), dtype=object),
+    })  # fmt: skip
+    return frame.assign(y=(0.2 * frame["a"] + rng.normal(0, 1, n)).round(2))
+
+
+def fitted(formula="y ~ a + b + g", n=2000, epsilon=50.0, unit="replace", **options):
+    plan = dps.plan(
+        SCHEMA, {"o": dps.OLS(formula, **options)}, budget=dps.PureDP(epsilon), unit=unit,
+        reference=dps.Uniform(),
+    )  # fmt: skip
+    return dps.release(plan, rows(n), rng=0, m=100, k=20).infer("o")
+
+
+@pytest.fixture(scope="module")
+def found():
+    return fitted()
+
+
+@pytest.mark.parametrize("n", [0, 1, 3])
+@pytest.mark.parametrize("epsilon", [0.5, 1e5])
+@pytest.mark.parametrize("ridge", [0.0, 0.1])
+def test_an_empty_table_has_a_summary_that_claims_nothing(n, epsilon, ridge):
+    result = fitted("y ~ a + g", n, epsilon, "add_remove", ridge=ridge)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        text = result.summary() + result.summary(target="table") + result._repr_html_()
+    assert "nan" not in text
+    if not np.isfinite(result.bse).any():
+        assert "R-squared, residual sd and F test: nothing is known" in text
+        assert np.isnan([result.rsquared, result.rsquared_adj, result.scale]).all()
+        assert np.isnan(result.privacy_share).all()
+        assert "%" not in text.split("---\n")[1].split("\n\n")[0]
+        assert (result.fvalue, result.f_pvalue) == (0, 1)
+
+
+def test_of_the_table_no_sampling_is_told(found):
+    frame, text = found.to_frame(target="table"), found.summary(target="table")
+    assert frame[["statistic", "p_value"]].isna().all(axis=None)
+    np.testing.assert_array_equal(frame["std_error"], np.sqrt(found.privacy_variance))
+    assert (frame["privacy_share"] == 1).all()
+    for word in ("P>|t|", "F statistic"):
+        assert word in found.summary()
+        assert word not in text
+    assert "R-squared" in text
+
+
+def test_adjusted_r_squared_is_not_below_what_noise_left_at_zero():
+    # The response is noise alone, at so few rows that the noisy R-squared is often negative.
+    results = [fitted("y ~ b", 30, 5.0) for _ in range(30)]
+    known = [r for r in results if np.isfinite(r.bse).all()]
+    drowned = [r for r in known if r._explained < 0]
+    assert len(drowned) > 2
+    assert all((r.rsquared, r.rsquared_adj) == (0, 0) for r in drowned)
