@@ -10,7 +10,8 @@ from dpstats.rendering import html_table, share, significant, text_table
 
 @pytest.mark.parametrize(("value", "scale", "text"), [
     (4.857e-07, 1.2e-09, "4.857e-07"), (1987.312, 0.213, "1987.312"),
-    (1.23456e9, 4e7, "1.2346e+09"), (0.3012345, 0.0066, "0.30123"), (0.0002, 0.5, "0.0002"), (0.123456, np.nan, "0.1235"),
+    (1.23456e9, 4e7, "1.2346e+09"), (0.3012345, 0.0066, "0.30123"), (0.0002, 0.5, "0.0002"),
+    (0.123456, np.nan, "0.1235"),
     (0.123456, np.inf, "0.1235"), (-np.inf, 1.0, "-inf"), (np.nan, 1.0, ""), (-0.0, 1.0, "0"),
 ])  # fmt: skip
 def test_a_number_shows_three_digits_of_its_error(value, scale, text):
