@@ -40,8 +40,8 @@ class ComparesGroups:
 def drowned_notes(names: Sequence[str], groups: Sequence[GroupCounts | NoisyMean]) -> list[str]:
     """A note on each group that the noise drowns."""
     return [
-        f"group {name} is small against the privacy noise (sd {group.size_noise:.0f} rows): "
-        "trust the intervals only"
+        f"group {name} is empty or small against the privacy noise (sd {group.size_noise:.2g} "
+        "rows): trust the intervals only"
         for name, group in zip(names, groups, strict=True)
         if group.drowned
     ]
