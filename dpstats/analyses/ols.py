@@ -21,6 +21,12 @@ from dpstats.inference.linear_intervals import LinearIntervals
 from dpstats.results_linear import SAMPLING, OLSResult
 from dpstats.schema import Schema
 
+_SINGULAR = (
+    "the regressors cannot be told from collinear ones. Either the privacy noise drowns them: it "
+    "takes more rows, more budget, fewer regressors, or ridge=. Or columns are collinear or "
+    "constant, or a level is empty: it takes another formula"
+)
+
 
 @dataclass(frozen=True)
 class OLS:
@@ -89,16 +95,9 @@ class OLS:
         if model.df_resid <= 0:
             notes.append("there are no more rows than coefficients: nothing can be said")
         elif not model.regular:
-            notes.append(
-                "the privacy noise drowns the regressors (their noisy second moments are not "
-                "positive definite): all intervals are unbounded; it takes more rows, more budget, "
-                "fewer regressors, or ridge="
-            )
+            notes.append(f"all intervals are unbounded: {_SINGULAR}")
         elif intervals.unbounded(0.05):
-            notes.append(
-                "where an interval is unbounded the privacy noise hides whether the regressors are "
-                "collinear; it takes more rows, more budget, fewer regressors, or ridge="
-            )
+            notes.append(f"where an interval is unbounded, {_SINGULAR}")
         if model.regular and model.error_variance <= 0:
             notes.append("the noise exceeds the variance of the errors, which is not estimated")
         if self.ridge:

@@ -104,9 +104,13 @@ class EigenIntervals:
     def _turned(self) -> dict[str, Floats]:
         return {}
 
-    def _most(self, count: int) -> Floats:
-        """Largest possible eigenvalues: the sum of all is at most p in unit scale."""
-        return self.covariance.correction * self.covariance.p / np.arange(1, count + 1)
+    def _most(self, count: int, target: Target = "table") -> Floats:
+        """Largest possible eigenvalues: the sum of all is at most p in unit scale.
+
+        Of the table with the divisor of `numpy.cov`; of the population without.
+        """
+        correction = self.covariance.correction if target == "table" else 1.0
+        return correction * self.covariance.p / np.arange(1, count + 1)
 
     def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """Lower and upper ends, two (2 k + k p,) arrays."""
@@ -146,7 +150,7 @@ class EigenIntervals:
         k, factors = self.k, self._factors(alpha, target)
         centre = 1.0 if alpha is None else self.covariance.correction
         values, trace = self.values / centre, float(self.values.sum()) / centre
-        most = self._most(k) / centre
+        most = self._most(k, target) if alpha is None else self._most(k) / centre
         low = np.clip(values[:k] - radius, 0, most) if np.isfinite(radius) else np.zeros(k)
         high = np.clip(values[:k] + radius, 0, most) if np.isfinite(radius) else most
         most_trace, least_trace = trace + of_trace, trace - of_trace
@@ -229,7 +233,7 @@ class EigenIntervals:
                 reach = np.quantile(apart, 1 - 2 * level, axis=0)
                 loadings[0][i] = np.maximum(self.vectors[i] - reach, -1)
                 loadings[1][i] = np.minimum(self.vectors[i] + reach, 1)
-        caps = np.stack([self._most(k), 1 / np.arange(1, k + 1)])
+        caps = np.stack([self._most(k, target), 1 / np.arange(1, k + 1)])
         low, high = np.clip(low, 0, caps), np.clip(high, 0, caps)
         return (
             np.concatenate([low.ravel(), loadings[0].ravel()]),

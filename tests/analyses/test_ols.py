@@ -138,6 +138,7 @@ def test_where_noise_drowns_everything_it_says_so(seeded_noise):
     assert np.all(np.isinf(found.conf_int(alpha=0.01)))
     assert np.all(np.isinf(found.conf_int(method="certified")))
     assert "unbounded" in found.summary()
+    assert "collinear or constant, or a level is empty" in found.summary()
     assert np.all(found.pvalues > 0.01)
 
 
@@ -147,6 +148,7 @@ def test_collinear_regressors_and_too_few_rows(no_noise):
     assert np.all(np.isinf(found.conf_int()))
     assert np.all(found.pvalues == 1)
     assert "nan" not in found.summary()
+    assert "collinear or constant" in found.summary()
     few = released(dps.OLS("y ~ a + C(g)"), frame=rows()[:4]).infer("o")
     assert np.all(np.isinf(few.conf_int()))
     assert "more rows than" in few.summary()

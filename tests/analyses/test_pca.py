@@ -261,3 +261,11 @@ def test_plots_without_matplotlib_say_what_to_do(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(dps.RequestError, match="pip install matplotlib"):
         dps.plots.scree(result)
+
+
+@pytest.mark.parametrize("simultaneous", [False, True])
+def test_no_end_for_the_population_is_beyond_what_bounds_allow(simultaneous):
+    result, *_ = infer(dps.PCA(NAMES), epsilon=1.0, n=5)
+    top = result.conf_int(simultaneous=simultaneous)[:4, 1]
+    assert np.all(top <= 4 / np.arange(1, 5) + 1e-12)  # the eigenvalues' sum is at most p
+    assert top[0] == pytest.approx(4)
