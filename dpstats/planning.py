@@ -296,6 +296,11 @@ def plan(
     for name, analysis in analyses.items():
         if not isinstance(name, str) or not name.strip():
             raise RequestError(f"analyses are named by non-empty text, got {name!r}")
+        if isinstance(analysis, type):
+            raise RequestError(
+                f"{name!r} is the class dps.{analysis.__name__}; make an analysis of it, with its "
+                f"parameters: dps.{analysis.__name__}(...)"
+            )
         if not (hasattr(analysis, "family") and hasattr(analysis, "infer")):
             raise RequestError(f"{name!r} is not an analysis such as dps.Proportion(...)")
     if not isinstance(budget, Budget):

@@ -11,7 +11,13 @@ import numpy as np
 
 from dpstats.errors import RequestError
 from dpstats.families.block import Floats
-from dpstats.inference.checks import Alternative, check_alpha, check_alternative, check_choice
+from dpstats.inference.checks import (
+    Alternative,
+    check_alpha,
+    check_alternative,
+    check_choice,
+    check_number,
+)
 from dpstats.rendering import as_html, html_table, shown_pvalue, table_of, text_table
 
 if TYPE_CHECKING:
@@ -234,6 +240,7 @@ class EstimateResult(Remembers):
         if not self.scalar:
             raise RequestError("test() needs a single parameter; ask for one analysis per question")
         check_alternative(alternative)
+        value = check_number("value", value)
         pvalue = float(self.intervals.pvalues(value, alternative)[0])
         return self._tested(0, value, pvalue, alternative)
 

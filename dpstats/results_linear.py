@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
+from dpstats.errors import RequestError
 from dpstats.families.block import Floats
 from dpstats.inference.checks import check_alpha
-from dpstats.inference.constraints import read_constraints
+from dpstats.inference.constraints import Constraints, read_constraints
 from dpstats.inference.linear_intervals import LinearIntervals
 from dpstats.rendering import as_html, html_table, shown_pvalue, significant, text_table
 from dpstats.results import EstimateResult, HypothesisResult, Method, Target
@@ -70,6 +70,36 @@ class LinearResult(EstimateResult):
         part = super()._first(count)
         assert isinstance(part, LinearResult)
         return replace(part, null=null)
+
+
+@dataclass(frozen=True, repr=False)
+class ContrastResult(LinearResult):
+    """Contrasts, with statsmodels' further names; single numbers where there is one contrast."""
+
+    @property
+    def effect(self) -> Floats | float:
+        """Estimates."""
+        return self._single(self.params)
+
+    @property
+    def sd(self) -> Floats | float:
+        """Standard errors."""
+        return self._single(self.bse)
+
+    @property
+    def tvalue(self) -> Floats | float:
+        """Estimates less the values tested, over the standard errors."""
+        return self._single(self.tvalues)
+
+    statistic = tvalue
+
+    @property
+    def pvalue(self) -> Floats | float:
+        """Two-sided p-values."""
+        return self._single(self.pvalues)
+
+    def _single(self, values: Floats) -> Floats | float:
+        return values if len(values) > 1 else float(values[0])
 
 
 @dataclass(frozen=True, repr=False)
@@ -153,14 +183,15 @@ class OLSResult(LinearResult):
         """Its p-value."""
         return 1.0 if self._overall is None else self._overall.pvalue
 
-    def t_test(self, r_matrix: str | ArrayLike) -> LinearResult:
+    def t_test(self, r_matrix: Constraints) -> ContrastResult:
         """Linear combinations of the coefficients, each with interval and test.
 
         Parameters
         ----------
-        r_matrix : str or (k, d) array_like
+        r_matrix : str, (k, d) array_like, or a pair
             Such as ``"age = 0.5"``, ``"C(region)[T.south] - C(region)[T.east]"``, several with
-            commas between; or one row per combination, tested against 0.
+            commas between; or one row per combination, tested against 0; or such rows and the k
+            values to test against.
 
         Raises
         ------
@@ -168,14 +199,15 @@ class OLSResult(LinearResult):
             For a combination that cannot be read.
         """
         matrix, values, names = read_constraints(r_matrix, self.terms)
-        return self._combined(f"Contrasts of {self.title}", names, matrix, null=values)
+        found = self._combined(f"Contrasts of {self.title}", names, matrix)
+        return ContrastResult(**{**found.__dict__, "null": values})
 
-    def f_test(self, r_matrix: str | ArrayLike) -> HypothesisResult:
+    def f_test(self, r_matrix: Constraints) -> HypothesisResult:
         """Test that all of some linear combinations of the coefficients equal given values.
 
         Parameters
         ----------
-        r_matrix : str or (k, d) array_like
+        r_matrix : str, (k, d) array_like, or a pair
             As in `t_test`.
         """
         matrix, values, names = read_constraints(r_matrix, self.terms)
@@ -188,15 +220,31 @@ class OLSResult(LinearResult):
             statistic, pvalue, "two-sided", self._footer("noise_aware", "population"),
         )  # fmt: skip
 
-    wald_test = f_test
+    def wald_test(
+        self, r_matrix: Constraints, *, use_f: bool = True, scalar: bool = True
+    ) -> HypothesisResult:
+        """`f_test` by the name it also has in statsmodels; `use_f` and `scalar` can only be True.
 
-    def get_prediction(self, exog: pd.DataFrame | Mapping[str, Sequence[Any]]) -> Prediction:
+        Raises
+        ------
+        RequestError
+            Else: the p-value allows for the noise, whose law is no chi-square.
+        """
+        if use_f is not True or scalar is not True:
+            raise RequestError(
+                "wald_test gives the F statistic as one number, with a p-value that allows for "
+                "the noise; there is no chi-square form: leave out use_f and scalar"
+            )
+        return self.f_test(r_matrix)
+
+    def get_prediction(self, exog: pd.DataFrame | Mapping[str, Any] | None = None) -> Prediction:
         """Predictions for given values of the columns of the formula.
 
         Parameters
         ----------
         exog : DataFrame or mapping of column name to values
-            In original units; numbers within the schema's bounds, levels by their labels.
+            In original units; numbers within the schema's bounds, levels by their labels. A single
+            value of a column is repeated. It must be given: a release keeps no rows.
 
         Raises
         ------
@@ -212,7 +260,7 @@ class OLSResult(LinearResult):
 
     def _combined(
         self, title: str, names: list[str], matrix: Floats,
-        intervals: LinearIntervals | None = None, null: Floats | None = None,
+        intervals: LinearIntervals | None = None,
     ) -> LinearResult:  # fmt: skip
         if intervals is None:
             intervals = LinearIntervals(
@@ -223,7 +271,7 @@ class OLSResult(LinearResult):
             sampling_variance=intervals.sampling_variance,
             privacy_variance=intervals.privacy_variance, intervals=intervals, rows=self.rows,
             budget=self.budget, notes=self.notes,
-            null=np.zeros(len(matrix)) if null is None else null,
+            null=np.zeros(len(matrix)),
         )  # fmt: skip
 
     def _head(self, target: Target) -> list[str]:
@@ -265,10 +313,21 @@ class Prediction:
         return self.mean.bse
 
     def conf_int(
-        self, *, obs: bool = False, alpha: float = 0.05, method: Method = "noise_aware"
+        self,
+        *,
+        obs: bool = False,
+        alpha: float = 0.05,
+        method: Method = "noise_aware",
+        target: Target = "population",
     ) -> Floats:
-        """Intervals (m, 2) of the mean, or of a new response (for normal errors)."""
-        return (self.new if obs else self.mean).conf_int(alpha=alpha, method=method)
+        """Intervals (m, 2) of the mean, or of a new response (for normal errors).
+
+        With ``target="table"``: of what the private table's own coefficients predict.
+        """
+        if obs and target == "table":
+            raise RequestError("a new response is not in the private table; leave out target=")
+        of = self.new if obs else self.mean
+        return of.conf_int(alpha=alpha, method=method, target=target)
 
     def summary_frame(self, *, alpha: float = 0.05, method: Method = "noise_aware") -> pd.DataFrame:
         """One row per prediction, with the columns of statsmodels."""

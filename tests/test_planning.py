@@ -118,6 +118,8 @@ def test_impossible_plans_are_refused(schema, change, message):
 
 
 def test_not_an_analysis(schema):
+    with pytest.raises(dps.RequestError, match=r"the class dps\.Mean; .* dps\.Mean\(\.\.\.\)"):
+        dps.plan(schema, {"a": dps.Mean}, budget=dps.PureDP(1))
     with pytest.raises(dps.RequestError, match="not an analysis"):
         dps.plan(schema, {"a": "smoker == 'yes'"}, budget=dps.PureDP(1))
     with pytest.raises(dps.RequestError, match="non-empty mapping"):

@@ -71,3 +71,58 @@ def test_adjusted_r_squared_is_not_below_what_noise_left_at_zero():
     drowned = [r for r in known if r._explained < 0]
     assert len(drowned) > 2
     assert all((r.rsquared, r.rsquared_adj) == (0, 0) for r in drowned)
+
+
+def test_one_contrast_has_single_numbers_as_in_statsmodels(found):
+    one = found.t_test("a = 0.1")
+    for name, values in [("effect", one.params), ("sd", one.bse), ("tvalue", one.tvalues),
+                         ("statistic", one.tvalues), ("pvalue", one.pvalues)]:  # fmt: skip
+        assert isinstance(getattr(one, name), float)
+        assert getattr(one, name) == values[0]
+    two = found.t_test((np.eye(4)[1:3], [0.1, 0.2]))
+    np.testing.assert_array_equal(two.pvalue, two.pvalues)
+    assert two.pvalue[0] == pytest.approx(one.pvalue)
+    assert two.null.tolist() == [0.1, 0.2]
+    assert "P>|t|" in two.summary(most=1)
+
+
+def test_wald_test_takes_the_arguments_that_mean_something(found):
+    f_test = found.f_test("a = 0, b = 0")
+    for options in ({}, {"use_f": True}, {"scalar": True, "use_f": True}):
+        assert found.wald_test("a = 0, b = 0", **options) == f_test
+    for options in ({"use_f": False}, {"scalar": False}, {"use_f": None}):
+        with pytest.raises(dps.RequestError, match="no chi-square form"):
+            found.wald_test("a = 0", **options)
+
+
+def test_predictions_of_single_values_and_for_the_table(found):
+    wanted = found.get_prediction({"a": [2, 3], "b": [0.5, 0.5], "g": ["s", "s"]})
+    given = found.get_prediction({"a": [2, 3], "b": 0.5, "g": "s"})
+    np.testing.assert_array_equal(given.predicted_mean, wanted.predicted_mean)
+    one = found.get_prediction({"a": 2, "b": 0.5, "g": "s"})
+    np.testing.assert_array_equal(one.predicted_mean, wanted.predicted_mean[:1])
+    table = wanted.conf_int(target="table")
+    np.testing.assert_array_equal(table, wanted.mean.conf_int(target="table"))
+    assert np.all(np.diff(table) < np.diff(wanted.conf_int()))
+    with pytest.raises(dps.RequestError, match="not in the private table"):
+        wanted.conf_int(obs=True, target="table")
+
+
+@pytest.mark.parametrize(("exog", "words"), [
+    (None, "by column"), ([[1, 2]], "by column"), (3, "by column"),
+    ({"a": ["x"], "b": [0], "g": ["n"]}, "need numbers for 'a'"),
+    ({"a": [[1, 2]], "b": [0], "g": ["n"]}, "not a list"),
+    ({"a": [None], "b": [0], "g": ["n"]}, "between 0 and 10"),
+    ({"a": [1], "b": 0}, "need values of"),
+])  # fmt: skip
+def test_predictions_that_cannot_be_made_are_refused_with_a_sentence(found, exog, words):
+    with pytest.raises(dps.RequestError, match=words):
+        found.get_prediction(exog)
+    with pytest.raises(dps.RequestError, match="keeps no rows"):
+        found.get_prediction()
+
+
+@pytest.mark.parametrize("ridge", [np.int64(1), np.float32(0.1), np.float64(0.1), 1])
+def test_a_ridge_of_numpy_is_a_number(ridge):
+    assert dps.OLS("y ~ a", ridge=ridge).ridge in (0.1, 1.0)
+    assert type(dps.OLS("y ~ a", ridge=ridge).ridge) is float

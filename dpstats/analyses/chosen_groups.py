@@ -26,6 +26,8 @@ class ComparesGroups:
             return
         if isinstance(groups, str) or not isinstance(groups, Sequence):
             raise RequestError(f"groups must be a pair of levels, got {groups!r}")
+        if len(groups) != 2:
+            raise RequestError(f"groups must be two different levels, got {list(groups)}")
         object.__setattr__(self, "groups", tuple(groups))
 
     def _chosen(self, schema: Schema) -> tuple[int, int]:

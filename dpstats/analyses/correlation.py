@@ -14,6 +14,7 @@ from dpstats.analyses.mean import centre_of
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
 from dpstats.families.moments import Feature
+from dpstats.inference.checks import listed
 from dpstats.inference.confidence_law import LEAST_PVALUE
 from dpstats.inference.correlation_intervals import CorrelationIntervals, NoisyPair
 from dpstats.inference.moment_matrix import MomentMatrix, moments_block, products_of
@@ -44,7 +45,7 @@ class Correlation:
     columns: Sequence[str]
 
     def __post_init__(self) -> None:
-        given = self.columns
+        given = listed(self.columns)
         several = isinstance(given, Sequence) and not isinstance(given, str)
         if not several or len(given) < 2 or not all(isinstance(name, str) for name in given):
             raise RequestError(f"a correlation needs two or more names of numbers, got {given!r}")

@@ -13,6 +13,7 @@ from dpstats.columns import Number
 from dpstats.errors import RequestError
 from dpstats.families.block import Family, Floats
 from dpstats.families.moments import Moments
+from dpstats.inference.checks import listed
 from dpstats.inference.covariance_intervals import CovarianceIntervals
 from dpstats.inference.covariances import NoisyCovariance
 from dpstats.results import EstimateResult
@@ -106,7 +107,9 @@ class CovarianceResult(EstimateResult):
 
 def checked_columns(columns: Sequence[str]) -> tuple[str, ...]:
     """Column names as a tuple, or a RequestError."""
-    if isinstance(columns, str) or not isinstance(columns, Sequence):
+    columns = listed(columns)
+    several = isinstance(columns, Sequence) and not isinstance(columns, str)
+    if not several or not all(isinstance(name, str) for name in columns):
         raise RequestError(f"columns must be a list of names, got {columns!r}")
     if len(columns) < 2 or len(set(columns)) < len(columns):
         raise RequestError(f"give at least two different columns, got {list(columns)}")

@@ -15,6 +15,7 @@ from dpstats.analyses.base import Answering
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
 from dpstats.families.formula import Design
+from dpstats.inference.checks import as_float
 from dpstats.inference.design_moments import DesignMoments
 from dpstats.inference.least_squares import LeastSquares
 from dpstats.inference.linear_intervals import LinearIntervals
@@ -58,9 +59,10 @@ class OLS:
     ridge: float = 0.0
 
     def __post_init__(self) -> None:
-        number = isinstance(self.ridge, int | float) and not isinstance(self.ridge, bool)
-        if not number or not 0 <= self.ridge < np.inf:
+        numeric = isinstance(self.ridge, int | float | np.integer | np.floating)
+        if not numeric or isinstance(self.ridge, bool) or not 0 <= self.ridge < np.inf:
             raise RequestError(f"ridge must be a number of at least 0, got {self.ridge!r}")
+        object.__setattr__(self, "ridge", as_float(self.ridge))
 
     def family(self, schema: Schema) -> Family:
         """Mean products of the regressors and the response."""

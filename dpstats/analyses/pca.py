@@ -13,7 +13,7 @@ from dpstats.analyses.covariance import bounds_of, checked_columns, notes_of
 from dpstats.errors import RequestError
 from dpstats.families.block import Family, Floats
 from dpstats.families.moments import Moments
-from dpstats.inference.checks import check_alpha, check_choice
+from dpstats.inference.checks import check_alpha, check_choice, check_numbers
 from dpstats.inference.covariances import NoisyCovariance
 from dpstats.inference.eigen_intervals import EigenIntervals
 from dpstats.results import EstimateResult, Method, Target
@@ -251,6 +251,11 @@ class PCAResult(EstimateResult):
         """
         import pandas as pd
 
+        if not isinstance(frame, pd.DataFrame):
+            raise RequestError(
+                f"scores need a DataFrame with the columns {list(self.columns)}, got "
+                f"{type(frame).__name__}"
+            )
         lacking = [name for name in self.columns if name not in frame.columns]
         if lacking:
             raise RequestError(f"scores need the columns {lacking}; the frame does not have them")
@@ -258,7 +263,7 @@ class PCAResult(EstimateResult):
             raise RequestError(
                 "a standard deviation drowned in noise; scores need standardize=False"
             )
-        rows = frame[list(self.columns)].to_numpy(dtype=np.float64)
+        rows = check_numbers("the columns to score", frame[list(self.columns)])
         scores = (rows - self.mean_) / self.spread @ self.components_.T
         names = [f"PC{i}" for i in range(1, self.n_components_ + 1)]
         return pd.DataFrame(scores, columns=names, index=frame.index)

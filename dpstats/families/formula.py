@@ -81,22 +81,32 @@ class Design:
         """Names of the regressors."""
         return [regressor.name for regressor in self.regressors]
 
-    def matrix(self, exog: pd.DataFrame | Mapping[str, Sequence[Any]], schema: Schema) -> Floats:
+    def matrix(self, exog: pd.DataFrame | Mapping[str, Any] | None, schema: Schema) -> Floats:
         """Design matrix (m, p) of given values in original units, such as to predict for.
+
+        A single value of a column stands for all of its m values.
 
         Raises
         ------
         RequestError
             For a missing column, or a value that the schema does not declare.
         """
+        if exog is None or not hasattr(exog, "keys"):
+            raise RequestError(
+                "predictions need values by column, a DataFrame or {'age': [20, 30], ...} (a "
+                f"release keeps no rows to predict for); got {type(exog).__name__}"
+            )
         features = dict.fromkeys(f for regressor in self.regressors for f in regressor.factors)
         lacking = sorted({name for name, _ in features} - set(exog))
         if lacking:
             raise RequestError(f"predictions need values of {lacking} too")
-        values = {f: _values(list(exog[f[0]]), f, schema[f[0]]) for f in features}
-        if len({len(array) for array in values.values()}) != 1:
-            raise RequestError("predictions need as many values of every column")
-        one = np.ones(len(next(iter(values.values()))))
+        given = {name: exog[name] for name in dict.fromkeys(name for name, _ in features)}
+        lengths = {len(value) for value in given.values() if _several(value)}
+        if len(lengths) > 1:
+            raise RequestError("predictions need as many values of every column, or a single one")
+        one = np.ones(lengths.pop() if lengths else 1)
+        lists = {n: list(v) if _several(v) else [v] * len(one) for n, v in given.items()}
+        values = {f: _values(lists[f[0]], f, schema[f[0]]) for f in features}
         columns = [math.prod((values[f] for f in r.factors), start=one) for r in self.regressors]
         return np.stack(columns, axis=1)
 
@@ -271,15 +281,25 @@ def _check_missing(column: Number) -> None:
         )
 
 
+def _several(value: object) -> bool:
+    """Whether it is a list of values, rather than one for all predictions."""
+    return hasattr(value, "__len__") and not isinstance(value, str)
+
+
 def _values(given: Sequence[Any], feature: Feature, column: Column) -> Floats:
     """Values (m,) of a feature for given values of its column."""
     level = feature[1]
+    if any(map(_several, given)):
+        raise RequestError(f"predictions need one value of {column.name!r} each, not a list")
     if isinstance(column, Category):
         try:
             return np.array([float(column.index(value) == level) for value in given])
         except SchemaError as error:
             raise RequestError(f"predictions: {error}") from None
-    numbers = np.asarray(given, dtype=np.float64)
+    try:
+        numbers = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise RequestError(f"predictions need numbers for {column.name!r}") from None
     low, high = column.grid[0], column.grid[-1]
     if not np.all((numbers >= low) & (numbers <= high)):
         raise RequestError(f"predictions need {column.name!r} between {low:g} and {high:g}")

@@ -232,6 +232,7 @@ def test_a_mean_costs_little_more_than_its_sum_and_a_difference_costs_two():
         (lambda: dps.MeanDifference("pay", by="ill", groups="true"), "pair"),
         (lambda: dps.MeanDifference("score", by="score", groups=(22, 27)).family(SCHEMA), "own"),
         (lambda: dps.MeanDifference("bare", by="ill").family(SCHEMA), "missing="),
+        (lambda: dps.MeanDifference("pay", by="region", groups=("n",)), "two different levels"),
         (lambda: dps.Correlation("age"), "two or more"),
         (lambda: dps.Correlation(["age", "age"]), "different"),
         (lambda: dps.Correlation(["age", "ill"]).family(SCHEMA), "not a number"),
@@ -248,6 +249,9 @@ def test_bad_values_of_tests():
         release.infer("pair").test(1.0)
     with pytest.raises(dps.RequestError, match="finite"):
         release.infer("one").test(np.inf)
+    for wrong in ("a", [1], None):
+        with pytest.raises(dps.RequestError, match="value must be"):
+            release.infer("one").test(wrong)
     with pytest.raises(dps.RequestError, match="single parameter"):
         release.infer("means").test(3.0)
 

@@ -252,6 +252,34 @@ def test_plots_show_the_intervals():
     np.testing.assert_array_equal(ax.lines[2].get_ydata(), result.components_[2])
     with pytest.raises(dps.RequestError, match="from 1 to 3"):
         dps.plots.loadings(result, components=(4,))
+    for wrong in ("PC4", True, 1.5, None, [0]):
+        with pytest.raises(dps.RequestError, match="from 1 to 3"):
+            dps.plots.loadings(result, components=wrong)
+    for one in (2, "PC2", ("PC2",), [np.int64(2)]):
+        ax = dps.plots.loadings(result, components=one)
+        np.testing.assert_array_equal(ax.lines[0].get_ydata(), result.components_[1])
+        assert [text.get_text() for text in ax.get_legend().get_texts()] == ["PC2"]
+
+
+def test_plots_and_scores_of_something_else_are_refused_with_a_sentence():
+    result, _, _ = infer(dps.PCA(["age", "pay"]))
+    other, _, _ = infer(dps.Mean("age"))
+    for plot in (dps.plots.scree, dps.plots.loadings):
+        with pytest.raises(dps.RequestError, match=r"of dps\.PCA.*not of MeanResult"):
+            plot(other)
+    for wrong in (np.zeros((3, 2)), [[1, 2]]):
+        with pytest.raises(dps.RequestError, match="scores need a DataFrame"):
+            result.scores(wrong)
+    with pytest.raises(dps.RequestError, match="must be numbers"):
+        result.scores(pd.DataFrame({"age": ["x"], "pay": [1]}))
+
+
+@pytest.mark.parametrize("names", [pd.Index(["age", "pay"]), np.array(["age", "pay"])])
+def test_names_may_come_as_an_index_or_an_array(names):
+    for analysis in (dps.PCA, dps.Covariance, dps.Correlation, dps.Mean):
+        made = analysis(names)
+        assert made == analysis(["age", "pay"])
+        assert analysis_from_dict(analysis_to_dict(made)) == made
 
 
 def test_plots_without_matplotlib_say_what_to_do(monkeypatch):
