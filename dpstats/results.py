@@ -109,14 +109,15 @@ class HypothesisResult:
         return "\n".join([self.title, *self._lines()])
 
     def _lines(self) -> list[str]:
-        known = np.isfinite(self.statistic)
-        statistic = f"statistic = {self.statistic:.4g}, " if known else ""
         return [
             f"null hypothesis: {self.null}; alternative: {self.alternative}",
-            f"{statistic}p-value {shown_pvalue(self.pvalue)}",
+            f"{self._evidence()}p-value {shown_pvalue(self.pvalue)}",
             *self.footer.splitlines(),
             *(f"Note: {note}" for note in self.notes),
         ]
+
+    def _evidence(self) -> str:
+        return f"statistic = {self.statistic:.4g}, " if np.isfinite(self.statistic) else ""
 
     def __str__(self) -> str:
         return self.summary()

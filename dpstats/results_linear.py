@@ -1,4 +1,4 @@
-"""Results of least squares, named as in statsmodels."""
+"""Results of a least-squares fit, named as in statsmodels."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import numpy as np
 
 from dpstats.errors import RequestError
 from dpstats.families.block import Floats
-from dpstats.inference.checks import check_alpha
 from dpstats.inference.constraints import Constraints, read_constraints
 from dpstats.inference.linear_intervals import LinearIntervals
-from dpstats.rendering import as_html, html_table, shown_pvalue, significant, text_table
-from dpstats.results import EstimateResult, HypothesisResult, Method, Target
+from dpstats.rendering import shown_pvalue, significant
+from dpstats.results import Target
+from dpstats.results_contrasts import ContrastResult, FTestResult, LinearResult, Prediction
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,80 +26,6 @@ SAMPLING = (
     "the sampling part assumes errors of equal variance (no fourth moments were measured), also in "
     "certified intervals for the population; those for the table assume nothing"
 )
-
-
-@dataclass(frozen=True, repr=False)
-class LinearResult(EstimateResult):
-    """Linear combinations of coefficients, each with a test of whether it equals `null`."""
-
-    null: Floats = field(default_factory=lambda: np.zeros(1))
-
-    @property
-    def interval_of(self) -> str:
-        """Coefficients have units of their own."""
-        return "coefficients, each in its own unit"
-
-    @property
-    def _law(self) -> LinearIntervals:
-        assert isinstance(self.intervals, LinearIntervals)
-        return self.intervals
-
-    @property
-    def tvalues(self) -> Floats:
-        """(d,) estimate less `null` over the standard error."""
-        errors, apart = self.bse, self.params - self.null
-        certain = np.where(apart == 0, 0.0, np.copysign(np.inf, apart))
-        return np.divide(apart, errors, out=certain, where=errors > 0) + 0.0  # no -0
-
-    @cached_property
-    def pvalues(self) -> Floats:
-        """(d,) two-sided noise-aware p-values of: it equals `null`."""
-        return self._law.pvalues(self.null, "two-sided")
-
-    def to_frame(
-        self, *, alpha: float = 0.05, method: Method = "noise_aware", target: Target = "population"
-    ) -> pd.DataFrame:
-        """One row per coefficient; tests are of the population. See `EstimateResult.to_frame`."""
-        frame = super().to_frame(alpha=alpha, method=method, target=target)
-        if target == "table":
-            return frame
-        return frame.assign(statistic=self.tvalues, p_value=self.pvalues)
-
-    def _first(self, count: int) -> LinearResult:
-        null = np.broadcast_to(self.null, self.params.shape)[:count]
-        part = super()._first(count)
-        assert isinstance(part, LinearResult)
-        return replace(part, null=null)
-
-
-@dataclass(frozen=True, repr=False)
-class ContrastResult(LinearResult):
-    """Contrasts, with statsmodels' further names; single numbers where there is one contrast."""
-
-    @property
-    def effect(self) -> Floats | float:
-        """Estimates."""
-        return self._single(self.params)
-
-    @property
-    def sd(self) -> Floats | float:
-        """Standard errors."""
-        return self._single(self.bse)
-
-    @property
-    def tvalue(self) -> Floats | float:
-        """Estimates less the values tested, over the standard errors."""
-        return self._single(self.tvalues)
-
-    statistic = tvalue
-
-    @property
-    def pvalue(self) -> Floats | float:
-        """Two-sided p-values."""
-        return self._single(self.pvalues)
-
-    def _single(self, values: Floats) -> Floats | float:
-        return values if len(values) > 1 else float(values[0])
 
 
 @dataclass(frozen=True, repr=False)
@@ -134,6 +60,29 @@ class OLSResult(LinearResult):
             return np.nan
         return max(0.0, self._law.model.error_variance) * self.moments.half_range**2
 
+    @property
+    def mse_resid(self) -> float:
+        """The same, by statsmodels' other name."""
+        return self.scale
+
+    @property
+    def ssr(self) -> float:
+        """Sum of the squared residuals: `scale` times `df_resid`, from noisy moments."""
+        return self.scale * max(self.df_resid, 0.0)
+
+    def cov_params(self) -> pd.DataFrame:
+        """Covariance of the coefficients' errors (d, d), sampling and privacy together.
+
+        Its diagonal holds the squares of `bse`; infinite if nothing is known.
+        """
+        import pandas as pd
+
+        covariance = np.full((len(self.terms), len(self.terms)), np.inf)
+        if self._law.known:
+            model, rows = self._law.model, self._law.combinations
+            covariance = rows @ (model.sampling_covariance + model.noise_covariance) @ rows.T
+        return pd.DataFrame(covariance, index=self.terms, columns=self.terms)
+
     @cached_property
     def _explained(self) -> float:
         """R-squared as the noisy moments give it, which noise may put anywhere; nan if unknown."""
@@ -165,7 +114,7 @@ class OLSResult(LinearResult):
         return 1 - rows / max(self.df_resid, 1.0) * (1 - self.rsquared)
 
     @cached_property
-    def _overall(self) -> HypothesisResult | None:
+    def _overall(self) -> FTestResult | None:
         matrix = np.eye(len(self.params))
         constant = self.moments.design.constant
         if constant is not None:  # all levels, if it is those, are the same
@@ -202,7 +151,7 @@ class OLSResult(LinearResult):
         found = self._combined(f"Contrasts of {self.title}", names, matrix)
         return ContrastResult(**{**found.__dict__, "null": values})
 
-    def f_test(self, r_matrix: Constraints) -> HypothesisResult:
+    def f_test(self, r_matrix: Constraints) -> FTestResult:
         """Test that all of some linear combinations of the coefficients equal given values.
 
         Parameters
@@ -212,17 +161,19 @@ class OLSResult(LinearResult):
         """
         matrix, values, names = read_constraints(r_matrix, self.terms)
         law = self._law
-        apart = values - matrix @ self.moments.shift
-        statistic, pvalue = law.model.wald(matrix @ self.moments.to_basis, apart)
-        return HypothesisResult(
+        apart, rows = values - matrix @ self.moments.shift, matrix @ self.moments.to_basis
+        statistic, pvalue = law.model.wald(rows, apart)
+        rank = np.linalg.matrix_rank(rows / np.linalg.norm(rows, axis=1, keepdims=True))
+        return FTestResult(
             f"F test, {self.title}",
             " and ".join(f"{n} = {v:g}" for n, v in zip(names, values, strict=True)),
             statistic, pvalue, "two-sided", self._footer("noise_aware", "population"),
+            df_num=float(rank), df_denom=self.df_resid,
         )  # fmt: skip
 
     def wald_test(
         self, r_matrix: Constraints, *, use_f: bool = True, scalar: bool = True
-    ) -> HypothesisResult:
+    ) -> FTestResult:
         """`f_test` by the name it also has in statsmodels; `use_f` and `scalar` can only be True.
 
         Raises
@@ -258,6 +209,10 @@ class OLSResult(LinearResult):
         new = replace(mean.intervals, extra=self.moments.half_range**2)
         return Prediction(mean, self._combined(f"New responses, {self.title}", names, rows, new))
 
+    def predict(self, exog: pd.DataFrame | Mapping[str, Any] | None = None) -> Floats:
+        """Predicted means (m,) alone; see `get_prediction`, which has their intervals."""
+        return self.get_prediction(exog).predicted_mean
+
     def _combined(
         self, title: str, names: list[str], matrix: Floats,
         intervals: LinearIntervals | None = None,
@@ -288,70 +243,3 @@ class OLSResult(LinearResult):
             f"{shown_pvalue(self.f_pvalue)} (allows for the noise)"
         )
         return [self.title, fit, test]
-
-
-@dataclass(frozen=True, repr=False)
-class Prediction:
-    """Predicted means, and new responses with their own error.
-
-    Attributes
-    ----------
-    mean, new : LinearResult
-    """
-
-    mean: LinearResult
-    new: LinearResult
-
-    @property
-    def predicted_mean(self) -> Floats:
-        """(m,)."""
-        return self.mean.params
-
-    @property
-    def se_mean(self) -> Floats:
-        """(m,) sampling and privacy together."""
-        return self.mean.bse
-
-    def conf_int(
-        self,
-        *,
-        obs: bool = False,
-        alpha: float = 0.05,
-        method: Method = "noise_aware",
-        target: Target = "population",
-    ) -> Floats:
-        """Intervals (m, 2) of the mean, or of a new response (for normal errors).
-
-        With ``target="table"``: of what the private table's own coefficients predict.
-        """
-        if obs and target == "table":
-            raise RequestError("a new response is not in the private table; leave out target=")
-        of = self.new if obs else self.mean
-        return of.conf_int(alpha=alpha, method=method, target=target)
-
-    def summary_frame(self, *, alpha: float = 0.05, method: Method = "noise_aware") -> pd.DataFrame:
-        """One row per prediction, with the columns of statsmodels."""
-        import pandas as pd
-
-        check_alpha(alpha)
-        mean, new = (self.conf_int(obs=o, alpha=alpha, method=method) for o in (False, True))
-        return pd.DataFrame({
-            "mean": self.predicted_mean, "mean_se": self.se_mean,
-            "mean_ci_lower": mean[:, 0], "mean_ci_upper": mean[:, 1],
-            "obs_ci_lower": new[:, 0], "obs_ci_upper": new[:, 1],
-        })  # fmt: skip
-
-    def _cells(self) -> tuple[list[str], list[list[str]]]:
-        """Header and rows of the printed table."""
-        frame = self.summary_frame()
-        rows = [
-            [str(i), *(significant(value, row["mean_se"]) for value in row)]
-            for i, row in frame.iterrows()
-        ]
-        return ["", *frame.columns], rows
-
-    def __repr__(self) -> str:
-        return "\n".join([self.mean.title, "", *text_table(*self._cells())])
-
-    def _repr_html_(self) -> str:
-        return as_html(self.mean.title, [], html_table(*self._cells()))

@@ -86,6 +86,18 @@ def test_one_contrast_has_single_numbers_as_in_statsmodels(found):
     assert "P>|t|" in two.summary(most=1)
 
 
+def test_the_covariance_of_coefficients_has_the_squares_of_the_standard_errors(found):
+    np.testing.assert_allclose(np.diag(found.cov_params()), found.bse**2, rtol=1e-9)
+    weights = np.array([0, 1, -2, 0.5])
+    assert found.t_test(weights).sd == pytest.approx(
+        np.sqrt(weights @ found.cov_params() @ weights), rel=1e-9
+    )
+    drowned = fitted(n=20, epsilon=0.1)
+    assert np.isinf(drowned.cov_params()).all(axis=None)
+    assert found.f_test([[0, 1, 0, 0], [0, 3, 0, 0]]).df_num == 1
+    assert found.f_test("a, b, g[T.s]").df_num == 3
+
+
 def test_wald_test_takes_the_arguments_that_mean_something(found):
     f_test = found.f_test("a = 0, b = 0")
     for options in ({}, {"use_f": True}, {"scalar": True, "use_f": True}):
@@ -98,9 +110,9 @@ def test_wald_test_takes_the_arguments_that_mean_something(found):
 def test_predictions_of_single_values_and_for_the_table(found):
     wanted = found.get_prediction({"a": [2, 3], "b": [0.5, 0.5], "g": ["s", "s"]})
     given = found.get_prediction({"a": [2, 3], "b": 0.5, "g": "s"})
-    np.testing.assert_array_equal(given.predicted_mean, wanted.predicted_mean)
+    np.testing.assert_allclose(given.predicted_mean, wanted.predicted_mean, rtol=1e-9)
     one = found.get_prediction({"a": 2, "b": 0.5, "g": "s"})
-    np.testing.assert_array_equal(one.predicted_mean, wanted.predicted_mean[:1])
+    np.testing.assert_allclose(one.predicted_mean, wanted.predicted_mean[:1], rtol=1e-9)
     table = wanted.conf_int(target="table")
     np.testing.assert_array_equal(table, wanted.mean.conf_int(target="table"))
     assert np.all(np.diff(table) < np.diff(wanted.conf_int()))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from dpstats.inference.covariance_intervals import CovarianceIntervals
 from dpstats.inference.covariances import NoisyCovariance
 from dpstats.results import EstimateResult
 from dpstats.schema import Schema
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 NORMAL = "the sampling part assumes normal columns (fourth moments were not measured)"
 FITTED = (
@@ -76,6 +79,7 @@ class Covariance:
             budget=str(release.budget),
             notes=notes_of(covariance),
             location_=middles + units * covariance.mean,
+            columns=columns,
         )
 
 
@@ -87,9 +91,11 @@ class CovarianceResult(EstimateResult):
     ----------
     location_ : (p,) float64
         Noisy means, original units.
+    columns : tuple of str
     """
 
     location_: Floats = ()  # type: ignore[assignment]
+    columns: tuple[str, ...] = ()
 
     @property
     def interval_of(self) -> str:
@@ -103,6 +109,13 @@ class CovarianceResult(EstimateResult):
         matrix = np.zeros((p, p))
         matrix[np.triu_indices(p)] = self.params
         return np.asarray(matrix + np.triu(matrix, 1).T)
+
+    @property
+    def matrix(self) -> pd.DataFrame:
+        """`covariance_` with the columns' names."""
+        import pandas as pd
+
+        return pd.DataFrame(self.covariance_, index=self.columns, columns=self.columns)
 
 
 def checked_columns(columns: Sequence[str]) -> tuple[str, ...]:

@@ -119,7 +119,7 @@ class PCA:
 
 @dataclass(frozen=True, repr=False)
 class PCAResult(EstimateResult):
-    """Principal components with scikit-learn's names.
+    """Principal components with scikit-learn's names, each also without its last underscore.
 
     The parameters are the k eigenvalues, then their k shares of the variance, then the loadings
     of the first component, of the second, and so on; `conf_int` and `to_frame` follow that order.
@@ -156,6 +156,22 @@ class PCAResult(EstimateResult):
     def components_(self) -> Floats:
         """(k, p) unit vectors as rows; the largest loading of each is positive."""
         return self.params[2 * self.n_components_ :].reshape(self.n_components_, -1)
+
+    @property
+    def singular_values_(self) -> Floats:
+        """(k,) of the centred private rows: roots of the eigenvalues times n - 1."""
+        return np.sqrt(self.explained_variance_ * max(self.nobs - 1, 0))
+
+    @property
+    def mean(self) -> Floats:
+        """The field `mean_`."""
+        return self.mean_
+
+    n_components = n_components_
+    explained_variance = explained_variance_
+    explained_variance_ratio = explained_variance_ratio_
+    components = components_
+    singular_values = singular_values_
 
     @property
     def interval_of(self) -> str:
@@ -267,3 +283,5 @@ class PCAResult(EstimateResult):
         scores = (rows - self.mean_) / self.spread @ self.components_.T
         names = [f"PC{i}" for i in range(1, self.n_components_ + 1)]
         return pd.DataFrame(scores, columns=names, index=frame.index)
+
+    transform = scores

@@ -56,14 +56,21 @@ def test_without_noise_it_is_statsmodels(formula, unit, no_noise):
         np.testing.assert_allclose(ours, np.asarray(value)[order], rtol=1e-8, atol=1e-10)
     # The law of the noise is not quite nothing at this budget: p-values stop at 1e-11 or so.
     np.testing.assert_allclose(found.pvalues, fit.pvalues.iloc[order], rtol=1e-7, atol=1e-10)
-    for name in ("rsquared", "rsquared_adj", "scale", "df_model", "df_resid", "nobs"):
+    for name in ("rsquared", "rsquared_adj", "scale", "df_model", "df_resid", "nobs", "ssr",
+                 "mse_resid"):  # fmt: skip
         np.testing.assert_allclose(getattr(found, name), getattr(fit, name), rtol=1e-8)
     np.testing.assert_allclose(found.fvalue, fit.fvalue, rtol=1e-8)
     np.testing.assert_allclose(found.f_pvalue, fit.f_pvalue, atol=1e-10)
+    theirs = fit.cov_params().to_numpy()[np.ix_(order, order)]
+    np.testing.assert_allclose(found.cov_params(), theirs, rtol=1e-8, atol=1e-12)
+    assert list(found.cov_params().columns) == found.terms
+    np.testing.assert_allclose(found.predict(frame[:5]), fit.predict(frame[:5]), rtol=1e-8)
     two = np.eye(len(order))[-2:]
     test, theirs = found.f_test(two), fit.f_test(two[:, np.argsort(order)])
-    np.testing.assert_allclose([test.statistic, test.pvalue], [theirs.fvalue, theirs.pvalue],
+    np.testing.assert_allclose([test.fvalue, test.pvalue], [theirs.fvalue, theirs.pvalue],
                                rtol=1e-8, atol=1e-10)  # fmt: skip
+    assert (test.df_num, test.df_denom) == (theirs.df_num, theirs.df_denom)
+    assert f"F = {test.fvalue:.4g} on 2 and {theirs.df_denom:g} df, p-value" in str(test)
     ours = found.get_prediction(frame[:5]).summary_frame(alpha=0.1)
     theirs = fit.get_prediction(frame[:5]).summary_frame(alpha=0.1)
     np.testing.assert_allclose(ours, theirs[list(ours.columns)], rtol=1e-8)

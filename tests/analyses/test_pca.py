@@ -227,6 +227,24 @@ def test_they_keep_the_contract(analysis):
     dps.testing.check_analysis(analysis, SCHEMA, rows(300))
 
 
+def test_names_also_go_without_their_underscore():
+    result, frame, _ = infer(dps.PCA(NAMES, n_components=3))
+    for name in ("components", "explained_variance", "explained_variance_ratio", "mean",
+                 "n_components", "singular_values"):  # fmt: skip
+        np.testing.assert_array_equal(getattr(result, name), getattr(result, f"{name}_"))
+    pd.testing.assert_frame_equal(result.transform(frame), result.scores(frame))
+    covariance, _, _ = infer(dps.Covariance(NAMES))
+    np.testing.assert_array_equal(covariance.matrix, covariance.covariance_)
+    assert list(covariance.matrix.columns) == list(covariance.matrix.index) == NAMES
+
+
+def test_singular_values_are_numpys_without_noise(no_noise):
+    result, frame, _ = infer(dps.PCA(NAMES), epsilon=5e6)
+    unit = (frame[NAMES] - MIDDLE) / HALF
+    expected = np.linalg.svd(unit - unit.mean(), compute_uv=False)
+    np.testing.assert_allclose(result.singular_values_, expected, rtol=1e-8)
+
+
 @pytest.fixture
 def axes():
     pytest.importorskip("matplotlib").use("agg")

@@ -32,6 +32,7 @@ LAYERS = [
     "rendering",
     "results",
     "results_chi_square",
+    "results_contrasts",
     "results_linear",
     "analyses",
     "plots",
