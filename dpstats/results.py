@@ -176,6 +176,11 @@ class EstimateResult(Remembers):
         return len(self.terms)
 
     @property
+    def previewed(self) -> slice:
+        """Which parameters those are."""
+        return slice(self.alike)
+
+    @property
     def nobs(self) -> int:
         """Number of private rows, or its estimate."""
         return self.rows.value

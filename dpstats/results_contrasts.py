@@ -27,8 +27,14 @@ class LinearResult(EstimateResult):
 
     @property
     def interval_of(self) -> str:
-        """Coefficients have units of their own."""
-        return "coefficients, each in its own unit"
+        """The first coefficient but for an intercept; each has a unit of its own."""
+        return f"{self.terms[self.previewed][0]}, in its own unit"
+
+    @property
+    def previewed(self) -> slice:
+        """That coefficient."""
+        first = int(self.terms[0] == "Intercept" and len(self.terms) > 1)
+        return slice(first, first + 1)
 
     @property
     def _law(self) -> LinearIntervals:
