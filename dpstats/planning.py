@@ -142,7 +142,8 @@ class Plan:
 
         Every analysis runs on pretend releases of n rows. Rows spread evenly over the levels and
         bins say too much where real ones crowd together: a number that varies over a tenth of its
-        bounds has coefficients 10 to 100 times less certain. So rows can be made to resemble a release.
+        bounds has coefficients 10 to 100 times less certain. So rows can be made to resemble a
+        release.
 
         Parameters
         ----------
