@@ -266,3 +266,23 @@ def test_the_preview_of_a_regression_tells_every_coefficient_in_its_unit():
     assert "varies over a tenth of its bounds" in str(preview)
     alone = dps.plan(schema, {"mean": analyses["mean"]}, budget=dps.PureDP(5)).preview(20_000)
     assert "varies over a tenth" not in str(alone)
+
+
+@pytest.mark.parametrize(("formula", "most"), [("y ~ a*b", 363), ("y ~ I(a**2)", 363)])
+def test_grids_too_fine_for_a_hidden_number_of_rows_are_named_with_what_would_do(formula, most):
+    def planned(points):
+        schema = dps.Schema([
+            dps.Number("a", 0, 1, points=points, missing=0),
+            dps.Number("b", 0, 1, points=points, missing=0), dps.Number("y", 0, 1, missing=0),
+        ])  # fmt: skip
+        return dps.plan(
+            schema, {"o": dps.OLS(formula)}, budget=dps.PureDP(1), unit="add_remove",
+            reference=dps.Uniform(),
+        )  # fmt: skip
+
+    with pytest.raises(dps.RequestError, match=rf"\['a'.*at most points={most};") as error:
+        planned(1025)
+    assert "Bernstein" not in str(error.value)
+    with pytest.raises(dps.RequestError, match="too fine"):
+        planned(most + 2)
+    assert planned(most).family.size > 5
