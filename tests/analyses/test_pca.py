@@ -315,3 +315,12 @@ def test_no_end_for_the_population_is_beyond_what_bounds_allow(simultaneous):
     top = result.conf_int(simultaneous=simultaneous)[:4, 1]
     assert np.all(top <= 4 / np.arange(1, 5) + 1e-12)  # the eigenvalues' sum is at most p
     assert top[0] == pytest.approx(4)
+
+
+@pytest.mark.parametrize("n", [0, 1, 3])
+@pytest.mark.parametrize("epsilon", [1.0, 1e5])
+def test_a_covariance_of_next_to_no_rows_prints_without_warnings(n, epsilon):
+    result, *_ = infer(dps.Covariance(NAMES), epsilon=epsilon, n=n, unit="add_remove")
+    text = result.summary() + result.summary(target="table")
+    assert "e+30" not in text
+    assert "nan" not in text
