@@ -69,7 +69,7 @@ def test_adjusted_r_squared_is_not_below_what_noise_left_at_zero():
     results = [fitted("y ~ b", 30, 5.0) for _ in range(30)]
     known = [r for r in results if np.isfinite(r.bse).all()]
     drowned = [r for r in known if r._explained < 0]
-    assert len(drowned) > 2
+    assert drowned  # about a third are; none of 30 has a chance of 3 in a million
     assert all((r.rsquared, r.rsquared_adj) == (0, 0) for r in drowned)
 
 
