@@ -15,7 +15,7 @@ from dpstats.analyses import analysis_from_dict, analysis_to_dict
 from dpstats.analyses.base import Analysis, Answering
 from dpstats.errors import BudgetError, FileFormatError, RequestError
 from dpstats.families import block_from_dict
-from dpstats.families.block import Block, Family, bounds_of
+from dpstats.families.block import Block, Family, bounds_of, overflow
 from dpstats.families.cells import ROWS
 from dpstats.measurements import noise_scales
 from dpstats.previews import Preview, preview_plan
@@ -127,9 +127,8 @@ class Plan:
             largest = int(bounds_of(planned.block).max())
             if self.unit == "add_remove" and largest * MOST_ROWS >= SAFE_TOTAL:
                 raise RequestError(
-                    f"sums of values up to {largest} could overflow for {MOST_ROWS} rows, and "
-                    "under unit='add_remove' the number of rows may not decide that; declare fewer "
-                    "points, or use fewer columns in a Bernstein reference"
+                    f"{overflow(planned.block, (SAFE_TOTAL - 1) // MOST_ROWS)}; under "
+                    "unit='add_remove' sums must be exact whatever the number of rows, up to 2^32"
                 )
             # refuses impossible scales
             noise_scales(planned.block, planned.multiplier, self.budget.noise)
@@ -142,7 +141,8 @@ class Plan:
 
         Every analysis runs on pretend releases of n rows. Rows spread evenly over the levels and
         bins say too much where real ones crowd together: a number that varies over a tenth of its
-        bounds has coefficients ten times less certain. So rows can be made to resemble a release.
+        bounds has coefficients 10 to 100 times less certain. So rows can be made to resemble a
+        release.
 
         Parameters
         ----------
@@ -296,6 +296,11 @@ def plan(
     for name, analysis in analyses.items():
         if not isinstance(name, str) or not name.strip():
             raise RequestError(f"analyses are named by non-empty text, got {name!r}")
+        if isinstance(analysis, type):
+            raise RequestError(
+                f"{name!r} is the class dps.{analysis.__name__}; make an analysis of it, with its "
+                f"parameters: dps.{analysis.__name__}(...)"
+            )
         if not (hasattr(analysis, "family") and hasattr(analysis, "infer")):
             raise RequestError(f"{name!r} is not an analysis such as dps.Proportion(...)")
     if not isinstance(budget, Budget):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -41,6 +42,7 @@ def scree(
     RequestError
         If matplotlib is not installed, or an option is not known.
     """
+    _check_result(result)
     k = result.n_components_
     part = slice(k, 2 * k) if ratio else slice(0, k)
     ends = result.conf_int(alpha=alpha, method=method)[part]
@@ -56,7 +58,7 @@ def scree(
 def loadings(
     result: PCAResult,
     *,
-    components: tuple[int, ...] = (1, 2),
+    components: int | str | Sequence[int | str] = (1, 2),
     alpha: float = 0.05,
     method: Method = "noise_aware",
     ax: Axes | None = None,
@@ -66,8 +68,9 @@ def loadings(
     Parameters
     ----------
     result : PCAResult
-    components : tuple of int
-        Numbers of components, from 1; those the result does not have are refused.
+    components : int, name, or a sequence of them
+        Numbers of components, from 1, or names such as ``"PC1"``; those the result does not have
+        are refused.
     alpha : float
         Error probability of each interval.
     method : {"noise_aware", "certified"}
@@ -79,14 +82,15 @@ def loadings(
     RequestError
         If matplotlib is not installed, or an option is not known.
     """
+    _check_result(result)
     k, p = result.n_components_, len(result.columns)
-    if not components or not all(1 <= number <= k for number in components):
-        raise RequestError(f"components must be numbers from 1 to {k}, got {components!r}")
+    given = list(components) if isinstance(components, tuple | list) else [components]
+    numbers = [_number(component, k) for component in given]
     ends = result.conf_int(alpha=alpha, method=method)[2 * k :].reshape(k, p, 2)
     ax = _axes(ax)
     places = np.arange(p)
-    for i, number in enumerate(components):
-        aside = (i - (len(components) - 1) / 2) * 0.6 / len(components)
+    for i, number in enumerate(numbers):
+        aside = (i - (len(numbers) - 1) / 2) * 0.6 / len(numbers)
         own = result.components_[number - 1]
         _bars(ax, places + aside, own, ends[number - 1], label=f"PC{number}")
     ax.axhline(0, color="0.7", linewidth=0.8, zorder=0)
@@ -95,6 +99,25 @@ def loadings(
     ax.set_ylim(-1.05, 1.05)
     ax.legend()
     return ax
+
+
+def _check_result(result: object) -> None:
+    if not hasattr(result, "components_"):
+        raise RequestError(
+            f"this plot is of a result of dps.PCA, such as release.infer('shape'), not of "
+            f"{type(result).__name__}"
+        )
+
+
+def _number(component: object, k: int) -> int:
+    """Number of a component, from 1."""
+    names = {f"PC{i}": i for i in range(1, k + 1)}
+    number = names.get(component) if isinstance(component, str) else component
+    if isinstance(number, bool) or not isinstance(number, int | np.integer) or not 1 <= number <= k:
+        raise RequestError(
+            f"components must be numbers from 1 to {k}, or names such as 'PC1', got {component!r}"
+        )
+    return int(number)
 
 
 def _bars(ax: Axes, x: object, estimates: object, ends: object, label: str | None) -> None:

@@ -19,7 +19,9 @@ from dpstats.inference.checks import check_alpha, check_choice
 from dpstats.inference.simulation import draw_from
 from dpstats.measurements import Measurements, NoisyBlock, noise_scales
 from dpstats.references.uniform import Uniform
+from dpstats.rendering import significant
 from dpstats.results import EstimateResult, Method, Target
+from dpstats.results_contrasts import LinearResult
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,6 +36,9 @@ Preview at n = {} rows drawn evenly over the cells, with simulated noise (no dat
 Small groups and uneven columns have wider intervals: a group with a share g of the
 rows instead of an even part e has about sqrt(e / g) times the width, or more. like= takes a
 release of rows that resemble the real ones."""
+NARROW = """\
+Coefficients need columns that vary: one that varies over a tenth of its bounds has 10 (sampling) to
+100 (noise) times this width, or none that is finite where noise hides how the column varies."""
 RESEMBLING = """\
 Preview at n = {} rows drawn from the density of another release, with simulated noise (no data
 were read)."""
@@ -154,7 +159,7 @@ def _width(result: Any, method: str) -> float:
     if not hasattr(result, "conf_int"):
         return np.nan
     ends = np.atleast_2d(result.conf_int(method=method))
-    return float(np.median(np.diff(ends[: getattr(result, "alike", len(ends))])))
+    return float(np.median(np.diff(ends[getattr(result, "previewed", slice(None))])))
 
 
 @dataclass(frozen=True, repr=False)
@@ -237,25 +242,44 @@ class Preview:
 
     def __str__(self) -> str:
         width = max(len("analysis"), *(len(o.name) for o in self.outlooks))
+        linear = any(isinstance(results[0], LinearResult) for results in self.results.values())
         lines = [
             str(self.plan),
             "",
             *(RESEMBLING if self.resembling else EVEN).format(self.n).splitlines(),
+            *(NARROW.splitlines() if linear and not self.resembling else ()),
             f"{'analysis':<{width}}  {'functions':>9}  {'noise sd':>8}  "
             f"{'95% width':>9}  {'certified':>9}  of",
         ]
-        lines += [
-            f"{o.name:<{width}}  {o.functions:>9}  {o.noise:>8.4f}  {_text(o.width):>9}  "
-            f"{_text(o.certified_width):>9}  {o.of}"
-            for o in self.outlooks
-        ]
+        for o in self.outlooks:
+            lines.append(
+                f"{o.name:<{width}}  {o.functions:>9}  {significant(o.noise):>8}  "
+                f"{_text(o.width):>9}  {_text(o.certified_width):>9}  {o.of}"
+            )
+            lines += [
+                f"{'':<{width + 23}}{_text(one):>9}  {_text(other):>9}  {term}"
+                for term, one, other in self._further(o.name)
+            ]
         if any(o.width == 0 for o in self.outlooks):
             lines.append("A width of 0: a single declared value is left.")
         return "\n".join(lines)
+
+    def _further(self, name: str) -> list[tuple[str, float, float]]:
+        """Terms and both widths of the coefficients, each in its unit, but for the first shown."""
+        results = self.results[name]
+        if not isinstance(results[0], LinearResult):
+            return []
+        aware, certified = (
+            np.median([np.diff(r.conf_int(method=method))[:, 0] for r in results], axis=0)
+            for method in get_args(Method)
+        )
+        rows = list(zip(results[0].terms, aware.tolist(), certified.tolist(), strict=True))
+        del rows[results[0].previewed]
+        return rows
 
     def __repr__(self) -> str:
         return str(self)
 
 
 def _text(width: float) -> str:
-    return "none" if np.isnan(width) else f"{width:.4f}"
+    return "none" if np.isnan(width) else significant(width)

@@ -23,7 +23,8 @@ from dpstats.inference.checks import check_alpha, check_choice
 from dpstats.measurements import Measurements
 from dpstats.privacy.budget import NEIGHBOURS, Budget
 from dpstats.references import reference_from_dict
-from dpstats.results import EstimateResult, Method, Target, as_html
+from dpstats.rendering import as_html
+from dpstats.results import EstimateResult, Method, Target
 from dpstats.schema import Schema
 
 if TYPE_CHECKING:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -12,7 +11,14 @@ import numpy as np
 
 from dpstats.errors import RequestError
 from dpstats.families.block import Floats
-from dpstats.inference.checks import Alternative, check_alpha, check_alternative, check_choice
+from dpstats.inference.checks import (
+    Alternative,
+    check_alpha,
+    check_alternative,
+    check_choice,
+    check_number,
+)
+from dpstats.rendering import as_html, html_table, shown_pvalue, table_of, text_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,9 +65,6 @@ class Intervals(Protocol):
         """The same for the first few parameters."""
 
 
-LEAST_SHOWN = 1e-6  # the numeric accuracy of p-values
-
-
 class Remembers:
     """A result that computes an interval once, however often it is printed."""
 
@@ -106,14 +109,15 @@ class HypothesisResult:
         return "\n".join([self.title, *self._lines()])
 
     def _lines(self) -> list[str]:
-        known = np.isfinite(self.statistic)
-        statistic = f"statistic = {self.statistic:.4g}, " if known else ""
         return [
             f"null hypothesis: {self.null}; alternative: {self.alternative}",
-            f"{statistic}p-value {shown_pvalue(self.pvalue)}",
+            f"{self._evidence()}p-value {shown_pvalue(self.pvalue)}",
             *self.footer.splitlines(),
             *(f"Note: {note}" for note in self.notes),
         ]
+
+    def _evidence(self) -> str:
+        return f"statistic = {self.statistic:.4g}, " if np.isfinite(self.statistic) else ""
 
     def __str__(self) -> str:
         return self.summary()
@@ -172,6 +176,11 @@ class EstimateResult(Remembers):
         return len(self.terms)
 
     @property
+    def previewed(self) -> slice:
+        """Which parameters those are."""
+        return slice(self.alike)
+
+    @property
     def nobs(self) -> int:
         """Number of private rows, or its estimate."""
         return self.rows.value
@@ -183,11 +192,12 @@ class EstimateResult(Remembers):
 
     @property
     def privacy_share(self) -> Floats:
-        """Privacy variance over total variance, (d,)."""
-        total = self.sampling_variance + self.privacy_variance
-        share = np.isinf(self.privacy_variance).astype(np.float64)
+        """Privacy variance over total variance, (d,); nan where both are infinite."""
+        sampling, privacy = self.sampling_variance, self.privacy_variance
+        part = np.where(np.isinf(privacy), np.where(np.isinf(sampling), np.nan, 1.0), 0.0)
+        total = sampling + privacy
         known = (total > 0) & np.isfinite(total)
-        return np.divide(self.privacy_variance, total, out=share, where=known)
+        return np.divide(privacy, total, out=part, where=known)
 
     def conf_int(
         self,
@@ -236,6 +246,7 @@ class EstimateResult(Remembers):
         if not self.scalar:
             raise RequestError("test() needs a single parameter; ask for one analysis per question")
         check_alternative(alternative)
+        value = check_number("value", value)
         pvalue = float(self.intervals.pvalues(value, alternative)[0])
         return self._tested(0, value, pvalue, alternative)
 
@@ -260,20 +271,25 @@ class EstimateResult(Remembers):
     def to_frame(
         self, *, alpha: float = 0.05, method: Method = "noise_aware", target: Target = "population"
     ) -> pd.DataFrame:
-        """One row per parameter; every printed number comes from this frame."""
+        """One row per parameter; every printed number comes from this frame.
+
+        Of the private table (``target="table"``) the only error is the noise: its standard error
+        and intervals allow for nothing else, its share is 1, and there is no test.
+        """
         import pandas as pd
 
+        table = target == "table"
         ends = np.atleast_2d(self.conf_int(alpha=alpha, method=method, target=target))
         unknown = np.full(len(self.terms), np.nan)
         columns = (
             self.terms,
             self.params,
-            self.bse if target == "population" else np.sqrt(self.privacy_variance),
+            np.sqrt(self.privacy_variance) if table else self.bse,
             unknown,
             unknown,
             ends[:, 0],
             ends[:, 1],
-            self.privacy_share,
+            np.where(np.isnan(self.privacy_share), np.nan, 1.0) if table else self.privacy_share,
         )
         return pd.DataFrame(dict(zip(FRAME_COLUMNS, columns, strict=True)))
 
@@ -289,20 +305,10 @@ class EstimateResult(Remembers):
             Largest number of parameters to print; `to_frame` has them all.
         """
         shown = self._shown(alpha, target, most)
-        level = f"{100 * (1 - alpha):g}%"
-        width = min(max(len("term"), *(len(term) for term in shown["term"])), 48)
-        header = (
-            f"{'term':<{width}}  {'estimate':>8}  {'std.err':>8}  "
-            f"{level + ' noise-aware':>19}  {level + ' certified':>19}  {'privacy':>7}"
+        table = text_table(*table_of(shown, alpha))
+        return "\n".join(
+            [*self._head(target), "", *table, "", self._footer(None, target), *self._remarks(shown)]
         )
-        lines = [self.title, "", header, "-" * len(header)]
-        lines += [
-            f"{_shortened(str(row.term), width):<{width}}  {row.estimate:>8.4f}  "
-            f"{row.std_error:>8.4f}  [{row.conf_low:>8.4f},{row.conf_high:>8.4f}]  "
-            f"[{row.certified_low:>8.4f},{row.certified_high:>8.4f}]  {row.privacy_share:>6.0%}"
-            for row in shown.itertuples(index=False)
-        ]
-        return "\n".join([*lines, "", self._footer(None, target), *self._remarks(shown)])
 
     def __str__(self) -> str:
         return self.summary()
@@ -312,18 +318,22 @@ class EstimateResult(Remembers):
 
     def _repr_html_(self) -> str:
         shown = self._shown(0.05, "population", 60)
-        table = shown.to_html(index=False, float_format="{:.4f}".format, na_rep="")
+        table = html_table(*table_of(shown, 0.05))
+        title, *head = self._head("population")
         remarks = [*self._footer(None, "population").splitlines(), *self._remarks(shown)]
-        return as_html(self.title, [], table, remarks)
+        return as_html(title, head, table, remarks)
+
+    def _head(self, target: Target) -> list[str]:
+        """The title, and what is known of all parameters together."""
+        return [self.title]
 
     def _shown(self, alpha: float, target: Target, most: int) -> pd.DataFrame:
         """The printed part of `to_frame`, with the certified intervals beside it."""
         part = self if len(self.terms) <= most else self._first(most)
-        frame = part.to_frame(alpha=alpha, target=target).drop(columns=["statistic", "p_value"])
+        frame = part.to_frame(alpha=alpha, target=target)
         certified = part.conf_int(alpha=alpha, method="certified", target=target)
-        frame.insert(5, "certified_low", np.atleast_2d(certified)[:, 0])
-        frame.insert(6, "certified_high", np.atleast_2d(certified)[:, 1])
-        return frame
+        low, high = np.atleast_2d(certified).T
+        return frame.assign(certified_low=low, certified_high=high)
 
     def _first(self, count: int) -> EstimateResult:
         return replace(
@@ -361,18 +371,3 @@ def footer(rows: RowCount, budget: Budget | str, method: str, target: Target = "
     """Target, what it rests on, and the method if one is given."""
     how = f" Method: {method}." if method else ""
     return f"Target: {_TARGETS[target]}. {rows}; {budget}.{how}"
-
-
-def shown_pvalue(pvalue: float) -> str:
-    """``= 0.0123``, or ``< 1e-06`` where it is below the accuracy."""
-    return f"= {pvalue:.4g}" if pvalue >= LEAST_SHOWN else f"< {LEAST_SHOWN:g}"
-
-
-def as_html(title: str, before: Sequence[str], table: str = "", after: Sequence[str] = ()) -> str:
-    """A title, lines, a table that is HTML already, and lines."""
-    head, foot = ("<br>".join(html.escape(line) for line in lines) for lines in (before, after))
-    return f"<h4>{html.escape(title)}</h4><p>{head}</p>{table}<p>{foot}</p>"
-
-
-def _shortened(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: width - 3] + "..."

@@ -11,7 +11,8 @@ import numpy as np
 from dpstats.families.block import Floats
 from dpstats.inference.checks import check_alpha, check_choice
 from dpstats.inference.verdicts import CertifiedChiSquare
-from dpstats.results import HypothesisResult, Method, Remembers, as_html, shown_pvalue
+from dpstats.rendering import as_html, shown_pvalue
+from dpstats.results import HypothesisResult, Method, Remembers
 
 if TYPE_CHECKING:
     import pandas as pd

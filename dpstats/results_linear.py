@@ -1,20 +1,21 @@
-"""Results of least squares, named as in statsmodels."""
+"""Results of a least-squares fit, named as in statsmodels."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
+from dpstats.errors import RequestError
 from dpstats.families.block import Floats
-from dpstats.inference.checks import check_alpha
-from dpstats.inference.constraints import read_constraints
+from dpstats.inference.constraints import Constraints, read_constraints
 from dpstats.inference.linear_intervals import LinearIntervals
-from dpstats.results import EstimateResult, HypothesisResult, Method, Target
+from dpstats.rendering import shown_pvalue, significant
+from dpstats.results import Target
+from dpstats.results_contrasts import ContrastResult, FTestResult, LinearResult, Prediction
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,79 +39,6 @@ PENALISED = (
     "residuals from penalised coefficients vary with the regressors: the sampling part is a bound, "
     "often a wide one; cov_type='HC1' measures it"
 )
-
-
-@dataclass(frozen=True, repr=False)
-class LinearResult(EstimateResult):
-    """Linear combinations of coefficients, each with a test of whether it equals `null`."""
-
-    null: Floats = field(default_factory=lambda: np.zeros(1))
-
-    @property
-    def interval_of(self) -> str:
-        """Coefficients have units of their own."""
-        return "coefficients, each in its own unit"
-
-    @property
-    def _law(self) -> LinearIntervals:
-        assert isinstance(self.intervals, LinearIntervals)
-        return self.intervals
-
-    @property
-    def tvalues(self) -> Floats:
-        """(d,) estimate less `null` over the standard error."""
-        errors, apart = self.bse, self.params - self.null
-        certain = np.where(apart == 0, 0.0, np.copysign(np.inf, apart))
-        return np.divide(apart, errors, out=certain, where=errors > 0)
-
-    @cached_property
-    def pvalues(self) -> Floats:
-        """(d,) two-sided noise-aware p-values of: it equals `null`."""
-        return self._law.pvalues(self.null, "two-sided")
-
-    def to_frame(
-        self, *, alpha: float = 0.05, method: Method = "noise_aware", target: Target = "population"
-    ) -> pd.DataFrame:
-        """One row per coefficient; every printed number comes from this frame."""
-        frame = super().to_frame(alpha=alpha, method=method, target=target)
-        return frame.assign(statistic=self.tvalues, p_value=self.pvalues)
-
-    def _first(self, count: int) -> LinearResult:
-        null = np.broadcast_to(self.null, self.params.shape)[:count]
-        part = super()._first(count)
-        assert isinstance(part, LinearResult)
-        return replace(part, null=null)
-
-    def _head(self) -> list[str]:
-        return [self.title]
-
-    def summary(self, *, alpha: float = 0.05, target: Target = "population", most: int = 60) -> str:
-        """Text table with the noise-aware and the certified intervals side by side."""
-        shown = self._shown(alpha, target, most)
-        part = self if len(shown) == len(self.terms) else self._first(most)
-        names = [term if len(term) <= 40 else term[:37] + "..." for term in shown["term"]]
-        level = f"{100 * (1 - alpha):g}%"
-        header = ["", "coef", "std err", "t", "P>|t|", f"{level} noise-aware", f"{level} certified",
-                  "privacy"]  # fmt: skip
-        rows = [
-            [name, _short(row.estimate), _short(row.std_error), f"{t:.2f}", f"{p:.3f}",
-             f"[{_short(row.conf_low)}, {_short(row.conf_high)}]",
-             f"[{_short(row.certified_low)}, {_short(row.certified_high)}]",
-             f"{row.privacy_share:.0%}"]
-            for name, row, t, p in zip(
-                names, shown.itertuples(index=False), part.tvalues, part.pvalues, strict=True
-            )
-        ]  # fmt: skip
-        widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-        table = [
-            "  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])])
-            for line in (header, *rows)
-        ]
-        rule = "-" * len(table[0])
-        return "\n".join(
-            [*self._head(), "", table[0], rule, *table[1:], "", self._footer(None, target),
-             *self._remarks(shown)]
-        )  # fmt: skip
 
 
 @dataclass(frozen=True, repr=False)
@@ -139,35 +67,67 @@ class OLSResult(LinearResult):
     def scale(self) -> float:
         """Variance of the errors, in the response's unit squared; 0 where noise made it negative.
 
-        From noisy moments, with no interval.
+        From noisy moments, with no interval; nan if nothing is known.
         """
+        if not self._law.known:
+            return np.nan
         return max(0.0, self._law.model.error_variance) * self.moments.half_range**2
 
+    @property
+    def mse_resid(self) -> float:
+        """The same, by statsmodels' other name."""
+        return self.scale
+
+    @property
+    def ssr(self) -> float:
+        """Sum of the squared residuals: `scale` times `df_resid`, from noisy moments."""
+        return self.scale * max(self.df_resid, 0.0)
+
+    def cov_params(self) -> pd.DataFrame:
+        """Covariance of the coefficients' errors (d, d), sampling and privacy together.
+
+        Its diagonal holds the squares of `bse`; infinite if nothing is known.
+        """
+        import pandas as pd
+
+        covariance = np.full((len(self.terms), len(self.terms)), np.inf)
+        if self._law.known:
+            model, rows = self._law.model, self._law.combinations
+            covariance = rows @ (model.sampling_covariance + model.noise_covariance) @ rows.T
+        return pd.DataFrame(covariance, index=self.terms, columns=self.terms)
+
     @cached_property
+    def _explained(self) -> float:
+        """R-squared as the noisy moments give it, which noise may put anywhere; nan if unknown."""
+        model, one = self._law.model, self.moments.constant
+        if not self._law.known:
+            return np.nan
+        total = float(model.second_moments[-1, -1])
+        if one is not None:  # known, so the mean square of the constant is positive
+            with_one = model.matrix.matrix @ one
+            total -= float(model.rows[-1] @ with_one) ** 2 / float(one @ with_one)
+        left = model.error_variance * max(model.df_resid, 1.0) / model.matrix.n
+        return 1 - left / total if total > 0 else -np.inf
+
+    @property
     def rsquared(self) -> float:
-        """Share of the response's variance that is explained, in [0, 1].
+        """Share of the response's variance that is explained, in [0, 1]; nan if nothing is known.
 
         Around its mean, or around 0 if no constant is among the regressors, as in statsmodels.
         From noisy moments, with no interval.
         """
-        model, one = self._law.model, self.moments.constant
-        total = model.second_moments[-1, -1]
-        if one is not None:
-            with_one = model.matrix.matrix @ one
-            total = total - float(model.rows[-1] @ with_one) ** 2 / float(one @ with_one)
-        left = model.error_variance * max(model.df_resid, 1.0) / model.matrix.n
-        return float(np.clip(1 - left / total, 0, 1)) if total > 0 else 0.0
+        return float(np.clip(self._explained, 0, 1))
 
     @property
     def rsquared_adj(self) -> float:
-        """The same, adjusted for the number of coefficients; 0 without degrees of freedom."""
-        if self.df_resid <= 0:
+        """The same, adjusted for the number of coefficients; 0 where noise made it negative."""
+        if self._explained < 0:
             return 0.0
         rows = self.nobs - (self.moments.constant is not None)
-        return 1 - rows / self.df_resid * (1 - self.rsquared)
+        return 1 - rows / max(self.df_resid, 1.0) * (1 - self.rsquared)
 
     @cached_property
-    def _overall(self) -> HypothesisResult | None:
+    def _overall(self) -> FTestResult | None:
         matrix = np.eye(len(self.params))
         constant = self.moments.design.constant
         if constant is not None:  # all levels, if it is those, are the same
@@ -185,14 +145,15 @@ class OLSResult(LinearResult):
         """Its p-value."""
         return 1.0 if self._overall is None else self._overall.pvalue
 
-    def t_test(self, r_matrix: str | ArrayLike) -> LinearResult:
+    def t_test(self, r_matrix: Constraints) -> ContrastResult:
         """Linear combinations of the coefficients, each with interval and test.
 
         Parameters
         ----------
-        r_matrix : str or (k, d) array_like
+        r_matrix : str, (k, d) array_like, or a pair
             Such as ``"age = 0.5"``, ``"C(region)[T.south] - C(region)[T.east]"``, several with
-            commas between; or one row per combination, tested against 0.
+            commas between; or one row per combination, tested against 0; or such rows and the k
+            values to test against.
 
         Raises
         ------
@@ -200,35 +161,54 @@ class OLSResult(LinearResult):
             For a combination that cannot be read.
         """
         matrix, values, names = read_constraints(r_matrix, self.terms)
-        return self._combined(f"Contrasts of {self.title}", names, matrix, null=values)
+        found = self._combined(f"Contrasts of {self.title}", names, matrix)
+        return ContrastResult(**{**found.__dict__, "null": values})
 
-    def f_test(self, r_matrix: str | ArrayLike) -> HypothesisResult:
+    def f_test(self, r_matrix: Constraints) -> FTestResult:
         """Test that all of some linear combinations of the coefficients equal given values.
 
         Parameters
         ----------
-        r_matrix : str or (k, d) array_like
+        r_matrix : str, (k, d) array_like, or a pair
             As in `t_test`.
         """
         matrix, values, names = read_constraints(r_matrix, self.terms)
         law = self._law
-        apart = values - matrix @ self.moments.shift
-        statistic, pvalue = law.model.wald(matrix @ self.moments.to_basis, apart)
-        return HypothesisResult(
+        apart, rows = values - matrix @ self.moments.shift, matrix @ self.moments.to_basis
+        statistic, pvalue = law.model.wald(rows, apart)
+        rank = np.linalg.matrix_rank(rows / np.linalg.norm(rows, axis=1, keepdims=True))
+        return FTestResult(
             f"F test, {self.title}",
             " and ".join(f"{n} = {v:g}" for n, v in zip(names, values, strict=True)),
             statistic, pvalue, "two-sided", self._footer("noise_aware", "population"),
+            df_num=float(rank), df_denom=self.df_resid,
         )  # fmt: skip
 
-    wald_test = f_test
+    def wald_test(
+        self, r_matrix: Constraints, *, use_f: bool = True, scalar: bool = True
+    ) -> FTestResult:
+        """`f_test` by the name it also has in statsmodels; `use_f` and `scalar` can only be True.
 
-    def get_prediction(self, exog: pd.DataFrame | Mapping[str, Sequence[Any]]) -> Prediction:
+        Raises
+        ------
+        RequestError
+            Else: the p-value allows for the noise, whose law is no chi-square.
+        """
+        if use_f is not True or scalar is not True:
+            raise RequestError(
+                "wald_test gives the F statistic as one number, with a p-value that allows for "
+                "the noise; there is no chi-square form: leave out use_f and scalar"
+            )
+        return self.f_test(r_matrix)
+
+    def get_prediction(self, exog: pd.DataFrame | Mapping[str, Any] | None = None) -> Prediction:
         """Predictions for given values of the columns of the formula.
 
         Parameters
         ----------
         exog : DataFrame or mapping of column name to values
-            In original units; numbers within the schema's bounds, levels by their labels.
+            In original units; numbers within the schema's bounds, levels by their labels. A single
+            value of a column is repeated. It must be given: a release keeps no rows.
 
         Raises
         ------
@@ -242,9 +222,13 @@ class OLSResult(LinearResult):
         new = replace(mean.intervals, extra=self.moments.half_range**2)
         return Prediction(mean, self._combined(f"New responses, {self.title}", names, rows, new))
 
+    def predict(self, exog: pd.DataFrame | Mapping[str, Any] | None = None) -> Floats:
+        """Predicted means (m,) alone; see `get_prediction`, which has their intervals."""
+        return self.get_prediction(exog).predicted_mean
+
     def _combined(
         self, title: str, names: list[str], matrix: Floats,
-        intervals: LinearIntervals | None = None, null: Floats | None = None,
+        intervals: LinearIntervals | None = None,
     ) -> LinearResult:  # fmt: skip
         if intervals is None:
             intervals = LinearIntervals(
@@ -255,63 +239,20 @@ class OLSResult(LinearResult):
             sampling_variance=intervals.sampling_variance,
             privacy_variance=intervals.privacy_variance, intervals=intervals, rows=self.rows,
             budget=self.budget, notes=self.notes,
-            null=np.zeros(len(matrix)) if null is None else null,
+            null=np.zeros(len(matrix)),
         )  # fmt: skip
 
-    def _head(self) -> list[str]:
-        return [
-            self.title,
+    def _head(self, target: Target) -> list[str]:
+        if not self._law.known:
+            return [self.title, "R-squared, residual sd and F test: nothing is known"]
+        fit = (
             f"R-squared {self.rsquared:.3f} (adjusted {self.rsquared_adj:.3f}), residual sd "
-            f"{_short(np.sqrt(self.scale))}: from noisy moments, without intervals",
-            f"F-statistic {self.fvalue:.4g} on {self.df_model:g} and {self.df_resid:g} df, p-value "
-            f"{self.f_pvalue:.4g} (allows for the noise)",
-        ]
-
-
-@dataclass(frozen=True, repr=False)
-class Prediction:
-    """Predicted means, and new responses with their own error.
-
-    Attributes
-    ----------
-    mean, new : LinearResult
-    """
-
-    mean: LinearResult
-    new: LinearResult
-
-    @property
-    def predicted_mean(self) -> Floats:
-        """(m,)."""
-        return self.mean.params
-
-    @property
-    def se_mean(self) -> Floats:
-        """(m,) sampling and privacy together."""
-        return self.mean.bse
-
-    def conf_int(
-        self, *, obs: bool = False, alpha: float = 0.05, method: Method = "noise_aware"
-    ) -> Floats:
-        """Intervals (m, 2) of the mean, or of a new response (for normal errors)."""
-        return (self.new if obs else self.mean).conf_int(alpha=alpha, method=method)
-
-    def summary_frame(self, *, alpha: float = 0.05, method: Method = "noise_aware") -> pd.DataFrame:
-        """One row per prediction, with the columns of statsmodels."""
-        import pandas as pd
-
-        check_alpha(alpha)
-        mean, new = (self.conf_int(obs=o, alpha=alpha, method=method) for o in (False, True))
-        return pd.DataFrame({
-            "mean": self.predicted_mean, "mean_se": self.se_mean,
-            "mean_ci_lower": mean[:, 0], "mean_ci_upper": mean[:, 1],
-            "obs_ci_lower": new[:, 0], "obs_ci_upper": new[:, 1],
-        })  # fmt: skip
-
-    def __repr__(self) -> str:
-        return str(self.summary_frame())
-
-
-def _short(value: Any) -> str:
-    """Four digits, such as 0.01234 or 1.234e+05."""
-    return f"{value:.4g}"
+            f"{significant(np.sqrt(self.scale))}: from noisy moments, without intervals"
+        )
+        if target == "table":
+            return [self.title, fit]
+        test = (
+            f"F statistic {self.fvalue:.4g} on {self.df_model:g} and {self.df_resid:g} df, p-value "
+            f"{shown_pvalue(self.f_pvalue)} (allows for the noise)"
+        )
+        return [self.title, fit, test]

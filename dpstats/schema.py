@@ -26,6 +26,7 @@ _KEYS: Mapping[str, frozenset[str]] = {
         {"name", "low", "high", "points", "edges", "closed", "values", "missing", "note"}
     ),
 }
+_RULES_TOLD = 6  # different rules for missing cells in one line
 
 
 @dataclass(frozen=True)
@@ -172,8 +173,18 @@ class Schema:
         return cls.from_dict(document["column"])
 
     def missing_rules(self) -> str:
-        """How cells outside the declaration are counted, in one line."""
-        rules = (f"{column.name}: {column.missing_rule()}" for column in self.columns)
+        """How cells outside the declaration are counted, in one line.
+
+        Columns of one rule go together; of many rules the first few are told, `str` has them all.
+        """
+        alike: dict[str, list[str]] = {}
+        for column in self.columns:
+            alike.setdefault(column.missing_rule(), []).append(column.name)
+        told = list(alike.items())[:_RULES_TOLD]
+        rules = [f"{', '.join(names)}: {rule}" for rule, names in told]
+        left = len(self.columns) - sum(len(names) for _, names in told)
+        if left:
+            rules.append(f"{left} more columns: see print(schema)")
         return f"Cells outside the declaration: {'. '.join(rules)}"
 
     def __str__(self) -> str:

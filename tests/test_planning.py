@@ -142,6 +142,8 @@ def test_impossible_plans_are_refused(schema, change, message):
 
 
 def test_not_an_analysis(schema):
+    with pytest.raises(dps.RequestError, match=r"the class dps\.Mean; .* dps\.Mean\(\.\.\.\)"):
+        dps.plan(schema, {"a": dps.Mean}, budget=dps.PureDP(1))
     with pytest.raises(dps.RequestError, match="not an analysis"):
         dps.plan(schema, {"a": "smoker == 'yes'"}, budget=dps.PureDP(1))
     with pytest.raises(dps.RequestError, match="non-empty mapping"):
@@ -266,3 +268,45 @@ def test_widths_of_an_unknown_kind_are_refused(patterned):
         preview.widths(method="naive")
     with pytest.raises(dps.RequestError, match="alpha"):
         preview.widths(alpha=95)
+
+
+def test_the_preview_of_a_regression_tells_every_coefficient_in_its_unit():
+    schema = dps.Schema([
+        dps.Number("pay", 0, 1e6, points=101, missing=0), dps.Number("y", 0, 1, missing=0),
+        dps.Category("g", ["a", "b", "c"]),
+    ])  # fmt: skip
+    analyses = {"fit": dps.OLS("y ~ pay + g"), "mean": dps.Mean("pay")}
+    preview = dps.plan(schema, analyses, budget=dps.PureDP(5)).preview(20_000)
+    widths = preview.widths().set_index(["analysis", "term"])["width"]
+    certified = preview.widths(method="certified").set_index(["analysis", "term"])["width"]
+    lines = str(preview).splitlines()
+    for term in ("pay", "Intercept", "g[T.b]", "g[T.c]"):
+        (line,) = (line for line in lines if line.split(",")[0].endswith(f"  {term}"))
+        shown = [float(part) for part in line.split(",")[0].split()[-3:-1]]
+        assert shown == pytest.approx([widths["fit", term], certified["fit", term]], rel=1e-3)
+    frame = preview.to_frame().set_index("name")
+    assert frame.loc["fit", "of"] == "pay, in its own unit"
+    assert frame.loc["fit", "width"] == pytest.approx(widths["fit", "pay"])
+    assert "varies over a tenth of its bounds" in str(preview)
+    alone = dps.plan(schema, {"mean": analyses["mean"]}, budget=dps.PureDP(5)).preview(20_000)
+    assert "varies over a tenth" not in str(alone)
+
+
+@pytest.mark.parametrize(("formula", "most"), [("y ~ a*b", 363), ("y ~ I(a**2)", 363)])
+def test_grids_too_fine_for_a_hidden_number_of_rows_are_named_with_what_would_do(formula, most):
+    def planned(points):
+        schema = dps.Schema([
+            dps.Number("a", 0, 1, points=points, missing=0),
+            dps.Number("b", 0, 1, points=points, missing=0), dps.Number("y", 0, 1, missing=0),
+        ])  # fmt: skip
+        return dps.plan(
+            schema, {"o": dps.OLS(formula)}, budget=dps.PureDP(1), unit="add_remove",
+            reference=dps.Uniform(),
+        )  # fmt: skip
+
+    with pytest.raises(dps.RequestError, match=rf"\['a'.*at most points={most};") as error:
+        planned(1025)
+    assert "Bernstein" not in str(error.value)
+    with pytest.raises(dps.RequestError, match="too fine"):
+        planned(most + 2)
+    assert planned(most).family.size > 5

@@ -26,6 +26,8 @@ class ComparesGroups:
             return
         if isinstance(groups, str) or not isinstance(groups, Sequence):
             raise RequestError(f"groups must be a pair of levels, got {groups!r}")
+        if len(groups) != 2:
+            raise RequestError(f"groups must be two different levels, got {list(groups)}")
         object.__setattr__(self, "groups", tuple(groups))
 
     def _chosen(self, schema: Schema) -> tuple[int, int]:
@@ -40,8 +42,8 @@ class ComparesGroups:
 def drowned_notes(names: Sequence[str], groups: Sequence[GroupCounts | NoisyMean]) -> list[str]:
     """A note on each group that the noise drowns."""
     return [
-        f"group {name} is small against the privacy noise (sd {group.size_noise:.0f} rows): "
-        "trust the intervals only"
+        f"group {name} is empty or small against the privacy noise (sd {group.size_noise:.2g} "
+        "rows): trust the intervals only"
         for name, group in zip(names, groups, strict=True)
         if group.drowned
     ]

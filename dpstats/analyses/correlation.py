@@ -15,6 +15,7 @@ from dpstats.errors import RequestError
 from dpstats.families.block import Block, Family
 from dpstats.families.moments import Moments
 from dpstats.families.monomials import fourth_moments_of_pairs, takes_more_than_two
+from dpstats.inference.checks import listed
 from dpstats.inference.confidence_law import LEAST_PVALUE
 from dpstats.inference.correlation_intervals import CorrelationIntervals, NoisyPair
 from dpstats.inference.correlation_spread import correlation_spread, measured_spread
@@ -46,7 +47,7 @@ class Correlation:
     columns: Sequence[str]
 
     def __post_init__(self) -> None:
-        given = self.columns
+        given = listed(self.columns)
         several = isinstance(given, Sequence) and not isinstance(given, str)
         if not several or len(given) < 2 or not all(isinstance(name, str) for name in given):
             raise RequestError(f"a correlation needs two or more names of numbers, got {given!r}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -18,10 +18,14 @@ from dpstats.analyses.clipping import (
 )
 from dpstats.errors import RequestError
 from dpstats.families.block import Family, Floats
+from dpstats.inference.checks import listed
 from dpstats.inference.covariance_intervals import CovarianceIntervals
 from dpstats.inference.covariances import NoisyCovariance
 from dpstats.results import EstimateResult
 from dpstats.schema import Schema
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 LAWS = {
     ("kurtosis",): "the sampling part is normal theory with the columns' own kurtosis",
@@ -101,6 +105,7 @@ class Covariance:
             budget=str(release.budget),
             notes=[*notes_of(covariance), *clipping_notes(covariance.moments)],
             location_=middles + units * covariance.mean,
+            columns=columns,
         )
 
 
@@ -112,9 +117,11 @@ class CovarianceResult(EstimateResult):
     ----------
     location_ : (p,) float64
         Noisy means, original units.
+    columns : tuple of str
     """
 
     location_: Floats = ()  # type: ignore[assignment]
+    columns: tuple[str, ...] = ()
 
     @property
     def interval_of(self) -> str:
@@ -129,10 +136,19 @@ class CovarianceResult(EstimateResult):
         matrix[np.triu_indices(p)] = self.params
         return np.asarray(matrix + np.triu(matrix, 1).T)
 
+    @property
+    def matrix(self) -> pd.DataFrame:
+        """`covariance_` with the columns' names."""
+        import pandas as pd
+
+        return pd.DataFrame(self.covariance_, index=self.columns, columns=self.columns)
+
 
 def checked_columns(columns: Sequence[str]) -> tuple[str, ...]:
     """Column names as a tuple, or a RequestError."""
-    if isinstance(columns, str) or not isinstance(columns, Sequence):
+    columns = listed(columns)
+    several = isinstance(columns, Sequence) and not isinstance(columns, str)
+    if not several or not all(isinstance(name, str) for name in columns):
         raise RequestError(f"columns must be a list of names, got {columns!r}")
     if len(columns) < 2 or len(set(columns)) < len(columns):
         raise RequestError(f"give at least two different columns, got {list(columns)}")

@@ -14,6 +14,7 @@ from dpstats.errors import RequestError
 from dpstats.families.block import Block, Family
 from dpstats.families.cells import ROWS
 from dpstats.families.moments import Moments
+from dpstats.inference.checks import listed
 from dpstats.inference.confidence_law import LEAST_PVALUE
 from dpstats.inference.mean_intervals import Contrast, MeanIntervals
 from dpstats.inference.noisy_mean import NoisyMean
@@ -51,7 +52,7 @@ class Mean:
     columns: str | Sequence[str]
 
     def __post_init__(self) -> None:
-        given = self.columns
+        given = listed(self.columns)
         if isinstance(given, str):
             return
         names = isinstance(given, Sequence) and all(isinstance(name, str) for name in given)

@@ -15,7 +15,7 @@ from dpstats.analyses.base import Answering
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
 from dpstats.families.formula import Design
-from dpstats.inference.checks import check_choice
+from dpstats.inference.checks import as_float, check_choice
 from dpstats.inference.design_moments import DesignMoments
 from dpstats.inference.least_squares import LeastSquares
 from dpstats.inference.linear_intervals import LinearIntervals
@@ -23,6 +23,12 @@ from dpstats.results_linear import DROWNED, PENALISED, ROBUST, SAMPLING, OLSResu
 from dpstats.schema import Schema
 
 CovType = Literal["nonrobust", "HC1"]
+
+_SINGULAR = (
+    "the regressors cannot be told from collinear ones. Either the privacy noise drowns them: it "
+    "takes more rows, more budget, fewer regressors, or ridge=. Or columns are collinear or "
+    "constant, or a level is empty: it takes another formula"
+)
 
 
 @dataclass(frozen=True)
@@ -36,7 +42,8 @@ class OLS:
     ----------
     formula : str
         Such as ``"income ~ age + C(region)"``; ``a:b`` and ``a*b`` for products of two columns,
-        ``- 1`` for no intercept. The first level of a category is its baseline.
+        ``I(a**2)`` for the square of a number, ``- 1`` for no intercept. The first level of a
+        category is its baseline.
     ridge : float
         Penalty: the mean squared residual plus `ridge` times the sum of squared coefficients is
         least, both in unit scale (numbers over [-1, 1], the intercept free). Estimates and
@@ -60,10 +67,11 @@ class OLS:
     cov_type: CovType = "nonrobust"
 
     def __post_init__(self) -> None:
-        number = isinstance(self.ridge, int | float) and not isinstance(self.ridge, bool)
-        if not number or not 0 <= self.ridge < np.inf:
+        numeric = isinstance(self.ridge, int | float | np.integer | np.floating)
+        if not numeric or isinstance(self.ridge, bool) or not 0 <= self.ridge < np.inf:
             raise RequestError(f"ridge must be a number of at least 0, got {self.ridge!r}")
         check_choice("cov_type", self.cov_type, get_args(CovType))
+        object.__setattr__(self, "ridge", as_float(self.ridge))
 
     def family(self, schema: Schema) -> Family:
         """Mean products of the regressors and the response; of four of them for HC1."""
@@ -106,16 +114,9 @@ class OLS:
         if model.df_resid <= 0:
             notes.append("there are no more rows than coefficients: nothing can be said")
         elif not model.regular:
-            notes.append(
-                "the privacy noise drowns the regressors (their noisy second moments are not "
-                "positive definite): all intervals are unbounded; it takes more rows, more budget, "
-                "fewer regressors, or ridge="
-            )
+            notes.append(f"all intervals are unbounded: {_SINGULAR}")
         elif intervals.unbounded(0.05):
-            notes.append(
-                "where an interval is unbounded the privacy noise hides whether the regressors are "
-                "collinear; it takes more rows, more budget, fewer regressors, or ridge="
-            )
+            notes.append(f"where an interval is unbounded, {_SINGULAR}")
         if model.regular and model.error_variance <= 0:
             notes.append("the noise exceeds the variance of the errors, which is not estimated")
         if model.fourth_drowned(intervals.combinations):

@@ -19,7 +19,7 @@ from dpstats.analyses.clipping import (
 from dpstats.analyses.covariance import checked_columns, notes_of
 from dpstats.errors import RequestError
 from dpstats.families.block import Family, Floats
-from dpstats.inference.checks import check_alpha, check_choice
+from dpstats.inference.checks import check_alpha, check_choice, check_numbers
 from dpstats.inference.covariances import NoisyCovariance
 from dpstats.inference.eigen_intervals import EigenIntervals
 from dpstats.results import EstimateResult, Method, Target
@@ -151,7 +151,7 @@ class PCA:
 
 @dataclass(frozen=True, repr=False)
 class PCAResult(EstimateResult):
-    """Principal components with scikit-learn's names.
+    """Principal components with scikit-learn's names, each also without its last underscore.
 
     The parameters are the k eigenvalues, then their k shares of the variance, then the loadings
     of the first component, of the second, and so on; `conf_int` and `to_frame` follow that order.
@@ -189,6 +189,22 @@ class PCAResult(EstimateResult):
     def components_(self) -> Floats:
         """(k, p) unit vectors as rows; the largest loading of each is positive."""
         return self.params[2 * self.n_components_ :].reshape(self.n_components_, -1)
+
+    @property
+    def singular_values_(self) -> Floats:
+        """(k,) of the centred private rows: roots of the eigenvalues times n - 1."""
+        return np.sqrt(self.explained_variance_ * max(self.nobs - 1, 0))
+
+    @property
+    def mean(self) -> Floats:
+        """The field `mean_`."""
+        return self.mean_
+
+    n_components = n_components_
+    explained_variance = explained_variance_
+    explained_variance_ratio = explained_variance_ratio_
+    components = components_
+    singular_values = singular_values_
 
     @property
     def interval_of(self) -> str:
@@ -284,6 +300,11 @@ class PCAResult(EstimateResult):
         """
         import pandas as pd
 
+        if not isinstance(frame, pd.DataFrame):
+            raise RequestError(
+                f"scores need a DataFrame with the columns {list(self.columns)}, got "
+                f"{type(frame).__name__}"
+            )
         lacking = [name for name in self.columns if name not in frame.columns]
         if lacking:
             raise RequestError(f"scores need the columns {lacking}; the frame does not have them")
@@ -291,7 +312,9 @@ class PCAResult(EstimateResult):
             raise RequestError(
                 "a standard deviation drowned in noise; scores need standardize=False"
             )
-        rows = frame[list(self.columns)].to_numpy(dtype=np.float64)
+        rows = check_numbers("the columns to score", frame[list(self.columns)])
         scores = (rows - self.mean_) / self.spread @ self.components_.T
         names = [f"PC{i}" for i in range(1, self.n_components_ + 1)]
         return pd.DataFrame(scores, columns=names, index=frame.index)
+
+    transform = scores

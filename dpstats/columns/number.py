@@ -336,9 +336,11 @@ class Number:
 
     def missing_rule(self) -> str:
         """How missing and out-of-range cells are counted, in words."""
-        value = self.grid[self.missing_code + self.half_points]
+        value = f"{self.grid[self.missing_code + self.half_points]:g}"
+        if self.missing is not None and f"{self.missing:g}" != value:
+            value = f"{self.missing:g} ({value} on the grid)"
         outside = "nearest declared value" if self.values else "clamped to the bounds"
-        return f"missing: counted as {value:g}; outside: {outside}"
+        return f"missing: counted as {value}; outside: {outside}"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as in a schema file."""

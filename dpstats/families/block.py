@@ -7,6 +7,7 @@ paper's scale f = g_f / B_f lies in [-1, 1].
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -155,6 +156,19 @@ def bounds_of(block: Block) -> Codes:
 def noise_factor(block: Block) -> int:
     """How many times the noise of others a block can do with; 1 unless it says otherwise."""
     return int(getattr(block, "noise_factor", 1))
+
+
+def overflow(block: Block, most: int) -> str:
+    """Which function of a block has values above `most`, and what to declare instead."""
+    f = int(bounds_of(block).argmax())
+    columns, cure = [c.name for c in block.columns], "use fewer columns in it, or fewer points"
+    terms = getattr(block, "terms", None)
+    if terms is not None:  # a product of numbers, which have half as many steps to either side
+        powers = sum(level is None for _, level in terms[f])
+        columns = [name for name in columns if name in dict(terms[f])]
+        half = math.floor(most ** (1 / powers) + 1e-9)
+        cure = f"declare them with at most points={2 * half + 1}"
+    return f"the grids of {columns} are too fine for sums of {block.names[f]!r}: {cure}"
 
 
 @dataclass(frozen=True)

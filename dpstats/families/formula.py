@@ -23,11 +23,14 @@ if TYPE_CHECKING:
 
 GRAMMAR = (
     "a formula reads 'y ~ a + C(g) + a:b': a number or Boolean column on the left; on the right "
-    "numbers, categories (C(g) or g; C(age) for the bins of a number), products a:b or a*b, and "
-    "- 1 for no intercept; names that are not identifiers go in backticks"
+    "numbers, categories (C(g) or g; C(age) for the bins of a number), products a:b or a*b of two "
+    "columns, squares I(a**2), and - 1 for no intercept; names that are not identifiers go in "
+    "backticks"
 )
-_LARGEST = 2  # columns in one term
-_GROUP = re.compile(r"C\(\s*(?:`(?P<quoted>[^`]+)`|(?P<bare>\w+))\s*\)")
+_LARGEST = 2  # columns in one term; a square counts twice
+_NAME = r"(?:`(?P<quoted>[^`]+)`|(?P<bare>\w+))"
+_GROUP = re.compile(rf"C\(\s*{_NAME}\s*\)")
+_SQUARE = re.compile(rf"I\(\s*{_NAME}\s*\*\*\s*2\s*\)")
 
 
 @dataclass(frozen=True)
@@ -37,9 +40,10 @@ class Regressor:
     Attributes
     ----------
     name : str
-        As statsmodels names it: ``age``, ``C(region)[T.south]``, ``age:smoker[T.True]``.
+        As statsmodels names it: ``age``, ``C(region)[T.south]``, ``age:smoker[T.True]``,
+        ``I(age ** 2)``.
     factors : tuple of features
-        Of different columns, in the order of the formula.
+        In the order of the formula; of different columns, or one number twice.
     """
 
     name: str
@@ -77,22 +81,32 @@ class Design:
         """Names of the regressors."""
         return [regressor.name for regressor in self.regressors]
 
-    def matrix(self, exog: pd.DataFrame | Mapping[str, Sequence[Any]], schema: Schema) -> Floats:
+    def matrix(self, exog: pd.DataFrame | Mapping[str, Any] | None, schema: Schema) -> Floats:
         """Design matrix (m, p) of given values in original units, such as to predict for.
+
+        A single value of a column stands for all of its m values.
 
         Raises
         ------
         RequestError
             For a missing column, or a value that the schema does not declare.
         """
+        if exog is None or not hasattr(exog, "keys"):
+            raise RequestError(
+                "predictions need values by column, a DataFrame or {'age': [20, 30], ...} (a "
+                f"release keeps no rows to predict for); got {type(exog).__name__}"
+            )
         features = dict.fromkeys(f for regressor in self.regressors for f in regressor.factors)
         lacking = sorted({name for name, _ in features} - set(exog))
         if lacking:
             raise RequestError(f"predictions need values of {lacking} too")
-        values = {f: _values(list(exog[f[0]]), f, schema[f[0]]) for f in features}
-        if len({len(array) for array in values.values()}) != 1:
-            raise RequestError("predictions need as many values of every column")
-        one = np.ones(len(next(iter(values.values()))))
+        given = {name: exog[name] for name in dict.fromkeys(name for name, _ in features)}
+        lengths = {len(value) for value in given.values() if _several(value)}
+        if len(lengths) > 1:
+            raise RequestError("predictions need as many values of every column, or a single one")
+        one = np.ones(lengths.pop() if lengths else 1)
+        lists = {n: list(v) if _several(v) else [v] * len(one) for n, v in given.items()}
+        values = {f: _values(lists[f[0]], f, schema[f[0]]) for f in features}
         columns = [math.prod((values[f] for f in r.factors), start=one) for r in self.regressors]
         return np.stack(columns, axis=1)
 
@@ -125,44 +139,55 @@ class Design:
             start = len(regressors)
             regressors += _regressors(term, seen)
             places.append((":".join(f.text for f in term), slice(start, len(regressors))))
-            names = frozenset(f.column.name for f in term)
+            names = frozenset(f.key for f in term)
             if len(term) == 0 or (len(term) == 1 and term[0].grouped and frozenset() not in seen):
                 constant = slice(start, len(regressors))
             # The levels of a group add up to one, so all of them span the term without it.
-            seen |= {names} | {names - {f.column.name} for f in term if f.grouped}
+            seen |= {names} | {names - {f.key} for f in term if f.grouped}
         return Design(response, tuple(regressors), tuple(p for p in places if p[0]), constant)
 
 
 @dataclass(frozen=True)
 class _Factor:
-    """A column in a term."""
+    """A column in a term, or the square of one."""
 
     column: Column
     text: str
     grouped: bool
+    power: int = 1
 
     @staticmethod
     def of(text: str, schema: Schema) -> _Factor:
-        match = _GROUP.fullmatch(text)
+        group, square = _GROUP.fullmatch(text), _SQUARE.fullmatch(text)
+        match = group or square
         name = (match["quoted"] or match["bare"]) if match else text
         if name not in schema.names:
             known = f"columns: {list(schema.names)}"
             raise RequestError(f"{text!r} is not a column; {known}; {GRAMMAR}")
         column = schema[name]
-        grouped = match is not None or not isinstance(column, Number)
+        if square and not isinstance(column, Number):
+            raise RequestError(f"{name!r} is not a number, which {text} needs")
+        if square:
+            return _Factor(column, text, False, 2)
+        grouped = group is not None or not isinstance(column, Number)
         if grouped and column.bins < 2:
             raise RequestError(f"{name!r} has a single bin; add edges to the schema for C({name})")
         return _Factor(column, text, grouped)
 
-    def features(self, *, baseline: bool) -> Iterator[tuple[str, Feature]]:
+    @property
+    def key(self) -> str:
+        """What it spans: a column in any spelling, or its square."""
+        return self.column.name if self.power == 1 else self.text
+
+    def features(self, *, baseline: bool) -> Iterator[tuple[str, tuple[Feature, ...]]]:
         """Names and features: the number, or the levels but the first if `baseline`."""
         name = self.column.name
         if not self.grouped:
-            yield self.text, (name, None)
+            yield self.text, ((name, None),) * self.power
             return
         labels = self.column.bin_labels
         for level in range(int(baseline), self.column.bins):
-            yield f"{self.text}[{'T.' if baseline else ''}{labels[level]}]", (name, level)
+            yield f"{self.text}[{'T.' if baseline else ''}{labels[level]}]", ((name, level),)
 
 
 def _parsed(formula: str) -> tuple[list[list[str]], list[list[str]]]:
@@ -172,8 +197,12 @@ def _parsed(formula: str) -> tuple[list[list[str]], list[list[str]]]:
 
     if not isinstance(formula, str):
         raise RequestError(f"a formula is a text, got {formula!r}; {GRAMMAR}")
+    if "{" in re.sub("`[^`]*`", "", formula):
+        raise RequestError(f"{formula!r} has braces, but nothing here is evaluated; {GRAMMAR}")
     try:
-        sides = DefaultFormulaParser().get_terms(formula)
+        parser = DefaultFormulaParser()
+        _check_powers(formula, parser.get_ast(formula))
+        sides = parser.get_terms(formula)
         left, right = (
             [[factor.expr for factor in term.factors] for term in getattr(sides, side)]
             for side in ("lhs", "rhs")
@@ -183,8 +212,30 @@ def _parsed(formula: str) -> tuple[list[list[str]], list[list[str]]]:
     return left, right
 
 
+def _check_powers(formula: str, node: Any) -> set[str]:
+    """Texts of the factors under a node; refuse products with itself, which parsers drop.
+
+    The product of a column with itself counts as the column in R and Patsy, so that ``a**2`` and
+    ``a:a`` would be ``a``; ``(a + b)**2`` stands for both columns and their product.
+    """
+    parts = [_check_powers(formula, part) for part in getattr(node, "args", ())]
+    if not hasattr(node, "operator"):
+        return {factor.expr for term in node.to_terms() for factor in term.factors}
+    symbol = node.operator.symbol
+    power = symbol in ("**", "^") and len(node.args[0].to_terms()) == 1
+    if power or (symbol in (":", "*", "/", "in") and parts[0] & parts[1]):
+        text = min(parts[0] if power else parts[0] & parts[1])
+        raise RequestError(
+            f"{formula!r} multiplies {text!r} by itself; write I({text}**2) for the square of a "
+            f"number; {GRAMMAR}"
+        )
+    return set().union(*parts)
+
+
 def _response(text: str, schema: Schema) -> Feature:
     factor = _Factor.of(text, schema)
+    if factor.power > 1:
+        raise RequestError(f"the response must be a column, not {text}; {GRAMMAR}")
     if isinstance(factor.column, Boolean) and factor.column.bins == 2:
         return factor.column.name, 1
     if factor.grouped:
@@ -203,16 +254,18 @@ def _check(formula: str, terms: Sequence[tuple[_Factor, ...]], response: Feature
             raise RequestError(f"{response[0]!r} is on both sides of {formula!r}")
         if len(set(names)) < len(names):
             raise RequestError(f"{formula!r} multiplies {names[0]!r} by itself; {GRAMMAR}")
-        if len(term) > _LARGEST:
+        size = sum(factor.power for factor in term)
+        if size > _LARGEST:
             raise RequestError(
-                f"{formula!r} multiplies {len(term)} columns; at most {_LARGEST} can be"
+                f"{formula!r} multiplies {size} columns (a square counts twice); at most "
+                f"{_LARGEST} can be"
             )
         for factor in term:
             if ways.setdefault(factor.column.name, factor.grouped) != factor.grouped:
                 raise RequestError(f"{formula!r} has {factor.column.name!r} as number and levels")
             if isinstance(factor.column, Number) and not factor.grouped:
                 _check_missing(factor.column)
-        alone = {t[0].column.name for t in terms if len(t) == 1}
+        alone = {t[0].key for t in terms if len(t) == 1}
         if len(term) == 2 and all(f.grouped for f in term) and not alone.issuperset(names):
             raise RequestError(
                 f"{formula!r} has the product of {names[0]!r} and {names[1]!r} without both by "
@@ -228,15 +281,25 @@ def _check_missing(column: Number) -> None:
         )
 
 
+def _several(value: object) -> bool:
+    """Whether it is a list of values, rather than one for all predictions."""
+    return hasattr(value, "__len__") and not isinstance(value, str)
+
+
 def _values(given: Sequence[Any], feature: Feature, column: Column) -> Floats:
     """Values (m,) of a feature for given values of its column."""
     level = feature[1]
+    if any(map(_several, given)):
+        raise RequestError(f"predictions need one value of {column.name!r} each, not a list")
     if isinstance(column, Category):
         try:
             return np.array([float(column.index(value) == level) for value in given])
         except SchemaError as error:
             raise RequestError(f"predictions: {error}") from None
-    numbers = np.asarray(given, dtype=np.float64)
+    try:
+        numbers = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise RequestError(f"predictions need numbers for {column.name!r}") from None
     low, high = column.grid[0], column.grid[-1]
     if not np.all((numbers >= low) & (numbers <= high)):
         raise RequestError(f"predictions need {column.name!r} between {low:g} and {high:g}")
@@ -251,12 +314,10 @@ def _values(given: Sequence[Any], feature: Feature, column: Column) -> Floats:
 
 def _regressors(term: Sequence[_Factor], seen: set[frozenset[str]]) -> Iterator[Regressor]:
     """Regressors of a term; levels have a baseline where the term without them is there."""
-    names = frozenset(factor.column.name for factor in term)
-    choices = [
-        list(f.features(baseline=f.grouped and names - {f.column.name} in seen)) for f in term
-    ]
+    names = frozenset(factor.key for factor in term)
+    choices = [list(f.features(baseline=f.grouped and names - {f.key} in seen)) for f in term]
     for chosen in itertools.product(*choices):
         yield Regressor(
             ":".join(name for name, _ in chosen) or "Intercept",
-            tuple(feature for _, feature in chosen),
+            tuple(feature for _, features in chosen for feature in features),
         )

@@ -85,7 +85,7 @@ class Moments:
         for name in numbers:
             column = schema[name]
             if not isinstance(column, Number):
-                raise RequestError(f"{name!r} is not a number; list it among the groups")
+                raise RequestError(f"{name!r} is not a number; moments are of numbers")
             if column.missing is None:
                 raise RequestError(
                     f"moments of {name!r} need missing= in the schema: the value that missing "

@@ -1,7 +1,8 @@
 """Arguments that every interval and test shares, checked once and explained in a sentence."""
 
+import numbers
 from collections.abc import Sequence
-from typing import Literal, cast, get_args
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -64,7 +65,7 @@ def check_proportion(p0: float) -> float:
 
 def check_count(n: int) -> int:
     """Return the number of rows `n`, or raise RequestError if it is not a positive integer."""
-    if n != int(n) or n < 1:
+    if not isinstance(n, numbers.Real) or not 1 <= n < np.inf or n != int(n):
         raise RequestError(f"n={n!r} is not a number of rows; give an integer of at least 1")
     return int(n)
 
@@ -75,12 +76,46 @@ def check_whole(name: str, value: int, least: int) -> None:
         raise RequestError(f"{name} must be a whole number of at least {least}, got {value!r}")
 
 
-def check_finite(name: str, values: ArrayLike) -> NDArray[np.float64]:
-    """Return `values` as float64, or raise RequestError if some are infinite or missing."""
-    array = np.asarray(values, dtype=np.float64)
+def check_numbers(
+    name: str, values: ArrayLike, shape: tuple[int, ...] | None = None
+) -> NDArray[np.float64]:
+    """Return `values` as float64, or raise RequestError if they are no numbers or misshapen.
+
+    With a `shape`, values are repeated to it as numpy does.
+    """
+    try:
+        array = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise RequestError(f"{name} must be numbers, in a full array if several") from None
+    if shape is None:
+        return array
+    try:
+        return np.broadcast_to(array, shape)
+    except ValueError:
+        raise RequestError(f"{name} has shape {array.shape}; it must fit {shape}") from None
+
+
+def check_finite(
+    name: str, values: ArrayLike, shape: tuple[int, ...] | None = None
+) -> NDArray[np.float64]:
+    """The same, and RequestError if some are infinite or missing."""
+    array = check_numbers(name, values, shape)
     if not np.all(np.isfinite(array)):
         raise RequestError(f"{name} must be finite; infinite or missing values were given")
     return array
+
+
+def check_number(name: str, value: float) -> float:
+    """Return a single finite number, or raise RequestError."""
+    array = check_finite(name, value)
+    if array.ndim:
+        raise RequestError(f"{name} must be a single number, got {value!r}")
+    return float(array)
+
+
+def listed(values: Any) -> Any:
+    """A pandas Index or an array as a list; anything else as it is."""
+    return values.tolist() if hasattr(values, "tolist") else values
 
 
 def check_choice(name: str, value: object, allowed: Sequence[str]) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,17 +14,19 @@ from dpstats.errors import RequestError
 from dpstats.families.block import Floats
 from dpstats.inference.checks import check_finite
 
+Constraints = str | ArrayLike | tuple[ArrayLike, ArrayLike]
 
-def read_constraints(
-    wanted: str | ArrayLike, terms: Sequence[str]
-) -> tuple[Floats, Floats, list[str]]:
+_WHOLE = re.compile(r"(?<![\w.])(?:\d+\.?\d*|\.\d+)[eE][+-]?\d+")  # such as 1e-3
+
+
+def read_constraints(wanted: Constraints, terms: Sequence[str]) -> tuple[Floats, Floats, list[str]]:
     """Combinations of coefficients, the values they should equal, and their names.
 
     Parameters
     ----------
-    wanted : str or (k, d) array_like
+    wanted : str, (k, d) array_like, or a pair of such an array and (k,) values
         Such as ``"age = 0.5, C(region)[T.south] - C(region)[T.east]"``, read by formulaic; or one
-        row per combination, whose values are then 0.
+        row per combination, whose values are 0 unless given.
     terms : sequence of str
         Names of the d coefficients.
 
@@ -35,19 +39,34 @@ def read_constraints(
     Raises
     ------
     RequestError
-        For text that cannot be read, or a matrix of another width.
+        For text that cannot be read, a matrix of another width, or a combination of nothing.
     """
     if isinstance(wanted, str):
         matrix, values = _read(wanted, terms)
     else:
-        matrix = np.atleast_2d(check_finite("r_matrix", wanted))
-        values = np.zeros(len(matrix))
-    if matrix.shape[1] != len(terms):
+        rows, given = _pair(wanted)
+        matrix = np.atleast_2d(check_finite("r_matrix", rows))
+        if matrix.ndim != 2 or matrix.shape[1] != len(terms):
+            raise RequestError(
+                f"r_matrix has shape {matrix.shape}; it needs a row per combination, with one "
+                f"number per coefficient, {len(terms)}: {terms}"
+            )
+        values = check_finite("the values to test against", given, (len(matrix),))
+    if not len(matrix) or not np.all(np.any(matrix != 0, axis=1)):
         raise RequestError(
-            f"r_matrix has {matrix.shape[1]} columns; it needs one per coefficient, "
-            f"{len(terms)}: {terms}"
+            "a combination without any coefficient says nothing; give every row of r_matrix a "
+            f"number that is not 0, or write '{terms[-1]} = 0'"
         )
     return matrix, values, [_text(row, terms) for row in matrix]
+
+
+def _pair(wanted: Any) -> tuple[ArrayLike, ArrayLike]:
+    """Rows and values, as statsmodels takes a tuple; two rows in a tuple are rows."""
+    if isinstance(wanted, tuple) and len(wanted) == 2:
+        first, second = (check_finite("r_matrix", part) for part in wanted)
+        if second.shape in ((), (1,), np.atleast_2d(first).shape[:1]):
+            return first, second
+    return wanted, 0.0
 
 
 def _text(row: Floats, terms: Sequence[str]) -> str:
@@ -62,12 +81,18 @@ def _read(text: str, terms: Sequence[str]) -> tuple[Floats, Floats]:
 
     # Names in their order of length, so that one inside another is not taken for it.
     stand_ins = {name: f"v{i}_" for i, name in enumerate(terms)}
-    written = re.sub(r"=\s*-", "= 0 - ", text)  # formulaic reads no sign after =
+    written = _WHOLE.sub(lambda match: f"{Decimal(match[0]):f}", text)
+    written = re.sub(r"=\s*-", "= 0 - ", written.replace("==", "="))  # it reads no sign after =
     for name in sorted(stand_ins, key=len, reverse=True):
         written = written.replace(f"`{name}`", stand_ins[name])
         if not name.isidentifier():
             written = written.replace(name, stand_ins[name])
+    if not written.strip():
+        raise RequestError(f"there is nothing to test; coefficients: {terms}")
     variables = [stand_ins[n] if stand_ins[n] in written else n for n in terms]
+    unknown = [n for n in re.findall(r"[^\W\d]\w*", written) if n not in variables]
+    if unknown:
+        raise RequestError(f"{unknown[0]!r} is not a coefficient; coefficients: {terms}")
     try:
         read = LinearConstraints.from_spec(written, variables)
         matrix = np.asarray(read.constraint_matrix, dtype=np.float64)

@@ -5,7 +5,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from dpstats.errors import RequestError
-from dpstats.inference.checks import check_alpha, check_count, check_finite
+from dpstats.inference.checks import check_alpha, check_count, check_finite, check_numbers
 from dpstats.inference.chi_square_bounds import chisquare
 from dpstats.inference.interval_systems import ols
 from dpstats.inference.spectral import descending, sampling_radii
@@ -72,7 +72,13 @@ def proportion_confint(
     alpha = check_alpha(alpha)
     beta = _part(alpha, beta)
     p, n = check_finite("p", p), check_finite("n", n)
-    radius = np.asarray(radius, dtype=np.float64)
+    radius = check_numbers("radius", radius)
+    try:
+        np.broadcast_shapes(p.shape, radius.shape, n.shape)
+    except ValueError:
+        raise RequestError(
+            f"p, radius and n have shapes {p.shape}, {radius.shape} and {n.shape}, which do not fit"
+        ) from None
     if not np.all(radius >= 0):
         raise RequestError("radius must not be negative or missing; give half the box's width")
     if not np.all((n >= 1) & (n == np.floor(n))):
@@ -150,7 +156,7 @@ def eigenvalues(
     if not np.allclose(matrix, matrix.T):
         raise RequestError("matrix must be symmetric, as a covariance matrix is")
     n, p = check_count(n), len(matrix)
-    bounds = np.asarray(radius, dtype=np.float64)
+    bounds = check_numbers("radius", radius)
     if bounds.shape not in ((), matrix.shape) or not np.all(bounds >= 0):
         raise RequestError(
             "radius must be one number, or a matrix of bounds for the entries; not negative"

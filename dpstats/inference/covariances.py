@@ -250,7 +250,10 @@ class NoisyCovariance:
         with np.errstate(invalid="ignore"):
             low = np.minimum(low * factors[0], low * factors[1])
             high = np.maximum(high * factors[0], high * factors[1])
-        low, high = np.nan_to_num(low, nan=-most), np.nan_to_num(high, nan=most, posinf=np.inf)
+        low, high = (
+            np.nan_to_num(end, nan=most_of, posinf=np.inf, neginf=-np.inf)
+            for end, most_of in ((low, -most), (high, most))
+        )
         low[np.diag_indices(self.p)] = np.maximum(np.diag(low), 0)
         limits = most * self.limits
         return np.clip(low, -limits, limits), np.clip(high, -limits, limits)

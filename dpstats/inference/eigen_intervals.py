@@ -111,10 +111,13 @@ class EigenIntervals:
     def _turned(self) -> dict[str, list[Floats]]:
         return {}
 
-    def _most(self, count: int) -> Floats:
-        """Largest possible eigenvalues, from the largest possible sum of all."""
-        most = self.covariance.correction * self.covariance.largest_trace
-        return most / np.arange(1, count + 1)
+    def _most(self, count: int, target: Target = "table") -> Floats:
+        """Largest possible eigenvalues, from the largest possible sum of all.
+
+        Of the table with the divisor of `numpy.cov`; of the population without.
+        """
+        correction = self.covariance.correction if target == "table" else 1.0
+        return correction * self.covariance.largest_trace / np.arange(1, count + 1)
 
     def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """Lower and upper ends, two (2 k + k p,) arrays."""
@@ -126,7 +129,7 @@ class EigenIntervals:
                 found = self._within(np.inf, np.inf, alpha, target)
             else:
                 errors = self._errors("both" if target == "population" else "privacy")
-                ends = [self._aware(alpha, drawn) for drawn in errors]
+                ends = [self._aware(alpha, drawn, target) for drawn in errors]
                 found = (
                     np.min([low for low, _ in ends], axis=0),
                     np.max([high for _, high in ends], axis=0),
@@ -160,7 +163,7 @@ class EigenIntervals:
         k, factors = self.k, self._factors(alpha, target)
         centre = 1.0 if alpha is None else self.covariance.correction
         values, trace = self.values / centre, float(self.values.sum()) / centre
-        most = self._most(k) / centre
+        most = self._most(k, target) if alpha is None else self._most(k) / centre
         low = np.clip(values[:k] - radius, 0, most) if np.isfinite(radius) else np.zeros(k)
         high = np.clip(values[:k] + radius, 0, most) if np.isfinite(radius) else most
         most_trace, least_trace = trace + of_trace, trace - of_trace
@@ -224,7 +227,7 @@ class EigenIntervals:
         ends = np.linalg.eigvalsh(errors)[:, [0, -1]]
         return float(np.quantile(np.abs(ends).max(axis=1), 1 - _PART * alpha))
 
-    def _aware(self, alpha: float, errors: Floats) -> tuple[Floats, Floats]:
+    def _aware(self, alpha: float, errors: Floats, target: Target) -> tuple[Floats, Floats]:
         k = self.k
         traces = np.trace(errors, axis1=1, axis2=2)
         slack, level = self._slack(errors, alpha), alpha * (1 - _PART) / 2
@@ -248,7 +251,7 @@ class EigenIntervals:
                 reach = np.quantile(apart, 1 - 2 * level, axis=0)
                 loadings[0][i] = np.maximum(self.vectors[i] - reach, -1)
                 loadings[1][i] = np.minimum(self.vectors[i] + reach, 1)
-        caps = np.stack([self._most(k), 1 / np.arange(1, k + 1)])
+        caps = np.stack([self._most(k, target), 1 / np.arange(1, k + 1)])
         low, high = np.clip(low, 0, caps), np.clip(high, 0, caps)
         low[0], high[0] = low[0] * self.unit, high[0] * self.unit
         return (

@@ -225,7 +225,7 @@ def ols(
     p = len(moments) - 1
     if moments.shape != (p + 1, p + 1) or p < 1 or not np.allclose(moments, moments.T):
         raise RequestError("second_moments must be a symmetric square matrix, the response last")
-    radii = np.broadcast_to(check_finite("radius", radius), moments.shape).copy()
+    radii = check_finite("radius", radius, moments.shape).copy()
     if np.ndim(radius) == 0 and intercept:
         radii[0, 0] = 0.0
     if not np.all(radii >= 0):

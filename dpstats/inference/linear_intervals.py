@@ -61,10 +61,13 @@ class LinearIntervals:
 
     @cached_property
     def privacy_variance(self) -> Floats:
-        """(k,)."""
+        """(k,), infinite where nothing is known."""
         if not self.known:
-            return np.zeros(len(self.offsets))
-        along = self.combinations @ self.model.noise_covariance
+            return np.full(len(self.offsets), np.inf)
+        return self._variances(self.model.noise_covariance)
+
+    def _variances(self, covariance: Floats) -> Floats:
+        along = self.combinations @ covariance
         return np.asarray(np.maximum(np.einsum("ij,ij->i", along, self.combinations), 0.0))
 
     @property

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from dpstats.answers import Answers
     from dpstats.privacy.laws import NoiseLaw
 
+_LEAST_ROWS = 2  # that tell a mean and its error
+
 
 @dataclass(frozen=True)
 class NoisyMean:
@@ -93,9 +95,13 @@ class NoisyMean:
         """Estimate of the mean, in [-1, 1]."""
         return float(np.clip(self.observed[1] / self.size, -1, 1))
 
-    @cached_property
+    @property
     def privacy_variance(self) -> float:
-        """Variance of the mean's noise, to first order."""
+        """Variance of the mean's noise, to first order; at most 1, that of -1 or 1 at random."""
+        return min(self._first_order, 1.0)
+
+    @cached_property
+    def _first_order(self) -> float:
         gradient = np.array([-self.mean, 1.0, 0.0]) / self.size
         return float(gradient @ self.covariance @ gradient)
 
@@ -110,7 +116,7 @@ class NoisyMean:
 
         The noise on the mean lowers mean square minus squared mean by its variance on average.
         """
-        return float(np.clip(self._plain + self.privacy_variance, 0, 1 - self.mean**2))
+        return float(np.clip(self._plain + self._first_order, 0, 1 - self.mean**2))
 
     @property
     def variance_noise(self) -> float:
@@ -119,14 +125,22 @@ class NoisyMean:
         return float(np.sqrt(gradient @ self.covariance @ gradient)) / self.size
 
     @property
+    def _lost(self) -> bool:
+        """Whether what was seen is fewer than two rows: the mean may then be anything."""
+        return bool(self.observed[0] < _LEAST_ROWS)
+
+    @property
     def sampling_variance(self) -> float:
-        """Variance of the sample mean."""
+        """Variance of the sample mean; 1 if two rows were not seen, as `_drawn` has it."""
+        if self._lost:
+            return 1.0
         return self.variance / max(self.size - 1, 1.0)
 
     @property
     def drowned(self) -> bool:
-        """Whether the noise leaves little: of the size, or an eighth of the range of means."""
-        return self.size <= 2 * self.size_noise or self.privacy_variance > 1 / 16
+        """Whether little is left: of the size, or within an eighth of the range of means."""
+        small = self._lost or self.size <= 2 * self.size_noise
+        return small or self.privacy_variance > 1 / 16
 
     @cached_property
     def _drawn(self) -> tuple[Floats, Floats, Floats]:
@@ -143,8 +157,8 @@ class NoisyMean:
         ])  # fmt: skip
         moments = self.observed[:, np.newaxis] - self.mixing @ (noises / self.units[:, np.newaxis])
         size = np.clip(moments[0], 0, self.most)
-        seen = size >= 2
-        n = np.where(seen, size, 2.0)
+        seen = size >= _LEAST_ROWS
+        n = np.where(seen, size, float(_LEAST_ROWS))
         ends = rng.permutation(np.resize([-1.0, 1.0], DRAWS))
         mean, square = np.where(seen, moments[1:] / n, [ends, np.ones(DRAWS)])
         raised = square - mean**2 + self.variance - self._plain

@@ -191,7 +191,28 @@ def test_drowned_signals_give_all_that_is_possible_and_a_sentence(unit, seeded_n
             np.testing.assert_allclose(found, ends, atol=1e-6, err_msg=f"{name} {method}")
         assert result.test(0.3).pvalue > 0.02
     assert "drowns pay" in release.infer("one").summary()
-    assert "small against the privacy noise" in release.infer("difference").summary()
+    assert "or small against the privacy noise" in release.infer("difference").summary()
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 1, 1e5])
+@pytest.mark.parametrize("left", [0, 1])
+def test_a_standard_error_next_to_an_empty_group_is_what_the_interval_says(
+    epsilon, left, seeded_noise
+):
+    frame = rows()
+    frame = frame.drop(frame.index[frame["region"] == "w"][left:])
+    with _noise_from(seeded_noise(3)):
+        plan = dps.plan(
+            SCHEMA, {"d": dps.MeanDifference("pay", by="region", groups=("n", "w"))},
+            budget=dps.PureDP(epsilon),
+        )  # fmt: skip
+        result = dps.release(plan, frame, rng=0, m=50, k=20).infer("d")
+    low, high = result.conf_int()
+    # Where a mean may be anything, the interval is at least the range of a number, here 40.
+    assert high - low >= 40 - 1e-6
+    assert 40 / 4 <= result.bse[0] <= 40
+    assert "group w is empty or small" in result.summary()
+    assert "group n is" not in result.summary() or epsilon < 1
 
 
 def test_a_variance_lost_in_noise_is_told_and_a_constant_is_not_certain():
@@ -222,6 +243,7 @@ def test_a_mean_costs_little_more_than_its_sum_and_a_difference_costs_two():
         (lambda: dps.MeanDifference("pay", by="ill", groups="true"), "pair"),
         (lambda: dps.MeanDifference("score", by="score", groups=(22, 27)).family(SCHEMA), "own"),
         (lambda: dps.MeanDifference("bare", by="ill").family(SCHEMA), "missing="),
+        (lambda: dps.MeanDifference("pay", by="region", groups=("n",)), "two different levels"),
         (lambda: dps.Correlation("age"), "two or more"),
         (lambda: dps.Correlation(["age", "age"]), "different"),
         (lambda: dps.Correlation(["age", "ill"]).family(SCHEMA), "not a number"),
@@ -238,6 +260,9 @@ def test_bad_values_of_tests():
         release.infer("pair").test(1.0)
     with pytest.raises(dps.RequestError, match="finite"):
         release.infer("one").test(np.inf)
+    for wrong in ("a", [1], None):
+        with pytest.raises(dps.RequestError, match="value must be"):
+            release.infer("one").test(wrong)
     with pytest.raises(dps.RequestError, match="single parameter"):
         release.infer("means").test(3.0)
 

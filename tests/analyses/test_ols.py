@@ -19,7 +19,8 @@ SCHEMA = dps.Schema([
     dps.Boolean("t"),
 ])  # fmt: skip
 FORMULAS = ["y ~ a + b", "y ~ a + C(g) + t", "y ~ a*b", "y ~ a*C(g) + b", "y ~ C(g)*t",
-            "y ~ a + a:b - 1", "y ~ a + b + g - 1", "y ~ a:C(g)", "t ~ a + b"]  # fmt: skip
+            "y ~ a + a:b - 1", "y ~ a + b + g - 1", "y ~ a:C(g)", "t ~ a + b",
+            "y ~ a + I(a**2) + b"]  # fmt: skip
 
 
 def rows(n=400):
@@ -58,14 +59,21 @@ def test_without_noise_it_is_statsmodels(formula, unit, no_noise):
         np.testing.assert_allclose(ours, np.asarray(value)[order], rtol=1e-8, atol=1e-10)
     # The law of the noise is not quite nothing at this budget: p-values stop at 1e-11 or so.
     np.testing.assert_allclose(found.pvalues, fit.pvalues.iloc[order], rtol=1e-7, atol=1e-10)
-    for name in ("rsquared", "rsquared_adj", "scale", "df_model", "df_resid", "nobs"):
+    for name in ("rsquared", "rsquared_adj", "scale", "df_model", "df_resid", "nobs", "ssr",
+                 "mse_resid"):  # fmt: skip
         np.testing.assert_allclose(getattr(found, name), getattr(fit, name), rtol=1e-8)
     np.testing.assert_allclose(found.fvalue, fit.fvalue, rtol=1e-8)
     np.testing.assert_allclose(found.f_pvalue, fit.f_pvalue, atol=1e-10)
+    theirs = fit.cov_params().to_numpy()[np.ix_(order, order)]
+    np.testing.assert_allclose(found.cov_params(), theirs, rtol=1e-8, atol=1e-12)
+    assert list(found.cov_params().columns) == found.terms
+    np.testing.assert_allclose(found.predict(frame[:5]), fit.predict(frame[:5]), rtol=1e-8)
     two = np.eye(len(order))[-2:]
     test, theirs = found.f_test(two), fit.f_test(two[:, np.argsort(order)])
-    np.testing.assert_allclose([test.statistic, test.pvalue], [theirs.fvalue, theirs.pvalue],
+    np.testing.assert_allclose([test.fvalue, test.pvalue], [theirs.fvalue, theirs.pvalue],
                                rtol=1e-8, atol=1e-10)  # fmt: skip
+    assert (test.df_num, test.df_denom) == (theirs.df_num, theirs.df_denom)
+    assert f"F = {test.fvalue:.4g} on 2 and {theirs.df_denom:g} df, p-value" in str(test)
     ours = found.get_prediction(frame[:5]).summary_frame(alpha=0.1)
     theirs = fit.get_prediction(frame[:5]).summary_frame(alpha=0.1)
     np.testing.assert_allclose(ours, theirs[list(ours.columns)], rtol=1e-8)
@@ -140,6 +148,7 @@ def test_where_noise_drowns_everything_it_says_so(seeded_noise):
     assert np.all(np.isinf(found.conf_int(alpha=0.01)))
     assert np.all(np.isinf(found.conf_int(method="certified")))
     assert "unbounded" in found.summary()
+    assert "collinear or constant, or a level is empty" in found.summary()
     assert np.all(found.pvalues > 0.01)
 
 
@@ -149,6 +158,7 @@ def test_collinear_regressors_and_too_few_rows(no_noise):
     assert np.all(np.isinf(found.conf_int()))
     assert np.all(found.pvalues == 1)
     assert "nan" not in found.summary()
+    assert "collinear or constant" in found.summary()
     few = released(dps.OLS("y ~ a + C(g)"), frame=rows()[:4]).infer("o")
     assert np.all(np.isinf(few.conf_int()))
     assert "more rows than" in few.summary()

@@ -227,6 +227,24 @@ def test_they_keep_the_contract(analysis):
     dps.testing.check_analysis(analysis, SCHEMA, rows(300))
 
 
+def test_names_also_go_without_their_underscore():
+    result, frame, _ = infer(dps.PCA(NAMES, n_components=3))
+    for name in ("components", "explained_variance", "explained_variance_ratio", "mean",
+                 "n_components", "singular_values"):  # fmt: skip
+        np.testing.assert_array_equal(getattr(result, name), getattr(result, f"{name}_"))
+    pd.testing.assert_frame_equal(result.transform(frame), result.scores(frame))
+    covariance, _, _ = infer(dps.Covariance(NAMES))
+    np.testing.assert_array_equal(covariance.matrix, covariance.covariance_)
+    assert list(covariance.matrix.columns) == list(covariance.matrix.index) == NAMES
+
+
+def test_singular_values_are_numpys_without_noise(no_noise):
+    result, frame, _ = infer(dps.PCA(NAMES), epsilon=5e6)
+    unit = (frame[NAMES] - MIDDLE) / HALF
+    expected = np.linalg.svd(unit - unit.mean(), compute_uv=False)
+    np.testing.assert_allclose(result.singular_values_, expected, rtol=1e-8)
+
+
 @pytest.fixture
 def axes():
     pytest.importorskip("matplotlib").use("agg")
@@ -252,6 +270,34 @@ def test_plots_show_the_intervals():
     np.testing.assert_array_equal(ax.lines[2].get_ydata(), result.components_[2])
     with pytest.raises(dps.RequestError, match="from 1 to 3"):
         dps.plots.loadings(result, components=(4,))
+    for wrong in ("PC4", True, 1.5, None, [0]):
+        with pytest.raises(dps.RequestError, match="from 1 to 3"):
+            dps.plots.loadings(result, components=wrong)
+    for one in (2, "PC2", ("PC2",), [np.int64(2)]):
+        ax = dps.plots.loadings(result, components=one)
+        np.testing.assert_array_equal(ax.lines[0].get_ydata(), result.components_[1])
+        assert [text.get_text() for text in ax.get_legend().get_texts()] == ["PC2"]
+
+
+def test_plots_and_scores_of_something_else_are_refused_with_a_sentence():
+    result, _, _ = infer(dps.PCA(["age", "pay"]))
+    other, _, _ = infer(dps.Mean("age"))
+    for plot in (dps.plots.scree, dps.plots.loadings):
+        with pytest.raises(dps.RequestError, match=r"of dps\.PCA.*not of MeanResult"):
+            plot(other)
+    for wrong in (np.zeros((3, 2)), [[1, 2]]):
+        with pytest.raises(dps.RequestError, match="scores need a DataFrame"):
+            result.scores(wrong)
+    with pytest.raises(dps.RequestError, match="must be numbers"):
+        result.scores(pd.DataFrame({"age": ["x"], "pay": [1]}))
+
+
+@pytest.mark.parametrize("names", [pd.Index(["age", "pay"]), np.array(["age", "pay"])])
+def test_names_may_come_as_an_index_or_an_array(names):
+    for analysis in (dps.PCA, dps.Covariance, dps.Correlation, dps.Mean):
+        made = analysis(names)
+        assert made == analysis(["age", "pay"])
+        assert analysis_from_dict(analysis_to_dict(made)) == made
 
 
 def test_plots_without_matplotlib_say_what_to_do(monkeypatch):
@@ -261,3 +307,20 @@ def test_plots_without_matplotlib_say_what_to_do(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(dps.RequestError, match="pip install matplotlib"):
         dps.plots.scree(result)
+
+
+@pytest.mark.parametrize("simultaneous", [False, True])
+def test_no_end_for_the_population_is_beyond_what_bounds_allow(simultaneous):
+    result, *_ = infer(dps.PCA(NAMES), epsilon=1.0, n=5)
+    top = result.conf_int(simultaneous=simultaneous)[:4, 1]
+    assert np.all(top <= 4 / np.arange(1, 5) + 1e-12)  # the eigenvalues' sum is at most p
+    assert top[0] == pytest.approx(4)
+
+
+@pytest.mark.parametrize("n", [0, 1, 3])
+@pytest.mark.parametrize("epsilon", [1.0, 1e5])
+def test_a_covariance_of_next_to_no_rows_prints_without_warnings(n, epsilon):
+    result, *_ = infer(dps.Covariance(NAMES), epsilon=epsilon, n=n, unit="add_remove")
+    text = result.summary() + result.summary(target="table")
+    assert "e+30" not in text
+    assert "nan" not in text

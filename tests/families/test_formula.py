@@ -25,7 +25,7 @@ def frame(n=60):
 
 @pytest.mark.parametrize("formula", [
     "y ~ a + C(g) + a:b", "y ~ a*C(g) - 1", "y ~ 0 + a + g + t", "y ~ C(g)*t", "y ~ a:C(g)",
-    "y ~ (a + b + g)**2", "y ~ a + a:b - 1",
+    "y ~ (a + b + g)**2", "y ~ a + a:b - 1", "y ~ a + I(a**2) + C(g)", "y ~ I(a**2) + a:C(g)",
 ])  # fmt: skip
 def test_regressors_are_those_of_statsmodels(formula):
     data, design = frame(), Design.of(formula, SCHEMA)
@@ -54,8 +54,14 @@ def test_names_in_backticks_bins_values_and_booleans():
     ("~ a", "cannot be read"), ("a ~ b ~ g", "cannot be read"), (3, "is a text"),
     ("y + b ~ a", "one column on the left"), ("g ~ a", "a number or a Boolean"),
     ("y ~ 1", "no regressor"), ("y ~ a + y", "both sides"), ("y ~ np.log(a)", "not a column"),
-    ("y ~ {a + 1}", "not a column"), ("y ~ 2:a", "not a column"), ("y ~ z", "not a column"),
+    ("y ~ {a + 1}", "nothing here is evaluated"), ("y ~ 2:a", "not a column"),
+    ("y ~ z", "not a column"),
     ("y ~ C(g, Treatment('s'))", "not a column"), ("y ~ __import__('os')", "not a column"),
+    ("y ~ a**2", "I\\(a\\*\\*2\\)"), ("y ~ b + a^2", "I\\(a\\*\\*2\\)"), ("y ~ a:a", "by itself"),
+    ("y ~ a*a", "by itself"), ("y ~ (a + b):(a + t)", "by itself"), ("y ~ {a}", "braces"),
+    ("y ~ b + C(a**2)", "not a column"),
+    ("y ~ I(a**3)", "not a column"), ("y ~ I(g**2)", "not a number"), ("y ~ I(a**2):b", "twice"),
+    ("I(y**2) ~ a", "must be a column"), ("y ~ I(u**2)", "missing="), ("y ~ I(y**2)", "both sides"),
     ("y ~ a*b*g", "3 columns"), ("y ~ g:t", "write a\\*b"), ("y ~ C(u)", "single bin"),
     ("y ~ u", "missing="), ("u ~ a", "missing="), ("y ~ size + C(size)", "number and levels"),
 ])  # fmt: skip

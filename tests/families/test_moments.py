@@ -237,7 +237,7 @@ def test_what_cannot_have_moments_is_refused_with_a_reason():
     )
     for make, says in [
         (lambda: Moments.of(schema, ["pay"]), "moments of 'pay' need missing= in the schema"),
-        (lambda: Moments.of(schema, ["g"]), "'g' is not a number; list it among the groups"),
+        (lambda: Moments.of(schema, ["g"]), "'g' is not a number; moments are of numbers"),
         (lambda: Moments.of(schema, [], ["age"]), "'age' has a single bin; add edges"),
         (lambda: Moments.of(schema, ["age"], ["age"]), "'age' has a single bin|distinct columns"),
         (lambda: Moments.of(schema, ["age", "age"]), "distinct columns, got"),

@@ -9,7 +9,7 @@ from statsmodels.stats.proportion import proportion_confint as clopper_pearson
 
 from dpstats.errors import RequestError
 from dpstats.inference.binomial import certificate_split
-from dpstats.inference.corrected import proportion_confint
+from dpstats.inference.corrected import eigenvalues, ols, proportion_confint
 from dpstats.privacy.laws import DiscreteLaplace
 
 
@@ -87,9 +87,24 @@ def test_arrays_broadcast():
         ({"n": 10.5}, "integer"),
         ({"beta": 0.05}, "above 0 and below alpha"),
         ({"beta": 0.0}, "above 0 and below alpha"),
+        ({"p": "a"}, "p must be numbers"),
+        ({"p": [0.1, 0.2], "radius": [0.1] * 3}, "do not fit"),
     ],
 )
 def test_refuses(arguments, message):
     keywords = {"p": 0.2, "radius": 0.1, "n": 10} | arguments
     with pytest.raises(RequestError, match=message):
         proportion_confint(**keywords)
+
+
+@pytest.mark.parametrize(("of", "matrix", "radius", "n", "message"), [
+    (eigenvalues, [[1, 2], [3]], 0.1, 9, "full array"), (ols, [[1, 2], [3]], 0.1, 9, "full array"),
+    (eigenvalues, np.eye(2), [[1], [2, 3]], 9, "full array"), (eigenvalues, [], 0.1, 9, "square"),
+    (ols, np.eye(3), np.ones(2), 9, r"shape \(2,\); it must fit \(3, 3\)"),
+    (eigenvalues, np.eye(2), np.ones(2), 9, "one number, or a matrix"),
+    (eigenvalues, np.eye(2), 0.1, "x", "number of rows"), (ols, "a", 0.1, 9, "full array"),
+    (eigenvalues, np.eye(2), 0.1, np.nan, "number of rows"),
+])  # fmt: skip
+def test_misshapen_arrays_are_refused_with_a_sentence(of, matrix, radius, n, message):
+    with pytest.raises(RequestError, match=message):
+        of(matrix, radius, n=n)

@@ -1,0 +1,140 @@
+"""What a least-squares result says where little or nothing is known, and how it is asked."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpstats as dps
+
+SCHEMA = dps.Schema([
+    dps.Number("a", 0, 10, points=101, missing=5), dps.Number("b", 0, 1, points=101, missing=0),
+    dps.Number("y", -5, 8, points=1301, missing=0), dps.Category("g", ["n", "s"]),
+])  # fmt: skip
+
+
+def rows(n):
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame({
+        "a": rng.integers(0, 101, n) / 10, "b": rng.integers(0, 101, n) / 100,
+        "g": pd.Series(rng.choice(["n", "s"], n), dtype=object),
+    })  # fmt: skip
+    return frame.assign(y=(0.2 * frame["a"] + rng.normal(0, 1, n)).round(2))
+
+
+def fitted(formula="y ~ a + b + g", n=2000, epsilon=50.0, unit="replace", **options):
+    plan = dps.plan(
+        SCHEMA, {"o": dps.OLS(formula, **options)}, budget=dps.PureDP(epsilon), unit=unit,
+        reference=dps.Uniform(),
+    )  # fmt: skip
+    return dps.release(plan, rows(n), rng=0, m=100, k=20).infer("o")
+
+
+@pytest.fixture(scope="module")
+def found():
+    return fitted()
+
+
+@pytest.mark.parametrize("n", [0, 1, 3])
+@pytest.mark.parametrize("epsilon", [0.5, 1e5])
+@pytest.mark.parametrize("ridge", [0.0, 0.1])
+def test_an_empty_table_has_a_summary_that_claims_nothing(n, epsilon, ridge):
+    result = fitted("y ~ a + g", n, epsilon, "add_remove", ridge=ridge)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        text = result.summary() + result.summary(target="table") + result._repr_html_()
+    assert "nan" not in text
+    if not np.isfinite(result.bse).any():
+        assert "R-squared, residual sd and F test: nothing is known" in text
+        assert np.isnan([result.rsquared, result.rsquared_adj, result.scale]).all()
+        assert np.isnan(result.privacy_share).all()
+        assert "%" not in text.split("---\n")[1].split("\n\n")[0]
+        assert (result.fvalue, result.f_pvalue) == (0, 1)
+
+
+def test_of_the_table_no_sampling_is_told(found):
+    frame, text = found.to_frame(target="table"), found.summary(target="table")
+    assert frame[["statistic", "p_value"]].isna().all(axis=None)
+    np.testing.assert_array_equal(frame["std_error"], np.sqrt(found.privacy_variance))
+    assert (frame["privacy_share"] == 1).all()
+    for word in ("P>|t|", "F statistic"):
+        assert word in found.summary()
+        assert word not in text
+    assert "R-squared" in text
+
+
+def test_adjusted_r_squared_is_not_below_what_noise_left_at_zero():
+    # The response is noise alone, at so few rows that the noisy R-squared is often negative.
+    results = [fitted("y ~ b", 30, 5.0) for _ in range(30)]
+    known = [r for r in results if np.isfinite(r.bse).all()]
+    drowned = [r for r in known if r._explained < 0]
+    assert drowned  # about a third are; none of 30 has a chance of 3 in a million
+    assert all((r.rsquared, r.rsquared_adj) == (0, 0) for r in drowned)
+
+
+def test_one_contrast_has_single_numbers_as_in_statsmodels(found):
+    one = found.t_test("a = 0.1")
+    for name, values in [("effect", one.params), ("sd", one.bse), ("tvalue", one.tvalues),
+                         ("statistic", one.tvalues), ("pvalue", one.pvalues)]:  # fmt: skip
+        assert isinstance(getattr(one, name), float)
+        assert getattr(one, name) == values[0]
+    two = found.t_test((np.eye(4)[1:3], [0.1, 0.2]))
+    np.testing.assert_array_equal(two.pvalue, two.pvalues)
+    assert two.pvalue[0] == pytest.approx(one.pvalue)
+    assert two.null.tolist() == [0.1, 0.2]
+    assert "P>|t|" in two.summary(most=1)
+
+
+def test_the_covariance_of_coefficients_has_the_squares_of_the_standard_errors(found):
+    np.testing.assert_allclose(np.diag(found.cov_params()), found.bse**2, rtol=1e-9)
+    weights = np.array([0, 1, -2, 0.5])
+    assert found.t_test(weights).sd == pytest.approx(
+        np.sqrt(weights @ found.cov_params() @ weights), rel=1e-9
+    )
+    drowned = fitted(n=20, epsilon=0.1)
+    assert np.isinf(drowned.cov_params()).all(axis=None)
+    assert found.f_test([[0, 1, 0, 0], [0, 3, 0, 0]]).df_num == 1
+    assert found.f_test("a, b, g[T.s]").df_num == 3
+
+
+def test_wald_test_takes_the_arguments_that_mean_something(found):
+    f_test = found.f_test("a = 0, b = 0")
+    for options in ({}, {"use_f": True}, {"scalar": True, "use_f": True}):
+        assert found.wald_test("a = 0, b = 0", **options) == f_test
+    for options in ({"use_f": False}, {"scalar": False}, {"use_f": None}):
+        with pytest.raises(dps.RequestError, match="no chi-square form"):
+            found.wald_test("a = 0", **options)
+
+
+def test_predictions_of_single_values_and_for_the_table(found):
+    wanted = found.get_prediction({"a": [2, 3], "b": [0.5, 0.5], "g": ["s", "s"]})
+    given = found.get_prediction({"a": [2, 3], "b": 0.5, "g": "s"})
+    np.testing.assert_allclose(given.predicted_mean, wanted.predicted_mean, rtol=1e-9)
+    one = found.get_prediction({"a": 2, "b": 0.5, "g": "s"})
+    np.testing.assert_allclose(one.predicted_mean, wanted.predicted_mean[:1], rtol=1e-9)
+    table = wanted.conf_int(target="table")
+    np.testing.assert_array_equal(table, wanted.mean.conf_int(target="table"))
+    assert np.all(np.diff(table) < np.diff(wanted.conf_int()))
+    with pytest.raises(dps.RequestError, match="not in the private table"):
+        wanted.conf_int(obs=True, target="table")
+
+
+@pytest.mark.parametrize(("exog", "words"), [
+    (None, "by column"), ([[1, 2]], "by column"), (3, "by column"),
+    ({"a": ["x"], "b": [0], "g": ["n"]}, "need numbers for 'a'"),
+    ({"a": [[1, 2]], "b": [0], "g": ["n"]}, "not a list"),
+    ({"a": [None], "b": [0], "g": ["n"]}, "between 0 and 10"),
+    ({"a": [1], "b": 0}, "need values of"),
+])  # fmt: skip
+def test_predictions_that_cannot_be_made_are_refused_with_a_sentence(found, exog, words):
+    with pytest.raises(dps.RequestError, match=words):
+        found.get_prediction(exog)
+    with pytest.raises(dps.RequestError, match="keeps no rows"):
+        found.get_prediction()
+
+
+@pytest.mark.parametrize("ridge", [np.int64(1), np.float32(0.1), np.float64(0.1), 1])
+def test_a_ridge_of_numpy_is_a_number(ridge):
+    assert dps.OLS("y ~ a", ridge=ridge).ridge in (0.1, 1.0)
+    assert type(dps.OLS("y ~ a", ridge=ridge).ridge) is float
