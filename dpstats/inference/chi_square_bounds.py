@@ -48,7 +48,7 @@ def chisquare(
     radius : float or array_like of that shape
         ``|proportions - shares in the private rows| <= radius`` for all cells at once with
         probability at least 1 - beta; not negative. For synthetic rows this is the certificate
-        at alpha = beta: ``release.accuracy(alpha=beta)``.
+        at alpha = beta: ``release.accuracy(alpha=beta).delta``.
     n : int
         Number of private rows (not of synthetic ones), at least 1.
     probabilities : (d,) array_like, optional

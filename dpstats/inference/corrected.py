@@ -39,7 +39,7 @@ def proportion_confint(
     radius : array_like
         ``|p - share in the private rows| <= radius`` with probability at least 1 - beta; not
         negative. For synthetic rows this is the certificate at alpha = beta:
-        ``release.accuracy(alpha=beta)``.
+        ``release.accuracy(alpha=beta).delta``.
     n : array_like
         Number of private rows (not of synthetic ones), an integer of at least 1.
     alpha : float

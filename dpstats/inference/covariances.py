@@ -266,7 +266,8 @@ class NoisyCovariance:
         public = self.moments.answers.rows.public
         of_count = 0.0 if public else beta / 10
         counts = self.counts(of_count)
-        r = self._radii(beta - of_count, joint=joint)
+        # A covariance has three noises; its sampling part looks at both variances as well.
+        r = self._radii(beta - of_count, together=None if joint else 3 + 2 * (target != "table"))
         moments = self.moments.matrix
         low, high = divided(moments - r, moments + r, *counts)
         limits = self.moments.limits
@@ -283,14 +284,13 @@ class NoisyCovariance:
         limits = self.limits
         return np.clip(low, -limits, limits), np.clip(high, -limits, limits), sizes
 
-    def _radii(self, beta: float, *, joint: bool) -> Floats:
-        """(q, q) bounds on the noise; else each covariance's own noises hold together."""
-        if joint:
+    def _radii(self, beta: float, *, together: int | None) -> Floats:
+        """(q, q) bounds on the noise, of so many entries together; of all of them if None."""
+        if together is None:
             return self.moments.radius(beta)
-        answers, units = self.moments.answers, self.moments.units
-        # at most three noises make one covariance
-        quantiles = np.array([law.quantile(beta / 3) for law in answers.law_table])[answers.law_of]
-        return self.moments.fill(quantiles / (self.n * units))
+        answers = self.moments.answers
+        quantiles = np.array([law.quantile(beta / together) for law in answers.law_table])
+        return self.moments.fill(quantiles[answers.law_of] / (self.n * self.moments.units))
 
     def radii(self, alpha: float, target: Target) -> tuple[float, float]:
         """Radius of `matrix` in spectral norm, and of its trace, certified at 1 - alpha.
@@ -336,6 +336,7 @@ class NoisyCovariance:
             scale = 1 / np.sqrt(least)
             ball, _ = self.moments.ball_and_reach(scale)
             apart = mean_error(n, ball, alpha - beta) + float(scale.max()) * q1
+            apart += self._count_slack(*counts) * float(np.linalg.norm(scale * self.mean))
             reach = (self.moments.ball_and_reach(scale, self.mean)[1] + apart) ** 2
             plain = self._plain * scale[:, np.newaxis] * scale
             top = float(np.linalg.eigvalsh(plain)[-1]) + spectral
@@ -347,8 +348,14 @@ class NoisyCovariance:
         if spectral >= 1:
             return np.inf, np.inf
         moved = 1 - math.sqrt(1 - spectral)
-        size = float(np.abs(np.linalg.eigvalsh(self.matrix)).max())
-        return spectral + moved * (2 + moved) * size, 0.0
+        root = np.sqrt(np.diag(self._plain))
+        own = self._plain / np.outer(root, root)  # not clipped to [-1, 1]
+        clipped, size = (float(np.linalg.norm(m, 2)) for m in (self.matrix - own, own))
+        return spectral + moved * (2 + moved) * size + clipped, 0.0
+
+    def _count_slack(self, low_count: float, high_count: float) -> float:
+        """How far one over the number of rows may be off, relative to its estimate."""
+        return max(abs(self._count / count - 1) for count in (low_count, high_count))
 
     @cached_property
     def _plain(self) -> Floats:
@@ -362,7 +369,7 @@ class NoisyCovariance:
         public = self.moments.answers.rows.public
         main, minor = (0.9 * beta, 0.1 * beta) if public else (0.8 * beta, 0.1 * beta)
         own = 1 / self._count
-        most, slack = 1 / low_count, max(abs(1 / low_count - own), abs(1 / high_count - own))
+        most, slack = 1 / low_count, own * self._count_slack(low_count, high_count)
         m = self.moments.matrix[0, 1:]
         first, second = self._draws(minor)
         lengths = np.linalg.norm(first, axis=1)

@@ -165,8 +165,8 @@ def ols(
         Each entry is within this of the private rows' own, all together with probability at least
         1 - beta; not negative. One number is for all but the constant's square, which is known.
         For synthetic rows whose numbers are scaled to [-1, 1] and whose moments were measured it
-        is the certificate at alpha = beta: ``release.accuracy(alpha=beta)``; in other units, scale
-        it entry by entry.
+        is the certificate at alpha = beta, ``release.accuracy(alpha=beta).delta``; in other units,
+        scale it entry by entry.
     n : int, optional
         Number of private rows: then the bounds are for the population, with a sampling part by
         normal theory (errors of equal variance). Without it they are for the coefficients of the
