@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any, Literal, get_args
 
 from dpstats.errors import RequestError
-from dpstats.families.block import Block, Sensitivity, noise_factor
+from dpstats.families.block import Block, noise_factor
 from dpstats.inference.checks import check_choice
 from dpstats.privacy.budget import Budget, Unit, read_rational
 from dpstats.privacy.laws import POWERS
@@ -54,15 +54,13 @@ class Split:
 
     def __call__(self, blocks: Sequence[Block]) -> list[Fraction]:
         """Noise multiplier of every block, so that together they spend the amount exactly."""
-        factors = [noise_factor(block) ** POWERS[self.budget.noise] for block in blocks]
-        sensitivities = [relative_sensitivity([block], self.unit) for block in blocks]
-        if self.shares is None and self.allocation == "equal":
-            every = relative_sensitivity(blocks, self.unit)
-            multiplier = self.budget.multiplier(every, self.amount)
-            return [multiplier * factor for factor in factors]
-        prices = [self.budget.price(sensitivity) for sensitivity in sensitivities]
+        prices = [relative_price([block], self.budget, self.unit) for block in blocks]
+        total = relative_price(blocks, self.budget, self.unit)
         if self.shares is not None:
             parts = self._by_shares(blocks, prices)
+            total = sum(parts, Fraction(0))
+        elif self.allocation == "equal":
+            parts = prices  # then every multiplier is the total over the amount, times the factor
         else:
             sizes = [block.size for block in blocks]
             power = 1 / 3 if self.budget.noise == "laplace" else 1 / 2
@@ -72,10 +70,10 @@ class Split:
                 Fraction(float(d * q) ** power).limit_denominator(10**6)
                 for d, q in zip(sizes, squares, strict=True)
             ]
-        total = sum(parts)
+            total = sum(parts, Fraction(0))
         return [
-            factor * self.budget.multiplier(sensitivity, self.amount * part / total)
-            for factor, sensitivity, part in zip(factors, sensitivities, parts, strict=True)
+            self.budget.multiplier(block.sensitivity(self.unit), self.amount * part / total)
+            for block, part in zip(blocks, parts, strict=True)
         ]
 
     def _by_shares(self, blocks: Sequence[Block], prices: list[Fraction]) -> list[Fraction]:
@@ -107,10 +105,11 @@ class Split:
         return list(serving)
 
 
-def relative_sensitivity(blocks: Sequence[Block], unit: Unit) -> Sensitivity:
-    """Of all blocks together, each in units of the noise that it can do with."""
-    each = [block.sensitivity(unit) / noise_factor(block) for block in blocks]
-    return sum(each, Sensitivity(Fraction(0), Fraction(0)))
+def relative_price(blocks: Sequence[Block], budget: Budget, unit: Unit) -> Fraction:
+    """What blocks spend together at a multiplier of one, times the noise each can do with."""
+    power = POWERS[budget.noise]
+    prices = (budget.price(b.sensitivity(unit)) / noise_factor(b) ** power for b in blocks)
+    return sum(prices, Fraction(0))
 
 
 def read_shares(shares: Mapping[str, Any], names: list[str]) -> dict[str, Fraction]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dpstats import files
-from dpstats.allocation import Allocation, Split, read_shares, relative_sensitivity
+from dpstats.allocation import Allocation, Split, read_shares, relative_price
 from dpstats.analyses import analysis_from_dict, analysis_to_dict
 from dpstats.analyses.base import Analysis, Answering
 from dpstats.errors import BudgetError, FileFormatError, RequestError
@@ -360,7 +360,7 @@ def _paid_for_count(rule: Split, blocks: Sequence[Block]) -> Fraction:
     if rule.unit == "replace":
         return Fraction(0)
     one = rule.budget.price(ROWS.sensitivity(rule.unit))
-    others = rule.budget.price(relative_sensitivity(blocks, rule.unit))
+    others = relative_price(blocks, rule.budget, rule.unit)
     return rule.amount * one / (one + others)
 
 

@@ -47,10 +47,6 @@ class Sensitivity:
         # One row moves both blocks; (a, b) has squared L2 norm |a|^2 + |b|^2.
         return Sensitivity(self.l1 + other.l1, self.l2_squared + other.l2_squared)
 
-    def __truediv__(self, factor: int) -> Sensitivity:
-        # Of the same sums in units `factor` times as large.
-        return Sensitivity(self.l1 / factor, self.l2_squared / factor**2)
-
 
 @dataclass(frozen=True)
 class Derivation:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import dpstats as dps
-from dpstats import measuring
+from dpstats import allocation, measuring
 from dpstats.families.block import Sensitivity
 from dpstats.families.cells import ROWS, Indicator, Table
 from dpstats.families.lattice import KernelLattice
@@ -250,11 +250,11 @@ def test_p62_planted_smaller_scale_at_the_draw_fails_the_guard(monkeypatch, make
 
 
 def test_p63_planted_block_left_out_of_the_sensitivity_fails_the_guard(monkeypatch, make_plan):
-    real = dps.Family.sensitivity
+    real = allocation.relative_price
     monkeypatch.setattr(
-        dps.Family,
-        "sensitivity",
-        lambda self, unit: real(dps.Family(self.blocks[1:] or self.blocks), unit),
+        allocation,
+        "relative_price",
+        lambda blocks, *rest: real(blocks[1:] or blocks, *rest),
     )
     with pytest.raises(dps.BudgetError, match="spends"):
         make_plan("cells")
