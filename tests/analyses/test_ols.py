@@ -213,17 +213,15 @@ def test_joint_tests_do_not_depend_on_units(no_noise):
 
 def test_redundant_constraints_count_once_and_contradictions_are_refused():
     found = released(dps.OLS("y ~ a + C(g)"), dps.PureDP(20)).infer("o")
-    once, thrice = found.f_test("a = 0.1"), found.f_test("a = 0.1, 2*a = 0.2, a = a")
-    assert thrice.statistic == pytest.approx(once.statistic, rel=1e-8)
-    assert thrice.pvalue == pytest.approx(once.pvalue, abs=0.02)
-    for text in ("a = 0, a = 1", "a = a + 1", "a = 0.1, Intercept = 1, a + Intercept = 3"):
+    once, twice = found.f_test("a = 0.1"), found.f_test("a = 0.1, 2*a = 0.2")
+    assert twice.statistic == pytest.approx(once.statistic, rel=1e-8)
+    assert twice.pvalue == pytest.approx(once.pvalue, abs=0.02)
+    for text in ("a = 0, a = 1", "a = 0.1, Intercept = 1, a + Intercept = 3"):
         with pytest.raises(dps.RequestError, match="contradict each other"):
             found.f_test(text)
-    nothing = found.f_test("a = a")
-    assert (nothing.statistic, nothing.pvalue) == (0, 1)
-    nothing = found.t_test("a = a")
-    assert (nothing.tvalues[0], nothing.pvalues[0]) == (0, 1)
-    np.testing.assert_array_equal(nothing.conf_int(), [[0, 0]])
+    for text in ("a = a", "a = a + 1"):
+        with pytest.raises(dps.RequestError, match="without any coefficient"):
+            found.f_test(text)
 
 
 @pytest.mark.parametrize("formula", ["y ~ a", "y ~ b - 1", "z ~ u - 1"])
