@@ -27,12 +27,13 @@ from dpstats.schema import Schema
 if TYPE_CHECKING:
     import pandas as pd
 
+OWN = "with the columns' own kurtosis"
 LAWS = {
-    ("kurtosis",): "the sampling part is normal theory with the columns' own kurtosis",
+    ("kurtosis",): f"the sampling part is normal theory {OWN}",
     ("fitted",): "the sampling part takes fourth moments from the release's fitted density",
     ("kurtosis", "fitted"): (
-        "the sampling part is the wider of normal theory with the columns' own kurtosis and of "
-        "fourth moments from the release's fitted density"
+        f"the sampling part is the wider of normal theory {OWN} and of fourth moments from the "
+        "release's fitted density"
     ),
 }
 
@@ -158,6 +159,8 @@ def checked_columns(columns: Sequence[str]) -> tuple[str, ...]:
 def notes_of(covariance: NoisyCovariance) -> list[str]:
     """How sampling was told, and what the noise has drowned."""
     notes = [LAWS[covariance.sampling.laws]]
+    if np.isnan(covariance.powers).all() and "kurtosis" in covariance.sampling.laws:
+        notes[0] = notes[0].replace(OWN, "without a kurtosis, which was not measured")
     if covariance.unknown and not covariance.standardize:
         notes.append("the noise drowns the number of rows: nothing is known")
     elif covariance.drowned:

@@ -271,3 +271,11 @@ def test_the_law_of_the_noise_and_what_rows_can_be(unit):
             farthest = np.max(np.linalg.norm((rows - mean) * scale, axis=1))
             assert 0.8 * square < longest <= square
             assert 0.6 * reach < farthest <= reach
+
+
+def test_notes_say_whether_the_kurtosis_was_measured():
+    names = ["age", "pay"]
+    analyses = {"box": dps.Covariance(names), "ball": dps.Covariance(names, clip_norm=1.0)}
+    release = dps.release(dps.plan(SCHEMA, analyses, budget=dps.PureDP(5)), rows(300), rng=0)
+    assert "own kurtosis" in release.infer("box").notes[0]
+    assert "kurtosis, which was not measured" in release.infer("ball").notes[0]
