@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpstats.families.ball_moments import BallMoments
 from dpstats.families.block import Floats
@@ -147,8 +148,13 @@ class NoisyCovariance:
     @cached_property
     def drowned(self) -> list[str]:
         """Columns whose variance cannot be told from zero for the noise."""
-        clear = self.variances > np.maximum(_CLEAR * self.variance_sd, 1e-12)
-        return [name for (name, _), ok in zip(self.moments.features, clear, strict=True) if not ok]
+        features = zip(self.moments.features, self._clear, strict=True)
+        return [name for (name, _), clear in features if not clear]
+
+    @property
+    def _clear(self) -> NDArray[np.bool_]:
+        """(p,) whether each variance can be told from zero."""
+        return np.asarray(self.variances > np.maximum(_CLEAR * self.variance_sd, 1e-12))
 
     @property
     def unknown(self) -> bool:
@@ -159,9 +165,8 @@ class NoisyCovariance:
     @cached_property
     def kurtosis(self) -> Floats:
         """(p,) kurtosis of the columns; 3 where unknown, and never less."""
-        known = self.variances > _CLEAR * self.variance_sd
         found = kurtosis_of(self.powers / self._count, self.mean, self.variances)
-        return np.where(known, found, 3.0)
+        return np.where(self._clear, found, 3.0)
 
     @cached_property
     def sampling(self) -> RowSampling:
