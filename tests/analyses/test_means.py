@@ -166,6 +166,19 @@ def test_intervals_tests_and_certificates_fit_each_other(unit, budget):
         assert "nan" not in str(result)
 
 
+@pytest.mark.parametrize("target", ["population", "table"])
+@pytest.mark.parametrize("method", ["noise_aware", "certified"])
+def test_simultaneous_intervals_share_the_error(method, target):
+    release = released(dps.PureDP(100))
+    for name in ("means", "pairs"):  # three terms each
+        result = release.infer(name)
+        together = result.conf_int(method=method, target=target, simultaneous=True)
+        third = result.conf_int(alpha=0.05 / 3, method=method, target=target)
+        alone = result.conf_int(method=method, target=target)
+        np.testing.assert_array_equal(together, third)
+        assert np.all(np.diff(together) > np.diff(alone)), name
+
+
 def test_the_table_itself_is_covered():
     """Noise alone, with probability 1 - alpha in all; three parameters, alpha = .002."""
     for unit in ("replace", "add_remove"):

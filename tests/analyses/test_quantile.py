@@ -104,6 +104,20 @@ def test_terms_and_several_probabilities(schema, people):
     assert "age: quantile" not in single.summary()
 
 
+@pytest.mark.parametrize("target", ["population", "table"])
+@pytest.mark.parametrize("method", ["noise_aware", "certified"])
+def test_simultaneous_intervals_share_the_error(method, target, people, seeded_noise):
+    fine = dps.Schema([dps.Number("age", 0, 100, edges=list(range(1, 100, 2)))])
+    with _noise_from(seeded_noise(1)):
+        release = released(fine, people, {"a": dps.Quantile("age", [0.25, 0.5, 0.75])}, 0.05)
+    result = release.infer("a")
+    together = result.conf_int(method=method, target=target, simultaneous=True)
+    third = result.conf_int(alpha=0.05 / 3, method=method, target=target)
+    alone = result.conf_int(method=method, target=target)
+    np.testing.assert_array_equal(together, third)
+    assert np.all(np.diff(together) > np.diff(alone))
+
+
 def test_drowned_interval_is_the_whole_range(schema, people, seeded_noise):
     analyses = {"a": dps.Quantile("age"), "s": dps.Quantile("score")}
     with _noise_from(seeded_noise(1)):
