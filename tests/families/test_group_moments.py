@@ -82,6 +82,11 @@ def test_plain_form_and_names():
     assert len(set(BLOCK.names)) == BLOCK.size == 6
 
 
+def test_a_level_listed_twice_in_a_file_is_refused():
+    with pytest.raises(RequestError, match=r"increasing .* got \(0, 2, 2\)"):
+        block_from_dict({**BLOCK.to_dict(), "levels": [0, 2, 2]}, SCHEMA)
+
+
 @pytest.mark.parametrize(
     ("number", "group", "levels", "message"),
     [
@@ -89,6 +94,7 @@ def test_plain_form_and_names():
         ("bare", "region", (0, 1), "missing="),
         ("age", "age", (0, 1), "own groups"),
         ("pay", "region", (1, 0), "increasing"),
+        ("pay", "region", (0, 0), "increasing"),  # a row would move both copies of its level
         ("pay", "region", (0, 4), "below 4"),
         ("pay", "region", (), "increasing"),
     ],
