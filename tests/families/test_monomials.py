@@ -64,6 +64,21 @@ def test_sensitivity_of_small_blocks(terms, l1, l2):
     assert (claimed.l1, claimed.l2_squared) == (Fraction(l1), Fraction(l2))
 
 
+@pytest.mark.parametrize("terms", [
+    [(A, B, ("g", 1)), (A, B, T)],
+    [(A, A, ("g", 1)), (A, A, T)],
+    [(A, B, ("g", 1)), (A, B, ("g", 1), T)],
+    [(A, B), (A, B, ("g", 1))],
+    [(A, B, ("g", 1)), (A, B, ("g", 2)), (A, B, T)],
+])  # fmt: skip
+def test_products_over_different_groups_share_no_price(terms, rows_of, change_of):
+    """A row is in one level of each group at once, so that it moves all of these products."""
+    block = Monomials.of(SCHEMA, terms)
+    every = rows_of(block.columns)
+    assert block.sensitivity("replace") == change_of(block, every, every)
+    assert block.sensitivity("add_remove") == change_of(block, every)
+
+
 def test_sums_evaluate_names_and_plain_form():
     block = Monomials.of(SCHEMA, [(A, A, B), (A, B, ("g", 2)), (Y, ("g", 0), T)])
     assert block.names == ["a^2*b", "a*b*g=w", "y*g=n*t=True"]

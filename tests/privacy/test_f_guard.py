@@ -18,6 +18,7 @@ from dpstats import allocation, measuring
 from dpstats.families.block import Sensitivity
 from dpstats.families.cells import ROWS, Indicator, Table
 from dpstats.families.lattice import KernelLattice
+from dpstats.families.monomials import Monomials
 from dpstats.planning import PlannedBlock
 from dpstats.privacy import noise
 
@@ -118,6 +119,11 @@ def moments(numbers, groups=(), degree=2):
     return dps.Moments.of(SCHEMA, numbers, groups, degree)
 
 
+def products(*groups):
+    """x * y within a level of each group."""
+    return Monomials.of(SCHEMA, [(("x", None), ("y", None), (name, 1)) for name in groups])
+
+
 PLANS = {
     "proportion": ({"p": dps.Proportion("c == 'a'")}, {}),
     "group": ({"p": dps.Proportion("b", given="c == 'a'"), "q": dps.Proportion("d")}, {}),
@@ -127,6 +133,7 @@ PLANS = {
     "first moments": ({"m": [moments(["x", "y"], ["c"], degree=1)]}, {}),
     "groups": ({"m": [moments(["x"], ["c", "b"])]}, {}),
     "binned groups": ({"m": [moments(["y"], ["x"]), table("c", "b")]}, {}),
+    "products with groups": ({"m": [products("c", "b"), products("d")]}, {}),
     "overlapping": (
         {"m": [moments(["x"], ["c"])], "k": [moments(["x", "y"]), table("x", "c")]},
         {},
