@@ -1,3 +1,5 @@
+import json
+import re
 from fractions import Fraction
 
 import numpy as np
@@ -5,6 +7,7 @@ import pandas as pd
 import pytest
 
 import dpstats as dps
+from dpstats.allocation import Split
 from dpstats.planning import Plan
 
 
@@ -89,6 +92,44 @@ def test_edited_plan_that_overspends_is_refused(schema, tmp_path):
     path.write_text(path.read_text().replace('"multiplier": "5"', '"multiplier": "4"', 1))
     with pytest.raises(dps.BudgetError, match="edited by hand"):
         Plan.load(path)
+
+
+@pytest.mark.parametrize("budget", [dps.PureDP(1), dps.ZCDP(0.1)])
+def test_a_block_listed_twice_pays_twice(schema, budget, tmp_path):
+    path = tmp_path / "plan.json"
+    dps.plan(schema, {"tables": dps.Marginals(["smoker", "region"])}, budget=budget).save(path)
+    plain = json.loads(path.read_text())
+    (once,) = plain["blocks"]
+    path.write_text(json.dumps({**plain, "blocks": [once, once]}))
+    with pytest.raises(dps.BudgetError, match=f"spends {2 * budget.total} and"):
+        Plan.load(path)
+    half = {**once, "multiplier": str(2 * Fraction(once["multiplier"]))}
+    path.write_text(json.dumps({**plain, "blocks": [half, half]}))
+    assert Plan.load(path).cost() == budget.total
+
+
+@pytest.mark.parametrize("allocation", ["equal", "optimal"])
+@pytest.mark.parametrize("budget", [dps.PureDP(1), dps.ZCDP(0.1)])
+def test_a_split_over_a_block_listed_twice_spends_the_amount(schema, budget, allocation):
+    block = dps.Cells.table(schema, ["smoker", "region"])
+    split = Split({"tables": [block]}, budget, budget.total, "replace", allocation)
+    costs = [budget.cost(block.sensitivity("replace"), m) for m in split([block, block])]
+    assert costs == [budget.total / 2] * 2
+
+
+@pytest.mark.parametrize("budget", [dps.PureDP(0.1), dps.ZCDP(0.1)])
+def test_a_cost_above_the_budget_by_less_than_floats_see_is_refused(schema, budget, tmp_path):
+    path = tmp_path / "plan.json"
+    small_plan(schema, budget=budget).save(path)
+    plain = json.loads(path.read_text())
+    first = plain["blocks"][0]
+    first["multiplier"] = str(Fraction(first["multiplier"]) * (1 - Fraction(1, 10**30)))
+    path.write_text(json.dumps(plain))
+    with pytest.raises(dps.BudgetError, match="edited by hand") as refused:
+        Plan.load(path)
+    spent = Fraction(re.search(r"spends (\S+) and", str(refused.value))[1])
+    assert spent > budget.total
+    assert float(spent) == float(budget.total)
 
 
 @pytest.mark.parametrize(

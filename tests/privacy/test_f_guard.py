@@ -215,6 +215,16 @@ def test_p49_a_plan_read_from_a_file_costs_the_same(tmp_path, make_plan):
     assert largest_loss(dps.Plan.load(tmp_path / "plan.json")) == largest_loss(plan)
 
 
+@pytest.mark.parametrize("kind", [dps.PureDP, dps.ZCDP])
+def test_p49_a_block_listed_twice_is_measured_and_paid_twice(kind, make_plan):
+    plan = make_plan("numbers", kind=kind)
+    with pytest.raises(dps.BudgetError, match="spends"):
+        guard(replace(plan, blocks=2 * plan.blocks))
+    halves = tuple(PlannedBlock(p.block, 2 * p.multiplier) for p in plan.blocks)
+    used = guard(replace(plan, blocks=2 * halves))
+    assert float(used) == pytest.approx(float(guard(plan)))  # scales are rounded to floats
+
+
 def test_p61_planted_halved_sensitivity_fails_the_guard(monkeypatch, make_plan):
     for kind in (Table, Indicator, dps.Moments):
         real = kind.sensitivity
