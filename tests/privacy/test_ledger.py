@@ -31,6 +31,16 @@ def test_p04_ten_tenths_fill_a_cap_of_one_exactly(path):
         ledger.spend(PureDP(1e-12))
 
 
+def test_p04_a_spending_above_the_cap_by_less_than_floats_see_is_refused(path):
+    ledger = Ledger.create(path, PureDP(1))
+    over = PureDP(1 + Fraction(1, 10**30))
+    assert float(over.total) == 1
+    for attempt in (ledger.check, ledger.spend):
+        with pytest.raises(BudgetError, match="cap would be passed"):
+            attempt(over)
+    assert ledger.spent == 0
+
+
 def test_the_file_holds_exact_fractions_and_nothing_else(path):
     Ledger.create(path, PureDP(2)).spend(PureDP(0.1), note='first "release"\nof 2026, ü')
     header, entry = path.read_bytes().decode("ascii").splitlines()
