@@ -278,7 +278,7 @@ def _pandas_array(series: pd.Series[Any], column: Column) -> pa.Array:
         converted = pa.Array.from_pandas(series)
     except (pa.ArrowException, TypeError, ValueError):
         failed = True
-    if failed and str(series.dtype) in ("string", "str"):  # broken text: cell by cell instead
+    if failed and str(held) in ("string", "str"):  # broken text: cell by cell instead
         return _objects(series.astype(object), column)
     if failed:
         raise DataError(f"column {column.name!r} is stored as {series.dtype}, which cannot be read")

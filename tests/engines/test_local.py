@@ -2,6 +2,7 @@
 
 import csv
 import math
+import traceback
 
 import duckdb
 import numpy as np
@@ -260,6 +261,35 @@ def test_tables_of_a_wrong_structure_are_refused_before_rows_are_read(make, says
         open_source(make(tmp_path), SMALL)
     assert "secret" not in str(refused.value)
     assert str(tmp_path) not in str(refused.value)
+
+
+class Mixed(pd.arrays.IntegerArray):
+    """A pandas column of its own kind whose cells Arrow cannot hold, and quotes."""
+
+    def __arrow_array__(self, type=None):
+        return pa.array([1.0, "secret"])
+
+
+def test_a_pandas_column_that_arrow_cannot_hold_is_refused_without_a_cell():
+    column = pd.Series(Mixed(np.array([1, 2]), np.zeros(2, bool)))
+    with pytest.raises(pa.ArrowInvalid, match="'secret'"):
+        pa.Array.from_pandas(column)
+    with pytest.raises(DataError, match="'x' is stored as Int64, which cannot be read") as refused:
+        open_source(pd.DataFrame({"word": ["no", "no"], "x": column}), SMALL)
+    error = refused.value
+    assert error.__cause__ is None
+    assert error.__context__ is None
+    printed = traceback.format_exception(error)
+    assert not any("secret" in text for text in (*printed, repr(error.args)))
+
+
+def test_broken_text_is_an_undeclared_value_in_a_pandas_categorical_too():
+    schema = Schema([Category("word", ["no", "yes"], missing="no", other="yes")])
+    cells = pd.Series(["no", "secret\ud800", "secret\ud800", None], dtype="string[python]")
+    for column in (cells, cells.astype("category")):
+        source = open_source(pd.DataFrame({"word": column}), schema)
+        (table,), _ = exact_sums(source, schema, [Cells.table(schema, ["word"])])
+        assert table.tolist() == [2, 2]
 
 
 def test_a_file_that_breaks_off_is_refused_without_a_cell(tmp_path):
