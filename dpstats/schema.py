@@ -52,9 +52,10 @@ class Schema:
     columns: Sequence[Column]
 
     def __post_init__(self) -> None:
-        if isinstance(self.columns, str) or not isinstance(self.columns, Iterable):
+        given: object = self.columns
+        if isinstance(given, str) or not isinstance(given, Iterable):
             raise SchemaError("a schema is a list of dps.Boolean, dps.Category and dps.Number")
-        columns = tuple(self.columns)
+        columns = tuple(given)
         for column in columns:
             if not isinstance(column, Category | Number):
                 raise SchemaError(
