@@ -96,6 +96,20 @@ class Measurements:
         The analyses that were asked for.
     not_private : bool
         True if the noise came from a test's own source; such a file must not be published.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> import pandas as pd
+    >>> schema = dps.Schema([dps.Boolean("smoker")])
+    >>> plan = dps.plan(schema, {"smoking": dps.Proportion("smoker")}, budget=dps.PureDP(1))
+    >>> rows = pd.DataFrame({"smoker": [True] * 3_000 + [False] * 7_000})
+    >>> measurements = dps.measure(plan, rows)
+    >>> print(measurements.means.round(2), measurements.scales)
+    [0.3] [1.]
+    >>> measurements.save("measurements.zip")
+    >>> dps.Measurements.load("measurements.zip").family.names
+    ['smoker']
     """
 
     schema: Schema

@@ -58,6 +58,17 @@ def measure(
     NoiseError
         If noise cannot be drawn: where that shows before the rows are read nothing is spent,
         afterwards the budget counts as spent.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> import pandas as pd
+    >>> schema = dps.Schema([dps.Boolean("smoker")])
+    >>> plan = dps.plan(schema, {"smoking": dps.Proportion("smoker")}, budget=dps.PureDP(1))
+    >>> rows = pd.DataFrame({"smoker": [True] * 3_000 + [False] * 7_000})
+    >>> measurements = dps.measure(plan, rows)
+    >>> print(measurements.means.round(2))
+    [0.3]
     """
     plan.check(plan.n)
     _check_noise_source(plan.budget.noise)

@@ -70,6 +70,18 @@ class Plan:
         Neighbour relation.
     count : PlannedBlock or None
         The number of rows, which is measured where neighbours add or remove a row.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> schema = dps.Schema([dps.Boolean("smoker")])
+    >>> plan = dps.plan(schema, {"smoking": dps.Proportion("smoker")}, budget=dps.PureDP(1))
+    >>> plan.family.names, plan.cost()
+    (['smoker'], Fraction(1, 1))
+    >>> preview = plan.preview(n=10_000)  # print it for noise, sizes and advice
+    >>> print(preview.widths().round(3))
+      analysis    term  width
+    0  smoking  smoker   0.02
     """
 
     schema: Schema
@@ -288,6 +300,19 @@ def plan(
     ------
     RequestError
         For anything that cannot be measured as asked; the sentence says what to change.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> schema = dps.Schema([dps.Boolean("smoker"), dps.Category("region", ["north", "south"])])
+    >>> asked = {"smoking": dps.Proportion("smoker"), "link": dps.Independence("smoker", "region")}
+    >>> print(dps.plan(schema, asked, budget=dps.PureDP(1)))
+    Plan: 2 analyses, 4 test functions in 1 blocks, on columns smoker, region
+    Budget: epsilon = 1 (pure differential privacy); neighbours differ by replacing one row
+    Noise: discrete Laplace of scale 2 rows on every function in [-1, 1]
+    Reference: uniform, share of the budget 0
+    Cells outside the declaration: smoker: missing or undeclared: counted as False.
+        region: missing or undeclared: counted as 'north'
     """
     if not isinstance(schema, Schema):
         raise RequestError("the first argument is a dps.Schema; read one with dps.Schema.load")

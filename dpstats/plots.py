@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from dpstats.analyses.pca import PCAResult
     from dpstats.results import Method
 
+__all__ = ["loadings", "scree"]
+
 
 def scree(
     result: PCAResult,
@@ -41,6 +43,20 @@ def scree(
     ------
     RequestError
         If matplotlib is not installed, or an option is not known.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> import pandas as pd
+    >>> schema = dps.Schema([dps.Number(name, 0, 100, missing=50) for name in ("math", "physics")])
+    >>> plan = dps.plan(schema, {"shape": dps.PCA(["math", "physics"])}, budget=dps.PureDP(1))
+    >>> numbers = pd.Series(range(10_000))
+    >>> rows = pd.DataFrame({"math": numbers % 100, "physics": numbers % 70})
+    >>> shape = dps.release(plan, rows).infer("shape")
+    >>> ax = dps.plots.scree(shape, ratio=True)
+    >>> ax.get_ylabel()
+    'share of the variance'
+    >>> ax.figure.savefig("scree.png")
     """
     _check_result(result)
     k = result.n_components_
@@ -81,6 +97,20 @@ def loadings(
     ------
     RequestError
         If matplotlib is not installed, or an option is not known.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> import pandas as pd
+    >>> schema = dps.Schema([dps.Number(name, 0, 100, missing=50) for name in ("math", "physics")])
+    >>> plan = dps.plan(schema, {"shape": dps.PCA(["math", "physics"])}, budget=dps.PureDP(1))
+    >>> numbers = pd.Series(range(10_000))
+    >>> rows = pd.DataFrame({"math": numbers % 100, "physics": numbers % 70})
+    >>> shape = dps.release(plan, rows).infer("shape")
+    >>> ax = dps.plots.loadings(shape, components="PC1")
+    >>> [label.get_text() for label in ax.get_xticklabels()]
+    ['math', 'physics']
+    >>> ax.figure.savefig("loadings.png")
     """
     _check_result(result)
     k, p = result.n_components_, len(result.columns)

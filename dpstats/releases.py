@@ -56,6 +56,26 @@ class Release:
         How the density was fitted and the rows were drawn.
     notes : tuple of str
         Anything a user must know, such as a fit that did not converge.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> import pandas as pd
+    >>> schema = dps.Schema([dps.Boolean("smoker")])
+    >>> plan = dps.plan(schema, {"smoking": dps.Proportion("smoker")}, budget=dps.PureDP(1))
+    >>> rows = pd.DataFrame({"smoker": [True] * 3_000 + [False] * 7_000})
+    >>> release = dps.release(plan, rows)
+    >>> release
+    <dpstats Release: smoking; n = 10000, k = 10000>
+    >>> print(release.infer("smoking").conf_int().round(2))
+    [0.29 0.31]
+    >>> print(release.intervals().round(2))
+      analysis    term  estimate  conf_low  conf_high
+    0  smoking  smoker       0.3      0.29       0.31
+    >>> release.accuracy(alpha=0.05).delta < 0.01
+    True
+    >>> release.to_frame().shape
+    (10000, 1)
     """
 
     measurements: Measurements
@@ -136,6 +156,21 @@ class Release:
         ------
         NotMeasuredError
             For an unknown name, or functions that were not measured.
+
+        Examples
+        --------
+        >>> import dpstats as dps
+        >>> import pandas as pd
+        >>> schema = dps.Schema([dps.Boolean("smoker")])
+        >>> plan = dps.plan(schema, {"smoking": dps.Proportion("smoker")}, budget=dps.PureDP(1))
+        >>> rows = pd.DataFrame({"smoker": [True] * 3_000 + [False] * 7_000})
+        >>> release = dps.release(plan, rows)
+        >>> smoking = release.infer("smoking")
+        >>> print(f"{smoking.params[0]:.2f} +- {smoking.bse[0]:.4f}")
+        0.30 +- 0.0046
+        >>> others = release.infer(dps.Proportion("not smoker"))  # follows from what was measured
+        >>> print(f"{others.params[0]:.2f}")
+        0.70
         """
         if isinstance(analysis, str):
             if analysis not in self.analyses:
@@ -285,6 +320,18 @@ def load(path: str | Path) -> Release:
     ------
     FileFormatError
         If the file is not a release that this version can read.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> import pandas as pd
+    >>> schema = dps.Schema([dps.Boolean("smoker")])
+    >>> plan = dps.plan(schema, {"smoking": dps.Proportion("smoker")}, budget=dps.PureDP(1))
+    >>> rows = pd.DataFrame({"smoker": [True] * 3_000 + [False] * 7_000})
+    >>> release = dps.release(plan, rows)
+    >>> release.save("survey-2026.zip")
+    >>> dps.load("survey-2026.zip")
+    <dpstats Release: smoking; n = 10000, k = 10000>
     """
     members = files.load_archive(path, MEMBERS)
     document = files.from_json(members["release.json"], "release", Path(path).name)

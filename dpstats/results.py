@@ -152,6 +152,22 @@ class EstimateResult(Remembers):
         The budget of the release, for the footer.
     notes : sequence of str
         What else a reader must know.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> import pandas as pd
+    >>> schema = dps.Schema([dps.Boolean("smoker")])
+    >>> plan = dps.plan(schema, {"smoking": dps.Proportion("smoker")}, budget=dps.PureDP(1))
+    >>> rows = pd.DataFrame({"smoker": [True] * 3_000 + [False] * 7_000})
+    >>> release = dps.release(plan, rows)
+    >>> smoking = release.infer("smoking")
+    >>> print(smoking.params.round(2), smoking.bse.round(4))
+    [0.3] [0.0046]
+    >>> print(smoking.conf_int(alpha=0.1, method="certified").round(2))
+    [0.29 0.31]
+    >>> smoking.test(0.25, alternative="larger").pvalue < 1e-6
+    True
     """
 
     title: str

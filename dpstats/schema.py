@@ -44,7 +44,12 @@ class Schema:
 
     Examples
     --------
-    >>> schema = Schema([Category("smoker", ["no", "yes"]), Number("age", 0, 120, edges=[18, 65])])
+    >>> import dpstats as dps
+    >>> schema = dps.Schema(
+    ...     [dps.Category("smoker", ["no", "yes"]), dps.Number("age", 0, 120, edges=[18, 65])]
+    ... )
+    >>> schema.names
+    ('smoker', 'age')
     >>> schema["age"].bin_labels
     ('[0, 18)', '[18, 65)', '[65, 120]')
     """
@@ -52,9 +57,10 @@ class Schema:
     columns: Sequence[Column]
 
     def __post_init__(self) -> None:
-        if isinstance(self.columns, str) or not isinstance(self.columns, Iterable):
+        given: object = self.columns
+        if isinstance(given, str) or not isinstance(given, Iterable):
             raise SchemaError("a schema is a list of dps.Boolean, dps.Category and dps.Number")
-        columns = tuple(self.columns)
+        columns = tuple(given)
         for column in columns:
             if not isinstance(column, Category | Number):
                 raise SchemaError(
@@ -160,12 +166,22 @@ class Schema:
 
     @classmethod
     def load(cls, path: str | Path) -> Schema:
-        """Read a schema from a TOML file with one ``[[column]]`` table per column.
+        r"""Read a schema from a TOML file with one ``[[column]]`` table per column.
 
         Raises
         ------
         SchemaError
             For a file that cannot be read, unknown keys or impossible columns.
+
+        Examples
+        --------
+        >>> import dpstats as dps
+        >>> from pathlib import Path
+        >>> text = "[[column]]\nname = 'age'\nlow = 0\nhigh = 120\nedges = [18, 65]"
+        >>> written = Path("survey.toml").write_text(text)
+        >>> print(dps.Schema.load("survey.toml"))
+        age  number, 0 to 120, 1025 points, bins [0, 18) [18, 65) [65, 120];
+            missing: counted as 60; outside: clamped to the bounds
         """
         document = read_toml(path)
         if "column" not in document:

@@ -67,6 +67,18 @@ def synthesize(
     ------
     RequestError
         For unknown options or sizes below one.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> import pandas as pd
+    >>> schema = dps.Schema([dps.Boolean("smoker")])
+    >>> plan = dps.plan(schema, {"smoking": dps.Proportion("smoker")}, budget=dps.PureDP(1))
+    >>> rows = pd.DataFrame({"smoker": [True] * 3_000 + [False] * 7_000})
+    >>> measurements = dps.measure(plan, rows)
+    >>> release = dps.synthesize(measurements, k=500, rng=1)
+    >>> release.to_frame().shape
+    (500, 1)
     """
     generator = check_options(fit, draw, m, k, rng)
     say = progress or (lambda text, done, total: None)
@@ -153,6 +165,17 @@ def release(
     ------
     RequestError, DataError, BudgetError
         Before anything is spent.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> import pandas as pd
+    >>> schema = dps.Schema([dps.Boolean("smoker")])
+    >>> plan = dps.plan(schema, {"smoking": dps.Proportion("smoker")}, budget=dps.PureDP(1))
+    >>> rows = pd.DataFrame({"smoker": [True] * 3_000 + [False] * 7_000})
+    >>> release = dps.release(plan, rows)
+    >>> print(release.infer("smoking").params.round(2))
+    [0.3]
     """
     rng = check_options(fit, draw, m, k, rng)
     measurements = measure(plan, data, ledger=ledger, progress=progress)

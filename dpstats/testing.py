@@ -24,9 +24,22 @@ from dpstats.synthesis import synthesize
 if TYPE_CHECKING:
     import pandas as pd
 
+__all__ = ["ContractError", "check_analysis"]
+
 
 class ContractError(AssertionError):
-    """An analysis breaks the contract; the message says which part."""
+    """An analysis breaks the contract; the message says which part.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> schema = dps.Schema([dps.Boolean("smoker")])
+    >>> dps.testing.check_analysis(dps.Proportion, schema, data=None)
+    Traceback (most recent call last):
+        ...
+    dpstats.testing.ContractError: an analysis is a frozen dataclass of the user's
+    parameters, not its class
+    """
 
 
 def check_analysis(analysis: Analysis, schema: Schema, data: pd.DataFrame) -> None:
@@ -47,6 +60,14 @@ def check_analysis(analysis: Analysis, schema: Schema, data: pd.DataFrame) -> No
     Raises
     ------
     ContractError
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> import pandas as pd
+    >>> schema = dps.Schema([dps.Boolean("smoker")])
+    >>> rows = pd.DataFrame({"smoker": [True] * 30 + [False] * 70})
+    >>> dps.testing.check_analysis(dps.Proportion("smoker"), schema, rows)  # silent if all is well
     """
     _check_declaration(analysis)
     family = analysis.family(schema)

@@ -1,13 +1,19 @@
 """Fixtures that many tests share: a small survey, its schema, and the noise seam."""
 
+import os
 from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import settings
 
 import dpstats as dps
 from dpstats.privacy import noise
+
+# No test may depend on wall time. CI repeats itself; elsewhere every run tries other examples.
+settings.register_profile("dpstats", deadline=None, derandomize="CI" in os.environ, print_blob=True)
+settings.load_profile("dpstats")
 
 
 @pytest.fixture(scope="session")

@@ -38,7 +38,8 @@ class Correlation:
 
     Examples
     --------
-    >>> Correlation(["age", "income"])
+    >>> import dpstats as dps
+    >>> dps.Correlation(["age", "income"])
     Correlation(columns=('age', 'income'))
     """
 

@@ -61,8 +61,9 @@ class Covariance:
 
     Examples
     --------
-    >>> Covariance(["age", "income"])
-    Covariance(columns=('age', 'income'))
+    >>> import dpstats as dps
+    >>> dps.Covariance(["age", "income"])
+    Covariance(columns=('age', 'income'), clip_norm=None, center=None, scale=None)
     """
 
     kind: ClassVar[str] = "covariance"

@@ -46,7 +46,8 @@ class Difference(ComparesGroups):
 
     Examples
     --------
-    >>> Difference("smoker == 'yes'", by="region", groups=("north", "south"))
+    >>> import dpstats as dps
+    >>> dps.Difference("smoker == 'yes'", by="region", groups=("north", "south"))
     Difference(condition="smoker == 'yes'", by='region', groups=('north', 'south'))
     """
 

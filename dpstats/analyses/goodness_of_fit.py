@@ -58,8 +58,9 @@ class GoodnessOfFit:
 
     Examples
     --------
-    >>> GoodnessOfFit("smoker", {"no": 0.8, "yes": 0.2}).column
-    'smoker'
+    >>> import dpstats as dps
+    >>> dps.GoodnessOfFit("smoker", {"no": 0.8, "yes": 0.2})
+    GoodnessOfFit(column='smoker', probabilities={'no': 0.8, 'yes': 0.2}, simulations=4999, seed=0)
     """
 
     kind: ClassVar[str] = "goodness_of_fit"

@@ -65,7 +65,8 @@ class Independence:
 
     Examples
     --------
-    >>> Independence("smoker", "region")
+    >>> import dpstats as dps
+    >>> dps.Independence("smoker", "region")
     Independence(a='smoker', b='region', given=None, simulations=1999, seed=0)
     """
 

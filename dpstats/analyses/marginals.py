@@ -28,6 +28,14 @@ class Marginals:
     form : {"cells", "monomials"}
         Contingency tables with all their cells, of exactly `degree` columns since smaller ones
         are their margins; or products of Boolean columns, the family of BL24.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> schema = dps.Schema([dps.Boolean("smoker"), dps.Category("region", ["north", "south"])])
+    >>> dps.Marginals(["smoker", "region"], degree=2).family(schema).names
+    ['smoker=False, region=north', 'smoker=False, region=south',
+     'smoker=True, region=north', 'smoker=True, region=south']
     """
 
     kind: ClassVar[str] = "marginals"

@@ -43,7 +43,8 @@ class Mean:
 
     Examples
     --------
-    >>> Mean(["age", "income"])
+    >>> import dpstats as dps
+    >>> dps.Mean(["age", "income"])
     Mean(columns=('age', 'income'))
     """
 

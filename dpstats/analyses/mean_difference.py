@@ -37,7 +37,8 @@ class MeanDifference(ComparesGroups):
 
     Examples
     --------
-    >>> MeanDifference("income", by="region", groups=("north", "south"))
+    >>> import dpstats as dps
+    >>> dps.MeanDifference("income", by="region", groups=("north", "south"))
     MeanDifference(column='income', by='region', groups=('north', 'south'))
     """
 

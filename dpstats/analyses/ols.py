@@ -56,7 +56,8 @@ class OLS:
 
     Examples
     --------
-    >>> OLS("income ~ age + C(region)")
+    >>> import dpstats as dps
+    >>> dps.OLS("income ~ age + C(region)")
     OLS(formula='income ~ age + C(region)', ridge=0.0, cov_type='nonrobust')
     """
 

@@ -59,8 +59,10 @@ class PCA:
 
     Examples
     --------
-    >>> PCA(["age", "income", "bmi"], n_components=2)
-    PCA(columns=('age', 'income', 'bmi'), standardize=False, n_components=2)
+    >>> import dpstats as dps
+    >>> dps.PCA(["age", "income", "bmi"], n_components=2)
+    PCA(columns=('age', 'income', 'bmi'), standardize=False, n_components=2, clip_norm=None,
+        center=None, scale=None)
     """
 
     kind: ClassVar[str] = "pca"

@@ -36,7 +36,8 @@ class Proportion:
 
     Examples
     --------
-    >>> Proportion("smoker == 'yes'", given="age >= 65")
+    >>> import dpstats as dps
+    >>> dps.Proportion("smoker == 'yes'", given="age >= 65")
     Proportion(condition="smoker == 'yes'", given='age >= 65')
     """
 

@@ -42,7 +42,8 @@ class Quantile:
 
     Examples
     --------
-    >>> Quantile("age", [0.25, 0.5, 0.75])
+    >>> import dpstats as dps
+    >>> dps.Quantile("age", [0.25, 0.5, 0.75])
     Quantile(column='age', probability=(0.25, 0.5, 0.75))
     """
 

@@ -54,6 +54,15 @@ class Category:
     ------
     SchemaError
         For fewer than two levels, duplicate or mixed-type levels, or an unknown missing level.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> pain = dps.Category("pain", {"not": 1, "mildly": 2, "much": 3}, allow_missing=True)
+    >>> pain.bin_labels
+    ('not', 'mildly', 'much', '(missing)')
+    >>> dps.Category("region", ["north", "south", "abroad"], other="abroad").missing_rule()
+    "missing: counted as 'north'; undeclared: counted as 'abroad'"
     """
 
     kind: ClassVar[str] = "category"
@@ -230,6 +239,14 @@ class Boolean(Category):
         Give missing cells a level of their own, ``"(missing)"``.
     note : str
         Where the column comes from.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> dps.Boolean("smoker").missing_rule()
+    'missing or undeclared: counted as False'
+    >>> dps.Boolean("smoker", allow_missing=True).bin_labels
+    ('False', 'True', '(missing)')
     """
 
     kind: ClassVar[str] = "boolean"

@@ -71,6 +71,14 @@ class Number:
     ------
     SchemaError
         For bounds, points, edges or values that cannot be used.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> dps.Number("age", 0, 120, points=121, edges=[18, 65]).bin_labels
+    ('[0, 18)', '[18, 65)', '[65, 120]')
+    >>> dps.Number("score", values=[17.5, 22, 27], missing=22).missing_rule()
+    'missing: counted as 22; outside: nearest declared value'
     """
 
     kind: ClassVar[str] = "number"

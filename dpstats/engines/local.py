@@ -331,7 +331,7 @@ def _is_missing(cell: object) -> bool:
 
 def _real(cell: object) -> float | None:
     real = int | float | np.integer | np.floating | np.bool_ | Decimal | Fraction
-    if not isinstance(cell, real) or isinstance(cell, np.timedelta64):  # numpy calls it an integer
+    if isinstance(cell, np.timedelta64) or not isinstance(cell, real):  # numpy calls it an integer
         return None
     try:
         return float(cell)

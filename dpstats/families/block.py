@@ -175,6 +175,17 @@ class Family:
     ------
     RequestError
         For a family without functions.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> schema = dps.Schema([dps.Boolean("smoker"), dps.Category("region", ["north", "south"])])
+    >>> tables = dps.Cells.table(schema, ["smoker"]), dps.Cells.table(schema, ["region"])
+    >>> family = dps.Family(tables)
+    >>> family.names
+    ['smoker=False', 'smoker=True', 'region=north', 'region=south']
+    >>> family.sensitivity("replace").l1  # a row leaves one cell of each table and enters another
+    Fraction(4, 1)
     """
 
     blocks: tuple[Block, ...]

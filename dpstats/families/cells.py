@@ -33,6 +33,16 @@ class Cells:
     - `Cells.table`: all cells of a contingency table (numbers by their declared bins);
     - `Cells.condition`: one condition;
     - `Cells.monomials`: products of Boolean columns up to a degree, the family of BL24, Section II.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> schema = dps.Schema([dps.Boolean("smoker"), dps.Category("region", ["north", "south"])])
+    >>> dps.Cells.table(schema, ["smoker", "region"]).names
+    ['smoker=False, region=north', 'smoker=False, region=south',
+     'smoker=True, region=north', 'smoker=True, region=south']
+    >>> dps.Cells.condition(schema, "smoker and region == 'north'").size
+    1
     """
 
     @staticmethod

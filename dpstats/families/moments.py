@@ -43,6 +43,13 @@ class Moments:
         Categories, Booleans or binned numbers, each as one indicator per level or bin.
     terms : tuple of terms
         The functions: features and products of two features.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> columns = [dps.Number("age", 0, 100, missing=40), dps.Boolean("smoker")]
+    >>> dps.Moments.of(dps.Schema(columns), ["age"], ["smoker"]).names
+    ['age', 'smoker=False', 'smoker=True', 'age^2', 'age*smoker=False', 'age*smoker=True']
     """
 
     numbers: tuple[Number, ...]

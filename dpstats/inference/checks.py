@@ -40,7 +40,7 @@ def check_alpha(alpha: float) -> float:
     return float(alpha)
 
 
-def as_float(value: float) -> float:
+def as_float(value: float | np.floating[Any]) -> float:
     """Return a number as a float; a shorter one (float32) by its shortest decimal."""
     return float(str(value)) if isinstance(value, np.floating) else float(value)
 
@@ -63,11 +63,12 @@ def check_proportion(p0: float) -> float:
     return p0
 
 
-def check_count(n: int) -> int:
+def check_count(n: object) -> int:
     """Return the number of rows `n`, or raise RequestError if it is not a positive integer."""
-    if not isinstance(n, numbers.Real) or not 1 <= n < np.inf or n != int(n):
+    real: Any = n if isinstance(n, numbers.Real) else np.nan
+    if not 1 <= real < np.inf or real != int(real):
         raise RequestError(f"n={n!r} is not a number of rows; give an integer of at least 1")
-    return int(n)
+    return int(real)
 
 
 def check_whole(name: str, value: int, least: int) -> None:

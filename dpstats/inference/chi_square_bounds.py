@@ -82,9 +82,10 @@ def chisquare(
 
     Examples
     --------
-    >>> chisquare([0.4, 0.3, 0.3], 0.01, 1000, [0.3, 0.35, 0.35]).verdict
+    >>> import dpstats as dps
+    >>> dps.corrected.chisquare([0.4, 0.3, 0.3], 0.01, 1000, [0.3, 0.35, 0.35]).verdict
     'reject'
-    >>> chisquare([[0.3, 0.2], [0.2, 0.3]], 0.005, 10_000).verdict
+    >>> dps.corrected.chisquare([[0.3, 0.2], [0.2, 0.3]], 0.005, 10_000).verdict
     'reject'
     """
     alpha, n = check_alpha(alpha), check_count(n)

@@ -65,9 +65,10 @@ def proportion_confint(
 
     Examples
     --------
-    >>> low, high = proportion_confint(0.3, 0.01, 1000)
+    >>> import dpstats as dps
+    >>> low, high = dps.corrected.proportion_confint(0.3, 0.01, 1000)
     >>> print(f"{low:.4f} {high:.4f}")
-    0.2582 0.3440
+    0.2582 0.3439
     """
     alpha = check_alpha(alpha)
     beta = _part(alpha, beta)
@@ -145,8 +146,10 @@ def eigenvalues(
 
     Examples
     --------
-    >>> low, high = eigenvalues([[0.5, 0.2], [0.2, 0.3]], 0.01, 100_000)
+    >>> import dpstats as dps
+    >>> low, high = dps.corrected.eigenvalues([[0.5, 0.2], [0.2, 0.3]], 0.01, 100_000)
     >>> print(low.round(3), high.round(3))
+    [0.587 0.139] [0.661 0.213]
     """
     alpha = check_alpha(alpha)
     beta = _part(alpha, beta)
@@ -211,6 +214,16 @@ def clopper_pearson(
     Returns
     -------
     low, high : (...) float64, in [0, 1]
+
+    Examples
+    --------
+    Between 28 and 32 of 100 rows say yes:
+
+    >>> import numpy as np
+    >>> import dpstats as dps
+    >>> low, high = dps.corrected.clopper_pearson(*np.array([28.0, 32.0, 72.0, 68.0]), alpha=0.05)
+    >>> print(low.round(3), high.round(3))
+    0.195 0.421
     """
     # max(., 1): where a count is 0 the limit is 0 or 1, and the Beta law has no such parameter
     low = special.betaincinv(np.maximum(low_yes, 1), high_no + 1, alpha / 2)

@@ -216,9 +216,11 @@ def ols(
     Examples
     --------
     >>> import numpy as np
-    >>> low, high = ols(np.array([[1, 0, 0.1], [0, 0.5, 0.2], [0.1, 0.2, 0.3]]), 0.001, n=1000)
-    >>> print(np.round(low, 3), np.round(high, 3))
-    [0.067 0.352] [0.133 0.448]
+    >>> import dpstats as dps
+    >>> second_moments = np.array([[1, 0, 0.1], [0, 0.5, 0.2], [0.1, 0.2, 0.3]])
+    >>> low, high = dps.corrected.ols(second_moments, 0.001, n=1000)
+    >>> print(low.round(3), high.round(3))
+    [0.066 0.351] [0.134 0.449]
     """
     alpha = check_alpha(alpha)
     moments = check_finite("second_moments", second_moments)

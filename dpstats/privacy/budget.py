@@ -193,7 +193,8 @@ class PureDP(Budget):
 
     Examples
     --------
-    >>> print(PureDP(0.1))
+    >>> import dpstats as dps
+    >>> print(dps.PureDP(0.1))
     epsilon = 0.1 (pure differential privacy)
     """
 
@@ -250,7 +251,8 @@ class ZCDP(Budget):
 
     Examples
     --------
-    >>> print(ZCDP(0.5))
+    >>> import dpstats as dps
+    >>> print(dps.ZCDP(0.5))
     rho = 0.5 (zero-concentrated differential privacy: epsilon = 6.475 at delta = 1e-09)
     """
 
@@ -288,7 +290,8 @@ class ZCDP(Budget):
 
         Examples
         --------
-        >>> ZCDP.from_epsilon_delta(1, 1e-9).rho
+        >>> import dpstats as dps
+        >>> dps.ZCDP.from_epsilon_delta(1, 1e-9).rho
         Fraction(14973, 1000000)
         """
         exact = read_rational(epsilon, "epsilon"), _read_delta(delta)

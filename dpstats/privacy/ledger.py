@@ -39,6 +39,19 @@ class Ledger:
         The most that may be spent in total: epsilon or rho, both of which add up.
     unit : {"replace", "add_remove"}
         Neighbour relation of all that is spent here: amounts for different ones do not add up.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> ledger = dps.Ledger.create("survey.ledger", dps.PureDP(2))
+    >>> ledger.spend(dps.PureDP(0.5), note="release of 2026")
+    >>> ledger.remaining
+    Fraction(3, 2)
+    >>> ledger.check(dps.PureDP(1.75))
+    Traceback (most recent call last):
+        ...
+    dpstats.errors.BudgetError: the ledger's cap would be passed: requested 1.75 (7/4),
+    remaining 1.5 (3/2), difference 0.25 (1/4); ask for a smaller budget
     """
 
     path: Path

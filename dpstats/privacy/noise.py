@@ -53,7 +53,7 @@ def is_private() -> bool:
     return _injected.get() is None
 
 
-def scale_for(multiplier: Fraction, bound: int, noise: Noise = "laplace") -> float:
+def scale_for(multiplier: int | Fraction, bound: int, noise: Noise = "laplace") -> float:
     """Noise scale of a function: the smallest float that is large enough.
 
     Laplace noise needs a scale of ``multiplier * bound``, Gaussian noise one whose square is

@@ -65,6 +65,15 @@ class BernsteinKDE:
     The paper's noise scale, S(F) (k + 1) / eps with S(F) the sensitivity at one point, is too small
     for p > 1: the lattice has (k + 1)^p points. Here the noise is scaled to the L1 sensitivity of
     the whole lattice, see `KernelLattice.sensitivity`.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> schema = dps.Schema([dps.Number("age", 0, 100, edges=[18, 65], missing=40)])
+    >>> asked, budget = {"age": dps.Mean("age")}, dps.PureDP(1)
+    >>> plan = dps.plan(schema, asked, budget=budget, n=10_000, reference=dps.BernsteinKDE(k=16))
+    >>> plan.reference_block.block.size  # lattice points, on half of the budget
+    17
     """
 
     columns: Sequence[str] | None = None

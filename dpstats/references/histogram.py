@@ -36,6 +36,15 @@ class PerturbedHistogram:
     ----------
     share : rational in (0, 1)
         Share of the whole budget; one half as in the paper (eps + eps = 2 eps).
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> schema = dps.Schema([dps.Number("age", 0, 100, edges=[18, 65], missing=40)])
+    >>> asked, budget = {"age": dps.Mean("age")}, dps.PureDP(1)
+    >>> plan = dps.plan(schema, asked, budget=budget, reference=dps.PerturbedHistogram(0.25))
+    >>> plan.reference_block.block.names  # on a quarter of the budget
+    ['age=[0, 18)', 'age=[18, 65)', 'age=[65, 100]']
     """
 
     share: Fraction = Fraction(1, 2)

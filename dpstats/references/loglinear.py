@@ -68,6 +68,15 @@ class LogLinear(Unmeasured):
     ------
     RequestError
         For sweeps that are not a positive whole number.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> schema = dps.Schema([dps.Number("age", 0, 100, edges=[18, 65], missing=40)])
+    >>> asked, budget = {"age": dps.Mean("age")}, dps.PureDP(1)
+    >>> plan = dps.plan(schema, asked, budget=budget, reference=dps.LogLinear(sweeps=4))
+    >>> plan.reference.share  # the whole budget is left to the analyses
+    Fraction(0, 1)
     """
 
     sweeps: int = 2

@@ -27,6 +27,15 @@ class Uniform(Unmeasured):
     over : {"cells", "grid"}
         ``"cells"``: uniform over declared levels and bins, then over the grid inside the bin; far
         better where bins are uneven. ``"grid"``: uniform over all grid points, as in the paper.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> schema = dps.Schema([dps.Number("age", 0, 100, edges=[18, 65], missing=40)])
+    >>> asked, budget = {"age": dps.Mean("age")}, dps.PureDP(1)
+    >>> plan = dps.plan(schema, asked, budget=budget, reference=dps.Uniform(over="grid"))
+    >>> plan.reference.share  # the whole budget is left to the analyses
+    Fraction(0, 1)
     """
 
     over: Literal["cells", "grid"] = "cells"

@@ -21,7 +21,7 @@ SCHEMA = dps.Schema([
 CELLS = 3 * 2 * 3
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     m=st.integers(1, 40),
     widths=st.lists(st.sampled_from([1, 2, 5, 2**21, 2**40]), min_size=1, max_size=6),

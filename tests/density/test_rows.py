@@ -37,7 +37,7 @@ weights_of_any_shape = st.builds(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(weights=weights_of_any_shape, k=st.sampled_from([1, 2, 7, 60, 1000, 10**7]))
 def test_systematic_counts(weights, k):
     with pytest.MonkeyPatch.context() as monkeypatch:
@@ -49,7 +49,7 @@ def test_systematic_counts(weights, k):
     assert np.all(np.abs(counts - k * weights) < 1 + 1e-6)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     weights=weights_of_any_shape,
     k=st.sampled_from([1, 2, 7, 60, 1000, 10**7]),
@@ -63,7 +63,7 @@ def test_counts_are_whole_rows_and_sum_to_k(weights, k, draw):
     assert np.all(counts >= 0)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(weights=weights_of_any_shape, k=st.sampled_from([1, 2, 7, 60, 1000]))
 def test_exchanges_never_increase_the_misfit(weights, k):
     with pytest.MonkeyPatch.context() as monkeypatch:

@@ -120,7 +120,7 @@ def blocks(draw):
 
 
 @given(block=blocks(), seed=st.integers(0, 2**32))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_no_row_leaves_the_ball_and_no_value_its_range(block, seed):
     rng = np.random.default_rng(seed)
     codes = {c.name: rng.integers(*c.code_range, 200, endpoint=True) for c in block.numbers}

@@ -141,7 +141,7 @@ def test_pvalues_are_uniform_under_the_null(n, p, scale, level):
     assert proportion_pvalue((smaller + larger) / 2, n, p, law) > level
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     n=st.integers(1, 300),
     scale=st.floats(0.05, 100),
@@ -276,7 +276,7 @@ def test_split_minimises_the_width_for_gaussian_noise(n, scale, alpha):
     terms=st.integers(1, 3),
     t=st.floats(-30, 90),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_noisy_binomial_cdf_with_gaussian_noise(n, p, scale, terms, t):
     z = np.arange(-int(12 * scale) - 5, int(12 * scale) + 6)
     one = np.exp(-0.5 * (z / scale) ** 2)

@@ -51,7 +51,7 @@ def test_it_beats_the_simple_bound_and_not_the_exact_loss_of_the_gaussian():
     st.floats(-8, 4).map(lambda x: Fraction(10**x)),
     st.floats(-60, -0.05).map(lambda x: Fraction(10**x)),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_both_directions_are_sound_and_tight(epsilon, delta):
     rho = rho_of(epsilon, delta)
     assert log_delta(float(rho), float(epsilon)) <= math.log(delta)
