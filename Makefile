@@ -1,6 +1,6 @@
-# Two commands do all the set-up on a fresh machine with Python 3.11 or newer:
-#   make demo    the whole story on a bundled public data set
-#   make test    the tests, as CI runs them
+# Both commands install what they need; a fresh machine needs only Python 3.11 or newer:
+#   make demo    run an end-to-end example on a bundled public data set
+#   make test    run the linters, the type checker and the tests, as CI does
 PYTHON ?= python3
 BIN := .venv/bin
 export OPENBLAS_NUM_THREADS ?= 1
