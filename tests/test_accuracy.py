@@ -34,14 +34,14 @@ def no_noise(scale, size):
     return np.zeros(size, np.int64)
 
 
-def measured(source, shares=None):
+def measured(source, shares=None, *, epsilon=1, unit="replace", copies=1):
     analyses = {
         "both": dps.Marginals(["colour", "smoker"]),
         "share": dps.Proportion("smoker"),
     }
-    made = dps.plan(SCHEMA, analyses, budget=dps.PureDP(1), shares=shares)
+    made = dps.plan(SCHEMA, analyses, budget=dps.PureDP(epsilon), unit=unit, shares=shares)
     with _noise_from(source):
-        return dps.measure(made, table())
+        return dps.measure(made, pd.concat([table()] * copies))
 
 
 @dataclass(frozen=True)
@@ -87,6 +87,42 @@ def test_quantiles_are_the_smallest_that_the_exact_law_allows(alpha, shares, see
     assert np.prod(1 - tail[every, joint]) >= 1 - alpha
     for i in range(len(laws)):  # none can be lowered for all functions of its law
         assert np.prod(1 - tail[every, joint - (which == i)]) < 1 - alpha
+
+
+def noise_and_rows_allowed(held, ends):
+    """How far the noise on each sum, and at last that on n, goes if means have these ends.
+
+    Of sums that stay positive: low (n + r) = S - q and high (n - r) = S + q.
+    """
+    low, high = ends
+    r = (2 * held.sums - held.n * (low + high)) / (low - high)
+    q = high * (held.n - r) - held.sums
+    assert np.all(held.sums > q)
+    whole = np.rint([q, r])
+    np.testing.assert_allclose([q, r], whole, atol=1e-6)
+    assert len(set(whole[1])) == 1
+    return np.append(whole[0], whole[1, 0]).astype(int)
+
+
+@pytest.mark.parametrize("alpha", [0.01, 0.05, 0.3])
+@pytest.mark.parametrize("shares", [None, {"both": 0.4, "share": 0.6}])
+def test_noise_on_the_number_of_rows_has_its_part_of_alpha(alpha, shares, seeded_noise):
+    # Noise of a scale that resolves a 25th of alpha, and all cells beyond its reach.
+    held = measured(seeded_noise(0), shares, epsilon=0.05, unit="add_remove", copies=100)
+    certificate = certify(held, held.means, alpha=alpha, target="rows")
+    laws, which = held.laws
+    every = [*(laws[i] for i in which), held.rows.law]  # the number of rows comes last
+    tail, each = np.array([tails(law) for law in every]), np.arange(len(every))
+
+    q = noise_and_rows_allowed(held, certificate.ends)
+    outside, nearer = tail[each, q], tail[each, q - 1]
+    assert np.all(outside[:-1] + outside[-1] <= alpha)
+    assert np.all(nearer > alpha * np.append(np.full(len(which), 24), 1) / 25)
+
+    q = noise_and_rows_allowed(held, certificate.joint_ends)
+    assert np.prod(1 - tail[each, q]) >= 1 - alpha
+    for lowered in set(every):
+        assert np.prod(1 - tail[each, q - [law == lowered for law in every]]) < 1 - alpha
 
 
 def test_algebra(seeded_noise):

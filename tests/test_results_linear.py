@@ -5,8 +5,10 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 import dpstats as dps
+from dpstats.privacy.noise import _noise_from
 
 SCHEMA = dps.Schema([
     dps.Number("a", 0, 10, points=101, missing=5), dps.Number("b", 0, 1, points=101, missing=0),
@@ -96,6 +98,20 @@ def test_the_covariance_of_coefficients_has_the_squares_of_the_standard_errors(f
     assert np.isinf(drowned.cov_params()).all(axis=None)
     assert found.f_test([[0, 1, 0, 0], [0, 3, 0, 0]]).df_num == 1
     assert found.f_test("a, b, g[T.s]").df_num == 3
+
+
+def test_joint_tests_allow_for_the_noise(seeded_noise):
+    """One coefficient far out in the tail, and the overall test of a model with one regressor."""
+    with _noise_from(seeded_noise(0)):
+        found = fitted("y ~ b", 20_000, 0.3)
+    far = found.params[1] + 3.5 * found.bse[1]
+    single, joint = found.t_test(f"b = {far}").pvalue, found.f_test(f"b = {far}")
+    assert found.privacy_share[1] > 0.5
+    assert joint.pvalue == pytest.approx(single, abs=0.002)
+    assert single > 3 * stats.f.sf(joint.statistic, joint.df_num, joint.df_denom)
+    overall = found.f_test("b = 0")
+    assert (found.fvalue, found.f_pvalue) == (overall.statistic, overall.pvalue)
+    assert found.f_pvalue == pytest.approx(found.pvalues[1], abs=0.02)
 
 
 def test_wald_test_takes_the_arguments_that_mean_something(found):

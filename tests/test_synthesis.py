@@ -140,6 +140,18 @@ def test_minimax_is_no_worse_than_entropy_on_its_own_criterion(held):
     assert max(excess) > 1e-4
 
 
+@pytest.mark.parametrize("rows", [-2 * N, 2 * N])
+def test_one_impossible_answer_does_not_fix_the_minimax_fit(rows, no_noise):
+    """Clipped, it is off by a half, which the fit spreads; else all others may be off by one."""
+    exact = dps.measure(plan(), table())
+    first, *others = exact.measured
+    wild = replace(first, sums=first.sums + rows * (np.arange(len(first.sums)) == 0))
+    release = dps.synthesize(replace(exact, measured=(wild, *others)), fit="minimax", m=300, rng=0)
+    found = release.accuracy(of="weights").synthetic
+    assert "entropy fit" not in str(release.notes)
+    assert np.abs(found - exact.means)[1:].max() < 0.2
+
+
 def test_a_solver_that_fails_falls_back_to_entropy_and_says_so(held, monkeypatch):
     def fails(matrix, target):
         raise SolverError("HiGHS did not solve the minimax program")

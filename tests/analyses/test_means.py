@@ -1,5 +1,7 @@
 """Mean, MeanDifference and Correlation: textbook numbers without noise, honest ones with it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,6 +10,7 @@ from statsmodels.stats.weightstats import CompareMeans, DescrStatsW
 
 import dpstats as dps
 from dpstats.analyses import analysis_from_dict, analysis_to_dict
+from dpstats.inference.bounded_means import mean_confint
 from dpstats.privacy.noise import _noise_from
 from dpstats.testing import check_analysis
 
@@ -190,6 +193,42 @@ def test_the_table_itself_is_covered():
             for method in ("noise_aware", "certified"):
                 low, high = release.infer(name).conf_int(alpha=0.002, method=method, target="table")
                 assert low <= truth <= high, name
+
+
+@pytest.mark.parametrize("alpha", [0.05, 0.3])
+@pytest.mark.parametrize("target", ["population", "table"])
+@pytest.mark.parametrize("name", ["difference", "ill"])
+def test_a_certified_difference_gives_each_group_half_of_alpha(name, target, alpha):
+    result = released(dps.PureDP(20)).infer(name)
+    (contrast,) = result.intervals.contrasts
+    (low, high), (other_low, other_high) = (
+        replace(contrast, groups=(group,)).interval(alpha / 2, "certified", target)
+        for group in contrast.groups
+    )
+    found = result.conf_int(alpha=alpha, method="certified", target=target)
+    np.testing.assert_allclose(found, [low - other_high, high - other_low], rtol=1e-9)
+    assert np.ptp(found) < 40  # some of what is possible is left out
+
+
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+def test_a_certified_mean_spends_a_third_of_alpha_on_the_noise(unit):
+    result = released(dps.PureDP(20), unit).infer("one")
+    (group,) = result.intervals.contrasts[0].groups
+    low, high, variance, size = group.box(0.02)
+    low, high = mean_confint(np.array([low]), np.array([high]), np.array([variance]), size, 0.04)
+    found = result.conf_int(alpha=0.06, method="certified")
+    np.testing.assert_allclose(found, [10 + 20 * low[0], 10 + 20 * high[0]], rtol=1e-9)
+    table = result.conf_int(alpha=0.06, target="table")  # has no rows to pay for
+    np.testing.assert_allclose(table, 10 + 20 * np.array(group.box(0.06, squares=False)[:2]))
+
+
+@pytest.mark.parametrize("target", ["population", "table"])
+@pytest.mark.parametrize("method", ["noise_aware", "certified"])
+def test_means_together_share_alpha(method, target):
+    result = released(dps.PureDP(20)).infer("means")
+    together = result.conf_int(alpha=0.06, method=method, target=target, simultaneous=True)
+    a_third = result.conf_int(alpha=0.02, method=method, target=target)
+    np.testing.assert_array_equal(together, a_third)
 
 
 @pytest.mark.parametrize("unit", ["replace", "add_remove"])
