@@ -1,4 +1,4 @@
-"""S10: the certificate of a release with 500 cells, at epsilon 1 and 10.
+"""The certificate of a release with 500 cells, at epsilon 1 and 10.
 
 28 two-way tables of 8 columns, 50,000 rows of a hidden-class model. The exact sums are computed
 once; a release is fresh noise and a fit. That the certificate holds is tested with few candidates
