@@ -56,6 +56,16 @@ class Narrow(Curious):
 
 
 @dataclass(frozen=True)
+class Uncounted(Curious):
+    """A result only where the number of rows is public."""
+
+    def infer(self, release):
+        answers = release.answers(self.family(release.schema))
+        if answers.rows.public:
+            return proportions_result("smokers", ["smokers"], answers, "", scalar=True)
+
+
+@dataclass(frozen=True)
 class Nameless:
     """No kind."""
 
@@ -101,6 +111,7 @@ class Loose(Narrow.__bases__[0].__bases__[0]):
         (Curious(), "infer\\(\\) asked for 'age >= 65'"),
         (Fickle(), "same blocks every time"),
         (Narrow(), "not nested in alpha"),
+        (Uncounted(), "a result with summary\\(\\), got NoneType"),
         (Loose(), "frozen dataclass"),
         (dps.Proportion, "not its class"),
         (3, "frozen dataclass"),
