@@ -102,6 +102,7 @@ class Table:
     def covers(self, setting, method, successes, runs, rate=0.95, width=""):
         """A row of coverage: fails where the runs rule out that it is `rate` or more."""
         least = stats.binom.ppf(FAILURE / 2, runs, rate) / runs
+        assert least > 0, f"{runs} runs pass whatever they show"
         reference = f">= {rate:g}"
         self.check(setting, method, int(successes) / runs, width, reference, runs, least=least)
 

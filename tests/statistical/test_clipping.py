@@ -82,8 +82,8 @@ def test_a_few_releases(table, tools):
 
 
 def test_a_few_releases_with_a_measured_count(table, tools):
-    """4 runs, Gaussian noise."""
-    check(4_000, dps.ZCDP(0.02), 0.6, 4, table, tools, unit="add_remove")
+    """5 runs, Gaussian noise."""
+    check(4_000, dps.ZCDP(0.02), 0.6, 5, table, tools, unit="add_remove")
 
 
 SETTINGS = [

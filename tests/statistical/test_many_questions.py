@@ -139,11 +139,11 @@ def check(n, runs, group_runs, truths, table, tools, seed=40):
 
 
 def test_coverage_over_a_few_releases(truths, table, tools):
-    """20 releases, 2 with the groups: 800 and 12 intervals of each kind.
+    """20 releases, 5 with the groups: 800 and 30 intervals of each kind.
 
     Sees a coverage below about 0.91; test_published_figures.py and the thousand releases see less.
     """
-    check(1_000, 20, 2, truths, table, tools)
+    check(1_000, 20, 5, truths, table, tools)
 
 
 @pytest.mark.slow

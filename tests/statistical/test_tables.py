@@ -20,6 +20,10 @@ def test_a_row_fails_where_the_runs_rule_its_rate_out(runs, rate, table, tools):
     table.rows.clear()
 
 
+def test_too_few_runs_are_seen(table):
+    assert not passes(table.covers, 4, 4, 0.95)
+
+
 def test_a_row_shows_its_limits_and_fails_outside_of_them(table):
     assert passes(table.check, 0.5, 2.0, "", 9, 0.25, 0.5)
     assert table.rows[-1][-1] == ">= 0.25, <= 0.5"
