@@ -12,9 +12,10 @@ from dpstats.analyses.base import Analysis
 from dpstats.answers import Answers, blocks_of
 from dpstats.errors import DpstatsError
 from dpstats.families.block import Block, Family
+from dpstats.families.cells import ROWS
 from dpstats.measuring import measure
 from dpstats.planning import plan
-from dpstats.privacy.budget import ZCDP, Budget, PureDP
+from dpstats.privacy.budget import ZCDP, Budget, PureDP, Unit
 from dpstats.privacy.noise import _noise_from
 from dpstats.releases import Release
 from dpstats.results import EstimateResult
@@ -47,8 +48,8 @@ def check_analysis(analysis: Analysis, schema: Schema, data: pd.DataFrame) -> No
 
     It must be a frozen dataclass that survives its plain form; ask for the same, non-empty family
     every time; conclude only from functions that it asked for; work in a preview; repeat itself on
-    the same release; print; and stay calm from no noise at all to noise that drowns everything,
-    Laplace or Gaussian.
+    the same release; print; and give numbers from no noise at all to noise that hides everything,
+    Laplace or Gaussian, where the number of rows is public and where it is measured.
 
     Parameters
     ----------
@@ -73,18 +74,27 @@ def check_analysis(analysis: Analysis, schema: Schema, data: pd.DataFrame) -> No
     family = analysis.family(schema)
     _require(isinstance(family, Family), f"family() must return a Family, got {family!r}")
     _require(family == analysis.family(schema), "family() must give the same blocks every time")
-    budgets = PureDP(1), PureDP(1), PureDP(1e-6), PureDP(1e6), ZCDP(0.1)
-    for budget, source in zip(budgets, (_Silent(), None, None, None, None), strict=True):
-        planned = plan(schema, {"it": analysis}, budget=budget, n=len(data))
+    cases: list[tuple[Budget, Unit, _Silent | None]] = [
+        (PureDP(1), "replace", _Silent()),
+        (PureDP(1), "replace", None),
+        (PureDP(1e-6), "replace", None),
+        (PureDP(1e6), "replace", None),
+        (ZCDP(0.1), "replace", None),
+        (PureDP(0.5), "add_remove", None),
+    ]
+    for budget, unit, source in cases:
+        public = unit == "replace"  # the number of rows is; otherwise every plan measures it
+        n = len(data) if public else None
+        planned = plan(schema, {"it": analysis}, budget=budget, n=n, unit=unit)
         if source is None:
             measured = measure(planned, data)
         else:
             with _noise_from(source):
                 measured = measure(planned, data)
         release = synthesize(measured, m=200, k=50, rng=0)
-        guarded = _Guarded(release, family)
-        _check_result(analysis.infer(guarded), analysis.infer(guarded), budget)
-        preview = str(planned.preview())
+        guarded = _Guarded(release, family.blocks if public else (*family.blocks, ROWS))
+        _check_result(analysis.infer(guarded), analysis.infer(guarded), f"at {budget}, {unit}")
+        preview = str(planned.preview(n=len(data)))
         _require("it" in preview and "nan" not in preview, "preview() must work and hold no NaN")
 
 
@@ -113,8 +123,7 @@ def _check_declaration(analysis: Analysis) -> None:
     _require(again == analysis, "an analysis must survive its plain form")
 
 
-def _check_result(result: Any, again: Any, budget: Budget) -> None:
-    at = f"at {budget}"
+def _check_result(result: Any, again: Any, at: str) -> None:
     for method in ("summary", "to_frame"):
         has_it = callable(getattr(result, method, None))
         _require(has_it, f"infer() returns a result with {method}(), got {type(result).__name__}")
@@ -153,8 +162,8 @@ class _Silent:
 class _Guarded:
     """A release that answers only what an analysis asked for beforehand."""
 
-    def __init__(self, release: Release, family: Family) -> None:
-        self._release, self._family = release, family
+    def __init__(self, release: Release, asked: Sequence[Block]) -> None:
+        self._release, self._asked = release, asked
         self.schema, self.n, self.budget = release.schema, release.n, release.budget
         self.candidates, self.weights = release.candidates, release.weights
 
@@ -162,6 +171,6 @@ class _Guarded:
         self, wanted: Family | Block | Sequence[Block], *, disjoint: bool = False
     ) -> Answers:
         for block in blocks_of(wanted, self.schema):
-            follows = any(known.derive(block) is not None for known in self._family.blocks)
+            follows = any(known.derive(block) is not None for known in self._asked)
             _require(follows, f"infer() asked for {block.names[0]!r}, which family() did not")
         return self._release.answers(wanted, disjoint=disjoint)

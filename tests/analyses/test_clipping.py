@@ -166,16 +166,6 @@ def test_drowned_intervals_are_all_that_the_ball_allows(analysis, unit):
     assert "drowns" in result.summary()
 
 
-@pytest.mark.parametrize(
-    "analysis",
-    [dps.Covariance(NAMES[:2], clip_norm=0.7), dps.PCA(NAMES[:3], **OPTIONS | {
-        "center": {"pay": 9}, "scale": None}), dps.PCA(NAMES[1:3], True, clip_norm=1)],
-    ids=str,
-)  # fmt: skip
-def test_they_keep_the_contract(analysis):
-    dps.testing.check_analysis(analysis, SCHEMA, rows(300))
-
-
 def test_files_requests_and_shared_measurements(tmp_path):
     for analysis in (dps.Covariance(NAMES, **OPTIONS), dps.PCA(NAMES, n_components=2, **OPTIONS)):
         plain = analysis_to_dict(analysis)

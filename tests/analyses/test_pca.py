@@ -218,15 +218,6 @@ def test_the_order_of_columns_is_the_users():
     assert one.mean_[0] > 1_000 > one.mean_[1]
 
 
-@pytest.mark.parametrize(
-    "analysis",
-    [dps.Covariance(NAMES[:2]), dps.PCA(NAMES[:3]), dps.PCA(NAMES[1:3], standardize=True)],
-    ids=str,
-)
-def test_they_keep_the_contract(analysis):
-    dps.testing.check_analysis(analysis, SCHEMA, rows(300))
-
-
 def test_names_also_go_without_their_underscore():
     result, frame, _ = infer(dps.PCA(NAMES, n_components=3))
     for name in ("components", "explained_variance", "explained_variance_ratio", "mean",

@@ -1,4 +1,4 @@
-"""P6: whole releases of the Adult census extract, their errors, cost and intervals.
+"""Whole releases of the Adult census extract, their errors, cost and intervals.
 
     python tests/benchmarks/adult.py adult.csv [--columns 8|14|a,b,c]
         [--budget 1|1,1e-9] [--unit replace|add_remove]

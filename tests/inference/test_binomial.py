@@ -93,7 +93,7 @@ def test_a_thousand_million_rows(scale):
     assert low < p < high
 
 
-def test_s1_exact_coverage_and_width():
+def test_exact_coverage_and_width():
     """n=100, p=.2, eps=1: Tulap of Awan and Wang (2023) covers .947 with width .1632."""
     n, p, law = 100, 0.2, DiscreteLaplace(1.0)
     first = crossing(lambda t: p - proportion_interval(t, n, law)[1], 0, 40)
@@ -111,7 +111,7 @@ def test_s1_exact_coverage_and_width():
 
 
 @pytest.mark.parametrize(("epsilon", "power"), [(1.0, 0.3040), (0.25, 0.0993)])
-def test_s2_power_of_the_one_sided_test(epsilon, power):
+def test_power_of_the_one_sided_test(epsilon, power):
     """n=30, .8 against .9 (Awan and Slavkovic 2018): the optimum among private tests."""
     law = DiscreteLaplace(1 / epsilon)
     critical = crossing(lambda t: proportion_pvalue(t, 30, 0.8, law, "larger") - 0.05, -50, 90)

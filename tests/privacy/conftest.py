@@ -1,4 +1,4 @@
-"""What the numbered privacy tests share: rows that must not be read, and a marked noise source."""
+"""What the privacy tests share; their numbers are those of docs/explanation/privacy-cases.md."""
 
 import gc
 import math

@@ -1,4 +1,8 @@
-"""What the simulations share: data from a hidden-class model, tables, tolerances."""
+"""What the simulations share: data from a hidden-class model, and tables with their tolerances.
+
+What a test allows is what its table prints: `Table.covers`, `level` and `check` write a row with
+the limits in its last column, and fail where the figure is outside them.
+"""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -74,17 +78,41 @@ def at_least(successes, runs, rate):
 
 
 class Table:
-    """Rows of (setting, method, coverage, width, reference figure, runs), printed at the end."""
+    """Rows that are printed at the end: a figure, a width, what is claimed and what passes."""
+
+    HEAD = ("setting", "method", "figure", "width", "reference", "runs", "passes")
 
     def __init__(self, title):
         self.title, self.rows = title, []
 
-    def row(self, setting, method, coverage="", width="", reference="", runs=""):
-        texts = [f"{x:.4f}" if isinstance(x, float) else str(x) for x in (coverage, width)]
-        self.rows.append((setting, method, *texts, str(reference), str(runs)))
+    def row(self, setting, method, figure="", width="", reference="", runs="", passes=""):
+        """A row for the reader: nothing is compared."""
+        texts = [f"{x:.4f}" if isinstance(x, float) else str(x) for x in (figure, width)]
+        self.rows.append((str(setting), method, *texts, str(reference), str(runs), passes))
+
+    def check(
+        self, setting, method, figure, width="", reference="", runs="", least=-np.inf, most=np.inf
+    ):
+        """A row whose figure must lie between two limits."""
+        passes = [f"{sign} {end:.6g}" for sign, end in ((">=", least), ("<=", most))
+                  if np.isfinite(end)]  # fmt: skip
+        self.row(setting, method, float(figure), width, reference, runs, ", ".join(passes))
+        assert least <= figure <= most, (setting, method, figure, *passes)
+
+    def covers(self, setting, method, successes, runs, rate=0.95, width=""):
+        """A row of coverage: fails where the runs rule out that it is `rate` or more."""
+        least = stats.binom.ppf(FAILURE / 2, runs, rate) / runs
+        assert least > 0, f"{runs} runs pass whatever they show"
+        reference = f">= {rate:g}"
+        self.check(setting, method, int(successes) / runs, width, reference, runs, least=least)
+
+    def level(self, setting, method, rejections, runs, rate=0.05):
+        """A row of the share of false rejections: fails where the runs rule out `rate` or less."""
+        most = stats.binom.isf(FAILURE / 2, runs, rate) / runs
+        self.check(setting, method, int(rejections) / runs, "", f"<= {rate:g}", runs, most=most)
 
     def show(self):
-        head = ("setting", "method", "coverage", "width", "reference", "runs")
+        head = self.HEAD
         widths = [max(map(len, column)) for column in zip(head, *self.rows, strict=True)]
         print(f"\n{self.title}")
         for row in (head, *self.rows):

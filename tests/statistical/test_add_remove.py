@@ -82,15 +82,12 @@ def check_setting(setting, runs, table, tools):
                 covered[name, method] = covered.get((name, method), 0.0) + inside
         for name in rejected:
             rejected[name] += ASKED[name].infer(release).pvalue <= 0.05
-    table.row(setting, "certificate", certified / runs, "", ">= .95", runs)
-    assert tools.at_least(int(certified), runs, 0.95)
+    table.covers(setting, "certificate", certified, runs)
     for (name, method), share in covered.items():
-        table.row(setting, f"{name}: {method}", share / runs, "", ">= .95", runs)
         # of all parameters on average; those of one release are dependent
-        assert tools.at_least(round(share), runs, 0.95), (setting, name, method)
+        table.covers(setting, f"{name}: {method}", round(share), runs)
     for name, found in rejected.items():
-        table.row(setting, f"{name}: level", found / runs, "", "<= .06", runs)
-        assert tools.clopper_pearson(int(found), runs)[0] <= 0.06, (setting, name)
+        table.level(setting, f"{name}: level", found, runs, 0.06)
 
 
 @pytest.mark.parametrize("setting", ["n=150, eps 1", "n=2000, rho .02"])
@@ -118,5 +115,5 @@ def test_the_check_sees_a_count_taken_for_exact(table, tools):
         ))  # fmt: skip
         low, high = result.conf_int()
         covered += low <= 1 - ILL * EXPOSED <= high
-    table.row("n=40, eps .5", "count plugged in", covered / 600, "", "", 600)
+    table.row("n=40, eps .5", "count plugged in", covered / 600, "", "misses .95", 600)
     assert not tools.at_least(covered, 600, 0.95)

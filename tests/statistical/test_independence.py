@@ -1,4 +1,4 @@
-"""Level and power of the test of independence, and coverage for Cramer's V; S4 and S9."""
+"""Level and power of the test of independence, and coverage for Cramer's V."""
 
 from dataclasses import replace
 
@@ -63,7 +63,7 @@ def naive_rejections(p, n, epsilon, runs, tools, seed):
 
 
 LEVELS = {
-    "S4: even 2x2, n=4000, eps .1": (EVEN, 4000, 0.1),
+    "even 2x2, n=4000, eps .1": (EVEN, 4000, 0.1),
     "even 2x2, n=200, eps .05": (EVEN, 200, 0.05),
     "even 2x2, n=200, eps 5": (EVEN, 200, 5),
     "even 2x2, n=50000, eps .05": (EVEN, 50_000, 0.05),
@@ -84,18 +84,17 @@ def check_levels(runs, table, tools, some=None):
     for seed, (setting, (p, n, epsilon)) in enumerate(LEVELS.items()):
         if some is None or seed in some:
             found = rejections(p, n, epsilon, runs, tools, 100 * seed)
-            table.row(setting, "ours: level", found / runs, "", "<= .06", runs)
-            assert tools.clopper_pearson(found, runs)[0] <= 0.06, setting
+            table.level(setting, "ours: level", found, runs, 0.06)
 
 
-def check_s4(runs, table, tools):
+def check_power(runs, table, tools):
     found = rejections(EVEN + 0.01 * BENT, 4000, 0.1, runs, tools, 5, simulations=499)
-    table.row("S4: +-.01", "ours: power", found / runs, "", ">= .46 (others .399, .447)", runs)
     # the target is met when the estimate is within two standard errors of it
-    assert found / runs >= 0.46 - 2 * np.sqrt(0.25 / runs)
+    least, reference = 0.46 - 2 * np.sqrt(0.25 / runs), ">= .46 (others .399, .447)"
+    table.check("+-.01, n=4000, eps .1", "ours: power", found / runs, "", reference, runs, least)
 
 
-def check_s9(runs, table, tools):
+def check_synthetic_rows(runs, table, tools):
     """Rows synthesised from a release, taken for data, and our test on the same release."""
     schema = dps.Schema([dps.Category("a", ["x", "y"]), dps.Category("b", ["u", "v"])])
     test = dps.Independence("a", "b", simulations=199)
@@ -111,11 +110,10 @@ def check_s9(runs, table, tools):
         naive += stats.chi2_contingency(counts, correction=False).pvalue <= ALPHA
         counted = noisy_table(test, release)
         ours += counted.test(199, rng)[1] <= ALPHA
-    table.row("S9: k = n = 1000, eps .1", "naive: level", naive / runs, "", ".375 (no fit)", runs)
-    table.row("S9: k = n = 1000, eps .1", "ours: level", ours / runs, "", "<= .05", runs)
-    assert tools.clopper_pearson(ours, runs)[0] <= 0.05
-    if runs >= 500:
-        assert tools.clopper_pearson(naive, runs)[0] > 0.06
+    setting = "k = n = 1000, eps .1"
+    table.level(setting, "ours: level", ours, runs)
+    least = 0.0 if runs < 500 else (stats.binom.isf(5e-7, runs, 0.06) + 1) / runs
+    table.check(setting, "naive: level", naive / runs, "", ".375 (no fit)", runs, least=least)
 
 
 def cramers_v(p):
@@ -142,8 +140,8 @@ def check_effect(runs, table, tools, some=None):
             low, high = association.interval(t.observed, t.expected, t.noise(400, rng), ALPHA, rng)
             covered += low - 1e-12 <= truth <= high
             widths.append(high - low)
-        table.row(setting, "V: coverage", covered / runs, float(np.mean(widths)), ".95", runs)
-        assert tools.at_least(covered, runs, 0.93), setting  # approximate
+        width = float(np.mean(widths))
+        table.covers(setting, "V (approximate)", covered, runs, 0.93, width)
 
 
 def check_certified(runs, table, tools):
@@ -151,20 +149,20 @@ def check_certified(runs, table, tools):
         for n in (4000, 20_000):
             tables = draws(p, n, 1, runs, tools, n)
             verdicts = [dps.Independence._verdict(t, ALPHA).verdict for t in tables]
+            wrong = "reject" if p is EVEN else "accept"
             for verdict in ("reject", "accept", "inconclusive"):
-                share = verdicts.count(verdict) / runs
-                table.row(f"{setting}, n={n}, eps 1", f"certified: {verdict}", share, "", "", runs)
-            if p is EVEN:
-                assert tools.clopper_pearson(verdicts.count("reject"), runs)[0] <= ALPHA
-            else:
-                assert verdicts.count("accept") <= ALPHA * runs
+                row = f"{setting}, n={n}, eps 1", f"certified: {verdict}"
+                if verdict == wrong:
+                    table.level(*row, verdicts.count(verdict), runs, ALPHA)
+                else:
+                    table.row(*row, verdicts.count(verdict) / runs, runs=runs)
 
 
 def test_levels_and_power_of_a_few(table, tools):
-    """300 runs of four levels and of S4's power, 60 of S9, 60 intervals, 20 verdicts."""
+    """300 runs of four levels and of the power, 60 of synthetic rows, 60 intervals, 20 verdicts."""
     check_levels(300, table, tools, some=(0, 1, 6, 12))
-    check_s4(300, table, tools)
-    check_s9(60, table, tools)
+    check_power(300, table, tools)
+    check_synthetic_rows(60, table, tools)
     check_effect(60, table, tools, some=(1,))
     check_certified(20, table, tools)
 
@@ -172,7 +170,9 @@ def test_levels_and_power_of_a_few(table, tools):
 @pytest.mark.parametrize(("p", "n", "epsilon"), [(EVEN, 1000, 0.1), (SPARSE, 1000, 0.1)])
 def test_the_check_sees_a_test_that_ignores_the_noise(p, n, epsilon, table, tools):
     found = naive_rejections(p, n, epsilon, 300, tools, 77)
-    table.row(f"{p.shape[1:]}, n={n}, eps {epsilon}", "naive: level", found / 300, "", "", 300)
+    table.row(
+        f"{p.shape[1:]}, n={n}, eps {epsilon}", "naive: level", found / 300, "", "beyond .06", 300
+    )
     assert tools.clopper_pearson(found, 300)[0] > 0.06
 
 
@@ -183,12 +183,12 @@ def test_levels(table, tools):
 
 @pytest.mark.slow
 def test_power(table, tools):
-    check_s4(4000, table, tools)
+    check_power(4000, table, tools)
 
 
 @pytest.mark.slow
 def test_synthetic_rows(table, tools):
-    check_s9(1000, table, tools)
+    check_synthetic_rows(1000, table, tools)
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""S1 and S2 through the public API: what a release says equals the published optimum.
+"""Width and power through the public API: what a release says equals the published optimum.
 
 Exact enumeration over the count, the noise and U; tests/inference does the same for the functions.
 """
@@ -49,7 +49,7 @@ def law_of_total(n, p, epsilon, reach=60):
     return np.arange(-half, n + half + 1), mass
 
 
-def test_s1_width_and_coverage_of_a_release(table):
+def test_width_and_coverage_of_a_release(table):
     """n = 100, p = .2, epsilon = 1: Awan and Wang (2023), Table 1: .947 and .1632 by simulation."""
     n, p, epsilon = 100, 0.2, 1.0
     lattice, mass = law_of_total(n, p, epsilon)
@@ -74,14 +74,15 @@ def test_s1_width_and_coverage_of_a_release(table):
     for at in np.flatnonzero(covers(lattice - 0.5) != covers(lattice + 0.5)):
         share[at] = covers(lattice[at] + fine).mean()
     coverage = mass @ share
-    table.row("S1", "release", float(coverage), float(width), ".947, .1632", "exact")
-    assert coverage == pytest.approx(0.95, abs=2e-4)  # U on a grid of 2,000
-    assert width <= 0.1640
-    assert width == pytest.approx(0.16367, abs=1e-4)
+    setting = f"n = {n}, p = {p}, epsilon = {epsilon}"
+    table.check(setting, "coverage", coverage, "", ".947", "exact",
+                least=0.95 - 2e-4, most=0.95 + 2e-4)  # fmt: skip
+    table.check(setting, "width", width, "", ".1632", "exact",
+                least=0.16367 - 1e-4, most=0.16367 + 1e-4)  # fmt: skip
 
 
 @pytest.mark.parametrize(("epsilon", "power"), [(1.0, 0.3040), (0.25, 0.0993)])
-def test_s2_power_of_a_release(epsilon, power, table):
+def test_power_of_a_release(epsilon, power, table):
     """n = 30, .8 against .9: Awan and Slavkovic (2018), the optimum among private tests."""
     n = 30
     lattice, null = law_of_total(n, 0.8, epsilon)
@@ -101,7 +102,7 @@ def test_s2_power_of_a_release(epsilon, power, table):
         below, above = (u, above) if pvalue(low, u) > 0.05 else (below, u)
     rejects = np.where(lattice > low, 1.0, np.where(lattice == low, 0.5 - below, 0.0))
     level, found = float(null @ rejects), float(other @ rejects)
-    table.row(f"S2, epsilon = {epsilon}", "release, level", level, "", "0.05", "exact")
-    table.row(f"S2, epsilon = {epsilon}", "release, power", found, "", power, "exact")
-    assert level == pytest.approx(0.05, abs=1e-8)
-    assert found == pytest.approx(power, abs=5e-5)
+    setting = f".8 against .9, n = {n}, epsilon = {epsilon}"
+    table.check(setting, "level", level, "", "0.05", "exact", least=0.05 - 1e-8, most=0.05 + 1e-8)
+    table.check(setting, "power", found, "", power, "exact",
+                least=power - 5e-5, most=power + 5e-5)  # fmt: skip

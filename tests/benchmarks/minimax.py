@@ -1,6 +1,6 @@
-"""P1: the simulation of Bojkovic & Loh (2024, "Performance evaluation"), model and solve.
+"""The simulation of Bojkovic & Loh (2024, "Performance evaluation"), model and solve.
 
-    python tests/benchmarks/p1_minimax.py [--largest 8] [--seconds 300] [--repeats 5]
+    python tests/benchmarks/minimax.py [--largest 8] [--seconds 300] [--repeats 5]
 
 X is uniform on {0,1}^p, F the monomials to degree d = 2, and n, k, m are the lower bounds of the
 theorem on uniform sampling at eps = .2, delta = .5, gamma = .25, with |F| counting the constant.

@@ -1,6 +1,6 @@
-"""P7: wall time of `import dpstats` and of `dpstats --help`.
+"""Wall time of `import dpstats` and of `dpstats --help`.
 
-    python tests/benchmarks/p7_import.py [--runs 15]
+    python tests/benchmarks/import_time.py [--runs 15]
 
 Each run is a fresh interpreter; the runs of all commands take turns, so that a busy moment of the
 machine hits them alike. Shown are medians, and what is left after a bare interpreter's start.

@@ -1,0 +1,86 @@
+"""One or more examples of every registered analysis, on a table that suits them all."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import dpstats as dps
+from dpstats.analyses import registry
+
+PAIR, THREE = ["age", "pay"], ["age", "pay", "score"]
+CLIPPED = {"clip_norm": 0.7, "center": {"pay": 9}}
+EXAMPLES = {
+    "correlation": [dps.Correlation(PAIR), dps.Correlation(["score", "age", "pay"])],
+    "covariance": [dps.Covariance(PAIR), dps.Covariance(PAIR, clip_norm=0.7)],
+    "difference": [dps.Difference("age >= 65", by="smoker")],
+    "goodness_of_fit": [
+        dps.GoodnessOfFit("region", [0.5, 0.3, 0.2], simulations=199),
+        dps.GoodnessOfFit("smoker", {"yes": 0.4, "no": 0.6}, simulations=99),
+    ],
+    "independence": [
+        dps.Independence("smoker", "region", simulations=199),
+        dps.Independence("smoker", "age", given="region", simulations=99),
+    ],
+    "marginals": [dps.Marginals(["smoker", "region"])],
+    "mean": [dps.Mean("pay"), dps.Mean(THREE)],
+    "mean_difference": [
+        dps.MeanDifference("pay", by="region", groups=("south", "north")),
+        dps.MeanDifference("age", by="region", groups=("north", "west")),
+        dps.MeanDifference("score", by="smoker"),
+    ],
+    "ols": [
+        dps.OLS("age ~ C(region) + smoker"),
+        dps.OLS("age ~ region * smoker", ridge=0.01),
+        dps.OLS("age ~ region * smoker", cov_type="HC1"),
+        dps.OLS("pay ~ age + score"),
+    ],
+    "pca": [
+        dps.PCA(THREE),
+        dps.PCA(PAIR, standardize=True),
+        dps.PCA(THREE, n_components=1, **CLIPPED),
+        dps.PCA(PAIR, standardize=True, clip_norm=1),
+    ],
+    "proportion": [
+        dps.Proportion("smoker == 'yes'"),
+        dps.Proportion("smoker == 'yes'", given="age >= 65"),
+    ],
+    "quantile": [dps.Quantile("age", 0.5), dps.Quantile("age", [0.1, 0.9])],
+}
+
+
+def pytest_generate_tests(metafunc):
+    """A test that asks for `example` runs over every registered kind, and fails where none is."""
+    if "example" in metafunc.fixturenames:
+        examples = [example for kind in registry() for example in EXAMPLES.get(kind, [kind])]
+        metafunc.parametrize("example", examples, ids=str)
+
+
+@pytest.fixture(scope="session")
+def examples():
+    """By kind: ``examples["mean"]`` is a list."""
+    return EXAMPLES
+
+
+@pytest.fixture(scope="session")
+def people():
+    """``people.schema`` and its ``people.rows``; the west is almost empty."""
+    rng, n = np.random.default_rng(4), 900
+    schema = dps.Schema([
+        dps.Category("smoker", ["no", "yes"]),
+        dps.Category("region", ["north", "south", "west"]),
+        dps.Number("age", 0, 120, points=241, edges=[18, 40, 65], missing=40),
+        dps.Number("pay", -10, 30, points=401, missing=0),
+        dps.Number("score", values=[17.5, 22, 27, 40], missing=22),
+    ])  # fmt: skip
+    age = rng.normal(45, 20, n).clip(0, 110).round()
+    rows = schema.to_frame({
+        "smoker": rng.choice(2, n, p=[0.7, 0.3]),
+        "region": rng.choice(3, n, p=[0.6, 0.38, 0.02]),
+        **dict.fromkeys(["age", "pay", "score"], np.zeros(n, np.int64)),
+    }).assign(
+        age=age,
+        pay=(age / 5 + rng.normal(0, 4, n)).clip(-10, 30).round(1),
+        score=rng.choice([17.5, 22, 27, 40], n, p=[0.1, 0.2, 0.4, 0.3]),
+    )  # fmt: skip
+    return SimpleNamespace(schema=schema, rows=rows)
