@@ -28,7 +28,7 @@ _COARSE = 8  # larger ones are grouped, with a width of sd / 4 in the middle, mo
 _STRIDE = 8  # binomial lattices are summed with strides of at most sd / 8
 _DIRECT = 2048  # more arguments than this are read off a table of the noise's cdf
 _TABLE = 300
-_CELLS = 1 << 20
+_CELLS = 1 << 14  # values of the cdf at a time: they stay in the cache
 _MOST_SIZES = 17  # group sizes in the confidence set that are tried one by one
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from dpstats.families.block import Floats
 
-_CELLS = 1 << 21  # numbers held in memory at a time
+_CELLS = 1 << 16  # numbers worked on at a time: they stay in the cache
 _SMALLEST = 1e-12
 
 

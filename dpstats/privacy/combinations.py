@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import ClassVar
 
 import numpy as np
@@ -71,28 +71,12 @@ class Combination:
     @cached_property
     def _table(self) -> tuple[Floats, Floats]:
         """Grid points and the distribution function of the combination W at them."""
-        return self._inverted(uniform=False)
+        return _inverted(self, uniform=False)
 
     @cached_property
     def _smoothed(self) -> tuple[Floats, Floats]:
         """The same of W + U."""
-        return self._inverted(uniform=True)
-
-    def _inverted(self, *, uniform: bool) -> tuple[Floats, Floats]:
-        half = 1.02 * (self._window + 0.5 * uniform)
-        step = 2 * half / _POINTS
-        frequencies = np.asarray(np.pi / half * np.arange(_POINTS // 2 + 1), dtype=np.float64)
-        log_phi = -0.5 * (_SMOOTHING * step * frequencies) ** 2
-        for weight, law in self.parts:
-            log_phi += law.log_characteristic(weight * frequencies)
-        phi = np.exp(log_phi)
-        if uniform:
-            phi *= np.sinc(frequencies / (2 * np.pi))
-        mass = np.fft.irfft(phi, _POINTS)  # probability of each grid cell, from zero on
-        mass = np.clip(np.roll(mass, _POINTS // 2), 0, None)
-        points = step * (np.arange(_POINTS) - _POINTS // 2)
-        cdf = np.cumsum(mass) - mass / 2
-        return np.asarray(points, np.float64), np.asarray(cdf / mass.sum(), np.float64)
+        return _inverted(self, uniform=True)
 
     def pmf(self, z: ArrayLike) -> Floats:
         """P(z - 1/2 < W <= z + 1/2)."""
@@ -127,3 +111,23 @@ class Combination:
     def support(self, tail: float = 1e-12) -> int:
         """Integer beyond which the probability is at most 1e-12."""
         return math.ceil(self._window)
+
+
+@lru_cache(maxsize=16)
+def _inverted(law: Combination, *, uniform: bool) -> tuple[Floats, Floats]:
+    """Grid points and distribution function; kept, since releases of one plan share their laws."""
+    half = 1.02 * (law._window + 0.5 * uniform)
+    step = 2 * half / _POINTS
+    frequencies = np.asarray(np.pi / half * np.arange(_POINTS // 2 + 1), dtype=np.float64)
+    log_phi = -0.5 * (_SMOOTHING * step * frequencies) ** 2
+    for weight, part in law.parts:
+        log_phi += part.log_characteristic(weight * frequencies)
+    phi = np.exp(log_phi)
+    if uniform:
+        phi *= np.sinc(frequencies / (2 * np.pi))
+    mass = np.fft.irfft(phi, _POINTS)  # probability of each grid cell, from zero on
+    mass = np.clip(np.roll(mass, _POINTS // 2), 0, None)
+    points = step * (np.arange(_POINTS) - _POINTS // 2)
+    cdf = np.asarray((np.cumsum(mass) - mass / 2) / mass.sum(), dtype=np.float64)
+    points.flags.writeable = cdf.flags.writeable = False
+    return points, cdf
