@@ -13,9 +13,9 @@ __version__ = "0.1.0"
 
 # Public name -> module. Modules load on first use, so that `import dpstats` stays quick.
 _HOMES = {
-    "Boolean": "columns",
-    "Category": "columns",
-    "Number": "columns",
+    "Boolean": "schema",
+    "Category": "schema",
+    "Number": "schema",
     "Schema": "schema",
     "Cells": "families.cells",
     "Family": "families.block",
@@ -27,22 +27,22 @@ _HOMES = {
     "Uniform": "references.uniform",
     "LogLinear": "references.loglinear",
     "PerturbedHistogram": "references.histogram",
-    "GoodnessOfFit": "analyses.goodness_of_fit",
-    "Independence": "analyses.independence",
-    "Correlation": "analyses.correlation",
-    "Difference": "analyses.difference",
-    "Marginals": "analyses.marginals",
-    "Mean": "analyses.mean",
-    "MeanDifference": "analyses.mean_difference",
-    "Covariance": "analyses.covariance",
-    "PCA": "analyses.pca",
-    "OLS": "analyses.ols",
-    "Proportion": "analyses.proportion",
-    "Quantile": "analyses.quantile",
-    "Plan": "planning",
-    "plan": "planning",
-    "Measurements": "measurements",
-    "measure": "measuring",
+    "GoodnessOfFit": "analyses.tables.goodness_of_fit",
+    "Independence": "analyses.tables.independence",
+    "Correlation": "analyses.moments.correlation",
+    "Difference": "analyses.counts.difference",
+    "Marginals": "analyses.counts.marginals",
+    "Mean": "analyses.moments.mean",
+    "MeanDifference": "analyses.moments.mean_difference",
+    "Covariance": "analyses.moments.covariance",
+    "PCA": "analyses.moments.pca",
+    "OLS": "analyses.regression.ols",
+    "Proportion": "analyses.counts.proportion",
+    "Quantile": "analyses.counts.quantile",
+    "Plan": "planning.plan",
+    "plan": "planning.plan",
+    "Measurements": "measured.measurements",
+    "measure": "private.measure",
     "Release": "releases",
     "load": "releases",
     "release": "synthesis",
@@ -57,7 +57,7 @@ _HOMES = {
     "RequestError": "errors",
     "SchemaError": "errors",
 }
-_MODULES = {"corrected": "inference.corrected", "plots": "plots", "testing": "testing"}
+_MODULES = {"corrected": "corrected", "plots": "plots", "testing": "testing"}
 
 __all__ = [
     "OLS",
@@ -109,20 +109,19 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from dpstats import plots, testing
-    from dpstats.analyses.correlation import Correlation
-    from dpstats.analyses.covariance import Covariance
-    from dpstats.analyses.difference import Difference
-    from dpstats.analyses.goodness_of_fit import GoodnessOfFit
-    from dpstats.analyses.independence import Independence
-    from dpstats.analyses.marginals import Marginals
-    from dpstats.analyses.mean import Mean
-    from dpstats.analyses.mean_difference import MeanDifference
-    from dpstats.analyses.ols import OLS
-    from dpstats.analyses.pca import PCA
-    from dpstats.analyses.proportion import Proportion
-    from dpstats.analyses.quantile import Quantile
-    from dpstats.columns import Boolean, Category, Number
+    from dpstats import corrected, plots, testing
+    from dpstats.analyses.counts.difference import Difference
+    from dpstats.analyses.counts.marginals import Marginals
+    from dpstats.analyses.counts.proportion import Proportion
+    from dpstats.analyses.counts.quantile import Quantile
+    from dpstats.analyses.moments.correlation import Correlation
+    from dpstats.analyses.moments.covariance import Covariance
+    from dpstats.analyses.moments.mean import Mean
+    from dpstats.analyses.moments.mean_difference import MeanDifference
+    from dpstats.analyses.moments.pca import PCA
+    from dpstats.analyses.regression.ols import OLS
+    from dpstats.analyses.tables.goodness_of_fit import GoodnessOfFit
+    from dpstats.analyses.tables.independence import Independence
     from dpstats.errors import (
         BudgetError,
         ConditionError,
@@ -137,18 +136,17 @@ if TYPE_CHECKING:
     from dpstats.families.block import Family
     from dpstats.families.cells import Cells
     from dpstats.families.moments import Moments
-    from dpstats.inference import corrected
-    from dpstats.measurements import Measurements
-    from dpstats.measuring import measure
-    from dpstats.planning import Plan, plan
+    from dpstats.measured.measurements import Measurements
+    from dpstats.planning.plan import Plan, plan
     from dpstats.privacy.budget import ZCDP, PureDP
     from dpstats.privacy.ledger import Ledger
+    from dpstats.private.measure import measure
     from dpstats.references.bernstein import BernsteinKDE
     from dpstats.references.histogram import PerturbedHistogram
     from dpstats.references.loglinear import LogLinear
     from dpstats.references.uniform import Uniform
     from dpstats.releases import Release, load
-    from dpstats.schema import Schema
+    from dpstats.schema import Boolean, Category, Number, Schema
     from dpstats.synthesis import release, synthesize
 
 

@@ -13,8 +13,8 @@ from dpstats import __version__
 from dpstats.errors import BudgetError, DpstatsError
 
 if TYPE_CHECKING:
-    from dpstats.engines.local import Progress
-    from dpstats.planning import Plan
+    from dpstats.planning.plan import Plan
+    from dpstats.private.tables import Progress
 
 DONE, FAILED, REFUSED, OVER_BUDGET = 0, 1, 2, 3
 _EXITS = (
@@ -118,10 +118,10 @@ def _parser() -> argparse.ArgumentParser:
 
 def _read_plan(path: Path, rows: int | None = None) -> Plan:
     if path.suffix.lower() == ".json":
-        from dpstats.planning import Plan
+        from dpstats.planning.plan import Plan
 
         return Plan.load(path)
-    from dpstats.requests import load_request
+    from dpstats.planning.requests import load_request
 
     return load_request(path, rows=rows)
 
@@ -145,7 +145,7 @@ def _plan(options: argparse.Namespace) -> None:
 def _release(options: argparse.Namespace) -> None:
     plan = _read_plan(options.plan)
     _check_output(options.output, force=options.force)  # before anything is spent
-    from dpstats.measuring import measure
+    from dpstats.private.measure import measure
     from dpstats.synthesis import check_options, synthesize
 
     rng = check_options(
@@ -187,8 +187,8 @@ def _check_output(output: Path, *, force: bool) -> None:
 
 def _infer(options: argparse.Namespace) -> None:
     from dpstats.releases import load
-    from dpstats.results import EstimateResult
-    from dpstats.results_chi_square import ChiSquareResult
+    from dpstats.results.base import EstimateResult
+    from dpstats.results.chi_square import ChiSquareResult
 
     release = load(options.release)
     for name in options.names or release.analyses:
@@ -202,8 +202,9 @@ def _infer(options: argparse.Namespace) -> None:
 
 
 def _new_ledger(options: argparse.Namespace) -> None:
-    from dpstats.privacy.budget import KINDS, parse_fraction
+    from dpstats.privacy.budget import KINDS
     from dpstats.privacy.ledger import Ledger
+    from dpstats.privacy.rationals import parse_fraction
 
     cap = parse_fraction(options.cap)
     if cap is None:

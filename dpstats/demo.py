@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpstats.analyses.marginals import Marginals
-from dpstats.analyses.proportion import Proportion
-from dpstats.planning import Plan, plan
+from dpstats.analyses.counts.marginals import Marginals
+from dpstats.analyses.counts.proportion import Proportion
+from dpstats.planning.plan import Plan, plan
+from dpstats.planning.requests import load_request
 from dpstats.releases import Release, load
-from dpstats.requests import load_request
 from dpstats.synthesis import release
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dpstats.engines.local import Progress
+    from dpstats.private.tables import Progress
 
 
 def fair_plan() -> Plan:

@@ -12,8 +12,8 @@ from dpstats.errors import RequestError
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from dpstats.analyses.pca import PCAResult
-    from dpstats.results import Method
+    from dpstats.analyses.moments.pca import PCAResult
+    from dpstats.checks import Method
 
 __all__ = ["loadings", "scree"]
 

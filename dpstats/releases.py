@@ -11,20 +11,21 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 
 from dpstats import files
-from dpstats.accuracy import Accuracy, certify
-from dpstats.analyses import analysis_from_dict
 from dpstats.analyses.base import Analysis
-from dpstats.answers import Answers, answer
-from dpstats.columns import Codes
-from dpstats.combining import Sources
+from dpstats.analyses.registry import analysis_from_dict
+from dpstats.arrays import Codes, Floats
+from dpstats.checks import Method, Target, check_alpha, check_choice
 from dpstats.errors import FileFormatError, NotMeasuredError, RequestError
-from dpstats.families.block import Block, Family, Floats
-from dpstats.inference.checks import check_alpha, check_choice
-from dpstats.measurements import Measurements
-from dpstats.privacy.budget import NEIGHBOURS, Budget
+from dpstats.families.block import Block, Family
+from dpstats.measured.answers import Answers, answer
+from dpstats.measured.certificate import Accuracy, certify
+from dpstats.measured.combining import Sources
+from dpstats.measured.measurements import Measurements
+from dpstats.privacy.budget import Budget
+from dpstats.privacy.neighbours import NEIGHBOURS
 from dpstats.references import reference_from_dict
-from dpstats.rendering import as_html
-from dpstats.results import EstimateResult, Method, Target
+from dpstats.results.base import EstimateResult
+from dpstats.results.rendering import as_html
 from dpstats.schema import Schema
 
 if TYPE_CHECKING:

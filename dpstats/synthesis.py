@@ -9,20 +9,21 @@ from typing import Literal
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from dpstats.accuracy import Accuracy, certify
-from dpstats.combining import Sources
-from dpstats.density.candidates import Candidates, draw_candidates, seen_by
+from dpstats.arrays import Floats
+from dpstats.density.candidates import Candidates, seen_by
 from dpstats.density.entropy import EntropyFit, fit_entropy, usable_deviations
 from dpstats.density.minimax import SolverError, feasible, minimax_highs
 from dpstats.density.rows import Draw, draw_counts
-from dpstats.engines.local import Progress
 from dpstats.errors import RequestError
-from dpstats.families.block import Floats
-from dpstats.measurements import Measurements
-from dpstats.measuring import measure
-from dpstats.planning import Plan
+from dpstats.measured.certificate import Accuracy, certify
+from dpstats.measured.combining import Sources
+from dpstats.measured.measurements import Measurements
+from dpstats.planning.plan import Plan
 from dpstats.privacy.ledger import Ledger
+from dpstats.private.measure import measure
+from dpstats.private.tables import Progress
 from dpstats.references import reference_from_dict
+from dpstats.references.drawing import draw_candidates
 from dpstats.references.loglinear import LogLinear
 from dpstats.references.uniform import Uniform
 from dpstats.releases import Release

@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpstats.analyses import analysis_from_dict, analysis_to_dict
 from dpstats.analyses.base import Analysis
-from dpstats.answers import Answers, blocks_of
+from dpstats.analyses.registry import analysis_from_dict, analysis_to_dict
 from dpstats.errors import DpstatsError
 from dpstats.families.block import Block, Family
 from dpstats.families.cells import ROWS
-from dpstats.measuring import measure
-from dpstats.planning import plan
-from dpstats.privacy.budget import ZCDP, Budget, PureDP, Unit
+from dpstats.measured.answers import Answers, blocks_of
+from dpstats.planning.plan import plan
+from dpstats.privacy.budget import ZCDP, Budget, PureDP
+from dpstats.privacy.neighbours import Unit
 from dpstats.privacy.noise import _noise_from
+from dpstats.private.measure import measure
 from dpstats.releases import Release
-from dpstats.results import EstimateResult
+from dpstats.results.base import EstimateResult
 from dpstats.schema import Schema
 from dpstats.synthesis import synthesize
 

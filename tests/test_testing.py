@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dpstats as dps
-from dpstats.analyses.proportion import proportions_result
+from dpstats.analyses.counts.proportion import proportions_result
 from dpstats.families.block import Family
 from dpstats.families.cells import Cells
 from dpstats.testing import ContractError, check_analysis

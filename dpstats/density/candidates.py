@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.columns import Codes
-from dpstats.families.block import Family, FamilyValues, Floats
+from dpstats.arrays import Codes, Floats
+from dpstats.families.block import Family, FamilyValues
 from dpstats.schema import Schema
 
 if TYPE_CHECKING:
-    from dpstats.measurements import NoisyBlock
-    from dpstats.references.base import Density
+    pass
 
 
 @dataclass(frozen=True)
@@ -37,42 +36,6 @@ class Candidates:
     def size(self) -> int:
         """Number of distinct points, m."""
         return len(self.weights)
-
-
-def draw_candidates(
-    reference: Density,
-    schema: Schema,
-    measured: NoisyBlock | None,
-    m: int,
-    rng: np.random.Generator,
-    *,
-    stratified: bool,
-) -> Candidates:
-    """Draw m candidates and merge equal ones.
-
-    Parameters
-    ----------
-    reference : Density
-    schema : Schema
-        The columns to synthesise.
-    measured : NoisyBlock or None
-        The reference's own measurement, if it has one.
-    m : int
-    stratified : bool
-        Put the same number of points in every cell, weighted by the reference, where the domain
-        has at most m cells; otherwise (and beyond) draw independently, as BL24 does.
-    """
-    cells, probabilities = reference.cells(schema, measured)
-    if stratified and 0 < cells <= m:
-        chosen = np.arange(cells) if probabilities is None else np.flatnonzero(probabilities)
-        copies = max(1, m // len(chosen))
-        points = schema.draw_inside(np.repeat(chosen, copies), rng)
-        one = np.ones(len(chosen)) if probabilities is None else probabilities[chosen]
-        weights = np.repeat(one, copies)
-    else:
-        points = reference.draw(m, schema, measured, rng)
-        weights = np.ones(m)
-    return merged(schema, points, weights)
 
 
 def merged(schema: Schema, points: Mapping[str, Codes], weights: Floats) -> Candidates:

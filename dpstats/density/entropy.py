@@ -20,13 +20,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpstats.arrays import Floats
 from dpstats.density.products import Products
-from dpstats.families.block import FamilyValues, Floats
+from dpstats.families.block import FamilyValues
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-    from dpstats.measurements import Measurements
+    from dpstats.measured.measurements import Measurements
 
 TOLERANCE = 1e-3  # largest dual gradient, in noise standard deviations
 MAX_NEWTON = 100

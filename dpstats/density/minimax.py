@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from dpstats.arrays import Floats
 from dpstats.errors import DpstatsError
-from dpstats.families.block import Family, Floats, bounds_of
+from dpstats.families.block import Family, bounds_of
 
 
 class SolverError(DpstatsError):

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from dpstats.arrays import Floats
 from dpstats.density.entropy import EntropyFit
-from dpstats.families.block import Floats
 
 _FACTORS = 2.0 ** np.arange(-8, 9)
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpstats.families.block import FamilyValues, Floats
+from dpstats.arrays import Floats
+from dpstats.families.block import FamilyValues
 from dpstats.families.cells import DenseValues, TableValues
 
 if TYPE_CHECKING:

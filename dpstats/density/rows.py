@@ -6,8 +6,8 @@ from typing import Literal
 
 import numpy as np
 
-from dpstats.columns import Codes
-from dpstats.families.block import FamilyValues, Floats
+from dpstats.arrays import Codes, Floats
+from dpstats.families.block import FamilyValues
 
 Draw = Literal["systematic", "iid"]
 MAX_ROUNDS = 400

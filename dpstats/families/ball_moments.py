@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.columns import Codes, Number
+from dpstats.arrays import Codes, Floats
 from dpstats.errors import FileFormatError, RequestError
-from dpstats.families.block import Block, Derivation, Floats, Sensitivity
+from dpstats.families.block import Block, Derivation
 from dpstats.families.cells import DenseValues
 from dpstats.families.moments import Moments, Term
-from dpstats.schema import Schema
+from dpstats.privacy.neighbours import Sensitivity
+from dpstats.schema import Number, Schema
 
 if TYPE_CHECKING:
-    from dpstats.privacy.budget import Unit
+    from dpstats.privacy.neighbours import Unit
 
 RADIUS = 2**13
 """The radius of the ball in integer units: how finely rows are coded."""

@@ -17,35 +17,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.columns import Codes, Column
+from dpstats.arrays import Codes, Floats
 from dpstats.errors import RequestError
+from dpstats.privacy.neighbours import Sensitivity
+from dpstats.schema import Column
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-    from dpstats.privacy.budget import Unit
-
-Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Sensitivity:
-    """How far one row moves a vector of sums, in units of f = g / B.
-
-    Attributes
-    ----------
-    l1 : Fraction
-        Largest sum of absolute changes.
-    l2_squared : Fraction
-        Largest sum of squared changes.
-    """
-
-    l1: Fraction
-    l2_squared: Fraction
-
-    def __add__(self, other: Sensitivity) -> Sensitivity:
-        # One row moves both blocks; (a, b) has squared L2 norm |a|^2 + |b|^2.
-        return Sensitivity(self.l1 + other.l1, self.l2_squared + other.l2_squared)
+    from dpstats.privacy.neighbours import Unit
 
 
 @dataclass(frozen=True)

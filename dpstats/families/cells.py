@@ -13,16 +13,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.columns import Boolean, Codes, Column, Number
+from dpstats.arrays import Codes, Floats
 from dpstats.errors import RequestError
-from dpstats.families.block import Block, Derivation, Floats, Sensitivity
+from dpstats.families.block import Block, Derivation
 from dpstats.families.conditions import CellSet, cell_set, read_condition
-from dpstats.schema import Schema
+from dpstats.privacy.neighbours import Sensitivity
+from dpstats.schema import Boolean, Column, Number, Schema
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-    from dpstats.privacy.budget import Unit
+    from dpstats.privacy.neighbours import Unit
 
 MAX_TABLE_CELLS = 2**26
 

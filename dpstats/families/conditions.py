@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.columns import Boolean, Column
 from dpstats.errors import ConditionError
-from dpstats.schema import Schema
+from dpstats.schema import Boolean, Column, Schema
 
 GRAMMAR = (
     "a condition combines comparisons with and, or, not and parentheses: "

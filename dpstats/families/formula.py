@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from dpstats.columns import Boolean, Category, Column, Number
+from dpstats.arrays import Floats
 from dpstats.errors import RequestError, SchemaError
-from dpstats.families.block import Floats
 from dpstats.families.moments import Feature
+from dpstats.schema import Boolean, Category, Column, Number
 
 if TYPE_CHECKING:
     import pandas as pd

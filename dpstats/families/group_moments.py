@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.columns import Codes, Column, Number
+from dpstats.arrays import Codes
 from dpstats.errors import RequestError
-from dpstats.families.block import Block, Derivation, Sensitivity
+from dpstats.families.block import Block, Derivation
 from dpstats.families.cells import DenseValues
-from dpstats.schema import Schema
+from dpstats.privacy.neighbours import Sensitivity
+from dpstats.schema import Column, Number, Schema
 
 if TYPE_CHECKING:
-    from dpstats.privacy.budget import Unit
+    from dpstats.privacy.neighbours import Unit
 
 PARTS = ("low", "middle", "high")
 TO_MOMENTS = np.array([[1.0, 1.0, 1.0], [-1.0, 0.0, 1.0], [1.0, -1.0, 1.0]])

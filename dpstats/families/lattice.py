@@ -19,14 +19,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.columns import Codes, Number
+from dpstats.arrays import Codes, Floats
 from dpstats.errors import RequestError
-from dpstats.families.block import Block, Derivation, Floats, Sensitivity
+from dpstats.families.block import Block, Derivation
 from dpstats.families.cells import DenseValues
-from dpstats.schema import Schema
+from dpstats.privacy.neighbours import Sensitivity
+from dpstats.schema import Number, Schema
 
 if TYPE_CHECKING:
-    from dpstats.privacy.budget import Unit
+    from dpstats.privacy.neighbours import Unit
 
 PEAK = 2**9  # a kernel's largest value in integer units
 MAX_COLUMNS = 4

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from dpstats.families.block import Floats
-from dpstats.inference.checks import Alternative
-from dpstats.inference.roots import find_roots
+from dpstats.arrays import Floats
+from dpstats.checks import Alternative
+from dpstats.corrected.roots import find_roots
 
 DRAWS = 5_000
 LEAST_PVALUE = 1 / DRAWS

@@ -18,19 +18,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.columns import Codes, Number
+from dpstats.arrays import Codes, Floats
 from dpstats.errors import RequestError
 from dpstats.families.ball_moments import RADIUS, BallMoments
-from dpstats.families.block import Block, Family, Floats
+from dpstats.families.block import Block, Family
 from dpstats.families.cells import ROWS
 from dpstats.families.moments import Feature, Moments, Term
 from dpstats.inference.simulation import draw_noise
 from dpstats.inference.simultaneous import joint_noise_quantiles
-from dpstats.schema import Schema
+from dpstats.schema import Number, Schema
 
 if TYPE_CHECKING:
-    from dpstats.analyses.base import Answering
-    from dpstats.answers import Answers
+    from dpstats.measured.answers import Answers
+    from dpstats.measured.view import Answering
 
 ZERO = -1  # in `place`: an entry that is known to be zero
 ONE = -2  # an entry that is known to be one

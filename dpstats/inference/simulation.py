@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpstats.families.block import Floats
+from dpstats.arrays import Floats
 
 if TYPE_CHECKING:
-    from dpstats.answers import Answers
+    from dpstats.measured.answers import Answers
     from dpstats.privacy.laws import LatticeLaw, NoiseLaw
 
 _WIDE = 1000.0

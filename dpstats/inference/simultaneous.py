@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpstats.families.block import Floats
+from dpstats.arrays import Floats
 from dpstats.inference.simulation import draw_noise
 from dpstats.privacy.laws import joint_quantiles
 
 if TYPE_CHECKING:
-    from dpstats.answers import Answers
+    from dpstats.measured.answers import Answers
 
 DRAWS = 20_000
 LARGEST = 400  # cells; beyond it ranks among the draws are too coarse and Bonferroni serves

@@ -3,116 +3,29 @@
 from __future__ import annotations
 
 import math
-import re
 import reprlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import ROUND_UP, Context, Decimal
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, ClassVar
 
-import numpy as np
-
-from dpstats.errors import BudgetError, FileFormatError, RequestError
+from dpstats.errors import BudgetError, FileFormatError
 from dpstats.privacy.conversion import epsilon_of, rho_of
 from dpstats.privacy.gaussian import DiscreteGaussian
 from dpstats.privacy.laws import POWERS, DiscreteLaplace, LatticeLaw, Noise
+from dpstats.privacy.neighbours import Sensitivity
+from dpstats.privacy.rationals import (
+    Rational,
+    check_exact,
+    decimal_text,
+    parse_fraction,
+    read_rational,
+)
 
 if TYPE_CHECKING:
-    from dpstats.families.block import Sensitivity
-
-Unit: TypeAlias = Literal["replace", "add_remove"]
-NEIGHBOURS: dict[Unit, str] = {
-    "replace": "neighbours differ by replacing one row",
-    "add_remove": "neighbours differ by one row more or less, so the number of rows is noisy",
-}
-Rational: TypeAlias = int | float | Fraction | Decimal
-
-
-def check_unit(unit: object) -> Unit:
-    """Neighbour relation, if it is one that can be used.
-
-    Parameters
-    ----------
-    unit : {"replace", "add_remove"}
-        What two neighbouring tables differ by. There is no silent default.
-
-    Raises
-    ------
-    RequestError
-        If the relation is unknown.
-    """
-    if isinstance(unit, str) and unit in NEIGHBOURS:
-        return unit
-    raise RequestError(
-        f"unit must be 'replace' or 'add_remove', got {reprlib.repr(unit)}; "
-        "it says what two neighbouring tables differ by"
-    )
-
-
-def read_rational(value: object, name: str) -> Fraction:
-    """Positive exact rational that a number stands for.
-
-    A float is read as its shortest decimal, so 0.1 is 1/10 and ten tenths make one.
-
-    Parameters
-    ----------
-    value : int, float, Fraction or Decimal
-        Positive and finite; NumPy integers and floats are numbers too.
-    name : str
-        The parameter, for the error message.
-
-    Raises
-    ------
-    BudgetError
-        For bool, None, text, NaN, infinities, zero and negative numbers.
-
-    Examples
-    --------
-    >>> read_rational(0.1, "epsilon")
-    Fraction(1, 10)
-    """
-    result: Fraction | None = None
-    if isinstance(value, bool):  # a bool is an int in Python, never a budget
-        pass
-    elif isinstance(value, (int, Fraction)):
-        result = Fraction(value)
-    elif isinstance(value, np.integer):
-        result = Fraction(int(value))
-    elif isinstance(value, Decimal) and value.is_finite():
-        result = Fraction(value)
-    elif isinstance(value, (float, np.floating)) and math.isfinite(value):
-        result = Fraction(str(value))  # str gives the shortest decimal that reads back the same
-    if result is None or result <= 0:
-        raise BudgetError(
-            f"{name} must be a positive finite number, got {reprlib.repr(value)}; "
-            "give an int, float, Decimal or Fraction such as 1, 0.5 or Fraction(1, 3)"
-        )
-    return result
-
-
-def parse_fraction(text: object) -> Fraction | None:
-    """Fraction written in a file as ``"1/10"`` or ``"2"``; None if it is anything else."""
-    if not isinstance(text, str) or re.fullmatch(r"[0-9]+(/0*[1-9][0-9]*)?", text) is None:
-        return None
-    return Fraction(text)
-
-
-def decimal_text(value: Fraction) -> str:
-    """Short text of a rational: its decimal if that is exact, else the fraction itself."""
-    decimal = f"{Decimal(value.numerator) / value.denominator:.12g}"
-    return decimal if Fraction(decimal) == value else str(value)
-
-
-def _exact(value: object, name: str) -> Fraction:
-    """Positive int or Fraction; floats are refused because privacy is checked exactly."""
-    if isinstance(value, bool) or not isinstance(value, (int, Fraction)) or value <= 0:
-        raise BudgetError(
-            f"{name} must be a positive int or Fraction, got {reprlib.repr(value)}; "
-            "floats and booleans are refused because privacy is checked in exact rationals"
-        )
-    return Fraction(value)
+    from dpstats.privacy.neighbours import Sensitivity
 
 
 class Budget(ABC):
@@ -157,11 +70,11 @@ class Budget(ABC):
             Scale of Laplace noise, squared scale of Gaussian noise, in the same units: so it is
             rational. See `noise.scale_for`.
         """
-        return self.price(sensitivity) / _exact(multiplier, "multiplier")
+        return self.price(sensitivity) / check_exact(multiplier, "multiplier")
 
     def multiplier(self, sensitivity: Sensitivity, amount: Fraction) -> Fraction:
         """Multiplier of the noise at which a block spends `amount`."""
-        return self.price(sensitivity) / _exact(amount, "amount")
+        return self.price(sensitivity) / check_exact(amount, "amount")
 
     def natural_scale(self, multiplier: Fraction) -> float:
         """Noise scale in units of each function's bound, as a float; inf beyond floats."""
@@ -217,7 +130,7 @@ class PureDP(Budget):
 
     def price(self, sensitivity: Sensitivity) -> Fraction:
         """L1 sensitivity."""
-        return _exact(sensitivity.l1, "sensitivity.l1")
+        return check_exact(sensitivity.l1, "sensitivity.l1")
 
     def law(self, scale: float, terms: int = 1) -> DiscreteLaplace:
         """Law of the sum of `terms` independent noises of this scale."""
@@ -321,7 +234,7 @@ class ZCDP(Budget):
 
     def price(self, sensitivity: Sensitivity) -> Fraction:
         """Half the squared L2 sensitivity."""
-        return _exact(sensitivity.l2_squared, "sensitivity.l2_squared") / 2
+        return check_exact(sensitivity.l2_squared, "sensitivity.l2_squared") / 2
 
     def law(self, scale: float, terms: int = 1) -> DiscreteGaussian:
         """Law of the sum of `terms` independent noises of this scale."""

@@ -10,7 +10,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpstats.privacy.laws import Floats, LatticeLaw
+from dpstats.arrays import Floats
+from dpstats.privacy.laws import LatticeLaw
 
 _SMOOTH = 2.0  # scale from which sums over the lattice are integrals, to 1e-16
 _TABLE = 256.0  # scale up to which tails are summed term by term

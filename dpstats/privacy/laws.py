@@ -18,9 +18,9 @@ from typing import ClassVar, Literal, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dpstats.arrays import Floats
 from dpstats.errors import RequestError
 
-Floats = NDArray[np.float64]
 Noise: TypeAlias = Literal["laplace", "gaussian"]
 """The family of a noise on the integers."""
 POWERS: dict[Noise, int] = {"laplace": 1, "gaussian": 2}

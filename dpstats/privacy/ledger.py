@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import BinaryIO, Literal, NoReturn
 
 from dpstats.errors import BudgetError, FileFormatError, RequestError
-from dpstats.privacy.budget import KINDS, NEIGHBOURS, Budget, Unit, check_unit, parse_fraction
+from dpstats.privacy.budget import KINDS, Budget
+from dpstats.privacy.neighbours import NEIGHBOURS, Unit, check_unit
+from dpstats.privacy.rationals import parse_fraction
 
 _VERSION = 1
 

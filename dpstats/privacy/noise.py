@@ -17,10 +17,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.arrays import Integers
 from dpstats.errors import BudgetError, NoiseError
 from dpstats.privacy.laws import POWERS, Noise
-
-Integers = NDArray[np.int64]
 
 # |sum| <= 2**62 and a scale up to 2**52 leave 2**62 = 1024 scales to the end of int64: noise gets
 # there with probability below e**-1024, and then OpenDP saturates.

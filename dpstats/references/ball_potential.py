@@ -8,9 +8,9 @@ from functools import cached_property
 
 import numpy as np
 
-from dpstats.columns import Codes
+from dpstats.arrays import Codes, Floats
 from dpstats.families.ball_moments import BallMoments
-from dpstats.families.block import Floats, bounds_of
+from dpstats.families.block import bounds_of
 
 
 @dataclass(frozen=True)

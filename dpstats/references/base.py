@@ -5,16 +5,16 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Protocol
 
-from dpstats.columns import Codes
+from dpstats.arrays import Codes, Floats
 from dpstats.errors import RequestError
-from dpstats.families.block import Block, Floats
-from dpstats.privacy.budget import parse_fraction, read_rational
+from dpstats.families.block import Block
+from dpstats.privacy.rationals import parse_fraction, read_rational
 from dpstats.schema import Schema
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from dpstats.measurements import NoisyBlock
+    from dpstats.measured.measurements import NoisyBlock
     from dpstats.privacy.laws import LatticeLaw
 
 

@@ -12,17 +12,17 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from dpstats.columns import Codes, Number
+from dpstats.arrays import Codes, Floats
 from dpstats.errors import FileFormatError, RequestError
-from dpstats.families.block import Block, Floats
+from dpstats.families.block import Block
 from dpstats.families.lattice import MAX_COLUMNS, MAX_DEGREE, KernelLattice
 from dpstats.privacy.noise import MAX_SUM
 from dpstats.references.base import read_share
 from dpstats.references.uniform import Uniform
-from dpstats.schema import Schema
+from dpstats.schema import Number, Schema
 
 if TYPE_CHECKING:
-    from dpstats.measurements import NoisyBlock
+    from dpstats.measured.measurements import NoisyBlock
     from dpstats.privacy.laws import LatticeLaw
 
 STEPS = (32, 12, 6, 4)  # default k for 1, 2, 3, 4 columns

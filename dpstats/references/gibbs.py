@@ -17,15 +17,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.columns import Codes, Column, Number
+from dpstats.arrays import Codes, Floats
 from dpstats.families.ball_moments import BallMoments
-from dpstats.families.block import Family, Floats
+from dpstats.families.block import Family
 from dpstats.families.cells import Indicator, Table
 from dpstats.families.group_moments import PARTS, GroupMoments
 from dpstats.families.moments import Moments, Term
 from dpstats.families.monomials import Monomials
 from dpstats.references.ball_potential import BallConditional, BallPotential
-from dpstats.schema import Schema
+from dpstats.schema import Column, Number, Schema
 
 Single = NDArray[np.float32]  # logarithms of probabilities: differences of 1e-6 do not matter
 CHUNK = 2**19  # entries of a conditional that are worked on at a time

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpstats.columns import Codes
+from dpstats.arrays import Codes, Floats
 from dpstats.errors import RequestError
-from dpstats.families.block import Block, Floats
+from dpstats.families.block import Block
 from dpstats.families.cells import Table
 from dpstats.references.base import read_share
 from dpstats.schema import Schema
 
 if TYPE_CHECKING:
-    from dpstats.measurements import NoisyBlock
+    from dpstats.measured.measurements import NoisyBlock
     from dpstats.privacy.laws import LatticeLaw
 
 MAX_CELLS = 2**20

@@ -20,24 +20,25 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpstats.answers import Answers, answer
-from dpstats.columns import Codes, Column, Number
-from dpstats.combining import Sources
+from dpstats.arrays import Codes, Floats
 from dpstats.density.candidates import Candidates, Seen, merged, seen_by
 from dpstats.density.entropy import FLAT, EntropyFit, fit_entropy, fit_tilted, usable_deviations
 from dpstats.density.penalties import adapted
 from dpstats.density.rows import systematic
 from dpstats.errors import NotMeasuredError, RequestError
 from dpstats.families.ball_moments import BallMoments
-from dpstats.families.block import Block, Family, Floats
+from dpstats.families.block import Block, Family
 from dpstats.families.cells import Indicator, Table
 from dpstats.families.moments import Moments, Term
 from dpstats.families.monomials import Monomials
+from dpstats.measured.answers import Answers, answer
+from dpstats.measured.combining import Sources
 from dpstats.references.base import Unmeasured
 from dpstats.references.gibbs import GibbsSampler, Support, knows
+from dpstats.schema import Column, Number
 
 if TYPE_CHECKING:
-    from dpstats.measurements import Measurements
+    from dpstats.measured.measurements import Measurements
 
 MAX_ROUNDS = 16
 FIRST = 64.0  # penalty of the first round, times the noise standard deviation

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from dpstats.columns import Codes, Number
+from dpstats.arrays import Codes, Floats
 from dpstats.errors import RequestError
-from dpstats.families.block import Floats
 from dpstats.references.base import Unmeasured
-from dpstats.schema import Schema
+from dpstats.schema import Number, Schema
 
 if TYPE_CHECKING:
-    from dpstats.measurements import NoisyBlock
+    from dpstats.measured.measurements import NoisyBlock
 
 
 @dataclass(frozen=True)

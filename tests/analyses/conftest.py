@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import dpstats as dps
-from dpstats.analyses import registry
+from dpstats.analyses.registry import registry
 
 PAIR, THREE = ["age", "pay"], ["age", "pay", "score"]
 CLIPPED = {"clip_norm": 0.7, "center": {"pay": 9}}

@@ -1,6 +1,6 @@
 """Every registered analysis keeps the contract; tests/test_testing.py has some that do not."""
 
-from dpstats.analyses import registry
+from dpstats.analyses.registry import registry
 from dpstats.testing import check_analysis
 
 

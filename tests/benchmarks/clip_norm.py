@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 import dpstats as dps
-from dpstats.answers import answer
+from dpstats.measured.answers import answer
 
 BUDGETS = {"eps 1": dps.PureDP(1), "(1, 1e-6)": dps.ZCDP.from_epsilon_delta(1, 1e-6)}
 FACTORS = (None, 1.0, 1.5, 2.0, 3.0)

@@ -21,9 +21,10 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 
 import dpstats as dps
-from dpstats.density.candidates import draw_candidates, seen_by
+from dpstats.density.candidates import seen_by
 from dpstats.density.minimax import feasible, minimax_highs, minimax_pulp
 from dpstats.families.cells import Cells
+from dpstats.references.drawing import draw_candidates
 from dpstats.references.uniform import Uniform
 
 EPSILON, DELTA, GAMMA = 0.2, 0.5, 0.25

@@ -6,10 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpstats as dps
-from dpstats.density.candidates import Candidates, _distinct, draw_candidates, seen_by
+from dpstats.density.candidates import Candidates, _distinct, seen_by
 from dpstats.families.cells import Cells
 from dpstats.families.moments import Moments
-from dpstats.measurements import NoisyBlock
+from dpstats.measured.measurements import NoisyBlock
+from dpstats.references.drawing import draw_candidates
 from dpstats.references.histogram import PerturbedHistogram
 from dpstats.references.uniform import Uniform
 

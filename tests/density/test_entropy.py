@@ -6,10 +6,11 @@ from scipy import optimize
 
 import dpstats as dps
 from dpstats.density import entropy
-from dpstats.density.candidates import draw_candidates, seen_by
+from dpstats.density.candidates import seen_by
 from dpstats.density.entropy import _Dual, fit_entropy
 from dpstats.families.cells import Cells, tables_of_degree
 from dpstats.families.moments import Moments
+from dpstats.references.drawing import draw_candidates
 from dpstats.references.uniform import Uniform
 
 

@@ -5,10 +5,11 @@ import pytest
 from scipy import optimize
 
 import dpstats as dps
-from dpstats.density.candidates import Candidates, draw_candidates, seen_by
+from dpstats.density.candidates import Candidates, seen_by
 from dpstats.density.minimax import SolverError, feasible, minimax_highs, minimax_pulp
 from dpstats.families.cells import Cells, tables_of_degree
 from dpstats.families.moments import Moments
+from dpstats.references.drawing import draw_candidates
 from dpstats.references.uniform import Uniform
 
 

@@ -8,7 +8,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpstats.families.block import Sensitivity, bounds_of
+from dpstats.families.block import bounds_of
+from dpstats.privacy.neighbours import Sensitivity
 
 
 def every_row(columns):

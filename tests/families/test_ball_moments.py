@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpstats as dps
-from dpstats.engines.kernel import Kernel
-from dpstats.engines.local import exact_sums, open_source
 from dpstats.errors import FileFormatError, RequestError
 from dpstats.families import block_from_dict
 from dpstats.families.ball_moments import RADIUS, BallMoments
 from dpstats.families.block import bounds_of
 from dpstats.families.moments import Moments
+from dpstats.private.kernel import Kernel
+from dpstats.private.tables import exact_sums, open_source
 
 SCHEMA = dps.Schema([
     dps.Number("age", 0, 100, points=201, missing=40), dps.Number("bare", 0, 1),

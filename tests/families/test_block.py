@@ -10,14 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpstats.columns import Boolean, Category, Number
 from dpstats.errors import FileFormatError, RequestError
 from dpstats.families import block_from_dict
 from dpstats.families.block import Derivation, Family
 from dpstats.families.cells import Cells, Table
 from dpstats.families.moments import Moments
 from dpstats.privacy.budget import PureDP
-from dpstats.schema import Schema
+from dpstats.schema import Boolean, Category, Number, Schema
 
 SCHEMA = Schema([
     Category("region", ["north", "south", "east"]),

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpstats.columns import Boolean, Category, Number
 from dpstats.errors import RequestError
-from dpstats.families.block import Family, Sensitivity
+from dpstats.families.block import Family
 from dpstats.families.cells import Cells, Indicator, cell_index, tables_of_degree
 from dpstats.families.conditions import cell_set
-from dpstats.schema import Schema
+from dpstats.privacy.neighbours import Sensitivity
+from dpstats.schema import Boolean, Category, Number, Schema
 
 SCHEMA = Schema([
     Category("region", ["north", "south", "east"]),

@@ -6,12 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpstats.columns import Boolean, Category, Number
-from dpstats.engines.local import exact_sums, open_source
 from dpstats.errors import ConditionError
 from dpstats.families.cells import Cells
 from dpstats.families.conditions import read_condition
-from dpstats.schema import Schema
+from dpstats.private.tables import exact_sums, open_source
+from dpstats.schema import Boolean, Category, Number, Schema
 
 SCHEMA = Schema([
     Category("smoker", ["no", "yes"]),

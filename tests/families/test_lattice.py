@@ -208,7 +208,7 @@ def test_the_largest_lattices_are_allowed():
 
 
 def test_so_many_rows_that_sums_could_overflow_are_refused():
-    from dpstats.engines.kernel import Kernel
+    from dpstats.private.kernel import Kernel
 
     block = KernelLattice(columns(65, 65, 65, 65), 4, 0.2)
     kernel = Kernel(dps.Schema(block.columns), [block])

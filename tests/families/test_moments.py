@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpstats.columns import Boolean, Category, Number
 from dpstats.errors import RequestError
 from dpstats.families.block import bounds_of
 from dpstats.families.moments import Moments
-from dpstats.schema import Schema
+from dpstats.schema import Boolean, Category, Number, Schema
 
 PAIRS_OF_FEW = [(p, g) for p in range(4) for g in range(3) if 0 < p + g <= 3]
 PAIRS_OF_MANY = [(p, g) for p in range(7) for g in range(4) if p + g > 0]

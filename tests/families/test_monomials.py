@@ -14,7 +14,7 @@ from dpstats.families.monomials import (
     product,
     third_and_fourth_powers,
 )
-from dpstats.inference.design_moments import Design, DesignMoments
+from dpstats.inference.regression.design_moments import Design, DesignMoments
 
 SCHEMA = dps.Schema([
     dps.Number("a", 0, 4, points=5, missing=0), dps.Number("b", -1, 1, points=3, missing=0),

@@ -34,7 +34,7 @@ def rows(n=500):
 
 
 def held(epsilon=1.0, unit="replace", n=500):
-    from dpstats import measuring
+    from dpstats.private import measure as measuring
 
     plan = dps.plan(SCHEMA, {"all": Everything()}, budget=dps.PureDP(epsilon), unit=unit)
     with pytest.MonkeyPatch.context() as patch:
@@ -45,7 +45,7 @@ def held(epsilon=1.0, unit="replace", n=500):
         schema, n, budget = SCHEMA, measurements.n, measurements.budget
 
         def answers(self, wanted, *, disjoint=False):
-            from dpstats.answers import answer
+            from dpstats.measured.answers import answer
 
             return answer(measurements, wanted, disjoint=disjoint)
 

@@ -10,10 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpstats.errors import BudgetError, FileFormatError, RequestError
-from dpstats.privacy.budget import ZCDP, PureDP, budget_from_dict, check_unit, read_rational
+from dpstats.privacy.budget import ZCDP, PureDP, budget_from_dict
 from dpstats.privacy.gaussian import DiscreteGaussian
 from dpstats.privacy.laws import DiscreteLaplace
+from dpstats.privacy.neighbours import check_unit
 from dpstats.privacy.noise import MAX_SCALE, MIN_SCALE, scale_for
+from dpstats.privacy.rationals import read_rational
 
 
 @dataclass(frozen=True)

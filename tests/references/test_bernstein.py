@@ -11,7 +11,7 @@ from scipy import stats
 
 import dpstats as dps
 from dpstats.errors import FileFormatError, RequestError
-from dpstats.measurements import NoisyBlock
+from dpstats.measured.measurements import NoisyBlock
 from dpstats.privacy.noise import _noise_from
 from dpstats.references.bernstein import BernsteinDensity, BernsteinKDE, _bernstein, _iterated
 

@@ -10,7 +10,7 @@ from scipy import stats
 
 import dpstats as dps
 from dpstats.errors import BudgetError, FileFormatError, NotMeasuredError, RequestError
-from dpstats.measurements import NoisyBlock
+from dpstats.measured.measurements import NoisyBlock
 from dpstats.privacy.gaussian import DiscreteGaussian
 from dpstats.privacy.laws import DiscreteLaplace
 from dpstats.privacy.noise import _noise_from

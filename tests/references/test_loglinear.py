@@ -12,14 +12,15 @@ import pytest
 
 import dpstats as dps
 from dpstats import synthesis
-from dpstats.combining import Sources
-from dpstats.density.candidates import draw_candidates, seen_by
+from dpstats.density.candidates import seen_by
 from dpstats.density.entropy import fit_tilted, usable_deviations
 from dpstats.density.penalties import adapted
 from dpstats.errors import FileFormatError, RequestError
 from dpstats.families.moments import Moments
+from dpstats.measured.combining import Sources
 from dpstats.privacy.noise import _noise_from
 from dpstats.references import default_reference, loglinear, reference_from_dict
+from dpstats.references.drawing import draw_candidates
 from dpstats.references.loglinear import LogLinear, own_density
 from dpstats.references.uniform import Uniform
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import dpstats as dps
-from dpstats.accuracy import certify
-from dpstats.answers import answer
+from dpstats.measured.answers import answer
+from dpstats.measured.certificate import certify
 
 SCHEMA = dps.Schema([
     dps.Boolean("ill"), dps.Boolean("exposed"), dps.Category("region", ["n", "s", "w"])
@@ -104,7 +104,7 @@ def test_all(setting, table, tools):
 
 def test_the_check_sees_a_count_taken_for_exact(table, tools):
     """Where the noisy count stands for n, small noisy tables are covered too seldom."""
-    from dpstats.row_count import RowCount
+    from dpstats.measured.row_count import RowCount
 
     covered, well = 0, dps.Proportion("not ill or not exposed")
     for held, _, _ in releases(40, dps.PureDP(0.5), 600, tools, 3, {"well": well}):

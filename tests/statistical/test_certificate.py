@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dpstats as dps
-from dpstats.accuracy import certify
+from dpstats.measured.certificate import certify
 from dpstats.privacy.noise import _noise_from
 
 SIZES = [2, 3, 4, 4, 5, 5, 5, 6]

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 import dpstats as dps
-from dpstats.analyses.quantile import QuantileResult
-from dpstats.inference.difference_intervals import DifferenceIntervals
-from dpstats.inference.measures import MEASURES, measure_of
-from dpstats.inference.quantile_intervals import QuantileIntervals
-from dpstats.row_count import RowCount
+from dpstats.analyses.counts.quantile import QuantileResult
+from dpstats.inference.counts.difference_intervals import DifferenceIntervals
+from dpstats.inference.counts.quantile_intervals import QuantileIntervals
+from dpstats.inference.counts.risk_measures import MEASURES, measure_of
+from dpstats.measured.row_count import RowCount
 
 TWO = dps.Schema([dps.Boolean("ill"), dps.Boolean("exposed")])
 # (n, share of the first group, epsilon, first risk, second risk)
@@ -37,8 +37,8 @@ METHODS = ("noise_aware", "certified")
 
 def releases(plan, draw, runs, tools, seed):
     """Answers to the plan's table: fresh rows (cell counts from `draw`) and fresh noise."""
-    from dpstats.answers import answer
-    from dpstats.measurements import Measurements, NoisyBlock
+    from dpstats.measured.answers import answer
+    from dpstats.measured.measurements import Measurements, NoisyBlock
 
     rng, source = np.random.default_rng(seed), tools.Laplace(seed + 1)
     (planned,) = plan.blocks
@@ -79,7 +79,7 @@ def check_difference(setting, runs, table, tools, seed=1):
 def check_distribution(setting, runs, table, tools, seed=2):
     schema, name, mass, n, epsilon = setting
     plan = dps.plan(schema, {"a": dps.Quantile("x")}, budget=dps.PureDP(epsilon), n=n)
-    from dpstats.analyses.quantile import _below
+    from dpstats.analyses.counts.quantile import _below
 
     number, below = schema["x"], np.cumsum(mass)
     wanted = [_below(number, j) for j in range(1, number.bins)]

@@ -11,8 +11,8 @@ import pytest
 from scipy import stats
 
 import dpstats as dps
-from dpstats.answers import answer
-from dpstats.measurements import Measurements, NoisyBlock
+from dpstats.measured.answers import answer
+from dpstats.measured.measurements import Measurements, NoisyBlock
 from dpstats.privacy.noise import _noise_from
 
 EQUAL = np.full(4, 0.25)

@@ -91,7 +91,7 @@ def releases(n, runs, tools, seed):
 
 def overall_intervals(release):
     """Ends (40, 2) by method: the analysis's own law, all conditions of one release at once."""
-    from dpstats.inference.proportion_intervals import ProportionIntervals
+    from dpstats.inference.counts.proportion_intervals import ProportionIntervals
 
     blocks = [b for text in OVERALL for b in dps.Proportion(text).family(SCHEMA).blocks]
     intervals = ProportionIntervals(release.answers(blocks))
@@ -155,7 +155,7 @@ def test_coverage_over_many_releases(n, truths, table, tools):
 
 def test_the_check_sees_intervals_that_ignore_the_noise(truths, tools):
     """The non-private Clopper-Pearson interval at the noisy count, on the same releases."""
-    from dpstats.inference.corrected import proportion_confint
+    from dpstats.corrected.proportions import proportion_confint
 
     truth = np.array(list(truths[0].values()))
     covered = []

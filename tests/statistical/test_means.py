@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 import dpstats as dps
-from dpstats.answers import answer
+from dpstats.measured.answers import answer
 
 CODES = np.arange(-100, 101)
 UNIT = CODES / 100

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import dpstats as dps
-from dpstats.answers import answer
-from dpstats.measurements import Measurements, NoisyBlock
+from dpstats.measured.answers import answer
+from dpstats.measured.measurements import Measurements, NoisyBlock
 
 CLIPPED = dps.Schema([dps.Number("x", -2, 2, missing=0), dps.Number("y", -2, 2, missing=0)])
 MIXED = dps.Schema([

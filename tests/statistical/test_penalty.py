@@ -14,13 +14,14 @@ import numpy as np
 import pytest
 
 import dpstats as dps
-from dpstats.density.candidates import draw_candidates, seen_by
+from dpstats.density.candidates import seen_by
 from dpstats.density.entropy import _Dual, fit_entropy, fit_tilted
 from dpstats.density.minimax import feasible, minimax_highs
 from dpstats.families.cells import Cells, tables_of_degree
 from dpstats.families.moments import Moments
-from dpstats.measurements import Measurements, NoisyBlock
+from dpstats.measured.measurements import Measurements, NoisyBlock
 from dpstats.references import loglinear
+from dpstats.references.drawing import draw_candidates
 from dpstats.references.loglinear import LogLinear
 from dpstats.references.uniform import Uniform
 

@@ -12,14 +12,14 @@ import pytest
 from scipy import stats
 
 import dpstats as dps
-from dpstats.accuracy import certify
-from dpstats.analyses.independence import noisy_table
-from dpstats.answers import answer
-from dpstats.inference.difference_intervals import DifferenceIntervals
-from dpstats.inference.measures import MEASURES, measure_of
-from dpstats.inference.proportion_intervals import GroupIntervals, ProportionIntervals
-from dpstats.inference.quantile_intervals import QuantileIntervals
-from dpstats.measurements import Measurements, NoisyBlock
+from dpstats.analyses.tables.independence import noisy_table
+from dpstats.inference.counts.difference_intervals import DifferenceIntervals
+from dpstats.inference.counts.proportion_intervals import GroupIntervals, ProportionIntervals
+from dpstats.inference.counts.quantile_intervals import QuantileIntervals
+from dpstats.inference.counts.risk_measures import MEASURES, measure_of
+from dpstats.measured.answers import answer
+from dpstats.measured.certificate import certify
+from dpstats.measured.measurements import Measurements, NoisyBlock
 from dpstats.privacy.gaussian import DiscreteGaussian
 
 ALPHA = 0.05

@@ -1,0 +1,79 @@
+"""Two groups to compare: which levels or bins of a column, as the user names them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dpstats.errors import RequestError, SchemaError
+from dpstats.inference.counts.group_counts import GroupCounts
+from dpstats.inference.moments.noisy_mean import NoisyMean
+from dpstats.schema import MISSING_LABEL, Boolean, Category, Column, Schema
+
+Groups = Sequence[str | int | float | bool]
+
+
+class ComparesGroups:
+    """An analysis with the parameters `by` and `groups`, as `Difference` documents them."""
+
+    by: str
+    groups: Groups | None
+
+    def __post_init__(self) -> None:
+        """A tuple of what was given as a list or tuple; its levels are checked with the schema."""
+        groups = self.groups
+        if groups is None:
+            return
+        if isinstance(groups, str) or not isinstance(groups, Sequence):
+            raise RequestError(f"groups must be a pair of levels, got {groups!r}")
+        if len(groups) != 2:
+            raise RequestError(f"groups must be two different levels, got {list(groups)}")
+        object.__setattr__(self, "groups", tuple(groups))
+
+    def _chosen(self, schema: Schema) -> tuple[int, int]:
+        """Indices of the two bins of `by` to compare, in order; RequestError if they are not."""
+        return _pair_of(schema[self.by], self.groups)
+
+    def _labels(self, schema: Schema) -> list[str]:
+        """Labels of the two."""
+        return [schema[self.by].bin_labels[i] for i in self._chosen(schema)]
+
+
+def drowned_notes(names: Sequence[str], groups: Sequence[GroupCounts | NoisyMean]) -> list[str]:
+    """A note on each group that the noise drowns."""
+    return [
+        f"group {name} is empty or small against the privacy noise (sd {group.size_noise:.2g} "
+        "rows): trust the intervals only"
+        for name, group in zip(names, groups, strict=True)
+        if group.drowned
+    ]
+
+
+def _pair_of(column: Column, groups: Groups | None) -> tuple[int, int]:
+    labels = column.bin_labels
+    if groups is None:
+        known = [i for i, label in enumerate(labels) if label != MISSING_LABEL]
+        if len(known) != 2:
+            raise RequestError(
+                f"{column.name!r} has {len(known)} levels or bins, {list(labels)}; give two of "
+                "them, as in groups=(first, second)"
+            )
+        return (known[1], known[0]) if isinstance(column, Boolean) else (known[0], known[1])
+    found = [_bin_of(column, level) for level in groups]
+    if len(found) != 2 or found[0] == found[1]:
+        raise RequestError(f"groups must be two different levels, got {list(groups)}")
+    return found[0], found[1]
+
+
+def _bin_of(column: Column, level: object) -> int:
+    if isinstance(column, Category):
+        try:
+            return column.index(level)
+        except SchemaError as error:
+            raise RequestError(f"groups: {error}") from None
+    if column.values and not column.edges and level in column.values:
+        return column.values.index(level)
+    if level in column.bin_labels:
+        return column.bin_labels.index(level)
+    raise RequestError(
+        f"groups: {level!r} is not a bin of {column.name!r}; bins: {list(column.bin_labels)}"
+    )

@@ -1,0 +1,1 @@
+"""Analyses of counts: proportions, marginals, differences, quantiles."""

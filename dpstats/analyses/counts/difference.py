@@ -1,0 +1,182 @@
+"""Two groups compared: risk difference, risk ratio and odds ratio of a condition.
+
+Four disjoint sets of rows are counted, each group with and without the trait, because the sizes of
+the groups are private too; see `inference.two_groups`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, cast
+
+import numpy as np
+
+from dpstats.analyses.compared_groups import ComparesGroups, Groups, drowned_notes
+from dpstats.checks import Alternative, check_alternative, check_choice
+from dpstats.errors import RequestError
+from dpstats.families.block import Family
+from dpstats.families.cells import Cells, Indicator, Table
+from dpstats.families.conditions import cell_set
+from dpstats.inference.counts.difference_intervals import DifferenceIntervals
+from dpstats.inference.counts.risk_measures import MEASURES, Measure, measure_gradients, measure_of
+from dpstats.inference.counts.two_risks import LEAST_PVALUE
+from dpstats.measured.answers import Answers
+from dpstats.measured.view import Answering
+from dpstats.results.base import EstimateResult, HypothesisResult
+from dpstats.schema import Schema
+
+_TABLE_CELLS = 4  # a table costs 2, four conditions cost 4: sums of fewer cells have less noise
+
+
+@dataclass(frozen=True)
+class Difference(ComparesGroups):
+    """Proportion of rows for which a condition holds, compared between two groups.
+
+    Parameters
+    ----------
+    condition : str
+        The trait, such as ``"smoker == 'yes'"``; it may not involve the column `by`.
+    by : str
+        A column with two levels or bins (a level for missing cells aside), or a Boolean column,
+        for which the groups are true and false in this order.
+    groups : pair of levels, optional
+        Which levels to compare, and in which order; needed where the column has more than two. A
+        bin of a number goes by its label, such as ``"[0, 18)"``. Rows of other levels are left
+        out.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> dps.Difference("smoker == 'yes'", by="region", groups=("north", "south"))
+    Difference(condition="smoker == 'yes'", by='region', groups=('north', 'south'))
+    """
+
+    kind: ClassVar[str] = "difference"
+
+    condition: str
+    by: str
+    groups: Groups | None = None
+
+    def family(self, schema: Schema) -> Family:
+        """The table of the columns, or four disjoint conditions where that has less noise."""
+        counts = self._counts(schema)
+        columns = tuple(c for c in schema if any(c in block.columns for block in counts))
+        most = max(int(block.cells.over(columns).sum()) for block in counts)
+        if most < _TABLE_CELLS:
+            return Family((Table(columns),))
+        return Family(tuple(counts))
+
+    def infer(self, release: Answering) -> DifferenceResult:
+        """Estimates with noise-aware and certified intervals."""
+        answers = release.answers(self._counts(release.schema), disjoint=True)
+        return _result(self, self._labels(release.schema), answers, str(release.budget))
+
+    def _counts(self, schema: Schema) -> list[Indicator]:
+        """The four sets of rows: group 1 with, without; group 2 with, without."""
+        trait = Cells.condition(schema, self.condition)
+        column = schema[self.by]
+        if column in trait.columns:
+            raise RequestError(
+                f"{self.condition!r} involves {self.by!r}, which makes the groups; compare groups "
+                "of another column"
+            )
+        columns = tuple(c for c in schema if c in trait.columns or c == column)
+        holds = trait.cells.over(columns)
+        shape = [c.bins if c == column else 1 for c in columns]
+        blocks = []
+        for i in self._chosen(schema):
+            inside = (np.arange(column.bins) == i).reshape(shape)
+            name = f"{self.by}={column.bin_labels[i]}"
+            blocks += [
+                Indicator(cell_set(columns, inside & holds), f"({self.condition}) and {name}"),
+                Indicator(cell_set(columns, inside & ~holds), f"not ({self.condition}) and {name}"),
+            ]
+        return blocks
+
+
+@dataclass(frozen=True, repr=False)
+class DifferenceResult(EstimateResult):
+    """Risk difference p1 - p2, risk ratio p1/p2 and odds ratio, with a test of each."""
+
+    @property
+    def interval_of(self) -> str:
+        """The first of the three; ratios have other units."""
+        return self.terms[0]
+
+    @property
+    def alike(self) -> int:
+        """One."""
+        return 1
+
+    def test(
+        self,
+        value: float | None = None,
+        alternative: Alternative = "two-sided",
+        measure: Measure = "difference",
+    ) -> HypothesisResult:
+        """Test whether a measure equals `value`.
+
+        Parameters
+        ----------
+        value : float, optional
+            In [-1, 1] for the difference, not negative for the ratios. Default: no difference,
+            which is 0, or 1 for the ratios.
+        alternative : {"two-sided", "larger", "smaller"}
+            "larger" is for the alternative that the measure is above `value`.
+        measure : {"difference", "ratio", "odds ratio"}
+            Also ``"odds_ratio"``.
+
+        Raises
+        ------
+        RequestError
+            If an argument is out of its range.
+        """
+        check_alternative(alternative)
+        if isinstance(measure, str):
+            measure = cast(Measure, measure.replace("_", " "))
+        check_choice("measure", measure, MEASURES)
+        i = MEASURES.index(measure)
+        value = (0.0 if i == 0 else 1.0) if value is None else float(value)
+        if not (-1 <= value <= 1 if i == 0 else 0 <= value < np.inf):
+            raise RequestError(f"value={value:g} is not possible for the {self.terms[i]}")
+        assert isinstance(self.intervals, DifferenceIntervals)
+        pvalue = self.intervals.pvalue(measure, value, alternative)
+        return self._tested(i, value, pvalue, alternative)
+
+
+def _result(
+    analysis: Difference, names: list[str], answers: Answers, budget: str
+) -> DifferenceResult:
+    intervals = DifferenceIntervals(answers)
+    groups = intervals.groups
+    risks = [np.array(group.risk) for group in groups]
+    params = np.array([measure_of(risks[0], risks[1], measure) for measure in MEASURES])
+    sizes = [group.size(answers.n) for group in groups]
+    parts = [group.variances(risk, s) for group, risk, s in zip(groups, risks, sizes, strict=True)]
+    squares = measure_gradients(float(risks[0]), float(risks[1])) ** 2  # (3, 2)
+    sampling, privacy = (squares @ np.array([part[i] for part in parts]) for i in (0, 1))
+    unbounded = np.isnan(sampling)
+    params[np.isnan(params)] = 1.0  # 0/0 shows no difference; its intervals tell what is known
+    sampling[unbounded], privacy[unbounded] = np.inf, 0.0
+    notes = [
+        "risks and sizes: "
+        + "; ".join(
+            f"{name} {float(risk):.4f} of about {size:.0f} rows"
+            for name, risk, size in zip(names, risks, sizes, strict=True)
+        ),
+        f"a p-value is never below {LEAST_PVALUE:g}, the error allowed for the unknown sizes",
+        *drowned_notes(names, groups),
+    ]
+    if np.any(unbounded):
+        notes.append("a ratio to a risk of 0 (or odds of a risk of 1) has no standard error (inf)")
+    return DifferenceResult(
+        title=f"Difference: {analysis.condition}, by {analysis.by}: {names[0]} against {names[1]}",
+        terms=["risk difference", "risk ratio", "odds ratio"],
+        params=params,
+        sampling_variance=sampling,
+        privacy_variance=privacy,
+        intervals=intervals,
+        rows=answers.rows,
+        budget=budget,
+        notes=notes,
+    )

@@ -1,0 +1,71 @@
+"""All marginals of some columns up to a degree, for general-purpose synthetic rows."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from dpstats.analyses.counts.proportion import proportions_result
+from dpstats.errors import RequestError
+from dpstats.families.block import Family
+from dpstats.families.cells import Cells, tables_of_degree
+from dpstats.measured.view import Answering
+from dpstats.results.base import EstimateResult
+from dpstats.schema import Schema
+
+
+@dataclass(frozen=True)
+class Marginals:
+    """Marginals of the columns, up to a degree.
+
+    Parameters
+    ----------
+    columns : sequence of str
+    degree : int
+        Largest number of columns in one marginal, from 1 to the number of columns.
+    form : {"cells", "monomials"}
+        Contingency tables with all their cells, of exactly `degree` columns since smaller ones
+        are their margins; or products of Boolean columns, the family of BL24.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> schema = dps.Schema([dps.Boolean("smoker"), dps.Category("region", ["north", "south"])])
+    >>> dps.Marginals(["smoker", "region"], degree=2).family(schema).names
+    ['smoker=False, region=north', 'smoker=False, region=south',
+     'smoker=True, region=north', 'smoker=True, region=south']
+    """
+
+    kind: ClassVar[str] = "marginals"
+
+    columns: Sequence[str]
+    degree: int = 2
+    form: Literal["cells", "monomials"] = "cells"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.columns, str) or not isinstance(self.columns, Sequence):
+            raise RequestError(f"columns must be a list of names, got {self.columns!r}")
+        object.__setattr__(self, "columns", tuple(self.columns))
+        if self.form not in ("cells", "monomials"):
+            raise RequestError(f"form must be 'cells' or 'monomials', got {self.form!r}")
+
+    def family(self, schema: Schema) -> Family:
+        """The tables, or the monomials."""
+        if self.form == "monomials":
+            return Family(tuple(Cells.monomials(schema, self.columns, self.degree)))
+        return Family(tuple(tables_of_degree(schema, self.columns, self.degree)))
+
+    def infer(self, release: Answering) -> EstimateResult:
+        """The proportion in every cell, each with its own interval."""
+        family = self.family(release.schema)
+        stops = list(itertools.accumulate(block.size for block in family.blocks))
+        tables = tuple(slice(a, b) for a, b in itertools.pairwise([0, *stops]))
+        return proportions_result(
+            f"Marginals of {', '.join(self.columns)} up to degree {self.degree}",
+            family.names,
+            release.answers(family),
+            str(release.budget),
+            tables=tables,
+        )

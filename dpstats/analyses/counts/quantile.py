@@ -1,0 +1,194 @@
+"""Quantiles and the distribution function of a number, at its declared edges or values.
+
+Everything follows from the table of the one column. Between two edges nothing is measured, so
+intervals for quantiles end at edges; they need no smoothness and no model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
+
+import numpy as np
+
+from dpstats.checks import Method, Target, as_float, check_alpha, check_choice
+from dpstats.errors import RequestError
+from dpstats.families.block import Family
+from dpstats.families.cells import Cells, Indicator
+from dpstats.families.conditions import cell_set
+from dpstats.inference.counts.distribution_band import distribution_band
+from dpstats.inference.counts.proportion_intervals import ProportionIntervals
+from dpstats.inference.counts.quantile_intervals import QuantileIntervals
+from dpstats.measured.view import Answering
+from dpstats.results.base import EstimateResult
+from dpstats.schema import Number, Schema
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class Quantile:
+    """Quantiles of a number, and its distribution function.
+
+    Parameters
+    ----------
+    column : str
+        A Number with declared edges or values.
+    probability : float or sequence of float
+        In (0, 1); 0.5 is the median. An array or a pandas Series serves as a sequence.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> dps.Quantile("age", [0.25, 0.5, 0.75])
+    Quantile(column='age', probability=(0.25, 0.5, 0.75))
+    """
+
+    kind: ClassVar[str] = "quantile"
+
+    column: str
+    probability: float | Sequence[float] = 0.5
+
+    def __post_init__(self) -> None:
+        asked: Any = self.probability
+        several = isinstance(asked, Sequence) or getattr(asked, "ndim", 0) > 0
+        given = tuple(asked) if several and not isinstance(asked, str) else (asked,)
+        for p in given:
+            number = isinstance(p, int | float | np.floating) and not isinstance(p, bool)
+            if not number or not 0 < p < 1:
+                raise RequestError(f"a probability must be a number between 0 and 1, got {p!r}")
+        given = tuple(as_float(p) for p in given)
+        if not given or len(set(given)) < len(given):
+            raise RequestError(f"give one probability, or a list of different ones; got {given}")
+        object.__setattr__(self, "probability", given if several else given[0])
+
+    def family(self, schema: Schema) -> Family:
+        """The table of the column: it costs 2, however many edges there are."""
+        self._number(schema)
+        return Family((Cells.table(schema, [self.column]),))
+
+    def infer(self, release: Answering) -> QuantileResult:
+        """Estimates with noise-aware and certified intervals."""
+        number = self._number(release.schema)
+        answers = release.answers([_below(number, j) for j in range(1, number.bins)])
+        scalar = not isinstance(self.probability, Sequence)
+        probabilities = np.atleast_1d(np.asarray(self.probability, dtype=np.float64))
+        intervals = QuantileIntervals(answers, number, tuple(probabilities.tolist()))
+        points = [intervals.estimate(p) for p in probabilities.tolist()]
+        notes = ["an interval ends at declared edges or values: nothing is measured between them"]
+        if not intervals.discrete:
+            notes.append(
+                "an estimate spreads the rows evenly inside its bin, and its standard error counts "
+                "the place there as unknown"
+            )
+        else:
+            notes.append("a quantile among declared values has no standard error (inf)")
+        return QuantileResult(
+            title=f"Quantiles of {self.column}",
+            terms=[f"{self.column}: quantile {p:g}" for p in probabilities],
+            params=np.array([point[0] for point in points]),
+            sampling_variance=np.array([point[1] for point in points]),
+            privacy_variance=np.array([point[2] for point in points]),
+            intervals=intervals,
+            rows=answers.rows,
+            budget=str(release.budget),
+            scalar=scalar,
+            notes=notes,
+        )
+
+    def _number(self, schema: Schema) -> Number:
+        column = schema[self.column]
+        if not isinstance(column, Number):
+            raise RequestError(f"{self.column!r} has levels without an order; it has no quantiles")
+        if column.bins < 2:
+            raise RequestError(
+                f"{self.column!r} has a single bin; add edges=[...] to the schema, the points at "
+                "which its distribution function is measured"
+            )
+        return column
+
+
+def _below(number: Number, j: int) -> Indicator:
+    """Rows in the first j bins."""
+    mask = np.arange(number.bins) < j
+    return Indicator(cell_set((number,), mask), f"{number.name} in the first {j} bins")
+
+
+@dataclass(frozen=True, repr=False)
+class QuantileResult(EstimateResult):
+    """Quantiles, and the distribution function that they come from."""
+
+    @property
+    def interval_of(self) -> str:
+        """The column: widths are in its own unit."""
+        assert isinstance(self.intervals, QuantileIntervals)
+        return f"{self.intervals.number.name}, in its own unit"
+
+    def _remarks(self, shown: pd.DataFrame) -> list[str]:
+        # A single declared value is an honest interval here.
+        return [text for text in super()._remarks(shown) if "width zero" not in text]
+
+    def distribution(
+        self,
+        *,
+        alpha: float = 0.05,
+        method: Method = "noise_aware",
+        target: Target = "population",
+        rng: np.random.Generator | int = 0,
+    ) -> pd.DataFrame:
+        """Distribution function at the declared edges (or values but the last).
+
+        Parameters
+        ----------
+        alpha : float
+            Error probability of each interval, and of the band as a whole.
+        method : {"noise_aware", "certified"}
+            Intervals as those of a proportion. Band: noise-aware, the simulated quantile of the
+            largest deviation of sampling (at the fitted distribution, so approximate) plus noise;
+            certified, the bound of Dvoretzky, Kiefer and Wolfowitz [1]_ plus the simulated
+            quantile of the largest noise.
+        target : {"population", "table"}
+            For the private table itself there is noise alone.
+        rng : numpy Generator or int
+            For the simulated quantiles; the default gives the same band every time.
+
+        Returns
+        -------
+        DataFrame
+            Columns edge, estimate (increasing), low, high, band_low, band_high. With
+            ``closed="left"`` the row of edge e is P(X < e), else P(X <= e).
+
+        Raises
+        ------
+        RequestError
+            If an option is not known.
+
+        References
+        ----------
+        .. [1] Massart, P. (1990). The tight constant in the Dvoretzky-Kiefer-Wolfowitz
+           inequality. Ann. Probab. 18, 1269-1283.
+        """
+        import pandas as pd
+
+        check_alpha(alpha)
+        check_choice("method", method, get_args(Method))
+        check_choice("target", target, get_args(Target))
+        intervals = self.intervals
+        assert isinstance(intervals, QuantileIntervals)
+        low, high = ProportionIntervals(intervals.answers).conf_int(alpha, method, target)
+        band_low, band_high = distribution_band(
+            intervals.answers, intervals.fitted, alpha, method, target, np.random.default_rng(rng)
+        )
+        edges = intervals.cuts[:-1] if intervals.discrete else intervals.cuts[1:-1]
+        return pd.DataFrame(
+            {
+                "edge": edges,
+                "estimate": intervals.fitted[1:-1],
+                "low": low,
+                "high": high,
+                "band_low": band_low,
+                "band_high": band_high,
+            }
+        )

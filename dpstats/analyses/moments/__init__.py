@@ -1,0 +1,1 @@
+"""Analyses of first and second moments: means, correlations, components."""

@@ -1,0 +1,137 @@
+"""Options of analyses that may shrink rows to a public norm before their moments are measured."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from dpstats.checks import as_float
+from dpstats.errors import RequestError
+from dpstats.families.ball_moments import BallMoments
+from dpstats.families.block import Family
+from dpstats.families.moments import Moments
+from dpstats.families.monomials import third_and_fourth_powers
+from dpstats.inference.moment_matrix import MomentMatrix
+from dpstats.schema import Schema
+
+Values = Mapping[str, float]
+
+
+class Clipping(Protocol):
+    """An analysis with these options."""
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """Names of numbers."""
+
+    @property
+    def clip_norm(self) -> float | None:
+        """The largest norm of a row; None: rows are not shrunk."""
+
+    @property
+    def center(self) -> Values | None:
+        """What is taken off before, original units."""
+
+    @property
+    def scale(self) -> Values | None:
+        """What columns are divided by then."""
+
+
+def check_clipping(analysis: Clipping) -> None:
+    """Make the three options plain numbers, or raise a RequestError.
+
+    A centre or a scale without a norm is refused: clamped to declared bounds, every number has
+    noise in proportion to its own width already, and a centre would only widen that.
+    """
+    given = {"center": analysis.center, "scale": analysis.scale}
+    if analysis.clip_norm is None:
+        if any(values is not None for values in given.values()):
+            raise RequestError(
+                "center and scale say where and in which units rows are clipped: give clip_norm "
+                "too. Without it numbers are clamped to their declared bounds, and tighter bounds "
+                "in the schema are what lowers the noise"
+            )
+        return
+    object.__setattr__(analysis, "clip_norm", _number(analysis.clip_norm, "clip_norm", True))
+    for what, values in given.items():
+        if values is None:
+            continue
+        if not isinstance(values, Mapping):
+            raise RequestError(f"{what} must name columns, such as {{'age': 45}}, got {values!r}")
+        if unknown := [name for name in values if name not in analysis.columns]:
+            raise RequestError(f"{what} names {unknown}, not among {list(analysis.columns)}")
+        positive = what == "scale"
+        plain = {n: _number(value, f"{what} of {n!r}", positive) for n, value in values.items()}
+        object.__setattr__(analysis, what, plain)
+
+
+def _number(value: Any, what: str, positive: bool) -> float:
+    try:
+        number = math.nan if isinstance(value, bool | str) else as_float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not math.isfinite(number) or (positive and number <= 0):
+        raise RequestError(f"{what} must be a {'positive ' * positive}number, got {value!r}")
+    return number
+
+
+def hash_of(analysis: Clipping) -> int:
+    """Hash of the options and the columns."""
+    sets = (frozenset((values or {}).items()) for values in (analysis.center, analysis.scale))
+    return hash((analysis.columns, analysis.clip_norm, *sets))
+
+
+def ball_of(schema: Schema, analysis: Clipping) -> BallMoments | None:
+    """The moments of clipped rows, if the analysis asks for them."""
+    if analysis.clip_norm is None:
+        return None
+    return BallMoments.of(
+        schema, analysis.columns, analysis.clip_norm, analysis.center, analysis.scale
+    )
+
+
+def family_of(schema: Schema, analysis: Clipping) -> Family:
+    """First moments, squares and products of the columns, or of clipped rows.
+
+    Of columns also rough third and fourth powers, which tell how variances vary between samples.
+    """
+    ball = ball_of(schema, analysis)
+    if ball is not None:
+        return Family((ball,))
+    powers = third_and_fourth_powers(schema, analysis.columns)
+    moments = Moments.of(schema, analysis.columns)
+    return Family((moments,) if powers is None else (moments, powers))
+
+
+def clipping_notes(moments: MomentMatrix) -> list[str]:
+    """That rows are shrunk, and how many of them were."""
+    ball = moments.ball
+    if ball is None:
+        return []
+    pairs = zip(ball.numbers, ball.center, ball.scale, strict=True)
+    said = ", ".join(f"({c.name} - {float(m):g}) / {float(s):g}" for c, m, s in pairs)
+    low, high = clipped_share(moments, 0.05)
+    return [
+        f"everything is about rows shrunk to norm {float(ball.clip_norm):g} at most, their columns "
+        f"being {said}",
+        f"{low:.1%} to {high:.1%} of the private rows were longer and were shrunk (certified at "
+        "95%); what that takes off the variances was not measured",
+    ]
+
+
+def clipped_share(moments: MomentMatrix, alpha: float) -> tuple[float, float]:
+    """Ends of the share of private rows that were shrunk, certified at 1 - alpha.
+
+    Where the number of rows is measured, at half of alpha each for it and for those shrunk.
+    """
+    assert moments.ball is not None
+    answers, f = moments.answers, moments.ball.size - 1
+    public = answers.rows.public
+    q = answers.law(f).quantile(alpha if public else alpha / 2)
+    of_rows = 0.0 if public else answers.law(f + 1).quantile(alpha / 2)
+    rows = float(answers.n) if public else float(answers.sums[f + 1])
+    seen = float(answers.sums[f])
+    low = max(seen - q, 0) / max(rows + of_rows, 1)
+    high = max(seen + q, 0) / max(rows - of_rows, 1)
+    return min(low, 1.0), min(high, 1.0)

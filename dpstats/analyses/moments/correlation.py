@@ -1,0 +1,129 @@
+"""Correlations of pairs of numbers."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from dpstats.analyses.moments.mean import centre_of
+from dpstats.checks import listed
+from dpstats.errors import RequestError
+from dpstats.families.block import Block, Family
+from dpstats.families.moments import Moments
+from dpstats.families.monomials import fourth_moments_of_pairs, takes_more_than_two
+from dpstats.inference.confidence_law import LEAST_PVALUE
+from dpstats.inference.moments.correlation_intervals import CorrelationIntervals, NoisyPair
+from dpstats.inference.moments.correlation_spread import correlation_spread, measured_spread
+from dpstats.inference.moments.noisy_covariance import NoisyCovariance
+from dpstats.measured.view import Answering
+from dpstats.results.base import EstimateResult
+from dpstats.schema import Schema
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class Correlation:
+    """Pearson's correlation of every pair of some numbers.
+
+    Parameters
+    ----------
+    columns : sequence of str
+        Two or more numbers, each with `missing=` in the schema.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> dps.Correlation(["age", "income"])
+    Correlation(columns=('age', 'income'))
+    """
+
+    kind: ClassVar[str] = "correlation"
+
+    columns: Sequence[str]
+
+    def __post_init__(self) -> None:
+        given = listed(self.columns)
+        several = isinstance(given, Sequence) and not isinstance(given, str)
+        if not several or len(given) < 2 or not all(isinstance(name, str) for name in given):
+            raise RequestError(f"a correlation needs two or more names of numbers, got {given!r}")
+        if len(set(given)) < len(given):
+            raise RequestError(f"a correlation needs different numbers, got {list(given)}")
+        object.__setattr__(self, "columns", tuple(given))
+
+    def family(self, schema: Schema) -> Family:
+        """First and second moments and all products; rough third and fourth ones of pairs."""
+        for name in self.columns:
+            centre_of(schema, name)
+        blocks: list[Block] = [Moments.of(schema, self.columns)]
+        if (fourths := fourth_moments_of_pairs(schema, self.columns)) is not None:
+            blocks.append(fourths)
+        return Family(tuple(blocks))
+
+    def infer(self, release: Answering) -> CorrelationResult:
+        """Estimates with noise-aware and certified intervals."""
+        covariance = NoisyCovariance.of(release, tuple(self.columns))
+        matrix, sampling = covariance.moments, covariance.sampling
+        spread = np.maximum(correlation_spread(sampling), measured_spread(release, covariance))
+        two = [not takes_more_than_two(release.schema[name]) for name in self.columns]
+        places = list(itertools.combinations(range(len(self.columns)), 2))
+        pairs = tuple(
+            NoisyPair.of(matrix, i, j, float(spread[i, j]), two_valued=two[i] and two[j])
+            for i, j in places
+        )
+        terms = [f"{self.columns[i]}, {self.columns[j]}" for i, j in places]
+        notes = [
+            "the sampling part is Fisher's for normal numbers, widened by what is known of fourth "
+            "moments: with few rows or heavy tails trust the certified interval",
+            f"a p-value is never below {LEAST_PVALUE:g}",
+        ]
+        lost = [term for term, pair in zip(terms, pairs, strict=True) if not pair.seen]
+        notes += [f"the privacy noise drowns a variance of {term}: no estimate" for term in lost]
+        return CorrelationResult(
+            title="Correlation" + ("s" if len(pairs) > 1 else ""),
+            terms=terms,
+            params=np.array([pair.estimate for pair in pairs]),
+            sampling_variance=np.array([pair.sampling_variance for pair in pairs]),
+            privacy_variance=np.array([pair.privacy_variance for pair in pairs]),
+            intervals=CorrelationIntervals(pairs),
+            rows=matrix.answers.rows,
+            budget=str(release.budget),
+            scalar=len(pairs) == 1,
+            notes=notes,
+            columns=tuple(self.columns),
+        )
+
+
+@dataclass(frozen=True, repr=False)
+class CorrelationResult(EstimateResult):
+    """Correlations of pairs, and their matrix.
+
+    Attributes
+    ----------
+    columns : tuple of str
+    """
+
+    columns: tuple[str, ...] = ()
+
+    @property
+    def interval_of(self) -> str:
+        """What the widths are of."""
+        return "correlation" if self.scalar else "correlations"
+
+    @property
+    def matrix(self) -> pd.DataFrame:
+        """Estimates as a symmetric frame with ones on the diagonal.
+
+        Every pair is estimated by itself, so it need not be positive semi-definite.
+        """
+        import pandas as pd
+
+        values = np.eye(len(self.columns))
+        upper = np.triu_indices(len(self.columns), 1)
+        values[upper] = values.T[upper] = self.params
+        return pd.DataFrame(values, index=self.columns, columns=self.columns)

@@ -1,0 +1,173 @@
+"""Covariance matrix of some numbers, in their original units, from first and second moments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from dpstats.analyses.moments.clipping import (
+    ball_of,
+    check_clipping,
+    clipping_notes,
+    family_of,
+    hash_of,
+)
+from dpstats.arrays import Floats
+from dpstats.checks import listed
+from dpstats.errors import RequestError
+from dpstats.families.block import Family
+from dpstats.inference.moments.covariance_intervals import CovarianceIntervals
+from dpstats.inference.moments.noisy_covariance import NoisyCovariance
+from dpstats.measured.view import Answering
+from dpstats.results.base import EstimateResult
+from dpstats.schema import Schema
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+OWN = "with the columns' own kurtosis"
+LAWS = {
+    ("kurtosis",): f"the sampling part is normal theory {OWN}",
+    ("fitted",): "the sampling part takes fourth moments from the release's fitted density",
+    ("kurtosis", "fitted"): (
+        f"the sampling part is the wider of normal theory {OWN} and of fourth moments from the "
+        "release's fitted density"
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Covariance:
+    """Variances and covariances of some numbers.
+
+    Parameters
+    ----------
+    columns : sequence of str
+        At least two Numbers with ``missing=``. Values are clamped to the declared bounds, and the
+        covariance is that of the clamped values.
+    clip_norm : float, optional
+        Shrink every row to at most this Euclidean norm, after centring and scaling: less noise
+        where most rows are far shorter than the corners of their bounds. All of it is then about
+        the shrunk rows. Public: never chosen by looking at the data.
+    center, scale : mapping of column names to numbers, optional
+        With `clip_norm`: public guesses of where columns are and how far they spread, in original
+        units; by default the middle and half the width of the declared bounds.
+
+    Raises
+    ------
+    RequestError
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> dps.Covariance(["age", "income"])
+    Covariance(columns=('age', 'income'), clip_norm=None, center=None, scale=None)
+    """
+
+    kind: ClassVar[str] = "covariance"
+
+    columns: Sequence[str]
+    clip_norm: float | None = None
+    center: Mapping[str, float] | None = None
+    scale: Mapping[str, float] | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "columns", checked_columns(self.columns))
+        check_clipping(self)
+
+    def __hash__(self) -> int:
+        return hash_of(self)
+
+    def family(self, schema: Schema) -> Family:
+        """First moments, squares and products; rough third and fourth powers."""
+        return family_of(schema, self)
+
+    def infer(self, release: Answering) -> CovarianceResult:
+        """Estimates with noise-aware and certified intervals."""
+        columns = tuple(self.columns)
+        ball = ball_of(release.schema, self)
+        covariance = NoisyCovariance.of(release, columns, ball=ball)
+        middles, units = covariance.moments.origin, covariance.moments.spread
+        pairs = np.array(np.triu_indices(len(columns)))
+        intervals = CovarianceIntervals(covariance, units, pairs)
+        sampling, privacy = (intervals.variance(kind) for kind in ("sampling", "privacy"))
+        return CovarianceResult(
+            title=f"Covariance of {', '.join(columns)}",
+            terms=[
+                f"var({columns[i]})" if i == j else f"cov({columns[i]}, {columns[j]})"
+                for i, j in pairs.T
+            ],
+            params=intervals.clipped(intervals.values),
+            sampling_variance=sampling,
+            privacy_variance=privacy,
+            intervals=intervals,
+            rows=covariance.moments.answers.rows,
+            budget=str(release.budget),
+            notes=[*notes_of(covariance), *clipping_notes(covariance.moments)],
+            location_=middles + units * covariance.mean,
+            columns=columns,
+        )
+
+
+@dataclass(frozen=True, repr=False)
+class CovarianceResult(EstimateResult):
+    """Variances and covariances, row by row of the upper triangle.
+
+    Attributes
+    ----------
+    location_ : (p,) float64
+        Noisy means, original units.
+    columns : tuple of str
+    """
+
+    location_: Floats = ()  # type: ignore[assignment]
+    columns: tuple[str, ...] = ()
+
+    @property
+    def interval_of(self) -> str:
+        """Covariances, whose units differ."""
+        return "covariances, in products of the columns' units"
+
+    @property
+    def covariance_(self) -> Floats:
+        """(p, p) covariance matrix, original units, divisor n - 1 as `numpy.cov`."""
+        p = len(self.location_)
+        matrix = np.zeros((p, p))
+        matrix[np.triu_indices(p)] = self.params
+        return np.asarray(matrix + np.triu(matrix, 1).T)
+
+    @property
+    def matrix(self) -> pd.DataFrame:
+        """`covariance_` with the columns' names."""
+        import pandas as pd
+
+        return pd.DataFrame(self.covariance_, index=self.columns, columns=self.columns)
+
+
+def checked_columns(columns: Sequence[str]) -> tuple[str, ...]:
+    """Column names as a tuple, or a RequestError."""
+    columns = listed(columns)
+    several = isinstance(columns, Sequence) and not isinstance(columns, str)
+    if not several or not all(isinstance(name, str) for name in columns):
+        raise RequestError(f"columns must be a list of names, got {columns!r}")
+    if len(columns) < 2 or len(set(columns)) < len(columns):
+        raise RequestError(f"give at least two different columns, got {list(columns)}")
+    return tuple(columns)
+
+
+def notes_of(covariance: NoisyCovariance) -> list[str]:
+    """How sampling was told, and what the noise has drowned."""
+    notes = [LAWS[covariance.sampling.laws]]
+    if np.isnan(covariance.powers).all() and "kurtosis" in covariance.sampling.laws:
+        notes[0] = notes[0].replace(OWN, "without a kurtosis, which was not measured")
+    if covariance.unknown and not covariance.standardize:
+        notes.append("the noise drowns the number of rows: nothing is known")
+    elif covariance.drowned:
+        notes.append(
+            f"the noise drowns the variance of {', '.join(covariance.drowned)}"
+            + (": a correlation matrix says nothing here" if covariance.standardize else "")
+        )
+    return notes

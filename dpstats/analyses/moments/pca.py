@@ -1,0 +1,323 @@
+"""Principal components of some numbers, from their noisy first and second moments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, get_args
+
+import numpy as np
+
+from dpstats.analyses.moments.clipping import (
+    ball_of,
+    check_clipping,
+    clipping_notes,
+    family_of,
+    hash_of,
+)
+from dpstats.analyses.moments.covariance import checked_columns, notes_of
+from dpstats.arrays import Floats
+from dpstats.checks import Method, Target, check_alpha, check_choice, check_numbers
+from dpstats.errors import RequestError
+from dpstats.families.block import Family
+from dpstats.inference.moments.eigen_intervals import EigenIntervals
+from dpstats.inference.moments.noisy_covariance import NoisyCovariance
+from dpstats.measured.view import Answering
+from dpstats.results.base import EstimateResult
+from dpstats.schema import Schema
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class PCA:
+    """Principal components: eigenvalues, their shares of the variance, and loadings.
+
+    Parameters
+    ----------
+    columns : sequence of str
+        At least two Numbers with ``missing=``; values are clamped to the declared bounds.
+    standardize : bool
+        False: columns in unit scale, which runs from -1 to 1 between the declared bounds; public
+        bounds make the columns comparable at no cost. True: columns divided by their standard
+        deviations (the correlation matrix); those are noisy too, and a column that varies little
+        within its bounds is drowned first.
+    n_components : int, optional
+        How many components to report; all of them by default.
+    clip_norm : float, optional
+        Shrink every row to at most this Euclidean norm, after centring and scaling: less noise
+        where most rows are far shorter than the corners of their bounds. All of it is then about
+        the shrunk rows. Public: never chosen by looking at the data.
+    center, scale : mapping of column names to numbers, optional
+        With `clip_norm`: public guesses of where columns are and how far they spread, in original
+        units; by default the middle and half the width of the declared bounds. Columns are divided
+        by their scales instead of being in unit scale.
+
+    Raises
+    ------
+    RequestError
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> dps.PCA(["age", "income", "bmi"], n_components=2)
+    PCA(columns=('age', 'income', 'bmi'), standardize=False, n_components=2, clip_norm=None,
+        center=None, scale=None)
+    """
+
+    kind: ClassVar[str] = "pca"
+
+    columns: Sequence[str]
+    standardize: bool = False
+    n_components: int | None = None
+    clip_norm: float | None = None
+    center: Mapping[str, float] | None = None
+    scale: Mapping[str, float] | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "columns", checked_columns(self.columns))
+        check_clipping(self)
+        if not isinstance(self.standardize, bool):
+            raise RequestError(f"standardize must be True or False, got {self.standardize!r}")
+        k = self.n_components
+        if k is None:
+            return
+        if type(k) is not int or not 1 <= k <= len(self.columns):
+            raise RequestError(
+                f"n_components must be a whole number from 1 to {len(self.columns)}, the number of "
+                f"columns, got {k!r}"
+            )
+
+    def __hash__(self) -> int:
+        return hash((hash_of(self), self.standardize, self.n_components))
+
+    def family(self, schema: Schema) -> Family:
+        """First moments, squares and products; rough third and fourth powers."""
+        return family_of(schema, self)
+
+    def infer(self, release: Answering) -> PCAResult:
+        """Estimates with noise-aware and certified intervals."""
+        columns = tuple(self.columns)
+        ball = ball_of(release.schema, self)
+        covariance = NoisyCovariance.of(release, columns, standardize=self.standardize, ball=ball)
+        k = len(columns) if self.n_components is None else self.n_components
+        middles, units = covariance.moments.origin, covariance.moments.spread
+        unit, spread = 1.0, units
+        if self.standardize:
+            spread = units * np.sqrt(np.maximum(covariance.variances, 0))
+        elif ball is not None:  # columns divided by their scales
+            radius = float(ball.clip_norm)
+            unit, spread = radius**2, units / radius
+        intervals = EigenIntervals(covariance, k, unit)
+        sampling, privacy = intervals.variances
+        numbers = [f"PC{i}" for i in range(1, k + 1)]
+        notes = notes_of(covariance) + clipping_notes(covariance.moments)
+        if self.standardize:
+            notes.insert(0, "columns are standardised")
+        elif ball is None:
+            notes.insert(0, "columns are in unit scale: from -1 to 1 between their declared bounds")
+        open_ends = intervals.conf_int(0.05, "noise_aware", "population")[0][2 * k :]
+        lost = [
+            n for n, low in zip(numbers, open_ends.reshape(k, -1), strict=True) if low.max() <= -1
+        ]
+        if lost:
+            notes.append(
+                f"the direction of {', '.join(lost)} is not known: its eigenvalue cannot be told "
+                "from its neighbours"
+            )
+        return PCAResult(
+            title=f"Principal components of {', '.join(columns)}",
+            terms=[
+                *(f"{name} variance" for name in numbers),
+                *(f"{name} ratio" for name in numbers),
+                *(f"{name}: {column}" for name in numbers for column in columns),
+            ],
+            params=np.concatenate(
+                [
+                    intervals.corrected[:k] * unit,
+                    intervals.shares[:k],
+                    intervals.vectors[:k].ravel(),
+                ]
+            ),
+            sampling_variance=sampling,
+            privacy_variance=privacy,
+            intervals=intervals,
+            rows=covariance.moments.answers.rows,
+            budget=str(release.budget),
+            notes=notes,
+            columns=columns,
+            mean_=middles + units * covariance.mean,
+            spread=spread,
+        )
+
+
+@dataclass(frozen=True, repr=False)
+class PCAResult(EstimateResult):
+    """Principal components with scikit-learn's names, each also without its last underscore.
+
+    The parameters are the k eigenvalues, then their k shares of the variance, then the loadings
+    of the first component, of the second, and so on; `conf_int` and `to_frame` follow that order.
+
+    Attributes
+    ----------
+    columns : tuple of str
+    mean_ : (p,) float64
+        Noisy means, original units.
+    spread : (p,) float64
+        What a column is divided by: half its declared range, its noisy standard deviation, or
+        its public scale.
+    """
+
+    columns: tuple[str, ...] = ()
+    mean_: Floats = ()  # type: ignore[assignment]
+    spread: Floats = ()  # type: ignore[assignment]
+
+    @property
+    def n_components_(self) -> int:
+        """Number of components k."""
+        return self._intervals.k
+
+    @property
+    def explained_variance_(self) -> Floats:
+        """(k,) eigenvalues, less the bias of the noise; divisor n - 1 as scikit-learn's."""
+        return self.params[: self.n_components_]
+
+    @property
+    def explained_variance_ratio_(self) -> Floats:
+        """(k,) their shares of the sum of all."""
+        return self.params[self.n_components_ : 2 * self.n_components_]
+
+    @property
+    def components_(self) -> Floats:
+        """(k, p) unit vectors as rows; the largest loading of each is positive."""
+        return self.params[2 * self.n_components_ :].reshape(self.n_components_, -1)
+
+    @property
+    def singular_values_(self) -> Floats:
+        """(k,) of the centred private rows: roots of the eigenvalues times n - 1."""
+        return np.sqrt(self.explained_variance_ * max(self.nobs - 1, 0))
+
+    @property
+    def mean(self) -> Floats:
+        """The field `mean_`."""
+        return self.mean_
+
+    n_components = n_components_
+    explained_variance = explained_variance_
+    explained_variance_ratio = explained_variance_ratio_
+    components = components_
+    singular_values = singular_values_
+
+    @property
+    def interval_of(self) -> str:
+        """The eigenvalues, in squares of the columns' scale."""
+        return "eigenvalues"
+
+    @property
+    def alike(self) -> int:
+        """The eigenvalues come first."""
+        return self.n_components_
+
+    @property
+    def _intervals(self) -> EigenIntervals:
+        assert isinstance(self.intervals, EigenIntervals)
+        return self.intervals
+
+    def angles(
+        self,
+        *,
+        alpha: float = 0.05,
+        method: Method = "noise_aware",
+        target: Target = "population",
+    ) -> pd.DataFrame:
+        """Bounds on how far the directions are from the true ones.
+
+        Parameters
+        ----------
+        alpha : float
+            Error probability of each bound.
+        method : {"noise_aware", "certified"}
+            The simulated law of the error, or Davis and Kahan's sine theorem (1970).
+        target : {"population", "table"}
+
+        Returns
+        -------
+        DataFrame
+            One row per component: ``vector``, the angle of the component, and ``subspace``, the
+            largest angle between the spaces of the components up to it; in degrees, 90 where
+            nothing is known.
+        """
+        import pandas as pd
+
+        check_alpha(alpha)
+        check_choice("method", method, get_args(Method))
+        check_choice("target", target, get_args(Target))
+        single, spaces = self._intervals.sines(alpha, method, target)
+        names = [f"PC{i}" for i in range(1, self.n_components_ + 1)]
+        angles = {"component": names, "vector": single, "subspace": spaces}
+        return pd.DataFrame(angles).assign(
+            vector=np.degrees(np.arcsin(single)), subspace=np.degrees(np.arcsin(spaces))
+        )
+
+    def loadings(
+        self,
+        *,
+        alpha: float = 0.05,
+        method: Method = "noise_aware",
+        target: Target = "population",
+    ) -> pd.DataFrame:
+        """The loadings alone: component, column, estimate, conf_low, conf_high."""
+        import pandas as pd
+
+        k = self.n_components_
+        ends = self.conf_int(alpha=alpha, method=method, target=target)[2 * k :]
+        return pd.DataFrame(
+            {
+                "component": np.repeat([f"PC{i}" for i in range(1, k + 1)], len(self.columns)),
+                "column": list(self.columns) * k,
+                "estimate": self.components_.ravel(),
+                "conf_low": ends[:, 0],
+                "conf_high": ends[:, 1],
+            }
+        )
+
+    def scores(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Scores of rows on the components, such as those of ``release.to_frame()``.
+
+        Parameters
+        ----------
+        frame : DataFrame
+            Rows in original units with all the columns of the analysis, as they are: none is
+            clamped or shrunk. Further columns are ignored. Scores of private rows are private.
+
+        Returns
+        -------
+        DataFrame
+            Columns PC1, PC2, ..; the index of `frame`.
+
+        Raises
+        ------
+        RequestError
+            If a column is missing, or noise has drowned the variance of one to divide by.
+        """
+        import pandas as pd
+
+        if not isinstance(frame, pd.DataFrame):
+            raise RequestError(
+                f"scores need a DataFrame with the columns {list(self.columns)}, got "
+                f"{type(frame).__name__}"
+            )
+        lacking = [name for name in self.columns if name not in frame.columns]
+        if lacking:
+            raise RequestError(f"scores need the columns {lacking}; the frame does not have them")
+        if not np.all(np.asarray(self.spread) > 0):
+            raise RequestError(
+                "a standard deviation drowned in noise; scores need standardize=False"
+            )
+        rows = check_numbers("the columns to score", frame[list(self.columns)])
+        scores = (rows - self.mean_) / self.spread @ self.components_.T
+        names = [f"PC{i}" for i in range(1, self.n_components_ + 1)]
+        return pd.DataFrame(scores, columns=names, index=frame.index)
+
+    transform = scores

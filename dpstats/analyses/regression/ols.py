@@ -1,0 +1,129 @@
+"""Ordinary least squares from second moments.
+
+The mean products of regressors and response are measured; coefficients, intervals, contrasts and
+predictions follow from them alone. See `inference.least_squares` for the law of the error.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, get_args
+
+import numpy as np
+
+from dpstats.checks import as_float, check_choice
+from dpstats.errors import RequestError
+from dpstats.families.block import Family
+from dpstats.families.formula import Design
+from dpstats.inference.regression.design_moments import DesignMoments
+from dpstats.inference.regression.least_squares import LeastSquares
+from dpstats.inference.regression.linear_intervals import LinearIntervals
+from dpstats.measured.view import Answering
+from dpstats.results.least_squares import DROWNED, PENALISED, ROBUST, SAMPLING, OLSResult
+from dpstats.schema import Schema
+
+CovType = Literal["nonrobust", "HC1"]
+
+_SINGULAR = (
+    "the regressors cannot be told from collinear ones. Either the privacy noise drowns them: it "
+    "takes more rows, more budget, fewer regressors, or ridge=. Or columns are collinear or "
+    "constant, or a level is empty: it takes another formula"
+)
+
+
+@dataclass(frozen=True)
+class OLS:
+    """Linear regression of a number (or a Boolean) on numbers and categories.
+
+    Numbers count within the bounds of the schema: values outside of them are clamped to the nearer
+    bound in regressors and response alike, and coefficients are for the clamped values.
+
+    Parameters
+    ----------
+    formula : str
+        Such as ``"income ~ age + C(region)"``; ``a:b`` and ``a*b`` for products of two columns,
+        ``I(a**2)`` for the square of a number, ``- 1`` for no intercept. The first level of a
+        category is its baseline.
+    ridge : float
+        Penalty: the mean squared residual plus `ridge` times the sum of squared coefficients is
+        least, both in unit scale (numbers over [-1, 1], the intercept free). Estimates and
+        intervals are then for the penalised coefficients, which noise moves less.
+    cov_type : {"nonrobust", "HC1"}
+        How far coefficients vary from sample to sample: for errors of equal variance; or whatever
+        their variance, as statsmodels' HC1 with ``use_t=True``. That takes the means of products of
+        four columns, which the plan must ask for: they have 16 times the noise of others, and finer
+        grids are rounded to 64 steps on either side of the middle.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> dps.OLS("income ~ age + C(region)")
+    OLS(formula='income ~ age + C(region)', ridge=0.0, cov_type='nonrobust')
+    """
+
+    kind: ClassVar[str] = "ols"
+
+    formula: str
+    ridge: float = 0.0
+    cov_type: CovType = "nonrobust"
+
+    def __post_init__(self) -> None:
+        numeric = isinstance(self.ridge, int | float | np.integer | np.floating)
+        if not numeric or isinstance(self.ridge, bool) or not 0 <= self.ridge < np.inf:
+            raise RequestError(f"ridge must be a number of at least 0, got {self.ridge!r}")
+        check_choice("cov_type", self.cov_type, get_args(CovType))
+        object.__setattr__(self, "ridge", as_float(self.ridge))
+
+    def family(self, schema: Schema) -> Family:
+        """Mean products of the regressors and the response; of four of them for HC1."""
+        moments = self._moments(schema)
+        fourth = moments.fourth_blocks() if self.cov_type == "HC1" else []
+        return Family(tuple(dict.fromkeys([*moments.blocks, *fourth])))
+
+    def infer(self, release: Answering) -> OLSResult:
+        """Coefficients in original units with noise-aware and certified intervals."""
+        moments = self._moments(release.schema)
+        matrix = moments.matrix(release)
+        fourth = moments.fourth(release) if self.cov_type == "HC1" else None
+        model = LeastSquares(matrix, moments.rows, float(self.ridge) * moments.penalised, fourth)
+        intervals = LinearIntervals(model, moments.to_basis, moments.shift)
+        return OLSResult(
+            title=self._title(),
+            terms=moments.design.names,
+            params=intervals.estimates,
+            sampling_variance=intervals.sampling_variance,
+            privacy_variance=intervals.privacy_variance,
+            intervals=intervals,
+            rows=matrix.answers.rows,
+            budget=str(release.budget),
+            notes=self._notes(intervals),
+            null=np.zeros(len(moments.shift)),
+            moments=moments,
+        )
+
+    def _title(self) -> str:
+        options = [f"ridge = {self.ridge:g}"] if self.ridge else []
+        options += ["HC1"] if self.cov_type == "HC1" else []
+        return f"OLS: {self.formula}" + (f" ({', '.join(options)})" if options else "")
+
+    def _moments(self, schema: Schema) -> DesignMoments:
+        return DesignMoments(schema, Design.of(self.formula, schema))
+
+    def _notes(self, intervals: LinearIntervals) -> list[str]:
+        notes = [SAMPLING if self.cov_type == "nonrobust" else ROBUST]
+        model = intervals.model
+        if model.df_resid <= 0:
+            notes.append("there are no more rows than coefficients: nothing can be said")
+        elif not model.regular:
+            notes.append(f"all intervals are unbounded: {_SINGULAR}")
+        elif intervals.unbounded(0.05):
+            notes.append(f"where an interval is unbounded, {_SINGULAR}")
+        if model.regular and model.error_variance <= 0:
+            notes.append("the noise exceeds the variance of the errors, which is not estimated")
+        if model.fourth_drowned(intervals.combinations):
+            notes.append(DROWNED)
+        if self.ridge:
+            notes.append("intervals are for the penalised coefficients, not for those without")
+            if self.cov_type == "nonrobust":
+                notes.append(PENALISED)
+        return notes

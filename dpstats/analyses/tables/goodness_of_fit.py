@@ -1,0 +1,243 @@
+"""Chi-square goodness of fit: whether a column follows given probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
+
+import numpy as np
+
+from dpstats.arrays import Floats
+from dpstats.checks import as_float, check_whole
+from dpstats.corrected.chi_square import check_probabilities, fit_verdict
+from dpstats.corrected.verdicts import CertifiedChiSquare
+from dpstats.errors import RequestError
+from dpstats.families.block import Family
+from dpstats.families.cells import ROWS, Cells
+from dpstats.inference.simultaneous import joint_noise_quantiles
+from dpstats.inference.tables.departures import Departures
+from dpstats.inference.tables.effect_size import effect_interval
+from dpstats.measured.answers import Answers
+from dpstats.measured.view import Answering
+from dpstats.results.base import footer
+from dpstats.results.chi_square import ChiSquareResult, noise_notes, standardised
+from dpstats.schema import Category, Column, Schema
+
+
+@dataclass(frozen=True)
+class GoodnessOfFit:
+    """Chi-square test that a column follows given probabilities.
+
+    The statistic is simulated under the null: multinomial counts plus the exact law of the
+    privacy noise. Observed and simulated statistics are then exchangeable, so the p-value
+    (1 + number of larger ones) / (simulations + 1) is valid for any n, sparse cells and any
+    noise. The statistic is an average likelihood ratio, which has more power than Pearson's
+    on noisy counts [1]_ [2]_.
+
+    Parameters
+    ----------
+    column : str
+        A column with levels, or a number with bins.
+    probabilities : sequence or mapping
+        The null hypothesis: one probability per level (or bin) in the order of the schema, or a
+        mapping from each level's label (or declared value) to its probability; a pandas Series
+        is a mapping from its index. Positive, sum 1 (to 1e-9).
+    simulations : int
+        Simulated tables, at least 99; no p-value is below 1 / (simulations + 1).
+    seed : int
+        Of the simulation. It is public and has nothing to do with the privacy noise.
+
+    References
+    ----------
+    .. [1] M. Gaboardi, H. W. Lim, R. Rogers and S. Vadhan (2016), Differentially private
+       chi-squared hypothesis testing, ICML, Algorithm 1 (simulation under the null).
+    .. [2] D. Kifer and R. Rogers (2017), A new class of private chi-square hypothesis tests,
+       AISTATS.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> dps.GoodnessOfFit("smoker", {"no": 0.8, "yes": 0.2})
+    GoodnessOfFit(column='smoker', probabilities={'no': 0.8, 'yes': 0.2}, simulations=4999, seed=0)
+    """
+
+    kind: ClassVar[str] = "goodness_of_fit"
+
+    column: str
+    probabilities: Sequence[float] | Mapping[str, float]
+    simulations: int = 4999
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        given: object = self.probabilities
+        labelled = hasattr(given, "items")  # a mapping, or a Series
+        if not labelled and (
+            isinstance(given, str) or not isinstance(given, Sequence | np.ndarray)
+        ):
+            raise RequestError(
+                f"probabilities must be a list or a mapping from labels, got {given!r}"
+            )
+        pairs = list(given.items()) if labelled else list(enumerate(given))  # type: ignore[attr-defined,arg-type]
+        labels, values = [str(label) for label, _ in pairs], [value for _, value in pairs]
+        if len(set(labels)) < len(labels):
+            raise RequestError(f"probabilities name a label twice: {labels}")
+        try:
+            numbers = [as_float(value) for value in values]
+        except (TypeError, ValueError):
+            raise RequestError(f"probabilities must be numbers, got {values!r}") from None
+        check_probabilities(numbers)
+        plain = dict(zip(labels, numbers, strict=True)) if labelled else tuple(numbers)
+        object.__setattr__(self, "probabilities", plain)
+        check_whole("simulations", self.simulations, 99)
+        check_whole("seed", self.seed, 0)
+
+    def __hash__(self) -> int:
+        given = self.probabilities
+        plain = frozenset(given.items()) if isinstance(given, Mapping) else given
+        return hash((self.column, plain, self.simulations, self.seed))
+
+    def family(self, schema: Schema) -> Family:
+        """The table of the one column."""
+        table = Cells.table(schema, [self.column])
+        self._expected_shares(schema)
+        return Family((table,))
+
+    def infer(self, release: Answering) -> ChiSquareResult:
+        """Calibrated and certified tests, residuals and effect size."""
+        p0 = self._expected_shares(release.schema)
+        family = self.family(release.schema)
+        best, tested = (
+            Departures(a, p0) for a in (_best(release, family), _tested(release, family))
+        )
+        n, d = best.n, len(p0)
+        statistic, pvalue = tested.test(self.simulations, np.random.default_rng(self.seed))
+        noise_variances = np.diag(best.covariance)
+        pearson = float(np.sum(best.observed**2 / (n * p0)))
+        excess = float(np.sum(noise_variances / (n * p0)))
+        largest = float(np.sqrt(1 / p0.min() - 1))
+        return ChiSquareResult(
+            title=f"Goodness of fit: {self.column}",
+            null=f"{self.column} has the given probabilities in the population",
+            statistic=statistic,
+            pvalue=pvalue,
+            alternative="two-sided",
+            footer=footer(
+                best.answers.rows,
+                release.budget,
+                "noise-aware (simulation of sampling and of the known law of the privacy noise "
+                f"under the null, {self.simulations} tables)",
+            ),
+            df=d - 1,
+            cells=best.counts.names,
+            observed=best.counts.sums,
+            expected=n * p0,
+            residuals=standardised(best.observed, n * p0 * (1 - p0), noise_variances),
+            classical="Pearson's",
+            pearson=pearson,
+            pearson_pvalue=_chi_square_tail(pearson, d - 1),
+            effect_name="Cohen's w",
+            effect=float(np.clip(np.sqrt(max(0.0, pearson - excess) / n), 0, largest)),
+            levels=1,
+            largest_effect=largest,
+            at_level=partial(self._at_level, best, tested),
+            notes=tuple(noise_notes(excess, d - 1, n * p0)),
+        )
+
+    def _at_level(
+        self, best: Departures, tested: Departures, alpha: float
+    ) -> tuple[CertifiedChiSquare, Floats]:
+        """Certified verdict, and noise-aware interval for the effect."""
+        rng = np.random.default_rng([self.seed, 1])
+        noise = best.noise(self.simulations, rng)
+        effect = effect_interval(best.observed, noise, best.n, best.p0, rng, alpha=alpha)
+        return _certified(tested, alpha), effect
+
+    def _expected_shares(self, schema: Schema) -> Floats:
+        """Probabilities (d,) in the order of the levels."""
+        column, given = schema[self.column], self.probabilities
+        labels = list(column.bin_labels)
+        if isinstance(given, Mapping):
+            found = {label: _position(column, label) for label in given}
+            unknown = [label for label, i in found.items() if i is None]
+            lacking = [label for i, label in enumerate(labels) if i not in found.values()]
+            twice = len(set(found.values())) < len(found) and not unknown
+            if unknown or lacking or twice:
+                raise RequestError(
+                    f"probabilities for {self.column!r}: "
+                    + (f"unknown labels {unknown}; " if unknown else "")
+                    + (f"no probability for {lacking}; " if lacking else "")
+                    + ("a level is named twice; " if twice else "")
+                    + f"its levels or bins are {labels}"
+                )
+            ordered = sorted((i, given[label]) for label, i in found.items() if i is not None)
+            return check_probabilities([probability for _, probability in ordered])
+        if len(given) != len(labels):
+            raise RequestError(
+                f"{len(given)} probabilities were given, but {self.column!r} has {len(labels)} "
+                f"levels or bins: {labels}"
+            )
+        return check_probabilities(given)
+
+
+def _position(column: Column, label: str) -> int | None:
+    """Number of the level or bin with this label, or with this number as its value."""
+    if label in column.bin_labels:
+        return column.bin_labels.index(label)
+    try:
+        number = float(label)
+    except ValueError:
+        return None
+    if isinstance(column, Category):
+        values: Sequence[object] = column.labels
+    else:
+        values = column.values if column.values and not column.edges else ()
+    return next((i for i, v in enumerate(values) if not isinstance(v, str) and v == number), None)
+
+
+def _best(release: Answering, family: Family) -> Answers:
+    """Best linear counts, and the number of rows with them where it is not public."""
+    answers = release.answers(family)
+    return answers if answers.rows.public else release.answers([*family.blocks, ROWS])
+
+
+def _tested(release: Answering, family: Family) -> Answers:
+    """Counts for the tests: with independent noise unless combining tables gains much.
+
+    Best linear counts use that n is known, which correlates their noise and saves one part in d
+    of its variance only; a likelihood of the measured counts uses n and the shape of the law.
+    """
+    combined, plain = _best(release, family), release.answers(family, disjoint=True)
+    enough = 0.9 * (1 - 1 / len(plain.sums)) * np.mean(plain.noise_variances)
+    gains_little = bool(np.mean(combined.noise_variances) >= enough)
+    return plain if plain.rows.public and plain.independent and gains_little else combined
+
+
+def _certified(tested: Departures, alpha: float) -> CertifiedChiSquare:
+    """The certified verdict; its split of alpha depends on public numbers only.
+
+    The root of the statistic is a norm of the counts, and the box moves it by at most
+    sqrt(sum radius^2 / (n p0)): take the part that makes the surely detected effect smallest.
+    """
+    from scipy.special import chdtri
+
+    answers, p0, part = tested.counts, tested.p0, tested.answers.rows.part(alpha)
+    n, left = answers.n, alpha - part
+
+    def detected(beta: float) -> float:
+        radius = joint_noise_quantiles(answers, beta)
+        return float(
+            np.sqrt(chdtri(len(p0) - 1, left - beta)) + 2 * np.sqrt(np.sum(radius**2 / (n * p0)))
+        )
+
+    beta = min((left * share for share in (0.02, 0.1, 0.25, 0.5, 0.75)), key=detected)
+    radius = joint_noise_quantiles(answers, beta)
+    ends = answers.sums - radius, answers.sums + radius
+    return fit_verdict(*ends, answers.rows.bounds(part), p0, alpha, beta + part)
+
+
+def _chi_square_tail(statistic: float, df: int) -> float:
+    from scipy.special import chdtrc
+
+    return float(chdtrc(df, statistic))

@@ -1,0 +1,185 @@
+"""Independence of two columns, in the population or within strata, from noisy counts.
+
+The p-value is a parametric bootstrap: tables are drawn under the fitted null hypothesis, noise
+from its exact law is added, and the whole statistic is computed again, fit included. Its validity
+does not rest on the form of the statistic, only on the null law varying little with the margins
+over the error of their fit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
+
+import numpy as np
+from scipy import stats
+
+from dpstats.arrays import Floats
+from dpstats.checks import check_whole
+from dpstats.corrected.independence import independence_verdict
+from dpstats.corrected.verdicts import CertifiedChiSquare
+from dpstats.errors import RequestError
+from dpstats.families.block import Family
+from dpstats.families.cells import Cells, Table
+from dpstats.inference.counts.binomial import split_for
+from dpstats.inference.tables.association import Association
+from dpstats.inference.tables.noisy_table import NoisyTable
+from dpstats.measured.view import Answering
+from dpstats.results.base import footer
+from dpstats.results.chi_square import ChiSquareResult, noise_notes, standardised
+from dpstats.schema import Schema
+
+_FEW = 20
+_DRAWS = 400  # of the noise, for the interval of Cramer's V
+
+
+@dataclass(frozen=True)
+class Independence:
+    """Test that two columns are independent, or so within the levels of a third.
+
+    Parameters
+    ----------
+    a, b : str
+        Columns; numbers by their declared bins.
+    given : str, optional
+        Column of strata: the test is then of independence within every stratum, by the
+        (generalised) Cochran-Mantel-Haenszel statistic. It is sensitive to an association common
+        to the strata; one that changes sign between them can cancel, and shows in the residuals.
+    simulations : int
+        Tables in the bootstrap, at least 99; the p-value is at least 1 / (simulations + 1).
+    seed : int
+        Seed of the simulations, at least 0.
+
+    Raises
+    ------
+    RequestError
+        If a parameter is out of range, or a column is used twice or has a single level.
+
+    References
+    ----------
+    Gaboardi, M., Lim, H., Rogers, R. and Vadhan, S. (2016). Differentially private chi-squared
+    hypothesis testing: goodness of fit and independence testing. ICML, Algorithm 4.
+    Mantel, N. and Haenszel, W. (1959). Statistical aspects of the analysis of data from
+    retrospective studies of disease. JNCI 22, 719-748.
+    Davison, A. C. and Hinkley, D. V. (1997). Bootstrap Methods and their Application, 4.2.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> dps.Independence("smoker", "region")
+    Independence(a='smoker', b='region', given=None, simulations=1999, seed=0)
+    """
+
+    kind: ClassVar[str] = "independence"
+
+    a: str
+    b: str
+    given: str | None = None
+    simulations: int = 1999
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_whole("simulations", self.simulations, 99)
+        check_whole("seed", self.seed, 0)
+
+    def family(self, schema: Schema) -> Family:
+        """All cells of the table of the columns."""
+        return Family((self._table(schema),))
+
+    def _table(self, schema: Schema) -> Table:
+        names = [self.a, self.b] if self.given is None else [self.a, self.b, self.given]
+        table = Cells.table(schema, names)
+        for column in table.columns:
+            if column.bins < 2:
+                raise RequestError(f"{column.name!r} has a single level: nothing to test")
+        return table
+
+    def infer(self, release: Answering) -> ChiSquareResult:
+        """Calibrated p-value, Cramer's V and a certified verdict."""
+        counts = noisy_table(self, release)
+        rng = np.random.default_rng(self.seed)
+        statistic, pvalue = counts.test(self.simulations, rng)
+        observed, expected = counts.observed, counts.expected(counts.observed)
+        association = Association(expected, counts.n, counts.covariance)
+        effect = association.cramers_v(observed)
+        strata, rows, columns = observed.shape
+        within = "" if self.given is None else f" within levels of {self.given}"
+        pearson, df = counts.classical(), (rows - 1) * (columns - 1)
+        excess = float(np.sum(association.noise_variance / expected.ravel()))
+        notes = noise_notes(excess, strata * df, expected)
+        if expected.sum(axis=(1, 2)).min() < _FEW:
+            notes.append(
+                f"a stratum holds fewer than about {_FEW} rows, and the bootstrap is rough there: "
+                "a level of 5% was 6.5% in simulations with seven rows in each of three strata"
+            )
+        if effect == 0:
+            notes.append("Cramer's V is not above what the privacy noise alone would show")
+        if strata > 1:
+            notes.append(
+                "the certified verdict is on the sum of Pearson's statistics of the strata, and "
+                "Cramer's V on that sum too: it also holds what cancels between strata"
+            )
+        return ChiSquareResult(
+            title=f"Independence: {self.a} and {self.b}{within}",
+            null=f"{self.a} and {self.b} are independent{within}",
+            statistic=statistic,
+            pvalue=pvalue,
+            alternative="two-sided",
+            footer=footer(
+                counts.answers.rows,
+                release.budget,
+                f"score statistic, parametric bootstrap with {self.simulations} tables; the "
+                "interval of Cramer's V is approximate (bootstrap)",
+            ),
+            df=df,
+            cells=counts.names,
+            observed=observed.ravel(),
+            expected=expected.ravel(),
+            residuals=standardised(
+                (observed - expected).ravel(),
+                association.residual_variance,
+                association.noise_variance,
+            ),
+            classical="Pearson's" if strata == 1 else "Cochran-Mantel-Haenszel",
+            pearson=pearson,
+            pearson_pvalue=float(stats.chi2.sf(pearson, df)),
+            effect_name="Cramer's V",
+            effect=effect,
+            levels=min(rows, columns) - 1,
+            largest_effect=1.0,
+            at_level=partial(self._at_level, counts, association),
+            notes=tuple(notes),
+        )
+
+    def _at_level(
+        self, counts: NoisyTable, association: Association, alpha: float
+    ) -> tuple[CertifiedChiSquare, Floats]:
+        """Certified verdict, and noise-aware interval for Cramer's V."""
+        rng = np.random.default_rng([self.seed, 1])
+        noise = counts.noise(max(_DRAWS, int(20 / alpha)), rng)
+        ends = association.interval(counts.observed, counts.expected, noise, alpha, rng)
+        return self._verdict(counts, alpha), np.array(ends)
+
+    @staticmethod
+    def _verdict(counts: NoisyTable, alpha: float) -> CertifiedChiSquare:
+        rows = counts.answers.rows
+        part = rows.part(alpha)
+        beta = split_for(counts.n, counts.answers.law(0), alpha - part)
+        box, sizes = counts.box(beta), rows.bounds(part)
+        return independence_verdict(*box, sizes, alpha, beta + part)
+
+
+def noisy_table(analysis: Independence, release: Answering) -> NoisyTable:
+    """The table that an analysis needs, from plain sums of cells or from all measured tables.
+
+    Whichever has less noise in the interactions: plain sums have the sharper law.
+    """
+    table = analysis._table(release.schema)
+    order = [c.name for c in table.columns]
+    axes = [order.index(name) for name in (analysis.given, analysis.a, analysis.b) if name]
+    cells = np.arange(table.size).reshape(table.shape).transpose(axes)
+    cells = cells.reshape(-1, *cells.shape[-2:])
+    plain = NoisyTable(release.answers(table, disjoint=True), cells)
+    combined = NoisyTable(release.answers(table), cells)
+    return combined if combined.interaction_noise < plain.interaction_noise * 0.999 else plain

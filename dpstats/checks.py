@@ -1,0 +1,138 @@
+"""Arguments that every interval and test shares, checked once and explained in a sentence."""
+
+import numbers
+from collections.abc import Sequence
+from typing import Any, Literal, cast, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpstats.errors import RequestError
+
+Alternative = Literal["two-sided", "larger", "smaller"]
+Method = Literal["noise_aware", "certified"]
+Target = Literal["population", "table"]
+
+
+def check_alpha(alpha: float) -> float:
+    """Return the error probability `alpha`, or say what is wrong with it.
+
+    Parameters
+    ----------
+    alpha : float
+        One minus the confidence, in (0, 1/2].
+
+    Raises
+    ------
+    RequestError
+        If `alpha` is not in (0, 1/2]; a confidence such as 0.95 is recognised.
+    """
+    if isinstance(alpha, bool) or not isinstance(alpha, (int, float)):
+        raise RequestError(f"alpha must be a number such as 0.05, got {alpha!r}")
+    if 0.5 < alpha < 1:
+        raise RequestError(
+            f"alpha={alpha:g} is more than one half; alpha is the probability of an error, "
+            f"not the confidence: did you mean alpha={1 - alpha:g}?"
+        )
+    if not 0 < alpha <= 0.5:
+        raise RequestError(
+            f"alpha={alpha:g} is not a probability of error; give a number above 0 "
+            "and at most 0.5, such as alpha=0.05"
+        )
+    return float(alpha)
+
+
+def as_float(value: float | np.floating[Any]) -> float:
+    """Return a number as a float; a shorter one (float32) by its shortest decimal."""
+    return float(str(value)) if isinstance(value, np.floating) else float(value)
+
+
+def check_alternative(alternative: str) -> Alternative:
+    """Return `alternative`, or raise RequestError with the names that are allowed."""
+    if alternative not in get_args(Alternative):
+        raise RequestError(
+            f"alternative={alternative!r} is not known; use one of "
+            + ", ".join(repr(name) for name in get_args(Alternative))
+        )
+    return cast(Alternative, alternative)
+
+
+def check_proportion(p0: float) -> float:
+    """Return the hypothesised proportion `p0`, or raise RequestError if it is not in [0, 1]."""
+    p0 = float(p0)
+    if not 0 <= p0 <= 1:
+        raise RequestError(f"the hypothesised proportion is {p0:g}; it must be between 0 and 1")
+    return p0
+
+
+def check_count(n: object) -> int:
+    """Return the number of rows `n`, or raise RequestError if it is not a positive integer."""
+    real: Any = n if isinstance(n, numbers.Real) else np.nan
+    if not 1 <= real < np.inf or real != int(real):
+        raise RequestError(f"n={n!r} is not a number of rows; give an integer of at least 1")
+    return int(real)
+
+
+def check_whole(name: str, value: int, least: int) -> None:
+    """Raise RequestError if a parameter is not a whole number of at least `least`."""
+    if type(value) is not int or value < least:
+        raise RequestError(f"{name} must be a whole number of at least {least}, got {value!r}")
+
+
+def check_numbers(
+    name: str, values: ArrayLike, shape: tuple[int, ...] | None = None
+) -> NDArray[np.float64]:
+    """Return `values` as float64, or raise RequestError if they are no numbers or misshapen.
+
+    With a `shape`, values are repeated to it as numpy does.
+    """
+    try:
+        array = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise RequestError(f"{name} must be numbers, in a full array if several") from None
+    if shape is None:
+        return array
+    try:
+        return np.broadcast_to(array, shape)
+    except ValueError:
+        raise RequestError(f"{name} has shape {array.shape}; it must fit {shape}") from None
+
+
+def check_finite(
+    name: str, values: ArrayLike, shape: tuple[int, ...] | None = None
+) -> NDArray[np.float64]:
+    """The same, and RequestError if some are infinite or missing."""
+    array = check_numbers(name, values, shape)
+    if not np.all(np.isfinite(array)):
+        raise RequestError(f"{name} must be finite; infinite or missing values were given")
+    return array
+
+
+def check_number(name: str, value: float) -> float:
+    """Return a single finite number, or raise RequestError."""
+    array = check_finite(name, value)
+    if array.ndim:
+        raise RequestError(f"{name} must be a single number, got {value!r}")
+    return float(array)
+
+
+def listed(values: Any) -> Any:
+    """A pandas Index or an array as a list; anything else as it is."""
+    return values.tolist() if hasattr(values, "tolist") else values
+
+
+def check_choice(name: str, value: object, allowed: Sequence[str]) -> None:
+    """Raise RequestError if `value` is not one of the allowed names."""
+    if value not in allowed:
+        raise RequestError(f"{name} must be one of {list(allowed)}, got {value!r}")
+
+
+def check_beta(alpha: float, beta: float | None) -> float:
+    """The part of alpha that a radius uses."""
+    beta = alpha / 2 if beta is None else float(beta)
+    if not 0 < beta < alpha:
+        raise RequestError(
+            f"beta={beta:g} is the part of alpha={alpha:g} that the radius uses; it must be above "
+            f"0 and below alpha. Leave it out for {alpha / 2:g}."
+        )
+    return beta

@@ -1,0 +1,100 @@
+"""Confidence intervals for eigenvalues from a centre and a radius (BL24, covariance and PCA)."""
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpstats.arrays import Floats
+from dpstats.checks import check_alpha, check_beta, check_count, check_finite, check_numbers
+from dpstats.corrected.spectral import descending, sampling_radii
+from dpstats.errors import RequestError
+
+
+def eigenvalues(
+    matrix: ArrayLike,
+    radius: ArrayLike,
+    n: int,
+    *,
+    ball: float | None = None,
+    centered: bool = True,
+    alpha: float = 0.05,
+    beta: float | None = None,
+) -> tuple[Floats, Floats]:
+    """Confidence intervals for the eigenvalues of a matrix known only to within a radius.
+
+    By Weyl's inequality no eigenvalue moves by more than the spectral norm of the error. With
+    probability 1 - beta that is at most the radius for the private rows' matrix; the matrix of n
+    independent rows in a ball is near the population's by the matrix Bernstein bound, with
+    probability 1 - (alpha - beta). All intervals hold together, for any data.
+
+    Parameters
+    ----------
+    matrix : (p, p) array_like
+        Symmetric: the covariance matrix (divisor n) or the second moments, of the synthetic rows
+        or from noisy answers.
+    radius : float or (p, p) array_like
+        Bound on the error of `matrix` that holds with probability at least 1 - beta: in spectral
+        norm, or entry by entry. For second moments of synthetic rows in unit scale the entries'
+        bound is the certificate at alpha = beta, ``release.accuracy(alpha=beta).delta``.
+    n : int
+        Number of private rows (not of synthetic ones).
+    ball : float, optional
+        Largest squared length of a row, or squared distance from some fixed point, in the units
+        of `matrix`; public. Default p, which is right in unit scale (columns from -1 to 1).
+    centered : bool
+        Whether `matrix` is a covariance; False for second moments about that fixed point.
+    alpha : float
+        Error probability in all, in (0, 1/2].
+    beta : float, optional
+        The part of `alpha` that the radius uses, in (0, alpha); default half of it.
+
+    Returns
+    -------
+    low, high : (p,) float64
+        For the eigenvalues from the largest down; not negative.
+
+    Raises
+    ------
+    RequestError
+        If an argument is out of its range.
+
+    References
+    ----------
+    Weyl, H. (1912). Das asymptotische Verteilungsgesetz der Eigenwerte. Math. Ann. 71, 441-479.
+    Tropp, J. A. (2012). User-friendly tail bounds for sums of random matrices. Found. Comput.
+    Math. 12, 389-434.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> low, high = dps.corrected.eigenvalues([[0.5, 0.2], [0.2, 0.3]], 0.01, 100_000)
+    >>> print(low.round(3), high.round(3))
+    [0.587 0.139] [0.661 0.213]
+    """
+    alpha = check_alpha(alpha)
+    beta = check_beta(alpha, beta)
+    matrix = check_finite("matrix", matrix)
+    if matrix.ndim != 2 or len(matrix) != matrix.shape[-1] or not len(matrix):
+        raise RequestError(f"matrix must be square, got shape {matrix.shape}")
+    if not np.allclose(matrix, matrix.T):
+        raise RequestError("matrix must be symmetric, as a covariance matrix is")
+    n, p = check_count(n), len(matrix)
+    bounds = check_numbers("radius", radius)
+    if bounds.shape not in ((), matrix.shape) or not np.all(bounds >= 0):
+        raise RequestError(
+            "radius must be one number, or a matrix of bounds for the entries; not negative"
+        )
+    ball = float(p) if ball is None else float(ball)
+    if not 0 < ball < np.inf:
+        raise RequestError(f"ball={ball:g} is no squared length; give a positive number")
+    # the spectral norm of a matrix is at most that of any bounds on the sizes of its entries
+    reach = float(bounds) if bounds.ndim == 0 else _norm(np.maximum(bounds, bounds.T))
+    values, _ = descending(matrix)
+    top, trace = float(values[0]) + reach, float(values.sum()) + p * reach
+    if np.isfinite(reach):
+        around, widest = (ball, 4 * ball) if centered else (0.0, ball)
+        reach += sampling_radii(top, trace, n, p, around, widest, alpha - beta)[0]
+    return np.maximum(values - reach, 0), np.maximum(values + reach, 0)
+
+
+def _norm(matrix: Floats) -> float:
+    return float(np.linalg.norm(matrix, 2)) if np.all(np.isfinite(matrix)) else np.inf

@@ -1,0 +1,283 @@
+"""Bounds on the solutions of linear equations whose entries are known to within radii."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+from scipy import optimize, stats
+
+from dpstats.arrays import Floats
+from dpstats.checks import check_alpha, check_count, check_finite
+from dpstats.corrected.ridge import largest_leverage, misfit_bound, positive_definite
+from dpstats.errors import RequestError
+
+MOST_UNKNOWNS = 10  # beyond it only the bound by the spectral radius
+MOST_ORTHANTS = 64
+_MARGIN = 1e-7  # linear programs are solved to this tolerance
+_OPTIMAL = 0
+
+
+def solution_bounds(
+    matrix: Floats, right: Floats, radius: Floats, right_radius: Floats, directions: Floats
+) -> tuple[Floats, Floats]:
+    """Smallest and largest h'b over all b with A b = c, for every A and c within the radii.
+
+    Parameters
+    ----------
+    matrix, radius : (p, p) float64
+    right, right_radius : (p,) float64
+    directions : (k, p) float64
+        The h.
+
+    Returns
+    -------
+    low, high : (k,) float64
+        Infinite where the bounds admit a singular matrix, or that cannot be excluded.
+
+    Notes
+    -----
+    Let b0 solve A0 b0 = c0 at the centre. Any solution has A0 (b - b0) = (A0 - A) b + (c - c0), so
+    |b - b0| <= |A0^-1| (D |b| + d), and with M = |A0^-1| D of spectral radius below 1,
+    |b - b0| <= (I - M)^-1 |A0^-1| (D |b0| + d); then |h'(b - b0)| <= |h'A0^-1| (D |b| + d).
+
+    The solutions are exactly the b with |A0 b - c0| <= D |b| + d (Oettli and Prager 1964), a
+    polyhedron in every orthant, so linear programs give the bounds. Orthants are visited from that
+    of b0 to those that the polyhedra touch; if that part of the solutions is bounded, in every
+    direction, then no matrix within the radii is singular and there is no other part (Jansson
+    1997). Where the solver finds no solution in an orthant that must hold one (the radii are within
+    its tolerances) the closed bound stays.
+
+    References
+    ----------
+    Oettli, W. and Prager, W. (1964). Numer. Math. 6, 405-409. Jansson, C. (1997). Calculation of
+    exact bounds for the solution set of linear interval systems. Linear Algebra Appl. 251, 321-340.
+    """
+    k, p = directions.shape
+    low, high = np.full(k, -np.inf), np.full(k, np.inf)
+    try:
+        inverse = np.linalg.inv(matrix)
+    except np.linalg.LinAlgError:
+        return low, high
+    centre = inverse @ right
+    if not np.all(np.isfinite(centre)):
+        return low, high
+    growth = np.abs(inverse) @ radius
+    first = np.abs(inverse) @ (radius @ np.abs(centre) + right_radius)
+    largest = np.abs(centre) + first
+    if np.max(np.abs(np.linalg.eigvals(growth))) < 1 - _MARGIN:
+        largest = np.abs(centre) + np.linalg.solve(np.eye(p) - growth, first)
+        reach = np.abs(directions @ inverse) @ (radius @ largest + right_radius)
+        low, high = directions @ centre - reach, directions @ centre + reach
+    if p <= MOST_UNKNOWNS and (np.any(radius > 0) or np.any(right_radius > 0)):
+        # The solver's tolerances are absolute: unknowns and directions of size one.
+        unit = np.where(largest > 0, largest, 1.0)
+        scaled = directions * unit
+        size = np.maximum(np.abs(scaled).max(axis=1), 1e-300)
+        scaled /= size[:, None]
+        sharp = _by_orthants(matrix * unit, right, radius * unit, right_radius, scaled, centre)
+        if sharp is not None:
+            low, high = np.maximum(low, size * sharp[0]), np.minimum(high, size * sharp[1])
+    return low, high
+
+
+def _by_orthants(
+    matrix: Floats, right: Floats, radius: Floats, right_radius: Floats, directions: Floats,
+    centre: Floats,
+) -> tuple[Floats, Floats] | None:  # fmt: skip
+    """Bounds by linear programs in the orthants that solutions reach; None if there is no end.
+
+    None too where the solver is not sure.
+    """
+    p = len(right)
+    start = tuple(np.where(centre < 0, -1, 1).tolist())
+    waiting, seen = [start], {start}
+    low, high = np.full(len(directions), np.inf), np.full(len(directions), -np.inf)
+    while waiting:
+        signs = waiting.pop()
+        values = [*_extremes(signs, matrix, right, radius, right_radius, directions)]
+        if None in values or len(values) < p + 1 + 2 * len(directions):
+            return None
+        found = np.array(values, dtype=np.float64)
+        low = np.minimum(low, found[p + 1 :: 2])
+        high = np.maximum(high, -found[p + 2 :: 2])
+        for j in np.flatnonzero(found[:p] <= _MARGIN):
+            other = (*signs[:j], -signs[j], *signs[j + 1 :])
+            if other not in seen:
+                if len(seen) >= MOST_ORTHANTS:
+                    return None
+                seen.add(other)
+                waiting.append(other)
+    slack = _MARGIN * (1 + np.maximum(np.abs(low), np.abs(high)))
+    return low - slack, high + slack
+
+
+def _extremes(
+    signs: tuple[int, ...], matrix: Floats, right: Floats, radius: Floats, right_radius: Floats,
+    directions: Floats,
+) -> Iterator[float | None]:  # fmt: skip
+    """Minima over the solutions in one orthant: |b_j| for every j, -sum |b_j|, h'b and -h'b.
+
+    None for an unbounded one, or one that the solver cannot tell; the last if it finds no solution.
+    """
+    sign = np.array(signs, dtype=np.float64)
+    # b = signs * u with u >= 0
+    upper = np.vstack([matrix * sign - radius, -matrix * sign - radius])
+    limits = np.concatenate([right + right_radius, -right + right_radius])
+    size = np.abs(upper).max(axis=1)
+    size[size == 0] = 1.0
+    objectives = [*np.eye(len(sign)), -np.ones(len(sign))]
+    for direction in directions:
+        objectives += [direction * sign, -direction * sign]
+    for objective in objectives:
+        found = optimize.linprog(
+            objective, A_ub=upper / size[:, None], b_ub=limits / size, method="highs"
+        )
+        if found.status != _OPTIMAL:
+            yield None
+            return
+        yield float(found.fun or 0.0)
+
+
+def ols(
+    second_moments: Floats,
+    radius: float | Floats,
+    *,
+    n: int | None = None,
+    n_low: int | None = None,
+    alpha: float = 0.05,
+    beta: float | None = None,
+    intercept: bool = True,
+    directions: Floats | None = None,
+    ridge: float | Floats = 0.0,
+    extra: float = 0.0,
+    bounds: Floats | None = None,
+) -> tuple[Floats, Floats]:
+    """Bounds on least-squares coefficients from second moments known only to within a radius.
+
+    Parameters
+    ----------
+    second_moments : (p + 1, p + 1) array_like
+        Mean products of the p regressors (first the constant, for an intercept) and, last, the
+        response: ``W.T @ W / k`` for synthetic rows W, or noisy answers.
+    radius : float or (p + 1, p + 1) array_like
+        Each entry is within this of the private rows' own, all together with probability at least
+        1 - beta; not negative. One number is for all but the constant's square, which is known.
+        For synthetic rows whose numbers are scaled to [-1, 1] and whose moments were measured it
+        is the certificate at alpha = beta, ``release.accuracy(alpha=beta).delta``; in other units,
+        scale it entry by entry.
+    n : int, optional
+        Number of private rows: then the bounds are for the population, with a sampling part by
+        normal theory (errors of equal variance). Without it they are for the coefficients of the
+        private rows themselves, and hold for any data.
+    n_low : int, optional
+        Where n is an estimate (neighbours add or remove a row): the fewest private rows there can
+        be if the radius holds. Default: n; with an intercept n times the least value of the
+        constant's square.
+    alpha : float
+        Error probability in all, in (0, 1/2].
+    beta : float, optional
+        The part of alpha that the radius uses, in (0, alpha); with `n` only. Default: half of it.
+    intercept : bool
+        Whether the first regressor is the constant.
+    directions : (k, p) array_like, optional
+        Combinations of the coefficients; each coefficient by itself if not given.
+    ridge : float or (p,) array_like
+        Penalty on the diagonal of the mean products of the regressors.
+    extra : float
+        How often the variance of the errors is added, to predict a new response; with `n` only.
+    bounds : (p + 1,) array_like, optional
+        Largest absolute values of the regressors and the response, public; with `n` and `ridge`,
+        which need them.
+
+    Returns
+    -------
+    low, high : (k,) float64
+        Infinite where the radius admits collinear regressors.
+
+    Raises
+    ------
+    RequestError
+        If an argument is out of its range.
+
+    Notes
+    -----
+    See `solution_bounds`. The sampling part is the t quantile times the largest standard error
+    that the radii D admit: for D' the diagonal matrix of row sums of D, A >= A0 - D' in the order
+    of symmetric matrices, so h'A^-1 h <= h'(A0 - D')^-1 h; the residual mean square is least at
+    the true solution, so at most that of the centre's, plus |v|'D|v| with v = (-b0, 1). Sums are n
+    times these means whatever the number of rows, so only the degrees of freedom take n_low.
+
+    With a penalty the residual is an error plus x'd, d what the penalty takes off the coefficients.
+    Then the variance is that mean square plus `misfit_bound` (which is not larger either) times
+    `largest_leverage`, or the largest squared residual if that is less.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpstats as dps
+    >>> second_moments = np.array([[1, 0, 0.1], [0, 0.5, 0.2], [0.1, 0.2, 0.3]])
+    >>> low, high = dps.corrected.ols(second_moments, 0.001, n=1000)
+    >>> print(low.round(3), high.round(3))
+    [0.066 0.351] [0.134 0.449]
+    """
+    alpha = check_alpha(alpha)
+    moments = check_finite("second_moments", second_moments)
+    p = len(moments) - 1
+    if moments.shape != (p + 1, p + 1) or p < 1 or not np.allclose(moments, moments.T):
+        raise RequestError("second_moments must be a symmetric square matrix, the response last")
+    radii = check_finite("radius", radius, moments.shape).copy()
+    if np.ndim(radius) == 0 and intercept:
+        radii[0, 0] = 0.0
+    if not np.all(radii >= 0):
+        raise RequestError("radius must not be negative; give half the box's width")
+    wanted = np.eye(p) if directions is None else check_finite("directions", directions)
+    if wanted.ndim != 2 or wanted.shape[1] != p:
+        raise RequestError(f"directions must be a matrix with {p} columns, one per regressor")
+    penalty = np.broadcast_to(check_finite("ridge", ridge), (p,))
+    gram, right = moments[:p, :p] + np.diag(penalty), moments[:p, p]
+    asked = np.vstack([wanted, np.eye(p)])  # under a penalty each coefficient is needed
+    asked = asked if n is not None and np.any(penalty) else wanted
+    low, high = solution_bounds(gram, right, radii[:p, :p], radii[:p, p], asked)
+    if n is None:
+        return low, high
+    beta = alpha / 2 if beta is None else float(beta)
+    if not 0 < beta < alpha:
+        raise RequestError(f"beta={beta:g} must be above 0 and below alpha={alpha:g}")
+    n = check_count(n)
+    if n_low is None:
+        n_low = math.ceil(n * float(moments[0, 0] - radii[0, 0]) - 1e-9) if intercept else n
+    df = min(n, n_low) - p
+    least = gram - np.diag(radii[:p, :p].sum(axis=1))
+    if df <= 0 or not positive_definite(least):
+        return np.full(len(wanted), -np.inf), np.full(len(wanted), np.inf)
+    centre = np.linalg.solve(gram, right)
+    residual = np.append(-centre, 1.0)
+    square = residual @ moments @ residual + np.abs(residual) @ radii @ np.abs(residual)
+    variance = max(0.0, square + penalty @ centre**2) * n / df
+    if np.any(penalty):
+        own_low, own_high = low[len(wanted) :], high[len(wanted) :]
+        low, high = low[: len(wanted)], high[: len(wanted)]
+        limits = _checked_bounds(bounds, p)
+        reach = np.where(penalty > 0, np.maximum(own_high - centre, centre - own_low), 0.0)
+        misfit = misfit_bound(least - np.diag(penalty), penalty * centre, penalty * reach)
+        misfit = min(variance, misfit)
+        variance += misfit * largest_leverage(np.asarray(np.linalg.inv(least)), limits[:p])
+        largest = limits[:p] @ np.maximum(np.abs(own_low), np.abs(own_high))
+        variance = min(variance, (limits[p] + largest) ** 2)
+    leverage = np.einsum("ij,ji->i", wanted, np.linalg.solve(least, wanted.T))
+    reach = stats.t.isf((alpha - beta) / 2, df) * np.sqrt(variance * (leverage / n + extra))
+    return low - reach, high + reach
+
+
+def _checked_bounds(bounds: Floats | None, p: int) -> Floats:
+    if bounds is None:
+        raise RequestError(
+            "intervals for the population with ridge= need bounds=, the largest absolute values of "
+            "the regressors and the response: residuals from penalised coefficients vary with them"
+        )
+    limits = check_finite("bounds", bounds)
+    if limits.shape != (p + 1,) or not np.all(limits >= 0):
+        raise RequestError(f"bounds must be {p + 1} numbers that are not negative")
+    return limits

@@ -1,0 +1,131 @@
+"""Finite-sample intervals for the mean of bounded numbers; nothing is assumed of their law."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from dpstats.arrays import Floats
+from dpstats.corrected.roots import find_roots
+
+_ROUNDING = 1e-9
+
+
+def chernoff_confint(low: Floats, high: Floats, n: float, alpha: float) -> tuple[Floats, Floats]:
+    """Intervals for population means of numbers in [0, 1].
+
+    P(sample mean >= x) <= exp(-n kl(x, m)) at the population mean m < x, kl the divergence of
+    Bernoulli laws [1]_. The limits increase in the sample mean, so those at the ends of a box hold
+    for every sample mean in it. They are never farther than sqrt(log(2/alpha) / (2 n)) from it,
+    and much closer near 0 and 1.
+
+    Parameters
+    ----------
+    low, high : (d,) float64
+        Boxes that hold the sample means; clipped to [0, 1].
+    n : float
+        Number of rows, or a lower bound of it.
+    alpha : float
+        Error probability of each interval.
+
+    References
+    ----------
+    .. [1] Hoeffding, W. (1963). Probability inequalities for sums of bounded random variables. J.
+       Amer. Statist. Assoc. 58, 13-30, equation (2.1).
+    """
+    rate = np.log(2 / alpha) / n
+    return 1 - _upper(1 - np.clip(low, 0, 1), rate), _upper(np.clip(high, 0, 1), rate)
+
+
+def _upper(mean: Floats, rate: float) -> Floats:
+    """Largest m with kl(mean, m) <= rate."""
+
+    def excess(m: Floats, which: NDArray[np.intp]) -> Floats:
+        x = mean[which]
+        return np.asarray(
+            special.rel_entr(x, m) + special.rel_entr(1 - x, np.maximum(1 - m, 1e-300)) - rate
+        )
+
+    end = np.ones_like(mean)
+    return np.minimum(find_roots(excess, np.minimum(mean, 1.0), end) + _ROUNDING, 1)
+
+
+def bernstein_radius(variance: Floats, n: float, alpha: float) -> Floats:
+    """How far the sample mean of numbers in [-1, 1] may be from that of the population.
+
+    sqrt(2 V log(2/alpha) / n) + 2 log(2/alpha) / (3 n), V the population variance (Bernstein's
+    inequality; [1]_ has it for [0, 1]), on both sides together.
+
+    Parameters
+    ----------
+    variance : (d,) float64
+        Upper bounds of the population variance; they may be random if they hold at the same time.
+    n : float
+        Number of rows, or a lower bound of it.
+    alpha : float
+        Error probability of both sides together.
+
+    References
+    ----------
+    .. [1] Maurer, A. and Pontil, M. (2009). Empirical Bernstein bounds and sample-variance
+       penalization. COLT, Theorem 3.
+    """
+    log = np.log(2 / alpha)
+    return np.asarray(np.sqrt(2 * variance * log / n) + 2 * log / (3 * n))
+
+
+def empirical_bernstein_radius(variance: Floats, n: float, alpha: float) -> Floats:
+    """How far the sample mean of numbers in [0, 1] may be from that of the population.
+
+    sqrt(2 V log(4/alpha) / n) + 7 log(4/alpha) / (3 (n - 1)), V the sample variance with n - 1 in
+    the denominator [1]_, on both sides together.
+
+    Parameters
+    ----------
+    variance : (d,) float64
+        An upper bound of the sample variance with n in the denominator.
+    n : float
+        Number of rows, or a lower bound of it.
+    alpha : float
+        Error probability of both sides together.
+
+    References
+    ----------
+    .. [1] Maurer, A. and Pontil, M. (2009). Empirical Bernstein bounds and sample-variance
+       penalization. COLT, Theorem 4.
+    """
+    if n < 2:
+        return np.full_like(variance, np.inf)
+    log = np.log(4 / alpha)
+    return np.asarray(np.sqrt(2 * variance / (n - 1) * log) + 7 * log / (3 * (n - 1)))
+
+
+def mean_confint(
+    low: Floats, high: Floats, variance: Floats, n: float, alpha: float
+) -> tuple[Floats, Floats]:
+    """Certified intervals for population means of numbers in [-1, 1].
+
+    The narrower of `chernoff_confint` and the empirical Bernstein bound on each side. Each spends
+    half of alpha, fixed before looking, so both hold together.
+
+    Parameters
+    ----------
+    low, high : (d,) float64
+        Boxes that hold the sample means.
+    variance : (d,) float64
+        Upper bounds of the sample variances, with n in the denominator.
+    n : float
+        Number of rows, or a lower bound of it; below 1 nothing is known.
+    alpha : float
+
+    Returns
+    -------
+    low, high : (d,) float64, in [-1, 1]
+    """
+    if n < 1:
+        return np.full_like(low, -1.0), np.full_like(high, 1.0)
+    one_low, one_high = chernoff_confint((1 + low) / 2, (1 + high) / 2, n, alpha / 2)
+    radius = 2 * empirical_bernstein_radius(variance / 4, n, alpha / 2)
+    low, high = np.clip(low, -1, 1), np.clip(high, -1, 1)
+    return np.maximum(2 * one_low - 1, low - radius), np.minimum(2 * one_high - 1, high + radius)

@@ -1,0 +1,126 @@
+"""Intervals for those who hold only rows: a centre, a radius that holds with 1 - beta, and n."""
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import special
+
+from dpstats.arrays import Floats
+from dpstats.checks import check_alpha, check_beta, check_finite, check_numbers
+from dpstats.errors import RequestError
+
+_ROUNDING = 1e-9  # relative; n (p - r) may miss an integer by rounding, which must not shorten
+
+
+def proportion_confint(
+    p: ArrayLike,
+    radius: ArrayLike,
+    n: ArrayLike,
+    *,
+    alpha: float = 0.05,
+    beta: float | None = None,
+) -> tuple[Floats, Floats]:
+    """Confidence interval for a population proportion known only to within a radius.
+
+    With probability 1 - beta the private count X lies in the box n (p +- radius). The
+    Clopper-Pearson limits increase in X, so on that event they lie outside of those at the
+    lowest and highest integers of the box, which cover with probability 1 - (alpha - beta).
+    Together the error is at most alpha, whatever the sample size.
+
+    Parameters
+    ----------
+    p : array_like
+        Centre: the share in the synthetic rows, or a noisy answer. May be outside [0, 1].
+    radius : array_like
+        ``|p - share in the private rows| <= radius`` with probability at least 1 - beta; not
+        negative. For synthetic rows this is the certificate at alpha = beta:
+        ``release.accuracy(alpha=beta).delta``.
+    n : array_like
+        Number of private rows (not of synthetic ones), an integer of at least 1.
+    alpha : float
+        Error probability in all, in (0, 1/2].
+    beta : float, optional
+        The part of `alpha` that the radius uses, in (0, alpha). Default: half of it, so a 95%
+        interval needs the radius that holds with probability 97.5%.
+
+    Returns
+    -------
+    low, high : float64 arrays of the broadcast shape, in [0, 1]
+        If the box misses [0, 1] the count is taken at the nearer end, 0 or n.
+
+    Raises
+    ------
+    RequestError
+        If an argument is out of its range.
+
+    References
+    ----------
+    Clopper, C. J. and Pearson, E. S. (1934). The use of confidence or fiducial limits
+    illustrated in the case of the binomial. Biometrika 26, 404-413.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> low, high = dps.corrected.proportion_confint(0.3, 0.01, 1000)
+    >>> print(f"{low:.4f} {high:.4f}")
+    0.2582 0.3439
+    """
+    alpha = check_alpha(alpha)
+    beta = check_beta(alpha, beta)
+    p, n = check_finite("p", p), check_finite("n", n)
+    radius = check_numbers("radius", radius)
+    try:
+        np.broadcast_shapes(p.shape, radius.shape, n.shape)
+    except ValueError:
+        raise RequestError(
+            f"p, radius and n have shapes {p.shape}, {radius.shape} and {n.shape}, which do not fit"
+        ) from None
+    if not np.all(radius >= 0):
+        raise RequestError("radius must not be negative or missing; give half the box's width")
+    if not np.all((n >= 1) & (n == np.floor(n))):
+        raise RequestError("n must be the number of private rows, an integer of at least 1")
+    slack = _ROUNDING * (1 + n * (np.abs(p) + radius))
+    lowest = np.clip(np.ceil(n * (p - radius) - slack), 0, n)
+    highest = np.clip(np.floor(n * (p + radius) + slack), 0, n)
+    return clopper_pearson(lowest, highest, n - lowest, n - highest, alpha - beta)
+
+
+def clopper_pearson(
+    low_yes: Floats,
+    high_yes: Floats,
+    high_no: Floats,
+    low_no: Floats,
+    alpha: float,
+) -> tuple[Floats, Floats]:
+    """Union of the Clopper-Pearson intervals over a box of counts of yes and no.
+
+    The limits increase in the count of yes and decrease in that of no, so the union reaches
+    from the lower limit at (low_yes, high_no) to the upper limit at (high_yes, low_no).
+
+    Parameters
+    ----------
+    low_yes, high_yes, high_no, low_no : (...) float64
+        Integers, not negative.
+    alpha : float
+        Error probability.
+
+    Returns
+    -------
+    low, high : (...) float64, in [0, 1]
+
+    Examples
+    --------
+    Between 28 and 32 of 100 rows say yes:
+
+    >>> import numpy as np
+    >>> import dpstats as dps
+    >>> low, high = dps.corrected.clopper_pearson(*np.array([28.0, 32.0, 72.0, 68.0]), alpha=0.05)
+    >>> print(low.round(3), high.round(3))
+    0.195 0.421
+    """
+    # max(., 1): where a count is 0 the limit is 0 or 1, and the Beta law has no such parameter
+    low = special.betaincinv(np.maximum(low_yes, 1), high_no + 1, alpha / 2)
+    high = special.betaincinv(high_yes + 1, np.maximum(low_no, 1), 1 - alpha / 2)
+    return (
+        np.asarray(np.where(low_yes > 0, low, 0.0), dtype=np.float64),
+        np.asarray(np.where(low_no > 0, high, 1.0), dtype=np.float64),
+    )

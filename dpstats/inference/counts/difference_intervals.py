@@ -1,0 +1,85 @@
+"""Intervals and tests of two groups compared, from the four noisy counts of `Difference`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from dpstats.arrays import Floats
+from dpstats.checks import Alternative
+from dpstats.inference.counts.conditional import conditional_certified
+from dpstats.inference.counts.group_counts import GroupCounts
+from dpstats.inference.counts.risk_measures import MEASURES, Measure, measure_of
+from dpstats.inference.counts.two_risks import LEAST_PVALUE, measure_interval, measure_pvalue
+
+if TYPE_CHECKING:
+    from dpstats.checks import Method, Target
+    from dpstats.measured.answers import Answers
+
+
+@dataclass(frozen=True)
+class DifferenceIntervals:
+    """Intervals and tests of the three measures from four noisy counts.
+
+    Noise-aware: see `inference.two_groups`; valid whatever the sizes of the groups. Certified:
+    both risks are in their certified intervals at alpha/2 each, so a measure is between its
+    extremes there, which are at corners. For the private table itself both methods are that.
+    """
+
+    answers: Answers
+    count: int = 3
+    least_pvalue: ClassVar[float] = LEAST_PVALUE
+
+    @cached_property
+    def groups(self) -> tuple[GroupCounts, GroupCounts]:
+        """The counts of the two groups."""
+        return GroupCounts.of(self.answers, 0), GroupCounts.of(self.answers, 2)
+
+    def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
+        """Lower and upper ends (d,), of the ratios in [0, inf]."""
+        found = None
+        if method == "noise_aware" and target == "population":
+            found = measure_interval(*self.groups, self.answers.rows.exact, alpha)
+        # If no pair of risks is likely at all, the certified interval can only cover more.
+        low, high = self._certified(alpha, target) if found is None else found
+        return low[: self.count], high[: self.count]
+
+    def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
+        """Ends that hold for all three together: certified ones do; else by Bonferroni."""
+        if method == "certified" or target == "table":
+            return self.conf_int(alpha, method, target)
+        return self.conf_int(alpha / 3, method, target)
+
+    def _certified(self, alpha: float, target: Target) -> tuple[Floats, Floats]:
+        (p_low, p_high), (q_low, q_high) = (
+            conditional_certified(
+                group.yes, group.no, group.law_yes, group.law_no, alpha / 2,
+                n=self.answers.rows.exact, target=target,
+            )
+            for group in self.groups
+        )  # fmt: skip
+        low = np.array([measure_of(p_low, q_high, measure) for measure in MEASURES])
+        high = np.array([measure_of(p_high, q_low, measure) for measure in MEASURES])
+        # 0/0: the other risk alone says nothing
+        return np.where(np.isnan(low), 0.0, low), np.where(np.isnan(high), np.inf, high)
+
+    def first(self, count: int) -> DifferenceIntervals:
+        """The same for the first few measures."""
+        return replace(self, count=count)
+
+    def pvalues(self, value: float, alternative: Alternative) -> Floats:
+        """P-values (d,) of: each measure equals `value`; nan where that is not possible."""
+        possible = [-1 <= value <= 1, 0 <= value < np.inf, 0 <= value < np.inf]
+        return np.array(
+            [
+                self.pvalue(measure, value, alternative) if fits else np.nan
+                for measure, fits in zip(MEASURES, possible, strict=True)
+            ][: self.count]
+        )
+
+    def pvalue(self, measure: Measure, value: float, alternative: Alternative) -> float:
+        """P-value of one measure, valid whatever the sizes of the groups."""
+        return measure_pvalue(*self.groups, self.answers.rows.exact, measure, value, alternative)

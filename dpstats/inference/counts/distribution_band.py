@@ -1,0 +1,109 @@
+"""A band that holds a distribution function at all measured points at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpstats.arrays import Floats
+from dpstats.inference.simulation import draw_noise
+from dpstats.inference.simultaneous import joint_noise_quantiles
+
+if TYPE_CHECKING:
+    from dpstats.checks import Method, Target
+    from dpstats.measured.answers import Answers
+
+_DRAWS = 3_999  # of a maximal deviation, or as many as put
+_TAIL = 4  # beyond the bound; an order statistic of them is a valid one
+_SPLITS = 24  # ways to share alpha between sampling and noise that a certified band tries
+
+
+def distribution_band(
+    answers: Answers,
+    fitted: Floats,
+    alpha: float,
+    method: Method,
+    target: Target,
+    rng: np.random.Generator,
+) -> tuple[Floats, Floats]:
+    """Ends (d,) of a band around the noisy answers to the distribution function F at d points.
+
+    Noise-aware, the simulated quantile of the largest deviation of sampling (at the fitted
+    distribution, so approximate) plus noise; certified, the bound of Dvoretzky, Kiefer and
+    Wolfowitz plus the simulated quantile of the largest noise, the best of 24 splits of alpha. For
+    the private table itself there is noise alone.
+
+    Parameters
+    ----------
+    answers : Answers
+        Noisy counts of the rows up to each point, in increasing order.
+    fitted : (d + 2,) float64
+        Increasing estimate of F, with a 0 before and a 1 after.
+    alpha : float
+        Error probability of the band as a whole.
+    method : {"noise_aware", "certified"}
+    target : {"population", "table"}
+    rng : numpy Generator
+
+    Returns
+    -------
+    low, high : (d,) float64, increasing, in [0, 1]
+
+    References
+    ----------
+    Massart, P. (1990). The tight constant in the Dvoretzky-Kiefer-Wolfowitz inequality. Ann.
+    Probab. 18, 1269-1283.
+    """
+    rows = answers.rows
+    part = rows.part(alpha)
+    fewest, most = rows.bounds(part)
+    width = _half_width(answers, fitted, alpha - part, method, target, fewest, rng)
+    # F increases, so the running best ends hold too.
+    low = np.clip(np.maximum.accumulate(answers.sums / most - width), 0, 1)
+    above = np.maximum(answers.sums / fewest, answers.sums / most) + width
+    high = np.minimum.accumulate(above[::-1])[::-1]
+    return low, np.clip(high, 0, 1)
+
+
+def _half_width(
+    answers: Answers,
+    fitted: Floats,
+    alpha: float,
+    method: Method,
+    target: Target,
+    n: int,
+    rng: np.random.Generator,
+) -> float:
+    if target == "population" and method == "noise_aware":
+        noise = draw_noise(answers, _draws_for(alpha), rng) / n
+        cells = np.diff(fitted)
+        drawn = rng.multinomial(n, cells / cells.sum(), size=len(noise)).cumsum(axis=1)[:, :-1]
+        return _bound(np.abs(drawn / n - fitted[1:-1] + noise).max(axis=1), alpha)
+    beta = alpha
+    sampling = 0.0
+    if target == "population":
+
+        def width(beta: float) -> float:  # by Bonferroni's inequality: public numbers choose
+            noise = float(joint_noise_quantiles(answers, beta).max()) / n
+            return _massart(n, alpha - beta) + noise
+
+        beta = min(alpha * np.arange(1, _SPLITS) / _SPLITS, key=width)
+        sampling = _massart(n, alpha - beta)
+    noise = draw_noise(answers, _draws_for(beta), rng) / n
+    return sampling + _bound(np.abs(noise).max(axis=1), beta)
+
+
+def _massart(n: int, error: float) -> float:
+    """Largest deviation of n rows' distribution function, but for probability `error`."""
+    return float(np.sqrt(np.log(2 / error) / (2 * n)))
+
+
+def _draws_for(error: float) -> int:
+    return max(_DRAWS, int(np.ceil(_TAIL / error)))
+
+
+def _bound(draws: Floats, error: float) -> float:
+    """Order statistic that one more draw exceeds with probability at most `error`."""
+    rank = int(np.ceil((1 - error) * (len(draws) + 1) - 1e-9))
+    return float(np.sort(draws)[rank - 1])

@@ -1,0 +1,195 @@
+"""One group of unknown size: noisy counts with and without a trait, and what they tell.
+
+yes = X + Z_yes counts the rows of the group with the trait, no = (N - X) + Z_no those without;
+given the size N, X ~ Binomial(N, risk). Neither N nor any estimate of it is ever taken as known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.arrays import Floats
+from dpstats.corrected.roots import find_roots
+from dpstats.inference.counts.binomial import binomial_pmf, binomial_window
+
+if TYPE_CHECKING:
+    from dpstats.measured.answers import Answers
+    from dpstats.privacy.laws import NoiseLaw
+
+
+_TAIL = 1e-9  # noise mass that may be ignored
+_FINE = 256  # a noise law is first rounded to multiples of at most sd / 256
+_SMALL = 400  # lattices up to this size are kept as they are
+_COARSE = 8  # larger ones are grouped, with a width of sd / 4 in the middle, more in the tails
+_STRIDE = 8  # binomial lattices are summed with strides of at most sd / 8
+_DIRECT = 2048  # more arguments than this are read off a table of the noise's cdf
+_TABLE = 300
+_CELLS = 1 << 14  # values of the cdf at a time: they stay in the cache
+_MOST_SIZES = 17  # group sizes in the confidence set that are tried one by one
+
+
+@dataclass(frozen=True)
+class GroupCounts:
+    """Noisy counts of one group, with and without the trait.
+
+    Attributes
+    ----------
+    yes, no : float
+        Noisy counts.
+    u_yes, u_no : float
+        Their stored uniforms, in (-1/2, 1/2).
+    law_yes, law_no : NoiseLaw
+        Laws of the two independent noises, in counts.
+    """
+
+    yes: float
+    no: float
+    u_yes: float
+    u_no: float
+    law_yes: NoiseLaw
+    law_no: NoiseLaw
+
+    @classmethod
+    def of(cls, answers: Answers, f: int = 0) -> GroupCounts:
+        """Counts number f (with the trait) and f + 1 (without) of some answers."""
+        (yes, no), (u_yes, u_no) = answers.sums[f : f + 2], answers.uniforms[f : f + 2]
+        laws = answers.law(f), answers.law(f + 1)
+        return cls(float(yes), float(no), float(u_yes), float(u_no), *laws)
+
+    @property
+    def risk(self) -> float:
+        """Estimate in [0, 1]; one half where no group can be seen."""
+        size = self.yes + self.no
+        return float(np.clip(self.yes / size, 0, 1)) if size > 0 else 0.5
+
+    def size(self, n: int) -> float:
+        """Estimate of the number of rows in the group, from 1 to n."""
+        return min(max(self.yes + self.no, 1.0), float(n))
+
+    @property
+    def size_noise(self) -> float:
+        """Standard deviation of the noise on yes + no, in rows."""
+        return float(np.sqrt(self.law_yes.variance + self.law_no.variance))
+
+    @property
+    def drowned(self) -> bool:
+        """Whether the group is small against the noise: the estimates then tell little."""
+        return self.yes + self.no <= 2 * self.size_noise
+
+    def variances(self, risk: Floats | float, size: float) -> tuple[Floats, Floats]:
+        """Sampling and privacy variance of the estimate at a risk and a size."""
+        risk, size = np.asarray(risk, dtype=np.float64), max(size, 1.0)
+        noise = (1 - risk) ** 2 * self.law_yes.variance + risk**2 * self.law_no.variance
+        return risk * (1 - risk) / size, noise / size**2
+
+    def sizes(self, n: int | None, beta: float) -> Floats:
+        """Sizes in a confidence set with error beta; thinned if many.
+
+        For t = yes + u_yes + no, |t - N| = |Z_yes + U_yes + Z_no|, whose quantile does not depend
+        on N or the risk. The set is cut to [0, n], which holds N for certain. X - risk N gains a
+        mean-zero step with every row, so its tails grow with N but for lattice effects; these fade
+        where noise is wide, which is where the set is large. So large sets are represented by 17
+        sizes with equally spaced square roots.
+
+        Parameters
+        ----------
+        n : int or None
+            Public number of rows in all; None if it is not known.
+        beta : float
+            In (0, 1), fixed before looking.
+
+        Returns
+        -------
+        (s,) float64, increasing integers
+        """
+        z, weight = _grouped(self.law_no, _smooth_sd(self.law_yes))
+
+        def excess(q: Floats, _: NDArray[np.intp]) -> Floats:
+            return 2 * self.law_yes.smoothed_cdf(-q[:, None] - z) @ weight - beta
+
+        t = self.yes + self.u_yes + self.no
+        most = self.law_yes.quantile(beta / 2) + self.law_no.quantile(beta / 2) + 1
+        q = float(find_roots(excess, np.zeros(1), np.array([float(most)]))[0])
+        largest = np.inf if n is None else n
+        centre = np.clip(np.round(t), 0, largest)
+        low = min(centre, max(0, np.ceil(t - q)))
+        high = max(centre, min(largest, np.floor(t + q)))
+        if high - low < _MOST_SIZES:
+            return np.arange(low, high + 1)
+        return np.unique(np.round(np.linspace(np.sqrt(low), np.sqrt(high), _MOST_SIZES) ** 2))
+
+    def tails(self, p: float, sizes: Floats) -> tuple[float, float]:
+        """Suprema over the sizes of P(D <= observed) and of P(D >= observed) at the risk p.
+
+        D = (1-p) (yes + U_yes) - p no = (X - p N) + (1-p) (Z_yes + U_yes) - p Z_no, p <= 1/2;
+        above 1/2 the roles are exchanged. The three parts are independent and their laws are known.
+        """
+        if p > 0.5:
+            lower, upper = self._exchanged().tails(1 - p, sizes)
+            return upper, lower
+        observed = (1 - p) * (self.yes + self.u_yes) - p * self.no
+        z, weight = _grouped(self.law_no, (1 - p) * _smooth_sd(self.law_yes) / max(p, 1e-300))
+
+        def noise_cdf(y: Floats) -> Floats:  # of (1-p) (Z_yes + U_yes) - p Z_no
+            parts = np.array_split(y.ravel(), 1 + y.size * z.size // _CELLS)
+            sums = [self.law_yes.smoothed_cdf((part[:, None] + p * z) / (1 - p)) for part in parts]
+            return np.concatenate([part @ weight for part in sums]).reshape(y.shape)
+
+        low, high, sd = binomial_window(sizes, p)
+        noise_sd = np.hypot((1 - p) * _smooth_sd(self.law_yes), p * np.sqrt(self.law_no.variance))
+        stride = np.maximum(1, np.floor(np.minimum(sd, noise_sd) / _STRIDE))
+        stride = np.maximum(stride, np.floor((high - low) / 20_000))
+        steps = np.arange(np.max((high - low) // stride) + 1)
+        x = low[:, None] + stride[:, None] * steps
+        mass = binomial_pmf(x, sizes[:, None], np.array(p))
+        y = observed + p * sizes[:, None] - x
+        if y.size <= _DIRECT:
+            value = noise_cdf(y)
+        else:
+            reach = np.arcsinh(max(1.0, float(np.max(np.abs(y)) / noise_sd)))
+            table = noise_sd * np.sinh(np.linspace(-reach, reach, _TABLE))
+            value = np.interp(y, table, noise_cdf(table))
+        cdf = np.sum(mass * value, axis=1) / np.sum(mass, axis=1)
+        return float(np.max(cdf)), float(1 - np.min(cdf))
+
+    def _exchanged(self) -> GroupCounts:
+        """The group seen from the rows without the trait."""
+        return GroupCounts(self.no, self.yes, self.u_no, self.u_yes, self.law_no, self.law_yes)
+
+
+def _smooth_sd(law: NoiseLaw) -> float:
+    """Return the standard deviation of Z + U."""
+    return float(np.sqrt(law.variance + 1 / 12))
+
+
+def _grouped(law: NoiseLaw, smooth: float = np.inf) -> tuple[Floats, Floats]:
+    """Nodes and weights with the mean and variance of `law` in every group of the lattice.
+
+    Groups are as wide as functions allow that vary on the scale of `smooth`; small lattices are
+    returned as they are, without the mass 1e-9 of their tails.
+    """
+    sd = float(np.sqrt(law.variance))
+    step = max(1.0, np.floor(sd / _FINE))
+    half = np.ceil(law.support(_TAIL) / step)
+    z = step * np.arange(-half, half + 1)
+    edges = np.append(z - step / 2, z[-1] + step / 2)
+    mass = np.diff(law.smoothed_cdf(edges))  # at half integers this is the law of Z
+    if z.size <= _SMALL:
+        return z, mass / np.sum(mass)
+    width = np.minimum(np.hypot(z, 2 * sd) / _COARSE, smooth / 4)
+    group = np.floor(np.cumsum(step / width))
+    starts = np.flatnonzero(np.diff(group, prepend=-np.inf))
+    weight, mean, square = (np.add.reduceat(mass * z**k, starts) for k in range(3))
+    used = weight > 0
+    weight, mean, square = weight[used], mean[used], square[used]
+    mean, square = mean / weight, square / weight
+    spread = np.sqrt(np.maximum(square - mean**2, 0))
+    spread[np.diff(np.append(starts, z.size))[used] == 1] = 0
+    single, double = spread == 0, spread > 0
+    nodes = np.concatenate([mean[single], (mean - spread)[double], (mean + spread)[double]])
+    weights = np.concatenate([weight[single], weight[double] / 2, weight[double] / 2])
+    return nodes, weights / np.sum(weights)

@@ -1,0 +1,191 @@
+"""Intervals and tests of proportions: each from its own noisy count, or within one group."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from dpstats.arrays import Floats
+from dpstats.checks import Alternative
+from dpstats.corrected.proportions import proportion_confint
+from dpstats.inference.counts.binomial import (
+    many_proportion_intervals,
+    proportion_pvalue,
+    split_for,
+)
+from dpstats.inference.counts.conditional import (
+    conditional_certified,
+    conditional_interval,
+    conditional_pvalue,
+)
+from dpstats.inference.counts.group_counts import GroupCounts
+from dpstats.inference.simultaneous import joint_level, joint_noise_quantiles
+
+if TYPE_CHECKING:
+    from dpstats.checks import Method, Target
+    from dpstats.measured.answers import Answers
+
+
+LEAST_PVALUE = 0.001  # where the number of rows, or the size of a group, is not public
+
+
+@dataclass(frozen=True)
+class ProportionIntervals:
+    """Intervals and tests for d proportions, each from its own noisy count.
+
+    Noise-aware: F_p(T + U) is continuous and decreases in p (Awan & Slavkovic 2018), so two
+    root-finds have exact coverage. Certified: Clopper-Pearson at the ends of T +- q, q a quantile
+    of the noise at a part of alpha fixed before looking. Where the number of rows is not public a
+    part of alpha confines it, and the union over its numbers is taken.
+    """
+
+    answers: Answers
+    tables: tuple[slice, ...] = ()
+
+    @property
+    def least_pvalue(self) -> float:
+        """Error that a p-value allows for the number of rows."""
+        return 0.0 if self.answers.rows.public else LEAST_PVALUE
+
+    def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
+        """Ends that hold for all d proportions together; see `inference.simultaneous`."""
+        answers, d = self.answers, len(self.answers.sums)
+        part = answers.rows.part(alpha)
+        sizes, alpha = answers.rows.bounds(part), alpha - part
+        if target == "table":
+            return _shares(answers.sums, joint_noise_quantiles(answers, alpha), sizes)
+        if method == "certified":
+            beta = alpha / 2
+            radius = joint_noise_quantiles(answers, beta)
+            single = beta + (alpha - beta) / d  # the sampling part by Bonferroni
+            return _clopper_pearson(answers.sums, radius, sizes, single, beta)
+        low, high = np.zeros(d), np.ones(d)
+        pieces = self.tables or tuple(slice(f, f + 1) for f in range(d))
+        for piece in pieces:
+            table = answers.part(piece)
+            level = joint_level(table, alpha / len(pieces))
+            low[piece], high[piece] = ProportionIntervals(table)._inverted(level, sizes)
+        return low, high
+
+    def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
+        """Lower and upper ends, two (d,) arrays in [0, 1]."""
+        answers = self.answers
+        part = answers.rows.part(alpha)
+        sizes, alpha = answers.rows.bounds(part), alpha - part
+        if target == "population" and method == "noise_aware":
+            return self._inverted(alpha, sizes)
+        low, high = np.zeros(len(answers.sums)), np.ones(len(answers.sums))
+        for i, law in enumerate(answers.law_table):
+            of_law = np.flatnonzero(answers.law_of == i)
+            sums = answers.sums[of_law]
+            if target == "table":  # the private count is T - Z, an integer from 0 to n
+                ends = _shares(sums, law.quantile(alpha), sizes)
+            else:
+                beta = split_for(answers.n, law, alpha)
+                ends = _clopper_pearson(sums, law.quantile(beta), sizes, alpha, beta)
+            low[of_law], high[of_law] = ends
+        return low, high
+
+    def _inverted(self, alpha: float, sizes: tuple[int, int]) -> tuple[Floats, Floats]:
+        """Exact ends at every number of rows: they decrease in it, so two numbers suffice."""
+        answers = self.answers
+        low, high = np.zeros(len(answers.sums)), np.ones(len(answers.sums))
+        for i, law in enumerate(answers.law_table):
+            of_law = np.flatnonzero(answers.law_of == i)
+            smoothed = answers.sums[of_law] + answers.uniforms[of_law]
+            found = {n: many_proportion_intervals(smoothed, n, law, alpha) for n in set(sizes)}
+            low[of_law] = found[sizes[1]][0]
+            high[of_law] = found[sizes[0]][1]
+        return low, high
+
+    def first(self, count: int) -> ProportionIntervals:
+        """The same for the first few counts."""
+        whole = tuple(piece for piece in self.tables if piece.stop <= count)
+        exact = whole and whole[-1].stop == count
+        return ProportionIntervals(self.answers.part(slice(0, count)), whole if exact else ())
+
+    def pvalues(self, value: float, alternative: Alternative) -> Floats:
+        """P-values (d,) of: the proportion equals `value`; exact where n is public.
+
+        Else the largest over the numbers of rows in a set of error 0.001, plus that error. Both
+        one-sided p-values are monotone in n, so two numbers suffice.
+        """
+        answers = self.answers
+        beta = self.least_pvalue
+        sizes = set(answers.rows.bounds(beta))
+        sides: tuple[Alternative, ...] = (
+            ("larger", "smaller") if alternative == "two-sided" else (alternative,)
+        )
+        found = np.array([
+            min(
+                max(proportion_pvalue(t, n, value, answers.law(f), side).item() for n in sizes)
+                for side in sides
+            )
+            for f, t in enumerate(answers.sums + answers.uniforms)
+        ])  # fmt: skip
+        return np.minimum(1, len(sides) * found + beta)
+
+
+def _shares(sums: Floats, q: Floats | float, sizes: tuple[int, int]) -> tuple[Floats, Floats]:
+    """Shares of the private rows whose counts are within q of the noisy ones."""
+    return np.clip((sums - q) / sizes[1], 0, 1), np.clip((sums + q) / sizes[0], 0, 1)
+
+
+def _clopper_pearson(
+    sums: Floats, q: Floats | float, sizes: tuple[int, int], alpha: float, beta: float
+) -> tuple[Floats, Floats]:
+    """Certified limits from counts within q of the noisy ones, at every number of rows."""
+    found = {n: proportion_confint(sums / n, q / n, n, alpha=alpha, beta=beta) for n in set(sizes)}
+    return found[sizes[1]][0], found[sizes[0]][1]
+
+
+@dataclass(frozen=True)
+class GroupIntervals:
+    """Intervals and tests for the prevalence within a group; see `inference.conditional`.
+
+    For the private table itself both methods give the same box, the certified one.
+    """
+
+    answers: Answers
+    least_pvalue: ClassVar[float] = LEAST_PVALUE
+
+    def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
+        """The same as `conf_int`: there is one parameter."""
+        return self.conf_int(alpha, method, target)
+
+    @cached_property
+    def group(self) -> GroupCounts:
+        """The counts of the group."""
+        return GroupCounts.of(self.answers)
+
+    def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
+        """Lower and upper end, two (1,) arrays in [0, 1]."""
+        group, n = self.group, self.answers.rows.exact
+        if method == "certified" or target == "table":
+            low, high = conditional_certified(
+                group.yes, group.no, group.law_yes, group.law_no, alpha, n=n, target=target
+            )
+            return np.atleast_1d(low), np.atleast_1d(high)
+        ends = conditional_interval(group, alpha, n=n)
+        return np.array(ends[:1]), np.array(ends[1:])
+
+    def first(self, count: int) -> GroupIntervals:
+        """The same: there is one parameter."""
+        return self
+
+    def pvalues(self, value: float, alternative: Alternative) -> Floats:
+        """P-value (1,) of: the prevalence equals `value`."""
+        return np.array(
+            [
+                conditional_pvalue(
+                    self.group,
+                    value,
+                    alternative,
+                    n=self.answers.rows.exact,
+                    beta=self.least_pvalue,
+                )
+            ]
+        )

@@ -1,0 +1,146 @@
+"""Intervals and tests for quantiles, from the distribution function at edges or values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import optimize
+
+from dpstats.arrays import Floats
+from dpstats.checks import Alternative
+from dpstats.errors import RequestError
+from dpstats.inference.counts.proportion_intervals import ProportionIntervals
+
+if TYPE_CHECKING:
+    from dpstats.checks import Method, Target
+    from dpstats.measured.answers import Answers
+    from dpstats.schema import Number
+
+
+@dataclass(frozen=True)
+class QuantileIntervals:
+    """Intervals and tests for quantiles by the distribution function F at the edges.
+
+    The quantile at t, inf{x: F(x) >= t}, is in bin j only if F_j <= t <= F_j+1, F_j the mass of
+    the first j bins. From the lowest bin upwards, bin j - 1 is left out as long as the upper limit
+    of F_j is below t; from the highest downwards, bin j as long as the lower limit is above t. The
+    first false rejection from below can only be at the first j with F_j >= t (a fixed sequence
+    of tests), so its error is that of one one-sided limit, alpha/2, and so from above.
+    """
+
+    answers: Answers
+    number: Number
+    probabilities: tuple[float, ...]
+
+    @property
+    def least_pvalue(self) -> float:
+        """Error that a p-value allows for the number of rows."""
+        return ProportionIntervals(self.answers).least_pvalue
+
+    @property
+    def discrete(self) -> bool:
+        """Whether bins are single declared values."""
+        return bool(self.number.values) and not self.number.edges
+
+    @cached_property
+    def cuts(self) -> Floats:
+        """(bins + 1,) bounds and edges, or the (bins,) declared values."""
+        number = self.number
+        if self.discrete:
+            return np.array(number.values, dtype=np.float64)
+        return np.array([number.low, *number.edges, number.high], dtype=np.float64)
+
+    @cached_property
+    def fitted(self) -> Floats:
+        """(bins + 1,) nearest increasing distribution function, from 0 to 1."""
+        increasing = optimize.isotonic_regression(self.answers.means).x
+        return np.concatenate([[0.0], np.clip(increasing, 0, 1), [1.0]])
+
+    def estimate(self, probability: float) -> tuple[float, float, float]:
+        """Quantile, sampling and privacy variance; linear inside a bin, infinite for values.
+
+        Delta method: the variance of F at the estimate, over the squared density of its bin. Where
+        the quantile is inside the bin was not measured: as uncertain as a uniform variable.
+        """
+        j = int(np.searchsorted(self.fitted[:-1], probability, side="left")) - 1  # F_j < p <= F_j+1
+        below, above = self.fitted[j], self.fitted[j + 1]
+        if self.discrete:
+            return float(self.cuts[j]), np.inf, 0.0
+        share = (probability - below) / (above - below)
+        low, high = self.cuts[j], self.cuts[j + 1]
+        weights = np.zeros(len(self.fitted))
+        weights[j], weights[j + 1] = 1 - share, share
+        mass, inner = self.fitted, weights[1:-1]
+        covariance = np.minimum.outer(mass, mass) - np.outer(mass, mass)
+        sampling = weights @ covariance @ weights / self.answers.n
+        count = self.answers.rows.law
+        noise = inner @ self.answers.noise_covariance @ inner
+        noise += 0.0 if count is None else probability**2 * count.variance
+        privacy = noise / self.answers.n**2
+        slope = ((high - low) / (above - below)) ** 2
+        place = (high - low) ** 2 / 12
+        estimate = float(low + share * (high - low))
+        return estimate, float(sampling * slope + place), float(privacy * slope)
+
+    def bins(
+        self, alpha: float, method: Method = "noise_aware", target: Target = "population"
+    ) -> list[tuple[int, int]]:
+        """First and last bin that can hold each quantile."""
+        low, high = ProportionIntervals(self.answers).conf_int(alpha, method, target)
+        found = []
+        for probability in self.probabilities:
+            rejected = (
+                np.append(high < probability, False),
+                np.append(low[::-1] > probability, False),
+            )
+            first, left_out = (int(np.argmin(run)) for run in rejected)
+            found.append((first, len(low) - left_out))
+        return found
+
+    def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
+        """Lower and upper ends (d,), in original units: edges, bounds or declared values."""
+        ends = np.array(self.bins(alpha, method, target))
+        return self.cuts[ends[:, 0]], self.cuts[ends[:, 1] + (0 if self.discrete else 1)]
+
+    def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
+        """Ends that hold for all d quantiles together, by Bonferroni."""
+        return self.conf_int(alpha / len(self.probabilities), method, target)
+
+    def first(self, count: int) -> QuantileIntervals:
+        """The same for the first few quantiles."""
+        return replace(self, probabilities=self.probabilities[:count])
+
+    def pvalues(self, value: float, alternative: Alternative) -> Floats:
+        """P-values (d,) of: the quantile equals `value`, by F at the two ends of its bin.
+
+        Exact for a quantile above (below) the bin; with bounds 0 and 1 of F nothing can be said.
+        """
+        j = self._bin_of(value)
+        return np.array([self._pvalue(j, p, alternative) for p in self.probabilities])
+
+    def _pvalue(self, j: int, probability: float, alternative: Alternative) -> float:
+        larger = smaller = 1.0  # evidence that F at the upper end < p, and at the lower end > p
+        if j < self.number.bins - 1:
+            larger = self._of_edge(j).pvalues(probability, "smaller").item()
+        if j > 0:
+            smaller = self._of_edge(j - 1).pvalues(probability, "larger").item()
+        if alternative == "two-sided":
+            return min(1.0, 2 * min(larger, smaller))
+        return larger if alternative == "larger" else smaller
+
+    def _of_edge(self, j: int) -> ProportionIntervals:
+        """The distribution function at the end of bin j."""
+        return ProportionIntervals(self.answers.part(slice(j, j + 1)))
+
+    def _bin_of(self, value: float) -> int:
+        if self.discrete:
+            if value not in self.cuts:
+                raise RequestError(f"{value:g} is not a declared value of {self.number.name!r}")
+            return int(np.searchsorted(self.cuts, value))
+        if not self.cuts[0] <= value <= self.cuts[-1]:
+            raise RequestError(f"{value:g} is outside of the bounds of {self.number.name!r}")
+        side = "right" if self.number.closed == "left" else "left"
+        return int(np.searchsorted(self.cuts[1:-1], value, side=side))  # type: ignore[call-overload]

@@ -1,0 +1,223 @@
+"""Intervals and tests of correlations, from noisy first and second moments."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpstats.arrays import Floats
+from dpstats.checks import Alternative
+from dpstats.corrected.correlation import Range, correlation_range
+from dpstats.corrected.means import bernstein_radius, chernoff_confint
+from dpstats.errors import RequestError
+from dpstats.inference.confidence_law import DRAWS, ConfidenceLaw
+from dpstats.inference.moment_matrix import MomentMatrix
+from dpstats.inference.moments.correlation_spread import two_valued_spread
+from dpstats.inference.moments.mean_intervals import NOISE_PART
+from dpstats.inference.simulation import draw_evenly
+
+if TYPE_CHECKING:
+    from dpstats.checks import Method, Target
+    from dpstats.privacy.laws import NoiseLaw
+
+_FAR = 19.0  # atanh(1 - 2^-53) is 18.7
+_NUMBERS = 5  # moments of a pair, the number of rows aside
+
+
+@dataclass(frozen=True)
+class NoisyPair:
+    """Two numbers in [-1, 1] (unit scale): number of rows, sums, squares and product, noisy.
+
+    Attributes
+    ----------
+    observed : (6,) float64
+        Noisy n, sum x, sum y, sum x^2, sum y^2, sum xy.
+    laws : tuple of 6 laws
+        Of independent noises; None for a public n.
+    units : (6,) float64
+        What the noises are divided by.
+    spread : float
+        n Var(r) over that of normal rows, at least 1; see `correlation_spread`.
+    two_valued : bool
+        Both numbers are -1 or 1: then their moments give the whole distribution, and `spread` too.
+    """
+
+    observed: Floats
+    laws: tuple[NoiseLaw | None, ...]
+    units: Floats
+    spread: float = 1.0
+    two_valued: bool = False
+
+    @classmethod
+    def of(
+        cls, matrix: MomentMatrix, i: int, j: int, spread: float = 1.0, *, two_valued: bool = False
+    ) -> NoisyPair:
+        """Features number i and j of a matrix, from 0."""
+        i, j = i + 1, j + 1
+        places = [matrix.place[a, b] for a, b in ((0, i), (0, j), (i, i), (j, j), (i, j))]
+        answers, rows = matrix.answers, matrix.answers.rows
+        units = answers.bounds[places].astype(np.float64)
+        count = None if rows.public else answers.law(matrix.place[0, 0])
+        return cls(
+            np.append(rows.estimate, answers.sums[places] / units),
+            (count, *(answers.law(f) for f in places)),
+            np.append(1.0, units),
+            spread,
+            two_valued,
+        )
+
+    @property
+    def rows(self) -> float:
+        """Number of rows, or its estimate; at least 1."""
+        return max(float(self.observed[0]), 1.0)
+
+    @cached_property
+    def noise_variances(self) -> Floats:
+        """(6,) variances of the noises, in rows squared."""
+        variances = np.array([0.0 if law is None else law.variance for law in self.laws])
+        return np.asarray(variances / self.units**2)
+
+    @cached_property
+    def moments(self) -> tuple[float, float, float, float, float]:
+        """Means of x and y, their variances less the noise's part, their covariance."""
+        x, y, xx, yy, xy = (self.observed[1:] / self.rows).tolist()
+        noise = self.noise_variances / self.rows**2
+        gain = [noise[k + 1] + mean**2 * noise[0] for k, mean in enumerate((x, y))]
+        return x, y, xx - x * x + gain[0], yy - y * y + gain[1], xy - x * y + x * y * noise[0]
+
+    @property
+    def seen(self) -> bool:
+        """Whether both noisy variances are positive."""
+        return min(self.moments[2:4]) > 0
+
+    @property
+    def estimate(self) -> float:
+        """Correlation in [-1, 1]; 0 where a variance is lost in noise."""
+        _, _, xx, yy, xy = self.moments
+        return float(np.clip(xy / np.sqrt(xx * yy), -1, 1)) if self.seen else 0.0
+
+    @property
+    def sampling_variance(self) -> float:
+        """(1 - r^2)^2 / (n - 1), normal theory, times the spread."""
+        x, y = self.moments[:2]
+        r, n = np.array([self.estimate]), np.array([self.rows])
+        spread = self.spread
+        if self.two_valued and self.seen:
+            spread = float(two_valued_spread(np.array([x]), np.array([y]), r, n)[0])
+        return (1 - self.estimate**2) ** 2 * spread / max(self.rows - 1, 1.0)
+
+    @property
+    def privacy_variance(self) -> float:
+        """Variance of the noise on the correlation, to first order; inf where it is lost."""
+        if not self.seen:
+            return np.inf
+        (x, y, xx, yy, _), r = self.moments, self.estimate
+        root = np.sqrt(xx * yy)
+        gradient = np.array([
+            x * y / root - r * ((x * x - xx) / xx + (y * y - yy) / yy) / 2 - r,
+            -y / root + r * x / xx,
+            -x / root + r * y / yy,
+            -r / (2 * xx),
+            -r / (2 * yy),
+            1 / root,
+        ])  # fmt: skip
+        return float(gradient**2 @ self.noise_variances) / self.rows**2
+
+    @cached_property
+    def law(self) -> ConfidenceLaw:
+        """Law of the correlation on Fisher's scale.
+
+        Each draw of the noise leaves a correlation r, and atanh r is normal with variance
+        spread / (n - 3), 1 / (n - 3) for normal rows; a draw that leaves no variance, or fewer than
+        4 rows, says nothing.
+        """
+        rng = np.random.default_rng(0)
+        noises = np.array([
+            np.zeros(DRAWS) if law is None else draw_evenly(law, DRAWS, rng) for law in self.laws
+        ])  # fmt: skip
+        n, *sums = self.observed[:, np.newaxis] - noises / self.units[:, np.newaxis]
+        enough = n >= 4
+        x, y, xx, yy, xy = np.array(sums) / np.where(enough, n, 4.0)
+        xx, yy = xx - x * x, yy - y * y
+        seen = enough & (xx > 0) & (yy > 0)
+        root = np.sqrt(np.where(seen, xx, 1.0) * np.where(seen, yy, 1.0))
+        r = np.where(seen, (xy - x * y) / root, 0.0)
+        with np.errstate(divide="ignore"):
+            centre = np.clip(np.arctanh(np.clip(r, -1, 1)), -_FAR, _FAR)
+        spread = two_valued_spread(x, y, r, n) if self.two_valued else self.spread
+        error = np.sqrt(spread / np.maximum(n - 3, 1))
+        return ConfidenceLaw(centre, np.where(seen & (n > 3), error, np.inf))
+
+    def box(self, beta: float) -> tuple[list[Range], float]:
+        """Ranges of the five private means, all of them with probability 1 - beta; least n."""
+        part = beta / sum(law is not None for law in self.laws)
+        q = np.array([0.0 if law is None else law.quantile(part) for law in self.laws]) / self.units
+        least, most = np.ceil(self.observed[0] - q[0] - 1e-9), max(self.observed[0] + q[0], 1.0)
+        lowest = np.array([-1.0, -1, 0, 0, -1])
+        if least < 1:
+            return [(low, 1.0) for low in lowest.tolist()], 0.0
+        sums = np.stack([self.observed[1:] - q[1:], self.observed[1:] + q[1:]])
+        ratios = np.concatenate([sums / least, sums / most])
+        low = np.clip(ratios.min(axis=0), lowest, 1)
+        high = np.clip(ratios.max(axis=0), lowest, 1)
+        return list(zip(low.tolist(), high.tolist(), strict=True)), float(least)
+
+    def certified(self, alpha: float, target: Target) -> Range:
+        """Extremes of the correlation over a box of moments."""
+        if target == "table":
+            return correlation_range(*self.box(alpha)[0])
+        beta = alpha / NOISE_PART
+        box, n = self.box(beta)
+        if n < 1:
+            return -1.0, 1.0
+        part = (alpha - beta) / _NUMBERS
+        low, high = np.array(box).T
+        square = [2, 3]
+        low[square], high[square] = chernoff_confint(low[square], high[square], n, part)
+        # x^2, y^2 <= 1, so x, y and x y have at most the variances E x^2, E y^2 and the smaller.
+        variance = np.array([high[2], high[3], min(high[2:4])])
+        others, radius = [0, 1, 4], bernstein_radius(variance, n, part)
+        low[others] = np.maximum(low[others] - radius, -1)
+        high[others] = np.minimum(high[others] + radius, 1)
+        x, y, xx, yy, xy = zip(low.tolist(), high.tolist(), strict=True)
+        return correlation_range(x, y, xx, yy, xy)
+
+
+@dataclass(frozen=True)
+class CorrelationIntervals:
+    """Intervals and tests of the correlations of d pairs.
+
+    Noise-aware: Fisher's transformation draw by draw of the noise, see `NoisyPair.law`, with the
+    variance that the rows' own distribution gives it (`correlation_spread`). Certified:
+    all five moments of the pair in a box, from the noise's quantiles and (for the population)
+    Chernoff's bound for the squares and Bernstein's for the others, a fifth of the error each.
+    """
+
+    pairs: tuple[NoisyPair, ...]
+
+    def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
+        """Lower and upper ends, two (d,) arrays in [-1, 1]."""
+        if method == "noise_aware" and target == "population":
+            ends = np.array([pair.law.limits(alpha, -_FAR, _FAR) for pair in self.pairs])
+            low, high = np.where(np.abs(ends) >= _FAR, np.sign(ends), np.tanh(ends)).T
+            return low, high
+        low, high = np.array([pair.certified(alpha, target) for pair in self.pairs]).T
+        return low, high
+
+    def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
+        """Ends that hold for all pairs together, by Bonferroni's inequality."""
+        return self.conf_int(alpha / len(self.pairs), method, target)
+
+    def first(self, count: int) -> CorrelationIntervals:
+        """The same for the first few pairs."""
+        return replace(self, pairs=self.pairs[:count])
+
+    def pvalues(self, value: float, alternative: Alternative) -> Floats:
+        """P-values (d,) of: each correlation equals `value`."""
+        if not -1 < value < 1:
+            raise RequestError(f"value={value:g} must be a correlation between -1 and 1")
+        at = float(np.arctanh(value))
+        return np.array([pair.law.pvalue(at, alternative) for pair in self.pairs])

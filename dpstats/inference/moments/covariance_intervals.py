@@ -1,0 +1,111 @@
+"""Intervals for the entries of a covariance matrix."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpstats.arrays import Floats
+from dpstats.checks import Alternative
+from dpstats.inference.moments.noisy_covariance import NoisyCovariance
+
+if TYPE_CHECKING:
+    from dpstats.checks import Method, Target
+
+
+@dataclass(frozen=True)
+class CovarianceIntervals:
+    """Intervals for the covariances of pairs of columns, in original units.
+
+    Noise-aware: quantiles of the simulated error, the exact law of the noise plus sampling; the
+    wider ones where sampling has two laws, see `RowSampling`.
+    Certified: interval arithmetic; see `NoisyCovariance.box`.
+
+    Attributes
+    ----------
+    covariance : NoisyCovariance
+    units : (p,) float64
+        Original units in one of each column.
+    pairs : (2, d) int64
+        Which pairs of columns.
+    """
+
+    covariance: NoisyCovariance
+    units: Floats
+    pairs: np.ndarray[tuple[int, int], np.dtype[np.int64]]
+
+    @cached_property
+    def scale(self) -> Floats:
+        """(d,) original units of each covariance over those in unit scale."""
+        return np.asarray(self.units[self.pairs[0]] * self.units[self.pairs[1]])
+
+    @cached_property
+    def values(self) -> Floats:
+        """(d,) noisy covariances."""
+        return np.asarray(self.covariance.matrix[self.pairs[0], self.pairs[1]] * self.scale)
+
+    def errors(self, kind: str) -> list[Floats]:
+        """Draws (size, d) of the error, for every law of the sampling."""
+        first, second = self.pairs
+        return [drawn[:, first, second] * self.scale for drawn in self.covariance.deviations(kind)]
+
+    def variance(self, kind: str) -> Floats:
+        """(d,) variances of the error, the largest of all laws."""
+        return np.asarray(np.max([errors.var(axis=0) for errors in self.errors(kind)], axis=0))
+
+    def clipped(self, values: Floats) -> Floats:
+        """Within what bounded rows allow; a variance is not negative."""
+        limits = self.covariance.limits[self.pairs[0], self.pairs[1]]
+        most = self.covariance.correction * self.scale * limits
+        return np.clip(values, np.where(self.pairs[0] == self.pairs[1], 0, -most), most)
+
+    def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
+        """Lower and upper ends, two (d,) arrays."""
+        if method == "certified":
+            return self._certified(alpha, target, joint=False)
+        if self.covariance.unknown:
+            return self.clipped(np.full_like(self.values, -np.inf)), self.clipped(
+                np.full_like(self.values, np.inf)
+            )
+        errors = self.errors("both" if target == "population" else "privacy")
+        ends = np.quantile(errors, [alpha / 2, 1 - alpha / 2], axis=1)
+        low, high = ends[1].max(axis=0), ends[0].min(axis=0)
+        return self.clipped(self.values - low), self.clipped(self.values - high)
+
+    def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
+        """Ends that hold together; noise-aware, by the largest standardised error."""
+        if method == "certified":
+            return self._certified(alpha, target, joint=True)
+        if self.covariance.unknown:
+            return self.conf_int(alpha, method, target)
+        reaches = []
+        for errors in self.errors("both" if target == "population" else "privacy"):
+            sd = errors.std(axis=0)
+            worst = np.divide(np.abs(errors), sd, out=np.zeros_like(errors), where=sd > 0)
+            reaches.append(float(np.quantile(worst.max(axis=1), 1 - alpha)) * sd)
+        reach = np.max(reaches, axis=0)
+        return self.clipped(self.values - reach), self.clipped(self.values + reach)
+
+    def _certified(self, alpha: float, target: Target, *, joint: bool) -> tuple[Floats, Floats]:
+        low, high = self.covariance.box(alpha, target, joint=joint, beta=alpha / 2)
+        first, second = self.pairs
+        return low[first, second] * self.scale, high[first, second] * self.scale
+
+    def pvalues(self, value: float, alternative: Alternative) -> Floats:
+        """P-values (d,) of: the covariance equals `value`, from the simulated error."""
+        apart = self.values - value
+        above, below = (
+            np.max([(1 + np.sum(sign * e >= sign * apart, axis=0)) / (1 + len(e)) for e in laws], 0)
+            for laws in [self.errors("both")]
+            for sign in (1, -1)
+        )
+        two_sided = np.minimum(1, 2 * np.minimum(above, below))
+        found = {"larger": above, "smaller": below, "two-sided": two_sided}
+        return np.asarray(found[alternative], dtype=np.float64)
+
+    def first(self, count: int) -> CovarianceIntervals:
+        """The same for the first few pairs."""
+        return replace(self, pairs=self.pairs[:, :count])

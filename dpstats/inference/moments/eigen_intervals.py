@@ -1,0 +1,330 @@
+"""Intervals for eigenvalues, their shares, and loadings of a noisy covariance matrix."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpstats.arrays import Floats
+from dpstats.checks import Alternative
+from dpstats.corrected.spectral import descending, loading_bounds, sine_bounds, subspace_sines
+from dpstats.errors import RequestError
+from dpstats.inference.moments.noisy_covariance import NoisyCovariance
+
+if TYPE_CHECKING:
+    from dpstats.checks import Method, Target
+
+_PART = 0.1  # of alpha, to confine the other eigenvalues
+_STEPS = 2
+
+
+@dataclass(frozen=True)
+class EigenIntervals:
+    """Intervals for k eigenvalues, then their k shares of the trace, then k p loadings.
+
+    Certified: Weyl's inequality and the sine theorem of Davis and Kahan within the radius of
+    `NoisyCovariance.radii`, so all of them hold together.
+
+    Noise-aware: the eigenvalues of D + A are simulated, A the error in the basis of the own
+    eigenvectors, D the true eigenvalues; its first order is v'Av, its second the bias by which
+    noise drives eigenvalues apart. D is not known, but eigenvalue number k of D + A increases
+    with every entry of D. So a lower end is computed with all other eigenvalues as high as the
+    simulated spectral norm of A allows, at a tenth of alpha, and an upper end with all as low:
+    close to first order where gaps are wide against the noise, close to Weyl where they are not.
+    Loadings are given only where that leaves a gap, with the gap that it leaves. Where sampling
+    has two laws (`RowSampling`), the interval is the wider at either end.
+
+    Attributes
+    ----------
+    covariance : NoisyCovariance
+    k : int
+        Number of components, 1 <= k <= p.
+    unit : float
+        What an eigenvalue of one stands for in intervals.
+    """
+
+    covariance: NoisyCovariance
+    k: int
+    unit: float = 1.0
+
+    @cached_property
+    def values(self) -> Floats:
+        """(p,) eigenvalues of the noisy matrix, descending; some may be negative."""
+        return self._own[0]
+
+    @cached_property
+    def vectors(self) -> Floats:
+        """(p, p) eigenvectors of the noisy matrix as rows."""
+        return self._own[1]
+
+    @cached_property
+    def _own(self) -> tuple[Floats, Floats]:
+        return descending(self.covariance.matrix)
+
+    @cached_property
+    def corrected(self) -> Floats:
+        """(p,) eigenvalues less the mean by which noise alone moves them, not negative."""
+        seen = _eigenvalues(self.values, self._errors("privacy")[0])
+        corrected = self.values - (seen.mean(axis=0) - self.values)
+        return np.sort(np.clip(corrected, 0, self._most(self.covariance.p)))[::-1]
+
+    @cached_property
+    def shares(self) -> Floats:
+        """(p,) parts of the sum of the corrected eigenvalues; even where that is zero."""
+        total = self.corrected.sum()
+        p = self.covariance.p
+        return self.corrected / total if total > 0 else np.full(p, 1 / p)
+
+    @cached_property
+    def variances(self) -> tuple[Floats, Floats]:
+        """Sampling and privacy variances (2 k + k p,) of the estimates, simulated."""
+        sampling, privacy = (
+            np.max([self._variances(errors) for errors in self._errors(kind)], axis=0)
+            for kind in ("sampling", "privacy")
+        )
+        return sampling, privacy
+
+    def _variances(self, errors: Floats) -> Floats:
+        k = self.k
+        seen, vectors = np.linalg.eigh(np.diag(self.values) + errors)
+        seen, vectors = seen[:, ::-1], vectors[:, :, ::-1]
+        total = seen.sum(axis=1, keepdims=True)
+        shares = np.clip(np.divide(seen, total, out=np.ones_like(seen), where=total > 0), 0, 1)
+        parts = [seen[:, :k].var(axis=0) * self.unit**2, shares[:, :k].var(axis=0)]
+        for i in range(k):
+            vector = vectors[:, :, i] * np.where(vectors[:, i, i : i + 1] < 0, -1, 1)
+            parts.append((vector @ self.vectors).var(axis=0))
+        return np.concatenate(parts)
+
+    def _errors(self, kind: str) -> list[Floats]:
+        """Draws of the error in the basis of the eigenvectors, for every law of the sampling."""
+        if kind not in self._turned:
+            drawn = self.covariance.deviations(kind)
+            turned = [self.vectors @ errors @ self.vectors.T for errors in drawn]
+            self._turned[kind] = [(errors + errors.swapaxes(1, 2)) / 2 for errors in turned]
+        return self._turned[kind]
+
+    @cached_property
+    def _turned(self) -> dict[str, list[Floats]]:
+        return {}
+
+    def _most(self, count: int, target: Target = "table") -> Floats:
+        """Largest possible eigenvalues, from the largest possible sum of all.
+
+        Of the table with the divisor of `numpy.cov`; of the population without.
+        """
+        correction = self.covariance.correction if target == "table" else 1.0
+        return correction * self.covariance.largest_trace / np.arange(1, count + 1)
+
+    def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
+        """Lower and upper ends, two (2 k + k p,) arrays."""
+        key = alpha, method, target
+        if key not in self._found:
+            if method == "certified":
+                found = self._within(*self.covariance.radii(alpha, target), alpha, target)
+            elif self.covariance.unknown:
+                found = self._within(np.inf, np.inf, alpha, target)
+            else:
+                errors = self._errors("both" if target == "population" else "privacy")
+                ends = [self._aware(alpha, drawn, target) for drawn in errors]
+                found = (
+                    np.min([low for low, _ in ends], axis=0),
+                    np.max([high for _, high in ends], axis=0),
+                )
+            self._found[key] = found
+        low, high = self._found[key]
+        return low.copy(), high.copy()
+
+    @cached_property
+    def _found(self) -> dict[tuple[float, Method, Target], tuple[Floats, Floats]]:
+        return {}
+
+    def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
+        """Ends that hold together: certified ones do, noise-aware by the norm of the error."""
+        if method == "certified" or self.covariance.unknown:
+            return self.conf_int(alpha, "certified", target)
+        radius = 0.0
+        for errors in self._errors("both" if target == "population" else "privacy"):
+            sizes = np.abs(np.linalg.eigvalsh(errors)[:, [0, -1]]).max(axis=1)
+            traces = np.abs(np.trace(errors, axis1=1, axis2=2))
+            radius = max(radius, float(np.quantile(np.maximum(sizes, traces), 1 - alpha)))
+        return self._within(radius, radius, None, target)
+
+    def _within(
+        self, radius: float, of_trace: float, alpha: float | None, target: Target
+    ) -> tuple[Floats, Floats]:
+        """Everything that Weyl, and Davis and Kahan, say at a radius of the noisy matrix.
+
+        The radius of a certified statement, which has an alpha, is that of divisor n.
+        """
+        k, factors = self.k, self._factors(alpha, target)
+        centre = 1.0 if alpha is None else self.covariance.correction
+        values, trace = self.values / centre, float(self.values.sum()) / centre
+        most = self._most(k, target) if alpha is None else self._most(k) / centre
+        low = np.clip(values[:k] - radius, 0, most) if np.isfinite(radius) else np.zeros(k)
+        high = np.clip(values[:k] + radius, 0, most) if np.isfinite(radius) else most
+        most_trace, least_trace = trace + of_trace, trace - of_trace
+        low_share = low / most_trace if 0 < most_trace < np.inf else np.zeros(k)
+        high_share = high / least_trace if least_trace > 0 else np.ones(k)
+        caps = 1 / np.arange(1, k + 1)
+        low_share, high_share = np.clip(low_share, 0, caps), np.clip(high_share, 0, caps)
+        sines = sine_bounds(values, radius)[:k] if np.isfinite(radius) else np.ones(k)
+        loadings = loading_bounds(self.vectors[:k], sines)
+        low, high = low * factors[0] * self.unit, high * factors[1] * self.unit
+        return (
+            np.concatenate([low, low_share, loadings[0].ravel()]),
+            np.concatenate([high, high_share, loadings[1].ravel()]),
+        )
+
+    def _factors(self, alpha: float | None, target: Target) -> tuple[float, float]:
+        """The divisor of `numpy.cov` where a certified statement is about the table itself."""
+        if alpha is None or target != "table" or self.covariance.standardize:
+            return 1.0, 1.0
+        return self.covariance.corrections(alpha)
+
+    def sines(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
+        """Bounds (k,) on the sine of each vector's angle and of each leading subspace's."""
+        if method == "certified" or self.covariance.unknown:
+            radius, _ = self.covariance.radii(alpha, target)
+            values = self.values / self.covariance.correction
+            if not np.isfinite(radius):
+                return np.ones(self.k), np.ones(self.k)
+            return sine_bounds(values, radius)[: self.k], subspace_sines(values, radius)[: self.k]
+        laws = self._errors("both" if target == "population" else "privacy")
+        single, spaces = zip(
+            *(self._simulated_sines(errors, alpha) for errors in laws), strict=True
+        )
+        return np.max(single, axis=0), np.max(spaces, axis=0)
+
+    def _simulated_sines(self, errors: Floats, alpha: float) -> tuple[Floats, Floats]:
+        slack = self._slack(errors, alpha)
+        single, spaces = np.ones(self.k), np.ones(self.k)
+        for i in range(self.k):
+            vectors = self._turned_vectors(errors, i, slack)
+            if vectors is not None:
+                own = np.minimum(np.abs(vectors[:, i, i]), 1)
+                single[i] = np.quantile(np.sqrt(1 - own**2), 1 - alpha * (1 - _PART))
+            spaces[i] = self._subspace_sine(errors, i + 1, slack, alpha * (1 - _PART))
+        return single, spaces
+
+    def _subspace_sine(self, errors: Floats, size: int, slack: float, alpha: float) -> float:
+        if size == self.covariance.p:
+            return 0.0
+        values = self.values.copy()
+        values[size:] += slack
+        if values[size - 1] <= values[size]:
+            return 1.0
+        _, vectors = np.linalg.eigh(np.diag(values) + errors)
+        overlap = vectors[:, :size, ::-1][:, :, :size]
+        least = np.linalg.svd(overlap, compute_uv=False)[:, -1]
+        return float(np.quantile(np.sqrt(np.clip(1 - least**2, 0, 1)), 1 - alpha))
+
+    def _slack(self, errors: Floats, alpha: float) -> float:
+        """Radius of all eigenvalues at a tenth of alpha, simulated."""
+        ends = np.linalg.eigvalsh(errors)[:, [0, -1]]
+        return float(np.quantile(np.abs(ends).max(axis=1), 1 - _PART * alpha))
+
+    def _aware(self, alpha: float, errors: Floats, target: Target) -> tuple[Floats, Floats]:
+        k = self.k
+        traces = np.trace(errors, axis1=1, axis2=2)
+        slack, level = self._slack(errors, alpha), alpha * (1 - _PART) / 2
+        total = float(self.values.sum())
+        low, high = np.zeros((2, k)), np.zeros((2, k))
+        loadings = -np.ones((k, self.covariance.p)), np.ones((k, self.covariance.p))
+        for i in range(k):
+            for ends, side in ((low, 1), (high, -1)):
+                moved = self._moved(errors, i, side * slack, level)
+                tail = level if side > 0 else 1 - level
+                ends[0, i] = np.quantile(self.values[i] - moved, tail)
+                left = total - traces
+                shares = np.where(
+                    left > 0, (self.values[i] - moved) / np.where(left > 0, left, 1), -side * np.inf
+                )
+                ends[1, i] = np.quantile(shares, tail, method="nearest")
+            vectors = self._turned_vectors(errors, i, slack)
+            if vectors is not None:
+                own = vectors[:, :, i] * np.where(vectors[:, i, i : i + 1] < 0, -1, 1)
+                apart = np.abs(own @ self.vectors - self.vectors[i])
+                reach = np.quantile(apart, 1 - 2 * level, axis=0)
+                loadings[0][i] = np.maximum(self.vectors[i] - reach, -1)
+                loadings[1][i] = np.minimum(self.vectors[i] + reach, 1)
+        caps = np.stack([self._most(k, target), 1 / np.arange(1, k + 1)])
+        low, high = np.clip(low, 0, caps), np.clip(high, 0, caps)
+        low[0], high[0] = low[0] * self.unit, high[0] * self.unit
+        return (
+            np.concatenate([low.ravel(), loadings[0].ravel()]),
+            np.concatenate([high.ravel(), loadings[1].ravel()]),
+        )
+
+    def _moved(self, errors: Floats, i: int, shift: float, level: float) -> Floats:
+        """Draws of what noise adds to eigenvalue i, the others as high (low) as they may be.
+
+        It decreases in the true eigenvalue i, so that starting from an end that is too far out
+        (Weyl's) and going inwards it is never understated.
+        """
+        side = np.sign(shift)
+        ends = np.linalg.eigvalsh(errors)[:, -1 if side > 0 else 0]
+        tail = 1 - level if side > 0 else level
+        end = self.values[i] - float(np.quantile(ends, tail))
+        moved = np.zeros(len(errors))
+        for _ in range(_STEPS):
+            true = np.maximum(self.values + shift, 0)
+            true[i + 1 :] = np.minimum(true[i + 1 :], max(end, 0))
+            true[:i] = np.maximum(true[:i], max(end, 0))
+            true[i] = max(end, 0)
+            moved = _eigenvalues(true, errors)[:, i] - true[i]
+            end = self.values[i] - float(np.quantile(moved, tail))
+        return moved
+
+    def _turned_vectors(self, errors: Floats, i: int, slack: float) -> Floats | None:
+        """Eigenvectors (size, p, p) as columns of D + A with the least gaps around eigenvalue i."""
+        values = self.values.copy()
+        values[:i] -= slack
+        values[i + 1 :] += slack
+        above, below = values[:i].min(initial=np.inf), values[i + 1 :].max(initial=-np.inf)
+        if not above > values[i] > below:
+            return None
+        _, vectors = np.linalg.eigh(np.diag(values) + errors)
+        return np.asarray(vectors[:, :, ::-1])
+
+    def pvalues(self, value: float, alternative: Alternative) -> Floats:
+        """Not offered: there is more than one parameter."""
+        raise RequestError("components have no p-values; read their intervals with conf_int()")
+
+    def first(self, count: int) -> FirstEigenIntervals:
+        """The same for the first few parameters."""
+        return FirstEigenIntervals(self, count)
+
+
+@dataclass(frozen=True)
+class FirstEigenIntervals:
+    """The first `count` of some intervals."""
+
+    whole: EigenIntervals
+    count: int
+
+    def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
+        """Lower and upper ends, two (count,) arrays."""
+        low, high = self.whole.conf_int(alpha, method, target)
+        return low[: self.count], high[: self.count]
+
+    def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
+        """Ends that hold together."""
+        low, high = self.whole.simultaneous(alpha, method, target)
+        return low[: self.count], high[: self.count]
+
+    def pvalues(self, value: float, alternative: Alternative) -> Floats:
+        """Not offered."""
+        return self.whole.pvalues(value, alternative)
+
+    def first(self, count: int) -> FirstEigenIntervals:
+        """The same for fewer."""
+        return FirstEigenIntervals(self.whole, count)
+
+
+def _eigenvalues(values: Floats, errors: Floats) -> Floats:
+    """(size, p) eigenvalues of diag(values) + errors, descending."""
+    return np.asarray(np.linalg.eigvalsh(np.diag(values) + errors)[:, ::-1])

@@ -1,0 +1,126 @@
+"""Intervals and tests of means, and of differences of two means, in original units."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpstats.arrays import Floats
+from dpstats.checks import Alternative, check_finite
+from dpstats.corrected.means import mean_confint
+from dpstats.inference.confidence_law import ConfidenceLaw
+from dpstats.inference.moments.noisy_mean import NoisyMean, law_of_contrast
+
+if TYPE_CHECKING:
+    from dpstats.checks import Method, Target
+
+NOISE_PART = 3  # a certified interval at alpha spends alpha over this on the noise
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """The mean of one group of rows, or that of the first of two minus that of the second.
+
+    Attributes
+    ----------
+    groups : one or two NoisyMean
+    middle, half : float
+        An original value is middle + half times its unit value; in a difference the middle goes.
+    """
+
+    groups: tuple[NoisyMean, ...]
+    middle: float
+    half: float
+
+    @property
+    def _signs(self) -> tuple[float, ...]:
+        return (1.0, -1.0)[: len(self.groups)]
+
+    @property
+    def _shift(self) -> float:
+        return self.middle if len(self.groups) == 1 else 0.0
+
+    @property
+    def estimate(self) -> float:
+        """Estimate, in original units."""
+        means = [sign * g.mean for sign, g in zip(self._signs, self.groups, strict=True)]
+        return self._shift + self.half * sum(means)
+
+    @property
+    def sampling_variance(self) -> float:
+        """Variance of the estimate's sampling error, in original units squared."""
+        return self.half**2 * sum(group.sampling_variance for group in self.groups)
+
+    @property
+    def privacy_variance(self) -> float:
+        """Variance of the estimate's noise, in original units squared."""
+        return self.half**2 * sum(group.privacy_variance for group in self.groups)
+
+    @cached_property
+    def _law(self) -> ConfidenceLaw:
+        return law_of_contrast(self.groups)
+
+    def interval(self, alpha: float, method: Method, target: Target) -> tuple[float, float]:
+        """Lower and upper end, within what bounded numbers can have."""
+        reach = float(len(self.groups))
+        if method == "noise_aware" and target == "population":
+            low, high = self._law.limits(alpha, -reach, reach)
+        else:
+            low, high = self._certified(alpha, target)
+        return self._shift + self.half * low, self._shift + self.half * high
+
+    def _certified(self, alpha: float, target: Target) -> tuple[float, float]:
+        """Every mean in its certified interval, at alpha over their number."""
+        part = alpha / len(self.groups)
+        low = high = 0.0
+        for sign, group in zip(self._signs, self.groups, strict=True):
+            if target == "table":
+                ends = group.box(part, squares=False)[:2]
+            else:
+                beta = part / NOISE_PART
+                first, last, variance, size = group.box(beta)
+                box = np.array([[first], [last], [variance]])
+                found = mean_confint(box[0], box[1], box[2], size, part - beta)
+                ends = float(found[0][0]), float(found[1][0])
+            low, high = low + min(sign * end for end in ends), high + max(sign * e for e in ends)
+        return low, high
+
+    def pvalue(self, value: float, alternative: Alternative) -> float:
+        """Noise-aware p-value of: it equals `value` (original units)."""
+        return self._law.pvalue((value - self._shift) / self.half, alternative)
+
+
+@dataclass(frozen=True)
+class MeanIntervals:
+    """Intervals and tests of d contrasts.
+
+    Noise-aware: see `inference.confidence_law`. Certified: see `inference.bounded_means`. For the
+    private table itself both methods give the box of the noise.
+    """
+
+    contrasts: tuple[Contrast, ...]
+
+    def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
+        """Lower and upper ends, two (d,) arrays."""
+        ends = np.array([c.interval(alpha, method, target) for c in self.contrasts])
+        return ends[:, 0], ends[:, 1]
+
+    def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
+        """Ends that hold for all together, by Bonferroni's inequality.
+
+        Products of different columns, which would tell how the means move together, are not
+        measured.
+        """
+        return self.conf_int(alpha / len(self.contrasts), method, target)
+
+    def first(self, count: int) -> MeanIntervals:
+        """The same for the first few."""
+        return MeanIntervals(self.contrasts[:count])
+
+    def pvalues(self, value: float, alternative: Alternative) -> Floats:
+        """P-values (d,) of: each equals `value`."""
+        check_finite("value", value)
+        return np.array([c.pvalue(float(value), alternative) for c in self.contrasts])

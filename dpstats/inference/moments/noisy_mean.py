@@ -1,0 +1,226 @@
+"""Size, sum and sum of squares of a group, known through noise: what they tell about its mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpstats.arrays import Floats
+from dpstats.families.group_moments import PARTS, TO_MOMENTS
+from dpstats.inference.confidence_law import DRAWS, ConfidenceLaw
+from dpstats.inference.simulation import draw_evenly
+from dpstats.privacy.laws import LatticeLaw
+
+if TYPE_CHECKING:
+    from dpstats.measured.answers import Answers
+    from dpstats.privacy.laws import NoiseLaw
+
+_LEAST_ROWS = 2  # that tell a mean and its error
+
+
+@dataclass(frozen=True)
+class NoisyMean:
+    """A group of rows with a number in [-1, 1] (unit scale).
+
+    Attributes
+    ----------
+    observed : (3,) float64
+        Noisy size, sum and sum of squares.
+    mixing : (3, k) float64
+        The noise on them as combinations, with entries 0, 1 and -1, of k independent noises.
+    laws : tuple of k laws
+        None for what is public.
+    units : (k,) float64
+        What the noises are divided by.
+    most : float
+        Public upper bound of the size; inf if there is none.
+    seed : int
+        Different for groups that are compared.
+    """
+
+    observed: Floats
+    mixing: Floats
+    laws: tuple[NoiseLaw | None, ...]
+    units: Floats
+    most: float
+    seed: int = 0
+
+    @classmethod
+    def of_column(cls, answers: Answers, f: int) -> NoisyMean:
+        """All rows, from functions number f (x) and f + 1 (x^2); the count last, if noisy."""
+        rows = answers.rows
+        size, law = (
+            (rows.estimate, None) if rows.public else (float(answers.sums[-1]), answers.law(-1))
+        )
+        units = answers.bounds[f : f + 2].astype(np.float64)
+        return cls(
+            np.append(size, answers.sums[f : f + 2] / units),
+            np.eye(3),
+            (law, answers.law(f), answers.law(f + 1)),
+            np.append(1.0, units),
+            size if law is None else np.inf,
+        )
+
+    @classmethod
+    def of_group(cls, answers: Answers, i: int) -> NoisyMean:
+        """Group number i, from the answers to a block of `GroupMoments`."""
+        part = answers.part(slice(len(PARTS) * i, len(PARTS) * (i + 1)))
+        units = part.bounds.astype(np.float64)
+        laws = tuple(part.law(f) for f in range(len(PARTS)))
+        most = answers.rows.estimate if answers.rows.public else np.inf
+        return cls(TO_MOMENTS @ (part.sums / units), TO_MOMENTS, laws, units, most, seed=i)
+
+    @cached_property
+    def covariance(self) -> Floats:
+        """(3, 3) covariance of the noise."""
+        variances = [0.0 if law is None else law.variance for law in self.laws] / self.units**2
+        return np.asarray((self.mixing * variances) @ self.mixing.T)
+
+    @property
+    def size(self) -> float:
+        """Estimate of the size, from 1 to the number of rows."""
+        return float(np.clip(self.observed[0], 1, self.most))
+
+    @property
+    def size_noise(self) -> float:
+        """Standard deviation of the noise on the size."""
+        return float(np.sqrt(self.covariance[0, 0]))
+
+    @property
+    def mean(self) -> float:
+        """Estimate of the mean, in [-1, 1]."""
+        return float(np.clip(self.observed[1] / self.size, -1, 1))
+
+    @property
+    def privacy_variance(self) -> float:
+        """Variance of the mean's noise, to first order; at most 1, that of -1 or 1 at random."""
+        return min(self._first_order, 1.0)
+
+    @cached_property
+    def _first_order(self) -> float:
+        gradient = np.array([-self.mean, 1.0, 0.0]) / self.size
+        return float(gradient @ self.covariance @ gradient)
+
+    @property
+    def _plain(self) -> float:
+        """Mean square minus squared mean, as observed."""
+        return float(self.observed[2] / self.size - (self.observed[1] / self.size) ** 2)
+
+    @property
+    def variance(self) -> float:
+        """Estimate of the variance, n in the denominator, in [0, 1 - mean^2].
+
+        The noise on the mean lowers mean square minus squared mean by its variance on average.
+        """
+        return float(np.clip(self._plain + self._first_order, 0, 1 - self.mean**2))
+
+    @property
+    def variance_noise(self) -> float:
+        """Standard deviation of the noise on the variance, to first order."""
+        gradient = np.array([self.mean**2 - self._plain, -2 * self.mean, 1.0])
+        return float(np.sqrt(gradient @ self.covariance @ gradient)) / self.size
+
+    @property
+    def _lost(self) -> bool:
+        """Whether what was seen is fewer than two rows: the mean may then be anything."""
+        return bool(self.observed[0] < _LEAST_ROWS)
+
+    @property
+    def sampling_variance(self) -> float:
+        """Variance of the sample mean; 1 if two rows were not seen, as `_drawn` has it."""
+        if self._lost:
+            return 1.0
+        return self.variance / max(self.size - 1, 1.0)
+
+    @property
+    def drowned(self) -> bool:
+        """Whether little is left: of the size, or within an eighth of the range of means."""
+        small = self._lost or self.size <= 2 * self.size_noise
+        return small or self.privacy_variance > 1 / 16
+
+    @cached_property
+    def _drawn(self) -> tuple[Floats, Floats, Floats]:
+        """Draws (m,) of the mean, its squared sampling error and the size without noise.
+
+        A draw that leaves fewer than two rows says nothing: the mean is then put at -1 or 1, at
+        random. The noisy variance may be negative: it is raised to zero before its own noise is put
+        around it, and what comes out stays below what a number in [-1, 1] with that mean can have
+        (Bhatia and Davis 2000).
+        """
+        rng = np.random.default_rng(self.seed)
+        noises = np.array([
+            np.zeros(DRAWS) if law is None else draw_evenly(law, DRAWS, rng) for law in self.laws
+        ])  # fmt: skip
+        moments = self.observed[:, np.newaxis] - self.mixing @ (noises / self.units[:, np.newaxis])
+        size = np.clip(moments[0], 0, self.most)
+        seen = size >= _LEAST_ROWS
+        n = np.where(seen, size, float(_LEAST_ROWS))
+        ends = rng.permutation(np.resize([-1.0, 1.0], DRAWS))
+        mean, square = np.where(seen, moments[1:] / n, [ends, np.ones(DRAWS)])
+        raised = square - mean**2 + self.variance - self._plain
+        variance = np.clip(raised, 0, np.maximum(1 - mean**2, 0))
+        return mean, variance / (n - 1), n
+
+    def box(self, beta: float, *, squares: bool = True) -> tuple[float, float, float, float]:
+        """Bounds that hold together with probability 1 - beta, whatever the rows.
+
+        Bonferroni's inequality over the noises on size, sum and (if wanted) squares.
+
+        Returns
+        -------
+        low, high, variance, size : float
+            Of the mean of the rows; upper bound of their variance (n in the denominator); lower
+            bound of their number. Without a lower bound of at least 1, all that is possible.
+        """
+        laws = [_law_of(row, self.laws) for row in self.mixing[: 3 if squares else 2]]
+        part = beta / sum(law is not None for law in laws)
+        size, total, *rest = (
+            0.0 if law is None else law.quantile(part) / unit
+            for law, unit in zip(laws, self.units, strict=False)
+        )
+        least = float(np.ceil(self.observed[0] - size - 1e-9))
+        most = min(max(self.observed[0] + size, 1.0), self.most)
+        if least < 1:
+            return -1.0, 1.0, 1.0, 0.0
+        least = min(least, most)
+        sums = self.observed[1] + np.array([-total, total])
+        ratios = np.concatenate([sums / least, sums / most])
+        low, high = (float(np.clip(end, -1, 1)) for end in (ratios.min(), ratios.max()))
+        nearest = 0.0 if low <= 0 <= high else min(abs(low), abs(high))
+        bound = (self.observed[2] + rest[0]) / least if rest else 1.0
+        return low, high, float(np.clip(bound, nearest**2, 1.0)) - nearest**2, least
+
+
+def _law_of(row: Floats, laws: Sequence[NoiseLaw | None]) -> NoiseLaw | None:
+    """Law of a sum, up to signs, of equal symmetric noises."""
+    used = [law for weight, law in zip(row, laws, strict=True) if weight]
+    if len(used) == 1:
+        return used[0]
+    first = used[0]
+    assert isinstance(first, LatticeLaw)
+    assert all(law == first for law in used)
+    return replace(first, terms=len(used) * first.terms)
+
+
+def law_of_contrast(groups: Sequence[NoisyMean]) -> ConfidenceLaw:
+    """Law of the mean of one group, or of the first minus the second, in unit scale.
+
+    Welch's approximation to the degrees of freedom, draw by draw; see `ConfidenceLaw`.
+    """
+    first, *others = groups
+    centre, squared_error, size = first._drawn
+    df = size - 1
+    for other in others:
+        mean, square, size = other._drawn
+        centre = centre - mean
+        total = squared_error + square
+        known = total > 0
+        a, b = (np.where(known, part, 1.0) for part in (squared_error, square))
+        welch = (a + b) ** 2 / (a**2 / df + b**2 / (size - 1))
+        df = np.where(known, welch, df + size - 1)
+        squared_error = total
+    return ConfidenceLaw(centre, np.sqrt(squared_error), df)

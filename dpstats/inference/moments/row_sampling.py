@@ -1,0 +1,183 @@
+"""How the first and second moments of independent rows vary: two approximate laws."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from dpstats.arrays import Floats
+from dpstats.errors import NotMeasuredError
+from dpstats.families.block import Family
+from dpstats.families.monomials import third_and_fourth_powers
+
+if TYPE_CHECKING:
+    from dpstats.measured.view import Answering
+
+SamplingLaw = Literal["kurtosis", "fitted"]
+
+_LEAST_POINTS = 50  # of equal weight, for a fourth moment within about a fifth
+_LARGEST_PRODUCT = 3 * 10**9
+
+
+@dataclass(frozen=True)
+class RowSampling:
+    """The sampling error of mean products of p numbers, approximately normal.
+
+    Its covariance needs all fourth moments, which are too many to measure. Two laws stand in:
+
+    kurtosis : normal theory with a kurtosis of each column's own [1]_. With y the centred rows, S
+        their covariance, h_j the root of a third of column j's kurtosis and A_jk = S_jk (h_j +
+        h_k)/2, E y_i y_j y_k y_l = A_ij A_kl + A_ik A_jl + A_il A_jk. The part A_ik A_jl + A_il
+        A_jk is drawn exactly; of the rest, A_ij A_kl - S_ij S_kl, what would lower a variance is
+        left out.
+    fitted : the fourth moments of the release's fitted density, moved linearly to the noisy mean
+        and covariance. The density also follows the columns' own third and fourth moments.
+
+    Neither is right for every table; intervals are the wider of those by either.
+
+    Attributes
+    ----------
+    n : int
+        Number of rows.
+    mean, covariance : (p,) and (p, p) float64
+        Of the rows, noisy.
+    kurtosis : (p,) float64
+        Of the columns, 3 where it is not known.
+    points, weights : (m, p) and (m,) float64
+        The fitted density.
+    two_valued : bool
+        Every column takes two values: the first law does not apply.
+
+    References
+    ----------
+    .. [1] Y. Kano, M. Berkane and P. M. Bentler (1990), Covariance structure analysis with
+       heterogeneous kurtosis parameters. Biometrika 77, 575-585.
+    """
+
+    n: int
+    mean: Floats
+    covariance: Floats
+    kurtosis: Floats
+    points: Floats
+    weights: Floats
+    two_valued: bool = False
+
+    @property
+    def laws(self) -> tuple[SamplingLaw, ...]:
+        """Those that serve here, one or both."""
+        if not self._dense:
+            return ("kurtosis",)
+        return ("fitted",) if self.two_valued else ("kurtosis", "fitted")
+
+    @property
+    def _dense(self) -> bool:
+        """Whether the fitted density has enough points to tell how rows vary.
+
+        The minimax fit has at most one point more than there are functions.
+        """
+        p = len(self.mean)
+        effective = 1 / float(np.sum(self.weights**2))
+        points = int(np.sum(self.weights > 0.01 / len(self.weights)))
+        return effective >= _LEAST_POINTS and points >= 2 + p * (p + 3)
+
+    def draw(self, law: SamplingLaw, size: int, rng: np.random.Generator) -> Floats:
+        """Draws (size, p + 1, p + 1) of the error of the moment matrix, the constant first."""
+        return self._fitted(size, rng) if law == "fitted" else self._by_kurtosis(size, rng)
+
+    def _fitted(self, size: int, rng: np.random.Generator) -> Floats:
+        i, j = np.triu_indices(len(self.mean) + 1)
+        i, j = i[1:], j[1:]  # without the constant
+        points, weights = self.moved_points(rng)
+        rows = np.column_stack([np.ones(len(points)), points])
+        products = rows[:, i] * rows[:, j]
+        products -= weights @ products
+        spectrum, vectors = np.linalg.eigh((products.T * weights) @ products / self.n)
+        root = vectors * np.sqrt(np.maximum(spectrum, 0))
+        drawn = np.zeros((size, len(self.mean) + 1, len(self.mean) + 1))
+        drawn[:, i, j] = drawn[:, j, i] = rng.standard_normal((size, len(i))) @ root.T
+        return drawn
+
+    def moved_points(self, rng: np.random.Generator) -> tuple[Floats, Floats]:
+        """The density with the noisy mean and covariance, by the nearest linear map.
+
+        A fit to very noisy answers is drawn towards its reference: only its shape is used.
+        Points (m, p) and their weights (m,).
+        """
+        points, weights = self._thinned(rng)
+        apart = points - weights @ points
+        root, inverse = _roots((apart.T * weights) @ apart)
+        middle, _ = _roots(root @ self.covariance @ root)
+        return self.mean + apart @ (inverse @ middle @ inverse), weights
+
+    def _thinned(self, rng: np.random.Generator) -> tuple[Floats, Floats]:
+        """The density, or a sample of it where all its points would take minutes."""
+        p = len(self.mean)
+        functions = p * (p + 3) // 2
+        used = self.weights > 0
+        points, weights = self.points[used], self.weights[used] / self.weights[used].sum()
+        most = max(2_000, _LARGEST_PRODUCT // functions**2)
+        if len(points) <= most:
+            return points, weights
+        return points[rng.choice(len(points), most, p=weights)], np.full(most, 1 / most)
+
+    def _by_kurtosis(self, size: int, rng: np.random.Generator) -> Floats:
+        """Mean and covariance vary independently, as those of symmetric rows do."""
+        p = len(self.mean)
+        root, _ = _roots(self.covariance)
+        own = np.sqrt(self.kurtosis / 3)
+        spread = self.covariance * (own[:, np.newaxis] + own) / 2
+        wide, _ = _roots(spread)
+        square = rng.standard_normal((size, p, p)) / np.sqrt(2)
+        shift = rng.standard_normal((size, p)) @ root
+        drawn = np.zeros((size, p + 1, p + 1))
+        drawn[:, 0, 1:] = drawn[:, 1:, 0] = shift
+        drawn[:, 1:, 1:] = wide @ (square + square.swapaxes(1, 2)) @ wide
+        drawn[:, 1:, 1:] += rng.standard_normal((size, 1, 1)) * _rising(spread, self.covariance)
+        drawn[:, 1:, 1:] += shift[:, :, np.newaxis] * self.mean
+        drawn[:, 1:, 1:] += shift[:, np.newaxis, :] * self.mean[:, np.newaxis]
+        return np.asarray(drawn / np.sqrt(self.n))
+
+
+def mean_powers(release: Answering, columns: tuple[str, ...]) -> Floats:
+    """(p, 2) noisy means of third and fourth powers, unit scale; NaN where not measured."""
+    found = np.full((len(columns), 2), np.nan)
+    block = third_and_fourth_powers(release.schema, columns)
+    if block is not None:
+        try:
+            means = release.answers(Family((block,))).means
+        except NotMeasuredError:
+            return found
+        for term, mean in zip(block.terms, means, strict=True):
+            found[columns.index(term[0][0]), len(term) - 3] = mean
+    return found
+
+
+def kurtosis_of(powers: Floats, mean: Floats, variances: Floats) -> Floats:
+    """(p,) E y^4 over (E y^2)^2 of centred columns, from mean third and fourth powers (p, 2).
+
+    At least 3, which stands for what is not known; not more than columns in [-1, 1] can have.
+    """
+    third, fourth = powers.T
+    square = np.maximum(variances, 1e-12)
+    centred = fourth - 4 * mean * third + 6 * mean**2 * (square + mean**2) - 3 * mean**4
+    most = np.maximum((1 + np.abs(mean)) ** 2 / square, 3)
+    return np.asarray(np.nan_to_num(np.clip(centred / square**2, 3, most), nan=3.0))
+
+
+def _rising(one: Floats, other: Floats) -> Floats:
+    """M with vec(M) vec(M)' the positive part of vec(one) vec(one)' - vec(other) vec(other)'."""
+    pair = np.stack([one.ravel(), other.ravel()], axis=1)
+    basis, triangle = np.linalg.qr(pair)
+    values, vectors = np.linalg.eigh(triangle @ np.diag([1.0, -1.0]) @ triangle.T)
+    largest = basis @ vectors[:, -1] * np.sqrt(max(values[-1], 0.0))
+    return np.asarray(largest.reshape(one.shape))
+
+
+def _roots(matrix: Floats) -> tuple[Floats, Floats]:
+    """Square root of the positive part of a symmetric matrix, and its pseudo-inverse."""
+    values, vectors = np.linalg.eigh(matrix)
+    root = np.sqrt(np.maximum(values, 0))
+    inverse = np.divide(1, root, out=np.zeros_like(root), where=root > 1e-6)
+    return (vectors * root) @ vectors.T, (vectors * inverse) @ vectors.T

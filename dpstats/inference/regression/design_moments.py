@@ -1,0 +1,256 @@
+"""From a design to the second moments that least squares needs, in a basis of good scale."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpstats.arrays import Floats
+from dpstats.errors import NotMeasuredError, RequestError
+from dpstats.families.block import Block, Family
+from dpstats.families.cells import ROWS
+from dpstats.families.formula import Design
+from dpstats.families.moments import Feature, Term
+from dpstats.families.monomials import COARSE_STEPS, Monomials, product
+from dpstats.inference.moment_matrix import ONE, ZERO, NoisyMatrix, moments_block
+from dpstats.inference.regression.fourth_moments import FourthMoments
+from dpstats.schema import Number, Schema
+
+if TYPE_CHECKING:
+    from dpstats.measured.answers import Answers
+    from dpstats.measured.view import Answering
+
+_MOST_NUMBERS = 4
+_MOST_PRODUCTS = 2_000
+
+Expansion = dict[Term, float]  # a sum of products of features in unit scale
+
+
+@dataclass(frozen=True)
+class DesignMoments:
+    """Regressors and response as combinations of features in unit scale.
+
+    A number is its middle plus half its range times its unit value in [-1, 1], so a regressor is a
+    sum of products of unit values, levels and the constant. Where as many products occur as there
+    are regressors (always, if a product comes with the numbers in it), the products themselves are
+    the basis: each of their moments is one measured number, which keeps worst-case bounds short.
+    Else the basis is the regressors over the sum of their coefficients.
+
+    Attributes
+    ----------
+    schema : Schema
+    design : Design
+    """
+
+    schema: Schema
+    design: Design
+
+    @cached_property
+    def _regressors(self) -> list[Expansion]:
+        return [self._expanded(regressor.factors) for regressor in self.design.regressors]
+
+    @cached_property
+    def _response(self) -> Expansion:
+        """The response over its half range; without its middle if an intercept takes that."""
+        expanded = self._expanded((self.design.response,))
+        if self.design.intercept:
+            expanded.pop((), None)
+        return {term: value / self.half_range for term, value in expanded.items()}
+
+    @cached_property
+    def half_range(self) -> float:
+        """Half the range of the response, 1 if it is an indicator."""
+        return self._expanded((self.design.response,))[(self.design.response,)]
+
+    def _expanded(self, factors: tuple[Feature, ...]) -> Expansion:
+        expanded: Expansion = {(): 1.0}
+        for factor in factors:
+            column = self.schema[factor[0]]
+            middle, half = 0.0, 1.0
+            if factor[1] is None:
+                assert isinstance(column, Number)  # see `Design.of`
+                low, high = float(column.grid[0]), float(column.grid[-1])
+                middle, half = (low + high) / 2, (high - low) / 2
+            grown: Expansion = {}
+            for term, value in expanded.items():
+                for more, by in (((), middle), ((factor,), half)):
+                    longer = product(term, more)
+                    if by != 0 and longer is not None:
+                        grown[longer] = grown.get(longer, 0.0) + value * by
+            expanded = grown
+        return expanded
+
+    @cached_property
+    def features(self) -> list[Term]:
+        """The q products of features that occur; the constant, if there, is ()."""
+        every = dict.fromkeys(t for e in (*self._regressors, self._response) for t in e)
+        return sorted(every, key=len)
+
+    def _coefficients(self, expansions: list[Expansion]) -> Floats:
+        at = {term: i for i, term in enumerate(self.features)}
+        matrix = np.zeros((len(expansions), len(at)))
+        for row, expansion in zip(matrix, expansions, strict=True):
+            for term, value in expansion.items():
+                row[at[term]] = value
+        return matrix
+
+    @cached_property
+    def _basis(self) -> tuple[Floats, Floats]:
+        """The basis (p, q) as features, and the regressors (p, p) as the basis."""
+        regressors = self._coefficients(self._regressors)
+        used = np.flatnonzero(np.any(regressors != 0, axis=0))
+        own = regressors[:, used]
+        if len(used) == len(own) and np.linalg.matrix_rank(own) == len(own):
+            return np.eye(regressors.shape[1])[used], own
+        size = np.abs(regressors).sum(axis=1)
+        return regressors / size[:, None], np.diag(size)
+
+    @cached_property
+    def constant(self) -> Floats | None:
+        """The constant one as a combination (q,) of the features, if the regressors span it."""
+        if self.design.constant is None:
+            return None
+        regressors = self._coefficients(self._regressors)
+        return np.asarray(regressors[self.design.constant].sum(axis=0))
+
+    @cached_property
+    def rows(self) -> Floats:
+        """(p + 1, q): the basis, then the response in unit scale, as combinations of features."""
+        return np.vstack([self._basis[0], self._coefficients([self._response])])
+
+    @cached_property
+    def to_basis(self) -> Floats:
+        """(p, p): a combination h of coefficients in original units is h times this in the basis.
+
+        Without the `shift` of the response.
+        """
+        # beta' x = beta' R w, so coefficients in the basis are R' beta over the half range.
+        return np.asarray(self.half_range * np.linalg.inv(self._basis[1]).T, dtype=np.float64)
+
+    @cached_property
+    def shift(self) -> Floats:
+        """(p,) what the middle of the response adds to coefficients in original units."""
+        shift = np.zeros(len(self.design.regressors))
+        if self.design.intercept:
+            shift[0] = self._expanded((self.design.response,)).get((), 0.0)
+        return shift
+
+    @cached_property
+    def penalised(self) -> Floats:
+        """(p,) 1 for every member of the basis but the constant."""
+        basis = self._basis[0]
+        constant = [term == () for term in self.features]
+        return np.where(np.any(basis[:, ~np.array(constant)] != 0, axis=1), 1.0, 0.0)
+
+    @cached_property
+    def _products(self) -> list[list[Term | None]]:
+        return [[product(a, b) for b in self.features] for a in self.features]
+
+    @property
+    def blocks(self) -> list[Block]:
+        """The test functions: products of at most two features, and of more."""
+        terms = dict.fromkeys(t for row in self._products for t in row if t)
+        short = [term for term in terms if len(term) <= 2]
+        used = list(dict.fromkeys(feature for term in short for feature in term))
+        blocks: list[Block] = [moments_block(self.schema, used, short)]
+        if longer := [term for term in terms if len(term) > 2]:
+            blocks.append(Monomials.of(self.schema, longer))
+        return blocks
+
+    def matrix(self, release: Answering) -> NoisyMatrix:
+        """The noisy mean products (q, q) of the features."""
+        answers, at = _asked(release, self.blocks)
+        place = np.array([[at[term] for term in row] for row in self._products], dtype=np.int64)
+        return NoisyMatrix(answers, place)
+
+    @cached_property
+    def _pairs(self) -> tuple[list[Term], list[bool]]:
+        """Distinct products of two features, and whether both may be regressors'."""
+        used = {term for expansion in self._regressors for term in expansion}
+        own = dict.fromkeys(product(a, b) for a in self.features if a in used
+                            for b in self.features if b in used)  # fmt: skip
+        every = dict.fromkeys(term for row in self._products for term in row if term is not None)
+        return list(every), [term in own for term in every]
+
+    def fourth_blocks(self) -> list[Block]:
+        """The test functions that the mean of xx'(y - x'b)^2 needs at any b.
+
+        Products of two regressors and of two regressors or responses. The coarse block rounds grids
+        that are finer than its own; then it holds all of them, so that the residual is that of
+        rounded numbers throughout. Else products that are measured anyway serve.
+
+        Raises
+        ------
+        RequestError
+            Where these are products of more than four numbers, or too many.
+        """
+        pairs, own = self._pairs
+        needed = dict.fromkeys(
+            term
+            for left in itertools.compress(pairs, own)
+            for right in pairs
+            if (term := product(left, right))
+        )
+        numbers = max(sum(level is None for _, level in term) for term in needed)
+        if numbers > _MOST_NUMBERS or len(needed) > _MOST_PRODUCTS:
+            raise RequestError(
+                f"robust errors of this formula need {len(needed)} mean products of up to "
+                f"{numbers} numbers; at most {_MOST_PRODUCTS} of {_MOST_NUMBERS} can be measured "
+                "well: take fewer columns, no products of two numbers (C(a):b has the bins of one "
+                "of them), or cov_type='nonrobust'"
+            )
+        columns = {self.schema[name] for term in needed for name, level in term if level is None}
+        fine = any(isinstance(c, Number) and c.half_points > COARSE_STEPS for c in columns)
+        measured = [] if fine else self.blocks
+        known = _terms(measured)
+        more = [term for term in needed if term not in known]
+        if not more:
+            return measured
+        return [*measured, Monomials.of(self.schema, more, coarse=True)]
+
+    def fourth(self, release: Answering) -> FourthMoments:
+        """The noisy mean products of four features.
+
+        Raises
+        ------
+        NotMeasuredError
+            Where the plan did not ask for them.
+        """
+        try:
+            answers, at = _asked(release, self.fourth_blocks())
+        except NotMeasuredError as error:
+            raise NotMeasuredError(
+                "this release has no measurement of the fourth moments that robust errors need; "
+                "the plan must ask for them with dps.OLS(..., cov_type='HC1'). It may answer "
+                "cov_type='nonrobust'"
+            ) from error
+        pairs, own = self._pairs
+        index: dict[Term | None, int] = {term: i for i, term in enumerate(pairs)}
+        index[None] = ZERO
+        pair = np.array([[index[term] for term in row] for row in self._products], dtype=np.int64)
+        place = np.full((len(pairs), len(pairs)), ZERO, dtype=np.int64)
+        for i in np.flatnonzero(own):
+            place[i] = [at[product(pairs[i], right)] for right in pairs]
+        return FourthMoments(answers, pair, place)
+
+
+def _terms(blocks: Sequence[Block]) -> dict[Term | None, int]:
+    """Which function each term is, as `product` writes it."""
+    every = [product(term, ()) for block in blocks for term in block.terms]  # type: ignore[attr-defined]
+    return {term: i for i, term in enumerate(every)}
+
+
+def _asked(release: Answering, blocks: Sequence[Block]) -> tuple[Answers, dict[Term | None, int]]:
+    """Answers to the functions of some blocks, and which one each product of features is."""
+    answers = release.answers(Family(tuple(blocks)))
+    if not answers.rows.public:
+        answers = release.answers(Family((*blocks, ROWS)))
+    at = _terms(blocks)
+    at[None] = ZERO
+    at[()] = ONE if answers.rows.public else sum(block.size for block in blocks)
+    return answers, at

@@ -1,0 +1,96 @@
+"""The law of the error of an estimate whose noise grows with the value that is tested."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import optimize, special
+
+from dpstats.arrays import Floats
+
+if TYPE_CHECKING:
+    from dpstats.checks import Alternative
+
+_FURTHEST = 1e9  # standard errors; an end beyond it is infinite
+
+
+@dataclass(frozen=True)
+class ErrorLaw:
+    """Law of the error of an estimate, if the true value lies t above it: noise plus a t variable.
+
+    Attributes
+    ----------
+    spread, df : float
+        Standard deviation and degrees of freedom of the sampling part; infinite: nothing is known.
+    fixed, moving : (draws,) float64
+        The noise is ``fixed + t * moving``.
+    """
+
+    spread: float
+    df: float
+    fixed: Floats
+    moving: Floats
+
+    def pvalue(self, t: float, alternative: Alternative = "two-sided") -> float:
+        """P-value of: the true value lies t above the estimate."""
+        if np.isinf(self.spread):
+            return 1.0
+        noise = self.fixed + t * self.moving
+        if alternative == "larger":
+            return self._above(-t - noise)
+        if alternative == "smaller":
+            return self._above(t + noise)
+        return min(1.0, self._above(abs(t) - noise) + self._above(abs(t) + noise)) if t else 1.0
+
+    def _above(self, x: Floats) -> float:
+        """Mean probability that the sampling part is at least x."""
+        if self.spread == 0:
+            return float(np.mean(x <= 0))
+        return float(np.mean(special.stdtr(self.df, -x / self.spread)))
+
+    def unbounded(self, alpha: float) -> bool:
+        """Whether the interval at level 1 - alpha has no ends; see `_reach`."""
+        return bool(np.isinf(self.spread) or np.mean(np.abs(self.moving) >= 1) >= alpha)
+
+    @property
+    def least_pvalue(self) -> float:
+        """What p-values so far out that few draws are there can be trusted to."""
+        if np.isinf(self.spread):
+            return 1.0
+        noise = float(np.mean(self.fixed**2))
+        return noise / max(noise + self.spread**2, 1e-300) / len(self.fixed)
+
+    def interval(self, alpha: float) -> tuple[float, float]:
+        """How far the true value may lie below and above the estimate, (low, high)."""
+        return -self._reach(alpha, -1.0), self._reach(alpha, 1.0)
+
+    def _reach(self, alpha: float, sign: float) -> float:
+        """The largest |t| that is not rejected.
+
+        Where |moving| < 1 a draw that does not reach t reaches no larger one, so the p-value
+        falls but for the share of the other draws; where that share is not below alpha, no t is
+        rejected.
+        """
+        if self.unbounded(alpha):
+            return np.inf
+        scale = float(np.hypot(self.spread, np.sqrt(np.mean(self.fixed**2))))
+        if scale == 0:
+            return 0.0
+        if self.spread == 0:
+            return float(np.quantile(self._last(sign), 1 - alpha, method="higher"))
+        high = scale
+        while self.pvalue(sign * high) > alpha:
+            high *= 2
+            if high > _FURTHEST * scale:
+                return np.inf
+        excess = lambda t: self.pvalue(sign * t) - alpha  # noqa: E731
+        return float(optimize.brentq(excess, 0.0, high, xtol=1e-11 * high, rtol=1e-12))
+
+    def _last(self, sign: float) -> Floats:
+        """The largest |t| that each draw of the noise alone reaches."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            toward = np.where(self.fixed > 0, 1 - sign * self.moving, 1 + sign * self.moving)
+            last = np.abs(self.fixed) / toward
+        return np.where(np.abs(self.moving) >= 1, np.inf, np.where(self.fixed == 0, 0.0, last))

@@ -1,0 +1,142 @@
+"""Intervals and tests of linear combinations of least-squares coefficients."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpstats.arrays import Floats
+from dpstats.corrected.least_squares import ols
+from dpstats.inference.regression.error_law import ErrorLaw
+from dpstats.inference.regression.least_squares import DRAWS, LeastSquares
+from dpstats.inference.simultaneous import level_of_draws
+
+if TYPE_CHECKING:
+    from dpstats.checks import Alternative, Method, Target
+
+
+@dataclass(frozen=True)
+class LinearIntervals:
+    """Intervals of k combinations of the coefficients, plus known numbers.
+
+    Noise-aware: see `LeastSquares`. Certified: the bounds of `dps.corrected.ols` at the noisy
+    moments, half of alpha for the noise where the population's sampling part takes the rest.
+
+    Attributes
+    ----------
+    model : LeastSquares
+    combinations : (k, p) float64
+        In the basis of the model.
+    offsets : (k,) float64
+    extra : float
+        To predict new responses rather than their mean: the square of a unit of the response.
+    """
+
+    model: LeastSquares
+    combinations: Floats
+    offsets: Floats
+    extra: float = 0.0
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is pickled: the fields, not what was computed from them."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    @cached_property
+    def estimates(self) -> Floats:
+        """(k,)."""
+        return np.asarray(self.combinations @ self.model.params + self.offsets)
+
+    @cached_property
+    def sampling_variance(self) -> Floats:
+        """(k,), infinite where nothing is known."""
+        if not self.known:
+            return np.full(len(self.offsets), np.inf)
+        return self.model.sampling_variances(self.combinations) + self.extra * max(
+            self.model.error_variance, 0.0
+        )
+
+    @cached_property
+    def privacy_variance(self) -> Floats:
+        """(k,), infinite where nothing is known."""
+        if not self.known:
+            return np.full(len(self.offsets), np.inf)
+        return self._variances(self.model.noise_covariance)
+
+    def _variances(self, covariance: Floats) -> Floats:
+        along = self.combinations @ covariance
+        return np.asarray(np.maximum(np.einsum("ij,ij->i", along, self.combinations), 0.0))
+
+    @property
+    def known(self) -> bool:
+        """Whether anything can be said."""
+        return self.model.regular and self.model.df_resid > 0
+
+    @cached_property
+    def _laws(self) -> dict[tuple[int, bool], ErrorLaw]:
+        return {}
+
+    def _law(self, i: int, target: Target) -> ErrorLaw:
+        key = (i, target == "population")
+        if key not in self._laws:
+            extra = self.extra if key[1] else 0.0
+            self._laws[key] = self.model.law(self.combinations[i], sampling=key[1], extra=extra)
+        return self._laws[key]
+
+    def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
+        """Lower and upper ends (k,)."""
+        if method == "certified":
+            return self._certified(alpha, target)
+        ends = [self._law(i, target).interval(alpha) for i in range(len(self.offsets))]
+        low, high = np.array(ends).reshape(-1, 2).T
+        return self.estimates + low, self.estimates + high
+
+    def unbounded(self, alpha: float) -> bool:
+        """Whether some noise-aware interval has no ends."""
+        return any(self._law(i, "population").unbounded(alpha) for i in range(len(self.offsets)))
+
+    def _certified(self, alpha: float, target: Target) -> tuple[Floats, Floats]:
+        model, sampled = self.model, target == "population"
+        size = np.abs(model.rows)
+        beta = alpha / 2 if sampled else alpha
+        radius = size @ model.matrix.radius(beta) @ size.T
+        low, high = ols(
+            model.second_moments, radius, n=model.matrix.n if sampled else None,
+            n_low=model.matrix.fewest_rows(beta), alpha=alpha, directions=self.combinations,
+            ridge=model.ridge, extra=self.extra, bounds=model.bounds,
+        )  # fmt: skip
+        return low + self.offsets, high + self.offsets
+
+    def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
+        """Ends that hold for all combinations together.
+
+        Certified bounds of the table's coefficients do; their sampling part by Bonferroni.
+        Noise-aware: at the level that the joint law of the errors gives.
+        """
+        k = len(self.offsets)
+        if method == "certified":
+            return self.conf_int(alpha if target == "table" else alpha / k, method, target)
+        if not self.known:
+            return self.conf_int(alpha, method, target)
+        rng = np.random.default_rng(2)
+        noise = np.stack([self._law(i, target).fixed for i in range(k)], axis=-1)
+        covariance = self.combinations @ self.model.sampling_covariance @ self.combinations.T
+        errors = noise + np.zeros((DRAWS, k))
+        if target == "population":
+            values, vectors = np.linalg.eigh(covariance)
+            z = rng.standard_normal((DRAWS, k)) * np.sqrt(np.clip(values, 0, None))
+            errors = errors + z @ vectors.T
+        return self.conf_int(level_of_draws(errors, alpha), method, target)
+
+    def first(self, count: int) -> LinearIntervals:
+        """The same for the first few combinations."""
+        return replace(self, combinations=self.combinations[:count], offsets=self.offsets[:count])
+
+    def pvalues(self, value: float | Floats, alternative: Alternative) -> Floats:
+        """P-values (k,) of: each combination equals `value`."""
+        apart = np.broadcast_to(value, self.offsets.shape) - self.estimates
+        laws = [self._law(i, "population") for i in range(len(apart))]
+        found = [law.pvalue(float(t), alternative) for law, t in zip(laws, apart, strict=True)]
+        return np.maximum(found, [law.least_pvalue for law in laws])

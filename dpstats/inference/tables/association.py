@@ -1,0 +1,148 @@
+"""Cramer's V from a noisy table: the noise's part subtracted, the interval by simulation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from dpstats.arrays import Floats
+from dpstats.inference.tables.simplex import project_to_total
+
+_STEPS = 31
+
+
+@dataclass(frozen=True)
+class Association:
+    """How residuals from independence vary about a fitted table, and Cramer's V.
+
+    Attributes
+    ----------
+    expected : (K, R, C) float64
+        Expected counts under independence within strata.
+    n : int
+    covariance : (d, d) float64
+        Covariance of the noise on the cells.
+    """
+
+    expected: Floats
+    n: int
+    covariance: Floats
+
+    @cached_property
+    def _shares(self) -> tuple[Floats, Floats]:
+        """Margins in each stratum: (K, R) and (K, C)."""
+        size = self.expected.sum(axis=(1, 2))[:, np.newaxis]
+        return self.expected.sum(axis=2) / size, self.expected.sum(axis=1) / size
+
+    @cached_property
+    def residual_variance(self) -> Floats:
+        """Sampling variance (d,) of the residuals, e (1 - r) (1 - c)."""
+        r, c = self._shares
+        return (self.expected * (1 - r)[:, :, np.newaxis] * (1 - c)[:, np.newaxis]).ravel()
+
+    @cached_property
+    def noise_variance(self) -> Floats:
+        """Variance (d,) that the noise adds to them: of (I - r 1') Z (I - 1 c')."""
+        r, c = self._shares
+        d = self.covariance.shape[0]
+        noise = self._interactions(self.covariance.reshape(*self.expected.shape, d), r, c)
+        noise = noise.reshape(d, d).T.reshape(*self.expected.shape, d)
+        return np.diag(self._interactions(noise, r, c).reshape(d, d)).copy()
+
+    @staticmethod
+    def _interactions(noise: Floats, r: Floats, c: Floats) -> Floats:
+        """Residuals (K, R, C, m) that m changes of the counts make."""
+        noise = noise - r[:, :, np.newaxis, np.newaxis] * noise.sum(axis=1, keepdims=True)
+        return np.asarray(
+            noise - c[:, np.newaxis, :, np.newaxis] * noise.sum(axis=2, keepdims=True)
+        )
+
+    def phi_squared(self, tables: Floats, expected: Floats) -> Floats:
+        """Pearson's statistic over n of noisy tables (..., K, R, C), less the noise's mean part."""
+        noise = self.noise_variance.reshape(self.expected.shape)
+        parts = ((tables - expected) ** 2 - noise) / expected
+        return np.asarray(parts.sum(axis=(-3, -2, -1)) / self.n)
+
+    def cramers_v(self, observed: Floats) -> float:
+        """Estimate in [0, 1] from noisy counts (K, R, C) whose fit is `expected`.
+
+        Zero when the noise explains all of Pearson's statistic.
+        """
+        found = float(self.phi_squared(observed, self.expected))
+        return float(np.sqrt(np.clip(found / (min(self.expected.shape[1:]) - 1), 0, 1)))
+
+    def interval(
+        self,
+        observed: Floats,
+        fit: Callable[[Floats], Floats],
+        noise: Floats,
+        alpha: float,
+        rng: np.random.Generator,
+    ) -> tuple[float, float]:
+        """Approximate interval for Cramer's V.
+
+        The estimate's law is simulated at tables on the line from the fitted product through the
+        projected noisy table, on beyond it with what would be negative left out, and the interval
+        holds the V at which the estimate is not in a tail of alpha / 2: a parametric bootstrap
+        that is also right at the boundary V = 0, where percentiles are not.
+
+        Parameters
+        ----------
+        observed : (K, R, C) float64
+        fit : function
+            Expected counts of noisy tables (..., K, R, C).
+        noise : (draws, K, R, C) float64
+        alpha : float
+        rng : numpy Generator
+
+        Returns
+        -------
+        low, high : float
+        """
+        levels = min(self.expected.shape[1:]) - 1
+        found = float(self.phi_squared(observed, self.expected))
+        estimate = self.cramers_v(observed)
+        direction = self._direction(observed)
+        falling = direction < 0
+        edge = float(np.min(-self.expected[falling] / direction[falling]))
+        steps = edge * np.concatenate([np.linspace(0, 1, _STEPS) ** 2, np.geomspace(1.2, 1e3, 12)])
+        values, larger, smaller = np.zeros((3, len(steps)))
+        for i, step in enumerate(steps):
+            p = np.maximum(self.expected + step * direction, 0)
+            p /= p.sum()
+            values[i] = np.sqrt(_phi_squared(p) / levels)
+            tables = rng.multinomial(self.n, p.ravel(), len(noise))
+            noisy = tables.reshape(noise.shape) + noise
+            drawn = self.phi_squared(noisy, fit(noisy))
+            larger[i], smaller[i] = np.mean(drawn >= found), np.mean(drawn <= found)
+        # Tail probabilities are monotone in V; what simulation leaves is smoothed away.
+        values = np.maximum.accumulate(values)
+        larger = np.maximum.accumulate(larger)
+        smaller = np.minimum.accumulate(smaller)
+        low = 0.0 if larger[0] > alpha / 2 else float(np.interp(alpha / 2, larger, values))
+        high = 1.0
+        if smaller[-1] <= alpha / 2:
+            high = float(np.interp(-alpha / 2, -smaller, values))
+        return min(low, estimate), min(max(high, estimate), 1.0)
+
+    def _direction(self, observed: Floats) -> Floats:
+        """Interactions of the projected table, or of its first cell if it has none."""
+        shape = self.expected.shape
+        r, c = self._shares
+        table = project_to_total(observed.ravel(), self.n).reshape(*shape, 1)
+        direction = self._interactions(table - self.expected[..., np.newaxis], r, c)[..., 0]
+        if np.abs(direction).max() < 1e-6:
+            first = np.zeros((*shape, 1))
+            first[:, 0, 0] = 1
+            direction = self._interactions(first, r, c)[..., 0]
+        return np.asarray(direction)
+
+
+def _phi_squared(p: Floats) -> float:
+    """Pearson's statistic over n of proportions (K, R, C), summed over strata."""
+    size = np.maximum(p.sum(axis=(1, 2), keepdims=True), 1e-300)
+    even = p.sum(axis=2, keepdims=True) * p.sum(axis=1, keepdims=True) / size
+    return float(np.sum(np.divide((p - even) ** 2, even, out=np.zeros_like(p), where=even > 0)))

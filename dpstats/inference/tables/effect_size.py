@@ -1,0 +1,71 @@
+"""Interval for the size of a departure from given probabilities, from noisy counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from dpstats.arrays import Floats
+from dpstats.inference.tables.simplex import project_to_total
+
+
+def effect_interval(
+    departures: Floats, noise: Floats, n: int, p0: Floats, rng: np.random.Generator, *, alpha: float
+) -> Floats:
+    """Noise-aware interval for w = sqrt(sum (p - p0)^2 / p0), Cohen's effect size.
+
+    Pearson's statistic Q of the noisy counts is inverted: with e the unit direction of the
+    departure and xi the error of the counts (sampling plus noise), it is
+    ``n w^2 + 2 w <e, xi> + |xi|^2 / n`` in the metric of 1 / p0, and xi is simulated. The direction
+    and the sampling law are plugged in, so the interval is approximate; its coverage is checked
+    by simulation.
+
+    Parameters
+    ----------
+    departures : (d,) float64
+        Noisy counts less expected ones.
+    noise : (R, d) float64
+        Draws from the law of the noise in them.
+    n : int
+    p0 : (d,) float64
+    rng : numpy Generator
+    alpha : float
+
+    Returns
+    -------
+    (2,) float64
+        From 0 to sqrt(1 / min(p0) - 1), the largest w there is.
+    """
+    largest = float(np.sqrt(1 / p0.min() - 1))
+    shares = project_to_total(n * p0 + departures, n) / n
+    observed = float(np.sum(departures**2 / (n * p0)))
+    chance = float(np.sum(np.mean(noise**2, axis=0) / (n * p0))) + len(p0) - 1
+    # the less there is beyond chance, the closer to the null the sampling law is taken
+    kept = max(0.0, 1 - chance / max(observed, 1e-300))
+    p = p0 + kept * (shares - p0)
+    errors = rng.multinomial(n, p / p.sum(), len(noise)) - n * p + noise
+    direction = shares - p0
+    length = float(np.sqrt(np.sum(direction**2 / p0)))
+    along = errors @ (direction / p0) / length if length > 0 else np.zeros(len(errors))
+    square = np.sum(errors**2 / (n * p0), axis=1)
+
+    def above(w: float) -> float:
+        return float(np.mean(n * w**2 + 2 * w * along + square >= observed))
+
+    low = _crossing(lambda w: above(w) - alpha / 2, largest)
+    high = _crossing(lambda w: above(w) - (1 - alpha / 2), largest)
+    return np.array([low, high])
+
+
+def _crossing(excess: Callable[[float], float], largest: float) -> float:
+    """Smallest w on [0, largest] from which on `excess` is positive, by bisection."""
+    if excess(0.0) >= 0:
+        return 0.0
+    low, high = 0.0, largest
+    if excess(high) < 0:
+        return largest
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (low, middle) if excess(middle) >= 0 else (middle, high)
+    return high

@@ -1,0 +1,130 @@
+"""Noisy counts of a (stratified) two-way table with the law of their noise, and the bootstrap."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.arrays import Floats
+from dpstats.inference.simulation import draw_noise
+from dpstats.inference.simultaneous import joint_noise_quantiles
+from dpstats.inference.tables.association import Association
+from dpstats.inference.tables.score_test import (
+    fit_even_independence,
+    fit_independence,
+    score_statistic,
+)
+from dpstats.privacy.laws import DiscreteLaplace
+
+if TYPE_CHECKING:
+    from dpstats.measured.answers import Answers
+
+
+@dataclass(frozen=True)
+class NoisyTable:
+    """Noisy counts of strata, rows and columns, with the law of their noise.
+
+    Attributes
+    ----------
+    answers : Answers
+    cells : (K, R, C) int64
+        Place of every cell among the answers.
+    """
+
+    answers: Answers
+    cells: NDArray[np.int64]
+
+    @property
+    def n(self) -> int:
+        """Number of private rows."""
+        return self.answers.n
+
+    @property
+    def names(self) -> list[str]:
+        """Cells in C order."""
+        return [self.answers.names[i] for i in self.cells.ravel()]
+
+    @cached_property
+    def observed(self) -> Floats:
+        """Noisy counts (K, R, C)."""
+        return self.answers.sums[self.cells]
+
+    @cached_property
+    def covariance(self) -> Floats:
+        """Covariance (d, d) of the noise on the cells in C order."""
+        order = self.cells.ravel()
+        return self.answers.noise_covariance[np.ix_(order, order)]
+
+    @cached_property
+    def noise_variance(self) -> Floats:
+        """Variance of the noise on each count (K, R, C)."""
+        return np.diag(self.covariance).reshape(self.cells.shape)
+
+    @cached_property
+    def scales(self) -> Floats:
+        """Scale of the noise where it is a single Laplace variable, else zero, (K, R, C)."""
+        laws = self.answers.law_table
+        single = [
+            law.scale if isinstance(law, DiscreteLaplace) and law.terms == 1 else 0.0
+            for law in laws
+        ]
+        return np.array(single)[self.answers.law_of[self.cells]]
+
+    @cached_property
+    def interaction_noise(self) -> float:
+        """Variance of the noise in the interactions, summed over cells."""
+        even = np.full(self.cells.shape, self.n / self.cells.size)
+        return float(Association(even, self.n, self.covariance).noise_variance.sum())
+
+    def expected(self, tables: Floats) -> Floats:
+        """Expected counts under the null hypothesis of noisy tables (..., K, R, C)."""
+        if self.answers.rows.public:
+            return fit_independence(tables, self.n)
+        return fit_independence(tables, np.maximum(tables.sum(axis=(-3, -2, -1)), 1))
+
+    def noise(self, size: int, rng: np.random.Generator) -> Floats:
+        """Draws (size, K, R, C) of the noise."""
+        return draw_noise(self.answers, size, rng)[:, self.cells]
+
+    def statistic(self, tables: Floats) -> Floats:
+        """Score statistic of noisy tables (..., K, R, C), fit included."""
+        other = np.where(self.scales > 0, 0, self.noise_variance)
+        return score_statistic(tables, self.expected(tables), self.scales, other)
+
+    def classical(self) -> float:
+        """The same of the noisy counts as if there were no noise: Pearson's, or Mantel-Haenszel."""
+        none = np.zeros(self.cells.shape)
+        return float(score_statistic(self.observed, self.expected(self.observed), none, none))
+
+    def test(self, simulations: int, rng: np.random.Generator) -> tuple[float, float]:
+        """Statistic and bootstrap p-value, the larger of two.
+
+        Tables are drawn from the fitted margins, and again from margins shrunk towards equal ones:
+        where noise drowns them the fitted ones are too uneven, and where they are uneven the
+        shrunk ones are too even; either would reject too often somewhere.
+
+        Where the number of rows is not public every table, drawn or observed, is fitted with its
+        own total, so that its error is in the law as well.
+        """
+        statistic = float(self.statistic(self.observed))
+        fitted = self.expected(self.observed)
+        even = fit_even_independence(self.observed, fitted.sum(), self.noise_variance)
+        noise = self.noise(simulations, rng)
+        seed, most = rng.integers(2**63), 0  # the same draws where the margins are the same
+        for p in (fitted, even):
+            drawn = np.random.default_rng(seed).multinomial(
+                self.n, (p / p.sum()).ravel(), simulations
+            )
+            tables = drawn.reshape(-1, *self.cells.shape) + noise
+            most = max(most, int(np.sum(self.statistic(tables) >= statistic * (1 - 1e-12))))
+        return statistic, (1 + most) / (simulations + 1)
+
+    def box(self, beta: float) -> tuple[Floats, Floats]:
+        """Ends (K, R, C) that hold all private counts with probability 1 - beta."""
+        radius = joint_noise_quantiles(self.answers, beta)[self.cells]
+        low = np.maximum(self.observed - radius, 0)
+        return low, np.maximum(self.observed + radius, 0)

@@ -1,0 +1,184 @@
+"""The one door to the measurements: wanted functions, with the exact law of their noise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.arrays import Codes, Floats
+from dpstats.errors import RequestError
+from dpstats.families.block import Block, Family, bounds_of
+from dpstats.measured.combining import Sources, WeightRows, law_of_key
+from dpstats.measured.measurements import Measurements
+from dpstats.measured.row_count import RowCount
+from dpstats.schema import Schema
+
+if TYPE_CHECKING:
+    from dpstats.privacy.laws import LatticeLaw, NoiseLaw
+
+
+class Asking(Protocol):
+    """An analysis, as far as it matters here."""
+
+    def family(self, schema: Schema) -> Family:
+        """The functions it asks for."""
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Estimates of d wanted sums, with the law of each one's noise.
+
+    Attributes
+    ----------
+    names : list of str
+    sums : (d,) float64
+        Noisy sums over the private rows, in integer units; integers where no averaging was done.
+    bounds : (d,) int64
+        B_f; the noisy mean in unit scale is sums / (n bounds).
+    rows : RowCount
+        Number of private rows, or the best estimate of it.
+    uniforms : (d,) float64
+        Uniform on (-1/2, 1/2), independent of the noise: the law of sums + uniforms is continuous.
+    law_table : list of laws
+        The distinct laws of the noise on the sums.
+    law_of : (d,) int64
+        Index into `law_table`.
+    """
+
+    names: list[str]
+    sums: Floats
+    bounds: Codes
+    rows: RowCount
+    uniforms: Floats
+    law_table: list[NoiseLaw]
+    law_of: NDArray[np.intp]
+    _rows: WeightRows = field(repr=False)
+    _measured: tuple[list[LatticeLaw], NDArray[np.intp]] = field(repr=False)
+
+    @property
+    def n(self) -> int:
+        """Number of private rows; estimated, and at least 1, where it is not public."""
+        return self.rows.value
+
+    @cached_property
+    def means(self) -> Floats:
+        """Noisy means in unit scale, (d,) float64, unclipped."""
+        return self.sums / (self.n * self.bounds)
+
+    @cached_property
+    def noise_variances(self) -> Floats:
+        """Variance of the noise on the means, unit scale, (d,) float64."""
+        variances = np.array([law.variance for law in self.law_table])[self.law_of]
+        return variances / (self.n * self.bounds.astype(np.float64)) ** 2
+
+    def part(self, piece: slice) -> Answers:
+        """The answers to some of the functions."""
+        return replace(
+            self,
+            names=self.names[piece],
+            sums=self.sums[piece],
+            bounds=self.bounds[piece],
+            uniforms=self.uniforms[piece],
+            law_of=self.law_of[piece],
+            _rows=replace(self._rows, pieces=(*self._rows.pieces, piece)),
+        )
+
+    def law(self, f: int) -> NoiseLaw:
+        """The noise law of function number f."""
+        return self.law_table[int(self.law_of[f])]
+
+    @cached_property
+    def weights(self) -> Floats:
+        """The noise on the sums as weights (d, |F|) on the independent measured noises."""
+        return self._rows.matrix()
+
+    @cached_property
+    def independent(self) -> bool:
+        """Whether no measured noise enters two of the answers."""
+        return bool(np.all(np.count_nonzero(self.weights, axis=0) <= 1))
+
+    @cached_property
+    def noise_covariance(self) -> Floats:
+        """Covariance (d, d) of the noise on the sums."""
+        laws, which = self._measured
+        variances = np.array([law.variance for law in laws])[which]
+        return np.asarray((self.weights * variances) @ self.weights.T)
+
+    @cached_property
+    def noise_groups(self) -> list[tuple[Floats, LatticeLaw]]:
+        """The same in fewer terms: weights (d,), and the law of the sum that they multiply."""
+        laws, which = self._measured
+        scales = np.array([law.scale for law in laws])[which]
+        columns = np.round(np.vstack([self.weights, scales]), 12)
+        distinct, first, counts = np.unique(columns, axis=1, return_index=True, return_counts=True)
+        used = np.flatnonzero(np.any(distinct[:-1] != 0, axis=0))
+        return [
+            (distinct[:-1, i], replace(laws[which[first[i]]], terms=int(counts[i]))) for i in used
+        ]
+
+
+def answer(
+    measured: Measurements | Sources,
+    wanted: Family | Block | Sequence[Block] | Asking,
+    *,
+    disjoint: bool = False,
+) -> Answers:
+    """Answer wanted functions from what was measured.
+
+    Parameters
+    ----------
+    measured : Measurements or Sources
+        `Sources` keep what they combined, for many questions to the same measurements.
+    wanted : Family, block, sequence of blocks, or analysis
+        An analysis stands for the family that it asks for.
+    disjoint : bool
+        Answer every function as a plain sum of measured ones from one block, so that disjoint
+        conditions have independent noise.
+
+    Raises
+    ------
+    RequestError
+        If `wanted` holds anything but blocks, or nothing.
+    NotMeasuredError
+        Naming what is missing and what was measured.
+    """
+    door = measured if isinstance(measured, Sources) else Sources(measured)
+    blocks = blocks_of(wanted, door.measurements.schema)
+    parts = [door.best(block, disjoint=disjoint) for block in blocks]
+    keys = [key for part in parts for key in part.laws]
+    distinct = {key: i for i, key in enumerate(dict.fromkeys(keys))}
+    return Answers(
+        names=[name for block in blocks for name in block.names],
+        sums=np.concatenate([part.sums for part in parts]),
+        bounds=np.concatenate([bounds_of(block) for block in blocks]),
+        rows=door.rows,
+        uniforms=np.concatenate([part.uniforms for part in parts]),
+        law_table=[law_of_key(door.measurements, key) for key in distinct],
+        law_of=np.array([distinct[key] for key in keys], dtype=np.intp),
+        _rows=WeightRows(door, tuple(blocks), disjoint),
+        _measured=(door.laws, door.law_of),
+    )
+
+
+def blocks_of(wanted: object, schema: Schema) -> Sequence[Block]:
+    """The blocks of what is wanted, or a RequestError that says what may be wanted."""
+    if callable(getattr(wanted, "family", None)) and not isinstance(wanted, type):
+        wanted = wanted.family(schema)  # type: ignore[attr-defined]
+    if isinstance(wanted, Family):
+        return wanted.blocks
+    several = isinstance(wanted, Sequence) and not isinstance(wanted, str)
+    blocks: Sequence[Any] = wanted if several else [wanted]  # type: ignore[assignment]
+    for block in blocks:
+        if isinstance(block, type) or not hasattr(block, "derive"):
+            raise RequestError(
+                "answers takes an analysis, a family, a block such as dps.Cells.table(schema, "
+                f"[...]), or a list of blocks; got {block!r}"
+            )
+    if not blocks:
+        raise RequestError("answers takes at least one block; got an empty list")
+    return blocks

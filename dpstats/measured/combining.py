@@ -1,0 +1,289 @@
+"""Best linear unbiased combination of everything measured, with the exact law of its noise.
+
+Overlapping tables are combined by orthogonal residuals (`residuals`), conditions measured beside
+them by one more update; other functions come from the measured block with the least variance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpstats.arrays import Codes, Floats
+from dpstats.errors import NotMeasuredError
+from dpstats.families.block import Block
+from dpstats.families.cells import ROWS, Indicator, Table
+from dpstats.measured.measurements import Measurements
+from dpstats.measured.overlapping_tables import MeasuredTable, OverlappingTables
+from dpstats.measured.row_count import RowCount
+from dpstats.privacy.weighted_noise import Combination
+from dpstats.schema import Column
+
+if TYPE_CHECKING:
+    from dpstats.privacy.laws import NoiseLaw
+
+LARGEST_UPDATE = 2 * 10**7  # entries of a matrix of weights; beyond it tables answer alone
+_GAIN = 1e-9
+_NOTHING = 1e-12
+_LEAST_VARIANCE = 1e-9
+
+LawKey = tuple[tuple[float, float, int], ...]
+"""Parts (weight, scale, count) of a combination of noises; one part of weight 1 is an exact sum."""
+
+
+@dataclass(frozen=True)
+class WeightRows:
+    """How to find the weights again; they are large, so only on demand."""
+
+    sources: Sources
+    blocks: tuple[Block, ...]
+    disjoint: bool
+    pieces: tuple[slice, ...] = ()
+
+    def matrix(self) -> Floats:
+        """(d, measured functions) weights on the measured noises."""
+        parts = (self.sources.best(block, disjoint=self.disjoint) for block in self.blocks)
+        rows = np.concatenate([part.rows() for part in parts])
+        for piece in self.pieces:
+            rows = rows[piece]
+        return rows
+
+
+def law_of_key(measurements: Measurements, key: LawKey) -> NoiseLaw:
+    """The law of a combination; that of plain sums where it is one."""
+    (weight, scale, count), *more = key
+    if weight == 1 and not more:
+        return measurements.budget.law(scale, count)
+    return Combination(
+        tuple((weight, measurements.budget.law(scale, count)) for weight, scale, count in key)
+    )
+
+
+@dataclass
+class Part:
+    """Answers to one block."""
+
+    sums: Floats
+    variances: Floats
+    uniforms: Floats
+    laws: list[LawKey]
+    rows: Callable[[], Floats]
+
+
+class Sources:
+    """The measurements, with their tables combined once."""
+
+    def __init__(self, measurements: Measurements) -> None:
+        self.measurements = measurements
+        self.sources = measurements.sources
+        self.scales = np.concatenate([noisy.scales for noisy in self.sources])
+        self.sums = np.concatenate([noisy.sums for noisy in self.sources])
+        self.size = len(self.sums)
+        distinct, which = np.unique(self.scales, return_inverse=True)
+        self.laws = [measurements.budget.law(float(scale)) for scale in distinct]
+        self.law_of = which
+        # A variance may underflow to zero for a huge budget; precisions stay finite.
+        self.variances = np.maximum([law.variance for law in self.laws], _LEAST_VARIANCE)[which]
+        starts = np.cumsum([0, *(noisy.block.size for noisy in self.sources)])
+        self.starts = [int(start) for start in starts[:-1]]
+        tables = [
+            MeasuredTable(
+                noisy.block.columns,
+                noisy.sums.reshape(noisy.block.shape).astype(np.float64),
+                float(self.variances[start]),
+                start,
+            )
+            for noisy, start in zip(self.sources, self.starts, strict=True)
+            if isinstance(noisy.block, Table)
+        ]
+        self.n = measurements.n if measurements.count is None else None  # None: not public
+        self.tables = OverlappingTables(tables, self.n)
+
+    def __reduce__(self) -> tuple[type[Sources], tuple[Measurements]]:
+        """What is pickled: the measurements, not what was combined from them."""
+        return Sources, (self.measurements,)
+
+    @cached_property
+    def rows(self) -> RowCount:
+        """The number of rows; where it was measured, also as the total of all tables."""
+        if self.n is not None:
+            return RowCount(float(self.n))
+        found = self.best(ROWS, disjoint=False)
+        return RowCount(float(found.sums[0]), law_of_key(self.measurements, found.laws[0]))
+
+    def best(self, block: Block, *, disjoint: bool) -> Part:
+        """The best single source, or the combination of several where it has less variance."""
+        part = self._single(block, complements=not disjoint and self.n is not None)
+        if not disjoint and isinstance(block, Table | Indicator):
+            combined = self._combined(block)
+            if combined is not None and np.any(combined.variances < part.variances * (1 - _GAIN)):
+                # A uniform of one source is independent of every noise, so it serves both.
+                combined.uniforms = np.where(
+                    np.isinf(part.variances), combined.uniforms, part.uniforms
+                )
+                part = combined
+        if np.any(np.isinf(part.variances)):
+            raise _not_measured(self.measurements, block, part.variances)
+        return part
+
+    def _single(self, wanted: Block, *, complements: bool) -> Part:
+        """Every function from one measured block: sums of its cells, exact integers."""
+        part = Part(
+            np.zeros(wanted.size),
+            np.full(wanted.size, np.inf),
+            np.zeros(wanted.size),
+            [((1.0, 1.0, 1),)] * wanted.size,
+            lambda: _rows_of(members, signs, self.size),
+        )
+        members = [np.zeros(0, np.int64)] * wanted.size
+        signs = [1] * wanted.size
+        for noisy, start in zip(self.sources, self.starts, strict=True):
+            derivation = noisy.block.derive(wanted, complements=complements)
+            if derivation is None:
+                continue
+            order = np.argsort(derivation.member, kind="stable")
+            first = np.searchsorted(derivation.member[order], np.arange(wanted.size + 1))
+            sums = derivation.apply(noisy.sums, self.n or 0)
+            for f in np.flatnonzero(derivation.terms > 0):
+                # Members of a wanted function are cells of a table, or one moment: equal scales.
+                member = order[first[f] : first[f + 1]]
+                variance = self.variances[start + member[0]] * len(member)
+                if variance >= part.variances[f]:
+                    continue
+                part.variances[f], part.sums[f] = variance, sums[f]
+                uniform = derivation.sign * noisy.uniforms[member].sum()
+                part.uniforms[f] = uniform - np.rint(uniform)  # uniform again, modulo one
+                part.laws[f] = ((1.0, float(noisy.scales[member[0]]), len(member)),)
+                members[f], signs[f] = start + member, derivation.sign
+        return part
+
+    def _combined(self, wanted: Table | Indicator) -> Part | None:
+        """All tables together, then the measured conditions that they also estimate."""
+        if not self.tables.tables:
+            return None
+        conditions = self._conditions_seen
+        if isinstance(wanted, Table) and (
+            not conditions or wanted.size * self.size > LARGEST_UPDATE
+        ):
+            return self._combined_table(wanted)
+        functions = _functions_of(wanted)
+        rows = self._rows(wanted.columns, functions)
+        if rows is None:
+            return None
+        sums = self._value(functions, rows)
+        if conditions:
+            rows, sums = self._updated(rows, sums, conditions)
+        uniforms = np.concatenate([noisy.uniforms for noisy in self.sources])
+        uniform = (np.abs(rows) > _NOTHING) @ uniforms
+        return Part(
+            sums,
+            rows**2 @ self.variances,
+            uniform - np.rint(uniform),
+            [self._key(row) for row in rows],
+            lambda: rows,
+        )
+
+    def _combined_table(self, wanted: Table) -> Part | None:
+        """All cells of a table by residuals, never as a matrix; they have the same law."""
+        estimate = self.tables.table(wanted.columns)
+        if estimate is None:
+            return None
+        first = np.zeros((1, *wanted.shape))
+        first.flat[0] = 1
+        row = _present(self._rows(wanted.columns, first))[0]
+        return Part(
+            estimate.ravel(),
+            np.full(wanted.size, row**2 @ self.variances),
+            np.zeros(wanted.size),
+            [self._key(row)] * wanted.size,
+            lambda: _present(self._rows(wanted.columns, _functions_of(wanted))),
+        )
+
+    def _rows(self, columns: tuple[Column, ...], functions: Floats) -> Floats | None:
+        weights = self.tables.weights(columns, functions)
+        if weights is None:
+            return None
+        rows = np.zeros((len(functions), self.size))
+        for table, part in weights:
+            rows[:, table.start : table.start + table.counts.size] = part.reshape(len(rows), -1)
+        return rows
+
+    def _value(self, functions: Floats, rows: Floats) -> Floats:
+        level = (self.n or 0) * functions.reshape(len(rows), -1).mean(axis=1)
+        return np.asarray(level + rows @ self.sums)
+
+    @cached_property
+    def _conditions_seen(self) -> list[tuple[int, Floats, float]]:
+        """Measured conditions that tables estimate too: position, weights and value of that."""
+        seen = []
+        for noisy, start in zip(self.sources, self.starts, strict=True):
+            if isinstance(noisy.block, Indicator):
+                function = _functions_of(noisy.block)
+                rows = self._rows(noisy.block.columns, function)
+                if rows is not None:
+                    seen.append((start, rows[0], float(self._value(function, rows)[0])))
+        return seen
+
+    def _updated(
+        self, rows: Floats, sums: Floats, conditions: list[tuple[int, Floats, float]]
+    ) -> tuple[Floats, Floats]:
+        """Best linear update by separately measured conditions (their noise is independent)."""
+        at = np.array([position for position, _, _ in conditions])
+        seen = np.stack([row for _, row, _ in conditions])
+        surprise = self.sums[at] - np.array([value for _, _, value in conditions])
+        covariance = (seen * self.variances) @ seen.T + np.diag(self.variances[at])
+        gain = np.linalg.solve(covariance, (seen * self.variances) @ rows.T).T
+        own = np.zeros_like(seen)
+        own[np.arange(len(at)), at] = 1
+        return rows + gain @ (own - seen), sums + gain @ surprise
+
+    def _key(self, row: Floats) -> LawKey:
+        """Law of a combination, equal weights (up to sign: the noise is symmetric) together."""
+        used = np.flatnonzero(np.abs(row) > _NOTHING)
+        # Pairs as complex numbers, which sort far faster than columns do.
+        pairs = np.round(np.abs(row[used]), 12) + 1j * self.scales[used]
+        distinct, counts = np.unique(pairs, return_counts=True)
+        return tuple(
+            (pair.real, pair.imag, count)
+            for pair, count in zip(distinct.tolist(), counts.tolist(), strict=True)
+        )
+
+
+def _rows_of(members: Sequence[Codes], signs: Sequence[int], size: int) -> Floats:
+    """Plain sums as rows of weights."""
+    rows = np.zeros((len(members), size))
+    for row, member, sign in zip(rows, members, signs, strict=True):
+        row[member] = sign
+    return rows
+
+
+def _functions_of(wanted: Table | Indicator) -> Floats:
+    """Values (d, bins of each column...) of the functions on the cells of their columns."""
+    if isinstance(wanted, Table):
+        return np.eye(wanted.size).reshape(-1, *wanted.shape)
+    return wanted.cells.array[np.newaxis].astype(np.float64)
+
+
+def _present(rows: Floats | None) -> Floats:
+    assert rows is not None  # the caller has seen that the table can be estimated
+    return rows
+
+
+def _not_measured(measurements: Measurements, wanted: Block, variances: Floats) -> NotMeasuredError:
+    lacking = [name for name, v in zip(wanted.names, variances, strict=True) if np.isinf(v)]
+    columns = tuple(column.name for column in wanted.columns)
+    measured = dict.fromkeys(
+        repr(block.names[0]) if block.size == 1 else str(tuple(c.name for c in block.columns))
+        for block in measurements.family.blocks
+    )
+    shown = ", ".join(list(measured)[:8]) + (", ..." if len(measured) > 8 else "")
+    return NotMeasuredError(
+        f"this release has no measurement of {columns} that gives {lacking[0]!r}"
+        + (f" and {len(lacking) - 1} more" if lacking[1:] else "")
+        + f"; measured: {shown}; ask the custodian for "
+        + ("their moments" if wanted.needs_codes else f"dps.Marginals({list(columns)})")
+    )

@@ -1,0 +1,102 @@
+"""Requests: schema, analyses and budget in one reviewable TOML file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dpstats.analyses.base import Analysis
+from dpstats.analyses.registry import analysis_from_dict
+from dpstats.errors import RequestError
+from dpstats.planning.plan import Plan, plan
+from dpstats.privacy.budget import ZCDP, Budget, PureDP
+from dpstats.privacy.rationals import parse_fraction
+from dpstats.references import reference_from_dict
+from dpstats.schema import Schema
+from dpstats.schema.schema import read_toml
+
+_KEYS = {"rows", "unit", "allocation", "budget", "reference", "schema", "column", "analysis"}
+
+
+def load_request(path: str | Path, *, rows: int | None = None) -> Plan:
+    """Read a request and make its plan; reads no data.
+
+    Parameters
+    ----------
+    path : path of a TOML file
+        ``[budget]`` with ``epsilon``, with ``rho``, or with ``epsilon`` and ``delta``;
+        ``[[column]]`` tables, or ``schema = "file.toml"`` beside the request;
+        ``[[analysis]]`` tables with ``name``, ``kind``, the parameters of the analysis, and
+        ``share`` if the budget is to be split by hand; optional ``rows``, ``unit``,
+        ``allocation`` and ``[reference]``.
+    rows : int, optional
+        Public number of rows, instead of the one in the file.
+
+    Raises
+    ------
+    RequestError
+        Naming the key that is missing, unknown or wrong.
+    """
+    path = Path(path)
+    document = read_toml(path)
+    unknown = sorted(set(document) - _KEYS)
+    if unknown:
+        raise RequestError(f"{path.name}: unknown keys {unknown}; known: {sorted(_KEYS)}")
+    if ("column" in document) == ("schema" in document):
+        raise RequestError(f"{path.name}: give [[column]] tables, or schema = 'file.toml'")
+    if "schema" in document:
+        schema = Schema.load(path.parent / str(document["schema"]))
+    else:
+        schema = Schema.from_dict(document["column"])
+    analyses, shares = _analyses(document.get("analysis"), path.name)
+    reference = document.get("reference")
+    return plan(
+        schema,
+        analyses,
+        budget=_budget(document.get("budget"), path.name),
+        n=document.get("rows") if rows is None else rows,
+        unit=document.get("unit", "replace"),
+        reference=None if reference is None else reference_from_dict(reference),
+        shares=shares or None,
+        allocation=document.get("allocation", "equal"),
+    )
+
+
+def _budget(table: Any, name: str) -> Budget:
+    plain = table if isinstance(table, Mapping) else {}
+    given = {key: _fraction(value) for key, value in plain.items()}
+    if set(given) == {"epsilon"}:
+        return PureDP(given["epsilon"])
+    if set(given) == {"rho"}:
+        return ZCDP(given["rho"])
+    if set(given) == {"epsilon", "delta"}:
+        return ZCDP.from_epsilon_delta(given["epsilon"], given["delta"])
+    raise RequestError(
+        f"{name}: needs [budget] with epsilon = ... (pure privacy, Laplace noise), with rho = ... "
+        "or with epsilon = ... and delta = ... (zero-concentrated privacy, Gaussian noise), and "
+        "nothing else"
+    )
+
+
+def _fraction(value: Any) -> Any:
+    """A fraction written as text, such as "1/3", since TOML has none."""
+    return parse_fraction(value) or value
+
+
+def _analyses(tables: Any, name: str) -> tuple[dict[str, Analysis], dict[str, Any]]:
+    if not isinstance(tables, list) or not tables:
+        raise RequestError(f"{name}: needs [[analysis]] tables, each with a name and a kind")
+    analyses: dict[str, Analysis] = {}
+    shares: dict[str, Any] = {}
+    for table in tables:
+        plain = dict(table) if isinstance(table, Mapping) else {}
+        label = plain.pop("name", None)
+        if not isinstance(label, str) or not label.strip():
+            raise RequestError(f"{name}: every [[analysis]] needs a name")
+        if label in analyses:
+            raise RequestError(f"{name}: two analyses are named {label!r}")
+        if "share" in plain:
+            shares[label] = plain.pop("share")
+        analyses[label] = analysis_from_dict(plain)
+    return analyses, shares

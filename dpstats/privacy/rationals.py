@@ -1,0 +1,80 @@
+"""Exact rational numbers: budgets, multipliers and shares as people and files write them."""
+
+from __future__ import annotations
+
+import math
+import re
+import reprlib
+from decimal import Decimal
+from fractions import Fraction
+from typing import TypeAlias
+
+import numpy as np
+
+from dpstats.errors import BudgetError
+
+Rational: TypeAlias = int | float | Fraction | Decimal
+
+
+def read_rational(value: object, name: str) -> Fraction:
+    """Positive exact rational that a number stands for.
+
+    A float is read as its shortest decimal, so 0.1 is 1/10 and ten tenths make one.
+
+    Parameters
+    ----------
+    value : int, float, Fraction or Decimal
+        Positive and finite; NumPy integers and floats are numbers too.
+    name : str
+        The parameter, for the error message.
+
+    Raises
+    ------
+    BudgetError
+        For bool, None, text, NaN, infinities, zero and negative numbers.
+
+    Examples
+    --------
+    >>> read_rational(0.1, "epsilon")
+    Fraction(1, 10)
+    """
+    result: Fraction | None = None
+    if isinstance(value, bool):  # a bool is an int in Python, never a budget
+        pass
+    elif isinstance(value, (int, Fraction)):
+        result = Fraction(value)
+    elif isinstance(value, np.integer):
+        result = Fraction(int(value))
+    elif isinstance(value, Decimal) and value.is_finite():
+        result = Fraction(value)
+    elif isinstance(value, (float, np.floating)) and math.isfinite(value):
+        result = Fraction(str(value))  # str gives the shortest decimal that reads back the same
+    if result is None or result <= 0:
+        raise BudgetError(
+            f"{name} must be a positive finite number, got {reprlib.repr(value)}; "
+            "give an int, float, Decimal or Fraction such as 1, 0.5 or Fraction(1, 3)"
+        )
+    return result
+
+
+def parse_fraction(text: object) -> Fraction | None:
+    """Fraction written in a file as ``"1/10"`` or ``"2"``; None if it is anything else."""
+    if not isinstance(text, str) or re.fullmatch(r"[0-9]+(/0*[1-9][0-9]*)?", text) is None:
+        return None
+    return Fraction(text)
+
+
+def decimal_text(value: Fraction) -> str:
+    """Short text of a rational: its decimal if that is exact, else the fraction itself."""
+    decimal = f"{Decimal(value.numerator) / value.denominator:.12g}"
+    return decimal if Fraction(decimal) == value else str(value)
+
+
+def check_exact(value: object, name: str) -> Fraction:
+    """Positive int or Fraction; floats are refused because privacy is checked exactly."""
+    if isinstance(value, bool) or not isinstance(value, (int, Fraction)) or value <= 0:
+        raise BudgetError(
+            f"{name} must be a positive int or Fraction, got {reprlib.repr(value)}; "
+            "floats and booleans are refused because privacy is checked in exact rationals"
+        )
+    return Fraction(value)

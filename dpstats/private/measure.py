@@ -1,0 +1,153 @@
+"""The one private step: read the rows once, spend the budget once, return noisy sums."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from dpstats.analyses.registry import analysis_to_dict
+from dpstats.arrays import Codes
+from dpstats.errors import DataError, NoiseError
+from dpstats.measured.measurements import Measurements, NoisyBlock, noise_scales
+from dpstats.planning.plan import Plan, PlannedBlock
+from dpstats.privacy.laws import Noise
+from dpstats.privacy.ledger import Ledger
+from dpstats.privacy.noise import add_noise, draw_uniforms, is_private
+from dpstats.private.tables import Progress, exact_sums, open_source
+
+_log = logging.getLogger(__name__)
+
+
+def measure(
+    plan: Plan,
+    data: object,
+    *,
+    ledger: Ledger | str | Path | None = None,
+    progress: Progress | None = None,
+) -> Measurements:
+    """Measure what a plan asks for, under differential privacy.
+
+    The structure of the table, the plan and the ledger are checked first; then the rows are read
+    once; then the ledger records the budget, on disk, before any noise is drawn.
+
+    Parameters
+    ----------
+    plan : Plan
+    data : path, DataFrame, Table or stream
+        A ``.csv`` or ``.parquet`` path, a pandas or polars DataFrame, an Arrow table or reader, a
+        DuckDB relation.
+    ledger : Ledger or path, optional
+        Record of what was spent on this data set, with its cap.
+    progress : callable, optional
+        Called with a text, the work done and the total (or None).
+
+    Returns
+    -------
+    Measurements
+        Save them: the budget is spent and cannot be had twice.
+
+    Raises
+    ------
+    DataError
+        If the table does not fit the plan; nothing is spent.
+    BudgetError
+        If the ledger's cap would be passed; nothing is read.
+    NoiseError
+        If noise cannot be drawn: where that shows before the rows are read nothing is spent,
+        afterwards the budget counts as spent.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> import pandas as pd
+    >>> schema = dps.Schema([dps.Boolean("smoker")])
+    >>> plan = dps.plan(schema, {"smoking": dps.Proportion("smoker")}, budget=dps.PureDP(1))
+    >>> rows = pd.DataFrame({"smoker": [True] * 3_000 + [False] * 7_000})
+    >>> measurements = dps.measure(plan, rows)
+    >>> print(measurements.means.round(2))
+    [0.3]
+    """
+    plan.check(plan.n)
+    _check_noise_source(plan.budget.noise)
+    book = Ledger.open(ledger) if isinstance(ledger, str | Path) else ledger
+    if book is not None:
+        book.check(plan.budget, unit=plan.unit)
+    source = open_source(data, plan.columns)
+    if source.rows is not None:
+        _check_rows(source.rows, plan)
+    blocks = [planned.block for planned in plan.everything if planned is not plan.count]
+    totals, n = exact_sums(source, plan.columns, blocks, progress)
+    try:
+        _check_rows(n, plan)
+        if plan.count is not None:  # it is one more private sum, and is seen only with noise
+            totals.append(np.array([n], dtype=np.int64))
+            n = 0
+        if book is not None:
+            book.spend(plan.budget, note="; ".join(plan.analyses), unit=plan.unit)
+    except BaseException:
+        del totals  # so that no frame of the traceback holds the sums
+        raise
+    _log.info("drawing noise for %d functions", plan.family.size)
+    failure, stopped = "", None
+    noisy: list[NoisyBlock] = []
+    try:
+        noisy.extend(map(partial(_noisy, noise=plan.budget.noise), plan.everything, totals))
+    except NoiseError as error:
+        failure = str(error)
+    except Exception:  # whose message and frames could hold sums
+        failure = "drawing privacy noise failed; nothing was released"
+    except BaseException as error:  # an interrupt
+        stopped = error.with_traceback(None)
+    del totals, source
+    if stopped is not None:
+        raise stopped
+    if failure:  # raised here, where no frame holds the sums any more
+        raise NoiseError(f"{failure}. The budget counts as spent.")
+    count = noisy.pop() if plan.count is not None else None
+    reference = noisy.pop() if plan.reference_block is not None else None
+    return Measurements(
+        schema=plan.schema,
+        measured=tuple(noisy),
+        n=n if count is None else max(1, int(count.sums[0])),
+        budget=plan.budget,
+        unit=plan.unit,
+        count=count,
+        reference=reference,
+        reference_spec=plan.reference.to_dict(),
+        requests={name: analysis_to_dict(a) for name, a in plan.analyses.items()},
+        not_private=not is_private(),
+    )
+
+
+def _check_noise_source(noise: Noise) -> None:
+    """A trial draw that is thrown away: a missing backend shows before rows are read."""
+    if is_private():
+        add_noise(np.zeros(1, dtype=np.int64), 1.0, noise)
+        draw_uniforms(1)
+
+
+def _check_rows(rows: int, plan: Plan) -> None:
+    """Compare a public number of rows with the plan; a private one decides nothing."""
+    if plan.unit == "add_remove":
+        return
+    if rows == 0:
+        raise DataError("the table has no rows")
+    if plan.n is not None and rows != plan.n:
+        raise DataError(
+            f"the plan was made for n = {plan.n} rows and the table has {rows}; "
+            "make the plan for the right number"
+        )
+    plan.check(rows)
+
+
+def _noisy(planned: PlannedBlock, sums: Codes, noise: Noise) -> NoisyBlock:
+    """One block with its noise: one draw per distinct scale."""
+    scales = noise_scales(planned.block, planned.multiplier, noise)
+    noisy = np.empty_like(sums)
+    for scale in np.unique(scales):
+        same = scales == scale
+        noisy[same] = add_noise(sums[same], float(scale), noise)
+    return NoisyBlock(planned.block, planned.multiplier, noisy, draw_uniforms(len(sums)), noise)

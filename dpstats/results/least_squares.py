@@ -1,0 +1,258 @@
+"""Results of a least-squares fit, named as in statsmodels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpstats.arrays import Floats
+from dpstats.checks import Target
+from dpstats.errors import RequestError
+from dpstats.inference.regression.constraints import Constraints, read_constraints
+from dpstats.inference.regression.linear_intervals import LinearIntervals
+from dpstats.results.contrasts import ContrastResult, FTestResult, LinearResult, Prediction
+from dpstats.results.rendering import shown_pvalue, significant
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from dpstats.inference.regression.design_moments import DesignMoments
+
+SAMPLING = (
+    "the sampling part assumes errors of equal variance (no fourth moments were measured), also in "
+    "certified intervals for the population; those for the table assume nothing"
+)
+ROBUST = (
+    "the sampling part allows for errors of any variance (HC1, from measured fourth moments of "
+    "columns rounded to at most 128 steps); certified intervals for the population still assume "
+    "equal variance, those for the table nothing"
+)
+DROWNED = (
+    "the noise on fourth moments is most of the sampling part, which is as wide as that noise: it "
+    "takes more rows, more budget, allocation='optimal' in the plan, or fewer regressors"
+)
+PENALISED = (
+    "residuals from penalised coefficients vary with the regressors: the sampling part is a bound, "
+    "often a wide one; cov_type='HC1' measures it"
+)
+
+
+@dataclass(frozen=True, repr=False)
+class OLSResult(LinearResult):
+    """A least-squares fit, named as in statsmodels: ``params, bse, tvalues, pvalues, rsquared``.
+
+    Attributes
+    ----------
+    moments : DesignMoments
+        The design, and how coefficients in original units follow from the measured moments.
+    """
+
+    moments: DesignMoments = field(kw_only=True)
+
+    @property
+    def df_model(self) -> float:
+        """Number of coefficients, the constant aside."""
+        return float(len(self.params) - (self.moments.constant is not None))
+
+    @property
+    def df_resid(self) -> float:
+        """Rows less coefficients."""
+        return self._law.model.df_resid
+
+    @property
+    def scale(self) -> float:
+        """Variance of the errors, in the response's unit squared; 0 where noise made it negative.
+
+        From noisy moments, with no interval; nan if nothing is known.
+        """
+        if not self._law.known:
+            return np.nan
+        return max(0.0, self._law.model.error_variance) * self.moments.half_range**2
+
+    @property
+    def mse_resid(self) -> float:
+        """The same, by statsmodels' other name."""
+        return self.scale
+
+    @property
+    def ssr(self) -> float:
+        """Sum of the squared residuals: `scale` times `df_resid`, from noisy moments."""
+        return self.scale * max(self.df_resid, 0.0)
+
+    def cov_params(self) -> pd.DataFrame:
+        """Covariance of the coefficients' errors (d, d), sampling and privacy together.
+
+        Its diagonal holds the squares of `bse`; infinite if nothing is known.
+        """
+        import pandas as pd
+
+        covariance = np.full((len(self.terms), len(self.terms)), np.inf)
+        if self._law.known:
+            model, rows = self._law.model, self._law.combinations
+            covariance = rows @ (model.sampling_covariance + model.noise_covariance) @ rows.T
+        return pd.DataFrame(covariance, index=self.terms, columns=self.terms)
+
+    @cached_property
+    def _explained(self) -> float:
+        """R-squared as the noisy moments give it, which noise may put anywhere; nan if unknown."""
+        model, one = self._law.model, self.moments.constant
+        if not self._law.known:
+            return np.nan
+        total = float(model.second_moments[-1, -1])
+        if one is not None:  # known, so the mean square of the constant is positive
+            with_one = model.matrix.matrix @ one
+            total -= float(model.rows[-1] @ with_one) ** 2 / float(one @ with_one)
+        left = model.error_variance * max(model.df_resid, 1.0) / model.matrix.n
+        return 1 - left / total if total > 0 else -np.inf
+
+    @property
+    def rsquared(self) -> float:
+        """Share of the response's variance that is explained, in [0, 1]; nan if nothing is known.
+
+        Around its mean, or around 0 if no constant is among the regressors, as in statsmodels.
+        From noisy moments, with no interval.
+        """
+        return float(np.clip(self._explained, 0, 1))
+
+    @property
+    def rsquared_adj(self) -> float:
+        """The same, adjusted for the number of coefficients; 0 where noise made it negative."""
+        if self._explained < 0:
+            return 0.0
+        rows = self.nobs - (self.moments.constant is not None)
+        return 1 - rows / max(self.df_resid, 1.0) * (1 - self.rsquared)
+
+    @cached_property
+    def _overall(self) -> FTestResult | None:
+        matrix = np.eye(len(self.params))
+        constant = self.moments.design.constant
+        if constant is not None:  # all levels, if it is those, are the same
+            matrix[constant] -= matrix[constant.start]
+            matrix = np.delete(matrix, constant.start, axis=0)
+        return self.f_test(matrix) if len(matrix) else None
+
+    @property
+    def fvalue(self) -> float:
+        """F statistic of: nothing but the constant matters, the noise allowed for."""
+        return 0.0 if self._overall is None else self._overall.statistic
+
+    @property
+    def f_pvalue(self) -> float:
+        """Its p-value."""
+        return 1.0 if self._overall is None else self._overall.pvalue
+
+    def t_test(self, r_matrix: Constraints) -> ContrastResult:
+        """Linear combinations of the coefficients, each with interval and test.
+
+        Parameters
+        ----------
+        r_matrix : str, (k, d) array_like, or a pair
+            Such as ``"age = 0.5"``, ``"C(region)[T.south] - C(region)[T.east]"``, several with
+            commas between; or one row per combination, tested against 0; or such rows and the k
+            values to test against.
+
+        Raises
+        ------
+        RequestError
+            For a combination that cannot be read.
+        """
+        matrix, values, names = read_constraints(r_matrix, self.terms)
+        found = self._combined(f"Contrasts of {self.title}", names, matrix)
+        return ContrastResult(**{**found.__dict__, "null": values})
+
+    def f_test(self, r_matrix: Constraints) -> FTestResult:
+        """Test that all of some linear combinations of the coefficients equal given values.
+
+        Parameters
+        ----------
+        r_matrix : str, (k, d) array_like, or a pair
+            As in `t_test`.
+        """
+        matrix, values, names = read_constraints(r_matrix, self.terms)
+        law = self._law
+        apart, rows = values - matrix @ self.moments.shift, matrix @ self.moments.to_basis
+        statistic, pvalue = law.model.wald(rows, apart)
+        rank = np.linalg.matrix_rank(rows / np.linalg.norm(rows, axis=1, keepdims=True))
+        return FTestResult(
+            f"F test, {self.title}",
+            " and ".join(f"{n} = {v:g}" for n, v in zip(names, values, strict=True)),
+            statistic, pvalue, "two-sided", self._footer("noise_aware", "population"),
+            df_num=float(rank), df_denom=self.df_resid,
+        )  # fmt: skip
+
+    def wald_test(
+        self, r_matrix: Constraints, *, use_f: bool = True, scalar: bool = True
+    ) -> FTestResult:
+        """`f_test` by the name it also has in statsmodels; `use_f` and `scalar` can only be True.
+
+        Raises
+        ------
+        RequestError
+            Else: the p-value allows for the noise, whose law is no chi-square.
+        """
+        if use_f is not True or scalar is not True:
+            raise RequestError(
+                "wald_test gives the F statistic as one number, with a p-value that allows for "
+                "the noise; there is no chi-square form: leave out use_f and scalar"
+            )
+        return self.f_test(r_matrix)
+
+    def get_prediction(self, exog: pd.DataFrame | Mapping[str, Any] | None = None) -> Prediction:
+        """Predictions for given values of the columns of the formula.
+
+        Parameters
+        ----------
+        exog : DataFrame or mapping of column name to values
+            In original units; numbers within the schema's bounds, levels by their labels. A single
+            value of a column is repeated. It must be given: a release keeps no rows.
+
+        Raises
+        ------
+        RequestError
+            For a missing column, or a value outside of what the schema declares.
+        """
+        rows = self.moments.design.matrix(exog, self.moments.schema)
+        names = [str(i) for i in range(len(rows))]
+        mean = self._combined(f"Predicted mean, {self.title}", names, rows)
+        assert isinstance(mean.intervals, LinearIntervals)
+        new = replace(mean.intervals, extra=self.moments.half_range**2)
+        return Prediction(mean, self._combined(f"New responses, {self.title}", names, rows, new))
+
+    def predict(self, exog: pd.DataFrame | Mapping[str, Any] | None = None) -> Floats:
+        """Predicted means (m,) alone; see `get_prediction`, which has their intervals."""
+        return self.get_prediction(exog).predicted_mean
+
+    def _combined(
+        self, title: str, names: list[str], matrix: Floats,
+        intervals: LinearIntervals | None = None,
+    ) -> LinearResult:  # fmt: skip
+        if intervals is None:
+            intervals = LinearIntervals(
+                self._law.model, matrix @ self.moments.to_basis, matrix @ self.moments.shift
+            )
+        return LinearResult(
+            title=title, terms=names, params=intervals.estimates,
+            sampling_variance=intervals.sampling_variance,
+            privacy_variance=intervals.privacy_variance, intervals=intervals, rows=self.rows,
+            budget=self.budget, notes=self.notes,
+            null=np.zeros(len(matrix)),
+        )  # fmt: skip
+
+    def _head(self, target: Target) -> list[str]:
+        if not self._law.known:
+            return [self.title, "R-squared, residual sd and F test: nothing is known"]
+        fit = (
+            f"R-squared {self.rsquared:.3f} (adjusted {self.rsquared_adj:.3f}), residual sd "
+            f"{significant(np.sqrt(self.scale))}: from noisy moments, without intervals"
+        )
+        if target == "table":
+            return [self.title, fit]
+        test = (
+            f"F statistic {self.fvalue:.4g} on {self.df_model:g} and {self.df_resid:g} df, p-value "
+            f"{shown_pvalue(self.f_pvalue)} (allows for the noise)"
+        )
+        return [self.title, fit, test]

@@ -1,0 +1,21 @@
+"""The public description of a private table: its columns, declared and never learned.
+
+Every cell of a private table becomes an integer code by a public rule: the index of a level, or a
+point of a public grid. Nothing here ever looks at data to choose a level, a bound or a bin.
+"""
+
+from dpstats.schema.category import MISSING_LABEL, Boolean, Category
+from dpstats.schema.number import MAX_POINTS, Number
+from dpstats.schema.schema import Column, Schema
+from dpstats.schema.shared import Level
+
+__all__ = [
+    "MAX_POINTS",
+    "MISSING_LABEL",
+    "Boolean",
+    "Category",
+    "Column",
+    "Level",
+    "Number",
+    "Schema",
+]

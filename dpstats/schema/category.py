@@ -1,0 +1,303 @@
+"""Columns with declared levels: `Category`, and `Boolean` as its special case."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.arrays import Codes
+from dpstats.errors import ConditionError, SchemaError
+from dpstats.schema.shared import Level, check_name, drop_defaults, is_finite, is_number, listed
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MISSING_LABEL = "(missing)"
+
+
+@dataclass(frozen=True)
+class Category:
+    """A column with declared levels; a code is the index of a level.
+
+    Parameters
+    ----------
+    name : str
+        Name of the column in the private table.
+    levels : sequence or mapping
+        Either the levels themselves (all text, all numbers or all bool), or a mapping from a label
+        to the stored value, ``{"not": 1, "mildly": 2}``. Numbers match by value (1 == 1.0), text
+        matches exactly, and text never matches a number.
+    missing : level, optional
+        Label of the level that missing and undeclared cells are counted in.
+    allow_missing : bool
+        Give missing and undeclared cells a level of their own, ``"(missing)"``, coded last.
+    other : level, optional
+        Label of the level that undeclared values (not missing ones) are counted in.
+    note : str
+        Where the levels come from; shown in the summary.
+
+    Without `missing` and `allow_missing`, cells that hold no declared level count as the first
+    level. The summary of the schema states the rule.
+
+    Raises
+    ------
+    SchemaError
+        For fewer than two levels, duplicate or mixed-type levels, or an unknown missing level.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> pain = dps.Category("pain", {"not": 1, "mildly": 2, "much": 3}, allow_missing=True)
+    >>> pain.bin_labels
+    ('not', 'mildly', 'much', '(missing)')
+    >>> dps.Category("region", ["north", "south", "abroad"], other="abroad").missing_rule()
+    "missing: counted as 'north'; undeclared: counted as 'abroad'"
+    """
+
+    kind: ClassVar[str] = "category"
+
+    name: str
+    levels: Sequence[Level] | Mapping[str, Level]
+    missing: Level | None = None
+    allow_missing: bool = False
+    other: Level | None = None
+    note: str = field(default="", compare=False)
+
+    labels: tuple[Level, ...] = field(init=False, repr=False)
+    stored: tuple[Level, ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        check_name(self.name)
+        if isinstance(self.levels, str) or not isinstance(self.levels, Sequence | Mapping):
+            raise SchemaError(f"levels of {self.name!r} must be a list or a mapping")
+        if isinstance(self.levels, Mapping):
+            labels: tuple[Level, ...] = tuple(self.levels)
+            stored = tuple(self.levels.values())
+            _check_levels(self.name, labels)
+            if not all(isinstance(label, str) for label in labels):
+                raise SchemaError(
+                    f"{self.name!r}: a mapping of levels goes from labels, which are text, to "
+                    "stored values, as in {'not': 1, 'mildly': 2}"
+                )
+            object.__setattr__(self, "levels", _FrozenMapping(self.levels))
+        else:
+            labels = stored = tuple(self.levels)
+            object.__setattr__(self, "levels", labels)
+        _check_levels(self.name, stored)
+        if not isinstance(self.allow_missing, bool):
+            raise SchemaError(
+                f"{self.name!r}: allow_missing must be true or false, got {self.allow_missing!r}"
+            )
+        if self.allow_missing:
+            if self.missing is not None:
+                raise SchemaError(
+                    f"{self.name!r}: give either missing= (a declared level) or allow_missing=True"
+                )
+            if MISSING_LABEL in labels:
+                raise SchemaError(
+                    f"{self.name!r}: the level {MISSING_LABEL!r} is reserved for missing cells; "
+                    "rename it or drop allow_missing=True"
+                )
+            labels = (*labels, MISSING_LABEL)
+        object.__setattr__(self, "labels", labels)
+        object.__setattr__(self, "stored", stored)
+        for what, level in (("missing", self.missing), ("other", self.other)):
+            if level is not None:
+                self.index(level, what=f"{what}= of column {self.name!r}: ")
+
+    def index(self, label: object, what: str = "") -> int:
+        """Code of a label; numbers match by value, text exactly."""
+        for code, known in enumerate(self.labels):
+            if isinstance(known, str) == isinstance(label, str) and known == label:
+                return code
+        raise SchemaError(
+            f"{what}{label!r} is not a level of {self.name!r}; levels: {listed(self.labels)}"
+        )
+
+    @property
+    def bins(self) -> int:
+        """Number of levels, the own level for missing cells included."""
+        return len(self.labels)
+
+    @property
+    def bin_labels(self) -> tuple[str, ...]:
+        """One short text per level."""
+        return tuple(str(label) for label in self.labels)
+
+    @property
+    def missing_code(self) -> int:
+        """Code of missing cells."""
+        if self.allow_missing:
+            return len(self.labels) - 1
+        return 0 if self.missing is None else self.index(self.missing)
+
+    @property
+    def other_code(self) -> int:
+        """Code of cells that hold an undeclared value."""
+        return self.missing_code if self.other is None else self.index(self.other)
+
+    @property
+    def code_range(self) -> tuple[int, int]:
+        """Smallest and largest code."""
+        return 0, len(self.labels) - 1
+
+    @property
+    def holds_text(self) -> bool:
+        """Whether the stored values are text."""
+        return isinstance(self.stored[0], str)
+
+    def bins_of(self, codes: Codes) -> Codes:
+        """Level indices of codes: the codes themselves."""
+        return codes
+
+    def draw_inside(self, bins: Codes, rng: np.random.Generator) -> Codes:
+        """Codes inside the given bins: the bins themselves."""
+        return bins
+
+    def bins_where(self, comparison: str, value: Level) -> frozenset[int]:
+        """Levels for which ``column <comparison> value`` is true."""
+        if comparison not in ("==", "!="):
+            raise ConditionError(
+                f"{self.name!r} has levels without an order: {comparison!r} is not allowed; use "
+                f"==, != or in [...] with levels among {listed(self.labels)}"
+            )
+        try:
+            code = self.index(value)
+        except SchemaError as error:
+            raise ConditionError(str(error)) from None
+        equal = frozenset([code])
+        return equal if comparison == "==" else frozenset(range(self.bins)) - equal
+
+    def decode(self, codes: Codes) -> NDArray[Any]:
+        """Labels of codes, as bool, int64, float64 or object (text) array."""
+        if any(isinstance(label, str) for label in self.labels):
+            table = np.empty(len(self.labels), dtype=object)
+            table[:] = self.labels
+        else:
+            table = np.asarray(self.labels)
+        return table[codes]
+
+    def accepts(self, arrow_type: pa.DataType) -> bool:
+        """Whether an Arrow column of this type can hold these levels."""
+        from dpstats.schema import arrow
+
+        return arrow.is_text(arrow_type) if self.holds_text else arrow.is_number(arrow_type)
+
+    def encode(self, values: pa.Array) -> Codes:
+        """Codes (n,) int64 of an Arrow array; total: undeclared cells map to a declared level."""
+        from dpstats.schema import arrow
+
+        return arrow.level_codes(values, self.stored, self.missing_code, self.other_code)
+
+    def missing_rule(self) -> str:
+        """How missing and undeclared cells are counted, in words."""
+        if self.other_code == self.missing_code:
+            return f"missing or undeclared: counted as {self.labels[self.missing_code]!r}"
+        return (
+            f"missing: counted as {self.labels[self.missing_code]!r}; "
+            f"undeclared: counted as {self.labels[self.other_code]!r}"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, as in a schema file."""
+        levels = dict(self.levels) if isinstance(self.levels, Mapping) else list(self.levels)
+        return drop_defaults(
+            {
+                "kind": self.kind,
+                "name": self.name,
+                "levels": levels,
+                "missing": self.missing,
+                "allow_missing": self.allow_missing,
+                "other": self.other,
+                "note": self.note,
+            }
+        )
+
+
+@dataclass(frozen=True, init=False)
+class Boolean(Category):
+    """A column of true and false; stored as bool or as the numbers 0 and 1.
+
+    Parameters
+    ----------
+    name : str
+        Name of the column.
+    missing : bool, optional
+        The value that missing and undeclared cells are counted as (default False).
+    allow_missing : bool
+        Give missing cells a level of their own, ``"(missing)"``.
+    note : str
+        Where the column comes from.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> dps.Boolean("smoker").missing_rule()
+    'missing or undeclared: counted as False'
+    >>> dps.Boolean("smoker", allow_missing=True).bin_labels
+    ('False', 'True', '(missing)')
+    """
+
+    kind: ClassVar[str] = "boolean"
+
+    def __init__(
+        self,
+        name: str,
+        missing: bool | None = None,
+        allow_missing: bool = False,
+        note: str = "",
+    ) -> None:
+        for attribute, value in (
+            ("name", name),
+            ("levels", (False, True)),
+            ("missing", missing),
+            ("allow_missing", allow_missing),
+            ("other", None),
+            ("note", note),
+        ):
+            object.__setattr__(self, attribute, value)
+        self.__post_init__()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, as in a schema file."""
+        plain = super().to_dict()
+        del plain["levels"]
+        return plain
+
+
+class _FrozenMapping(dict[str, Level]):
+    """A mapping of levels that can be hashed, so that columns can be compared and merged."""
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(tuple(self.items()))
+
+
+def _check_levels(name: str, levels: tuple[Level, ...]) -> None:
+    if len(levels) < 2:
+        raise SchemaError(f"{name!r} needs at least two levels, got {len(levels)}")
+    kinds = {
+        "bool" if isinstance(v, bool) else "number" if is_number(v) else type(v).__name__
+        for v in levels
+    }
+    if len(kinds) > 1 or not kinds <= {"bool", "number", "str"}:
+        raise SchemaError(
+            f"levels of {name!r} must be all text, all numbers or all bool; got {sorted(kinds)}"
+        )
+    if kinds == {"number"} and not all(is_finite(v) for v in levels):  # type: ignore[arg-type]
+        raise SchemaError(f"levels of {name!r} must be finite; missing cells have missing=")
+    if kinds == {"number"} and any(abs(v) >= 2**53 for v in levels):  # type: ignore[arg-type]
+        raise SchemaError(
+            f"levels of {name!r} must be below 2**53, where every table and file holds whole "
+            "numbers exactly; store longer codes as text"
+        )
+    if "" in levels:
+        raise SchemaError(
+            f"{name!r}: an empty text is how files write a missing cell and cannot be a level; "
+            "use missing= or allow_missing=True"
+        )
+    if len(set(levels)) < len(levels):
+        raise SchemaError(f"levels of {name!r} must be distinct (1 and 1.0 are the same level)")

@@ -1,0 +1,382 @@
+"""Bounded numbers on a public grid, with bins whose counts are exact on raw values."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.arrays import Codes
+from dpstats.errors import ConditionError, SchemaError
+from dpstats.schema.shared import Level, check_name, drop_defaults, finite, is_number, listed
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MAX_POINTS = 2**20 + 1
+MIN_WIDTH = 1e-300  # of the bounds of a number, so that steps of the grid are normal floats
+
+_ORDER: Mapping[str, Callable[[Any, Any], bool]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+@dataclass(frozen=True)
+class Number:
+    """A bounded number, coded to a point of a public grid -K..K.
+
+    Parameters
+    ----------
+    name : str
+        Name of the column.
+    low, high : float
+        Public bounds; values outside are clamped to them.
+    points : int
+        Odd number of grid points from `low` to `high`; K = (points - 1) / 2.
+    edges : sequence of float
+        Strictly increasing bin edges. A value is coded to the nearest grid point *inside its own
+        bin*, so counts of bins are exact on the raw values.
+    closed : {"left", "right"}
+        Bins are [a, b) or (a, b]; the outermost ones also hold the bounds.
+    values : sequence of float, optional
+        Instead of bounds: the only values the column takes (uneven scores such as 17.5, 22, 27).
+        A cell is coded to the nearest of them; the lower one if two are equally near.
+    missing : float, optional
+        The value that missing cells count as; required where moments use the column. Without it
+        they count as the middle of the grid.
+    note : str
+        Where the bounds come from.
+
+    Raises
+    ------
+    SchemaError
+        For bounds, points, edges or values that cannot be used.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> dps.Number("age", 0, 120, points=121, edges=[18, 65]).bin_labels
+    ('[0, 18)', '[18, 65)', '[65, 120]')
+    >>> dps.Number("score", values=[17.5, 22, 27], missing=22).missing_rule()
+    'missing: counted as 22; outside: nearest declared value'
+    """
+
+    kind: ClassVar[str] = "number"
+
+    name: str
+    low: float | None = None
+    high: float | None = None
+    points: int = 1025
+    edges: Sequence[float] = ()
+    closed: Literal["left", "right"] = "left"
+    values: Sequence[float] | None = None
+    missing: float | None = None
+    note: str = field(default="", compare=False)
+
+    def __post_init__(self) -> None:
+        check_name(self.name)
+        where = f"column {self.name!r}"
+        if self.closed not in ("left", "right"):
+            raise SchemaError(f"{where}: closed must be 'left' or 'right', got {self.closed!r}")
+        for what in ("edges", "values"):
+            listed = getattr(self, what)
+            if listed is None:
+                continue
+            if isinstance(listed, str) or not isinstance(listed, Sequence):
+                raise SchemaError(f"{where}: {what} must be a list of numbers")
+            frozen = tuple(finite(value, f"{where}: each of {what}") for value in listed)
+            if any(b <= a for a, b in pairwise(frozen)):
+                raise SchemaError(f"{where}: {what} must be strictly increasing")
+            object.__setattr__(self, what, frozen)
+        if self.values is None:
+            self._check_bounds(where)
+        else:
+            self._read_values(where, self.values)
+        if self.missing is not None:
+            finite(self.missing, f"{where}: missing")
+            if not self.low <= self.missing <= self.high:  # type: ignore[operator]
+                raise SchemaError(f"{where}: missing={self.missing} lies outside the bounds")
+        self._check_edges(where)
+
+    def _check_bounds(self, where: str) -> None:
+        if self.low is None or self.high is None:
+            raise SchemaError(f"{where}: declare low and high, or values; they are never learned")
+        low, high = finite(self.low, f"{where}: low"), finite(self.high, f"{where}: high")
+        if not low < high:
+            raise SchemaError(f"{where}: low must be below high, got {low} and {high}")
+        _check_width(where, low, high)
+        points = self.points
+        if type(points) is not int or points < 3 or points % 2 == 0 or points > MAX_POINTS:
+            raise SchemaError(
+                f"{where}: points must be an odd whole number from 3 to {MAX_POINTS}, got {points}"
+            )
+        if np.any(np.diff(self.grid) <= 0):
+            raise SchemaError(f"{where}: {points} points from {low} to {high} are not distinct")
+
+    def _read_values(self, where: str, values: Sequence[float]) -> None:
+        if self.low is not None or self.high is not None:
+            raise SchemaError(f"{where}: give either low and high, or values")
+        if len(values) < 2:
+            raise SchemaError(f"{where}: values must list at least two numbers")
+        _check_width(where, values[0], values[-1])
+        exact = [_exact(value) for value in values]
+        half, mid = (exact[-1] - exact[0]) / 2, (exact[-1] + exact[0]) / 2
+        step = half
+        for value in exact:
+            step = Fraction(  # greatest common divisor of two fractions
+                math.gcd(step.numerator * (value - mid).denominator,
+                         (value - mid).numerator * step.denominator),
+                step.denominator * (value - mid).denominator,
+            )  # fmt: skip
+        points = 2 * int(half / step) + 1
+        if points > MAX_POINTS:
+            raise SchemaError(
+                f"{where}: the values have no common step coarser than 1/{MAX_POINTS - 1} of their "
+                "range; round them to fewer decimals, or declare low, high and points"
+            )
+        object.__setattr__(self, "low", values[0])
+        object.__setattr__(self, "high", values[-1])
+        object.__setattr__(self, "points", points)
+
+    def _check_edges(self, where: str) -> None:
+        if not self.edges:
+            return
+        low, high = float(self.low), float(self.high)  # type: ignore[arg-type]
+        first, last = self.edges[0], self.edges[-1]
+        inside = low < first and last <= high if self.closed == "left" else (
+            low <= first and last < high
+        )  # fmt: skip
+        if not inside:
+            raise SchemaError(f"{where}: edges must lie inside the bounds [{low:g}, {high:g}]")
+        filled = np.unique(self.bins_of(self.codes_in_use))
+        if len(filled) < self.bins:
+            raise SchemaError(
+                f"{where}: some bin between the edges holds no "
+                f"{'declared value' if self.values else 'grid point'}; move the edges apart"
+                + ("" if self.values else " or raise points")
+            )
+
+    @property
+    def half_points(self) -> int:
+        """K: codes run from -K to K."""
+        return (self.points - 1) // 2
+
+    @cached_property
+    def grid(self) -> NDArray[np.float64]:
+        """Values (points,) float64 of the codes -K..K, in original units."""
+        low, high = float(self.low), float(self.high)  # type: ignore[arg-type]
+        # The product first, so that steps of whole numbers give whole numbers.
+        grid = low + (high - low) * np.arange(self.points) / (self.points - 1)
+        grid[-1] = high
+        if self.values is not None:  # declared values come back as declared, to the last bit
+            grid[self._value_codes + self.half_points] = self.values
+        return grid
+
+    @cached_property
+    def _value_codes(self) -> Codes:
+        exact = [_exact(value) for value in self.values or ()]
+        step = (exact[-1] - exact[0]) / (self.points - 1)
+        return np.array([int((v - exact[0]) / step) - self.half_points for v in exact], np.int64)
+
+    @property
+    def codes_in_use(self) -> Codes:
+        """Codes that a value can have, increasing, (points,) or (declared values,) int64."""
+        if self.values is not None:
+            return self._value_codes
+        return np.arange(-self.half_points, self.half_points + 1)
+
+    @property
+    def code_range(self) -> tuple[int, int]:
+        """Smallest and largest code."""
+        return -self.half_points, self.half_points
+
+    @property
+    def bins(self) -> int:
+        """Number of bins: between the edges, or one per declared value."""
+        return len(self.values) if self.values and not self.edges else len(self.edges) + 1
+
+    @property
+    def bin_labels(self) -> tuple[str, ...]:
+        """One short text per bin, such as ``[0, 18)``, or the declared value."""
+        if self.values and not self.edges:
+            return tuple(_short(value) for value in self.values)
+        cuts = [self.low, *self.edges, self.high]
+        left, right = ("[", ")") if self.closed == "left" else ("(", "]")
+        shown = [_short(cut) for cut in cuts]  # type: ignore[arg-type]
+        texts = [f"{left}{a}, {b}{right}" for a, b in pairwise(shown)]
+        texts[0], texts[-1] = "[" + texts[0].lstrip("[("), texts[-1].rstrip("])") + "]"
+        return tuple(texts)
+
+    def _bins_of_values(self, values: NDArray[np.float64]) -> Codes:
+        side = "right" if self.closed == "left" else "left"
+        return np.searchsorted(np.asarray(self.edges, float), values, side=side)  # type: ignore[call-overload,no-any-return]
+
+    @cached_property
+    def _bin_of_code(self) -> Codes:
+        """Bin of each code, at index code + K; declared values without edges: the nearest one."""
+        if self.values and not self.edges:
+            return _nearest(self._value_codes, np.arange(self.points) - self.half_points)
+        return self._bins_of_values(self.grid)
+
+    @cached_property
+    def _bin_codes(self) -> tuple[Codes, Codes]:
+        """First and last code of every bin (bins are runs of codes)."""
+        codes = self.codes_in_use
+        bins = self._bin_of_code[codes + self.half_points]
+        first = np.searchsorted(bins, np.arange(self.bins), side="left")
+        last = np.searchsorted(bins, np.arange(self.bins), side="right") - 1
+        return codes[first], codes[last]
+
+    def bins_of(self, codes: Codes) -> Codes:
+        """Bin indices of codes."""
+        return self._bin_of_code[codes + self.half_points]
+
+    def draw_inside(self, bins: Codes, rng: np.random.Generator) -> Codes:
+        """Codes drawn uniformly from the grid points (or declared values) inside given bins."""
+        if self.values is None:
+            first, last = self._bin_codes
+            return rng.integers(first[bins], last[bins], endpoint=True)
+        order = self._value_codes
+        of_bin = self.bins_of(order)
+        first_index = np.searchsorted(of_bin, bins, side="left")
+        last_index = np.searchsorted(of_bin, bins, side="right")
+        return order[rng.integers(first_index, last_index)]
+
+    def bins_where(self, comparison: str, value: Level) -> frozenset[int]:
+        """Bins for which ``column <comparison> value`` is true; only declared edges or values."""
+        if not is_number(value):
+            raise ConditionError(f"{self.name!r} is a number and cannot be compared with {value!r}")
+        if self.values and not self.edges:
+            if value in self.values:
+                holds = _ORDER[comparison]
+                return frozenset(i for i, known in enumerate(self.values) if holds(known, value))
+        elif value in self.edges:
+            cut = self.edges.index(value) + 1
+            below, above = ("<", ">=") if self.closed == "left" else ("<=", ">")
+            if comparison == below:
+                return frozenset(range(cut))
+            if comparison == above:
+                return frozenset(range(cut, self.bins))
+        raise ConditionError(
+            f"{self.name!r} {comparison} {value!r} cannot be measured exactly; {self._allowed()}"
+        )
+
+    def _allowed(self) -> str:
+        if self.values and not self.edges:
+            return f"allowed: ==, !=, <, <=, >, >=, in with {listed(self.values)}"
+        if not self.edges:
+            return "the column declares no edges; add edges=[...] to the schema"
+        below, above = ("<", ">=") if self.closed == "left" else ("<=", ">")
+        return (
+            f"allowed: {below} or {above} with one of the declared edges {listed(self.edges)}; "
+            "add an edge to the schema if you need another"
+        )
+
+    def decode(self, codes: Codes) -> NDArray[Any]:
+        """Values of codes in original units: int64 where every grid value is whole."""
+        values = self.grid[codes + self.half_points]
+        return values.astype(np.int64) if self._whole else values
+
+    @cached_property
+    def _whole(self) -> bool:
+        used = self.grid[self.codes_in_use + self.half_points]
+        return bool(np.all(used == np.rint(used)) and np.max(np.abs(used)) < 2**53)
+
+    def accepts(self, arrow_type: pa.DataType) -> bool:
+        """Whether an Arrow column of this type holds numbers."""
+        from dpstats.schema import arrow
+
+        return arrow.is_number(arrow_type)
+
+    def encode(self, values: pa.Array) -> Codes:
+        """Codes (n,) int64 of an Arrow array; total: clamped to the bounds, missing to `missing`.
+
+        A value goes to floor((x - mid) K / half + 1/2), then into the grid points of its own bin.
+        """
+        from dpstats.schema import arrow
+
+        cells = arrow.floats(values)
+        missing = np.isnan(cells)
+        codes = self._codes_of(np.where(missing, float(self.low), cells))  # type: ignore[arg-type]
+        return np.where(missing, self.missing_code, codes)
+
+    def _codes_of(self, values: NDArray[np.float64]) -> Codes:
+        low, high = float(self.low), float(self.high)  # type: ignore[arg-type]
+        values = np.clip(values, low, high)
+        if self.values is not None:
+            codes = self._value_codes[_nearest(np.asarray(self.values, float), values)]
+        else:
+            k = self.half_points
+            codes = np.floor((values - (low + high) / 2) * (k / ((high - low) / 2)) + 0.5)
+            codes = np.clip(codes, -k, k).astype(np.int64)
+        if self.edges:
+            first, last = self._bin_codes
+            bins = self._bins_of_values(values)
+            codes = np.clip(codes, first[bins], last[bins])
+        return codes
+
+    @cached_property
+    def missing_code(self) -> int:
+        """Code of missing cells."""
+        if self.missing is None:
+            return int(self.codes_in_use[len(self.codes_in_use) // 2])
+        return int(self._codes_of(np.array([float(self.missing)]))[0])
+
+    def missing_rule(self) -> str:
+        """How missing and out-of-range cells are counted, in words."""
+        value = f"{self.grid[self.missing_code + self.half_points]:g}"
+        if self.missing is not None and f"{self.missing:g}" != value:
+            value = f"{self.missing:g} ({value} on the grid)"
+        outside = "nearest declared value" if self.values else "clamped to the bounds"
+        return f"missing: counted as {value}; outside: {outside}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, as in a schema file."""
+        plain: dict[str, Any] = {"kind": self.kind, "name": self.name}
+        if self.values is not None:
+            plain["values"] = list(self.values)
+        else:
+            plain |= {"low": self.low, "high": self.high, "points": self.points}
+        plain |= {"edges": list(self.edges), "closed": self.closed}
+        plain |= {"missing": self.missing, "note": self.note}
+        return drop_defaults(plain)
+
+
+def _check_width(where: str, low: float, high: float) -> None:
+    width, twice_the_middle = float(high) - float(low), float(high) + float(low)
+    if not MIN_WIDTH < width < math.inf or math.isinf(twice_the_middle):
+        raise SchemaError(
+            f"{where}: {low} and {high} are too close or too large for floating-point numbers; "
+            "store the column in another unit"
+        )
+
+
+def _exact(value: float) -> Fraction:
+    """Read a declared number as its shortest decimal: 0.1 is 1/10."""
+    return Fraction(repr(float(value))) if isinstance(value, float) else Fraction(value)
+
+
+def _nearest(sorted_values: NDArray[Any], x: NDArray[Any]) -> Codes:
+    """Index of the nearest of sorted values, the lower one if two are equally near."""
+    upper = np.clip(np.searchsorted(sorted_values, x), 1, len(sorted_values) - 1)
+    lower_is_near = x - sorted_values[upper - 1] <= sorted_values[upper] - x
+    return np.where(lower_is_near, upper - 1, upper)
+
+
+def _short(value: float) -> str:
+    """A declared number as short text that stands for no other number."""
+    short = f"{value:g}"
+    return short if float(short) == value else repr(value)

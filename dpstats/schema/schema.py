@@ -1,0 +1,264 @@
+"""The public description of a private table: its columns, declared and never learned."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.arrays import Codes
+from dpstats.errors import DataError, SchemaError
+from dpstats.schema.category import Boolean, Category
+from dpstats.schema.number import Number
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+_KINDS: Mapping[str, type[Column]] = {"boolean": Boolean, "category": Category, "number": Number}
+_KEYS: Mapping[str, frozenset[str]] = {
+    "boolean": frozenset({"name", "missing", "allow_missing", "note"}),
+    "category": frozenset({"name", "levels", "missing", "allow_missing", "other", "note"}),
+    "number": frozenset(
+        {"name", "low", "high", "points", "edges", "closed", "values", "missing", "note"}
+    ),
+}
+Column = Category | Number
+
+_RULES_TOLD = 6  # different rules for missing cells in one line
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The columns of a private table.
+
+    Parameters
+    ----------
+    columns : sequence of Boolean, Category or Number
+
+    Raises
+    ------
+    SchemaError
+        For no columns, duplicate names, or anything that is not a column.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> schema = dps.Schema(
+    ...     [dps.Category("smoker", ["no", "yes"]), dps.Number("age", 0, 120, edges=[18, 65])]
+    ... )
+    >>> schema.names
+    ('smoker', 'age')
+    >>> schema["age"].bin_labels
+    ('[0, 18)', '[18, 65)', '[65, 120]')
+    """
+
+    columns: Sequence[Column]
+
+    def __post_init__(self) -> None:
+        given: object = self.columns
+        if isinstance(given, str) or not isinstance(given, Iterable):
+            raise SchemaError("a schema is a list of dps.Boolean, dps.Category and dps.Number")
+        columns = tuple(given)
+        for column in columns:
+            if not isinstance(column, Category | Number):
+                raise SchemaError(
+                    f"a schema holds dps.Boolean, dps.Category and dps.Number, got {column!r}"
+                )
+        names = [column.name for column in columns]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise SchemaError(f"columns declared more than once: {twice}")
+        if not columns:
+            raise SchemaError("a schema needs at least one column")
+        object.__setattr__(self, "columns", columns)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        return tuple(column.name for column in self.columns)
+
+    def __iter__(self) -> Iterator[Column]:
+        return iter(self.columns)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.names
+
+    def __getitem__(self, name: str) -> Column:
+        for column in self.columns:
+            if column.name == name:
+                return column
+        raise SchemaError(f"the schema has no column {name!r}; columns: {list(self.names)}")
+
+    def select(self, names: Iterable[str]) -> Schema:
+        """The schema of some columns, in the order of this schema."""
+        wanted = set(names)
+        for name in wanted:
+            self[name]
+        return Schema([column for column in self.columns if column.name in wanted])
+
+    def check_types(self, types: Sequence[tuple[str, pa.DataType]]) -> None:
+        """Refuse a table that lacks a column, has one twice, or stores it in a wrong type.
+
+        Raises
+        ------
+        DataError
+            Names the declared column and the stored type, never a cell.
+        """
+        present = [name for name, _ in types]
+        missing = [name for name in self.names if name not in present]
+        if missing:
+            raise DataError(f"the table has no column {missing}; the plan needs {list(self.names)}")
+        twice = [name for name in self.names if present.count(name) > 1]
+        if twice:
+            raise DataError(f"the table has more than one column named {twice}")
+        by_name = dict(types)
+        for column in self.columns:
+            stored = by_name[column.name]
+            if not column.accepts(stored):
+                wanted = "text" if isinstance(column, Category) and column.holds_text else "numbers"
+                raise DataError(
+                    f"column {column.name!r} is declared as {wanted} but stored as {stored}; "
+                    "convert the column, or declare it as it is stored"
+                )
+
+    def encode(self, batch: pa.RecordBatch) -> dict[str, Codes]:
+        """Codes of every column of this schema, name -> (n,) int64; total on cells."""
+        return {column.name: column.encode(batch.column(column.name)) for column in self.columns}
+
+    def decode(self, codes: Mapping[str, Codes]) -> dict[str, NDArray[Any]]:
+        """Values in original units, name -> (n,) array, for the columns that `codes` holds."""
+        return {c.name: c.decode(codes[c.name]) for c in self.columns if c.name in codes}
+
+    def draw_inside(self, cells: Codes, rng: np.random.Generator) -> dict[str, Codes]:
+        """Points inside cells (flat indices over all bins, C order), uniform on the grid there."""
+        bins = np.unravel_index(cells, [column.bins for column in self])
+        return {
+            column.name: column.draw_inside(np.asarray(index, dtype=np.int64), rng)
+            for column, index in zip(self, bins, strict=True)
+        }
+
+    def to_frame(self, codes: Mapping[str, Codes]) -> pd.DataFrame:
+        """Decoded rows as a pandas DataFrame; text levels become categories."""
+        import pandas as pd
+
+        frame: dict[str, Any] = {}
+        for name, values in self.decode(codes).items():
+            column = self[name]
+            if isinstance(column, Category) and values.dtype == np.object_:
+                labels: Any = list(column.labels)
+                frame[name] = pd.Categorical.from_codes(codes[name], categories=labels)
+            else:
+                frame[name] = values
+        return pd.DataFrame(frame)
+
+    def to_dict(self) -> list[dict[str, Any]]:
+        """Plain data, one mapping per column, as in a schema file."""
+        return [column.to_dict() for column in self.columns]
+
+    @classmethod
+    def from_dict(cls, columns: Sequence[Mapping[str, Any]]) -> Schema:
+        """Inverse of `to_dict`; `kind` may be left out where the keys tell it."""
+        if isinstance(columns, str | Mapping) or not isinstance(columns, Sequence):
+            raise SchemaError("columns must be a list of tables ([[column]] in TOML)")
+        return cls([_column(plain) for plain in columns])
+
+    @classmethod
+    def load(cls, path: str | Path) -> Schema:
+        r"""Read a schema from a TOML file with one ``[[column]]`` table per column.
+
+        Raises
+        ------
+        SchemaError
+            For a file that cannot be read, unknown keys or impossible columns.
+
+        Examples
+        --------
+        >>> import dpstats as dps
+        >>> from pathlib import Path
+        >>> text = "[[column]]\nname = 'age'\nlow = 0\nhigh = 120\nedges = [18, 65]"
+        >>> written = Path("survey.toml").write_text(text)
+        >>> print(dps.Schema.load("survey.toml"))
+        age  number, 0 to 120, 1025 points, bins [0, 18) [18, 65) [65, 120];
+            missing: counted as 60; outside: clamped to the bounds
+        """
+        document = read_toml(path)
+        if "column" not in document:
+            raise SchemaError(f"{Path(path).name} has no [[column]] tables")
+        return cls.from_dict(document["column"])
+
+    def missing_rules(self) -> str:
+        """How cells outside the declaration are counted, in one line.
+
+        Columns of one rule go together; of many rules the first few are told, `str` has them all.
+        """
+        alike: dict[str, list[str]] = {}
+        for column in self.columns:
+            alike.setdefault(column.missing_rule(), []).append(column.name)
+        told = list(alike.items())[:_RULES_TOLD]
+        rules = [f"{', '.join(names)}: {rule}" for rule, names in told]
+        left = len(self.columns) - sum(len(names) for _, names in told)
+        if left:
+            rules.append(f"{left} more columns: see print(schema)")
+        return f"Cells outside the declaration: {'. '.join(rules)}"
+
+    def __str__(self) -> str:
+        width = max(len(name) for name in self.names)
+        lines = []
+        for column in self.columns:
+            if isinstance(column, Category):
+                what = f"{column.kind}, {column.bins} levels: {', '.join(column.bin_labels)}"
+            elif column.values is not None:
+                what = f"number, values {', '.join(f'{v:g}' for v in column.values)}"
+            else:
+                what = f"number, {column.low:g} to {column.high:g}, {column.points} points"
+            if isinstance(column, Number) and column.edges:
+                what += f", bins {' '.join(column.bin_labels)}"
+            note = f" [{column.note}]" if column.note else ""
+            lines.append(f"{column.name:<{width}}  {what}; {column.missing_rule()}{note}")
+        return "\n".join(lines)
+
+
+def read_toml(path: str | Path) -> dict[str, Any]:
+    """Read a TOML file, with an error that names the file and the place."""
+    path = Path(path)
+    try:
+        with path.open("rb") as file:
+            return tomllib.load(file)
+    except OSError as error:
+        raise SchemaError(f"cannot read {path.name}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SchemaError(f"{path.name} is not valid TOML: {error}") from None
+
+
+def _column(plain: Mapping[str, Any]) -> Column:
+    if not isinstance(plain, Mapping):
+        raise SchemaError(f"a column must be a table of keys, got {plain!r}")
+    given = dict(plain)
+    guessed = (
+        "category" if "levels" in given else "number" if {"low", "values"} & set(given) else None
+    )
+    kind = given.pop("kind", guessed)
+    if not isinstance(kind, str) or kind not in _KINDS:
+        raise SchemaError(
+            f"column {given.get('name')!r}: give levels, or low and high, or values, "
+            f"or kind = one of {sorted(_KINDS)}; got kind {kind!r}"
+        )
+    unknown = sorted(set(given) - _KEYS[kind])
+    if unknown:
+        raise SchemaError(
+            f"column {given.get('name')!r}: unknown keys {unknown}; "
+            f"a {kind} takes {sorted(_KEYS[kind])}"
+        )
+    try:
+        return _KINDS[kind](**given)
+    except TypeError:
+        raise SchemaError(
+            f"column {given.get('name')!r}: a {kind} needs a name"
+            + (" and levels" if kind == "category" else "")
+        ) from None

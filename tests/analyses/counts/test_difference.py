@@ -1,0 +1,262 @@
+import numpy as np
+import pandas as pd
+import pytest
+from statsmodels.stats.proportion import confint_proportions_2indep
+
+import dpstats as dps
+from dpstats.inference.counts.group_counts import GroupCounts
+from dpstats.inference.counts.risk_measures import MEASURES, measure_of
+from dpstats.inference.counts.two_risks import measure_interval, measure_pvalue
+from dpstats.privacy.laws import DiscreteLaplace
+from dpstats.privacy.noise import _noise_from
+
+YES = "smoker == 'yes'"
+NORTH_SOUTH = dps.Difference(YES, by="region", groups=("north", "south"))
+
+
+def released(schema, survey, analyses, epsilon=1.0):
+    plan = dps.plan(schema, analyses, budget=dps.PureDP(epsilon))
+    return dps.release(plan, survey, rng=0, m=500)
+
+
+def group(yes, size, scale, u=(0.1, -0.2)):
+    law = DiscreteLaplace(scale)
+    return GroupCounts(yes, size - yes, *u, law, law)
+
+
+def counts_of(survey, levels):
+    smokes = survey["smoker"] == "yes"
+    return [(int(smokes[survey["region"] == x].sum()), int((survey["region"] == x).sum()))
+            for x in levels]  # fmt: skip
+
+
+def test_zero_noise_estimates_are_those_of_the_table(schema, survey, no_noise):
+    result = released(schema, survey, {"a": NORTH_SOUTH}).infer("a")
+    (a, n), (b, m) = counts_of(survey, ["north", "south"])
+    expected = [a / n - b / m, (a / n) / (b / m), a * (m - b) / (b * (n - a))]
+    np.testing.assert_allclose(result.params, expected, rtol=1e-8)
+    p, q = a / n, b / m
+    np.testing.assert_allclose(
+        result.sampling_variance[:2],
+        [p * (1 - p) / n + q * (1 - q) / m, (p / q) ** 2 * ((1 - p) / a + (1 - q) / b)],
+        rtol=1e-8,
+    )
+    log_variance = 1 / a + 1 / (n - a) + 1 / b + 1 / (m - b)  # Woolf
+    assert result.sampling_variance[2] == pytest.approx(expected[2] ** 2 * log_variance)
+
+
+@pytest.mark.parametrize(("a", "n", "b", "m"), [(150, 500, 100, 500), (40, 120, 400, 2_000)])
+def test_intervals_approach_the_score_intervals_as_noise_vanishes(a, n, b, m):
+    low, high = measure_interval(group(a, n, 0.02), group(b, m, 0.02), n + m, 0.05)
+    for i, compare in enumerate(["diff", "ratio", "odds-ratio"]):
+        expected = confint_proportions_2indep(a, n, b, m, compare=compare, method="score")
+        width = expected[1] - expected[0]
+        np.testing.assert_allclose([low[i], high[i]], expected, atol=0.1 * width)
+        assert high[i] - low[i] > 0.97 * width  # exact tails: not shorter than the score interval
+
+
+@pytest.mark.parametrize("scale", [0.1, 4.0, 40.0])
+def test_interval_and_test_agree(scale):
+    one, two, n = group(330, 1_000, scale), group(1_010, 4_000, scale), 5_000
+    for measure, *ends in zip(MEASURES, *measure_interval(one, two, n, 0.05), strict=True):
+        for end, outwards in zip(ends, (-1, 1), strict=True):
+            at = measure_pvalue(one, two, n, measure, float(end), "two-sided")
+            assert at == pytest.approx(0.05, abs=0.012)
+            beyond = float(end) + outwards * 0.05 * (ends[1] - ends[0])
+            assert measure_pvalue(one, two, n, measure, beyond, "two-sided") < 0.05
+
+
+def test_one_sided_tests_point_the_right_way():
+    one, two = group(350, 1_000, 4.0), group(800, 4_000, 4.0)
+    for measure, null in zip(MEASURES, (0.0, 1.0, 1.0), strict=True):
+        larger, smaller, both = (
+            measure_pvalue(one, two, 5_000, measure, null, side)
+            for side in ("larger", "smaller", "two-sided")
+        )
+        assert larger == pytest.approx(0.004, abs=1e-3)
+        assert both == pytest.approx(0.004, abs=1e-3)
+        assert smaller > 0.9
+
+
+def test_exchanging_the_groups_mirrors_the_intervals():
+    one, two = group(330, 1_000, 8.0), group(1_010, 4_000, 8.0)
+    low, high = measure_interval(one, two, 5_000, 0.05)
+    other_low, other_high = measure_interval(two, one, 5_000, 0.05)
+    np.testing.assert_allclose(other_low[0], -high[0], atol=1e-9)
+    np.testing.assert_allclose(other_low[1:], 1 / high[1:], rtol=1e-9)
+    np.testing.assert_allclose(other_high[1:], 1 / low[1:], rtol=1e-9)
+
+
+def test_certified_is_wider_and_spans_the_corners(schema, survey):
+    from dpstats.inference.counts.conditional import conditional_certified
+
+    result = released(schema, survey, {"a": NORTH_SOUTH}).infer("a")
+    aware, certified = result.conf_int(), result.conf_int(method="certified")
+    assert np.all(certified[:, 0] < aware[:, 0])
+    assert np.all(aware[:, 1] < certified[:, 1])
+    (pl, ph), (ql, qh) = (
+        conditional_certified(g.yes, g.no, g.law_yes, g.law_no, 0.025, n=len(survey))
+        for g in result.intervals.groups
+    )
+    grid = np.meshgrid(np.linspace(pl, ph, 30), np.linspace(ql, qh, 30))
+    for (low, high), measure in zip(certified, MEASURES, strict=True):
+        values = measure_of(*grid, measure)
+        assert (low, high) == pytest.approx((values.min(), values.max()))
+    table = result.conf_int(target="table")
+    assert np.all(np.diff(table) < np.diff(aware))
+
+
+def test_simultaneous_intervals(schema, survey):
+    result = released(schema, survey, {"a": NORTH_SOUTH}).infer("a")
+    together = result.conf_int(simultaneous=True)
+    np.testing.assert_array_equal(together, result.conf_int(alpha=0.05 / 3))
+    certified = result.conf_int(method="certified", simultaneous=True)
+    np.testing.assert_array_equal(certified, result.conf_int(method="certified"))
+
+
+def test_drowned_groups_give_unbounded_ratios_and_a_note(schema, survey):
+    noise = np.array([1500, -700, 200, -2500, 900, 1100])  # of the size that this budget brings
+    with _noise_from(lambda scale, size: noise[:size]):
+        result = released(schema, survey, {"a": NORTH_SOUTH}, epsilon=0.001).infer("a")
+    for method in ("noise_aware", "certified"):
+        assert result.conf_int(method=method).tolist() == [[-1, 1], [0, np.inf], [0, np.inf]]
+    assert result.conf_int(target="table").tolist() == [[-1, 1], [0, np.inf], [0, np.inf]]
+    assert "inf" in result.summary()
+    assert "<table" in result._repr_html_()
+
+
+@pytest.mark.parametrize("yes", [0, 50])
+@pytest.mark.filterwarnings("error")
+def test_empty_cells_do_not_crash(yes):
+    low, high = measure_interval(group(10, 50, 0.1), group(yes, 50, 0.1), 100, 0.05)
+    assert np.all(low < high)
+    assert not np.any(np.isnan([low, high]))
+    assert np.isinf(high[1]) == (yes == 0)
+    for measure in MEASURES:
+        for value in (0.0, 0.5, 1.0):
+            assert 0 < measure_pvalue(
+                group(10, 50, 0.1), group(yes, 50, 0.1), 100, measure, value, "two-sided"
+            ) <= 1  # fmt: skip
+
+
+def test_zero_risk_has_an_unbounded_ratio_without_a_standard_error(schema, no_noise):
+    frame = pd.DataFrame({"smoker": ["yes", "no", "no", "no"] * 50,
+                          "region": ["north", "north", "south", "south"] * 50,
+                          "age": 50})  # fmt: skip
+    result = released(schema, frame, {"a": NORTH_SOUTH}).infer("a")
+    assert result.params.tolist() == [0.5, np.inf, np.inf]
+    assert "no standard error" in result.summary()
+    assert np.isinf(result.bse[1:]).all()
+    assert "nan" not in result.summary()
+
+
+def test_noise_far_beyond_its_law_falls_back_to_the_certified_interval():
+    law = DiscreteLaplace(1.0)
+    odd = GroupCounts(-60.0, 80.0, 0.1, 0.2, law, law)
+    assert measure_interval(odd, group(30, 100, 1.0), 200, 0.05) is None
+
+
+def test_result_tests_and_frame(schema, survey):
+    result = released(schema, survey, {"a": NORTH_SOUTH}).infer("a")
+    assert list(result.to_frame()["term"]) == ["risk difference", "risk ratio", "odds ratio"]
+    pvalue = result.test().pvalue
+    assert pvalue == pytest.approx(result.test(1, measure="ratio").pvalue, abs=5e-3)
+    assert pvalue == pytest.approx(result.test(measure="odds ratio").pvalue, abs=5e-3)
+    assert "risk ratio = 1" in str(result.test(measure="ratio"))
+    assert "never below 0.004" in result.summary()
+    assert len(result.intervals.pvalues(0.0, "two-sided")) == 3
+    assert np.isnan(result.intervals.pvalues(-0.5, "two-sided")[1])
+    for options, message in (
+        ({"value": 2}, "not possible"),
+        ({"value": -1, "measure": "ratio"}, "not possible"),
+        ({"measure": "share"}, "odds ratio"),
+        ({"alternative": "greater"}, "larger"),
+    ):
+        with pytest.raises(dps.RequestError, match=message):
+            result.test(**options)
+
+
+def test_groups_by_boolean_number_and_missing_level(no_noise):
+    schema = dps.Schema(
+        [
+            dps.Boolean("ill"),
+            dps.Boolean("exposed"),
+            dps.Number("age", 0, 100, edges=[50]),
+            dps.Category("sex", ["f", "m"], allow_missing=True),
+        ]
+    )
+    rng = np.random.default_rng(3)
+    n = 1_000
+    frame = pd.DataFrame({"ill": rng.random(n) < 0.3, "exposed": rng.random(n) < 0.4,
+                          "age": rng.uniform(0, 100, n),
+                          "sex": rng.choice(["f", "m", None], n)})  # fmt: skip
+    analyses = {by: dps.Difference("ill", by=by) for by in ("exposed", "age", "sex")}
+    analyses["bins"] = dps.Difference("ill", by="age", groups=("[50, 100]", "[0, 50)"))
+    release = released(schema, frame, analyses)
+    for by, first, second in (
+        ("exposed", frame["exposed"], ~frame["exposed"]),
+        ("age", frame["age"] < 50, frame["age"] >= 50),
+        ("bins", frame["age"] >= 50, frame["age"] < 50),
+        ("sex", frame["sex"] == "f", frame["sex"] == "m"),
+    ):
+        expected = frame["ill"][first].mean() - frame["ill"][second].mean()
+        assert release.infer(by).params[0] == pytest.approx(expected), by
+
+
+def test_family_is_what_has_less_noise(schema):
+    assert NORTH_SOUTH.family(schema).size == 6  # the table of smoker and region
+    wide = dps.Schema([dps.Category("a", list("uvwxyz")), dps.Boolean("b")])
+    family = dps.Difference("a == 'u'", by="b").family(wide)  # 5 cells without the trait
+    assert family.size == 4
+    assert family.sensitivity("replace").l1 == 4
+
+
+def test_the_four_noises_are_independent(schema, survey):
+    release = released(schema, survey, {"a": NORTH_SOUTH, "t": dps.Marginals(["smoker", "region"])})
+    covariance = release.infer("a").intervals.answers.noise_covariance
+    assert np.count_nonzero(covariance - np.diag(np.diag(covariance))) == 0
+
+
+@pytest.mark.parametrize(
+    ("analysis", "message"),
+    [
+        (dps.Difference(YES, by="region"), "3 levels"),
+        (dps.Difference(YES, by="smoker"), "makes the groups"),
+        (dps.Difference(YES, by="region", groups=("north", "west")), "west"),
+        (dps.Difference(YES, by="region", groups=("north", "north")), "different"),
+        (dps.Difference(YES, by="age", groups=("[0, 18)", 65)), "bins"),
+    ],
+)
+def test_bad_requests(schema, analysis, message):
+    with pytest.raises(dps.RequestError, match=message):
+        dps.plan(schema, {"a": analysis}, budget=dps.PureDP(1))
+
+
+def test_groups_must_be_a_pair():
+    with pytest.raises(dps.RequestError, match="pair"):
+        dps.Difference(YES, by="region", groups="north")
+    for groups in ((), ("north",), ["north", "south", "east"]):
+        with pytest.raises(dps.RequestError, match="two different levels"):
+            dps.Difference(YES, by="region", groups=groups)
+
+
+def test_round_trip_and_preview(schema, survey, tmp_path):
+    from dpstats.analyses.registry import analysis_from_dict, analysis_to_dict
+
+    assert analysis_from_dict(analysis_to_dict(NORTH_SOUTH)) == NORTH_SOUTH
+    plan = dps.plan(schema, {"a": NORTH_SOUTH}, budget=dps.PureDP(1))
+    assert "difference" in str(plan.preview(2_000).to_frame())
+    release = dps.release(plan, survey, rng=0, m=500)
+    release.save(tmp_path / "a.zip")
+    again = dps.load(tmp_path / "a.zip").infer("a")
+    np.testing.assert_array_equal(again.conf_int(), release.infer("a").conf_int())
+
+
+def test_the_odds_ratio_may_be_spelled_as_a_name(schema, survey):
+    analysis = dps.Difference("smoker == 'yes'", by="region", groups=("north", "south"))
+    plan = dps.plan(schema, {"d": analysis}, budget=dps.PureDP(1))
+    result = dps.release(plan, survey, rng=0, m=100).infer("d")
+    assert str(result.test(measure="odds_ratio")) == str(result.test(measure="odds ratio"))
+    for wrong in ("odds", None, 3):
+        with pytest.raises(dps.RequestError, match="measure"):
+            result.test(measure=wrong)

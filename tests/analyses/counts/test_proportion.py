@@ -1,0 +1,140 @@
+import numpy as np
+import pytest
+from scipy import stats
+from statsmodels.stats.proportion import proportion_confint
+
+import dpstats as dps
+from dpstats.results.rendering import significant
+
+YES = "smoker == 'yes'"
+
+
+def released(schema, survey, analyses, epsilon=1.0):
+    plan = dps.plan(schema, analyses, budget=dps.PureDP(epsilon))
+    return dps.release(plan, survey, rng=0, m=500)
+
+
+def test_zero_noise_estimates_are_the_table_itself(schema, survey, no_noise):
+    release = released(
+        schema, survey, {"all": dps.Proportion(YES), "old": dps.Proportion(YES, given="age >= 65")}
+    )
+    smokes = survey["smoker"] == "yes"
+    assert release.infer("all").params[0] == smokes.mean()
+    assert release.infer("old").params[0] == pytest.approx(smokes[survey["age"] >= 65].mean())
+
+
+def test_intervals_approach_the_classical_one_as_noise_vanishes(schema, survey):
+    release = released(schema, survey, {"a": dps.Proportion(YES)}, epsilon=50)
+    count = int((survey["smoker"] == "yes").sum())
+    classical = proportion_confint(count, len(survey), method="beta")
+    result = release.infer("a")
+    np.testing.assert_allclose(result.conf_int(), classical, atol=1.5 / len(survey))
+    np.testing.assert_allclose(result.conf_int(method="certified"), classical, atol=1e-3)
+    np.testing.assert_allclose(
+        result.test(0.25, "larger").pvalue,
+        stats.binomtest(count, len(survey), 0.25, "greater").pvalue,
+        rtol=0.5,
+    )
+
+
+def test_interval_and_test_agree(schema, survey):
+    release = released(schema, survey, {"a": dps.Proportion(YES)})
+    result = release.infer("a")
+    for end in result.conf_int(alpha=0.1):
+        assert result.test(float(end)).pvalue == pytest.approx(0.1, abs=1e-4)
+
+
+def test_certified_contains_noise_aware_and_table_target_is_inside(schema, survey):
+    release = released(schema, survey, {"a": dps.Proportion(YES)}, epsilon=0.5)
+    result = release.infer("a")
+    aware, certified = result.conf_int(), result.conf_int(method="certified")
+    assert certified[0] < aware[0] < aware[1] < certified[1]
+    table = result.conf_int(target="table")
+    assert np.diff(table) < np.diff(aware)
+    law = release.answers(dps.Proportion(YES).family(schema)).law(0)
+    assert np.diff(table)[0] == pytest.approx(2 * law.quantile(0.05) / len(survey))
+
+
+def test_derived_from_a_table_or_its_complement(schema, survey, no_noise):
+    release = released(schema, survey, {"t": dps.Marginals(["smoker", "region"])})
+    for condition, held in (
+        (YES, survey["smoker"] == "yes"),
+        ("region != 'east'", survey["region"] != "east"),
+        ("not (smoker == 'yes' and region == 'east')",
+         ~((survey["smoker"] == "yes") & (survey["region"] == "east"))),
+    ):  # fmt: skip
+        assert release.infer(dps.Proportion(condition)).params[0] == pytest.approx(held.mean())
+
+
+def test_group_counts_from_one_table_keep_independent_noise(schema, survey):
+    # Four of six cells hold the trait in the group: alone they would be answered as n minus the
+    # other two, one of which is the rest of the group.
+    release = released(schema, survey, {"t": dps.Marginals(["smoker", "region"])})
+    analysis = dps.Proportion(
+        "not (smoker == 'no' and region == 'north')", given="smoker == 'no' or region != 'south'"
+    )
+
+    assert release.answers(analysis.family(schema)).noise_covariance[0, 1] != 0
+    assert release.infer(analysis).intervals.answers.noise_covariance[0, 1] == 0
+
+
+def test_drowned_group_says_so(schema, survey, no_noise):
+    release = released(schema, survey, {"a": dps.Proportion(YES, given="age < 18")}, epsilon=0.001)
+    result = release.infer("a")
+    assert np.diff(result.conf_int()) > 0.5
+    assert "noise sd" in result.summary()
+    low, high = result.conf_int(method="certified")
+    assert (low, high) == (0, 1)
+
+
+def test_result_prints_and_frames(schema, survey):
+    result = released(schema, survey, {"a": dps.Proportion(YES)}).infer("a")
+    frame = result.to_frame()
+    assert list(frame.columns) == [
+        "term", "estimate", "std_error", "statistic", "p_value", "conf_low", "conf_high",
+        "privacy_share",
+    ]  # fmt: skip
+    for value in (frame.estimate[0], frame.conf_low[0], frame.conf_high[0]):
+        assert significant(value, frame.std_error[0]) in result.summary()
+    assert "the population" in result.summary()
+    assert "the private table itself" in result.summary(target="table")
+    assert "<table" in result._repr_html_()
+    assert 0 < result.privacy_share[0] < 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"alpha": 0.95}, "did you mean alpha=0.05"),
+        ({"alpha": 0}, "alpha"),
+        ({"method": "exact"}, "noise_aware"),
+        ({"target": "sample"}, "population"),
+    ],
+)
+def test_bad_options(schema, survey, options, message):
+    result = released(schema, survey, {"a": dps.Proportion(YES)}).infer("a")
+    with pytest.raises(dps.RequestError, match=message):
+        result.conf_int(**options)
+    with pytest.raises(TypeError):
+        result.conf_int(0.05)
+
+
+@pytest.mark.parametrize(
+    ("condition", "given"),
+    [
+        ("age >= 65", "age >= 65"),
+        ("age < 18", "age >= 65"),
+        (YES, "smoker == 'yes' or smoker == 'no'"),
+    ],
+)
+def test_conditions_that_say_nothing_are_refused(schema, condition, given):
+    with pytest.raises(dps.RequestError):
+        dps.plan(schema, {"a": dps.Proportion(condition, given=given)}, budget=dps.PureDP(1))
+
+
+def test_unmeasured_is_refused_with_advice(schema, survey):
+    release = released(schema, survey, {"t": dps.Marginals(["smoker", "region"])})
+    with pytest.raises(dps.NotMeasuredError, match=r"no measurement of \('age',\).*Marginals"):
+        release.infer(dps.Proportion("age >= 65"))
+    with pytest.raises(dps.NotMeasuredError, match=r"no analysis 'wage'; it has \['t'\]"):
+        release.infer("wage")

@@ -1,0 +1,242 @@
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+import dpstats as dps
+from dpstats.privacy.noise import _noise_from
+
+EDGES = [10, 18, 30, 40, 50, 65, 80]
+
+
+@pytest.fixture(scope="module")
+def schema():
+    return dps.Schema(
+        [
+            dps.Number("age", 0, 100, edges=EDGES),
+            dps.Number("closed", 0, 100, edges=EDGES, closed="right"),
+            dps.Number("score", values=[0, 17.5, 22, 27, 40]),
+            dps.Number("plain", 0, 100),
+            dps.Category("kind", ["a", "b"]),
+        ]
+    )
+
+
+@pytest.fixture(scope="module")
+def people():
+    rng = np.random.default_rng(11)
+    age = rng.normal(45, 18, 3_000).clip(0, 100).round()
+    return pd.DataFrame({"age": age, "closed": age,
+                         "score": rng.choice([0, 17.5, 22, 27, 40], 3_000, p=[.1, .2, .4, .2, .1]),
+                         "plain": age, "kind": "a"})  # fmt: skip
+
+
+def released(schema, people, analyses, epsilon=1.0):
+    plan = dps.plan(schema, analyses, budget=dps.PureDP(epsilon))
+    return dps.release(plan, people, rng=0, m=500)
+
+
+def test_zero_noise_distribution_is_the_empirical_one(schema, people, no_noise):
+    analyses = {name: dps.Quantile(name) for name in ("age", "closed", "score")}
+    release = released(schema, people, analyses)
+    found = {name: release.infer(name).distribution() for name in analyses}
+    assert found["age"]["edge"].tolist() == EDGES
+    assert found["age"]["estimate"].tolist() == [(people["age"] < e).mean() for e in EDGES]
+    assert found["closed"]["estimate"].tolist() == [(people["age"] <= e).mean() for e in EDGES]
+    assert found["score"]["edge"].tolist() == [0, 17.5, 22, 27]
+    expected = [(people["score"] <= e).mean() for e in (0, 17.5, 22, 27)]
+    np.testing.assert_allclose(found["score"]["estimate"], expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("probability", [0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.999])
+def test_zero_noise_quantiles_are_in_the_bin_of_pandas(schema, people, no_noise, probability):
+    analyses = {name: dps.Quantile(name, probability) for name in ("age", "closed", "score")}
+    release = released(schema, people, analyses)
+    for name in ("age", "closed"):
+        exact = people["age"].quantile(probability, interpolation="higher")
+        side = "right" if name == "age" else "left"
+        cuts = [0, *EDGES, 100]
+        j = int(np.searchsorted(EDGES, exact, side=side))
+        result = release.infer(name)
+        assert cuts[j] <= result.params[0] <= cuts[j + 1]
+        low, high = result.conf_int()
+        assert low <= exact <= high
+    exact = np.quantile(people["score"], probability, method="inverted_cdf")
+    assert release.infer("score").params[0] == exact
+
+
+def test_linear_interpolation_is_exact_for_even_rows(no_noise):
+    schema = dps.Schema([dps.Number("x", 0, 100, points=1001, edges=[20, 50, 60])])
+    frame = pd.DataFrame({"x": np.arange(1_000) / 10})
+    result = released(schema, frame, {"x": dps.Quantile("x", [0.1, 0.35, 0.5, 0.95])}).infer("x")
+    np.testing.assert_allclose(result.params, [10, 35, 50, 95], atol=1e-9)
+    # density 1/100: the variance of the sample quantile, less what a bin's evenness tells
+    classical = np.array([0.1, 0.35, 0.5, 0.95]) * [0.9, 0.65, 0.5, 0.05] / 1_000 * 100**2
+    place = np.array([20, 30, 30, 40]) ** 2 / 12  # inside the bin
+    assert np.all(result.sampling_variance - place <= classical + 1e-9)
+    assert result.sampling_variance[2] - place[2] == pytest.approx(classical[2])
+
+
+def test_interval_is_the_classical_one_rounded_outwards_as_noise_vanishes(schema, people):
+    result = released(schema, people, {"a": dps.Quantile("age", 0.3)}, epsilon=50).infer("a")
+    ordered = np.sort(people["age"].to_numpy())
+    low, high = (ordered[int(stats.binom.ppf(p, 3_000, 0.3))] for p in (0.025, 0.975))
+    cuts = np.array([0, *EDGES, 100])
+    assert tuple(result.conf_int()) == (cuts[cuts <= low].max(), cuts[cuts > high].min())
+
+
+def test_terms_and_several_probabilities(schema, people):
+    result = released(schema, people, {"a": dps.Quantile("age", [0.25, 0.5])}).infer("a")
+    assert result.terms == ["age: quantile 0.25", "age: quantile 0.5"]
+    ends = result.conf_int()
+    assert ends.shape == (2, 2)
+    assert set(ends.ravel()) <= {0, *EDGES, 100}
+    together = result.conf_int(simultaneous=True)
+    np.testing.assert_array_equal(together, result.conf_int(alpha=0.025))
+    certified = result.conf_int(method="certified")
+    assert np.all(certified[:, 0] <= ends[:, 0])
+    assert np.all(ends[:, 1] <= certified[:, 1])
+    assert "declared edges" in result.summary()
+    single = released(schema, people, {"a": dps.Quantile("score")}).infer("a")
+    assert single.conf_int().shape == (2,)
+    assert np.isinf(single.bse[0])
+    assert "width zero" not in single.summary()
+    assert "age: quantile" not in single.summary()
+
+
+@pytest.mark.parametrize("target", ["population", "table"])
+@pytest.mark.parametrize("method", ["noise_aware", "certified"])
+def test_simultaneous_intervals_share_the_error(method, target, people, seeded_noise):
+    fine = dps.Schema([dps.Number("age", 0, 100, edges=list(range(1, 100, 2)))])
+    with _noise_from(seeded_noise(1)):
+        release = released(fine, people, {"a": dps.Quantile("age", [0.25, 0.5, 0.75])}, 0.05)
+    result = release.infer("a")
+    together = result.conf_int(method=method, target=target, simultaneous=True)
+    third = result.conf_int(alpha=0.05 / 3, method=method, target=target)
+    alone = result.conf_int(method=method, target=target)
+    np.testing.assert_array_equal(together, third)
+    assert np.all(np.diff(together) > np.diff(alone))
+
+
+def test_drowned_interval_is_the_whole_range(schema, people, seeded_noise):
+    analyses = {"a": dps.Quantile("age"), "s": dps.Quantile("score")}
+    with _noise_from(seeded_noise(1)):
+        release = released(schema, people, analyses, epsilon=0.0005)
+    assert tuple(release.infer("a").conf_int()) == (0, 100)
+    assert tuple(release.infer("s").conf_int(method="certified")) == (0, 40)
+    band = release.infer("a").distribution(method="certified")
+    assert (band["band_low"].min(), band["band_high"].max()) == (0, 1)
+
+
+def test_runs_stop_at_the_first_edge_that_is_not_rejected(schema, people):
+    """An edge beyond the quantile that noise pushed down must not move the lower end."""
+    from dataclasses import replace
+
+    result = released(schema, people, {"a": dps.Quantile("age")}, epsilon=5).infer("a")
+    intervals = result.intervals
+    sums = intervals.answers.sums.copy()
+    sums[-1] = 0.1 * intervals.answers.n  # far below one half, at edge 80
+    odd = replace(intervals, answers=replace(intervals.answers, sums=sums))
+    assert odd.bins(0.05)[0][0] == intervals.bins(0.05)[0][0]
+    sums = intervals.answers.sums.copy()
+    sums[0] = 0.9 * intervals.answers.n
+    odd = replace(intervals, answers=replace(intervals.answers, sums=sums))
+    assert odd.bins(0.05)[0][1] == intervals.bins(0.05)[0][1]
+
+
+def test_tests_agree_with_intervals(schema, people):
+    result = released(schema, people, {"a": dps.Quantile("age", 0.3)}).infer("a")
+    low, high = result.conf_int()
+    for value in (5, 12, 20, 35, 45, 55, 70, 90):
+        assert (result.test(value).pvalue > 0.05) == (low <= value < high)
+    assert result.test(12, "larger").pvalue < 0.001
+    assert result.test(12, "smaller").pvalue > 0.9
+    assert result.test(90, "smaller").pvalue < 0.001
+    with pytest.raises(dps.RequestError, match="bounds"):
+        result.test(120)
+    score = released(schema, people, {"a": dps.Quantile("score")}).infer("a")
+    assert score.test(22).pvalue > 0.05
+    assert score.test(0).pvalue < 0.01
+    with pytest.raises(dps.RequestError, match="declared value"):
+        score.test(23)
+
+
+def test_bands(schema, people):
+    result = released(schema, people, {"a": dps.Quantile("age")}).infer("a")
+    aware, certified = result.distribution(), result.distribution(method="certified")
+    table = result.distribution(target="table")
+    pd.testing.assert_frame_equal(aware, result.distribution())
+    width = {
+        name: (f["band_high"] - f["band_low"]).max()
+        for name, f in (("aware", aware), ("certified", certified), ("table", table))
+    }
+    assert width["table"] < width["aware"] < width["certified"]
+    assert np.all(aware["band_low"] <= aware["band_high"])
+    assert np.all(np.diff(aware["estimate"]) >= 0)
+    inner = aware.iloc[1:-1]  # in the tails a pointwise interval can be wider on one side
+    assert np.all((inner["high"] - inner["low"]) < (inner["band_high"] - inner["band_low"]))
+    with pytest.raises(dps.RequestError, match="method"):
+        result.distribution(method="exact")
+    with pytest.raises(dps.RequestError, match=r"alpha=0\.05"):
+        result.distribution(alpha=0.95)
+
+
+def test_certified_band_is_dkw_as_noise_vanishes(schema, people, no_noise):
+    plan = dps.plan(schema, {"a": dps.Quantile("age")}, budget=dps.PureDP(1_000))
+    band = dps.release(plan, people, rng=0, m=500).infer("a").distribution(method="certified")
+    half = ((band["band_high"] - band["band_low"]) / 2).max()
+    assert half == pytest.approx(np.sqrt(np.log(2 / 0.05) / 6_000), rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("column", "probability", "message"),
+    [
+        ("kind", 0.5, "without an order"),
+        ("plain", 0.5, "edges"),
+        ("age", 0.0, "between 0 and 1"),
+        ("age", [0.5, 1.5], "between 0 and 1"),
+        ("age", [], "one probability"),
+        ("age", [0.5, 0.5], "different"),
+        ("age", "0.5", "between 0 and 1"),
+    ],
+)
+def test_bad_requests(schema, column, probability, message):
+    with pytest.raises(dps.RequestError, match=message):
+        dps.plan(schema, {"a": dps.Quantile(column, probability)}, budget=dps.PureDP(1))
+
+
+def test_round_trip_and_preview(schema, people, tmp_path):
+    from dpstats.analyses.registry import analysis_from_dict, analysis_to_dict
+
+    for analysis in (dps.Quantile("age"), dps.Quantile("age", [0.1, 0.9])):
+        assert analysis_from_dict(analysis_to_dict(analysis)) == analysis
+    plan = dps.plan(schema, {"a": dps.Quantile("age", [0.1, 0.9])}, budget=dps.PureDP(1))
+    assert "quantile" in str(plan.preview(2_000).to_frame())
+    release = dps.release(plan, people, rng=0, m=500)
+    release.save(tmp_path / "a.zip")
+    again = dps.load(tmp_path / "a.zip").infer("a")
+    np.testing.assert_array_equal(again.conf_int(), release.infer("a").conf_int())
+
+
+@pytest.mark.parametrize(
+    ("given", "stored"),
+    [
+        (np.array([0.25, 0.5]), (0.25, 0.5)),
+        (np.array([0.1, 0.3], dtype=np.float32), (0.1, 0.3)),
+        (pd.Series([0.25, 0.5]), (0.25, 0.5)),
+        (np.float32(0.1), 0.1),
+        (np.float64(0.5), 0.5),
+    ],
+    ids=str,
+)
+def test_probabilities_may_be_arrays(given, stored):
+    analysis = dps.Quantile("age", given)
+    assert analysis.probability == stored
+    assert "np." not in repr(analysis)
+    assert hash(analysis) == hash(dps.Quantile("age", stored))
+
+
+@pytest.mark.parametrize("given", [np.ones((2, 2)) / 2, [[0.1], 0.5], {0.5}, np.array(True), "0.5"])
+def test_other_shapes_are_refused(given):
+    with pytest.raises(dps.RequestError, match="probability"):
+        dps.Quantile("age", given)

@@ -1,0 +1,271 @@
+"""PCA and Covariance of rows shrunk to a public norm: numpy's on rows shrunk one by one."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpstats as dps
+from dpstats.analyses.moments.clipping import clipped_share
+from dpstats.analyses.registry import analysis_from_dict, analysis_to_dict
+from dpstats.inference.moments.noisy_covariance import NoisyCovariance
+from dpstats.planning.plan import Plan
+from dpstats.planning.requests import load_request
+
+NAMES = ["pay", "age", "score", "steps"]
+SCHEMA = dps.Schema([
+    dps.Number("age", 0, 100, points=201, missing=40),
+    dps.Number("pay", -10, 30, points=401, missing=0),
+    dps.Number("score", values=[0, 1, 2, 5], missing=0),
+    dps.Number("steps", 0, 20_000, points=2_001, missing=0),
+])  # fmt: skip
+CENTER = {"age": 45, "pay": 12.5, "steps": 8_000}
+SCALE = {"age": 15, "pay": 6.25, "score": 1.5, "steps": 3_000}
+OPTIONS = {"clip_norm": 2.3, "center": CENTER, "scale": SCALE}
+MIDDLES = {"age": 50, "pay": 10, "score": Fraction(5, 2), "steps": 10_000}
+HALVES = {"age": 50, "pay": 20, "score": Fraction(5, 2), "steps": 10_000}
+GRAIN = 8_192  # radius of the ball in integers
+
+
+def rows(n=800):
+    rng = np.random.default_rng(0)
+    z = rng.standard_normal(n)
+    return pd.DataFrame({
+        "age": np.clip(np.round(2 * (50 + 15 * z + 5 * rng.standard_normal(n))) / 2, 0, 100),
+        "pay": np.clip(np.round(10 + 6 * z + 3 * rng.standard_normal(n), 1), -10, 30),
+        "score": rng.choice([0, 1, 2, 5], n),
+        "steps": np.clip(np.round(8_000 - 3_000 * z + 500 * rng.standard_normal(n), -1), 0, 20_000),
+    })  # fmt: skip
+
+
+def shrunk(frame, clip_norm, center=None, scale=None):
+    """Rows in units of the scales: cell by cell, in fractions; and which were too long."""
+    center, scale = MIDDLES | (center or {}), HALVES | (scale or {})
+    radius = Fraction(str(clip_norm))
+    found, far = [], []
+    for _, row in frame.iterrows():
+        whole = []
+        for name in NAMES:
+            z = (Fraction(str(row[name])) - Fraction(str(center[name]))) / Fraction(
+                str(scale[name])
+            )
+            whole.append(math.floor(z / radius * GRAIN + Fraction(1, 2)))
+        square = sum(v * v for v in whole)
+        far.append(square > GRAIN**2)
+        if far[-1]:
+            norm = math.isqrt(square - 1) + 1
+            whole = [int(Fraction(v * GRAIN, norm)) for v in whole]  # towards zero
+        found.append([float(radius * v / GRAIN) for v in whole])
+    return np.array(found), np.array(far)
+
+
+def infer(analysis, *, epsilon=1.0, n=800, unit="replace", budget=None):
+    count = n if unit == "replace" else None
+    budget = dps.PureDP(epsilon) if budget is None else budget
+    plan = dps.plan(SCHEMA, {"a": analysis}, budget=budget, n=count, unit=unit)
+    release = dps.release(plan, rows(n), rng=0, m=500)
+    return release.infer("a"), release
+
+
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+@pytest.mark.parametrize("options", [OPTIONS, {"clip_norm": 0.6}], ids=["centred", "plain"])
+def test_zero_noise_components_are_numpys_on_shrunk_rows(no_noise, unit, options):
+    z, far = shrunk(rows(), **options)
+    assert 100 < far.sum() < 700
+    for standardize in (False, True):
+        analysis = dps.PCA(NAMES, standardize=standardize, **options)
+        result, _ = infer(analysis, epsilon=5e6, unit=unit)
+        matrix = np.corrcoef(z.T) if standardize else np.cov(z.T)
+        values, vectors = np.linalg.eigh(matrix)
+        np.testing.assert_allclose(result.explained_variance_, values[::-1], rtol=1e-8)
+        np.testing.assert_allclose(
+            result.explained_variance_ratio_, values[::-1] / values.sum(), rtol=1e-8
+        )
+        cosines = np.abs(np.sum(vectors.T[::-1] * result.components_, axis=1))
+        np.testing.assert_allclose(cosines, 1, atol=1e-8)
+
+
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+def test_zero_noise_covariance_is_numpys_on_shrunk_rows(no_noise, unit):
+    z, _ = shrunk(rows(), **OPTIONS)
+    scale = np.array([SCALE[name] for name in NAMES])
+    result, _ = infer(dps.Covariance(NAMES, **OPTIONS), epsilon=5e6, unit=unit)
+    np.testing.assert_allclose(result.covariance_, np.cov((z * scale).T), rtol=1e-8)
+    center = np.array([(MIDDLES | CENTER)[name] for name in NAMES], dtype=float)
+    np.testing.assert_allclose(result.location_, center + scale * z.mean(axis=0), rtol=1e-8)
+
+
+def test_the_grain_does_not_matter(no_noise):
+    """Against rows shrunk in floats, without any rounding."""
+    frame = rows()[NAMES].to_numpy(dtype=float)
+    center = np.array([(MIDDLES | CENTER)[name] for name in NAMES], dtype=float)
+    z = (frame - center) / np.array([SCALE[name] for name in NAMES])
+    z /= np.maximum(1, np.linalg.norm(z, axis=1) / OPTIONS["clip_norm"])[:, None]
+    result, _ = infer(dps.PCA(NAMES, **OPTIONS), epsilon=5e6)
+    values = np.linalg.eigvalsh(np.cov(z.T))[::-1]
+    np.testing.assert_allclose(result.explained_variance_, values, rtol=1e-3)
+
+
+def test_a_norm_that_shrinks_nothing_is_the_plain_analysis(no_noise):
+    plain, _ = infer(dps.PCA(NAMES), epsilon=5e6)
+    wide, _ = infer(dps.PCA(NAMES, clip_norm=2.0), epsilon=5e6)  # the corners of the box
+    np.testing.assert_allclose(wide.explained_variance_, plain.explained_variance_, rtol=1e-4)
+    np.testing.assert_allclose(wide.mean_, plain.mean_, rtol=1e-4)
+    np.testing.assert_allclose(wide.spread, plain.spread, rtol=1e-12)
+    assert any("0.0% to 0.0% of the private rows" in note for note in wide.notes)
+    for method in ("noise_aware", "certified"):
+        for target in ("population", "table"):
+            ends = wide.conf_int(method=method, target=target)[:4]
+            values = wide.explained_variance_
+            assert np.all((ends[:, 0] <= values) & (values <= ends[:, 1]))
+            # a ball around the box: certified bounds that use it are no wider than its radius asks
+            others = plain.conf_int(method=method, target=target)[:4]
+            assert np.all(np.diff(ends) <= 1.5 * np.diff(others) + 1e-3)
+
+
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+@pytest.mark.parametrize("budget", [dps.PureDP(1), dps.ZCDP(0.02)], ids=str)
+def test_the_share_of_shrunk_rows_is_told(unit, budget):
+    far = shrunk(rows(), **OPTIONS)[1].mean()
+    result, release = infer(dps.Covariance(NAMES, **OPTIONS), unit=unit, budget=budget)
+    analysis = dps.Covariance(NAMES, **OPTIONS)
+    (ball,) = analysis.family(SCHEMA).blocks
+    moments = NoisyCovariance.of(release, tuple(NAMES), ball=ball).moments
+    low, high = clipped_share(moments, 1e-6)
+    assert low <= far <= high
+    low, high = clipped_share(moments, 0.05)
+    assert 0 < high - low < 0.3
+    assert any(f"{low:.1%} to {high:.1%} of the private rows" in note for note in result.notes)
+    assert "rows shrunk to norm 2.3" in result.summary()
+    assert "(pay - 12.5) / 6.25" in result.summary()
+
+
+@pytest.mark.parametrize(
+    "analysis",
+    [
+        dps.Covariance(NAMES, **OPTIONS),
+        dps.PCA(NAMES, **OPTIONS),
+        dps.PCA(NAMES, standardize=True, clip_norm=1),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+def test_drowned_intervals_are_all_that_the_ball_allows(analysis, unit):
+    result, _ = infer(analysis, budget=dps.PureDP(1e-4), unit=unit)
+    for method in ("noise_aware", "certified"):
+        ends = result.conf_int(method=method)
+        assert np.all(ends[:, 0] <= ends[:, 1])
+        if isinstance(analysis, dps.PCA):
+            most = (4 if analysis.standardize else analysis.clip_norm**2) / np.arange(1, 5)
+            reached = ends[:4] / (most * 800 / 799)[:, np.newaxis]
+            assert np.all(reached[:, 1] <= 1 + 1e-9) or unit == "add_remove"
+            assert np.median(reached[:, 1] - reached[:, 0]) > 0.8
+            np.testing.assert_array_equal(ends[8:], np.tile([-1.0, 1.0], (16, 1)))
+    assert "drowns" in result.summary()
+
+
+def test_files_requests_and_shared_measurements(tmp_path):
+    for analysis in (dps.Covariance(NAMES, **OPTIONS), dps.PCA(NAMES, n_components=2, **OPTIONS)):
+        plain = analysis_to_dict(analysis)
+        assert plain["center"] == CENTER
+        assert analysis_from_dict(plain) == analysis
+        assert hash(analysis_from_dict(plain)) == hash(analysis)
+        assert analysis != type(analysis)(NAMES, clip_norm=2.3)
+    both = {"cov": dps.Covariance(NAMES, **OPTIONS), "pca": dps.PCA(NAMES[::-1], **OPTIONS)}
+    plan = dps.plan(SCHEMA, both, budget=dps.PureDP(1), n=800)
+    assert len(plan.blocks) == 1  # measured once, whatever the order of the columns
+    plan.save(tmp_path / "plan.json")
+    loaded = Plan.load(tmp_path / "plan.json")
+    assert loaded.analyses == both
+    assert loaded.blocks == plan.blocks
+    release = dps.release(loaded, rows(), rng=0, m=500)
+    release.save(tmp_path / "a.zip")
+    again = dps.load(tmp_path / "a.zip")
+    for name in both:
+        np.testing.assert_array_equal(again.infer(name).conf_int(), release.infer(name).conf_int())
+    pca = release.infer("pca")
+    assert pca.columns == tuple(NAMES[::-1])
+    np.testing.assert_allclose(pca.spread, [SCALE[name] for name in NAMES[::-1]])
+    with pytest.raises(dps.NotMeasuredError):
+        release.infer(dps.PCA(NAMES, clip_norm=2.3))
+    (tmp_path / "request.toml").write_text(
+        "rows = 800\n[budget]\nepsilon = 1\n"
+        '[[column]]\nname = "a"\nlow = 0\nhigh = 9\nmissing = 0\n'
+        '[[column]]\nname = "b"\nlow = 0\nhigh = 9\nmissing = 0\n[[analysis]]\nname = "p"\n'
+        'kind = "pca"\ncolumns = ["a", "b"]\nclip_norm = 1.5\ncenter = {a = 4}\n'
+        "[analysis.scale]\na = 2.5\n"
+    )
+    request = load_request(tmp_path / "request.toml")
+    assert request.analyses["p"] == dps.PCA(
+        ["a", "b"], clip_norm=1.5, center={"a": 4}, scale={"a": 2.5}
+    )
+    assert "eigenvalues" in str(request.preview())
+
+
+@pytest.mark.parametrize("make", [dps.Covariance, dps.PCA])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"clip_norm": 0}, "clip_norm must be a positive number, got 0"),
+        ({"clip_norm": -1.0}, "positive"),
+        ({"clip_norm": float("nan")}, "positive"),
+        ({"clip_norm": float("inf")}, "positive"),
+        ({"clip_norm": True}, "positive"),
+        ({"clip_norm": "1"}, "positive"),
+        ({"center": {"age": 40}}, "give clip_norm"),
+        ({"scale": {"age": 40}}, "give clip_norm"),
+        ({"clip_norm": 1, "center": 40}, "must name columns"),
+        ({"clip_norm": 1, "center": {"steps": 40}}, "center names"),
+        ({"clip_norm": 1, "center": {"age": "x"}}, "center of 'age' must be a number"),
+        ({"clip_norm": 1, "center": {"age": None}}, "center of 'age' must be a number"),
+        ({"clip_norm": 1, "scale": {"age": 0}}, "scale of 'age' must be a positive number"),
+        ({"clip_norm": 1, "center": {"age": 101}}, "outside its declared bounds"),
+        ({"clip_norm": 1e-6}, "too small"),
+    ],
+)
+def test_bad_options(make, options, message):
+    with pytest.raises(dps.RequestError, match=message):
+        make(["age", "pay"], **options).family(SCHEMA)
+
+
+def test_numbers_of_numpy_are_plain_numbers():
+    analysis = dps.PCA(NAMES, clip_norm=np.float32(0.7), center={"age": np.int64(40)})
+    assert analysis == dps.PCA(NAMES, clip_norm=0.7, center={"age": 40})
+    assert type(analysis.clip_norm) is float
+
+
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+def test_the_law_of_the_noise_and_what_rows_can_be(unit):
+    analysis = dps.Covariance(NAMES, **OPTIONS)
+    _, release = infer(analysis, unit=unit)
+    (ball,) = analysis.family(SCHEMA).blocks
+    moments = NoisyCovariance.of(release, tuple(NAMES), ball=ball).moments
+    drawn = moments.noise(4_000, np.random.default_rng(0))
+    np.testing.assert_allclose(drawn.std(axis=0), moments.noise_sd, rtol=0.1)
+    sd = moments.noise_sd[1:, 1:]  # twice the variance on the diagonal, so the same in every basis
+    np.testing.assert_allclose(sd[0, 0] / sd[0, 1], np.sqrt(2), rtol=1e-3)
+    np.testing.assert_allclose(moments.noise_sd[0, 1] / sd[0, 0], 2, rtol=1e-3)
+    rng = np.random.default_rng(1)
+    codes = {c.name: rng.choice(c.codes_in_use, 5_000) for c in ball.numbers}
+    rows = moments.unit_rows(codes)
+    products = np.column_stack([np.ones(len(rows)), rows])
+    products = products[:, :, None] * products[:, None, :]
+    assert np.all(np.abs(products).max(axis=0) <= moments.limits)
+    assert np.median(np.abs(products).max(axis=0) / moments.limits) > 0.95
+    for scale in (np.ones(4), np.array([0.5, 1.0, 2.0, 3.0])):
+        for mean in (np.zeros(4), np.array([0.3, -0.2, 0.1, 0.6])):
+            square, reach = moments.ball_and_reach(scale, mean)
+            longest = np.max(np.sum((rows * scale) ** 2, axis=1))
+            farthest = np.max(np.linalg.norm((rows - mean) * scale, axis=1))
+            assert 0.8 * square < longest <= square
+            assert 0.6 * reach < farthest <= reach
+
+
+def test_notes_say_whether_the_kurtosis_was_measured():
+    names = ["age", "pay"]
+    analyses = {"box": dps.Covariance(names), "ball": dps.Covariance(names, clip_norm=1.0)}
+    release = dps.release(dps.plan(SCHEMA, analyses, budget=dps.PureDP(5)), rows(300), rng=0)
+    assert "own kurtosis" in release.infer("box").notes[0]
+    assert "kurtosis, which was not measured" in release.infer("ball").notes[0]

@@ -1,0 +1,353 @@
+"""Mean, MeanDifference and Correlation: textbook numbers without noise, honest ones with it."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+from statsmodels.stats.weightstats import CompareMeans, DescrStatsW
+
+import dpstats as dps
+from dpstats.analyses.registry import analysis_from_dict, analysis_to_dict
+from dpstats.corrected.means import mean_confint
+from dpstats.privacy.noise import _noise_from
+
+SCHEMA = dps.Schema([
+    dps.Number("age", 0, 100, points=201, missing=40),
+    dps.Number("pay", -10, 30, points=401, missing=0),
+    dps.Number("score", values=[17.5, 22, 27, 40], missing=22),
+    dps.Number("bare", 0, 1),
+    dps.Category("region", ["n", "s", "w"]),
+    dps.Boolean("ill"),
+])  # fmt: skip
+N = 900
+ANALYSES = {
+    "one": dps.Mean("pay"),
+    "means": dps.Mean(["age", "pay", "score"]),
+    "difference": dps.MeanDifference("pay", by="region", groups=("s", "n")),
+    "small": dps.MeanDifference("age", by="region", groups=("n", "w")),
+    "ill": dps.MeanDifference("score", by="ill"),
+    "pair": dps.Correlation(["age", "pay"]),
+    "pairs": dps.Correlation(["score", "age", "pay"]),
+}
+
+
+def rows(n=N):
+    rng = np.random.default_rng(4)
+    age = (2 * rng.normal(45, 15, n).clip(0, 100)).round() / 2
+    return pd.DataFrame({
+        "age": age,
+        "pay": (age / 5 + rng.normal(0, 4, n)).clip(-10, 30).round(1),
+        "score": rng.choice([17.5, 22, 27, 40], n, p=[0.1, 0.2, 0.4, 0.3]),
+        "bare": rng.random(n),
+        "region": rng.choice(["n", "s", "w"], n, p=[0.6, 0.38, 0.02]),
+        "ill": rng.random(n) < 0.3,
+    })  # fmt: skip
+
+
+class Seeded:
+    """Noise with a seed, for the test seam."""
+
+    def __init__(self, noise):
+        self.rng, self.noise = np.random.default_rng(12), noise
+
+    def __call__(self, scale, size):
+        if self.noise == "gaussian":
+            return np.rint(self.rng.normal(0, scale, size)).astype(np.int64)
+        one, other = self.rng.geometric(-np.expm1(-1 / scale), (2, size))
+        return one - other
+
+
+def released(budget, unit="replace", frame=None):
+    """All analyses, with seeded noise."""
+    plan = dps.plan(SCHEMA, ANALYSES, budget=budget, unit=unit)
+    with _noise_from(Seeded(budget.noise)):
+        measured = dps.measure(plan, rows() if frame is None else frame)
+    return dps.synthesize(measured, rng=0, m=200, k=50)
+
+
+def exact(unit):
+    """All analyses, with the fixture `no_noise` and a law of the noise that is next to zero."""
+    plan = dps.plan(SCHEMA, ANALYSES, budget=dps.PureDP(1e7), unit=unit)
+    return dps.release(plan, rows(), rng=0, m=200, k=50)
+
+
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+def test_without_noise_a_mean_is_that_of_statsmodels(no_noise, unit):
+    release, frame = exact(unit), rows()
+    result = release.infer("means")
+    for i, name in enumerate(["age", "pay", "score"]):
+        known = DescrStatsW(frame[name])
+        assert result.params[i] == pytest.approx(known.mean, rel=1e-12)
+        assert result.bse[i] == pytest.approx(known.std_mean, rel=1e-8)
+        np.testing.assert_allclose(result.conf_int()[i], known.tconfint_mean(), rtol=1e-8)
+    pay = DescrStatsW(frame["pay"])
+    one = release.infer("one")
+    for ours, theirs in (("two-sided", "two-sided"), ("larger", "larger"), ("smaller", "smaller")):
+        statistic, pvalue, _ = pay.ttest_mean(9.3, theirs)
+        test = one.test(9.3, ours)
+        assert test.pvalue == pytest.approx(pvalue, rel=1e-8)
+        assert test.statistic == pytest.approx(statistic, rel=1e-8)
+    np.testing.assert_allclose(one.conf_int(target="table"), [pay.mean] * 2, rtol=1e-8)
+
+
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+@pytest.mark.parametrize("name", ["difference", "small", "ill"])
+def test_without_noise_a_difference_is_that_of_welch(no_noise, unit, name):
+    release, frame = exact(unit), rows()
+    first, second, column = {
+        "difference": (frame["region"] == "s", frame["region"] == "n", "pay"),
+        "small": (frame["region"] == "n", frame["region"] == "w", "age"),
+        "ill": (frame["ill"], ~frame["ill"], "score"),
+    }[name]
+    welch = CompareMeans(DescrStatsW(frame[column][first]), DescrStatsW(frame[column][second]))
+    result = release.infer(name)
+    statistic, pvalue, _ = welch.ttest_ind(usevar="unequal", value=0.1)
+    expected = welch.tconfint_diff(usevar="unequal")
+    np.testing.assert_allclose(result.conf_int(), expected, rtol=1e-8)
+    assert result.params[0] == pytest.approx(np.mean(expected), rel=1e-8)
+    assert result.bse[0] == pytest.approx(welch.std_meandiff_separatevar, rel=1e-8)
+    test = result.test(0.1)
+    assert test.pvalue == pytest.approx(pvalue, rel=1e-8)
+    assert test.statistic == pytest.approx(statistic, rel=1e-8)
+
+
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+def test_without_noise_a_correlation_is_that_of_scipy(no_noise, unit):
+    release, frame = exact(unit), rows()
+    pairs = release.infer("pairs")
+    for i, (a, b) in enumerate([("score", "age"), ("score", "pay"), ("age", "pay")]):
+        known = stats.pearsonr(frame[a], frame[b])
+        assert pairs.params[i] == pytest.approx(known.statistic, rel=1e-8)
+        ours, fisher = np.arctanh([pairs.conf_int()[i], known.confidence_interval()])
+        assert ours.mean() == pytest.approx(fisher.mean(), rel=1e-8)
+        spread = float((np.ptp(ours) / np.ptp(fisher)) ** 2)
+        assert spread == pytest.approx(max(1, resampled_spread(frame[[a, b]])), rel=0.15)
+    names = ["score", "age", "pay"]
+    np.testing.assert_allclose(pairs.matrix, frame[names].corr(), rtol=1e-8)
+    assert list(pairs.matrix.columns) == names
+    test = release.infer("pair").test(0.55)
+    error = np.ptp(ours) / 2 / stats.norm.isf(0.025)
+    score = (np.arctanh(pairs.params[2]) - np.arctanh(0.55)) / error
+    assert test.pvalue == pytest.approx(2 * stats.norm.sf(abs(score)), rel=1e-6)
+
+
+def resampled_spread(frame):
+    """N times the variance of atanh r over resampled rows."""
+    rows, rng = frame.to_numpy(dtype=float), np.random.default_rng(0)
+    drawn = [np.corrcoef(rows[rng.integers(0, N, N)].T)[0, 1] for _ in range(2_000)]
+    return N * np.var(np.arctanh(drawn))
+
+
+@pytest.mark.parametrize("budget", [dps.PureDP(5), dps.ZCDP(0.5)], ids=str)
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+def test_intervals_tests_and_certificates_fit_each_other(unit, budget):
+    release = released(budget, unit)
+    for name in ANALYSES:
+        result = release.infer(name)
+        aware, certified = (
+            np.atleast_2d(result.conf_int(method=m)) for m in ("noise_aware", "certified")
+        )
+        table = np.atleast_2d(result.conf_int(target="table"))
+        together = np.atleast_2d(result.conf_int(simultaneous=True))
+        if name != "small":
+            assert np.all((aware[:, 0] >= certified[:, 0]) & (aware[:, 1] <= certified[:, 1])), name
+        assert np.all((table[:, 0] >= certified[:, 0]) & (table[:, 1] <= certified[:, 1])), name
+        assert np.all((together[:, 0] <= aware[:, 0]) & (together[:, 1] >= aware[:, 1])), name
+        assert np.all(result.privacy_variance > 0)
+        if result.scalar and name != "small":
+            for end in result.conf_int(alpha=0.1):
+                assert name != "pair" or abs(end) < 1
+                assert result.test(end).pvalue == pytest.approx(0.1, rel=1e-3), name
+        assert "nan" not in str(result)
+
+
+@pytest.mark.parametrize("target", ["population", "table"])
+@pytest.mark.parametrize("method", ["noise_aware", "certified"])
+def test_simultaneous_intervals_share_the_error(method, target):
+    release = released(dps.PureDP(100))
+    for name in ("means", "pairs"):  # three terms each
+        result = release.infer(name)
+        together = result.conf_int(method=method, target=target, simultaneous=True)
+        third = result.conf_int(alpha=0.05 / 3, method=method, target=target)
+        alone = result.conf_int(method=method, target=target)
+        np.testing.assert_array_equal(together, third)
+        assert np.all(np.diff(together) > np.diff(alone)), name
+
+
+def test_the_table_itself_is_covered():
+    """Noise alone, with probability 1 - alpha in all; three parameters, alpha = .002."""
+    for unit in ("replace", "add_remove"):
+        release, frame = released(dps.PureDP(3), unit), rows()
+        groups = frame.groupby("region")["pay"].mean()
+        truths = {"one": frame["pay"].mean(), "difference": groups["s"] - groups["n"],
+                  "pair": frame["age"].corr(frame["pay"])}  # fmt: skip
+        for name, truth in truths.items():
+            for method in ("noise_aware", "certified"):
+                low, high = release.infer(name).conf_int(alpha=0.002, method=method, target="table")
+                assert low <= truth <= high, name
+
+
+@pytest.mark.parametrize("alpha", [0.05, 0.3])
+@pytest.mark.parametrize("target", ["population", "table"])
+@pytest.mark.parametrize("name", ["difference", "ill"])
+def test_a_certified_difference_gives_each_group_half_of_alpha(name, target, alpha):
+    result = released(dps.PureDP(20)).infer(name)
+    (contrast,) = result.intervals.contrasts
+    (low, high), (other_low, other_high) = (
+        replace(contrast, groups=(group,)).interval(alpha / 2, "certified", target)
+        for group in contrast.groups
+    )
+    found = result.conf_int(alpha=alpha, method="certified", target=target)
+    np.testing.assert_allclose(found, [low - other_high, high - other_low], rtol=1e-9)
+    assert np.ptp(found) < 40  # some of what is possible is left out
+
+
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+def test_a_certified_mean_spends_a_third_of_alpha_on_the_noise(unit):
+    result = released(dps.PureDP(20), unit).infer("one")
+    (group,) = result.intervals.contrasts[0].groups
+    low, high, variance, size = group.box(0.02)
+    low, high = mean_confint(np.array([low]), np.array([high]), np.array([variance]), size, 0.04)
+    found = result.conf_int(alpha=0.06, method="certified")
+    np.testing.assert_allclose(found, [10 + 20 * low[0], 10 + 20 * high[0]], rtol=1e-9)
+    table = result.conf_int(alpha=0.06, target="table")  # has no rows to pay for
+    np.testing.assert_allclose(table, 10 + 20 * np.array(group.box(0.06, squares=False)[:2]))
+
+
+@pytest.mark.parametrize("target", ["population", "table"])
+@pytest.mark.parametrize("method", ["noise_aware", "certified"])
+def test_means_together_share_alpha(method, target):
+    result = released(dps.PureDP(20)).infer("means")
+    together = result.conf_int(alpha=0.06, method=method, target=target, simultaneous=True)
+    a_third = result.conf_int(alpha=0.02, method=method, target=target)
+    np.testing.assert_array_equal(together, a_third)
+
+
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+def test_drowned_signals_give_all_that_is_possible_and_a_sentence(unit, seeded_noise):
+    with _noise_from(seeded_noise(1)):
+        release = released(dps.PureDP(0.003), unit)
+    possible = {"one": (-10, 30), "difference": (-40, 40), "pair": (-1, 1)}
+    for name, ends in possible.items():
+        result = release.infer(name)
+        for method in ("noise_aware", "certified"):
+            found = result.conf_int(alpha=0.001, method=method)
+            np.testing.assert_allclose(found, ends, atol=1e-6, err_msg=f"{name} {method}")
+        assert result.test(0.3).pvalue > 0.02
+    assert "drowns pay" in release.infer("one").summary()
+    assert "or small against the privacy noise" in release.infer("difference").summary()
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 1, 1e5])
+@pytest.mark.parametrize("left", [0, 1])
+def test_a_standard_error_next_to_an_empty_group_is_what_the_interval_says(
+    epsilon, left, seeded_noise
+):
+    frame = rows()
+    frame = frame.drop(frame.index[frame["region"] == "w"][left:])
+    with _noise_from(seeded_noise(3)):
+        plan = dps.plan(
+            SCHEMA, {"d": dps.MeanDifference("pay", by="region", groups=("n", "w"))},
+            budget=dps.PureDP(epsilon),
+        )  # fmt: skip
+        result = dps.release(plan, frame, rng=0, m=50, k=20).infer("d")
+    low, high = result.conf_int()
+    # Where a mean may be anything, the interval is at least the range of a number, here 40.
+    assert high - low >= 40 - 1e-6
+    assert 40 / 4 <= result.bse[0] <= 40
+    assert "group w is empty or small" in result.summary()
+    assert "group n is" not in result.summary() or epsilon < 1
+
+
+def test_a_variance_lost_in_noise_is_told_and_a_constant_is_not_certain():
+    frame = rows()
+    frame["pay"] = 5.0
+    frame["age"] = 50.0
+    result = released(dps.PureDP(1), frame=frame).infer("one")
+    low, high = result.conf_int(alpha=0.002)
+    assert low < 5 < high
+    assert "variance of pay is small against its noise" in result.summary()
+
+
+def test_a_mean_costs_little_more_than_its_sum_and_a_difference_costs_two():
+    assert ANALYSES["means"].family(SCHEMA).sensitivity("replace").l1 == 3 * 9 / 4
+    assert ANALYSES["difference"].family(SCHEMA).sensitivity("replace").l1 == 2
+    assert ANALYSES["difference"].family(SCHEMA).sensitivity("add_remove").l1 == 1
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: dps.Mean([]), "one number"),
+        (lambda: dps.Mean(["age", "age"]), "different"),
+        (lambda: dps.Mean("region").family(SCHEMA), "not a number"),
+        (lambda: dps.Mean("bare").family(SCHEMA), "missing="),
+        (lambda: dps.MeanDifference("region", by="ill").family(SCHEMA), "not a number"),
+        (lambda: dps.MeanDifference("pay", by="region").family(SCHEMA), "3 levels"),
+        (lambda: dps.MeanDifference("pay", by="ill", groups="true"), "pair"),
+        (lambda: dps.MeanDifference("score", by="score", groups=(22, 27)).family(SCHEMA), "own"),
+        (lambda: dps.MeanDifference("bare", by="ill").family(SCHEMA), "missing="),
+        (lambda: dps.MeanDifference("pay", by="region", groups=("n",)), "two different levels"),
+        (lambda: dps.Correlation("age"), "two or more"),
+        (lambda: dps.Correlation(["age", "age"]), "different"),
+        (lambda: dps.Correlation(["age", "ill"]).family(SCHEMA), "not a number"),
+    ],
+)
+def test_bad_requests(make, message):
+    with pytest.raises(dps.RequestError, match=message):
+        make()
+
+
+def test_bad_values_of_tests():
+    release = released(dps.PureDP(1))
+    with pytest.raises(dps.RequestError, match="between -1 and 1"):
+        release.infer("pair").test(1.0)
+    with pytest.raises(dps.RequestError, match="finite"):
+        release.infer("one").test(np.inf)
+    for wrong in ("a", [1], None):
+        with pytest.raises(dps.RequestError, match="value must be"):
+            release.infer("one").test(wrong)
+    with pytest.raises(dps.RequestError, match="single parameter"):
+        release.infer("means").test(3.0)
+
+
+@pytest.mark.parametrize("analysis", ANALYSES.values(), ids=str)
+def test_round_trip_and_preview(analysis, tmp_path):
+    assert analysis_from_dict(analysis_to_dict(analysis)) == analysis
+    plan = dps.plan(SCHEMA, {"it": analysis}, budget=dps.PureDP(1))
+    frame = plan.preview(2_000).to_frame()
+    assert frame["analysis"][0] == analysis.kind
+    assert 0 < frame["width"][0] < frame["certified_width"][0]
+    release = dps.release(plan, rows(), rng=0, m=200, k=50)
+    release.save(tmp_path / "a.zip")
+    again = dps.load(tmp_path / "a.zip").infer("it")
+    np.testing.assert_array_equal(again.conf_int(), release.infer("it").conf_int())
+
+
+def test_a_request_in_toml():
+    text = """
+    [budget]
+    epsilon = 1.0
+    [[column]]
+    kind = "number"
+    name = "pay"
+    low = -10
+    high = 30
+    missing = 0
+    [[column]]
+    name = "region"
+    levels = ["n", "s", "w"]
+    [[analysis]]
+    name = "d"
+    kind = "mean_difference"
+    column = "pay"
+    by = "region"
+    groups = ["s", "n"]
+    """
+    import tomllib
+
+    (plain,) = tomllib.loads(text)["analysis"]
+    plain.pop("name")
+    assert analysis_from_dict(plain) == ANALYSES["difference"]

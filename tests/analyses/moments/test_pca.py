@@ -1,0 +1,317 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpstats as dps
+from dpstats.analyses.registry import analysis_from_dict, analysis_to_dict
+
+NAMES = ["age", "pay", "score", "steps"]
+SCHEMA = dps.Schema([
+    dps.Number("age", 0, 100, points=201, missing=40),
+    dps.Number("pay", -10, 30, points=401, missing=0),
+    dps.Number("score", values=[0, 1, 2, 5], missing=0),
+    dps.Number("steps", 0, 20_000, points=2_001, missing=0),
+    dps.Category("region", ["n", "s"]),
+])  # fmt: skip
+HALF, MIDDLE = np.array([50, 20, 2.5, 10_000]), np.array([50, 10, 2.5, 10_000])
+
+
+def rows(n=800):
+    rng = np.random.default_rng(0)
+    z = rng.standard_normal(n)
+    return pd.DataFrame({
+        "age": np.clip(np.round(2 * (50 + 15 * z + 5 * rng.standard_normal(n))) / 2, 0, 100),
+        "pay": np.clip(np.round(10 + 6 * z + 3 * rng.standard_normal(n), 1), -10, 30),
+        "score": rng.choice([0, 1, 2, 5], n),
+        "steps": np.clip(np.round(8_000 - 3_000 * z + 500 * rng.standard_normal(n), -1), 0, 20_000),
+        "region": "n",
+    })  # fmt: skip
+
+
+def infer(analysis, *, epsilon=1.0, n=800, unit="replace", budget=None):
+    frame = rows(n)
+    count = n if unit == "replace" else None
+    budget = dps.PureDP(epsilon) if budget is None else budget
+    plan = dps.plan(SCHEMA, {"a": analysis}, budget=budget, n=count, unit=unit)
+    release = dps.release(plan, frame, rng=0, m=500)
+    return release.infer("a"), frame, release
+
+
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+def test_zero_noise_covariance_is_numpys(no_noise, unit):
+    result, frame, _ = infer(dps.Covariance(NAMES), epsilon=5e6, unit=unit)
+    numbers = frame[NAMES].to_numpy(dtype=float)
+    np.testing.assert_allclose(result.covariance_, np.cov(numbers.T), rtol=1e-8)
+    np.testing.assert_allclose(result.location_, numbers.mean(axis=0), rtol=1e-10)
+    assert result.terms[:3] == ["var(age)", "cov(age, pay)", "cov(age, score)"]
+    assert result.terms[4] == "var(pay)"
+
+
+def scikit_learn(numbers):
+    """`sklearn.decomposition.PCA` in its own steps: centre, SVD, svd_flip, divisor n - 1."""
+    centred = numbers - numbers.mean(axis=0)
+    _, singular, vt = np.linalg.svd(centred, full_matrices=False)
+    largest = np.argmax(np.abs(vt), axis=1)
+    vt = vt * np.sign(vt[np.arange(len(vt)), largest])[:, np.newaxis]
+    variance = singular**2 / (len(numbers) - 1)
+    return variance, variance / variance.sum(), vt, centred @ vt.T
+
+
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+@pytest.mark.parametrize("standardize", [False, True])
+def test_zero_noise_components_are_scikit_learns(no_noise, standardize, unit):
+    result, frame, _ = infer(dps.PCA(NAMES, standardize=standardize), epsilon=5e6, unit=unit)
+    numbers = frame[NAMES].to_numpy(dtype=float)
+    scale = numbers.std(axis=0) if standardize else HALF
+    variance, ratio, components, scores = scikit_learn(numbers / scale)
+    if standardize:  # the correlation matrix: n / n
+        variance = variance * (len(frame) - 1) / len(frame)
+    np.testing.assert_allclose(result.explained_variance_, variance, rtol=1e-8)
+    np.testing.assert_allclose(result.explained_variance_ratio_, ratio, rtol=1e-8)
+    np.testing.assert_allclose(result.components_, components, atol=1e-8)
+    np.testing.assert_allclose(result.scores(frame), scores, atol=1e-8)
+    np.testing.assert_allclose(result.mean_, numbers.mean(axis=0), rtol=1e-10)
+    assert result.n_components_ == 4
+
+
+def test_intervals_shrink_to_the_table_as_noise_vanishes():
+    result, frame, _ = infer(dps.PCA(NAMES), epsilon=1e7)
+    truth = scikit_learn(frame[NAMES].to_numpy(dtype=float) / HALF)
+    wanted = np.concatenate([truth[0], truth[1], truth[2].ravel()])
+    for method in ("noise_aware", "certified"):
+        ends = result.conf_int(method=method, target="table")
+        np.testing.assert_allclose(ends[:, 0], wanted, atol=1e-4)
+        np.testing.assert_allclose(ends[:, 1], wanted, atol=1e-4)
+        angles = result.angles(method=method, target="table")
+        assert angles[["vector", "subspace"]].to_numpy().max() < 0.01
+
+
+def test_sampling_part_is_the_classical_one_without_noise(no_noise):
+    """Anderson (1963): the variance of an eigenvalue of normal rows is 2 value^2 / n."""
+    result, _, _ = infer(dps.PCA(["age", "pay", "steps"]), epsilon=5e6, n=3_000)
+    first = result.explained_variance_[0]
+    assert result.bse[0] == pytest.approx(first * np.sqrt(2 / 3_000), rel=0.2)
+    low, high = result.conf_int()[0]
+    assert high - low == pytest.approx(2 * 1.96 * result.bse[0], rel=0.15)
+    assert np.all(result.privacy_share < 1e-6)
+
+
+@pytest.mark.parametrize("analysis", [dps.Covariance(NAMES), dps.PCA(NAMES),
+                                      dps.PCA(NAMES, standardize=True)], ids=str)  # fmt: skip
+@pytest.mark.parametrize("budget", [dps.PureDP(1e-4), dps.ZCDP(1e-9)], ids=str)
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+def test_drowned_intervals_are_all_that_bounds_allow(analysis, budget, unit):
+    result, _, _ = infer(analysis, budget=budget, unit=unit)
+    for method in ("noise_aware", "certified"):
+        ends = result.conf_int(method=method)
+        assert np.all(ends[:, 0] <= ends[:, 1])
+        if isinstance(analysis, dps.PCA):
+            most = 4 / np.arange(1, 5)
+            reached = ends[:4] / most[:, np.newaxis]
+            assert np.median(reached[:, 1] - reached[:, 0]) > 0.8
+            np.testing.assert_array_equal(ends[8:], np.tile([-1.0, 1.0], (16, 1)))
+            angles = result.angles(method=method)
+            assert np.all(angles["vector"] == 90)
+    text = result.summary()
+    if isinstance(analysis, dps.PCA):
+        assert "direction of PC1, PC2, PC3, PC4 is not known" in text
+    assert "drowns" in text
+
+
+def test_certified_ends_hold_together_and_pointwise_ones_are_shorter():
+    result, _, _ = infer(dps.PCA(NAMES), epsilon=5.0)
+    certified = result.conf_int(method="certified")
+    together = result.conf_int(method="certified", simultaneous=True)
+    np.testing.assert_array_equal(certified, together)
+    pointwise, joint = result.conf_int(), result.conf_int(simultaneous=True)
+    assert np.mean(np.diff(pointwise[:4])) < np.mean(np.diff(joint[:4]))
+    covariance, _, _ = infer(dps.Covariance(NAMES), epsilon=5.0)
+    for method in ("noise_aware", "certified"):
+        own = covariance.conf_int(method=method)
+        all_of_them = covariance.conf_int(method=method, simultaneous=True)
+        assert np.all(np.diff(all_of_them) >= np.diff(own) - 1e-9)
+
+
+def test_frames_and_summary():
+    result, frame, release = infer(dps.PCA(NAMES, n_components=2), epsilon=20.0)
+    assert result.terms[:5] == [
+        "PC1 variance",
+        "PC2 variance",
+        "PC1 ratio",
+        "PC2 ratio",
+        "PC1: age",
+    ]
+    loadings = result.loadings()
+    assert loadings.shape == (8, 5)
+    np.testing.assert_array_equal(loadings["estimate"], result.params[4:])
+    scores = result.scores(release.to_frame())
+    assert list(scores) == ["PC1", "PC2"]
+    assert len(scores) == release.k
+    own = scores.cov().to_numpy()
+    assert own[0, 0] == pytest.approx(result.explained_variance_[0], rel=0.2)
+    assert abs(own[0, 1]) < 0.1 * own[0, 0]
+    assert "unit scale" in result.summary()
+    with pytest.raises(dps.RequestError, match="steps"):
+        result.scores(frame.drop(columns="steps"))
+    with pytest.raises(dps.RequestError, match="no p-values"):
+        result.intervals.pvalues(0.0, "two-sided")
+    with pytest.raises(dps.RequestError, match="method"):
+        result.angles(method="exact")
+
+
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+def test_covariance_pvalues_agree_with_intervals(unit):
+    result, _, _ = infer(dps.Covariance(NAMES), epsilon=5.0, unit=unit)
+    low, high = result.conf_int().T
+    for value in (0.0, 50.0, -2_000.0):
+        inside = (low < value) & (value < high)
+        np.testing.assert_array_equal(result.intervals.pvalues(value, "two-sided") > 0.05, inside)
+
+
+@pytest.mark.parametrize("make", [dps.Covariance, dps.PCA])
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ("age", "list of names"),
+        (["age"], "at least two"),
+        (["age", "age"], "different"),
+        (["age", "region"], "not a number"),
+        (["age", "height"], "height"),
+    ],
+)
+def test_bad_columns(make, columns, message):
+    with pytest.raises(dps.DpstatsError, match=message):
+        make(columns).family(SCHEMA)
+
+
+@pytest.mark.parametrize("k", [0, 3, 1.0, True])
+def test_bad_numbers_of_components(k):
+    with pytest.raises(dps.RequestError, match="whole number from 1 to 2"):
+        dps.PCA(["age", "pay"], n_components=k)
+    with pytest.raises(dps.RequestError, match="standardize"):
+        dps.PCA(["age", "pay"], standardize=1)
+
+
+def test_numbers_need_a_rule_for_missing_cells():
+    schema = dps.Schema([dps.Number("a", 0, 1), dps.Number("b", 0, 1)])
+    with pytest.raises(dps.RequestError, match="missing="):
+        dps.PCA(["a", "b"]).family(schema)
+
+
+def test_round_trip_file_and_preview(tmp_path):
+    for analysis in (
+        dps.Covariance(["pay", "age"]),
+        dps.PCA(["pay", "age"], standardize=True, n_components=1),
+    ):
+        assert analysis_from_dict(analysis_to_dict(analysis)) == analysis
+        result, _, release = infer(analysis)
+        release.save(tmp_path / "a.zip")
+        again = dps.load(tmp_path / "a.zip").infer("a")
+        np.testing.assert_array_equal(again.conf_int(), result.conf_int())
+        preview = str(release.infer("a").summary())
+        assert "nan" not in preview
+
+
+def test_the_order_of_columns_is_the_users():
+    one, _, _ = infer(dps.PCA(["steps", "age"]), epsilon=100.0)
+    assert one.columns == ("steps", "age")
+    assert one.mean_[0] > 1_000 > one.mean_[1]
+
+
+def test_names_also_go_without_their_underscore():
+    result, frame, _ = infer(dps.PCA(NAMES, n_components=3))
+    for name in ("components", "explained_variance", "explained_variance_ratio", "mean",
+                 "n_components", "singular_values"):  # fmt: skip
+        np.testing.assert_array_equal(getattr(result, name), getattr(result, f"{name}_"))
+    pd.testing.assert_frame_equal(result.transform(frame), result.scores(frame))
+    covariance, _, _ = infer(dps.Covariance(NAMES))
+    np.testing.assert_array_equal(covariance.matrix, covariance.covariance_)
+    assert list(covariance.matrix.columns) == list(covariance.matrix.index) == NAMES
+
+
+def test_singular_values_are_numpys_without_noise(no_noise):
+    result, frame, _ = infer(dps.PCA(NAMES), epsilon=5e6)
+    unit = (frame[NAMES] - MIDDLE) / HALF
+    expected = np.linalg.svd(unit - unit.mean(), compute_uv=False)
+    np.testing.assert_allclose(result.singular_values_, expected, rtol=1e-8)
+
+
+@pytest.fixture
+def axes():
+    pytest.importorskip("matplotlib").use("agg")
+    from matplotlib import pyplot
+
+    yield
+    pyplot.close("all")
+
+
+@pytest.mark.usefixtures("axes")
+def test_plots_show_the_intervals():
+    result, _, _ = infer(dps.PCA(NAMES, n_components=3))
+    for ratio in (False, True):
+        ax = dps.plots.scree(result, ratio=ratio)
+        part = slice(3, 6) if ratio else slice(0, 3)
+        np.testing.assert_array_equal(ax.lines[0].get_ydata(), result.params[part])
+        segments = ax.collections[0].get_segments()
+        ends = np.array([segment[:, 1] for segment in segments])
+        np.testing.assert_allclose(ends, result.conf_int()[part])
+    again = dps.plots.loadings(result, components=(1, 3), ax=ax, method="certified")
+    assert again is ax
+    assert [text.get_text() for text in ax.get_xticklabels()] == NAMES
+    np.testing.assert_array_equal(ax.lines[2].get_ydata(), result.components_[2])
+    with pytest.raises(dps.RequestError, match="from 1 to 3"):
+        dps.plots.loadings(result, components=(4,))
+    for wrong in ("PC4", True, 1.5, None, [0]):
+        with pytest.raises(dps.RequestError, match="from 1 to 3"):
+            dps.plots.loadings(result, components=wrong)
+    for one in (2, "PC2", ("PC2",), [np.int64(2)]):
+        ax = dps.plots.loadings(result, components=one)
+        np.testing.assert_array_equal(ax.lines[0].get_ydata(), result.components_[1])
+        assert [text.get_text() for text in ax.get_legend().get_texts()] == ["PC2"]
+
+
+def test_plots_and_scores_of_something_else_are_refused_with_a_sentence():
+    result, _, _ = infer(dps.PCA(["age", "pay"]))
+    other, _, _ = infer(dps.Mean("age"))
+    for plot in (dps.plots.scree, dps.plots.loadings):
+        with pytest.raises(dps.RequestError, match=r"of dps\.PCA.*not of MeanResult"):
+            plot(other)
+    for wrong in (np.zeros((3, 2)), [[1, 2]]):
+        with pytest.raises(dps.RequestError, match="scores need a DataFrame"):
+            result.scores(wrong)
+    with pytest.raises(dps.RequestError, match="must be numbers"):
+        result.scores(pd.DataFrame({"age": ["x"], "pay": [1]}))
+
+
+@pytest.mark.parametrize("names", [pd.Index(["age", "pay"]), np.array(["age", "pay"])])
+def test_names_may_come_as_an_index_or_an_array(names):
+    for analysis in (dps.PCA, dps.Covariance, dps.Correlation, dps.Mean):
+        made = analysis(names)
+        assert made == analysis(["age", "pay"])
+        assert analysis_from_dict(analysis_to_dict(made)) == made
+
+
+def test_plots_without_matplotlib_say_what_to_do(monkeypatch):
+    import sys
+
+    result, _, _ = infer(dps.PCA(["age", "pay"]))
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(dps.RequestError, match="pip install matplotlib"):
+        dps.plots.scree(result)
+
+
+@pytest.mark.parametrize("simultaneous", [False, True])
+def test_no_end_for_the_population_is_beyond_what_bounds_allow(simultaneous):
+    result, *_ = infer(dps.PCA(NAMES), epsilon=1.0, n=5)
+    top = result.conf_int(simultaneous=simultaneous)[:4, 1]
+    assert np.all(top <= 4 / np.arange(1, 5) + 1e-12)  # the eigenvalues' sum is at most p
+    assert top[0] == pytest.approx(4)
+
+
+@pytest.mark.parametrize("n", [0, 1, 3])
+@pytest.mark.parametrize("epsilon", [1.0, 1e5])
+def test_a_covariance_of_next_to_no_rows_prints_without_warnings(n, epsilon):
+    result, *_ = infer(dps.Covariance(NAMES), epsilon=epsilon, n=n, unit="add_remove")
+    text = result.summary() + result.summary(target="table")
+    assert "e+30" not in text
+    assert "nan" not in text

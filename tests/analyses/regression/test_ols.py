@@ -1,0 +1,412 @@
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import statsmodels.api as sm
+import statsmodels.formula.api as smf
+from scipy import stats
+
+import dpstats as dps
+from dpstats.analyses.registry import analysis_from_dict, analysis_to_dict
+from dpstats.planning.requests import load_request
+from dpstats.privacy.noise import _noise_from
+
+SCHEMA = dps.Schema([
+    dps.Number("a", 0, 10, points=101, missing=5), dps.Number("b", -1, 4, points=101, missing=0),
+    dps.Number("y", -5, 8, points=1301, missing=0), dps.Category("g", ["n", "s", "w"]),
+    dps.Boolean("t"),
+])  # fmt: skip
+FORMULAS = ["y ~ a + b", "y ~ a + C(g) + t", "y ~ a*b", "y ~ a*C(g) + b", "y ~ C(g)*t",
+            "y ~ a + a:b - 1", "y ~ a + b + g - 1", "y ~ a:C(g)", "t ~ a + b",
+            "y ~ a + I(a**2) + b"]  # fmt: skip
+
+
+def rows(n=400):
+    """Data on the declared grids."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({
+        "a": rng.integers(0, 101, n) / 10, "b": -1 + rng.integers(0, 101, n) / 20,
+        "g": rng.choice(["n", "s", "w"], n), "t": rng.random(n) < 0.4,
+    })  # fmt: skip
+    y = 0.3 * frame["a"] - 0.4 * frame["b"] + 0.7 * (frame["g"] == "s") + rng.normal(0, 1, n)
+    return frame.assign(y=y.clip(-5, 8).round(2))
+
+
+def released(analysis, budget=None, unit="replace", frame=None):
+    budget = dps.PureDP(1e6) if budget is None else budget
+    plan = dps.plan(
+        SCHEMA, {"o": analysis}, budget=budget, unit=unit, reference=dps.Uniform()
+    )  # fmt: skip
+    return dps.release(plan, rows() if frame is None else frame, rng=0, m=200)
+
+
+@pytest.mark.parametrize("formula", FORMULAS)
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+def test_without_noise_it_is_statsmodels(formula, unit, no_noise):
+    found = released(dps.OLS(formula), unit=unit).infer("o")
+    frame = rows()
+    fit = smf.ols(formula, frame.assign(t=frame["t"] * 1.0) if formula[0] == "t" else frame).fit()
+    order = [list(fit.params.index).index(term) for term in found.terms]
+    expected = {
+        "params": fit.params, "bse": fit.bse, "tvalues": fit.tvalues,
+        "conf_int": fit.conf_int().to_numpy(),
+    }  # fmt: skip
+    for name, value in expected.items():
+        ours = getattr(found, name)
+        ours = ours() if callable(ours) else ours
+        np.testing.assert_allclose(ours, np.asarray(value)[order], rtol=1e-8, atol=1e-10)
+    # The law of the noise is not quite nothing at this budget: p-values stop at 1e-11 or so.
+    np.testing.assert_allclose(found.pvalues, fit.pvalues.iloc[order], rtol=1e-7, atol=1e-10)
+    for name in ("rsquared", "rsquared_adj", "scale", "df_model", "df_resid", "nobs", "ssr",
+                 "mse_resid"):  # fmt: skip
+        np.testing.assert_allclose(getattr(found, name), getattr(fit, name), rtol=1e-8)
+    np.testing.assert_allclose(found.fvalue, fit.fvalue, rtol=1e-8)
+    np.testing.assert_allclose(found.f_pvalue, fit.f_pvalue, atol=1e-10)
+    theirs = fit.cov_params().to_numpy()[np.ix_(order, order)]
+    np.testing.assert_allclose(found.cov_params(), theirs, rtol=1e-8, atol=1e-12)
+    assert list(found.cov_params().columns) == found.terms
+    np.testing.assert_allclose(found.predict(frame[:5]), fit.predict(frame[:5]), rtol=1e-8)
+    two = np.eye(len(order))[-2:]
+    test, theirs = found.f_test(two), fit.f_test(two[:, np.argsort(order)])
+    np.testing.assert_allclose([test.fvalue, test.pvalue], [theirs.fvalue, theirs.pvalue],
+                               rtol=1e-8, atol=1e-10)  # fmt: skip
+    assert (test.df_num, test.df_denom) == (theirs.df_num, theirs.df_denom)
+    assert f"F = {test.fvalue:.4g} on 2 and {theirs.df_denom:g} df, p-value" in str(test)
+    ours = found.get_prediction(frame[:5]).summary_frame(alpha=0.1)
+    theirs = fit.get_prediction(frame[:5]).summary_frame(alpha=0.1)
+    np.testing.assert_allclose(ours, theirs[list(ours.columns)], rtol=1e-8)
+    table = found.conf_int(target="table", method="certified")
+    np.testing.assert_allclose(table, np.repeat(found.params[:, None], 2, axis=1), atol=1e-4)
+
+
+def test_contrasts_as_text_and_as_matrix(no_noise):
+    found, fit = released(dps.OLS("y ~ a + C(g)")).infer("o"), smf.ols("y ~ a + C(g)", rows()).fit()
+    contrast = found.t_test("a = 0.1, C(g)[T.s] - 2*`C(g)[T.w]` = Intercept")
+    assert contrast.terms == ["a", "-1 Intercept + C(g)[T.s] - 2 C(g)[T.w]"]
+    theirs = fit.t_test("a = 0.1, C(g)[T.s] - 2*C(g)[T.w] = Intercept")
+    for name, value in [("params", theirs.effect), ("bse", theirs.sd), ("tvalues", theirs.tvalue),
+                        ("pvalues", theirs.pvalue), ("conf_int", theirs.conf_int())]:  # fmt: skip
+        ours = getattr(contrast, name)
+        ours = ours() if callable(ours) else ours
+        np.testing.assert_allclose(ours, np.squeeze(value), rtol=1e-8, atol=1e-10)
+    same = found.t_test([[0, 1, 0, 0]])
+    np.testing.assert_allclose(same.pvalues, found.pvalues[1:2])
+    np.testing.assert_allclose(found.wald_test("a").pvalue, found.pvalues[1], atol=1e-10)
+    for wanted in ("z = 0", "a = ", [[1, 2]], "a*a"):
+        with pytest.raises(dps.RequestError, match=r"coefficient|cannot be read"):
+            found.t_test(wanted)
+
+
+def test_ridge_is_that_of_unit_scale(no_noise):
+    found, frame = released(dps.OLS("y ~ a + b", ridge=0.2)).infer("o"), rows()
+    x = np.column_stack([np.ones(400), (frame["a"] - 5) / 5, (frame["b"] - 1.5) / 2.5])
+    unit = np.linalg.solve(x.T @ x / 400 + 0.2 * np.diag([0, 1, 1]), x.T @ frame["y"] / 400)
+    slopes = unit[1:] / [5, 2.5]
+    np.testing.assert_allclose(found.params[1:], slopes, rtol=1e-8)
+    np.testing.assert_allclose(found.params[0], unit[0] - slopes @ [5, 1.5], rtol=1e-8)
+    assert "penalised" in found.summary()
+
+
+@pytest.mark.parametrize("budget", [dps.PureDP(20), dps.ZCDP(5)], ids=str)
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+def test_noise_widens_and_the_two_methods_and_targets_nest(budget, unit):
+    found = released(dps.OLS("y ~ a + C(g)"), budget, unit).infer("o")
+    classical = smf.ols("y ~ a + C(g)", rows()).fit()
+    assert np.all(found.bse > 0.8 * classical.bse[found.terms])
+    aware, certified = found.conf_int(), found.conf_int(method="certified")
+    assert np.all((certified[:, 0] < aware[:, 0]) & (aware[:, 1] < certified[:, 1]))
+    table = found.conf_int(target="table")
+    assert np.all(np.diff(table) < np.diff(aware))
+    joint = found.conf_int(simultaneous=True)
+    assert np.all(np.diff(joint) > np.diff(aware))
+    assert np.all(np.diff(joint) <= np.diff(found.conf_int(alpha=0.05 / 4)) + 1e-9)
+    # An end of an interval is where the test is at alpha.
+    for i, term in enumerate(found.terms):
+        for end in aware[i]:
+            assert found.t_test(f"{term} = {float(end)!r}").pvalues[0] == pytest.approx(0.05)
+    frame = found.to_frame()
+    np.testing.assert_array_equal(frame["p_value"], found.pvalues)
+    assert np.all((found.privacy_share > 0) & (found.privacy_share < 1))
+
+
+def test_certified_holds_the_tables_own_coefficients():
+    params = smf.ols("y ~ a + C(g)", rows()).fit().params.to_numpy()[[0, 3, 1, 2]]
+    held = 0
+    for _ in range(20):  # misses once in 10^6 by the size of alpha
+        found = released(dps.OLS("y ~ a + C(g)"), dps.PureDP(20)).infer("o")
+        ends = found.conf_int(alpha=1e-6, method="certified", target="table")
+        assert np.all((ends[:, 0] <= params) & (params <= ends[:, 1]))
+        held += np.isfinite(ends).all()
+    assert held > 10
+
+
+def test_where_noise_drowns_everything_it_says_so(seeded_noise):
+    with _noise_from(seeded_noise(1)):
+        found = released(dps.OLS("y ~ a + C(g)"), dps.PureDP(0.01)).infer("o")
+    assert np.all(np.isinf(found.conf_int(alpha=0.01)))
+    assert np.all(np.isinf(found.conf_int(method="certified")))
+    assert "unbounded" in found.summary()
+    assert "collinear or constant, or a level is empty" in found.summary()
+    assert np.all(found.pvalues > 0.01)
+
+
+def test_collinear_regressors_and_too_few_rows(no_noise):
+    frame = rows().assign(b=lambda d: -1 + d["a"] / 2)
+    found = released(dps.OLS("y ~ a + b"), frame=frame).infer("o")
+    assert np.all(np.isinf(found.conf_int()))
+    assert np.all(found.pvalues == 1)
+    assert "nan" not in found.summary()
+    assert "collinear or constant" in found.summary()
+    few = released(dps.OLS("y ~ a + C(g)"), frame=rows()[:4]).infer("o")
+    assert np.all(np.isinf(few.conf_int()))
+    assert "more rows than" in few.summary()
+
+
+def test_plain_form_pickle_and_arguments():
+    for analysis in (dps.OLS("y ~ a"), dps.OLS("y ~ a*g", ridge=0.1, cov_type="HC1")):
+        assert analysis_from_dict(analysis_to_dict(analysis)) == analysis
+    for ridge in (-1, np.nan, np.inf, True, "1"):
+        with pytest.raises(dps.RequestError, match="ridge"):
+            dps.OLS("y ~ a", ridge=ridge)
+    found = released(dps.OLS("y ~ a + C(g)"), dps.PureDP(5)).infer("o")
+    fresh = len(pickle.dumps(found))
+    text = found.summary()
+    assert pickle.loads(pickle.dumps(found)).summary() == text
+    assert len(pickle.dumps(found)) < fresh + 1_000  # the draws are not in it
+
+
+def test_two_regressions_share_what_they_measure(no_noise):
+    analyses = {"one": dps.OLS("y ~ a + b"), "two": dps.OLS("b ~ a + y"), "w": dps.OLS("y ~ a*b")}
+    plan = dps.plan(SCHEMA, analyses, budget=dps.PureDP(1e6), reference=dps.Uniform())
+    assert plan.family.size == 13
+    release = dps.release(plan, rows(), rng=0, m=200)
+    fit = sm.OLS(rows()["b"], sm.add_constant(rows()[["a", "y"]])).fit()
+    np.testing.assert_allclose(release.infer("two").params, fit.params, rtol=1e-8)
+    release.infer(dps.OLS("a ~ b"))
+    with pytest.raises(dps.NotMeasuredError):
+        release.infer(dps.OLS("a ~ g"))
+
+
+def test_joint_tests_do_not_depend_on_units(no_noise):
+    rng = np.random.default_rng(3)
+    x, z = rng.integers(-100, 101, (2, 2_000))
+    y = np.clip(np.rint(40 * x + 3 * z + rng.normal(0, 500, 2_000)), -6_000, 6_000) / 1_000
+    found = []
+    for unit in (1.0, 1e8):
+        schema = dps.Schema([
+            dps.Number("x", -unit, unit, points=201, missing=0),
+            dps.Number("z", -1, 1, points=201, missing=0),
+            dps.Number("y", -6, 6, points=12_001, missing=0),
+        ])  # fmt: skip
+        plan = dps.plan(schema, {"o": dps.OLS("y ~ x + z")}, budget=dps.PureDP(1e6),
+                        reference=dps.Uniform())  # fmt: skip
+        frame = pd.DataFrame({"x": x * unit / 100, "z": z / 100, "y": y})
+        found.append(dps.release(plan, frame, rng=0, m=100).infer("o"))
+    fit = sm.OLS(y, sm.add_constant(np.column_stack([x, z]))).fit()
+    for result in found:
+        for test in (result.f_test("x = 0, z = 0"), result.f_test("x, x = 0, 3 * z + x, z")):
+            np.testing.assert_allclose(test.statistic, fit.fvalue, rtol=1e-7)
+        np.testing.assert_allclose(result.fvalue, fit.fvalue, rtol=1e-7)
+
+
+def test_redundant_constraints_count_once_and_contradictions_are_refused():
+    found = released(dps.OLS("y ~ a + C(g)"), dps.PureDP(20)).infer("o")
+    once, twice = found.f_test("a = 0.1"), found.f_test("a = 0.1, 2*a = 0.2")
+    assert twice.statistic == pytest.approx(once.statistic, rel=1e-8)
+    assert twice.pvalue == pytest.approx(once.pvalue, abs=0.02)
+    for text in ("a = 0, a = 1", "a = 0.1, Intercept = 1, a + Intercept = 3"):
+        with pytest.raises(dps.RequestError, match="contradict each other"):
+            found.f_test(text)
+    for text in ("a = a", "a = a + 1"):
+        with pytest.raises(dps.RequestError, match="without any coefficient"):
+            found.f_test(text)
+
+
+@pytest.mark.parametrize("formula", ["y ~ a", "y ~ b - 1", "z ~ u - 1"])
+def test_certified_intervals_know_that_rows_were_counted_with_noise(formula, seeded_noise):
+    # z and u run over [-1, 1]: no other moment is the count.
+    schema = dps.Schema([*SCHEMA, dps.Number("u", -1, 1, points=21, missing=0),
+                         dps.Number("z", -1, 1, points=21, missing=0)])  # fmt: skip
+    frame = rows(100).assign(u=lambda d: (d["a"] / 5 - 1).round(1), z=lambda d: d["y"].round() / 8)
+    plan = dps.plan(schema, {"o": dps.OLS(formula)}, budget=dps.PureDP(8), unit="add_remove",
+                    reference=dps.Uniform())  # fmt: skip
+    with _noise_from(seeded_noise(2)):
+        found = dps.release(plan, frame, rng=0, m=100).infer("o")
+    matrix, model = found.intervals.model.matrix, found.intervals.model
+    fewest = matrix.fewest_rows(0.025)
+    law = matrix.answers.law(len(matrix.answers.sums) - 1)
+    assert law.quantile(0.025) > 0
+    assert len(found.params) < fewest <= matrix.answers.sums[-1] - law.quantile(0.025)
+    size = np.abs(model.rows)
+    radius = size @ matrix.radius(0.025) @ size.T
+    scale = found.intervals.combinations
+    by_rows = [
+        dps.corrected.ols(model.second_moments, radius, n=matrix.n, n_low=n, directions=scale)
+        for n in (fewest, matrix.n)
+    ]
+    ends = found.conf_int(method="certified").T - found.moments.shift
+    np.testing.assert_allclose(ends, by_rows[0])
+    assert np.all(np.diff(ends, axis=0) > 1.005 * np.diff(by_rows[1], axis=0))
+
+
+ROUGH = dps.Schema([
+    dps.Number("a", 0, 10, points=101, missing=5), dps.Number("b", -1, 1, points=101, missing=0),
+    dps.Number("y", -5, 7, points=121, missing=0), dps.Category("g", ["n", "s", "w"]),
+    dps.Boolean("t"),
+])  # fmt: skip
+
+
+def uneven(n=400):
+    """Rows on the grids of ROUGH; errors vary with a."""
+    rng, frame = np.random.default_rng(4), rows(n)
+    b = (-1 + rng.integers(0, 101, n) / 50).round(2)
+    y = 0.3 * frame["a"] - b + rng.normal(0, 0.3 + 0.15 * frame["a"])
+    return frame.assign(b=b, y=y.clip(-5, 7).round(1))
+
+
+@pytest.mark.parametrize("formula", [
+    "y ~ a + b", "y ~ a + b - 1", "y ~ b - 1", "y ~ a + C(g) + t", "y ~ a*C(g) + b", "y ~ C(g)*t",
+    "t ~ a + b", "y ~ a + b + g - 1",
+])  # fmt: skip
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+def test_robust_errors_are_those_of_statsmodels(formula, unit, no_noise):
+    plan = dps.plan(ROUGH, {"o": dps.OLS(formula, cov_type="HC1")}, budget=dps.PureDP(1e6),
+                    unit=unit, reference=dps.Uniform())  # fmt: skip
+    found, frame = dps.release(plan, uneven(), rng=0, m=100).infer("o"), uneven()
+    data = frame.assign(t=frame["t"] * 1.0) if formula[0] == "t" else frame
+    fit = smf.ols(formula, data).fit(cov_type="HC1", use_t=True)
+    order = [list(fit.params.index).index(term) for term in found.terms]
+    expected = {
+        "params": fit.params, "bse": fit.bse, "tvalues": fit.tvalues, "pvalues": fit.pvalues,
+        "conf_int": fit.conf_int().to_numpy(),
+    }  # fmt: skip
+    for name, value in expected.items():
+        ours = getattr(found, name)
+        ours = ours() if callable(ours) else ours
+        np.testing.assert_allclose(ours, np.asarray(value)[order], rtol=1e-8, atol=1e-10)
+    if "g - 1" not in formula:  # statsmodels has none without an intercept
+        np.testing.assert_allclose(found.fvalue, fit.fvalue, rtol=1e-8)
+        np.testing.assert_allclose(found.f_pvalue, fit.f_pvalue, atol=1e-10)
+    two = np.eye(len(order))[-2:]
+    test, theirs = found.f_test(two), fit.f_test(two[:, np.argsort(order)])
+    np.testing.assert_allclose(test.statistic, theirs.fvalue, rtol=1e-8)
+    ours = found.get_prediction(frame[:5]).summary_frame(alpha=0.1)
+    theirs = fit.get_prediction(frame[:5]).summary_frame(alpha=0.1)
+    np.testing.assert_allclose(ours, theirs[list(ours.columns)], rtol=1e-8)
+    assert "HC1" in found.summary()
+    assert "equal variance (no" not in found.summary()
+
+
+@pytest.mark.parametrize("ridge", [0.01, 0.2, 2.0])
+@pytest.mark.parametrize("cov_type", ["nonrobust", "HC1"])
+def test_with_ridge_residuals_vary_with_the_regressors(ridge, cov_type, no_noise):
+    # A steep line, little error, and x that is mostly 0: the penalty's own misfit is at x = +-1.
+    schema = dps.Schema([dps.Number("x", -1, 1, points=101, missing=0),
+                         dps.Number("z", -1, 1, points=101, missing=0),
+                         dps.Number("y", -4, 4, points=81, missing=0)])  # fmt: skip
+    x = np.repeat([-1.0, 0.0, 1.0], [50, 1900, 50])
+    error, z = np.tile([-0.1, 0.1], 1_000), np.tile(np.repeat(np.arange(-5, 5) / 10, 2), 100)
+    frame = pd.DataFrame({"x": x, "z": z, "y": 3 * x + 0.2 * np.round(5 * z) + error})
+    frame["y"] = frame["y"].round(1)
+    plan = dps.plan(schema, {"o": dps.OLS("y ~ x + z", ridge=ridge, cov_type=cov_type)},
+                    budget=dps.PureDP(1e6), reference=dps.Uniform())  # fmt: skip
+    found = dps.release(plan, frame, rng=0, m=100).infer("o")
+    design = sm.add_constant(frame[["x", "z"]].to_numpy())
+    gram = design.T @ design / 2_000 + np.diag([0, ridge, ridge])
+    params = np.linalg.solve(gram, design.T @ frame["y"].to_numpy() / 2_000)
+    np.testing.assert_allclose(found.params, params, rtol=1e-8)
+    scores = design @ np.linalg.inv(gram) * (frame["y"].to_numpy() - design @ params)[:, None]
+    exact = scores.T @ scores / 2_000 / 1_997
+    ratio = found.sampling_variance / np.diag(exact)
+    if cov_type == "HC1":
+        np.testing.assert_allclose(ratio, 1, rtol=1e-8)
+    else:
+        assert np.all(ratio >= 1 - 1e-9)
+        assert ratio[1] < 1.5  # sharp for the slope of x
+        difference = found.t_test("x - z").sampling_variance[0]
+        assert difference >= (h := np.array([0, 1, -1])) @ exact @ h
+        covariance = found.intervals.combinations @ found.intervals.model.sampling_covariance
+        covariance = covariance @ found.intervals.combinations.T
+        assert np.linalg.eigvalsh(covariance - exact)[0] >= -1e-12
+        assert "a bound" in found.summary()
+    reach = np.diff(found.conf_int(method="certified"))[:, 0] / 2
+    assert np.all(reach >= stats.t.isf(0.0125, 1_997) * np.sqrt(np.diag(exact)))
+
+
+def test_robust_errors_must_be_asked_for_and_can_be_too_many():
+    release = released(dps.OLS("y ~ a"), dps.PureDP(5))
+    with pytest.raises(dps.NotMeasuredError, match=r"the plan must ask.*cov_type='HC1'"):
+        release.infer(dps.OLS("y ~ a", cov_type="HC1"))
+    with pytest.raises(dps.NotMeasuredError, match="measured"):
+        release.infer(dps.OLS("y ~ b", cov_type="HC1"))
+    release = released(dps.OLS("y ~ a + b", cov_type="HC1"), dps.PureDP(5))
+    nonrobust = release.infer(dps.OLS("y ~ a"))
+    assert np.all(np.isfinite(nonrobust.bse))
+    assert np.all(np.isfinite(release.infer(dps.OLS("y ~ b", cov_type="HC1")).bse))
+    for formula in ("y ~ a*b", "y ~ a + a:b"):
+        with pytest.raises(dps.RequestError, match="products of up to 8 numbers"):
+            dps.OLS(formula, cov_type="HC1").family(SCHEMA)
+    many = dps.Schema([dps.Number(f"x{i}", 0, 1, missing=0) for i in range(16)])
+    with pytest.raises(dps.RequestError, match=r"need [0-9]+ mean products"):
+        dps.OLS("x0 ~ " + " + ".join(f"x{i}" for i in range(1, 16)), cov_type="HC1").family(many)
+    for wrong in ("HC3", "hc1", None):
+        with pytest.raises(dps.RequestError, match=r"cov_type.*nonrobust.*HC1"):
+            dps.OLS("y ~ a", cov_type=wrong)
+
+
+def test_rounded_residuals_serve_where_grids_are_finer(no_noise):
+    # y has 1301 points in a narrow part of its range: its rounding is that of the residual too.
+    frame = rows().assign(y=lambda d: (3 + d["a"] / 50 + 0.1 * (d["t"] * 1.0)).round(2))
+    found = released(dps.OLS("y ~ a", cov_type="HC1"), frame=frame).infer("o")
+    fit = smf.ols("y ~ a", frame).fit(cov_type="HC1")
+    steps = 2 * 13 / 128  # of y, which a rounding moves by half a step at most
+    np.testing.assert_array_less(found.bse, 2 * fit.bse[found.terms] + steps / np.sqrt(400))
+    np.testing.assert_array_less(fit.bse[found.terms] / 2, found.bse)
+
+
+def test_notes_say_when_the_noise_drowns_the_fourth_moments():
+    for epsilon, says in ((5, True), (5_000, False)):
+        plan = dps.plan(ROUGH, {"o": dps.OLS("y ~ a + b", cov_type="HC1")},
+                        budget=dps.PureDP(epsilon), reference=dps.Uniform())  # fmt: skip
+        found = dps.release(plan, uneven(), rng=0, m=100).infer("o")
+        assert ("noise on fourth moments" in found.summary()) == says
+        assert np.all(found.sampling_variance > 0)
+    preview = plan.preview(2_000)
+    assert np.isfinite(preview.results["o"][0].bse).all()
+
+
+@pytest.mark.parametrize("formula", ["y ~ a + C(g)", "y ~ a + b - 1"])
+def test_the_noise_on_a_robust_variance_is_what_it_is_said_to_be(formula, seeded_noise):
+    analysis = dps.OLS(formula, cov_type="HC1")
+    plan = dps.plan(ROUGH, {"o": analysis}, budget=dps.PureDP(20), reference=dps.Uniform())
+    with _noise_from(seeded_noise(5)):
+        model = dps.release(plan, uneven(), rng=0, m=100).infer("o").intervals.model
+    fourth, rng = model.fourth, np.random.default_rng(0)
+    scores, residual = rng.normal(size=(2, len(model.rows[0]))), model._residual(model.params)
+    scores[:, model.rows[:-1].sum(axis=0) == 0] = 0  # not of the response
+    drawn = []
+    for _ in range(400):
+        noise = np.array([fourth.answers.law(f).variance for f in range(len(fourth.answers.sums))])
+        shifted = replace(fourth.answers, sums=fourth.answers.sums + rng.normal(0, np.sqrt(noise)))
+        moved = replace(fourth, answers=shifted).matrix(residual)
+        drawn.append(np.einsum("ij,jk,ik->i", scores, moved, scores))
+    np.testing.assert_allclose(fourth.noise_sd(scores, residual), np.std(drawn, axis=0), rtol=0.15)
+
+
+def test_requests_and_plans_keep_the_kind_of_errors(tmp_path):
+    path = tmp_path / "request.toml"
+    path.write_text("""
+budget = {epsilon = 1}
+column = [
+  {name = "a", low = 0, high = 10, missing = 5}, {name = "y", low = -5, high = 8, missing = 0},
+]
+analysis = [{name = "o", kind = "ols", formula = "y ~ a", cov_type = "HC1"}]
+""")
+    plan = load_request(path)
+    assert plan.analyses == {"o": dps.OLS("y ~ a", cov_type="HC1")}
+    plan.save(tmp_path / "plan.json")
+    again = dps.Plan.load(tmp_path / "plan.json")
+    assert (again.analyses, again.family) == (plan.analyses, plan.family)
+    assert any(getattr(block, "coarse", False) for block in again.family.blocks)

@@ -1,0 +1,232 @@
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+from scipy.stats.contingency import association
+
+import dpstats as dps
+from dpstats.inference.tables.score_test import noisy_information, noisy_score, score_statistic
+from dpstats.inference.tables.simplex import project_to_total
+from dpstats.privacy.noise import _noise_from
+
+
+def released(schema, survey, analyses, epsilon=1.0):
+    plan = dps.plan(schema, analyses, budget=dps.PureDP(epsilon))
+    return dps.release(plan, survey, rng=0, m=500)
+
+
+def crossed(survey, a="smoker", b="region"):
+    return pd.crosstab(survey[a], survey[b])
+
+
+@pytest.mark.parametrize(("a", "b"), [("smoker", "region"), ("region", "smoker")])
+def test_zero_noise_is_the_classical_test(schema, survey, no_noise, a, b):
+    # At this budget the law of the noise is a point at zero too.
+    test = dps.Independence(a, b)
+    result = released(schema, survey, {"t": test}, 1e5).infer("t")
+    table = crossed(survey, a, b).loc[list(schema[a].levels), list(schema[b].levels)].to_numpy()
+    classical = stats.chi2_contingency(table, correction=False)
+    assert result.pearson == pytest.approx(classical.statistic, rel=1e-8)
+    assert result.statistic == pytest.approx(classical.statistic, rel=1e-8)
+    assert result.pearson_pvalue == pytest.approx(classical.pvalue, rel=1e-8)
+    assert result.df == classical.dof
+    np.testing.assert_allclose(result.expected, classical.expected_freq.ravel(), rtol=1e-8)
+    np.testing.assert_array_equal(result.observed, table.ravel())
+    assert result.effect == pytest.approx(association(table, method="cramer"), rel=1e-8)
+    assert result.pvalue == pytest.approx(classical.pvalue, abs=0.05)  # 4.5 standard errors
+    assert result.certified.low <= classical.statistic <= result.certified.high
+    first = [f"{column}={schema[column].levels[0]}" for column in (a, b)]
+    assert all(part in result.cells[0] for part in first)
+
+
+def test_zero_noise_strata_are_cochran_mantel_haenszel(no_noise):
+    from statsmodels.stats.contingency_tables import StratifiedTable
+
+    schema = dps.Schema([
+        dps.Category("region", ["n", "s", "w"]), dps.Boolean("ill"), dps.Boolean("smoker"),
+        dps.Category("job", ["a", "b", "c"]),
+    ])  # fmt: skip
+    rng = np.random.default_rng(0)
+    region = rng.choice(["n", "s", "w"], 600, p=[0.5, 0.3, 0.2])
+    rows = pd.DataFrame({"region": region, "smoker": rng.random(600) < 0.2 + 0.3 * (region == "n")})
+    rows["ill"] = rng.random(600) < 0.3 + 0.1 * rows["smoker"] - 0.2 * (region == "s")
+    rows["job"] = np.where(rng.random(600) < 0.2, "a", rng.choice(["a", "b", "c"], 600))
+    twice = dps.Independence("ill", "smoker", given="region")
+    wide = dps.Independence("region", "job", given="ill")
+    release = released(schema, rows, {"twice": twice, "wide": wide}, 1e5)
+    result = release.infer("twice")
+    tables = [pd.crosstab(rows["ill"][m], rows["smoker"][m]) for m in (region == r for r in "nsw")]
+    classical = StratifiedTable([table.to_numpy() for table in tables]).test_null_odds()
+    assert result.statistic == pytest.approx(classical.statistic, rel=1e-8)
+    assert result.pearson == pytest.approx(classical.statistic, rel=1e-8)
+    assert result.pearson_pvalue == pytest.approx(classical.pvalue, rel=1e-8)
+    assert result.df == 1
+    assert result.pvalue == pytest.approx(classical.pvalue, abs=0.05)
+    assert "Cochran-Mantel-Haenszel" in result.summary()
+    expected = np.concatenate([stats.contingency.expected_freq(t).ravel() for t in tables])
+    np.testing.assert_allclose(result.expected, expected, rtol=1e-8)
+    # Landis, Heyman and Koch (1978): the sum of hypergeometric covariances
+    counts = [pd.crosstab(rows["region"][rows["ill"] == v], rows["job"][rows["ill"] == v])
+              for v in (False, True)]  # fmt: skip
+    shift, covariance = np.zeros(4), np.zeros((4, 4))
+    for table in (count.to_numpy(float) for count in counts):
+        n, r, c = table.sum(), table.sum(1), table.sum(0)
+        shift += (table - np.outer(r, c) / n)[:-1, :-1].ravel()
+        parts = ((n * np.diag(m) - np.outer(m, m))[:-1, :-1] for m in (r, c))
+        covariance += np.kron(*parts) / (n**2 * (n - 1))
+    wanted = shift @ np.linalg.solve(covariance, shift)
+    assert release.infer("wide").statistic == pytest.approx(wanted, rel=1e-8)
+    assert release.infer("wide").df == 4
+
+
+def test_strata_of_one_kind_are_seen_together():
+    """A common association adds up over strata; the statistic does not pay for the strata's df."""
+    expected = np.full((20, 2, 2), 25.0)
+    none = np.zeros(expected.shape)
+    bent = expected + 2.5 * np.array([[1, -1], [-1, 1]])
+    assert score_statistic(bent, expected, none, none) > 19  # sqrt(20) standard deviations
+    sign = np.where(np.arange(20) % 2, 1, -1)[:, None, None]
+    crossed = expected + 2.5 * sign * np.array([[1, -1], [-1, 1]])
+    assert score_statistic(crossed, expected, none, none) == pytest.approx(0, abs=1e-12)
+
+
+@pytest.mark.parametrize(("deviation", "scale"), [(1.0, 2.0), (5.0, 1.0), (0.2, 10.0), (30.0, 1.0)])
+def test_score_is_the_derivative_of_the_log_density(deviation, scale):
+    nodes, step = np.linspace(-40, 40, 20_001) * scale, 1e-3 * deviation
+    weights = stats.laplace.pdf(nodes, scale=scale)  # its kink is at a node
+
+    def log_density(x):
+        return np.log(stats.norm.pdf(x[:, np.newaxis] - nodes, scale=deviation) @ weights)
+
+    x = np.linspace(-5, 5, 21) * (deviation + scale)
+    score = (log_density(x - step) - log_density(x + step)) / (2 * step)
+    ours = noisy_score(x, np.array(deviation), np.array(scale))
+    np.testing.assert_allclose(ours, score, atol=1e-3 / (deviation + scale))
+
+
+def test_information_is_the_variance_of_the_score():
+    rng = np.random.default_rng(0)
+    for deviation, scale in ((1.0, 2.0), (5.0, 1.0), (0.2, 10.0)):
+        x = rng.normal(0, deviation, 200_000) + rng.laplace(0, scale, 200_000)
+        variance = np.mean(noisy_score(x, np.array(deviation), np.array(scale)) ** 2)
+        information = noisy_information(np.array(deviation), np.array(scale))
+        assert information == pytest.approx(variance, rel=0.02)  # about five standard errors
+    tiny = noisy_score(np.array(3.0), np.array(2.0), np.array(1e-6))
+    assert tiny == pytest.approx(0.75, rel=1e-6)
+
+
+def test_projection_has_the_total_and_leaves_feasible_tables_alone():
+    rng = np.random.default_rng(0)
+    noisy = rng.normal(10, 20, (50, 6))
+    projected = project_to_total(noisy, 60)
+    np.testing.assert_allclose(projected.sum(axis=1), 60)
+    assert projected.min() >= 0
+    np.testing.assert_allclose(project_to_total(projected, 60), projected, atol=1e-12)
+    for other in rng.dirichlet(np.ones(6), 50) * 60:  # the nearest: an obtuse angle to all others
+        assert np.all(np.sum((noisy - projected) * (other - projected), axis=1) < 1e-9)
+
+
+def test_statistic_does_not_move_with_the_margins():
+    expected = np.outer([300, 700], [0.2, 0.3, 0.5])[np.newaxis]
+    noise = np.full(expected.shape, 15.0)
+    moved = expected * (1 + np.array([0.02, -0.03])[:, np.newaxis])
+    zero = np.zeros(expected.shape)
+    assert score_statistic(moved, expected, zero, noise) == pytest.approx(0, abs=1e-8)
+    bent = expected + 10 * np.array([[1, -1, 0], [-1, 1, 0]])
+    assert score_statistic(bent, expected, zero, noise) > 1
+
+
+def test_a_combination_of_tables_is_used_where_it_has_less_noise():
+    schema = dps.Schema([dps.Boolean("a"), dps.Boolean("b"), dps.Category("c", list("uvwxyz"))])
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame({
+        "a": rng.random(500) < 0.5, "b": rng.random(500) < 0.5, "c": rng.choice(list("uvwxyz"), 500)
+    })  # fmt: skip
+    asked = dps.Independence("a", "b")
+    alone = released(schema, rows, {"t": asked}).infer(asked)
+    both = {"t": asked, "s": dps.Marginals(["a", "b", "c"], 3)}
+    together = released(schema, rows, both, 2.0).infer(asked)
+    assert np.all(alone.observed == np.rint(alone.observed))
+    assert not np.all(together.observed == np.rint(together.observed))
+    assert together.observed.sum() == pytest.approx(500)
+
+
+def test_drowned_association_is_zero_and_not_certified(schema, survey):
+    noise = np.array([1500, -700, 200, -2500, 900, 1100])  # of the size that this budget brings
+    with _noise_from(lambda scale, size: noise[:size]):
+        release = released(schema, survey, {"t": dps.Independence("smoker", "region")}, 1e-3)
+    result = release.infer("t")
+    assert result.effect_interval[0] == 0
+    assert result.effect_interval[1] > 0.9
+    assert result.certified.verdict == "inconclusive"
+    assert "Cramer's V" in result.summary()
+
+
+def test_strong_association_is_found_and_certified(schema, survey):
+    tied = survey.assign(smoker=np.where(survey["region"] == "north", "yes", "no"))
+    result = released(schema, tied, {"t": dps.Independence("smoker", "region")}).infer("t")
+    assert result.pvalue == 1 / 2000
+    assert result.effect == pytest.approx(1, abs=0.03)
+    assert result.effect_interval[0] > 0.9
+    assert result.certified.verdict == "reject"
+
+
+def test_intervals_at_any_level(schema, survey):
+    result = released(schema, survey, {"t": dps.Independence("smoker", "region")}).infer("t")
+    for method in ("noise_aware", "certified"):
+        wide, usual, short = (result.conf_int(alpha=a, method=method) for a in (0.01, 0.05, 0.3))
+        assert wide[0] <= usual[0] <= short[0] <= short[1] <= usual[1] <= wide[1]
+        assert wide[1] - wide[0] > short[1] - short[0]
+    with pytest.raises(dps.RequestError, match="noise_aware"):
+        result.conf_int(method="naive")
+
+
+def test_a_sparse_stratum_does_not_make_the_interval_run_to_one(no_noise):
+    schema = dps.Schema([dps.Category("k", ["u", "v"]), dps.Boolean("a"), dps.Boolean("b")])
+    rng = np.random.default_rng(0)
+    k = np.where(rng.random(20_000) < 0.002, "v", "u")
+    a = rng.random(20_000) < 0.4
+    b = np.where(k == "v", a, rng.random(20_000) < 0.3 + 0.2 * a)
+    rows = pd.DataFrame({"k": k, "a": a, "b": b})
+    test = dps.Independence("a", "b", given="k", simulations=99)
+    low, high = released(schema, rows, {"t": test}, 1e5).infer("t").conf_int()
+    assert 0.18 < low < 0.21 < high < 0.24
+
+
+def test_same_seed_same_answer_and_in_files(schema, survey):
+    test = dps.Independence("smoker", "region", simulations=199, seed=3)
+    release = released(schema, survey, {"t": test})
+    assert release.infer("t").pvalue == release.infer(test).pvalue
+    from dpstats.analyses.registry import analysis_from_dict, analysis_to_dict
+
+    plain = analysis_to_dict(test)
+    assert plain["kind"] == "independence"
+    assert analysis_from_dict(plain) == test
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"a": "smoker", "b": "smoker"}, "twice"),
+        ({"a": "smoker", "b": "region", "given": "region"}, "twice"),
+        ({"a": "smoker", "b": "region", "simulations": 10}, "at least 99"),
+        ({"a": "smoker", "b": "region", "seed": -1}, "seed"),
+    ],
+)
+def test_bad_parameters(schema, options, message):
+    with pytest.raises(dps.RequestError, match=message):
+        dps.Independence(**options).family(schema)
+
+
+@pytest.mark.parametrize(
+    "analysis",
+    [
+        dps.Independence("smoker", "region", given=["age"]),
+        dps.Independence(["smoker"], "region"),
+        dps.GoodnessOfFit(["smoker"], [0.5, 0.5]),
+    ],
+    ids=str,
+)
+def test_lists_of_columns_are_refused_with_a_sentence(schema, analysis):
+    with pytest.raises(dps.RequestError, match="goes by its name"):
+        dps.plan(schema, {"a": analysis}, budget=dps.PureDP(1))

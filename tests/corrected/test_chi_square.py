@@ -1,0 +1,243 @@
+"""The certified chi-square test of given probabilities."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy import optimize, stats
+
+import dpstats as dps
+from dpstats.corrected import chi_square as chi_square_bounds
+from dpstats.corrected.chi_square import (
+    SIMULATIONS,
+    _simulations,
+    chisquare,
+    critical_value,
+    statistic_range,
+)
+from dpstats.errors import RequestError
+
+
+def value(x, p0):
+    return ((x - p0) ** 2 / p0).sum()
+
+
+def largest_at_vertices(lower, upper, p0):
+    """All points of the box and the simplex with at most one coordinate inside."""
+    d, best = len(p0), -np.inf
+    for free in range(d):
+        others = [i for i in range(d) if i != free]
+        for ends in itertools.product((0, 1), repeat=d - 1):
+            x = np.empty(d)
+            x[others] = np.where(ends, upper[others], lower[others])
+            x[free] = 1 - x[others].sum()
+            if lower[free] - 1e-12 <= x[free] <= upper[free] + 1e-12:
+                best = max(best, value(x, p0))
+    return best
+
+
+def boxes(count, seed, largest=7):
+    rng = np.random.default_rng(seed)
+    for _ in range(count):
+        d = int(rng.integers(2, largest))
+        p0, x = rng.dirichlet(np.full(d, 2.0)), rng.dirichlet(np.full(d, 1.0))
+        radius = rng.choice([0.001, 0.05, 0.3]) * rng.random(d if rng.random() < 0.5 else 1)
+        centre = x + radius * rng.uniform(-1, 1, d)
+        yield np.clip(centre - radius, 0, 1), np.clip(centre + radius, 0, 1), p0
+
+
+def test_maximum_equals_brute_force():
+    for lower, upper, p0 in boxes(150, 1):
+        found = statistic_range(lower, upper, p0)[1]
+        assert found == pytest.approx(largest_at_vertices(lower, upper, p0), rel=1e-7, abs=1e-12)
+
+
+def test_minimum_equals_scipy():
+    for lower, upper, p0 in boxes(60, 2):
+        start = lower + (upper - lower) * (1 - lower.sum()) / max((upper - lower).sum(), 1e-300)
+        best = optimize.minimize(
+            value,
+            start,
+            (p0,),
+            jac=lambda x, p0: 2 * (x - p0) / p0,
+            method="SLSQP",
+            bounds=list(zip(lower, upper, strict=True)),
+            constraints=[{"type": "eq", "fun": lambda x: x.sum() - 1}],
+            options={"ftol": 1e-14, "maxiter": 500},
+        )
+        found = statistic_range(lower, upper, p0)[0]
+        assert found == pytest.approx(best.fun, rel=1e-5, abs=1e-7)
+        assert found <= value(start, p0) + 1e-12
+
+
+@pytest.mark.parametrize("d", [20, 200])
+def test_many_cells_hold_every_table_of_the_box(d):
+    rng = np.random.default_rng(3)
+    p0 = np.full(d, 1 / d)
+    x = rng.dirichlet(np.full(d, 5.0))
+    radius = 0.5 / d
+    lower, upper = np.clip(x - radius, 0, 1), np.clip(x + radius, 0, 1)
+    least, most = statistic_range(lower, upper, p0)
+    for _ in range(300):  # vertices by filling in a random order: feasible, often extreme
+        order = (
+            rng.permutation(d)
+            if rng.random() < 0.5
+            else np.argsort(-upper + rng.normal(0, radius, d))
+        )
+        room = (upper - lower)[order]
+        point = lower.copy()
+        point[order] += np.clip(1 - lower.sum() - (np.cumsum(room) - room), 0, room)
+        assert least - 1e-12 <= value(point, p0) <= most + 1e-12
+    assert most <= value(np.where(x > p0, upper, lower), p0) + 1e-9  # below the box alone
+
+
+def test_a_search_cut_short_is_still_above(monkeypatch):
+    monkeypatch.setattr(chi_square_bounds, "_NODES", 2)
+    for lower, upper, p0 in boxes(60, 4):
+        assert statistic_range(lower, upper, p0)[1] >= largest_at_vertices(lower, upper, p0) - 1e-9
+
+
+def test_radius_zero_is_pearson():
+    counts, p0 = np.array([18, 30, 52]), np.array([0.25, 0.25, 0.5])
+    result = chisquare(counts / 100, 0.0, 100, p0)
+    expected = stats.chisquare(counts, 100 * p0).statistic
+    assert result.low == pytest.approx(expected, rel=1e-8)
+    assert result.high == pytest.approx(expected, rel=1e-8)
+
+
+def test_critical_value_by_enumeration():
+    """All tables of 12 rows in three cells: the level is right within Monte Carlo error."""
+    n, p0 = 12, (0.2, 0.3, 0.5)
+    tables = np.array([(a, b, n - a - b) for a in range(n + 1) for b in range(n + 1 - a)])
+    mass = stats.multinomial.pmf(tables, n, p0)
+    statistics = ((tables - n * np.array(p0)) ** 2 / (n * np.array(p0))).sum(axis=1)
+    for level in (1e-4, 0.01, 0.025, 0.2):
+        c = critical_value(n, p0, level)
+        # five standard errors of a share
+        slack = 5 * np.sqrt(level / max(19_999, 50 / level))
+        assert mass[statistics > c].sum() <= level + slack
+        assert mass[statistics >= c * (1 - 1e-6)].sum() >= level - slack
+    assert critical_value(n, p0, 1e-7) == pytest.approx(n * (1 / 0.2 - 1))
+
+
+def test_critical_value_of_many_rows_is_the_classical_one():
+    c = critical_value(50_000, (0.25,) * 4, 0.05)
+    assert c == pytest.approx(stats.chi2.ppf(0.95, 3), rel=0.03)
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.05, 0.12])
+def test_verdicts_are_valid_for_the_worst_centre(shift):
+    """600 tables; the centre is moved by the whole radius against the truth of each verdict."""
+    rng = np.random.default_rng(5)
+    n, radius, runs = 300, 0.02, 600
+    p0 = np.array([0.25, 0.25, 0.25, 0.25])
+    p = p0 + shift * np.array([1, -1, 1, -1])
+    seen = {"reject": 0, "accept": 0, "inconclusive": 0}
+    for x in rng.multinomial(n, p, runs) / n:
+        centre = x + radius * np.sign(x - p0)
+        result = chisquare(centre, radius, n, p0)
+        inner = n * value(x, p0)
+        assert result.low - 1e-9 <= inner <= result.high + 1e-9
+        assert result.verdict != "reject" or inner > result.critical
+        assert result.verdict != "accept" or inner <= result.critical
+        seen[result.verdict] += 1
+    if shift == 0:  # at most alpha - beta = .025; five standard errors
+        assert seen["reject"] / runs <= 0.025 + 5 * np.sqrt(0.025 / runs)
+    if shift == 0.12:
+        assert seen["reject"] / runs > 0.5
+    assert shift or seen["reject"] < runs / 2
+
+
+def test_three_verdicts():
+    p0 = [0.5, 0.5]
+    assert chisquare([0.6, 0.4], 0.01, 1000, p0).verdict == "reject"
+    assert chisquare([0.5, 0.5], 0.01, 1000, p0).verdict == "accept"
+    assert chisquare([0.53, 0.47], 0.02, 1000, p0).verdict == "inconclusive"
+
+
+def test_a_box_without_tables_is_inconclusive():
+    for centre in ([0.9, 0.9], [0.1, 0.2], [-2.0, 3.5]):
+        result = chisquare(centre, 0.01, 100, [0.4, 0.6])
+        assert result.verdict == "inconclusive"
+        assert (result.low, result.high) == (0.0, pytest.approx(150))
+    assert chisquare([0.3, 0.7], np.inf, 100, [0.4, 0.6]).verdict == "inconclusive"
+
+
+def test_independence_of_a_table_in_a_box():
+    rng = np.random.default_rng(0)
+    for shape in ((2, 2), (3, 4), (2, 2, 3)):
+        counts = rng.integers(50, 200, shape)
+        n = int(counts.sum())
+        tables = counts.reshape(-1, *shape[-2:])
+        pearson = sum(stats.chi2_contingency(t, correction=False).statistic for t in tables)
+        df = sum(stats.chi2_contingency(t).dof for t in tables)
+        result = chisquare(counts / n, 1e-9, n)
+        assert result.low <= pearson <= result.high
+        assert result.high == pytest.approx(pearson, rel=1e-2)
+        assert result.critical == pytest.approx(stats.chi2.isf(0.025, df))
+        assert (result.verdict == "reject") == (result.low > result.critical)
+        assert (result.verdict == "accept") == (result.high <= result.critical)
+        wide = chisquare(counts / n, 0.2, n)
+        assert wide.low <= pearson <= wide.high
+        assert wide.verdict == "inconclusive"
+    even = np.full((2, 2), 0.25)
+    assert chisquare(even, 0.001, 1000).verdict == "accept"
+    assert chisquare(even, 0.001, 12).verdict == "inconclusive"  # fewer than 5 expected
+
+
+def test_is_exported():
+    assert dps.corrected.chisquare is chisquare
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"alpha": 0.95}, "did you mean alpha=0.05"),
+        ({"radius": -0.1}, "radius must be"),
+        ({"radius": [0.1, 0.1, 0.1]}, "radius must be"),
+        ({"radius": np.nan}, "radius must be"),
+        ({"proportions": [0.2, np.nan]}, "must be finite"),
+        ({"proportions": [0.2, 0.3, 0.5]}, "one number per cell"),
+        ({"n": 0}, "at least 1"),
+        ({"probabilities": [0.5, 0.4]}, "sum to 0.9"),
+        ({"probabilities": [1.0, 0.0]}, "must all be positive"),
+        ({"probabilities": [1.0]}, "at least two"),
+        ({"beta": 0.05}, "above 0 and below alpha"),
+        ({"probabilities": None}, "independence needs a table"),
+        ({"probabilities": None, "proportions": [[0.4], [0.6]]}, "two columns"),
+    ],
+)
+def test_refuses(arguments, message):
+    keywords = {"proportions": [0.2, 0.8], "radius": 0.1, "n": 10, "probabilities": [0.5, 0.5]}
+    with pytest.raises(RequestError, match=message):
+        chisquare(**(keywords | arguments))
+
+
+@pytest.mark.parametrize(
+    ("proportions", "radius", "probabilities"),
+    [
+        ([40, 30, 30], 0.01, [0.3, 0.35, 0.35]),
+        ([40, 30, 30], 1, [0.3, 0.35, 0.35]),
+        ([[40, 30], [30, 20]], 0.01, None),
+        ([0.9, 0.9, 0.9], 0.01, [0.3, 0.35, 0.35]),
+    ],
+)
+def test_counts_instead_of_shares_are_refused(proportions, radius, probabilities):
+    with pytest.raises(RequestError, match="Divide counts and radii by n"):
+        chisquare(proportions, radius, 100, probabilities)
+
+
+def test_a_box_without_a_table_is_inconclusive():
+    found = chisquare([0.5, 0.45, 0.4], 0.01, 1000, [0.3, 0.35, 0.35])
+    assert found.verdict == "inconclusive"
+    assert found.low == 0
+
+
+def test_many_cells_take_fewer_tables_and_keep_the_level():
+    """1,000 degrees of freedom against the chi-square law, which is good at these counts."""
+    d, n = 1_001, 10**6
+    critical = critical_value(n, (1 / d,) * d, 0.025)
+    # 4,999 tables: five standard errors of a share
+    assert abs(stats.chi2.sf(critical, d - 1) - 0.025) < 5 * np.sqrt(0.025 * 0.975 / 4_999) + 5e-4
+    assert _simulations(3) == SIMULATIONS
+    assert _simulations(d) < SIMULATIONS / 3

@@ -1,0 +1,65 @@
+"""Finite-sample bounds for means: exact for coin flips, simulated for others."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from dpstats.corrected.means import (
+    bernstein_radius,
+    chernoff_confint,
+    empirical_bernstein_radius,
+    mean_confint,
+)
+
+
+def test_chernoff_limits_solve_their_equation():
+    mean, n, alpha = np.array([0.0, 0.01, 0.3, 0.9, 1.0]), 400, 0.05
+    low, high = chernoff_confint(mean, mean, n, alpha)
+    rate = np.log(2 / alpha) / n
+    for x, a, b in zip(mean, low, high, strict=True):
+        for end in (a, b):
+            if 0 < end < 1:
+                kl = stats.entropy([x, 1 - x], [end, 1 - end])
+                assert kl == pytest.approx(rate, rel=1e-4)
+    assert low[0] == 0
+    assert high[-1] == 1
+    assert high[0] == pytest.approx(1 - np.exp(-rate))  # (1 - p)^n = alpha / 2
+    assert np.all(np.maximum(high - mean, mean - low) <= np.sqrt(rate / 2) + 1e-8)
+
+
+@pytest.mark.parametrize("n", [5, 40, 500])
+def test_coverage_of_coin_flips_by_enumeration(n):
+    """Every limit, at every count, weighed by its probability; a bound has more than it claims."""
+    alpha, counts = 0.1, np.arange(n + 1)
+    share = counts / n
+    for p in (0.003, 0.05, 0.2, 0.5, 0.8, 0.99):
+        mass = stats.binom.pmf(counts, n, p)
+        low, high = chernoff_confint(share, share, n, alpha)
+        assert mass[(low <= p) & (p <= high)].sum() >= 1 - alpha
+        radius = empirical_bernstein_radius(share * (1 - share), n, alpha)
+        assert mass[np.abs(share - p) <= radius].sum() >= 1 - alpha
+        known = bernstein_radius(np.array(4 * p * (1 - p)), n, alpha)
+        assert mass[np.abs(2 * share - 2 * p) <= known].sum() >= 1 - alpha
+        unit = 2 * share - 1
+        low, high = mean_confint(unit, unit, 1 - unit**2, n, alpha)
+        assert mass[(low <= 2 * p - 1) & (2 * p - 1 <= high)].sum() >= 1 - alpha
+
+
+def test_each_bound_is_the_shorter_one_somewhere_and_none_is_beyond_reason():
+    n, alpha = 5_000, 0.05
+    centre = np.zeros(2)
+    low, high = mean_confint(centre, centre, np.array([1.0, 0.001]), n, alpha)
+    np.testing.assert_allclose(high, -low)
+    hoeffding = np.sqrt(2 * np.log(4 / alpha) / n)
+    assert 0.95 * hoeffding < high[0] <= hoeffding + 1e-8
+    assert high[1] == pytest.approx(2 * empirical_bernstein_radius(0.001 / 4, n, alpha / 2))
+    # the normal interval is shorter, by a factor that is not huge
+    assert 1 < high[0] / (1.96 / np.sqrt(n)) < 1.6
+
+
+def test_without_rows_nothing_is_known():
+    one = np.ones(1)
+    assert mean_confint(one, one, one, 0.0, 0.05) == (-1, 1)
+    low, high = mean_confint(np.array([2.0]), np.array([3.0]), one, 100, 0.05)  # a box beyond
+    assert high == 1
+    assert -1 < low < 1

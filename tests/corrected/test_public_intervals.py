@@ -1,0 +1,112 @@
+"""Intervals from a centre and a radius."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+from statsmodels.stats.proportion import proportion_confint as clopper_pearson
+
+from dpstats.corrected.eigenvalues import eigenvalues
+from dpstats.corrected.least_squares import ols
+from dpstats.corrected.proportions import proportion_confint
+from dpstats.errors import RequestError
+from dpstats.inference.counts.binomial import certificate_split
+from dpstats.privacy.laws import DiscreteLaplace
+
+
+def test_radius_zero_is_clopper_pearson():
+    x = np.arange(41)
+    result = proportion_confint(x / 40, 0.0, 40, alpha=0.05, beta=0.02)
+    np.testing.assert_allclose(result, clopper_pearson(x, 40, alpha=0.03, method="beta"), rtol=1e-9)
+
+
+@given(n=st.integers(1, 10**6), share=st.floats(0, 1), wide=st.floats(0, 1))
+def test_rounding_never_shortens(n, share, wide):
+    """The box ends at two integers exactly, up to the rounding of centre and radius."""
+    low_x = int(share * n)
+    high_x = low_x + int(wide * (n - low_x))
+    centre, radius = (low_x / n + high_x / n) / 2, (high_x / n - low_x / n) / 2
+    low, high = proportion_confint(centre, radius, n)
+    assert low <= clopper_pearson(low_x, n, alpha=0.025, method="beta")[0] * (1 + 1e-9)
+    assert high >= clopper_pearson(high_x, n, alpha=0.025, method="beta")[1] * (1 - 1e-9)
+
+
+def test_a_box_between_integers_shrinks_to_them():
+    inside = proportion_confint(0.305, 0.0149, 100)  # [29.01, 31.99]
+    np.testing.assert_allclose(inside, proportion_confint(0.305, 0.005, 100))  # [30, 31]
+    assert proportion_confint(0.305, 0.015, 100)[0] < inside[0]  # [29, 32]
+
+
+@pytest.mark.parametrize("p", [0.0, 0.01, 0.2, 0.5, 0.97])
+def test_covers_for_the_worst_centre(p):
+    """Whatever the centre within the radius, the error is at most alpha - beta."""
+    n, radius = 60, 0.04
+    x = np.arange(n + 1)
+    ends = [
+        proportion_confint(x / n + sign * radius, radius, n)[0 if sign > 0 else 1]
+        for sign in (1, -1)
+    ]
+    mass = stats.binom.pmf(x, n, p)
+    assert mass @ ((ends[0] <= p) & (p <= ends[1])) >= 0.975
+    worst = proportion_confint(x / n + radius, radius, n)
+    assert mass @ ((worst[0] <= p) & (p <= worst[1])) >= 0.975
+
+
+@pytest.mark.parametrize("p", [0.003, 0.01, 0.2, 0.5])
+@pytest.mark.parametrize(("n", "scale"), [(30, 1.0), (500, 4.0)])
+def test_certified_coverage_by_enumeration(n, scale, p):
+    law = DiscreteLaplace(scale)
+    beta = certificate_split(n, scale)
+    q = law.quantile(beta)
+    x, z = np.arange(n + 1), np.arange(-int(40 * scale), int(40 * scale) + 1)
+    low, high = proportion_confint((x[:, None] + z) / n, q / n, n, beta=beta)
+    covered = stats.binom.pmf(x, n, p) @ ((low <= p) & (p <= high)) @ law.pmf(z)
+    assert covered >= 0.95
+
+
+def test_outside_of_the_unit_interval():
+    np.testing.assert_array_equal(proportion_confint(0.4, np.inf, 10), [0, 1])
+    low, high = proportion_confint([-3.0, 4.0], 0.1, 100)
+    np.testing.assert_allclose(low, [0, 0.0125 ** (1 / 100)])
+    np.testing.assert_allclose(high, [1 - 0.0125 ** (1 / 100), 1])
+
+
+def test_arrays_broadcast():
+    low, high = proportion_confint(np.full((3, 1), 0.2), [0.0, 0.01], [50, 60])
+    assert low.shape == high.shape == (3, 2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"alpha": 0.95}, "did you mean alpha=0.05"),
+        ({"alpha": 1.0}, "not a probability of error"),
+        ({"radius": -0.1}, "radius must not be negative"),
+        ({"radius": np.nan}, "radius must not be negative or missing"),
+        ({"p": np.inf}, "p must be finite"),
+        ({"n": 0}, "at least 1"),
+        ({"n": 10.5}, "integer"),
+        ({"beta": 0.05}, "above 0 and below alpha"),
+        ({"beta": 0.0}, "above 0 and below alpha"),
+        ({"p": "a"}, "p must be numbers"),
+        ({"p": [0.1, 0.2], "radius": [0.1] * 3}, "do not fit"),
+    ],
+)
+def test_refuses(arguments, message):
+    keywords = {"p": 0.2, "radius": 0.1, "n": 10} | arguments
+    with pytest.raises(RequestError, match=message):
+        proportion_confint(**keywords)
+
+
+@pytest.mark.parametrize(("of", "matrix", "radius", "n", "message"), [
+    (eigenvalues, [[1, 2], [3]], 0.1, 9, "full array"), (ols, [[1, 2], [3]], 0.1, 9, "full array"),
+    (eigenvalues, np.eye(2), [[1], [2, 3]], 9, "full array"), (eigenvalues, [], 0.1, 9, "square"),
+    (ols, np.eye(3), np.ones(2), 9, r"shape \(2,\); it must fit \(3, 3\)"),
+    (eigenvalues, np.eye(2), np.ones(2), 9, "one number, or a matrix"),
+    (eigenvalues, np.eye(2), 0.1, "x", "number of rows"), (ols, "a", 0.1, 9, "full array"),
+    (eigenvalues, np.eye(2), 0.1, np.nan, "number of rows"),
+])  # fmt: skip
+def test_misshapen_arrays_are_refused_with_a_sentence(of, matrix, radius, n, message):
+    with pytest.raises(RequestError, match=message):
+        of(matrix, radius, n=n)

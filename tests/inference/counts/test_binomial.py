@@ -1,0 +1,338 @@
+"""One proportion from a noisy count, against brute-force sums that share no code with it."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import optimize, stats
+from statsmodels.stats.proportion import proportion_confint as clopper_pearson
+
+from dpstats.errors import RequestError
+from dpstats.inference.counts.binomial import (
+    certificate_split,
+    many_proportion_intervals,
+    noisy_binomial_cdf,
+    proportion_interval,
+    proportion_pvalue,
+    split_for,
+)
+from dpstats.privacy.gaussian import DiscreteGaussian
+from dpstats.privacy.laws import DiscreteLaplace
+from dpstats.privacy.weighted_noise import Combination
+
+
+def laplace(scale, terms=1, reach=45):
+    """Lattice and probabilities of a sum of discrete Laplace, written down from the formula."""
+    a, half = np.exp(-1 / scale), int(reach * scale) + 5
+    one = (1 - a) / (1 + a) * a ** np.abs(np.arange(-half, half + 1))
+    mass = one
+    for _ in range(terms - 1):
+        mass = np.convolve(mass, one)
+    half = mass.size // 2
+    return np.arange(-half, half + 1), mass
+
+
+def total_law(n, p, scale, terms=1):
+    """Lattice and probabilities of T = X + Z."""
+    z, mass = laplace(scale, terms)
+    return np.arange(z[0], n + z[-1] + 1), np.convolve(
+        stats.binom.pmf(np.arange(n + 1), n, p), mass
+    )
+
+
+def brute_cdf(t, n, p, scale, terms=1):
+    """P(T + U <= t)."""
+    lattice, mass = total_law(n, p, scale, terms)
+    return float(mass @ np.clip(t - lattice + 0.5, 0, 1))
+
+
+def crossing(function, low, high):
+    """Where a decreasing function of t changes sign."""
+    return optimize.brentq(function, low, high, xtol=1e-11)
+
+
+@pytest.mark.parametrize("n", [1, 7, 60])
+@pytest.mark.parametrize(("scale", "terms"), [(0.3, 1), (1.0, 1), (9.0, 1), (2.0, 3)])
+def test_cdf_is_the_sum_over_counts_and_noise(n, scale, terms):
+    law = DiscreteLaplace(scale, terms)
+    t = np.linspace(-3 * scale - 1, n + 3 * scale + 1, 13)[:, None]
+    p = np.array([0.0, 1e-6, 0.2, 0.77, 1.0])
+    expected = [[brute_cdf(a, n, b, scale, terms) for b in p] for a in t[:, 0]]
+    np.testing.assert_allclose(noisy_binomial_cdf(t, n, p, law), expected, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("n", "scale", "p"),
+    [
+        (100_000, 300.0, 0.4),  # both wide: strides
+        (2_000_000, 150.0, 0.4),
+        (100_000, 1e4, 0.02),
+        (300_000, 0.7, 0.5),  # narrow noise: the sum runs over Z
+        (4_000_000, 12.0, 0.9),
+    ],
+)
+def test_large_n_agrees_with_the_full_sum(n, scale, p):
+    law = DiscreteLaplace(scale)
+    sd = np.sqrt(n * p * (1 - p))
+    x = np.arange(max(0, int(n * p - 9 * sd)), min(n, int(n * p + 9 * sd)) + 1)
+    mass = stats.binom.pmf(x, n, p)
+    t = n * p + np.hypot(sd, scale) * np.array([-3.3, -2.0, -0.4, 0.1, 1.7, 4.0]) + 0.21
+    full = [mass @ law.smoothed_cdf(v - x) for v in t]
+    np.testing.assert_allclose(noisy_binomial_cdf(t, n, p, law), full, atol=2e-7)
+
+
+@pytest.mark.parametrize("scale", [1.0, 3000.0, 1e5])
+def test_a_thousand_million_rows(scale):
+    n, p = 10**9, 0.3
+    low, high = proportion_interval(p * n, n, DiscreteLaplace(scale))
+    # p (1-p) changes along the interval, by a part of about 1/sd
+    sd = np.sqrt(p * (1 - p) / n)
+    noise = scale / n * np.random.default_rng(1).laplace(size=400_000)
+    total = np.quantile(noise + sd * np.random.default_rng(2).normal(size=400_000), 0.975)
+    assert high - low == pytest.approx(2 * total, rel=0.01)
+    assert low < p < high
+
+
+def test_exact_coverage_and_width():
+    """n=100, p=.2, eps=1: Tulap of Awan and Wang (2023) covers .947 with width .1632."""
+    n, p, law = 100, 0.2, DiscreteLaplace(1.0)
+    first = crossing(lambda t: p - proportion_interval(t, n, law)[1], 0, 40)
+    last = crossing(lambda t: p - proportion_interval(t, n, law)[0], 0, 60)
+    coverage = brute_cdf(last, n, p, 1.0) - brute_cdf(first, n, p, 1.0)
+    assert coverage == pytest.approx(0.95, abs=1e-7)
+
+    lattice, mass = total_law(n, p, 1.0)
+    lattice, mass = lattice[mass > 1e-12], mass[mass > 1e-12]
+    node, weight = np.polynomial.legendre.leggauss(6)
+    low, high = proportion_interval(lattice[:, None] + node / 2, n, law)
+    width = mass @ (high - low) @ weight / 2
+    assert width == pytest.approx(0.16367, abs=2e-5)
+    assert width <= 0.1640
+
+
+@pytest.mark.parametrize(("epsilon", "power"), [(1.0, 0.3040), (0.25, 0.0993)])
+def test_power_of_the_one_sided_test(epsilon, power):
+    """n=30, .8 against .9 (Awan and Slavkovic 2018): the optimum among private tests."""
+    law = DiscreteLaplace(1 / epsilon)
+    critical = crossing(lambda t: proportion_pvalue(t, 30, 0.8, law, "larger") - 0.05, -50, 90)
+    assert 1 - brute_cdf(critical, 30, 0.8, 1 / epsilon) == pytest.approx(0.05, abs=1e-9)
+    assert 1 - brute_cdf(critical, 30, 0.9, 1 / epsilon) == pytest.approx(power, abs=5e-5)
+
+
+@pytest.mark.parametrize("level", [0.001, 0.05, 0.37])
+@pytest.mark.parametrize(("n", "p", "scale"), [(12, 0.01, 2.0), (40, 0.6, 0.5), (5, 0.5, 30.0)])
+def test_pvalues_are_uniform_under_the_null(n, p, scale, level):
+    law = DiscreteLaplace(scale)
+
+    def edge(alternative, level):
+        sign = 1 if alternative == "larger" else -1
+        return crossing(
+            lambda t: sign * (proportion_pvalue(t, n, p, law, alternative) - level),
+            -30 * scale - 5,
+            n + 30 * scale + 5,
+        )
+
+    smaller, larger = edge("smaller", level), edge("larger", level)
+    assert brute_cdf(smaller, n, p, scale) == pytest.approx(level, abs=1e-8)
+    assert 1 - brute_cdf(larger, n, p, scale) == pytest.approx(level, abs=1e-8)
+    # two-sided: rejects outside of the edges at level/2, each of which has p-value `level`
+    for t in (edge("smaller", level / 2), edge("larger", level / 2)):
+        assert proportion_pvalue(t, n, p, law) == pytest.approx(level, abs=1e-8)
+    assert proportion_pvalue((smaller + larger) / 2, n, p, law) > level
+
+
+@settings(max_examples=40)
+@given(
+    n=st.integers(1, 300),
+    scale=st.floats(0.05, 100),
+    where=st.floats(-0.3, 1.3),
+    alpha=st.floats(1e-4, 0.5),
+)
+def test_interval_and_test_are_dual(n, scale, where, alpha):
+    law, t = DiscreteLaplace(scale), where * n
+    low, high = proportion_interval(t, n, law, alpha)
+    assert 0 <= low <= high <= 1
+    for end, closed in ((low, 0.0), (high, 1.0)):
+        pvalue = proportion_pvalue(t, n, float(end), law)
+        if 0 < end < 1:
+            assert pvalue == pytest.approx(alpha, abs=1e-6)
+        elif low < high:
+            assert end == closed
+            assert pvalue >= alpha - 1e-9
+        else:  # nothing is accepted
+            assert pvalue <= alpha + 1e-9
+    wider = proportion_interval(t, n, law, alpha / 2)
+    assert wider[0] <= low
+    assert wider[1] >= high
+
+
+def test_interval_increases_with_the_count():
+    low, high = proportion_interval(np.linspace(-30, 90, 600), 60, DiscreteLaplace(3.0))
+    assert np.all(np.diff(low) >= 0)
+    assert np.all(np.diff(high) >= 0)
+
+
+def test_without_noise_it_is_the_randomised_binomial_interval(law_of_zero):
+    n, x = 25, np.arange(26)
+    cp_low, cp_high = clopper_pearson(x, n, method="beta")
+    low, high = proportion_interval(x - 0.5 + 1e-12, n, law_of_zero)
+    np.testing.assert_allclose(low, cp_low, atol=1e-8)
+    assert np.all(high <= cp_high)
+    low, high = proportion_interval(x + 0.5 - 1e-12, n, law_of_zero)
+    np.testing.assert_allclose(high, cp_high, atol=1e-8)
+    assert np.all(low >= cp_low)
+    low, high = proportion_interval(x[:, None] + np.linspace(-0.49, 0.49, 9), n, law_of_zero)
+    assert np.all((low >= cp_low[:, None] - 1e-9) & (high <= cp_high[:, None] + 1e-9))
+
+
+def test_extremes():
+    law = DiscreteLaplace(1.0)
+    np.testing.assert_array_equal(proportion_interval([-1e12, 1e12], 50, law), [[0, 1], [0, 1]])
+    np.testing.assert_array_equal(proportion_interval(40.0, 50, DiscreteLaplace(1e7)), [0, 1])
+    np.testing.assert_array_equal(proportion_interval(0.5, 1, law), [0, 1])
+    np.testing.assert_array_equal(proportion_interval([-9.0, 9.0], 1, law), [[0, 1], [0, 1]])
+    # relative accuracy near 0: both are nearly Poisson
+    large, small = (np.array(proportion_interval(9.0, n, law)) * n for n in (10**9, 10**7))
+    np.testing.assert_allclose(large, small, rtol=1e-5)
+    assert large[0] > 0
+    assert proportion_interval(np.zeros((2, 0, 3)), 5, law)[0].shape == (2, 0, 3)
+
+
+def test_pvalues_at_the_ends_of_the_parameter():
+    law = DiscreteLaplace(2.0)
+    for p0, x in ((0.0, 0), (1.0, 30)):
+        t = x + np.array([-4.2, 0.0, 6.1])
+        expected = law.smoothed_cdf(t - x)
+        np.testing.assert_allclose(proportion_pvalue(t, 30, p0, law, "smaller"), expected)
+        np.testing.assert_allclose(proportion_pvalue(t, 30, p0, law, "larger"), 1 - expected)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"alpha": 0.95}, "did you mean alpha=0.05"),
+        ({"alpha": 0.0}, "not a probability of error"),
+        ({"alpha": float("nan")}, "not a probability of error"),
+        ({"n": 0}, "at least 1"),
+        ({"n": 2.5}, "at least 1"),
+        ({"t": np.nan}, "finite"),
+    ],
+)
+def test_interval_refuses(arguments, message):
+    with pytest.raises(RequestError, match=message):
+        proportion_interval(**{"t": 1.0, "n": 9, "law": DiscreteLaplace(1.0)} | arguments)
+
+
+def test_pvalue_refuses():
+    law = DiscreteLaplace(1.0)
+    with pytest.raises(RequestError, match="between 0 and 1"):
+        proportion_pvalue(1.0, 9, 1.2, law)
+    with pytest.raises(RequestError, match="'two-sided', 'larger', 'smaller'"):
+        proportion_pvalue(1.0, 9, 0.2, law, "greater")
+
+
+@pytest.mark.parametrize("n", [50, 4000, 10**7])
+@pytest.mark.parametrize("scale", [0.05, 1.0, 40.0])
+@pytest.mark.parametrize("alpha", [0.01, 0.05, 0.3])
+def test_split_minimises_the_width(n, scale, alpha):
+    def width(beta):
+        s0 = 0.5 / np.sqrt(n)
+        return s0 * stats.norm.isf((alpha - beta) / 2) + scale / n * np.log(1 / beta)
+
+    beta = certificate_split(n, scale, alpha)
+    grid = alpha * np.concatenate(
+        [np.geomspace(1e-6, 1, 4000)[:-1], 1 - np.geomspace(1e-6, 1, 2000)[:-1]]
+    )
+    assert 0 < beta < alpha
+    assert width(beta) <= np.min(width(grid)) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("n", [50, 4000, 10**7])
+@pytest.mark.parametrize("scale", [0.05, 1.0, 40.0, 3000.0])
+@pytest.mark.parametrize("alpha", [0.01, 0.05, 0.3])
+def test_split_minimises_the_width_for_gaussian_noise(n, scale, alpha):
+    def width(beta):
+        s0 = 0.5 / np.sqrt(n)
+        return s0 * stats.norm.isf((alpha - beta) / 2) + scale / n * stats.norm.isf(beta / 2)
+
+    beta = certificate_split(n, scale, alpha, gaussian=True)
+    grid = alpha * np.concatenate(
+        [np.geomspace(1e-6, 1, 4000)[:-1], 1 - np.geomspace(1e-6, 1, 2000)[:-1]]
+    )
+    assert 0 < beta < alpha
+    assert width(beta) <= np.min(width(grid)) * (1 + 1e-9)
+    law = DiscreteGaussian(scale)
+    if scale >= 1:
+        assert split_for(n, law, alpha) == pytest.approx(beta, rel=1e-6)
+    assert split_for(n, DiscreteLaplace(scale), alpha) == pytest.approx(
+        certificate_split(n, np.sqrt(DiscreteLaplace(scale).variance / 2), alpha)
+    )
+
+
+@given(
+    n=st.integers(1, 60),
+    p=st.sampled_from([0.0, 1.0]) | st.floats(1e-9, 1 - 1e-9),
+    scale=st.sampled_from([0.3, 1.7, 12.0]),
+    terms=st.integers(1, 3),
+    t=st.floats(-30, 90),
+)
+@settings(max_examples=40)
+def test_noisy_binomial_cdf_with_gaussian_noise(n, p, scale, terms, t):
+    z = np.arange(-int(12 * scale) - 5, int(12 * scale) + 6)
+    one = np.exp(-0.5 * (z / scale) ** 2)
+    one /= one.sum()
+    mass = one
+    for _ in range(terms - 1):
+        mass = np.convolve(mass, one)
+    half = len(mass) // 2
+    x = np.arange(n + 1)
+    share = np.clip(t + 0.5 - (x[:, None] + np.arange(-half, half + 1)), 0, 1)
+    expected = stats.binom.pmf(x, n, p) @ share @ mass
+    found = noisy_binomial_cdf(t, n, p, DiscreteGaussian(scale, terms))
+    assert float(found) == pytest.approx(expected, abs=1e-10)
+
+
+def test_split_extremes():
+    assert certificate_split(100, 0.0, gaussian=True) == pytest.approx(5e-8)
+    assert 0.04999 < certificate_split(100, 1e9, gaussian=True) < 0.05
+    assert certificate_split(100, 0.0) == pytest.approx(5e-8)
+    assert 0.04999 < certificate_split(100, 1e9) < 0.05
+    with pytest.raises(RequestError, match="positive number of rows"):
+        certificate_split(0, 1.0)
+
+
+@pytest.mark.parametrize(
+    "law",
+    [
+        DiscreteLaplace(60.0),
+        Combination(
+            tuple(
+                (weight, DiscreteLaplace(180.0, terms))
+                for weight, terms in ((0.9, 1), (0.01, 300), (0.001, 5000))
+            )
+        ),
+    ],
+    ids=["lattice", "combination"],
+)
+@pytest.mark.parametrize("n", [900, 48_842])
+def test_many_intervals_are_the_exact_ones_moved_outwards_by_a_hair(n, law):
+    """1,500 counts, most within the noise of zero, some anywhere: never narrower than exact."""
+    rng = np.random.default_rng(0)
+    sd = np.sqrt(law.variance)
+    t = np.concatenate([
+        rng.normal(0, 1.5 * sd, 1200), rng.uniform(-sd, n + sd, 100),
+        n - rng.exponential(sd, 200), [-50 * sd, n + 50 * sd],
+    ])  # fmt: skip
+    low, high = many_proportion_intervals(t, n, law, 0.05)
+    exact_low, exact_high = proportion_interval(t, n, law, 0.05)
+    hair = 3e-4 * sd / n
+    assert np.all(low <= exact_low + 1e-12)
+    assert np.all(low >= exact_low - hair)
+    assert np.all(high >= exact_high - 1e-12)
+    assert np.all(high <= exact_high + hair)
+    assert np.mean(low != exact_low) > 0.1  # the cubics were used
+    some = slice(0, 800)
+    np.testing.assert_array_equal(
+        many_proportion_intervals(t[some], n, law, 0.05),
+        proportion_interval(t[some], n, law, 0.05),
+    )

@@ -1,0 +1,69 @@
+"""The two laws of how moments of rows vary, against resampled rows and normal theory."""
+
+import numpy as np
+import pytest
+
+from dpstats.inference.moments.row_sampling import RowSampling
+
+
+def law_of(rows, kurtosis=None, n=1_000, **options):
+    p = rows.shape[1]
+    y = rows - rows.mean(axis=0)
+    covariance = y.T @ y / len(y)
+    own = (y**4).mean(axis=0) / np.diag(covariance) ** 2
+    points = rows[:2_000]
+    return RowSampling(
+        n, rows.mean(axis=0), covariance, own if kurtosis is None else np.full(p, kurtosis),
+        points, np.full(len(points), 1 / len(points)), **options,
+    )  # fmt: skip
+
+
+def covariances(drawn, mean):
+    """To first order, errors (size, p, p) of covariances from errors of moment matrices."""
+    shift = drawn[:, 0, 1:]
+    product = shift[:, :, None] * mean
+    return drawn[:, 1:, 1:] - product - product.swapaxes(1, 2)
+
+
+def test_three_is_normal_theory():
+    """Var(S_ij) = (S_ii S_jj + S_ij^2) / n, and Var of the mean is S / n."""
+    rows = np.random.default_rng(0).normal(size=(5_000, 3)) @ [[1, 0.5, 0], [0, 1, -0.4], [0, 0, 1]]
+    law = law_of(rows + 2, kurtosis=3.0)
+    drawn = law.draw("kurtosis", 20_000, np.random.default_rng(1))
+    s = law.covariance
+    wanted = (np.outer(np.diag(s), np.diag(s)) + s**2) / law.n
+    np.testing.assert_allclose(covariances(drawn, law.mean).var(axis=0), wanted, rtol=0.06)
+    np.testing.assert_allclose(np.cov(drawn[:, 0, 1:].T), s / law.n, rtol=0.06, atol=2e-5)
+
+
+@pytest.mark.parametrize("heavy", [False, True])
+def test_kurtosis_of_scale_mixtures(heavy):
+    """Rows z times one scale each are elliptical, where the law is right in every direction."""
+    rng = np.random.default_rng(2)
+    z = rng.normal(size=(200_000, 3)) @ [[1, 0.6, 0], [0, 1, 0.3], [0, 0, 0.5]]
+    rows = z * np.sqrt(rng.choice([0.4, 2.0], 200_000) if heavy else np.ones(200_000))[:, None]
+    law = law_of(rows)
+    drawn = covariances(law.draw("kurtosis", 20_000, np.random.default_rng(3)), law.mean)
+    _, vectors = np.linalg.eigh(law.covariance)
+    true = (((rows - rows.mean(axis=0)) @ vectors) ** 2).var(axis=0) / law.n
+    ours = np.einsum("ki,skl,li->si", vectors, drawn, vectors).var(axis=0)
+    np.testing.assert_allclose(ours / true, 1, atol=0.08)
+
+
+def test_fitted_is_that_of_its_points():
+    rng = np.random.default_rng(4)
+    rows = rng.exponential(size=(2_000, 2))
+    law = law_of(rows)
+    drawn = law.draw("fitted", 20_000, rng)
+    products = np.column_stack([rows, rows[:, 0] ** 2, rows[:, 0] * rows[:, 1], rows[:, 1] ** 2])
+    seen = drawn[:, [0, 0, 1, 1, 2], [1, 2, 1, 2, 2]]
+    wanted = np.cov(products.T, ddof=0) / law.n
+    np.testing.assert_allclose(np.cov(seen.T), wanted, rtol=0.1, atol=0.02 * wanted.max())
+
+
+def test_which_laws_serve():
+    rows = np.random.default_rng(5).normal(size=(2_000, 2))
+    assert law_of(rows).laws == ("kurtosis", "fitted")
+    assert law_of(rows, two_valued=True).laws == ("fitted",)
+    assert law_of(rows[:20]).laws == ("kurtosis",)
+    assert law_of(rows[:20], two_valued=True).laws == ("kurtosis",)

@@ -1,0 +1,36 @@
+import numpy as np
+import pytest
+
+from dpstats.errors import RequestError
+from dpstats.inference.regression.constraints import read_constraints
+
+TERMS = ["Intercept", "age", "age2", "C(g)[T.s]"]
+ONE, TWO = [0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, -1.0]
+
+
+@pytest.mark.parametrize(("wanted", "rows", "values"), [
+    ("age", [ONE], [0]), ("age == 0.5", [ONE], [0.5]), ("age = 1e-3", [ONE], [0.001]),
+    ("age = -2.5E+1", [ONE], [-25]), ("1e2*age2 = 1e-05", [[0, 0, 100, 0]], [1e-5]),
+    ("age = .5e0, age2 - C(g)[T.s] = 2", [ONE, TWO], [0.5, 2]),
+    ((ONE, 0.5), [ONE], [0.5]), (([ONE, TWO], [1, 2]), [ONE, TWO], [1, 2]),
+    (([ONE, TWO], 3), [ONE, TWO], [3, 3]), ((ONE, TWO), [ONE, TWO], [0, 0]),
+    (ONE, [ONE], [0]), (np.array([ONE, TWO]), [ONE, TWO], [0, 0]),
+])  # fmt: skip
+def test_what_can_be_asked(wanted, rows, values):
+    matrix, found, names = read_constraints(wanted, TERMS)
+    np.testing.assert_array_equal(matrix, rows)
+    np.testing.assert_array_equal(found, values)
+    assert len(names) == len(rows)
+
+
+@pytest.mark.parametrize(("wanted", "words"), [
+    ("nope = 0", "'nope' is not a coefficient"), ("age + b3 = 0", "'b3' is not a coefficient"),
+    ("", "nothing to test"), ("  ", "nothing to test"), ("age = ", "cannot be read"),
+    ("age - age = 0", "without any coefficient"), (np.zeros(4), "without any coefficient"),
+    ([ONE, [0] * 4], "without any coefficient"), ([[1, 2], [3]], "full array"),
+    ([["a"] * 4], "full array"), (np.zeros((2, 2, 4)), "shape"), ([1, 2], "shape"), ([], "shape"),
+    (None, "finite"), ((ONE, [1, 2, 3]), "full array"), ("age = nan", "'nan' is not a coefficient"),
+])  # fmt: skip
+def test_what_cannot_is_refused_with_a_sentence(wanted, words):
+    with pytest.raises(RequestError, match=words):
+        read_constraints(wanted, TERMS)

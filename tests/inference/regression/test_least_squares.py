@@ -1,0 +1,140 @@
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import dpstats as dps
+from dpstats.families.formula import Design
+from dpstats.inference.regression.design_moments import DesignMoments
+from dpstats.inference.regression.error_law import ErrorLaw
+from dpstats.inference.regression.least_squares import DRAWS, LeastSquares
+from dpstats.privacy.noise import _noise_from
+
+SCHEMA = dps.Schema([
+    dps.Number("a", -1, 1, points=21, missing=0), dps.Number("b", 0, 4, points=21, missing=0),
+    dps.Number("y", -3, 3, points=61, missing=0), dps.Category("g", ["n", "s", "w"]),
+])  # fmt: skip
+
+
+@pytest.mark.parametrize(("formula", "size", "basis"), [
+    ("y ~ a - 1", 3, 1),  # a a, a y, y y: no constant is needed
+    ("y ~ a", 5, 2), ("y ~ b - 1", 5, 1), ("y ~ C(g)", 2 + 2 + 2, 3), ("y ~ a*b", 13, 4),
+    ("y ~ a + a:b", 9, 3),
+])  # fmt: skip
+def test_no_more_is_measured_than_least_squares_needs(formula, size, basis):
+    moments = DesignMoments(SCHEMA, Design.of(formula, SCHEMA))
+    assert sum(block.size for block in moments.blocks) == size
+    assert len(moments.rows) == basis + 1
+
+
+def fitted(unit="replace", epsilon=5.0, n=400):
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(-10, 11, n) / 10, rng.integers(0, 21, n) / 5
+    frame = {"a": a, "b": b, "g": rng.choice(["n", "s", "w"], n),
+             "y": np.clip(a - 0.2 * b + rng.normal(0, 1, n), -3, 3).round(1)}  # fmt: skip
+    import pandas as pd
+
+    plan = dps.plan(SCHEMA, {"o": dps.OLS("y ~ a + b + g")}, budget=dps.PureDP(epsilon), unit=unit,
+                    reference=dps.Uniform())  # fmt: skip
+    release = dps.release(plan, pd.DataFrame(frame), rng=0, m=100)
+    return release.infer("o").intervals.model
+
+
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+def test_the_law_is_that_of_the_noise_in_the_normal_equations(unit):
+    model = fitted(unit)
+    combination = np.array([1.0, -2, 0.5, 0, 1])
+    law = model.law(combination)
+    noise = model.rows @ model.matrix.noise(DRAWS, np.random.default_rng(0)) @ model.rows.T
+    covariance = model.sampling_covariance + model.noise_covariance
+    slope = covariance @ combination / (combination @ covariance @ combination)
+    for t in (-0.4, 0.0, 0.7):
+        b = model.params + t * slope
+        assert combination @ b - combination @ model.params == pytest.approx(t)
+        errors = noise[:, :-1, -1] - noise[:, :-1, :-1] @ b
+        wanted = errors @ np.linalg.solve(model.gram, combination)
+        np.testing.assert_allclose(law.fixed + t * law.moving, wanted, atol=1e-12)
+        exact = combination @ model.noise_covariance_at(b) @ combination
+        assert np.var(wanted) == pytest.approx(exact, rel=0.1)
+
+
+def test_the_interval_is_what_the_test_does_not_reject():
+    rng = np.random.default_rng(1)
+    law = ErrorLaw(0.3, 20.0, rng.laplace(0, 0.5, 4000), rng.laplace(0, 0.1, 4000))
+    for alpha in (0.01, 0.1):
+        low, high = law.interval(alpha)
+        for end in (low, high):
+            assert law.pvalue(end) == pytest.approx(alpha, rel=1e-6)
+            assert law.pvalue(0.99 * end) > alpha > law.pvalue(1.01 * end)
+    t = 0.7
+    drawn = law.fixed + t * law.moving + 0.3 * rng.standard_t(20, 4000)
+    assert law.pvalue(t) == pytest.approx(np.mean(np.abs(drawn) >= t), abs=0.03)
+    assert law.pvalue(t, "larger") == pytest.approx(np.mean(drawn >= -t), abs=0.03)
+    assert law.pvalue(t, "smaller") == pytest.approx(np.mean(drawn <= -t), abs=0.03)
+
+
+def test_noise_alone_and_sampling_alone():
+    rng = np.random.default_rng(2)
+    fixed, moving = rng.laplace(0, 0.5, 4000), rng.laplace(0, 0.1, 4000)
+    low, high = ErrorLaw(0.0, 20.0, fixed, moving).interval(0.1)
+    for end, sign in ((low, -1), (high, 1)):
+        rejected = [
+            np.mean(np.abs(fixed + t * moving) >= abs(t)) <= 0.1
+            for t in end + sign * np.array([-1e-3, 1e-3])
+        ]
+        assert rejected == [False, True]
+    classical = ErrorLaw(0.3, 7.0, np.zeros(1), np.zeros(1)).interval(0.05)
+    np.testing.assert_allclose(classical, np.array([-1, 1]) * 0.3 * stats.t.isf(0.025, 7))
+
+
+def test_no_end_where_the_noise_may_hide_a_singular_matrix():
+    rng = np.random.default_rng(3)
+    fixed, moving = rng.laplace(0, 0.5, 4000), rng.laplace(0, 0.5, 4000)
+    share = np.mean(np.abs(moving) >= 1)
+    law = ErrorLaw(0.3, 20.0, fixed, moving)
+    assert np.all(np.isinf(law.interval(0.9 * share)))
+    assert np.all(np.isfinite(law.interval(1.2 * share)))
+    # A matrix that is positive definite, with two noise deviations to spare at most.
+    model = fitted(epsilon=1e6)
+    drowned = SimpleNamespace(**{name: getattr(model.matrix, name) for name in (
+        "matrix", "place", "n")}, answers=fitted(epsilon=0.1).matrix.answers)  # fmt: skip
+    law = LeastSquares(drowned, model.rows, model.ridge).law(np.eye(5)[1])
+    assert np.isfinite(law.spread)
+    assert law.unbounded(0.05)
+
+
+@pytest.mark.parametrize("epsilon", [5.0, 50.0])
+def test_a_joint_test_of_one_combination_is_its_test(epsilon):
+    model = fitted(epsilon=epsilon)
+    for value in (0.0, 0.1, 0.4):
+        combination = np.eye(5)[1]
+        _, pvalue = model.wald(combination[None, :], np.array([value]))
+        single = model.law(combination).pvalue(value - model.params[1])
+        assert pvalue == pytest.approx(single, abs=0.02)
+
+
+@pytest.mark.parametrize("deviations", [2.5, 3.5, 40])
+def test_a_joint_test_allows_for_the_law_of_the_noise(deviations, seeded_noise):
+    """Statistic and p-value against 50,000 errors drawn at the hypothesis; noise is most of them.
+
+    The F distribution alone gives 0.032 and 0.0012 where shares of 0.05 and 0.009 are drawn.
+    At 40 deviations the noise grows with the coefficients of the hypothesis.
+    """
+    with _noise_from(seeded_noise(0)):
+        model = fitted(epsilon=0.3, n=20_000)
+    two, size, rng = np.eye(5)[1:3], 50_000, np.random.default_rng(5)
+    covariance = model.sampling_covariance + model.noise_covariance
+    apart = deviations * np.sqrt(np.diag(covariance)[1:3]) * [1, 0.3]
+    statistic, pvalue = model.wald(two, model.params[1:3] + apart)
+
+    along = covariance @ two.T
+    under = model.params + along @ np.linalg.solve(two @ along, apart)
+    noise = model.rows @ model.matrix.noise(size, rng) @ model.rows.T
+    errors = (noise[:, :-1, -1] - noise[:, :-1, :-1] @ under) @ model.inverse @ two.T
+    sampling = two @ model.sampling_covariance @ two.T
+    errors += rng.multivariate_normal(np.zeros(2), sampling, size)
+    precision = np.linalg.inv(np.cov(errors.T))
+    assert statistic == pytest.approx(apart @ precision @ apart / 2, rel=0.03)
+    drawn = np.einsum("ij,jk,ik->i", errors, precision, errors) / 2
+    assert pvalue == pytest.approx(np.mean(drawn >= statistic), abs=0.004)

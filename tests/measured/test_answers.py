@@ -1,0 +1,361 @@
+"""Answers: exact at zero noise, and with the exact law of their noise otherwise."""
+
+from fractions import Fraction
+from functools import cache
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import kstest
+
+import dpstats as dps
+from dpstats.errors import NotMeasuredError
+from dpstats.families.block import Family
+from dpstats.families.cells import Cells
+from dpstats.families.moments import Moments
+from dpstats.measured.answers import answer
+from dpstats.measured.measurements import Measurements, NoisyBlock, noise_scales
+from dpstats.privacy import noise
+from dpstats.privacy.budget import PureDP
+
+SCHEMA = dps.Schema([
+    dps.Category("smoker", ["no", "yes"]),
+    dps.Category("region", ["north", "south", "east", "west"]),
+    dps.Boolean("tall"),
+    dps.Number("age", 0, 100, points=201, edges=[18, 40, 65], missing=40),
+    dps.Number("pay", -10, 10, points=41, missing=0),
+])  # fmt: skip
+N = 400
+
+
+def frame(seed=1, n=N):
+    rng = np.random.default_rng(seed)
+    return pd.DataFrame({
+        "smoker": rng.choice(["no", "yes"], n, p=[0.7, 0.3]),
+        "region": rng.choice(["north", "south", "east", "west"], n),
+        "tall": rng.random(n) < 0.4,
+        "age": rng.integers(0, 201, n) / 2,
+        "pay": rng.integers(-20, 21, n) / 2,
+    })  # fmt: skip
+
+
+class Recording:
+    """Injected noise that records its draws; the uniforms come from the same generator."""
+
+    def __init__(self, seed=0):
+        self.rng, self.draws = np.random.default_rng(seed), []
+
+    def __call__(self, scale, size):
+        drawn = self.rng.integers(-50, 51, size=size)
+        self.draws.append(drawn)
+        return drawn
+
+    def uniforms(self, d):
+        return self.rng.uniform(-0.5, 0.5, size=d)
+
+
+def no_noise(scale, size):
+    return np.zeros(size, dtype=np.int64)
+
+
+@cache
+def exact(block):
+    return block.sums(SCHEMA.encode(pa.RecordBatch.from_pandas(frame())))
+
+
+def measured(blocks, source=no_noise, multipliers=None):
+    """Measurements of some blocks as `measure` makes them, without merging."""
+    noisy = []
+    with noise._noise_from(source):
+        for block, multiplier in zip(
+            blocks, multipliers or [Fraction(2)] * len(blocks), strict=True
+        ):
+            sums, scales = exact(block).copy(), noise_scales(block, multiplier)
+            for scale in np.unique(scales):
+                sums[scales == scale] = noise.add_noise(sums[scales == scale], float(scale))
+            noisy.append(NoisyBlock(block, multiplier, sums, noise.draw_uniforms(block.size)))
+    return Measurements(SCHEMA, tuple(noisy), N, PureDP(1), "replace", not_private=True)
+
+
+def table(*names):
+    return Cells.table(SCHEMA, names)
+
+
+def condition(text):
+    return Cells.condition(SCHEMA, text)
+
+
+# At zero noise, whatever is asked equals what pandas counts
+
+
+@pytest.fixture(scope="module")
+def silent():
+    """Zero-noise measurements of a plan, made by the public functions."""
+    plan = dps.plan(
+        SCHEMA,
+        {
+            "tables": dps.Marginals(["smoker", "region", "age"], degree=2),
+            "all": dps.Marginals(["smoker", "region", "tall"], degree=3),
+            "some": dps.Proportion("tall and age >= 65 or region in ['north', 'east'] & age < 18"),
+        },
+        budget=dps.PureDP(1),
+    )
+    with noise._noise_from(no_noise):
+        measurements = dps.measure(plan, frame())
+    assert measurements.not_private
+    return measurements
+
+
+def binned(data):
+    edges = [0, 18, 40, 65, np.inf]
+    return data.assign(age=pd.cut(data["age"], edges, right=False, labels=False))
+
+
+@pytest.mark.parametrize(
+    "names", [("smoker", "region"), ("smoker", "age"), ("region", "age"), ("region", "tall")]
+)
+def test_tables_and_margins_equal_the_crosstab(names, silent):
+    data = binned(frame())
+    orders = {"smoker": ["no", "yes"], "region": list(SCHEMA["region"].labels),
+              "age": range(4), "tall": [False, True]}  # fmt: skip
+    crosstab = pd.crosstab(*(data[name] for name in names))
+    expected = crosstab.reindex(index=orders[names[0]], columns=orders[names[1]], fill_value=0)
+    answers = answer(silent, table(*names))
+    np.testing.assert_allclose(answers.sums, expected.to_numpy().ravel(), atol=1e-9)
+    np.testing.assert_allclose(answers.means, expected.to_numpy().ravel() / N, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["smoker", "region", "age", "tall"])
+def test_single_columns_equal_the_value_counts(name, silent):
+    counts = binned(frame())[name].value_counts()
+    levels = range(4) if name == "age" else SCHEMA[name].labels
+    answers = answer(silent, [table(name)])
+    np.testing.assert_allclose(answers.sums, [counts.get(v, 0) for v in levels], atol=1e-9)
+    assert answers.names == table(name).names
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "tall and age >= 65 or region in ['north', 'east'] & age < 18",
+        "not (tall and age >= 65 or region in ['north', 'east'] & age < 18)",
+        "smoker == 'yes'",
+        "smoker == 'yes' or region != 'west'",
+        "region not in ['north', 'south'] and age >= 40",
+        "tall and smoker == 'no' or region == 'west'",
+        "age < 65",
+        "not tall",
+    ],
+)
+@pytest.mark.parametrize("disjoint", [True, False])
+def test_conditions_equal_the_query(text, disjoint, silent):
+    if disjoint and text.startswith("not ("):
+        return  # measured only as its complement
+    answers = answer(silent, condition(text), disjoint=disjoint)
+    expected = len(frame().query(text, engine="python"))
+    np.testing.assert_allclose(answers.sums, expected, atol=0 if disjoint else 1e-9)
+
+
+def test_the_noise_of_disjoint_conditions_of_one_table_can_be_kept_apart(silent):
+    most, rest = condition("region != 'west'"), condition("region == 'west'")
+    only = measured([table("region")])
+    together = answer(only, [most, rest])
+    apart = answer(only, [most, rest], disjoint=True)
+    assert together.noise_covariance[0, 1] < 0
+    assert apart.noise_covariance[0, 1] == 0
+    assert apart.weights.tolist() == [[1, 1, 1, 0], [0, 0, 0, 1]]
+    assert apart.sums.sum() == N
+
+
+def test_moments_equal_the_sums_of_codes():
+    wide = Moments.of(SCHEMA, ["age", "pay"], ["smoker"])
+    answers = answer(measured([wide]), Moments.of(SCHEMA, ["pay"], ["smoker"]))
+    data = frame()
+    half_units = data["pay"] * 2
+    yes = data["smoker"] == "yes"
+    assert answers.names == [
+        "pay", "smoker=no", "smoker=yes", "pay^2", "pay*smoker=no", "pay*smoker=yes",
+    ]  # fmt: skip
+    assert answers.sums.tolist() == [
+        half_units.sum(), N - yes.sum(), yes.sum(), (half_units**2).sum(),
+        half_units[~yes].sum(), half_units[yes].sum(),
+    ]  # fmt: skip
+    assert answers.bounds.tolist() == [20, 1, 1, 400, 20, 20]
+    np.testing.assert_allclose(answers.means[0], data["pay"].mean() / 10)
+
+
+# The noise: its combination, its law, its uniforms
+
+BLOCKS = [
+    table("smoker", "region"),
+    table("region", "age"),
+    condition("tall"),
+    Moments.of(SCHEMA, ["age", "pay"], ["smoker"]),
+]
+WANTED = [
+    table("region"),
+    table("smoker"),
+    table("age"),
+    table("region", "age"),
+    condition("not tall"),
+    condition("smoker == 'yes' or region != 'west'"),
+    condition("region == 'west'"),
+    Moments.of(SCHEMA, ["pay"]),
+]
+
+
+@given(
+    seed=st.integers(0, 2**32),
+    asked=st.lists(st.sampled_from(WANTED), min_size=1, max_size=4),
+    blocks=st.sampled_from([BLOCKS, [*BLOCKS, condition("region == 'west'")], BLOCKS[2:]]),
+)
+@settings(max_examples=40)
+def test_the_weights_say_which_noise_is_in_an_answer(seed, asked, blocks):
+    noisy, silent = measured(blocks, Recording(seed)), measured(blocks)
+    if blocks == BLOCKS[2:]:
+        asked = [condition("not tall"), WANTED[-1]]
+    drawn = np.concatenate(
+        [n.sums - e.sums for n, e in zip(noisy.measured, silent.measured, strict=True)]
+    )
+    answers, truth = answer(noisy, Family(tuple(asked))), answer(silent, asked)
+    assert answers.weights.shape == (len(answers.sums), noisy.family.size)
+    np.testing.assert_allclose(answers.sums - truth.sums, answers.weights @ drawn, atol=1e-8)
+
+
+@given(
+    asked=st.lists(st.sampled_from(WANTED), min_size=1, max_size=4),
+    extra=st.booleans(),
+)
+@settings(max_examples=30)
+def test_the_law_is_that_of_the_weighted_noise(asked, extra):
+    blocks = [*BLOCKS, condition("region == 'west'")] if extra else BLOCKS
+    multipliers = [Fraction(3, 2), Fraction(5), Fraction(7, 3), Fraction(2), Fraction(1)]
+    noisy = measured(blocks, Recording(), multipliers[: len(blocks)])
+    answers = answer(noisy, asked)
+    of_one = np.array([PureDP(1).law(float(scale)).variance for scale in noisy.scales])
+    np.testing.assert_allclose(
+        [answers.law(f).variance for f in range(len(answers.sums))], answers.weights**2 @ of_one
+    )
+    np.testing.assert_allclose(
+        answers.noise_covariance, (answers.weights * of_one) @ answers.weights.T, atol=1e-9
+    )
+    rebuilt = sum(
+        np.outer(weights, weights) * law.variance for weights, law in answers.noise_groups
+    )
+    np.testing.assert_allclose(rebuilt, answers.noise_covariance, atol=1e-6)
+    for f, row in enumerate(answers.weights):
+        law = answers.law(f)
+        if law.lattice:
+            assert set(np.abs(row[row != 0])) == {1}
+            assert law.terms == np.abs(row).sum()
+        assert 0 < abs(answers.uniforms[f]) <= 0.5  # also where the noise is not an integer
+    assert len(set(answers.law_table)) == len(answers.law_table)
+
+
+def test_what_was_measured_keeps_its_own_uniform():
+    noisy = measured(BLOCKS, Recording(3))
+    for block in noisy.measured:
+        if block.block == BLOCKS[0]:
+            alone = answer(noisy, BLOCKS[0], disjoint=True)
+            np.testing.assert_array_equal(alone.uniforms, block.uniforms)
+    tall = answer(noisy, condition("tall")).uniforms
+    assert answer(noisy, condition("not tall")).uniforms == -tall
+
+
+@given(seed=st.integers(0, 2**32))
+@settings(max_examples=20)
+def test_a_sum_of_cells_takes_the_fractional_part_of_its_uniforms(seed):
+    noisy = measured(BLOCKS, Recording(seed))
+    stored = np.concatenate([block.uniforms for block in noisy.measured])
+    answers = answer(noisy, [w for w in WANTED if w.names != ["not tall"]], disjoint=True)
+    assert np.all(abs(answers.uniforms) <= 0.5)
+    turns = answers.uniforms - answers.weights @ stored
+    np.testing.assert_allclose(turns, np.rint(turns), atol=1e-9)
+
+
+def test_the_uniforms_of_sums_are_uniform():
+    # 3,000 sums of eight uniforms; without taking fractions they would be nearly normal.
+    source = Recording(8)
+    wanted, found = condition("region in ['north', 'east']"), []
+    for _ in range(3_000):
+        block = NoisyBlock(BLOCKS[1], Fraction(2), np.zeros(16, np.int64), source.uniforms(16))
+        pretend = Measurements(SCHEMA, (block,), N, PureDP(1), "replace")
+        found.append(answer(pretend, wanted, disjoint=True).uniforms[0])
+    assert kstest(found, "uniform", args=(-0.5, 1)).pvalue > 1e-4
+
+
+def test_the_first_answers_are_those_of_the_first_functions():
+    noisy = measured(BLOCKS, Recording(4))
+    some, both = answer(noisy, WANTED[0]), answer(noisy, WANTED[:2]).part(slice(0, WANTED[0].size))
+    for name in ("names", "n"):
+        assert getattr(some, name) == getattr(both, name)
+    for name in ("sums", "bounds", "uniforms", "means", "noise_variances"):
+        np.testing.assert_array_equal(getattr(some, name), getattr(both, name))
+    assert [some.law(f) for f in range(4)] == [both.law(f) for f in range(4)]
+    np.testing.assert_array_equal(some.weights, both.weights)
+
+
+# What cannot be answered
+
+
+@pytest.mark.parametrize(
+    ("wanted", "says"),
+    [
+        (
+            table("tall", "age"),
+            "this release has no measurement of ('tall', 'age') that gives "
+            "'tall=False, age=[0, 18)' and 7 more; "
+            "measured: ('smoker', 'region'), ('region', 'age'), \"smoker == 'yes'\"; "
+            "ask the custodian for dps.Marginals(['tall', 'age'])",
+        ),
+        (
+            condition("tall"),
+            "this release has no measurement of ('tall',) that gives 'tall'; "
+            "measured: ('smoker', 'region'), ('region', 'age'), \"smoker == 'yes'\"; "
+            "ask the custodian for dps.Marginals(['tall'])",
+        ),
+    ],
+)
+def test_what_was_not_measured_says_what_was_and_what_to_ask_for(wanted, says):
+    with pytest.raises(NotMeasuredError) as refused:
+        answer(measured([*BLOCKS[:2], condition("smoker == 'yes'")]), wanted)
+    assert str(refused.value) == says
+
+
+def test_a_long_list_of_measurements_is_cut():
+    schema = dps.Schema([dps.Boolean(f"b{i}") for i in range(12)])
+    blocks = [Cells.table(schema, [f"b{i}"]) for i in range(11)]
+    noisy = tuple(NoisyBlock(b, Fraction(2), np.zeros(2, np.int64), np.zeros(2)) for b in blocks)
+    with pytest.raises(NotMeasuredError, match=r"\('b7',\), \.\.\.; ask the custodian"):
+        answer(Measurements(schema, noisy, N, PureDP(1), "replace"), Cells.table(schema, ["b11"]))
+
+
+def test_moments_that_were_partly_measured_name_the_rest():
+    noisy = measured([Moments.of(SCHEMA, ["age"])])
+    with pytest.raises(NotMeasuredError, match=r"no measurement of .* that gives 'pay' and 2 more"):
+        answer(noisy, Moments.of(SCHEMA, ["age", "pay"]))
+
+
+def test_an_analysis_stands_for_its_family(schema, survey):
+    tables = dps.Marginals(["smoker", "region"])
+    release = dps.release(
+        dps.plan(schema, {"t": tables}, budget=dps.PureDP(1)), survey, rng=0, m=200
+    )
+    ours, same = release.answers(tables), release.answers(tables.family(schema))
+    assert ours.names == same.names
+    np.testing.assert_array_equal(ours.sums, same.sums)
+
+
+@pytest.mark.parametrize(
+    "wanted", ["smoker", 3, None, [3], {}, dps.Marginals, [dps.Marginals(["smoker"], 1)]], ids=repr
+)
+def test_what_cannot_be_asked_is_said(schema, survey, wanted):
+    plan = dps.plan(schema, {"a": dps.Proportion("smoker == 'yes'")}, budget=dps.PureDP(1))
+    release = dps.release(plan, survey, rng=0, m=50)
+    with pytest.raises(dps.RequestError, match="takes an analysis, a family, a block"):
+        release.answers(wanted)
+    with pytest.raises(dps.RequestError, match="at least one block"):
+        release.answers([])

@@ -1,0 +1,257 @@
+"""The certificate: its algebra, its exact quantiles, and that it holds at the stated rate."""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+import dpstats as dps
+from dpstats.errors import RequestError
+from dpstats.measured.certificate import certify
+from dpstats.privacy.noise import _noise_from
+
+SCHEMA = dps.Schema([
+    dps.Category("colour", ["red", "green", "blue"]),
+    dps.Boolean("smoker"),
+    dps.Number("age", 0, 100, points=21, missing=50),
+])  # fmt: skip
+N = 400
+
+
+def table(seed=0):
+    rng = np.random.default_rng(seed)
+    return pd.DataFrame({
+        "colour": rng.choice(["red", "green", "blue"], size=N, p=[0.7, 0.2, 0.1]),
+        "smoker": rng.random(N) < 0.3,
+        "age": 5 * rng.integers(0, 21, size=N),
+    })  # fmt: skip
+
+
+def no_noise(scale, size):
+    return np.zeros(size, np.int64)
+
+
+def measured(source, shares=None, *, epsilon=1, unit="replace", copies=1):
+    analyses = {
+        "both": dps.Marginals(["colour", "smoker"]),
+        "share": dps.Proportion("smoker"),
+    }
+    made = dps.plan(SCHEMA, analyses, budget=dps.PureDP(epsilon), unit=unit, shares=shares)
+    with _noise_from(source):
+        return dps.measure(made, pd.concat([table()] * copies))
+
+
+@dataclass(frozen=True)
+class MomentsOfAge:
+    """An analysis that asks for functions with different bounds."""
+
+    kind: ClassVar[str] = "moments of age"
+
+    def family(self, schema):
+        return dps.Family((dps.Moments.of(schema, ["age"]),))
+
+    def infer(self, release):
+        raise AssertionError("not asked")
+
+
+SHARES = {"both": 0.5, "share": 0.5}
+
+
+def tails(law, reach=4000):
+    """P(|Z| > q) for q = 0, 1, ..., from the probabilities."""
+    a = np.exp(-1 / law.scale)
+    mass = (1 - a) / (1 + a) * a ** np.arange(reach)
+    return 1 - (np.cumsum(2 * mass) - mass[0])
+
+
+@pytest.mark.parametrize("alpha", [0.01, 0.05, 0.3])
+@pytest.mark.parametrize("shares", [None, SHARES])
+def test_quantiles_are_the_smallest_that_the_exact_law_allows(alpha, shares, seeded_noise):
+    held = measured(seeded_noise(0), shares)
+    certificate = dps.synthesize(held, m=200, rng=0).accuracy(alpha=alpha)
+    unit = held.n * held.family.bounds
+    laws, which = held.laws
+    assert len(laws) == (1 if shares is None else 2)
+    tail = np.array([tails(law) for law in laws])[which]
+    q = np.rint(certificate.radius * unit).astype(int)
+    np.testing.assert_allclose(q / unit, certificate.radius, rtol=1e-12)
+    every = np.arange(len(q))
+    assert np.all(tail[every, q] <= alpha)
+    assert np.all(tail[every, q - 1] > alpha)
+
+    joint = np.rint(certificate.joint_radius * unit).astype(int)
+    np.testing.assert_allclose(joint / unit, certificate.joint_radius, rtol=1e-12)
+    assert np.prod(1 - tail[every, joint]) >= 1 - alpha
+    for i in range(len(laws)):  # none can be lowered for all functions of its law
+        assert np.prod(1 - tail[every, joint - (which == i)]) < 1 - alpha
+
+
+def noise_and_rows_allowed(held, ends):
+    """How far the noise on each sum, and at last that on n, goes if means have these ends.
+
+    Of sums that stay positive: low (n + r) = S - q and high (n - r) = S + q.
+    """
+    low, high = ends
+    r = (2 * held.sums - held.n * (low + high)) / (low - high)
+    q = high * (held.n - r) - held.sums
+    assert np.all(held.sums > q)
+    whole = np.rint([q, r])
+    np.testing.assert_allclose([q, r], whole, atol=1e-6)
+    assert len(set(whole[1])) == 1
+    return np.append(whole[0], whole[1, 0]).astype(int)
+
+
+@pytest.mark.parametrize("alpha", [0.01, 0.05, 0.3])
+@pytest.mark.parametrize("shares", [None, {"both": 0.4, "share": 0.6}])
+def test_noise_on_the_number_of_rows_has_its_part_of_alpha(alpha, shares, seeded_noise):
+    # Noise of a scale that resolves a 25th of alpha, and all cells beyond its reach.
+    held = measured(seeded_noise(0), shares, epsilon=0.05, unit="add_remove", copies=100)
+    certificate = certify(held, held.means, alpha=alpha, target="rows")
+    laws, which = held.laws
+    every = [*(laws[i] for i in which), held.rows.law]  # the number of rows comes last
+    tail, each = np.array([tails(law) for law in every]), np.arange(len(every))
+
+    q = noise_and_rows_allowed(held, certificate.ends)
+    outside, nearer = tail[each, q], tail[each, q - 1]
+    assert np.all(outside[:-1] + outside[-1] <= alpha)
+    assert np.all(nearer > alpha * np.append(np.full(len(which), 24), 1) / 25)
+
+    q = noise_and_rows_allowed(held, certificate.joint_ends)
+    assert np.prod(1 - tail[each, q]) >= 1 - alpha
+    for lowered in set(every):
+        assert np.prod(1 - tail[each, q - [law == lowered for law in every]]) < 1 - alpha
+
+
+def test_algebra(seeded_noise):
+    held = measured(seeded_noise(1))
+    release = dps.synthesize(held, m=300, k=57, rng=0)
+    for of, weights in (("rows", release.counts / 57), ("weights", release.weights)):
+        certificate = release.accuracy(alpha=0.1, of=of)
+        synthetic = held.family.evaluate(release.candidates).average(weights)
+        noisy = np.concatenate([block.sums for block in held.measured]) / N
+        np.testing.assert_allclose(certificate.synthetic, synthetic, atol=1e-15)
+        np.testing.assert_allclose(certificate.noisy, noisy, atol=1e-15)
+        visible = np.abs(synthetic - noisy)
+        np.testing.assert_allclose(certificate.bounds, visible + certificate.radius)
+        np.testing.assert_allclose(certificate.joint_bounds, visible + certificate.joint_radius)
+        assert certificate.delta == certificate.joint_bounds.max()
+        assert np.all(certificate.joint_radius >= certificate.radius)
+    frame = certificate.to_frame()
+    assert list(frame.columns) == ["function", "synthetic", "noisy_answer", "bound", "joint_bound"]
+    assert list(frame["function"]) == held.family.names
+    np.testing.assert_array_equal(frame["joint_bound"], certificate.joint_bounds)
+    assert f"delta = {certificate.delta:.4f}" in str(certificate)
+    assert "90%" in str(certificate)
+    assert "weighted candidates" in str(certificate)
+
+
+def test_means_of_rows_are_those_of_the_frame(seeded_noise):
+    """The synthetic side of the certificate, recomputed from the rows an analyst holds."""
+    release = dps.synthesize(measured(seeded_noise(2)), m=300, rng=0)
+    rows = release.to_frame()
+    certificate = release.accuracy()
+    for name, value in zip(certificate.names, certificate.synthetic, strict=True):
+        if name == "smoker":
+            found = rows["smoker"].mean()
+        else:
+            colour, smoker = (part.split("=")[1] for part in name.split(", "))
+            found = np.mean((rows["colour"] == colour) & (rows["smoker"].astype(str) == smoker))
+        assert value == pytest.approx(found, abs=1e-12)
+
+
+def test_zero_misfit_leaves_the_noise_quantile_alone(seeded_noise):
+    held = measured(seeded_noise(3))
+    certificate = certify(held, held.means, alpha=0.05, target="rows")
+    np.testing.assert_array_equal(certificate.joint_bounds, certificate.joint_radius)
+    assert certificate.delta == certificate.joint_radius.max()
+    assert "largest visible misfit 0.0000" in str(certificate)
+
+
+def test_without_noise_the_certificate_still_states_what_the_law_allows(seeded_noise):
+    """The radius depends on the law, never on the draw."""
+    quiet, loud = (measured(source) for source in (no_noise, seeded_noise(4)))
+    of_quiet, of_loud = (
+        certify(held, held.means, alpha=0.05, target="rows") for held in (quiet, loud)
+    )
+    np.testing.assert_allclose(of_quiet.joint_radius, of_loud.joint_radius, rtol=1e-12)
+
+
+def test_unit_scale_of_moments(seeded_noise):
+    """Noise of a function with bound B has scale B: in unit scale all radii are alike."""
+    made = dps.plan(SCHEMA, {"age": MomentsOfAge()}, budget=dps.PureDP(1))
+    with _noise_from(seeded_noise(5)):
+        held = dps.measure(made, table())
+    assert set(held.family.bounds.tolist()) == {10, 100}
+    certificate = certify(held, held.means, alpha=0.05, target="rows")
+    laws, which = held.laws
+    expected = np.array([law.quantile(0.05) for law in laws])[which] / (N * held.family.bounds)
+    np.testing.assert_allclose(certificate.radius, expected)
+    assert np.ptp(certificate.radius) < 0.05 * certificate.radius.max()
+
+
+def coverage_limits(p, runs, error=1e-6):
+    """Counts that a binomial leaves with probability at most `error`."""
+    return stats.binom.ppf([error / 2, 1 - error / 2], runs, p)
+
+
+@pytest.mark.parametrize("alpha", [0.05, 0.5])
+@pytest.mark.parametrize("shares", [None, SHARES])
+def test_a_perfect_fit_is_certified_at_exactly_the_stated_rate(alpha, shares, seeded_noise):
+    """Rows that match every noisy answer: the certificate holds iff all noises are within q.
+
+    20,000 releases; the exact rate is the product of the laws, and the count of successes leaves
+    its central range once in a million runs.
+    """
+    exact = measured(no_noise, shares)
+    truth = np.concatenate([block.sums for block in exact.measured])
+    source, runs = seeded_noise(6), 20_000
+    noise = np.concatenate(
+        [
+            source(float(block.scales[0]), runs * block.block.size).reshape(runs, -1)
+            for block in exact.measured
+        ],
+        axis=1,
+    )
+    radius = certify(exact, exact.means, alpha=alpha, target="rows").joint_radius
+    held = np.all(np.abs((truth + noise) / N - truth / N) <= radius + 1e-12, axis=1).sum()
+    laws, which = exact.laws
+    q = np.rint(radius * N).astype(int)
+    rate = np.prod(1 - np.array([tails(law) for law in laws])[which, q])
+    assert 1 - alpha <= rate < 1 - alpha + 0.1  # whole numbers cost a little
+    low, high = coverage_limits(rate, runs)
+    assert low <= held <= high
+
+
+@pytest.mark.parametrize("fit", ["entropy", "minimax"])
+def test_it_holds_against_the_private_table(fit, seeded_noise):
+    """100 releases with a fit each: at least the stated share, and each function at its own rate.
+
+    Fails if a Clopper-Pearson bound at one in a million puts the rate below what is stated.
+    """
+    exact = measured(no_noise)
+    source, runs = seeded_noise(7), 100
+    joint, single = 0, np.zeros(exact.family.size)
+    for run in range(runs):
+        noisy = tuple(
+            replace(block, sums=block.sums + source(float(block.scales[0]), block.block.size))
+            for block in exact.measured
+        )
+        held = replace(exact, measured=noisy)
+        certificate = dps.synthesize(held, fit=fit, m=60, rng=run).accuracy(alpha=0.2)
+        error = np.abs(certificate.synthetic - exact.means)
+        joint += bool(np.all(error <= certificate.joint_bounds + 1e-12))
+        single += error <= certificate.bounds + 1e-12
+    lowest = stats.binom.ppf(1e-6, runs, 0.8)
+    assert joint >= lowest
+    assert np.all(single >= lowest)
+    if fit == "minimax":  # it hugs the answers, so its certificate is not wildly conservative
+        assert single.min() < runs
+
+
+def test_refusals(seeded_noise):
+    release = dps.synthesize(measured(seeded_noise(8)), m=50, rng=0)
+    with pytest.raises(RequestError, match=r"did you mean alpha=0\.05"):
+        release.accuracy(alpha=0.95)

@@ -1,0 +1,175 @@
+"""Combining: constrained least squares over all cells of the domain, done once per release."""
+
+import pickle
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import dpstats as dps
+from dpstats.errors import NotMeasuredError
+from dpstats.families.cells import ROWS, Cells
+from dpstats.measured.answers import answer
+from dpstats.measured.measurements import Measurements, NoisyBlock
+from dpstats.measured.overlapping_tables import OverlappingTables
+from dpstats.privacy.budget import PureDP
+
+SCHEMA = dps.Schema([
+    dps.Category("smoker", ["no", "yes"]),
+    dps.Category("region", ["north", "south", "east", "west"]),
+    dps.Boolean("tall"),
+    dps.Number("age", 0, 100, points=201, edges=[18, 40, 65], missing=40),
+])  # fmt: skip
+N = 400
+
+
+def table(*names):
+    return Cells.table(SCHEMA, names)
+
+
+def condition(text):
+    return Cells.condition(SCHEMA, text)
+
+
+def measured(blocks, multipliers=None, seed=5):
+    """Any sums will do: estimates are linear in them."""
+    rng = np.random.default_rng(seed)
+    multipliers = multipliers or [Fraction(2)] * len(blocks)
+    noisy = [
+        NoisyBlock(b, multiplier, rng.integers(-50, 150, b.size), rng.uniform(-0.5, 0.5, b.size))
+        for b, multiplier in zip(blocks, multipliers, strict=True)
+    ]
+    return Measurements(SCHEMA, tuple(noisy), N, PureDP(1), "replace")
+
+
+def test_alone_the_source_with_the_least_noise_answers():
+    blocks = [table("smoker", "region"), table("region", "age")]
+
+    def members(multipliers, wanted):
+        answers = answer(measured(blocks, multipliers), wanted, disjoint=True)
+        return np.flatnonzero(answers.weights[0])
+
+    region = table("region")  # two cells of the first table, or four of the second
+    assert members([Fraction(2), Fraction(2)], region).tolist() == [0, 4]
+    assert members([Fraction(2), Fraction(1)], region).tolist() == [8, 9, 10, 11]
+
+
+def least_squares(noisy, wanted):
+    """Estimates and covariance by constrained least squares over all cells of the domain."""
+    shape = [c.bins for c in SCHEMA]
+    cells = np.indices(shape).reshape(len(shape), -1)
+    codes = {}
+    for c, index in zip(SCHEMA, cells, strict=True):
+        codes[c.name] = c.draw_inside(index, np.random.default_rng(0))
+
+    def matrix(block):
+        return block.evaluate(codes).matrix().toarray()
+
+    design = np.vstack([matrix(block.block) for block in noisy.measured])
+    observed = np.concatenate([block.sums for block in noisy.measured])
+    sd = np.sqrt([PureDP(1).law(float(scale)).variance for scale in noisy.scales])
+    size = cells.shape[1]
+    start = np.full(size, noisy.n / size)
+    free = np.linalg.svd(np.ones((1, size)))[2][1:].T  # changes that keep the total
+    if noisy.count is not None:  # the total is free, and measured
+        start, free = np.zeros(size), np.eye(size)
+        design = np.vstack([design, np.ones(size)])
+        observed = np.append(observed, noisy.count.sums)
+        sd = np.append(sd, np.sqrt(PureDP(1).law(float(noisy.count.scales[0])).variance))
+    inverse = np.linalg.pinv((design @ free) / sd[:, None])
+    estimate = start + free @ (inverse @ ((observed - design @ start) / sd))
+    target = np.ones((1, size)) if wanted is ROWS else matrix(wanted)
+    half = target @ free @ inverse
+    return target @ estimate, half @ half.T
+
+
+WANTED = [
+    table("region"),
+    table("smoker"),
+    table("age"),
+    table("region", "age"),
+    condition("smoker == 'yes' or region != 'west'"),
+    condition("region == 'west'"),
+]
+CONDITIONS = [[], ["smoker == 'yes'", "region == 'west' or age < 18"]]
+
+
+def overlapping(conditions):
+    """Tables that share columns, and conditions that they estimate too."""
+    blocks = [table("smoker", "region"), table("region", "age"), table("age"), table("region")]
+    multipliers = [Fraction(3, 2), Fraction(5), Fraction(7, 3), Fraction(2), Fraction(4), 1]
+    blocks += map(condition, conditions)
+    return measured(blocks, multipliers[: len(blocks)])
+
+
+def counted(noisy):
+    """The same where the number of rows is measured."""
+    count = NoisyBlock(ROWS, Fraction(3), np.array([N + 7]), np.zeros(1))
+    return replace(noisy, count=count, unit="add_remove")
+
+
+@pytest.mark.parametrize("wanted", WANTED)
+@pytest.mark.parametrize("conditions", CONDITIONS)
+def test_answers_are_constrained_least_squares(wanted, conditions):
+    noisy = overlapping(conditions)
+    answers = answer(noisy, wanted)
+    estimate, covariance = least_squares(noisy, wanted)
+    np.testing.assert_allclose(answers.sums, estimate, atol=1e-8)
+    np.testing.assert_allclose(answers.noise_covariance, covariance, atol=1e-6)
+
+
+@pytest.mark.parametrize("wanted", WANTED)
+@pytest.mark.parametrize("conditions", CONDITIONS)
+def test_answers_are_least_squares_where_the_total_is_measured(wanted, conditions):
+    noisy = counted(overlapping(conditions))
+    answers = answer(noisy, wanted)
+    estimate, covariance = least_squares(noisy, wanted)
+    np.testing.assert_allclose(answers.sums, estimate, atol=1e-8)
+    np.testing.assert_allclose(answers.noise_covariance, covariance, atol=1e-6)
+    total, variance = least_squares(noisy, ROWS)
+    assert answers.rows.estimate == pytest.approx(total[0], abs=1e-8)
+    assert answers.rows.law.variance == pytest.approx(variance[0, 0])
+    assert answers.n == round(total[0])
+
+
+def test_a_complement_does_not_follow_where_the_total_is_not_public():
+    noisy = measured([condition("tall")])
+    assert answer(noisy, condition("not tall")).sums == N - noisy.measured[0].sums
+    with pytest.raises(NotMeasuredError):
+        answer(counted(noisy), condition("not tall"))
+
+
+def test_a_margin_seen_in_seven_equal_tables_has_a_seventh_of_the_variance():
+    schema = dps.Schema([dps.Category(f"c{i}", list("abc")) for i in range(8)])
+    blocks = [Cells.table(schema, ["c0", f"c{i}"]) for i in range(1, 8)]
+    noisy = tuple(NoisyBlock(b, Fraction(2), np.full(9, 10), np.zeros(9)) for b in blocks)
+    held = Measurements(schema, noisy, 90, PureDP(1), "replace")
+    one = Measurements(schema, noisy[:1], 90, PureDP(1), "replace")
+    wanted = Cells.table(schema, ["c0"])
+    ratio = answer(held, wanted).noise_variances / answer(one, wanted).noise_variances
+    np.testing.assert_allclose(ratio, 1 / 7)
+
+
+def test_a_release_combines_its_tables_once_and_pickles_only_what_was_measured(
+    schema, survey, monkeypatch
+):
+    analyses = {"t": dps.Marginals(["smoker", "region", "age"]), "p": dps.Proportion("age >= 65")}
+    release = dps.release(dps.plan(schema, analyses, budget=PureDP(1)), survey, rng=0, m=200)
+    made, original = [], OverlappingTables.__init__
+
+    def noted(self, *arguments):
+        made.append(self)
+        original(self, *arguments)
+
+    monkeypatch.setattr(OverlappingTables, "__init__", noted)
+    answers = [release.answers(analysis) for analysis in analyses.values() for _ in range(2)]
+    assert answers[-1].weights.shape == (1, release.measurements.family.size)
+    assert release.n == len(survey)
+    assert len(made) == 1
+    unused = replace(release)  # the same measurements, never asked
+    assert len(pickle.dumps(release)) == len(pickle.dumps(unused))
+    sources = release._sources
+    assert len(pickle.dumps(sources)) < len(pickle.dumps(sources.measurements)) + 200
+    copied = pickle.loads(pickle.dumps(answers[0]))
+    np.testing.assert_array_equal(copied.noise_covariance, answers[0].noise_covariance)

@@ -1,0 +1,353 @@
+import json
+import re
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpstats as dps
+from dpstats.planning.allocation import Split
+from dpstats.planning.plan import Plan
+
+
+def small_plan(schema, **options):
+    analyses = {
+        "smoking": dps.Proportion("smoker == 'yes'"),
+        "old": dps.Proportion("smoker == 'yes'", given="age >= 65"),
+        "tables": dps.Marginals(["smoker", "region"]),
+    }
+    return dps.plan(schema, analyses, **{"budget": dps.PureDP(1), **options})
+
+
+def test_equal_noise_spends_the_budget_exactly(schema):
+    plan = small_plan(schema, budget=dps.PureDP(0.1))
+    multipliers = {planned.multiplier for planned in plan.blocks}
+    # The table (2), two disjoint conditions (1 each) and one condition that costs less measured.
+    assert multipliers == {Fraction(5 * 10)}
+    assert plan.cost() == Fraction(1, 10)
+
+
+def test_shares_split_the_budget(schema):
+    plan = small_plan(schema, shares={"smoking": 1, "old": 1, "tables": 2})
+    amounts = [plan.budget.cost(p.block.sensitivity("replace"), p.multiplier) for p in plan.blocks]
+    assert sum(amounts) == 1
+    by_size = {p.block.size: amount for p, amount in zip(plan.blocks, amounts, strict=True)}
+    assert by_size[6] == Fraction(1, 2)
+
+
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+@pytest.mark.parametrize(("budget", "power"), [(dps.PureDP(1), 1), (dps.ZCDP(0.1), 2)])
+def test_coarse_functions_get_sixteen_times_the_noise_for_little(budget, power, unit):
+    """Fourth powers ask for noise of 16 times the scale; all still spend the budget exactly."""
+    numbers = dps.Schema([dps.Number(name, 0, 1, points=65, missing=0) for name in "abc"])
+    plan = dps.plan(numbers, {"c": dps.Covariance(["a", "b", "c"])}, budget=budget, unit=unit)
+    fine, coarse = plan.blocks
+    assert coarse.block.names == ["a^3", "a^4", "b^3", "b^4", "c^3", "c^4"]
+    assert coarse.multiplier == fine.multiplier * 16**power
+    assert plan.cost() == budget.total
+    paid = budget.cost(coarse.block.sensitivity(unit), coarse.multiplier)
+    assert 0 < paid < 0.1 * budget.total
+
+
+def test_shares_and_the_optimal_split_know_coarse_functions():
+    numbers = dps.Schema([dps.Number(name, 0, 1, points=65, missing=0) for name in "ab"])
+    analyses = {"c": dps.Covariance(["a", "b"]), "m": dps.Mean("a")}
+    for options in ({"shares": {"c": 3, "m": 1}}, {"allocation": "optimal"}):
+        plan = dps.plan(numbers, analyses, budget=dps.PureDP(1), **options)
+        scales = {p.block.names[-1]: p.multiplier for p in plan.blocks}
+        assert scales["b^4"] > 4 * scales["b^2"]
+        assert plan.cost() == 1
+
+
+def test_a_shared_block_takes_its_largest_share(schema):
+    analyses = {
+        "a": dps.Proportion("age >= 65"),
+        "b": dps.Proportion("not (age < 65)"),
+        "c": dps.Proportion("region == 'north'"),
+    }
+    plan = dps.plan(schema, analyses, budget=dps.PureDP(1), shares={"a": 0.1, "b": 0.4, "c": 0.4})
+    assert len(plan.blocks) == 2
+    assert {p.multiplier for p in plan.blocks} == {Fraction(2)}
+
+
+def test_reference_pays_its_own_share(schema):
+    plan = small_plan(schema, reference=dps.PerturbedHistogram(share=0.25), n=2000)
+    assert plan.reference_block is not None
+    assert plan.reference_block.multiplier == 8  # L1 of 2 at a quarter of epsilon = 1
+    assert plan.cost() == 1
+    assert all(p.block is not plan.reference_block.block for p in plan.blocks)
+
+
+def test_saved_plan_is_what_runs(schema, tmp_path):
+    for options in ({}, {"reference": dps.PerturbedHistogram(), "n": 5000}):
+        plan = small_plan(schema, **options)
+        plan.save(tmp_path / "plan.json")
+        assert Plan.load(tmp_path / "plan.json") == plan
+
+
+def test_edited_plan_that_overspends_is_refused(schema, tmp_path):
+    path = tmp_path / "plan.json"
+    small_plan(schema).save(path)
+    path.write_text(path.read_text().replace('"multiplier": "5"', '"multiplier": "4"', 1))
+    with pytest.raises(dps.BudgetError, match="edited by hand"):
+        Plan.load(path)
+
+
+@pytest.mark.parametrize("budget", [dps.PureDP(1), dps.ZCDP(0.1)])
+def test_a_block_listed_twice_pays_twice(schema, budget, tmp_path):
+    path = tmp_path / "plan.json"
+    dps.plan(schema, {"tables": dps.Marginals(["smoker", "region"])}, budget=budget).save(path)
+    plain = json.loads(path.read_text())
+    (once,) = plain["blocks"]
+    path.write_text(json.dumps({**plain, "blocks": [once, once]}))
+    with pytest.raises(dps.BudgetError, match=f"spends {2 * budget.total} and"):
+        Plan.load(path)
+    half = {**once, "multiplier": str(2 * Fraction(once["multiplier"]))}
+    path.write_text(json.dumps({**plain, "blocks": [half, half]}))
+    assert Plan.load(path).cost() == budget.total
+
+
+@pytest.mark.parametrize("allocation", ["equal", "optimal"])
+@pytest.mark.parametrize("budget", [dps.PureDP(1), dps.ZCDP(0.1)])
+def test_a_split_over_a_block_listed_twice_spends_the_amount(schema, budget, allocation):
+    block = dps.Cells.table(schema, ["smoker", "region"])
+    split = Split({"tables": [block]}, budget, budget.total, "replace", allocation)
+    costs = [budget.cost(block.sensitivity("replace"), m) for m in split([block, block])]
+    assert costs == [budget.total / 2] * 2
+
+
+@pytest.mark.parametrize("budget", [dps.PureDP(0.1), dps.ZCDP(0.1)])
+def test_a_cost_above_the_budget_by_less_than_floats_see_is_refused(schema, budget, tmp_path):
+    path = tmp_path / "plan.json"
+    small_plan(schema, budget=budget).save(path)
+    plain = json.loads(path.read_text())
+    first = plain["blocks"][0]
+    first["multiplier"] = str(Fraction(first["multiplier"]) * (1 - Fraction(1, 10**30)))
+    path.write_text(json.dumps(plain))
+    with pytest.raises(dps.BudgetError, match="edited by hand") as refused:
+        Plan.load(path)
+    spent = Fraction(re.search(r"spends (\S+) and", str(refused.value))[1])
+    assert spent > budget.total
+    assert float(spent) == float(budget.total)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[1]", '{"dpstats": "plan"}', '{"dpstats": "plan", "version": 1}']
+)
+def test_damaged_plan_is_refused(text, tmp_path):
+    path = tmp_path / "plan.json"
+    path.write_text(text)
+    with pytest.raises(dps.FileFormatError):
+        Plan.load(path)
+
+
+def test_preview_matches_what_a_release_gives(schema, survey):
+    n = len(survey)
+    plan = small_plan(schema, n=n)
+    frame = plan.preview().to_frame().set_index("name")
+    released = dps.release(plan, survey, rng=0)
+    noise = released.answers(plan.analyses["smoking"].family(schema)).noise_variances
+    assert frame.loc["smoking", "noise"] == pytest.approx(np.sqrt(noise[0]))
+    assert noise[0] < plan.budget.law(5.0).variance / n**2  # the table beside it helps
+    # The pretend release has half smokers, the survey three in ten: widths differ by the spread.
+    width = np.diff(released.infer("smoking").conf_int()).item()
+    assert frame.loc["smoking", "width"] == pytest.approx(width * 0.5 / np.sqrt(0.21), rel=0.1)
+    assert (frame["certified_width"] > frame["width"]).all()
+    assert "no data were read" in str(plan.preview())
+
+
+def test_preview_needs_rows(schema):
+    with pytest.raises(dps.RequestError, match="number of rows"):
+        small_plan(schema).preview()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"budget": 1.0}, "PureDP"),
+        ({"n": 0}, "positive whole number"),
+        ({"n": 2.5}, "positive whole number"),
+        ({"allocation": "best"}, "allocation must be one of"),
+        ({"allocation": "optimal", "shares": {"smoking": 1, "old": 1, "tables": 1}}, "not both"),
+        ({"unit": "person"}, "unit must be"),
+        ({"reference": dps.Uniform}, "reference must be one such as"),
+        ({"shares": {"smoking": 1}}, "name every analysis"),
+        ({"shares": {"smoking": 1, "old": 1, "tables": 0}}, "share of 'tables'"),
+        ({"reference": dps.PerturbedHistogram(), "n": 10}, "pure noise"),
+    ],
+)
+def test_impossible_plans_are_refused(schema, change, message):
+    with pytest.raises(dps.RequestError, match=message):
+        small_plan(schema, **change)
+
+
+def test_not_an_analysis(schema):
+    with pytest.raises(dps.RequestError, match=r"the class dps\.Mean; .* dps\.Mean\(\.\.\.\)"):
+        dps.plan(schema, {"a": dps.Mean}, budget=dps.PureDP(1))
+    with pytest.raises(dps.RequestError, match="not an analysis"):
+        dps.plan(schema, {"a": "smoker == 'yes'"}, budget=dps.PureDP(1))
+    with pytest.raises(dps.RequestError, match="non-empty mapping"):
+        dps.plan(schema, {}, budget=dps.PureDP(1))
+
+
+def test_preview_tells_widths_of_one_kind_each(schema):
+    analyses = {
+        "link": dps.Independence("smoker", "region", simulations=99),
+        "fit": dps.GoodnessOfFit("region", [1 / 3] * 3, simulations=99),
+        "median": dps.Quantile("age"),
+        "gap": dps.Difference("smoker == 'yes'", by="region", groups=("north", "south")),
+    }
+    preview = dps.plan(schema, analyses, budget=dps.PureDP(1)).preview(20_000)
+    frame = preview.to_frame().set_index("name")
+    assert (frame[["width", "certified_width"]] > 0).all(axis=None)
+    assert frame["of"].tolist() == [
+        "Cramer's V", "Cohen's w", "age, in its own unit", "risk difference"
+    ]  # fmt: skip
+    # Edges 18, 40, 65 between 0 and 120: the median of even bins lies near the edge 40.
+    assert frame.loc["median", "width"] in (22, 25, 47)
+    # Two groups of 20,000 / 3 rows with a risk of one half; the sizes cost a little more.
+    plain = 2 * 1.96 * np.sqrt(2 * 0.25 / (20_000 / 3))
+    assert plain < frame.loc["gap", "width"] < 1.4 * plain
+    assert preview.to_frame().equals(
+        dps.plan(schema, analyses, budget=dps.PureDP(1)).preview(20_000).to_frame()
+    )
+
+
+def test_preview_widths_are_those_of_releases(schema):
+    """Independent columns, uniform: the distance to the noise of a release is chance alone."""
+    rng = np.random.default_rng(5)
+    n = 3_000
+    frame = pd.DataFrame(
+        {
+            "smoker": rng.choice(["no", "yes"], n),
+            "region": rng.choice(["north", "south", "east"], n),
+            "age": rng.choice([5.0, 25.0, 50.0, 80.0], n),
+        }
+    )
+    analyses = {"link": dps.Independence("smoker", "region", simulations=99)}
+    plan = dps.plan(schema, analyses, budget=dps.PureDP(1), n=n)
+    widths = [
+        np.diff(dps.release(plan, frame, rng=0, m=50).infer("link").conf_int()).item()
+        for _ in range(9)
+    ]
+    assert min(widths) * 0.5 < plan.preview().outlooks[0].width < max(widths) * 2
+
+
+def crowded(n):
+    """A regressor and a response that vary little within their bounds, and a rare level."""
+    rng = np.random.default_rng(8)
+    x = rng.normal(20, 8, n).clip(0, 100)
+    y = 0.2 * x + rng.normal(5, 3, n)
+    g = rng.choice(["a", "b"], n, p=[0.9, 0.1])
+    return pd.DataFrame({"x": x, "y": y.clip(0, 100), "g": g})
+
+
+@pytest.fixture(scope="module")
+def patterned():
+    numbers = [dps.Number(name, 0, 100, missing=0) for name in ("x", "y")]
+    schema = dps.Schema([*numbers, dps.Category("g", ["a", "b"])])
+    analyses = {"line": dps.OLS("y ~ x + C(g)"), "even": dps.GoodnessOfFit("g", [0.5, 0.5])}
+    n = 20_000
+    rich = dps.plan(schema, analyses, budget=dps.PureDP(100), reference=dps.Uniform())
+    return schema, analyses, n, dps.release(rich, crowded(n), rng=1)
+
+
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+@pytest.mark.parametrize("budget", [dps.PureDP(4), dps.ZCDP(0.2)])
+def test_preview_like_a_release_tells_the_widths_of_its_rows(patterned, budget, unit):
+    schema, analyses, n, like = patterned
+    plan = dps.plan(schema, analyses, budget=budget, unit=unit)
+    preview = plan.preview(n, like=like)
+    assert "density of another release" in str(preview)
+    shown = preview.widths()
+    assert shown["analysis"].tolist() == ["line"] * 3  # a test has no intervals
+    released = [dps.release(plan, crowded(n), m=200, rng=0).infer("line") for _ in range(5)]
+    assert shown["term"].tolist() == released[0].terms
+    actual = np.median([np.diff(result.conf_int()).ravel() for result in released], axis=0)
+    assert shown["width"].to_numpy() == pytest.approx(actual, rel=0.15)
+    even = plan.preview(n).widths()["width"]
+    assert even[1] < 0.8 * actual[1]  # what even rows promise for x
+    table = preview.widths(target="table", method="certified", alpha=0.5)["width"]
+    line = preview.results["line"]
+    ends = [r.conf_int(alpha=0.5, target="table", method="certified") for r in line]
+    assert table.to_numpy() == pytest.approx(np.median(np.diff(ends)[..., 0], axis=0))
+
+
+def test_preview_like_a_release_follows_n_and_the_budget(patterned):
+    schema, analyses, n, like = patterned
+    of = {
+        (epsilon, rows): dps.plan(schema, analyses, budget=dps.PureDP(epsilon))
+        .preview(rows, like=like)
+        .widths()["width"]
+        for epsilon, rows in ((1, n), (10, n), (1, 10 * n))
+    }
+    assert (of[10, n] < of[1, n]).all()
+    assert (of[1, 10 * n] < of[10, n]).all()  # ten times the rows also lessen sampling
+
+
+def test_a_pattern_must_declare_the_columns_as_the_plan_does(patterned, schema):
+    declared, analyses, n, like = patterned
+    plan = dps.plan(declared, analyses, budget=dps.PureDP(1))
+    with pytest.raises(dps.RequestError, match="like must be a release, got DataFrame"):
+        plan.preview(n, like=crowded(5))
+    other = dps.plan(schema, {"a": dps.Proportion("age >= 65")}, budget=dps.PureDP(1))
+    with pytest.raises(dps.RequestError, match="no column 'age' declared as in the plan"):
+        other.preview(n, like=like)
+    wider = [dps.Number("x", 0, 200, missing=0), *list(declared)[1:]]
+    changed = dps.plan(dps.Schema(wider), analyses, budget=dps.PureDP(1))
+    with pytest.raises(dps.RequestError, match="no column 'x' declared as in the plan"):
+        changed.preview(n, like=like)
+
+
+def test_widths_of_an_unknown_kind_are_refused(patterned):
+    schema, analyses, n, _ = patterned
+    preview = dps.plan(schema, {"even": analyses["even"]}, budget=dps.PureDP(1)).preview(n)
+    assert preview.widths().empty
+    assert preview.widths().columns.tolist() == ["analysis", "term", "width"]
+    with pytest.raises(dps.RequestError, match="method"):
+        preview.widths(method="naive")
+    with pytest.raises(dps.RequestError, match="alpha"):
+        preview.widths(alpha=95)
+
+
+def test_the_preview_of_a_regression_tells_every_coefficient_in_its_unit():
+    schema = dps.Schema([
+        dps.Number("pay", 0, 1e6, points=101, missing=0), dps.Number("y", 0, 1, missing=0),
+        dps.Category("g", ["a", "b", "c"]),
+    ])  # fmt: skip
+    analyses = {"fit": dps.OLS("y ~ pay + g"), "mean": dps.Mean("pay")}
+    preview = dps.plan(schema, analyses, budget=dps.PureDP(5)).preview(20_000)
+    widths = preview.widths().set_index(["analysis", "term"])["width"]
+    certified = preview.widths(method="certified").set_index(["analysis", "term"])["width"]
+    lines = str(preview).splitlines()
+    for term in ("pay", "Intercept", "g[T.b]", "g[T.c]"):
+        (line,) = (line for line in lines if line.split(",")[0].endswith(f"  {term}"))
+        shown = [float(part) for part in line.split(",")[0].split()[-3:-1]]
+        assert shown == pytest.approx([widths["fit", term], certified["fit", term]], rel=1e-3)
+    frame = preview.to_frame().set_index("name")
+    assert frame.loc["fit", "of"] == "pay, in its own unit"
+    assert frame.loc["fit", "width"] == pytest.approx(widths["fit", "pay"])
+    assert "varies over a tenth of its bounds" in str(preview)
+    alone = dps.plan(schema, {"mean": analyses["mean"]}, budget=dps.PureDP(5)).preview(20_000)
+    assert "varies over a tenth" not in str(alone)
+
+
+@pytest.mark.parametrize(("formula", "most"), [("y ~ a*b", 363), ("y ~ I(a**2)", 363)])
+def test_grids_too_fine_for_a_hidden_number_of_rows_are_named_with_what_would_do(formula, most):
+    def planned(points):
+        schema = dps.Schema([
+            dps.Number("a", 0, 1, points=points, missing=0),
+            dps.Number("b", 0, 1, points=points, missing=0), dps.Number("y", 0, 1, missing=0),
+        ])  # fmt: skip
+        return dps.plan(
+            schema, {"o": dps.OLS(formula)}, budget=dps.PureDP(1), unit="add_remove",
+            reference=dps.Uniform(),
+        )  # fmt: skip
+
+    with pytest.raises(dps.RequestError, match=rf"\['a'.*at most points={most};") as error:
+        planned(1025)
+    assert "Bernstein" not in str(error.value)
+    with pytest.raises(dps.RequestError, match="too fine"):
+        planned(most + 2)
+    assert planned(most).family.size > 5

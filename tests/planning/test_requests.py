@@ -1,0 +1,106 @@
+from fractions import Fraction
+from importlib import resources
+
+import pytest
+
+import dpstats as dps
+from dpstats.planning.requests import load_request
+
+REQUEST = """
+rows = 100
+[budget]
+epsilon = 0.5
+[[column]]
+name = "smoker"
+levels = ["no", "yes"]
+[[analysis]]
+name = "smoking"
+kind = "proportion"
+condition = "smoker == 'yes'"
+"""
+
+
+def write(tmp_path, text):
+    path = tmp_path / "request.toml"
+    path.write_text(text)
+    return path
+
+
+def test_request_becomes_a_plan(tmp_path):
+    plan = load_request(write(tmp_path, REQUEST))
+    assert plan.budget == dps.PureDP(0.5)
+    assert plan.n == 100
+    assert plan.analyses == {"smoking": dps.Proportion("smoker == 'yes'")}
+    assert load_request(write(tmp_path, REQUEST), rows=7).n == 7
+
+
+@pytest.mark.parametrize(
+    ("budget", "expected"),
+    [
+        ("rho = 0.1", dps.ZCDP(0.1)),
+        ('rho = "1/3"', dps.ZCDP(Fraction(1, 3))),
+        ("epsilon = 1\ndelta = 1e-6", dps.ZCDP.from_epsilon_delta(1, 1e-6)),
+    ],
+)
+def test_zero_concentrated_budgets(tmp_path, budget, expected):
+    plan = load_request(write(tmp_path, REQUEST.replace("epsilon = 0.5", budget)))
+    assert plan.budget == expected
+    assert plan.cost() == expected.rho
+    plan.save(tmp_path / "plan.json")
+    assert dps.Plan.load(tmp_path / "plan.json") == plan
+    assert "discrete Gaussian of scale" in str(plan)
+
+
+def test_schema_may_stand_in_its_own_file(tmp_path):
+    start, rest = REQUEST.split("[[column]]", 1)
+    column, analysis = rest.split("[[analysis]]", 1)
+    (tmp_path / "survey.toml").write_text("[[column]]" + column)
+    path = write(tmp_path, 'schema = "survey.toml"\n' + start + "[[analysis]]" + analysis)
+    assert load_request(path).schema.names == ("smoker",)
+
+
+def test_reference_and_shares(tmp_path):
+    more = REQUEST + 'share = 1\n[reference]\nkind = "perturbed_histogram"\nshare = "1/4"\n'
+    plan = load_request(write(tmp_path, more))
+    assert plan.reference == dps.PerturbedHistogram("1/4")
+    assert plan.cost() == plan.budget.total
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("[budget]\nepsilon = 0.5", "", "needs \\[budget\\]"),
+        ("epsilon = 0.5", "epsilon = 0.5\nrho = 1", "nothing else"),
+        ("epsilon = 0.5", "delta = 0.5", "nothing else"),
+        ("epsilon = 0.5", "rho = 0", "rho must be a positive"),
+        ("epsilon = 0.5", "epsilon = 1\ndelta = 1", "delta must be below 1"),
+        ("epsilon = 0.5", 'epsilon = "0.5"', "epsilon must be a positive"),
+        ("rows = 100", "row = 100", "unknown keys \\['row'\\]"),
+        ('kind = "proportion"', 'kind = "median"', "unknown kind of analysis"),
+        ('kind = "proportion"', 'kind = "proportion"\ngivn = "x"', "unknown keys \\['givn'\\]"),
+        ("condition =", "given =", "missing keys \\['condition'\\]"),
+        ('name = "smoking"', "", "needs a name"),
+        ("levels =", "level =", "give levels"),
+        ("levels =", "bounds = 1\nlevels =", "unknown keys \\['bounds'\\]"),
+        ("smoker == 'yes'", "smoker == 'maybe'", "not a level"),
+    ],
+)
+def test_mistakes_are_explained(tmp_path, old, new, message):
+    assert old in REQUEST
+    with pytest.raises(dps.RequestError, match=message):
+        load_request(write(tmp_path, REQUEST.replace(old, new, 1)))
+
+
+def test_not_toml(tmp_path):
+    with pytest.raises(dps.RequestError, match="not valid TOML"):
+        load_request(write(tmp_path, "a = = 1"))
+    with pytest.raises(dps.RequestError, match="cannot read"):
+        load_request(tmp_path / "none.toml")
+
+
+def test_bundled_request_cites_every_column():
+    with resources.as_file(resources.files("dpstats.datasets") / "fair.request.toml") as path:
+        plan = load_request(path)
+    assert len(plan.schema.names) == 9
+    assert len(plan.analyses) <= 5
+    assert all("Fair (1978)" in c.note or "chosen" in c.note for c in plan.schema)

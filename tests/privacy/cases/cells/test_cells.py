@@ -1,0 +1,204 @@
+"""Section B: cells. Whatever a cell holds, it has a code, the same one on every route, silently."""
+
+import datetime
+import math
+import unicodedata
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import dpstats as dps
+
+NAN = math.nan
+ZONE = datetime.timezone(datetime.timedelta(hours=2))
+
+
+def number(**options):
+    return dps.Number("v", **{"low": -2, "high": 2, "points": 5, "missing": 1, **options})
+
+
+def text(**options):
+    return dps.Category("v", ["a", "b", "c"], **options)
+
+
+def coded(**options):
+    return dps.Category("v", [1, 2.5, -3], **options)
+
+
+@pytest.mark.parametrize("cell", [None, pd.NA, pd.NaT, NAN, np.datetime64("NaT"), Decimal("NaN"),
+                                  Decimal("sNaN"), np.float32("nan")], ids=repr)  # fmt: skip
+def test_p19_missing_cells(sources, cell):
+    def objects(*others):
+        return {"objects": sources.objects([*others, cell])}
+
+    sources.check(number(), objects(0.0), [0, 1])
+    sources.check(text(missing="b", other="c"), objects("a", "z"), [0, 2, 1])
+    sources.check(coded(missing=2.5, other=-3), objects(1, 9), [0, 2, 1])
+    sources.check(dps.Boolean("v", allow_missing=True), objects(True), [1, 2])
+
+
+def test_p19_missing_text_on_every_route(sources):
+    sources.check(text(missing="b", other="c"), sources.texts(["a", None]), [0, 1])
+    sources.check(text(allow_missing=True), sources.texts([None, "b"]), [3, 1])
+    everything = {
+        "objects": sources.objects([None, NAN]),
+        "null": pa.table({"v": pa.nulls(2)}),
+        "csv": sources.csv([None, None]),
+    }
+    sources.check(text(missing="b"), everything, [1, 1])
+
+
+def test_p20_undeclared_category(sources):
+    routes = sources.texts(["a", "zz", None, "c"])
+    sources.check(text(missing="b", other="c"), routes, [0, 2, 1, 2])
+    routes = sources.texts(["a", "zz", None])
+    sources.check(text(allow_missing=True), routes, [0, 3, 3])
+    routes = sources.texts(["zz", "b"])
+    sources.check(text(), routes, [0, 1])  # neither declared: the first level
+    routes = sources.numbers([1, 7, None, 2.5])
+    sources.check(coded(missing=2.5, other=-3), routes, [0, 2, 1, 1])
+
+
+def test_p20_text_in_a_category_of_numbers_is_undeclared(sources, tmp_path):
+    cells = [1, "many", None, 2.5, NAN]
+    routes = {
+        "csv": sources.csv(cells),
+        "objects": sources.objects(cells),
+    }
+    sources.check(coded(missing=2.5, other=-3), routes, [0, 2, 1, 1, 1])
+    (tmp_path / "nan.csv").write_text("v,row\nnan,1\n NaN ,2\nnana,3\n")
+    sources.check(coded(missing=2.5, other=-3), {"": tmp_path / "nan.csv"}, [1, 1, 2])
+
+
+def test_p21_levels_match_exactly(sources):
+    level = "Zo\u00eb"
+    assert unicodedata.normalize("NFD", level) != level
+    column = dps.Category("v", [level, "b"], allow_missing=True)
+    cells = [level, "zo\u00eb", "ZO\u00cb", f" {level}", f"{level} ", f"{level}\u00a0", "Zoe",
+             unicodedata.normalize("NFD", level), level + "\u200b", "b\n", "b"]  # fmt: skip
+    sources.check(column, sources.texts(cells), [0, *[2] * 9, 1])
+
+
+def test_p21_text_and_numbers_never_match(sources):
+    digits = dps.Category("v", ["1", "2"], allow_missing=True)
+    sources.check(digits, {"": sources.objects([1, 2.0, "1", True])}, [2, 2, 0, 2])
+    sources.check(coded(allow_missing=True), {"": sources.objects(["1", 1, True])}, [3, 0, 0])
+
+
+def test_p22_one_text_making_a_column_object(sources):
+    routes = {
+        "objects": pd.DataFrame({"v": [-1, "n/a", 2, 1.0]}),
+        "csv": sources.csv([-1, "n/a", 2, 1.0]),
+    }
+    assert routes["objects"]["v"].dtype == object
+    sources.check(number(missing=0), routes, [-1, 0, 2, 1])
+    objects = {"objects": sources.objects([True, "n/a", False, 1])}
+    sources.check(dps.Boolean("v", allow_missing=True), objects, [1, 2, 0, 1])
+    objects = {"objects": sources.objects(["a", 1, "b"])}
+    sources.check(text(allow_missing=True), objects, [0, 3, 1])
+
+
+def test_p25_decimal_fraction_bool_and_zoned_datetime(sources):
+    cells = [Decimal("1"), Fraction(-1), True, np.True_, np.int8(-2), np.float32(1), 1 + 2j,
+             np.complex128(1 + 2j), np.timedelta64(1), datetime.timedelta(1),
+             datetime.datetime(2020, 1, 1, tzinfo=ZONE), pd.Timestamp("2020", tz="UTC"),
+             datetime.date(2020, 1, 1), pd.Interval(0, 1), b"1", "1"]  # fmt: skip
+    frame = {"objects": sources.objects(cells)}
+    sources.check(number(missing=0), frame, [1, -1, 1, 1, -2, 1, *[0] * 10])
+    sources.check(coded(missing=-3), frame, [0, 2, 0, 0, 2, 0, *[2] * 10])
+    sources.check(dps.Boolean("v"), frame, [1, 0, 1, 1, 0, 1, *[0] * 10])
+    sources.check(text(other="b"), frame, [1] * 16)
+
+
+def test_p25_decimals_and_fractions_match_levels_by_value(sources):
+    column = dps.Category("v", [0.1, 0.25], allow_missing=True)
+    routes = {
+        "objects": sources.objects([Decimal("0.1"), Fraction(1, 4), 0.3]),
+        "arrow": pa.table({"v": [Decimal("0.10"), Decimal("0.25"), Decimal("0.30")]}),
+        "floats": pa.table({"v": [0.1, 0.25, 0.3]}),
+    }
+    sources.check(column, routes, [0, 1, 2])
+
+
+def test_p26_nested_cells(sources):
+    cells = [["a"], [], [NAN], ["a", ["b"]], {"a": 1}, {"a"}, ("a",), np.array([]),
+             np.array(["a"]), np.array([NAN]), np.zeros((2, 2)), pd.Series(["a"]),
+             pd.DataFrame({"a": [1]})]  # fmt: skip
+    frame = {"objects": sources.objects([*cells, "a"])}
+    arrays = frame["objects"]["v"].iloc[:11]
+    sources.check(number(missing=0), frame, [0] * 14)
+    sources.check(text(missing="b", other="b"), frame, [*[1] * 13, 0])
+    sources.check(coded(missing=-3, other=-3), frame, [2] * 14)
+    plain = {"objects": pd.DataFrame({"v": arrays})}
+    sources.check(text(missing="b", other="c"), plain, [2] * 11)  # values, though undeclared
+
+
+class Hostile:
+    """A cell whose every method fails."""
+
+    def _fail(self, *args):
+        raise RuntimeError
+
+    __eq__ = __ne__ = __float__ = __int__ = __hash__ = __bool__ = __repr__ = __str__ = _fail
+    __len__ = __iter__ = __array__ = _fail
+
+
+def test_p26_cells_that_fail_when_touched(sources):
+    frame = {"objects": sources.objects([Hostile(), 1, Hostile()])}
+    sources.check(number(missing=0), frame, [0, 1, 0])
+    sources.check(text(missing="b", other="b"), frame, [1, 1, 1])
+
+
+@pytest.mark.parametrize("offset", [0, 2**22])
+def test_p27_ten_megabytes_of_text(sources, offset, tmp_path):
+    marker = "sentinel-quux"
+    huge = marker * (10 * 2**20 // len(marker))
+    cells = ["a" * (offset % 2 + 1), "x" * offset, huge, "b"]
+    routes = {
+        "csv": sources.csv(cells),
+        "objects": sources.objects(cells),
+        "arrow": pa.table({"v": cells}),
+        "polars": pl.DataFrame({"v": cells}),
+    }
+    pq.write_table(routes["arrow"], tmp_path / "cells.parquet")
+    routes["parquet"] = tmp_path / "cells.parquet"
+    sources.check(text(allow_missing=True), routes, [0, 3, 3, 1])
+    plan = dps.plan(
+        dps.Schema([text(allow_missing=True)]), {"m": dps.Marginals(["v"], 1)}, budget=dps.PureDP(1)
+    )
+    measured = dps.measure(plan, tmp_path / "cells.csv")
+    assert measured.n == 4
+    assert not any(marker in part for part in measured.to_members().values())
+    numeric = dps.Category("v", [1, 2], missing=2)
+    sources.check(numeric, {"csv": tmp_path / "cells.csv"}, [1, 1, 1, 1])
+    sources.check(number(missing=0), {"objects": routes["objects"]}, [0] * 4)
+
+
+def test_p27_a_cell_longer_than_several_blocks_of_the_reader(sources, monkeypatch):
+    from dpstats.private import tables as local
+
+    monkeypatch.setattr(local, "CSV_BLOCK", 64)
+    cells = ["a", "b", None, *["c"] * 40, "x" * 5_000, "b", "y\n" * 900, "c"]
+    path = {"csv": sources.csv(cells)}
+    sources.check(text(allow_missing=True), path, [0, 1, 3, *[2] * 40, 3, 1, 3, 2])
+
+
+@pytest.mark.parametrize(
+    ("data", "match"),
+    [
+        (pa.table({"v": ["4711"]}), "declared as numbers but stored as string"),
+        (pd.DataFrame({"v": ["4711"]}), "declared as numbers but stored as large_string"),
+        (pd.DataFrame({"v": pd.to_datetime(["2020-01-01"], utc=True)}), "stored as timestamp"),
+        (pa.table({"v": [[4711]]}), "stored as list"),
+    ],
+)
+def test_a_column_of_a_wrong_type_is_structure_and_refused(sources, data, match):
+    with pytest.raises(dps.DataError, match=match) as caught:
+        sources.codes(number(), data)
+    assert "4711" not in str(caught.value)

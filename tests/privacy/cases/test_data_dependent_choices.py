@@ -1,0 +1,258 @@
+"""Section D: choices that would read the data. Each is refused, or has no spelling at all."""
+
+import inspect
+import math
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpstats as dps
+from dpstats.analyses.registry import registry
+from dpstats.families.cells import Indicator, Table
+from dpstats.privacy import noise
+
+FRAME = pd.DataFrame({"c": ["a", "b", "a", "a"], "b": [True, False, True, True],
+                      "x": [0.0, 2.5, 4.0, 1.0]})  # fmt: skip
+
+
+def usual(*changed):
+    new = {column.name: column for column in changed}
+    columns = [dps.Category("c", ["a", "b", "z"], missing="a"), dps.Boolean("b"),
+               dps.Number("x", 0, 4, points=5, edges=[1, 3], missing=2)]  # fmt: skip
+    return [new.get(column.name, column) for column in columns]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"low": 0},
+        {"low": "auto", "high": "auto"},
+        {"low": "min", "high": "max"},
+        {"low": None, "high": None},
+        {"low": FRAME["x"].min, "high": FRAME["x"].max},
+        {"low": 0, "high": 4, "edges": "quantile"},
+        {"low": 0, "high": 4, "edges": "auto"},
+        {"low": 0, "high": 4, "edges": 10},
+        {"low": 0, "high": 4, "edges": ["q25", "q75"]},
+        {"low": 0, "high": 4, "points": "auto"},
+        {"values": "auto"},
+        {"values": FRAME["x"]},
+        {"values": FRAME["x"].unique()},
+    ],
+    ids=str,
+)
+def test_p41_bounds_bins_and_values_from_the_data(options, attempt):
+    with pytest.raises(dps.SchemaError, match="column 'x'"):
+        attempt(columns=lambda: usual(dps.Number("x", **options)))
+
+
+@pytest.mark.parametrize("key", ["bounds", "bins", "quantiles", "range"])
+def test_p41_no_such_parameter(key):
+    plain = {"kind": "number", "name": "x", "low": 0, "high": 4, key: "auto"}
+    with pytest.raises(dps.SchemaError, match=f"unknown keys.*{key}"):
+        dps.Schema.from_dict([plain])
+    with pytest.raises(TypeError, match=key):
+        dps.Number("x", 0, 4, **{key: "auto"})
+
+
+@pytest.mark.parametrize("levels", ["auto", None, (), [], FRAME["c"], FRAME["c"].unique(), FRAME,
+                                    FRAME["c"].unique, 3, {"a", "b"}], ids=type)  # fmt: skip
+def test_p42_inferred_categories(levels, attempt):
+    with pytest.raises(dps.SchemaError, match="levels"):
+        attempt(columns=lambda: usual(dps.Category("c", levels)))
+
+
+def test_p42_a_schema_is_never_made_from_a_table(tmp_path):
+    for data in (FRAME, FRAME.dtypes, "auto", None, FRAME["c"].astype("category")):
+        with pytest.raises(dps.SchemaError):
+            dps.Schema(data)
+        with pytest.raises(dps.RequestError, match=r"dps\.Schema"):
+            dps.plan(data, {"p": dps.Proportion("b")}, budget=dps.PureDP(1))
+    with pytest.raises(dps.SchemaError, match="give levels"):
+        dps.Schema.from_dict([{"name": "c"}])
+    made = {name for name in dir(dps.Schema) if name.startswith(("from_", "infer", "of", "load"))}
+    assert made == {"from_dict", "load"}  # nothing that takes data
+
+
+@pytest.mark.parametrize("reference", ["auto", "silverman", "cv", FRAME, 0.3, {"kind": "uniform"}])
+def test_p43_bandwidths_by_a_data_rule(reference, attempt):
+    with pytest.raises(dps.RequestError, match="reference must be one such as"):
+        attempt(reference=reference)
+
+
+@pytest.mark.parametrize("key", ["bandwidth", "bins", "h", "degree"])
+def test_p43_references_have_no_parameter_that_data_could_set(key):
+    for reference in (dps.Uniform, dps.PerturbedHistogram, dps.BernsteinKDE):
+        with pytest.raises(TypeError, match=key):
+            reference(**{key: "auto"})
+
+
+@pytest.mark.parametrize("rule", ["auto", "silverman", "cv", FRAME, max])
+@pytest.mark.parametrize("key", ["C", "k", "order"])
+def test_p43_the_bernstein_density_takes_public_numbers_only(key, rule):
+    with pytest.raises(dps.RequestError, match=rf"BernsteinKDE\({key}=...\) must be a"):
+        dps.BernsteinKDE(**{key: rule})
+
+
+def test_p43_a_bandwidth_without_the_public_number_of_rows(attempt):
+    with pytest.raises(dps.RequestError, match="depends on the public number of rows"):
+        attempt(analyses={"m": dps.Marginals(["x"], 1)}, reference=dps.BernsteinKDE())
+
+
+@pytest.mark.parametrize("columns", ["auto", "all", "top10", None, FRAME.corr, FRAME.columns, {}])
+def test_p44_functions_chosen_by_observed_correlation(columns, attempt):
+    with pytest.raises(dps.RequestError, match="columns must be a"):
+        attempt(analyses={"m": dps.Marginals(columns)})
+    for degree in ("auto", 0.5, FRAME):
+        with pytest.raises(dps.RequestError, match="degree must be"):
+            attempt(analyses={"m": dps.Marginals(["c", "b"], degree)})
+
+
+def test_p44_the_family_is_known_before_any_row(exact):
+    schema = dps.Schema(usual())
+    plan = dps.plan(schema, {"m": dps.Marginals(["c", "x"])}, budget=dps.PureDP(1))
+    for data in (FRAME, FRAME.assign(c="b", x=0.0), FRAME.assign(x=math.nan)):
+        measured = dps.measure(plan, data)
+        assert measured.family == plan.family
+        assert measured.family.names == plan.family.names
+
+
+@pytest.mark.parametrize("missing", ["mean", "median", "auto", FRAME["x"].mean, math.nan, True, 9])
+def test_p45_missing_numbers_imputed_from_the_data(missing, attempt):
+    with pytest.raises(dps.SchemaError, match="missing"):
+        attempt(columns=lambda: usual(dps.Number("x", 0, 4, missing=missing)))
+
+
+@pytest.mark.parametrize("missing", ["mode", "most_frequent", 0, FRAME["c"].mode])
+def test_p45_missing_levels_imputed_from_the_data(missing, attempt):
+    with pytest.raises(dps.SchemaError, match="is not a level"):
+        attempt(columns=lambda: usual(dps.Category("c", ["a", "b"], missing=missing)))
+
+
+def test_p45_moments_need_a_declared_value_for_missing_cells(attempt):
+    schema = dps.Schema([dps.Number("x", 0, 4)])
+    with pytest.raises(dps.RequestError, match="need missing= in the schema"):
+        dps.Moments.of(schema, ["x"])
+
+
+def test_p45_nothing_drops_sparse_cells_or_constant_columns(exact):
+    schema = dps.Schema(usual())
+    plan = dps.plan(schema, {"m": dps.Marginals(["c", "x"])}, budget=dps.PureDP(1))
+    constant = FRAME.assign(c="a", x=2.0)
+    [sums] = exact(plan, constant)
+    assert sums == [0, 4, 0, 0, 0, 0, 0, 0, 0]
+    release = dps.release(plan, constant, m=100, rng=1)
+    assert list(release.to_frame()) == ["c", "x"]
+    assert len(release.infer("m").params) == 9
+    hints = re.compile(r"auto|drop|impute|infer|sparse|threshold|min_count|detect|learn", re.I)
+    callables = [dps.plan, dps.measure, dps.Number, dps.Category, dps.Boolean, dps.Uniform,
+                 dps.PerturbedHistogram, *registry().values()]  # fmt: skip
+    for thing in callables:
+        assert not [name for name in inspect.signature(thing).parameters if hints.search(name)]
+
+
+class Counting:
+    """Noise that tells the coordinates of all draws apart, and says how many there were."""
+
+    def __init__(self):
+        self.drawn = 0
+
+    def __call__(self, scale, size):
+        noise = (self.drawn + 1 + np.arange(size)) * 1000
+        self.drawn += size
+        return noise
+
+
+def test_p46_every_cell_is_noised_empty_ones_too():
+    schema = dps.Schema(usual())
+    analyses = {"m": dps.Marginals(["c", "x"]), "p": dps.Proportion("b")}
+    reference = dps.PerturbedHistogram("1/3")
+    plan = dps.plan(schema, analyses, budget=dps.PureDP(100), reference=reference)
+    counting = Counting()
+    with noise._noise_from(counting):
+        measured = dps.measure(plan, FRAME)
+    held = np.concatenate([*(b.sums for b in measured.measured), measured.reference.sums])
+    assert held.size == counting.drawn == 9 + 1 + 18
+    assert sorted(held // 1000) == list(range(1, held.size + 1))  # each a draw of its own
+    assert (held % 1000 == 0).sum() > 15  # most cells are empty, and noised like the others
+
+
+def requests_with_a_function():
+    """Every parameter of every analysis, with a function in its place."""
+    known = {"probabilities": [0.2, 0.3, 0.5], "condition": "x < 1", "columns": ["c", "b"],
+             "by": "b", "b": "b"}  # fmt: skip
+    of_numbers = {
+        "mean": {"columns": ["x", "w"]}, "correlation": {"columns": ["x", "w"]},
+        "covariance": {"columns": ["x", "w"]}, "pca": {"columns": ["x", "w"]},
+        "mean_difference": {"column": "x", "by": "b"}, "ols": {"formula": "x ~ w"},
+    }  # fmt: skip
+    for kind in registry().values():
+        parameters = inspect.signature(kind).parameters
+        needed = [name for name, p in parameters.items() if p.default is inspect.Parameter.empty]
+        for name in parameters:
+            yield kind, of_numbers.get(kind.kind, {n: known.get(n, "c") for n in needed}), name
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "name"),
+    list(requests_with_a_function()),
+    ids=lambda part: part if isinstance(part, str) else getattr(part, "kind", ""),
+)
+def test_p47_no_analysis_takes_a_function_that_could_be_out_of_range(kind, options, name, attempt):
+    """So far no analysis has a loss; one that has must clamp it."""
+
+    def function(*args):
+        pytest.fail("a function was called")
+
+    columns = [*usual(), dps.Number("w", 0, 4, points=5, missing=2)]
+    if kind.kind != "quantile":  # of a number only
+        kind(**options).family(dps.Schema(columns))
+    with pytest.raises(dps.DpstatsError):
+        attempt(columns=columns, analyses={"f": kind(**options | {name: function})}, n=10)
+
+
+class Watching:
+    """What functions are shown while rows are summed."""
+
+    def __init__(self, monkeypatch):
+        self.seen = []
+        for kind in (Table, Indicator, dps.Moments):
+            monkeypatch.setattr(kind, "sums", self.wrap(kind.sums))
+
+    def wrap(self, original):
+        def sums(block, codes):
+            self.seen.append(dict(codes))
+            return original(block, codes)
+
+        return sums
+
+
+def test_p48_functions_see_coded_rows_only(monkeypatch, asking, exact):
+    schema = dps.Schema([*usual(), dps.Category("unused", ["a", "b"])])
+    blocks = [dps.Moments.of(schema, ["x"], ["c"]), dps.Cells.condition(schema, "b")]
+    plan = dps.plan(schema, {"all": asking(*blocks)}, budget=dps.PureDP(1))
+    watching = Watching(monkeypatch)
+    wide = FRAME.assign(unused="a", undeclared="secret", c=["a", "secret", None, "b"], x=1e300)
+    exact(plan, wide)
+    assert watching.seen
+    for codes in watching.seen:
+        assert set(codes) <= {"c", "b", "x"}
+        for name, array in codes.items():
+            assert array.dtype == np.int64
+            low, high = schema[name].code_range
+            assert array.min() >= low
+            assert array.max() <= high
+
+
+def test_p48_sums_do_not_depend_on_the_order_of_rows(asking, exact):
+    schema = dps.Schema(usual())
+    rng = np.random.default_rng(3)
+    frame = FRAME.sample(300, replace=True, random_state=1).assign(x=rng.uniform(-1, 5, 300))
+    blocks = [dps.Moments.of(schema, ["x"], ["c"]), dps.Cells.table(schema, ["c", "b", "x"])]
+    plan = dps.plan(schema, {"all": asking(*blocks)}, budget=dps.PureDP(1))
+    sums = exact(plan, frame)
+    for seed in range(5):
+        assert exact(plan, frame.sample(frac=1, random_state=seed)) == sums

@@ -1,0 +1,274 @@
+"""Section G: leaks. The true sums are sentinels; nothing after the private step holds them."""
+
+import ast
+import copy
+import inspect
+import logging
+import pickle
+import sys
+import types
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import dpstats as dps
+from dpstats import releases, synthesis
+from dpstats.density.minimax import SolverError
+from dpstats.privacy import noise
+from dpstats.private import kernel
+from dpstats.private import measure as measuring
+from dpstats.private import tables as local
+from dpstats.private.tables import exact_sums, open_source
+
+PACKAGE = Path(dps.__file__).parent
+
+
+@pytest.fixture(scope="module")
+def sentinels(plan, frame, exact):
+    """True sums that no other number of a release could be."""
+    sums = {total for block in exact(plan, frame) for total in block if total > 2_000}
+    assert len(sums) > 8
+    return sums
+
+
+def test_p70_sentinel_sums_are_in_no_file(release, plan, frame, sentinels, tmp_path, search):
+    release.save(tmp_path / "release.zip")
+    release.measurements.save(tmp_path / "measured.zip")
+    plan.save(tmp_path / "plan.json")
+    ledger = dps.Ledger.create(tmp_path / "ledger", dps.PureDP(1))
+    dps.measure(plan, frame, ledger=ledger)
+    for path in tmp_path.iterdir():
+        assert not search.bytes(path.read_bytes(), sentinels), path.name
+    for name in ("release.zip", "measured.zip"):
+        for member, text in search.members(tmp_path / name).items():
+            assert not search.text(text, sentinels), member
+    assert len(list(tmp_path.iterdir())) == 4
+
+
+def test_p70_sentinel_sums_are_in_no_object(release, sentinels, reachable, search, plan):
+    release.accuracy()
+    results = [release.infer(name) for name in plan.analyses]
+    for thing in (release, release.measurements, *results):
+        things = reachable(thing)
+        assert len(things) > 20
+        assert not search.objects(things, sentinels)
+        assert not search.objects(reachable(vars(thing)), sentinels)
+        for text in (repr(thing), str(thing), str(vars(thing))):
+            assert not search.text(text, sentinels)
+        for protocol in (0, pickle.HIGHEST_PROTOCOL):
+            assert not search.bytes(pickle.dumps(thing, protocol), sentinels)
+    for frame in (release.to_frame(), release.to_frame(weighted=True), results[0].to_frame()):
+        assert not search.text(frame.to_csv(), sentinels)
+
+
+def test_p70_the_search_finds_what_was_planted(release, sentinels, reachable, search):
+    total = max(sentinels)
+    assert search.text(f"count,{total}\n", sentinels)
+    assert search.text(f"{total / search.rows!r}", sentinels)
+    assert not search.text(f"0.{total} 1{total}", sentinels)
+    leaking = copy.copy(release.measurements)
+    for planted in (
+        np.array([0, total]),
+        [{"deep": total}],
+        total / search.rows,
+        lambda: total,
+        f"{total} rows",
+    ):
+        object.__setattr__(leaking, "planted", planted)
+        assert search.objects(reachable(leaking), sentinels)
+    object.__setattr__(leaking, "planted", np.array([0, total]))
+    assert search.bytes(pickle.dumps(leaking), sentinels)
+    with noise._noise_from(lambda scale, size: np.zeros(size, np.int64)):
+        assert search.objects([np.array([total])], sentinels)
+
+
+def test_p71_a_pickled_or_copied_release_holds_no_frame_and_no_closure(release, reachable):
+    kinds = (
+        types.FrameType | types.FunctionType | types.GeneratorType | types.TracebackType
+        | types.CodeType | types.MethodType | np.random.Generator | pa.Table | pa.RecordBatch
+        | local.Source | kernel.Kernel
+    )  # fmt: skip
+    release.infer("share").conf_int()
+    copies = [copy.copy(release), copy.deepcopy(release), pickle.loads(pickle.dumps(release))]
+    for held in (release, *copies):
+        assert not [thing for thing in reachable(held) if isinstance(thing, kinds)]
+        assert not any(isinstance(thing, Path) for thing in reachable(held))
+        assert repr(held) == repr(release)
+        np.testing.assert_array_equal(held.measurements.means, release.measurements.means)
+    object.__setattr__(copies[0], "planted", lambda: release)
+    assert any(isinstance(thing, kinds) for thing in reachable(copies[0]))
+
+
+def frames_of(error):
+    """Frames inside dpstats of an error and of everything that is chained to it."""
+    chain, frames = [error], []
+    while chain:
+        link = chain.pop()
+        chain += [e for e in (link.__cause__, link.__context__) if e is not None]
+        trace = link.__traceback__
+        while trace is not None:
+            if Path(trace.tb_frame.f_code.co_filename).is_relative_to(PACKAGE):
+                frames.append(trace.tb_frame)
+            trace = trace.tb_next
+    return frames
+
+
+@pytest.fixture
+def assert_clean(sentinels, reachable, frame, search):
+    """No message, chained error or frame of dpstats holds a sum (the user's own table aside)."""
+
+    def check(error):
+        frames = frames_of(error)
+        assert frames
+        link, chain = error, []
+        while link is not None:
+            chain += [str(link), repr(link.args)]
+            assert link.__cause__ is None
+            link = link.__context__
+        assert not any(search.text(text, sentinels) for text in chain)
+        for inside in frames:
+            held = inside.f_locals
+            own = [value for value in held.values() if isinstance(value, local.Source)]
+            for name, value in held.items():
+                things = reachable(value, frame, *own, held)
+                place = f"{inside.f_code.co_name}: {name}"
+                assert not search.objects(things, sentinels), place
+
+    return check
+
+
+@pytest.mark.parametrize("where", ["_opendp", "_laplace", "uniforms"])
+@pytest.mark.parametrize("kind", [ValueError, dps.NoiseError, MemoryError])
+@pytest.mark.parametrize("call", [2, 4])
+def test_p72_frames_and_logs_after_a_failing_draw(
+    where, kind, call, plan, frame, sentinels, monkeypatch, caplog, search, assert_clean
+):
+    name = "token_bytes" if where == "uniforms" else where
+    module = noise.secrets if where == "uniforms" else noise
+    real, calls = getattr(module, name), []
+
+    def failing(*args):
+        calls.append(1)
+        if len(calls) == call:
+            raise kind("planted")
+        return real(*args)
+
+    monkeypatch.setattr(module, name, failing)
+    with caplog.at_level(logging.DEBUG), pytest.raises(dps.NoiseError) as caught:
+        dps.measure(plan, frame)
+    assert len(calls) == call
+    assert caught.value.__context__ is None
+    assert_clean(caught.value)
+    assert not search.text(caplog.text, sentinels)
+
+
+def test_p72_frames_after_other_failures(
+    plan, frame, sentinels, monkeypatch, tmp_path, caplog, search, assert_clean
+):
+    path = tmp_path / "ledger"
+    ledger = dps.Ledger.create(path, dps.PureDP(1))
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+
+    def overspent(self, budget, note="", **options):
+        raise dps.BudgetError("planted")
+
+    def late(rows, plan):
+        if rows == len(frame):
+            raise dps.DataError("planted")
+
+    def many(self, rows):
+        if rows > 2**17:
+            raise dps.DataError("planted")
+
+    caplog.set_level(logging.DEBUG)
+    for target, name, planted in (
+        (dps.Ledger, "spend", overspent),
+        (measuring, "_check_rows", late),
+        (kernel.Kernel, "check_rows", many),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(target, name, planted)
+            with pytest.raises(dps.DpstatsError, match="planted") as caught:
+                dps.measure(plan, table.to_reader(), ledger=ledger)
+        assert_clean(caught.value)
+    assert not search.text(caplog.text, sentinels)
+    assert ledger.spent == 0
+
+
+def test_p72_the_search_of_frames_finds_planted_sums(plan, frame, monkeypatch, assert_clean):
+    def leaking(*args):
+        raise KeyboardInterrupt
+
+    blocks = [planned.block for planned in plan.blocks]
+    totals, _ = exact_sums(open_source(frame, plan.columns), plan.columns, blocks)
+    monkeypatch.setattr(measuring, "draw_uniforms", leaking)
+    with pytest.raises(KeyboardInterrupt) as caught:  # below `measure`, which clears its frames
+        list(map(partial(measuring._noisy, noise=plan.budget.noise), plan.blocks, totals))
+    with pytest.raises(AssertionError):
+        assert_clean(caught.value)
+
+
+def test_p72_debug_logs_of_a_whole_release(plan, frame, sentinels, caplog, search):
+    seen = []
+    with caplog.at_level(logging.DEBUG):
+        dps.release(plan, frame, m=300, k=100, rng=1, progress=lambda *args: seen.append(args))
+    assert caplog.records  # there is something to look at
+    assert not search.text(caplog.text, sentinels)
+
+
+@pytest.mark.parametrize("fit", ["entropy", "minimax"])
+def test_p77_wild_noise_still_gives_a_release(fit, plan, frame):
+    def wild(scale, size):
+        return np.resize(np.array([2**61, -(2**61), 0, 1]), size)
+
+    with noise._noise_from(wild):
+        measured = dps.measure(plan, frame.head(100))
+    release = dps.synthesize(measured, fit=fit, m=300, rng=1)
+    assert len(release.to_frame()) == 100
+    assert np.isfinite(release.weights).all()
+    assert release.weights.sum() == pytest.approx(1)
+
+
+def test_p77_a_failing_solver_falls_back_on_noisy_values_only(
+    plan, frame, sentinels, reachable, monkeypatch, search
+):
+    measured = dps.measure(plan, frame)
+    for name in ("open_source", "exact_sums"):
+        monkeypatch.setattr(measuring, name, lambda *args: pytest.fail("rows were read again"))
+
+    def failing(*args, **options):
+        raise SolverError("the solver stopped")
+
+    monkeypatch.setattr(synthesis, "minimax_highs", failing)
+    release = dps.synthesize(measured, fit="minimax", m=300, k=100, rng=1)
+    assert "the entropy fit was used instead" in release.notes[0]
+    assert not search.objects(reachable(release), sentinels)
+
+
+def test_p78_no_error_against_the_truth_in_the_release_path(
+    plan, frame, monkeypatch, sentinels, reachable, search
+):
+    measured = dps.measure(plan, frame)
+    for module in (measuring, local):
+        for name in ("open_source", "exact_sums"):
+            monkeypatch.setattr(module, name, lambda *args: pytest.fail("rows were read again"))
+    release = dps.synthesize(measured, m=300, k=100, rng=1)
+    for of in ("rows", "weights"):
+        certificate = release.accuracy(of=of)
+        assert not search.objects(reachable(certificate), sentinels)
+        assert not search.text(certificate.to_frame().to_csv() + str(certificate), sentinels)
+    for name in plan.analyses:
+        assert not search.text(str(release.infer(name)), sentinels)
+    # After `measure` nothing takes a table of rows.
+    for function in (dps.synthesize, dps.load, *(f for _, f in inspect.getmembers(
+        dps.Release, inspect.isfunction))):  # fmt: skip
+        parameters = set(inspect.signature(function).parameters)
+        assert not parameters & {"data", "rows", "table", "frame", "truth", "true", "private"}
+    # What is held is weighed with noisy sums, never with true ones: no such name is computed.
+    for module in (releases, synthesis, sys.modules["dpstats.measured.certificate"]):
+        names = {node.id for node in ast.walk(ast.parse(Path(module.__file__).read_text()))
+                 if isinstance(node, ast.Name)}  # fmt: skip
+        assert not names & {"exact_sums", "open_source", "totals", "truth", "true_sums"}

@@ -1,0 +1,138 @@
+"""Sections E and F: the law of the noise that `measure` adds, at the ends of the range too."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import dpstats as dps
+from dpstats.privacy import noise
+from dpstats.privacy.gaussian import DiscreteGaussian
+from dpstats.privacy.laws import DiscreteLaplace
+from dpstats.private import measure as measuring
+
+
+def assert_no_wrap(monkeypatch, epsilon):
+    """Sums at the ends of the range, through `measure`: the noise moves them, or saturates."""
+    ends = np.array([2**62, -(2**62)] * 6)
+    schema = dps.Schema([dps.Boolean("b"), dps.Number("x", -1, 1, points=5, edges=[0, 0.75])])
+    planned = dps.plan(schema, {"m": dps.Marginals(["b", "x"])}, budget=dps.PureDP(epsilon))
+    [planned_block] = planned.blocks
+    size = planned_block.block.size
+    totals = [np.resize(ends, size)]
+    monkeypatch.setattr(measuring, "exact_sums", lambda *args: ([totals[0].copy()], 4))
+    frame = pd.DataFrame({"b": [True] * 4, "x": [0.0] * 4})
+    [held] = dps.measure(planned, frame).measured
+    for before, after in zip(totals[0].tolist(), held.sums.tolist(), strict=True):
+        # Within 700 scales with probability 1 - e**-700; in Python integers, which do not wrap.
+        assert abs(after - before) <= 700 * float(held.scales[0])
+
+
+@pytest.mark.parametrize("epsilon", [1, 1e-9, Fraction(1, 2**51)])
+def test_p52_sums_at_the_ends_of_the_range_never_wrap(epsilon, monkeypatch):
+    assert_no_wrap(monkeypatch, epsilon)
+
+
+def test_p53_an_injected_wrap_is_seen(monkeypatch):
+    monkeypatch.setattr(noise, "_laplace", lambda scale: lambda sums: (2 * sums + 1).tolist())
+    with pytest.raises(AssertionError):
+        assert_no_wrap(monkeypatch, 1)
+
+
+LEVELS = [str(i) for i in range(448)]
+ROWS = pa.table({"u": ["0"] * 3, "v": ["1"] * 3})
+
+
+def draws_of(epsilon=Fraction(1, 2), size=448 * 448, kind=dps.PureDP):
+    """200,704 noises of scale 2 / epsilon = 4, from one call of `measure`."""
+    levels = LEVELS[: math.isqrt(size)]
+    schema = dps.Schema([dps.Category(name, levels) for name in ("u", "v")])
+    plan = dps.plan(schema, {"m": dps.Marginals(["u", "v"])}, budget=kind(epsilon))
+    [held] = dps.measure(plan, ROWS).measured
+    drawn = held.sums.copy()
+    drawn[1] -= 3
+    return drawn, held.uniforms, plan.budget.law(float(held.scales[0]))
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    return draws_of()
+
+
+def test_p54_what_measure_draws_follows_its_exact_law(drawn, chi_square_pvalue):
+    draws, _, law = drawn
+    assert draws.size > 200_000
+    assert law == DiscreteLaplace(4.0)
+    assert chi_square_pvalue(draws, law) > 1e-6  # a correct sampler fails once in a million runs
+
+
+def test_p54_what_measure_draws_under_rho_follows_the_gaussian_law(monkeypatch, chi_square_pvalue):
+    draws, _, law = draws_of(Fraction(1, 16), kind=dps.ZCDP)
+    assert law == DiscreteGaussian(4.0)  # squared L2 sensitivity 2
+    assert chi_square_pvalue(draws, law) > 1e-6
+    real = measuring.add_noise  # the same scale, of Laplace noise
+    monkeypatch.setattr(measuring, "add_noise", lambda sums, scale, noise: real(sums, scale))
+    draws, _, law = draws_of(Fraction(1, 16), kind=dps.ZCDP)
+    assert chi_square_pvalue(draws, law) < 1e-6
+
+
+@pytest.mark.parametrize("wrong", [0.95, 1.05])
+def test_p54_the_same_test_rejects_a_scale_off_by_five_percent(
+    wrong, monkeypatch, chi_square_pvalue
+):
+    backend = noise._laplace
+    monkeypatch.setattr(noise, "_laplace", lambda scale: backend(wrong * scale))
+    draws, _, law = draws_of()
+    assert law == DiscreteLaplace(4.0)  # what is claimed
+    assert chi_square_pvalue(draws, law) < 1e-6
+
+
+def correlated(a, b):
+    """Correlation in standard errors: beyond 5.5 four times in 10^8 for independent draws."""
+    return abs(np.corrcoef(a, b)[0, 1]) * math.sqrt(a.size) > 5.5
+
+
+def test_p55_no_correlation_between_coordinates_or_calls(drawn):
+    draws, uniforms, _ = drawn
+    for lag in (1, 2, 3, 10, len(LEVELS)):
+        assert not correlated(draws[:-lag], draws[lag:])
+        assert not correlated(np.abs(draws[:-lag]), np.abs(draws[lag:]))
+    assert not correlated(draws, uniforms)
+    assert not correlated(np.abs(draws), np.abs(uniforms))
+    first, second = (draws_of(size=90 * 90) for _ in range(2))
+    assert not correlated(first[0], second[0])
+    assert not correlated(first[1], second[1])
+    assert correlated(draws[:-1], draws[1:] + draws[:-1])  # the test itself can fail
+
+
+def test_p65_planted_floating_noise_is_refused_or_seen(monkeypatch, chi_square_pvalue):
+    rng = np.random.default_rng(1)
+    floats = lambda scale: lambda sums: (sums + rng.laplace(0, scale, sums.size)).tolist()  # noqa: E731
+    with monkeypatch.context() as patch:
+        patch.setattr(noise, "_laplace", floats)
+        with pytest.raises(dps.NoiseError, match="nothing was released"):
+            draws_of(size=100)
+    # Behind the checks floats would be cut to integers: the law is then another one.
+    monkeypatch.setattr(noise, "_opendp", lambda sums, scale, _: np.array(floats(scale)(sums)))
+    draws, _, law = draws_of(size=200 * 200)
+    assert chi_square_pvalue(draws, law) < 1e-6
+
+
+def test_p66_planted_rounded_noise_is_seen(monkeypatch, chi_square_pvalue):
+    rng = np.random.default_rng(1)
+    monkeypatch.setattr(
+        noise,
+        "_opendp",
+        lambda sums, scale, _: sums + np.rint(rng.laplace(0, scale, sums.size)).astype(np.int64),
+    )
+    draws, _, law = draws_of(epsilon=2, size=200 * 200)
+    assert law == DiscreteLaplace(1.0)
+    assert chi_square_pvalue(draws, law) < 1e-6
+
+
+def test_p66_the_same_number_of_correct_draws_passes(chi_square_pvalue):
+    draws, _, law = draws_of(epsilon=2, size=200 * 200)
+    assert chi_square_pvalue(draws, law) > 1e-6

@@ -1,0 +1,200 @@
+"""Sections E and F: the noise has no seed, no argument, no state and no fallback."""
+
+import inspect
+import multiprocessing
+import os
+import random
+import re
+import secrets
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpstats as dps
+from dpstats.corrected import proportions as corrected
+from dpstats.privacy import noise
+from dpstats.private import measure as measuring
+
+SENTINEL = 918273645
+FRAME = pd.DataFrame({"c": ["a", "b", None] * 5, "b": [True, False, True] * 5})
+
+
+def noise_of(measured):
+    return tuple(int(s) for block in measured.measured for s in block.sums)
+
+
+def distinct(results):
+    sums = {noise_of(measured) for measured in results}
+    uniforms = {tuple(measured.measured[0].uniforms.tolist()) for measured in results}
+    return len(sums) == len(uniforms) == len(results)
+
+
+@pytest.fixture(scope="module")
+def small_plan():
+    """Noise of scale 10^9 on every sum: equal results mean equal noise."""
+    schema = dps.Schema([dps.Category("c", ["a", "b"], allow_missing=True), dps.Boolean("b")])
+    return dps.plan(schema, {"m": dps.Marginals(["c", "b"])}, budget=dps.PureDP(2e-9))
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_p56_processes_draw_distinct_noise(method, small_plan):
+    if method not in multiprocessing.get_all_start_methods():
+        pytest.skip(f"this system has no {method}")
+    here = dps.measure(small_plan, FRAME)  # so that a fork inherits a source in use
+    with multiprocessing.get_context(method).Pool(2) as pool:
+        there = pool.starmap(measuring.measure, [(small_plan, FRAME)] * 4, chunksize=1)
+        pool.close()
+        pool.join()
+    assert distinct([here, *there])
+
+
+def test_p56_threads_draw_distinct_noise(small_plan):
+    with ThreadPoolExecutor(4) as pool:
+        assert distinct(list(pool.map(lambda _: dps.measure(small_plan, FRAME), range(12))))
+
+
+def test_p57_seeds_do_not_move_the_noise(small_plan):
+    results = []
+    for _ in range(3):
+        random.seed(1)
+        np.random.seed(1)  # noqa: NPY002  (the legacy global state is what is tested)
+        results.append(dps.measure(small_plan, FRAME))
+    assert distinct(results)
+
+
+def test_p57_the_hash_seed_does_not_move_the_noise(small_plan, tmp_path):
+    small_plan.save(tmp_path / "plan.json")
+    FRAME.to_csv(tmp_path / "rows.csv", index=False)
+    program = (
+        "import dpstats as dps\n"
+        "m = dps.measure(dps.Plan.load('plan.json'), 'rows.csv')\n"
+        "print([b.sums.tolist() for b in m.measured])"
+    )
+    environment = os.environ | {
+        "PYTHONHASHSEED": "0",
+        "PYTHONPATH": str(Path(dps.__file__).parents[1]),
+    }
+    outputs = [
+        subprocess.run([sys.executable, "-c", program], env=environment, cwd=tmp_path,
+                       capture_output=True, check=True, text=True).stdout
+        for _ in range(2)
+    ]  # fmt: skip
+    assert outputs[0].startswith("[[")
+    assert outputs[0] != outputs[1]
+
+
+REACHING = re.compile(r"seed|rng|random|noise|noisy|state|source|entropy|generator|uniform", re.I)
+
+
+def public_callables():
+    """Every public function, class and public method that `dps.__all__` leads to."""
+    things = {name: getattr(dps, name) for name in dps.__all__}
+    things |= {f"corrected.{n}": f for n, f in inspect.getmembers(corrected, inspect.isfunction)
+               if f.__module__ == corrected.__name__ and not n.startswith("_")}  # fmt: skip
+    for name, thing in things.items():
+        if inspect.ismodule(thing):
+            continue
+        yield name, thing
+        if inspect.isclass(thing) and not issubclass(thing, Exception):
+            for attribute, _ in inspect.getmembers(thing):
+                method = inspect.getattr_static(thing, attribute)
+                method = getattr(method, "__func__", method)
+                if inspect.isfunction(method) and not attribute.startswith("_"):
+                    yield f"{name}.{attribute}", method
+
+
+def test_p58_no_public_argument_reaches_the_noise():
+    reaching = {
+        (name, parameter)
+        for name, thing in public_callables()
+        if not (inspect.isclass(thing) and issubclass(thing, Exception))
+        for parameter in inspect.signature(thing).parameters
+        if REACHING.search(parameter)
+    }
+    # Candidate rows are drawn after the noise, from densities that are public or already noisy.
+    drawing = {("Category.draw_inside", "rng"), ("Boolean.draw_inside", "rng"),
+               ("Number.draw_inside", "rng"), ("Uniform.draw", "rng"),
+               ("PerturbedHistogram.draw", "rng"), ("BernsteinKDE.draw", "rng"),
+               ("Schema.draw_inside", "rng"), ("LogLinear.refine", "rng"),
+               ("LogLinear.refine", "rng"), ("Schema.draw_inside", "rng"),
+               # These two simulate a published law to calibrate a test.
+               ("GoodnessOfFit", "seed"), ("Independence", "seed")}  # fmt: skip
+    assert reaching - drawing == {("release", "rng"), ("synthesize", "rng")}
+    assert list(inspect.signature(dps.measure).parameters) == ["plan", "data", "ledger", "progress"]
+
+
+@pytest.mark.parametrize("rng", [0, 7, np.random.SeedSequence(1)], ids=str)
+def test_p58_rng_repeats_rows_but_not_noise(rng, small_plan):
+    results = [dps.release(small_plan, FRAME, rng=rng, m=50) for _ in range(3)]
+    assert distinct([release.measurements for release in results])
+    measured = results[0].measurements
+    rows = [dps.synthesize(measured, rng=1, m=50).to_frame() for _ in range(2)]
+    pd.testing.assert_frame_equal(*rows)
+    assert noise_of(measured) == noise_of(results[0].measurements)
+
+
+def fail(*args, **kwargs):
+    raise OSError(f"no entropy near {SENTINEL}")
+
+
+@pytest.mark.parametrize("part", ["backend", "uniforms", "short"])
+def test_p59_a_failing_entropy_source_is_noticed_before_rows_are_read(
+    part, monkeypatch, attempt, tmp_path
+):
+    path = tmp_path / "ledger"
+    dps.Ledger.create(path, dps.PureDP(1))
+    match part:
+        case "backend":
+            monkeypatch.setattr(noise, "_laplace", lambda scale: fail)
+        case "uniforms":
+            monkeypatch.setattr(secrets, "token_bytes", fail)
+        case "short":
+            monkeypatch.setattr(secrets, "token_bytes", lambda size: b"")
+    with pytest.raises(dps.NoiseError, match="nothing was released") as caught:
+        attempt(ledger=path)
+    assert str(SENTINEL) not in str(caught.value)
+    assert dps.Ledger.open(path).spent == 0
+
+
+def test_p59_a_source_that_fails_later_releases_nothing(monkeypatch, small_plan, tmp_path):
+    path = tmp_path / "ledger"
+    dps.Ledger.create(path, dps.PureDP(1))
+    real, calls = secrets.token_bytes, []
+
+    def token_bytes(size):
+        calls.append(size)
+        return real(size) if len(calls) == 1 else fail()
+
+    monkeypatch.setattr(secrets, "token_bytes", token_bytes)
+    with pytest.raises(dps.NoiseError, match="nothing was released") as caught:
+        dps.measure(small_plan, FRAME, ledger=path)
+    assert caught.value.__context__ is None
+    assert dps.Ledger.open(path).spent == small_plan.budget.total
+
+
+def test_p60_a_missing_backend_has_no_fallback(monkeypatch, attempt, tmp_path):
+    path = tmp_path / "ledger"
+    dps.Ledger.create(path, dps.PureDP(1))
+    monkeypatch.setitem(sys.modules, "opendp", None)
+    with pytest.raises(dps.NoiseError, match=r'no fallback; pip install "opendp>=0\.16,<0\.17"'):
+        attempt(ledger=path)
+    assert dps.Ledger.open(path).spent == 0
+
+
+def holds_state(things):
+    """Whether a source of random numbers is among objects."""
+    kinds = np.random.Generator | np.random.BitGenerator | np.random.RandomState | random.Random
+    return any(isinstance(thing, kinds) for thing in things)
+
+
+def test_p68_the_state_of_the_noise_is_not_stored(small_plan, reachable):
+    release = dps.release(small_plan, FRAME, rng=np.random.default_rng(1), m=50)
+    assert not holds_state(reachable(release))
+    object.__setattr__(release.measurements, "planted", {"deep": [np.random.default_rng(1)]})
+    assert holds_state(reachable(release))

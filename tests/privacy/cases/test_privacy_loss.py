@@ -1,0 +1,366 @@
+"""Sections E and F: a deterministic guard on the loss of whole plans, and planted bugs it sees.
+
+A source in place of the noise marks every draw, so that the scale on every sum is the one that
+reached the source; the loss between two tables is then exact: the sum over functions of
+abs(S_f - S'_f) / scale_f, in rationals, at most epsilon.
+"""
+
+import itertools
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import dpstats as dps
+from dpstats.families.cells import ROWS, Indicator, Table
+from dpstats.families.lattice import KernelLattice
+from dpstats.families.monomials import Monomials
+from dpstats.planning import allocation
+from dpstats.planning.plan import PlannedBlock
+from dpstats.privacy import noise
+from dpstats.privacy.neighbours import Sensitivity
+from dpstats.private import measure as measuring
+
+SCHEMA = dps.Schema(
+    [
+        dps.Category("c", ["a", "b"], allow_missing=True),
+        dps.Boolean("b"),
+        dps.Boolean("d"),
+        dps.Number("x", -1, 1, points=5, edges=[0, 0.75], missing=0),
+        dps.Number("y", 0, 2, points=3, edges=[1], missing=1),
+        dps.Number("z", values=[17.5, 22, 27], missing=22),
+    ]
+)
+CELLS = {
+    "c": ["a", "b", None],
+    "b": [False, True],
+    "d": [False, True],
+    "x": [-1.0, -0.5, 0.0, 0.5, 1.0],
+    "y": [0.0, 1.0, 2.0],
+    "z": [17.5, 22.0, 27.0],
+}
+TYPES = {"c": pa.string(), "b": pa.bool_(), "d": pa.bool_()}
+
+CALL, COORDINATE, HALF = 2**42, 2**22, 2**21
+
+
+class Marked:
+    """Noise that tells which call and which coordinate it came from; sums are below 2^21."""
+
+    def __init__(self):
+        self.scales = []
+
+    def __call__(self, scale, size):
+        self.scales.append(scale)
+        return len(self.scales) * CALL + np.arange(size) * COORDINATE
+
+
+def sums_and_scales(plan, table):
+    """Sums of all functions, and the scale of the noise that was really drawn for each."""
+    source = Marked()
+    with noise._noise_from(source):
+        measured = dps.measure(plan, table)
+    others = [b for b in (measured.reference, measured.count) if b is not None]
+    blocks = [*measured.measured, *others]
+    marked = np.concatenate([block.sums for block in blocks])
+    sums = (marked + HALF) % COORDINATE - HALF
+    marks = marked - sums
+    calls = marks // CALL
+    assert calls.min() >= 1, "a sum without noise"
+    assert len(np.unique(marks)) == len(marks), "noise shared by two sums"
+    return sums, [Fraction(source.scales[call - 1]) for call in calls]
+
+
+def largest_loss(plan):
+    """Largest privacy loss over all tables of one row of the columns in use, exactly.
+
+    Between all pairs of them where neighbours replace a row, else between each and the empty one.
+    Laplace noise: sum of changes over scales. Gaussian: rho, the sum of their squares over two.
+    """
+    gaussian = plan.budget.noise == "gaussian"
+    names = plan.columns.names
+    replaced = plan.unit == "replace"
+    tables = [tuple([cell] for cell in row) for row in itertools.product(*map(CELLS.get, names))]
+    if not replaced:
+        tables.insert(0, ((),) * len(names))
+    results = []
+    for cells in tables:
+        columns = zip(names, cells, strict=True)
+        arrays = {n: pa.array(held, TYPES.get(n, pa.float64())) for n, held in columns}
+        results.append(sums_and_scales(plan, pa.table(arrays)))
+    scales = results[0][1]
+    assert all(other == scales for _, other in results), "the noise depends on the data"
+    sums = np.stack([total for total, _ in results])
+    distinct = sorted(set(scales))
+    groups = [np.flatnonzero([s == scale for s in scales]) for scale in distinct]
+    largest = Fraction(0)
+    for i in range(len(sums) if replaced else 1):
+        moved = np.abs(sums[i + 1 :] - sums[i]) ** (2 if gaussian else 1)
+        per_scale = np.stack([moved[:, group].sum(axis=1) for group in groups], axis=1)
+        for changes in {tuple(change) for change in per_scale.tolist()}:
+            costs = [2 * s**2 if gaussian else s for s in distinct]
+            loss = sum((c / s for c, s in zip(changes, costs, strict=True)), Fraction(0))
+            largest = max(largest, loss)
+    return largest
+
+
+def guard(plan):
+    loss = largest_loss(plan)
+    assert loss <= plan.budget.total, "a row costs more than the budget"
+    return loss / plan.budget.total
+
+
+def table(*columns):
+    return dps.Cells.table(SCHEMA, list(columns))
+
+
+def moments(numbers, groups=(), degree=2):
+    return dps.Moments.of(SCHEMA, numbers, groups, degree)
+
+
+def products(*groups):
+    """x * y within a level of each group."""
+    return Monomials.of(SCHEMA, [(("x", None), ("y", None), (name, 1)) for name in groups])
+
+
+PLANS = {
+    "proportion": ({"p": dps.Proportion("c == 'a'")}, {}),
+    "group": ({"p": dps.Proportion("b", given="c == 'a'"), "q": dps.Proportion("d")}, {}),
+    "cells": ({"m": dps.Marginals(["c", "b", "x"]), "p": dps.Proportion("y < 1")}, {}),
+    "monomials": ({"m": dps.Marginals(["b", "d"], 2, "monomials")}, {}),
+    "numbers": ({"m": [moments(["x", "y", "z"])]}, {}),
+    "first moments": ({"m": [moments(["x", "y"], ["c"], degree=1)]}, {}),
+    "groups": ({"m": [moments(["x"], ["c", "b"])]}, {}),
+    "binned groups": ({"m": [moments(["y"], ["x"]), table("c", "b")]}, {}),
+    "products with groups": ({"m": [products("c", "b"), products("d")]}, {}),
+    "overlapping": (
+        {"m": [moments(["x"], ["c"])], "k": [moments(["x", "y"]), table("x", "c")]},
+        {},
+    ),
+    "shares": (
+        {"m": [moments(["x", "y"]), table("c")], "p": dps.Proportion("b and x < 0")},
+        {"shares": {"m": 0.3, "p": Fraction(1, 7)}},
+    ),
+    "shares of one block": (
+        {"t": dps.Marginals(["c", "b"]), "u": dps.Marginals(["c", "b"]), "p": dps.Proportion("d")},
+        {"shares": {"t": 1, "u": 3, "p": 0.1}},
+    ),
+    "reference": (
+        {"m": [moments(["x"], ["c"])], "p": dps.Proportion("b")},
+        {"reference": dps.PerturbedHistogram(Fraction(1, 3)), "epsilon": 1000},
+    ),
+    "reference and shares": (
+        {"m": [moments(["y"], degree=2)], "p": dps.Proportion("c == 'b'")},
+        {
+            "reference": dps.PerturbedHistogram(0.1),
+            "shares": {"m": 1, "p": 2},
+            "epsilon": 1000,
+        },
+    ),
+    "lattice": (
+        {"m": [table("x", "y")]},
+        {"reference": dps.BernsteinKDE(["x", "y"], k=2, share=0.9), "n": 1, "epsilon": 1000},
+    ),
+    "lattice of one column": (
+        {"m": [moments(["x"])]},
+        {"reference": dps.BernsteinKDE(["x"], k=4, share=0.5), "n": 1, "epsilon": 1000},
+    ),
+}
+
+
+@pytest.fixture
+def make_plan(asking):
+    def make(name, amount=None, kind=dps.PureDP, unit="replace"):
+        asked, options = PLANS[name]
+        options = {"epsilon": Fraction(1, 3)} | options
+        usual = options.pop("epsilon")
+        analyses = {n: asking(*a) if isinstance(a, list) else a for n, a in asked.items()}
+        return dps.plan(SCHEMA, analyses, budget=kind(amount or usual), unit=unit, **options)
+
+    return make
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_p49_the_loss_of_a_whole_plan_is_at_most_epsilon(name, make_plan):
+    used = guard(make_plan(name))
+    # Not vacuous: a budget that is mostly unused would hide a planted bug.
+    assert used > 0.5, float(used)
+
+
+@pytest.mark.parametrize("epsilon", [1 / 3, 0.1, 5, 1e-3])
+def test_p49_for_budgets_that_are_no_short_binary_numbers(epsilon, make_plan):
+    assert guard(make_plan("monomials", epsilon)) > 0.999
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_p49_the_loss_of_a_whole_plan_is_at_most_rho(name, make_plan):
+    assert guard(make_plan(name, kind=dps.ZCDP)) > 0.3  # bounds of groups are not sharp everywhere
+
+
+@pytest.mark.parametrize("rho", [1 / 3, 0.1, 5, 1e-7])
+def test_p49_for_rhos_that_are_no_short_binary_numbers(rho, make_plan):
+    assert guard(make_plan("monomials", rho, dps.ZCDP)) > 0.999
+
+
+@pytest.mark.parametrize("kind", [dps.PureDP, dps.ZCDP])
+@pytest.mark.parametrize("name", PLANS)
+def test_p51_the_loss_of_an_added_row_is_at_most_the_budget(name, kind, make_plan):
+    assert guard(make_plan(name, kind=kind, unit="add_remove")) > 0.3
+
+
+def test_p49_a_plan_read_from_a_file_costs_the_same(tmp_path, make_plan):
+    plan = make_plan("cells")
+    plan.save(tmp_path / "plan.json")
+    assert largest_loss(dps.Plan.load(tmp_path / "plan.json")) == largest_loss(plan)
+
+
+@pytest.mark.parametrize("kind", [dps.PureDP, dps.ZCDP])
+def test_p49_a_block_listed_twice_is_measured_and_paid_twice(kind, make_plan):
+    plan = make_plan("numbers", kind=kind)
+    with pytest.raises(dps.BudgetError, match="spends"):
+        guard(replace(plan, blocks=2 * plan.blocks))
+    halves = tuple(PlannedBlock(p.block, 2 * p.multiplier) for p in plan.blocks)
+    used = guard(replace(plan, blocks=2 * halves))
+    assert float(used) == pytest.approx(float(guard(plan)))  # scales are rounded to floats
+
+
+def test_p61_planted_halved_sensitivity_fails_the_guard(monkeypatch, make_plan):
+    for kind in (Table, Indicator, dps.Moments):
+        real = kind.sensitivity
+        monkeypatch.setattr(
+            kind,
+            "sensitivity",
+            lambda self, unit, real=real: Sensitivity(
+                real(self, unit).l1 / 2, real(self, unit).l2_squared / 4
+            ),
+        )
+    for name in ("cells", "monomials", "numbers", "reference and shares"):
+        with pytest.raises(AssertionError, match="costs more than the budget"):
+            guard(make_plan(name))
+
+
+def test_p62_planted_double_epsilon_fails_the_guard(monkeypatch, make_plan):
+    real = dps.PureDP.multiplier
+    monkeypatch.setattr(dps.PureDP, "multiplier", lambda *args: real(*args) / 2)
+    with pytest.raises(dps.BudgetError, match="spends"):  # the plan recomputes its own cost
+        make_plan("cells")
+    monkeypatch.setattr(dps.Plan, "check", lambda self, n=None: None)
+    for name in ("cells", "numbers", "shares of one block"):
+        with pytest.raises(AssertionError, match="costs more than the budget"):
+            guard(make_plan(name))
+
+
+def test_p61_planted_halved_squared_sensitivity_fails_the_guard(monkeypatch, make_plan):
+    real = dps.ZCDP.price
+    monkeypatch.setattr(dps.ZCDP, "price", lambda self, sensitivity: real(self, sensitivity) / 2)
+    for name in ("cells", "monomials"):
+        with pytest.raises(AssertionError, match="costs more than the budget"):
+            guard(make_plan(name, kind=dps.ZCDP))
+
+
+def test_p62_planted_smaller_scale_at_the_draw_fails_the_guard(monkeypatch, make_plan):
+    real = measuring.noise_scales
+    monkeypatch.setattr(measuring, "noise_scales", lambda *args: real(*args) * 0.999)
+    with pytest.raises(AssertionError, match="costs more than the budget"):
+        guard(make_plan("monomials"))
+
+
+def test_p63_planted_block_left_out_of_the_sensitivity_fails_the_guard(monkeypatch, make_plan):
+    real = allocation.relative_price
+    monkeypatch.setattr(
+        allocation,
+        "relative_price",
+        lambda blocks, *rest: real(blocks[1:] or blocks, *rest),
+    )
+    with pytest.raises(dps.BudgetError, match="spends"):
+        make_plan("cells")
+    monkeypatch.setattr(dps.Plan, "check", lambda self, n=None: None)
+    with pytest.raises(AssertionError, match="costs more than the budget"):
+        guard(make_plan("monomials"))
+
+
+def test_p63_planted_count_that_is_not_paid_for_fails_the_guard(monkeypatch, make_plan):
+    plan = make_plan("monomials", unit="add_remove")
+    planted = PlannedBlock(plan.count.block, plan.count.multiplier * Fraction(9, 10))
+    object.__setattr__(plan, "count", planted)
+    monkeypatch.setattr(dps.Plan, "check", lambda self, n=None: None)
+    with pytest.raises(AssertionError, match="costs more than the budget"):
+        guard(plan)
+
+
+def test_p67_planted_exact_count_fails_the_guard(monkeypatch, make_plan):
+    real = measuring._noisy
+
+    def exact_count(planned, sums, noise):
+        noisy = real(planned, sums, noise)
+        return replace(noisy, sums=sums) if planned.block == ROWS else noisy
+
+    guard(make_plan("monomials", unit="add_remove"))
+    monkeypatch.setattr(measuring, "_noisy", exact_count)
+    with pytest.raises(AssertionError, match="a sum without noise"):
+        guard(make_plan("monomials", unit="add_remove"))
+
+
+def test_p63_planted_reference_that_is_not_paid_for_fails_the_guard(monkeypatch, make_plan):
+    plan = make_plan("reference and shares")
+    blocks = tuple(PlannedBlock(p.block, p.multiplier * Fraction(9, 10)) for p in plan.blocks)
+    object.__setattr__(plan, "blocks", blocks)
+    with pytest.raises(dps.BudgetError, match="edited by hand"):
+        guard(plan)
+    monkeypatch.setattr(dps.Plan, "check", lambda self, n=None: None)
+    with pytest.raises(AssertionError, match="costs more than the budget"):
+        guard(plan)
+
+
+def test_p64_planted_shared_noise_fails_the_guard(monkeypatch, make_plan):
+    real = measuring.add_noise
+    monkeypatch.setattr(
+        measuring,
+        "add_noise",
+        lambda sums, scale, noise: sums + real(np.zeros(1, np.int64), scale, noise),
+    )
+    for name in ("cells", "numbers"):
+        with pytest.raises(AssertionError, match="noise shared"):
+            guard(make_plan(name))
+
+
+def test_p64_planted_noise_shared_by_blocks_fails_the_guard(monkeypatch, make_plan):
+    real, kept = measuring.add_noise, {}
+
+    def remembered(sums, scale, noise):
+        key = (scale, sums.size)
+        if key not in kept:
+            kept[key] = real(np.zeros_like(sums), scale)
+        return sums + kept[key]
+
+    monkeypatch.setattr(measuring, "add_noise", remembered)
+    with pytest.raises(AssertionError, match="noise shared"):
+        guard(make_plan("monomials"))
+
+
+def test_p64_planted_missing_noise_fails_the_guard(monkeypatch, make_plan):
+    real = measuring.add_noise
+
+    def only_the_first(sums, scale, noise):
+        noisy = real(sums, scale, noise)
+        noisy[1:] = sums[1:]
+        return noisy
+
+    monkeypatch.setattr(measuring, "add_noise", only_the_first)
+    with pytest.raises(AssertionError, match="a sum without noise"):
+        guard(make_plan("cells"))
+
+
+def test_p69_planted_printed_bernstein_scale_fails_the_guard(monkeypatch, make_plan):
+    """BL24 Algorithm 3 prints S(F) (k + 1), with S(F) the sensitivity at one lattice point."""
+
+    def printed(self, unit):
+        at_one_point = 1  # in units of the largest kernel value
+        return Sensitivity(Fraction(at_one_point * (self.k + 1)), Fraction(self.k + 1))
+
+    assert guard(make_plan("lattice")) > 0.9
+    monkeypatch.setattr(KernelLattice, "sensitivity", printed)
+    with pytest.raises(AssertionError, match="costs more than the budget"):
+        guard(make_plan("lattice"))

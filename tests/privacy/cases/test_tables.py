@@ -1,0 +1,389 @@
+"""Section C: tables. Wrong structure is refused, row order and route do not matter."""
+
+import csv
+import math
+import zipfile
+
+import duckdb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import dpstats as dps
+from dpstats.private import kernel
+
+SENTINEL = "Sentinel-Quux"
+COLUMNS = [
+    dps.Category("c", ["a", "b"], allow_missing=True),
+    dps.Boolean("b"),
+    dps.Number("x", 0, 4, points=9, edges=[1, 3], missing=2),
+    dps.Number("y", -1, 1, points=5, missing=0),
+]
+SCHEMA = dps.Schema(COLUMNS)
+N = 501
+
+
+@pytest.fixture
+def plan(asking):
+    blocks = [
+        dps.Cells.table(SCHEMA, ["c", "x"]),
+        dps.Cells.condition(SCHEMA, "b and x < 1"),
+        dps.Moments.of(SCHEMA, ["x", "y"], ["c"]),
+    ]
+    return dps.plan(SCHEMA, {"all": asking(*blocks)}, budget=dps.PureDP(1))
+
+
+@pytest.fixture
+def simple_plan():
+    analyses = {"m": dps.Marginals(["c", "x"]), "p": dps.Proportion("b and x < 1")}
+    return dps.plan(SCHEMA, analyses, budget=dps.PureDP(1))
+
+
+@pytest.fixture(scope="module")
+def frame():
+    rng = np.random.default_rng(5)
+    frame = pd.DataFrame(
+        {
+            "c": rng.choice(["a", "b", SENTINEL], N),
+            "b": rng.random(N) < 0.3,
+            "x": rng.uniform(-1, 5, N),
+            "y": rng.normal(size=N),
+        }
+    )
+    frame.loc[::7, "y"] = math.nan
+    frame.loc[::11, "c"] = None
+    return frame
+
+
+def test_p28_another_number_of_rows_than_declared(unread, tmp_path, frame):
+    plan = dps.plan(SCHEMA, {"p": dps.Proportion("b")}, budget=dps.PureDP(1), n=N + 1)
+    path = tmp_path / "ledger"
+    ledger = dps.Ledger.create(path, dps.PureDP(1))
+    stream = unread(("b", pa.bool_()))
+    stream.height = N  # as polars tells its number of rows
+    with pytest.raises(dps.DataError, match=f"n = {N + 1} rows and the table has {N}"):
+        dps.measure(plan, stream, ledger=ledger)
+    pq.write_table(pa.Table.from_pandas(frame), tmp_path / "t.parquet")
+    for data in (frame, pl.from_pandas(frame), tmp_path / "t.parquet"):
+        with pytest.raises(dps.DataError, match="rows"):
+            dps.measure(plan, data, ledger=ledger)
+    assert ledger.spent == 0
+
+
+def test_p28_a_stream_that_hides_its_number_of_rows_spends_nothing(tmp_path, frame):
+    plan = dps.plan(SCHEMA, {"p": dps.Proportion("b")}, budget=dps.PureDP(1), n=N - 1)
+    ledger = dps.Ledger.create(tmp_path / "ledger", dps.PureDP(1))
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    for data in (tmp_path / "t.csv", pa.Table.from_pandas(frame).to_reader()):
+        with pytest.raises(dps.DataError, match="make the plan for the right number"):
+            dps.measure(plan, data, ledger=ledger)
+    assert ledger.spent == 0
+
+
+@pytest.mark.parametrize("budget", [dps.PureDP(1), dps.ZCDP(0.1)], ids=["laplace", "gaussian"])
+def test_p29_no_rows_are_a_valid_release_where_n_is_private(frame, budget):
+    plan = dps.plan(SCHEMA, {"p": dps.Proportion("b")}, budget=budget, unit="add_remove")
+    for data in (frame.head(0), pa.Table.from_pandas(frame.head(0)).to_reader()):
+        release = dps.release(plan, data, rng=0, m=50)
+        assert release.n >= 1
+        assert len(release.to_frame()) == release.n
+        low, high = release.infer("p").conf_int()
+        assert 0 <= low <= high <= 1
+
+
+def test_p28_a_private_number_of_rows_is_never_compared(frame):
+    plan = dps.plan(
+        SCHEMA, {"p": dps.Proportion("b")}, budget=dps.PureDP(1), unit="add_remove", n=10**6
+    )
+    dps.measure(plan, frame)
+    dps.measure(plan, frame.head(3))
+
+
+def test_p29_no_rows_are_refused_where_n_is_public(simple_plan, frame, tmp_path):
+    ledger = dps.Ledger.create(tmp_path / "ledger", dps.PureDP(1))
+    for data in (frame.head(0), pa.Table.from_pandas(frame.head(0)).to_reader()):
+        with pytest.raises(dps.DataError, match="no rows"):
+            dps.measure(simple_plan, data, ledger=ledger)
+    assert ledger.spent == 0
+
+
+@pytest.mark.parametrize("fit", ["entropy", "minimax"])
+def test_p30_one_row(fit, simple_plan, frame, exact):
+    one = frame.iloc[[3]]
+    assert exact(simple_plan, one)[0][0] in (0, 1)
+    release = dps.release(simple_plan, one, fit=fit, m=200, rng=1)
+    assert release.n == release.k == len(release.to_frame()) == 1
+    low, high = release.infer("p").conf_int()
+    assert 0 <= low <= high <= 1
+
+
+def test_p31_reordered_rows_and_index(plan, frame, exact):
+    sums = exact(plan, frame)
+    mixed = frame.sample(frac=1, random_state=2)  # keeps its old index, in disorder
+    same_index = frame.set_axis([0] * N)
+    other_index = frame.set_index(pd.Index([SENTINEL] * N, name="b2"))
+    columns = frame[["y", "x", "b", "c"]]
+    for other in (mixed, same_index, other_index, columns, mixed.reset_index(drop=True)):
+        assert exact(plan, other) == sums
+    doubled = pd.concat([frame, frame])
+    assert exact(plan, doubled) == [[2 * value for value in block] for block in sums]
+
+
+def test_p32_extra_columns(simple_plan, frame, exact, tmp_path):
+    wide = frame.copy()
+    wide[f"{SENTINEL}-name"] = SENTINEL
+    wide[4711] = [[object()]] * N
+    wide["nested"] = [{"a": [i]} for i in range(N)]
+    wide["when"] = pd.Timestamp("2020", tz="UTC")
+    assert exact(simple_plan, wide) == exact(simple_plan, frame)
+    release = dps.release(simple_plan, wide, m=200, rng=1)
+    release.save(tmp_path / "r.zip")
+    with zipfile.ZipFile(tmp_path / "r.zip") as archive:
+        text = "".join(archive.read(name).decode() for name in archive.namelist())
+    assert SENTINEL not in text + str(release) + repr(release)
+    assert "nested" not in text
+    assert list(release.to_frame()) == ["c", "b", "x"]
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+    for name in ("extra", "extra"):  # columns that are not asked for may even share a name
+        table = table.append_column(name, pa.array([[1]] * N))
+    assert exact(simple_plan, table) == exact(simple_plan, frame)
+
+
+def test_p33_missing_column_names(unread, simple_plan, frame, tmp_path):
+    stream = unread(("c", pa.string()), ("b", pa.bool_()), ("X", pa.float64()))
+    with pytest.raises(dps.DataError, match=r"no column \['x'\]"):
+        dps.measure(simple_plan, stream)
+    frame.drop(columns="x").to_csv(tmp_path / "t.csv", index=False)
+    for data in (frame.drop(columns="x"), tmp_path / "t.csv", frame.rename(columns={"x": "x "})):
+        with pytest.raises(dps.DataError, match=r"no column \['x'\]"):
+            dps.measure(simple_plan, data)
+
+
+def test_p33_duplicated_column_names(unread, simple_plan, frame, tmp_path):
+    stream = unread(("c", pa.string()), ("b", pa.bool_()), ("x", pa.int8()), ("x", pa.int8()))
+    twice = pd.concat([frame, frame[["x"]]], axis=1)
+    twice.to_csv(tmp_path / "t.csv", index=False)
+    for data in (stream, twice, tmp_path / "t.csv"):
+        with pytest.raises(dps.DataError, match=r"more than one column named \['x'\]"):
+            dps.measure(simple_plan, data)
+
+
+def test_p33_wrong_types(unread, simple_plan):
+    stream = unread(("c", pa.string()), ("b", pa.bool_()), ("x", pa.string()))
+    with pytest.raises(dps.DataError, match="'x' is declared as numbers but stored as string"):
+        dps.measure(simple_plan, stream)
+
+
+def test_p34_unusual_arrays_are_exact(plan, frame, exact):
+    whole = frame.assign(x=np.arange(N) % 5, y=np.arange(N) % 3 - 1)
+    sums = exact(plan, whole)
+    x, y = whole["x"].to_numpy(), whole["y"].to_numpy()
+    spread = np.zeros((N, 7))
+    spread[:, 3] = x
+    variants = {
+        "non-contiguous": {"x": spread[:, 3]},
+        "reversed": {"x": x[::-1].copy()[::-1]},
+        "big-endian": {"x": x.astype(">f8"), "y": y.astype(">i4")},
+        "small": {"x": x.astype(np.uint8), "y": y.astype(np.float16)},
+        "object": {"x": x.astype(object), "y": y.astype(object)},
+        "nullable": {"x": pd.array(x, "Int64"), "y": pd.array(y, "Float32")},
+        "category": {"x": pd.Categorical(x)},
+        "read-only": {"x": np.frombuffer(x.tobytes(), x.dtype)},
+    }
+    for name, changed in variants.items():
+        assert exact(plan, whole.assign(**changed)) == sums, name
+    masked = np.ma.array(frame["y"].fillna(999), mask=frame["y"].isna())
+    assert exact(plan, frame.assign(y=masked)) == exact(plan, frame)
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.zeros(N, complex),
+        np.zeros(N, np.longdouble),
+        np.zeros(N, "datetime64[ns]"),
+        np.zeros(N, "timedelta64[s]"),
+        pd.arrays.SparseArray(np.zeros(N)),
+        pd.array(["1"] * N, "str"),
+        pd.period_range("2020", periods=N, freq="D"),
+    ],
+    ids=lambda array: str(array.dtype),
+)
+def test_p34_arrays_that_are_not_exact_are_refused(array, plan, frame):
+    with pytest.raises(dps.DataError, match=r"'x' is (declared|stored)"):
+        dps.measure(plan, frame.assign(x=array))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [np.zeros((3, 4)), np.ma.zeros((3, 4)), [{"c": "a"}], {"c": ["a"]}, None, 5, pd.Series([1]),
+     "no-such.csv", "table.xlsx"],
+    ids=lambda data: type(data).__name__,
+)  # fmt: skip
+def test_p34_things_that_are_no_table_are_refused(data, plan):
+    with pytest.raises(dps.DataError):
+        dps.measure(plan, data)
+
+
+def test_p35_a_categorical_with_its_own_categories(plan, frame, exact):
+    sums = exact(plan, frame)
+    for categories in (["b", SENTINEL, "a"], ["zz", "a", "b", SENTINEL, "unused"]):
+        for ordered in (False, True):
+            own = pd.Categorical(frame["c"], categories=categories, ordered=ordered)
+            assert exact(plan, frame.assign(c=own)) == sums
+    enum = pl.from_pandas(frame).with_columns(pl.col("c").cast(pl.Enum(["b", SENTINEL, "a"])))
+    assert exact(plan, enum) == sums
+    release = dps.measure(plan, enum)
+    assert not any(SENTINEL in text for text in release.to_members().values())
+
+
+def chunks(table, size):
+    pieces = [table.slice(i, size) for i in range(0, len(table), size)]
+    return pa.concat_tables(pieces)
+
+
+def test_p36_every_engine_and_chunking_gives_the_same_integers(plan, frame, exact, tmp_path):
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    frame.to_csv(tmp_path / "quoted.csv", index=False, quoting=csv.QUOTE_ALL)
+    pq.write_table(table, tmp_path / "one.parquet")
+    pq.write_table(table, tmp_path / "many.parquet", row_group_size=17, compression="zstd")
+    duck = duckdb.connect()
+    duck.register("t", table)
+    routes = {
+        "pandas": frame,
+        "pandas arrow": table.to_pandas(types_mapper=pd.ArrowDtype),
+        "pandas object": frame.astype(object),
+        "polars": pl.from_pandas(frame),
+        "polars chunks": pl.concat([pl.from_pandas(frame[:100]), pl.from_pandas(frame[100:])],
+                                   rechunk=False),
+        "arrow": table,
+        "one row at a time": chunks(table, 1),
+        "sevens": chunks(table, 7),
+        "batch reader": chunks(table, 50).to_reader(),
+        "duckdb": duck.sql("select * from t"),
+        "csv": tmp_path / "t.csv",
+        "csv quoted": str(tmp_path / "quoted.csv"),
+        "parquet": tmp_path / "one.parquet",
+        "parquet groups": tmp_path / "many.parquet",
+    }  # fmt: skip
+    sums = exact(plan, frame)
+    assert sum(sums[0]) == N
+    for name, data in routes.items():
+        assert exact(plan, data) == sums, name
+
+
+@pytest.mark.parametrize("threads", [1, 8])
+def test_p36_threads_do_not_change_the_integers(threads, plan, frame, exact, tmp_path):
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    before = pa.cpu_count()
+    try:
+        pa.set_cpu_count(threads)
+        assert exact(plan, tmp_path / "t.csv") == exact(plan, frame)
+    finally:
+        pa.set_cpu_count(before)
+
+
+def test_p36_the_rows_are_read_in_one_pass(plan, frame, exact):
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+    reader = table.to_reader()
+    assert exact(plan, reader) == exact(plan, table)
+    with pytest.raises(dps.DataError):  # nothing is left in it, and no copy was kept
+        dps.measure(plan, reader)
+
+
+def test_p37_rows_times_the_largest_code_above_the_limit(unread, asking, monkeypatch, tmp_path):
+    schema = dps.Schema([dps.Number("x", 0, 1, points=2**20 + 1, missing=0)])
+    block = dps.Moments.of(schema, ["x"])
+    plan = dps.plan(schema, {"m": asking(block)}, budget=dps.PureDP(1))
+    assert kernel.SAFE_TOTAL == 2**62
+    stream = unread(("x", pa.float64()))
+    stream.height = 2**62 // (2**19) ** 2  # rows times K squared is 2^62
+    with pytest.raises(dps.DataError, match="could overflow exact sums; declare fewer points"):
+        dps.measure(plan, stream)
+    ledger = dps.Ledger.create(tmp_path / "ledger", dps.PureDP(1))
+    monkeypatch.setattr(kernel, "SAFE_TOTAL", 10 * (2**19) ** 2)
+    table = pa.table({"x": np.ones(11)})
+    for data in (table, table.to_reader()):  # the second only shows it while it is read
+        with pytest.raises(dps.DataError, match="could overflow"):
+            dps.measure(plan, data, ledger=ledger)
+    assert ledger.spent == 0
+    dps.measure(plan, table.slice(0, 9), ledger=ledger)
+
+
+def test_p38_dictionaries_statistics_and_metadata_of_parquet(simple_plan, frame, tmp_path):
+    secret = frame.assign(c=frame["c"].where(frame["c"].notna(), "zz-rare"))
+    table = pa.Table.from_pandas(secret, preserve_index=False)
+    table = table.replace_schema_metadata({b"note": SENTINEL.encode(), b"author": b"zz-author"})
+    own = pa.array([f"zz-unused-{SENTINEL}", "a", "b", SENTINEL, "zz-rare"])
+    indices = pa.array([own.to_pylist().index(cell) for cell in secret["c"]], pa.int32())
+    coded = table.set_column(0, "c", pa.DictionaryArray.from_arrays(indices, own))
+    for name, data in (("plain", table), ("coded", coded)):
+        path = tmp_path / f"zz-{name}.parquet"
+        pq.write_table(data, path, write_statistics=True, use_dictionary=True)
+        release = dps.release(simple_plan, path, m=200, rng=1)
+        texts = [*release.measurements.to_members().values(), str(release), repr(release)]
+        release.save(tmp_path / "r.zip")
+        loaded = dps.load(tmp_path / "r.zip")
+        texts += [loaded.to_frame().to_csv(), str(vars(loaded))]
+        for text in texts:
+            assert SENTINEL not in text
+            assert "zz-" not in text
+
+
+@pytest.mark.parametrize("damage", ["cut", "pages", "footer", "empty", "text"])
+def test_p39_corrupt_parquet(damage, simple_plan, frame, tmp_path, reachable):
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.Table.from_pandas(frame, preserve_index=False), path, compression="snappy")
+    content = bytearray(path.read_bytes())
+    match damage:
+        case "cut":
+            content = content[: len(content) // 2]
+        case "pages":
+            content[4:-2000] = bytes(255 - byte for byte in content[4:-2000])
+        case "footer":
+            content[-1000:-8] = b"\xff" * 992
+        case "empty":
+            content = bytearray()
+        case "text":
+            content = bytearray(SENTINEL.encode() * 100)
+    path.write_bytes(content)
+    ledger = dps.Ledger.create(tmp_path / "ledger", dps.PureDP(1))
+    with pytest.raises(dps.DataError) as caught:
+        dps.measure(simple_plan, path, ledger=ledger)
+    error = caught.value
+    assert error.__cause__ is None
+    assert error.__context__ is None
+    assert SENTINEL not in str(error)
+    assert ledger.spent == 0
+
+
+def test_p39_a_damaged_csv_line_is_not_quoted(simple_plan, tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text(f"c,b,x\na,1,1\n{SENTINEL},1,1,{SENTINEL}\n")
+    with pytest.raises(dps.DataError, match="reading the rows failed") as caught:
+        dps.measure(simple_plan, path)
+    assert SENTINEL not in str(caught.value)
+    assert caught.value.__context__ is None
+
+
+def test_p40_several_rows_per_person(simple_plan, frame, exact):
+    measured = dps.measure(simple_plan, frame)
+    text = measured.to_members()["measurements.json"]
+    assert '"unit": "replace"' in text
+    assert "one row per person; k rows of one person are protected at k times epsilon" in text
+    release = dps.synthesize(measured, m=100, rng=1)
+    assert "neighbours differ by replacing one row; one row per person" in str(release)
+    # Three rows of one person cost at most three times what one row may.
+    moved = frame.copy()
+    moved.loc[:2, ["c", "b", "x"]] = ["b", True, 0.5]
+    loss = sum(
+        sum(abs(a - b) for a, b in zip(x, y, strict=True)) / float(planned.multiplier)
+        for x, y, planned in zip(
+            exact(simple_plan, frame), exact(simple_plan, moved), simple_plan.blocks, strict=True
+        )
+    )
+    assert 0 < loss <= 3 * 1

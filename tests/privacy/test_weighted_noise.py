@@ -1,0 +1,120 @@
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from dpstats.errors import RequestError
+from dpstats.privacy.gaussian import DiscreteGaussian
+from dpstats.privacy.laws import DiscreteLaplace
+from dpstats.privacy.weighted_noise import Combination
+
+PARTS = [
+    ((0.95, 56.0, 1), (-0.05, 56.0, 19)),
+    ((0.7, 3.0, 1), (-0.2, 10.0, 5), (0.1, 1.0, 40)),
+    ((1 / 7, 56.0, 70),),
+    ((0.3, 0.4, 3), (0.01, 900.0, 2)),
+]
+KINDS = [DiscreteLaplace, DiscreteGaussian]
+
+
+def combination(parts, kind=DiscreteLaplace):
+    return Combination(tuple((weight, kind(scale, count)) for weight, scale, count in parts))
+
+
+def draws(parts, kind, size, rng):
+    """Sums of single noises, Gaussian ones drawn through their own probabilities."""
+    total = np.zeros(size)
+    for weight, scale, count in parts:
+        if kind is DiscreteLaplace:
+            p = -np.expm1(-1 / scale)
+            drawn = rng.negative_binomial(count, p, size) - rng.negative_binomial(count, p, size)
+        else:
+            reach = math.ceil(8 * scale) + 1
+            z = np.arange(-reach, reach + 1)
+            mass = np.exp(-0.5 * (z / scale) ** 2)
+            drawn = sum(rng.choice(z, size, p=mass / mass.sum()) for _ in range(count))
+        total += weight * drawn
+    return total
+
+
+@pytest.mark.parametrize("exact", [DiscreteLaplace(8.0), DiscreteGaussian(11.0)])
+def test_one_variable_is_the_closed_form(exact):
+    inverted = Combination(((1.0, exact),))
+    between = np.arange(-200, 200, 3) + 0.5  # smoothing keeps away from the atoms
+    np.testing.assert_allclose(inverted.cdf(between), exact.cdf(between), atol=1e-9)
+    assert inverted.variance == pytest.approx(exact.variance)
+    assert inverted.gaussian == exact.gaussian
+
+
+@pytest.mark.parametrize("exact", [DiscreteLaplace(5.0, 12), DiscreteGaussian(1.3, 12)])
+def test_integer_sums_agree_with_the_law_of_sums(exact):
+    inverted = Combination(((1.0, exact),))
+    between = np.arange(-150, 150, 7) + 0.5
+    np.testing.assert_allclose(inverted.cdf(between), exact.cdf(between), atol=1e-7)
+
+
+def test_gaussian_combinations_of_wide_noises_are_normal():
+    law = combination(((0.7, 30.0, 1), (-0.2, 100.0, 5), (0.1, 11.0, 40)), DiscreteGaussian)
+    sd = math.sqrt(law.variance)
+    assert law.gaussian
+    for beta in (0.5, 0.05, 1e-4):
+        assert law.quantile(beta) == pytest.approx(sd * norm.isf(beta / 2), rel=4e-3)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("parts", PARTS)
+def test_distribution_function_against_simulation(parts, kind):
+    size = 100_000
+    drawn = np.sort(draws(parts, kind, size, np.random.default_rng(0)))
+    law = combination(parts, kind)
+    for share in (0.001, 0.02, 0.3, 0.5, 0.9, 0.999):
+        point = drawn[int(share * size)] + 1e-3 * math.sqrt(law.variance)
+        error = 4 * math.sqrt(share * (1 - share) / size) + 2e-3
+        assert law.cdf(point) == pytest.approx(np.mean(drawn <= point), abs=error)
+    assert drawn.var() == pytest.approx(law.variance, rel=0.03)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("parts", PARTS)
+def test_quantile_and_tail_belong_together(parts, kind):
+    law = combination(parts, kind)
+    for beta in (0.5, 0.05, 1e-4):
+        q = law.quantile(beta)
+        assert law.tail(q) <= beta * (1 + 1e-6)
+        assert law.tail(q * 0.999) > beta * 0.97
+    assert law.tail(0) == pytest.approx(1)
+    assert law.tail(law.support()) < 1e-9
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_any_scale_and_no_weight(kind):
+    for scale in (1e-6, 1e-3, 1.0, 1e9):
+        law = combination(((0.5, scale, 4),), kind)
+        assert np.isfinite(law.quantile(0.05))
+        assert law.cdf(0) == pytest.approx(0.5, abs=0.51)
+    with pytest.raises(RequestError, match="non-zero weight"):
+        combination(((0.0, 1.0, 1),), kind)
+
+
+def exact_tail(parts, reach=400):
+    """Atoms and probabilities of |W| for weights that are multiples of 1/4, by convolution."""
+    mass = np.array([1.0])
+    for weight, law in parts:
+        step, z = round(4 * weight), np.arange(-reach, reach + 1)
+        spread = np.zeros(2 * step * reach + 1)
+        spread[:: step or 1] = law.pmf(z)
+        mass = np.convolve(mass, spread)
+    values = np.abs(np.arange(len(mass)) - len(mass) // 2) / 4
+    return values, mass
+
+
+@pytest.mark.parametrize("kind", [DiscreteLaplace, DiscreteGaussian])
+@pytest.mark.parametrize("scale", [0.5, 1.0, 3.0])
+def test_quantiles_never_fall_inside_an_atom(kind, scale):
+    """At every beta no more than beta lies strictly beyond the quantile."""
+    parts = ((0.5, kind(scale, 2)), (0.25, kind(scale, 1)))
+    law = Combination(parts)
+    values, mass = exact_tail(parts)
+    for beta in np.geomspace(1e-3, 0.9, 300):
+        assert mass[values > law.quantile(beta)].sum() <= beta * (1 + 1e-9), beta

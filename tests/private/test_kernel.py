@@ -1,0 +1,149 @@
+"""The kernel: exact sums whatever the batches, the blocks and their order."""
+
+import itertools
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpstats.errors import DataError
+from dpstats.families.cells import Cells
+from dpstats.families.moments import Moments
+from dpstats.private import kernel as kernel_module
+from dpstats.private.kernel import JOINT_CELLS, Kernel
+from dpstats.schema import Category, Number, Schema
+
+
+def listed(totals):
+    return [total.tolist() for total in totals]
+
+
+def random_rows(n, seed):
+    rng = np.random.default_rng(seed)
+    return pa.table({
+        "word": pa.array(rng.choice(["no", "yes", "Yes", None], n).tolist(), pa.string()),
+        "grade": rng.choice([1, 2.5, -3, 4, np.nan], n),
+        "flag": rng.random(n) < 0.5,
+        "x": rng.normal(0.5, 1.5, n).round(1),
+        "y": rng.choice([-1, 0, 2.5, 2.6, 5, 9.99, 10, np.inf], n),
+        "score": rng.choice([17.5, 20, 22, 27], n),
+    })  # fmt: skip
+
+
+@given(cuts=st.lists(st.integers(0, 60), max_size=6), seed=st.integers(0, 99))
+@settings(max_examples=40)
+def test_any_batching_gives_the_sums_of_the_loop(cuts, seed, loop):
+    table = random_rows(60, seed)
+    empty = table.to_batches()[0].slice(0, 0)
+    expected = loop.sums(loop.schema, loop.blocks, table.to_pylist())
+    edges = [0, *sorted(cuts), 60]
+    batches = [
+        batch
+        for start, stop in itertools.pairwise(edges)
+        for batch in table.slice(start, stop - start).to_batches() or [empty]
+    ]
+    totals, rows = Kernel(loop.schema, loop.blocks).total(batches)
+    assert rows == 60
+    assert listed(totals) == expected
+    assert all(total.dtype == np.int64 for total in totals)
+
+
+@given(order=st.permutations(range(8)), kept=st.integers(1, 8))
+@settings(max_examples=40)
+def test_the_blocks_may_come_in_any_order(order, kept, loop):
+    blocks = [loop.blocks[i] for i in order[:kept]]
+    table = random_rows(40, 7)
+    expected = loop.sums(loop.schema, blocks, table.to_pylist())
+    assert listed(Kernel(loop.schema, blocks).total(table.to_batches())[0]) == expected
+
+
+def test_a_condition_on_three_columns_that_the_tables_name_in_another_order():
+    schema = Schema(
+        [Category("a", ["p", "q"]), Category("b", list("rst")), Category("c", list("uvwx"))]
+    )
+    text = "a == 'p' and b == 's' and c == 'x' or a == 'q' and b == 'r' and c == 'u'"
+    blocks = [Cells.table(schema, ["c"]), Cells.table(schema, ["a"]), Cells.condition(schema, text)]
+    batch = pa.RecordBatch.from_pydict({"a": list("ppqq"), "b": list("ssrt"), "c": list("xuux")})
+    assert Kernel(schema, blocks).sums(batch)[2].tolist() == [2]
+
+
+def test_without_a_joint_histogram_the_sums_are_the_same(loop, monkeypatch):
+    table = random_rows(300, 1)
+    joint = Kernel(loop.schema, loop.blocks)
+    assert joint._joint is not None
+    with_it = listed(joint.total(table.to_batches())[0])
+    monkeypatch.setattr(kernel_module, "JOINT_CELLS", 100)
+    apart = Kernel(loop.schema, loop.blocks)
+    assert apart._joint is None
+    assert listed(apart.total(table.to_batches())[0]) == with_it
+
+
+def test_many_columns_pass_the_joint_histogram():
+    schema = Schema([Category(f"c{i}", list(range(10))) for i in range(6)])
+    assert JOINT_CELLS < 10**6
+    tables = [Cells.table(schema, [f"c{i}", f"c{j}"]) for i in range(6) for j in range(i)]
+    rng = np.random.default_rng(3)
+    cells = {name: rng.integers(10, size=500) for name in schema.names}
+    totals, _ = Kernel(schema, tables).total([pa.RecordBatch.from_pydict(cells)])
+    for table, total in zip(tables, totals, strict=True):
+        one, other = (cells[c.name] for c in table.columns)
+        expected = np.histogram2d(one, other, bins=[np.arange(11)] * 2)[0]
+        np.testing.assert_array_equal(total.reshape(10, 10), expected)
+
+
+class Halves:
+    """A block the kernel has never heard of: counts rows with an even level."""
+
+    def __init__(self, column):
+        self.columns, self.size, self.needs_codes = (column,), 1, True
+        self.ranges = np.zeros(1, np.int64), np.ones(1, np.int64)
+
+    def sums(self, codes):
+        return np.array([np.sum(codes[self.columns[0].name] % 2 == 0)], dtype=np.int64)
+
+
+def test_a_block_it_does_not_know_is_summed_by_itself(loop):
+    table = random_rows(50, 2)
+    blocks = [Halves(loop.schema["grade"]), loop.blocks[0]]
+    totals, _ = Kernel(loop.schema, blocks).total(table.to_batches(max_chunksize=7))
+    even = sum(loop.code(loop.schema["grade"], row["grade"]) % 2 == 0 for row in table.to_pylist())
+    assert totals[0].tolist() == [even]
+
+
+def test_only_the_columns_of_the_blocks_are_read(loop):
+    kernel = Kernel(loop.schema, [Cells.table(loop.schema, ["flag"])])
+    assert kernel.schema.names == ("flag",)
+    batch = pa.RecordBatch.from_pydict({"flag": [True, False, True], "word": [1, 2, 3]})
+    assert kernel.sums(batch)[0].tolist() == [1, 2]
+
+
+def test_no_rows_sum_to_zero(loop):
+    totals, rows = Kernel(loop.schema, loop.blocks).total([])
+    assert rows == 0
+    assert not any(np.any(total) for total in totals)
+
+
+def test_the_finest_grid_sums_exactly_over_many_batches():
+    # 38-bit squares: adding 100,000 of them passes 2^53, where floats lose the last bits.
+    schema = Schema([Number("x", -1, 1, points=2**20 + 1, missing=0)])
+    block, odd, n = Moments.of(schema, ["x"]), 2**19 - 1, 100_001
+    cells = np.full(n, schema["x"].decode(np.array([odd]))[0])
+    for size in (n, 2**15 - 1, 40_000):
+        batches = pa.table({"x": cells}).to_batches(max_chunksize=size)
+        totals, _ = Kernel(schema, [block]).total(batches)
+        assert totals[0].tolist() == [n * odd, n * odd**2]
+
+
+def test_sums_that_could_overflow_are_refused_from_public_numbers():
+    schema = Schema([Number("x", -1, 1, points=2**20 + 1, missing=0)])
+    kernel = Kernel(schema, [Moments.of(schema, ["x"])])
+    assert kernel.largest == 2**38
+    too_many = 2**62 // 2**38
+
+    class Pretend:
+        num_rows = too_many
+
+    with pytest.raises(DataError, match=f"{too_many} rows on grids with products up to {2**38}"):
+        kernel.total([Pretend()])

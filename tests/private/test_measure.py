@@ -1,0 +1,143 @@
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpstats as dps
+from dpstats.privacy import noise
+
+ANALYSES = {
+    "smoking": dps.Proportion("smoker == 'yes'"),
+    "tables": dps.Marginals(["smoker", "age"]),
+}
+
+
+def make_plan(schema, **options):
+    return dps.plan(schema, ANALYSES, **{"budget": dps.PureDP(1), **options})
+
+
+def test_zero_noise_gives_the_true_counts(schema, survey, no_noise):
+    measured = dps.measure(make_plan(schema), survey)
+    assert measured.not_private
+    assert measured.n == len(survey)
+    table = measured.measured[-1]
+    ages = pd.cut(survey["age"], [-1, 18, 40, 65, 200], right=False)
+    expected = pd.crosstab(survey["smoker"], ages).to_numpy().ravel()
+    np.testing.assert_array_equal(table.sums, expected)
+
+
+def test_noise_differs_between_runs_and_follows_the_plan(schema, survey):
+    plan = make_plan(schema, budget=dps.PureDP(0.01))
+    first, second = (dps.measure(plan, survey) for _ in range(2))
+    assert not first.not_private
+    assert not np.array_equal(first.means, second.means)
+    np.testing.assert_array_equal(first.scales, 300.0)
+
+
+def test_only_touched_columns_are_kept(schema, survey):
+    plan = dps.plan(schema, {"a": dps.Proportion("smoker == 'yes'")}, budget=dps.PureDP(1))
+    assert dps.measure(plan, survey).columns.names == ("smoker",)
+
+
+def test_public_row_count_is_checked(schema, survey, tmp_path):
+    plan = make_plan(schema, n=1999)
+    ledger = dps.Ledger.create(tmp_path / "ledger", dps.PureDP(1))
+    with pytest.raises(dps.DataError, match=r"n = 1999 rows and the table has 2000"):
+        dps.measure(plan, survey, ledger=ledger)
+    path = tmp_path / "survey.csv"
+    survey.to_csv(path, index=False)
+    with pytest.raises(dps.DataError, match="1999"):  # known only after streaming
+        dps.measure(plan, path, ledger=ledger)
+    assert ledger.spent == 0
+
+
+def test_empty_table_is_refused(schema, survey):
+    with pytest.raises(dps.DataError, match="no rows"):
+        dps.measure(make_plan(schema), survey.head(0))
+
+
+def test_ledger_is_written_before_noise_is_drawn(schema, survey, tmp_path):
+    ledger = dps.Ledger.create(tmp_path / "ledger", dps.PureDP(2))
+    seen = []
+
+    def source(scale, size):
+        seen.append(dps.Ledger.open(tmp_path / "ledger").spent)
+        return np.zeros(size, dtype=np.int64)
+
+    with noise._noise_from(source):
+        dps.measure(make_plan(schema), survey, ledger=tmp_path / "ledger")
+    assert seen
+    assert set(seen) == {1}
+    assert ledger.spent == 1
+
+
+def test_cap_stops_a_second_release_before_rows_are_read(schema, survey, tmp_path):
+    dps.Ledger.create(tmp_path / "ledger", dps.PureDP(1.5))
+    dps.measure(make_plan(schema), survey, ledger=tmp_path / "ledger")
+    with pytest.raises(dps.BudgetError, match="remaining"):
+        dps.measure(make_plan(schema), object(), ledger=tmp_path / "ledger")
+
+
+def test_progress_counts_rows(schema, survey):
+    calls = []
+    dps.measure(make_plan(schema), survey, progress=lambda *call: calls.append(call))
+    assert calls[-1] == ("reading rows", 2000, 2000)
+
+
+def test_measurements_round_trip(schema, survey, tmp_path):
+    plan = make_plan(schema, reference=dps.PerturbedHistogram(), n=2000)
+    measured = dps.measure(plan, survey)
+    measured.save(tmp_path / "paid.zip")
+    loaded = dps.Measurements.load(tmp_path / "paid.zip")
+    for before, after in zip(
+        (*measured.measured, measured.reference), (*loaded.measured, loaded.reference), strict=True
+    ):
+        assert before.block == after.block
+        assert before.multiplier == after.multiplier
+        np.testing.assert_array_equal(before.sums, after.sums)
+        np.testing.assert_array_equal(before.uniforms, after.uniforms)
+    assert loaded.requests == measured.requests
+    assert (loaded.n, loaded.budget, loaded.unit) == (2000, dps.PureDP(1), "replace")
+    again = [dps.synthesize(m, rng=3).to_frame() for m in (measured, loaded)]
+    pd.testing.assert_frame_equal(*again)
+
+
+def test_noise_of_another_kind_than_the_budget_pays_for_is_refused(schema, survey):
+    measured = dps.measure(make_plan(schema, budget=dps.ZCDP(0.1)), survey)
+    assert {noisy.noise for noisy in measured.measured} == {"gaussian"}
+    with pytest.raises(dps.RequestError, match="'pure' is spent on laplace noise"):
+        replace(measured, budget=dps.PureDP(1))
+
+
+def test_an_empty_line_of_a_one_column_file_is_a_row(tmp_path):
+    # Were it dropped, the published n would tell a missing cell from any other.
+    schema = dps.Schema([dps.Category("t", ["a", "b"])])
+    plan = dps.plan(schema, {"p": dps.Proportion("t == 'a'")}, budget=dps.PureDP(1), n=3)
+    for number, text in enumerate(("t\na\nb\na\n", "t\na\n\na\n", 't\na\n""\na', "t\na\nb\n\n")):
+        path = tmp_path / f"{number}.csv"
+        path.write_text(text)
+        assert dps.measure(plan, path).n == 3
+
+
+def test_a_plan_with_another_unit_is_refused(schema, survey):
+    plan = replace(make_plan(schema), unit="add_remove")
+    with pytest.raises(dps.RequestError, match="edited by hand"):
+        dps.measure(plan, survey)
+
+
+@pytest.mark.parametrize("where", ["draw", "read"])
+def test_an_interrupt_leaves_no_sums_in_the_traceback(schema, survey, where, monkeypatch):
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    from dpstats.private import kernel
+
+    if where == "read":
+        monkeypatch.setattr(kernel.Kernel, "sums", interrupted)
+    source = interrupted if where == "draw" else lambda scale, size: np.zeros(size, np.int64)
+    with noise._noise_from(source), pytest.raises(KeyboardInterrupt) as caught:
+        dps.measure(make_plan(schema), survey)
+    for frame in caught.traceback:
+        if "dpstats" in str(frame.path):
+            assert not {"totals", "sums"} & set(frame.frame.f_locals)

@@ -1,0 +1,318 @@
+"""Every route into the kernel gives the integers of a pure Python loop."""
+
+import csv
+import math
+import traceback
+
+import duckdb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpstats.errors import DataError
+from dpstats.families.cells import Cells
+from dpstats.private import tables as local
+from dpstats.private.tables import exact_sums, open_source
+from dpstats.schema import Category, Number, Schema
+
+ODD = "é, \"quoted\"\n'ü'"
+TYPES = {
+    "word": pa.string(), "grade": pa.float64(), "flag": pa.bool_(), "x": pa.float64(),
+    "y": pa.int64(), "score": pa.float64(), "ignored": pa.string(),
+}  # fmt: skip
+floats = st.one_of(
+    st.none(),
+    st.floats(),
+    st.floats(-2, 3),
+    st.sampled_from([0.0, -0.0, 0.3, 0.1 + 0.2, 1.1, math.nan, math.inf, -math.inf, 2.5, -1.0,
+                     math.nextafter(0.3, 0), math.nextafter(1.1, 2), 5e-324, 1e308]),
+)  # fmt: skip
+words = st.sampled_from(["no", "yes", ODD, "Yes", "yes ", " no", "NA", "nan", "true"])
+rows = st.fixed_dictionaries({
+    "word": st.none() | words,
+    "grade": st.none() | st.sampled_from([1.0, 2.5, -3.0, 1.5, math.nan, -0.0, math.inf]),
+    "flag": st.none() | st.booleans(),
+    "x": floats,
+    "y": st.none() | st.integers(-3, 13) | st.integers(-(2**63), 2**63 - 1),
+    "score": st.none() | st.sampled_from([17.5, 19.75, 19.76, 22.0, 24.5, 27.0, 99.0, math.nan]),
+    "ignored": st.just("x"),
+})  # fmt: skip
+tables = st.lists(rows, min_size=1, max_size=12)
+
+
+def arrow_table(rows, **types):
+    kinds = TYPES | types
+    return pa.table({
+        name: pa.array([row[name] for row in rows], kind) for name, kind in kinds.items()
+    })  # fmt: skip
+
+
+def in_pieces(table):
+    """The table in chunks of one, two, one, two... rows."""
+    starts = [start for start in range(table.num_rows) if start % 3 != 2]
+    sizes = [1 if start % 3 == 0 else 2 for start in starts]
+    parts = zip(starts, sizes, strict=True)
+    return pa.concat_tables([table.slice(start, size) for start, size in parts])
+
+
+def own_dictionaries(rows):
+    """Chunks whose dictionaries differ in order and in values, null included."""
+    chunks = []
+    for i, row in enumerate(rows):
+        words = pa.array(
+            ["zebra", row["word"], None] if i % 2 else [row["word"], "ape"], pa.string()
+        )
+        grades = pa.array([row["grade"], 77.0], pa.float64())
+        word = pa.DictionaryArray.from_arrays(pa.array([i % 2], pa.int8()), words)
+        grade = pa.DictionaryArray.from_arrays(pa.array([0], pa.uint16()), grades)
+        plain = arrow_table([row]).drop_columns(["word", "grade"])
+        chunks.append(plain.append_column("word", word).append_column("grade", grade))
+    return pa.concat_tables(chunks)
+
+
+def as_objects(rows):
+    frame = pd.DataFrame({
+        name: pd.Series([row[name] for row in rows], dtype=object) for name in TYPES
+    })  # fmt: skip
+    frame.index = np.zeros(len(frame))  # an index never matters
+    return frame
+
+
+def native(rows):
+    return pd.DataFrame({
+        "word": pd.Series([row["word"] for row in rows], dtype="str"),
+        "grade": np.array([np.nan if row["grade"] is None else row["grade"] for row in rows]),
+        "flag": pd.Series([row["flag"] for row in rows], dtype=object),
+        "x": np.array([np.nan if row["x"] is None else row["x"] for row in rows]),
+        "y": pd.Series([row["y"] for row in rows], dtype="Int64"),
+        "score": np.array([np.nan if r["score"] is None else r["score"] for r in rows], ">f8"),
+    })  # fmt: skip
+
+
+def nullable(rows):
+    frame = as_objects(rows)
+    kinds = {"word": "string", "grade": "Float64", "flag": "boolean", "x": "Float64",
+             "y": "Int64", "score": "Float64"}  # fmt: skip
+    return pd.DataFrame(
+        {name: pd.array(frame[name].tolist(), kind) for name, kind in kinds.items()}
+    )
+
+
+def categorical(rows):
+    frame = native(rows)
+    for name in ("word", "grade"):
+        frame[name] = frame[name].astype("category")
+    return frame.iloc[::-1]
+
+
+def csv_file(rows, folder):
+    path = folder / "rows.csv"
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(TYPES)
+        for row in rows:
+            cells = {
+                k: None if isinstance(v, float) and math.isnan(v) else v for k, v in row.items()
+            }
+            writer.writerow([cells[name] for name in TYPES])
+    return path
+
+
+def parquet_file(rows, folder, **options):
+    path = folder / "rows.parquet"
+    pq.write_table(arrow_table(rows), path, **options)
+    return str(path)
+
+
+def polars_enum(rows):
+    words = sorted({row["word"] for row in rows if row["word"] is not None})
+    return pl.from_arrow(arrow_table(rows)).with_columns(pl.col("word").cast(pl.Enum(words)))
+
+
+ROUTES = {
+    "arrow": lambda rows, _: arrow_table(rows),
+    "arrow chunks": lambda rows, _: in_pieces(arrow_table(rows)),
+    "arrow batch": lambda rows, _: arrow_table(rows).combine_chunks().to_batches()[0],
+    "arrow reader": lambda rows, _: in_pieces(arrow_table(rows)).to_reader(),
+    "arrow dictionary": lambda rows, _: arrow_table(rows).set_column(
+        0, "word", arrow_table(rows)["word"].dictionary_encode()
+    ),
+    "arrow dictionaries that differ": lambda rows, _: own_dictionaries(rows),
+    "arrow large string": lambda rows, _: arrow_table(rows, word=pa.large_string()),
+    "arrow string view": lambda rows, _: arrow_table(rows, word=pa.string_view()),
+    "arrow bytes": lambda rows, _: arrow_table(
+        [row | {"word": row["word"] and row["word"].encode()} for row in rows], word=pa.binary()
+    ),
+    "pandas native": lambda rows, _: native(rows),
+    "pandas objects": lambda rows, _: as_objects(rows),
+    "pandas nullable": lambda rows, _: nullable(rows),
+    "pandas categorical": lambda rows, _: categorical(rows),
+    "pandas of objects as categories": lambda rows, _: as_objects(rows).assign(
+        word=lambda frame: pd.Categorical(frame["word"])
+    ),
+    "pandas on arrow": lambda rows, _: arrow_table(rows).to_pandas(types_mapper=pd.ArrowDtype),
+    "pandas strided": lambda rows, _: pd.concat([native(rows), native(rows)]).iloc[: len(rows)],
+    "polars": lambda rows, _: pl.from_arrow(arrow_table(rows)),
+    "polars chunks": lambda rows, _: pl.concat(
+        [pl.from_arrow(arrow_table([row])) for row in rows], rechunk=False
+    ),
+    "polars categorical": lambda rows, _: pl.from_arrow(arrow_table(rows)).with_columns(
+        pl.col("word").cast(pl.Categorical)
+    ),
+    "polars enum": lambda rows, _: polars_enum(rows),
+    "duckdb": lambda rows, _: duckdb.from_arrow(arrow_table(rows)),
+    "csv": csv_file,
+    "parquet": lambda rows, folder: parquet_file(rows, folder, row_group_size=3),
+    "parquet plain": lambda rows, folder: parquet_file(rows, folder, use_dictionary=False),
+    "parquet without arrow types": lambda rows, folder: parquet_file(
+        rows, folder, row_group_size=2, store_schema=False, use_dictionary=["word", "grade"]
+    ),
+}
+
+
+def sums_of(data, schema, blocks):
+    sums, n = exact_sums(open_source(data, schema), schema, blocks)
+    return [block.tolist() for block in sums], n
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_every_route_gives_the_sums_of_the_loop(route, loop, tmp_path):
+    @given(rows=tables)
+    @settings(max_examples=25)
+    def check(rows):
+        expected = loop.sums(loop.schema, loop.blocks, rows)
+        assert sums_of(ROUTES[route](rows, tmp_path), loop.schema, loop.blocks) == (
+            expected,
+            len(rows),
+        )
+
+    check()
+
+
+@given(rows=tables, order=st.randoms(use_true_random=False))
+@settings(max_examples=20)
+def test_the_order_of_rows_and_columns_never_matters(rows, order, loop):
+    shuffled, names = order.sample(rows, len(rows)), order.sample(list(TYPES), len(TYPES))
+    assert sums_of(arrow_table(shuffled).select(names), loop.schema, loop.blocks)[0] == loop.sums(
+        loop.schema, loop.blocks, rows
+    )
+
+
+def test_batches_of_any_size_give_the_same_integers(loop, tmp_path, monkeypatch):
+    rng = np.random.default_rng(11)
+    words = rng.choice(["no", "yes", "Yes"], 500)
+    rows = [
+        {"word": str(word), "grade": 1.0, "flag": bool(i % 2), "x": float(rng.normal()),
+         "y": int(rng.integers(12)), "score": 20.0, "ignored": "x"}
+        for i, word in enumerate(words)
+    ]  # fmt: skip
+    expected = loop.sums(loop.schema, loop.blocks, rows)
+    monkeypatch.setattr(local, "BATCH_ROWS", 64)
+    for route in ("arrow", "arrow reader", "pandas native", "polars", "parquet", "csv"):
+        data = ROUTES[route](rows, tmp_path)
+        assert sums_of(data, loop.schema, loop.blocks) == (expected, 500)
+
+
+# Structure
+
+
+SMALL = Schema([Category("word", ["no", "yes"]), Number("x", 0, 1, edges=[0.5])])
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda _: "none.csv", "there is no file 'none.csv'"),
+        (lambda folder: folder / "rows.xlsx", "'rows.xlsx': only .csv and .parquet files"),
+        (lambda folder: folder / "broken.parquet", r"cannot be opened \(\w+\); is it damaged"),
+        (lambda _: [1, 2], "must be a .csv or .parquet path, a pandas DataFrame, or .*; got list"),
+        (lambda _: None, "got NoneType"),
+        (
+            lambda _: pl.LazyFrame({"word": ["no"]}),
+            r"this is a lazy table; call .collect\(\) first",
+        ),
+        (lambda _: pd.DataFrame({"word": ["no"]}), r"no column \['x'\]; the plan needs"),
+        (lambda _: pd.DataFrame([["no", 1, 2]], columns=["word", "x", "x"]), r"one column named"),
+        (lambda _: pa.Table.from_arrays([["no"], [1], [2]], ["word", "x", "x"]), "more than one"),
+        (lambda folder: folder / "twice.csv", r"more than one column named \['x'\]"),
+        (lambda _: pd.DataFrame({"word": [1], "x": [1]}), "'word' is declared as text but stored"),
+        (lambda _: pd.DataFrame({"word": ["no"], "x": ["1"]}), "declared as numbers but stored"),
+        (
+            lambda _: pd.DataFrame({"word": ["no"], "x": pd.to_datetime(["2020-01-01"])}),
+            "'x' is declared as numbers but stored as timestamp",
+        ),
+        (
+            lambda _: pd.DataFrame({"word": ["no"], "x": [1 + 2j]}),
+            "'x' is stored as complex128, which cannot be read",
+        ),
+    ],
+)
+def test_tables_of_a_wrong_structure_are_refused_before_rows_are_read(make, says, tmp_path):
+    (tmp_path / "rows.xlsx").write_text("secret")
+    (tmp_path / "broken.parquet").write_text("secret")
+    (tmp_path / "twice.csv").write_text("word,x,x\nno,1,2\n")
+    with pytest.raises(DataError, match=says) as refused:
+        open_source(make(tmp_path), SMALL)
+    assert "secret" not in str(refused.value)
+    assert str(tmp_path) not in str(refused.value)
+
+
+class Mixed(pd.arrays.IntegerArray):
+    """A pandas column of its own kind whose cells Arrow cannot hold, and quotes."""
+
+    def __arrow_array__(self, type=None):
+        return pa.array([1.0, "secret"])
+
+
+def test_a_pandas_column_that_arrow_cannot_hold_is_refused_without_a_cell():
+    column = pd.Series(Mixed(np.array([1, 2]), np.zeros(2, bool)))
+    with pytest.raises(pa.ArrowInvalid, match="'secret'"):
+        pa.Array.from_pandas(column)
+    with pytest.raises(DataError, match="'x' is stored as Int64, which cannot be read") as refused:
+        open_source(pd.DataFrame({"word": ["no", "no"], "x": column}), SMALL)
+    error = refused.value
+    assert error.__cause__ is None
+    assert error.__context__ is None
+    printed = traceback.format_exception(error)
+    assert not any("secret" in text for text in (*printed, repr(error.args)))
+
+
+def test_broken_text_is_an_undeclared_value_in_a_pandas_categorical_too():
+    schema = Schema([Category("word", ["no", "yes"], missing="no", other="yes")])
+    cells = pd.Series(["no", "secret\ud800", "secret\ud800", None], dtype="string[python]")
+    for column in (cells, cells.astype("category")):
+        source = open_source(pd.DataFrame({"word": column}), schema)
+        (table,), _ = exact_sums(source, schema, [Cells.table(schema, ["word"])])
+        assert table.tolist() == [2, 2]
+
+
+def test_a_file_that_breaks_off_is_refused_without_a_cell(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("word,x\nno,1\nsecret,2,3\n")
+    source = open_source(path, SMALL)
+    with pytest.raises(DataError, match=r"reading the rows failed \(\w+\)") as refused:
+        exact_sums(source, SMALL, [Cells.table(SMALL, ["word"])])
+    assert "secret" not in str(refused.value)
+    assert refused.value.__context__ is None
+
+
+def test_the_number_of_rows_is_known_where_it_costs_nothing(tmp_path):
+    rows = [{"word": "no", "grade": 1.0, "flag": True, "x": 0.0, "y": 1, "score": 22.0,
+             "ignored": "x"}] * 5  # fmt: skip
+    schema = SMALL.select(["word"])
+    for route in ("arrow", "pandas native", "polars", "parquet"):
+        assert open_source(ROUTES[route](rows, tmp_path), schema).rows == 5
+    for route in ("arrow reader", "duckdb", "csv"):
+        assert open_source(ROUTES[route](rows, tmp_path), schema).rows is None
+
+
+def test_progress_counts_rows():
+    seen = []
+    source = open_source(pd.DataFrame({"word": ["no"] * 5, "x": [0.0] * 5}), SMALL)
+    exact_sums(source, SMALL, [Cells.table(SMALL, ["word"])], lambda *told: seen.append(told))
+    assert seen == [("reading rows", 5, 5)]

@@ -1,0 +1,162 @@
+"""Categories: coded in the declared order, matched exactly, and refused with a reason."""
+
+import math
+import re
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from dpstats.errors import ConditionError, SchemaError
+from dpstats.schema import MISSING_LABEL, Boolean, Category
+
+
+def codes(column, cells, kind=None):
+    return column.encode(pa.array(cells, kind, from_pandas=True)).tolist()
+
+
+def test_levels_are_coded_in_the_order_of_declaration():
+    column = Category("smoker", ["never", "now", "ex"])
+    assert codes(column, ["ex", "never", "now"]) == [2, 0, 1]
+    assert column.decode(np.array([2, 0, 1])).tolist() == ["ex", "never", "now"]
+    assert (column.bins, column.code_range, column.bin_labels) == (
+        3,
+        (0, 2),
+        ("never", "now", "ex"),
+    )
+
+
+def test_text_matches_exactly():
+    column = Category("x", ["yes", "é", "no"], other="no")
+    cells = ["yes", "Yes", "yes ", " yes", "YES", "é", "e\u0301", ""]
+    assert codes(column, cells) == [0, 2, 2, 2, 2, 1, 2, 2]
+
+
+def test_numbers_match_by_value_and_never_text():
+    column = Category("x", [0, 1, 2.5], missing=2.5)
+    assert codes(column, [1, 0, 7]) == [1, 0, 2]
+    assert codes(column, [1.0, -0.0, 2.5, math.nan, None, math.inf]) == [1, 0, 2, 2, 2, 2]
+    assert codes(column, [True, False, None]) == [1, 0, 2]
+    assert not column.accepts(pa.string())
+    assert not Category("x", ["1", "2"]).accepts(pa.int64())
+
+
+def test_whole_numbers_beyond_a_float_are_undeclared():
+    column = Category("x", [2, 2**53 - 1], other=2)
+    assert codes(column, [2**53 - 1, 2**53, 2**63 - 1, -(2**63)], pa.int64()) == [1, 0, 0, 0]
+    assert codes(column, [2**53 - 1, 2**64 - 1], pa.uint64()) == [1, 0]
+    assert codes(column, [2.0**53 - 1, 2.0**53, 1e300]) == [1, 0, 0]
+    assert codes(column, [2, None, 127], pa.int8()) == [0, 0, 0]
+
+
+def test_a_mapping_decodes_to_its_labels():
+    column = Category("happy", {"not": 1, "mildly": 2, "very": 3})
+    assert codes(column, [3, 1, 2.0]) == [2, 0, 1]
+    assert column.decode(np.array([2, 0])).tolist() == ["very", "not"]
+    assert column.bins_where("==", "mildly") == {1}
+    with pytest.raises(ConditionError, match="2 is not a level of 'happy'; levels: \\['not'"):
+        column.bins_where("==", 2)
+
+
+@pytest.mark.parametrize(
+    ("levels", "dtype"),
+    [(["a", "b"], object), ([1, 2], np.int64), ([1, 2.5], np.float64), ([False, True], np.bool_)],
+)
+def test_levels_decode_to_the_declared_type(levels, dtype):
+    decoded = Category("x", levels).decode(np.array([1, 0, 1]))
+    assert decoded.dtype == dtype
+    assert decoded.tolist() == [levels[1], levels[0], levels[1]]
+
+
+@pytest.mark.parametrize(
+    ("options", "missing", "undeclared", "rule"),
+    [
+        ({}, 0, 0, "missing or undeclared: counted as 'a'"),
+        ({"missing": "b"}, 1, 1, "missing or undeclared: counted as 'b'"),
+        ({"other": "c"}, 0, 2, "missing: counted as 'a'; undeclared: counted as 'c'"),
+        ({"missing": "b", "other": "c"}, 1, 2, "missing: counted as 'b'; undeclared: .* as 'c'"),
+        ({"allow_missing": True}, 3, 3, "missing or undeclared: counted as '\\(missing\\)'"),
+        ({"allow_missing": True, "other": "c"}, 3, 2, "missing: .*'\\(missing\\)'; undeclared"),
+    ],
+)
+def test_missing_and_undeclared_cells(options, missing, undeclared, rule):
+    column = Category("x", ["a", "b", "c"], **options)
+    assert codes(column, [None, "zebra", "b"]) == [missing, undeclared, 1]
+    assert codes(column, [None, None], pa.null()) == [missing, missing]
+    assert (column.missing_code, column.other_code) == (missing, undeclared)
+    assert re.search(rule, column.missing_rule())
+    assert column.bins == (4 if options.get("allow_missing") else 3)
+
+
+def test_a_level_that_reads_like_a_missing_one_counts_as_declared():
+    assert Category("x", ["a", MISSING_LABEL]).bins == 2
+    with pytest.raises(SchemaError, match=r"'x': the level '\(missing\)' is reserved"):
+        Category("x", ["a", MISSING_LABEL], allow_missing=True)
+
+
+def test_booleans_are_stored_as_bool_or_as_numbers():
+    column = Boolean("x", missing=True)
+    assert codes(column, [True, False, None]) == [1, 0, 1]
+    assert codes(column, [1, 0, 7]) == [1, 0, 1]
+    assert codes(column, [1.0, -0.0, math.nan]) == [1, 0, 1]
+    assert column.decode(np.array([0, 1])).dtype == np.bool_
+    assert Boolean("x", allow_missing=True).bin_labels == ("False", "True", MISSING_LABEL)
+    assert Boolean("x", missing=True).missing_rule() == "missing or undeclared: counted as True"
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: Category("x", ["a"]), "'x' needs at least two levels, got 1"),
+        (lambda: Category("x", []), "'x' needs at least two levels, got 0"),
+        (lambda: Category("x", ["a", "b", "a"]), "levels of 'x' must be distinct"),
+        (lambda: Category("x", [1, 2, 1.0]), r"must be distinct \(1 and 1.0 are the same level\)"),
+        (lambda: Category("x", {"a": 1, "b": 1}), "levels of 'x' must be distinct"),
+        (
+            lambda: Category("x", ["1", 2]),
+            r"all text, all numbers or all bool; got \['number', 'str",
+        ),
+        (lambda: Category("x", [True, 2]), r"all bool; got \['bool', 'number'\]"),
+        (lambda: Category("x", [None, "a"]), r"all bool; got \['NoneType', 'str'\]"),
+        (lambda: Category("x", [["a"], ["b"]]), r"all bool; got \['list'\]"),
+        (lambda: Category("x", {1: "a", 2: "b"}), "from labels, which are text, to stored values"),
+        (lambda: Category("x", [1.0, math.nan]), "levels of 'x' must be finite.*missing="),
+        (lambda: Category("x", [1, math.inf]), "levels of 'x' must be finite"),
+        (lambda: Category("x", [1, 10**400]), "levels of 'x' must be finite"),
+        (lambda: Category("x", [1, 2**53]), "must be below 2.*53.*store longer codes as text"),
+        (lambda: Category("x", ["", "a"]), "'x': an empty text .* cannot be a level; use missing="),
+        (lambda: Category("x", {"a": 1, "": 2}), "an empty text .* cannot be a level"),
+        (lambda: Category("x", "ab"), "levels of 'x' must be a list or a mapping"),
+        (lambda: Category("x", {"a", "b"}), "levels of 'x' must be a list or a mapping"),
+        (lambda: Category("x", 3), "levels of 'x' must be a list or a mapping"),
+        (
+            lambda: Category("x", ["a", "b"], missing="c"),
+            r"missing= of column 'x': 'c' is not a level of 'x'; levels: \['a', 'b'\]",
+        ),
+        (lambda: Category("x", ["a", "b"], other="c"), "other= of column 'x': 'c' is not a level"),
+        (lambda: Category("x", [1, 2], missing="1"), "'1' is not a level of 'x'"),
+        (
+            lambda: Category("x", ["a", "b"], missing="a", allow_missing=True),
+            "'x': give either missing= .* or allow_missing=True",
+        ),
+        (
+            lambda: Category("x", ["a", "b"], allow_missing="false"),
+            "'x': allow_missing must be true or false, got 'false'",
+        ),
+        (lambda: Category("", ["a", "b"]), "a column name must be non-empty text"),
+        (lambda: Category("a`b", ["a", "b"]), "without backticks, got 'a`b'"),
+        (lambda: Category(3, ["a", "b"]), "column name must be non-empty text .*, got 3"),
+        (lambda: Boolean("x", missing="no"), "missing= of column 'x': 'no' is not a level"),
+    ],
+)
+def test_impossible_categories_are_refused_with_a_reason(make, says):
+    with pytest.raises(SchemaError, match=says):
+        make()
+
+
+def test_comparisons_of_levels():
+    column = Category("x", ["a", "b", "c"])
+    assert column.bins_where("==", "b") == {1}
+    assert column.bins_where("!=", "b") == {0, 2}
+    with pytest.raises(ConditionError, match=r"'x' has levels without an order: '<' is not"):
+        column.bins_where("<", "b")

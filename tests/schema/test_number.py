@@ -1,0 +1,258 @@
+"""Numbers: coded by a public rule with exact edges, and refused with a reason."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from dpstats.errors import ConditionError, SchemaError
+from dpstats.schema import MAX_POINTS, Category, Number
+
+AWKWARD = [
+    0.1 + 0.2,
+    0.3,
+    0.1,
+    0.7,
+    1 / 3,
+    2 / 3,
+    1e-9,
+    1.1 * 3,
+    3.3,
+    0.57,
+    1 - 2**-53,
+    29.99,
+    4.35,
+]
+
+
+def codes(column, cells, kind=None):
+    return column.encode(pa.array(cells, kind, from_pandas=True)).tolist()
+
+
+def exact_bin(value, edges, closed):
+    """The bin of a raw value, in exact arithmetic."""
+    if closed == "left":
+        return sum(Fraction(edge) <= Fraction(value) for edge in edges)
+    return sum(Fraction(edge) < Fraction(value) for edge in edges)
+
+
+finite = st.floats(-1e6, 1e6) | st.sampled_from(AWKWARD) | st.sampled_from([-0.0, 0.0, 1.0, -1.0])
+
+
+@st.composite
+def numbers(draw):
+    """Numbers with awkward bounds and edges, or with declared values and perhaps edges."""
+    closed = draw(st.sampled_from(["left", "right"]))
+    if draw(st.booleans()):
+        low, high = sorted(draw(st.lists(finite, min_size=2, max_size=2, unique=True)))
+        points = 2 * draw(st.sampled_from([1, 2, 5, 50, 512])) + 1
+        inside = st.floats(low, high) | st.sampled_from([low, high, (low + high) / 2])
+        options = {"low": low, "high": high, "points": points}
+    else:
+        tenths = draw(st.lists(st.integers(-300, 300), min_size=2, max_size=8, unique=True))
+        values = sorted(tenth / 10 for tenth in tenths)
+        inside = st.floats(values[0], values[-1]) | st.sampled_from(values)
+        options = {"values": values}
+    edges = sorted(draw(st.lists(inside, max_size=4, unique=True)))
+    try:
+        return Number("x", edges=edges, closed=closed, **options)
+    except SchemaError:
+        return Number("x", closed=closed, **options) if "values" in options else assume(False)
+
+
+@given(column=numbers(), data=st.data())
+@settings(max_examples=200)
+def test_a_code_is_the_nearest_grid_point_inside_the_bin_of_the_value(column, data):
+    near_edge = [f(edge) for edge in column.edges for f in (
+        float, lambda e: math.nextafter(e, math.inf), lambda e: math.nextafter(e, -math.inf)
+    )]  # fmt: skip
+    special = [float(column.low), float(column.high), *near_edge, *AWKWARD, 1e308, -1e308]
+    raw = data.draw(st.floats(allow_nan=False) | st.sampled_from(special))
+    code = codes(column, [raw])[0]
+    clamped = min(max(raw, float(column.low)), float(column.high))
+    grid = column.grid
+    in_use = column.codes_in_use
+
+    assert code in set(in_use.tolist())
+    if column.edges:
+        own = exact_bin(clamped, column.edges, column.closed)
+        assert column.bins_of(np.array([code]))[0] == own
+    else:
+        own = 0
+    reachable = [
+        point
+        for point in grid[in_use + column.half_points]
+        if exact_bin(point, column.edges, column.closed) == own
+    ]
+    distance = abs(grid[code + column.half_points] - clamped)
+    nearest = min(abs(point - clamped) for point in reachable)
+    step = (float(column.high) - float(column.low)) / (column.points - 1)
+    scale = max(abs(float(column.low)), abs(float(column.high)))
+    assert distance <= nearest + 1e-9 * step + 8 * np.spacing(scale)  # rounding of the grid itself
+
+
+@given(column=numbers())
+def test_grid_points_come_back_as_they_went_in(column):
+    in_use = column.codes_in_use
+    again = column.encode(pa.array(column.grid[in_use + column.half_points]))
+    np.testing.assert_array_equal(again, in_use)
+    np.testing.assert_array_equal(column.decode(again), column.grid[in_use + column.half_points])
+
+
+@given(column=numbers())
+def test_every_bin_holds_a_code_and_bins_are_runs_of_codes(column):
+    low, high = column.code_range
+    bins = column.bins_of(np.arange(low, high + 1))
+    assert bins[0] == 0
+    assert bins[-1] == column.bins - 1
+    assert set(np.diff(bins).tolist()) <= {0, 1}
+    assert len(column.bin_labels) == len(set(column.bin_labels)) == column.bins
+
+
+@given(column=numbers(), seed=st.integers(0, 2**32))
+def test_codes_drawn_inside_a_bin_are_in_it_and_reach_all_of_it(column, seed):
+    rng = np.random.default_rng(seed)
+    bins = rng.integers(column.bins, size=200)
+    drawn = column.draw_inside(bins, rng)
+    np.testing.assert_array_equal(column.bins_of(drawn), bins)
+    assert set(drawn.tolist()) <= set(column.codes_in_use.tolist())
+
+
+def test_edges_belong_to_the_declared_side():
+    left = Number("x", 0, 1, points=11, edges=[0.1, 0.3])
+    right = Number("x", 0, 1, points=11, edges=[0.1, 0.3], closed="right")
+    # 0.1 + 0.2 is above 0.3 in floats.
+    cells = [0.1, math.nextafter(0.1, 0), 0.3, 0.1 + 0.2, math.nextafter(0.1, 1), 0, 1, -5, 5]
+    assert left.bins_of(np.array(codes(left, cells))).tolist() == [1, 0, 2, 2, 1, 0, 2, 0, 2]
+    assert right.bins_of(np.array(codes(right, cells))).tolist() == [0, 0, 1, 2, 1, 0, 2, 0, 2]
+    assert left.bin_labels == ("[0, 0.1)", "[0.1, 0.3)", "[0.3, 1]")
+    assert right.bin_labels == ("[0, 0.1]", "(0.1, 0.3]", "(0.3, 1]")
+    assert Number("x", 0, 1).bin_labels == ("[0, 1]",)
+
+
+def test_labels_tell_close_edges_apart():
+    column = Number("x", 0, 2e6, points=2**20 + 1, edges=[1234561, 1234567.5])
+    assert column.bin_labels == ("[0, 1234561)", "[1234561, 1234567.5)", "[1234567.5, 2e+06]")
+    assert Number("x", values=[1234567, 1234568]).bin_labels == ("1234567", "1234568")
+
+
+def test_edges_at_the_bounds_make_a_bin_of_the_bound_alone():
+    top = Number("x", 0, 10, points=11, edges=[10])
+    assert codes(top, [9.999, 10, 11]) == [4, 5, 5]
+    bottom = Number("x", 0, 10, points=11, edges=[0], closed="right")
+    assert codes(bottom, [0, 1e-9, -1]) == [-5, -4, -5]
+
+
+def test_what_is_no_finite_number_still_has_a_code():
+    column = Number("x", 0, 10, points=11, missing=7)
+    cells = [None, math.nan, math.inf, -math.inf, 1e308, -1e308, 5e-324, -0.0, 7]
+    assert codes(column, cells) == [2, 2, 5, -5, 5, -5, -5, -5, 2]
+    assert codes(Number("x", 0, 10, points=11), [None]) == [0]
+    assert codes(column, [2**63 - 1, -(2**63), 3], pa.int64()) == [5, -5, -2]
+    assert codes(column, [True, False, None]) == [-4, -5, 2]
+
+
+@given(st.lists(st.integers(-10_000, 10_000), min_size=2, max_size=12, unique=True),
+       st.sampled_from([1, 2, 10, 100, 1000, 3]))  # fmt: skip
+def test_uneven_values_decode_to_the_last_bit(whole, unit):
+    values = sorted(value / unit for value in whole)
+    try:
+        column = Number("x", values=values)
+    except SchemaError as error:
+        assert "no common step coarser" in str(error)  # noqa: PT017
+        return
+    coded = column.encode(pa.array(values))
+    assert column.decode(coded).tolist() == values
+    assert column.bins_of(coded).tolist() == list(range(len(values)))
+    assert column.bins == len(values)
+    if unit == 1:
+        assert column.decode(coded).dtype == np.int64
+
+
+def test_values_lie_on_one_even_grid_and_take_their_neighbours():
+    column = Number("score", values=[17.5, 22, 27], missing=22)
+    assert column.encode(pa.array([17.5, 22, 27.0])).tolist() == [-19, -1, 19]  # steps of 1/4
+    cells = [17.5, 19.74, 19.75, 19.76, 24.5, 24.51, 99, -99, None]
+    decoded = column.decode(np.array(codes(column, cells)))
+    assert decoded.tolist() == [17.5, 17.5, 17.5, 22, 22, 27, 27, 17.5, 22]
+    assert column.bin_labels == ("17.5", "22", "27")
+
+
+def test_whole_grids_decode_to_whole_numbers():
+    assert Number("x", 0, 10, points=11).decode(np.array([-5, 5])).dtype == np.int64
+    assert Number("x", 0, 10, points=21).decode(np.array([-10, 10])).dtype == np.float64
+
+
+@pytest.mark.parametrize("closed", ["left", "right"])
+def test_comparisons_only_at_declared_edges_on_their_side(closed):
+    column = Number("x", 0, 9, points=19, edges=[2.5, 5], closed=closed)
+    below, above = ("<", ">=") if closed == "left" else ("<=", ">")
+    assert column.bins_where(below, 5.0) == {0, 1}
+    assert column.bins_where(above, 2.5) == {1, 2}
+    for comparison in {"<", "<=", ">", ">=", "==", "!="} - {below, above}:
+        with pytest.raises(ConditionError, match=f"allowed: {below} or {above} with .*2.5, 5"):
+            column.bins_where(comparison, 5)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"low": 5, "high": 5}, "column 'x': low must be below high, got 5 and 5"),
+        ({"low": 5, "high": 4}, "low must be below high"),
+        ({"low": 0, "high": 1e-310}, "too close or too large"),
+        ({"low": -1.7e308, "high": 1.7e308}, "too close or too large"),
+        ({"low": 1.6e308, "high": 1.7e308}, "too close or too large"),
+        ({"values": [0, 1e-310]}, "too close or too large"),
+        ({"low": 0}, "column 'x': declare low and high, or values; they are never learned"),
+        ({"low": "auto", "high": 1}, "column 'x': low must be a finite number, got 'auto'"),
+        ({"low": 0, "high": math.inf}, "high must be a finite number, got inf"),
+        ({"low": 0, "high": 10**400}, "high must be a finite number"),
+        ({"low": math.nan, "high": 1}, "low must be a finite number, got nan"),
+        ({"low": True, "high": 9}, "low must be a finite number, got True"),
+        ({"low": 0, "high": 1, "points": 10}, "points must be an odd whole number from 3 to"),
+        ({"low": 0, "high": 1, "points": 1}, "points must be an odd whole number from 3"),
+        ({"low": 0, "high": 1, "points": 11.0}, "points must be an odd whole number.*got 11.0"),
+        ({"low": 0, "high": 1, "points": True}, "points must be an odd whole number"),
+        ({"low": 0, "high": 1, "points": MAX_POINTS + 2}, f"from 3 to {MAX_POINTS}, got"),
+        ({"low": 1, "high": 1 + 2**-50, "points": 99}, "99 points from .* are not distinct"),
+        ({"low": 0, "high": 1, "edges": [0.5, 0.2]}, "edges must be strictly increasing"),
+        ({"low": 0, "high": 1, "edges": [0.5, 0.5]}, "edges must be strictly increasing"),
+        ({"low": 0, "high": 1, "edges": [0]}, r"edges must lie inside the bounds \[0, 1\]"),
+        ({"low": 0, "high": 1, "edges": [1.5]}, "edges must lie inside the bounds"),
+        ({"low": 0, "high": 1, "edges": [1], "closed": "right"}, "must lie inside the bounds"),
+        ({"low": 0, "high": 1, "edges": [math.nan]}, "each of edges must be a finite number"),
+        ({"low": 0, "high": 1, "edges": ["0.5"]}, "each of edges must be a finite number"),
+        ({"low": 0, "high": 1, "edges": 0.5}, "edges must be a list of numbers"),
+        ({"low": 0, "high": 1, "edges": "quantiles"}, "edges must be a list of numbers"),
+        (
+            {"low": 0, "high": 1, "points": 11, "edges": [0.31, 0.39]},
+            "some bin between the edges holds no grid point; move the edges apart or raise points",
+        ),
+        ({"values": [1, 5, 9], "edges": [2, 3]}, "holds no declared value; move the edges apart"),
+        ({"low": 0, "high": 1, "closed": "both"}, "closed must be 'left' or 'right', got 'both'"),
+        ({"low": 0, "high": 1, "missing": 2}, "missing=2 lies outside the bounds"),
+        ({"low": 0, "high": 1, "missing": "mean"}, "missing must be a finite number, got 'mean'"),
+        ({"low": 0, "high": 1, "values": [0, 1]}, "give either low and high, or values"),
+        ({"values": [1]}, "values must list at least two numbers"),
+        ({"values": [2, 1]}, "values must be strictly increasing"),
+        ({"values": [1, 1.0]}, "values must be strictly increasing"),
+        ({"values": [0, 1e-7, 1]}, "the values have no common step coarser than"),
+        ({"values": [0, math.pi, 7]}, "round them to fewer decimals, or declare low, high"),
+    ],
+)
+def test_impossible_numbers_are_refused_with_a_reason(options, says):
+    with pytest.raises(SchemaError, match=says) as refused:
+        Number("x", **options)
+    assert "'x'" in str(refused.value)
+
+
+def test_columns_are_values():
+    assert Number("x", 0, 1, edges=[0.5]) == Number("x", 0, 1, edges=(0.5,))
+    assert hash(Category("x", {"a": 1, "b": 2})) == hash(Category("x", {"a": 1, "b": 2}))
+    assert Category("x", {"a": 1, "b": 2}) != Category("x", {"b": 2, "a": 1})
+    assert Category("x", ["a", "b"], note="one") == Category("x", ["a", "b"], note="two")
+    assert Number("x", 0, 1) != Number("x", 0, 1, closed="right")

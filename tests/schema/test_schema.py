@@ -1,0 +1,374 @@
+"""Schemas: files that give back the same coding, and refusals that say what to write."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpstats.errors import DataError, SchemaError
+from dpstats.schema import Boolean, Category, Number, Schema
+
+names = st.text(min_size=1, max_size=8).filter(lambda name: name.strip() and "`" not in name)
+labels = st.text(min_size=1, max_size=6)
+notes = st.text(max_size=6)
+whole = st.integers(-(2**40), 2**40)
+decimals = st.integers(-(10**6), 10**6).map(lambda v: v / 100)
+
+
+def distinct(values, most=5):
+    return st.lists(values, min_size=2, max_size=most, unique=True)
+
+
+@st.composite
+def categories(draw, name):
+    levels = draw(st.one_of(distinct(labels), distinct(whole), distinct(decimals),
+                            st.permutations([False, True])))  # fmt: skip
+    options = {"note": draw(notes)}
+    if draw(st.booleans()) and not isinstance(levels[0], bool):
+        keys = draw(st.lists(labels, min_size=len(levels), max_size=len(levels), unique=True))
+        levels = dict(zip(keys, levels, strict=True))
+    known = list(levels)
+    if draw(st.booleans()):
+        options["missing"] = draw(st.sampled_from(known))
+    elif "(missing)" not in known:
+        options["allow_missing"] = draw(st.booleans())
+    if draw(st.booleans()):
+        options["other"] = draw(st.sampled_from(known))
+    return Category(name, levels, **options)
+
+
+@st.composite
+def columns(draw, name):
+    kind = draw(st.sampled_from(["category", "boolean", "bounds", "values"]))
+    if kind == "category":
+        return draw(categories(name))
+    if kind == "boolean":
+        allow = draw(st.booleans())
+        missing = None if allow else draw(st.sampled_from([None, False, True]))
+        return Boolean(name, missing=missing, allow_missing=allow, note=draw(notes))
+    closed = draw(st.sampled_from(["left", "right"]))
+    if kind == "values":
+        values = sorted(draw(distinct(st.integers(-500, 500).map(lambda v: v / 10))))
+        return Number(name, values=values, closed=closed, missing=draw(st.sampled_from(values)))
+    low, high = sorted(draw(st.lists(decimals | whole, min_size=2, max_size=2, unique=True)))
+    missing = draw(st.none() | st.sampled_from([low, high]))
+    points = draw(st.sampled_from([3, 11, 1025]))
+    edges = [low + (high - low) / 2] if draw(st.booleans()) else []
+    return Number(name, low, high, points, edges, closed, missing=missing, note=draw(notes))
+
+
+schemas = st.lists(names, min_size=1, max_size=4, unique=True).flatmap(
+    lambda chosen: st.tuples(*(columns(name) for name in chosen)).map(Schema)
+)
+
+
+def toml_text(text):
+    """Quoted text: the escapes of JSON are those of TOML, but for the control character 127."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007F")
+
+
+def toml_value(value):
+    if isinstance(value, dict):
+        pairs = (f"{toml_text(key)} = {toml_value(v)}" for key, v in value.items())
+        return "{" + ", ".join(pairs) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(toml_value, value)) + "]"
+    return toml_text(value) if isinstance(value, str) else json.dumps(value)
+
+
+def to_toml(schema):
+    lines = []
+    for column in schema.to_dict():
+        lines += ["[[column]]", *(f"{key} = {toml_value(v)}" for key, v in column.items())]
+    return "\n".join(lines)
+
+
+def codes_alike(one, other):
+    assert one == other
+    for a, b in zip(one, other, strict=True):
+        assert type(a) is type(b)
+        assert a.note == b.note
+        assert (a.bins, a.code_range, a.bin_labels) == (b.bins, b.code_range, b.bin_labels)
+        assert (a.missing_code, a.missing_rule()) == (b.missing_code, b.missing_rule())
+        if isinstance(a, Category):
+            assert (a.labels, a.stored, a.other_code) == (b.labels, b.stored, b.other_code)
+            assert [type(v) for v in a.labels] == [type(v) for v in b.labels]
+        else:
+            np.testing.assert_array_equal(a.grid, b.grid)
+
+
+@given(schema=schemas)
+def test_plain_data_gives_back_the_same_coding(schema):
+    codes_alike(schema, Schema.from_dict(schema.to_dict()))
+    codes_alike(schema, Schema.from_dict(json.loads(json.dumps(schema.to_dict()))))
+
+
+@given(schema=schemas)
+@settings(max_examples=50)
+def test_a_toml_file_gives_back_the_same_coding(schema, tmp_path_factory):
+    path = tmp_path_factory.getbasetemp() / "schema.toml"
+    path.write_text(to_toml(schema), encoding="utf-8")
+    codes_alike(schema, Schema.load(path))
+
+
+def test_plain_data_leaves_out_what_is_default():
+    schema = Schema([
+        Category("a", ["no", "yes"]),
+        Category("b", [True, False], missing=False, other=True),
+        Boolean("c", allow_missing=True),
+        Number("d", 0, 10, edges=[5], closed="right", missing=0),
+        Number("e", values=[1, 2.5]),
+    ])  # fmt: skip
+    assert schema.to_dict() == [
+        {"kind": "category", "name": "a", "levels": ["no", "yes"]},
+        {"kind": "category", "name": "b", "levels": [True, False], "missing": False, "other": True},
+        {"kind": "boolean", "name": "c", "allow_missing": True},
+        {"kind": "number", "name": "d", "low": 0, "high": 10, "points": 1025, "edges": [5],
+         "closed": "right", "missing": 0},
+        {"kind": "number", "name": "e", "values": [1, 2.5]},
+    ]  # fmt: skip
+
+
+def test_the_kind_may_be_left_out_where_the_keys_tell_it(tmp_path):
+    path = tmp_path / "survey.toml"
+    path.write_text(
+        """
+        [[column]]
+        name = "smoker"
+        levels = ["no", "yes"]
+        [[column]]
+        name = "happy"
+        levels = {not = 1, mildly = 2}
+        other = "not"
+        [[column]]
+        name = "age"
+        low = 0
+        high = 120
+        edges = [18, 65]
+        [[column]]
+        name = "score"
+        values = [17.5, 22, 27]
+        [[column]]
+        name = "tall"
+        kind = "boolean"
+        """
+    )
+    assert Schema.load(path) == Schema([
+        Category("smoker", ["no", "yes"]),
+        Category("happy", {"not": 1, "mildly": 2}, other="not"),
+        Number("age", 0, 120, edges=[18, 65]),
+        Number("score", values=[17.5, 22, 27]),
+        Boolean("tall"),
+    ])  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("column", "says"),
+    [
+        ({"name": "x"}, r"column 'x': give levels, or low and high, or values, or kind"),
+        (
+            {"name": "x", "kind": "text"},
+            r"one of \['boolean', 'category', 'number'\]; got .*'text'",
+        ),
+        ({"name": "x", "kind": ["number"]}, r"got kind \['number'\]"),
+        (
+            {"name": "x", "levels": ["a", "b"], "level": 3},
+            r"column 'x': unknown keys \['level'\]; a",
+        ),
+        (
+            {"name": "x", "low": 0, "high": 1, "bounds": "auto"},
+            r"unknown keys \['bounds'\]; a numb",
+        ),
+        (
+            {"name": "x", "kind": "boolean", "levels": [1, 2]},
+            r"unknown keys \['levels'\]; a boolean",
+        ),
+        ({"levels": ["a", "b"]}, "column None: a category needs a name and levels"),
+        ({"name": "x", "kind": "category"}, "column 'x': a category needs a name and levels"),
+        ({"low": 0, "high": 1}, "column None: a number needs a name"),
+        ({"name": "x", "low": 0}, "column 'x': declare low and high, or values"),
+        ({"name": "x", "low": "min", "high": 1}, "low must be a finite number, got 'min'"),
+        ("x", "a column must be a table of keys, got 'x'"),
+    ],
+)
+def test_columns_that_cannot_be_read_say_what_to_write(column, says):
+    with pytest.raises(SchemaError, match=says):
+        Schema.from_dict([column])
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "survey.toml has no .*column.* tables"),
+        ("[column]\nname = 'x'", "columns must be a list of tables"),
+        ("column = 'x'", "columns must be a list of tables"),
+        ("[[column]]\nname = ", "survey.toml is not valid TOML"),
+        ("column = []", "a schema needs at least one column"),
+    ],
+)
+def test_files_that_cannot_be_read_are_refused(text, says, tmp_path):
+    path = tmp_path / "survey.toml"
+    path.write_text(text)
+    with pytest.raises(SchemaError, match=says) as refused:
+        Schema.load(path)
+    assert str(tmp_path) not in str(refused.value)
+
+
+def test_a_file_that_is_not_there_or_not_text_is_refused(tmp_path):
+    with pytest.raises(SchemaError, match=r"cannot read none.toml: No such file"):
+        Schema.load(tmp_path / "none.toml")
+    (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(SchemaError, match=r"bytes.toml is not valid TOML"):
+        Schema.load(tmp_path / "bytes.toml")
+
+
+@pytest.mark.parametrize(
+    ("columns", "says"),
+    [
+        ([], "a schema needs at least one column"),
+        ([Boolean("x"), Number("x", 0, 1), Boolean("y")], r"declared more than once: \['x'\]"),
+        (["x"], "a schema holds dps.Boolean, dps.Category and dps.Number, got 'x'"),
+        ("xy", "a schema is a list of dps.Boolean"),
+        (3, "a schema is a list of dps.Boolean"),
+    ],
+)
+def test_impossible_schemas_are_refused(columns, says):
+    with pytest.raises(SchemaError, match=says):
+        Schema(columns)
+
+
+SCHEMA = Schema([
+    Category("smoker", ["no", "yes"], note="question 7"),
+    Number("age", 0, 120, edges=[18, 65], missing=40),
+    Boolean("tall", allow_missing=True),
+    Number("score", values=[17.5, 22, 27]),
+    Category("wave", [1, 2]),
+])  # fmt: skip
+
+
+def test_columns_by_name():
+    assert SCHEMA.names == ("smoker", "age", "tall", "score", "wave")
+    assert SCHEMA["age"].bins == 3
+    assert "age" in SCHEMA
+    assert "pay" not in SCHEMA
+    with pytest.raises(SchemaError, match=r"no column 'pay'; columns: \['smoker', 'age'"):
+        SCHEMA["pay"]
+
+
+def test_a_selection_keeps_the_order_of_the_schema():
+    assert SCHEMA.select(["score", "smoker"]).names == ("smoker", "score")
+    with pytest.raises(SchemaError, match="no column 'pay'"):
+        SCHEMA.select(["score", "pay"])
+
+
+def test_the_summary_states_every_rule():
+    assert str(SCHEMA).splitlines() == [
+        "smoker  category, 2 levels: no, yes; missing or undeclared: counted as 'no' [question 7]",
+        "age     number, 0 to 120, 1025 points, bins [0, 18) [18, 65) [65, 120]; "
+        f"missing: counted as 40 ({SCHEMA['age'].grid[SCHEMA['age'].missing_code + 512]:g} on the "
+        "grid); outside: clamped to the bounds",
+        "tall    boolean, 3 levels: False, True, (missing); "
+        "missing or undeclared: counted as '(missing)'",
+        "score   number, values 17.5, 22, 27; missing: counted as 22; "
+        "outside: nearest declared value",
+        "wave    category, 2 levels: 1, 2; missing or undeclared: counted as 1",
+    ]
+
+
+def test_rows_are_coded_and_decoded():
+    batch = pa.RecordBatch.from_pydict({
+        "wave": [2, 1, None],
+        "unused": ["?", "?", "?"],
+        "smoker": ["yes", "maybe", None],
+        "age": [18, 300, None],
+        "tall": [True, False, None],
+        "score": [17.5, 25, None],
+    })  # fmt: skip
+    codes = SCHEMA.encode(batch)
+    assert list(codes) == list(SCHEMA.names)
+    frame = SCHEMA.to_frame(codes)
+    assert list(frame.columns) == list(SCHEMA.names)
+    assert frame["smoker"].tolist() == ["yes", "no", "no"]
+    assert isinstance(frame["smoker"].dtype, pd.CategoricalDtype)
+    assert frame["smoker"].cat.categories.tolist() == ["no", "yes"]
+    assert frame["age"].tolist() == pytest.approx([18, 120, 40], abs=0.2)
+    assert frame["tall"].tolist() == [True, False, "(missing)"]
+    assert frame["score"].tolist() == [17.5, 27, 22]
+    assert frame["wave"].tolist() == [2, 1, 1]
+    assert frame["wave"].dtype == np.int64
+    some = SCHEMA.decode({"wave": np.array([1]), "smoker": np.array([0])})
+    assert {name: values.tolist() for name, values in some.items()} == {
+        "smoker": ["no"],
+        "wave": [2],
+    }
+
+
+def test_booleans_decode_to_bool():
+    frame = Schema([Boolean("x")]).to_frame({"x": np.array([1, 0])})
+    assert frame["x"].dtype == np.bool_
+    assert frame["x"].tolist() == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("types", "says"),
+    [
+        ([("age", pa.int64())], r"the table has no column \['smoker'\]; the plan needs \['smoker'"),
+        (
+            [("smoker", pa.string()), ("age", pa.int64()), ("age", pa.int64())],
+            r"more than one column named \['age'\]",
+        ),
+        (
+            [("smoker", pa.int64()), ("age", pa.int64())],
+            "column 'smoker' is declared as text but stored as int64; convert the column, or decl",
+        ),
+        (
+            [("smoker", pa.string()), ("age", pa.string())],
+            "column 'age' is declared as numbers but stored as string",
+        ),
+        (
+            [("smoker", pa.string()), ("age", pa.timestamp("s", "UTC"))],
+            "column 'age' is declared as numbers but stored as timestamp",
+        ),
+        ([("smoker", pa.list_(pa.string())), ("age", pa.int8())], "declared as text but stored"),
+        (
+            [("smoker", pa.dictionary(pa.int8(), pa.int64())), ("age", pa.int8())],
+            "'smoker' is declared as text but stored as dictionary",
+        ),
+    ],
+)
+def test_tables_that_do_not_fit_are_refused(types, says):
+    with pytest.raises(DataError, match=says):
+        SCHEMA.select(["smoker", "age"]).check_types(types)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.large_binary(), pa.null(),
+     pa.dictionary(pa.int8(), pa.string())],
+)  # fmt: skip
+@pytest.mark.parametrize(
+    "number",
+    [pa.int8(), pa.uint64(), pa.float16(), pa.float32(), pa.bool_(), pa.decimal128(9, 2), pa.null(),
+     pa.dictionary(pa.int8(), pa.float64())],
+)  # fmt: skip
+def test_tables_that_fit_are_accepted(text, number):
+    chosen = SCHEMA.select(["smoker", "age"])
+    chosen.check_types([("extra", pa.date32()), ("age", number), ("smoker", text)])
+
+
+def test_the_rules_for_missing_cells_are_told_in_a_short_line():
+    numbers = [Number(f"x{i}", 0, 100, points=1025, missing=0) for i in range(15)]
+    line = Schema([*numbers, Number("age", 0, 100, missing=27)]).missing_rules()
+    assert "x0, x1, x2" in line
+    assert "x14: missing: counted as 0; outside: clamped" in line
+    assert "age: missing: counted as 27 (26.9531 on the grid)" in line
+    assert len(line) < 240
+    different = [Number(f"x{i}", 0, 100, points=101, missing=i) for i in range(20)]
+    line = Schema(different).missing_rules()
+    assert line.endswith("x5: missing: counted as 5; outside: clamped to the bounds. "
+                         "14 more columns: see print(schema)")  # fmt: skip
+    assert len(line) < 450
