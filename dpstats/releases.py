@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -14,6 +14,7 @@ from dpstats import files
 from dpstats.analyses.base import Analysis
 from dpstats.analyses.registry import analysis_from_dict
 from dpstats.arrays import Codes, Floats
+from dpstats.caching import Cached
 from dpstats.checks import Method, Target, check_alpha, check_choice
 from dpstats.errors import FileFormatError, NotMeasuredError, RequestError
 from dpstats.families.block import Block, Family
@@ -40,7 +41,7 @@ LIMITS = (
 
 
 @dataclass(frozen=True, repr=False)
-class Release:
+class Release(Cached):
     """A differentially private release.
 
     Attributes
@@ -101,10 +102,6 @@ class Release:
     def _sources(self) -> Sources:
         """The measurements with their tables combined, once for all answers."""
         return Sources(self.measurements)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """What is pickled: the fields, not what was computed from them."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @property
     def n(self) -> int:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
 from dpstats.arrays import Floats
+from dpstats.caching import Cached
 from dpstats.checks import (
     Alternative,
     Method,
@@ -48,18 +48,6 @@ _METHODS = {
     "noise_aware": "noise-aware (sampling and the known law of the privacy noise)",
     "certified": "certified (finite sample, any data, worst case)",
 }
-
-
-class Remembers:
-    """A result that computes an interval once, however often it is printed."""
-
-    @cached_property
-    def _found(self) -> dict[Any, Any]:
-        return {}
-
-    def __getstate__(self) -> dict[str, Any]:
-        """What is pickled: the fields, whatever was printed before."""
-        return {name: value for name, value in vars(self).items() if name != "_found"}
 
 
 @dataclass(frozen=True, repr=False)
@@ -115,7 +103,7 @@ class HypothesisResult:
 
 
 @dataclass(frozen=True, repr=False)
-class EstimateResult(Remembers):
+class EstimateResult(Cached):
     """Estimates with intervals that account for sampling and for privacy noise.
 
     Attributes
@@ -229,12 +217,12 @@ class EstimateResult(Remembers):
         check_alpha(alpha)
         check_choice("method", method, get_args(Method))
         check_choice("target", target, get_args(Target))
-        key = (alpha, method, target, simultaneous)
-        if key not in self._found:
-            of = self.intervals.simultaneous if simultaneous else self.intervals.conf_int
-            self._found[key] = np.stack(of(alpha, method, target), axis=-1)
-        ends: Floats = self._found[key].copy()
-        return ends[0] if self.scalar else ends
+        of = self.intervals.simultaneous if simultaneous else self.intervals.conf_int
+        ends: Floats = self._once(
+            (alpha, method, target, simultaneous),
+            lambda: np.stack(of(alpha, method, target), axis=-1),
+        )
+        return ends[0].copy() if self.scalar else ends.copy()
 
     def test(self, value: float, alternative: Alternative = "two-sided") -> HypothesisResult:
         """Test whether the parameter equals `value` (single-parameter results only).

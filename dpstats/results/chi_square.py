@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, get_args
 import numpy as np
 
 from dpstats.arrays import Floats
+from dpstats.caching import Cached
 from dpstats.checks import Method, check_alpha, check_choice
 from dpstats.corrected.verdicts import CertifiedChiSquare
-from dpstats.results.base import HypothesisResult, Remembers
+from dpstats.results.base import HypothesisResult
 from dpstats.results.rendering import as_html, shown_pvalue
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, repr=False)
-class ChiSquareResult(Remembers, HypothesisResult):
+class ChiSquareResult(Cached, HypothesisResult):
     """A chi-square test on noisy counts.
 
     `statistic` and `pvalue` are those of the calibrated test. All tables have one row per cell.
@@ -65,9 +66,7 @@ class ChiSquareResult(Remembers, HypothesisResult):
 
     def _at(self, alpha: float) -> tuple[CertifiedChiSquare, Floats]:
         alpha = check_alpha(alpha)
-        if alpha not in self._found:
-            self._found[alpha] = self.at_level(alpha)
-        certified, effect = self._found[alpha]
+        certified, effect = self._once(alpha, lambda: self.at_level(alpha))
         return certified, effect.copy()
 
     @property

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpstats.arrays import Floats
+from dpstats.caching import Cached
 from dpstats.checks import Alternative
 from dpstats.corrected.spectral import descending, loading_bounds, sine_bounds, subspace_sines
 from dpstats.errors import RequestError
@@ -22,7 +23,7 @@ _STEPS = 2
 
 
 @dataclass(frozen=True)
-class EigenIntervals:
+class EigenIntervals(Cached):
     """Intervals for k eigenvalues, then their k shares of the trace, then k p loadings.
 
     Certified: Weyl's inequality and the sine theorem of Davis and Kahan within the radius of
@@ -101,15 +102,13 @@ class EigenIntervals:
 
     def _errors(self, kind: str) -> list[Floats]:
         """Draws of the error in the basis of the eigenvectors, for every law of the sampling."""
-        if kind not in self._turned:
-            drawn = self.covariance.deviations(kind)
-            turned = [self.vectors @ errors @ self.vectors.T for errors in drawn]
-            self._turned[kind] = [(errors + errors.swapaxes(1, 2)) / 2 for errors in turned]
-        return self._turned[kind]
 
-    @cached_property
-    def _turned(self) -> dict[str, list[Floats]]:
-        return {}
+        def turned() -> list[Floats]:
+            drawn = self.covariance.deviations(kind)
+            errors = [self.vectors @ error @ self.vectors.T for error in drawn]
+            return [(error + error.swapaxes(1, 2)) / 2 for error in errors]
+
+        return self._once(kind, turned)
 
     def _most(self, count: int, target: Target = "table") -> Floats:
         """Largest possible eigenvalues, from the largest possible sum of all.
@@ -121,26 +120,18 @@ class EigenIntervals:
 
     def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """Lower and upper ends, two (2 k + k p,) arrays."""
-        key = alpha, method, target
-        if key not in self._found:
-            if method == "certified":
-                found = self._within(*self.covariance.radii(alpha, target), alpha, target)
-            elif self.covariance.unknown:
-                found = self._within(np.inf, np.inf, alpha, target)
-            else:
-                errors = self._errors("both" if target == "population" else "privacy")
-                ends = [self._aware(alpha, drawn, target) for drawn in errors]
-                found = (
-                    np.min([low for low, _ in ends], axis=0),
-                    np.max([high for _, high in ends], axis=0),
-                )
-            self._found[key] = found
-        low, high = self._found[key]
-        return low.copy(), high.copy()
 
-    @cached_property
-    def _found(self) -> dict[tuple[float, Method, Target], tuple[Floats, Floats]]:
-        return {}
+        def ends() -> tuple[Floats, Floats]:
+            if method == "certified":
+                return self._within(*self.covariance.radii(alpha, target), alpha, target)
+            if self.covariance.unknown:
+                return self._within(np.inf, np.inf, alpha, target)
+            errors = self._errors("both" if target == "population" else "privacy")
+            found = np.array([self._aware(alpha, drawn, target) for drawn in errors])
+            return found[:, 0].min(axis=0), found[:, 1].max(axis=0)
+
+        low, high = self._once((alpha, method, target), ends)
+        return low.copy(), high.copy()
 
     def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """Ends that hold together: certified ones do, noise-aware by the norm of the error."""

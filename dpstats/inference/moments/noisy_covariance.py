@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.arrays import Floats
+from dpstats.caching import Cached
 from dpstats.corrected.covariance import divided, outer, sampling_box
 from dpstats.corrected.spectral import mean_error, sampling_radii
 from dpstats.families.ball_moments import BallMoments
@@ -39,7 +40,7 @@ _CLEAR = 4.0  # a variance (or a count) within so many noise sds of zero is drow
 
 
 @dataclass(frozen=True)
-class NoisyCovariance:
+class NoisyCovariance(Cached):
     """The covariance matrix of p numbers (or their correlation matrix), noisy.
 
     Attributes
@@ -190,10 +191,7 @@ class NoisyCovariance:
         kind : {"privacy", "sampling", "both"}
             The privacy noise, from its exact law, and the sampling of rows; see `RowSampling`.
         """
-        known = self._cache
-        if kind not in known:
-            known[kind] = tuple(self._drawn(kind))
-        return known[kind]
+        return self._once(kind, lambda: tuple(self._drawn(kind)))
 
     def _drawn(self, kind: str) -> Iterator[Floats]:
         laws: tuple[SamplingLaw | None, ...] = (None,) if kind == "privacy" else self.sampling.laws
@@ -205,10 +203,6 @@ class NoisyCovariance:
             if law is not None:
                 error += _both_signs(self.sampling.draw(law, self._size // 2, rng))
             yield self.correction * self.of_moments(self.moments.matrix + error) - self.matrix
-
-    @cached_property
-    def _cache(self) -> dict[str, tuple[Floats, ...]]:
-        return {}
 
     @property
     def _size(self) -> int:
@@ -319,13 +313,7 @@ class NoisyCovariance:
         t = 1 - sqrt(1 - r) of one. The true correlations are A R A - SNS, R the own ones, and
         |ARA - R| <= t (2 + t) |R|.
         """
-        if (alpha, target) not in self._found:
-            self._found[alpha, target] = self._radii_at(alpha, target)
-        return self._found[alpha, target]
-
-    @cached_property
-    def _found(self) -> dict[tuple[float, Target], tuple[float, float]]:
-        return {}
+        return self._once((alpha, target), lambda: self._radii_at(alpha, target))
 
     def _radii_at(self, alpha: float, target: Target) -> tuple[float, float]:
         if self.unknown:

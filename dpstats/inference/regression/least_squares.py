@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import stats
 
 from dpstats.arrays import Floats
+from dpstats.caching import Cached
 from dpstats.corrected.ridge import largest_leverage, misfit_bound, positive_definite
 from dpstats.errors import RequestError
 from dpstats.inference.regression.error_law import ErrorLaw
@@ -25,7 +26,7 @@ _REDUNDANT = 1e-9  # of a standard deviation: a combination of others but for ro
 
 
 @dataclass(frozen=True)
-class LeastSquares:
+class LeastSquares(Cached):
     """Normal equations A b = c whose entries are measured with noise of a known law.
 
     With E the noise on the mean products of regressors x and response y, noisy A and c satisfy
@@ -62,10 +63,6 @@ class LeastSquares:
     rows: Floats
     ridge: Floats
     fourth: FourthMoments | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        """What is pickled: the fields, not what was computed from them."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @cached_property
     def second_moments(self) -> Floats:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dpstats.arrays import Floats
+from dpstats.caching import Cached
 from dpstats.corrected.least_squares import ols
 from dpstats.inference.regression.error_law import ErrorLaw
 from dpstats.inference.regression.least_squares import DRAWS, LeastSquares
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class LinearIntervals:
+class LinearIntervals(Cached):
     """Intervals of k combinations of the coefficients, plus known numbers.
 
     Noise-aware: see `LeastSquares`. Certified: the bounds of `dps.corrected.ols` at the noisy
@@ -39,10 +40,6 @@ class LinearIntervals:
     combinations: Floats
     offsets: Floats
     extra: float = 0.0
-
-    def __getstate__(self) -> dict[str, Any]:
-        """What is pickled: the fields, not what was computed from them."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @cached_property
     def estimates(self) -> Floats:
