@@ -7,6 +7,6 @@ the private rows with probability at least 1 - beta. Nothing here knows a releas
 from dpstats.corrected.chi_square import chisquare
 from dpstats.corrected.eigenvalues import eigenvalues
 from dpstats.corrected.least_squares import ols
-from dpstats.corrected.proportions import proportion_confint
+from dpstats.corrected.proportions import clopper_pearson, proportion_confint
 
-__all__ = ["chisquare", "eigenvalues", "ols", "proportion_confint"]
+__all__ = ["chisquare", "clopper_pearson", "eigenvalues", "ols", "proportion_confint"]

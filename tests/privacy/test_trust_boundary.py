@@ -14,7 +14,7 @@ import dpstats as dps
 PACKAGE = Path(dps.__file__).parent
 # A room imports itself and the rooms before it, type-only imports included.
 ROOMS = [
-    "errors", "arrays", "checks", "files",
+    "errors", "arrays", "caching", "checks", "files",
     "schema", "privacy",
     "families", "corrected",
     "measured",
