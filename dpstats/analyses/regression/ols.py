@@ -1,7 +1,7 @@
 """Ordinary least squares from second moments.
 
 The mean products of regressors and response are measured; coefficients, intervals, contrasts and
-predictions follow from them alone. See `inference.least_squares` for the law of the error.
+predictions follow from them alone. `inference.regression.least_squares` has the law of the error.
 """
 
 from __future__ import annotations

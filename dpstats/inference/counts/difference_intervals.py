@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 class DifferenceIntervals:
     """Intervals and tests of the three measures from four noisy counts.
 
-    Noise-aware: see `inference.two_groups`; valid whatever the sizes of the groups. Certified:
-    both risks are in their certified intervals at alpha/2 each, so a measure is between its
+    Noise-aware: see `inference.counts.two_risks`; valid whatever the sizes of the groups.
+    Certified: both risks are in their certified intervals at alpha/2 each, so a measure is between its
     extremes there, which are at corners. For the private table itself both methods are that.
     """
 

@@ -97,7 +97,7 @@ class Contrast:
 class MeanIntervals:
     """Intervals and tests of d contrasts.
 
-    Noise-aware: see `inference.confidence_law`. Certified: see `inference.bounded_means`. For the
+    Noise-aware: see `inference.confidence_law`. Certified: see `corrected.means`. For the
     private table itself both methods give the box of the noise.
     """
 
