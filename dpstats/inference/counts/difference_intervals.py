@@ -25,8 +25,8 @@ class DifferenceIntervals:
     """Intervals and tests of the three measures from four noisy counts.
 
     Noise-aware: see `inference.counts.two_risks`; valid whatever the sizes of the groups.
-    Certified: both risks are in their certified intervals at alpha/2 each, so a measure is between its
-    extremes there, which are at corners. For the private table itself both methods are that.
+    Certified: both risks are in their certified intervals at alpha/2 each, and a measure lies
+    between its extremes there, which are at corners. For the private table both methods give that.
     """
 
     answers: Answers
