@@ -127,7 +127,7 @@ def _inverted(law: Combination, *, uniform: bool) -> tuple[Floats, Floats]:
         phi *= np.sinc(frequencies / (2 * np.pi))
     mass = np.fft.irfft(phi, _POINTS)  # probability of each grid cell, from zero on
     mass = np.clip(np.roll(mass, _POINTS // 2), 0, None)
-    points = np.asarray(step * (np.arange(_POINTS) - _POINTS // 2), dtype=np.float64)
+    points: Floats = step * (np.arange(_POINTS) - _POINTS // 2).astype(np.float64)
     cdf = np.asarray((np.cumsum(mass) - mass / 2) / mass.sum(), dtype=np.float64)
     points.flags.writeable = cdf.flags.writeable = False
     return points, cdf
