@@ -64,17 +64,22 @@ def truths(name):
     return {"one": ILL, "group": ILL, "difference": [0, 1, 1]}[name]
 
 
-def check_setting(setting, runs, table, tools):
+def check_setting(setting, runs, table, tools, every=1):
+    """All methods; those of groups, which take most of the time, in every so many runs."""
     n, budget = SETTINGS[setting]
+    grouped = dict.fromkeys(("group", "difference"), len(range(0, runs, every)))
+    times = {"one": runs, "cells": runs, **grouped}
     covered = {}
     rejected = {"fit": 0, "independence": 0}
     certified = 0
-    for held, truth, release in releases(n, budget, runs, tools, 7):
+    for run, (held, truth, release) in enumerate(releases(n, budget, runs, tools, 7)):
         certified += np.all(
             np.abs(held.means - truth)
             <= certify(held, held.means, alpha=0.05, target="").joint_bounds
         )
-        for name in ("one", "cells", "group", "difference"):
+        for name in times:
+            if name in grouped and run % every:
+                continue
             result = ASKED[name].infer(release)
             for method in ("noise_aware", "certified"):
                 low, high = np.atleast_2d(result.conf_int(method=method)).T
@@ -85,9 +90,10 @@ def check_setting(setting, runs, table, tools):
     table.row(setting, "certificate", certified / runs, "", ">= .95", runs)
     assert tools.at_least(int(certified), runs, 0.95)
     for (name, method), share in covered.items():
-        table.row(setting, f"{name}: {method}", share / runs, "", ">= .95", runs)
+        tried = times[name]
+        table.row(setting, f"{name}: {method}", share / tried, "", ">= .95", tried)
         # of all parameters on average; those of one release are dependent
-        assert tools.at_least(round(share), runs, 0.95), (setting, name, method)
+        assert tools.at_least(round(share), tried, 0.95), (setting, name, method)
     for name, found in rejected.items():
         table.row(setting, f"{name}: level", found / runs, "", "<= .06", runs)
         assert tools.clopper_pearson(int(found), runs)[0] <= 0.06, (setting, name)
@@ -95,8 +101,12 @@ def check_setting(setting, runs, table, tools):
 
 @pytest.mark.parametrize("setting", ["n=150, eps 1", "n=2000, rho .02"])
 def test_a_few(setting, table, tools):
-    """60 runs: sees a coverage below about .75."""
-    check_setting(setting, 60, table, tools)
+    """60 runs: sees a coverage below about .75; 20 with groups: below about .57.
+
+    Intervals of groups do not look at the number of rows where it is measured, and those of a
+    public number have tests of their own with more power.
+    """
+    check_setting(setting, 60, table, tools, every=3)
 
 
 @pytest.mark.slow
