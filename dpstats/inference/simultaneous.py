@@ -66,6 +66,9 @@ def level_of_draws(drawn: Floats, alpha: float) -> float:
     probability alpha; never below Bonferroni's alpha / d.
     """
     size, d = drawn.shape
-    ranks = np.argsort(np.argsort(drawn, axis=0), axis=0) + 0.5
+    ranks = np.empty((size, d))
+    np.put_along_axis(
+        ranks, np.argsort(drawn, axis=0), np.arange(size)[:, np.newaxis] + 0.5, axis=0
+    )
     smallest = 2 * np.minimum(ranks, size - ranks).min(axis=1) / size
     return float(np.clip(np.quantile(smallest, alpha), alpha / d, alpha))

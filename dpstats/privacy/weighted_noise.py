@@ -112,7 +112,7 @@ class Combination:
         return math.ceil(self._window)
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=32)
 def _inverted(law: Combination, *, uniform: bool) -> tuple[Floats, Floats]:
     """Grid points and distribution function; kept, since releases of one plan share their laws."""
     half = 1.02 * (law._window + 0.5 * uniform)

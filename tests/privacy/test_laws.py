@@ -160,7 +160,7 @@ def test_extreme_arguments_give_numbers_without_warnings(kind, scale, terms):
 
 
 def test_many_terms_approach_the_normal_law():
-    law = DiscreteLaplace(20.0, 1000)
+    law = DiscreteLaplace(2.0, 1000)
     z = 1.5 * math.sqrt(law.variance)
     # Kurtosis of the sum is 3/1000, an Edgeworth shift of about 1e-4.
     assert float(law.smoothed_cdf(z)) == pytest.approx(0.9331928, abs=3e-4)

@@ -64,17 +64,22 @@ def truths(name):
     return {"one": ILL, "group": ILL, "difference": [0, 1, 1]}[name]
 
 
-def check_setting(setting, runs, table, tools):
+def check_setting(setting, runs, table, tools, every=1):
+    """All methods; the difference, which takes most of the time, in every so many runs."""
     n, budget = SETTINGS[setting]
+    times = dict.fromkeys(("one", "cells", "group"), runs)
+    times["difference"] = len(range(0, runs, every))
     covered = {}
     rejected = {"fit": 0, "independence": 0}
     certified = 0
-    for held, truth, release in releases(n, budget, runs, tools, 7):
+    for run, (held, truth, release) in enumerate(releases(n, budget, runs, tools, 7)):
         certified += np.all(
             np.abs(held.means - truth)
             <= certify(held, held.means, alpha=0.05, target="").joint_bounds
         )
-        for name in ("one", "cells", "group", "difference"):
+        for name in times:
+            if name == "difference" and run % every:
+                continue
             result = ASKED[name].infer(release)
             for method in ("noise_aware", "certified"):
                 low, high = np.atleast_2d(result.conf_int(method=method)).T
@@ -85,15 +90,19 @@ def check_setting(setting, runs, table, tools):
     table.covers(setting, "certificate", certified, runs)
     for (name, method), share in covered.items():
         # of all parameters on average; those of one release are dependent
-        table.covers(setting, f"{name}: {method}", round(share), runs)
+        table.covers(setting, f"{name}: {method}", round(share), times[name])
     for name, found in rejected.items():
         table.level(setting, f"{name}: level", found, runs, 0.06)
 
 
 @pytest.mark.parametrize("setting", ["n=150, eps 1", "n=2000, rho .02"])
 def test_a_few(setting, table, tools):
-    """60 runs: sees a coverage below about .75."""
-    check_setting(setting, 60, table, tools)
+    """60 runs: sees a coverage below about .75; 20 of the difference: below about .57.
+
+    The difference does not look at the number of rows where it is measured; its groups are those
+    of "group", which is seen in all runs, and with a public number it has tests of its own.
+    """
+    check_setting(setting, 60, table, tools, every=3)
 
 
 @pytest.mark.slow

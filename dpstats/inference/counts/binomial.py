@@ -148,9 +148,9 @@ def proportion_interval(
     binomial data. NeurIPS.
     """
     alpha, n, t = check_alpha(alpha), check_count(n), check_finite("t", t)
-    high = special.expit(_logit_upper(t.ravel(), n, law, alpha / 2))
     # n - X ~ Binomial(n, 1 - p) and Z + U is symmetric
-    low = special.expit(-_logit_upper(n - t.ravel(), n, law, alpha / 2))
+    mirrored, upper = _logit_upper(np.stack([n - t, t]).ravel(), n, law, alpha / 2).reshape(2, -1)
+    low, high = special.expit(-mirrored), special.expit(upper)
     return low.reshape(t.shape), high.reshape(t.shape)
 
 

@@ -139,7 +139,7 @@ class EigenIntervals(Cached):
             return self.conf_int(alpha, "certified", target)
         radius = 0.0
         for errors in self._errors("both" if target == "population" else "privacy"):
-            sizes = np.abs(np.linalg.eigvalsh(errors)[:, [0, -1]]).max(axis=1)
+            sizes = np.abs(_ends(errors)).max(axis=1)
             traces = np.abs(np.trace(errors, axis1=1, axis2=2))
             radius = max(radius, float(np.quantile(np.maximum(sizes, traces), 1 - alpha)))
         return self._within(radius, radius, None, target)
@@ -191,7 +191,7 @@ class EigenIntervals(Cached):
         return np.max(single, axis=0), np.max(spaces, axis=0)
 
     def _simulated_sines(self, errors: Floats, alpha: float) -> tuple[Floats, Floats]:
-        slack = self._slack(errors, alpha)
+        slack = _slack(_ends(errors), alpha)
         single, spaces = np.ones(self.k), np.ones(self.k)
         for i in range(self.k):
             vectors = self._turned_vectors(errors, i, slack)
@@ -213,21 +213,17 @@ class EigenIntervals(Cached):
         least = np.linalg.svd(overlap, compute_uv=False)[:, -1]
         return float(np.quantile(np.sqrt(np.clip(1 - least**2, 0, 1)), 1 - alpha))
 
-    def _slack(self, errors: Floats, alpha: float) -> float:
-        """Radius of all eigenvalues at a tenth of alpha, simulated."""
-        ends = np.linalg.eigvalsh(errors)[:, [0, -1]]
-        return float(np.quantile(np.abs(ends).max(axis=1), 1 - _PART * alpha))
-
     def _aware(self, alpha: float, errors: Floats, target: Target) -> tuple[Floats, Floats]:
         k = self.k
         traces = np.trace(errors, axis1=1, axis2=2)
-        slack, level = self._slack(errors, alpha), alpha * (1 - _PART) / 2
+        ends_of_errors = _ends(errors)
+        slack, level = _slack(ends_of_errors, alpha), alpha * (1 - _PART) / 2
         total = float(self.values.sum())
         low, high = np.zeros((2, k)), np.zeros((2, k))
         loadings = -np.ones((k, self.covariance.p)), np.ones((k, self.covariance.p))
         for i in range(k):
             for ends, side in ((low, 1), (high, -1)):
-                moved = self._moved(errors, i, side * slack, level)
+                moved = self._moved(errors, ends_of_errors, i, side * slack, level)
                 tail = level if side > 0 else 1 - level
                 ends[0, i] = np.quantile(self.values[i] - moved, tail)
                 left = total - traces
@@ -250,16 +246,15 @@ class EigenIntervals(Cached):
             np.concatenate([high.ravel(), loadings[1].ravel()]),
         )
 
-    def _moved(self, errors: Floats, i: int, shift: float, level: float) -> Floats:
+    def _moved(self, errors: Floats, ends: Floats, i: int, shift: float, level: float) -> Floats:
         """Draws of what noise adds to eigenvalue i, the others as high (low) as they may be.
 
         It decreases in the true eigenvalue i, so that starting from an end that is too far out
         (Weyl's) and going inwards it is never understated.
         """
         side = np.sign(shift)
-        ends = np.linalg.eigvalsh(errors)[:, -1 if side > 0 else 0]
         tail = 1 - level if side > 0 else level
-        end = self.values[i] - float(np.quantile(ends, tail))
+        end = self.values[i] - float(np.quantile(ends[:, -1 if side > 0 else 0], tail))
         moved = np.zeros(len(errors))
         for _ in range(_STEPS):
             true = np.maximum(self.values + shift, 0)
@@ -319,3 +314,13 @@ class FirstEigenIntervals:
 def _eigenvalues(values: Floats, errors: Floats) -> Floats:
     """(size, p) eigenvalues of diag(values) + errors, descending."""
     return np.asarray(np.linalg.eigvalsh(np.diag(values) + errors)[:, ::-1])
+
+
+def _ends(errors: Floats) -> Floats:
+    """(size, 2) least and largest eigenvalues of draws of the error."""
+    return np.asarray(np.linalg.eigvalsh(errors)[:, [0, -1]])
+
+
+def _slack(ends: Floats, alpha: float) -> float:
+    """Radius of all eigenvalues at a tenth of alpha, simulated."""
+    return float(np.quantile(np.abs(ends).max(axis=1), 1 - _PART * alpha))

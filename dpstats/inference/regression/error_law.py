@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from dpstats.checks import Alternative
 
 _FURTHEST = 1e9  # standard errors; an end beyond it is infinite
+_FEW = 250  # draws by which an end is found roughly, at a small part of the cost
 
 
 @dataclass(frozen=True)
@@ -80,13 +82,30 @@ class ErrorLaw:
             return 0.0
         if self.spread == 0:
             return float(np.quantile(self._last(sign), 1 - alpha, method="higher"))
-        high = scale
-        while self.pvalue(sign * high) > alpha:
-            high *= 2
+        excess = lru_cache(maxsize=None)(lambda t: self.pvalue(sign * t) - alpha)
+        start, part = self._start(alpha, sign, scale)
+        low = high = start
+        while excess(high) > 0:
+            low, high, part = high, high * (1 + part), min(1.0, 10 * part)
             if high > _FURTHEST * scale:
                 return np.inf
-        excess = lambda t: self.pvalue(sign * t) - alpha  # noqa: E731
-        return float(optimize.brentq(excess, 0.0, high, xtol=1e-11 * high, rtol=1e-12))
+        while low > 0 and excess(low) <= 0:
+            low, high, part = low * (1 - part), low, min(1.0, 10 * part)
+        return float(optimize.brentq(excess, low, high, xtol=1e-11 * high, rtol=1e-12))
+
+    def _start(self, alpha: float, sign: float, scale: float) -> tuple[float, float]:
+        """Where to look for the end, and by which part of it to move at first.
+
+        With a draw of |moving| >= 1 there may be more than one end, and a few draws may be near
+        another one.
+        """
+        every = len(self.fixed) // _FEW
+        if every > 1 and np.max(np.abs(self.moving)) < 1:
+            few = ErrorLaw(self.spread, self.df, self.fixed[::every], self.moving[::every])
+            near = few._reach(alpha, sign)
+            if 0 < near < np.inf:
+                return near, 1e-3
+        return scale, 1.0
 
     def _last(self, sign: float) -> Floats:
         """The largest |t| that each draw of the noise alone reaches."""

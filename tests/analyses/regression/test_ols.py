@@ -74,8 +74,8 @@ def test_without_noise_it_is_statsmodels(formula, unit, no_noise):
                                rtol=1e-8, atol=1e-10)  # fmt: skip
     assert (test.df_num, test.df_denom) == (theirs.df_num, theirs.df_denom)
     assert f"F = {test.fvalue:.4g} on 2 and {theirs.df_denom:g} df, p-value" in str(test)
-    ours = found.get_prediction(frame[:5]).summary_frame(alpha=0.1)
-    theirs = fit.get_prediction(frame[:5]).summary_frame(alpha=0.1)
+    ours = found.get_prediction(frame[:2]).summary_frame(alpha=0.1)
+    theirs = fit.get_prediction(frame[:2]).summary_frame(alpha=0.1)
     np.testing.assert_allclose(ours, theirs[list(ours.columns)], rtol=1e-8)
     table = found.conf_int(target="table", method="certified")
     np.testing.assert_allclose(table, np.repeat(found.params[:, None], 2, axis=1), atol=1e-4)
@@ -292,8 +292,8 @@ def test_robust_errors_are_those_of_statsmodels(formula, unit, no_noise):
     two = np.eye(len(order))[-2:]
     test, theirs = found.f_test(two), fit.f_test(two[:, np.argsort(order)])
     np.testing.assert_allclose(test.statistic, theirs.fvalue, rtol=1e-8)
-    ours = found.get_prediction(frame[:5]).summary_frame(alpha=0.1)
-    theirs = fit.get_prediction(frame[:5]).summary_frame(alpha=0.1)
+    ours = found.get_prediction(frame[:2]).summary_frame(alpha=0.1)
+    theirs = fit.get_prediction(frame[:2]).summary_frame(alpha=0.1)
     np.testing.assert_allclose(ours, theirs[list(ours.columns)], rtol=1e-8)
     assert "HC1" in found.summary()
     assert "equal variance (no" not in found.summary()

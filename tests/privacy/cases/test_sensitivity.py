@@ -1,6 +1,7 @@
 """Section E: sensitivities against brute force and search over pairs of rows."""
 
 import itertools
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -67,11 +68,13 @@ def norms(change, bounds):
 
 
 def brute_force(block):
+    """Largest l1 and squared l2 norm over all pairs of rows, in integers of any size."""
     values, bounds = values_of(block)
-    pairs = itertools.combinations(values, 2)
-    changes = {tuple((a - b).tolist()) for a, b in pairs}
-    found = [norms(np.array(change), bounds) for change in changes]
-    return max(l1 for l1, _ in found), max(l2 for _, l2 in found)
+    changes = {tuple(np.abs(a - b).tolist()) for a, b in itertools.combinations(values, 2)}
+    common = math.lcm(*bounds.tolist())
+    scaled = np.array(list(changes), dtype=object) * [common // b for b in bounds.tolist()]
+    l1, l2 = scaled.sum(axis=1).max(), (scaled**2).sum(axis=1).max()
+    return Fraction(l1, common), Fraction(l2, common**2)
 
 
 @pytest.mark.parametrize("seed", range(2))
