@@ -57,11 +57,7 @@ class GroupMoments:
     def __post_init__(self) -> None:
         if not isinstance(self.number, Number):
             raise RequestError(f"{self.number.name!r} is not a number; it has no mean")
-        if self.number.missing is None:
-            raise RequestError(
-                f"moments of {self.number.name!r} need missing= in the schema: the value that "
-                "missing cells count as"
-            )
+        self.number.require_missing("moments")
         if self.group.name == self.number.name:
             raise RequestError(f"{self.number.name!r} cannot make its own groups; name another")
         known, levels = range(self.group.bins), list(self.levels)

@@ -74,8 +74,7 @@ class DesignMoments:
             middle, half = 0.0, 1.0
             if factor[1] is None:
                 assert isinstance(column, Number)  # see `Design.of`
-                low, high = float(column.grid[0]), float(column.grid[-1])
-                middle, half = (low + high) / 2, (high - low) / 2
+                middle, half = column.middle, column.half_range
             grown: Expansion = {}
             for term, value in expanded.items():
                 for more, by in (((), middle), ((factor,), half)):
