@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.arrays import Codes, Floats
+from dpstats.checks import shortest_decimal
 from dpstats.errors import FileFormatError, RequestError
 from dpstats.families.block import Block, Derivation
 from dpstats.families.cells import DenseValues
@@ -35,7 +36,7 @@ _ROWS = 2**16  # at a time; their products of up to RADIUS^2 = 2^26 sum to less 
 
 
 @dataclass(frozen=True)
-class BallMoments:
+class BallMoments(Block):
     """Sums of w_i and w_i w_j, where w is a row of p numbers, shrunk into the unit ball.
 
     And the number of rows that were shrunk, at little cost: nothing else tells what was lost.
@@ -73,7 +74,7 @@ class BallMoments:
     scale: tuple[Fraction, ...]
     clip_norm: Fraction
 
-    needs_codes = True
+    kind: ClassVar[str] = "ball_moments"
 
     def __post_init__(self) -> None:
         if self.clip_norm <= 0 or min(self.scale) <= 0:
@@ -118,9 +119,9 @@ class BallMoments:
         centers, scales = [], []
         for column in columns:
             middle, half = _middle_and_half(column)
-            centers.append(_exact(given[0].get(column.name, middle)))
-            scales.append(_exact(given[1].get(column.name, half)))
-        return BallMoments(columns, tuple(centers), tuple(scales), _exact(clip_norm))
+            centers.append(shortest_decimal(given[0].get(column.name, middle)))
+            scales.append(shortest_decimal(given[1].get(column.name, half)))
+        return BallMoments(columns, tuple(centers), tuple(scales), shortest_decimal(clip_norm))
 
     @property
     def columns(self) -> tuple[Number, ...]:
@@ -273,45 +274,36 @@ class BallMoments:
             return None
         return Derivation(np.arange(self.size, dtype=np.int64), self.size)
 
-    def restrict(self, kept: NDArray[np.bool_]) -> BallMoments:
-        """The block itself: what one function leaves of the sensitivity is not known."""
-        return self
-
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
         return {
-            "kind": "ball_moments",
+            "kind": self.kind,
             "numbers": [column.name for column in self.numbers],
             "center": [str(value) for value in self.center],
             "scale": [str(value) for value in self.scale],
             "clip_norm": str(self.clip_norm),
         }
 
-
-def ball_moments_from_dict(plain: Mapping[str, Any], schema: Schema) -> BallMoments:
-    """Inverse of `BallMoments.to_dict`."""
-    names = plain["numbers"]
-    try:
-        center, scale = (
-            dict(zip(names, map(Fraction, plain[what]), strict=True))
-            for what in ("center", "scale")
-        )
-        clip_norm = Fraction(plain["clip_norm"])
-    except (TypeError, ValueError, ZeroDivisionError):
-        raise FileFormatError("centers, scales and the norm of clipped moments must be numbers,"
-                              " one per column") from None  # fmt: skip
-    return BallMoments.of(schema, names, clip_norm, center, scale)
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any], schema: Schema) -> BallMoments:
+        """Inverse of `to_dict`."""
+        names = plain["numbers"]
+        try:
+            center, scale = (
+                dict(zip(names, map(Fraction, plain[what]), strict=True))
+                for what in ("center", "scale")
+            )
+            clip_norm = Fraction(plain["clip_norm"])
+        except (TypeError, ValueError, ZeroDivisionError):
+            raise FileFormatError(
+                "centers, scales and the norm of clipped moments must be numbers, one per column"
+            ) from None
+        return BallMoments.of(schema, names, clip_norm, center, scale)
 
 
 def _middle_and_half(column: Number) -> tuple[Fraction, Fraction]:
-    low, high = _exact(column.low), _exact(column.high)
+    low, high = (shortest_decimal(end) for end in (column.low, column.high))  # type: ignore[arg-type]
     return (low + high) / 2, (high - low) / 2
-
-
-def _exact(value: float | Fraction | None) -> Fraction:
-    """A declared number as its shortest decimal: 0.1 is 1/10."""
-    assert value is not None
-    return Fraction(repr(float(value))) if isinstance(value, float) else Fraction(value)
 
 
 def _root(value: Fraction) -> Fraction:
