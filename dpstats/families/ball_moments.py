@@ -39,7 +39,7 @@ _ROWS = 2**16  # at a time; their products of up to RADIUS^2 = 2^26 sum to less 
 class BallMoments(Block):
     """Sums of w_i and w_i w_j, where w is a row of p numbers, shrunk into the unit ball.
 
-    And the number of rows that were shrunk, at little cost: nothing else tells what was lost.
+    The number of shrunk rows is measured too, at little cost: nothing else shows their share.
 
     Each number is centred and divided, z = (x - center) / scale, and the row is shrunk to the
     norm R = `clip_norm`: w = z / max(R, |z|). Built by `BallMoments.of`.
@@ -162,7 +162,7 @@ class BallMoments(Block):
 
     @cached_property
     def ones(self) -> Codes:
-        """(d,) int64, the integer that stands for one in the unit of w."""
+        """(d,) int64, one in the unit of w, in integer units."""
         return np.array([RADIUS, RADIUS**2, RADIUS**2, 1])[self._kinds]
 
     @cached_property
@@ -184,7 +184,7 @@ class BallMoments(Block):
         return tables
 
     def origin_and_spread(self, name: str) -> tuple[float, float]:
-        """The centre of a number, and what w_i = 1 stands for: its scale times R."""
+        """The centre of a number, and its scale times R: the original units in w_i = 1."""
         i = [column.name for column in self.numbers].index(name)
         return float(self.center[i]), float(self.scale[i] * self.clip_norm)
 

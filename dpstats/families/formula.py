@@ -84,7 +84,7 @@ class Design:
     def matrix(self, exog: pd.DataFrame | Mapping[str, Any] | None, schema: Schema) -> Floats:
         """Design matrix (m, p) of given values in original units, such as to predict for.
 
-        A single value of a column stands for all of its m values.
+        A single value of a column is repeated in all m rows.
 
         Raises
         ------
@@ -216,7 +216,7 @@ def _check_powers(formula: str, node: Any) -> set[str]:
     """Texts of the factors under a node; refuse products with itself, which parsers drop.
 
     The product of a column with itself counts as the column in R and Patsy, so that ``a**2`` and
-    ``a:a`` would be ``a``; ``(a + b)**2`` stands for both columns and their product.
+    ``a:a`` would be ``a``; ``(a + b)**2`` means both columns and their product.
     """
     parts = [_check_powers(formula, part) for part in getattr(node, "args", ())]
     if not hasattr(node, "operator"):

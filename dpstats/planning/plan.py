@@ -20,7 +20,7 @@ from dpstats.measured.measurements import noise_scales
 from dpstats.measured.view import Answering
 from dpstats.planning.allocation import Allocation, Split, read_shares, relative_price
 from dpstats.planning.preview import Preview, preview_plan
-from dpstats.privacy.budget import Budget, budget_from_dict
+from dpstats.privacy.budget import Budget, budget_from_dict, check_budget
 from dpstats.privacy.neighbours import NEIGHBOURS, Unit, check_unit
 from dpstats.privacy.rationals import parse_fraction
 from dpstats.references import default_reference, reference_from_dict
@@ -324,10 +324,7 @@ def plan(
             )
         if not (hasattr(analysis, "family") and hasattr(analysis, "infer")):
             raise RequestError(f"{name!r} is not an analysis such as dps.Proportion(...)")
-    if not isinstance(budget, Budget):
-        raise RequestError(
-            f"budget must be a dps.PureDP(epsilon) or a dps.ZCDP(rho), got {budget!r}"
-        )
+    check_budget(budget)
     if n is not None:
         _check_rows(n)
     unit = check_unit(unit)
