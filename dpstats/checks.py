@@ -1,7 +1,9 @@
 """Arguments that every interval and test shares, checked once and explained in a sentence."""
 
+import math
 import numbers
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any, Literal, cast, get_args
 
 import numpy as np
@@ -114,6 +116,39 @@ def check_number(name: str, value: float) -> float:
     if array.ndim:
         raise RequestError(f"{name} must be a single number, got {value!r}")
     return float(array)
+
+
+def is_number(value: object) -> bool:
+    """Whether a value is an int or a float (bool is neither)."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def is_finite(value: float) -> bool:
+    """Whether a number is finite as a float."""
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number beyond all floats
+        return False
+
+
+def check_declared(
+    name: str, value: object, error: type[RequestError] = RequestError
+) -> int | float:
+    """Return a finite int or float as it is, or raise `error`."""
+    if not is_number(value) or not is_finite(value):  # type: ignore[arg-type]
+        raise error(f"{name} must be a finite number, got {value!r}")
+    return value  # type: ignore[return-value]
+
+
+def shortest_decimal(value: float | Fraction) -> Fraction:
+    """A declared number as the exact value of its shortest decimal: 0.1 is 1/10."""
+    return Fraction(repr(float(value))) if isinstance(value, float) else Fraction(value)
+
+
+def first_few(values: Sequence[object], most: int = 12) -> str:
+    """The first few values as a list, for a message."""
+    shown = ", ".join(repr(value) for value in values[:most])
+    return f"[{shown}{', ...' if len(values) > most else ''}]"
 
 
 def listed(values: Any) -> Any:

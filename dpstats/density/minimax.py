@@ -9,7 +9,7 @@ import numpy as np
 
 from dpstats.arrays import Floats
 from dpstats.errors import DpstatsError
-from dpstats.families.block import Family, bounds_of
+from dpstats.families.block import Family
 
 
 class SolverError(DpstatsError):
@@ -21,8 +21,8 @@ def feasible(family: Family, means: Floats) -> Floats:
 
     Only the minimax program needs it: there a single impossible answer would fix the optimum.
     """
-    low = np.concatenate([block.ranges[0] / bounds_of(block) for block in family.blocks])
-    high = np.concatenate([block.ranges[1] / bounds_of(block) for block in family.blocks])
+    low = np.concatenate([block.ranges[0] / block.bounds for block in family.blocks])
+    high = np.concatenate([block.ranges[1] / block.bounds for block in family.blocks])
     return np.clip(means, low, high)
 
 

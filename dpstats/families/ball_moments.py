@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.arrays import Codes, Floats
+from dpstats.checks import shortest_decimal
 from dpstats.errors import FileFormatError, RequestError
 from dpstats.families.block import Block, Derivation
 from dpstats.families.cells import DenseValues
@@ -35,10 +36,10 @@ _ROWS = 2**16  # at a time; their products of up to RADIUS^2 = 2^26 sum to less 
 
 
 @dataclass(frozen=True)
-class BallMoments:
+class BallMoments(Block):
     """Sums of w_i and w_i w_j, where w is a row of p numbers, shrunk into the unit ball.
 
-    And the number of rows that were shrunk, at little cost: nothing else tells what was lost.
+    The number of shrunk rows is measured too, at little cost: nothing else shows their share.
 
     Each number is centred and divided, z = (x - center) / scale, and the row is shrunk to the
     norm R = `clip_norm`: w = z / max(R, |z|). Built by `BallMoments.of`.
@@ -73,7 +74,7 @@ class BallMoments:
     scale: tuple[Fraction, ...]
     clip_norm: Fraction
 
-    needs_codes = True
+    kind: ClassVar[str] = "ball_moments"
 
     def __post_init__(self) -> None:
         if self.clip_norm <= 0 or min(self.scale) <= 0:
@@ -118,9 +119,9 @@ class BallMoments:
         centers, scales = [], []
         for column in columns:
             middle, half = _middle_and_half(column)
-            centers.append(_exact(given[0].get(column.name, middle)))
-            scales.append(_exact(given[1].get(column.name, half)))
-        return BallMoments(columns, tuple(centers), tuple(scales), _exact(clip_norm))
+            centers.append(shortest_decimal(given[0].get(column.name, middle)))
+            scales.append(shortest_decimal(given[1].get(column.name, half)))
+        return BallMoments(columns, tuple(centers), tuple(scales), shortest_decimal(clip_norm))
 
     @property
     def columns(self) -> tuple[Number, ...]:
@@ -161,7 +162,7 @@ class BallMoments:
 
     @cached_property
     def ones(self) -> Codes:
-        """(d,) int64, the integer that stands for one in the unit of w."""
+        """(d,) int64, one in the unit of w, in integer units."""
         return np.array([RADIUS, RADIUS**2, RADIUS**2, 1])[self._kinds]
 
     @cached_property
@@ -183,7 +184,7 @@ class BallMoments:
         return tables
 
     def origin_and_spread(self, name: str) -> tuple[float, float]:
-        """The centre of a number, and what w_i = 1 stands for: its scale times R."""
+        """The centre of a number, and its scale times R: the original units in w_i = 1."""
         i = [column.name for column in self.numbers].index(name)
         return float(self.center[i]), float(self.scale[i] * self.clip_norm)
 
@@ -273,45 +274,36 @@ class BallMoments:
             return None
         return Derivation(np.arange(self.size, dtype=np.int64), self.size)
 
-    def restrict(self, kept: NDArray[np.bool_]) -> BallMoments:
-        """The block itself: what one function leaves of the sensitivity is not known."""
-        return self
-
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
         return {
-            "kind": "ball_moments",
+            "kind": self.kind,
             "numbers": [column.name for column in self.numbers],
             "center": [str(value) for value in self.center],
             "scale": [str(value) for value in self.scale],
             "clip_norm": str(self.clip_norm),
         }
 
-
-def ball_moments_from_dict(plain: Mapping[str, Any], schema: Schema) -> BallMoments:
-    """Inverse of `BallMoments.to_dict`."""
-    names = plain["numbers"]
-    try:
-        center, scale = (
-            dict(zip(names, map(Fraction, plain[what]), strict=True))
-            for what in ("center", "scale")
-        )
-        clip_norm = Fraction(plain["clip_norm"])
-    except (TypeError, ValueError, ZeroDivisionError):
-        raise FileFormatError("centers, scales and the norm of clipped moments must be numbers,"
-                              " one per column") from None  # fmt: skip
-    return BallMoments.of(schema, names, clip_norm, center, scale)
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any], schema: Schema) -> BallMoments:
+        """Inverse of `to_dict`."""
+        names = plain["numbers"]
+        try:
+            center, scale = (
+                dict(zip(names, map(Fraction, plain[what]), strict=True))
+                for what in ("center", "scale")
+            )
+            clip_norm = Fraction(plain["clip_norm"])
+        except (TypeError, ValueError, ZeroDivisionError):
+            raise FileFormatError(
+                "centers, scales and the norm of clipped moments must be numbers, one per column"
+            ) from None
+        return BallMoments.of(schema, names, clip_norm, center, scale)
 
 
 def _middle_and_half(column: Number) -> tuple[Fraction, Fraction]:
-    low, high = _exact(column.low), _exact(column.high)
+    low, high = (shortest_decimal(end) for end in (column.low, column.high))  # type: ignore[arg-type]
     return (low + high) / 2, (high - low) / 2
-
-
-def _exact(value: float | Fraction | None) -> Fraction:
-    """A declared number as its shortest decimal: 0.1 is 1/10."""
-    assert value is not None
-    return Fraction(repr(float(value))) if isinstance(value, float) else Fraction(value)
 
 
 def _root(value: Fraction) -> Fraction:

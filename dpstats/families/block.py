@@ -7,25 +7,29 @@ paper's scale f = g_f / B_f lies in [-1, 1].
 
 from __future__ import annotations
 
-import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.arrays import Codes, Floats
+from dpstats.caching import Cached
 from dpstats.errors import RequestError
+from dpstats.privacy.laws import POWERS
 from dpstats.privacy.neighbours import Sensitivity
 from dpstats.schema import Column
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
+    from dpstats.privacy.budget import Budget
     from dpstats.privacy.neighbours import Unit
+    from dpstats.schema import Schema
 
 
 @dataclass(frozen=True)
@@ -78,38 +82,54 @@ class Values(Protocol):
         """The (d, m) sparse matrix itself."""
 
 
-class Block(Protocol):
-    """Test functions that are measured together."""
+class Block(Cached, ABC):
+    """Test functions that are measured together; a frozen dataclass.
+
+    Attributes
+    ----------
+    kind : str
+        Name of the class in files.
+    needs_codes : bool
+        Whether values depend on codes themselves, not only on levels and bins.
+    """
+
+    kind: ClassVar[str]
+    needs_codes: ClassVar[bool] = True
+
+    if TYPE_CHECKING:  # a field of some blocks, a property of others
+
+        @property
+        def columns(self) -> tuple[Column, ...]:
+            """Columns that the functions depend on."""
 
     @property
-    def columns(self) -> tuple[Column, ...]:
-        """Columns that the functions depend on."""
-
-    @property
-    def needs_codes(self) -> bool:
-        """Whether values depend on codes themselves, not only on levels and bins."""
-
-    @property
+    @abstractmethod
     def size(self) -> int:
         """Number of functions, d."""
 
     @property
+    @abstractmethod
     def ranges(self) -> tuple[Codes, Codes]:
         """Smallest and largest possible values, two (d,) int64 arrays."""
 
     @property
+    @abstractmethod
     def names(self) -> list[str]:
         """One short name per function."""
 
+    @abstractmethod
     def sums(self, codes: Mapping[str, Codes]) -> Codes:
         """Exact sums (d,) int64 over rows, given as column name -> (n,) codes."""
 
+    @abstractmethod
     def evaluate(self, codes: Mapping[str, Codes]) -> Values:
         """The functions at m points, given as column name -> (m,) codes."""
 
+    @abstractmethod
     def sensitivity(self, unit: Unit) -> Sensitivity:
         """Sensitivity of the sums under a neighbour relation."""
 
+    @abstractmethod
     def derive(self, wanted: Block, *, complements: bool = True) -> Derivation | None:
         """How functions of `wanted` follow from this block's sums, if any do.
 
@@ -117,34 +137,58 @@ class Block(Protocol):
         """
 
     def restrict(self, kept: NDArray[np.bool_]) -> Block:
-        """The block of the functions marked in `kept`, (d,) bool."""
+        """A block with at least the functions marked in `kept`, (d,) bool.
 
+        The block itself, unless fewer functions are known to have a smaller sensitivity.
+        """
+        return self
+
+    @abstractmethod
     def to_dict(self) -> dict[str, Any]:
-        """Plain data from which `families.block_from_dict` builds the block again."""
+        """Plain data from which `from_dict` builds the block again."""
 
+    @classmethod
+    @abstractmethod
+    def from_dict(cls, plain: Mapping[str, Any], schema: Schema) -> Block:
+        """Inverse of `to_dict`."""
 
-def bounds_of(block: Block) -> Codes:
-    """B_f, the largest absolute value of each function, (d,) int64."""
-    low, high = block.ranges
-    return np.maximum(np.abs(low), np.abs(high))
+    @cached_property
+    def bounds(self) -> Codes:
+        """B_f, the largest absolute value of each function, (d,) int64."""
+        low, high = self.ranges
+        return np.maximum(np.abs(low), np.abs(high))
 
+    @property
+    def noise_factor(self) -> int:
+        """How many times the noise of other functions an equal split gives to these."""
+        return 1
 
-def noise_factor(block: Block) -> int:
-    """How many times the noise of others a block can do with; 1 unless it says otherwise."""
-    return int(getattr(block, "noise_factor", 1))
+    def price(self, budget: Budget, unit: Unit) -> Fraction:
+        """Exact amount that the block spends at a multiplier of one."""
+        return budget.price(self.sensitivity(unit))
 
+    def relative_price(self, budget: Budget, unit: Unit) -> Fraction:
+        """The same at a scale `noise_factor` times as large, as in an equal split."""
+        cheaper: int = self.noise_factor ** POWERS[budget.noise]
+        return self.price(budget, unit) / cheaper
 
-def overflow(block: Block, most: int) -> str:
-    """Which function of a block has values above `most`, and what to declare instead."""
-    f = int(bounds_of(block).argmax())
-    columns, cure = [c.name for c in block.columns], "use fewer columns in it, or fewer points"
-    terms = getattr(block, "terms", None)
-    if terms is not None:  # a product of numbers, which have half as many steps to either side
-        powers = sum(level is None for _, level in terms[f])
-        columns = [name for name in columns if name in dict(terms[f])]
-        half = math.floor(most ** (1 / powers) + 1e-9)
-        cure = f"declare them with at most points={2 * half + 1}"
-    return f"the grids of {columns} are too fine for sums of {block.names[f]!r}: {cure}"
+    def cost(self, budget: Budget, unit: Unit, multiplier: Fraction) -> Fraction:
+        """Exact amount that the block spends with noise of this multiplier."""
+        return budget.cost(self.sensitivity(unit), multiplier)
+
+    def multiplier(self, budget: Budget, unit: Unit, amount: Fraction) -> Fraction:
+        """Multiplier of the noise at which the block spends `amount`."""
+        return budget.multiplier(self.sensitivity(unit), amount)
+
+    def overflow(self, most: int) -> str:
+        """Which function can exceed `most` in absolute value, and what to declare instead."""
+        columns, cure = self._cure(int(self.bounds.argmax()), most)
+        name = self.names[int(self.bounds.argmax())]
+        return f"the grids of {columns} are too fine for sums of {name!r}: {cure}"
+
+    def _cure(self, f: int, most: int) -> tuple[list[str], str]:
+        """Columns that a function depends on, and how to keep it within `most`."""
+        return [c.name for c in self.columns], "use fewer columns in it, or fewer points"
 
 
 @dataclass(frozen=True)
@@ -188,7 +232,7 @@ class Family:
     @cached_property
     def bounds(self) -> Codes:
         """B_f of all functions, (|F|,) int64."""
-        return np.concatenate([bounds_of(block) for block in self.blocks])
+        return np.concatenate([block.bounds for block in self.blocks])
 
     @property
     def column_names(self) -> frozenset[str]:

@@ -8,10 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpstats.arrays import Codes, Floats
 from dpstats.errors import RequestError
@@ -121,7 +120,7 @@ def cell_index(columns: Sequence[Column], codes: Mapping[str, Codes]) -> Codes:
 
 
 @dataclass(frozen=True)
-class Table:
+class Table(Block):
     """All cells of the contingency table over `columns`, in C order.
 
     A table over no columns has one cell, all rows; `ROWS` is that table.
@@ -132,7 +131,8 @@ class Table:
 
     columns: tuple[Column, ...]
 
-    needs_codes = False
+    kind: ClassVar[str] = "table"
+    needs_codes: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         for column in self.columns:
@@ -196,20 +196,21 @@ class Table:
             return Derivation(np.where(mask, -1, 0), 1, sign=-1, offset=1)
         return None
 
-    def restrict(self, kept: NDArray[np.bool_]) -> Table:
-        """The table itself: leaving out cells would not lower its sensitivity."""
-        return self
-
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
-        return {"kind": "table", "columns": [column.name for column in self.columns]}
+        return {"kind": self.kind, "columns": [column.name for column in self.columns]}
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any], schema: Schema) -> Table:
+        """Inverse of `to_dict`."""
+        return Cells.table(schema, plain["columns"])
 
 
 ROWS = Table(())  # the constant function, whose sum is the number of rows
 
 
 @dataclass(frozen=True)
-class Indicator:
+class Indicator(Block):
     """The count of rows in a set of cells: one condition.
 
     One row changes the count by at most one under both neighbour relations. Two conditions with
@@ -219,7 +220,8 @@ class Indicator:
     cells: CellSet
     label: str = field(compare=False)
 
-    needs_codes = False
+    kind: ClassVar[str] = "condition"
+    needs_codes: ClassVar[bool] = False
     size = 1
 
     @property
@@ -263,26 +265,22 @@ class Indicator:
                 return Derivation(np.zeros(1, np.int64), 1, sign=-1, offset=1)
         return None
 
-    def restrict(self, kept: NDArray[np.bool_]) -> Indicator:
-        """The condition itself."""
-        return self
-
     def to_dict(self) -> dict[str, Any]:
         """Plain data: the set of cells as flat indices, and the text it was asked with."""
         return {
-            "kind": "condition",
+            "kind": self.kind,
             "columns": [column.name for column in self.columns],
             "cells": np.flatnonzero(self._mask).tolist(),
             "label": self.label,
         }
 
-
-def indicator_from_dict(plain: Mapping[str, Any], schema: Schema) -> Indicator:
-    """Inverse of `Indicator.to_dict`."""
-    columns = tuple(schema[name] for name in plain["columns"])
-    mask = np.zeros(math.prod(c.bins for c in columns), dtype=np.bool_)
-    mask[plain["cells"]] = True
-    return Indicator(CellSet(columns, mask.tobytes()), plain["label"])
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any], schema: Schema) -> Indicator:
+        """Inverse of `to_dict`."""
+        columns = tuple(schema[name] for name in plain["columns"])
+        mask = np.zeros(math.prod(c.bins for c in columns), dtype=np.bool_)
+        mask[plain["cells"]] = True
+        return Indicator(CellSet(columns, mask.tobytes()), plain["label"])
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,7 @@ class Design:
     def matrix(self, exog: pd.DataFrame | Mapping[str, Any] | None, schema: Schema) -> Floats:
         """Design matrix (m, p) of given values in original units, such as to predict for.
 
-        A single value of a column stands for all of its m values.
+        A single value of a column is repeated in all m rows.
 
         Raises
         ------
@@ -216,7 +216,7 @@ def _check_powers(formula: str, node: Any) -> set[str]:
     """Texts of the factors under a node; refuse products with itself, which parsers drop.
 
     The product of a column with itself counts as the column in R and Patsy, so that ``a**2`` and
-    ``a:a`` would be ``a``; ``(a + b)**2`` stands for both columns and their product.
+    ``a:a`` would be ``a``; ``(a + b)**2`` means both columns and their product.
     """
     parts = [_check_powers(formula, part) for part in getattr(node, "args", ())]
     if not hasattr(node, "operator"):
@@ -241,7 +241,7 @@ def _response(text: str, schema: Schema) -> Feature:
     if factor.grouped:
         raise RequestError(f"the response {text!r} must be a number or a Boolean; {GRAMMAR}")
     assert isinstance(factor.column, Number)
-    _check_missing(factor.column)
+    factor.column.require_missing("moments")
     return factor.column.name, None
 
 
@@ -264,21 +264,13 @@ def _check(formula: str, terms: Sequence[tuple[_Factor, ...]], response: Feature
             if ways.setdefault(factor.column.name, factor.grouped) != factor.grouped:
                 raise RequestError(f"{formula!r} has {factor.column.name!r} as number and levels")
             if isinstance(factor.column, Number) and not factor.grouped:
-                _check_missing(factor.column)
+                factor.column.require_missing("moments")
         alone = {t[0].key for t in terms if len(t) == 1}
         if len(term) == 2 and all(f.grouped for f in term) and not alone.issuperset(names):
             raise RequestError(
                 f"{formula!r} has the product of {names[0]!r} and {names[1]!r} without both by "
                 "themselves; write a*b"
             )
-
-
-def _check_missing(column: Number) -> None:
-    if column.missing is None:
-        raise RequestError(
-            f"moments of {column.name!r} need missing= in the schema: the value that missing "
-            "cells count as"
-        )
 
 
 def _several(value: object) -> bool:

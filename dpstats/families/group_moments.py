@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,7 @@ TO_MOMENTS = np.array([[1.0, 1.0, 1.0], [-1.0, 0.0, 1.0], [1.0, -1.0, 1.0]])
 
 
 @dataclass(frozen=True)
-class GroupMoments:
+class GroupMoments(Block):
     """Sums over the rows of each group of (1-x)^2/4, (1-x^2)/2 and (1+x)^2/4, x in [-1, 1].
 
     The three are not negative and add up to one, so a row spreads a weight of one over the
@@ -52,16 +52,12 @@ class GroupMoments:
     group: Column
     levels: tuple[int, ...]
 
-    needs_codes = True
+    kind: ClassVar[str] = "group_moments"
 
     def __post_init__(self) -> None:
         if not isinstance(self.number, Number):
             raise RequestError(f"{self.number.name!r} is not a number; it has no mean")
-        if self.number.missing is None:
-            raise RequestError(
-                f"moments of {self.number.name!r} need missing= in the schema: the value that "
-                "missing cells count as"
-            )
+        self.number.require_missing("moments")
         if self.group.name == self.number.name:
             raise RequestError(f"{self.number.name!r} cannot make its own groups; name another")
         known, levels = range(self.group.bins), list(self.levels)
@@ -137,10 +133,10 @@ class GroupMoments:
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
         names = {"number": self.number.name, "group": self.group.name}
-        return {"kind": "group_moments", **names, "levels": list(self.levels)}
+        return {"kind": self.kind, **names, "levels": list(self.levels)}
 
-
-def group_moments_from_dict(plain: Mapping[str, Any], schema: Schema) -> GroupMoments:
-    """Inverse of `GroupMoments.to_dict`."""
-    number, group = schema[plain["number"]], schema[plain["group"]]
-    return GroupMoments(number, group, tuple(plain["levels"]))  # type: ignore[arg-type]
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any], schema: Schema) -> GroupMoments:
+        """Inverse of `to_dict`."""
+        number, group = schema[plain["number"]], schema[plain["group"]]
+        return GroupMoments(number, group, tuple(plain["levels"]))  # type: ignore[arg-type]

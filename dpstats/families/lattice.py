@@ -14,10 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpstats.arrays import Codes, Floats
 from dpstats.errors import RequestError
@@ -33,13 +32,13 @@ PEAK = 2**9  # a kernel's largest value in integer units
 MAX_COLUMNS = 4
 MAX_DEGREE = 511
 MAX_LATTICE = 2**18  # lattice points
-POSITIONS = 1025  # grid points that a kernel tells apart; far finer than any bandwidth in use
+POSITIONS = 1025  # grid points that a kernel distinguishes; far finer than any bandwidth in use
 _CHUNK = 2**22  # floats held at once
 _EXACT = 2**53  # integers below this are exact in float64
 
 
 @dataclass(frozen=True)
-class KernelLattice:
+class KernelLattice(Block):
     """Sums of products of reflected Gaussian kernels at the points of {0, 1/k, .., 1}^p.
 
     Parameters
@@ -61,7 +60,7 @@ class KernelLattice:
     k: int
     bandwidth: float
 
-    needs_codes = True
+    kind: ClassVar[str] = "kernel_lattice"
 
     def __post_init__(self) -> None:
         names = [column.name for column in self.columns]
@@ -217,21 +216,17 @@ class KernelLattice:
         """Nothing: kernel sums answer no question."""
         return None
 
-    def restrict(self, kept: NDArray[np.bool_]) -> KernelLattice:
-        """The lattice itself."""
-        return self
-
     def to_dict(self) -> dict[str, Any]:
         """Plain data; the bandwidth is public and written as it is."""
         return {
-            "kind": "kernel_lattice",
+            "kind": self.kind,
             "columns": [column.name for column in self.columns],
             "k": self.k,
             "bandwidth": self.bandwidth,
         }
 
-
-def lattice_from_dict(plain: Mapping[str, Any], schema: Schema) -> KernelLattice:
-    """Inverse of `KernelLattice.to_dict`."""
-    columns = tuple(schema[name] for name in plain["columns"])
-    return KernelLattice(columns, plain["k"], plain["bandwidth"])  # type: ignore[arg-type]
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any], schema: Schema) -> KernelLattice:
+        """Inverse of `to_dict`."""
+        columns = tuple(schema[name] for name in plain["columns"])
+        return KernelLattice(columns, plain["k"], plain["bandwidth"])  # type: ignore[arg-type]

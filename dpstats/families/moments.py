@@ -1,13 +1,15 @@
-"""First and second moments of numbers, one-hot groups and their products."""
+"""Moments: sums of products of numbers, with powers, and of the indicators of levels."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,25 +27,46 @@ if TYPE_CHECKING:
 Feature = tuple[str, int | None]
 """A number's column name with None, or a group's column name with a level or bin."""
 Term = tuple[Feature, ...]
-"""One feature, or the product of two."""
+"""A product of features, as `product` writes it."""
+
+COARSE_STEPS = 64  # to either side of the middle of a number's range
+COARSE_NOISE = 16
 
 _EXACT = 2**53  # integers below this are exact in float64
+_ROWS = 2**16  # at a time
+
+
+def product(one: Iterable[Feature], other: Iterable[Feature]) -> Term | None:
+    """The product of two products of features, sorted; None where it is always zero.
+
+    A level times itself is itself, two levels of one column never meet; numbers have powers.
+    """
+    both = (*one, *other)
+    numbers = sorted(feature for feature in both if feature[1] is None)
+    levels = {feature for feature in both if feature[1] is not None}
+    if len({name for name, _ in levels}) < len(levels):
+        return None
+    return (*numbers, *sorted(levels, key=str))
 
 
 @dataclass(frozen=True)
-class Moments:
-    """Sums of x_i, of the indicators of levels, and of products of two of them.
+class Moments(Block):
+    """Sums of products of numbers, with powers, and of the indicators of levels.
 
-    Built by `Moments.of`. In the paper's scale a number runs over [-1, 1] (its code divided by K)
-    and an indicator over {0, 1}. Products of two levels of one group vanish and are left out.
+    Built by `Moments.of`, for first and second moments, or by `Moments.of_terms`. In unit scale a
+    number runs over [-1, 1] (its code divided by K) and an indicator over {0, 1}.
 
     Attributes
     ----------
-    numbers : tuple of Number
-    groups : tuple of columns
-        Categories, Booleans or binned numbers, each as one indicator per level or bin.
+    columns : tuple of columns
+        Numbers; Categories, Booleans or binned numbers, with one indicator per level or bin.
     terms : tuple of terms
-        The functions: features and products of two features.
+        The functions, each a product of features.
+    coarse : bool
+        For third and fourth moments. They serve only to estimate how other means vary from sample
+        to sample, which matters where noise is small, and a rough value suffices. Finer grids are
+        rounded to 64 steps on either side of their middle, which keeps sums of fourth powers in 64
+        bits, and an equal split gives these functions 16 times the noise of others.
 
     Examples
     --------
@@ -53,27 +76,27 @@ class Moments:
     ['age', 'smoker=False', 'smoker=True', 'age^2', 'age*smoker=False', 'age*smoker=True']
     """
 
-    numbers: tuple[Number, ...]
-    groups: tuple[Column, ...]
+    columns: tuple[Column, ...]
     terms: tuple[Term, ...]
+    coarse: bool = False
 
-    needs_codes = True
+    kind: ClassVar[str] = "moments"
 
     def __post_init__(self) -> None:
         # The sensitivity counts every function once, each within its range.
         names = [column.name for column in self.columns]
-        known: set[Feature] = {(c.name, None) for c in self.numbers}
-        known |= {(c.name, level) for c in self.groups for level in range(c.bins)}
-        distinct = {(len(term), frozenset(term)) for term in self.terms}
+        known: set[Feature] = {(c.name, None) for c in self.columns if isinstance(c, Number)}
+        known |= {(c.name, level) for c in self.columns for level in range(c.bins)}
         if (
             not self.terms
             or len(set(names)) < len(names)
-            or len(distinct) < len(self.terms)
-            or not all(_is_moment(term, known) for term in self.terms)
+            or len(set(self.terms)) < len(self.terms)
+            or not all(term and product(term, ()) == term for term in self.terms)
+            or not known.issuperset(itertools.chain.from_iterable(self.terms))
         ):
             raise RequestError(
-                f"moments of {names} need distinct terms, each a feature or a product of two "
-                "features of different columns (or of one number with itself); use Moments.of"
+                f"moments of {names} need distinct terms, each a sorted product of numbers and of "
+                "levels of different columns; use Moments.of"
             )
 
     @staticmethod
@@ -89,51 +112,50 @@ class Moments:
         """
         if degree not in (1, 2) or isinstance(degree, bool):
             raise RequestError(f"degree of moments must be 1 or 2, got {degree!r}")
-        chosen: list[Number] = []
         for name in numbers:
-            column = schema[name]
-            if not isinstance(column, Number):
+            number = schema[name]
+            if not isinstance(number, Number):
                 raise RequestError(f"{name!r} is not a number; moments are of numbers")
-            if column.missing is None:
-                raise RequestError(
-                    f"moments of {name!r} need missing= in the schema: the value that missing "
-                    "cells count as"
-                )
-            chosen.append(column)
-        order = schema.names.index
-        chosen.sort(key=lambda column: order(column.name))
-        grouped = tuple(sorted((schema[name] for name in groups), key=lambda c: order(c.name)))
-        for column in grouped:
-            if column.bins < 2:
-                raise RequestError(f"{column.name!r} has a single bin; add edges to the schema")
-        names = [c.name for c in (*chosen, *grouped)]
+            number.require_missing("moments")
+        for name in groups:
+            if schema[name].bins < 2:
+                raise RequestError(f"{name!r} has a single bin; add edges to the schema")
+        names = [*numbers, *groups]
         if not names or len(set(names)) < len(names):
             raise RequestError(f"moments need distinct columns, got {names}")
-        features: list[Feature] = [(c.name, None) for c in chosen]
-        features += [(c.name, level) for c in grouped for level in range(c.bins)]
-        terms: list[Term] = [(feature,) for feature in features]
-        if degree == 2:
-            terms += [
-                (a, b)
-                for a, b in itertools.combinations_with_replacement(features, 2)
-                if a[0] != b[0] or a[1] is None
-            ]
-        return Moments(tuple(chosen), grouped, tuple(terms))
+        features: list[Feature] = [(c.name, None) for c in schema if c.name in numbers]
+        features += [(c.name, i) for c in schema if c.name in groups for i in range(c.bins)]
+        pairs = itertools.combinations_with_replacement(features, degree)
+        terms = dict.fromkeys([*((f,) for f in features), *(product(pair, ()) for pair in pairs)])
+        return Moments.of_terms(schema, [term for term in terms if term is not None])
+
+    @staticmethod
+    def of_terms(columns: Iterable[Column], terms: Iterable[Term], coarse: bool = False) -> Moments:
+        """The block of some terms, without the columns that do not occur in them."""
+        terms = tuple(terms)
+        used = {name for term in terms for name, _ in term}
+        return Moments(tuple(c for c in columns if c.name in used), terms, coarse)
 
     def restrict(self, kept: NDArray[np.bool_]) -> Moments:
         """The functions marked in `kept`, (d,) bool, without columns that no longer occur."""
-        terms = tuple(itertools.compress(self.terms, kept))
-        used = {name for term in terms for name, _ in term}
-        return Moments(
-            tuple(c for c in self.numbers if c.name in used),
-            tuple(c for c in self.groups if c.name in used),
-            terms,
-        )
+        return Moments.of_terms(self.columns, itertools.compress(self.terms, kept), self.coarse)
 
     @property
-    def columns(self) -> tuple[Column, ...]:
-        """Numbers, then groups."""
-        return (*self.numbers, *self.groups)
+    def numbers(self) -> tuple[Number, ...]:
+        """Columns of which the functions use the value."""
+        used = {name for term in self.terms for name, level in term if level is None}
+        return tuple(c for c in self.columns if isinstance(c, Number) and c.name in used)
+
+    @property
+    def groups(self) -> tuple[Column, ...]:
+        """Columns of which the functions use levels or bins."""
+        used = {name for term in self.terms for name, level in term if level is not None}
+        return tuple(c for c in self.columns if c.name in used)
+
+    @property
+    def noise_factor(self) -> int:
+        """How many times the noise of other functions an equal split gives to these."""
+        return COARSE_NOISE if self.coarse else 1
 
     @property
     def size(self) -> int:
@@ -142,89 +164,113 @@ class Moments:
 
     @property
     def names(self) -> list[str]:
-        """Such as ``age``, ``age*income``, ``age*region=north``, ``age^2``."""
-        labels = {c.name: c.bin_labels for c in self.groups}
-
-        def name(feature: Feature) -> str:
-            column, level = feature
-            return column if level is None else f"{column}={labels[column][level]}"
-
+        """Such as ``age``, ``age^2``, ``age^2*income*region=north``."""
+        labels = {c.name: c.bin_labels for c in self.columns}
         return [
-            f"{name(term[0])}^2"
-            if len(term) == 2 and term[0] == term[1]
-            else "*".join(name(feature) for feature in term)
+            "*".join(
+                (name if level is None else f"{name}={labels[name][level]}")
+                + (f"^{power}" if power > 1 else "")
+                for (name, level), power in Counter(term).items()
+            )
             for term in self.terms
         ]
 
+    def _steps(self, column: Number) -> int:
+        """Steps from the middle of a number's range to its ends."""
+        return min(column.half_points, COARSE_STEPS) if self.coarse else column.half_points
+
+    def _largest(self, terms: Iterable[Term]) -> list[int]:
+        """The largest values of products of features, in integer units."""
+        steps = {c.name: self._steps(c) for c in self.columns if isinstance(c, Number)}
+        return [math.prod(steps[name] for name, level in t if level is None) for t in terms]
+
     @cached_property
     def ranges(self) -> tuple[Codes, Codes]:
-        """Smallest and largest values in integer units: K_i, K_i K_j, or 1."""
-        size: dict[Feature, int] = {(c.name, None): c.half_points for c in self.numbers}
-        high = np.array([[size.get(f, 1) for f in (*t, ("", 0))[:2]] for t in self.terms], np.int64)
-        signed = np.array([any(f[1] is None for f in t) for t in self.terms])
-        square = np.array([len(t) == 2 and t[0] == t[1] for t in self.terms])
-        top = high.prod(axis=1)
-        return np.where(signed & ~square, -top, 0), top
+        """Smallest and largest values in integer units: products of powers of K."""
+        largest = self._largest(self.terms)
+        if max(largest) > 2**62:
+            raise RequestError("the grids are too fine for products of so many; use fewer points")
+        high = np.array(largest, dtype=np.int64)
+        return np.where([_signed(term) for term in self.terms], -high, 0), high
 
     @cached_property
-    def _features(self) -> list[Feature]:
-        return list(dict.fromkeys(feature for term in self.terms for feature in term))
+    def _halves(self) -> tuple[list[Term], Codes, Codes]:
+        """Distinct halves of the terms, and which two make up each term.
 
-    @cached_property
-    def _pairs(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Indices of the two features of each term; the last index is the constant one."""
-        at = {feature: i for i, feature in enumerate(self._features)}
-        one = len(at)
-        pairs = [(at[t[0]], at[t[1]] if len(t) == 2 else one) for t in self.terms]
-        first, second = np.array(pairs, dtype=np.intp).T
-        return first, second
+        Many terms share halves: the products of p numbers in pairs need p rows, not p (p + 1) / 2.
+        """
+        pairs = [(t[: (len(t) + 1) // 2], t[(len(t) + 1) // 2 :]) for t in self.terms]
+        halves = list(dict.fromkeys(itertools.chain.from_iterable(pairs)))
+        at = {half: i for i, half in enumerate(halves)}
+        left, right = np.array([[at[half] for half in pair] for pair in pairs]).T
+        return halves, left, right
 
-    def _feature_values(self, codes: Mapping[str, Codes]) -> NDArray[np.float64]:
-        """(features + 1, n) float64 array of exact small integers, the constant last."""
+    def _half_values(self, codes: Mapping[str, Codes], dtype: type[np.generic]) -> NDArray[Any]:
+        """Values (h, n) of the halves in integer units."""
+        halves, _, _ = self._halves
         columns = {c.name: c for c in self.columns}
-        n = len(next(iter(codes.values())))
-        values = np.ones((len(self._features) + 1, n))
-        for row, (name, level) in enumerate(self._features):
-            column = columns[name]
-            values[row] = (
-                codes[name] if level is None else column.bins_of(codes[name]) == level
-            )  # fmt: skip
+        features = {
+            (name, level): self._feature(columns[name], level, codes[name])
+            for name, level in set(itertools.chain.from_iterable(halves))
+        }
+        values = np.empty((len(halves), len(codes[self.columns[0].name])), dtype)
+        for row, half in zip(values, halves, strict=True):
+            row[:] = features[half[0]] if half else 1
+            for feature in half[1:]:
+                row *= features[feature]
         return values
 
-    @cached_property
-    def _block_rows(self) -> int:
-        """Rows whose products sum to less than 2^53, so that float64 sums are exact."""
-        largest = max([c.half_points for c in self.numbers], default=1)
-        rows = _EXACT // largest**2
-        if rows < 1:
-            raise RequestError("the grid is too fine for exact sums; use fewer points")
-        return int(min(rows, 2**16))
+    def _feature(self, column: Column, level: int | None, codes: Codes) -> NDArray[Any]:
+        """One factor (n,); coarse grids round to the nearest step, halves away from the middle."""
+        if level is not None:
+            return np.equal(column.bins_of(codes), level)
+        assert isinstance(column, Number)
+        half, steps = column.half_points, self._steps(column)
+        if steps == half:
+            return codes
+        return np.asarray(np.sign(codes) * ((2 * steps * np.abs(codes) + half) // (2 * half)))
 
     def sums(self, codes: Mapping[str, Codes]) -> Codes:
-        """Sums (d,) int64: Gram matrices of blocks of rows, exact in float64, added in int64."""
-        used = {column.name: codes[column.name] for column in self.columns}
-        n, step = len(next(iter(used.values()))), self._block_rows
-        first, second = self._pairs
+        """Sums (d,) int64: Gram matrices of halves over some rows, added in int64.
+
+        They are exact in float64 for so few rows that sums of products remain below 2^53. Where a
+        single product may not, all is int64; the kernel has checked that sums cannot overflow.
+        """
+        halves, left, right = self._halves
+        rows = min(_EXACT // max(self._largest(halves)) ** 2, _ROWS)
         total = np.zeros(self.size, dtype=np.int64)
-        for start in range(0, n, step):
-            rows = {name: array[start : start + step] for name, array in used.items()}
-            values = self._feature_values(rows)
-            total += (values @ values.T)[first, second].astype(np.int64)
+        for start in range(0, len(codes[self.columns[0].name]), rows or _ROWS):
+            piece = {c.name: codes[c.name][start : start + (rows or _ROWS)] for c in self.columns}
+            if rows:
+                values = self._half_values(piece, np.float64)
+                total += (values @ values.T)[left, right].astype(np.int64)
+            else:
+                values = self._half_values(piece, np.int64)
+                total += np.einsum("fi,fi->f", values[left], values[right])
         return total
 
     def evaluate(self, codes: Mapping[str, Codes]) -> DenseValues:
         """The functions at m points, in integer units."""
-        values = self._feature_values({c.name: codes[c.name] for c in self.columns})
-        first, second = self._pairs
-        return DenseValues(values[first] * values[second])
+        _, left, right = self._halves
+        values = self._half_values(codes, np.float64)
+        return DenseValues(values[left] * values[right])
 
     def sensitivity(self, unit: Unit) -> Sensitivity:
-        """A rational bound, exact without groups; see the notes.
+        """A rational bound, exact for all first and second moments of numbers; see the notes.
 
         Notes
         -----
-        Replace one row x by x', and write u = (x + x')/2, v = (x - x')/2, so |u_i| + |v_i| <= 1 and
-        x_i x_j - x'_i x'_j = 2 (u_i v_j + v_i u_j). With p numbers and G groups:
+        Alternatives: take the terms that share their numbers (with powers) and their groups. One
+        row has one level in each group, so it gives its product v to at most one of these terms,
+        with |v| at most 1, and v at least 0 if all powers are even. Replacing it changes one term
+        by at most 2 (1 if v cannot be negative), or two terms by at most 1 each: L1 at most 2,
+        squared L2 at most 4 if v can be negative; else L1 and squared L2 are at most the smaller of
+        2 and the number of terms. Adding or removing it changes one term by at most 1.
+
+        The sum over all alternatives is a bound. For terms of one or two features the following is
+        another, and the smaller is used. Replace one row x by x', and write u = (x + x')/2,
+        v = (x - x')/2, so |u_i| + |v_i| <= 1 and x_i x_j - x'_i x'_j = 2 (u_i v_j + v_i u_j). With
+        p numbers and G groups:
 
         L1: numbers contribute at most (2p + 4) S - 2 S^2 (1 + 1/p), S = sum |v_i|, largest at
         S = p (p + 2) / (2 (p + 1)); every group adds at most 2, every product of a number and a
@@ -235,74 +281,74 @@ class Moments:
         the level stays and 2 if it changes; a changed group 2, a pair of groups 2 unless both
         stay. All is multilinear in a, so the largest value is at k of the a_i equal to one.
 
-        A subset of the terms can only lower both; the plain sum of ranges is used where smaller.
+        A subset of the terms can only lower both.
         """
-        p, g = len(self.numbers), len(self.groups)
-        ranges = self._ranges_of_groups_of_terms()
         if unit == "add_remove":
-            return Sensitivity(Fraction(len(ranges)), Fraction(len(ranges)))
-        l1 = sum((r.l1 for r in ranges), Fraction(0))
-        l2 = sum((r.l2_squared for r in ranges), Fraction(0))
-        if any(len(term) == 2 for term in self.terms):
-            numbers = Fraction(p * (p + 2) ** 2, 2 * (p + 1))
-            l1 = min(l1, numbers + 2 * g + 2 * p * g + g * (g - 1))
-            largest = max(
-                4 * k * (1 + s + p - k) + 2 * (g - s) * (1 + p) + g * (g - 1) - s * (s - 1)
-                for k in range(p + 1)
-                for s in range(g + 1)
-            )
-            l2 = min(l2, Fraction(largest))
-        return Sensitivity(l1, l2)
-
-    def _ranges_of_groups_of_terms(self) -> list[Sensitivity]:
-        """Sensitivity of each number, square, product, and set of terms that share their columns.
-
-        Indicators of one group are alternatives: one row puts weight on one of them only.
-        """
-        numeric = {c.name for c in self.numbers}
-        seen: dict[tuple[str, ...], Sensitivity] = {}
-        for term in self.terms:
-            names = tuple(name for name, _ in term)
-            signed = any(name in numeric for name in names)
-            if len(names) == 2 and names[0] == names[1]:  # a square lies in [0, 1]
-                seen[names] = Sensitivity(Fraction(1), Fraction(1))
-            else:
-                seen[names] = Sensitivity(Fraction(2), Fraction(4 if signed else 2))
-        return list(seen.values())
+            count = Fraction(len(_alternatives(self.terms)))
+            return Sensitivity(count, count)
+        short = [term for term in self.terms if len(term) <= 2]
+        separate = _changes(short)
+        p = len({name for term in short for name, level in term if level is None})
+        g = len({name for term in short for name, level in term if level is not None})
+        l1 = Fraction(p * (p + 2) ** 2, 2 * (p + 1)) + 2 * g + 2 * p * g + g * (g - 1)
+        l2_squared = max(
+            4 * k * (1 + s + p - k) + 2 * (g - s) * (1 + p) + g * (g - 1) - s * (s - 1)
+            for k in range(p + 1)
+            for s in range(g + 1)
+        )
+        together = Sensitivity(min(separate.l1, l1), min(separate.l2_squared, Fraction(l2_squared)))
+        return together + _changes([term for term in self.terms if len(term) > 2])
 
     def derive(self, wanted: Block, *, complements: bool = True) -> Derivation | None:
         """The moments that both hold; those that only `wanted` holds have no terms."""
-        return shared_terms(self.terms, wanted.terms) if isinstance(wanted, Moments) else None
+        if not isinstance(wanted, Moments) or wanted.coarse != self.coarse:
+            return None
+        at = {term: i for i, term in enumerate(wanted.terms)}
+        member = np.array([at.get(term, -1) for term in self.terms], dtype=np.int64)
+        return Derivation(member, wanted.size) if np.any(member >= 0) else None
+
+    def _cure(self, f: int, most: int) -> tuple[list[str], str]:
+        """Columns of a term, and the points at which its product is at most `most`."""
+        used = dict(self.terms[f])
+        powers = sum(level is None for _, level in self.terms[f])
+        half = math.floor(most ** (1 / powers) + 1e-9)  # a number has K steps to either side
+        columns = [c.name for c in self.columns if c.name in used]
+        return columns, f"declare them with at most points={2 * half + 1}"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
         return {
-            "kind": "moments",
-            "numbers": [column.name for column in self.numbers],
-            "groups": [column.name for column in self.groups],
+            "kind": self.kind,
             "terms": [[list(feature) for feature in term] for term in self.terms],
+            **({"coarse": True} if self.coarse else {}),
         }
 
-
-def shared_terms(measured: Sequence[Term], wanted: Sequence[Term]) -> Derivation | None:
-    """How wanted terms follow from measured ones: those that both hold, if there are any."""
-    at = {term: i for i, term in enumerate(wanted)}
-    member = np.array([at.get(term, -1) for term in measured], dtype=np.int64)
-    return Derivation(member, len(wanted)) if np.any(member >= 0) else None
-
-
-def _is_moment(term: Term, known: set[Feature]) -> bool:
-    if len(term) not in (1, 2) or not known.issuperset(term):
-        return False
-    first, last = term[0], term[-1]
-    return len(term) == 1 or first[0] != last[0] or (first == last and first[1] is None)
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any], schema: Schema) -> Moments:
+        """Inverse of `to_dict`."""
+        terms = [tuple((str(name), level) for name, level in term) for term in plain["terms"]]
+        return Moments.of_terms(schema, terms, coarse=bool(plain.get("coarse", False)))
 
 
-def moments_from_dict(plain: Mapping[str, Any], schema: Schema) -> Moments:
-    """Inverse of `Moments.to_dict`."""
-    numbers = [schema[name] for name in plain["numbers"]]
-    return Moments(
-        tuple(c for c in numbers if isinstance(c, Number)),
-        tuple(schema[name] for name in plain["groups"]),
-        tuple(tuple((str(f[0]), f[1]) for f in term) for term in plain["terms"]),
+def _signed(term: Iterable[Feature]) -> bool:
+    """Whether a product can be negative: some number has an odd power."""
+    powers = Counter(name for name, level in term if level is None)
+    return any(power % 2 for power in powers.values())
+
+
+def _alternatives(terms: Iterable[Term]) -> Counter[tuple[Term, tuple[str, ...]]]:
+    """How many terms share their numbers, with powers, and their groups."""
+    return Counter(
+        (tuple(f for f in t if f[1] is None), tuple(f[0] for f in t if f[1] is not None))
+        for t in terms
     )
+
+
+def _changes(terms: Iterable[Term]) -> Sensitivity:
+    """Sum over alternatives of the largest changes that replacing a row makes."""
+    l1 = l2_squared = 0
+    for (numbers, _), count in _alternatives(terms).items():
+        signed = _signed(numbers)
+        l1 += 2 if signed else min(2, count)
+        l2_squared += 4 if signed else min(2, count)
+    return Sensitivity(Fraction(l1), Fraction(l2_squared))

@@ -197,8 +197,7 @@ class MomentMatrix(NoisyMatrix):
                 column = self.schema[name]
                 if not isinstance(column, Number):
                     raise RequestError(f"{name!r} is not a number")
-                low, high = column.grid[0], column.grid[-1]
-                origin[i], spread[i] = (low + high) / 2, (high - low) / 2
+                origin[i], spread[i] = column.middle, column.half_range
         return origin, spread
 
     @cached_property

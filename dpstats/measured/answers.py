@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpstats.arrays import Codes, Floats
 from dpstats.errors import RequestError
-from dpstats.families.block import Block, Family, bounds_of
+from dpstats.families.block import Block, Family
 from dpstats.measured.combining import Sources, WeightRows, law_of_key
 from dpstats.measured.measurements import Measurements
 from dpstats.measured.row_count import RowCount
@@ -155,7 +155,7 @@ def answer(
     return Answers(
         names=[name for block in blocks for name in block.names],
         sums=np.concatenate([part.sums for part in parts]),
-        bounds=np.concatenate([bounds_of(block) for block in blocks]),
+        bounds=np.concatenate([block.bounds for block in blocks]),
         rows=door.rows,
         uniforms=np.concatenate([part.uniforms for part in parts]),
         law_table=[law_of_key(door.measurements, key) for key in distinct],

@@ -16,7 +16,7 @@ from dpstats import files
 from dpstats.arrays import Codes, Floats
 from dpstats.errors import FileFormatError, RequestError
 from dpstats.families import block_from_dict
-from dpstats.families.block import Block, Family, bounds_of
+from dpstats.families.block import Block, Family
 from dpstats.families.cells import ROWS
 from dpstats.measured.row_count import RowCount
 from dpstats.privacy.budget import Budget, budget_from_dict
@@ -66,7 +66,7 @@ def noise_scales(block: Block, multiplier: Fraction, noise: Noise = "laplace") -
 
     It is multiplier * B_f for Laplace noise and sqrt(multiplier) * B_f for Gaussian, rounded up.
     """
-    bounds, which = np.unique(bounds_of(block), return_inverse=True)
+    bounds, which = np.unique(block.bounds, return_inverse=True)
     return np.array([scale_for(multiplier, int(bound), noise) for bound in bounds])[which]
 
 

@@ -9,9 +9,8 @@ from typing import Any, Literal, get_args
 
 from dpstats.checks import check_choice
 from dpstats.errors import RequestError
-from dpstats.families.block import Block, noise_factor
+from dpstats.families.block import Block
 from dpstats.privacy.budget import Budget
-from dpstats.privacy.laws import POWERS
 from dpstats.privacy.neighbours import Unit
 from dpstats.privacy.rationals import read_rational
 
@@ -74,7 +73,7 @@ class Split:
             ]
             total = sum(parts, Fraction(0))
         return [
-            self.budget.multiplier(block.sensitivity(self.unit), self.amount * part / total)
+            block.multiplier(self.budget, self.unit, self.amount * part / total)
             for block, part in zip(blocks, parts, strict=True)
         ]
 
@@ -108,10 +107,8 @@ class Split:
 
 
 def relative_price(blocks: Sequence[Block], budget: Budget, unit: Unit) -> Fraction:
-    """What blocks spend together at a multiplier of one, times the noise each can do with."""
-    power = POWERS[budget.noise]
-    prices = (budget.price(b.sensitivity(unit)) / noise_factor(b) ** power for b in blocks)
-    return sum(prices, Fraction(0))
+    """Sum of the blocks' relative prices: what they spend in an equal split with unit scale."""
+    return sum((block.relative_price(budget, unit) for block in blocks), Fraction(0))
 
 
 def read_shares(shares: Mapping[str, Any], names: list[str]) -> dict[str, Fraction]:

@@ -14,13 +14,13 @@ from dpstats.analyses.base import Analysis
 from dpstats.analyses.registry import analysis_from_dict, analysis_to_dict
 from dpstats.errors import BudgetError, FileFormatError, RequestError
 from dpstats.families import block_from_dict
-from dpstats.families.block import Block, Family, bounds_of, overflow
+from dpstats.families.block import Block, Family
 from dpstats.families.cells import ROWS
 from dpstats.measured.measurements import noise_scales
 from dpstats.measured.view import Answering
 from dpstats.planning.allocation import Allocation, Split, read_shares, relative_price
 from dpstats.planning.preview import Preview, preview_plan
-from dpstats.privacy.budget import Budget, budget_from_dict
+from dpstats.privacy.budget import Budget, budget_from_dict, check_budget
 from dpstats.privacy.neighbours import NEIGHBOURS, Unit, check_unit
 from dpstats.privacy.rationals import parse_fraction
 from dpstats.references import default_reference, reference_from_dict
@@ -108,7 +108,7 @@ class Plan:
     def cost(self) -> Fraction:
         """Exact amount of the budget that the noise spends, recomputed from sensitivities."""
         return sum(
-            (self.budget.cost(p.block.sensitivity(self.unit), p.multiplier)
+            (p.block.cost(self.budget, self.unit, p.multiplier)
              for p in self.everything),
             Fraction(0),
         )  # fmt: skip
@@ -132,10 +132,10 @@ class Plan:
                 f"{self.budget.total}; it was edited by hand: make it again with dps.plan"
             )
         for planned in self.everything:
-            largest = int(bounds_of(planned.block).max())
+            largest = int(planned.block.bounds.max())
             if self.unit == "add_remove" and largest * MOST_ROWS >= SAFE_TOTAL:
                 raise RequestError(
-                    f"{overflow(planned.block, (SAFE_TOTAL - 1) // MOST_ROWS)}; under "
+                    f"{planned.block.overflow((SAFE_TOTAL - 1) // MOST_ROWS)}; under "
                     "unit='add_remove' sums must be exact whatever the number of rows, up to 2^32"
                 )
             # refuses impossible scales
@@ -324,10 +324,7 @@ def plan(
             )
         if not (hasattr(analysis, "family") and hasattr(analysis, "infer")):
             raise RequestError(f"{name!r} is not an analysis such as dps.Proportion(...)")
-    if not isinstance(budget, Budget):
-        raise RequestError(
-            f"budget must be a dps.PureDP(epsilon) or a dps.ZCDP(rho), got {budget!r}"
-        )
+    check_budget(budget)
     if n is not None:
         _check_rows(n)
     unit = check_unit(unit)
@@ -362,7 +359,7 @@ def plan(
         blocks=tuple(map(PlannedBlock, family.blocks, split(family.blocks))),
         n=n,
         unit=unit,
-        count=PlannedBlock(ROWS, budget.multiplier(ROWS.sensitivity(unit), paid)) if paid else None,
+        count=PlannedBlock(ROWS, ROWS.multiplier(budget, unit, paid)) if paid else None,
     )
     reference = default_reference(made.columns, family) if reference is None else reference
     if isinstance(reference, LogLinear):
@@ -370,7 +367,7 @@ def plan(
     made = replace(made, reference=reference)
     own = reference.block(made.columns, n)
     if own is not None:
-        paid = budget.multiplier(own.sensitivity(unit), budget.total * share)
+        paid = own.multiplier(budget, unit, budget.total * share)
         made = replace(made, reference_block=PlannedBlock(own, paid))
     made.check(n)
     return made
@@ -380,7 +377,7 @@ def _paid_for_count(rule: Split, blocks: Sequence[Block]) -> Fraction:
     """Part of the budget for the number of rows: what it would get in an equal split."""
     if rule.unit == "replace":
         return Fraction(0)
-    one = rule.budget.price(ROWS.sensitivity(rule.unit))
+    one = ROWS.price(rule.budget, rule.unit)
     others = relative_price(blocks, rule.budget, rule.unit)
     return rule.amount * one / (one + others)
 

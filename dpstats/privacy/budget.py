@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import ROUND_UP, Context, Decimal
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar
+from typing import Any, ClassVar
 
 from dpstats.errors import BudgetError, FileFormatError
 from dpstats.privacy.conversion import epsilon_of, rho_of
@@ -24,21 +24,18 @@ from dpstats.privacy.rationals import (
     read_rational,
 )
 
-if TYPE_CHECKING:
-    from dpstats.privacy.neighbours import Sensitivity
-
 
 class Budget(ABC):
-    """What all budgets share: a block spends its price over the multiplier of its noise.
+    """What all budgets share: a block spends its price divided by its noise multiplier.
 
     Attributes
     ----------
     kind, parameter : str
         Name of the definition of privacy in files, and of its parameter.
     noise : {"laplace", "gaussian"}
-        The noise that it is spent on.
+        The noise that it buys.
     rows_of_one : str
-        What protects a person with k rows.
+        The guarantee for a person with k rows.
     """
 
     kind: ClassVar[str]
@@ -151,7 +148,7 @@ class ZCDP(Budget):
     rho : int, float, Fraction or Decimal
         Positive. A float is read as its shortest decimal.
     delta : int, float, Fraction or Decimal
-        In (0, 1): where summaries read off epsilon. It changes neither noise nor privacy.
+        In (0, 1): the delta at which summaries state epsilon. It changes neither noise nor privacy.
 
     Attributes
     ----------
@@ -258,6 +255,15 @@ def _read_delta(delta: object) -> Fraction:
     return exact
 
 
+def check_budget(value: object, name: str = "budget") -> Budget:
+    """Return a budget of the library, or raise BudgetError."""
+    if not isinstance(value, PureDP | ZCDP):
+        raise BudgetError(
+            f"{name} must be a dps.PureDP(epsilon) or a dps.ZCDP(rho), got {reprlib.repr(value)}"
+        )
+    return value
+
+
 def budget_from_dict(d: Mapping[str, object]) -> Budget:
     """Budget written by its ``to_dict``.
 
@@ -273,18 +279,14 @@ def budget_from_dict(d: Mapping[str, object]) -> Budget:
             f"unknown kind of privacy budget {reprlib.repr(kind)}; "
             f"this version of dpstats reads: {', '.join(KINDS)}"
         )
-    amount = parse_fraction(d.get(cls.parameter))
-    if not amount:
-        raise FileFormatError(
-            f"a budget of kind {kind!r} needs {cls.parameter!r} as a positive fraction such as "
-            f"'1/10', got {reprlib.repr(d.get(cls.parameter))}"
-        )
+    given = {cls.parameter: d.get(cls.parameter)}
     if cls is ZCDP and "delta" in d:
-        delta = parse_fraction(d["delta"])
-        if not delta or delta >= 1:
-            raise FileFormatError(
-                "the delta of a budget of kind 'zcdp' must be a fraction between 0 and 1, got "
-                f"{reprlib.repr(d['delta'])}"
-            )
-        return ZCDP(amount, delta)
-    return cls(amount)
+        given["delta"] = d["delta"]
+    exact: list[Any] = [parse_fraction(text) for text in given.values()]
+    try:
+        return cls(*exact)
+    except BudgetError:
+        raise FileFormatError(
+            f"a budget of kind {kind!r} needs positive fractions such as '1/10' (delta below 1), "
+            f"got {reprlib.repr(given)}"
+        ) from None

@@ -29,7 +29,7 @@ class DiscreteGaussian(LatticeLaw):
     ----------
     scale : float
         Parameter sigma of each term, in (0, 2**52]. The variance of a term is at most its square,
-        and equal to it, as far as floats can tell, from a scale of 2 on.
+        and equal to it, to floating-point precision, from a scale of 2 on.
     terms : int
         Number of independent terms, at least 1.
 

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpstats.arrays import Floats
+from dpstats.checks import check_whole, is_number
 from dpstats.errors import RequestError
 
 Noise: TypeAlias = Literal["laplace", "gaussian"]
@@ -34,7 +35,7 @@ _REACH = 1500.0  # exp(-1500) is zero, and exp(-750) its root
 
 
 class NoiseLaw(Protocol):
-    """What analyses may ask of the law of a noise, symmetric about zero."""
+    """The law of a noise that is symmetric about zero, as analyses use it."""
 
     @property
     def lattice(self) -> bool:
@@ -87,12 +88,11 @@ class LatticeLaw(ABC):
 
     def __post_init__(self) -> None:
         scale, terms = self.scale, self.terms
-        if isinstance(scale, bool) or not isinstance(scale, (int, float)):
+        if not is_number(scale):
             raise RequestError(f"scale must be a number, got {reprlib.repr(scale)}")
         if not 0 < scale <= _MAX_SCALE:
             raise RequestError(f"scale must be in (0, 2**52], got {scale!r}")
-        if isinstance(terms, bool) or not isinstance(terms, int) or terms < 1:
-            raise RequestError(f"terms must be an int of at least 1, got {reprlib.repr(terms)}")
+        check_whole("terms", terms, 1)
         object.__setattr__(self, "scale", float(scale))
 
     @property

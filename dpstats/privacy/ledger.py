@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import BinaryIO, Literal, NoReturn
 
 from dpstats.errors import BudgetError, FileFormatError, RequestError
-from dpstats.privacy.budget import KINDS, Budget
+from dpstats.privacy.budget import KINDS, Budget, check_budget
 from dpstats.privacy.neighbours import NEIGHBOURS, Unit, check_unit
 from dpstats.privacy.rationals import parse_fraction
 
@@ -28,7 +28,7 @@ _VERSION = 1
 class Ledger:
     """What has been spent on a data set, and how much may be.
 
-    Open with `Ledger.create` or `Ledger.open`. The file is the only state: every question reads
+    Open with `Ledger.create` or `Ledger.open`. The file is the only state: every query reads
     it again, and every spending is on disk before `spend` returns.
 
     Attributes
@@ -52,7 +52,7 @@ class Ledger:
     >>> ledger.check(dps.PureDP(1.75))
     Traceback (most recent call last):
         ...
-    dpstats.errors.BudgetError: the ledger's cap would be passed: requested 1.75 (7/4),
+    dpstats.errors.BudgetError: the ledger's cap would be exceeded: requested 1.75 (7/4),
     remaining 1.5 (3/2), difference 0.25 (1/4); ask for a smaller budget
     """
 
@@ -70,10 +70,7 @@ class Ledger:
         RequestError
             If the file exists: a ledger is never overwritten.
         """
-        if not isinstance(cap, tuple(KINDS.values())):
-            raise BudgetError(
-                f"cap must be a budget such as PureDP(2) or ZCDP(0.5), got {reprlib.repr(cap)}"
-            )
+        check_budget(cap, "cap")
         header = {"dpstats_ledger": _VERSION, "kind": cap.kind, "cap": str(cap.total)}
         header["unit"] = check_unit(unit)
         try:
@@ -134,7 +131,7 @@ class Ledger:
         Raises
         ------
         BudgetError
-            If the cap would be passed, or the budget is of another kind or for another neighbour
+            If the cap would be exceeded, or the budget is of another kind or for another neighbour
             relation; nothing is written.
         """
         if not isinstance(note, str):
@@ -171,7 +168,7 @@ class Ledger:
         remaining = self.cap - spent
         if budget.total > remaining:
             raise BudgetError(
-                f"the ledger's cap would be passed: requested {_show(budget.total)}, remaining "
+                f"the ledger's cap would be exceeded: requested {_show(budget.total)}, remaining "
                 f"{_show(remaining)}, difference {_show(budget.total - remaining)}; "
                 "ask for a smaller budget"
             )

@@ -19,12 +19,12 @@ NEIGHBOURS: dict[Unit, str] = {
 
 
 def check_unit(unit: object) -> Unit:
-    """Neighbour relation, if it is one that can be used.
+    """Return the neighbour relation, or raise RequestError.
 
     Parameters
     ----------
     unit : {"replace", "add_remove"}
-        What two neighbouring tables differ by. There is no silent default.
+        How two neighbouring tables differ. There is no default.
 
     Raises
     ------
@@ -35,7 +35,7 @@ def check_unit(unit: object) -> Unit:
         return unit
     raise RequestError(
         f"unit must be 'replace' or 'add_remove', got {reprlib.repr(unit)}; "
-        "it says what two neighbouring tables differ by"
+        "it defines how two neighbouring tables differ"
     )
 
 

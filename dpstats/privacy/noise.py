@@ -204,7 +204,7 @@ def _laplace(scale: float) -> Any:
     dp.enable_features("contrib")
     space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l1_distance(T="i64")
     measurement = dp.m.make_laplace(*space, scale=scale)
-    # Sums one apart must cost 1/scale: guards against a backend that reads scale otherwise.
+    # Sums that differ by one must cost 1/scale: a backend may define scale otherwise.
     return measurement if measurement.map(1) <= math.nextafter(1 / scale, math.inf) else None
 
 
@@ -218,7 +218,7 @@ def _gaussian(scale: float) -> Any:
     dp.enable_features("contrib")
     space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T="i64")
     measurement = dp.m.make_gaussian(*space, scale=scale)
-    # Sums one apart must cost rho = 1 / (2 scale^2).
+    # Sums that differ by one must cost rho = 1 / (2 scale^2).
     rho = float(1 / (2 * Fraction(scale) ** 2))
     agrees = measurement.map(1) in (rho, math.nextafter(rho, math.inf))  # OpenDP rounds up
     return measurement if agrees else None

@@ -1,4 +1,4 @@
-"""Exact rational numbers: budgets, multipliers and shares as people and files write them."""
+"""Exact rational numbers: budgets, multipliers and shares, in code and in files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Rational: TypeAlias = int | float | Fraction | Decimal
 
 
 def read_rational(value: object, name: str) -> Fraction:
-    """Positive exact rational that a number stands for.
+    """Exact value of a positive number.
 
     A float is read as its shortest decimal, so 0.1 is 1/10 and ten tenths make one.
 

@@ -26,7 +26,7 @@ class Combination:
     Parameters
     ----------
     parts : tuple of (weight, law)
-        Real weight, and the law on the integers of what shares it: a sum of equal noises.
+        Real weight, and the law on the integers of the noises of this weight: a sum of equal ones.
 
     Notes
     -----

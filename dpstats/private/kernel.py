@@ -10,7 +10,7 @@ import numpy as np
 
 from dpstats.arrays import Codes
 from dpstats.errors import DataError
-from dpstats.families.block import Block, bounds_of
+from dpstats.families.block import Block
 from dpstats.families.cells import Table
 from dpstats.schema import Schema
 
@@ -48,7 +48,7 @@ class Kernel:
             if self._joint is not None
             if (derivation := self._joint.derive(block)) is not None
         }
-        self.largest = max(int(bounds_of(block).max()) for block in self.blocks)
+        self.largest = max(int(block.bounds.max()) for block in self.blocks)
 
     def sums(self, batch: pa.RecordBatch) -> list[Codes]:
         """Exact sums over the rows of one batch, one (d,) int64 array per block."""

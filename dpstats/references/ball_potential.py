@@ -10,7 +10,6 @@ import numpy as np
 
 from dpstats.arrays import Codes, Floats
 from dpstats.families.ball_moments import BallMoments
-from dpstats.families.block import bounds_of
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,7 @@ class BallPotential:
     @cached_property
     def _parts(self) -> tuple[Floats, Floats, float]:
         p = len(self.block.numbers)
-        scaled = self.coefficients * self.block.ones / bounds_of(self.block)
+        scaled = self.coefficients * self.block.ones / self.block.bounds
         square = np.zeros((p, p))
         square[np.triu_indices(p)] = scaled[p:-1]
         return scaled[:p], (square + square.T) / 2, float(scaled[-1])

@@ -23,7 +23,6 @@ from dpstats.families.block import Family
 from dpstats.families.cells import Indicator, Table
 from dpstats.families.group_moments import PARTS, GroupMoments
 from dpstats.families.moments import Moments, Term
-from dpstats.families.monomials import Monomials
 from dpstats.references.ball_potential import BallConditional, BallPotential
 from dpstats.schema import Column, Number, Schema
 
@@ -33,7 +32,7 @@ CHUNK = 2**19  # entries of a conditional that are worked on at a time
 
 def knows(family: Family) -> bool:
     """Whether every block is of a kind that has conditional distributions here."""
-    kinds = Table | Indicator | Moments | GroupMoments | Monomials | BallMoments
+    kinds = Table | Indicator | Moments | GroupMoments | BallMoments
     return all(isinstance(block, kinds) for block in family.blocks)
 
 
@@ -108,11 +107,6 @@ class GibbsSampler:
                 _add(tables, tuple(c.name for c in block.columns), whole.reshape(shape))
             elif isinstance(block, GroupMoments):
                 _add_group_moments(block, part, tables, slopes, curves)
-            elif isinstance(block, Monomials):
-                self._monomials += [
-                    _Monomial.of(term, value)
-                    for term, value in zip(block.terms, part.tolist(), strict=True)
-                ]
             elif isinstance(block, BallMoments):
                 self._balls.append(BallPotential(block, part))
             else:
@@ -129,11 +123,13 @@ class GibbsSampler:
         tables: dict[tuple[str, ...], Floats],
         slopes: dict[tuple[str, str], Floats],
     ) -> None:
-        bins = {c.name: c.bins for c in block.groups}
+        bins = {c.name: c.bins for c in block.columns}
         for term, value in zip(block.terms, part.tolist(), strict=True):
             numbers = [name for name, level in term if level is None]
             groups = [(name, level) for name, level in term if level is not None]
-            if len(numbers) == 2:
+            if len(term) > 2:
+                self._monomials.append(_Monomial.of(term, value))
+            elif len(numbers) == 2:
                 first, second = numbers
                 if first == second:
                     self.squares[first] = self.squares.get(first, 0.0) + value

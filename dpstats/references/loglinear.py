@@ -30,7 +30,6 @@ from dpstats.families.ball_moments import BallMoments
 from dpstats.families.block import Block, Family
 from dpstats.families.cells import Indicator, Table
 from dpstats.families.moments import Moments, Term
-from dpstats.families.monomials import Monomials
 from dpstats.measured.answers import Answers, answer
 from dpstats.measured.combining import Sources
 from dpstats.references.base import Unmeasured
@@ -257,7 +256,7 @@ def own_density(sources: Sources, column: Column) -> Floats:
             and column in block.numbers
         ):
             seen = _as_unclipped(block, answer(sources, block), column)
-            blocks.append(Moments((column,), (), _moments_of(column)))
+            blocks.append(Moments((column,), _moments_of(column)))
             means.append(seen[0])
             variances.append(seen[1])
     if not blocks:
@@ -276,7 +275,7 @@ def _own_blocks(family: Family, column: Column) -> list[Block]:
     for block in family.blocks:
         if isinstance(block, Indicator) and block.columns == (column,):
             own.append(block)
-        if isinstance(block, Moments | Monomials):
+        if isinstance(block, Moments):
             alone = np.array([{name for name, _ in t} == {column.name} for t in block.terms])
             if alone.any():
                 own.append(block.restrict(alone))

@@ -5,9 +5,9 @@ point of a public grid. Nothing here ever looks at data to choose a level, a bou
 """
 
 from dpstats.schema.category import MISSING_LABEL, Boolean, Category
+from dpstats.schema.column_fields import Level
 from dpstats.schema.number import MAX_POINTS, Number
 from dpstats.schema.schema import Column, Schema
-from dpstats.schema.shared import Level
 
 __all__ = [
     "MAX_POINTS",

@@ -1,4 +1,4 @@
-"""Arrow arrays to numpy, totally: whatever a cell holds, it comes out as a code or NaN."""
+"""Arrow arrays to numpy: total functions, which map every cell to a code, a float or NaN."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _comparable(
         fits = [i for i, v in enumerate(stored) if v == int(v) and limits.min <= v <= limits.max]
         declared = pa.array([int(stored[i]) for i in fits], kind)
     else:
-        # Adding zero turns -0.0 into 0.0, which index_in would tell apart.
+        # Adding zero turns -0.0 into 0.0: index_in distinguishes the two.
         values = pa.array(floats(values) + 0.0)
         fits = [i for i, v in enumerate(stored) if _is_exact_float(v)]
         declared = pa.array([float(stored[i]) + 0.0 for i in fits], pa.float64())

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.arrays import Codes
+from dpstats.checks import first_few, is_finite, is_number
 from dpstats.errors import ConditionError, SchemaError
-from dpstats.schema.shared import Level, check_name, drop_defaults, is_finite, is_number, listed
+from dpstats.schema.column_fields import Level, check_name, drop_defaults
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,7 +35,7 @@ class Category:
     missing : level, optional
         Label of the level that missing and undeclared cells are counted in.
     allow_missing : bool
-        Give missing and undeclared cells a level of their own, ``"(missing)"``, coded last.
+        Give missing and undeclared cells their own level, ``"(missing)"``, coded last.
     other : level, optional
         Label of the level that undeclared values (not missing ones) are counted in.
     note : str
@@ -95,7 +96,8 @@ class Category:
         if self.allow_missing:
             if self.missing is not None:
                 raise SchemaError(
-                    f"{self.name!r}: give either missing= (a declared level) or allow_missing=True"
+                    f"{self.name!r}: give missing= (a declared level) or allow_missing=True, not "
+                    "both"
                 )
             if MISSING_LABEL in labels:
                 raise SchemaError(
@@ -115,12 +117,12 @@ class Category:
             if isinstance(known, str) == isinstance(label, str) and known == label:
                 return code
         raise SchemaError(
-            f"{what}{label!r} is not a level of {self.name!r}; levels: {listed(self.labels)}"
+            f"{what}{label!r} is not a level of {self.name!r}; levels: {first_few(self.labels)}"
         )
 
     @property
     def bins(self) -> int:
-        """Number of levels, the own level for missing cells included."""
+        """Number of levels, including the one for missing cells."""
         return len(self.labels)
 
     @property
@@ -163,7 +165,7 @@ class Category:
         if comparison not in ("==", "!="):
             raise ConditionError(
                 f"{self.name!r} has levels without an order: {comparison!r} is not allowed; use "
-                f"==, != or in [...] with levels among {listed(self.labels)}"
+                f"==, != or in [...] with levels among {first_few(self.labels)}"
             )
         try:
             code = self.index(value)
@@ -229,7 +231,7 @@ class Boolean(Category):
     missing : bool, optional
         The value that missing and undeclared cells are counted as (default False).
     allow_missing : bool
-        Give missing cells a level of their own, ``"(missing)"``.
+        Give missing and undeclared cells their own level, ``"(missing)"``.
     note : str
         Where the column comes from.
 
@@ -288,11 +290,14 @@ def _check_levels(name: str, levels: tuple[Level, ...]) -> None:
             f"levels of {name!r} must be all text, all numbers or all bool; got {sorted(kinds)}"
         )
     if kinds == {"number"} and not all(is_finite(v) for v in levels):  # type: ignore[arg-type]
-        raise SchemaError(f"levels of {name!r} must be finite; missing cells have missing=")
+        raise SchemaError(
+            f"levels of {name!r} must be finite; for missing cells use missing= or "
+            "allow_missing=True"
+        )
     if kinds == {"number"} and any(abs(v) >= 2**53 for v in levels):  # type: ignore[arg-type]
         raise SchemaError(
-            f"levels of {name!r} must be below 2**53, where every table and file holds whole "
-            "numbers exactly; store longer codes as text"
+            f"levels of {name!r} must be below 2**53, the limit for exact whole numbers in "
+            "tables and files; store longer codes as text"
         )
     if "" in levels:
         raise SchemaError(

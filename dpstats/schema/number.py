@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.arrays import Codes
-from dpstats.errors import ConditionError, SchemaError
-from dpstats.schema.shared import Level, check_name, drop_defaults, finite, is_number, listed
+from dpstats.checks import check_declared, first_few, is_number, shortest_decimal
+from dpstats.errors import ConditionError, RequestError, SchemaError
+from dpstats.schema.column_fields import Level, check_name, drop_defaults
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,7 +54,7 @@ class Number:
         Bins are [a, b) or (a, b]; the outermost ones also hold the bounds.
     values : sequence of float, optional
         Instead of bounds: the only values the column takes (uneven scores such as 17.5, 22, 27).
-        A cell is coded to the nearest of them; the lower one if two are equally near.
+        A cell is coded to the nearest of them, to the lower one of a tie.
     missing : float, optional
         The value that missing cells count as; required where moments use the column. Without it
         they count as the middle of the grid.
@@ -92,12 +93,12 @@ class Number:
         if self.closed not in ("left", "right"):
             raise SchemaError(f"{where}: closed must be 'left' or 'right', got {self.closed!r}")
         for what in ("edges", "values"):
-            listed = getattr(self, what)
-            if listed is None:
+            given = getattr(self, what)
+            if given is None:
                 continue
-            if isinstance(listed, str) or not isinstance(listed, Sequence):
+            if isinstance(given, str) or not isinstance(given, Sequence):
                 raise SchemaError(f"{where}: {what} must be a list of numbers")
-            frozen = tuple(finite(value, f"{where}: each of {what}") for value in listed)
+            frozen = tuple(_finite(f"{where}: each of {what}", value) for value in given)
             if any(b <= a for a, b in pairwise(frozen)):
                 raise SchemaError(f"{where}: {what} must be strictly increasing")
             object.__setattr__(self, what, frozen)
@@ -106,15 +107,20 @@ class Number:
         else:
             self._read_values(where, self.values)
         if self.missing is not None:
-            finite(self.missing, f"{where}: missing")
+            _finite(f"{where}: missing", self.missing)
             if not self.low <= self.missing <= self.high:  # type: ignore[operator]
-                raise SchemaError(f"{where}: missing={self.missing} lies outside the bounds")
+                raise SchemaError(
+                    f"{where}: missing={self.missing} lies outside the bounds {self.low} and "
+                    f"{self.high}"
+                )
         self._check_edges(where)
 
     def _check_bounds(self, where: str) -> None:
         if self.low is None or self.high is None:
-            raise SchemaError(f"{where}: declare low and high, or values; they are never learned")
-        low, high = finite(self.low, f"{where}: low"), finite(self.high, f"{where}: high")
+            raise SchemaError(
+                f"{where}: declare low and high, or values; they are never learned from data"
+            )
+        low, high = _finite(f"{where}: low", self.low), _finite(f"{where}: high", self.high)
         if not low < high:
             raise SchemaError(f"{where}: low must be below high, got {low} and {high}")
         _check_width(where, low, high)
@@ -124,15 +130,18 @@ class Number:
                 f"{where}: points must be an odd whole number from 3 to {MAX_POINTS}, got {points}"
             )
         if np.any(np.diff(self.grid) <= 0):
-            raise SchemaError(f"{where}: {points} points from {low} to {high} are not distinct")
+            raise SchemaError(
+                f"{where}: {points} points from {low} to {high} are not distinct floats; declare "
+                "fewer points or wider bounds"
+            )
 
     def _read_values(self, where: str, values: Sequence[float]) -> None:
         if self.low is not None or self.high is not None:
-            raise SchemaError(f"{where}: give either low and high, or values")
+            raise SchemaError(f"{where}: give either low and high, or values, not both")
         if len(values) < 2:
             raise SchemaError(f"{where}: values must list at least two numbers")
         _check_width(where, values[0], values[-1])
-        exact = [_exact(value) for value in values]
+        exact = [shortest_decimal(value) for value in values]
         half, mid = (exact[-1] - exact[0]) / 2, (exact[-1] + exact[0]) / 2
         step = half
         for value in exact:
@@ -165,8 +174,31 @@ class Number:
         if len(filled) < self.bins:
             raise SchemaError(
                 f"{where}: some bin between the edges holds no "
-                f"{'declared value' if self.values else 'grid point'}; move the edges apart"
-                + ("" if self.values else " or raise points")
+                f"{'declared value' if self.values else 'grid point'}; use wider bins"
+                + ("" if self.values else " or more points")
+            )
+
+    @property
+    def middle(self) -> float:
+        """Middle of the bounds, in original units."""
+        return (float(self.low) + float(self.high)) / 2  # type: ignore[arg-type]
+
+    @property
+    def half_range(self) -> float:
+        """Half the width of the bounds, in original units."""
+        return (float(self.high) - float(self.low)) / 2  # type: ignore[arg-type]
+
+    def require_missing(self, what: str) -> None:
+        """Refuse a column without `missing=`, which `what`, such as "moments", need.
+
+        Raises
+        ------
+        RequestError
+        """
+        if self.missing is None:
+            raise RequestError(
+                f"{what} of {self.name!r} need missing= in the schema: the value that missing "
+                "cells count as"
             )
 
     @property
@@ -187,7 +219,7 @@ class Number:
 
     @cached_property
     def _value_codes(self) -> Codes:
-        exact = [_exact(value) for value in self.values or ()]
+        exact = [shortest_decimal(value) for value in self.values or ()]
         step = (exact[-1] - exact[0]) / (self.points - 1)
         return np.array([int((v - exact[0]) / step) - self.half_points for v in exact], np.int64)
 
@@ -276,12 +308,12 @@ class Number:
 
     def _allowed(self) -> str:
         if self.values and not self.edges:
-            return f"allowed: ==, !=, <, <=, >, >=, in with {listed(self.values)}"
+            return f"allowed: ==, !=, <, <=, >, >=, in with {first_few(self.values)}"
         if not self.edges:
             return "the column declares no edges; add edges=[...] to the schema"
         below, above = ("<", ">=") if self.closed == "left" else ("<=", ">")
         return (
-            f"allowed: {below} or {above} with one of the declared edges {listed(self.edges)}; "
+            f"allowed: {below} or {above} with one of the declared edges {first_few(self.edges)}; "
             "add an edge to the schema if you need another"
         )
 
@@ -314,13 +346,12 @@ class Number:
         return np.where(missing, self.missing_code, codes)
 
     def _codes_of(self, values: NDArray[np.float64]) -> Codes:
-        low, high = float(self.low), float(self.high)  # type: ignore[arg-type]
-        values = np.clip(values, low, high)
+        values = np.clip(values, float(self.low), float(self.high))  # type: ignore[arg-type]
         if self.values is not None:
             codes = self._value_codes[_nearest(np.asarray(self.values, float), values)]
         else:
             k = self.half_points
-            codes = np.floor((values - (low + high) / 2) * (k / ((high - low) / 2)) + 0.5)
+            codes = np.floor((values - self.middle) * (k / self.half_range) + 0.5)
             codes = np.clip(codes, -k, k).astype(np.int64)
         if self.edges:
             first, last = self._bin_codes
@@ -364,19 +395,18 @@ def _check_width(where: str, low: float, high: float) -> None:
         )
 
 
-def _exact(value: float) -> Fraction:
-    """Read a declared number as its shortest decimal: 0.1 is 1/10."""
-    return Fraction(repr(float(value))) if isinstance(value, float) else Fraction(value)
+def _finite(what: str, value: object) -> float | int:
+    return check_declared(what, value, SchemaError)
 
 
 def _nearest(sorted_values: NDArray[Any], x: NDArray[Any]) -> Codes:
-    """Index of the nearest of sorted values, the lower one if two are equally near."""
+    """Index of the nearest of sorted values, the lower one of a tie."""
     upper = np.clip(np.searchsorted(sorted_values, x), 1, len(sorted_values) - 1)
     lower_is_near = x - sorted_values[upper - 1] <= sorted_values[upper] - x
     return np.where(lower_is_near, upper - 1, upper)
 
 
 def _short(value: float) -> str:
-    """A declared number as short text that stands for no other number."""
+    """A declared number as the shortest text that identifies it."""
     short = f"{value:g}"
     return short if float(short) == value else repr(value)

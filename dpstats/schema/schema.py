@@ -30,7 +30,7 @@ _KEYS: Mapping[str, frozenset[str]] = {
 }
 Column = Category | Number
 
-_RULES_TOLD = 6  # different rules for missing cells in one line
+_RULES_SHOWN = 6  # different rules for missing cells in one line
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ class Schema:
 
     @classmethod
     def from_dict(cls, columns: Sequence[Mapping[str, Any]]) -> Schema:
-        """Inverse of `to_dict`; `kind` may be left out where the keys tell it."""
+        """Inverse of `to_dict`; `kind` is optional where the other keys imply it."""
         if isinstance(columns, str | Mapping) or not isinstance(columns, Sequence):
             raise SchemaError("columns must be a list of tables ([[column]] in TOML)")
         return cls([_column(plain) for plain in columns])
@@ -195,16 +195,17 @@ class Schema:
     def missing_rules(self) -> str:
         """How cells outside the declaration are counted, in one line.
 
-        Columns of one rule go together; of many rules the first few are told, `str` has them all.
+        Columns that share a rule are listed together. Only the first few rules are shown; `str`
+        has them all.
         """
         alike: dict[str, list[str]] = {}
         for column in self.columns:
             alike.setdefault(column.missing_rule(), []).append(column.name)
-        told = list(alike.items())[:_RULES_TOLD]
-        rules = [f"{', '.join(names)}: {rule}" for rule, names in told]
-        left = len(self.columns) - sum(len(names) for _, names in told)
-        if left:
-            rules.append(f"{left} more columns: see print(schema)")
+        shown = list(alike.items())[:_RULES_SHOWN]
+        rules = [f"{', '.join(names)}: {rule}" for rule, names in shown]
+        hidden = len(self.columns) - sum(len(names) for _, names in shown)
+        if hidden:
+            rules.append(f"{hidden} more columns: see print(schema)")
         return f"Cells outside the declaration: {'. '.join(rules)}"
 
     def __str__(self) -> str:

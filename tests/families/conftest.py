@@ -8,7 +8,6 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpstats.families.block import bounds_of
 from dpstats.privacy.neighbours import Sensitivity
 
 
@@ -24,7 +23,7 @@ def largest_change(block, before, after=None) -> Sensitivity:
 
     Rows `before` are replaced by every row of `after` (all pairs), or dropped if `after` is None.
     """
-    bounds = bounds_of(block)
+    bounds = block.bounds
     common = math.lcm(*map(int, bounds))
     unit = (common // bounds)[:, None]  # integers: values in units of 1 / common
 

@@ -15,7 +15,6 @@ import dpstats as dps
 from dpstats.errors import FileFormatError, RequestError
 from dpstats.families import block_from_dict
 from dpstats.families.ball_moments import RADIUS, BallMoments
-from dpstats.families.block import bounds_of
 from dpstats.families.moments import Moments
 from dpstats.private.kernel import Kernel
 from dpstats.private.tables import exact_sums, open_source
@@ -139,7 +138,7 @@ def test_no_row_leaves_the_ball_and_no_value_its_range(block, seed):
     values = block.evaluate(codes).matrix().toarray()
     low, high = block.ranges
     assert np.all((values >= low[:, None]) & (values <= high[:, None]))
-    assert np.all(np.abs(values) <= bounds_of(block)[:, None])
+    assert np.all(np.abs(values) <= block.bounds[:, None])
     assert shrunk.tolist() == values[-1, :20].astype(bool).tolist()
 
 
@@ -155,14 +154,14 @@ def test_a_row_that_rounding_to_nearest_would_put_outside_stays_inside():
 
 
 def norms(block, change):
-    exact = [Fraction(abs(int(c)), int(b)) for c, b in zip(change, bounds_of(block), strict=True)]
+    exact = [Fraction(abs(int(c)), int(b)) for c, b in zip(change, block.bounds, strict=True)]
     return sum(exact), sum(e * e for e in exact)
 
 
 def worst(block, values, others):
     """Largest L1 and squared L2 change over all pairs: found in floats, then told exactly."""
-    units = values / bounds_of(block)
-    against = others / bounds_of(block)
+    units = values / block.bounds
+    against = others / block.bounds
     best = [Fraction(0), Fraction(0)]
     for row, unit in zip(values, units, strict=True):
         apart = np.abs(against - unit)
@@ -213,7 +212,7 @@ def test_no_pair_of_rows_of_a_whole_grid_passes_the_claim(
 @pytest.mark.parametrize("p", [2, 3, 5, 10, 20])
 def test_coordinate_ascent_comes_within_a_few_percent_and_never_passes(p):
     block = ball(p, 512, 0.6)
-    names, bounds = [c.name for c in block.numbers], bounds_of(block)
+    names, bounds = [c.name for c in block.numbers], block.bounds
     claimed = block.sensitivity("replace")
 
     def changes(pairs):  # (m, 2, p) codes

@@ -2,8 +2,10 @@
 
 import itertools
 import json
+import pickle
 import subprocess
 import sys
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -11,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpstats.errors import FileFormatError, RequestError
-from dpstats.families import block_from_dict
-from dpstats.families.block import Derivation, Family
+from dpstats.families import KINDS, block_from_dict, is_library_block
+from dpstats.families.block import Block, Derivation, Family
 from dpstats.families.cells import Cells, Table
 from dpstats.families.moments import Moments
-from dpstats.privacy.budget import PureDP
+from dpstats.privacy.budget import ZCDP, PureDP
 from dpstats.schema import Boolean, Category, Number, Schema
 
 SCHEMA = Schema([
@@ -181,6 +183,71 @@ def test_a_block_survives_plain_data(block, data):
 def test_an_unknown_kind_of_block_is_refused():
     with pytest.raises(FileFormatError, match="unknown kind of test functions 'spectrum'"):
         block_from_dict({"kind": "spectrum"}, SCHEMA)
+
+
+def test_the_table_of_kinds_has_every_block_of_the_library():
+    def below(kind):
+        return {kind, *(c for child in kind.__subclasses__() for c in below(child))}
+
+    own = {kind for kind in below(Block) if kind.__module__.startswith("dpstats.")} - {Block}
+    assert set(KINDS.values()) == own
+    assert len(KINDS) == len(own)
+    assert all(kind.kind == name for name, kind in KINDS.items())
+
+
+def test_a_block_class_of_ones_own_is_no_library_block():
+    class Cheaper(Table):
+        def sensitivity(self, unit):
+            return super().sensitivity(unit) * 0
+
+    table = Cells.table(SCHEMA, ["smoker"])
+    assert is_library_block(table)
+    assert not is_library_block(Cheaper(table.columns))
+    assert not is_library_block(Table)
+    assert not is_library_block("table")
+
+
+@given(block=blocks)
+def test_a_pickled_block_is_its_fields_alone(block):
+    before = len(pickle.dumps(block))
+    block.sums(some_codes(1))
+    assert block.bounds.min() > 0
+    assert len(pickle.dumps(block)) == before
+    assert pickle.loads(pickle.dumps(block)) == block
+
+
+# What a block costs
+
+
+@given(block=blocks, unit=st.sampled_from(["replace", "add_remove"]))
+def test_the_cost_of_a_block_is_exact(block, unit):
+    claimed, amount = block.sensitivity(unit), Fraction(1, 7)
+    for budget, price in (PureDP(1), claimed.l1), (ZCDP(1), claimed.l2_squared / 2):
+        assert block.price(budget, unit) == block.relative_price(budget, unit) == price
+        assert block.multiplier(budget, unit, amount) == price / amount
+        assert block.cost(budget, unit, price / amount) == amount
+
+
+def test_coarse_moments_cost_less_beside_others():
+    fine, coarse = (
+        Moments.of_terms(SCHEMA, [(("age", None),) * 3, (("age", None),) * 4], coarse=coarse)
+        for coarse in (False, True)
+    )
+    for budget, power in (PureDP(1), 1), (ZCDP(1), 2):
+        price = fine.price(budget, "replace")
+        assert coarse.price(budget, "replace") == price
+        assert fine.relative_price(budget, "replace") == price
+        assert coarse.relative_price(budget, "replace") == price / 16**power
+
+
+def test_grids_that_are_too_fine_are_named_with_the_remedy():
+    pay, age = ("pay", None), ("age", None)
+    moments = Moments.of_terms(SCHEMA, [(age,), (age, pay, ("smoker", 1))])
+    assert moments.overflow(100) == (
+        "the grids of ['smoker', 'age', 'pay'] are too fine for sums of 'age*pay*smoker=True': "
+        "declare them with at most points=21"
+    )
+    assert "['region']" in Cells.table(SCHEMA, ["region"]).overflow(0)
 
 
 # Merging

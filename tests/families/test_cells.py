@@ -66,7 +66,7 @@ class Stacked:
 
     def __init__(self, blocks):
         self.family = Family(tuple(blocks))
-        self.ranges = np.zeros_like(self.family.bounds), self.family.bounds
+        self.bounds = self.family.bounds
 
     def evaluate(self, codes):
         return self.family.evaluate(codes)

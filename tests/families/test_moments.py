@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import dpstats as dps
 from dpstats.errors import RequestError
-from dpstats.families.block import bounds_of
-from dpstats.families.moments import Moments
+from dpstats.families import block_from_dict
+from dpstats.families.moments import Moments, product
+from dpstats.inference.regression.design_moments import Design, DesignMoments
 from dpstats.schema import Boolean, Category, Number, Schema
 
 PAIRS_OF_FEW = [(p, g) for p in range(4) for g in range(3) if 0 < p + g <= 3]
@@ -174,7 +176,7 @@ def test_sums_equal_a_loop_over_rows_and_functions(block, seed, n):
             value = 1
             for name, level in term:
                 value *= feature(name, level, row)
-            assert abs(value) <= bounds_of(block)[f]
+            assert abs(value) <= block.bounds[f]
             expected[f] += value
     assert block.sums(codes).tolist() == expected
     np.testing.assert_array_equal(block.evaluate(codes).average(np.ones(n)), expected)
@@ -248,3 +250,143 @@ def test_what_cannot_have_moments_is_refused_with_a_reason():
     ]:
         with pytest.raises(RequestError, match=says):
             make()
+
+
+SCHEMA = dps.Schema([
+    dps.Number("a", 0, 4, points=5, missing=0), dps.Number("b", -1, 1, points=3, missing=0),
+    dps.Number("y", 0, 2, points=3, missing=0), dps.Category("g", ["n", "s", "w"]),
+    dps.Boolean("t"),
+])  # fmt: skip
+A, B, Y, T = ("a", None), ("b", None), ("y", None), ("t", 1)
+
+
+def test_products_of_features():
+    assert product((A, ("g", 1)), (B, ("g", 1))) == (A, B, ("g", 1))
+    assert product((A, ("g", 1)), (B, ("g", 2))) is None
+    assert product((A,), (A, T)) == (A, A, T)
+    assert product((), ()) == ()
+
+
+def blocks_of(formula):
+    return DesignMoments(SCHEMA, Design.of(formula, SCHEMA)).blocks
+
+
+FORMULAS = ["y ~ a*b", "y ~ a*C(g)", "y ~ a:t + t", "y ~ C(g)*t + b", "y ~ a:b - 1", "t ~ a*g + b"]
+
+
+@pytest.mark.parametrize("formula", FORMULAS)
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+def test_sensitivity_is_never_below_brute_force(formula, unit):
+    for block in blocks_of(formula):
+        ranges = [range(c.code_range[0], c.code_range[1] + 1) for c in block.columns]
+        rows = np.array(list(itertools.product(*ranges))).T
+        values = block.evaluate(
+            {c.name: r for c, r in zip(block.columns, rows, strict=True)}
+        ).matrix().toarray().T / np.maximum(np.abs(block.ranges[0]), block.ranges[1])  # fmt: skip
+        claimed = block.sensitivity(unit)
+        apart = values[:, None, :] - (values[None, :, :] if unit == "replace" else 0)
+        l1, l2 = np.abs(apart).sum(axis=-1).max(), (apart**2).sum(axis=-1).max()
+        assert l1 <= float(claimed.l1) + 1e-12
+        assert l2 <= float(claimed.l2_squared) + 1e-12
+        assert float(claimed.l1) <= 2.5 * l1  # and not absurdly above it
+
+
+@pytest.mark.parametrize(("terms", "l1", "l2"), [
+    ([(A, A, T)], 1, 1), ([(A, B, T)], 2, 4), ([(A, A, ("g", 1)), (A, A, ("g", 2))], 2, 2),
+    ([(A, B, ("g", 1)), (A, B, ("g", 2))], 2, 4), ([(A, A, B, B), (A, A, B)], 3, 5),
+])  # fmt: skip
+def test_sensitivity_of_small_blocks(terms, l1, l2):
+    claimed = Moments.of_terms(SCHEMA, terms).sensitivity("replace")
+    assert (claimed.l1, claimed.l2_squared) == (Fraction(l1), Fraction(l2))
+
+
+@pytest.mark.parametrize("terms", [
+    [(A, B, ("g", 1)), (A, B, T)],
+    [(A, A, ("g", 1)), (A, A, T)],
+    [(A, B, ("g", 1)), (A, B, ("g", 1), T)],
+    [(A, B), (A, B, ("g", 1))],
+    [(A, B, ("g", 1)), (A, B, ("g", 2)), (A, B, T)],
+])  # fmt: skip
+def test_products_over_different_groups_share_no_price(terms, rows_of, change_of):
+    """A row is in one level of each group at once, so that it moves all of these products."""
+    block = Moments.of_terms(SCHEMA, terms)
+    every = rows_of(block.columns)
+    assert block.sensitivity("replace") == change_of(block, every, every)
+    assert block.sensitivity("add_remove") == change_of(block, every)
+
+
+def test_sums_evaluate_names_and_plain_form():
+    block = Moments.of_terms(SCHEMA, [(A, A, B), (A, B, ("g", 2)), (Y, ("g", 0), T)])
+    assert block.names == ["a^2*b", "a*b*g=w", "y*g=n*t=True"]
+    rng = np.random.default_rng(0)
+    codes = {c.name: rng.integers(c.code_range[0], c.code_range[1] + 1, 50) for c in SCHEMA}
+    a, b, y = (codes[name] for name in "aby")
+    wanted = [a * a * b, a * b * (codes["g"] == 2), y * (codes["g"] == 0) * codes["t"]]
+    np.testing.assert_array_equal(block.sums(codes), [w.sum() for w in wanted])
+    np.testing.assert_array_equal(block.evaluate(codes).matrix().toarray(), wanted)
+    np.testing.assert_array_equal(block.ranges, [[-4, -2, -1], [4, 2, 1]])
+    assert block_from_dict(block.to_dict(), SCHEMA) == block
+    part = block.restrict(np.array([True, False, False]))
+    assert [c.name for c in part.columns] == ["a", "b"]
+    assert part.derive(block).member.tolist() == [0]
+    assert block.derive(part).member.tolist() == [0, -1, -1]
+
+
+@pytest.mark.parametrize("terms", [[], [()], [(B, A)], [(A, A), (A, A)], [(("g", 1), ("g", 2))],
+                                   [(("g", 3),)], [(("g", None),)], [(("a", 1), B)]])  # fmt: skip
+def test_impossible_terms_are_refused(terms):
+    with pytest.raises(dps.RequestError):
+        Moments.of_terms(SCHEMA, terms)
+
+
+def test_too_fine_grids_are_refused():
+    fine = dps.Number("x", 0, 1, points=2**17 + 1, missing=0)
+    block = Moments.of_terms(dps.Schema([fine]), [(("x", None),) * 4])
+    with pytest.raises(dps.RequestError, match="fewer points"):
+        _ = block.bounds
+
+
+@st.composite
+def mixed_terms(draw):
+    """Terms of one to four features together, and of a number with its own bins."""
+    columns = [Number("a", 0, 4, points=5, edges=[2], missing=0), *list(SCHEMA)[1:]]
+    names = draw(st.sets(st.sampled_from([c.name for c in columns]), min_size=1, max_size=3))
+    schema = Schema([c for c in columns if c.name in names])
+    features = [(c.name, None) for c in schema if isinstance(c, Number)]
+    features += [(c.name, level) for c in schema for level in range(c.bins) if c.bins > 1]
+    lists = st.lists(st.sampled_from(features), min_size=1, max_size=4)
+    terms = {product(factors, ()) for factors in draw(st.lists(lists, min_size=1, max_size=12))}
+    terms = sorted(terms - {None}, key=str) or [features[:1]]
+    return Moments.of_terms(schema, map(tuple, terms), coarse=draw(st.booleans()))
+
+
+@given(block=mixed_terms())
+@settings(max_examples=150)
+def test_no_pair_of_rows_passes_the_claim_for_terms_of_any_length(block, rows_of, change_of):
+    rows = rows_of(block.columns)
+    assert is_below(change_of(block, rows, rows), block.sensitivity("replace"))
+    assert is_below(change_of(block, rows), block.sensitivity("add_remove"))
+
+
+@given(block=mixed_terms())
+def test_short_terms_beside_long_ones_keep_their_own_claim(block):
+    lengths = np.array([len(term) for term in block.terms])
+    if 0 < np.sum(lengths > 2) < block.size:
+        short, long = block.restrict(lengths <= 2), block.restrict(lengths > 2)
+        total = short.sensitivity("replace") + long.sensitivity("replace")
+        assert block.sensitivity("replace") == total
+
+
+def test_products_beyond_float64_are_summed_exactly():
+    schema = Schema([Number(name, -1, 1, points=2**19 + 1, missing=0) for name in "abc"])
+    block = Moments.of_terms(schema, [(A, B, ("c", None)), (A,)])
+    rng = np.random.default_rng(0)
+    codes = {name: rng.integers(2**18 - 99, 2**18, size=100) for name in "abc"}
+    rows = list(zip(*(codes[name].tolist() for name in "abc"), strict=True))
+    assert block.sums(codes).tolist() == [sum(a * b * c for a, b, c in rows), sum(codes["a"])]
+    assert max(a * b * c for a, b, c in rows) > 2**53
+
+
+def test_what_is_measured_of_long_terms_answers_short_ones():
+    long = Moments.of_terms(SCHEMA, [(A,), (A, A, B), (A, B)])
+    assert long.derive(Moments.of(SCHEMA, ["a", "b"])).member.tolist() == [0, -1, 3]

@@ -133,7 +133,7 @@ def test_a_cost_above_the_budget_by_less_than_floats_see_is_refused(schema, budg
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{}", "[1]", '{"dpstats": "plan"}', '{"dpstats": "plan", "version": 1}']
+    "text", ["", "{}", "[1]", '{"dpstats": "plan"}', '{"dpstats": "plan", "version": 2}']
 )
 def test_damaged_plan_is_refused(text, tmp_path):
     path = tmp_path / "plan.json"

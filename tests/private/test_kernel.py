@@ -98,7 +98,7 @@ class Halves:
 
     def __init__(self, column):
         self.columns, self.size, self.needs_codes = (column,), 1, True
-        self.ranges = np.zeros(1, np.int64), np.ones(1, np.int64)
+        self.bounds = np.ones(1, np.int64)
 
     def sums(self, codes):
         return np.array([np.sum(codes[self.columns[0].name] % 2 == 0)], dtype=np.int64)

@@ -11,7 +11,6 @@ from dpstats.families.ball_moments import BallMoments
 from dpstats.families.cells import Cells
 from dpstats.families.group_moments import GroupMoments
 from dpstats.families.moments import Moments
-from dpstats.families.monomials import Monomials
 from dpstats.references.gibbs import GibbsSampler, Support, knows, states
 
 U, V = ("u", None), ("v", None)
@@ -28,7 +27,7 @@ FAMILY = dps.Family((
     Moments.of(SCHEMA, ["u", "v"], ["a", "b"]),
     GroupMoments(SCHEMA["u"], SCHEMA["a"], (0, 2)),
     GroupMoments(SCHEMA["v"], SCHEMA["u"], (0, 1)),
-    Monomials.of(SCHEMA, [
+    Moments.of_terms(SCHEMA, [
         (U, U, U), (U, U, U, U), (U, U, V), (V, V, V, V), (U, V, ("a", 1)), (U, U, ("b", 0)),
         (V, ("a", 2), ("b", 1)),
     ]),

@@ -137,7 +137,7 @@ def test_booleans_are_stored_as_bool_or_as_numbers():
         (lambda: Category("x", [1, 2], missing="1"), "'1' is not a level of 'x'"),
         (
             lambda: Category("x", ["a", "b"], missing="a", allow_missing=True),
-            "'x': give either missing= .* or allow_missing=True",
+            "'x': give missing= .* or allow_missing=True",
         ),
         (
             lambda: Category("x", ["a", "b"], allow_missing="false"),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from dpstats.errors import ConditionError, SchemaError
+from dpstats.errors import ConditionError, RequestError, SchemaError
 from dpstats.schema import MAX_POINTS, Category, Number
 
 AWKWARD = [
@@ -134,7 +134,7 @@ def test_edges_belong_to_the_declared_side():
     assert Number("x", 0, 1).bin_labels == ("[0, 1]",)
 
 
-def test_labels_tell_close_edges_apart():
+def test_labels_distinguish_close_edges():
     column = Number("x", 0, 2e6, points=2**20 + 1, edges=[1234561, 1234567.5])
     assert column.bin_labels == ("[0, 1234561)", "[1234561, 1234567.5)", "[1234567.5, 2e+06]")
     assert Number("x", values=[1234567, 1234568]).bin_labels == ("1234567", "1234568")
@@ -230,9 +230,9 @@ def test_comparisons_only_at_declared_edges_on_their_side(closed):
         ({"low": 0, "high": 1, "edges": "quantiles"}, "edges must be a list of numbers"),
         (
             {"low": 0, "high": 1, "points": 11, "edges": [0.31, 0.39]},
-            "some bin between the edges holds no grid point; move the edges apart or raise points",
+            "some bin between the edges holds no grid point; use wider bins or more points",
         ),
-        ({"values": [1, 5, 9], "edges": [2, 3]}, "holds no declared value; move the edges apart"),
+        ({"values": [1, 5, 9], "edges": [2, 3]}, "holds no declared value; use wider bins"),
         ({"low": 0, "high": 1, "closed": "both"}, "closed must be 'left' or 'right', got 'both'"),
         ({"low": 0, "high": 1, "missing": 2}, "missing=2 lies outside the bounds"),
         ({"low": 0, "high": 1, "missing": "mean"}, "missing must be a finite number, got 'mean'"),
@@ -256,3 +256,17 @@ def test_columns_are_values():
     assert Category("x", {"a": 1, "b": 2}) != Category("x", {"b": 2, "a": 1})
     assert Category("x", ["a", "b"], note="one") == Category("x", ["a", "b"], note="two")
     assert Number("x", 0, 1) != Number("x", 0, 1, closed="right")
+
+
+def test_middle_and_half_range_are_those_of_the_bounds():
+    number = Number("x", 1, 4)
+    assert (number.middle, number.half_range) == (2.5, 1.5)
+    scores = Number("x", values=[17.5, 22, 27])
+    assert (scores.middle, scores.half_range) == (22.25, 4.75)
+    assert scores.grid[scores.half_points] == scores.middle
+
+
+def test_moments_of_a_number_need_its_missing_value():
+    Number("x", 0, 1, missing=0).require_missing("moments")
+    with pytest.raises(RequestError, match=r"^moments of 'x' need missing= in the schema"):
+        Number("x", 0, 1).require_missing("moments")

@@ -10,8 +10,8 @@ from dpstats.checks import as_float
 from dpstats.errors import RequestError
 from dpstats.families.ball_moments import BallMoments
 from dpstats.families.block import Family
+from dpstats.families.coarse_moments import third_and_fourth_powers
 from dpstats.families.moments import Moments
-from dpstats.families.monomials import third_and_fourth_powers
 from dpstats.inference.moment_matrix import MomentMatrix
 from dpstats.schema import Schema
 

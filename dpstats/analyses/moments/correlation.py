@@ -13,8 +13,8 @@ from dpstats.analyses.moments.mean import centre_of
 from dpstats.checks import listed
 from dpstats.errors import RequestError
 from dpstats.families.block import Block, Family
+from dpstats.families.coarse_moments import fourth_moments_of_pairs, takes_more_than_two
 from dpstats.families.moments import Moments
-from dpstats.families.monomials import fourth_moments_of_pairs, takes_more_than_two
 from dpstats.inference.confidence_law import LEAST_PVALUE
 from dpstats.inference.moments.correlation_intervals import CorrelationIntervals, NoisyPair
 from dpstats.inference.moments.correlation_spread import correlation_spread, measured_spread

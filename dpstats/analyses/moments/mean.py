@@ -102,8 +102,7 @@ def centre_of(schema: Schema, name: str) -> tuple[float, float]:
     column = schema[name]
     if not isinstance(column, Number):
         raise RequestError(f"{name!r} is not a number; it has no mean")
-    low, high = float(column.grid[0]), float(column.grid[-1])
-    return (low + high) / 2, (high - low) / 2
+    return column.middle, column.half_range
 
 
 def _remarks(name: str, contrast: Contrast) -> list[str]:

@@ -21,7 +21,7 @@ import numpy as np
 from dpstats.arrays import Floats
 from dpstats.errors import NotMeasuredError
 from dpstats.families.block import Family
-from dpstats.families.monomials import fourth_moments_of_pairs
+from dpstats.families.coarse_moments import fourth_moments_of_pairs
 from dpstats.inference.moments.row_sampling import RowSampling
 
 if TYPE_CHECKING:

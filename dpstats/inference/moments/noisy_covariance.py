@@ -20,7 +20,7 @@ from dpstats.caching import Cached
 from dpstats.corrected.covariance import divided, outer, sampling_box
 from dpstats.corrected.spectral import mean_error, sampling_radii
 from dpstats.families.ball_moments import BallMoments
-from dpstats.families.monomials import takes_more_than_two
+from dpstats.families.coarse_moments import takes_more_than_two
 from dpstats.inference.moment_matrix import MomentMatrix
 from dpstats.inference.moments.row_sampling import (
     RowSampling,

@@ -10,7 +10,7 @@ import numpy as np
 from dpstats.arrays import Floats
 from dpstats.errors import NotMeasuredError
 from dpstats.families.block import Family
-from dpstats.families.monomials import third_and_fourth_powers
+from dpstats.families.coarse_moments import third_and_fourth_powers
 
 if TYPE_CHECKING:
     from dpstats.measured.view import Answering

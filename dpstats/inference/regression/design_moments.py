@@ -15,8 +15,7 @@ from dpstats.errors import NotMeasuredError, RequestError
 from dpstats.families.block import Block, Family
 from dpstats.families.cells import ROWS
 from dpstats.families.formula import Design
-from dpstats.families.moments import Feature, Term
-from dpstats.families.monomials import COARSE_STEPS, Monomials, product
+from dpstats.families.moments import COARSE_STEPS, Feature, Moments, Term, product
 from dpstats.inference.moment_matrix import ONE, ZERO, NoisyMatrix, moments_block
 from dpstats.inference.regression.fourth_moments import FourthMoments
 from dpstats.schema import Number, Schema
@@ -74,8 +73,7 @@ class DesignMoments:
             middle, half = 0.0, 1.0
             if factor[1] is None:
                 assert isinstance(column, Number)  # see `Design.of`
-                low, high = float(column.grid[0]), float(column.grid[-1])
-                middle, half = (low + high) / 2, (high - low) / 2
+                middle, half = column.middle, column.half_range
             grown: Expansion = {}
             for term, value in expanded.items():
                 for more, by in (((), middle), ((factor,), half)):
@@ -159,7 +157,7 @@ class DesignMoments:
         used = list(dict.fromkeys(feature for term in short for feature in term))
         blocks: list[Block] = [moments_block(self.schema, used, short)]
         if longer := [term for term in terms if len(term) > 2]:
-            blocks.append(Monomials.of(self.schema, longer))
+            blocks.append(Moments.of_terms(self.schema, longer))
         return blocks
 
     def matrix(self, release: Answering) -> NoisyMatrix:
@@ -211,7 +209,7 @@ class DesignMoments:
         more = [term for term in needed if term not in known]
         if not more:
             return measured
-        return [*measured, Monomials.of(self.schema, more, coarse=True)]
+        return [*measured, Moments.of_terms(self.schema, more, coarse=True)]
 
     def fourth(self, release: Answering) -> FourthMoments:
         """The noisy mean products of four features.

@@ -16,7 +16,7 @@ import pytest
 import dpstats as dps
 from dpstats.families.cells import ROWS, Indicator, Table
 from dpstats.families.lattice import KernelLattice
-from dpstats.families.monomials import Monomials
+from dpstats.families.moments import Moments
 from dpstats.planning import allocation
 from dpstats.planning.plan import PlannedBlock
 from dpstats.privacy import noise
@@ -122,7 +122,7 @@ def moments(numbers, groups=(), degree=2):
 
 def products(*groups):
     """x * y within a level of each group."""
-    return Monomials.of(SCHEMA, [(("x", None), ("y", None), (name, 1)) for name in groups])
+    return Moments.of_terms(SCHEMA, [(("x", None), ("y", None), (name, 1)) for name in groups])
 
 
 PLANS = {

@@ -1,0 +1,23 @@
+"""The fields that every kind of column has: its name, its levels, its plain form."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dpstats.errors import SchemaError
+
+Level = str | int | float | bool
+
+
+def check_name(name: object) -> None:
+    """Refuse a column name that is not text, is empty, or holds backticks."""
+    if not isinstance(name, str) or not name.strip() or "`" in name:
+        raise SchemaError(f"a column name must be non-empty text without backticks, got {name!r}")
+
+
+def drop_defaults(plain: dict[str, Any]) -> dict[str, Any]:
+    """Plain data without the keys whose values are the defaults."""
+    defaults = {"allow_missing": False, "edges": [], "closed": "left", "note": ""}
+    return {
+        key: v for key, v in plain.items() if v is not None and (key, v) not in defaults.items()
+    }

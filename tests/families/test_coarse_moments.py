@@ -1,0 +1,81 @@
+"""Coarse third and fourth moments: rounded grids, and a sensitivity that bounds brute force."""
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import dpstats as dps
+from dpstats.families import block_from_dict
+from dpstats.families.coarse_moments import fourth_moments_of_pairs, third_and_fourth_powers
+from dpstats.families.moments import Moments
+
+SCHEMA = dps.Schema([
+    dps.Number("a", 0, 4, points=5, missing=0), dps.Number("b", -1, 1, points=3, missing=0),
+    dps.Number("y", 0, 2, points=3, missing=0), dps.Category("g", ["n", "s", "w"]),
+    dps.Boolean("t"),
+])  # fmt: skip
+A, B, Y, T = ("a", None), ("b", None), ("y", None), ("t", 1)
+
+FINE = dps.Schema([dps.Number(name, -1, 1, points=1001, missing=0) for name in "ab"])
+
+
+def test_coarse_blocks_round_to_the_nearest_step_and_keep_their_own_answers():
+    """To 64 steps on either side, halves away from the middle; the same by exact fractions."""
+    block = Moments.of_terms(FINE, [(A, A, A), (A, A, A, A), (A, B)], coarse=True)
+    codes = {name: np.arange(-500, 501) for name in "ab"}
+    steps = [
+        int(np.sign(c)) * math.floor(Fraction(64 * abs(int(c)), 500) + Fraction(1, 2))
+        for c in codes["a"]
+    ]
+    wanted = [sum(s**3 for s in steps), sum(s**4 for s in steps), sum(s * s for s in steps)]
+    assert block.sums(codes).tolist() == wanted
+    np.testing.assert_array_equal(block.evaluate(codes).matrix().toarray().sum(axis=1), wanted)
+    np.testing.assert_array_equal(block.bounds, [64**3, 64**4, 64**2])
+    assert block_from_dict(block.to_dict(), FINE) == block
+    assert block.restrict(np.array([True, True, False])).coarse
+    fine = Moments.of_terms(FINE, block.terms)
+    assert fine.derive(block) is None
+    assert block.derive(fine) is None
+    assert block.derive(block) is not None
+
+
+def test_coarse_blocks_leave_grids_of_few_steps_alone():
+    terms = [(A, A, B), (A, A, B, B)]
+    codes = {"a": np.array([-2, 1, 2]), "b": np.array([1, -1, 0])}
+    fine, coarse = (Moments.of_terms(SCHEMA, terms, coarse=c) for c in (False, True))
+    np.testing.assert_array_equal(fine.sums(codes), coarse.sums(codes))
+    assert fine.sensitivity("replace") == coarse.sensitivity("replace")
+
+
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+def test_sensitivity_of_coarse_powers_by_brute_force(unit):
+    block = third_and_fourth_powers(FINE, ["a"])
+    values = block.evaluate({"a": np.arange(-500, 501)}).matrix().toarray().T / block.bounds
+    apart = values[:, None, :] - (values[None, :, :] if unit == "replace" else 0)
+    claimed = block.sensitivity(unit)
+    assert np.abs(apart).sum(axis=-1).max() <= float(claimed.l1) + 1e-12
+    assert (apart**2).sum(axis=-1).max() <= float(claimed.l2_squared) + 1e-12
+
+
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+def test_sensitivity_of_fourth_moments_of_pairs_by_brute_force(unit):
+    small = dps.Schema([dps.Number(name, -1, 1, points=5, missing=0) for name in "abc"])
+    block = fourth_moments_of_pairs(small, "abc")
+    rows = np.array(list(itertools.product(range(-2, 3), repeat=3))).T
+    values = block.evaluate(dict(zip("abc", rows, strict=True))).matrix().toarray().T
+    values = values / block.bounds
+    apart = values[:, None, :] - (values[None, :, :] if unit == "replace" else 0)
+    l1, l2 = np.abs(apart).sum(axis=-1).max(), (apart**2).sum(axis=-1).max()
+    claimed = block.sensitivity(unit)
+    assert l1 <= float(claimed.l1) <= 2 * l1
+    assert l2 <= float(claimed.l2_squared) <= 2 * l2
+
+
+def test_powers_of_two_values_are_not_measured():
+    two = dps.Schema([dps.Number("x", values=[0, 5], missing=0), *FINE])
+    assert third_and_fourth_powers(two, ["x"]) is None
+    block = third_and_fourth_powers(two, ["x", "a"])
+    assert block.names == ["a^3", "a^4"]
