@@ -15,7 +15,7 @@ from typing import Any
 
 from dpstats.errors import FileFormatError
 
-VERSION = 1
+VERSION = 2
 _FIXED_DATE = (1980, 1, 1, 0, 0, 0)  # files carry no times
 
 

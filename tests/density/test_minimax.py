@@ -9,7 +9,6 @@ from dpstats.density.candidates import Candidates, seen_by
 from dpstats.density.minimax import SolverError, feasible, minimax_highs, minimax_pulp
 from dpstats.families.cells import Cells, tables_of_degree
 from dpstats.families.moments import Moments
-from dpstats.references.drawing import draw_candidates
 from dpstats.references.uniform import Uniform
 
 
@@ -60,7 +59,7 @@ def merged(schema, family, points, m=300):
         def draw(self, m, schema, measured, rng):
             return points
 
-    return draw_candidates(Drawn(), schema, None, m, None, stratified=False), family
+    return Drawn().draw_candidates(m, schema, None, None, stratified=False), family
 
 
 @pytest.mark.parametrize("seed", [1, 2])
