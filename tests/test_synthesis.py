@@ -141,6 +141,30 @@ def test_minimax_is_no_worse_than_entropy_on_its_own_criterion(held):
     assert max(excess) > 1e-4
 
 
+def test_both_solvers_reach_the_same_largest_misfit(held):
+    target = np.clip(held.means, 0, 1)
+    releases = [
+        dps.synthesize(held, fit="minimax", solver=solver, m=40, rng=3)
+        for solver in ("highs", "pulp")
+    ]
+    misfits = [
+        np.abs(release.accuracy(of="weights").synthetic - target).max() for release in releases
+    ]
+    assert misfits[0] > 1e-3  # out of reach, so that the program decides
+    assert misfits[1] == pytest.approx(misfits[0], abs=1e-7)
+    assert [release.fit for release in releases] == ["minimax"] * 2
+    assert not any("entropy fit" in note for release in releases for note in release.notes)
+
+
+def test_a_solver_is_for_the_minimax_fit(held):
+    with pytest.raises(RequestError, match="solver='pulp' solves the linear program of fit='min"):
+        dps.synthesize(held, solver="pulp")
+    with pytest.raises(RequestError, match="solver must be one of"):
+        dps.synthesize(held, fit="minimax", solver="simplex")
+    with pytest.raises(RequestError, match="fit='minimax'"):
+        dps.release(plan(), None, solver="pulp")  # before anything is read
+
+
 @pytest.mark.parametrize("rows", [-2 * N, 2 * N])
 def test_one_impossible_answer_does_not_fix_the_minimax_fit(rows, no_noise):
     """Clipped, it is off by a half, which the fit spreads; else all others may be off by one."""

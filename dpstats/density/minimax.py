@@ -56,8 +56,8 @@ def minimax(matrix: Any, target: Floats, solver: Solver) -> tuple[Floats, float]
 def minimax_highs(matrix: Any, target: Floats) -> tuple[Floats, float]:
     """Solve the program with HiGHS, through `scipy.optimize.linprog`.
 
-    The program is split into two one-sided misfits: A h + s - t = b with 0 <= s <= 2 t, so that
-    each function costs one equality and one short row. The interior point method ends with a
+    The program is split into two one-sided misfits: A h + s - t = b with 0 <= s <= 2 t: each
+    function costs one equality and one short row. The interior point method ends with a
     crossover to a vertex; it takes a third of the simplex method's time at |F| = 500, m = 10^4.
 
     Parameters, returns and errors are those of `minimax`.

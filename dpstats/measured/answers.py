@@ -1,4 +1,4 @@
-"""The one door to the measurements: wanted functions, with the exact law of their noise."""
+"""Estimates of wanted functions from what was measured, with the exact law of their noise."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def answer(
     disjoint: bool = False,
     with_count: bool = False,
 ) -> Answers:
-    """Answer wanted functions from what was measured.
+    """Estimate wanted functions from what was measured.
 
     Parameters
     ----------
@@ -140,10 +140,10 @@ def answer(
     wanted : Family, block, sequence of blocks, or analysis
         For an analysis, the family that it asks for.
     disjoint : bool
-        Answer every function as a plain sum of measured ones from one block; then disjoint
+        Estimate every function by a plain sum of measured ones from one block; then disjoint
         conditions have independent noise.
     with_count : bool
-        Where the number of rows is not public, answer it too, after the wanted functions.
+        Where the number of rows is not public, estimate it too, after the wanted functions.
 
     Raises
     ------
@@ -152,28 +152,28 @@ def answer(
     NotMeasuredError
         Naming what is missing and what was measured.
     """
-    door = measured if isinstance(measured, Sources) else Sources(measured)
-    blocks = blocks_of(wanted, door.measurements.schema)
-    if with_count and door.n is None:
+    sources = measured if isinstance(measured, Sources) else Sources(measured)
+    blocks = blocks_of(wanted, sources.measurements.schema)
+    if with_count and sources.n is None:
         blocks = [*blocks, ROWS]
-    estimates = [door.best(block, disjoint=disjoint) for block in blocks]
+    estimates = [sources.best(block, disjoint=disjoint) for block in blocks]
     keys = [key for estimate in estimates for key in estimate.laws]
     distinct = {key: i for i, key in enumerate(dict.fromkeys(keys))}
     return Answers(
         names=[name for block in blocks for name in block.names],
         sums=np.concatenate([estimate.sums for estimate in estimates]),
         bounds=np.concatenate([bounds_of(block) for block in blocks]),
-        rows=door.rows,
+        rows=sources.rows,
         uniforms=np.concatenate([estimate.uniforms for estimate in estimates]),
-        law_table=[law_of_key(door.measurements, key) for key in distinct],
+        law_table=[law_of_key(sources.measurements, key) for key in distinct],
         law_of=np.array([distinct[key] for key in keys], dtype=np.intp),
-        _rows=WeightRows(door, tuple(blocks), disjoint),
-        _measured=(door.laws, door.law_of),
+        _rows=WeightRows(sources, tuple(blocks), disjoint),
+        _measured=(sources.laws, sources.law_of),
     )
 
 
 def blocks_of(wanted: object, schema: Schema) -> Sequence[Block]:
-    """The blocks of what is wanted, or a RequestError that says what may be wanted."""
+    """The blocks of what is wanted; refuse anything that has none."""
     if callable(getattr(wanted, "family", None)) and not isinstance(wanted, type):
         wanted = wanted.family(schema)  # type: ignore[attr-defined]
     if isinstance(wanted, Family):

@@ -1,4 +1,4 @@
-"""What was measured: the noisy sums, the law of their noise, and what may be said about them."""
+"""What was measured: the noisy sums and the law of their noise, in memory and in a file."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ class Measurements(HasStrategy):
         return np.sqrt(self.strategy.variances) / (self.n * self.family.bounds)
 
     def save(self, path: str | Path) -> None:
-        """Write a zip archive of JSON and CSV, so that a paid measurement is never lost."""
+        """Write a zip archive of JSON and CSV: the budget is spent and cannot be had twice."""
         files.save_archive(path, self.to_members())
 
     @classmethod

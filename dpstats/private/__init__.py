@@ -1,1 +1,1 @@
-"""Private rows to exact integer sums; the only code besides measuring.py that sees rows."""
+"""Private rows to exact integer sums; the only code that sees rows."""

@@ -6,8 +6,8 @@ product of the columns' own densities, fit the weights, resample by weight, move
 Gibbs sweeps under the fitted exponential model, and repeat while the misfit falls.
 
 The points of a round come from base(x) exp(t'f(x)), t the last fit. Weighted by exp(-t'f(x)) they
-represent the base, whose dependence on the answers is slight: so every round solves the same
-problem, with the penalty on all of the tilt, at better points.
+represent the base, which depends on the answers only slightly: every round solves the same problem,
+with the penalty on all of the tilt, at better points.
 """
 
 from __future__ import annotations

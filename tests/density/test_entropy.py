@@ -167,7 +167,7 @@ def test_the_chosen_penalty_is_nearly_the_best_of_the_path(name, sd, loss):
     """Squared error within 15% of the best in hindsight, in the mean over 12 draws of noise.
 
     That best is itself a minimum over 12 penalties of a noisy error, so one draw may lose more.
-    At sd = .05 the noise is as large as most cells and the few functions tell less.
+    At sd = .05 the noise is as large as most cells and the few functions determine less.
     """
     chosen, best = [], []
     for seed in range(12):

@@ -14,7 +14,7 @@ from scipy.stats import kstest
 import dpstats as dps
 from dpstats.errors import NotMeasuredError
 from dpstats.families.block import Family
-from dpstats.families.cells import Cells
+from dpstats.families.cells import ROWS, Cells
 from dpstats.families.moments import Moments
 from dpstats.measured.answers import answer
 from dpstats.measured.measurements import Measurements
@@ -307,6 +307,25 @@ def test_the_first_answers_are_those_of_the_first_functions():
         np.testing.assert_array_equal(getattr(some, name), getattr(both, name))
     assert [some.law(f) for f in range(4)] == [both.law(f) for f in range(4)]
     np.testing.assert_array_equal(some.weights, both.weights)
+
+
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+def test_answers_come_with_the_number_of_rows_where_it_is_not_public(unit):
+    plan = dps.plan(SCHEMA, {"t": dps.Marginals(["tall"], 1)}, budget=PureDP(1), unit=unit)
+    noisy = dps.measure(plan, frame())
+    plain = answer(noisy, table("tall"))
+    both = answer(noisy, table("tall"), with_count=True)
+    if unit == "replace":
+        assert both.names == plain.names
+        np.testing.assert_array_equal(both.sums, plain.sums)
+        return
+    assert len(both.names) == 3
+    np.testing.assert_array_equal(both.subset(slice(0, 2)).sums, plain.sums)
+    np.testing.assert_array_equal(both.sums, answer(noisy, [table("tall"), ROWS]).sums)
+    assert both.sums[2] == both.rows.estimate
+    assert both.law(2).variance == both.rows.law.variance
+    combined = noisy.sums.sum(), noisy.count.sums[0]  # two sources of the same number
+    assert min(combined) <= both.sums[2] <= max(combined)
 
 
 # What cannot be answered

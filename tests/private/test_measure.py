@@ -126,7 +126,7 @@ def test_measurements_of_another_size_than_their_strategy_are_refused(schema, su
 
 
 def test_an_empty_line_of_a_one_column_file_is_a_row(tmp_path):
-    # Were it dropped, the published n would tell a missing cell from any other.
+    # Were it dropped, the published n would distinguish a missing cell from any other.
     schema = dps.Schema([dps.Category("t", ["a", "b"])])
     plan = dps.plan(schema, {"p": dps.Proportion("t == 'a'")}, budget=dps.PureDP(1), n=3)
     for number, text in enumerate(("t\na\nb\na\n", "t\na\n\na\n", 't\na\n""\na', "t\na\nb\n\n")):

@@ -81,7 +81,7 @@ def test_p70_the_search_finds_what_was_planted(release, sentinels, reachable, se
     ):
         object.__setattr__(leaking, "planted", planted)
         assert search.objects(reachable(leaking), sentinels)
-    object.__setattr__(leaking, "planted", np.array([0, total]))
+    object.__setattr__(leaking, "noisy_sums", np.array([0, total]))  # fields are what is pickled
     assert search.bytes(pickle.dumps(leaking), sentinels)
     with noise._noise_from(lambda scale, size: np.zeros(size, np.int64)):
         assert search.objects([np.array([total])], sentinels)
