@@ -81,6 +81,9 @@ def _parser() -> argparse.ArgumentParser:
     release.add_argument("--force", action="store_true", help="overwrite an existing output")
     release.add_argument("--ledger", type=Path, help="record of what this data set has spent")
     release.add_argument("--fit", choices=("entropy", "minimax"), default="entropy")
+    release.add_argument(
+        "--solver", choices=("highs", "pulp"), default="highs", help="of --fit minimax (highs)"
+    )
     release.add_argument("--draw", choices=("systematic", "iid"), default="systematic")
     release.add_argument("--candidates", type=int, default=20_000, metavar="M")
     release.add_argument("--synthetic-rows", type=int, metavar="K", help="default: as many as rows")
@@ -146,11 +149,13 @@ def _release(options: argparse.Namespace) -> None:
     plan = _read_plan(options.plan)
     _check_output(options.output, force=options.force)  # before anything is spent
     from dpstats.private.measure import measure
-    from dpstats.synthesis import check_options, synthesize
+    from dpstats.references.generator import check_options
+    from dpstats.synthesis import synthesize
 
     rng = check_options(
-        options.fit, options.draw, options.candidates, options.synthetic_rows, options.seed
-    )
+        options.fit, options.draw, options.candidates, options.synthetic_rows, options.seed,
+        options.solver,
+    )  # fmt: skip
 
     if options.ledger is None:
         print(
@@ -165,6 +170,7 @@ def _release(options: argparse.Namespace) -> None:
     made = synthesize(
         measurements,
         fit=options.fit,
+        solver=options.solver,
         draw=options.draw,
         m=options.candidates,
         k=options.synthetic_rows,

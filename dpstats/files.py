@@ -15,7 +15,7 @@ from typing import Any
 
 from dpstats.errors import FileFormatError
 
-VERSION = 2  # 2: one kind of block for moments of all degrees
+VERSION = 2  # 2: one record for plans and measurements, one kind of block for moments
 _FIXED_DATE = (1980, 1, 1, 0, 0, 0)  # files carry no times
 
 

@@ -126,17 +126,23 @@ class Release(Cached):
         }
 
     def answers(
-        self, wanted: Family | Block | Sequence[Block] | Analysis, *, disjoint: bool = False
+        self,
+        wanted: Family | Block | Sequence[Block] | Analysis,
+        *,
+        disjoint: bool = False,
+        with_count: bool = False,
     ) -> Answers:
         """Noisy sums of wanted functions with the exact law of their noise.
 
         Parameters
         ----------
         wanted : Family, block, sequence of blocks, or analysis
-            An analysis stands for the family that it asks for.
+            For an analysis, the family that it asks for.
         disjoint : bool
-            Answer every function as a plain sum of measured ones from one block, so that disjoint
+            Answer every function as a plain sum of measured ones from one block; then disjoint
             conditions have independent noise.
+        with_count : bool
+            Where the number of rows is not public, answer it too, after the wanted functions.
 
         Raises
         ------
@@ -145,7 +151,7 @@ class Release(Cached):
         NotMeasuredError
             If they do not follow from what was measured.
         """
-        return answer(self._sources, wanted, disjoint=disjoint)
+        return answer(self._sources, wanted, disjoint=disjoint, with_count=with_count)
 
     def infer(self, analysis: str | Analysis) -> Any:
         """Conclusions of a planned analysis (by name), or of any other the release can answer.

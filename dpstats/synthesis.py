@@ -2,43 +2,24 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
-from typing import Literal
 
-import numpy as np
-from threadpoolctl import threadpool_limits
-
-from dpstats.arrays import Floats
-from dpstats.density.candidates import Candidates, seen_by
-from dpstats.density.entropy import EntropyFit, fit_entropy, usable_deviations
-from dpstats.density.minimax import SolverError, feasible, minimax_highs
-from dpstats.density.rows import Draw, draw_counts
-from dpstats.errors import RequestError
-from dpstats.measured.certificate import Accuracy, certify
-from dpstats.measured.combining import Sources
+from dpstats.density.minimax import Solver
+from dpstats.density.rows import Draw
 from dpstats.measured.measurements import Measurements
 from dpstats.planning.plan import Plan
 from dpstats.privacy.ledger import Ledger
 from dpstats.private.measure import measure
 from dpstats.private.tables import Progress
-from dpstats.references import reference_from_dict
-from dpstats.references.drawing import draw_candidates
-from dpstats.references.loglinear import LogLinear
-from dpstats.references.uniform import Uniform
+from dpstats.references.generator import Fit, Seed, check_options, generate
 from dpstats.releases import Release
-
-Fit = Literal["entropy", "minimax"]
-MOST_ROWS = 10_000_000  # that are drawn where noise alone decides how many
-Seed = int | np.random.Generator | np.random.SeedSequence | None
-
-_log = logging.getLogger(__name__)
 
 
 def synthesize(
     measurements: Measurements,
     *,
     fit: Fit = "entropy",
+    solver: Solver = "highs",
     draw: Draw = "systematic",
     m: int = 20_000,
     k: int | None = None,
@@ -53,6 +34,9 @@ def synthesize(
     fit : {"entropy", "minimax"}
         Closest to the reference in relative entropy with a penalty on the misfit, or the linear
         program of BL24, Algorithm 1. Both get the same certificate.
+    solver : {"highs", "pulp"}
+        Of ``fit="minimax"``: HiGHS, or the program as printed in the paper through PuLP and CBC.
+        Both reach the same largest misfit; PuLP is far slower.
     draw : {"systematic", "iid"}
         Balanced rows, or independent ones as in BL24.
     m : int
@@ -81,54 +65,19 @@ def synthesize(
     >>> release.to_frame().shape
     (500, 1)
     """
-    generator = check_options(fit, draw, m, k, rng)
-    say = progress or (lambda text, done, total: None)
-
-    with threadpool_limits(1, user_api="blas"):  # for small products threads only wait
-        say("drawing candidates", 0, 3)
-        candidates, entropy, notes = _candidates(measurements, fit, m, generator)
-        say("fitting the density", 1, 3)
-        weights = _fitted(measurements, candidates, entropy, fit, notes)
-        say("drawing rows", 2, 3)
-        values = measurements.family.evaluate(candidates.codes)
-        rows = _number_of_rows(measurements, notes) if k is None else k
-        counts = draw_counts(weights, rows, draw, values, generator)
-    say("done", 3, 3)
-    fitted = certify(
-        measurements, values.average(counts / rows), alpha=0.05, target="synthetic rows"
+    generator = check_options(fit, draw, m, k, rng, solver)
+    made = generate(
+        measurements, generator, fit=fit, solver=solver, draw=draw, m=m, k=k, progress=progress
     )
     return Release(
         measurements=measurements,
-        candidates=candidates.codes,
-        weights=weights,
-        counts=counts,
+        candidates=made.candidates,
+        weights=made.weights,
+        counts=made.counts,
         fit=fit,
         draw=draw,
-        notes=(*notes, *_misfit(fitted)),
+        notes=made.notes,
     )
-
-
-def _number_of_rows(measurements: Measurements, notes: list[str]) -> int:
-    """As many rows as the private table has; a noisy number of them has no bound of its own."""
-    rows = Sources(measurements).rows.value
-    if measurements.count is None or rows <= MOST_ROWS:
-        return rows
-    notes.append(f"the noisy number of rows is {rows}; {MOST_ROWS} were drawn: give k")
-    return MOST_ROWS
-
-
-def _misfit(accuracy: Accuracy) -> list[str]:
-    """A note where the rows miss the noisy answers by more than the noise explains."""
-    misfit = np.abs(accuracy.synthetic - accuracy.noisy)
-    worst = int(np.argmax(misfit - accuracy.joint_radius))
-    if misfit[worst] <= accuracy.joint_radius[worst]:
-        return []
-    return [
-        f"the rows miss the noisy answer to {accuracy.names[worst]!r} by {misfit[worst]:.3f}, more "
-        f"than the noise explains ({accuracy.joint_radius[worst]:.3f}): there are too few "
-        "candidates or rows for this domain. Intervals and tests do not use the rows and stay "
-        "right. Raise m or k, ask for fewer columns, or use reference=dps.LogLinear()"
-    ]
 
 
 def release(
@@ -137,6 +86,7 @@ def release(
     *,
     ledger: Ledger | str | Path | None = None,
     fit: Fit = "entropy",
+    solver: Solver = "highs",
     draw: Draw = "systematic",
     m: int = 20_000,
     k: int | None = None,
@@ -152,7 +102,7 @@ def release(
         As in `measure`.
     ledger : Ledger or path, optional
         Record of what was spent on this data set, with its cap.
-    fit, draw, m, k, rng :
+    fit, solver, draw, m, k, rng :
         As in `synthesize`; checked before anything is read or spent.
     progress : callable, optional
         Called with a text, the work done and the total (or None).
@@ -178,81 +128,8 @@ def release(
     >>> print(release.infer("smoking").params.round(2))
     [0.3]
     """
-    rng = check_options(fit, draw, m, k, rng)
+    rng = check_options(fit, draw, m, k, rng, solver)
     measurements = measure(plan, data, ledger=ledger, progress=progress)
-    return synthesize(measurements, fit=fit, draw=draw, m=m, k=k, rng=rng, progress=progress)
-
-
-def check_options(fit: Fit, draw: Draw, m: int, k: int | None, rng: Seed) -> np.random.Generator:
-    """Refuse impossible options; the generator to use."""
-    for name, size in (("m", m), ("k", k)):
-        if size is not None and (type(size) is not int or size < 1):
-            raise RequestError(f"{name} must be a positive whole number, got {size!r}")
-    for name, value, allowed in (
-        ("fit", fit, ("entropy", "minimax")),
-        ("draw", draw, ("systematic", "iid")),
-    ):
-        if value not in allowed:
-            raise RequestError(f"{name} must be one of {list(allowed)}, got {value!r}")
-    try:
-        return np.random.default_rng(rng)
-    except (TypeError, ValueError):
-        raise RequestError(f"rng must be a seed or a numpy Generator, got {rng!r}") from None
-
-
-def _candidates(
-    measurements: Measurements, fit: Fit, m: int, rng: np.random.Generator
-) -> tuple[Candidates, EntropyFit | None, list[str]]:
-    """Candidates, their entropy fit where the reference makes it anyway, and notes."""
-    reference = reference_from_dict(measurements.reference_spec)
-    notes: list[str] = []
-    if isinstance(reference, LogLinear):
-        # The budget is spent, so whatever goes wrong here must not lose the release.
-        try:
-            candidates, fitted = reference.refine(measurements, m, rng)
-            if np.all(np.isfinite(fitted.density)):
-                return candidates, fitted, notes
-        except (ArithmeticError, ValueError, np.linalg.LinAlgError) as error:
-            _log.warning("log-linear reference: %s", error)
-        notes.append("the log-linear reference failed on these answers; uniform candidates instead")
-        reference = Uniform()
-    if (note := reference.note(measurements.reference)) is not None:
-        notes.append(note)
-    candidates = draw_candidates(
-        reference,
-        measurements.columns,
-        measurements.reference,
-        m,
-        rng,
-        stratified=fit == "entropy",
+    return synthesize(
+        measurements, fit=fit, solver=solver, draw=draw, m=m, k=k, rng=rng, progress=progress
     )
-    return candidates, None, notes
-
-
-def _fitted(
-    measurements: Measurements,
-    candidates: Candidates,
-    entropy: EntropyFit | None,
-    fit: Fit,
-    notes: list[str],
-) -> Floats:
-    """Weights on the candidates. The budget is spent, so trouble in a fit never loses a release."""
-    seen = seen_by(measurements.family, candidates)
-    if fit == "minimax":
-        target = feasible(measurements.family, measurements.means)
-        try:
-            density, _ = minimax_highs(seen.values.matrix(), target)
-            return seen.spread(density)
-        except SolverError as error:
-            notes.append(f"{error}; the entropy fit was used instead")
-    if entropy is None:
-        entropy = fit_entropy(
-            seen.values, seen.reference, measurements.means, usable_deviations(measurements)
-        )
-        _log.info("entropy fit: penalty %.3g", entropy.penalty[0])
-    if not entropy.converged:
-        notes.append(
-            f"the entropy fit stopped with a gradient of {entropy.gradient:.2g} noise standard "
-            "deviations; the certificate accounts for it"
-        )
-    return seen.spread(entropy.density)

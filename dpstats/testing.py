@@ -169,9 +169,13 @@ class _Guarded:
         self.candidates, self.weights = release.candidates, release.weights
 
     def answers(
-        self, wanted: Family | Block | Sequence[Block], *, disjoint: bool = False
+        self,
+        wanted: Family | Block | Sequence[Block],
+        *,
+        disjoint: bool = False,
+        with_count: bool = False,
     ) -> Answers:
         for block in blocks_of(wanted, self.schema):
             follows = any(known.derive(block) is not None for known in self._asked)
             _require(follows, f"infer() asked for {block.names[0]!r}, which family() did not")
-        return self._release.answers(wanted, disjoint=disjoint)
+        return self._release.answers(wanted, disjoint=disjoint, with_count=with_count)

@@ -69,6 +69,8 @@ def test_nothing_is_spent_when_the_output_cannot_be_kept(folder, capsys):
     assert main([*release, "nowhere/out.zip"]) == REFUSED
     assert "nothing was spent" in capsys.readouterr().err
     assert main([*release, "out.zip", "--candidates", "0"]) == REFUSED
+    assert main([*release, "out.zip", "--solver", "pulp"]) == REFUSED
+    assert "leave solver out" in capsys.readouterr().err
     assert dps.Ledger.open("book").spent == 0
     assert main([*release, "out.zip"]) == DONE
     paid = (folder / "out.zip").read_bytes()
@@ -76,7 +78,9 @@ def test_nothing_is_spent_when_the_output_cannot_be_kept(folder, capsys):
     assert "--force" in capsys.readouterr().err
     assert (folder / "out.zip").read_bytes() == paid
     assert dps.Ledger.open("book").spent == 1
-    assert main([*release, "out.zip", "--force"]) == DONE
+    minimax = ["--fit", "minimax", "--solver", "pulp", "--candidates", "50"]
+    assert main([*release, "out.zip", "--force", *minimax]) == DONE
+    assert dps.load("out.zip").fit == "minimax"
     assert (folder / "out.zip").read_bytes() != paid
 
 

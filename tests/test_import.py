@@ -7,7 +7,7 @@ import sys
 import pytest
 
 HEAVY = (
-    "duckdb", "highspy", "matplotlib", "opendp", "pandas", "polars", "pulp", "pyarrow", "scipy",
+    "duckdb", "matplotlib", "opendp", "pandas", "polars", "pulp", "pyarrow", "scipy",
     "statsmodels",
 )  # fmt: skip
 LOADED = "import sys, json; print(json.dumps(sorted({name.split('.')[0] for name in sys.modules})))"

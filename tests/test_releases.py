@@ -63,13 +63,13 @@ def same_measurements(first, second):
     assert dict(first.reference_spec) == dict(second.reference_spec)
     assert json.dumps(first.requests) == json.dumps(second.requests)
     assert first.not_private == second.not_private
+    assert first.strategy == second.strategy
     pairs = list(zip(first.measured, second.measured, strict=True))
     assert (first.reference is None) == (second.reference is None)
     if first.reference is not None:
         pairs.append((first.reference, second.reference))
     for one, other in pairs:
         assert one.block == other.block
-        assert one.multiplier == other.multiplier
         np.testing.assert_array_equal(one.sums, other.sums)
         np.testing.assert_array_equal(one.uniforms, other.uniforms)  # to the last bit
         np.testing.assert_array_equal(one.scales, other.scales)
@@ -286,7 +286,7 @@ def broken(text):
 
 DAMAGE = {
     "release.json": [
-        removed, emptied, broken, in_json(dpstats="plan"), in_json(version=2), in_json(notes=3),
+        removed, emptied, broken, in_json(dpstats="plan"), in_json(version=1), in_json(notes=3),
         in_json(fit=None), lambda text: "[]", lambda text: "3", lambda text: '"' + text,
         lambda text: text.replace('"draw"', '"drew"'),
     ],
@@ -295,6 +295,8 @@ DAMAGE = {
         in_json(rows=-5), in_json(rows=None), in_json(budget={"kind": "pure", "epsilon": "1/0"}),
         in_json(budget=3), in_json(schema=[]), in_json(schema=3), in_json(schema={}),
         in_json(blocks=[]), in_json(blocks=3), in_json(blocks=[3]), in_json(blocks=[{"kind": "x"}]),
+        lambda text: text.replace('"role": "family"', '"role": "other"', 1),
+        lambda text: text.replace('"role": "family"', '"role": "count"', 1),
         in_json(analyses=3), in_json(analyses={"a": 3}), in_json(analyses={"a": {"kind": "x"}}),
         in_json(unit="add"), in_json(reference=3), in_json(reference={"kind": "y"}),
         lambda text: text.replace('"multiplier"', '"multiplied"'),

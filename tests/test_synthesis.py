@@ -8,11 +8,12 @@ import pandas as pd
 import pytest
 
 import dpstats as dps
-from dpstats import synthesis
 from dpstats.density import entropy as dps_entropy
+from dpstats.density import minimax
 from dpstats.density.minimax import SolverError
 from dpstats.errors import RequestError
 from dpstats.privacy.noise import _noise_from
+from dpstats.references import generator
 
 SCHEMA = dps.Schema([
     dps.Category("colour", ["red", "green", "blue"]),
@@ -140,13 +141,36 @@ def test_minimax_is_no_worse_than_entropy_on_its_own_criterion(held):
     assert max(excess) > 1e-4
 
 
+def test_both_solvers_reach_the_same_largest_misfit(held):
+    target = np.clip(held.means, 0, 1)
+    releases = [
+        dps.synthesize(held, fit="minimax", solver=solver, m=40, rng=3)
+        for solver in ("highs", "pulp")
+    ]
+    misfits = [
+        np.abs(release.accuracy(of="weights").synthetic - target).max() for release in releases
+    ]
+    assert misfits[0] > 1e-3  # out of reach, so that the program decides
+    assert misfits[1] == pytest.approx(misfits[0], abs=1e-7)
+    assert [release.fit for release in releases] == ["minimax"] * 2
+    assert not any("entropy fit" in note for release in releases for note in release.notes)
+
+
+def test_a_solver_is_for_the_minimax_fit(held):
+    with pytest.raises(RequestError, match="solver='pulp' solves the linear program of fit='min"):
+        dps.synthesize(held, solver="pulp")
+    with pytest.raises(RequestError, match="solver must be one of"):
+        dps.synthesize(held, fit="minimax", solver="simplex")
+    with pytest.raises(RequestError, match="fit='minimax'"):
+        dps.release(plan(), None, solver="pulp")  # before anything is read
+
+
 @pytest.mark.parametrize("rows", [-2 * N, 2 * N])
 def test_one_impossible_answer_does_not_fix_the_minimax_fit(rows, no_noise):
     """Clipped, it is off by a half, which the fit spreads; else all others may be off by one."""
     exact = dps.measure(plan(), table())
-    first, *others = exact.measured
-    wild = replace(first, sums=first.sums + rows * (np.arange(len(first.sums)) == 0))
-    release = dps.synthesize(replace(exact, measured=(wild, *others)), fit="minimax", m=300, rng=0)
+    wild = exact.noisy_sums + rows * (np.arange(len(exact.noisy_sums)) == 0)
+    release = dps.synthesize(replace(exact, noisy_sums=wild), fit="minimax", m=300, rng=0)
     found = release.accuracy(of="weights").synthetic
     assert "entropy fit" not in str(release.notes)
     assert np.abs(found - exact.means)[1:].max() < 0.2
@@ -156,7 +180,7 @@ def test_a_solver_that_fails_falls_back_to_entropy_and_says_so(held, monkeypatch
     def fails(matrix, target):
         raise SolverError("HiGHS did not solve the minimax program")
 
-    monkeypatch.setattr(synthesis, "minimax_highs", fails)
+    monkeypatch.setattr(minimax, "minimax_highs", fails)
     release = dps.synthesize(held, fit="minimax", m=300, rng=0)
     assert release.notes == (
         "HiGHS did not solve the minimax program; the entropy fit was used instead",
@@ -171,7 +195,7 @@ def test_a_fit_that_did_not_converge_says_so(held, monkeypatch):
         fitted = dps_entropy.fit_entropy(values, reference, means, deviations)
         return replace(fitted, gradient=0.25, converged=False)
 
-    monkeypatch.setattr(synthesis, "fit_entropy", stops)
+    monkeypatch.setattr(generator, "fit_entropy", stops)
     release = dps.synthesize(held, m=300, rng=0)
     note, *_ = release.notes
     assert "stopped with a gradient of 0.25 noise standard deviations" in note
@@ -213,7 +237,7 @@ def test_refusals(held, options, message):
 
 
 def test_noise_alone_does_not_decide_on_millions_of_rows(schema, survey, monkeypatch):
-    monkeypatch.setattr(synthesis, "MOST_ROWS", 100)
+    monkeypatch.setattr(generator, "MOST_ROWS", 100)
     analyses = {"p": dps.Proportion("smoker == 'yes'")}
     plan = dps.plan(schema, analyses, budget=dps.PureDP(1), unit="add_remove")
     release = dps.release(plan, survey, rng=0, m=50)

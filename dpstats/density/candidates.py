@@ -65,7 +65,7 @@ def _distinct(columns: Sequence[Codes]) -> tuple[NDArray[np.intp], NDArray[np.in
 
 @dataclass(frozen=True)
 class Seen:
-    """Candidates merged into classes that no function of the family tells apart.
+    """Candidates merged into classes that no function of the family distinguishes.
 
     A density on classes, spread inside each class as the reference is, has the same optimum as
     one on all candidates.
@@ -89,7 +89,7 @@ class Seen:
 
 
 def seen_by(family: Family, candidates: Candidates) -> Seen:
-    """Merge candidates that the family cannot tell apart."""
+    """Merge candidates that the family cannot distinguish."""
     first, which = _distinct(list(family.signature(candidates.codes).T))
     reference: Floats = np.bincount(which, weights=candidates.weights).astype(np.float64)
     values = family.evaluate({name: codes[first] for name, codes in candidates.codes.items()})

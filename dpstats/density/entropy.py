@@ -6,7 +6,7 @@ minimise log E_mu exp(A'y) - b'y + s2 |y|^2 / 2; at its optimum h is proportiona
 mu exp(A'y) and A h - b = -s2 y. Solved by Newton's method with conjugate gradients.
 
 Candidates need not be drawn from mu itself. Where they come from mu exp(A't), t the tilt, they
-stand for mu when weighted by exp(-A't): only y - t enters the weights, while the penalty stays on
+represent mu when weighted by exp(-A't): only y - t enters the weights, while the penalty stays on
 the whole of y. Were it on y - t alone, candidates that already follow the answers would hide how
 far the fit bends to them, and the risk below would count too few degrees of freedom.
 """
@@ -133,7 +133,7 @@ def fit_tilted(
     values, means, standard_deviations
         As in `fit_entropy`.
     reference : (m,) float64
-        Positive weights that sum to one and stand for mu exp(A't).
+        Positive weights that sum to one and represent mu exp(A't).
     penalty : (|F|,) float64
         s2 of each function: the penalty on the dual is the sum of s2 y^2 / 2.
     tilt, start : (|F|,) float64

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from dpstats.arrays import Floats
 from dpstats.errors import DpstatsError
 from dpstats.families.block import Family
+
+Solver = Literal["highs", "pulp"]
 
 
 class SolverError(DpstatsError):
@@ -26,11 +28,8 @@ def feasible(family: Family, means: Floats) -> Floats:
     return np.clip(means, low, high)
 
 
-def minimax_highs(matrix: Any, target: Floats) -> tuple[Floats, float]:
-    """Solve min over densities h of max_f |(A h - b)_f| with HiGHS.
-
-    The program is split into two one-sided misfits: A h + s - t = b with 0 <= s <= 2 t, so that
-    each function costs one equality and one short row.
+def minimax(matrix: Any, target: Floats, solver: Solver) -> tuple[Floats, float]:
+    """Solve min over densities h of max_f |(A h - b)_f|.
 
     Parameters
     ----------
@@ -38,6 +37,8 @@ def minimax_highs(matrix: Any, target: Floats) -> tuple[Floats, float]:
         A, function values at the candidates, unit scale.
     target : (|F|,) float64
         b.
+    solver : {"highs", "pulp"}
+        HiGHS, or the program as printed in the paper through PuLP and CBC, which is far slower.
 
     Returns
     -------
@@ -49,45 +50,46 @@ def minimax_highs(matrix: Any, target: Floats) -> tuple[Floats, float]:
     ------
     SolverError
     """
-    import highspy
-    from scipy import sparse
+    return (minimax_highs if solver == "highs" else minimax_pulp)(matrix, target)
+
+
+def minimax_highs(matrix: Any, target: Floats) -> tuple[Floats, float]:
+    """Solve the program with HiGHS, through `scipy.optimize.linprog`.
+
+    The program is split into two one-sided misfits: A h + s - t = b with 0 <= s <= 2 t: each
+    function costs one equality and one short row. The interior point method ends with a
+    crossover to a vertex; it takes a third of the simplex method's time at |F| = 500, m = 10^4.
+
+    Parameters, returns and errors are those of `minimax`.
+    """
+    from scipy import optimize, sparse
 
     functions, m = matrix.shape
     identity = sparse.eye_array(functions)
     column = -np.ones((functions, 1))
-    blocks: Any = [
-        [matrix, column, identity],
-        [None, 2 * column, identity],
-        [np.ones((1, m)), None, None],
-    ]
-    program = sparse.block_array(blocks, format="csc")
-    infinity = highspy.kHighsInf
-    model = highspy.HighsLp()
-    model.num_col_, model.num_row_ = m + 1 + functions, 2 * functions + 1
-    model.col_cost_ = np.concatenate([np.zeros(m), [1.0], np.zeros(functions)])
-    model.col_lower_ = np.zeros(model.num_col_)
-    model.col_upper_ = np.full(model.num_col_, infinity)
-    model.row_lower_ = np.concatenate([target, np.full(functions, -infinity), [1.0]])
-    model.row_upper_ = np.concatenate([target, np.zeros(functions), [1.0]])
-    model.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-    model.a_matrix_.start_ = program.indptr
-    model.a_matrix_.index_ = program.indices
-    model.a_matrix_.value_ = program.data
-    solver = highspy.Highs()
-    solver.silent()
-    solver.setOptionValue("threads", 1)
-    refused = solver.passModel(model) == highspy.HighsStatus.kError  # it would run without it
-    solver.run()
-    if refused or solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+    equal: Any = [[matrix, column, identity], [np.ones((1, m)), None, None]]
+    below: Any = [[sparse.csc_array((functions, m)), 2 * column, identity]]
+    equal, below = (sparse.block_array(rows, format="csc") for rows in (equal, below))
+    try:
+        solved = optimize.linprog(
+            np.concatenate([np.zeros(m), [1.0], np.zeros(functions)]),
+            A_ub=below,
+            b_ub=np.zeros(functions),
+            A_eq=equal,
+            b_eq=np.concatenate([target, [1.0]]),
+            method="highs-ipm",
+        )
+    except ValueError:  # numbers that are not finite
+        raise SolverError("HiGHS did not solve the minimax program") from None
+    if solved.x is None or solved.fun is None or not solved.success:
         raise SolverError("HiGHS did not solve the minimax program")
-    density = np.array(solver.getSolution().col_value[:m])
-    return _density(density), float(solver.getInfo().objective_function_value)
+    return _density(solved.x[:m]), float(solved.fun)
 
 
 def minimax_pulp(matrix: Any, target: Floats) -> tuple[Floats, float]:
-    """Solve the same program through PuLP and CBC, as written in the paper: the readable reference.
+    """Solve the program through PuLP and CBC, as printed in the paper: the readable reference.
 
-    Parameters and returns are those of `minimax_highs`.
+    Parameters, returns and errors are those of `minimax`.
     """
     import pulp
 

@@ -25,7 +25,7 @@ def draw_counts(
     k : int
     draw : {"systematic", "iid"}
         Independent draws (BL24, Algorithm 1, step 4), or one random start and equal steps along
-        the sorted candidates, so that each count is within one of k times its weight, followed by
+        the sorted candidates (each count is then within one of k times its weight), followed by
         exchanges of rows that bring the means of the family closer to those of the weights.
     values : FamilyValues
         The family at the candidates, for the exchanges.

@@ -21,8 +21,6 @@ from numpy.typing import NDArray
 from dpstats.arrays import Codes, Floats
 from dpstats.errors import RequestError
 from dpstats.families.ball_moments import RADIUS, BallMoments
-from dpstats.families.block import Block, Family
-from dpstats.families.cells import ROWS
 from dpstats.families.moments import Feature, Moments, Term
 from dpstats.inference.simulation import draw_noise
 from dpstats.inference.simultaneous import joint_noise_quantiles
@@ -152,10 +150,7 @@ class MomentMatrix(NoisyMatrix):
         """Ask a release for all products of some features, or of the numbers of clipped rows."""
         features = tuple(features)
         block = ball or moments_block(release.schema, features, products_of(features))
-        wanted: list[Block] = [block]
-        answers = release.answers(Family(tuple(wanted)))
-        if not answers.rows.public:
-            answers = release.answers(Family((block, ROWS)))
+        answers = release.answers(block, with_count=True)
         at = {frozenset(term) if len(term) == 2 and term[0] != term[1] else term: i
               for i, term in enumerate(block.terms)}  # fmt: skip
         q = len(features) + 1

@@ -1,4 +1,4 @@
-"""The one door to the measurements: wanted functions, with the exact law of their noise."""
+"""Estimates of wanted functions from what was measured, with the exact law of their noise."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.arrays import Codes, Floats
+from dpstats.caching import Cached
 from dpstats.errors import RequestError
 from dpstats.families.block import Block, Family
+from dpstats.families.cells import ROWS
 from dpstats.measured.combining import Sources, WeightRows, law_of_key
 from dpstats.measured.measurements import Measurements
 from dpstats.measured.row_count import RowCount
@@ -23,14 +25,14 @@ if TYPE_CHECKING:
 
 
 class Asking(Protocol):
-    """An analysis, as far as it matters here."""
+    """What asks for a family, such as an analysis."""
 
     def family(self, schema: Schema) -> Family:
         """The functions it asks for."""
 
 
 @dataclass(frozen=True)
-class Answers:
+class Answers(Cached):
     """Estimates of d wanted sums, with the law of each one's noise.
 
     Attributes
@@ -76,16 +78,16 @@ class Answers:
         variances = np.array([law.variance for law in self.law_table])[self.law_of]
         return variances / (self.n * self.bounds.astype(np.float64)) ** 2
 
-    def part(self, piece: slice) -> Answers:
+    def subset(self, chosen: slice) -> Answers:
         """The answers to some of the functions."""
         return replace(
             self,
-            names=self.names[piece],
-            sums=self.sums[piece],
-            bounds=self.bounds[piece],
-            uniforms=self.uniforms[piece],
-            law_of=self.law_of[piece],
-            _rows=replace(self._rows, pieces=(*self._rows.pieces, piece)),
+            names=self.names[chosen],
+            sums=self.sums[chosen],
+            bounds=self.bounds[chosen],
+            uniforms=self.uniforms[chosen],
+            law_of=self.law_of[chosen],
+            _rows=replace(self._rows, slices=(*self._rows.slices, chosen)),
         )
 
     def law(self, f: int) -> NoiseLaw:
@@ -127,18 +129,21 @@ def answer(
     wanted: Family | Block | Sequence[Block] | Asking,
     *,
     disjoint: bool = False,
+    with_count: bool = False,
 ) -> Answers:
-    """Answer wanted functions from what was measured.
+    """Estimate wanted functions from what was measured.
 
     Parameters
     ----------
     measured : Measurements or Sources
-        `Sources` keep what they combined, for many questions to the same measurements.
+        `Sources` combine the tables once, for many questions to the same measurements.
     wanted : Family, block, sequence of blocks, or analysis
-        An analysis stands for the family that it asks for.
+        For an analysis, the family that it asks for.
     disjoint : bool
-        Answer every function as a plain sum of measured ones from one block, so that disjoint
+        Estimate every function by a plain sum of measured ones from one block; then disjoint
         conditions have independent noise.
+    with_count : bool
+        Where the number of rows is not public, estimate it too, after the wanted functions.
 
     Raises
     ------
@@ -147,26 +152,28 @@ def answer(
     NotMeasuredError
         Naming what is missing and what was measured.
     """
-    door = measured if isinstance(measured, Sources) else Sources(measured)
-    blocks = blocks_of(wanted, door.measurements.schema)
-    parts = [door.best(block, disjoint=disjoint) for block in blocks]
-    keys = [key for part in parts for key in part.laws]
+    sources = measured if isinstance(measured, Sources) else Sources(measured)
+    blocks = blocks_of(wanted, sources.measurements.schema)
+    if with_count and sources.n is None:
+        blocks = [*blocks, ROWS]
+    estimates = [sources.best(block, disjoint=disjoint) for block in blocks]
+    keys = [key for estimate in estimates for key in estimate.laws]
     distinct = {key: i for i, key in enumerate(dict.fromkeys(keys))}
     return Answers(
         names=[name for block in blocks for name in block.names],
-        sums=np.concatenate([part.sums for part in parts]),
+        sums=np.concatenate([estimate.sums for estimate in estimates]),
         bounds=np.concatenate([block.bounds for block in blocks]),
-        rows=door.rows,
-        uniforms=np.concatenate([part.uniforms for part in parts]),
-        law_table=[law_of_key(door.measurements, key) for key in distinct],
+        rows=sources.rows,
+        uniforms=np.concatenate([estimate.uniforms for estimate in estimates]),
+        law_table=[law_of_key(sources.measurements, key) for key in distinct],
         law_of=np.array([distinct[key] for key in keys], dtype=np.intp),
-        _rows=WeightRows(door, tuple(blocks), disjoint),
-        _measured=(door.laws, door.law_of),
+        _rows=WeightRows(sources, tuple(blocks), disjoint),
+        _measured=(sources.laws, sources.law_of),
     )
 
 
 def blocks_of(wanted: object, schema: Schema) -> Sequence[Block]:
-    """The blocks of what is wanted, or a RequestError that says what may be wanted."""
+    """The blocks of what is wanted; refuse anything that has none."""
     if callable(getattr(wanted, "family", None)) and not isinstance(wanted, type):
         wanted = wanted.family(schema)  # type: ignore[attr-defined]
     if isinstance(wanted, Family):

@@ -1,7 +1,7 @@
 """Best linear unbiased combination of everything measured, with the exact law of its noise.
 
-Overlapping tables are combined by orthogonal residuals (`residuals`), conditions measured beside
-them by one more update; other functions come from the measured block with the least variance.
+Overlapping tables are combined by orthogonal residuals (`overlapping_tables`), conditions measured
+beside them by one more update; other functions come from the measured block with least variance.
 """
 
 from __future__ import annotations
@@ -12,19 +12,21 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpstats.arrays import Codes, Floats
+from dpstats.caching import Cached
 from dpstats.errors import NotMeasuredError
 from dpstats.families.block import Block
 from dpstats.families.cells import ROWS, Indicator, Table
-from dpstats.measured.measurements import Measurements
+from dpstats.measured.measurements import Measurements, NoisyBlock
 from dpstats.measured.overlapping_tables import MeasuredTable, OverlappingTables
 from dpstats.measured.row_count import RowCount
 from dpstats.privacy.weighted_noise import Combination
 from dpstats.schema import Column
 
 if TYPE_CHECKING:
-    from dpstats.privacy.laws import NoiseLaw
+    from dpstats.privacy.laws import LatticeLaw, NoiseLaw
 
 LARGEST_UPDATE = 2 * 10**7  # entries of a matrix of weights; beyond it tables answer alone
 _GAIN = 1e-9
@@ -32,7 +34,7 @@ _NOTHING = 1e-12
 _LEAST_VARIANCE = 1e-9
 
 LawKey = tuple[tuple[float, float, int], ...]
-"""Parts (weight, scale, count) of a combination of noises; one part of weight 1 is an exact sum."""
+"""Terms (weight, scale, count) of a combination of noises; one of weight 1 is an exact sum."""
 
 
 @dataclass(frozen=True)
@@ -42,14 +44,14 @@ class WeightRows:
     sources: Sources
     blocks: tuple[Block, ...]
     disjoint: bool
-    pieces: tuple[slice, ...] = ()
+    slices: tuple[slice, ...] = ()
 
     def matrix(self) -> Floats:
         """(d, measured functions) weights on the measured noises."""
-        parts = (self.sources.best(block, disjoint=self.disjoint) for block in self.blocks)
-        rows = np.concatenate([part.rows() for part in parts])
-        for piece in self.pieces:
-            rows = rows[piece]
+        estimates = (self.sources.best(block, disjoint=self.disjoint) for block in self.blocks)
+        rows = np.concatenate([estimate.rows() for estimate in estimates])
+        for chosen in self.slices:
+            rows = rows[chosen]
         return rows
 
 
@@ -64,8 +66,8 @@ def law_of_key(measurements: Measurements, key: LawKey) -> NoiseLaw:
 
 
 @dataclass
-class Part:
-    """Answers to one block."""
+class BlockEstimate:
+    """Estimates of the sums of one block."""
 
     sums: Floats
     variances: Floats
@@ -74,22 +76,72 @@ class Part:
     rows: Callable[[], Floats]
 
 
-class Sources:
-    """The measurements, with their tables combined once."""
+@dataclass(frozen=True, eq=False)
+class Sources(Cached):
+    """The measurements, with their tables combined once.
 
-    def __init__(self, measurements: Measurements) -> None:
-        self.measurements = measurements
-        self.sources = measurements.sources
-        self.scales = np.concatenate([noisy.scales for noisy in self.sources])
-        self.sums = np.concatenate([noisy.sums for noisy in self.sources])
-        self.size = len(self.sums)
+    Parameters
+    ----------
+    measurements : Measurements
+    """
+
+    measurements: Measurements
+
+    @property
+    def blocks(self) -> tuple[NoisyBlock, ...]:
+        """The measured blocks, with the count of rows if it was measured."""
+        return self.measurements.sources
+
+    @cached_property
+    def n(self) -> int | None:
+        """The number of rows where it is public."""
+        return self.measurements.rows.exact
+
+    @cached_property
+    def scales(self) -> Floats:
+        """Noise scales of all measured functions."""
+        return np.concatenate([noisy.scales for noisy in self.blocks])
+
+    @cached_property
+    def sums(self) -> Codes:
+        """Noisy sums of all measured functions."""
+        return np.concatenate([noisy.sums for noisy in self.blocks])
+
+    @property
+    def size(self) -> int:
+        """Number of measured functions."""
+        return len(self.sums)
+
+    @cached_property
+    def _laws(self) -> tuple[list[LatticeLaw], NDArray[np.intp]]:
         distinct, which = np.unique(self.scales, return_inverse=True)
-        self.laws = [measurements.budget.law(float(scale)) for scale in distinct]
-        self.law_of = which
-        # A variance may underflow to zero for a huge budget; precisions stay finite.
-        self.variances = np.maximum([law.variance for law in self.laws], _LEAST_VARIANCE)[which]
-        starts = np.cumsum([0, *(noisy.block.size for noisy in self.sources)])
-        self.starts = [int(start) for start in starts[:-1]]
+        return [self.measurements.budget.law(float(scale)) for scale in distinct], which
+
+    @property
+    def laws(self) -> list[LatticeLaw]:
+        """The distinct noise laws."""
+        return self._laws[0]
+
+    @property
+    def law_of(self) -> NDArray[np.intp]:
+        """Which law each measured function has."""
+        return self._laws[1]
+
+    @cached_property
+    def variances(self) -> Floats:
+        """Noise variances; one may underflow to zero for a huge budget, and precisions must not."""
+        variances = np.maximum([law.variance for law in self.laws], _LEAST_VARIANCE)
+        return np.asarray(variances[self.law_of])
+
+    @cached_property
+    def starts(self) -> list[int]:
+        """Number of the first function of each block."""
+        sizes = [noisy.block.size for noisy in self.blocks]
+        return [int(start) for start in np.cumsum([0, *sizes])[:-1]]
+
+    @cached_property
+    def tables(self) -> OverlappingTables:
+        """All measured tables."""
         tables = [
             MeasuredTable(
                 noisy.block.columns,
@@ -97,15 +149,10 @@ class Sources:
                 float(self.variances[start]),
                 start,
             )
-            for noisy, start in zip(self.sources, self.starts, strict=True)
+            for noisy, start in zip(self.blocks, self.starts, strict=True)
             if isinstance(noisy.block, Table)
         ]
-        self.n = measurements.n if measurements.count is None else None  # None: not public
-        self.tables = OverlappingTables(tables, self.n)
-
-    def __reduce__(self) -> tuple[type[Sources], tuple[Measurements]]:
-        """What is pickled: the measurements, not what was combined from them."""
-        return Sources, (self.measurements,)
+        return OverlappingTables(tables, self.n)
 
     @cached_property
     def rows(self) -> RowCount:
@@ -115,24 +162,26 @@ class Sources:
         found = self.best(ROWS, disjoint=False)
         return RowCount(float(found.sums[0]), law_of_key(self.measurements, found.laws[0]))
 
-    def best(self, block: Block, *, disjoint: bool) -> Part:
+    def best(self, block: Block, *, disjoint: bool) -> BlockEstimate:
         """The best single source, or the combination of several where it has less variance."""
-        part = self._single(block, complements=not disjoint and self.n is not None)
+        estimate = self._single(block, complements=not disjoint and self.n is not None)
         if not disjoint and isinstance(block, Table | Indicator):
             combined = self._combined(block)
-            if combined is not None and np.any(combined.variances < part.variances * (1 - _GAIN)):
+            if combined is not None and np.any(
+                combined.variances < estimate.variances * (1 - _GAIN)
+            ):
                 # A uniform of one source is independent of every noise, so it serves both.
                 combined.uniforms = np.where(
-                    np.isinf(part.variances), combined.uniforms, part.uniforms
+                    np.isinf(estimate.variances), combined.uniforms, estimate.uniforms
                 )
-                part = combined
-        if np.any(np.isinf(part.variances)):
-            raise _not_measured(self.measurements, block, part.variances)
-        return part
+                estimate = combined
+        if np.any(np.isinf(estimate.variances)):
+            raise _not_measured(self.measurements, block, estimate.variances)
+        return estimate
 
-    def _single(self, wanted: Block, *, complements: bool) -> Part:
+    def _single(self, wanted: Block, *, complements: bool) -> BlockEstimate:
         """Every function from one measured block: sums of its cells, exact integers."""
-        part = Part(
+        estimate = BlockEstimate(
             np.zeros(wanted.size),
             np.full(wanted.size, np.inf),
             np.zeros(wanted.size),
@@ -141,7 +190,7 @@ class Sources:
         )
         members = [np.zeros(0, np.int64)] * wanted.size
         signs = [1] * wanted.size
-        for noisy, start in zip(self.sources, self.starts, strict=True):
+        for noisy, start in zip(self.blocks, self.starts, strict=True):
             derivation = noisy.block.derive(wanted, complements=complements)
             if derivation is None:
                 continue
@@ -152,16 +201,16 @@ class Sources:
                 # Members of a wanted function are cells of a table, or one moment: equal scales.
                 member = order[first[f] : first[f + 1]]
                 variance = self.variances[start + member[0]] * len(member)
-                if variance >= part.variances[f]:
+                if variance >= estimate.variances[f]:
                     continue
-                part.variances[f], part.sums[f] = variance, sums[f]
+                estimate.variances[f], estimate.sums[f] = variance, sums[f]
                 uniform = derivation.sign * noisy.uniforms[member].sum()
-                part.uniforms[f] = uniform - np.rint(uniform)  # uniform again, modulo one
-                part.laws[f] = ((1.0, float(noisy.scales[member[0]]), len(member)),)
+                estimate.uniforms[f] = uniform - np.rint(uniform)  # uniform again, modulo one
+                estimate.laws[f] = ((1.0, float(noisy.scales[member[0]]), len(member)),)
                 members[f], signs[f] = start + member, derivation.sign
-        return part
+        return estimate
 
-    def _combined(self, wanted: Table | Indicator) -> Part | None:
+    def _combined(self, wanted: Table | Indicator) -> BlockEstimate | None:
         """All tables together, then the measured conditions that they also estimate."""
         if not self.tables.tables:
             return None
@@ -177,9 +226,9 @@ class Sources:
         sums = self._value(functions, rows)
         if conditions:
             rows, sums = self._updated(rows, sums, conditions)
-        uniforms = np.concatenate([noisy.uniforms for noisy in self.sources])
+        uniforms = np.concatenate([noisy.uniforms for noisy in self.blocks])
         uniform = (np.abs(rows) > _NOTHING) @ uniforms
-        return Part(
+        return BlockEstimate(
             sums,
             rows**2 @ self.variances,
             uniform - np.rint(uniform),
@@ -187,7 +236,7 @@ class Sources:
             lambda: rows,
         )
 
-    def _combined_table(self, wanted: Table) -> Part | None:
+    def _combined_table(self, wanted: Table) -> BlockEstimate | None:
         """All cells of a table by residuals, never as a matrix; they have the same law."""
         estimate = self.tables.table(wanted.columns)
         if estimate is None:
@@ -195,7 +244,7 @@ class Sources:
         first = np.zeros((1, *wanted.shape))
         first.flat[0] = 1
         row = _present(self._rows(wanted.columns, first))[0]
-        return Part(
+        return BlockEstimate(
             estimate.ravel(),
             np.full(wanted.size, row**2 @ self.variances),
             np.zeros(wanted.size),
@@ -208,8 +257,8 @@ class Sources:
         if weights is None:
             return None
         rows = np.zeros((len(functions), self.size))
-        for table, part in weights:
-            rows[:, table.start : table.start + table.counts.size] = part.reshape(len(rows), -1)
+        for table, block in weights:
+            rows[:, table.start : table.start + table.counts.size] = block.reshape(len(rows), -1)
         return rows
 
     def _value(self, functions: Floats, rows: Floats) -> Floats:
@@ -220,7 +269,7 @@ class Sources:
     def _conditions_seen(self) -> list[tuple[int, Floats, float]]:
         """Measured conditions that tables estimate too: position, weights and value of that."""
         seen = []
-        for noisy, start in zip(self.sources, self.starts, strict=True):
+        for noisy, start in zip(self.blocks, self.starts, strict=True):
             if isinstance(noisy.block, Indicator):
                 function = _functions_of(noisy.block)
                 rows = self._rows(noisy.block.columns, function)

@@ -36,6 +36,10 @@ class Answering(Protocol):
         """Their weights (m,); an analysis uses them for nothing that was measured."""
 
     def answers(
-        self, wanted: Family | Block | Sequence[Block], *, disjoint: bool = False
+        self,
+        wanted: Family | Block | Sequence[Block],
+        *,
+        disjoint: bool = False,
+        with_count: bool = False,
     ) -> Answers:
-        """Noisy sums of functions, with the exact law of their noise."""
+        """Noisy sums of functions, with the exact law of their noise; see `Release.answers`."""

@@ -30,7 +30,7 @@ class Split:
         The part of the budget to spend on the blocks, exactly.
     unit : {"replace", "add_remove"}
     allocation : {"equal", "optimal"}
-        Equal noise in natural units, as in BL24, but for blocks that can do with r times as much
+        Equal noise in natural units, as in BL24, times r for blocks that tolerate more noise
         (`noise_factor`); or the least sum of the noise variances over r^2 over all functions.
         Without r that is sum_b d_b v_b for blocks of d_b functions, where block b spends e_b and
         v_b = 2 (D1_b / e_b)^2 (Laplace) or v_b = D2_b / (2 e_b) (Gaussian); by Lagrange's rule
@@ -51,10 +51,12 @@ class Split:
     def __post_init__(self) -> None:
         check_choice("allocation", self.allocation, get_args(Allocation))
         if self.shares is not None and self.allocation != "equal":
-            raise RequestError("give shares or allocation='optimal', not both: either says it all")
+            raise RequestError(
+                "give shares or allocation='optimal', not both: either decides the split"
+            )
 
     def __call__(self, blocks: Sequence[Block]) -> list[Fraction]:
-        """Noise multiplier of every block, so that together they spend the amount exactly."""
+        """Noise multiplier of every block; together they spend the amount exactly."""
         prices = [relative_price([block], self.budget, self.unit) for block in blocks]
         total = relative_price(blocks, self.budget, self.unit)
         if self.shares is not None:

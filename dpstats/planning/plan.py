@@ -3,69 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from dpstats import files
 from dpstats.analyses.base import Analysis
 from dpstats.analyses.registry import analysis_from_dict, analysis_to_dict
-from dpstats.errors import BudgetError, FileFormatError, RequestError
-from dpstats.families import block_from_dict
+from dpstats.errors import FileFormatError, RequestError
 from dpstats.families.block import Block, Family
 from dpstats.families.cells import ROWS
-from dpstats.measured.measurements import noise_scales
+from dpstats.measured.strategy import HasStrategy, PlannedBlock, Strategy, check_rows
 from dpstats.measured.view import Answering
 from dpstats.planning.allocation import Allocation, Split, read_shares, relative_price
-from dpstats.planning.preview import Preview, preview_plan
-from dpstats.privacy.budget import Budget, budget_from_dict, check_budget
+from dpstats.planning.preview import Preview, preview_strategy
+from dpstats.privacy.budget import Budget, check_budget
 from dpstats.privacy.neighbours import NEIGHBOURS, Unit, check_unit
-from dpstats.privacy.rationals import parse_fraction
 from dpstats.references import default_reference, reference_from_dict
 from dpstats.references.base import Reference
-from dpstats.references.loglinear import LogLinear
-from dpstats.references.uniform import Uniform
 from dpstats.schema import Schema
-
-MOST_ROWS = 2**32  # that exact sums must hold where the number of rows is private
-SAFE_TOTAL = 2**62
-
-
-@dataclass(frozen=True)
-class PlannedBlock:
-    """A block and its noise in natural units (f in [-1, 1]).
-
-    The multiplier is the scale of Laplace noise, the squared scale of Gaussian noise.
-    """
-
-    block: Block
-    multiplier: Fraction
 
 
 @dataclass(frozen=True, repr=False)
-class Plan:
+class Plan(HasStrategy):
     """What will be measured, and how the budget is split; made before any row is read.
 
     Attributes
     ----------
-    schema : Schema
+    strategy : Strategy
+        The blocks that are measured with their noise; also as `schema`, `budget`, `unit`, `n`,
+        `family`, `columns` and `blocks`.
     analyses : mapping of name to Analysis
-    budget : PureDP or ZCDP
-    blocks : tuple of PlannedBlock
-        The family F: what the analyses share is merged.
     reference : Reference
         The density that candidates are drawn from.
-    reference_block : PlannedBlock or None
-        What the reference itself measures, paid by its own share.
-    n : int or None
-        The public number of rows, checked when the data are read; under add/remove a declared
-        number that sizes are planned for, never compared with the data.
-    unit : {"replace", "add_remove"}
-        Neighbour relation.
-    count : PlannedBlock or None
-        The number of rows, which is measured where neighbours add or remove a row.
 
     Examples
     --------
@@ -80,38 +51,33 @@ class Plan:
     0  smoking  smoker   0.02
     """
 
-    schema: Schema
+    strategy: Strategy
     analyses: Mapping[str, Analysis]
-    budget: Budget
-    blocks: tuple[PlannedBlock, ...]
-    reference: Reference = field(default_factory=Uniform)
-    reference_block: PlannedBlock | None = None
-    n: int | None = None
-    unit: Unit = "replace"
-    count: PlannedBlock | None = None
-
-    @cached_property
-    def family(self) -> Family:
-        """The test functions F."""
-        return Family(tuple(planned.block for planned in self.blocks))
+    reference: Reference
 
     @property
-    def columns(self) -> Schema:
-        """The columns that the family touches: the ones that are read and synthesised."""
-        return self.schema.select(self.family.column_names)
+    def n(self) -> int | None:
+        """The public number of rows; under add/remove a declared one that sizes are planned for."""
+        return self.strategy.n
 
     @property
-    def everything(self) -> tuple[PlannedBlock, ...]:
-        """All blocks that are measured: the family, the reference's own, the number of rows."""
-        return self.blocks + tuple(b for b in (self.reference_block, self.count) if b is not None)
+    def blocks(self) -> tuple[PlannedBlock, ...]:
+        """The blocks of the family: what the analyses share is merged."""
+        return self.strategy.measured
+
+    @property
+    def reference_block(self) -> PlannedBlock | None:
+        """What the reference itself measures, paid by its own share."""
+        return self.strategy.own_block("reference")
+
+    @property
+    def count(self) -> PlannedBlock | None:
+        """The number of rows, which is measured where neighbours add or remove a row."""
+        return self.strategy.own_block("count")
 
     def cost(self) -> Fraction:
         """Exact amount of the budget that the noise spends, recomputed from sensitivities."""
-        return sum(
-            (p.block.cost(self.budget, self.unit, p.multiplier)
-             for p in self.everything),
-            Fraction(0),
-        )  # fmt: skip
+        return self.strategy.cost()
 
     def check(self, n: int | None = None) -> None:
         """Refuse a plan that overspends, or whose reference would be mostly noise at n rows.
@@ -120,46 +86,38 @@ class Plan:
         ------
         BudgetError, RequestError
         """
-        check_unit(self.unit)
-        if (self.count is not None) != (self.unit == "add_remove"):
-            raise RequestError(
-                "the number of rows is measured under unit='add_remove' and public under "
-                "unit='replace'; the plan was edited by hand: make it again with dps.plan"
-            )
-        if self.cost() != self.budget.total:
-            raise BudgetError(
-                f"the noise of the plan spends {self.cost()} and its budget is "
-                f"{self.budget.total}; it was edited by hand: make it again with dps.plan"
-            )
-        for planned in self.everything:
-            largest = int(planned.block.bounds.max())
-            if self.unit == "add_remove" and largest * MOST_ROWS >= SAFE_TOTAL:
-                raise RequestError(
-                    f"{planned.block.overflow((SAFE_TOTAL - 1) // MOST_ROWS)}; under "
-                    "unit='add_remove' sums must be exact whatever the number of rows, up to 2^32"
-                )
-            # refuses impossible scales
-            noise_scales(planned.block, planned.multiplier, self.budget.noise)
-        if n is not None and self.reference_block is not None:
-            law = self.budget.law(self.budget.natural_scale(self.reference_block.multiplier))
-            self.reference.check(self.reference_block.block, n, law)
+        self.strategy.check()
+        if n is not None:
+            self.check_reference(n)
+
+    def check_reference(self, n: int) -> None:
+        """Refuse a reference whose own measurement would be mostly noise at n rows.
+
+        Raises
+        ------
+        RequestError
+        """
+        own = self.reference_block
+        if own is not None:
+            law = self.budget.law(self.budget.natural_scale(own.multiplier))
+            self.reference.check(own.block, n, law)
 
     def preview(self, n: int | None = None, *, like: Answering | None = None) -> Preview:
         """Functions, noise and expected interval widths, from public numbers alone.
 
         Every analysis runs on pretend releases of n rows. Rows spread evenly over the levels and
-        bins say too much where real ones crowd together: a number that varies over a tenth of its
-        bounds has coefficients 10 to 100 times less certain. So rows can be made to resemble a
-        release.
+        bins promise too much where real ones crowd together: the coefficients of a number that
+        varies over a tenth of its bounds are 10 to 100 times less certain. Give `like` to preview
+        with rows that resemble those of a release.
 
         Parameters
         ----------
         n : int, optional
             Number of rows to pretend; the plan's own n if not given.
         like : Release, optional
-            Rows are drawn from its fitted density: a release of an earlier year, or of rows that
-            were made up from public knowledge. It declares the plan's columns as the plan does. A
-            release is public, so nothing here reads private rows.
+            Draw rows from its fitted density: a release of an earlier year, or of rows made up
+            from public knowledge, that declares the plan's columns as the plan does. A release is
+            public: nothing here reads private rows.
 
         Raises
         ------
@@ -169,9 +127,9 @@ class Plan:
         rows = self.n if n is None else n
         if rows is None:
             raise RequestError("preview needs a number of rows: plan.preview(n=...)")
-        _check_rows(rows)
-        self.check(rows)
-        return preview_plan(self, rows, like)
+        check_rows(rows)
+        self.check_reference(rows)
+        return preview_strategy(self.strategy, self.analyses, rows, like, heading=str(self))
 
     def save(self, path: str | Path) -> None:
         """Write the plan as JSON: what someone approves is what runs."""
@@ -191,44 +149,24 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
-        plain: dict[str, Any] = {
+        return {
             "dpstats": "plan",
             "version": files.VERSION,
-            "budget": self.budget.to_dict(),
-            "unit": self.unit,
-            "rows": self.n,
-            "schema": self.schema.to_dict(),
+            **self.strategy.to_dict(),
             "analyses": {name: analysis_to_dict(a) for name, a in self.analyses.items()},
-            "blocks": [_planned_to_dict(planned) for planned in self.blocks],
             "reference": self.reference.to_dict(),
         }
-        if self.reference_block is not None:
-            plain["reference_block"] = _planned_to_dict(self.reference_block)
-        if self.count is not None:
-            plain["count"] = str(self.count.multiplier)
-        return plain
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Plan:
-        """Inverse of `to_dict`; the blocks are those of the file, not merged anew."""
+        """Inverse of `to_dict`, checked; the blocks are those of the file, not merged anew."""
         try:
-            schema = Schema.from_dict(plain["schema"])
             loaded = cls(
-                schema=schema,
+                strategy=Strategy.from_dict(plain),
                 analyses={name: analysis_from_dict(p) for name, p in plain["analyses"].items()},
-                budget=budget_from_dict(plain["budget"]),
-                blocks=tuple(_planned_from_dict(p, schema) for p in plain["blocks"]),
                 reference=reference_from_dict(plain["reference"]),
-                reference_block=(
-                    _planned_from_dict(plain["reference_block"], schema)
-                    if "reference_block" in plain
-                    else None
-                ),
-                n=plain["rows"],
-                unit=check_unit(plain["unit"]),
-                count=PlannedBlock(ROWS, _multiplier(plain["count"])) if "count" in plain else None,
             )
-        except (KeyError, TypeError, IndexError) as error:
+        except (AttributeError, KeyError, TypeError, IndexError) as error:
             raise FileFormatError(f"the plan cannot be read: {error}") from None
         loaded.check()
         return loaded
@@ -326,7 +264,7 @@ def plan(
             raise RequestError(f"{name!r} is not an analysis such as dps.Proportion(...)")
     check_budget(budget)
     if n is not None:
-        _check_rows(n)
+        check_rows(n)
     unit = check_unit(unit)
     if reference is not None and (isinstance(reference, type) or not hasattr(reference, "share")):
         raise RequestError(f"reference must be one such as dps.Uniform(), got {reference!r}")
@@ -341,36 +279,38 @@ def plan(
         allocation,
         None if shares is None else read_shares(shares, list(analyses)),
     )
-
-    def split(blocks: Sequence[Block]) -> list[Fraction]:
-        kept = rule.amount - _paid_for_count(rule, blocks)
-        return replace(rule, amount=kept)(blocks)
-
-    def variances(blocks: Sequence[Block]) -> list[float]:
-        return [budget.law(budget.natural_scale(m)).variance for m in split(blocks)]
-
-    wanted = [block for blocks in asked.values() for block in blocks]
-    family = Family.merge(wanted, variances, complements=unit == "replace")
-    paid = _paid_for_count(rule, family.blocks)
-    made = Plan(
-        schema=schema,
-        analyses=dict(analyses),
-        budget=budget,
-        blocks=tuple(map(PlannedBlock, family.blocks, split(family.blocks))),
-        n=n,
-        unit=unit,
-        count=PlannedBlock(ROWS, ROWS.multiplier(budget, unit, paid)) if paid else None,
-    )
-    reference = default_reference(made.columns, family) if reference is None else reference
-    if isinstance(reference, LogLinear):
-        reference.check_family(family)
-    made = replace(made, reference=reference)
-    own = reference.block(made.columns, n)
+    family = _merged(rule)
+    planned = list(map(PlannedBlock, family.blocks, _beside_the_count(rule, family.blocks)))
+    columns = schema.select(family.column_names)
+    reference = default_reference(columns, family) if reference is None else reference
+    reference.check_family(family)
+    own = reference.block(columns, n)
     if own is not None:
-        paid = own.multiplier(budget, unit, budget.total * share)
-        made = replace(made, reference_block=PlannedBlock(own, paid))
+        multiplier = own.multiplier(budget, unit, budget.total * share)
+        planned.append(PlannedBlock(own, multiplier, "reference"))
+    if unit == "add_remove":
+        paid = _paid_for_count(rule, family.blocks)
+        multiplier = ROWS.multiplier(budget, unit, paid)
+        planned.append(PlannedBlock(ROWS, multiplier, "count"))
+    made = Plan(Strategy(schema, tuple(planned), budget, unit, n), dict(analyses), reference)
     made.check(n)
     return made
+
+
+def _merged(rule: Split) -> Family:
+    """What all analyses ask for, merged under the noise that the rule would give."""
+
+    def variances(blocks: Sequence[Block]) -> list[float]:
+        scales = map(rule.budget.natural_scale, _beside_the_count(rule, blocks))
+        return [rule.budget.law(scale).variance for scale in scales]
+
+    wanted = [block for blocks in rule.asked.values() for block in blocks]
+    return Family.merge(wanted, variances, complements=rule.unit == "replace")
+
+
+def _beside_the_count(rule: Split, blocks: Sequence[Block]) -> list[Fraction]:
+    """Multipliers of the blocks that leave the count of rows its part of the amount."""
+    return replace(rule, amount=rule.amount - _paid_for_count(rule, blocks))(blocks)
 
 
 def _paid_for_count(rule: Split, blocks: Sequence[Block]) -> Fraction:
@@ -380,23 +320,3 @@ def _paid_for_count(rule: Split, blocks: Sequence[Block]) -> Fraction:
     one = ROWS.price(rule.budget, rule.unit)
     others = relative_price(blocks, rule.budget, rule.unit)
     return rule.amount * one / (one + others)
-
-
-def _check_rows(n: object) -> None:
-    if type(n) is not int or n < 1:
-        raise RequestError(f"the number of rows n must be a positive whole number, got {n!r}")
-
-
-def _planned_to_dict(planned: PlannedBlock) -> dict[str, Any]:
-    return {"multiplier": str(planned.multiplier), **planned.block.to_dict()}
-
-
-def _planned_from_dict(plain: Mapping[str, Any], schema: Schema) -> PlannedBlock:
-    return PlannedBlock(block_from_dict(plain, schema), _multiplier(plain["multiplier"]))
-
-
-def _multiplier(text: object) -> Fraction:
-    multiplier = parse_fraction(text)
-    if not multiplier:
-        raise FileFormatError("the plan holds a multiplier that is not a positive fraction")
-    return multiplier

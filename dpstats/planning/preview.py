@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -16,7 +16,8 @@ from dpstats.families.block import Block, Family
 from dpstats.inference.simulation import draw_from
 from dpstats.measured.answers import Answers, answer
 from dpstats.measured.combining import Sources
-from dpstats.measured.measurements import Measurements, NoisyBlock, noise_scales
+from dpstats.measured.measurements import Measurements
+from dpstats.measured.strategy import Strategy
 from dpstats.measured.view import Answering
 from dpstats.references.uniform import Uniform
 from dpstats.results.base import EstimateResult
@@ -26,7 +27,8 @@ from dpstats.results.rendering import significant
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dpstats.planning.plan import Plan, PlannedBlock
+    from dpstats.analyses.base import Analysis
+    from dpstats.privacy.budget import Budget
     from dpstats.schema import Schema
 
 PRETEND_POINTS = 20_000
@@ -34,7 +36,7 @@ PRETEND_RELEASES = 3
 EVEN = """\
 Preview at n = {} rows drawn evenly over the cells, with simulated noise (no data were read).
 Small groups and uneven columns have wider intervals: a group with a share g of the
-rows instead of an even part e has about sqrt(e / g) times the width, or more. like= takes a
+rows instead of an even share e has about sqrt(e / g) times the width, or more. Give like= a
 release of rows that resemble the real ones."""
 NARROW = """\
 Coefficients need columns that vary: one that varies over a tenth of its bounds has 10 (sampling) to
@@ -44,20 +46,27 @@ Preview at n = {} rows drawn from the density of another release, with simulated
 were read)."""
 
 
-def preview_plan(plan: Plan, n: int, like: Answering | None = None) -> Preview:
-    """Run every analysis of a plan on pretend releases: n rows, and noise of the plan's law.
+def preview_strategy(
+    strategy: Strategy,
+    analyses: Mapping[str, Analysis],
+    n: int,
+    like: Answering | None = None,
+    *,
+    heading: str = "",
+) -> Preview:
+    """Run analyses on pretend releases: n rows, and noise of the strategy's laws.
 
-    Rows are drawn evenly over levels and bins, or from the fitted density of the release `like`,
-    and noise by a public simulation with a fixed seed, as both decide the width of intervals.
+    Draw rows evenly over levels and bins, or from the fitted density of the release `like`, and
+    noise by a public simulation with a fixed seed: both decide the width of intervals.
     """
     if like is not None:
-        _check_columns(plan.columns, like)
-    pretended = [_PretendRelease(plan, n, seed, like) for seed in range(PRETEND_RELEASES)]
+        _check_columns(strategy.columns, like)
+    pretended = [_PretendRelease(strategy, n, seed, like) for seed in range(PRETEND_RELEASES)]
     results = {
         name: tuple(analysis.infer(pretend) for pretend in pretended)
-        for name, analysis in plan.analyses.items()
+        for name, analysis in analyses.items()
     }
-    return Preview(plan, n, results, tuple(pretended), like is not None)
+    return Preview(heading, analyses, n, results, tuple(pretended), like is not None)
 
 
 def _check_columns(wanted: Schema, like: Answering) -> None:
@@ -75,58 +84,48 @@ def _check_columns(wanted: Schema, like: Answering) -> None:
 class _PretendRelease:
     """What analyses would see of n rows, drawn evenly over the cells or from a density."""
 
-    def __init__(self, plan: Plan, n: int, seed: int, like: Answering | None) -> None:
+    def __init__(self, strategy: Strategy, n: int, seed: int, like: Answering | None) -> None:
         rng = np.random.default_rng(seed)
         codes: dict[str, Codes] = {}
         if like is None:
-            codes = Uniform().draw(PRETEND_POINTS, plan.columns, None, rng)
+            codes = Uniform().draw(PRETEND_POINTS, strategy.columns, None, rng)
             density = np.full(PRETEND_POINTS, 1 / PRETEND_POINTS)
         else:
-            codes = {name: like.candidates[name] for name in plan.columns.names}
+            codes = {name: like.candidates[name] for name in strategy.columns.names}
             density = like.weights / like.weights.sum()
         rows = rng.multinomial(n, density).astype(np.float64)
-        measured = tuple(
-            _pretended(planned, planned.block.evaluate(codes).average(rows), plan, rng)
-            for planned in plan.blocks
-        )
-        count = None
-        if plan.count is not None:
-            count = _pretended(plan.count, np.array([float(n)]), plan, rng)
-        measurements = Measurements(
-            schema=plan.schema,
-            measured=measured,
-            n=n if count is None else max(1, int(count.sums[0])),
-            budget=plan.budget,
-            unit=plan.unit,
-            count=count,
-        )
+        # What the reference would measure places candidates only; no analysis looks at it.
+        seen = [planned for planned in strategy.blocks if planned.role != "reference"]
+        strategy = replace(strategy, blocks=tuple(seen), n=n)
+        sums = [
+            np.array([float(n)]) if p.role == "count" else p.block.evaluate(codes).average(rows)
+            for p in seen
+        ]
+        scales = np.concatenate([strategy.scales_of(planned) for planned in seen])
+        noisy = _with_noise(np.rint(np.concatenate(sums)), scales, strategy.budget, rng)
+        measurements = Measurements(strategy, noisy, rng.uniform(-0.5, 0.5, len(noisy)))
         self.candidates, self.weights = codes, rows / n
-        self.schema, self.n, self.budget = plan.schema, measurements.n, plan.budget
+        self.schema, self.n, self.budget = strategy.schema, measurements.n, strategy.budget
         self._sources = Sources(measurements)
 
     def answers(
-        self, wanted: Family | Block | Sequence[Block], *, disjoint: bool = False
+        self,
+        wanted: Family | Block | Sequence[Block],
+        *,
+        disjoint: bool = False,
+        with_count: bool = False,
     ) -> Answers:
-        """Answers with the plan's noise laws and the pretend values."""
-        return answer(self._sources, wanted, disjoint=disjoint)
+        """Answers with the strategy's noise laws and the pretend values."""
+        return answer(self._sources, wanted, disjoint=disjoint, with_count=with_count)
 
 
-def _pretended(
-    planned: PlannedBlock, sums: Floats, plan: Plan, rng: np.random.Generator
-) -> NoisyBlock:
-    """A block with pretend sums (d,) and simulated noise of the law that it would get."""
-    noisy = np.rint(sums)
-    scales = noise_scales(planned.block, planned.multiplier, plan.budget.noise)
+def _with_noise(sums: Floats, scales: Floats, budget: Budget, rng: np.random.Generator) -> Codes:
+    """Sums (D,) with simulated noise of the law that each would get."""
+    noisy = sums.copy()
     for scale in np.unique(scales):
         same = np.flatnonzero(scales == scale)
-        noisy[same] += draw_from(plan.budget.law(float(scale)), len(same), rng)
-    return NoisyBlock(
-        planned.block,
-        planned.multiplier,
-        noisy.astype(np.int64),
-        rng.uniform(-0.5, 0.5, len(noisy)),
-        plan.budget.noise,
-    )
+        noisy[same] += draw_from(budget.law(float(scale)), len(same), rng)
+    return noisy.astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -168,16 +167,19 @@ class Preview:
 
     Attributes
     ----------
-    plan : Plan
+    heading : str
+        A summary of the plan, printed first.
+    analyses : mapping of name to Analysis
     n : int
     results : mapping of name to tuple of results
-        What every analysis says of each pretend release; widths are medians over them.
+        Of every analysis on each pretend release; widths are medians over them.
     pretended : tuple of pretend releases
     resembling : bool
         Whether rows were drawn from the density of a release rather than evenly.
     """
 
-    plan: Plan
+    heading: str
+    analyses: Mapping[str, Analysis]
     n: int
     results: Mapping[str, tuple[Any, ...]]
     pretended: tuple[Answering, ...]
@@ -186,11 +188,11 @@ class Preview:
     @cached_property
     def outlooks(self) -> tuple[Outlook, ...]:
         """One per analysis."""
-        return tuple(self._outlook(name) for name in self.plan.analyses)
+        return tuple(self._outlook(name) for name in self.analyses)
 
     def _outlook(self, name: str) -> Outlook:
-        analysis, results = self.plan.analyses[name], self.results[name]
-        family = analysis.family(self.plan.schema)
+        analysis, results = self.analyses[name], self.results[name]
+        family = analysis.family(self.pretended[0].schema)
         noise = float(np.sqrt(np.median(self.pretended[0].answers(family).noise_variances)))
         widths = [
             float(np.median([_width(result, method) for result in results]))
@@ -244,7 +246,7 @@ class Preview:
         width = max(len("analysis"), *(len(o.name) for o in self.outlooks))
         linear = any(isinstance(results[0], LinearResult) for results in self.results.values())
         lines = [
-            str(self.plan),
+            self.heading,
             "",
             *(RESEMBLING if self.resembling else EVEN).format(self.n).splitlines(),
             *(NARROW.splitlines() if linear and not self.resembling else ()),

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from dpstats.analyses.registry import analysis_to_dict
-from dpstats.arrays import Codes
+from dpstats.arrays import Codes, Floats
 from dpstats.errors import DataError, NoiseError
-from dpstats.measured.measurements import Measurements, NoisyBlock, noise_scales
-from dpstats.planning.plan import Plan, PlannedBlock
+from dpstats.measured.measurements import Measurements
+from dpstats.measured.strategy import PlannedBlock, noise_scales
+from dpstats.planning.plan import Plan
 from dpstats.privacy.laws import Noise
 from dpstats.privacy.ledger import Ledger
 from dpstats.privacy.noise import add_noise, draw_uniforms, is_private
@@ -71,6 +73,7 @@ def measure(
     [0.3]
     """
     plan.check(plan.n)
+    strategy = plan.strategy
     _check_noise_source(plan.budget.noise)
     book = Ledger.open(ledger) if isinstance(ledger, str | Path) else ledger
     if book is not None:
@@ -78,12 +81,16 @@ def measure(
     source = open_source(data, plan.columns)
     if source.rows is not None:
         _check_rows(source.rows, plan)
-    blocks = [planned.block for planned in plan.everything if planned is not plan.count]
+    blocks = [planned.block for planned in strategy.blocks if planned.role != "count"]
     totals, n = exact_sums(source, plan.columns, blocks, progress)
     try:
-        _check_rows(n, plan)
-        if plan.count is not None:  # it is one more private sum, and is seen only with noise
+        if n != source.rows:
+            _check_rows(n, plan)
+        if plan.unit == "replace":
+            strategy = replace(strategy, n=n)
+        else:  # the count is one more private sum, the last, and is seen only with noise
             totals.append(np.array([n], dtype=np.int64))
+            strategy = replace(strategy, n=None)
             n = 0
         if book is not None:
             book.spend(plan.budget, note="; ".join(plan.analyses), unit=plan.unit)
@@ -92,9 +99,9 @@ def measure(
         raise
     _log.info("drawing noise for %d functions", plan.family.size)
     failure, stopped = "", None
-    noisy: list[NoisyBlock] = []
+    noisy: list[tuple[Codes, Floats]] = []
     try:
-        noisy.extend(map(partial(_noisy, noise=plan.budget.noise), plan.everything, totals))
+        noisy.extend(map(partial(_noisy, noise=plan.budget.noise), strategy.blocks, totals))
     except NoiseError as error:
         failure = str(error)
     except Exception:  # whose message and frames could hold sums
@@ -106,16 +113,10 @@ def measure(
         raise stopped
     if failure:  # raised here, where no frame holds the sums any more
         raise NoiseError(f"{failure}. The budget counts as spent.")
-    count = noisy.pop() if plan.count is not None else None
-    reference = noisy.pop() if plan.reference_block is not None else None
     return Measurements(
-        schema=plan.schema,
-        measured=tuple(noisy),
-        n=n if count is None else max(1, int(count.sums[0])),
-        budget=plan.budget,
-        unit=plan.unit,
-        count=count,
-        reference=reference,
+        strategy=strategy,
+        noisy_sums=np.concatenate([sums for sums, _ in noisy]),
+        uniforms=np.concatenate([uniforms for _, uniforms in noisy]),
         reference_spec=plan.reference.to_dict(),
         requests={name: analysis_to_dict(a) for name, a in plan.analyses.items()},
         not_private=not is_private(),
@@ -140,14 +141,14 @@ def _check_rows(rows: int, plan: Plan) -> None:
             f"the plan was made for n = {plan.n} rows and the table has {rows}; "
             "make the plan for the right number"
         )
-    plan.check(rows)
+    plan.check_reference(rows)
 
 
-def _noisy(planned: PlannedBlock, sums: Codes, noise: Noise) -> NoisyBlock:
-    """One block with its noise: one draw per distinct scale."""
+def _noisy(planned: PlannedBlock, sums: Codes, noise: Noise) -> tuple[Codes, Floats]:
+    """Sums of one block with their noise, one draw per distinct scale, and uniforms."""
     scales = noise_scales(planned.block, planned.multiplier, noise)
     noisy = np.empty_like(sums)
     for scale in np.unique(scales):
         same = scales == scale
         noisy[same] = add_noise(sums[same], float(scale), noise)
-    return NoisyBlock(planned.block, planned.multiplier, noisy, draw_uniforms(len(sums)), noise)
+    return noisy, draw_uniforms(len(sums))

@@ -295,7 +295,7 @@ def _objects(series: pd.Series[Any], column: Column) -> pa.Array:
     index: dict[Any, int] = {value: i for i, value in enumerate(stored)}
     if text:  # Parquet files can hold text as bytes
         index |= {str(value).encode(): i for i, value in enumerate(stored)}
-    undeclared = len(stored)  # stands for a value that no level has
+    undeclared = len(stored)  # the code of a value that no level has
     found = [
         None if _is_missing(cell) else _look_up(index, cell if text else _real(cell), undeclared)
         for cell in series

@@ -10,8 +10,7 @@ from dpstats.errors import FileFormatError
 
 if TYPE_CHECKING:
     from dpstats.families.block import Family
-    from dpstats.references.base import Density, Reference
-    from dpstats.references.loglinear import LogLinear
+    from dpstats.references.base import Reference
     from dpstats.schema import Schema
 
 ENUMERABLE = 20_000  # states of a domain, as many as there are candidates by default
@@ -28,7 +27,7 @@ def default_reference(columns: Schema, family: Family) -> Reference:
     return LogLinear() if size > ENUMERABLE and knows(family) else Uniform()
 
 
-def reference_from_dict(plain: Mapping[str, Any]) -> Density | LogLinear:
+def reference_from_dict(plain: Mapping[str, Any]) -> Reference:
     """Build a reference density again from plain data, such as ``{"kind": "uniform"}``."""
     from dpstats.references.bernstein import BernsteinKDE
     from dpstats.references.histogram import PerturbedHistogram
@@ -46,7 +45,7 @@ def reference_from_dict(plain: Mapping[str, Any]) -> Density | LogLinear:
     if kind not in kinds:
         raise FileFormatError(f"unknown reference density {kind!r}; known: {sorted(kinds)}")
     try:
-        reference: Density | LogLinear = kinds[kind](**parameters)
+        reference: Reference = kinds[kind](**parameters)
     except TypeError:
         raise FileFormatError(f"reference {kind!r} has unknown keys {sorted(parameters)}") from None
     return reference

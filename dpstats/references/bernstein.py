@@ -17,7 +17,7 @@ from dpstats.errors import FileFormatError, RequestError
 from dpstats.families.block import Block
 from dpstats.families.lattice import MAX_COLUMNS, MAX_DEGREE, KernelLattice
 from dpstats.privacy.noise import MAX_SUM
-from dpstats.references.base import read_share
+from dpstats.references.base import Density, read_share
 from dpstats.references.uniform import Uniform
 from dpstats.schema import Number, Schema
 
@@ -31,7 +31,7 @@ _CHUNK = 2**22  # floats held at once
 
 
 @dataclass(frozen=True)
-class BernsteinKDE:
+class BernsteinKDE(Density):
     """A private kernel density estimate for continuous columns, as a mixture of Betas.
 
     Kernel sums at the points of a lattice are measured with noise, spread by the iterated
@@ -137,7 +137,7 @@ class BernsteinKDE:
             raise RequestError(
                 f"at n = {n} rows and p = {p} columns the bandwidth C (log n / n)^(1/p) is "
                 f"{bandwidth:.2g} of the range, more than half of it; use a smaller C "
-                f"(now {self.C:g}), fewer columns, or leave reference= out"
+                f"(now {self.C:g}), fewer columns, or the default reference"
             )
         return KernelLattice(chosen, k, bandwidth)
 
@@ -148,7 +148,7 @@ class BernsteinKDE:
             if not continuous:
                 raise RequestError(
                     "BernsteinKDE is for numbers declared by low and high, and no analysis uses "
-                    "one; leave reference= out"
+                    "one; use the default reference"
                 )
             if len(continuous) > MAX_COLUMNS:
                 raise RequestError(
@@ -186,7 +186,7 @@ class BernsteinKDE:
                 f"a Bernstein density on {lattice.size} lattice points (k = {lattice.k}) would "
                 f"hold about {noise / rows:.2g} times as much noise as data at n = {n}; use a "
                 "smaller k or order, fewer columns, a larger share or budget, or "
-                "leave reference= out"
+                "the default reference"
             )
 
     def density(self, measured: NoisyBlock | None) -> BernsteinDensity | None:
@@ -207,10 +207,6 @@ class BernsteinKDE:
         total = positive.sum()
         return BernsteinDensity(positive / total) if total > 0 else None
 
-    def cells(self, schema: Schema, measured: NoisyBlock | None) -> tuple[int, Floats | None]:
-        """``(0, None)``: this density is not on cells."""
-        return 0, None
-
     def draw(
         self, m: int, schema: Schema, measured: NoisyBlock | None, rng: np.random.Generator
     ) -> dict[str, Codes]:
@@ -226,12 +222,12 @@ class BernsteinKDE:
         return points
 
     def note(self, measured: NoisyBlock | None) -> str | None:
-        """What a reader must know: that noise left nothing of the density."""
+        """A note where the noise left nothing of the density."""
         if self.density(measured) is not None:
             return None
         return (
             "the noise left no positive coefficient of the Bernstein density: candidates were "
-            "drawn uniformly instead. Intervals and tests do not use them and stay right"
+            "drawn uniformly instead. Intervals and tests do not use them and remain valid"
         )
 
     def to_dict(self) -> dict[str, Any]:

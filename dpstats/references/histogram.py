@@ -13,7 +13,7 @@ from dpstats.arrays import Codes, Floats
 from dpstats.errors import RequestError
 from dpstats.families.block import Block
 from dpstats.families.cells import Table
-from dpstats.references.base import read_share
+from dpstats.references.base import Density, read_share
 from dpstats.schema import Schema
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ MAX_CELLS = 2**20
 
 
 @dataclass(frozen=True)
-class PerturbedHistogram:
+class PerturbedHistogram(Density):
     """Noisy counts of all cells of the domain, clipped at zero and normalised.
 
     The counts have L1 and squared L2 sensitivity 2 under the replace-one relation, so Laplace noise
@@ -90,12 +90,12 @@ class PerturbedHistogram:
         return schema.draw_inside(rng.choice(cells, size=m, p=probabilities), rng)
 
     def note(self, measured: NoisyBlock | None) -> str | None:
-        """What a reader must know: that noise left no positive count."""
+        """A note where the noise left no positive count."""
         if self._probabilities(measured) is not None:
             return None
         return (
             "the noise left no positive count in the histogram: candidates were drawn uniformly "
-            "instead. Intervals and tests do not use them and stay right"
+            "instead. Intervals and tests do not use them and remain valid"
         )
 
     def to_dict(self) -> dict[str, Any]:

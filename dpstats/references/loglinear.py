@@ -6,8 +6,8 @@ product of the columns' own densities, fit the weights, resample by weight, move
 Gibbs sweeps under the fitted exponential model, and repeat while the misfit falls.
 
 The points of a round come from base(x) exp(t'f(x)), t the last fit. Weighted by exp(-t'f(x)) they
-stand for the base, whose dependence on the answers is slight: so every round solves the same
-problem, with the penalty on all of the tilt, and only sees it through better points.
+represent the base, which depends on the answers only slightly: every round solves the same problem,
+with the penalty on all of the tilt, at better points.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ from dpstats.families.cells import Indicator, Table
 from dpstats.families.moments import Moments, Term
 from dpstats.measured.answers import Answers, answer
 from dpstats.measured.combining import Sources
-from dpstats.references.base import Unmeasured
+from dpstats.references.base import Proposal, Unmeasured
 from dpstats.references.gibbs import GibbsSampler, Support, knows
+from dpstats.references.uniform import Uniform
 from dpstats.schema import Column, Number
 
 if TYPE_CHECKING:
@@ -96,13 +97,30 @@ class LogLinear(Unmeasured):
         """
         if not knows(family):
             raise RequestError(
-                "a log-linear reference knows tables, conditions, moments and products only; "
-                "use reference=dps.Uniform()"
+                "a log-linear reference takes tables, conditions, moments and products only; use "
+                "reference=dps.Uniform()"
             )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
         return {"kind": "log_linear", "sweeps": self.sweeps}
+
+    def candidates(
+        self, measurements: Measurements, m: int, rng: np.random.Generator, *, stratified: bool
+    ) -> Proposal:
+        """Draw candidates that follow the answers, with their fit; uniform ones if that fails.
+
+        The budget is spent, and no trouble with noisy answers may lose the release.
+        """
+        try:
+            drawn, fit = self.refine(measurements, m, rng)
+            if np.all(np.isfinite(fit.density)):
+                return Proposal(drawn, fit)
+        except (ArithmeticError, ValueError, np.linalg.LinAlgError) as error:
+            _log.warning("log-linear reference: %s", error)
+        uniform = Uniform().candidates(measurements, m, rng, stratified=stratified)
+        note = "the log-linear reference failed on these answers; uniform candidates instead"
+        return replace(uniform, notes=(note, *uniform.notes))
 
     def refine(
         self, measurements: Measurements, m: int, rng: np.random.Generator

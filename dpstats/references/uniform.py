@@ -10,7 +10,7 @@ import numpy as np
 
 from dpstats.arrays import Codes, Floats
 from dpstats.errors import RequestError
-from dpstats.references.base import Unmeasured
+from dpstats.references.base import Density, Unmeasured
 from dpstats.schema import Number, Schema
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Uniform(Unmeasured):
+class Uniform(Unmeasured, Density):
     """Uniform over the domain; spends nothing.
 
     Parameters
@@ -61,10 +61,6 @@ class Uniform(Unmeasured):
             else:
                 points[column.name] = column.draw_inside(rng.integers(column.bins, size=m), rng)
         return points
-
-    def note(self, measured: NoisyBlock | None) -> str | None:
-        """Nothing to say."""
-        return None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""

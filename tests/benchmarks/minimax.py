@@ -24,7 +24,6 @@ import dpstats as dps
 from dpstats.density.candidates import seen_by
 from dpstats.density.minimax import feasible, minimax_highs, minimax_pulp
 from dpstats.families.cells import Cells
-from dpstats.references.drawing import draw_candidates
 from dpstats.references.uniform import Uniform
 
 EPSILON, DELTA, GAMMA = 0.2, 0.5, 0.25
@@ -94,7 +93,7 @@ def main():
         schema, family, target, points, (functions, n, k, m) = instance(p, options.seed)
 
         def merged(solve, schema=schema, family=family, target=target, points=points, m=m):
-            candidates = draw_candidates(Drawn(points), schema, None, m, None, stratified=False)
+            candidates = Drawn(points).draw_candidates(m, schema, None, None, stratified=False)
             return solve(seen_by(family, candidates).values.matrix(), target)
 
         def unmerged(family=family, target=target, points=points):

@@ -10,7 +10,6 @@ from dpstats.density.candidates import Candidates, _distinct, seen_by
 from dpstats.families.cells import Cells
 from dpstats.families.moments import Moments
 from dpstats.measured.measurements import NoisyBlock
-from dpstats.references.drawing import draw_candidates
 from dpstats.references.histogram import PerturbedHistogram
 from dpstats.references.uniform import Uniform
 
@@ -48,7 +47,7 @@ def rows_of(candidates):
 @pytest.mark.parametrize("stratified", [True, False])
 def test_candidates_are_distinct_sorted_and_weighted(stratified):
     rng = np.random.default_rng(5)
-    candidates = draw_candidates(Uniform(), SCHEMA, None, 500, rng, stratified=stratified)
+    candidates = Uniform().draw_candidates(500, SCHEMA, None, rng, stratified=stratified)
     rows = rows_of(candidates)
     np.testing.assert_array_equal(rows, np.unique(rows, axis=0))
     assert candidates.size == len(rows)
@@ -65,12 +64,12 @@ def cell_weights(candidates):
 
 def test_stratified_puts_the_exact_reference_weight_in_every_cell():
     rng = np.random.default_rng(5)
-    uniform = draw_candidates(Uniform(), SCHEMA, None, 500, rng, stratified=True)
+    uniform = Uniform().draw_candidates(500, SCHEMA, None, rng, stratified=True)
     np.testing.assert_allclose(cell_weights(uniform), 1 / CELLS, rtol=1e-12)
     reference = PerturbedHistogram()
     counts = np.arange(-3, CELLS - 3)
     measured = NoisyBlock(reference.block(SCHEMA), 4, counts, np.zeros(CELLS))
-    histogram = draw_candidates(reference, SCHEMA, measured, 500, rng, stratified=True)
+    histogram = reference.draw_candidates(500, SCHEMA, measured, rng, stratified=True)
     expected = np.clip(counts, 0, None) / np.clip(counts, 0, None).sum()
     np.testing.assert_allclose(cell_weights(histogram), expected, rtol=1e-12)
 
@@ -79,7 +78,7 @@ def test_independent_draws_have_weights_of_whole_points():
     rng = np.random.default_rng(5)
     m = 100
     for stratified, size in ((False, m), (True, CELLS - 1)):  # too few points for all cells
-        candidates = draw_candidates(Uniform(), SCHEMA, None, size, rng, stratified=stratified)
+        candidates = Uniform().draw_candidates(size, SCHEMA, None, rng, stratified=stratified)
         points = candidates.weights * size
         np.testing.assert_allclose(points, np.rint(points), atol=1e-9)
         assert np.ptp(cell_weights(candidates)) > 0  # not stratified
@@ -87,7 +86,7 @@ def test_independent_draws_have_weights_of_whole_points():
 
 def test_classes_are_what_the_family_tells_apart():
     rng = np.random.default_rng(2)
-    candidates = draw_candidates(Uniform(), SCHEMA, None, 3000, rng, stratified=True)
+    candidates = Uniform().draw_candidates(3000, SCHEMA, None, rng, stratified=True)
     table = dps.Family((Cells.table(SCHEMA, ["colour", "age"]),))
     seen = seen_by(table, candidates)
     assert len(seen.reference) == 9  # not by smoker, and by age only through its bins
@@ -99,7 +98,7 @@ def test_classes_are_what_the_family_tells_apart():
 def test_spread_keeps_every_mean_and_the_reference_inside_a_class(stratified):
     rng = np.random.default_rng(3)
     family = dps.Family((Cells.table(SCHEMA, ["colour"]), Moments.of(SCHEMA, ["age"])))
-    candidates = draw_candidates(Uniform(), SCHEMA, None, 400, rng, stratified=stratified)
+    candidates = Uniform().draw_candidates(400, SCHEMA, None, rng, stratified=stratified)
     seen = seen_by(family, candidates)
     assert len(seen.reference) < candidates.size
     np.testing.assert_allclose(seen.spread(seen.reference), candidates.weights, rtol=1e-12)
@@ -115,6 +114,6 @@ def test_spread_keeps_every_mean_and_the_reference_inside_a_class(stratified):
 
 def test_one_candidate():
     rng = np.random.default_rng(0)
-    candidates = draw_candidates(Uniform(), SCHEMA, None, 1, rng, stratified=True)
+    candidates = Uniform().draw_candidates(1, SCHEMA, None, rng, stratified=True)
     assert isinstance(candidates, Candidates)
     np.testing.assert_array_equal(candidates.weights, [1.0])

@@ -10,7 +10,6 @@ from dpstats.density.candidates import seen_by
 from dpstats.density.entropy import _Dual, fit_entropy
 from dpstats.families.cells import Cells, tables_of_degree
 from dpstats.families.moments import Moments
-from dpstats.references.drawing import draw_candidates
 from dpstats.references.uniform import Uniform
 
 
@@ -57,7 +56,7 @@ def problem(name, seed=0, n=3000, m=1500):
     """What the family sees of the candidates, and the true means."""
     rng = np.random.default_rng(seed)
     schema, family, codes = FAMILIES[name](rng, n)
-    seen = seen_by(family, draw_candidates(Uniform(), schema, None, m, rng, stratified=True))
+    seen = seen_by(family, Uniform().draw_candidates(m, schema, None, rng, stratified=True))
     return seen, np.concatenate(family.sums(codes)) / (n * family.bounds)
 
 
@@ -168,7 +167,7 @@ def test_the_chosen_penalty_is_nearly_the_best_of_the_path(name, sd, loss):
     """Squared error within 15% of the best in hindsight, in the mean over 12 draws of noise.
 
     That best is itself a minimum over 12 penalties of a noisy error, so one draw may lose more.
-    At sd = .05 the noise is as large as most cells and the few functions tell less.
+    At sd = .05 the noise is as large as most cells and the few functions determine less.
     """
     chosen, best = [], []
     for seed in range(12):

@@ -6,10 +6,15 @@ from scipy import optimize
 
 import dpstats as dps
 from dpstats.density.candidates import Candidates, seen_by
-from dpstats.density.minimax import SolverError, feasible, minimax_highs, minimax_pulp
+from dpstats.density.minimax import (
+    SolverError,
+    feasible,
+    minimax,
+    minimax_highs,
+    minimax_pulp,
+)
 from dpstats.families.cells import Cells, tables_of_degree
 from dpstats.families.moments import Moments
-from dpstats.references.drawing import draw_candidates
 from dpstats.references.uniform import Uniform
 
 
@@ -60,7 +65,7 @@ def merged(schema, family, points, m=300):
         def draw(self, m, schema, measured, rng):
             return points
 
-    return draw_candidates(Drawn(), schema, None, m, None, stratified=False), family
+    return Drawn().draw_candidates(m, schema, None, None, stratified=False), family
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -122,6 +127,13 @@ def test_merging_leaves_the_optimum_unchanged(name):
     _, unmerged = minimax_highs(family.evaluate(points).matrix(), target)
     assert len(seen.reference) < len(np.unique(np.stack(list(rows.values())), axis=1).T)
     assert optimum == pytest.approx(unmerged, abs=1e-7)
+
+
+def test_a_solver_goes_by_its_name(monkeypatch):
+    _, family, points, target = instance("tables", 10, m=50)
+    matrix = family.evaluate(points).matrix()
+    for solver, solve in (("highs", minimax_highs), ("pulp", minimax_pulp)):
+        np.testing.assert_array_equal(minimax(matrix, target, solver)[0], solve(matrix, target)[0])
 
 
 def test_a_target_within_reach_has_no_misfit():

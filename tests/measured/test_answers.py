@@ -14,10 +14,11 @@ from scipy.stats import kstest
 import dpstats as dps
 from dpstats.errors import NotMeasuredError
 from dpstats.families.block import Family
-from dpstats.families.cells import Cells
+from dpstats.families.cells import ROWS, Cells
 from dpstats.families.moments import Moments
 from dpstats.measured.answers import answer
-from dpstats.measured.measurements import Measurements, NoisyBlock, noise_scales
+from dpstats.measured.measurements import Measurements
+from dpstats.measured.strategy import PlannedBlock, Strategy
 from dpstats.privacy import noise
 from dpstats.privacy.budget import PureDP
 
@@ -68,16 +69,23 @@ def exact(block):
 
 def measured(blocks, source=no_noise, multipliers=None):
     """Measurements of some blocks as `measure` makes them, without merging."""
-    noisy = []
+    multipliers = multipliers or [Fraction(2)] * len(blocks)
+    strategy = strategy_of(SCHEMA, blocks, multipliers)
+    noisy, uniforms = [], []
     with noise._noise_from(source):
-        for block, multiplier in zip(
-            blocks, multipliers or [Fraction(2)] * len(blocks), strict=True
-        ):
-            sums, scales = exact(block).copy(), noise_scales(block, multiplier)
+        for planned in strategy.blocks:
+            sums, scales = exact(planned.block).copy(), strategy.scales_of(planned)
             for scale in np.unique(scales):
                 sums[scales == scale] = noise.add_noise(sums[scales == scale], float(scale))
-            noisy.append(NoisyBlock(block, multiplier, sums, noise.draw_uniforms(block.size)))
-    return Measurements(SCHEMA, tuple(noisy), N, PureDP(1), "replace", not_private=True)
+            noisy.append(sums)
+            uniforms.append(noise.draw_uniforms(len(sums)))
+    sums, uniforms = np.concatenate(noisy), np.concatenate(uniforms)
+    return Measurements(strategy, sums, uniforms, not_private=True)
+
+
+def strategy_of(schema, blocks, multipliers):
+    planned = tuple(PlannedBlock(b, m) for b, m in zip(blocks, multipliers, strict=True))
+    return Strategy(schema, planned, PureDP(1), n=N)
 
 
 def table(*names):
@@ -280,22 +288,44 @@ def test_the_uniforms_of_sums_are_uniform():
     # 3,000 sums of eight uniforms; without taking fractions they would be nearly normal.
     source = Recording(8)
     wanted, found = condition("region in ['north', 'east']"), []
+    strategy = strategy_of(SCHEMA, BLOCKS[1:2], [Fraction(2)])
     for _ in range(3_000):
-        block = NoisyBlock(BLOCKS[1], Fraction(2), np.zeros(16, np.int64), source.uniforms(16))
-        pretend = Measurements(SCHEMA, (block,), N, PureDP(1), "replace")
+        pretend = Measurements(strategy, np.zeros(16, np.int64), source.uniforms(16))
         found.append(answer(pretend, wanted, disjoint=True).uniforms[0])
     assert kstest(found, "uniform", args=(-0.5, 1)).pvalue > 1e-4
 
 
 def test_the_first_answers_are_those_of_the_first_functions():
     noisy = measured(BLOCKS, Recording(4))
-    some, both = answer(noisy, WANTED[0]), answer(noisy, WANTED[:2]).part(slice(0, WANTED[0].size))
+    some, both = (
+        answer(noisy, WANTED[0]),
+        answer(noisy, WANTED[:2]).subset(slice(0, WANTED[0].size)),
+    )
     for name in ("names", "n"):
         assert getattr(some, name) == getattr(both, name)
     for name in ("sums", "bounds", "uniforms", "means", "noise_variances"):
         np.testing.assert_array_equal(getattr(some, name), getattr(both, name))
     assert [some.law(f) for f in range(4)] == [both.law(f) for f in range(4)]
     np.testing.assert_array_equal(some.weights, both.weights)
+
+
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+def test_answers_come_with_the_number_of_rows_where_it_is_not_public(unit):
+    plan = dps.plan(SCHEMA, {"t": dps.Marginals(["tall"], 1)}, budget=PureDP(1), unit=unit)
+    noisy = dps.measure(plan, frame())
+    plain = answer(noisy, table("tall"))
+    both = answer(noisy, table("tall"), with_count=True)
+    if unit == "replace":
+        assert both.names == plain.names
+        np.testing.assert_array_equal(both.sums, plain.sums)
+        return
+    assert len(both.names) == 3
+    np.testing.assert_array_equal(both.subset(slice(0, 2)).sums, plain.sums)
+    np.testing.assert_array_equal(both.sums, answer(noisy, [table("tall"), ROWS]).sums)
+    assert both.sums[2] == both.rows.estimate
+    assert both.law(2).variance == both.rows.law.variance
+    combined = noisy.sums.sum(), noisy.count.sums[0]  # two sources of the same number
+    assert min(combined) <= both.sums[2] <= max(combined)
 
 
 # What cannot be answered
@@ -328,9 +358,10 @@ def test_what_was_not_measured_says_what_was_and_what_to_ask_for(wanted, says):
 def test_a_long_list_of_measurements_is_cut():
     schema = dps.Schema([dps.Boolean(f"b{i}") for i in range(12)])
     blocks = [Cells.table(schema, [f"b{i}"]) for i in range(11)]
-    noisy = tuple(NoisyBlock(b, Fraction(2), np.zeros(2, np.int64), np.zeros(2)) for b in blocks)
+    strategy = strategy_of(schema, blocks, [Fraction(2)] * len(blocks))
+    held = Measurements(strategy, np.zeros(22, np.int64), np.zeros(22))
     with pytest.raises(NotMeasuredError, match=r"\('b7',\), \.\.\.; ask the custodian"):
-        answer(Measurements(schema, noisy, N, PureDP(1), "replace"), Cells.table(schema, ["b11"]))
+        answer(held, Cells.table(schema, ["b11"]))
 
 
 def test_moments_that_were_partly_measured_name_the_rest():

@@ -235,11 +235,11 @@ def test_it_holds_against_the_private_table(fit, seeded_noise):
     source, runs = seeded_noise(7), 100
     joint, single = 0, np.zeros(exact.family.size)
     for run in range(runs):
-        noisy = tuple(
-            replace(block, sums=block.sums + source(float(block.scales[0]), block.block.size))
+        noisy = [
+            block.sums + source(float(block.scales[0]), block.block.size)
             for block in exact.measured
-        )
-        held = replace(exact, measured=noisy)
+        ]
+        held = replace(exact, noisy_sums=np.concatenate(noisy))
         certificate = dps.synthesize(held, fit=fit, m=60, rng=run).accuracy(alpha=0.2)
         error = np.abs(certificate.synthetic - exact.means)
         joint += bool(np.all(error <= certificate.joint_bounds + 1e-12))

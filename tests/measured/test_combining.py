@@ -11,8 +11,9 @@ import dpstats as dps
 from dpstats.errors import NotMeasuredError
 from dpstats.families.cells import ROWS, Cells
 from dpstats.measured.answers import answer
-from dpstats.measured.measurements import Measurements, NoisyBlock
+from dpstats.measured.measurements import Measurements
 from dpstats.measured.overlapping_tables import OverlappingTables
+from dpstats.measured.strategy import PlannedBlock, Strategy
 from dpstats.privacy.budget import PureDP
 
 SCHEMA = dps.Schema([
@@ -36,11 +37,10 @@ def measured(blocks, multipliers=None, seed=5):
     """Any sums will do: estimates are linear in them."""
     rng = np.random.default_rng(seed)
     multipliers = multipliers or [Fraction(2)] * len(blocks)
-    noisy = [
-        NoisyBlock(b, multiplier, rng.integers(-50, 150, b.size), rng.uniform(-0.5, 0.5, b.size))
-        for b, multiplier in zip(blocks, multipliers, strict=True)
-    ]
-    return Measurements(SCHEMA, tuple(noisy), N, PureDP(1), "replace")
+    planned = tuple(PlannedBlock(b, m) for b, m in zip(blocks, multipliers, strict=True))
+    strategy = Strategy(SCHEMA, planned, PureDP(1), n=N)
+    size = strategy.family.size
+    return Measurements(strategy, rng.integers(-50, 150, size), rng.uniform(-0.5, 0.5, size))
 
 
 def test_alone_the_source_with_the_least_noise_answers():
@@ -105,8 +105,13 @@ def overlapping(conditions):
 
 def counted(noisy):
     """The same where the number of rows is measured."""
-    count = NoisyBlock(ROWS, Fraction(3), np.array([N + 7]), np.zeros(1))
-    return replace(noisy, count=count, unit="add_remove")
+    blocks = (*noisy.strategy.blocks, PlannedBlock(ROWS, Fraction(3), "count"))
+    return replace(
+        noisy,
+        strategy=replace(noisy.strategy, blocks=blocks, unit="add_remove", n=None),
+        noisy_sums=np.append(noisy.noisy_sums, N + 7),
+        uniforms=np.append(noisy.uniforms, 0.0),
+    )
 
 
 @pytest.mark.parametrize("wanted", WANTED)
@@ -143,9 +148,14 @@ def test_a_complement_does_not_follow_where_the_total_is_not_public():
 def test_a_margin_seen_in_seven_equal_tables_has_a_seventh_of_the_variance():
     schema = dps.Schema([dps.Category(f"c{i}", list("abc")) for i in range(8)])
     blocks = [Cells.table(schema, ["c0", f"c{i}"]) for i in range(1, 8)]
-    noisy = tuple(NoisyBlock(b, Fraction(2), np.full(9, 10), np.zeros(9)) for b in blocks)
-    held = Measurements(schema, noisy, 90, PureDP(1), "replace")
-    one = Measurements(schema, noisy[:1], 90, PureDP(1), "replace")
+    planned = tuple(PlannedBlock(block, Fraction(2)) for block in blocks)
+    held, one = (
+        Measurements(
+            Strategy(schema, some, PureDP(1), n=90), np.full(9 * len(some), 10),
+            np.zeros(9 * len(some)),
+        )
+        for some in (planned, planned[:1])
+    )  # fmt: skip
     wanted = Cells.table(schema, ["c0"])
     ratio = answer(held, wanted).noise_variances / answer(one, wanted).noise_variances
     np.testing.assert_allclose(ratio, 1 / 7)

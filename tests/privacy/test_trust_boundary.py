@@ -1,6 +1,7 @@
 """The trust boundary, read from the source: who may see rows, draw noise, and import whom."""
 
 import ast
+import graphlib
 import importlib
 import inspect
 import pkgutil
@@ -73,6 +74,37 @@ def test_every_module_has_a_room():
 @pytest.mark.parametrize("module", MODULES)
 def test_imports_point_to_earlier_rooms(module):
     assert order_of(module, TREES[module]) == []
+
+
+def circle(trees):
+    """Modules that import each other in a circle, if any, type-only imports counted."""
+    graph = {
+        name: {imported for imported in imports(tree, trees) if imported in trees}
+        for name, tree in trees.items()
+    }
+    try:
+        list(graphlib.TopologicalSorter(graph).static_order())
+    except graphlib.CycleError as error:
+        return error.args[1]
+    return []
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    assert circle({name: TREES[name] for name in MODULES}) == []
+
+
+@pytest.mark.parametrize(
+    "planted",
+    ["from dpstats.planning.plan import Plan",
+     "if TYPE_CHECKING:\n    from dpstats.planning.plan import Plan",
+     "def f():\n    from dpstats.planning import plan"],
+)  # fmt: skip
+def test_a_planted_circle_is_seen(planted):
+    trees = {name: TREES[name] for name in MODULES}
+    trees["dpstats.planning.preview"] = ast.parse(
+        f"{SOURCES['dpstats.planning.preview']}\n{planted}"
+    )
+    assert set(circle(trees)) == {"dpstats.planning.plan", "dpstats.planning.preview"}
 
 
 def test_no_module_imports_through_the_public_names():

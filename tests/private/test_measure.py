@@ -1,4 +1,5 @@
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pandas as pd
@@ -94,24 +95,38 @@ def test_measurements_round_trip(schema, survey, tmp_path):
         (*measured.measured, measured.reference), (*loaded.measured, loaded.reference), strict=True
     ):
         assert before.block == after.block
-        assert before.multiplier == after.multiplier
+        np.testing.assert_array_equal(before.scales, after.scales)
         np.testing.assert_array_equal(before.sums, after.sums)
         np.testing.assert_array_equal(before.uniforms, after.uniforms)
+    assert loaded.strategy == measured.strategy
     assert loaded.requests == measured.requests
     assert (loaded.n, loaded.budget, loaded.unit) == (2000, dps.PureDP(1), "replace")
     again = [dps.synthesize(m, rng=3).to_frame() for m in (measured, loaded)]
     pd.testing.assert_frame_equal(*again)
 
 
-def test_noise_of_another_kind_than_the_budget_pays_for_is_refused(schema, survey):
+def test_measurements_whose_budget_was_changed_are_refused(schema, survey, tmp_path):
+    """The noise follows from the budget: under another one the scales would be wrong."""
     measured = dps.measure(make_plan(schema, budget=dps.ZCDP(0.1)), survey)
-    assert {noisy.noise for noisy in measured.measured} == {"gaussian"}
-    with pytest.raises(dps.RequestError, match="'pure' is spent on laplace noise"):
-        replace(measured, budget=dps.PureDP(1))
+    assert measured.budget.noise == "gaussian"
+    for budget in (dps.PureDP(Fraction(1, 10)), dps.ZCDP(0.2)):
+        changed = replace(measured, strategy=replace(measured.strategy, budget=budget))
+        changed.save(tmp_path / "changed.zip")
+        with pytest.raises(dps.FileFormatError, match="edited by hand"):
+            dps.Measurements.load(tmp_path / "changed.zip")
+
+
+def test_measurements_of_another_size_than_their_strategy_are_refused(schema, survey):
+    measured = dps.measure(make_plan(schema), survey)
+    for name in ("noisy_sums", "uniforms"):
+        with pytest.raises(dps.RequestError, match=f"as many {name}"):
+            replace(measured, **{name: getattr(measured, name)[1:]})
+    with pytest.raises(dps.RequestError, match="public number of rows"):
+        replace(measured, strategy=replace(measured.strategy, n=None))
 
 
 def test_an_empty_line_of_a_one_column_file_is_a_row(tmp_path):
-    # Were it dropped, the published n would tell a missing cell from any other.
+    # Were it dropped, the published n would distinguish a missing cell from any other.
     schema = dps.Schema([dps.Category("t", ["a", "b"])])
     plan = dps.plan(schema, {"p": dps.Proportion("t == 'a'")}, budget=dps.PureDP(1), n=3)
     for number, text in enumerate(("t\na\nb\na\n", "t\na\n\na\n", 't\na\n""\na', "t\na\nb\n\n")):
@@ -121,9 +136,9 @@ def test_an_empty_line_of_a_one_column_file_is_a_row(tmp_path):
 
 
 def test_a_plan_with_another_unit_is_refused(schema, survey):
-    plan = replace(make_plan(schema), unit="add_remove")
+    strategy = make_plan(schema).strategy
     with pytest.raises(dps.RequestError, match="edited by hand"):
-        dps.measure(plan, survey)
+        replace(strategy, unit="add_remove")
 
 
 @pytest.mark.parametrize("where", ["draw", "read"])

@@ -210,7 +210,7 @@ def test_coefficients_along_every_axis(p):
     reference = BernsteinKDE(k=3, order=2)
     block = reference.block(dps.Schema(UNIT[:p]), 100)
     sums = np.random.default_rng(p).integers(-900, 1000, block.size)
-    density = reference.density(NoisyBlock(block, Fraction(1), sums, np.zeros(block.size)))
+    density = reference.density(NoisyBlock(block, np.ones(block.size), sums, np.zeros(block.size)))
     along = 2 * np.eye(4) - _bernstein(3, np.arange(4) / 3)  # sum_i C(2, i) (-1)^(i-1) M^(i-1)
     halved = [0.5, 1, 1, 0.5]
     expected = np.zeros(block.shape)
@@ -225,7 +225,7 @@ def test_coefficients_along_every_axis(p):
 
 def test_sums_of_another_kind_are_refused():
     block = dps.PerturbedHistogram().block(dps.Schema([dps.Boolean("b")]))
-    other = NoisyBlock(block, Fraction(1), np.zeros(2, np.int64), np.zeros(2))
+    other = NoisyBlock(block, np.ones(2), np.zeros(2, np.int64), np.zeros(2))
     with pytest.raises(FileFormatError, match="made from kernel sums"):
         BernsteinKDE().density(other)
 

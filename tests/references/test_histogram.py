@@ -27,7 +27,7 @@ CELLS = 18
 
 def measured(counts):
     block = PerturbedHistogram().block(SCHEMA)
-    return NoisyBlock(block, Fraction(4), np.asarray(counts), np.zeros(block.size))
+    return NoisyBlock(block, np.full(block.size, 4.0), np.asarray(counts), np.zeros(block.size))
 
 
 def table(n=4000, seed=0):

@@ -11,7 +11,6 @@ import pandas as pd
 import pytest
 
 import dpstats as dps
-from dpstats import synthesis
 from dpstats.density.candidates import seen_by
 from dpstats.density.entropy import fit_tilted, usable_deviations
 from dpstats.density.penalties import adapted
@@ -20,7 +19,6 @@ from dpstats.families.moments import Moments
 from dpstats.measured.combining import Sources
 from dpstats.privacy.noise import _noise_from
 from dpstats.references import default_reference, loglinear, reference_from_dict
-from dpstats.references.drawing import draw_candidates
 from dpstats.references.loglinear import LogLinear, own_density
 from dpstats.references.uniform import Uniform
 
@@ -65,7 +63,7 @@ def test_it_agrees_with_the_fit_over_the_whole_domain(pairs):
     The means differ by the sampling error of 20,000 points, a fifth of a noise sd at most.
     """
     candidates, fit = LogLinear().refine(pairs, 20_000, np.random.default_rng(0))
-    every = draw_candidates(Uniform(), pairs.columns, None, 720, None, stratified=True)
+    every = Uniform().draw_candidates(720, pairs.columns, None, None, stratified=True)
     sources = Sources(pairs)
     base = np.prod(
         [own_density(sources, c)[every.codes[c.name]] for c in pairs.columns], axis=0
@@ -158,7 +156,7 @@ def test_a_failure_falls_back_to_uniform_candidates_and_says_so(pairs, monkeypat
     def fails(*arguments, **options):
         raise np.linalg.LinAlgError("no")
 
-    monkeypatch.setattr(synthesis.LogLinear, "refine", fails)
+    monkeypatch.setattr(LogLinear, "refine", fails)
     release = dps.synthesize(pairs, m=1000, rng=0)
     assert "the log-linear reference failed" in release.notes[0]
     assert release.k == 4000
@@ -244,7 +242,7 @@ def test_a_family_it_does_not_know_is_refused_or_gets_uniform():
     family = dps.Family((Strange(),))
     many = dps.Schema([dps.Category(f"c{i}", list(range(30))) for i in range(5)])
     assert isinstance(default_reference(many, family), Uniform)
-    with pytest.raises(RequestError, match="knows tables, conditions, moments and products only"):
+    with pytest.raises(RequestError, match="takes tables, conditions, moments and products only"):
         LogLinear().check_family(family)
 
 

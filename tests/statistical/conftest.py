@@ -50,19 +50,14 @@ def _noise_of(scales, source):
 
 
 def with_noise(exact, source):
-    """Measurements whose sums are the exact ones of `exact` plus fresh noise."""
-    return replace(
-        exact,
-        measured=tuple(
-            replace(
-                block,
-                sums=block.sums + _noise_of(block.scales, source),
-                uniforms=source.uniforms(block.block.size),
-            )
-            for block in exact.measured
-        ),
-        not_private=True,
-    )
+    """Measurements whose sums of the family are the exact ones of `exact` plus fresh noise."""
+    sums, uniforms = exact.noisy_sums.copy(), exact.uniforms.copy()
+    start = 0
+    for block in exact.measured:
+        piece = slice(start, start := start + block.block.size)
+        sums[piece] += _noise_of(block.scales, source)
+        uniforms[piece] = source.uniforms(block.block.size)
+    return replace(exact, noisy_sums=sums, uniforms=uniforms, not_private=True)
 
 
 def clopper_pearson(successes, runs, error=FAILURE):

@@ -45,9 +45,8 @@ def releases(n, budget, runs, tools, seed, asked=ASKED):
             "region": rng.choice(3, n, p=SHARES),
         }
         sums = exact.family.sums(codes)
-        blocks = tuple(replace(b, sums=s) for b, s in zip(exact.measured, sums, strict=True))
-        count = replace(exact.count, sums=np.array([n]) + source(float(exact.count.scales[0]), 1))
-        held = replace(exact, measured=blocks, count=count, n=max(1, int(count.sums[0])))
+        count = n + source(float(exact.count.scales[0]), 1)
+        held = replace(exact, noisy_sums=np.concatenate([*sums, count]))
         truth = np.concatenate(sums) / (n * held.family.bounds)
         held = tools.with_noise(held, source)
         yield held, truth, SimpleNamespace(

@@ -1,5 +1,7 @@
 """Coverage of two groups compared, of quantiles, and of bands for a distribution function."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -38,19 +40,13 @@ METHODS = ("noise_aware", "certified")
 def releases(plan, draw, runs, tools, seed):
     """Answers to the plan's table: fresh rows (cell counts from `draw`) and fresh noise."""
     from dpstats.measured.answers import answer
-    from dpstats.measured.measurements import Measurements, NoisyBlock
+    from dpstats.measured.measurements import Measurements
 
     rng, source = np.random.default_rng(seed), tools.Laplace(seed + 1)
-    (planned,) = plan.blocks
     for _ in range(runs):
         counts = draw(rng)
-        held = Measurements(
-            schema=plan.schema,
-            measured=(
-                NoisyBlock(planned.block, planned.multiplier, counts, np.zeros(len(counts))),
-            ),
-            n=int(counts.sum()), budget=plan.budget, unit=plan.unit,
-        )  # fmt: skip
+        strategy = replace(plan.strategy, n=int(counts.sum()))
+        held = Measurements(strategy, counts, np.zeros(len(counts)))
         held = tools.with_noise(held, source)
         yield lambda wanted, held=held, **options: answer(held, wanted, **options)
 

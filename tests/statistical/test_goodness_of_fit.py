@@ -12,7 +12,7 @@ from scipy import stats
 
 import dpstats as dps
 from dpstats.measured.answers import answer
-from dpstats.measured.measurements import Measurements, NoisyBlock
+from dpstats.measured.measurements import Measurements
 from dpstats.privacy.noise import _noise_from
 
 EQUAL = np.full(4, 0.25)
@@ -36,20 +36,15 @@ def results(p0, p, n, epsilon, runs, tools, simulations=399, seed=1):
     schema = dps.Schema([dps.Category("c", [f"l{i}" for i in range(len(p0))])])
     asked = dps.GoodnessOfFit("c", list(p0), simulations=simulations)
     plan = dps.plan(schema, {"g": asked}, budget=dps.PureDP(epsilon), n=n)
-    (planned,) = plan.blocks
     for run in range(runs):
         counts = rng.multinomial(n, p)
-        empty = NoisyBlock(planned.block, planned.multiplier, counts, np.zeros(len(p)))
-        noisy = counts + source(float(empty.scales[0]), len(p))
-        block = NoisyBlock(planned.block, planned.multiplier, noisy, source.uniforms(len(p)))
-        measured = Measurements(
-            schema=schema, measured=(block,), n=n, budget=plan.budget, unit=plan.unit
-        )
+        noisy = counts + source(float(plan.strategy.scales[0]), len(p))
+        measured = Measurements(plan.strategy, noisy, source.uniforms(len(p)))
         release = SimpleNamespace(
             schema=schema,
             n=n,
             budget=plan.budget,
-            answers=lambda wanted, disjoint=False, m=measured: answer(m, wanted, disjoint=disjoint),
+            answers=lambda wanted, m=measured, **options: answer(m, wanted, **options),
         )
         fresh = dps.GoodnessOfFit("c", list(p0), simulations=simulations, seed=run)
         yield counts, fresh.infer(release)

@@ -82,11 +82,9 @@ def releases(analysis, n, budget, unit, draw, runs, tools, seed):
     exact = dps.measure(plan, SCHEMA.to_frame({c: np.zeros(n, np.int64) for c in SCHEMA.names}))
     for _ in range(runs):
         sums = exact.family.sums(draw(rng))
-        blocks = tuple(replace(b, sums=s) for b, s in zip(exact.measured, sums, strict=True))
-        held = replace(exact, measured=blocks)
-        if held.count is not None:
-            noisy = n + source(float(held.count.scales[0]), 1)
-            held = replace(held, count=replace(held.count, sums=noisy), n=max(1, int(noisy[0])))
+        if exact.count is not None:
+            sums = [*sums, n + source(float(exact.count.scales[0]), 1)]
+        held = replace(exact, noisy_sums=np.concatenate(sums))
         held = tools.with_noise(held, source)
         yield SimpleNamespace(
             schema=SCHEMA, n=held.n, budget=budget,

@@ -7,7 +7,7 @@ import pytest
 
 import dpstats as dps
 from dpstats.measured.answers import answer
-from dpstats.measured.measurements import Measurements, NoisyBlock
+from dpstats.measured.measurements import Measurements
 
 CLIPPED = dps.Schema([dps.Number("x", -2, 2, missing=0), dps.Number("y", -2, 2, missing=0)])
 MIXED = dps.Schema([
@@ -110,14 +110,12 @@ def codes_of(schema, rows):
 
 
 def noisy(planned, sums, plan, source):
-    block = NoisyBlock(
-        planned.block, planned.multiplier, sums, np.zeros(len(sums)), plan.budget.noise
-    )
+    scales = plan.strategy.scales_of(planned)
     drawn = np.zeros(len(sums), dtype=np.int64)
-    for scale in np.unique(block.scales):
-        same = block.scales == scale
+    for scale in np.unique(scales):
+        same = scales == scale
         drawn[same] = source(float(scale), int(same.sum()))
-    return NoisyBlock(block.block, block.multiplier, sums + drawn, block.uniforms, block.noise)
+    return sums + drawn
 
 
 def results(setting, runs, tools, seed=1):
@@ -129,15 +127,14 @@ def results(setting, runs, tools, seed=1):
     source = (tools.Gaussian if budget.noise == "gaussian" else tools.Laplace)(seed + 1)
     for _ in range(runs):
         codes = codes_of(schema, draw(rng, n))
-        measured = tuple(noisy(p, p.block.sums(codes), plan, source) for p in plan.blocks)
-        count = None if plan.count is None else noisy(plan.count, np.array([n]), plan, source)
-        held = Measurements(
-            schema=schema, measured=measured, n=n if count is None else max(1, int(count.sums[0])),
-            budget=budget, unit=unit, count=count,
-        )  # fmt: skip
+        sums = [noisy(p, p.block.sums(codes), plan, source) for p in plan.blocks]
+        if plan.count is not None:
+            sums.append(noisy(plan.count, np.array([n]), plan, source))
+        sums = np.concatenate(sums)
+        held = Measurements(plan.strategy, sums, np.zeros(len(sums)))
         release = SimpleNamespace(
             schema=schema, n=held.n, budget=budget,
-            answers=lambda wanted, disjoint=False, held=held: answer(held, wanted),
+            answers=lambda wanted, held=held, **options: answer(held, wanted, **options),
         )  # fmt: skip
         yield codes, analysis.infer(release)
 

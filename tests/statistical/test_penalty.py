@@ -19,9 +19,9 @@ from dpstats.density.entropy import _Dual, fit_entropy, fit_tilted
 from dpstats.density.minimax import feasible, minimax_highs
 from dpstats.families.cells import Cells, tables_of_degree
 from dpstats.families.moments import Moments
-from dpstats.measured.measurements import Measurements, NoisyBlock
+from dpstats.measured.measurements import Measurements
+from dpstats.measured.strategy import PlannedBlock, Strategy
 from dpstats.references import loglinear
-from dpstats.references.drawing import draw_candidates
 from dpstats.references.loglinear import LogLinear
 from dpstats.references.uniform import Uniform
 
@@ -113,19 +113,16 @@ class Problem:
         else:
             budget, source = dps.ZCDP(1), tools.Gaussian(seed + 1000)
             multiplier = Fraction((N * deviation) ** 2)
-        measured = []
-        for block in blocks:
-            exact = NoisyBlock(block, multiplier, block.sums(codes), np.zeros(block.size), noise)
-            drawn = np.concatenate([source(float(scale), 1) for scale in exact.scales])
-            measured.append(
-                NoisyBlock(block, multiplier, exact.sums + drawn, exact.uniforms, noise)
-            )
+        planned = tuple(PlannedBlock(block, multiplier) for block in blocks)
+        strategy = Strategy(schema, planned, budget, n=N)
+        sums = np.concatenate(strategy.family.sums(codes))
+        drawn = np.concatenate([source(float(scale), 1) for scale in strategy.scales])
         self.measurements = Measurements(
-            schema, tuple(measured), N, budget, "replace",
+            strategy, sums + drawn, np.zeros(len(sums)),
             reference_spec={"kind": "uniform"}, not_private=True,
         )  # fmt: skip
         self.family = self.measurements.family
-        self.truth = np.concatenate(self.family.sums(codes)) / (N * self.family.bounds)
+        self.truth = sums / (N * self.family.bounds)
         self.means = self.measurements.means
         self.deviations = self.measurements.standard_deviations
 
@@ -143,7 +140,7 @@ class Problem:
 
     def uniform(self):
         schema, m = self.measurements.columns, CANDIDATES
-        candidates = draw_candidates(Uniform(), schema, None, m, self.rng, stratified=True)
+        candidates = Uniform().draw_candidates(m, schema, None, self.rng, stratified=True)
         seen = seen_by(self.family, candidates)
         problem = seen.values, seen.reference, self.means, self.deviations
         fit = fit_entropy(*problem)

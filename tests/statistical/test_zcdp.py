@@ -19,7 +19,7 @@ from dpstats.inference.counts.quantile_intervals import QuantileIntervals
 from dpstats.inference.counts.risk_measures import MEASURES, measure_of
 from dpstats.measured.answers import answer
 from dpstats.measured.certificate import certify
-from dpstats.measured.measurements import Measurements, NoisyBlock
+from dpstats.measured.measurements import Measurements
 from dpstats.privacy.gaussian import DiscreteGaussian
 
 ALPHA = 0.05
@@ -32,18 +32,9 @@ def plan_of(columns, analyses, n, rho):
 
 def empty(plan, n, sums=None):
     """Measurements without noise, of zeros if no sums are given."""
-    sums = [np.zeros(p.block.size, np.int64) for p in plan.blocks] if sums is None else sums
-    return Measurements(
-        schema=plan.schema,
-        measured=tuple(
-            NoisyBlock(p.block, p.multiplier, s, np.zeros(len(s)), plan.budget.noise)
-            for p, s in zip(plan.blocks, sums, strict=True)
-        ),
-        n=n,
-        budget=plan.budget,
-        unit=plan.unit,
-        not_private=True,
-    )
+    size = plan.family.size
+    sums = np.zeros(size, np.int64) if sums is None else np.concatenate(sums)
+    return Measurements(replace(plan.strategy, n=n), sums, np.zeros(size), not_private=True)
 
 
 def releases(plan, n, p, runs, tools, seed):
@@ -80,13 +71,12 @@ def test_coverage_of_a_proportion_by_enumeration(n, p, rho, table):
     rates = dict.fromkeys(METHODS, 0.0)
     for method in METHODS:
         for u in grid:
-            one = replace(held.measured[0], sums=t, uniforms=np.full(len(t), u))
             answers = answer(held, plan.family)
             many = replace(
                 answers,
                 names=["b"] * len(t),
                 sums=t.astype(float),
-                uniforms=one.uniforms,
+                uniforms=np.full(len(t), u),
                 bounds=np.ones(len(t), np.int64),
                 law_of=np.zeros(len(t), np.intp),
             )

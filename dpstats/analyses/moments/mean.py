@@ -10,8 +10,7 @@ import numpy as np
 
 from dpstats.checks import listed
 from dpstats.errors import RequestError
-from dpstats.families.block import Block, Family
-from dpstats.families.cells import ROWS
+from dpstats.families.block import Family
 from dpstats.families.moments import Moments
 from dpstats.inference.confidence_law import LEAST_PVALUE
 from dpstats.inference.moments.mean_intervals import Contrast, MeanIntervals
@@ -68,10 +67,7 @@ class Mean:
 
     def infer(self, release: Answering) -> MeanResult:
         """Estimates with noise-aware and certified intervals."""
-        wanted: list[Block] = list(self.family(release.schema).blocks)
-        answers = release.answers(wanted)
-        if not answers.rows.public:
-            answers = release.answers([*wanted, ROWS])
+        answers = release.answers(self.family(release.schema), with_count=True)
         contrasts = tuple(
             Contrast((NoisyMean.of_column(answers, 2 * i),), *centre_of(release.schema, name))
             for i, name in enumerate(self._names)

@@ -15,7 +15,7 @@ from dpstats.corrected.chi_square import check_probabilities, fit_verdict
 from dpstats.corrected.verdicts import CertifiedChiSquare
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
-from dpstats.families.cells import ROWS, Cells
+from dpstats.families.cells import Cells
 from dpstats.inference.simultaneous import joint_noise_quantiles
 from dpstats.inference.tables.departures import Departures
 from dpstats.inference.tables.effect_size import effect_interval
@@ -109,7 +109,8 @@ class GoodnessOfFit:
         p0 = self._expected_shares(release.schema)
         family = self.family(release.schema)
         best, tested = (
-            Departures(a, p0) for a in (_best(release, family), _tested(release, family))
+            Departures(a, p0)
+            for a in (release.answers(family, with_count=True), _tested(release, family))
         )
         n, d = best.n, len(p0)
         statistic, pvalue = tested.test(self.simulations, np.random.default_rng(self.seed))
@@ -196,19 +197,14 @@ def _position(column: Column, label: str) -> int | None:
     return next((i for i, v in enumerate(values) if not isinstance(v, str) and v == number), None)
 
 
-def _best(release: Answering, family: Family) -> Answers:
-    """Best linear counts, and the number of rows with them where it is not public."""
-    answers = release.answers(family)
-    return answers if answers.rows.public else release.answers([*family.blocks, ROWS])
-
-
 def _tested(release: Answering, family: Family) -> Answers:
     """Counts for the tests: with independent noise unless combining tables gains much.
 
     Best linear counts use that n is known, which correlates their noise and saves one part in d
     of its variance only; a likelihood of the measured counts uses n and the shape of the law.
     """
-    combined, plain = _best(release, family), release.answers(family, disjoint=True)
+    combined = release.answers(family, with_count=True)
+    plain = release.answers(family, disjoint=True)
     enough = 0.9 * (1 - 1 / len(plain.sums)) * np.mean(plain.noise_variances)
     gains_little = bool(np.mean(combined.noise_variances) >= enough)
     return plain if plain.rows.public and plain.independent and gains_little else combined

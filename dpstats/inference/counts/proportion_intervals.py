@@ -65,7 +65,7 @@ class ProportionIntervals:
         low, high = np.zeros(d), np.ones(d)
         pieces = self.tables or tuple(slice(f, f + 1) for f in range(d))
         for piece in pieces:
-            table = answers.part(piece)
+            table = answers.subset(piece)
             level = joint_level(table, alpha / len(pieces))
             low[piece], high[piece] = ProportionIntervals(table)._inverted(level, sizes)
         return low, high
@@ -105,7 +105,7 @@ class ProportionIntervals:
         """The same for the first few counts."""
         whole = tuple(piece for piece in self.tables if piece.stop <= count)
         exact = whole and whole[-1].stop == count
-        return ProportionIntervals(self.answers.part(slice(0, count)), whole if exact else ())
+        return ProportionIntervals(self.answers.subset(slice(0, count)), whole if exact else ())
 
     def pvalues(self, value: float, alternative: Alternative) -> Floats:
         """P-values (d,) of: the proportion equals `value`; exact where n is public.

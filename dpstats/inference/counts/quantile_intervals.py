@@ -133,7 +133,7 @@ class QuantileIntervals:
 
     def _of_edge(self, j: int) -> ProportionIntervals:
         """The distribution function at the end of bin j."""
-        return ProportionIntervals(self.answers.part(slice(j, j + 1)))
+        return ProportionIntervals(self.answers.subset(slice(j, j + 1)))
 
     def _bin_of(self, value: float) -> int:
         if self.discrete:

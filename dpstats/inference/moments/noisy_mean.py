@@ -68,7 +68,7 @@ class NoisyMean:
     @classmethod
     def of_group(cls, answers: Answers, i: int) -> NoisyMean:
         """Group number i, from the answers to a block of `GroupMoments`."""
-        part = answers.part(slice(len(PARTS) * i, len(PARTS) * (i + 1)))
+        part = answers.subset(slice(len(PARTS) * i, len(PARTS) * (i + 1)))
         units = part.bounds.astype(np.float64)
         laws = tuple(part.law(f) for f in range(len(PARTS)))
         most = answers.rows.estimate if answers.rows.public else np.inf

@@ -12,8 +12,7 @@ import numpy as np
 
 from dpstats.arrays import Floats
 from dpstats.errors import NotMeasuredError, RequestError
-from dpstats.families.block import Block, Family
-from dpstats.families.cells import ROWS
+from dpstats.families.block import Block
 from dpstats.families.formula import Design
 from dpstats.families.moments import COARSE_STEPS, Feature, Moments, Term, product
 from dpstats.inference.moment_matrix import ONE, ZERO, NoisyMatrix, moments_block
@@ -245,9 +244,7 @@ def _terms(blocks: Sequence[Block]) -> dict[Term | None, int]:
 
 def _asked(release: Answering, blocks: Sequence[Block]) -> tuple[Answers, dict[Term | None, int]]:
     """Answers to the functions of some blocks, and which one each product of features is."""
-    answers = release.answers(Family(tuple(blocks)))
-    if not answers.rows.public:
-        answers = release.answers(Family((*blocks, ROWS)))
+    answers = release.answers(blocks, with_count=True)
     at = _terms(blocks)
     at[None] = ZERO
     at[()] = ONE if answers.rows.public else sum(block.size for block in blocks)

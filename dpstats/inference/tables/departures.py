@@ -49,7 +49,7 @@ class Departures:
     @property
     def counts(self) -> Answers:
         """The d counts alone."""
-        return self.answers.part(slice(0, len(self.p0)))
+        return self.answers.subset(slice(0, len(self.p0)))
 
     def _reduced(self, vectors: Floats) -> Floats:
         """Departures (..., d) of counts, or changes of them by noise, and of the total."""

@@ -65,7 +65,7 @@ def sums_of(measured):
 
 def scales_of(plan):
     kind = plan.budget.noise
-    scales = [measuring.noise_scales(p.block, p.multiplier, kind) for p in plan.everything]
+    scales = [measuring.noise_scales(p.block, p.multiplier, kind) for p in plan.strategy.blocks]
     return np.concatenate(scales).tolist()
 
 

@@ -92,6 +92,9 @@ def test_p57_the_hash_seed_does_not_move_the_noise(small_plan, tmp_path):
 REACHING = re.compile(r"seed|rng|random|noise|noisy|state|source|entropy|generator|uniform", re.I)
 
 
+REFERENCES = ("Uniform", "PerturbedHistogram", "BernsteinKDE", "LogLinear")
+
+
 def public_callables():
     """Every public function, class and public method that `dps.__all__` leads to."""
     things = {name: getattr(dps, name) for name in dps.__all__}
@@ -122,7 +125,10 @@ def test_p58_no_public_argument_reaches_the_noise():
                ("Number.draw_inside", "rng"), ("Uniform.draw", "rng"),
                ("PerturbedHistogram.draw", "rng"), ("BernsteinKDE.draw", "rng"),
                ("Schema.draw_inside", "rng"), ("LogLinear.refine", "rng"),
-               ("LogLinear.refine", "rng"), ("Schema.draw_inside", "rng"),
+               *((f"{reference}.candidates", "rng") for reference in REFERENCES),
+               *((f"{reference}.draw_candidates", "rng") for reference in REFERENCES[:3]),
+               # These hold noise that was drawn before.
+               ("Measurements", "noisy_sums"), ("Measurements", "uniforms"),
                # These two simulate a published law to calibrate a test.
                ("GoodnessOfFit", "seed"), ("Independence", "seed")}  # fmt: skip
     assert reaching - drawing == {("release", "rng"), ("synthesize", "rng")}

@@ -17,8 +17,8 @@ import dpstats as dps
 from dpstats.families.cells import ROWS, Indicator, Table
 from dpstats.families.lattice import KernelLattice
 from dpstats.families.moments import Moments
+from dpstats.measured.strategy import PlannedBlock
 from dpstats.planning import allocation
-from dpstats.planning.plan import PlannedBlock
 from dpstats.privacy import noise
 from dpstats.privacy.neighbours import Sensitivity
 from dpstats.private import measure as measuring
@@ -216,13 +216,17 @@ def test_p49_a_plan_read_from_a_file_costs_the_same(tmp_path, make_plan):
     assert largest_loss(dps.Plan.load(tmp_path / "plan.json")) == largest_loss(plan)
 
 
+def with_blocks(plan, blocks):
+    return replace(plan, strategy=replace(plan.strategy, blocks=tuple(blocks)))
+
+
 @pytest.mark.parametrize("kind", [dps.PureDP, dps.ZCDP])
 def test_p49_a_block_listed_twice_is_measured_and_paid_twice(kind, make_plan):
     plan = make_plan("numbers", kind=kind)
     with pytest.raises(dps.BudgetError, match="spends"):
-        guard(replace(plan, blocks=2 * plan.blocks))
+        guard(with_blocks(plan, 2 * plan.blocks))
     halves = tuple(PlannedBlock(p.block, 2 * p.multiplier) for p in plan.blocks)
-    used = guard(replace(plan, blocks=2 * halves))
+    used = guard(with_blocks(plan, 2 * halves))
     assert float(used) == pytest.approx(float(guard(plan)))  # scales are rounded to floats
 
 
@@ -283,8 +287,8 @@ def test_p63_planted_block_left_out_of_the_sensitivity_fails_the_guard(monkeypat
 
 def test_p63_planted_count_that_is_not_paid_for_fails_the_guard(monkeypatch, make_plan):
     plan = make_plan("monomials", unit="add_remove")
-    planted = PlannedBlock(plan.count.block, plan.count.multiplier * Fraction(9, 10))
-    object.__setattr__(plan, "count", planted)
+    planted = replace(plan.count, multiplier=plan.count.multiplier * Fraction(9, 10))
+    plan = with_blocks(plan, (*plan.blocks, planted))
     monkeypatch.setattr(dps.Plan, "check", lambda self, n=None: None)
     with pytest.raises(AssertionError, match="costs more than the budget"):
         guard(plan)
@@ -294,8 +298,8 @@ def test_p67_planted_exact_count_fails_the_guard(monkeypatch, make_plan):
     real = measuring._noisy
 
     def exact_count(planned, sums, noise):
-        noisy = real(planned, sums, noise)
-        return replace(noisy, sums=sums) if planned.block == ROWS else noisy
+        noisy, uniforms = real(planned, sums, noise)
+        return (sums if planned.block == ROWS else noisy), uniforms
 
     guard(make_plan("monomials", unit="add_remove"))
     monkeypatch.setattr(measuring, "_noisy", exact_count)
@@ -305,8 +309,8 @@ def test_p67_planted_exact_count_fails_the_guard(monkeypatch, make_plan):
 
 def test_p63_planted_reference_that_is_not_paid_for_fails_the_guard(monkeypatch, make_plan):
     plan = make_plan("reference and shares")
-    blocks = tuple(PlannedBlock(p.block, p.multiplier * Fraction(9, 10)) for p in plan.blocks)
-    object.__setattr__(plan, "blocks", blocks)
+    blocks = tuple(replace(p, multiplier=p.multiplier * Fraction(9, 10)) for p in plan.blocks)
+    plan = with_blocks(plan, (*blocks, plan.reference_block))
     with pytest.raises(dps.BudgetError, match="edited by hand"):
         guard(plan)
     monkeypatch.setattr(dps.Plan, "check", lambda self, n=None: None)

@@ -1,0 +1,256 @@
+"""A strategy: the blocks that are measured, with the noise on each, and what that costs.
+
+A plan, the measurements made under it and the files of both hold one strategy; all that follows
+from it is computed here, from public numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.arrays import Floats
+from dpstats.caching import Cached
+from dpstats.errors import BudgetError, FileFormatError, RequestError
+from dpstats.families import block_from_dict
+from dpstats.families.block import Block, Family
+from dpstats.families.cells import ROWS
+from dpstats.privacy.budget import Budget, budget_from_dict
+from dpstats.privacy.neighbours import Unit, check_unit
+from dpstats.privacy.noise import scale_for
+from dpstats.privacy.rationals import parse_fraction
+from dpstats.schema import Schema
+
+if TYPE_CHECKING:
+    from dpstats.privacy.laws import LatticeLaw, Noise
+
+Role = Literal["family", "reference", "count"]
+MOST_ROWS = 2**32  # that exact sums must hold where the number of rows is private
+SAFE_TOTAL = 2**62
+
+
+@dataclass(frozen=True)
+class PlannedBlock:
+    """A block, the noise on it and what it is measured for.
+
+    Attributes
+    ----------
+    block : Block
+        d test functions.
+    multiplier : Fraction
+        Scale of Laplace noise, squared scale of Gaussian noise, in natural units (those of f, in
+        [-1, 1]); see `noise_scales`.
+    role : {"family", "reference", "count"}
+        To answer questions; to place candidates, paid by the reference's own share; or to estimate
+        the number of rows where neighbours add or remove one.
+    """
+
+    block: Block
+    multiplier: Fraction
+    role: Role = "family"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {"role": self.role, "multiplier": str(self.multiplier), **self.block.to_dict()}
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any], schema: Schema) -> PlannedBlock:
+        """Inverse of `to_dict`."""
+        role, multiplier = plain["role"], parse_fraction(plain["multiplier"])
+        if role not in get_args(Role):
+            raise FileFormatError(f"the file holds a block of unknown role {role!r}")
+        if not multiplier:
+            raise FileFormatError("the file holds a multiplier that is not a positive fraction")
+        block = ROWS if role == "count" else block_from_dict(plain, schema)
+        return cls(block, multiplier, role)
+
+
+def noise_scales(block: Block, multiplier: Fraction, noise: Noise = "laplace") -> Floats:
+    """Scale of the noise on each function's sum, (d,) float64.
+
+    It is multiplier * B_f for Laplace noise and sqrt(multiplier) * B_f for Gaussian, rounded up.
+    """
+    bounds, which = np.unique(block.bounds, return_inverse=True)
+    return np.array([scale_for(multiplier, int(bound), noise) for bound in bounds])[which]
+
+
+@dataclass(frozen=True)
+class Strategy(Cached):
+    """What is measured, with which noise; it decides what the measurements cost.
+
+    Attributes
+    ----------
+    schema : Schema
+        All that the custodian declared; `columns` are the ones in use.
+    blocks : tuple of PlannedBlock
+        In measuring order: the family, then the reference's own block and the count of rows where
+        there are any.
+    budget : PureDP or ZCDP
+        For everything that is measured.
+    unit : {"replace", "add_remove"}
+        Neighbour relation.
+    n : int or None
+        The public number of rows, or None where it is not known yet. Under ``"add_remove"`` a
+        number that sizes are planned for, never compared with the rows.
+
+    Raises
+    ------
+    RequestError
+        If the roles of the blocks do not fit together or to the neighbour relation.
+    """
+
+    schema: Schema
+    blocks: tuple[PlannedBlock, ...]
+    budget: Budget
+    unit: Unit = "replace"
+    n: int | None = None
+
+    def __post_init__(self) -> None:
+        check_unit(self.unit)
+        if self.n is not None:
+            check_rows(self.n)
+        roles = [planned.role for planned in self.blocks]
+        once = [role for role in ("reference", "count") if role in roles]
+        if roles != [*["family"] * roles.count("family"), *once]:
+            raise RequestError(
+                "blocks are measured in the order family, reference, count, with at most one "
+                f"reference and one count; got {roles}"
+            )
+        if ("count" in roles) != (self.unit == "add_remove"):
+            raise RequestError(
+                "the number of rows is measured under unit='add_remove' and public under "
+                "unit='replace'; the plan was edited by hand: make it again with dps.plan"
+            )
+        self.family  # noqa: B018, refuses a strategy that answers nothing
+
+    @property
+    def measured(self) -> tuple[PlannedBlock, ...]:
+        """The blocks of the family."""
+        return tuple(planned for planned in self.blocks if planned.role == "family")
+
+    def own_block(self, role: Role) -> PlannedBlock | None:
+        """The block of the reference, or of the count of rows; None if nothing is measured."""
+        return next((planned for planned in self.blocks if planned.role == role), None)
+
+    @cached_property
+    def family(self) -> Family:
+        """The test functions F."""
+        return Family(tuple(planned.block for planned in self.measured))
+
+    @property
+    def columns(self) -> Schema:
+        """The columns that the family touches: the only ones that are read and synthesised."""
+        return self.schema.select(self.family.column_names)
+
+    def cost(self) -> Fraction:
+        """Exact amount of the budget that the noise spends, recomputed from sensitivities."""
+        spent = (p.block.cost(self.budget, self.unit, p.multiplier)
+                 for p in self.blocks)  # fmt: skip
+        return sum(spent, Fraction(0))
+
+    def check(self) -> None:
+        """Refuse noise that does not spend the budget exactly, and sums that may not be exact.
+
+        Raises
+        ------
+        BudgetError, RequestError
+        """
+        if self.cost() != self.budget.total:
+            raise BudgetError(
+                f"the noise of the plan spends {self.cost()} and its budget is "
+                f"{self.budget.total}; it was edited by hand: make it again with dps.plan"
+            )
+        for planned in self.blocks:
+            largest = int(planned.block.bounds.max())
+            if self.unit == "add_remove" and largest * MOST_ROWS >= SAFE_TOTAL:
+                raise RequestError(
+                    f"{planned.block.overflow((SAFE_TOTAL - 1) // MOST_ROWS)}; under "
+                    "unit='add_remove' sums must be exact whatever the number of rows, up to 2^32"
+                )
+            self.scales_of(planned)  # refuses impossible scales
+
+    def scales_of(self, planned: PlannedBlock) -> Floats:
+        """Scale of the noise on each sum of one block, (d,) float64."""
+        return noise_scales(planned.block, planned.multiplier, self.budget.noise)
+
+    @cached_property
+    def scales(self) -> Floats:
+        """Scale of the noise on each sum of the family, (|F|,) float64."""
+        return np.concatenate([self.scales_of(planned) for planned in self.measured])
+
+    @cached_property
+    def laws(self) -> tuple[list[LatticeLaw], NDArray[np.intp]]:
+        """The distinct laws of the noise on the family's sums, and which each has, (|F|,)."""
+        distinct, which = np.unique(self.scales, return_inverse=True)
+        return [self.budget.law(float(scale)) for scale in distinct], which
+
+    @property
+    def variances(self) -> Floats:
+        """Variance of the noise on each sum of the family, (|F|,) float64."""
+        laws, which = self.laws
+        return np.array([law.variance for law in laws])[which]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, the same in the file of a plan and in that of its measurements."""
+        return {
+            "budget": self.budget.to_dict(),
+            "unit": self.unit,
+            "rows": self.n,
+            "schema": self.schema.to_dict(),
+            "blocks": [planned.to_dict() for planned in self.blocks],
+        }
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> Strategy:
+        """Inverse of `to_dict`; the blocks are those of the file, not merged anew."""
+        schema = Schema.from_dict(plain["schema"])
+        return cls(
+            schema=schema,
+            blocks=tuple(PlannedBlock.from_dict(block, schema) for block in plain["blocks"]),
+            budget=budget_from_dict(plain["budget"]),
+            unit=check_unit(plain["unit"]),
+            n=plain["rows"],
+        )
+
+
+class HasStrategy(Cached):
+    """What a plan and its measurements show of the strategy they hold."""
+
+    strategy: Strategy
+
+    @property
+    def schema(self) -> Schema:
+        """All that the custodian declared."""
+        return self.strategy.schema
+
+    @property
+    def columns(self) -> Schema:
+        """The columns that the family touches: the only ones that are read and synthesised."""
+        return self.strategy.columns
+
+    @property
+    def family(self) -> Family:
+        """The test functions F."""
+        return self.strategy.family
+
+    @property
+    def budget(self) -> Budget:
+        """The budget for everything that is measured."""
+        return self.strategy.budget
+
+    @property
+    def unit(self) -> Unit:
+        """Neighbour relation, "replace" or "add_remove"."""
+        return self.strategy.unit
+
+
+def check_rows(n: object) -> None:
+    """Refuse what is not a number of rows."""
+    if type(n) is not int or n < 1:
+        raise RequestError(f"the number of rows n must be a positive whole number, got {n!r}")

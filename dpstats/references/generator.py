@@ -1,0 +1,170 @@
+"""From measurements to candidates, their weights and counts of rows; sees no private row."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from dpstats.arrays import Codes, Floats
+from dpstats.checks import check_choice
+from dpstats.density.candidates import Candidates, seen_by
+from dpstats.density.entropy import EntropyFit, fit_entropy, usable_deviations
+from dpstats.density.minimax import Solver, SolverError, feasible, minimax
+from dpstats.density.rows import Draw, draw_counts
+from dpstats.errors import RequestError
+from dpstats.measured.certificate import Accuracy, certify
+from dpstats.measured.combining import Sources
+from dpstats.measured.measurements import Measurements
+from dpstats.references import reference_from_dict
+
+Fit = Literal["entropy", "minimax"]
+Seed = int | np.random.Generator | np.random.SeedSequence | None
+MOST_ROWS = 10_000_000  # that are drawn where noise alone decides how many
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Generated:
+    """A fitted density with synthetic rows drawn from it.
+
+    Attributes
+    ----------
+    candidates : mapping of column name to (m,) int64
+        Distinct candidate rows, coded.
+    weights : (m,) float64
+        The fitted density.
+    counts : (m,) int64
+        How many synthetic rows are copies of each candidate.
+    notes : tuple of str
+        What a reader of the release must know.
+    """
+
+    candidates: Mapping[str, Codes]
+    weights: Floats
+    counts: Codes
+    notes: tuple[str, ...]
+
+
+def check_options(
+    fit: Fit, draw: Draw, m: int, k: int | None, rng: Seed, solver: Solver = "highs"
+) -> np.random.Generator:
+    """Refuse impossible options; the generator to use."""
+    for name, size in (("m", m), ("k", k)):
+        if size is not None and (type(size) is not int or size < 1):
+            raise RequestError(f"{name} must be a positive whole number, got {size!r}")
+    check_choice("fit", fit, get_args(Fit))
+    check_choice("draw", draw, get_args(Draw))
+    check_choice("solver", solver, get_args(Solver))
+    if fit == "entropy" and solver != "highs":
+        raise RequestError(
+            f"solver={solver!r} solves the linear program of fit='minimax'; fit='entropy' solves "
+            "none: leave solver out, or give fit='minimax'"
+        )
+    try:
+        return np.random.default_rng(rng)
+    except (TypeError, ValueError):
+        raise RequestError(f"rng must be a seed or a numpy Generator, got {rng!r}") from None
+
+
+def generate(
+    measurements: Measurements,
+    rng: np.random.Generator,
+    *,
+    fit: Fit = "entropy",
+    solver: Solver = "highs",
+    draw: Draw = "systematic",
+    m: int = 20_000,
+    k: int | None = None,
+    progress: Callable[[str, int, int | None], None] | None = None,
+) -> Generated:
+    """Draw candidates, fit their weights to the measurements and draw rows.
+
+    Parameters
+    ----------
+    measurements : Measurements
+    rng : numpy Generator
+    fit, solver, draw, m, k :
+        As in `synthesize`, already checked by `check_options`.
+    progress : callable, optional
+        Called with a text, the work done and the total.
+    """
+    say = progress or (lambda text, done, total: None)
+    with threadpool_limits(1, user_api="blas"):  # for small products threads only wait
+        say("drawing candidates", 0, 3)
+        reference = reference_from_dict(measurements.reference_spec)
+        proposal = reference.candidates(measurements, m, rng, stratified=fit == "entropy")
+        candidates, notes = proposal.candidates, [*proposal.notes]
+        say("fitting the density", 1, 3)
+        weights = None
+        if fit == "minimax":
+            weights = _minimax(measurements, candidates, solver, notes)
+        if weights is None:
+            weights = _entropy(measurements, candidates, proposal.fit, notes)
+        say("drawing rows", 2, 3)
+        values = measurements.family.evaluate(candidates.codes)
+        rows = _number_of_rows(measurements, notes) if k is None else k
+        counts = draw_counts(weights, rows, draw, values, rng)
+    say("done", 3, 3)
+    means = values.average(counts / rows)
+    notes += _misfit(certify(measurements, means, alpha=0.05, target="synthetic rows"))
+    return Generated(candidates.codes, weights, counts, tuple(notes))
+
+
+def _minimax(
+    measurements: Measurements, candidates: Candidates, solver: Solver, notes: list[str]
+) -> Floats | None:
+    """Weights by the linear program; the budget is spent, and a failure must not lose a release."""
+    seen = seen_by(measurements.family, candidates)
+    target = feasible(measurements.family, measurements.means)
+    try:
+        density, _ = minimax(seen.values.matrix(), target, solver)
+    except SolverError as error:
+        notes.append(f"{error}; the entropy fit was used instead")
+        return None
+    return seen.spread(density)
+
+
+def _entropy(
+    measurements: Measurements, candidates: Candidates, fit: EntropyFit | None, notes: list[str]
+) -> Floats:
+    """Weights by the entropy fit, unless the reference has made it."""
+    seen = seen_by(measurements.family, candidates)
+    if fit is None:
+        deviations = usable_deviations(measurements)
+        fit = fit_entropy(seen.values, seen.reference, measurements.means, deviations)
+        _log.info("entropy fit: penalty %.3g", fit.penalty[0])
+    if not fit.converged:
+        notes.append(
+            f"the entropy fit stopped with a gradient of {fit.gradient:.2g} noise standard "
+            "deviations; the certificate accounts for it"
+        )
+    return seen.spread(fit.density)
+
+
+def _number_of_rows(measurements: Measurements, notes: list[str]) -> int:
+    """As many rows as the private table has; a noisy number of them has no bound of its own."""
+    rows = Sources(measurements).rows.value
+    if measurements.count is None or rows <= MOST_ROWS:
+        return rows
+    notes.append(f"the noisy number of rows is {rows}; {MOST_ROWS} were drawn: give k")
+    return MOST_ROWS
+
+
+def _misfit(accuracy: Accuracy) -> list[str]:
+    """A note where the rows miss the noisy answers by more than the noise explains."""
+    misfit = np.abs(accuracy.synthetic - accuracy.noisy)
+    worst = int(np.argmax(misfit - accuracy.joint_radius))
+    if misfit[worst] <= accuracy.joint_radius[worst]:
+        return []
+    return [
+        f"the rows miss the noisy answer to {accuracy.names[worst]!r} by {misfit[worst]:.3f}, more "
+        f"than the noise explains ({accuracy.joint_radius[worst]:.3f}): there are too few "
+        "candidates or rows for this domain. Intervals and tests do not use the rows and remain "
+        "valid. Raise m or k, ask for fewer columns, or use reference=dps.LogLinear()"
+    ]

@@ -1,0 +1,122 @@
+"""A strategy: its order, its exact cost, its noise, and one plain form for two files."""
+
+import json
+import pickle
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import dpstats as dps
+from dpstats.families.cells import ROWS
+from dpstats.measured.strategy import PlannedBlock, Strategy
+
+SCHEMA = dps.Schema([
+    dps.Category("region", ["north", "south", "east"]),
+    dps.Boolean("smoker"),
+    dps.Number("age", 0, 100, points=101, edges=[18, 65], missing=40),
+])  # fmt: skip
+TABLE = PlannedBlock(dps.Cells.table(SCHEMA, ["region", "smoker"]), Fraction(4))
+MOMENTS = PlannedBlock(dps.Moments.of(SCHEMA, ["age"]), Fraction(9, 2))
+REFERENCE = PlannedBlock(dps.Cells.table(SCHEMA, ["smoker"]), Fraction(8), "reference")
+COUNT = PlannedBlock(ROWS, Fraction(4), "count")
+
+
+def strategy(*blocks, budget=None, **options):
+    return Strategy(SCHEMA, blocks, budget or dps.PureDP(1), **options)
+
+
+def test_the_family_is_what_answers_questions():
+    held = strategy(TABLE, MOMENTS, REFERENCE, COUNT, unit="add_remove")
+    assert held.measured == (TABLE, MOMENTS)
+    assert held.family.names == [*TABLE.block.names, "age", "age^2"]
+    assert held.columns.names == ("region", "smoker", "age")
+    assert (held.own_block("reference"), held.own_block("count")) == (REFERENCE, COUNT)
+    assert strategy(TABLE).own_block("reference") is None
+
+
+@pytest.mark.parametrize(
+    "blocks",
+    [(COUNT, TABLE), (REFERENCE, TABLE), (TABLE, COUNT, REFERENCE), (TABLE, COUNT, COUNT),
+     (TABLE, REFERENCE, REFERENCE, COUNT), (TABLE, replace(COUNT, role="other"))],
+)  # fmt: skip
+def test_another_order_or_a_second_count_is_refused(blocks):
+    with pytest.raises(dps.RequestError, match="in the order family, reference, count"):
+        strategy(*blocks, unit="add_remove")
+
+
+def test_the_count_goes_with_the_neighbour_relation():
+    for blocks, unit in (((TABLE, COUNT), "replace"), ((TABLE,), "add_remove")):
+        with pytest.raises(dps.RequestError, match="under unit='add_remove' and public under"):
+            strategy(*blocks, unit=unit)
+    with pytest.raises(dps.RequestError, match="empty"):
+        strategy(REFERENCE)
+    for n in (0, -1, 2.0, "3", True):
+        with pytest.raises(dps.RequestError, match="positive whole number"):
+            strategy(TABLE, n=n)
+
+
+@pytest.mark.parametrize("budget", [dps.PureDP(1), dps.ZCDP(Fraction(1, 3))])
+def test_the_cost_is_the_exact_sum_over_all_blocks(budget):
+    """By hand: D1 / scale for Laplace noise, D2^2 / (2 scale^2) for Gaussian."""
+    held = strategy(TABLE, REFERENCE, budget=budget)
+    power = 1 if budget.noise == "laplace" else 2
+    assert held.cost() == (Fraction(2, 4) + Fraction(2, 8)) / power
+    with pytest.raises(dps.BudgetError, match="edited by hand"):
+        held.check()
+    exact = held.cost() / budget.total
+    paid = [replace(planned, multiplier=planned.multiplier * exact) for planned in held.blocks]
+    replace(held, blocks=tuple(paid)).check()
+    little = 1 + Fraction(1, 10**40)  # as rationals: no float sees the difference
+    paid[0] = replace(paid[0], multiplier=paid[0].multiplier * little)
+    with pytest.raises(dps.BudgetError, match="edited by hand"):
+        replace(held, blocks=tuple(paid)).check()
+
+
+def test_noise_of_every_function_of_the_family():
+    held = strategy(TABLE, MOMENTS, REFERENCE, COUNT, unit="add_remove")
+    bounds = np.concatenate([np.ones(6), [50, 2500]])
+    expected = np.concatenate([np.full(6, 4.0), [4.5, 4.5]]) * bounds
+    np.testing.assert_array_equal(held.scales, expected)
+    laws, which = held.laws
+    assert [laws[i].scale for i in which] == expected.tolist()
+    np.testing.assert_array_equal(held.variances, [laws[i].variance for i in which])
+    np.testing.assert_array_equal(held.scales_of(REFERENCE), [8.0, 8.0])
+
+
+def test_sums_that_may_not_be_exact_are_refused_where_the_number_of_rows_is_private():
+    fine = dps.Schema([dps.Number("x", 0, 1, points=2**17 + 1, missing=0)])
+    block = dps.Moments.of(fine, ["x"])
+    scale = dps.PureDP(1).multiplier(block.sensitivity("add_remove"), Fraction(1, 2))
+    blocks = (PlannedBlock(block, scale), PlannedBlock(ROWS, Fraction(2), "count"))
+    with pytest.raises(dps.RequestError, match="sums must be exact whatever the number of rows"):
+        Strategy(fine, blocks, dps.PureDP(1), "add_remove").check()
+
+
+@pytest.mark.parametrize("blocks", [(TABLE, MOMENTS), (TABLE, MOMENTS, REFERENCE)])
+@pytest.mark.parametrize(("unit", "n"), [("replace", None), ("replace", 7), ("add_remove", None)])
+def test_the_plain_form_comes_back(blocks, unit, n):
+    if unit == "add_remove":
+        blocks = (*blocks, COUNT)
+    held = strategy(*blocks, unit=unit, n=n)
+    assert Strategy.from_dict(json.loads(json.dumps(held.to_dict()))) == held
+
+
+def test_a_plan_and_its_measurements_write_the_same_strategy(tmp_path):
+    asked = {"r": dps.Marginals(["region", "smoker"]), "age": dps.Mean("age")}
+    plan = dps.plan(SCHEMA, asked, budget=dps.ZCDP(0.1), n=4)
+    rows = SCHEMA.to_frame({name: np.zeros(4, np.int64) for name in SCHEMA.names})
+    assert dps.measure(plan, rows).strategy == plan.strategy
+    either = dps.plan(SCHEMA, asked, budget=dps.ZCDP(0.1), n=4, unit="add_remove")
+    measured = dps.measure(either, rows).strategy
+    assert measured == replace(either.strategy, n=None)  # the declared number is not published
+
+
+def test_what_was_computed_is_not_pickled():
+    held = strategy(TABLE, MOMENTS, REFERENCE, COUNT, unit="add_remove")
+    fresh = pickle.dumps(replace(held))
+    assert held.scales.size == held.family.size
+    assert held.laws
+    assert len(pickle.dumps(held)) == len(fresh)
+    assert pickle.loads(pickle.dumps(held)) == held
