@@ -286,7 +286,8 @@ def broken(text):
 
 DAMAGE = {
     "release.json": [
-        removed, emptied, broken, in_json(dpstats="plan"), in_json(version=1), in_json(notes=3),
+        removed, emptied, broken, in_json(dpstats="plan"), in_json(version=1), in_json(version=3),
+        in_json(notes=3),
         in_json(fit=None), lambda text: "[]", lambda text: "3", lambda text: '"' + text,
         lambda text: text.replace('"draw"', '"drew"'),
     ],

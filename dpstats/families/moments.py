@@ -86,7 +86,7 @@ class Moments(Block):
         # The sensitivity counts every function once, each within its range.
         names = [column.name for column in self.columns]
         known: set[Feature] = {(c.name, None) for c in self.columns if isinstance(c, Number)}
-        known |= {(c.name, level) for c in self.columns for level in range(c.bins)}
+        known |= {(c.name, i) for c in self.columns if c.bins > 1 for i in range(c.bins)}
         if (
             not self.terms
             or len(set(names)) < len(names)

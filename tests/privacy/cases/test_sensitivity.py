@@ -146,10 +146,12 @@ def test_p63_a_plan_file_that_repeats_functions_is_refused(asking):
     for terms in (
         [*plain["terms"], [x]],  # one function twice
         [*plain["terms"], [y, x]],  # a product in another order
-        [[x, y, y]],
+        [[x, y, y], [y, x, y]],  # of three numbers too
+        [[x, y, y], [x, y, y]],
         [[["c", None]]],  # a category is not a number
         [[["c", 7]]],
-        [[["x", 0]]],
+        [[["x", 7]]],
+        [[["x", 0], ["x", 1]]],  # two bins of one number
         [[]],
         [],
     ):
@@ -157,10 +159,7 @@ def test_p63_a_plan_file_that_repeats_functions_is_refused(asking):
             block_from_dict(plain | {"terms": terms}, SCHEMA)
     for terms in ([[a, a]], [[a, ["c", 1]]]):
         with pytest.raises(dps.RequestError, match="distinct terms"):
-            block_from_dict(
-                {"kind": "moments", "numbers": [], "groups": ["c"], "terms": terms}, SCHEMA
-            )
-    with pytest.raises(dps.RequestError, match="distinct terms"):
-        block_from_dict(
-            {"kind": "moments", "numbers": ["x"], "groups": ["x"], "terms": [[x]]}, SCHEMA
-        )
+            block_from_dict({"kind": "moments", "terms": terms}, SCHEMA)
+    longer = block_from_dict(plain | {"terms": [*plain["terms"], [x, y, y]]}, SCHEMA)
+    claimed, whole = (b.sensitivity("replace") for b in (longer, moments(["x", "y"])))
+    assert (claimed.l1, claimed.l2_squared) == (whole.l1 + 2, whole.l2_squared + 4)
