@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpstats.arrays import Floats
+from dpstats.caching import Cached
 from dpstats.schema import Column
 
 Subset = frozenset[Column]
@@ -48,7 +49,8 @@ class MeasuredTable:
     start: int
 
 
-class OverlappingTables:
+@dataclass(frozen=True, eq=False)
+class OverlappingTables(Cached):
     """Estimates from all measured tables together.
 
     Parameters
@@ -58,10 +60,8 @@ class OverlappingTables:
         The public total; None if it is not public, then it is estimated too.
     """
 
-    def __init__(self, tables: Sequence[MeasuredTable], n: int | None) -> None:
-        self.tables = tables
-        self.n = n
-        self._residuals: dict[Subset, Floats | None] = {}
+    tables: Sequence[MeasuredTable]
+    n: int | None
 
     def shares(self, subset: Subset) -> list[tuple[MeasuredTable, float]]:
         """Tables that hold a residual, with weights that sum to one."""
@@ -75,13 +75,14 @@ class OverlappingTables:
 
     def residual(self, subset: Subset) -> Floats | None:
         """Combined residual, one axis per column of the subset in schema order; None if unseen."""
-        if subset not in self._residuals:
-            combined: Floats | None = None
-            for table, share in self.shares(subset):
-                part = share * _residual(table.counts, table.columns, subset, sum_others=True)
-                combined = part if combined is None else combined + part
-            self._residuals[subset] = combined
-        return self._residuals[subset]
+        return self._once(subset, lambda: self._combined(subset))
+
+    def _combined(self, subset: Subset) -> Floats | None:
+        combined: Floats | None = None
+        for table, share in self.shares(subset):
+            weighted = share * _residual(table.counts, table.columns, subset, sum_others=True)
+            combined = weighted if combined is None else combined + weighted
+        return combined
 
     def table(self, columns: tuple[Column, ...]) -> Floats | None:
         """Estimated counts of a table, or None if some residual of it was never measured."""
@@ -114,14 +115,14 @@ class OverlappingTables:
         """
         weights: dict[int, Floats] = {}
         for subset in self._subsets(columns):
-            part = _residual(functions, columns, subset, sum_others=False)
-            if np.abs(part).max() <= _NOTHING * np.abs(functions).max():
+            residual = _residual(functions, columns, subset, sum_others=False)
+            if np.abs(residual).max() <= _NOTHING * np.abs(functions).max():
                 continue
             shares = self.shares(subset)
             if not shares:
                 return None
             for table, share in shares:
-                spread = share * _spread(part, table.columns, subset)
+                spread = share * _spread(residual, table.columns, subset)
                 weights[table.start] = weights.get(table.start, 0.0) + spread
         shapes = {t.start: t for t in self.tables}
         return [
