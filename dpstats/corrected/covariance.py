@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from dpstats.arrays import Floats
+from dpstats.spending import bonferroni
 
 
 def divided(low: Floats, high: Floats, least: float, most: float) -> tuple[Floats, Floats]:
@@ -36,7 +37,8 @@ def sampling_box(
     Bernstein bounds the mean; the variances by the lower tail of the mean of y^2 (Maurer 2003).
     """
     p = len(variances)
-    log = math.log((3 * p + p * (p + 1) if joint else 8) / gamma)
+    # Each side of a mean and of a product is one event, and so is the lower tail of a variance.
+    log = math.log(1 / bonferroni(gamma, 3 * p + p * (p + 1) if joint else 8))
     error = math.sqrt(2 * log / n)
     reach = np.minimum(1 + np.maximum(np.abs(means[0]), np.abs(means[1])) + error, 2)
     half = reach * error / 2

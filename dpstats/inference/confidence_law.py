@@ -11,9 +11,9 @@ from scipy import special
 from dpstats.arrays import Floats
 from dpstats.checks import Alternative
 from dpstats.corrected.roots import find_roots
+from dpstats.spending import LEAST_OF_DRAWS
 
-DRAWS = 5_000
-LEAST_PVALUE = 1 / DRAWS
+DRAWS = round(1 / LEAST_OF_DRAWS)
 _LEAST_ERROR = 1e-13  # a sampling error of zero still needs a scale
 
 
@@ -72,4 +72,4 @@ class ConfidenceLaw:
         """P-value of: the parameter equals `value`; at least 1 / DRAWS."""
         below = self.cdf(value)
         sides = {"larger": below, "smaller": 1 - below, "two-sided": 2 * min(below, 1 - below)}
-        return float(np.clip(sides[alternative], LEAST_PVALUE, 1))
+        return float(np.clip(sides[alternative], LEAST_OF_DRAWS, 1))

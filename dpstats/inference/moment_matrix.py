@@ -24,8 +24,8 @@ from dpstats.families.ball_moments import RADIUS, BallMoments
 from dpstats.families.block import Block, Family
 from dpstats.families.cells import ROWS
 from dpstats.families.moments import Feature, Moments, Term
+from dpstats.inference.joint_coverage import joint_noise_quantiles
 from dpstats.inference.simulation import draw_noise
-from dpstats.inference.simultaneous import joint_noise_quantiles
 from dpstats.schema import Number, Schema
 
 if TYPE_CHECKING:

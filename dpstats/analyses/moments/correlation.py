@@ -15,13 +15,13 @@ from dpstats.errors import RequestError
 from dpstats.families.block import Block, Family
 from dpstats.families.moments import Moments
 from dpstats.families.monomials import fourth_moments_of_pairs, takes_more_than_two
-from dpstats.inference.confidence_law import LEAST_PVALUE
 from dpstats.inference.moments.correlation_intervals import CorrelationIntervals, NoisyPair
 from dpstats.inference.moments.correlation_spread import correlation_spread, measured_spread
 from dpstats.inference.moments.noisy_covariance import NoisyCovariance
 from dpstats.measured.view import Answering
 from dpstats.results.base import EstimateResult
 from dpstats.schema import Schema
+from dpstats.spending import LEAST_OF_DRAWS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -80,7 +80,7 @@ class Correlation:
         notes = [
             "the sampling part is Fisher's for normal numbers, widened by what is known of fourth "
             "moments: with few rows or heavy tails trust the certified interval",
-            f"a p-value is never below {LEAST_PVALUE:g}",
+            f"a p-value is never below {LEAST_OF_DRAWS:g}",
         ]
         lost = [term for term, pair in zip(terms, pairs, strict=True) if not pair.seen]
         notes += [f"the privacy noise drowns a variance of {term}: no estimate" for term in lost]

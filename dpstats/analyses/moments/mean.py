@@ -13,17 +13,17 @@ from dpstats.errors import RequestError
 from dpstats.families.block import Block, Family
 from dpstats.families.cells import ROWS
 from dpstats.families.moments import Moments
-from dpstats.inference.confidence_law import LEAST_PVALUE
 from dpstats.inference.moments.mean_intervals import Contrast, MeanIntervals
 from dpstats.inference.moments.noisy_mean import NoisyMean
 from dpstats.measured.view import Answering
 from dpstats.results.base import EstimateResult
 from dpstats.schema import Number, Schema
+from dpstats.spending import LEAST_OF_DRAWS
 
 NOTES = (
     "the sampling part is that of the t interval: with few rows or a very skewed number trust the "
     "certified interval",
-    f"a p-value is never below {LEAST_PVALUE:g}",
+    f"a p-value is never below {LEAST_OF_DRAWS:g}",
 )
 
 

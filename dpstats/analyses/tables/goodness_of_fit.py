@@ -16,7 +16,7 @@ from dpstats.corrected.verdicts import CertifiedChiSquare
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
 from dpstats.families.cells import ROWS, Cells
-from dpstats.inference.simultaneous import joint_noise_quantiles
+from dpstats.inference.joint_coverage import joint_noise_quantiles
 from dpstats.inference.tables.departures import Departures
 from dpstats.inference.tables.effect_size import effect_interval
 from dpstats.measured.answers import Answers
@@ -24,6 +24,7 @@ from dpstats.measured.view import Answering
 from dpstats.results.base import footer
 from dpstats.results.chi_square import ChiSquareResult, noise_notes, standardised
 from dpstats.schema import Category, Column, Schema
+from dpstats.spending import splits_of_fit
 
 
 @dataclass(frozen=True)
@@ -222,8 +223,9 @@ def _certified(tested: Departures, alpha: float) -> CertifiedChiSquare:
     """
     from scipy.special import chdtri
 
-    answers, p0, part = tested.counts, tested.p0, tested.answers.rows.part(alpha)
-    n, left = answers.n, alpha - part
+    answers, p0 = tested.counts, tested.p0
+    of_rows = tested.answers.rows.spent(alpha)
+    n, left = answers.n, alpha - of_rows
 
     def detected(beta: float) -> float:
         radius = joint_noise_quantiles(answers, beta)
@@ -231,10 +233,10 @@ def _certified(tested: Departures, alpha: float) -> CertifiedChiSquare:
             np.sqrt(chdtri(len(p0) - 1, left - beta)) + 2 * np.sqrt(np.sum(radius**2 / (n * p0)))
         )
 
-    beta = min((left * share for share in (0.02, 0.1, 0.25, 0.5, 0.75)), key=detected)
+    beta = min(splits_of_fit(left), key=detected)
     radius = joint_noise_quantiles(answers, beta)
     ends = answers.sums - radius, answers.sums + radius
-    return fit_verdict(*ends, answers.rows.bounds(part), p0, alpha, beta + part)
+    return fit_verdict(*ends, answers.rows.bounds(of_rows), p0, alpha, beta + of_rows)
 
 
 def _chi_square_tail(statistic: float, df: int) -> float:

@@ -22,13 +22,13 @@ from dpstats.corrected.verdicts import CertifiedChiSquare
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
 from dpstats.families.cells import Cells, Table
-from dpstats.inference.counts.binomial import split_for
 from dpstats.inference.tables.association import Association
 from dpstats.inference.tables.noisy_table import NoisyTable
 from dpstats.measured.view import Answering
 from dpstats.results.base import footer
 from dpstats.results.chi_square import ChiSquareResult, noise_notes, standardised
 from dpstats.schema import Schema
+from dpstats.spending import split_for
 
 _FEW = 20
 _DRAWS = 400  # of the noise, for the interval of Cramer's V
@@ -164,10 +164,10 @@ class Independence:
     @staticmethod
     def _verdict(counts: NoisyTable, alpha: float) -> CertifiedChiSquare:
         rows = counts.answers.rows
-        part = rows.part(alpha)
-        beta = split_for(counts.n, counts.answers.law(0), alpha - part)
-        box, sizes = counts.box(beta), rows.bounds(part)
-        return independence_verdict(*box, sizes, alpha, beta + part)
+        of_rows = rows.spent(alpha)
+        beta = split_for(counts.n, counts.answers.law(0), alpha - of_rows)
+        box, sizes = counts.box(beta), rows.bounds(of_rows)
+        return independence_verdict(*box, sizes, alpha, beta + of_rows)
 
 
 def noisy_table(analysis: Independence, release: Answering) -> NoisyTable:

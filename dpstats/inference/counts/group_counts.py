@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from dpstats.arrays import Floats
 from dpstats.corrected.roots import find_roots
 from dpstats.inference.counts.binomial import binomial_pmf, binomial_window
+from dpstats.spending import bonferroni
 
 if TYPE_CHECKING:
     from dpstats.measured.answers import Answers
@@ -112,7 +113,8 @@ class GroupCounts:
             return 2 * self.law_yes.smoothed_cdf(-q[:, None] - z) @ weight - beta
 
         t = self.yes + self.u_yes + self.no
-        most = self.law_yes.quantile(beta / 2) + self.law_no.quantile(beta / 2) + 1
+        each = bonferroni(beta, 2)
+        most = self.law_yes.quantile(each) + self.law_no.quantile(each) + 1
         q = float(find_roots(excess, np.zeros(1), np.array([float(most)]))[0])
         largest = np.inf if n is None else n
         centre = np.clip(np.round(t), 0, largest)

@@ -13,6 +13,7 @@ from dpstats.arrays import Floats
 from dpstats.checks import Alternative
 from dpstats.errors import RequestError
 from dpstats.inference.counts.proportion_intervals import ProportionIntervals
+from dpstats.spending import bonferroni
 
 if TYPE_CHECKING:
     from dpstats.checks import Method, Target
@@ -107,7 +108,7 @@ class QuantileIntervals:
 
     def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """Ends that hold for all d quantiles together, by Bonferroni."""
-        return self.conf_int(alpha / len(self.probabilities), method, target)
+        return self.conf_int(bonferroni(alpha, len(self.probabilities)), method, target)
 
     def first(self, count: int) -> QuantileIntervals:
         """The same for the first few quantiles."""

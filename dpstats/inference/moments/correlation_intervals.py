@@ -16,8 +16,8 @@ from dpstats.errors import RequestError
 from dpstats.inference.confidence_law import DRAWS, ConfidenceLaw
 from dpstats.inference.moment_matrix import MomentMatrix
 from dpstats.inference.moments.correlation_spread import two_valued_spread
-from dpstats.inference.moments.mean_intervals import NOISE_PART
 from dpstats.inference.simulation import draw_evenly
+from dpstats.spending import bonferroni, for_noise_of_means
 
 if TYPE_CHECKING:
     from dpstats.checks import Method, Target
@@ -153,8 +153,8 @@ class NoisyPair:
 
     def box(self, beta: float) -> tuple[list[Range], float]:
         """Ranges of the five private means, all of them with probability 1 - beta; least n."""
-        part = beta / sum(law is not None for law in self.laws)
-        q = np.array([0.0 if law is None else law.quantile(part) for law in self.laws]) / self.units
+        each = bonferroni(beta, sum(law is not None for law in self.laws))
+        q = np.array([0.0 if law is None else law.quantile(each) for law in self.laws]) / self.units
         least, most = np.ceil(self.observed[0] - q[0] - 1e-9), max(self.observed[0] + q[0], 1.0)
         lowest = np.array([-1.0, -1, 0, 0, -1])
         if least < 1:
@@ -169,17 +169,17 @@ class NoisyPair:
         """Extremes of the correlation over a box of moments."""
         if target == "table":
             return correlation_range(*self.box(alpha)[0])
-        beta = alpha / NOISE_PART
+        beta = for_noise_of_means(alpha)
         box, n = self.box(beta)
         if n < 1:
             return -1.0, 1.0
-        part = (alpha - beta) / _NUMBERS
+        each = bonferroni(alpha - beta, _NUMBERS)
         low, high = np.array(box).T
         square = [2, 3]
-        low[square], high[square] = chernoff_confint(low[square], high[square], n, part)
+        low[square], high[square] = chernoff_confint(low[square], high[square], n, each)
         # x^2, y^2 <= 1, so x, y and x y have at most the variances E x^2, E y^2 and the smaller.
         variance = np.array([high[2], high[3], min(high[2:4])])
-        others, radius = [0, 1, 4], bernstein_radius(variance, n, part)
+        others, radius = [0, 1, 4], bernstein_radius(variance, n, each)
         low[others] = np.maximum(low[others] - radius, -1)
         high[others] = np.minimum(high[others] + radius, 1)
         x, y, xx, yy, xy = zip(low.tolist(), high.tolist(), strict=True)
@@ -209,7 +209,7 @@ class CorrelationIntervals:
 
     def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """Ends that hold for all pairs together, by Bonferroni's inequality."""
-        return self.conf_int(alpha / len(self.pairs), method, target)
+        return self.conf_int(bonferroni(alpha, len(self.pairs)), method, target)
 
     def first(self, count: int) -> CorrelationIntervals:
         """The same for the first few pairs."""

@@ -11,6 +11,7 @@ import numpy as np
 from dpstats.arrays import Floats
 from dpstats.checks import Alternative
 from dpstats.inference.moments.noisy_covariance import NoisyCovariance
+from dpstats.spending import for_noise, of_simulation
 
 if TYPE_CHECKING:
     from dpstats.checks import Method, Target
@@ -90,7 +91,7 @@ class CovarianceIntervals:
         return self.clipped(self.values - reach), self.clipped(self.values + reach)
 
     def _certified(self, alpha: float, target: Target, *, joint: bool) -> tuple[Floats, Floats]:
-        low, high = self.covariance.box(alpha, target, joint=joint, beta=alpha / 2)
+        low, high = self.covariance.box(alpha, target, joint=joint, beta=for_noise(alpha))
         first, second = self.pairs
         return low[first, second] * self.scale, high[first, second] * self.scale
 
@@ -98,7 +99,7 @@ class CovarianceIntervals:
         """P-values (d,) of: the covariance equals `value`, from the simulated error."""
         apart = self.values - value
         above, below = (
-            np.max([(1 + np.sum(sign * e >= sign * apart, axis=0)) / (1 + len(e)) for e in laws], 0)
+            np.max([of_simulation(np.sum(sign * e >= sign * apart, 0), len(e)) for e in laws], 0)
             for laws in [self.errors("both")]
             for sign in (1, -1)
         )

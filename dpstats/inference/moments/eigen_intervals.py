@@ -14,11 +14,11 @@ from dpstats.checks import Alternative
 from dpstats.corrected.spectral import descending, loading_bounds, sine_bounds, subspace_sines
 from dpstats.errors import RequestError
 from dpstats.inference.moments.noisy_covariance import NoisyCovariance
+from dpstats.spending import for_other_eigenvalues
 
 if TYPE_CHECKING:
     from dpstats.checks import Method, Target
 
-_PART = 0.1  # of alpha, to confine the other eigenvalues
 _STEPS = 2
 
 
@@ -191,14 +191,14 @@ class EigenIntervals(Cached):
         return np.max(single, axis=0), np.max(spaces, axis=0)
 
     def _simulated_sines(self, errors: Floats, alpha: float) -> tuple[Floats, Floats]:
-        slack = self._slack(errors, alpha)
+        slack, alpha = self._slack(errors, alpha)
         single, spaces = np.ones(self.k), np.ones(self.k)
         for i in range(self.k):
             vectors = self._turned_vectors(errors, i, slack)
             if vectors is not None:
                 own = np.minimum(np.abs(vectors[:, i, i]), 1)
-                single[i] = np.quantile(np.sqrt(1 - own**2), 1 - alpha * (1 - _PART))
-            spaces[i] = self._subspace_sine(errors, i + 1, slack, alpha * (1 - _PART))
+                single[i] = np.quantile(np.sqrt(1 - own**2), 1 - alpha)
+            spaces[i] = self._subspace_sine(errors, i + 1, slack, alpha)
         return single, spaces
 
     def _subspace_sine(self, errors: Floats, size: int, slack: float, alpha: float) -> float:
@@ -213,15 +213,17 @@ class EigenIntervals(Cached):
         least = np.linalg.svd(overlap, compute_uv=False)[:, -1]
         return float(np.quantile(np.sqrt(np.clip(1 - least**2, 0, 1)), 1 - alpha))
 
-    def _slack(self, errors: Floats, alpha: float) -> float:
-        """Radius of all eigenvalues at a tenth of alpha, simulated."""
+    def _slack(self, errors: Floats, alpha: float) -> tuple[float, float]:
+        """Simulated radius that confines all eigenvalues, and what is left of alpha."""
+        spent, left = for_other_eigenvalues(alpha)
         ends = np.linalg.eigvalsh(errors)[:, [0, -1]]
-        return float(np.quantile(np.abs(ends).max(axis=1), 1 - _PART * alpha))
+        return float(np.quantile(np.abs(ends).max(axis=1), 1 - spent)), left
 
     def _aware(self, alpha: float, errors: Floats, target: Target) -> tuple[Floats, Floats]:
         k = self.k
         traces = np.trace(errors, axis1=1, axis2=2)
-        slack, level = self._slack(errors, alpha), alpha * (1 - _PART) / 2
+        slack, left = self._slack(errors, alpha)
+        level = left / 2
         total = float(self.values.sum())
         low, high = np.zeros((2, k)), np.zeros((2, k))
         loadings = -np.ones((k, self.covariance.p)), np.ones((k, self.covariance.p))
@@ -230,9 +232,9 @@ class EigenIntervals(Cached):
                 moved = self._moved(errors, i, side * slack, level)
                 tail = level if side > 0 else 1 - level
                 ends[0, i] = np.quantile(self.values[i] - moved, tail)
-                left = total - traces
+                sums = total - traces
                 shares = np.where(
-                    left > 0, (self.values[i] - moved) / np.where(left > 0, left, 1), -side * np.inf
+                    sums > 0, (self.values[i] - moved) / np.where(sums > 0, sums, 1), -side * np.inf
                 )
                 ends[1, i] = np.quantile(shares, tail, method="nearest")
             vectors = self._turned_vectors(errors, i, slack)

@@ -14,6 +14,7 @@ from dpstats.families.group_moments import PARTS, TO_MOMENTS
 from dpstats.inference.confidence_law import DRAWS, ConfidenceLaw
 from dpstats.inference.simulation import draw_evenly
 from dpstats.privacy.laws import LatticeLaw
+from dpstats.spending import bonferroni
 
 if TYPE_CHECKING:
     from dpstats.measured.answers import Answers
@@ -177,9 +178,9 @@ class NoisyMean:
             bound of their number. Without a lower bound of at least 1, all that is possible.
         """
         laws = [_law_of(row, self.laws) for row in self.mixing[: 3 if squares else 2]]
-        part = beta / sum(law is not None for law in laws)
+        each = bonferroni(beta, sum(law is not None for law in laws))
         size, total, *rest = (
-            0.0 if law is None else law.quantile(part) / unit
+            0.0 if law is None else law.quantile(each) / unit
             for law, unit in zip(laws, self.units, strict=False)
         )
         least = float(np.ceil(self.observed[0] - size - 1e-9))

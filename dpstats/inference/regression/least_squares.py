@@ -15,6 +15,7 @@ from dpstats.corrected.ridge import largest_leverage, misfit_bound, positive_def
 from dpstats.errors import RequestError
 from dpstats.inference.regression.error_law import ErrorLaw
 from dpstats.inference.simulation import draw_noise
+from dpstats.spending import least_of_noise
 
 if TYPE_CHECKING:
     from dpstats.inference.moment_matrix import NoisyMatrix
@@ -314,8 +315,7 @@ class LeastSquares(Cached):
             float(np.mean(np.einsum("ij,jk,ik->i", e, precision, e) >= k * statistic))
             for e in (z + self._noise @ weights.T, z + normal)
         ]
-        # Where no draw is as large nothing is known of the tail but by the share of the noise.
-        least = np.trace(noise) / max(np.trace(noise + sampling), 1e-300) / DRAWS
+        least = least_of_noise(float(np.trace(noise)), float(np.trace(noise + sampling)), DRAWS)
         pvalue = classical + above[0] - above[1]
         return statistic, float(np.clip(pvalue, least, 1))
 

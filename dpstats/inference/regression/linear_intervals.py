@@ -10,10 +10,11 @@ import numpy as np
 
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
-from dpstats.corrected.least_squares import ols
+from dpstats.corrected.least_squares import combination_bounds
+from dpstats.inference.joint_coverage import level_of_draws
 from dpstats.inference.regression.error_law import ErrorLaw
 from dpstats.inference.regression.least_squares import DRAWS, LeastSquares
-from dpstats.inference.simultaneous import level_of_draws
+from dpstats.spending import bonferroni, for_noise
 
 if TYPE_CHECKING:
     from dpstats.checks import Alternative, Method, Target
@@ -97,11 +98,11 @@ class LinearIntervals(Cached):
     def _certified(self, alpha: float, target: Target) -> tuple[Floats, Floats]:
         model, sampled = self.model, target == "population"
         size = np.abs(model.rows)
-        beta = alpha / 2 if sampled else alpha
+        beta = for_noise(alpha) if sampled else alpha
         radius = size @ model.matrix.radius(beta) @ size.T
-        low, high = ols(
-            model.second_moments, radius, n=model.matrix.n if sampled else None,
-            n_low=model.matrix.fewest_rows(beta), alpha=alpha, directions=self.combinations,
+        rows = (model.matrix.n, model.matrix.fewest_rows(beta)) if sampled else None
+        low, high = combination_bounds(
+            model.second_moments, radius, self.combinations, rows=rows, error=alpha - beta,
             ridge=model.ridge, extra=self.extra, bounds=model.bounds,
         )  # fmt: skip
         return low + self.offsets, high + self.offsets
@@ -114,7 +115,8 @@ class LinearIntervals(Cached):
         """
         k = len(self.offsets)
         if method == "certified":
-            return self.conf_int(alpha if target == "table" else alpha / k, method, target)
+            each = alpha if target == "table" else bonferroni(alpha, k)
+            return self.conf_int(each, method, target)
         if not self.known:
             return self.conf_int(alpha, method, target)
         rng = np.random.default_rng(2)
