@@ -14,9 +14,8 @@ from dpstats.checks import listed
 from dpstats.errors import RequestError
 from dpstats.families.block import Block, Family
 from dpstats.families.moments import Moments
-from dpstats.families.monomials import fourth_moments_of_pairs, takes_more_than_two
-from dpstats.inference.moments.correlation_intervals import CorrelationIntervals, NoisyPair
-from dpstats.inference.moments.correlation_spread import correlation_spread, measured_spread
+from dpstats.families.monomials import fourth_moments_of_pairs
+from dpstats.inference.moments.correlation_intervals import CorrelationIntervals
 from dpstats.inference.moments.noisy_covariance import NoisyCovariance
 from dpstats.measured.view import Answering
 from dpstats.results.base import EstimateResult
@@ -68,14 +67,9 @@ class Correlation:
     def infer(self, release: Answering) -> CorrelationResult:
         """Estimates with noise-aware and certified intervals."""
         covariance = NoisyCovariance.of(release, tuple(self.columns))
-        matrix, sampling = covariance.moments, covariance.sampling
-        spread = np.maximum(correlation_spread(sampling), measured_spread(release, covariance))
-        two = [not takes_more_than_two(release.schema[name]) for name in self.columns]
         places = list(itertools.combinations(range(len(self.columns)), 2))
-        pairs = tuple(
-            NoisyPair.of(matrix, i, j, float(spread[i, j]), two_valued=two[i] and two[j])
-            for i, j in places
-        )
+        intervals = CorrelationIntervals.of(release, covariance, places)
+        pairs = intervals.pairs
         terms = [f"{self.columns[i]}, {self.columns[j]}" for i, j in places]
         notes = [
             "the sampling part is Fisher's for normal numbers, widened by what is known of fourth "
@@ -90,8 +84,8 @@ class Correlation:
             params=np.array([pair.estimate for pair in pairs]),
             sampling_variance=np.array([pair.sampling_variance for pair in pairs]),
             privacy_variance=np.array([pair.privacy_variance for pair in pairs]),
-            intervals=CorrelationIntervals(pairs),
-            rows=matrix.answers.rows,
+            intervals=intervals,
+            rows=covariance.moments.answers.rows,
             budget=str(release.budget),
             scalar=len(pairs) == 1,
             notes=notes,

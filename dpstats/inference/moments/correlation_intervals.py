@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -14,13 +15,14 @@ from dpstats.corrected.correlation import Range, correlation_range
 from dpstats.corrected.means import bernstein_radius, chernoff_confint
 from dpstats.errors import RequestError
 from dpstats.inference.confidence_law import DRAWS, ConfidenceLaw
-from dpstats.inference.moment_matrix import MomentMatrix
-from dpstats.inference.moments.correlation_spread import two_valued_spread
+from dpstats.inference.moments.correlation_spread import correlation_spread, two_valued_spread
+from dpstats.inference.moments.noisy_covariance import NoisyCovariance
 from dpstats.inference.simulation import draw_evenly
 from dpstats.spending import bonferroni, for_noise_of_means
 
 if TYPE_CHECKING:
     from dpstats.checks import Method, Target
+    from dpstats.measured.view import Answering
     from dpstats.privacy.laws import NoiseLaw
 
 _FAR = 19.0  # atanh(1 - 2^-53) is 18.7
@@ -52,10 +54,10 @@ class NoisyPair:
     two_valued: bool = False
 
     @classmethod
-    def of(
-        cls, matrix: MomentMatrix, i: int, j: int, spread: float = 1.0, *, two_valued: bool = False
-    ) -> NoisyPair:
-        """Features number i and j of a matrix, from 0."""
+    def of(cls, covariance: NoisyCovariance, i: int, j: int, spread: float) -> NoisyPair:
+        """Columns number i and j of a covariance matrix, from 0."""
+        matrix = covariance.moments
+        two_valued = covariance.two_valued[i] and covariance.two_valued[j]
         i, j = i + 1, j + 1
         places = [matrix.place[a, b] for a, b in ((0, i), (0, j), (i, i), (j, j), (i, j))]
         answers, rows = matrix.answers, matrix.answers.rows
@@ -82,7 +84,7 @@ class NoisyPair:
 
     @cached_property
     def moments(self) -> tuple[float, float, float, float, float]:
-        """Means of x and y, their variances less the noise's part, their covariance."""
+        """Means of x and y, their variances less the noise's share, their covariance."""
         x, y, xx, yy, xy = (self.observed[1:] / self.rows).tolist()
         noise = self.noise_variances / self.rows**2
         gain = [noise[k + 1] + mean**2 * noise[0] for k, mean in enumerate((x, y))]
@@ -95,7 +97,7 @@ class NoisyPair:
 
     @property
     def estimate(self) -> float:
-        """Correlation in [-1, 1]; 0 where a variance is lost in noise."""
+        """Correlation in [-1, 1]; 0 where the noise exceeds a variance."""
         _, _, xx, yy, xy = self.moments
         return float(np.clip(xy / np.sqrt(xx * yy), -1, 1)) if self.seen else 0.0
 
@@ -111,7 +113,7 @@ class NoisyPair:
 
     @property
     def privacy_variance(self) -> float:
-        """Variance of the noise on the correlation, to first order; inf where it is lost."""
+        """Variance of the noise on the correlation, to first order; inf if not `seen`."""
         if not self.seen:
             return np.inf
         (x, y, xx, yy, _), r = self.moments, self.estimate
@@ -132,7 +134,7 @@ class NoisyPair:
 
         Each draw of the noise leaves a correlation r, and atanh r is normal with variance
         spread / (n - 3), 1 / (n - 3) for normal rows; a draw that leaves no variance, or fewer than
-        4 rows, says nothing.
+        4 rows, counts against both sides.
         """
         rng = np.random.default_rng(0)
         noises = np.array([
@@ -197,6 +199,14 @@ class CorrelationIntervals:
     """
 
     pairs: tuple[NoisyPair, ...]
+
+    @classmethod
+    def of(
+        cls, release: Answering, covariance: NoisyCovariance, pairs: Sequence[tuple[int, int]]
+    ) -> CorrelationIntervals:
+        """Some pairs of columns of a covariance matrix."""
+        spread = correlation_spread(release, covariance)
+        return cls(tuple(NoisyPair.of(covariance, i, j, float(spread[i, j])) for i, j in pairs))
 
     def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """Lower and upper ends, two (d,) arrays in [-1, 1]."""

@@ -13,6 +13,7 @@ from dpstats.caching import Cached
 from dpstats.checks import Alternative
 from dpstats.corrected.spectral import descending, loading_bounds, sine_bounds, subspace_sines
 from dpstats.errors import RequestError
+from dpstats.inference.moments.certified_radii import CertifiedRadii
 from dpstats.inference.moments.noisy_covariance import NoisyCovariance
 from dpstats.spending import for_other_eigenvalues
 
@@ -27,13 +28,13 @@ class EigenIntervals(Cached):
     """Intervals for k eigenvalues, then their k shares of the trace, then k p loadings.
 
     Certified: Weyl's inequality and the sine theorem of Davis and Kahan within the radius of
-    `NoisyCovariance.radii`, so all of them hold together.
+    `CertifiedRadii.radii`, so all of them hold together.
 
     Noise-aware: the eigenvalues of D + A are simulated, A the error in the basis of the own
-    eigenvectors, D the true eigenvalues; its first order is v'Av, its second the bias by which
-    noise drives eigenvalues apart. D is not known, but eigenvalue number k of D + A increases
+    eigenvectors, D the true eigenvalues; its first order is v'Av, its second the bias: noise
+    spreads eigenvalues. D is not known, but eigenvalue number k of D + A increases
     with every entry of D. So a lower end is computed with all other eigenvalues as high as the
-    simulated spectral norm of A allows, at a tenth of alpha, and an upper end with all as low:
+    simulated spectral norm of A allows, at a share of alpha, and an upper end with all as low:
     close to first order where gaps are wide against the noise, close to Weyl where they are not.
     Loadings are given only where that leaves a gap, with the gap that it leaves. Where sampling
     has two laws (`RowSampling`), the interval is the wider at either end.
@@ -44,12 +45,17 @@ class EigenIntervals(Cached):
     k : int
         Number of components, 1 <= k <= p.
     unit : float
-        What an eigenvalue of one stands for in intervals.
+        Original units in an eigenvalue of one.
     """
 
     covariance: NoisyCovariance
     k: int
     unit: float = 1.0
+
+    @cached_property
+    def certified(self) -> CertifiedRadii:
+        """Radii of the matrix, for any data."""
+        return CertifiedRadii(self.covariance)
 
     @cached_property
     def values(self) -> Floats:
@@ -74,7 +80,7 @@ class EigenIntervals(Cached):
 
     @cached_property
     def shares(self) -> Floats:
-        """(p,) parts of the sum of the corrected eigenvalues; even where that is zero."""
+        """(p,) shares of the sum of the corrected eigenvalues; equal ones where that is zero."""
         total = self.corrected.sum()
         p = self.covariance.p
         return self.corrected / total if total > 0 else np.full(p, 1 / p)
@@ -94,11 +100,11 @@ class EigenIntervals(Cached):
         seen, vectors = seen[:, ::-1], vectors[:, :, ::-1]
         total = seen.sum(axis=1, keepdims=True)
         shares = np.clip(np.divide(seen, total, out=np.ones_like(seen), where=total > 0), 0, 1)
-        parts = [seen[:, :k].var(axis=0) * self.unit**2, shares[:, :k].var(axis=0)]
+        found = [seen[:, :k].var(axis=0) * self.unit**2, shares[:, :k].var(axis=0)]
         for i in range(k):
             vector = vectors[:, :, i] * np.where(vectors[:, i, i : i + 1] < 0, -1, 1)
-            parts.append((vector @ self.vectors).var(axis=0))
-        return np.concatenate(parts)
+            found.append((vector @ self.vectors).var(axis=0))
+        return np.concatenate(found)
 
     def _errors(self, kind: str) -> list[Floats]:
         """Draws of the error in the basis of the eigenvectors, for every law of the sampling."""
@@ -123,7 +129,7 @@ class EigenIntervals(Cached):
 
         def ends() -> tuple[Floats, Floats]:
             if method == "certified":
-                return self._within(*self.covariance.radii(alpha, target), alpha, target)
+                return self._within(*self.certified.radii(alpha, target), alpha, target)
             if self.covariance.unknown:
                 return self._within(np.inf, np.inf, alpha, target)
             errors = self._errors("both" if target == "population" else "privacy")
@@ -147,7 +153,7 @@ class EigenIntervals(Cached):
     def _within(
         self, radius: float, of_trace: float, alpha: float | None, target: Target
     ) -> tuple[Floats, Floats]:
-        """Everything that Weyl, and Davis and Kahan, say at a radius of the noisy matrix.
+        """All intervals by Weyl, and Davis and Kahan, at a radius of the noisy matrix.
 
         The radius of a certified statement, which has an alpha, is that of divisor n.
         """
@@ -174,12 +180,12 @@ class EigenIntervals(Cached):
         """The divisor of `numpy.cov` where a certified statement is about the table itself."""
         if alpha is None or target != "table" or self.covariance.standardize:
             return 1.0, 1.0
-        return self.covariance.corrections(alpha)
+        return self.certified.corrections(alpha)
 
     def sines(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """Bounds (k,) on the sine of each vector's angle and of each leading subspace's."""
         if method == "certified" or self.covariance.unknown:
-            radius, _ = self.covariance.radii(alpha, target)
+            radius, _ = self.certified.radii(alpha, target)
             values = self.values / self.covariance.correction
             if not np.isfinite(radius):
                 return np.ones(self.k), np.ones(self.k)
@@ -240,8 +246,8 @@ class EigenIntervals(Cached):
             vectors = self._turned_vectors(errors, i, slack)
             if vectors is not None:
                 own = vectors[:, :, i] * np.where(vectors[:, i, i : i + 1] < 0, -1, 1)
-                apart = np.abs(own @ self.vectors - self.vectors[i])
-                reach = np.quantile(apart, 1 - 2 * level, axis=0)
+                difference = np.abs(own @ self.vectors - self.vectors[i])
+                reach = np.quantile(difference, 1 - 2 * level, axis=0)
                 loadings[0][i] = np.maximum(self.vectors[i] - reach, -1)
                 loadings[1][i] = np.minimum(self.vectors[i] + reach, 1)
         caps = np.stack([self._most(k, target), 1 / np.arange(1, k + 1)])

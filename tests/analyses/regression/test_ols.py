@@ -10,8 +10,8 @@ from scipy import stats
 
 import dpstats as dps
 from dpstats.analyses.registry import analysis_from_dict, analysis_to_dict
-from dpstats.planning.requests import load_request
 from dpstats.corrected.least_squares import combination_bounds
+from dpstats.planning.requests import load_request
 from dpstats.privacy.noise import _noise_from
 
 SCHEMA = dps.Schema([
