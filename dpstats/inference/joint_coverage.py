@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpstats.arrays import Floats
-from dpstats.inference.simulation import draw_noise
+from dpstats.inference.simulation import calibration_generator, draw_noise
 from dpstats.privacy.laws import joint_quantiles
 from dpstats.spending import bonferroni
 
@@ -51,7 +51,7 @@ def joint_level(answers: Answers, alpha: float) -> float:
         return alpha
     if d > LARGEST:
         return bonferroni(alpha, d)
-    rng = np.random.default_rng(0)
+    rng = calibration_generator(answers)
     shares = np.clip(answers.means, 0, None)
     if shares.sum() <= 0:
         return bonferroni(alpha, d)

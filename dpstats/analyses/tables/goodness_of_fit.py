@@ -17,6 +17,7 @@ from dpstats.errors import RequestError
 from dpstats.families.block import Family
 from dpstats.families.cells import ROWS, Cells
 from dpstats.inference.joint_coverage import joint_noise_quantiles
+from dpstats.inference.simulation import calibration_generator
 from dpstats.inference.tables.departures import Departures
 from dpstats.inference.tables.effect_size import effect_interval
 from dpstats.measured.answers import Answers
@@ -48,7 +49,8 @@ class GoodnessOfFit:
     simulations : int
         Simulated tables, at least 99; no p-value is below 1 / (simulations + 1).
     seed : int
-        Of the simulation. It is public and has nothing to do with the privacy noise.
+        Together with the release, of the simulation: other seeds give other draws. It is public
+        and has nothing to do with the privacy noise.
 
     References
     ----------
@@ -113,7 +115,8 @@ class GoodnessOfFit:
             Departures(a, p0) for a in (_best(release, family), _tested(release, family))
         )
         n, d = best.n, len(p0)
-        statistic, pvalue = tested.test(self.simulations, np.random.default_rng(self.seed))
+        rng = calibration_generator(tested.answers, (self.seed, 0))
+        statistic, pvalue = tested.test(self.simulations, rng)
         noise_variances = np.diag(best.covariance)
         pearson = float(np.sum(best.observed**2 / (n * p0)))
         excess = float(np.sum(noise_variances / (n * p0)))
@@ -150,7 +153,7 @@ class GoodnessOfFit:
         self, best: Departures, tested: Departures, alpha: float
     ) -> tuple[CertifiedChiSquare, Floats]:
         """Certified verdict, and noise-aware interval for the effect."""
-        rng = np.random.default_rng([self.seed, 1])
+        rng = calibration_generator(best.answers, (self.seed, 1))
         noise = best.noise(self.simulations, rng)
         effect = effect_interval(best.observed, noise, best.n, best.p0, rng, alpha=alpha)
         return _certified(tested, alpha), effect

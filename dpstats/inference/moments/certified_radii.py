@@ -13,6 +13,7 @@ from dpstats.caching import Cached
 from dpstats.corrected.covariance import divided, outer, sampling_box
 from dpstats.corrected.spectral import mean_error, sampling_radii
 from dpstats.inference.moments.noisy_covariance import NUMBERS, NoisyCovariance
+from dpstats.inference.simulation import calibration_generator
 from dpstats.spending import (
     bonferroni,
     for_covariance_count,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from dpstats.inference.moment_matrix import MomentMatrix
 
 _MOST_DRAWS = 100_000
+_RADII = 1  # the purpose of the draws, beside those of `NoisyCovariance`
 
 
 @dataclass(frozen=True)
@@ -249,7 +251,7 @@ class CertifiedRadii(Cached):
         """Independent draws of the noise on means (size, p) and second moments (size, p, p)."""
         most = int(np.clip(NUMBERS / (self.covariance.p + 1) ** 2, 2_000, _MOST_DRAWS))
         size = int(np.clip(20 / beta, 4_000, most)) if most > 4_000 else most
-        drawn = self._moments.noise(size, np.random.default_rng(1))
+        drawn = self._moments.noise(size, calibration_generator(self._moments.answers, _RADII))
         return drawn[:, 0, 1:], drawn[:, 1:, 1:]
 
 

@@ -17,7 +17,7 @@ from dpstats.errors import RequestError
 from dpstats.inference.confidence_law import DRAWS, ConfidenceLaw
 from dpstats.inference.moments.correlation_spread import correlation_spread, two_valued_spread
 from dpstats.inference.moments.noisy_covariance import NoisyCovariance
-from dpstats.inference.simulation import draw_evenly
+from dpstats.inference.simulation import calibration_seed, draw_evenly
 from dpstats.spending import bonferroni, for_noise_of_means
 
 if TYPE_CHECKING:
@@ -45,6 +45,8 @@ class NoisyPair:
         n Var(r) over that of normal rows, at least 1; see `correlation_spread`.
     two_valued : bool
         Both numbers are -1 or 1: then their moments give the whole distribution, and `spread` too.
+    seed : int
+        Of the draws of the noise; see `calibration_seed`.
     """
 
     observed: Floats
@@ -52,6 +54,7 @@ class NoisyPair:
     units: Floats
     spread: float = 1.0
     two_valued: bool = False
+    seed: int = 0
 
     @classmethod
     def of(cls, covariance: NoisyCovariance, i: int, j: int, spread: float) -> NoisyPair:
@@ -69,6 +72,7 @@ class NoisyPair:
             np.append(1.0, units),
             spread,
             two_valued,
+            calibration_seed(answers, (i, j)),
         )
 
     @property
@@ -136,7 +140,7 @@ class NoisyPair:
         spread / (n - 3), 1 / (n - 3) for normal rows; a draw that leaves no variance, or fewer than
         4 rows, counts against both sides.
         """
-        rng = np.random.default_rng(0)
+        rng = np.random.default_rng(self.seed)
         noises = np.array([
             np.zeros(DRAWS) if law is None else draw_evenly(law, DRAWS, rng) for law in self.laws
         ])  # fmt: skip

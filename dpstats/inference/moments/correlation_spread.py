@@ -25,6 +25,7 @@ from dpstats.errors import NotMeasuredError
 from dpstats.families.block import Family
 from dpstats.families.monomials import fourth_moments_of_pairs
 from dpstats.inference.moments.row_sampling import RowSampling, with_kurtosis
+from dpstats.inference.simulation import calibration_generator
 
 if TYPE_CHECKING:
     from dpstats.inference.moments.noisy_covariance import NoisyCovariance
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 Indices = NDArray[np.intp]
 
 _LEAST = 1e-12
+_THINNING = 2  # the purpose of the draws, beside those of `NoisyCovariance`
 _CLEAR = 2.0  # a measured spread within so many noise sds of zero is not used
 # (a, b) -> coefficients of 1, r and r^2 of E u^a v^b in E (uv - r (u^2 + v^2)/2)^2
 _TERMS = {(2, 2): (1, 0, 0.5), (4, 0): (0, 0, 0.25), (0, 4): (0, 0, 0.25), (3, 1): (0, -1, 0),
@@ -50,7 +52,8 @@ def correlation_spread(release: Answering, covariance: NoisyCovariance) -> Float
         if law == "kurtosis":
             variance = _of_kurtosis(sampling, shape.r)
         else:
-            variance = _of_points(sampling, shape.r, np.random.default_rng(0))
+            rng = calibration_generator(covariance.moments.answers, _THINNING)
+            variance = _of_points(sampling, shape.r, rng)
         spread = np.maximum(spread, variance / shape.normal)
     return np.maximum(spread, _measured(release, covariance, shape))
 

@@ -25,6 +25,7 @@ from dpstats.inference.moments.row_sampling import (
     kurtosis_of,
     mean_powers,
 )
+from dpstats.inference.simulation import calibration_generator
 
 if TYPE_CHECKING:
     from dpstats.measured.view import Answering
@@ -201,7 +202,7 @@ class NoisyCovariance(Cached):
     def _drawn(self, kind: str) -> Iterator[Floats]:
         laws: tuple[SamplingLaw | None, ...] = (None,) if kind == "privacy" else self.sampling.laws
         for law in laws:
-            rng = np.random.default_rng(0)
+            rng = calibration_generator(self.moments.answers)
             error = np.zeros((self._size, *self.moments.matrix.shape))
             if kind != "sampling":
                 error += _both_signs(self.moments.noise(self._size // 2, rng))

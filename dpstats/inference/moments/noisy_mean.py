@@ -12,7 +12,7 @@ import numpy as np
 from dpstats.arrays import Floats
 from dpstats.families.group_moments import PARTS, TO_MOMENTS
 from dpstats.inference.confidence_law import DRAWS, ConfidenceLaw
-from dpstats.inference.simulation import draw_evenly
+from dpstats.inference.simulation import calibration_seed, draw_evenly
 from dpstats.privacy.laws import LatticeLaw
 from dpstats.spending import bonferroni
 
@@ -40,7 +40,7 @@ class NoisyMean:
     most : float
         Public upper bound of the size; inf if there is none.
     seed : int
-        Different for groups that are compared.
+        Of the draws of the noise, different for groups that are compared; see `calibration_seed`.
     """
 
     observed: Floats
@@ -64,16 +64,18 @@ class NoisyMean:
             (law, answers.law(f), answers.law(f + 1)),
             np.append(1.0, units),
             size if law is None else np.inf,
+            calibration_seed(answers, f),
         )
 
     @classmethod
     def of_group(cls, answers: Answers, i: int) -> NoisyMean:
         """Group number i, from the answers to a block of `GroupMoments`."""
-        part = answers.part(slice(len(PARTS) * i, len(PARTS) * (i + 1)))
-        units = part.bounds.astype(np.float64)
-        laws = tuple(part.law(f) for f in range(len(PARTS)))
+        group = answers.part(slice(len(PARTS) * i, len(PARTS) * (i + 1)))
+        units = group.bounds.astype(np.float64)
+        laws = tuple(group.law(f) for f in range(len(PARTS)))
         most = answers.rows.estimate if answers.rows.public else np.inf
-        return cls(TO_MOMENTS @ (part.sums / units), TO_MOMENTS, laws, units, most, seed=i)
+        moments = TO_MOMENTS @ (group.sums / units)
+        return cls(moments, TO_MOMENTS, laws, units, most, calibration_seed(answers, i))
 
     @cached_property
     def covariance(self) -> Floats:

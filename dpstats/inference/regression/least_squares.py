@@ -14,7 +14,7 @@ from dpstats.caching import Cached
 from dpstats.corrected.ridge import largest_leverage, misfit_bound, positive_definite
 from dpstats.errors import RequestError
 from dpstats.inference.regression.error_law import ErrorLaw
-from dpstats.inference.simulation import draw_noise
+from dpstats.inference.simulation import calibration_generator, draw_noise
 from dpstats.spending import least_of_noise
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from dpstats.inference.regression.fourth_moments import FourthMoments
 
 DRAWS = 5_000
+WALD, JOINT = 1, 2  # purposes of draws, beside those of the noise
 _NEGLIGIBLE = 1e-6
 _REDUNDANT = 1e-9  # of a standard deviation: a combination of others but for rounding
 
@@ -137,7 +138,8 @@ class LeastSquares(Cached):
     @cached_property
     def _noise(self) -> Floats:
         """(DRAWS, d) draws of the noise on the measured functions, in unit scale."""
-        return draw_noise(self.matrix.answers, DRAWS, np.random.default_rng(0)) / self._unit
+        answers = self.matrix.answers
+        return draw_noise(answers, DRAWS, calibration_generator(answers)) / self._unit
 
     @cached_property
     def sampling_covariance(self) -> Floats:
@@ -307,7 +309,7 @@ class LeastSquares(Cached):
         classical = float(stats.f.sf(statistic, k, self.df_resid))
         if np.trace(noise) <= _NEGLIGIBLE * np.trace(sampling):
             return statistic, classical
-        rng = np.random.default_rng(1)
+        rng = calibration_generator(self.matrix.answers, WALD)
         z = rng.standard_normal((DRAWS, k)) @ _root(sampling)
         z /= np.sqrt(rng.chisquare(self.df_resid, (DRAWS, 1)) / self.df_resid)
         normal = rng.standard_normal((DRAWS, k)) @ _root(noise)

@@ -13,7 +13,8 @@ from dpstats.caching import Cached
 from dpstats.corrected.least_squares import combination_bounds
 from dpstats.inference.joint_coverage import level_of_draws
 from dpstats.inference.regression.error_law import ErrorLaw
-from dpstats.inference.regression.least_squares import DRAWS, LeastSquares
+from dpstats.inference.regression.least_squares import DRAWS, JOINT, LeastSquares
+from dpstats.inference.simulation import calibration_generator
 from dpstats.spending import bonferroni, for_noise
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ class LinearIntervals(Cached):
             return self.conf_int(each, method, target)
         if not self.known:
             return self.conf_int(alpha, method, target)
-        rng = np.random.default_rng(2)
+        rng = calibration_generator(self.model.matrix.answers, JOINT)
         noise = np.stack([self._law(i, target).fixed for i in range(k)], axis=-1)
         covariance = self.combinations @ self.model.sampling_covariance @ self.combinations.T
         errors = noise + np.zeros((DRAWS, k))

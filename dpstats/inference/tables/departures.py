@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpstats.arrays import Floats
-from dpstats.inference.simulation import draw_noise
+from dpstats.inference.simulation import calibration_generator, draw_noise
 from dpstats.inference.tables.likelihood_ratio import (
     average_likelihood_ratio,
     laplace_mixture,
@@ -90,7 +90,8 @@ class Departures:
             return None
         variances = np.array([law.variance for law in laws])
         terms = np.array([getattr(law, "terms", 1) for law in laws])
-        return laplace_mixture(variances, _MIXTURE, terms=terms)
+        rng = calibration_generator(self.answers)  # of the statistic, drawn or observed
+        return laplace_mixture(variances, _MIXTURE, rng, terms=terms)
 
     def statistic(self, departures: Floats) -> Floats:
         """Average likelihood ratios (R,) of departures (R, d): all directions, one size.
