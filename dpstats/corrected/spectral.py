@@ -95,8 +95,8 @@ def sine_bounds(values: Floats, radius: float) -> Floats:
     """Bounds (p,) on the sines of the angles between own and true eigenvectors.
 
     Davis and Kahan's sine theorem: radius over the distance from the own eigenvalue to the true
-    other ones, which by Weyl's inequality is at least the own gap less the radius. 1 if that says
-    nothing.
+    other ones, which by Weyl's inequality is at least the own gap less the radius. 1 if that is
+    no bound.
 
     Parameters
     ----------

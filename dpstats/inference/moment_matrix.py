@@ -84,7 +84,7 @@ class NoisyMatrix:
 
     @property
     def units(self) -> Codes:
-        """(d,) int64, the integer that stands for one of each measured function."""
+        """(d,) int64, the integer that codes a value of one of each measured function."""
         return self.answers.bounds
 
     def fill(self, values: Floats, *, one: float = 0.0) -> Floats:
@@ -172,7 +172,7 @@ class MomentMatrix(NoisyMatrix):
 
     @cached_property
     def units(self) -> Codes:
-        """(d,) int64, the integer that stands for one of each measured function."""
+        """(d,) int64, the integer that codes a value of one of each measured function."""
         if self.ball is None:
             return self.answers.bounds
         return np.append(self.ball.ones, self.answers.bounds[self.ball.size :])

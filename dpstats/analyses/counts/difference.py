@@ -1,7 +1,7 @@
 """Two groups compared: risk difference, risk ratio and odds ratio of a condition.
 
 Four disjoint sets of rows are counted, each group with and without the trait, because the sizes of
-the groups are private too; see `inference.two_groups`.
+the groups are private too; see `inference.counts.two_risks`.
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ def _group_result(analysis: Proportion, answers: Answers, budget: str) -> Estima
         f"a p-value is never below {LEAST_OF_COUNT:g}, the error allowed for the unknown "
         "size of the group",
     ]
-    if group.drowned:
+    if group.hidden_by_noise:
         notes.append("the group is small against the privacy noise: trust the interval only")
     return EstimateResult(
         title=f"Proportion: {analysis.condition}, given {analysis.given}",

@@ -108,7 +108,7 @@ def centre_of(schema: Schema, name: str) -> tuple[float, float]:
 
 def _remarks(name: str, contrast: Contrast) -> list[str]:
     (group,) = contrast.groups
-    if group.drowned:
+    if group.hidden_by_noise:
         return [f"the privacy noise drowns {name}: trust the intervals only"]
     if group.variance <= 2 * group.variance_noise:
         return [

@@ -81,8 +81,8 @@ def conditional_interval(
     Every value p0 has its own valid test (`conditional_pvalue` with beta = alpha/50), so the set
     of those not rejected covers with probability at least 1 - alpha (to the numerical accuracy
     of the p-values), and so does its hull. The hull is found on a grid around the estimate and
-    over [0, 1], its ends then refined. If noise drowns the group this is [0, 1]. An empty set
-    becomes the estimate yes/(yes + no), clipped to [0, 1], or [0, 1] if no group can be seen;
+    over [0, 1], its ends then refined. If noise exceeds the group's size this is [0, 1]. An empty
+    set becomes the estimate yes/(yes + no), clipped to [0, 1], or [0, 1] if no group can be seen;
     either can only cover more.
 
     Parameters

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class DifferenceIntervals:
     """Intervals and tests of the three measures from four noisy counts.
 
-    Noise-aware: see `inference.two_groups`; valid whatever the sizes of the groups. Certified:
+    Noise-aware: see `counts.two_risks`; valid whatever the sizes of the groups. Certified:
     both risks are in their certified intervals at alpha/2 each, so a measure is between its
     extremes there, which are at corners. For the private table itself both methods are that.
     """
@@ -65,7 +65,7 @@ class DifferenceIntervals:
         )  # fmt: skip
         low = np.array([measure_of(p_low, q_high, measure) for measure in MEASURES])
         high = np.array([measure_of(p_high, q_low, measure) for measure in MEASURES])
-        # 0/0: the other risk alone says nothing
+        # 0/0: the other risk alone bounds nothing
         return np.where(np.isnan(low), 0.0, low), np.where(np.isnan(high), np.inf, high)
 
     def first(self, count: int) -> DifferenceIntervals:

@@ -141,7 +141,7 @@ def _clopper_pearson(
 
 @dataclass(frozen=True)
 class GroupIntervals:
-    """Intervals and tests for the prevalence within a group; see `inference.conditional`.
+    """Intervals and tests for the prevalence within a group; see `counts.conditional`.
 
     For the private table itself both methods give the same box, the certified one.
     """

@@ -33,7 +33,7 @@ class _Evidence:
     """Normal scores on a grid of risks: that the risk is above, or below, each of them.
 
     Both are the smallest over a confidence set of the size, [least, most]; grid values lie
-    between 0 and 1, and `step` apart.
+    between 0 and 1, with distance `step`.
     """
 
     risks: Floats
@@ -188,7 +188,7 @@ def _evidence(group: GroupCounts, n: int | None, beta: float, radius: float) -> 
 
 
 def _at(evidence: _Evidence, risks: Floats) -> _Evidence:
-    """The same at other risks; outside of the grid the evidence against them is overwhelming."""
+    """The same at other risks; those outside of the grid are rejected."""
     grid = evidence.risks
     rounding = 1e-12
     outside = ~((risks >= grid[0] - rounding) & (risks <= grid[-1] + rounding))

@@ -96,7 +96,7 @@ class Contrast:
 class MeanIntervals:
     """Intervals and tests of d contrasts.
 
-    Noise-aware: see `inference.confidence_law`. Certified: see `inference.bounded_means`. For the
+    Noise-aware: see `inference.confidence_law`. Certified: see `corrected.means`. For the
     private table itself both methods give the box of the noise.
     """
 
@@ -110,7 +110,7 @@ class MeanIntervals:
     def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """Ends that hold for all together, by Bonferroni's inequality.
 
-        Products of different columns, which would tell how the means move together, are not
+        Products of different columns, which determine how the means move together, are not
         measured.
         """
         return self.conf_int(bonferroni(alpha, len(self.contrasts)), method, target)

@@ -1,4 +1,4 @@
-"""Size, sum and sum of squares of a group, known through noise: what they tell about its mean."""
+"""The mean of a group from its noisy size, sum and sum of squares."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dpstats.measured.answers import Answers
     from dpstats.privacy.laws import NoiseLaw
 
-_LEAST_ROWS = 2  # that tell a mean and its error
+_LEAST_ROWS = 2  # for a mean and its error
 
 
 @dataclass(frozen=True)
@@ -128,31 +128,30 @@ class NoisyMean:
         return float(np.sqrt(gradient @ self.covariance @ gradient)) / self.size
 
     @property
-    def _lost(self) -> bool:
-        """Whether what was seen is fewer than two rows: the mean may then be anything."""
+    def _too_few(self) -> bool:
+        """Whether the noisy size is below two rows: the mean may then be anything."""
         return bool(self.observed[0] < _LEAST_ROWS)
 
     @property
     def sampling_variance(self) -> float:
-        """Variance of the sample mean; 1 if two rows were not seen, as `_drawn` has it."""
-        if self._lost:
+        """Variance of the sample mean; 1 below two rows, as in `_drawn`."""
+        if self._too_few:
             return 1.0
         return self.variance / max(self.size - 1, 1.0)
 
     @property
-    def drowned(self) -> bool:
-        """Whether little is left: of the size, or within an eighth of the range of means."""
-        small = self._lost or self.size <= 2 * self.size_noise
+    def hidden_by_noise(self) -> bool:
+        """Whether the noise may exceed the size, or the mean's has an sd above 1/8 of its range."""
+        small = self._too_few or self.size <= 2 * self.size_noise
         return small or self.privacy_variance > 1 / 16
 
     @cached_property
     def _drawn(self) -> tuple[Floats, Floats, Floats]:
         """Draws (m,) of the mean, its squared sampling error and the size without noise.
 
-        A draw that leaves fewer than two rows says nothing: the mean is then put at -1 or 1, at
-        random. The noisy variance may be negative: it is raised to zero before its own noise is put
-        around it, and what comes out stays below what a number in [-1, 1] with that mean can have
-        (Bhatia and Davis 2000).
+        For a draw that leaves fewer than two rows the mean is put at -1 or 1, at random. The noisy
+        variance may be negative: it is raised to zero before its own noise is put around it, and
+        clipped to what a number in [-1, 1] with that mean can have (Bhatia and Davis 2000).
         """
         rng = np.random.default_rng(self.seed)
         noises = np.array([
@@ -222,7 +221,7 @@ def law_of_contrast(groups: Sequence[NoisyMean]) -> ConfidenceLaw:
         centre = centre - mean
         total = squared_error + square
         known = total > 0
-        a, b = (np.where(known, part, 1.0) for part in (squared_error, square))
+        a, b = (np.where(known, own, 1.0) for own in (squared_error, square))
         welch = (a + b) ** 2 / (a**2 / df + b**2 / (size - 1))
         df = np.where(known, welch, df + size - 1)
         squared_error = total

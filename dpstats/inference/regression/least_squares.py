@@ -39,9 +39,9 @@ class LeastSquares(Cached):
     x (y - x'b), about N(0, s2 Q) for errors of equal variance s2 (see `sampling_covariance`). So
     the error of h'A^-1 c is h'A^-1 times that sum: linear in the noise, with no expansion of the
     inverse. Its law depends on b; in a test of h'b = v, b is estimated under that hypothesis, so
-    that the noise in A, which grows with b, is not forgotten: intervals become unbounded when A is
-    not told apart from a singular matrix (as Fieller's do), and where noise is small they are the
-    classical ones.
+    that the noise in A, which grows with b, is counted: intervals become unbounded where the noise
+    does not exclude a singular A (as Fieller's do), and where noise is small they are the classical
+    ones.
 
     Attributes
     ----------
@@ -191,7 +191,7 @@ class LeastSquares(Cached):
         sharp = np.minimum(sharp, squares * residual) / self.matrix.n
         return np.asarray(np.minimum(variances, sharp))
 
-    def fourth_drowned(self, combinations: Floats) -> bool:
+    def fourth_hidden(self, combinations: Floats) -> bool:
         """Whether noise on fourth moments is most of the sampling variance of some combination."""
         if self.fourth is None or not self.regular:
             return False
@@ -292,18 +292,18 @@ class LeastSquares(Cached):
         if not self.regular or self.df_resid <= 0:
             return 0.0, 1.0
         covariance = self.sampling_covariance + self.noise_covariance
-        apart = values - combinations @ self.params
-        reduced, apart = _independent(combinations, values, apart, _root(covariance))
+        difference = values - combinations @ self.params
+        reduced, difference = _independent(combinations, values, difference, _root(covariance))
         k = len(reduced)
         if k == 0:
             return 0.0, 1.0
-        under = self.params + covariance @ reduced.T @ apart
+        under = self.params + covariance @ reduced.T @ difference
         scores = reduced @ self.inverse @ self.rows[:-1]
         weights = self._weights(scores, self._residual(under))
         noise = self._noise_covariance(weights)
         sampling = reduced @ self.sampling_covariance @ reduced.T
         precision = np.linalg.pinv(noise + sampling, hermitian=True)
-        statistic = float(apart @ precision @ apart) / k
+        statistic = float(difference @ precision @ difference) / k
         if statistic == 0 or not np.isfinite(statistic):
             return 0.0, 1.0
         classical = float(stats.f.sf(statistic, k, self.df_resid))
@@ -323,12 +323,12 @@ class LeastSquares(Cached):
 
 
 def _independent(
-    combinations: Floats, values: Floats, apart: Floats, root: Floats
+    combinations: Floats, values: Floats, difference: Floats, root: Floats
 ) -> tuple[Floats, Floats]:
-    """As many combinations as are independent, uncorrelated and of variance one, with `apart`.
+    """As many combinations as are independent, uncorrelated and of variance one, with `difference`.
 
     With `root` the square root of the coefficients' covariance; whatever their units, a row over
-    its own standard deviation is of size one, so that redundant rows are told from rounding.
+    its own standard deviation is of size one, so that rounding is not taken for a row.
 
     Raises
     ------
@@ -347,7 +347,7 @@ def _independent(
             "values; test fewer of them together"
         )
     to_reduced = left[:, :rank].T / lengths[:rank, None] / size
-    return np.asarray(to_reduced @ combinations), np.asarray(to_reduced @ apart)
+    return np.asarray(to_reduced @ combinations), np.asarray(to_reduced @ difference)
 
 
 def _root(covariance: Floats) -> Floats:

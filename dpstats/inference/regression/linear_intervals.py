@@ -26,7 +26,7 @@ class LinearIntervals(Cached):
     """Intervals of k combinations of the coefficients, plus known numbers.
 
     Noise-aware: see `LeastSquares`. Certified: the bounds of `dps.corrected.ols` at the noisy
-    moments, half of alpha for the noise where the population's sampling part takes the rest.
+    moments, half of alpha for the noise where the population's sampling error takes the rest.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class LinearIntervals(Cached):
 
     @cached_property
     def sampling_variance(self) -> Floats:
-        """(k,), infinite where nothing is known."""
+        """(k,), infinite unless `known`."""
         if not self.known:
             return np.full(len(self.offsets), np.inf)
         return self.model.sampling_variances(self.combinations) + self.extra * max(
@@ -59,7 +59,7 @@ class LinearIntervals(Cached):
 
     @cached_property
     def privacy_variance(self) -> Floats:
-        """(k,), infinite where nothing is known."""
+        """(k,), infinite unless `known`."""
         if not self.known:
             return np.full(len(self.offsets), np.inf)
         return self._variances(self.model.noise_covariance)
@@ -70,19 +70,16 @@ class LinearIntervals(Cached):
 
     @property
     def known(self) -> bool:
-        """Whether anything can be said."""
+        """Whether the noisy moments are regular and leave residual degrees of freedom."""
         return self.model.regular and self.model.df_resid > 0
 
-    @cached_property
-    def _laws(self) -> dict[tuple[int, bool], ErrorLaw]:
-        return {}
-
     def _law(self, i: int, target: Target) -> ErrorLaw:
-        key = (i, target == "population")
-        if key not in self._laws:
-            extra = self.extra if key[1] else 0.0
-            self._laws[key] = self.model.law(self.combinations[i], sampling=key[1], extra=extra)
-        return self._laws[key]
+        sampled = target == "population"
+        extra = self.extra if sampled else 0.0
+        return self._once(
+            (i, sampled),
+            lambda: self.model.law(self.combinations[i], sampling=sampled, extra=extra),
+        )
 
     def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """Lower and upper ends (k,)."""
@@ -136,7 +133,7 @@ class LinearIntervals(Cached):
 
     def pvalues(self, value: float | Floats, alternative: Alternative) -> Floats:
         """P-values (k,) of: each combination equals `value`."""
-        apart = np.broadcast_to(value, self.offsets.shape) - self.estimates
-        laws = [self._law(i, "population") for i in range(len(apart))]
-        found = [law.pvalue(float(t), alternative) for law, t in zip(laws, apart, strict=True)]
+        offsets = np.broadcast_to(value, self.offsets.shape) - self.estimates
+        laws = [self._law(i, "population") for i in range(len(offsets))]
+        found = [law.pvalue(float(t), alternative) for law, t in zip(laws, offsets, strict=True)]
         return np.maximum(found, [law.least_pvalue for law in laws])

@@ -105,8 +105,8 @@ class NoisyTable:
         """Statistic and bootstrap p-value, the larger of two.
 
         Tables are drawn from the fitted margins, and again from margins shrunk towards equal ones:
-        where noise drowns them the fitted ones are too uneven, and where they are uneven the
-        shrunk ones are too even; either would reject too often somewhere.
+        where noise exceeds their spread the fitted ones are too uneven, and where they are uneven
+        the shrunk ones are too even; either would reject too often somewhere.
 
         Where the number of rows is not public every table, drawn or observed, is fitted with its
         own total, so that its error is in the law as well.
