@@ -160,14 +160,3 @@ def check_choice(name: str, value: object, allowed: Sequence[str]) -> None:
     """Raise RequestError if `value` is not one of the allowed names."""
     if value not in allowed:
         raise RequestError(f"{name} must be one of {list(allowed)}, got {value!r}")
-
-
-def check_beta(alpha: float, beta: float | None) -> float:
-    """The part of alpha that a radius uses."""
-    beta = alpha / 2 if beta is None else float(beta)
-    if not 0 < beta < alpha:
-        raise RequestError(
-            f"beta={beta:g} is the part of alpha={alpha:g} that the radius uses; it must be above "
-            f"0 and below alpha. Leave it out for {alpha / 2:g}."
-        )
-    return beta

@@ -28,6 +28,7 @@ from dpstats.references import reference_from_dict
 from dpstats.results.base import EstimateResult
 from dpstats.results.rendering import as_html
 from dpstats.schema import Schema
+from dpstats.spending import bonferroni
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -227,8 +228,8 @@ class Release(Cached):
         estimates = {n: r for n, r in results.items() if isinstance(r, EstimateResult)}
         frames = [pd.DataFrame(columns=["analysis", "term", "estimate", "conf_low", "conf_high"])]
         for name, result in estimates.items():
-            part = alpha / len(estimates)
-            ends = result.conf_int(alpha=part, method=method, target=target, simultaneous=True)
+            each = bonferroni(alpha, len(estimates))
+            ends = result.conf_int(alpha=each, method=method, target=target, simultaneous=True)
             frame = pd.DataFrame({"analysis": name, "term": result.terms})
             frame["estimate"] = result.params
             frame[["conf_low", "conf_high"]] = np.atleast_2d(ends)

@@ -44,7 +44,7 @@ def drowned_notes(names: Sequence[str], groups: Sequence[GroupCounts | NoisyMean
         f"group {name} is empty or small against the privacy noise (sd {group.size_noise:.2g} "
         "rows): trust the intervals only"
         for name, group in zip(names, groups, strict=True)
-        if group.drowned
+        if group.hidden_by_noise
     ]
 
 

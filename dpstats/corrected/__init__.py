@@ -1,7 +1,8 @@
 """Intervals and tests from a centre and a radius, for those who have only the synthetic rows.
 
-A centre is a statistic of the synthetic rows or a noisy answer; the radius bounds its distance from
-the private rows with probability at least 1 - beta. Nothing here knows a release.
+A centre is a statistic of the synthetic rows or a noisy answer. A radius bounds the distance of
+every entry of the centre from that of the private rows, all together with probability at least
+1 - beta; one number holds for every entry. Nothing here knows a release.
 """
 
 from dpstats.corrected.chi_square import chisquare

@@ -13,11 +13,12 @@ from dpstats.checks import check_alpha, check_count, check_finite
 from dpstats.corrected.independence import independence_verdict
 from dpstats.corrected.verdicts import CertifiedChiSquare, Verdict
 from dpstats.errors import RequestError
+from dpstats.spending import check_beta
 
 SIMULATIONS = 19_999  # of the multinomial law, for the critical value
 _FEWEST, _DRAWN_CELLS = 4_999, 5_000_000  # beyond 250 cells so many cells in all, and as many as
 _TAIL = 50  # in the tail
-_NODES = 4_000  # parts of the box that the search for the maximum may look at
+_NODES = 4_000  # boxes that the search for the maximum may look at
 _TOLERANCE = 1e-9
 _SIZES = 9  # numbers of rows that are tried where n is not public; the law hardly changes with n
 
@@ -52,12 +53,12 @@ def chisquare(
     n : int
         Number of private rows (not of synthetic ones), at least 1.
     probabilities : (d,) array_like, optional
-        The null hypothesis; positive, sum 1 (to 1e-9). At least two cells. Left out, the null
+        The null hypothesis; positive, sum 1 (to 1e-9). At least two cells. Default: the null
         hypothesis is independence of rows and columns.
     alpha : float
         Error probability in all, in (0, 1/2].
     beta : float, optional
-        The part of `alpha` that the radius uses, in (0, alpha). Default: half of it, so a 5% test
+        The share of `alpha` that the radius uses, in (0, alpha). Default: half of it, so a 5% test
         needs the radius that holds with probability 97.5%.
 
     Returns
@@ -89,12 +90,7 @@ def chisquare(
     'reject'
     """
     alpha, n = check_alpha(alpha), check_count(n)
-    beta = alpha / 2 if beta is None else float(beta)
-    if not 0 < beta < alpha:
-        raise RequestError(
-            f"beta={beta:g} is the part of alpha={alpha:g} that the radius uses; it must be above "
-            f"0 and below alpha. Leave it out for {alpha / 2:g}."
-        )
+    beta = check_beta(alpha, beta)
     centre = check_finite("proportions", proportions)
     width = np.asarray(radius, dtype=np.float64)
     if not np.all(width >= 0) or width.shape not in ((), centre.shape):
@@ -139,7 +135,7 @@ def fit_verdict(
         [low / n_high, high / n_low], and n times their distance is bounded at the ends of n.
     p0 : (d,) float64
     alpha, beta : float
-        Error in all, and its part that the box and the sizes use.
+        Error in all, and its share that the box and the sizes use.
     """
     smallest, largest = sizes
     lower, upper = np.maximum(low / largest, 0), np.minimum(high / smallest, 1)
@@ -221,10 +217,10 @@ def _most(lower: Floats, upper: Floats, p0: Floats) -> float:
         _, _, lower, upper, cell, at = heapq.heappop(heap)
         below, above = upper.copy(), lower.copy()
         below[cell] = above[cell] = at
-        for part in ((lower, below), (above, upper)):
-            value, bound, inside, split = _knapsack(*part, p0)
+        for box in ((lower, below), (above, upper)):
+            value, bound, inside, split = _knapsack(*box, p0)
             best, count = max(best, value), count + 1
-            heapq.heappush(heap, (-bound, count, *part, inside, split))
+            heapq.heappush(heap, (-bound, count, *box, inside, split))
     return max(best, -heap[0][0]) if heap else best
 
 

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from dpstats.arrays import Floats
+from dpstats.spending import bonferroni
 
 
 def divided(low: Floats, high: Floats, least: float, most: float) -> tuple[Floats, Floats]:
@@ -36,14 +37,15 @@ def sampling_box(
     Bernstein bounds the mean; the variances by the lower tail of the mean of y^2 (Maurer 2003).
     """
     p = len(variances)
-    log = math.log((3 * p + p * (p + 1) if joint else 8) / gamma)
-    error = math.sqrt(2 * log / n)
-    reach = np.minimum(1 + np.maximum(np.abs(means[0]), np.abs(means[1])) + error, 2)
-    half = reach * error / 2
-    sd = half + np.sqrt(half**2 + np.maximum(np.diag(variances), 0) + error**2)
+    # Each side of a mean and of a product is one event, and so is the lower tail of a variance.
+    log = math.log(1 / bonferroni(gamma, 3 * p + p * (p + 1) if joint else 8))
+    mean_error = math.sqrt(2 * log / n)
+    reach = np.minimum(1 + np.maximum(np.abs(means[0]), np.abs(means[1])) + mean_error, 2)
+    half = reach * mean_error / 2
+    sd = half + np.sqrt(half**2 + np.maximum(np.diag(variances), 0) + mean_error**2)
     sd = np.minimum(sd, 1)
     crossed = np.outer(reach, sd)
     widest = np.outer(reach, reach)
     linear = 2 * widest * log / (3 * n)
     root = np.sqrt(2 * np.minimum(crossed, crossed.T) ** 2 * log / n)
-    return np.asarray(linear + root + error**2)
+    return np.asarray(linear + root + mean_error**2)

@@ -4,16 +4,18 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpstats.arrays import Floats
-from dpstats.checks import check_alpha, check_beta, check_count, check_finite, check_numbers
+from dpstats.checks import check_alpha, check_count, check_finite, check_numbers
 from dpstats.corrected.spectral import descending, sampling_radii
 from dpstats.errors import RequestError
+from dpstats.spending import check_beta
 
 
 def eigenvalues(
     matrix: ArrayLike,
-    radius: ArrayLike,
-    n: int,
+    radius: ArrayLike | None = None,
+    n: int | None = None,
     *,
+    spectral_radius: float | None = None,
     ball: float | None = None,
     centered: bool = True,
     alpha: float = 0.05,
@@ -21,8 +23,8 @@ def eigenvalues(
 ) -> tuple[Floats, Floats]:
     """Confidence intervals for the eigenvalues of a matrix known only to within a radius.
 
-    By Weyl's inequality no eigenvalue moves by more than the spectral norm of the error. With
-    probability 1 - beta that is at most the radius for the private rows' matrix; the matrix of n
+    By Weyl's inequality no eigenvalue moves by more than the spectral norm of the error. For the
+    private rows' matrix the radius bounds that norm with probability 1 - beta; the matrix of n
     independent rows in a ball is near the population's by the matrix Bernstein bound, with
     probability 1 - (alpha - beta). All intervals hold together, for any data.
 
@@ -31,21 +33,25 @@ def eigenvalues(
     matrix : (p, p) array_like
         Symmetric: the covariance matrix (divisor n) or the second moments, of the synthetic rows
         or from noisy answers.
-    radius : float or (p, p) array_like
-        Bound on the error of `matrix` that holds with probability at least 1 - beta: in spectral
-        norm, or entry by entry. For second moments of synthetic rows in unit scale the entries'
-        bound is the certificate at alpha = beta, ``release.accuracy(alpha=beta).delta``.
+    radius : float or (p, p) array_like, optional
+        Each entry is within this of the private rows' own, all together with probability at least
+        1 - beta; not negative. One number r holds for every entry: the spectral norm is then at
+        most p r. For second moments of synthetic rows in unit scale it is the certificate at
+        alpha = beta, ``release.accuracy(alpha=beta).delta``.
     n : int
         Number of private rows (not of synthetic ones).
+    spectral_radius : float, optional
+        In place of `radius`: a bound on the error of `matrix` in spectral norm, with probability at
+        least 1 - beta.
     ball : float, optional
         Largest squared length of a row, or squared distance from some fixed point, in the units
-        of `matrix`; public. Default p, which is right in unit scale (columns from -1 to 1).
+        of `matrix`; public. Default p, which holds in unit scale (columns from -1 to 1).
     centered : bool
         Whether `matrix` is a covariance; False for second moments about that fixed point.
     alpha : float
         Error probability in all, in (0, 1/2].
     beta : float, optional
-        The part of `alpha` that the radius uses, in (0, alpha); default half of it.
+        The share of `alpha` that the radius uses, in (0, alpha). Default: half of it.
 
     Returns
     -------
@@ -55,7 +61,7 @@ def eigenvalues(
     Raises
     ------
     RequestError
-        If an argument is out of its range.
+        If an argument is out of its range, or not exactly one of the radii is given.
 
     References
     ----------
@@ -66,7 +72,7 @@ def eigenvalues(
     Examples
     --------
     >>> import dpstats as dps
-    >>> low, high = dps.corrected.eigenvalues([[0.5, 0.2], [0.2, 0.3]], 0.01, 100_000)
+    >>> low, high = dps.corrected.eigenvalues([[0.5, 0.2], [0.2, 0.3]], 0.005, 100_000)
     >>> print(low.round(3), high.round(3))
     [0.587 0.139] [0.661 0.213]
     """
@@ -78,16 +84,10 @@ def eigenvalues(
     if not np.allclose(matrix, matrix.T):
         raise RequestError("matrix must be symmetric, as a covariance matrix is")
     n, p = check_count(n), len(matrix)
-    bounds = check_numbers("radius", radius)
-    if bounds.shape not in ((), matrix.shape) or not np.all(bounds >= 0):
-        raise RequestError(
-            "radius must be one number, or a matrix of bounds for the entries; not negative"
-        )
+    reach = _spectral_norm(radius, spectral_radius, p)
     ball = float(p) if ball is None else float(ball)
     if not 0 < ball < np.inf:
         raise RequestError(f"ball={ball:g} is no squared length; give a positive number")
-    # the spectral norm of a matrix is at most that of any bounds on the sizes of its entries
-    reach = float(bounds) if bounds.ndim == 0 else _norm(np.maximum(bounds, bounds.T))
     values, _ = descending(matrix)
     top, trace = float(values[0]) + reach, float(values.sum()) + p * reach
     if np.isfinite(reach):
@@ -96,5 +96,28 @@ def eigenvalues(
     return np.maximum(values - reach, 0), np.maximum(values + reach, 0)
 
 
-def _norm(matrix: Floats) -> float:
-    return float(np.linalg.norm(matrix, 2)) if np.all(np.isfinite(matrix)) else np.inf
+def _spectral_norm(radius: ArrayLike | None, spectral_radius: float | None, p: int) -> float:
+    """Bound on the spectral norm of a symmetric error, given directly or by its entries.
+
+    That norm is at most the norm of any bounds on the absolute values of the entries.
+    """
+    if (radius is None) == (spectral_radius is None):
+        raise RequestError(
+            "give one of radius=, a bound on every entry of the matrix, and spectral_radius=, a "
+            "bound on the spectral norm of its error"
+        )
+    if spectral_radius is not None:
+        norm = check_numbers("spectral_radius", spectral_radius)
+        if norm.ndim or not norm >= 0:
+            raise RequestError("spectral_radius must be one number; not negative")
+        return float(norm)
+    assert radius is not None
+    bounds = check_numbers("radius", radius)
+    if bounds.shape not in ((), (p, p)) or not np.all(bounds >= 0):
+        raise RequestError(
+            "radius must be one number, or a matrix of bounds for the entries; not negative"
+        )
+    if not np.all(np.isfinite(bounds)):
+        return np.inf
+    entries = np.broadcast_to(np.maximum(bounds, bounds.T), (p, p))
+    return float(np.linalg.norm(entries, 2))

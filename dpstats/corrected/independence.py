@@ -260,7 +260,7 @@ def independence_verdict(
     sizes : (int, int)
         Ends of the number of rows, equal where it is public.
     alpha, beta : float
-        Error in all, and its part that the box and the sizes use.
+        Error in all, and its share that the box and the sizes use.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Bounds on the solutions of linear equations whose entries are known to within radii."""
+"""Bounds on least-squares coefficients from moments, or equations, known to within radii."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import math
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import optimize, stats
 
 from dpstats.arrays import Floats
 from dpstats.checks import check_alpha, check_count, check_finite
 from dpstats.corrected.ridge import largest_leverage, misfit_bound, positive_definite
 from dpstats.errors import RequestError
+from dpstats.spending import check_beta
 
 MOST_UNKNOWNS = 10  # beyond it only the bound by the spectral radius
 MOST_ORTHANTS = 64
@@ -119,7 +121,7 @@ def _extremes(
 ) -> Iterator[float | None]:  # fmt: skip
     """Minima over the solutions in one orthant: |b_j| for every j, -sum |b_j|, h'b and -h'b.
 
-    None for an unbounded one, or one that the solver cannot tell; the last if it finds no solution.
+    None, and no more after it, where there is no minimum or the solver finds none.
     """
     sign = np.array(signs, dtype=np.float64)
     # b = signs * u with u >= 0
@@ -141,18 +143,13 @@ def _extremes(
 
 
 def ols(
-    second_moments: Floats,
-    radius: float | Floats,
+    second_moments: ArrayLike,
+    radius: ArrayLike,
     *,
     n: int | None = None,
-    n_low: int | None = None,
     alpha: float = 0.05,
     beta: float | None = None,
     intercept: bool = True,
-    directions: Floats | None = None,
-    ridge: float | Floats = 0.0,
-    extra: float = 0.0,
-    bounds: Floats | None = None,
 ) -> tuple[Floats, Floats]:
     """Bounds on least-squares coefficients from second moments known only to within a radius.
 
@@ -163,37 +160,25 @@ def ols(
         response: ``W.T @ W / k`` for synthetic rows W, or noisy answers.
     radius : float or (p + 1, p + 1) array_like
         Each entry is within this of the private rows' own, all together with probability at least
-        1 - beta; not negative. One number is for all but the constant's square, which is known.
-        For synthetic rows whose numbers are scaled to [-1, 1] and whose moments were measured it
-        is the certificate at alpha = beta, ``release.accuracy(alpha=beta).delta``; in other units,
-        scale it entry by entry.
+        1 - beta; not negative. One number holds for every entry but the constant's square, which
+        is known. For synthetic rows whose numbers are scaled to [-1, 1] and whose moments were
+        measured it is the certificate at alpha = beta, ``release.accuracy(alpha=beta).delta``; in
+        other units, scale it entry by entry.
     n : int, optional
-        Number of private rows: then the bounds are for the population, with a sampling part by
-        normal theory (errors of equal variance). Without it they are for the coefficients of the
-        private rows themselves, and hold for any data.
-    n_low : int, optional
-        Where n is an estimate (neighbours add or remove a row): the fewest private rows there can
-        be if the radius holds. Default: n; with an intercept n times the least value of the
-        constant's square.
+        Number of private rows (not of synthetic ones): then the bounds are for the population,
+        with a sampling part by normal theory (errors of equal variance). Default: the bounds are
+        for the coefficients of the private rows themselves, and hold for any data.
     alpha : float
         Error probability in all, in (0, 1/2].
     beta : float, optional
-        The part of alpha that the radius uses, in (0, alpha); with `n` only. Default: half of it.
+        The share of alpha that the radius uses, in (0, alpha); with `n` only. Default: half of it.
     intercept : bool
-        Whether the first regressor is the constant.
-    directions : (k, p) array_like, optional
-        Combinations of the coefficients; each coefficient by itself if not given.
-    ridge : float or (p,) array_like
-        Penalty on the diagonal of the mean products of the regressors.
-    extra : float
-        How often the variance of the errors is added, to predict a new response; with `n` only.
-    bounds : (p + 1,) array_like, optional
-        Largest absolute values of the regressors and the response, public; with `n` and `ridge`,
-        which need them.
+        Whether the first regressor is the constant. If its mean square has a radius, n is an
+        estimate (neighbours add or remove a row), and its least value gives the fewest rows.
 
     Returns
     -------
-    low, high : (k,) float64
+    low, high : (p,) float64
         Infinite where the radius admits collinear regressors.
 
     Raises
@@ -203,15 +188,7 @@ def ols(
 
     Notes
     -----
-    See `solution_bounds`. The sampling part is the t quantile times the largest standard error
-    that the radii D admit: for D' the diagonal matrix of row sums of D, A >= A0 - D' in the order
-    of symmetric matrices, so h'A^-1 h <= h'(A0 - D')^-1 h; the residual mean square is least at
-    the true solution, so at most that of the centre's, plus |v|'D|v| with v = (-b0, 1). Sums are n
-    times these means whatever the number of rows, so only the degrees of freedom take n_low.
-
-    With a penalty the residual is an error plus x'd, d what the penalty takes off the coefficients.
-    Then the variance is that mean square plus `misfit_bound` (which is not larger either) times
-    `largest_leverage`, or the largest squared residual if that is less.
+    See `solution_bounds` and, for the sampling part, `combination_bounds`.
 
     Examples
     --------
@@ -223,8 +200,9 @@ def ols(
     [0.066 0.351] [0.134 0.449]
     """
     alpha = check_alpha(alpha)
+    beta = check_beta(alpha, beta)
     moments = check_finite("second_moments", second_moments)
-    p = len(moments) - 1
+    p = len(moments) - 1 if moments.ndim else 0
     if moments.shape != (p + 1, p + 1) or p < 1 or not np.allclose(moments, moments.T):
         raise RequestError("second_moments must be a symmetric square matrix, the response last")
     radii = check_finite("radius", radius, moments.shape).copy()
@@ -232,52 +210,89 @@ def ols(
         radii[0, 0] = 0.0
     if not np.all(radii >= 0):
         raise RequestError("radius must not be negative; give half the box's width")
-    wanted = np.eye(p) if directions is None else check_finite("directions", directions)
-    if wanted.ndim != 2 or wanted.shape[1] != p:
-        raise RequestError(f"directions must be a matrix with {p} columns, one per regressor")
-    penalty = np.broadcast_to(check_finite("ridge", ridge), (p,))
-    gram, right = moments[:p, :p] + np.diag(penalty), moments[:p, p]
-    asked = np.vstack([wanted, np.eye(p)])  # under a penalty each coefficient is needed
-    asked = asked if n is not None and np.any(penalty) else wanted
-    low, high = solution_bounds(gram, right, radii[:p, :p], radii[:p, p], asked)
     if n is None:
-        return low, high
-    beta = alpha / 2 if beta is None else float(beta)
-    if not 0 < beta < alpha:
-        raise RequestError(f"beta={beta:g} must be above 0 and below alpha={alpha:g}")
+        return combination_bounds(moments, radii, np.eye(p))
     n = check_count(n)
-    if n_low is None:
-        n_low = math.ceil(n * float(moments[0, 0] - radii[0, 0]) - 1e-9) if intercept else n
-    df = min(n, n_low) - p
+    least = float(moments[0, 0] - radii[0, 0]) if intercept else 1.0
+    rows = n, min(n, math.ceil(n * least - 1e-9))
+    return combination_bounds(moments, radii, np.eye(p), rows=rows, error=alpha - beta)
+
+
+def combination_bounds(
+    moments: Floats,
+    radii: Floats,
+    directions: Floats,
+    *,
+    rows: tuple[int, int] | None = None,
+    error: float = 0.0,
+    ridge: Floats | None = None,
+    extra: float = 0.0,
+    bounds: Floats | None = None,
+) -> tuple[Floats, Floats]:
+    """Bounds on linear combinations of coefficients, with a penalty or for a new response.
+
+    Parameters
+    ----------
+    moments, radii : (p + 1, p + 1) float64
+        As in `ols`, entry by entry.
+    directions : (k, p) float64
+        The combinations.
+    rows : (int, int), optional
+        Number of private rows, and the fewest there can be if the radii hold: then the bounds are
+        for the population. Default: for the private rows themselves.
+    error : float
+        Error probability of the sampling part; with `rows`.
+    ridge : (p,) float64, optional
+        Penalty on the diagonal of the mean products of the regressors.
+    extra : float
+        How often the variance of the errors is added, to predict a new response; with `rows`.
+    bounds : (p + 1,) float64, optional
+        Largest absolute values of the regressors and the response; `rows` and `ridge` together
+        need them.
+
+    Returns
+    -------
+    low, high : (k,) float64
+
+    Notes
+    -----
+    The sampling part is the t quantile times the largest standard error that the radii D admit: for
+    D' the diagonal matrix of row sums of D, A >= A0 - D' in the order of symmetric matrices, so
+    h'A^-1 h <= h'(A0 - D')^-1 h; the residual mean square is least at the true solution, so at most
+    that of the centre's, plus |v|'D|v| with v = (-b0, 1). Sums are n times these means whatever the
+    number of rows, so only the degrees of freedom take the fewest rows.
+
+    With a penalty the residual is an error plus x'd, d what the penalty takes off the coefficients.
+    Then the variance is that mean square plus `misfit_bound` (which is not larger either) times
+    `largest_leverage`, or the largest squared residual if that is less.
+    """
+    p, k = len(moments) - 1, len(directions)
+    penalty = np.zeros(p) if ridge is None else ridge
+    penalised = bool(np.any(penalty)) and rows is not None
+    gram, right = moments[:p, :p] + np.diag(penalty), moments[:p, p]
+    # Under a penalty the sampling part needs the bounds of each coefficient.
+    asked = np.vstack([directions, np.eye(p)]) if penalised else directions
+    low, high = solution_bounds(gram, right, radii[:p, :p], radii[:p, p], asked)
+    if rows is None:
+        return low, high
+    n, df = rows[0], min(rows) - p
     least = gram - np.diag(radii[:p, :p].sum(axis=1))
     if df <= 0 or not positive_definite(least):
-        return np.full(len(wanted), -np.inf), np.full(len(wanted), np.inf)
+        return np.full(k, -np.inf), np.full(k, np.inf)
     centre = np.linalg.solve(gram, right)
     residual = np.append(-centre, 1.0)
     square = residual @ moments @ residual + np.abs(residual) @ radii @ np.abs(residual)
     variance = max(0.0, square + penalty @ centre**2) * n / df
-    if np.any(penalty):
-        own_low, own_high = low[len(wanted) :], high[len(wanted) :]
-        low, high = low[: len(wanted)], high[: len(wanted)]
-        limits = _checked_bounds(bounds, p)
+    if penalised:
+        assert bounds is not None, "a penalty needs the bounds of the columns"
+        own_low, own_high = low[k:], high[k:]
+        low, high = low[:k], high[:k]
         reach = np.where(penalty > 0, np.maximum(own_high - centre, centre - own_low), 0.0)
         misfit = misfit_bound(least - np.diag(penalty), penalty * centre, penalty * reach)
         misfit = min(variance, misfit)
-        variance += misfit * largest_leverage(np.asarray(np.linalg.inv(least)), limits[:p])
-        largest = limits[:p] @ np.maximum(np.abs(own_low), np.abs(own_high))
-        variance = min(variance, (limits[p] + largest) ** 2)
-    leverage = np.einsum("ij,ji->i", wanted, np.linalg.solve(least, wanted.T))
-    reach = stats.t.isf((alpha - beta) / 2, df) * np.sqrt(variance * (leverage / n + extra))
+        variance += misfit * largest_leverage(np.asarray(np.linalg.inv(least)), bounds[:p])
+        largest = bounds[:p] @ np.maximum(np.abs(own_low), np.abs(own_high))
+        variance = min(variance, (bounds[p] + largest) ** 2)
+    leverage = np.einsum("ij,ji->i", directions, np.linalg.solve(least, directions.T))
+    reach = stats.t.isf(error / 2, df) * np.sqrt(variance * (leverage / n + extra))
     return low - reach, high + reach
-
-
-def _checked_bounds(bounds: Floats | None, p: int) -> Floats:
-    if bounds is None:
-        raise RequestError(
-            "intervals for the population with ridge= need bounds=, the largest absolute values of "
-            "the regressors and the response: residuals from penalised coefficients vary with them"
-        )
-    limits = check_finite("bounds", bounds)
-    if limits.shape != (p + 1,) or not np.all(limits >= 0):
-        raise RequestError(f"bounds must be {p + 1} numbers that are not negative")
-    return limits

@@ -8,6 +8,7 @@ from scipy import special
 
 from dpstats.arrays import Floats
 from dpstats.corrected.roots import find_roots
+from dpstats.spending import bonferroni
 
 _ROUNDING = 1e-9
 
@@ -116,7 +117,7 @@ def mean_confint(
     variance : (d,) float64
         Upper bounds of the sample variances, with n in the denominator.
     n : float
-        Number of rows, or a lower bound of it; below 1 nothing is known.
+        Number of rows, or a lower bound of it; below 1 the interval is [-1, 1].
     alpha : float
 
     Returns
@@ -125,7 +126,8 @@ def mean_confint(
     """
     if n < 1:
         return np.full_like(low, -1.0), np.full_like(high, 1.0)
-    one_low, one_high = chernoff_confint((1 + low) / 2, (1 + high) / 2, n, alpha / 2)
-    radius = 2 * empirical_bernstein_radius(variance / 4, n, alpha / 2)
+    each = bonferroni(alpha, 2)
+    one_low, one_high = chernoff_confint((1 + low) / 2, (1 + high) / 2, n, each)
+    radius = 2 * empirical_bernstein_radius(variance / 4, n, each)
     low, high = np.clip(low, -1, 1), np.clip(high, -1, 1)
     return np.maximum(2 * one_low - 1, low - radius), np.minimum(2 * one_high - 1, high + radius)

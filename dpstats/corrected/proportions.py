@@ -1,12 +1,13 @@
-"""Intervals for those who hold only rows: a centre, a radius that holds with 1 - beta, and n."""
+"""Intervals for a proportion from a centre, a radius that holds with 1 - beta, and n."""
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
 from dpstats.arrays import Floats
-from dpstats.checks import check_alpha, check_beta, check_finite, check_numbers
+from dpstats.checks import check_alpha, check_finite, check_numbers
 from dpstats.errors import RequestError
+from dpstats.spending import check_beta
 
 _ROUNDING = 1e-9  # relative; n (p - r) may miss an integer by rounding, which must not shorten
 
@@ -39,7 +40,7 @@ def proportion_confint(
     alpha : float
         Error probability in all, in (0, 1/2].
     beta : float, optional
-        The part of `alpha` that the radius uses, in (0, alpha). Default: half of it, so a 95%
+        The share of `alpha` that the radius uses, in (0, alpha). Default: half of it, so a 95%
         interval needs the radius that holds with probability 97.5%.
 
     Returns

@@ -10,6 +10,9 @@ import math
 import numpy as np
 
 from dpstats.arrays import Floats
+from dpstats.spending import bonferroni
+
+_EVENTS = 5  # that `sampling_radii` rests on; two of them have two sides
 
 
 def descending(matrix: Floats) -> tuple[Floats, Floats]:
@@ -61,7 +64,8 @@ def sampling_radii(
     .. [2] A. Maurer (2003), A bound on the deviation probability for sums of non-negative random
        variables. J. Inequal. Pure Appl. Math. 4, 15.
     """
-    single, double = math.log(5 / gamma), math.log(10 / gamma)
+    each = bonferroni(gamma, _EVENTS)
+    single, double = math.log(1 / each), math.log(2 / each)
     moved = _mean_error(n, ball, single) ** 2
     low = math.sqrt(2 * reach * single / n)
 
@@ -80,7 +84,7 @@ def sampling_radii(
 
 def mean_error(n: int, ball: float, gamma: float) -> float:
     """Distance of the rows' mean from the population's, on the event of `sampling_radii`."""
-    return _mean_error(n, ball, math.log(5 / gamma))
+    return _mean_error(n, ball, math.log(1 / bonferroni(gamma, _EVENTS)))
 
 
 def _mean_error(n: int, ball: float, log: float) -> float:
@@ -91,8 +95,8 @@ def sine_bounds(values: Floats, radius: float) -> Floats:
     """Bounds (p,) on the sines of the angles between own and true eigenvectors.
 
     Davis and Kahan's sine theorem: radius over the distance from the own eigenvalue to the true
-    other ones, which by Weyl's inequality is at least the own gap less the radius. 1 if that says
-    nothing.
+    other ones, which by Weyl's inequality is at least the own gap less the radius. 1 if that is
+    no bound.
 
     Parameters
     ----------

@@ -23,7 +23,7 @@ class CertifiedChiSquare:
     critical : float
         The statistic rejects above it at level alpha - beta.
     alpha, beta : float
-        Error in all, and its part that the interval uses.
+        Error in all, and its share that the interval uses.
     sizes : (int, int)
         Ends of the number of rows, equal where it is public.
     reason : str

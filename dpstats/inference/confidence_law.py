@@ -1,4 +1,4 @@
-"""What draws of the noise leave to say about one parameter: limits and p-values."""
+"""Limits and p-values of one parameter from draws of the noise."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from scipy import special
 from dpstats.arrays import Floats
 from dpstats.checks import Alternative
 from dpstats.corrected.roots import find_roots
+from dpstats.spending import LEAST_OF_DRAWS
 
-DRAWS = 5_000
-LEAST_PVALUE = 1 / DRAWS
+DRAWS = round(1 / LEAST_OF_DRAWS)
 _LEAST_ERROR = 1e-13  # a sampling error of zero still needs a scale
 
 
@@ -21,13 +21,14 @@ _LEAST_ERROR = 1e-13  # a sampling error of zero still needs a scale
 class ConfidenceLaw:
     """A mixture over draws of the noise of t (or normal) laws around the value without it.
 
-    Draw k of the noise, taken off the noisy answers, leaves what the private rows would have said:
-    an estimate, its standard error and degrees of freedom. At a value v of the parameter the
+    Draw k of the noise, taken off the noisy answers, leaves what the private rows would have
+    given: an estimate, its standard error and degrees of freedom. At a value v of the parameter the
     mixture H(v) of the t probabilities of (v - centre)/error is the p-value of "the parameter is at
     most v" against larger ones. Without noise it is that of the t test; without sampling error,
     and where the centre is a ratio of noisy sums with a denominator that is positive in all draws,
-    it is the exact one of Fieller's test. A draw that says nothing has an infinite error and
-    counts one half, against both sides: if many do, H never comes near 0 or 1 and no limit exists.
+    it is the exact one of Fieller's test. A draw without an estimate has an infinite error
+    and counts one half, against both sides: with many of them H never comes near 0 or 1 and no
+    limit exists.
 
     Attributes
     ----------
@@ -72,4 +73,4 @@ class ConfidenceLaw:
         """P-value of: the parameter equals `value`; at least 1 / DRAWS."""
         below = self.cdf(value)
         sides = {"larger": below, "smaller": 1 - below, "two-sided": 2 * min(below, 1 - below)}
-        return float(np.clip(sides[alternative], LEAST_PVALUE, 1))
+        return float(np.clip(sides[alternative], LEAST_OF_DRAWS, 1))

@@ -1,4 +1,4 @@
-"""What a result asks of the law of its estimates."""
+"""The protocol of all intervals: what a result asks of the law of its estimates."""
 
 from __future__ import annotations
 

@@ -22,8 +22,8 @@ from dpstats.arrays import Codes, Floats
 from dpstats.errors import RequestError
 from dpstats.families.ball_moments import RADIUS, BallMoments
 from dpstats.families.moments import Feature, Moments, Term
+from dpstats.inference.joint_coverage import joint_noise_quantiles
 from dpstats.inference.simulation import draw_noise
-from dpstats.inference.simultaneous import joint_noise_quantiles
 from dpstats.schema import Number, Schema
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class NoisyMatrix:
 
     @property
     def units(self) -> Codes:
-        """(d,) int64, the integer that stands for one of each measured function."""
+        """(d,) int64, the integer that codes a value of one of each measured function."""
         return self.answers.bounds
 
     def fill(self, values: Floats, *, one: float = 0.0) -> Floats:
@@ -167,7 +167,7 @@ class MomentMatrix(NoisyMatrix):
 
     @cached_property
     def units(self) -> Codes:
-        """(d,) int64, the integer that stands for one of each measured function."""
+        """(d,) int64, the integer that codes a value of one of each measured function."""
         if self.ball is None:
             return self.answers.bounds
         return np.append(self.ball.ones, self.answers.bounds[self.ball.size :])

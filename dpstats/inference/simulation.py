@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,33 @@ if TYPE_CHECKING:
 
 _WIDE = 1000.0
 _POINTS = 2**14
+
+
+def calibration_seed(answers: Answers, purpose: int | tuple[int, ...] = 0) -> int:
+    """Seed of draws that calibrate a statement about some answers.
+
+    A hash of the answers' stored uniforms, which are independent of the rows and of the noise. One
+    release gives the same draws in every process, also after it was saved; other releases give
+    other draws, so that an unlucky one does not repeat itself.
+
+    Parameters
+    ----------
+    answers : Answers
+    purpose : int or tuple of int
+        Different for draws that must not be the same.
+    """
+    # Sums of uniforms may differ in their last bits from machine to machine.
+    grid = np.rint(np.asarray(answers.uniforms) * 2.0**40).astype("<i8")
+    text = repr(purpose if isinstance(purpose, tuple) else (purpose,))
+    found = hashlib.blake2b(grid.tobytes() + text.encode(), digest_size=16)
+    return int.from_bytes(found.digest(), "little")
+
+
+def calibration_generator(
+    answers: Answers, purpose: int | tuple[int, ...] = 0
+) -> np.random.Generator:
+    """Generator with the seed `calibration_seed`."""
+    return np.random.default_rng(calibration_seed(answers, purpose))
 
 
 def draw_noise(answers: Answers, size: int, rng: np.random.Generator) -> Floats:

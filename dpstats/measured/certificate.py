@@ -92,8 +92,8 @@ class Accuracy:
         fit = float(np.abs(self.synthetic - self.noisy).max())
         noise = float(self.joint_radius.max())
         empty = (
-            "\nA bound of 1 or more says nothing about a proportion: ask for fewer functions, or "
-            "give more candidates or budget."
+            "\nA bound of 1 or more leaves a proportion open: ask for fewer functions, or give "
+            "more candidates or a larger budget."
             if self.delta >= 1
             else ""
         )
@@ -128,15 +128,15 @@ def certify(
     rows = measurements.rows
     laws, which = measurements.laws
     every = [laws[i] for i in which]
-    part = rows.part(alpha)
-    single = np.array([law.quantile(alpha - part) for law in laws], dtype=np.float64)[which]
+    of_rows = rows.spent(alpha)
+    single = np.array([law.quantile(alpha - of_rows) for law in laws], dtype=np.float64)[which]
     if rows.law is None:
         together = joint_quantiles(every, alpha).astype(np.float64)
         sizes = joint_sizes = (rows.value, rows.value)
     else:  # the count is one more independent noise
         *rest, q = joint_quantiles([*every, rows.law], alpha).tolist()
         together = np.array(rest, dtype=np.float64)
-        sizes, joint_sizes = rows.bounds(part), rows.within(q)
+        sizes, joint_sizes = rows.bounds(of_rows), rows.within(q)
     return Accuracy(
         names=measurements.family.names,
         synthetic=synthetic,

@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dpstats.spending import for_row_count
+
 if TYPE_CHECKING:
     from dpstats.privacy.laws import NoiseLaw
-
-_PART = 25  # a statement at alpha spends alpha / 25 on a number of rows that is not public
 
 
 @dataclass(frozen=True)
@@ -42,16 +42,15 @@ class RowCount:
         """The number of rows if it is public: no group can be larger."""
         return self.value if self.public else None
 
-    def part(self, alpha: float) -> float:
-        """Error that a statement at alpha spends on `bounds`, fixed before looking."""
-        return 0.0 if self.public else alpha / _PART
+    def spent(self, alpha: float) -> float:
+        """What a statement at alpha spends on `bounds`, fixed before looking."""
+        return 0.0 if self.public else for_row_count(alpha)
 
     def bounds(self, beta: float) -> tuple[int, int]:
         """Ends that hold the number of rows with probability 1 - beta, if there is any row.
 
-        What is said about a share of the rows holds for every number between them, so with
-        probability 1 - alpha in all if it is said at alpha - beta for each (Bonferroni; the
-        estimate and the counts need not be independent).
+        A statement about a share that holds at alpha - beta for every number between them holds at
+        alpha (Bonferroni; the estimate and the counts may depend on each other).
         """
         return self.within(0 if self.law is None else self.law.quantile(beta))
 

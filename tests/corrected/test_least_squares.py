@@ -6,7 +6,7 @@ from scipy import stats
 
 import dpstats as dps
 from dpstats.corrected import least_squares as interval_systems
-from dpstats.corrected.least_squares import solution_bounds
+from dpstats.corrected.least_squares import combination_bounds, solution_bounds
 
 
 def system(p, size, seed):
@@ -94,7 +94,8 @@ def test_with_a_radius_it_holds_what_the_true_moments_give():
 
 @pytest.mark.parametrize(("change", "words"), [
     ({"radius": -1}, "negative"), ({"second_moments": np.ones((2, 3))}, "symmetric"),
-    ({"directions": np.ones((1, 5))}, "3 columns"), ({"beta": 0.2}, "beta"), ({"n": 0}, "n="),
+    ({"beta": 0.2}, "beta"), ({"n": None, "beta": 0.2}, "beta"), ({"n": 0}, "n="),
+    ({"second_moments": 3.0}, "symmetric"),
     ({"alpha": 0.95}, "did you mean"), ({"second_moments": np.full((2, 2), np.nan)}, "finite"),
 ])  # fmt: skip
 def test_impossible_arguments_are_refused(change, words):
@@ -170,9 +171,10 @@ def test_an_uncertain_number_of_rows_takes_the_degrees_of_freedom_it_may_not_hav
     squares = 10 * (v @ second @ v + 0.4 * exact[0] ** 2)
     reach = stats.t.isf(0.0125, 6 - 3) * np.sqrt(squares / (6 - 3) * leverage / 10)
     np.testing.assert_allclose([system[0] - low, high - system[1]], [reach, reach])
-    again = dps.corrected.ols(second, radius, n=10, intercept=False, n_low=6)
+    again = combination_bounds(second, radius, np.eye(3), rows=(10, 6), error=0.025)
     np.testing.assert_allclose(again, [low, high])
-    assert np.all(np.isinf(dps.corrected.ols(second, radius, n=10, n_low=3)))
+    none = combination_bounds(second, radius, np.eye(3), rows=(10, 3), error=0.025)
+    assert np.all(np.isinf(none))
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -192,12 +194,13 @@ def test_under_a_penalty_the_sampling_part_holds_that_of_any_equal_errors(seed):
     scores = x @ np.linalg.inv(gram) * (y - x @ b)[:, None]
     exact = np.sqrt((share @ scores**2) / 1_000)
     limits = np.abs(np.column_stack([x, y])).max(axis=0)
-    for radius in (0.0, 0.01):
-        low, high = dps.corrected.ols(second, radius, n=1_000, ridge=penalty, bounds=limits)
-        inner = dps.corrected.ols(second, radius, ridge=penalty)
+    for size in (0.0, 0.01):
+        radius = np.full((4, 4), size)
+        radius[0, 0] = 0
+        options = {"directions": np.eye(3), "ridge": penalty}
+        low, high = combination_bounds(
+            second, radius, rows=(1_000, 1_000), error=0.025, bounds=limits, **options
+        )
+        inner = combination_bounds(second, radius, **options)
         for apart in (inner[0] - low, high - inner[1]):
             assert np.all(apart >= stats.t.isf(0.0125, 997) * exact)
-    with pytest.raises(dps.RequestError, match="need bounds="):
-        dps.corrected.ols(second, 0.01, n=1_000, ridge=penalty)
-    with pytest.raises(dps.RequestError, match="bounds must be 4 numbers"):
-        dps.corrected.ols(second, 0.01, n=1_000, ridge=penalty, bounds=limits[:2])

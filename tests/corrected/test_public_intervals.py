@@ -11,8 +11,8 @@ from dpstats.corrected.eigenvalues import eigenvalues
 from dpstats.corrected.least_squares import ols
 from dpstats.corrected.proportions import proportion_confint
 from dpstats.errors import RequestError
-from dpstats.inference.counts.binomial import certificate_split
 from dpstats.privacy.laws import DiscreteLaplace
+from dpstats.spending import certificate_split
 
 
 def test_radius_zero_is_clopper_pearson():
@@ -104,6 +104,7 @@ def test_refuses(arguments, message):
     (eigenvalues, np.eye(2), [[1], [2, 3]], 9, "full array"), (eigenvalues, [], 0.1, 9, "square"),
     (ols, np.eye(3), np.ones(2), 9, r"shape \(2,\); it must fit \(3, 3\)"),
     (eigenvalues, np.eye(2), np.ones(2), 9, "one number, or a matrix"),
+    (eigenvalues, np.eye(2), None, 9, "give one of radius="),
     (eigenvalues, np.eye(2), 0.1, "x", "number of rows"), (ols, "a", 0.1, 9, "full array"),
     (eigenvalues, np.eye(2), 0.1, np.nan, "number of rows"),
 ])  # fmt: skip

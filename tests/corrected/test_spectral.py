@@ -113,7 +113,11 @@ def test_corrected_eigenvalues_cover_at_the_worst_centre():
             drawn = rows[rng.integers(0, len(rows), n)]
             own = np.cov(drawn.T, ddof=0) if centered else drawn.T @ drawn / n
             low, high = dps.corrected.eigenvalues(
-                own + sign * radius * np.eye(2), radius, n, ball=ball, centered=centered
+                own + sign * radius * np.eye(2),
+                n=n,
+                spectral_radius=radius,
+                ball=ball,
+                centered=centered,
             )
             assert np.all((low <= values) & (values <= high))
 
@@ -121,7 +125,7 @@ def test_corrected_eigenvalues_cover_at_the_worst_centre():
 def test_corrected_eigenvalues_of_many_rows_are_weyls():
     matrix = np.array([[0.5, 0.2], [0.2, 0.3]])
     own = np.linalg.eigvalsh(matrix)[::-1]
-    low, high = dps.corrected.eigenvalues(matrix, 0.03, 10**12)
+    low, high = dps.corrected.eigenvalues(matrix, n=10**12, spectral_radius=0.03)
     np.testing.assert_allclose(low, own - 0.03, atol=1e-4)
     np.testing.assert_allclose(high, own + 0.03, atol=1e-4)
     entries = np.array([[0.01, 0.02], [0.02, 0.04]])
@@ -129,6 +133,23 @@ def test_corrected_eigenvalues_of_many_rows_are_weyls():
     np.testing.assert_allclose(low, own - np.linalg.norm(entries, 2), atol=1e-4)
     low, high = dps.corrected.eigenvalues(matrix, np.inf, 100)
     assert np.all((low == 0) & np.isinf(high))
+    low, high = dps.corrected.eigenvalues(matrix, n=100, spectral_radius=np.inf)
+    assert np.all((low == 0) & np.isinf(high))
+
+
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_one_radius_bounds_every_entry(sign):
+    """Errors of the same size in all of p^2 entries move an eigenvalue by p times that size."""
+    p, radius = 10, 0.02
+    truth = 0.3 * np.eye(p) + 0.05
+    own = np.linalg.eigvalsh(truth)[::-1]
+    matrix = truth + sign * radius * np.ones((p, p))
+    low, high = dps.corrected.eigenvalues(matrix, radius, 10**12)
+    assert np.all((low <= own + 1e-9) & (own - 1e-9 <= high))
+    given = dps.corrected.eigenvalues(matrix, np.full((p, p), radius), 10**12)
+    np.testing.assert_allclose(given, [low, high])
+    spectral = dps.corrected.eigenvalues(matrix, n=10**12, spectral_radius=p * radius)
+    np.testing.assert_allclose(spectral, [low, high])
 
 
 @pytest.mark.parametrize(
@@ -139,6 +160,11 @@ def test_corrected_eigenvalues_of_many_rows_are_weyls():
         ({"matrix": [[np.nan, 0], [0, 1]]}, "finite"),
         ({"radius": -1}, "not negative"),
         ({"radius": [1, 2]}, "one number, or a matrix"),
+        ({"radius": None}, "give one of radius="),
+        ({"spectral_radius": 0.1}, "give one of radius="),
+        ({"radius": None, "spectral_radius": -1}, "spectral_radius must be one number"),
+        ({"radius": None, "spectral_radius": [1, 2]}, "spectral_radius must be one number"),
+        ({"n": None}, "number of rows"),
         ({"n": 0}, "at least 1"),
         ({"ball": 0}, "positive"),
         ({"alpha": 0.95}, "did you mean"),

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpstats.inference.confidence_law import DRAWS, LEAST_PVALUE, ConfidenceLaw
+from dpstats.inference.confidence_law import DRAWS, ConfidenceLaw
 from dpstats.inference.simulation import draw_evenly
 from dpstats.privacy.gaussian import DiscreteGaussian
 from dpstats.privacy.laws import DiscreteLaplace
+from dpstats.spending import LEAST_OF_DRAWS
 
 
 def law_of(centre, error, df=None):
@@ -23,7 +24,7 @@ def test_without_noise_it_is_the_t_test():
     assert law.pvalue(0.2, "two-sided") == pytest.approx(2 * stats.t.sf(2, 11), rel=1e-10)
     assert law.pvalue(0.2, "larger") == pytest.approx(stats.t.sf(2, 11), rel=1e-10)
     assert law.pvalue(0.2, "smaller") == pytest.approx(stats.t.cdf(2, 11), rel=1e-10)
-    assert law.pvalue(-1, "larger") == LEAST_PVALUE
+    assert law.pvalue(-1, "larger") == LEAST_OF_DRAWS
     assert law_of(0.3, 0.0).limits(0.05, -1, 1) == pytest.approx((0.3, 0.3))
 
 

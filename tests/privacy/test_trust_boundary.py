@@ -15,7 +15,7 @@ import dpstats as dps
 PACKAGE = Path(dps.__file__).parent
 # A room imports itself and the rooms before it, type-only imports included.
 ROOMS = [
-    "errors", "arrays", "caching", "checks", "files",
+    "errors", "arrays", "caching", "checks", "files", "spending",
     "schema", "privacy",
     "families", "corrected",
     "measured",
@@ -251,7 +251,8 @@ def test_the_test_only_seam_is_used_by_no_module():
 
 
 BEFORE_CHANCE = (
-    "errors", "files", "schema", "privacy", "measured", "planning", "private", "releases",
+    "errors", "files", "spending", "schema", "privacy", "measured", "planning", "private",
+    "releases",
 )  # fmt: skip
 
 

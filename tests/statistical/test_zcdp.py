@@ -172,7 +172,7 @@ def check_groups(setting, runs, table, tools):
         for method in METHODS:
             low, high = DifferenceIntervals(answers).conf_int(0.05, method, "population")
             within[method] += (low <= truth) & (truth <= high)
-            low, high = GroupIntervals(answers.part(slice(0, 2))).conf_int(
+            low, high = GroupIntervals(answers.subset(slice(0, 2))).conf_int(
                 0.05, method, "population"
             )
             group[method] += bool(low[0] <= p <= high[0])

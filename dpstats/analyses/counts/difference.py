@@ -19,11 +19,11 @@ from dpstats.families.cells import Cells, Indicator, Table
 from dpstats.families.conditions import cell_set
 from dpstats.inference.counts.difference_intervals import DifferenceIntervals
 from dpstats.inference.counts.risk_measures import MEASURES, Measure, measure_gradients, measure_of
-from dpstats.inference.counts.two_risks import LEAST_PVALUE
 from dpstats.measured.answers import Answers
 from dpstats.measured.view import Answering
 from dpstats.results.base import EstimateResult, HypothesisResult
 from dpstats.schema import Schema
+from dpstats.spending import LEAST_OF_RISKS
 
 _TABLE_CELLS = 4  # a table costs 2, four conditions cost 4: sums of fewer cells have less noise
 
@@ -164,7 +164,7 @@ def _result(
             f"{name} {float(risk):.4f} of about {size:.0f} rows"
             for name, risk, size in zip(names, risks, sizes, strict=True)
         ),
-        f"a p-value is never below {LEAST_PVALUE:g}, the error allowed for the unknown sizes",
+        f"a p-value is never below {LEAST_OF_RISKS:g}, the error allowed for the unknown sizes",
         *drowned_notes(names, groups),
     ]
     if np.any(unbounded):

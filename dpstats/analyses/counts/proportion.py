@@ -20,6 +20,7 @@ from dpstats.measured.answers import Answers
 from dpstats.measured.view import Answering
 from dpstats.results.base import EstimateResult
 from dpstats.schema import Schema
+from dpstats.spending import LEAST_OF_COUNT
 
 
 @dataclass(frozen=True)
@@ -115,9 +116,10 @@ def _group_result(analysis: Proportion, answers: Answers, budget: str) -> Estima
     sampling, privacy = group.variances(group.risk, size)
     notes = [
         f"the group holds about {size:.0f} rows (noise sd {group.size_noise:.0f} rows)",
-        "a p-value is never below 0.001, the error allowed for the unknown size of the group",
+        f"a p-value is never below {LEAST_OF_COUNT:g}, the error allowed for the unknown "
+        "size of the group",
     ]
-    if group.drowned:
+    if group.hidden_by_noise:
         notes.append("the group is small against the privacy noise: trust the interval only")
     return EstimateResult(
         title=f"Proportion: {analysis.condition}, given {analysis.given}",

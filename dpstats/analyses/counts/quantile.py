@@ -20,6 +20,7 @@ from dpstats.families.conditions import cell_set
 from dpstats.inference.counts.distribution_band import distribution_band
 from dpstats.inference.counts.proportion_intervals import ProportionIntervals
 from dpstats.inference.counts.quantile_intervals import QuantileIntervals
+from dpstats.inference.simulation import calibration_generator
 from dpstats.measured.view import Answering
 from dpstats.results.base import EstimateResult
 from dpstats.schema import Number, Schema
@@ -152,7 +153,7 @@ class QuantileResult(EstimateResult):
         target : {"population", "table"}
             For the private table itself there is noise alone.
         rng : numpy Generator or int
-            For the simulated quantiles; the default gives the same band every time.
+            For the simulated quantiles; an int gives the same band of one release every time.
 
         Returns
         -------
@@ -178,8 +179,10 @@ class QuantileResult(EstimateResult):
         intervals = self.intervals
         assert isinstance(intervals, QuantileIntervals)
         low, high = ProportionIntervals(intervals.answers).conf_int(alpha, method, target)
+        if not isinstance(rng, np.random.Generator):
+            rng = calibration_generator(intervals.answers, rng)
         band_low, band_high = distribution_band(
-            intervals.answers, intervals.fitted, alpha, method, target, np.random.default_rng(rng)
+            intervals.answers, intervals.fitted, alpha, method, target, rng
         )
         edges = intervals.cuts[:-1] if intervals.discrete else intervals.cuts[1:-1]
         return pd.DataFrame(

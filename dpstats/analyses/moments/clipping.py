@@ -14,6 +14,7 @@ from dpstats.families.coarse_moments import third_and_fourth_powers
 from dpstats.families.moments import Moments
 from dpstats.inference.moment_matrix import MomentMatrix
 from dpstats.schema import Schema
+from dpstats.spending import bonferroni
 
 Values = Mapping[str, float]
 
@@ -128,8 +129,8 @@ def clipped_share(moments: MomentMatrix, alpha: float) -> tuple[float, float]:
     assert moments.ball is not None
     answers, f = moments.answers, moments.ball.size - 1
     public = answers.rows.public
-    q = answers.law(f).quantile(alpha if public else alpha / 2)
-    of_rows = 0.0 if public else answers.law(f + 1).quantile(alpha / 2)
+    q = answers.law(f).quantile(alpha if public else bonferroni(alpha, 2))
+    of_rows = 0.0 if public else answers.law(f + 1).quantile(bonferroni(alpha, 2))
     rows = float(answers.n) if public else float(answers.sums[f + 1])
     seen = float(answers.sums[f])
     low = max(seen - q, 0) / max(rows + of_rows, 1)

@@ -13,15 +13,14 @@ from dpstats.analyses.moments.mean import centre_of
 from dpstats.checks import listed
 from dpstats.errors import RequestError
 from dpstats.families.block import Block, Family
-from dpstats.families.coarse_moments import fourth_moments_of_pairs, takes_more_than_two
+from dpstats.families.coarse_moments import fourth_moments_of_pairs
 from dpstats.families.moments import Moments
-from dpstats.inference.confidence_law import LEAST_PVALUE
-from dpstats.inference.moments.correlation_intervals import CorrelationIntervals, NoisyPair
-from dpstats.inference.moments.correlation_spread import correlation_spread, measured_spread
+from dpstats.inference.moments.correlation_intervals import CorrelationIntervals
 from dpstats.inference.moments.noisy_covariance import NoisyCovariance
 from dpstats.measured.view import Answering
 from dpstats.results.base import EstimateResult
 from dpstats.schema import Schema
+from dpstats.spending import LEAST_OF_DRAWS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -68,19 +67,14 @@ class Correlation:
     def infer(self, release: Answering) -> CorrelationResult:
         """Estimates with noise-aware and certified intervals."""
         covariance = NoisyCovariance.of(release, tuple(self.columns))
-        matrix, sampling = covariance.moments, covariance.sampling
-        spread = np.maximum(correlation_spread(sampling), measured_spread(release, covariance))
-        two = [not takes_more_than_two(release.schema[name]) for name in self.columns]
         places = list(itertools.combinations(range(len(self.columns)), 2))
-        pairs = tuple(
-            NoisyPair.of(matrix, i, j, float(spread[i, j]), two_valued=two[i] and two[j])
-            for i, j in places
-        )
+        intervals = CorrelationIntervals.of(release, covariance, places)
+        pairs = intervals.pairs
         terms = [f"{self.columns[i]}, {self.columns[j]}" for i, j in places]
         notes = [
             "the sampling part is Fisher's for normal numbers, widened by what is known of fourth "
             "moments: with few rows or heavy tails trust the certified interval",
-            f"a p-value is never below {LEAST_PVALUE:g}",
+            f"a p-value is never below {LEAST_OF_DRAWS:g}",
         ]
         lost = [term for term, pair in zip(terms, pairs, strict=True) if not pair.seen]
         notes += [f"the privacy noise drowns a variance of {term}: no estimate" for term in lost]
@@ -90,8 +84,8 @@ class Correlation:
             params=np.array([pair.estimate for pair in pairs]),
             sampling_variance=np.array([pair.sampling_variance for pair in pairs]),
             privacy_variance=np.array([pair.privacy_variance for pair in pairs]),
-            intervals=CorrelationIntervals(pairs),
-            rows=matrix.answers.rows,
+            intervals=intervals,
+            rows=covariance.moments.answers.rows,
             budget=str(release.budget),
             scalar=len(pairs) == 1,
             notes=notes,

@@ -165,9 +165,9 @@ def notes_of(covariance: NoisyCovariance) -> list[str]:
         notes[0] = notes[0].replace(OWN, "without a kurtosis, which was not measured")
     if covariance.unknown and not covariance.standardize:
         notes.append("the noise drowns the number of rows: nothing is known")
-    elif covariance.drowned:
+    elif covariance.hidden_columns:
         notes.append(
-            f"the noise drowns the variance of {', '.join(covariance.drowned)}"
+            f"the noise drowns the variance of {', '.join(covariance.hidden_columns)}"
             + (": a correlation matrix says nothing here" if covariance.standardize else "")
         )
     return notes

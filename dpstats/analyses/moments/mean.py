@@ -12,17 +12,17 @@ from dpstats.checks import listed
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
 from dpstats.families.moments import Moments
-from dpstats.inference.confidence_law import LEAST_PVALUE
 from dpstats.inference.moments.mean_intervals import Contrast, MeanIntervals
 from dpstats.inference.moments.noisy_mean import NoisyMean
 from dpstats.measured.view import Answering
 from dpstats.results.base import EstimateResult
 from dpstats.schema import Number, Schema
+from dpstats.spending import LEAST_OF_DRAWS
 
 NOTES = (
     "the sampling part is that of the t interval: with few rows or a very skewed number trust the "
     "certified interval",
-    f"a p-value is never below {LEAST_PVALUE:g}",
+    f"a p-value is never below {LEAST_OF_DRAWS:g}",
 )
 
 
@@ -103,7 +103,7 @@ def centre_of(schema: Schema, name: str) -> tuple[float, float]:
 
 def _remarks(name: str, contrast: Contrast) -> list[str]:
     (group,) = contrast.groups
-    if group.drowned:
+    if group.hidden_by_noise:
         return [f"the privacy noise drowns {name}: trust the intervals only"]
     if group.variance <= 2 * group.variance_noise:
         return [

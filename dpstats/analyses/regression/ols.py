@@ -113,14 +113,14 @@ class OLS:
         notes = [SAMPLING if self.cov_type == "nonrobust" else ROBUST]
         model = intervals.model
         if model.df_resid <= 0:
-            notes.append("there are no more rows than coefficients: nothing can be said")
+            notes.append("no residual degrees of freedom: there are no more rows than coefficients")
         elif not model.regular:
             notes.append(f"all intervals are unbounded: {_SINGULAR}")
         elif intervals.unbounded(0.05):
             notes.append(f"where an interval is unbounded, {_SINGULAR}")
         if model.regular and model.error_variance <= 0:
             notes.append("the noise exceeds the variance of the errors, which is not estimated")
-        if model.fourth_drowned(intervals.combinations):
+        if model.fourth_hidden(intervals.combinations):
             notes.append(DROWNED)
         if self.ridge:
             notes.append("intervals are for the penalised coefficients, not for those without")

@@ -16,7 +16,8 @@ from dpstats.corrected.verdicts import CertifiedChiSquare
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
 from dpstats.families.cells import Cells
-from dpstats.inference.simultaneous import joint_noise_quantiles
+from dpstats.inference.joint_coverage import joint_noise_quantiles
+from dpstats.inference.simulation import calibration_generator
 from dpstats.inference.tables.departures import Departures
 from dpstats.inference.tables.effect_size import effect_interval
 from dpstats.measured.answers import Answers
@@ -24,6 +25,7 @@ from dpstats.measured.view import Answering
 from dpstats.results.base import footer
 from dpstats.results.chi_square import ChiSquareResult, noise_notes, standardised
 from dpstats.schema import Category, Column, Schema
+from dpstats.spending import splits_of_fit
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,8 @@ class GoodnessOfFit:
     simulations : int
         Simulated tables, at least 99; no p-value is below 1 / (simulations + 1).
     seed : int
-        Of the simulation. It is public and has nothing to do with the privacy noise.
+        Together with the release, of the simulation: other seeds give other draws. It is public
+        and has nothing to do with the privacy noise.
 
     References
     ----------
@@ -113,7 +116,8 @@ class GoodnessOfFit:
             for a in (release.answers(family, with_count=True), _tested(release, family))
         )
         n, d = best.n, len(p0)
-        statistic, pvalue = tested.test(self.simulations, np.random.default_rng(self.seed))
+        rng = calibration_generator(tested.answers, (self.seed, 0))
+        statistic, pvalue = tested.test(self.simulations, rng)
         noise_variances = np.diag(best.covariance)
         pearson = float(np.sum(best.observed**2 / (n * p0)))
         excess = float(np.sum(noise_variances / (n * p0)))
@@ -150,7 +154,7 @@ class GoodnessOfFit:
         self, best: Departures, tested: Departures, alpha: float
     ) -> tuple[CertifiedChiSquare, Floats]:
         """Certified verdict, and noise-aware interval for the effect."""
-        rng = np.random.default_rng([self.seed, 1])
+        rng = calibration_generator(best.answers, (self.seed, 1))
         noise = best.noise(self.simulations, rng)
         effect = effect_interval(best.observed, noise, best.n, best.p0, rng, alpha=alpha)
         return _certified(tested, alpha), effect
@@ -218,8 +222,9 @@ def _certified(tested: Departures, alpha: float) -> CertifiedChiSquare:
     """
     from scipy.special import chdtri
 
-    answers, p0, part = tested.counts, tested.p0, tested.answers.rows.part(alpha)
-    n, left = answers.n, alpha - part
+    answers, p0 = tested.counts, tested.p0
+    of_rows = tested.answers.rows.spent(alpha)
+    n, left = answers.n, alpha - of_rows
 
     def detected(beta: float) -> float:
         radius = joint_noise_quantiles(answers, beta)
@@ -227,10 +232,10 @@ def _certified(tested: Departures, alpha: float) -> CertifiedChiSquare:
             np.sqrt(chdtri(len(p0) - 1, left - beta)) + 2 * np.sqrt(np.sum(radius**2 / (n * p0)))
         )
 
-    beta = min((left * share for share in (0.02, 0.1, 0.25, 0.5, 0.75)), key=detected)
+    beta = min(splits_of_fit(left), key=detected)
     radius = joint_noise_quantiles(answers, beta)
     ends = answers.sums - radius, answers.sums + radius
-    return fit_verdict(*ends, answers.rows.bounds(part), p0, alpha, beta + part)
+    return fit_verdict(*ends, answers.rows.bounds(of_rows), p0, alpha, beta + of_rows)
 
 
 def _chi_square_tail(statistic: float, df: int) -> float:

@@ -22,13 +22,14 @@ from dpstats.corrected.verdicts import CertifiedChiSquare
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
 from dpstats.families.cells import Cells, Table
-from dpstats.inference.counts.binomial import split_for
+from dpstats.inference.simulation import calibration_generator
 from dpstats.inference.tables.association import Association
 from dpstats.inference.tables.noisy_table import NoisyTable
 from dpstats.measured.view import Answering
 from dpstats.results.base import footer
 from dpstats.results.chi_square import ChiSquareResult, noise_notes, standardised
 from dpstats.schema import Schema
+from dpstats.spending import split_for
 
 _FEW = 20
 _DRAWS = 400  # of the noise, for the interval of Cramer's V
@@ -49,7 +50,7 @@ class Independence:
     simulations : int
         Tables in the bootstrap, at least 99; the p-value is at least 1 / (simulations + 1).
     seed : int
-        Seed of the simulations, at least 0.
+        Of the simulations, together with the release; at least 0.
 
     Raises
     ------
@@ -98,7 +99,7 @@ class Independence:
     def infer(self, release: Answering) -> ChiSquareResult:
         """Calibrated p-value, Cramer's V and a certified verdict."""
         counts = noisy_table(self, release)
-        rng = np.random.default_rng(self.seed)
+        rng = calibration_generator(counts.answers, (self.seed, 0))
         statistic, pvalue = counts.test(self.simulations, rng)
         observed, expected = counts.observed, counts.expected(counts.observed)
         association = Association(expected, counts.n, counts.covariance)
@@ -156,7 +157,7 @@ class Independence:
         self, counts: NoisyTable, association: Association, alpha: float
     ) -> tuple[CertifiedChiSquare, Floats]:
         """Certified verdict, and noise-aware interval for Cramer's V."""
-        rng = np.random.default_rng([self.seed, 1])
+        rng = calibration_generator(counts.answers, (self.seed, 1))
         noise = counts.noise(max(_DRAWS, int(20 / alpha)), rng)
         ends = association.interval(counts.observed, counts.expected, noise, alpha, rng)
         return self._verdict(counts, alpha), np.array(ends)
@@ -164,10 +165,10 @@ class Independence:
     @staticmethod
     def _verdict(counts: NoisyTable, alpha: float) -> CertifiedChiSquare:
         rows = counts.answers.rows
-        part = rows.part(alpha)
-        beta = split_for(counts.n, counts.answers.law(0), alpha - part)
-        box, sizes = counts.box(beta), rows.bounds(part)
-        return independence_verdict(*box, sizes, alpha, beta + part)
+        of_rows = rows.spent(alpha)
+        beta = split_for(counts.n, counts.answers.law(0), alpha - of_rows)
+        box, sizes = counts.box(beta), rows.bounds(of_rows)
+        return independence_verdict(*box, sizes, alpha, beta + of_rows)
 
 
 def noisy_table(analysis: Independence, release: Answering) -> NoisyTable:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import optimize, special, stats
+from scipy import special, stats
 
 from dpstats.arrays import Floats
 from dpstats.checks import (
@@ -16,7 +16,6 @@ from dpstats.checks import (
     check_proportion,
 )
 from dpstats.corrected.roots import find_roots
-from dpstats.errors import RequestError
 
 if TYPE_CHECKING:
     from dpstats.privacy.laws import NoiseLaw
@@ -252,63 +251,3 @@ def proportion_pvalue(
         return larger
     smaller = noisy_binomial_cdf(t, n, p0, law)
     return np.asarray(np.minimum(1, 2 * np.minimum(larger, smaller)), dtype=np.float64)
-
-
-def split_for(n: float, law: "NoiseLaw", alpha: float) -> float:
-    """`certificate_split` for a noise; of other laws only the variance counts, as any beta may."""
-    scale = law.variance if law.gaussian else law.variance / 2
-    return certificate_split(n, float(np.sqrt(scale)), alpha, gaussian=law.gaussian)
-
-
-def certificate_split(
-    n: float, scale: float, alpha: float = 0.05, *, gaussian: bool = False
-) -> float:
-    """Share of `alpha` to spend on the noise in a certified interval for a proportion.
-
-    Minimises w(beta) = s0 z + q(beta) with z the 1-(alpha-beta)/2 normal quantile,
-    s0 = 1/(2 sqrt n) and q the quantile of the noise in proportions, lambda = scale/n. It is convex
-    and depends on public numbers only. Laplace: q = lambda log(1/beta); as dz/dbeta = 1/(2 phi(z)),
-    the minimum solves beta = 2 lambda phi(z)/s0. Gaussian: q = lambda y with y the 1-beta/2 normal
-    quantile, and the minimum solves s0 phi(y) = lambda phi(z).
-
-    Parameters
-    ----------
-    n : float
-        Number of rows that the proportion is about.
-    scale : float
-        Scale of the noise in counts (s/B for a test function with values up to B).
-    alpha : float
-        Error probability, in (0, 1/2].
-    gaussian : bool
-        Gaussian noise; else Laplace.
-
-    Returns
-    -------
-    float
-        beta, at least 1e-6 alpha and below alpha.
-
-    Raises
-    ------
-    RequestError
-        If `alpha` is out of range, `n` is not positive or `scale` is negative or infinite.
-    """
-    alpha = check_alpha(alpha)
-    if not (n > 0 and 0 <= scale < np.inf):
-        raise RequestError(
-            f"a split needs a positive number of rows and a finite scale, not n={n:g}, "
-            f"scale={scale:g}"
-        )
-
-    def gradient(beta: float) -> float:
-        z = stats.norm.isf((alpha - beta) / 2)
-        if gaussian:
-            y = stats.norm.isf(beta / 2)
-            return float(np.log(np.sqrt(n) / (2 * scale)) + (z**2 - y**2) / 2)
-        return float(beta - 4 * scale / np.sqrt(n) * stats.norm.pdf(z))
-
-    least, most = 1e-6 * alpha, (1 - 1e-6) * alpha
-    if scale == 0 or gradient(least) >= 0:
-        return least
-    if gradient(most) <= 0:
-        return most
-    return float(optimize.brentq(gradient, least, most, xtol=1e-9 * alpha))

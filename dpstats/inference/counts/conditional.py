@@ -19,8 +19,8 @@ from dpstats.checks import (
 )
 from dpstats.corrected.proportions import clopper_pearson
 from dpstats.corrected.roots import find_roots
-from dpstats.inference.counts.binomial import split_for
 from dpstats.inference.counts.group_counts import GroupCounts
+from dpstats.spending import LEAST_OF_COUNT, for_group_size, for_noise, sidak, split_for
 
 if TYPE_CHECKING:
     from dpstats.privacy.laws import NoiseLaw
@@ -32,7 +32,7 @@ def conditional_pvalue(
     alternative: Alternative = "two-sided",
     *,
     n: int | None = None,
-    beta: float = 0.001,
+    beta: float = LEAST_OF_COUNT,
 ) -> float:
     """P-value of P(A | G) = p0 with an unknown group size.
 
@@ -81,8 +81,8 @@ def conditional_interval(
     Every value p0 has its own valid test (`conditional_pvalue` with beta = alpha/50), so the set
     of those not rejected covers with probability at least 1 - alpha (to the numerical accuracy
     of the p-values), and so does its hull. The hull is found on a grid around the estimate and
-    over [0, 1], its ends then refined. If noise drowns the group this is [0, 1]. An empty set
-    becomes the estimate yes/(yes + no), clipped to [0, 1], or [0, 1] if no group can be seen;
+    over [0, 1], its ends then refined. If noise exceeds the group's size this is [0, 1]. An empty
+    set becomes the estimate yes/(yes + no), clipped to [0, 1], or [0, 1] if no group can be seen;
     either can only cover more.
 
     Parameters
@@ -102,7 +102,7 @@ def conditional_interval(
         If `alpha` or `n` is out of range, or a count is not finite.
     """
     alpha = check_alpha(alpha)
-    beta = alpha / 50
+    beta = for_group_size(alpha)
     sizes = _sizes(group, n, beta)
 
     def excess(p: Floats, _: NDArray[np.intp]) -> Floats:
@@ -189,12 +189,12 @@ def conditional_certified(
     if target == "table":
         beta = alpha
     elif n is None:
-        beta = alpha / 2
+        beta = for_noise(alpha)
     else:
         wider = law_yes if law_yes.variance >= law_no.variance else law_no
         beta = split_for(check_count(n) / 4, wider, alpha)
     most = np.inf if n is None else check_count(n)
-    each = -np.expm1(np.log1p(-beta) / 2)
+    each = sidak(beta, 2)
     yes, no = np.broadcast_arrays(check_finite("yes", yes), check_finite("no", no))
     q_yes, q_no = law_yes.quantile(each), law_no.quantile(each)
     least_yes, least_no = np.clip(yes - q_yes, 0, most), np.clip(no - q_no, 0, most)

@@ -13,7 +13,8 @@ from dpstats.checks import Alternative
 from dpstats.inference.counts.conditional import conditional_certified
 from dpstats.inference.counts.group_counts import GroupCounts
 from dpstats.inference.counts.risk_measures import MEASURES, Measure, measure_of
-from dpstats.inference.counts.two_risks import LEAST_PVALUE, measure_interval, measure_pvalue
+from dpstats.inference.counts.two_risks import measure_interval, measure_pvalue
+from dpstats.spending import LEAST_OF_RISKS, bonferroni
 
 if TYPE_CHECKING:
     from dpstats.checks import Method, Target
@@ -31,7 +32,7 @@ class DifferenceIntervals:
 
     answers: Answers
     count: int = 3
-    least_pvalue: ClassVar[float] = LEAST_PVALUE
+    least_pvalue: ClassVar[float] = LEAST_OF_RISKS
 
     @cached_property
     def groups(self) -> tuple[GroupCounts, GroupCounts]:
@@ -51,19 +52,20 @@ class DifferenceIntervals:
         """Ends that hold for all three together: certified ones do; else by Bonferroni."""
         if method == "certified" or target == "table":
             return self.conf_int(alpha, method, target)
-        return self.conf_int(alpha / 3, method, target)
+        return self.conf_int(bonferroni(alpha, len(MEASURES)), method, target)
 
     def _certified(self, alpha: float, target: Target) -> tuple[Floats, Floats]:
+        each = bonferroni(alpha, len(self.groups))
         (p_low, p_high), (q_low, q_high) = (
             conditional_certified(
-                group.yes, group.no, group.law_yes, group.law_no, alpha / 2,
+                group.yes, group.no, group.law_yes, group.law_no, each,
                 n=self.answers.rows.exact, target=target,
             )
             for group in self.groups
         )  # fmt: skip
         low = np.array([measure_of(p_low, q_high, measure) for measure in MEASURES])
         high = np.array([measure_of(p_high, q_low, measure) for measure in MEASURES])
-        # 0/0: the other risk alone says nothing
+        # 0/0: the other risk alone bounds nothing
         return np.where(np.isnan(low), 0.0, low), np.where(np.isnan(high), np.inf, high)
 
     def first(self, count: int) -> DifferenceIntervals:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpstats.arrays import Floats
+from dpstats.inference.joint_coverage import joint_noise_quantiles
 from dpstats.inference.simulation import draw_noise
-from dpstats.inference.simultaneous import joint_noise_quantiles
+from dpstats.spending import splits_of_band
 
 if TYPE_CHECKING:
     from dpstats.checks import Method, Target
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
 _DRAWS = 3_999  # of a maximal deviation, or as many as put
 _TAIL = 4  # beyond the bound; an order statistic of them is a valid one
-_SPLITS = 24  # ways to share alpha between sampling and noise that a certified band tries
 
 
 def distribution_band(
@@ -31,8 +31,8 @@ def distribution_band(
 
     Noise-aware, the simulated quantile of the largest deviation of sampling (at the fitted
     distribution, so approximate) plus noise; certified, the bound of Dvoretzky, Kiefer and
-    Wolfowitz plus the simulated quantile of the largest noise, the best of 24 splits of alpha. For
-    the private table itself there is noise alone.
+    Wolfowitz plus the simulated quantile of the largest noise, at the best of several splits of
+    alpha. For the private table itself there is noise alone.
 
     Parameters
     ----------
@@ -56,9 +56,9 @@ def distribution_band(
     Probab. 18, 1269-1283.
     """
     rows = answers.rows
-    part = rows.part(alpha)
-    fewest, most = rows.bounds(part)
-    width = _half_width(answers, fitted, alpha - part, method, target, fewest, rng)
+    of_rows = rows.spent(alpha)
+    fewest, most = rows.bounds(of_rows)
+    width = _half_width(answers, fitted, alpha - of_rows, method, target, fewest, rng)
     # F increases, so the running best ends hold too.
     low = np.clip(np.maximum.accumulate(answers.sums / most - width), 0, 1)
     above = np.maximum(answers.sums / fewest, answers.sums / most) + width
@@ -88,7 +88,7 @@ def _half_width(
             noise = float(joint_noise_quantiles(answers, beta).max()) / n
             return _massart(n, alpha - beta) + noise
 
-        beta = min(alpha * np.arange(1, _SPLITS) / _SPLITS, key=width)
+        beta = float(min(splits_of_band(alpha), key=width))
         sampling = _massart(n, alpha - beta)
     noise = draw_noise(answers, _draws_for(beta), rng) / n
     return sampling + _bound(np.abs(noise).max(axis=1), beta)

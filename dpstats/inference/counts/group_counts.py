@@ -1,4 +1,4 @@
-"""One group of unknown size: noisy counts with and without a trait, and what they tell.
+"""One group of unknown size: noisy counts with and without a trait, and tests from them.
 
 yes = X + Z_yes counts the rows of the group with the trait, no = (N - X) + Z_no those without;
 given the size N, X ~ Binomial(N, risk). Neither N nor any estimate of it is ever taken as known.
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from dpstats.arrays import Floats
 from dpstats.corrected.roots import find_roots
 from dpstats.inference.counts.binomial import binomial_pmf, binomial_window
+from dpstats.spending import bonferroni
 
 if TYPE_CHECKING:
     from dpstats.measured.answers import Answers
@@ -76,8 +77,8 @@ class GroupCounts:
         return float(np.sqrt(self.law_yes.variance + self.law_no.variance))
 
     @property
-    def drowned(self) -> bool:
-        """Whether the group is small against the noise: the estimates then tell little."""
+    def hidden_by_noise(self) -> bool:
+        """Whether the group is small against the noise: ignore the estimate, use the interval."""
         return self.yes + self.no <= 2 * self.size_noise
 
     def variances(self, risk: Floats | float, size: float) -> tuple[Floats, Floats]:
@@ -112,7 +113,8 @@ class GroupCounts:
             return 2 * self.law_yes.smoothed_cdf(-q[:, None] - z) @ weight - beta
 
         t = self.yes + self.u_yes + self.no
-        most = self.law_yes.quantile(beta / 2) + self.law_no.quantile(beta / 2) + 1
+        each = bonferroni(beta, 2)
+        most = self.law_yes.quantile(each) + self.law_no.quantile(each) + 1
         q = float(find_roots(excess, np.zeros(1), np.array([float(most)]))[0])
         largest = np.inf if n is None else n
         centre = np.clip(np.round(t), 0, largest)
@@ -126,7 +128,7 @@ class GroupCounts:
         """Suprema over the sizes of P(D <= observed) and of P(D >= observed) at the risk p.
 
         D = (1-p) (yes + U_yes) - p no = (X - p N) + (1-p) (Z_yes + U_yes) - p Z_no, p <= 1/2;
-        above 1/2 the roles are exchanged. The three parts are independent and their laws are known.
+        above 1/2 the roles are exchanged. The three terms are independent and their laws are known.
         """
         if p > 0.5:
             lower, upper = self._exchanged().tails(1 - p, sizes)
@@ -135,9 +137,9 @@ class GroupCounts:
         z, weight = _grouped(self.law_no, (1 - p) * _smooth_sd(self.law_yes) / max(p, 1e-300))
 
         def noise_cdf(y: Floats) -> Floats:  # of (1-p) (Z_yes + U_yes) - p Z_no
-            parts = np.array_split(y.ravel(), 1 + y.size * z.size // _CELLS)
-            sums = [self.law_yes.smoothed_cdf((part[:, None] + p * z) / (1 - p)) for part in parts]
-            return np.concatenate([part @ weight for part in sums]).reshape(y.shape)
+            pieces = np.array_split(y.ravel(), 1 + y.size * z.size // _CELLS)
+            cdfs = [self.law_yes.smoothed_cdf((some[:, None] + p * z) / (1 - p)) for some in pieces]
+            return np.concatenate([cdf @ weight for cdf in cdfs]).reshape(y.shape)
 
         low, high, sd = binomial_window(sizes, p)
         noise_sd = np.hypot((1 - p) * _smooth_sd(self.law_yes), p * np.sqrt(self.law_no.variance))

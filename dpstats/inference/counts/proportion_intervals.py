@@ -14,7 +14,6 @@ from dpstats.corrected.proportions import proportion_confint
 from dpstats.inference.counts.binomial import (
     many_proportion_intervals,
     proportion_pvalue,
-    split_for,
 )
 from dpstats.inference.counts.conditional import (
     conditional_certified,
@@ -22,14 +21,12 @@ from dpstats.inference.counts.conditional import (
     conditional_pvalue,
 )
 from dpstats.inference.counts.group_counts import GroupCounts
-from dpstats.inference.simultaneous import joint_level, joint_noise_quantiles
+from dpstats.inference.joint_coverage import joint_level, joint_noise_quantiles
+from dpstats.spending import LEAST_OF_COUNT, bonferroni, for_noise, split_for
 
 if TYPE_CHECKING:
     from dpstats.checks import Method, Target
     from dpstats.measured.answers import Answers
-
-
-LEAST_PVALUE = 0.001  # where the number of rows, or the size of a group, is not public
 
 
 @dataclass(frozen=True)
@@ -38,8 +35,8 @@ class ProportionIntervals:
 
     Noise-aware: F_p(T + U) is continuous and decreases in p (Awan & Slavkovic 2018), so two
     root-finds have exact coverage. Certified: Clopper-Pearson at the ends of T +- q, q a quantile
-    of the noise at a part of alpha fixed before looking. Where the number of rows is not public a
-    part of alpha confines it, and the union over its numbers is taken.
+    of the noise at a share of alpha fixed before looking. Where the number of rows is not public, a
+    share of alpha confines it, and the union over its numbers is taken.
     """
 
     answers: Answers
@@ -48,33 +45,33 @@ class ProportionIntervals:
     @property
     def least_pvalue(self) -> float:
         """Error that a p-value allows for the number of rows."""
-        return 0.0 if self.answers.rows.public else LEAST_PVALUE
+        return 0.0 if self.answers.rows.public else LEAST_OF_COUNT
 
     def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        """Ends that hold for all d proportions together; see `inference.simultaneous`."""
+        """Ends that hold for all d proportions together; see `inference.joint_coverage`."""
         answers, d = self.answers, len(self.answers.sums)
-        part = answers.rows.part(alpha)
-        sizes, alpha = answers.rows.bounds(part), alpha - part
+        of_rows = answers.rows.spent(alpha)
+        sizes, alpha = answers.rows.bounds(of_rows), alpha - of_rows
         if target == "table":
             return _shares(answers.sums, joint_noise_quantiles(answers, alpha), sizes)
         if method == "certified":
-            beta = alpha / 2
+            beta = for_noise(alpha)
             radius = joint_noise_quantiles(answers, beta)
-            single = beta + (alpha - beta) / d  # the sampling part by Bonferroni
+            single = beta + bonferroni(alpha - beta, d)  # the box serves all
             return _clopper_pearson(answers.sums, radius, sizes, single, beta)
         low, high = np.zeros(d), np.ones(d)
         pieces = self.tables or tuple(slice(f, f + 1) for f in range(d))
         for piece in pieces:
             table = answers.subset(piece)
-            level = joint_level(table, alpha / len(pieces))
+            level = joint_level(table, bonferroni(alpha, len(pieces)))
             low[piece], high[piece] = ProportionIntervals(table)._inverted(level, sizes)
         return low, high
 
     def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """Lower and upper ends, two (d,) arrays in [0, 1]."""
         answers = self.answers
-        part = answers.rows.part(alpha)
-        sizes, alpha = answers.rows.bounds(part), alpha - part
+        of_rows = answers.rows.spent(alpha)
+        sizes, alpha = answers.rows.bounds(of_rows), alpha - of_rows
         if target == "population" and method == "noise_aware":
             return self._inverted(alpha, sizes)
         low, high = np.zeros(len(answers.sums)), np.ones(len(answers.sums))
@@ -150,7 +147,7 @@ class GroupIntervals:
     """
 
     answers: Answers
-    least_pvalue: ClassVar[float] = LEAST_PVALUE
+    least_pvalue: ClassVar[float] = LEAST_OF_COUNT
 
     def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """The same as `conf_int`: there is one parameter."""

@@ -13,6 +13,7 @@ from dpstats.arrays import Floats
 from dpstats.checks import Alternative
 from dpstats.errors import RequestError
 from dpstats.inference.counts.proportion_intervals import ProportionIntervals
+from dpstats.spending import bonferroni
 
 if TYPE_CHECKING:
     from dpstats.checks import Method, Target
@@ -25,7 +26,7 @@ class QuantileIntervals:
     """Intervals and tests for quantiles by the distribution function F at the edges.
 
     The quantile at t, inf{x: F(x) >= t}, is in bin j only if F_j <= t <= F_j+1, F_j the mass of
-    the first j bins. From the lowest bin upwards, bin j - 1 is left out as long as the upper limit
+    the first j bins. From the lowest bin upwards, bin j - 1 is excluded as long as the upper limit
     of F_j is below t; from the highest downwards, bin j as long as the lower limit is above t. The
     first false rejection from below can only be at the first j with F_j >= t (a fixed sequence
     of tests), so its error is that of one one-sided limit, alpha/2, and so from above.
@@ -107,7 +108,7 @@ class QuantileIntervals:
 
     def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """Ends that hold for all d quantiles together, by Bonferroni."""
-        return self.conf_int(alpha / len(self.probabilities), method, target)
+        return self.conf_int(bonferroni(alpha, len(self.probabilities)), method, target)
 
     def first(self, count: int) -> QuantileIntervals:
         """The same for the first few quantiles."""
@@ -116,7 +117,7 @@ class QuantileIntervals:
     def pvalues(self, value: float, alternative: Alternative) -> Floats:
         """P-values (d,) of: the quantile equals `value`, by F at the two ends of its bin.
 
-        Exact for a quantile above (below) the bin; with bounds 0 and 1 of F nothing can be said.
+        Exact for a quantile above (below) the bin; 1 if the bounds of F there are 0 and 1.
         """
         j = self._bin_of(value)
         return np.array([self._pvalue(j, p, alternative) for p in self.probabilities])

@@ -22,10 +22,8 @@ from dpstats.inference.counts.risk_measures import (
     measure_of,
     second_risk,
 )
+from dpstats.spending import LEAST_OF_RISKS, USUAL_ALPHA, for_far_risks, for_group_size
 
-LEAST_PVALUE = 0.004  # what an interval at alpha = 0.05 spends on the next two
-_PART = 50  # alpha over this is the error of the confidence set of each size
-_FAR = 25  # alpha over this is the error of leaving out pairs far from the estimate
 _NODES, _DENSE = 24, 401
 _LARGEST_SCORE = 7.0
 
@@ -35,7 +33,7 @@ class _Evidence:
     """Normal scores on a grid of risks: that the risk is above, or below, each of them.
 
     Both are the smallest over a confidence set of the size, [least, most]; grid values lie
-    between 0 and 1, and `step` apart.
+    between 0 and 1, with distance `step`.
     """
 
     risks: Floats
@@ -84,7 +82,7 @@ def measure_interval(
     Liptak, T. (1958). On the combination of independent tests. Magyar Tud. Akad. Mat. Kutato Int.
     Kozl. 3, 171-197.
     """
-    beta, gamma = alpha / _PART, alpha / _FAR
+    beta, gamma = for_group_size(alpha), for_far_risks(alpha)
     radius = float(np.sqrt(stats.chi2.isf(gamma, 2)))
     critical = float(stats.norm.isf((alpha - 2 * beta - gamma) / 2))
     one, two = (_evidence(group, n, beta, radius) for group in (first, second))
@@ -134,7 +132,7 @@ def measure_pvalue(
         Below 0.05 exactly where the interval at alpha = 0.05 leaves `value` out, to the rounding
         of its ends.
     """
-    beta, gamma = LEAST_PVALUE / 4, LEAST_PVALUE / 2
+    beta, gamma = for_group_size(USUAL_ALPHA), for_far_risks(USUAL_ALPHA)
     radius = float(np.sqrt(stats.chi2.isf(gamma, 2)))
     one, two = (_evidence(group, n, beta, radius) for group in (first, second))
     largest = 0.0
@@ -152,7 +150,7 @@ def measure_pvalue(
         null &= one.distance[:, None] ** 2 + two.distance**2 <= radius**2
         tail = special.ndtr(-_combined(one, two, measure, alternative))
         largest = max(largest, float(np.max(tail[null], initial=0.0)))
-    return min(1.0, largest + LEAST_PVALUE)
+    return min(1.0, largest + LEAST_OF_RISKS)
 
 
 def _evidence(group: GroupCounts, n: int | None, beta: float, radius: float) -> _Evidence:
@@ -190,7 +188,7 @@ def _evidence(group: GroupCounts, n: int | None, beta: float, radius: float) -> 
 
 
 def _at(evidence: _Evidence, risks: Floats) -> _Evidence:
-    """The same at other risks; outside of the grid the evidence against them is overwhelming."""
+    """The same at other risks; those outside of the grid are rejected."""
     grid = evidence.risks
     rounding = 1e-12
     outside = ~((risks >= grid[0] - rounding) & (risks <= grid[-1] + rounding))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -14,13 +15,14 @@ from dpstats.corrected.correlation import Range, correlation_range
 from dpstats.corrected.means import bernstein_radius, chernoff_confint
 from dpstats.errors import RequestError
 from dpstats.inference.confidence_law import DRAWS, ConfidenceLaw
-from dpstats.inference.moment_matrix import MomentMatrix
-from dpstats.inference.moments.correlation_spread import two_valued_spread
-from dpstats.inference.moments.mean_intervals import NOISE_PART
-from dpstats.inference.simulation import draw_evenly
+from dpstats.inference.moments.correlation_spread import correlation_spread, two_valued_spread
+from dpstats.inference.moments.noisy_covariance import NoisyCovariance
+from dpstats.inference.simulation import calibration_seed, draw_evenly
+from dpstats.spending import bonferroni, for_noise_of_means
 
 if TYPE_CHECKING:
     from dpstats.checks import Method, Target
+    from dpstats.measured.view import Answering
     from dpstats.privacy.laws import NoiseLaw
 
 _FAR = 19.0  # atanh(1 - 2^-53) is 18.7
@@ -43,6 +45,8 @@ class NoisyPair:
         n Var(r) over that of normal rows, at least 1; see `correlation_spread`.
     two_valued : bool
         Both numbers are -1 or 1: then their moments give the whole distribution, and `spread` too.
+    seed : int
+        Of the draws of the noise; see `calibration_seed`.
     """
 
     observed: Floats
@@ -50,12 +54,13 @@ class NoisyPair:
     units: Floats
     spread: float = 1.0
     two_valued: bool = False
+    seed: int = 0
 
     @classmethod
-    def of(
-        cls, matrix: MomentMatrix, i: int, j: int, spread: float = 1.0, *, two_valued: bool = False
-    ) -> NoisyPair:
-        """Features number i and j of a matrix, from 0."""
+    def of(cls, covariance: NoisyCovariance, i: int, j: int, spread: float) -> NoisyPair:
+        """Columns number i and j of a covariance matrix, from 0."""
+        matrix = covariance.moments
+        two_valued = covariance.two_valued[i] and covariance.two_valued[j]
         i, j = i + 1, j + 1
         places = [matrix.place[a, b] for a, b in ((0, i), (0, j), (i, i), (j, j), (i, j))]
         answers, rows = matrix.answers, matrix.answers.rows
@@ -67,6 +72,7 @@ class NoisyPair:
             np.append(1.0, units),
             spread,
             two_valued,
+            calibration_seed(answers, (i, j)),
         )
 
     @property
@@ -82,7 +88,7 @@ class NoisyPair:
 
     @cached_property
     def moments(self) -> tuple[float, float, float, float, float]:
-        """Means of x and y, their variances less the noise's part, their covariance."""
+        """Means of x and y, their variances less the noise's share, their covariance."""
         x, y, xx, yy, xy = (self.observed[1:] / self.rows).tolist()
         noise = self.noise_variances / self.rows**2
         gain = [noise[k + 1] + mean**2 * noise[0] for k, mean in enumerate((x, y))]
@@ -95,7 +101,7 @@ class NoisyPair:
 
     @property
     def estimate(self) -> float:
-        """Correlation in [-1, 1]; 0 where a variance is lost in noise."""
+        """Correlation in [-1, 1]; 0 where the noise exceeds a variance."""
         _, _, xx, yy, xy = self.moments
         return float(np.clip(xy / np.sqrt(xx * yy), -1, 1)) if self.seen else 0.0
 
@@ -111,7 +117,7 @@ class NoisyPair:
 
     @property
     def privacy_variance(self) -> float:
-        """Variance of the noise on the correlation, to first order; inf where it is lost."""
+        """Variance of the noise on the correlation, to first order; inf if not `seen`."""
         if not self.seen:
             return np.inf
         (x, y, xx, yy, _), r = self.moments, self.estimate
@@ -132,9 +138,9 @@ class NoisyPair:
 
         Each draw of the noise leaves a correlation r, and atanh r is normal with variance
         spread / (n - 3), 1 / (n - 3) for normal rows; a draw that leaves no variance, or fewer than
-        4 rows, says nothing.
+        4 rows, counts against both sides.
         """
-        rng = np.random.default_rng(0)
+        rng = np.random.default_rng(self.seed)
         noises = np.array([
             np.zeros(DRAWS) if law is None else draw_evenly(law, DRAWS, rng) for law in self.laws
         ])  # fmt: skip
@@ -153,8 +159,8 @@ class NoisyPair:
 
     def box(self, beta: float) -> tuple[list[Range], float]:
         """Ranges of the five private means, all of them with probability 1 - beta; least n."""
-        part = beta / sum(law is not None for law in self.laws)
-        q = np.array([0.0 if law is None else law.quantile(part) for law in self.laws]) / self.units
+        each = bonferroni(beta, sum(law is not None for law in self.laws))
+        q = np.array([0.0 if law is None else law.quantile(each) for law in self.laws]) / self.units
         least, most = np.ceil(self.observed[0] - q[0] - 1e-9), max(self.observed[0] + q[0], 1.0)
         lowest = np.array([-1.0, -1, 0, 0, -1])
         if least < 1:
@@ -169,17 +175,17 @@ class NoisyPair:
         """Extremes of the correlation over a box of moments."""
         if target == "table":
             return correlation_range(*self.box(alpha)[0])
-        beta = alpha / NOISE_PART
+        beta = for_noise_of_means(alpha)
         box, n = self.box(beta)
         if n < 1:
             return -1.0, 1.0
-        part = (alpha - beta) / _NUMBERS
+        each = bonferroni(alpha - beta, _NUMBERS)
         low, high = np.array(box).T
         square = [2, 3]
-        low[square], high[square] = chernoff_confint(low[square], high[square], n, part)
+        low[square], high[square] = chernoff_confint(low[square], high[square], n, each)
         # x^2, y^2 <= 1, so x, y and x y have at most the variances E x^2, E y^2 and the smaller.
         variance = np.array([high[2], high[3], min(high[2:4])])
-        others, radius = [0, 1, 4], bernstein_radius(variance, n, part)
+        others, radius = [0, 1, 4], bernstein_radius(variance, n, each)
         low[others] = np.maximum(low[others] - radius, -1)
         high[others] = np.minimum(high[others] + radius, 1)
         x, y, xx, yy, xy = zip(low.tolist(), high.tolist(), strict=True)
@@ -198,6 +204,14 @@ class CorrelationIntervals:
 
     pairs: tuple[NoisyPair, ...]
 
+    @classmethod
+    def of(
+        cls, release: Answering, covariance: NoisyCovariance, pairs: Sequence[tuple[int, int]]
+    ) -> CorrelationIntervals:
+        """Some pairs of columns of a covariance matrix."""
+        spread = correlation_spread(release, covariance)
+        return cls(tuple(NoisyPair.of(covariance, i, j, float(spread[i, j])) for i, j in pairs))
+
     def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """Lower and upper ends, two (d,) arrays in [-1, 1]."""
         if method == "noise_aware" and target == "population":
@@ -209,7 +223,7 @@ class CorrelationIntervals:
 
     def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """Ends that hold for all pairs together, by Bonferroni's inequality."""
-        return self.conf_int(alpha / len(self.pairs), method, target)
+        return self.conf_int(bonferroni(alpha, len(self.pairs)), method, target)
 
     def first(self, count: int) -> CorrelationIntervals:
         """The same for the first few pairs."""

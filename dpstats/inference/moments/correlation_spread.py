@@ -14,46 +14,84 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpstats.arrays import Floats
 from dpstats.errors import NotMeasuredError
 from dpstats.families.block import Family
 from dpstats.families.coarse_moments import fourth_moments_of_pairs
-from dpstats.inference.moments.row_sampling import RowSampling
+from dpstats.inference.moments.row_sampling import RowSampling, with_kurtosis
+from dpstats.inference.simulation import calibration_generator
 
 if TYPE_CHECKING:
     from dpstats.inference.moments.noisy_covariance import NoisyCovariance
     from dpstats.measured.view import Answering
 
+Indices = NDArray[np.intp]
+
 _LEAST = 1e-12
-_CLEAR = 2.0  # a measured spread within so many noise sds of zero tells nothing
+_THINNING = 2  # the purpose of the draws, beside those of `NoisyCovariance`
+_CLEAR = 2.0  # a measured spread within so many noise sds of zero is not used
 # (a, b) -> coefficients of 1, r and r^2 of E u^a v^b in E (uv - r (u^2 + v^2)/2)^2
-_PARTS = {(2, 2): (1, 0, 0.5), (4, 0): (0, 0, 0.25), (0, 4): (0, 0, 0.25), (3, 1): (0, -1, 0),
+_TERMS = {(2, 2): (1, 0, 0.5), (4, 0): (0, 0, 0.25), (0, 4): (0, 0, 0.25), (3, 1): (0, -1, 0),
           (1, 3): (0, -1, 0)}  # fmt: skip
 
 
-def correlation_spread(sampling: RowSampling) -> Floats:
-    """(p, p) spreads of all pairs, the largest by any of the sampling's laws, at least 1."""
-    deviation = np.sqrt(np.maximum(np.diag(sampling.covariance), _LEAST))
-    r = np.clip(sampling.covariance / np.outer(deviation, deviation), -1, 1)
-    normal = np.maximum((1 - r**2) ** 2, 1 / max(sampling.n, 1) ** 2)
-    spread = np.ones_like(r)
+def correlation_spread(release: Answering, covariance: NoisyCovariance) -> Floats:
+    """(p, p) spreads of all pairs, at least 1: the largest by any law of the sampling of rows.
+
+    Where the release measured third and fourth moments of pairs, also by those.
+    """
+    sampling, shape = covariance.sampling, _Standardised.of(covariance.sampling)
+    spread = np.ones_like(shape.r)
     for law in sampling.laws:
-        variance = _of_kurtosis(sampling, r) if law == "kurtosis" else _of_points(sampling, r)
-        spread = np.maximum(spread, variance / normal)
-    return np.asarray(spread)
+        if law == "kurtosis":
+            variance = _of_kurtosis(sampling, shape.r)
+        else:
+            rng = calibration_generator(covariance.moments.answers, _THINNING)
+            variance = _of_points(sampling, shape.r, rng)
+        spread = np.maximum(spread, variance / shape.normal)
+    return np.maximum(spread, _measured(release, covariance, shape))
 
 
-def measured_spread(release: Answering, covariance: NoisyCovariance) -> Floats:
-    """(p, p) spreads from measured third and fourth moments of pairs; 1 where noise hides them.
+@dataclass(frozen=True)
+class _Standardised:
+    """First and second moments of p columns, as spreads need them; divisor n throughout.
 
-    Without those functions in the release, 1 everywhere.
+    Attributes
+    ----------
+    mean, deviation : (p,) float64
+    r : (p, p) float64
+        Correlations in [-1, 1].
+    normal : (p, p) float64
+        n Var(r) of normal rows, (1 - r^2)^2, at least 1 / n^2.
+    """
+
+    mean: Floats
+    deviation: Floats
+    r: Floats
+    normal: Floats
+
+    @classmethod
+    def of(cls, sampling: RowSampling) -> _Standardised:
+        deviation = np.sqrt(np.maximum(np.diag(sampling.covariance), _LEAST))
+        r = np.clip(sampling.covariance / np.outer(deviation, deviation), -1, 1)
+        normal = np.maximum((1 - r**2) ** 2, 1 / max(sampling.n, 1) ** 2)
+        return cls(sampling.mean, deviation, r, normal)
+
+
+def _measured(release: Answering, covariance: NoisyCovariance, shape: _Standardised) -> Floats:
+    """(p, p) spreads from measured third and fourth moments of pairs.
+
+    1 where they are not clear of their noise, and for a pair of columns of two values, whose
+    moments are known without them.
     """
     names = [name for name, _ in covariance.moments.features]
-    spread = np.ones((len(names), len(names)))
+    spread = np.ones_like(shape.r)
     block = fourth_moments_of_pairs(release.schema, names)
     if block is None:
         return spread
@@ -61,53 +99,41 @@ def measured_spread(release: Answering, covariance: NoisyCovariance) -> Floats:
         answers = release.answers(Family((block,)))
     except NotMeasuredError:
         return spread
+    i, j = np.triu_indices(len(names), 1)
     at = {term: f for f, term in enumerate(block.terms)}
-    pairs = itertools.combinations(range(len(names)), 2)
-    for i, j in pairs:
-        weights = _weights(covariance, i, j)
-        terms = {(k, m): (((names[i], None),) * k + ((names[j], None),) * m) for k, m in weights}
-        places = {power: at.get(tuple(sorted(term))) for power, term in terms.items()}
-        value, variance = 0.0, 0.0
-        for power, weight in weights.items():
-            place = places[power]
-            if sum(power) <= 2:
-                value += weight * _low_moment(covariance, i, j, power)
-            elif place is not None:
-                value += weight * float(answers.means[place])
-                variance += weight**2 * float(answers.noise_variances[place])
-            else:  # two values each: known exactly elsewhere
-                value = -np.inf
-        if value > _CLEAR * np.sqrt(variance):
-            spread[i, j] = spread[j, i] = max(1.0, value)
+    value, variance = np.zeros(len(i)), np.zeros(len(i))
+    for (k, m), weight in _weights(shape, i, j).items():
+        if k + m <= 2:
+            one, other = ([i + 1] * k + [j + 1] * m + [np.zeros_like(i)] * 2)[:2]
+            value += weight * covariance.moments.matrix[one, other]
+            continue
+        pairs = zip(i.tolist(), j.tolist(), strict=True)
+        terms = (((names[a], None),) * k + ((names[b], None),) * m for a, b in pairs)
+        place = np.array([at.get(tuple(sorted(term)), -1) for term in terms])
+        value += np.where(place >= 0, weight * answers.means[place], -np.inf)
+        variance += weight**2 * answers.noise_variances[place]
+    found = np.where(value > _CLEAR * np.sqrt(variance), np.maximum(value, 1), 1)
+    spread[i, j] = spread[j, i] = found
     return spread
 
 
-def _weights(covariance: NoisyCovariance, i: int, j: int) -> dict[tuple[int, int], float]:
-    """The spread of a pair as a combination of E x^k y^m, (k, m) -> coefficient."""
-    plain, (x, y) = covariance.matrix, covariance.mean[[i, j]]
-    deviations = np.sqrt(np.maximum([plain[i, i], plain[j, j]], _LEAST))
-    r = float(np.clip(plain[i, j] / deviations.prod(), -1, 1))
-    normal = max((1 - r**2) ** 2, 1 / max(covariance.n, 1) ** 2)
-    weights: dict[tuple[int, int], float] = {}
-    for (a, b), parts in _PARTS.items():
-        scale = np.polynomial.polynomial.polyval(r, parts) / normal
-        scale /= deviations[0] ** a * deviations[1] ** b
+def _weights(shape: _Standardised, i: Indices, j: Indices) -> dict[tuple[int, int], Floats]:
+    """Spreads of pairs as combinations of E x^k y^m: (k, m) -> coefficients (pairs,)."""
+    x, y, r = shape.mean[i], shape.mean[j], shape.r[i, j]
+    weights: dict[tuple[int, int], Floats] = {}
+    for (a, b), coefficients in _TERMS.items():
+        scale = np.polynomial.polynomial.polyval(r, coefficients) / shape.normal[i, j]
+        scale /= shape.deviation[i] ** a * shape.deviation[j] ** b
         for k, m in itertools.product(range(a + 1), range(b + 1)):
             moved = math.comb(a, k) * math.comb(b, m) * (-x) ** (a - k) * (-y) ** (b - m)
-            weights[k, m] = weights.get((k, m), 0.0) + float(scale * moved)
+            weights[k, m] = weights.get((k, m), 0.0) + scale * moved
     return weights
-
-
-def _low_moment(covariance: NoisyCovariance, i: int, j: int, power: tuple[int, int]) -> float:
-    """E x^k y^m, k + m at most 2."""
-    first, second = ((i + 1,) * power[0] + (j + 1,) * power[1] + (0, 0))[:2]
-    return float(covariance.moments.matrix[first, second])
 
 
 def _of_kurtosis(sampling: RowSampling, r: Floats) -> Floats:
     """Var(uv - r (u^2 + v^2)/2) if E u_i u_j u_k u_l = A_ij A_kl + A_ik A_jl + A_il A_jk."""
     own = np.sqrt(sampling.kurtosis / 3)
-    a = r * (own[:, np.newaxis] + own) / 2
+    a = with_kurtosis(r, sampling.kurtosis)
     first, second = own[:, np.newaxis], own[np.newaxis, :]
     both = first * second + 2 * a**2  # E u^2 v^2
     fourths = 3 * (first**2 + second**2)  # E u^4 + E v^4
@@ -115,11 +141,11 @@ def _of_kurtosis(sampling: RowSampling, r: Floats) -> Floats:
     return np.asarray(both + r**2 * (fourths + 2 * both) / 4 - r * mixed)
 
 
-def _of_points(sampling: RowSampling, r: Floats) -> Floats:
+def _of_points(sampling: RowSampling, r: Floats, rng: np.random.Generator) -> Floats:
     """The same under the fitted density."""
-    points, weights = sampling.moved_points(np.random.default_rng(0))
-    apart = points - weights @ points
-    u = apart / np.sqrt(np.maximum(weights @ apart**2, _LEAST))
+    points, weights = sampling.moved_points(rng)
+    centred = points - weights @ points
+    u = centred / np.sqrt(np.maximum(weights @ centred**2, _LEAST))
     found = np.zeros_like(r)
     for i in range(len(r)):
         psi = u[:, [i]] * u - r[i] * (u[:, [i]] ** 2 + u**2) / 2

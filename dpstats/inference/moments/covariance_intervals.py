@@ -10,7 +10,9 @@ import numpy as np
 
 from dpstats.arrays import Floats
 from dpstats.checks import Alternative
+from dpstats.inference.moments.certified_radii import CertifiedRadii
 from dpstats.inference.moments.noisy_covariance import NoisyCovariance
+from dpstats.spending import of_simulation
 
 if TYPE_CHECKING:
     from dpstats.checks import Method, Target
@@ -22,7 +24,7 @@ class CovarianceIntervals:
 
     Noise-aware: quantiles of the simulated error, the exact law of the noise plus sampling; the
     wider ones where sampling has two laws, see `RowSampling`.
-    Certified: interval arithmetic; see `NoisyCovariance.box`.
+    Certified: interval arithmetic; see `CertifiedRadii.box`.
 
     Attributes
     ----------
@@ -48,7 +50,7 @@ class CovarianceIntervals:
         return np.asarray(self.covariance.matrix[self.pairs[0], self.pairs[1]] * self.scale)
 
     def errors(self, kind: str) -> list[Floats]:
-        """Draws (size, d) of the error, for every law of the sampling."""
+        """Draws (size, d) of the error, one array for every law of the sampling."""
         first, second = self.pairs
         return [drawn[:, first, second] * self.scale for drawn in self.covariance.deviations(kind)]
 
@@ -90,15 +92,17 @@ class CovarianceIntervals:
         return self.clipped(self.values - reach), self.clipped(self.values + reach)
 
     def _certified(self, alpha: float, target: Target, *, joint: bool) -> tuple[Floats, Floats]:
-        low, high = self.covariance.box(alpha, target, joint=joint, beta=alpha / 2)
+        low, high = CertifiedRadii(self.covariance).box(alpha, target, joint=joint)
         first, second = self.pairs
         return low[first, second] * self.scale, high[first, second] * self.scale
 
     def pvalues(self, value: float, alternative: Alternative) -> Floats:
         """P-values (d,) of: the covariance equals `value`, from the simulated error."""
-        apart = self.values - value
+        difference = self.values - value
         above, below = (
-            np.max([(1 + np.sum(sign * e >= sign * apart, axis=0)) / (1 + len(e)) for e in laws], 0)
+            np.max(
+                [of_simulation(np.sum(sign * e >= sign * difference, 0), len(e)) for e in laws], 0
+            )
             for laws in [self.errors("both")]
             for sign in (1, -1)
         )

@@ -13,12 +13,13 @@ from dpstats.caching import Cached
 from dpstats.checks import Alternative
 from dpstats.corrected.spectral import descending, loading_bounds, sine_bounds, subspace_sines
 from dpstats.errors import RequestError
+from dpstats.inference.moments.certified_radii import CertifiedRadii
 from dpstats.inference.moments.noisy_covariance import NoisyCovariance
+from dpstats.spending import for_other_eigenvalues
 
 if TYPE_CHECKING:
     from dpstats.checks import Method, Target
 
-_PART = 0.1  # of alpha, to confine the other eigenvalues
 _STEPS = 2
 
 
@@ -27,13 +28,13 @@ class EigenIntervals(Cached):
     """Intervals for k eigenvalues, then their k shares of the trace, then k p loadings.
 
     Certified: Weyl's inequality and the sine theorem of Davis and Kahan within the radius of
-    `NoisyCovariance.radii`, so all of them hold together.
+    `CertifiedRadii.radii`, so all of them hold together.
 
     Noise-aware: the eigenvalues of D + A are simulated, A the error in the basis of the own
-    eigenvectors, D the true eigenvalues; its first order is v'Av, its second the bias by which
-    noise drives eigenvalues apart. D is not known, but eigenvalue number k of D + A increases
+    eigenvectors, D the true eigenvalues; its first order is v'Av, its second the bias: noise
+    spreads eigenvalues. D is not known, but eigenvalue number k of D + A increases
     with every entry of D. So a lower end is computed with all other eigenvalues as high as the
-    simulated spectral norm of A allows, at a tenth of alpha, and an upper end with all as low:
+    simulated spectral norm of A allows, at a share of alpha, and an upper end with all as low:
     close to first order where gaps are wide against the noise, close to Weyl where they are not.
     Loadings are given only where that leaves a gap, with the gap that it leaves. Where sampling
     has two laws (`RowSampling`), the interval is the wider at either end.
@@ -44,12 +45,17 @@ class EigenIntervals(Cached):
     k : int
         Number of components, 1 <= k <= p.
     unit : float
-        What an eigenvalue of one stands for in intervals.
+        Original units in an eigenvalue of one.
     """
 
     covariance: NoisyCovariance
     k: int
     unit: float = 1.0
+
+    @cached_property
+    def certified(self) -> CertifiedRadii:
+        """Radii of the matrix, for any data."""
+        return CertifiedRadii(self.covariance)
 
     @cached_property
     def values(self) -> Floats:
@@ -74,7 +80,7 @@ class EigenIntervals(Cached):
 
     @cached_property
     def shares(self) -> Floats:
-        """(p,) parts of the sum of the corrected eigenvalues; even where that is zero."""
+        """(p,) shares of the sum of the corrected eigenvalues; equal ones where that is zero."""
         total = self.corrected.sum()
         p = self.covariance.p
         return self.corrected / total if total > 0 else np.full(p, 1 / p)
@@ -94,11 +100,11 @@ class EigenIntervals(Cached):
         seen, vectors = seen[:, ::-1], vectors[:, :, ::-1]
         total = seen.sum(axis=1, keepdims=True)
         shares = np.clip(np.divide(seen, total, out=np.ones_like(seen), where=total > 0), 0, 1)
-        parts = [seen[:, :k].var(axis=0) * self.unit**2, shares[:, :k].var(axis=0)]
+        found = [seen[:, :k].var(axis=0) * self.unit**2, shares[:, :k].var(axis=0)]
         for i in range(k):
             vector = vectors[:, :, i] * np.where(vectors[:, i, i : i + 1] < 0, -1, 1)
-            parts.append((vector @ self.vectors).var(axis=0))
-        return np.concatenate(parts)
+            found.append((vector @ self.vectors).var(axis=0))
+        return np.concatenate(found)
 
     def _errors(self, kind: str) -> list[Floats]:
         """Draws of the error in the basis of the eigenvectors, for every law of the sampling."""
@@ -123,7 +129,7 @@ class EigenIntervals(Cached):
 
         def ends() -> tuple[Floats, Floats]:
             if method == "certified":
-                return self._within(*self.covariance.radii(alpha, target), alpha, target)
+                return self._within(*self.certified.radii(alpha, target), alpha, target)
             if self.covariance.unknown:
                 return self._within(np.inf, np.inf, alpha, target)
             errors = self._errors("both" if target == "population" else "privacy")
@@ -147,7 +153,7 @@ class EigenIntervals(Cached):
     def _within(
         self, radius: float, of_trace: float, alpha: float | None, target: Target
     ) -> tuple[Floats, Floats]:
-        """Everything that Weyl, and Davis and Kahan, say at a radius of the noisy matrix.
+        """All intervals by Weyl, and Davis and Kahan, at a radius of the noisy matrix.
 
         The radius of a certified statement, which has an alpha, is that of divisor n.
         """
@@ -174,12 +180,12 @@ class EigenIntervals(Cached):
         """The divisor of `numpy.cov` where a certified statement is about the table itself."""
         if alpha is None or target != "table" or self.covariance.standardize:
             return 1.0, 1.0
-        return self.covariance.corrections(alpha)
+        return self.certified.corrections(alpha)
 
     def sines(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """Bounds (k,) on the sine of each vector's angle and of each leading subspace's."""
         if method == "certified" or self.covariance.unknown:
-            radius, _ = self.covariance.radii(alpha, target)
+            radius, _ = self.certified.radii(alpha, target)
             values = self.values / self.covariance.correction
             if not np.isfinite(radius):
                 return np.ones(self.k), np.ones(self.k)
@@ -191,14 +197,14 @@ class EigenIntervals(Cached):
         return np.max(single, axis=0), np.max(spaces, axis=0)
 
     def _simulated_sines(self, errors: Floats, alpha: float) -> tuple[Floats, Floats]:
-        slack = _slack(_ends(errors), alpha)
+        slack, alpha = _slack(_ends(errors), alpha)
         single, spaces = np.ones(self.k), np.ones(self.k)
         for i in range(self.k):
             vectors = self._turned_vectors(errors, i, slack)
             if vectors is not None:
                 own = np.minimum(np.abs(vectors[:, i, i]), 1)
-                single[i] = np.quantile(np.sqrt(1 - own**2), 1 - alpha * (1 - _PART))
-            spaces[i] = self._subspace_sine(errors, i + 1, slack, alpha * (1 - _PART))
+                single[i] = np.quantile(np.sqrt(1 - own**2), 1 - alpha)
+            spaces[i] = self._subspace_sine(errors, i + 1, slack, alpha)
         return single, spaces
 
     def _subspace_sine(self, errors: Floats, size: int, slack: float, alpha: float) -> float:
@@ -217,7 +223,8 @@ class EigenIntervals(Cached):
         k = self.k
         traces = np.trace(errors, axis1=1, axis2=2)
         ends_of_errors = _ends(errors)
-        slack, level = _slack(ends_of_errors, alpha), alpha * (1 - _PART) / 2
+        slack, left = _slack(ends_of_errors, alpha)
+        level = left / 2
         total = float(self.values.sum())
         low, high = np.zeros((2, k)), np.zeros((2, k))
         loadings = -np.ones((k, self.covariance.p)), np.ones((k, self.covariance.p))
@@ -226,16 +233,16 @@ class EigenIntervals(Cached):
                 moved = self._moved(errors, ends_of_errors, i, side * slack, level)
                 tail = level if side > 0 else 1 - level
                 ends[0, i] = np.quantile(self.values[i] - moved, tail)
-                left = total - traces
+                sums = total - traces
                 shares = np.where(
-                    left > 0, (self.values[i] - moved) / np.where(left > 0, left, 1), -side * np.inf
+                    sums > 0, (self.values[i] - moved) / np.where(sums > 0, sums, 1), -side * np.inf
                 )
                 ends[1, i] = np.quantile(shares, tail, method="nearest")
             vectors = self._turned_vectors(errors, i, slack)
             if vectors is not None:
                 own = vectors[:, :, i] * np.where(vectors[:, i, i : i + 1] < 0, -1, 1)
-                apart = np.abs(own @ self.vectors - self.vectors[i])
-                reach = np.quantile(apart, 1 - 2 * level, axis=0)
+                difference = np.abs(own @ self.vectors - self.vectors[i])
+                reach = np.quantile(difference, 1 - 2 * level, axis=0)
                 loadings[0][i] = np.maximum(self.vectors[i] - reach, -1)
                 loadings[1][i] = np.minimum(self.vectors[i] + reach, 1)
         caps = np.stack([self._most(k, target), 1 / np.arange(1, k + 1)])
@@ -321,6 +328,7 @@ def _ends(errors: Floats) -> Floats:
     return np.asarray(np.linalg.eigvalsh(errors)[:, [0, -1]])
 
 
-def _slack(ends: Floats, alpha: float) -> float:
-    """Radius of all eigenvalues at a tenth of alpha, simulated."""
-    return float(np.quantile(np.abs(ends).max(axis=1), 1 - _PART * alpha))
+def _slack(ends: Floats, alpha: float) -> tuple[float, float]:
+    """Simulated radius that confines all eigenvalues, and the rest of alpha."""
+    spent, left = for_other_eigenvalues(alpha)
+    return float(np.quantile(np.abs(ends).max(axis=1), 1 - spent)), left

@@ -13,11 +13,10 @@ from dpstats.checks import Alternative, check_finite
 from dpstats.corrected.means import mean_confint
 from dpstats.inference.confidence_law import ConfidenceLaw
 from dpstats.inference.moments.noisy_mean import NoisyMean, law_of_contrast
+from dpstats.spending import bonferroni, for_noise_of_means
 
 if TYPE_CHECKING:
     from dpstats.checks import Method, Target
-
-NOISE_PART = 3  # a certified interval at alpha spends alpha over this on the noise
 
 
 @dataclass(frozen=True)
@@ -74,16 +73,16 @@ class Contrast:
 
     def _certified(self, alpha: float, target: Target) -> tuple[float, float]:
         """Every mean in its certified interval, at alpha over their number."""
-        part = alpha / len(self.groups)
+        each = bonferroni(alpha, len(self.groups))
         low = high = 0.0
         for sign, group in zip(self._signs, self.groups, strict=True):
             if target == "table":
-                ends = group.box(part, squares=False)[:2]
+                ends = group.box(each, squares=False)[:2]
             else:
-                beta = part / NOISE_PART
+                beta = for_noise_of_means(each)
                 first, last, variance, size = group.box(beta)
                 box = np.array([[first], [last], [variance]])
-                found = mean_confint(box[0], box[1], box[2], size, part - beta)
+                found = mean_confint(box[0], box[1], box[2], size, each - beta)
                 ends = float(found[0][0]), float(found[1][0])
             low, high = low + min(sign * end for end in ends), high + max(sign * e for e in ends)
         return low, high
@@ -111,10 +110,10 @@ class MeanIntervals:
     def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """Ends that hold for all together, by Bonferroni's inequality.
 
-        Products of different columns, which would tell how the means move together, are not
+        Products of different columns, which determine how the means move together, are not
         measured.
         """
-        return self.conf_int(alpha / len(self.contrasts), method, target)
+        return self.conf_int(bonferroni(alpha, len(self.contrasts)), method, target)
 
     def first(self, count: int) -> MeanIntervals:
         """The same for the first few."""

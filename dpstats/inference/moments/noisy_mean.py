@@ -1,4 +1,4 @@
-"""Size, sum and sum of squares of a group, known through noise: what they tell about its mean."""
+"""The mean of a group from its noisy size, sum and sum of squares."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ import numpy as np
 from dpstats.arrays import Floats
 from dpstats.families.group_moments import PARTS, TO_MOMENTS
 from dpstats.inference.confidence_law import DRAWS, ConfidenceLaw
-from dpstats.inference.simulation import draw_evenly
+from dpstats.inference.simulation import calibration_seed, draw_evenly
 from dpstats.privacy.laws import LatticeLaw
+from dpstats.spending import bonferroni
 
 if TYPE_CHECKING:
     from dpstats.measured.answers import Answers
     from dpstats.privacy.laws import NoiseLaw
 
-_LEAST_ROWS = 2  # that tell a mean and its error
+_LEAST_ROWS = 2  # for a mean and its error
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class NoisyMean:
     most : float
         Public upper bound of the size; inf if there is none.
     seed : int
-        Different for groups that are compared.
+        Of the draws of the noise, different for groups that are compared; see `calibration_seed`.
     """
 
     observed: Floats
@@ -63,16 +64,18 @@ class NoisyMean:
             (law, answers.law(f), answers.law(f + 1)),
             np.append(1.0, units),
             size if law is None else np.inf,
+            calibration_seed(answers, f),
         )
 
     @classmethod
     def of_group(cls, answers: Answers, i: int) -> NoisyMean:
         """Group number i, from the answers to a block of `GroupMoments`."""
-        part = answers.subset(slice(len(PARTS) * i, len(PARTS) * (i + 1)))
-        units = part.bounds.astype(np.float64)
-        laws = tuple(part.law(f) for f in range(len(PARTS)))
+        group = answers.subset(slice(len(PARTS) * i, len(PARTS) * (i + 1)))
+        units = group.bounds.astype(np.float64)
+        laws = tuple(group.law(f) for f in range(len(PARTS)))
         most = answers.rows.estimate if answers.rows.public else np.inf
-        return cls(TO_MOMENTS @ (part.sums / units), TO_MOMENTS, laws, units, most, seed=i)
+        moments = TO_MOMENTS @ (group.sums / units)
+        return cls(moments, TO_MOMENTS, laws, units, most, calibration_seed(answers, i))
 
     @cached_property
     def covariance(self) -> Floats:
@@ -125,31 +128,30 @@ class NoisyMean:
         return float(np.sqrt(gradient @ self.covariance @ gradient)) / self.size
 
     @property
-    def _lost(self) -> bool:
-        """Whether what was seen is fewer than two rows: the mean may then be anything."""
+    def _too_few(self) -> bool:
+        """Whether the noisy size is below two rows: the mean may then be anything."""
         return bool(self.observed[0] < _LEAST_ROWS)
 
     @property
     def sampling_variance(self) -> float:
-        """Variance of the sample mean; 1 if two rows were not seen, as `_drawn` has it."""
-        if self._lost:
+        """Variance of the sample mean; 1 below two rows, as in `_drawn`."""
+        if self._too_few:
             return 1.0
         return self.variance / max(self.size - 1, 1.0)
 
     @property
-    def drowned(self) -> bool:
-        """Whether little is left: of the size, or within an eighth of the range of means."""
-        small = self._lost or self.size <= 2 * self.size_noise
+    def hidden_by_noise(self) -> bool:
+        """Whether the noise may exceed the size, or the mean's has an sd above 1/8 of its range."""
+        small = self._too_few or self.size <= 2 * self.size_noise
         return small or self.privacy_variance > 1 / 16
 
     @cached_property
     def _drawn(self) -> tuple[Floats, Floats, Floats]:
         """Draws (m,) of the mean, its squared sampling error and the size without noise.
 
-        A draw that leaves fewer than two rows says nothing: the mean is then put at -1 or 1, at
-        random. The noisy variance may be negative: it is raised to zero before its own noise is put
-        around it, and what comes out stays below what a number in [-1, 1] with that mean can have
-        (Bhatia and Davis 2000).
+        For a draw that leaves fewer than two rows the mean is put at -1 or 1, at random. The noisy
+        variance may be negative: it is raised to zero before its own noise is put around it, and
+        clipped to what a number in [-1, 1] with that mean can have (Bhatia and Davis 2000).
         """
         rng = np.random.default_rng(self.seed)
         noises = np.array([
@@ -177,9 +179,9 @@ class NoisyMean:
             bound of their number. Without a lower bound of at least 1, all that is possible.
         """
         laws = [_law_of(row, self.laws) for row in self.mixing[: 3 if squares else 2]]
-        part = beta / sum(law is not None for law in laws)
+        each = bonferroni(beta, sum(law is not None for law in laws))
         size, total, *rest = (
-            0.0 if law is None else law.quantile(part) / unit
+            0.0 if law is None else law.quantile(each) / unit
             for law, unit in zip(laws, self.units, strict=False)
         )
         least = float(np.ceil(self.observed[0] - size - 1e-9))
@@ -219,7 +221,7 @@ def law_of_contrast(groups: Sequence[NoisyMean]) -> ConfidenceLaw:
         centre = centre - mean
         total = squared_error + square
         known = total > 0
-        a, b = (np.where(known, part, 1.0) for part in (squared_error, square))
+        a, b = (np.where(known, own, 1.0) for own in (squared_error, square))
         welch = (a + b) ** 2 / (a**2 / df + b**2 / (size - 1))
         df = np.where(known, welch, df + size - 1)
         squared_error = total

@@ -25,17 +25,16 @@ _LARGEST_PRODUCT = 3 * 10**9
 class RowSampling:
     """The sampling error of mean products of p numbers, approximately normal.
 
-    Its covariance needs all fourth moments, which are too many to measure. Two laws stand in:
+    Its covariance needs all fourth moments, which are too many to measure. Two laws approximate it:
 
     kurtosis : normal theory with a kurtosis of each column's own [1]_. With y the centred rows, S
         their covariance, h_j the root of a third of column j's kurtosis and A_jk = S_jk (h_j +
-        h_k)/2, E y_i y_j y_k y_l = A_ij A_kl + A_ik A_jl + A_il A_jk. The part A_ik A_jl + A_il
-        A_jk is drawn exactly; of the rest, A_ij A_kl - S_ij S_kl, what would lower a variance is
-        left out.
+        h_k)/2, E y_i y_j y_k y_l = A_ij A_kl + A_ik A_jl + A_il A_jk. The term A_ik A_jl + A_il
+        A_jk is drawn exactly; of the rest, A_ij A_kl - S_ij S_kl, only the positive part is.
     fitted : the fourth moments of the release's fitted density, moved linearly to the noisy mean
         and covariance. The density also follows the columns' own third and fourth moments.
 
-    Neither is right for every table; intervals are the wider of those by either.
+    Neither is correct for every table; intervals are the wider of those by either.
 
     Attributes
     ----------
@@ -66,14 +65,14 @@ class RowSampling:
 
     @property
     def laws(self) -> tuple[SamplingLaw, ...]:
-        """Those that serve here, one or both."""
+        """Those that apply here, one or both."""
         if not self._dense:
             return ("kurtosis",)
         return ("fitted",) if self.two_valued else ("kurtosis", "fitted")
 
     @property
     def _dense(self) -> bool:
-        """Whether the fitted density has enough points to tell how rows vary.
+        """Whether the fitted density has enough points for the law "fitted".
 
         The minimax fit has at most one point more than there are functions.
         """
@@ -106,10 +105,10 @@ class RowSampling:
         Points (m, p) and their weights (m,).
         """
         points, weights = self._thinned(rng)
-        apart = points - weights @ points
-        root, inverse = _roots((apart.T * weights) @ apart)
+        centred = points - weights @ points
+        root, inverse = _roots((centred.T * weights) @ centred)
         middle, _ = _roots(root @ self.covariance @ root)
-        return self.mean + apart @ (inverse @ middle @ inverse), weights
+        return self.mean + centred @ (inverse @ middle @ inverse), weights
 
     def _thinned(self, rng: np.random.Generator) -> tuple[Floats, Floats]:
         """The density, or a sample of it where all its points would take minutes."""
@@ -126,8 +125,7 @@ class RowSampling:
         """Mean and covariance vary independently, as those of symmetric rows do."""
         p = len(self.mean)
         root, _ = _roots(self.covariance)
-        own = np.sqrt(self.kurtosis / 3)
-        spread = self.covariance * (own[:, np.newaxis] + own) / 2
+        spread = with_kurtosis(self.covariance, self.kurtosis)
         wide, _ = _roots(spread)
         square = rng.standard_normal((size, p, p)) / np.sqrt(2)
         shift = rng.standard_normal((size, p)) @ root
@@ -138,6 +136,12 @@ class RowSampling:
         drawn[:, 1:, 1:] += shift[:, :, np.newaxis] * self.mean
         drawn[:, 1:, 1:] += shift[:, np.newaxis, :] * self.mean[:, np.newaxis]
         return np.asarray(drawn / np.sqrt(self.n))
+
+
+def with_kurtosis(covariance: Floats, kurtosis: Floats) -> Floats:
+    """(p, p) the matrix A of the law "kurtosis", of a covariance or correlation matrix."""
+    own = np.sqrt(kurtosis / 3)
+    return np.asarray(covariance * (own[:, np.newaxis] + own) / 2)
 
 
 def mean_powers(release: Answering, columns: tuple[str, ...]) -> Floats:
@@ -157,7 +161,7 @@ def mean_powers(release: Answering, columns: tuple[str, ...]) -> Floats:
 def kurtosis_of(powers: Floats, mean: Floats, variances: Floats) -> Floats:
     """(p,) E y^4 over (E y^2)^2 of centred columns, from mean third and fourth powers (p, 2).
 
-    At least 3, which stands for what is not known; not more than columns in [-1, 1] can have.
+    At least 3, the value of what is not known; not more than columns in [-1, 1] can have.
     """
     third, fourth = powers.T
     square = np.maximum(variances, 1e-12)

@@ -10,6 +10,7 @@ import numpy as np
 from scipy import optimize, special
 
 from dpstats.arrays import Floats
+from dpstats.spending import least_of_noise
 
 if TYPE_CHECKING:
     from dpstats.checks import Alternative
@@ -62,7 +63,7 @@ class ErrorLaw:
         if np.isinf(self.spread):
             return 1.0
         noise = float(np.mean(self.fixed**2))
-        return noise / max(noise + self.spread**2, 1e-300) / len(self.fixed)
+        return least_of_noise(noise, noise + self.spread**2, len(self.fixed))
 
     def interval(self, alpha: float) -> tuple[float, float]:
         """How far the true value may lie below and above the estimate, (low, high)."""

@@ -1,4 +1,4 @@
-"""Noisy mean products of four features, which tell how far errors vary with the regressors."""
+"""Noisy mean products of four features, for errors whose variance depends on the regressors."""
 
 from __future__ import annotations
 

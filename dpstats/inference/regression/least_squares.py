@@ -14,13 +14,15 @@ from dpstats.caching import Cached
 from dpstats.corrected.ridge import largest_leverage, misfit_bound, positive_definite
 from dpstats.errors import RequestError
 from dpstats.inference.regression.error_law import ErrorLaw
-from dpstats.inference.simulation import draw_noise
+from dpstats.inference.simulation import calibration_generator, draw_noise
+from dpstats.spending import least_of_noise
 
 if TYPE_CHECKING:
     from dpstats.inference.moment_matrix import NoisyMatrix
     from dpstats.inference.regression.fourth_moments import FourthMoments
 
 DRAWS = 5_000
+WALD, JOINT = 1, 2  # purposes of draws, beside those of the noise
 _NEGLIGIBLE = 1e-6
 _REDUNDANT = 1e-9  # of a standard deviation: a combination of others but for rounding
 
@@ -37,9 +39,9 @@ class LeastSquares(Cached):
     x (y - x'b), about N(0, s2 Q) for errors of equal variance s2 (see `sampling_covariance`). So
     the error of h'A^-1 c is h'A^-1 times that sum: linear in the noise, with no expansion of the
     inverse. Its law depends on b; in a test of h'b = v, b is estimated under that hypothesis, so
-    that the noise in A, which grows with b, is not forgotten: intervals become unbounded when A is
-    not told apart from a singular matrix (as Fieller's do), and where noise is small they are the
-    classical ones.
+    that the noise in A, which grows with b, is counted: intervals become unbounded where the noise
+    does not exclude a singular A (as Fieller's do), and where noise is small they are the classical
+    ones.
 
     Attributes
     ----------
@@ -136,7 +138,8 @@ class LeastSquares(Cached):
     @cached_property
     def _noise(self) -> Floats:
         """(DRAWS, d) draws of the noise on the measured functions, in unit scale."""
-        return draw_noise(self.matrix.answers, DRAWS, np.random.default_rng(0)) / self._unit
+        answers = self.matrix.answers
+        return draw_noise(answers, DRAWS, calibration_generator(answers)) / self._unit
 
     @cached_property
     def sampling_covariance(self) -> Floats:
@@ -188,7 +191,7 @@ class LeastSquares(Cached):
         sharp = np.minimum(sharp, squares * residual) / self.matrix.n
         return np.asarray(np.minimum(variances, sharp))
 
-    def fourth_drowned(self, combinations: Floats) -> bool:
+    def fourth_hidden(self, combinations: Floats) -> bool:
         """Whether noise on fourth moments is most of the sampling variance of some combination."""
         if self.fourth is None or not self.regular:
             return False
@@ -289,24 +292,24 @@ class LeastSquares(Cached):
         if not self.regular or self.df_resid <= 0:
             return 0.0, 1.0
         covariance = self.sampling_covariance + self.noise_covariance
-        apart = values - combinations @ self.params
-        reduced, apart = _independent(combinations, values, apart, _root(covariance))
+        difference = values - combinations @ self.params
+        reduced, difference = _independent(combinations, values, difference, _root(covariance))
         k = len(reduced)
         if k == 0:
             return 0.0, 1.0
-        under = self.params + covariance @ reduced.T @ apart
+        under = self.params + covariance @ reduced.T @ difference
         scores = reduced @ self.inverse @ self.rows[:-1]
         weights = self._weights(scores, self._residual(under))
         noise = self._noise_covariance(weights)
         sampling = reduced @ self.sampling_covariance @ reduced.T
         precision = np.linalg.pinv(noise + sampling, hermitian=True)
-        statistic = float(apart @ precision @ apart) / k
+        statistic = float(difference @ precision @ difference) / k
         if statistic == 0 or not np.isfinite(statistic):
             return 0.0, 1.0
         classical = float(stats.f.sf(statistic, k, self.df_resid))
         if np.trace(noise) <= _NEGLIGIBLE * np.trace(sampling):
             return statistic, classical
-        rng = np.random.default_rng(1)
+        rng = calibration_generator(self.matrix.answers, WALD)
         z = rng.standard_normal((DRAWS, k)) @ _root(sampling)
         z /= np.sqrt(rng.chisquare(self.df_resid, (DRAWS, 1)) / self.df_resid)
         normal = rng.standard_normal((DRAWS, k)) @ _root(noise)
@@ -314,19 +317,18 @@ class LeastSquares(Cached):
             float(np.mean(np.einsum("ij,jk,ik->i", e, precision, e) >= k * statistic))
             for e in (z + self._noise @ weights.T, z + normal)
         ]
-        # Where no draw is as large nothing is known of the tail but by the share of the noise.
-        least = np.trace(noise) / max(np.trace(noise + sampling), 1e-300) / DRAWS
+        least = least_of_noise(float(np.trace(noise)), float(np.trace(noise + sampling)), DRAWS)
         pvalue = classical + above[0] - above[1]
         return statistic, float(np.clip(pvalue, least, 1))
 
 
 def _independent(
-    combinations: Floats, values: Floats, apart: Floats, root: Floats
+    combinations: Floats, values: Floats, difference: Floats, root: Floats
 ) -> tuple[Floats, Floats]:
-    """As many combinations as are independent, uncorrelated and of variance one, with `apart`.
+    """As many combinations as are independent, uncorrelated and of variance one, with `difference`.
 
     With `root` the square root of the coefficients' covariance; whatever their units, a row over
-    its own standard deviation is of size one, so that redundant rows are told from rounding.
+    its own standard deviation is of size one, so that rounding is not taken for a row.
 
     Raises
     ------
@@ -345,7 +347,7 @@ def _independent(
             "values; test fewer of them together"
         )
     to_reduced = left[:, :rank].T / lengths[:rank, None] / size
-    return np.asarray(to_reduced @ combinations), np.asarray(to_reduced @ apart)
+    return np.asarray(to_reduced @ combinations), np.asarray(to_reduced @ difference)
 
 
 def _root(covariance: Floats) -> Floats:

@@ -10,10 +10,12 @@ import numpy as np
 
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
-from dpstats.corrected.least_squares import ols
+from dpstats.corrected.least_squares import combination_bounds
+from dpstats.inference.joint_coverage import level_of_draws
 from dpstats.inference.regression.error_law import ErrorLaw
-from dpstats.inference.regression.least_squares import DRAWS, LeastSquares
-from dpstats.inference.simultaneous import level_of_draws
+from dpstats.inference.regression.least_squares import DRAWS, JOINT, LeastSquares
+from dpstats.inference.simulation import calibration_generator
+from dpstats.spending import bonferroni, for_noise
 
 if TYPE_CHECKING:
     from dpstats.checks import Alternative, Method, Target
@@ -24,7 +26,7 @@ class LinearIntervals(Cached):
     """Intervals of k combinations of the coefficients, plus known numbers.
 
     Noise-aware: see `LeastSquares`. Certified: the bounds of `dps.corrected.ols` at the noisy
-    moments, half of alpha for the noise where the population's sampling part takes the rest.
+    moments, half of alpha for the noise where the population's sampling error takes the rest.
 
     Attributes
     ----------
@@ -48,7 +50,7 @@ class LinearIntervals(Cached):
 
     @cached_property
     def sampling_variance(self) -> Floats:
-        """(k,), infinite where nothing is known."""
+        """(k,), infinite unless `known`."""
         if not self.known:
             return np.full(len(self.offsets), np.inf)
         return self.model.sampling_variances(self.combinations) + self.extra * max(
@@ -57,7 +59,7 @@ class LinearIntervals(Cached):
 
     @cached_property
     def privacy_variance(self) -> Floats:
-        """(k,), infinite where nothing is known."""
+        """(k,), infinite unless `known`."""
         if not self.known:
             return np.full(len(self.offsets), np.inf)
         return self._variances(self.model.noise_covariance)
@@ -68,19 +70,16 @@ class LinearIntervals(Cached):
 
     @property
     def known(self) -> bool:
-        """Whether anything can be said."""
+        """Whether the noisy moments are regular and leave residual degrees of freedom."""
         return self.model.regular and self.model.df_resid > 0
 
-    @cached_property
-    def _laws(self) -> dict[tuple[int, bool], ErrorLaw]:
-        return {}
-
     def _law(self, i: int, target: Target) -> ErrorLaw:
-        key = (i, target == "population")
-        if key not in self._laws:
-            extra = self.extra if key[1] else 0.0
-            self._laws[key] = self.model.law(self.combinations[i], sampling=key[1], extra=extra)
-        return self._laws[key]
+        sampled = target == "population"
+        extra = self.extra if sampled else 0.0
+        return self._once(
+            (i, sampled),
+            lambda: self.model.law(self.combinations[i], sampling=sampled, extra=extra),
+        )
 
     def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """Lower and upper ends (k,)."""
@@ -97,11 +96,11 @@ class LinearIntervals(Cached):
     def _certified(self, alpha: float, target: Target) -> tuple[Floats, Floats]:
         model, sampled = self.model, target == "population"
         size = np.abs(model.rows)
-        beta = alpha / 2 if sampled else alpha
+        beta = for_noise(alpha) if sampled else alpha
         radius = size @ model.matrix.radius(beta) @ size.T
-        low, high = ols(
-            model.second_moments, radius, n=model.matrix.n if sampled else None,
-            n_low=model.matrix.fewest_rows(beta), alpha=alpha, directions=self.combinations,
+        rows = (model.matrix.n, model.matrix.fewest_rows(beta)) if sampled else None
+        low, high = combination_bounds(
+            model.second_moments, radius, self.combinations, rows=rows, error=alpha - beta,
             ridge=model.ridge, extra=self.extra, bounds=model.bounds,
         )  # fmt: skip
         return low + self.offsets, high + self.offsets
@@ -114,10 +113,11 @@ class LinearIntervals(Cached):
         """
         k = len(self.offsets)
         if method == "certified":
-            return self.conf_int(alpha if target == "table" else alpha / k, method, target)
+            each = alpha if target == "table" else bonferroni(alpha, k)
+            return self.conf_int(each, method, target)
         if not self.known:
             return self.conf_int(alpha, method, target)
-        rng = np.random.default_rng(2)
+        rng = calibration_generator(self.model.matrix.answers, JOINT)
         noise = np.stack([self._law(i, target).fixed for i in range(k)], axis=-1)
         covariance = self.combinations @ self.model.sampling_covariance @ self.combinations.T
         errors = noise + np.zeros((DRAWS, k))
@@ -133,7 +133,7 @@ class LinearIntervals(Cached):
 
     def pvalues(self, value: float | Floats, alternative: Alternative) -> Floats:
         """P-values (k,) of: each combination equals `value`."""
-        apart = np.broadcast_to(value, self.offsets.shape) - self.estimates
-        laws = [self._law(i, "population") for i in range(len(apart))]
-        found = [law.pvalue(float(t), alternative) for law, t in zip(laws, apart, strict=True)]
+        offsets = np.broadcast_to(value, self.offsets.shape) - self.estimates
+        laws = [self._law(i, "population") for i in range(len(offsets))]
+        found = [law.pvalue(float(t), alternative) for law, t in zip(laws, offsets, strict=True)]
         return np.maximum(found, [law.least_pvalue for law in laws])

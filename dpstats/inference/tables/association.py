@@ -1,4 +1,4 @@
-"""Cramer's V from a noisy table: the noise's part subtracted, the interval by simulation."""
+"""Cramer's V from a noisy table: the noise's share subtracted, the interval by simulation."""
 
 from __future__ import annotations
 
@@ -61,10 +61,10 @@ class Association:
         )
 
     def phi_squared(self, tables: Floats, expected: Floats) -> Floats:
-        """Pearson's statistic over n of noisy tables (..., K, R, C), less the noise's mean part."""
+        """Pearson's statistic over n of noisy tables (..., K, R, C), less its mean due to noise."""
         noise = self.noise_variance.reshape(self.expected.shape)
-        parts = ((tables - expected) ** 2 - noise) / expected
-        return np.asarray(parts.sum(axis=(-3, -2, -1)) / self.n)
+        terms = ((tables - expected) ** 2 - noise) / expected
+        return np.asarray(terms.sum(axis=(-3, -2, -1)) / self.n)
 
     def cramers_v(self, observed: Floats) -> float:
         """Estimate in [0, 1] from noisy counts (K, R, C) whose fit is `expected`.

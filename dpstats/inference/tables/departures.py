@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpstats.arrays import Floats
-from dpstats.inference.simulation import draw_noise
+from dpstats.inference.simulation import calibration_generator, draw_noise
 from dpstats.inference.tables.likelihood_ratio import (
     average_likelihood_ratio,
     laplace_mixture,
     normal_likelihood_ratio,
 )
+from dpstats.spending import LEAST_OF_COUNT, of_simulation
 
 if TYPE_CHECKING:
     from dpstats.measured.answers import Answers
 
-LEAST_PVALUE = 0.001  # where the number of rows is not public
 _MIXTURE = 400  # draws of the noise variances in the statistic
 _MOST_MIXED = 12  # cells; the average over draws is too rough beyond
 
@@ -90,7 +90,8 @@ class Departures:
             return None
         variances = np.array([law.variance for law in laws])
         terms = np.array([getattr(law, "terms", 1) for law in laws])
-        return laplace_mixture(variances, _MIXTURE, terms=terms)
+        rng = calibration_generator(self.answers)  # of the statistic, drawn or observed
+        return laplace_mixture(variances, _MIXTURE, rng, terms=terms)
 
     def statistic(self, departures: Floats) -> Floats:
         """Average likelihood ratios (R,) of departures (R, d): all directions, one size.
@@ -119,12 +120,12 @@ class Departures:
         """
         rows = self.answers.rows
         observed = float(self.statistic(self.observed[np.newaxis])[0])
-        beta = 0.0 if rows.public else LEAST_PVALUE
+        beta = 0.0 if rows.public else LEAST_OF_COUNT
         noise = self.noise(simulations, rng)
         largest = 0.0
         for n in {rows.value, *rows.bounds(beta)}:
             drawn = rng.multinomial(n, self.p0, simulations) - n * self.p0 + noise
             # ties may differ by rounding; counting them all errs on the safe side
             extreme = np.sum(self.statistic(drawn) >= observed - 1e-9 * (1 + abs(observed)))
-            largest = max(largest, (1 + int(extreme)) / (simulations + 1))
+            largest = max(largest, of_simulation(int(extreme), simulations).item())
         return observed, min(1.0, largest + beta)

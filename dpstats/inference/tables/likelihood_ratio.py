@@ -17,7 +17,7 @@ _SMALLEST = 1e-12
 def laplace_mixture(
     variances: Floats,
     size: int,
-    rng: np.random.Generator | int | None = 0,
+    rng: np.random.Generator | int,
     *,
     terms: int | Floats = 1,
 ) -> Floats:

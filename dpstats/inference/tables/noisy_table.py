@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.arrays import Floats
+from dpstats.inference.joint_coverage import joint_noise_quantiles
 from dpstats.inference.simulation import draw_noise
-from dpstats.inference.simultaneous import joint_noise_quantiles
 from dpstats.inference.tables.association import Association
 from dpstats.inference.tables.score_test import (
     fit_even_independence,
@@ -19,6 +19,7 @@ from dpstats.inference.tables.score_test import (
     score_statistic,
 )
 from dpstats.privacy.laws import DiscreteLaplace
+from dpstats.spending import of_simulation
 
 if TYPE_CHECKING:
     from dpstats.measured.answers import Answers
@@ -104,8 +105,8 @@ class NoisyTable:
         """Statistic and bootstrap p-value, the larger of two.
 
         Tables are drawn from the fitted margins, and again from margins shrunk towards equal ones:
-        where noise drowns them the fitted ones are too uneven, and where they are uneven the
-        shrunk ones are too even; either would reject too often somewhere.
+        where noise exceeds their spread the fitted ones are too uneven, and where they are uneven
+        the shrunk ones are too even; either would reject too often somewhere.
 
         Where the number of rows is not public every table, drawn or observed, is fitted with its
         own total, so that its error is in the law as well.
@@ -121,7 +122,7 @@ class NoisyTable:
             )
             tables = drawn.reshape(-1, *self.cells.shape) + noise
             most = max(most, int(np.sum(self.statistic(tables) >= statistic * (1 - 1e-12))))
-        return statistic, (1 + most) / (simulations + 1)
+        return statistic, of_simulation(most, simulations).item()
 
     def box(self, beta: float) -> tuple[Floats, Floats]:
         """Ends (K, R, C) that hold all private counts with probability 1 - beta."""

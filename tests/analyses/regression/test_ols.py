@@ -10,6 +10,7 @@ from scipy import stats
 
 import dpstats as dps
 from dpstats.analyses.registry import analysis_from_dict, analysis_to_dict
+from dpstats.corrected.least_squares import combination_bounds
 from dpstats.planning.requests import load_request
 from dpstats.privacy.noise import _noise_from
 
@@ -243,7 +244,7 @@ def test_certified_intervals_know_that_rows_were_counted_with_noise(formula, see
     radius = size @ matrix.radius(0.025) @ size.T
     scale = found.intervals.combinations
     by_rows = [
-        dps.corrected.ols(model.second_moments, radius, n=matrix.n, n_low=n, directions=scale)
+        combination_bounds(model.second_moments, radius, scale, rows=(matrix.n, n), error=0.025)
         for n in (fewest, matrix.n)
     ]
     ends = found.conf_int(method="certified").T - found.moments.shift

@@ -9,12 +9,10 @@ from statsmodels.stats.proportion import proportion_confint as clopper_pearson
 
 from dpstats.errors import RequestError
 from dpstats.inference.counts.binomial import (
-    certificate_split,
     many_proportion_intervals,
     noisy_binomial_cdf,
     proportion_interval,
     proportion_pvalue,
-    split_for,
 )
 from dpstats.privacy.gaussian import DiscreteGaussian
 from dpstats.privacy.laws import DiscreteLaplace
@@ -231,44 +229,6 @@ def test_pvalue_refuses():
         proportion_pvalue(1.0, 9, 0.2, law, "greater")
 
 
-@pytest.mark.parametrize("n", [50, 4000, 10**7])
-@pytest.mark.parametrize("scale", [0.05, 1.0, 40.0])
-@pytest.mark.parametrize("alpha", [0.01, 0.05, 0.3])
-def test_split_minimises_the_width(n, scale, alpha):
-    def width(beta):
-        s0 = 0.5 / np.sqrt(n)
-        return s0 * stats.norm.isf((alpha - beta) / 2) + scale / n * np.log(1 / beta)
-
-    beta = certificate_split(n, scale, alpha)
-    grid = alpha * np.concatenate(
-        [np.geomspace(1e-6, 1, 4000)[:-1], 1 - np.geomspace(1e-6, 1, 2000)[:-1]]
-    )
-    assert 0 < beta < alpha
-    assert width(beta) <= np.min(width(grid)) * (1 + 1e-12)
-
-
-@pytest.mark.parametrize("n", [50, 4000, 10**7])
-@pytest.mark.parametrize("scale", [0.05, 1.0, 40.0, 3000.0])
-@pytest.mark.parametrize("alpha", [0.01, 0.05, 0.3])
-def test_split_minimises_the_width_for_gaussian_noise(n, scale, alpha):
-    def width(beta):
-        s0 = 0.5 / np.sqrt(n)
-        return s0 * stats.norm.isf((alpha - beta) / 2) + scale / n * stats.norm.isf(beta / 2)
-
-    beta = certificate_split(n, scale, alpha, gaussian=True)
-    grid = alpha * np.concatenate(
-        [np.geomspace(1e-6, 1, 4000)[:-1], 1 - np.geomspace(1e-6, 1, 2000)[:-1]]
-    )
-    assert 0 < beta < alpha
-    assert width(beta) <= np.min(width(grid)) * (1 + 1e-9)
-    law = DiscreteGaussian(scale)
-    if scale >= 1:
-        assert split_for(n, law, alpha) == pytest.approx(beta, rel=1e-6)
-    assert split_for(n, DiscreteLaplace(scale), alpha) == pytest.approx(
-        certificate_split(n, np.sqrt(DiscreteLaplace(scale).variance / 2), alpha)
-    )
-
-
 @given(
     n=st.integers(1, 60),
     p=st.sampled_from([0.0, 1.0]) | st.floats(1e-9, 1 - 1e-9),
@@ -290,15 +250,6 @@ def test_noisy_binomial_cdf_with_gaussian_noise(n, p, scale, terms, t):
     expected = stats.binom.pmf(x, n, p) @ share @ mass
     found = noisy_binomial_cdf(t, n, p, DiscreteGaussian(scale, terms))
     assert float(found) == pytest.approx(expected, abs=1e-10)
-
-
-def test_split_extremes():
-    assert certificate_split(100, 0.0, gaussian=True) == pytest.approx(5e-8)
-    assert 0.04999 < certificate_split(100, 1e9, gaussian=True) < 0.05
-    assert certificate_split(100, 0.0) == pytest.approx(5e-8)
-    assert 0.04999 < certificate_split(100, 1e9) < 0.05
-    with pytest.raises(RequestError, match="positive number of rows"):
-        certificate_split(0, 1.0)
 
 
 @pytest.mark.parametrize(

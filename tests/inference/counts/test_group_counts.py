@@ -68,7 +68,7 @@ def test_estimates_and_their_variances():
     assert [group.size(n) for n in (500, 60)] == [100, 60]
     noise = [law.variance for law in (group.law_yes, group.law_no)]
     assert group.size_noise == pytest.approx(np.sqrt(sum(noise)))
-    assert not group.drowned
+    assert not group.hidden_by_noise
     sampling, privacy = group.variances(0.3, 100.0)
     assert sampling == pytest.approx(0.0021)
     # delta method: the derivatives of yes / (yes + no) are 0.7/100 and -0.3/100
@@ -82,5 +82,5 @@ def test_estimates_of_a_group_that_noise_drowns(yes, no, risk):
     law = DiscreteLaplace(4.0)
     group = GroupCounts(yes, no, 0.0, 0.0, law, law)
     assert group.risk == risk
-    assert group.drowned
+    assert group.hidden_by_noise
     assert group.size(500) == max(1.0, yes + no)

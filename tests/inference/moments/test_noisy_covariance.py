@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 import dpstats as dps
+from dpstats.inference.moments.certified_radii import CertifiedRadii
 from dpstats.inference.moments.noisy_covariance import NoisyCovariance
 from dpstats.inference.simulation import draw_noise
 
@@ -73,14 +74,14 @@ def test_radii_and_boxes_hold_and_are_not_idle(unit, standardize, clip_norm):
     kept, boxed, joint, errors, lengths = 0, 0, 0, [], []
     for draw in draw_noise(found.moments.answers, runs, rng):
         one = noisy(found, draw)
-        radius, of_trace = one.radii(0.5, "table")
+        radius, of_trace = CertifiedRadii(one).radii(0.5, "table")
         error = one.of_moments(one.moments.matrix) - matrix
         errors.append(spectral(error))
         lengths.append(radius)
         kept += errors[-1] <= radius and abs(np.trace(error)) <= of_trace + 1e-12
-        low, high = one.box(0.5, "table", joint=False, beta=0.25)
+        low, high = CertifiedRadii(one).box(0.5, "table", joint=False)
         boxed = boxed + ((low <= covariance) & (covariance <= high))
-        low, high = one.box(0.5, "table", joint=True, beta=0.25)
+        low, high = CertifiedRadii(one).box(0.5, "table", joint=True)
         joint += bool(np.all((low <= covariance) & (covariance <= high)))
     assert kept >= 0.5 * runs
     assert np.median(lengths) < (8 if standardize else 1.7) * np.median(errors)
@@ -121,7 +122,7 @@ def test_sampling_is_that_of_resampled_rows(fit):
         np.testing.assert_allclose(drawn.std(axis=0) / resampled(data), 1, atol=0.25)
 
 
-def test_a_drowned_fit_does_not_shrink_the_sampling_part():
+def test_a_very_noisy_fit_does_not_shrink_the_sampling_part():
     """The fitted density is drawn to its reference; only its shape counts."""
     found, data = exact(epsilon=0.3)
     for drawn in found.deviations("sampling"):
@@ -140,7 +141,7 @@ def test_population_boxes_hold_for_small_samples():
         ])  # fmt: skip
         one = noisy(found, sums * bounds - found.moments.answers.sums)
         assert np.allclose(one.of_moments(one.moments.matrix), np.cov(drawn.T, ddof=0))
-        low, high = one.box(0.5, "population", joint=False, beta=0.25)
+        low, high = CertifiedRadii(one).box(0.5, "population", joint=False)
         kept = kept + ((low <= truth) & (truth <= high))
     assert np.min(kept) >= 30
     assert np.max(high - low) < 0.5
@@ -148,15 +149,15 @@ def test_population_boxes_hold_for_small_samples():
 
 def test_tiny_error_probabilities_need_no_draws():
     found, _ = exact(n=4_000)
-    radii = [found.radii(alpha, "table")[0] for alpha in (0.5, 0.05, 0.001, 1e-7)]
+    radii = [CertifiedRadii(found).radii(alpha, "table")[0] for alpha in (0.5, 0.05, 0.001, 1e-7)]
     assert np.all(np.diff(radii) > 0)
     assert np.isfinite(radii[-1])
 
 
-def test_a_drowned_count_says_nothing():
+def test_a_count_hidden_by_noise_has_no_radius():
     found, _ = exact(n=20, unit="add_remove", epsilon=0.05)
     assert found.unknown
-    assert found.radii(0.05, "table") == (np.inf, np.inf)
+    assert CertifiedRadii(found).radii(0.05, "table") == (np.inf, np.inf)
 
 
 def test_corrected_eigenvalues_are_nearer_to_the_truth():

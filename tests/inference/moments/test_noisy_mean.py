@@ -75,7 +75,7 @@ def test_draws_go_back_from_what_was_seen_and_lost_ones_to_the_ends():
     assert set(mean) == {-1.0, 1.0}
     assert mean.mean() == pytest.approx(0, abs=1e-12)
     assert np.all(squared_error == 0)
-    assert lost.drowned
+    assert lost.hidden_by_noise
 
 
 def test_a_negative_variance_is_raised_before_its_noise_is_put_around_it():

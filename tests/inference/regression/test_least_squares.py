@@ -9,6 +9,7 @@ from dpstats.families.formula import Design
 from dpstats.inference.regression.design_moments import DesignMoments
 from dpstats.inference.regression.error_law import ErrorLaw
 from dpstats.inference.regression.least_squares import DRAWS, LeastSquares
+from dpstats.inference.simulation import calibration_generator
 from dpstats.privacy.noise import _noise_from
 
 SCHEMA = dps.Schema([
@@ -46,7 +47,8 @@ def test_the_law_is_that_of_the_noise_in_the_normal_equations(unit):
     model = fitted(unit)
     combination = np.array([1.0, -2, 0.5, 0, 1])
     law = model.law(combination)
-    noise = model.rows @ model.matrix.noise(DRAWS, np.random.default_rng(0)) @ model.rows.T
+    rng = calibration_generator(model.matrix.answers)
+    noise = model.rows @ model.matrix.noise(DRAWS, rng) @ model.rows.T
     covariance = model.sampling_covariance + model.noise_covariance
     slope = covariance @ combination / (combination @ covariance @ combination)
     for t in (-0.4, 0.0, 0.7):
@@ -130,6 +132,7 @@ def test_a_joint_test_allows_for_the_law_of_the_noise(deviations, seeded_noise):
 
     along = covariance @ two.T
     under = model.params + along @ np.linalg.solve(two @ along, apart)
+    rng = calibration_generator(model.matrix.answers)
     noise = model.rows @ model.matrix.noise(size, rng) @ model.rows.T
     errors = (noise[:, :-1, -1] - noise[:, :-1, :-1] @ under) @ model.inverse @ two.T
     sampling = two @ model.sampling_covariance @ two.T

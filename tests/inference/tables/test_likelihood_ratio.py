@@ -29,7 +29,7 @@ def test_equals_dense_densities(rows, with_extra):
     rng = np.random.default_rng(1)
     d, n, R = 5, 40, 7
     p = rng.dirichlet(np.full(d, 3.0), R if rows else None)
-    r, tau = rng.normal(0, 9, (R, d)), laplace_mixture(np.full(d, 30.0), 11)
+    r, tau = rng.normal(0, 9, (R, d)), laplace_mixture(np.full(d, 30.0), 11, 0)
     extra = rng.normal(0, 4, (R, d)) if with_extra else np.zeros(d)
     found = log_average_likelihood(r, n * p, np.sqrt(n) * p, tau, extra)
     np.testing.assert_allclose(found, dense(r, n * p, np.sqrt(n) * p, tau, extra), rtol=1e-10)
@@ -41,7 +41,7 @@ def test_equals_dense_densities(rows, with_extra):
 
 def test_chunks_change_nothing(monkeypatch):
     rng = np.random.default_rng(2)
-    p, tau = rng.dirichlet(np.ones(3), 50), laplace_mixture(np.full(3, 5.0), 20)
+    p, tau = rng.dirichlet(np.ones(3), 50), laplace_mixture(np.full(3, 5.0), 20, 0)
     r = rng.normal(0, 5, (50, 3))
     whole = log_average_likelihood(r, 30 * p, np.sqrt(30) * p, tau)
     monkeypatch.setattr("dpstats.inference.tables.likelihood_ratio._CELLS", 200)

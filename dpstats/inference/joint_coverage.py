@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpstats.arrays import Floats
-from dpstats.inference.simulation import draw_noise
+from dpstats.inference.simulation import calibration_generator, draw_noise
 from dpstats.privacy.laws import joint_quantiles
+from dpstats.spending import bonferroni
 
 if TYPE_CHECKING:
     from dpstats.measured.answers import Answers
@@ -26,7 +27,8 @@ def joint_noise_quantiles(answers: Answers, beta: float) -> Floats:
     laws = [answers.law(f) for f in range(len(answers.sums))]
     if all(law.lattice for law in laws) and answers.independent:
         return joint_quantiles(laws, beta).astype(np.float64)
-    distinct = {law: law.quantile(beta / len(laws)) for law in set(laws)}
+    each = bonferroni(beta, len(laws))
+    distinct = {law: law.quantile(each) for law in set(laws)}
     return np.array([distinct[law] for law in laws], dtype=np.float64)
 
 
@@ -48,11 +50,11 @@ def joint_level(answers: Answers, alpha: float) -> float:
     if d == 1:
         return alpha
     if d > LARGEST:
-        return alpha / d
-    rng = np.random.default_rng(0)
+        return bonferroni(alpha, d)
+    rng = calibration_generator(answers)
     shares = np.clip(answers.means, 0, None)
     if shares.sum() <= 0:
-        return alpha / d
+        return bonferroni(alpha, d)
     counts = rng.multinomial(answers.n, shares / shares.sum(), size=DRAWS)
     drawn = counts + draw_noise(answers, DRAWS, rng)
     drawn += 1e-6 * rng.random(drawn.shape)  # ties in random order
@@ -71,4 +73,4 @@ def level_of_draws(drawn: Floats, alpha: float) -> float:
         ranks, np.argsort(drawn, axis=0), np.arange(size)[:, np.newaxis] + 0.5, axis=0
     )
     smallest = 2 * np.minimum(ranks, size - ranks).min(axis=1) / size
-    return float(np.clip(np.quantile(smallest, alpha), alpha / d, alpha))
+    return float(np.clip(np.quantile(smallest, alpha), bonferroni(alpha, d), alpha))

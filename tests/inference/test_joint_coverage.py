@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import dpstats as dps
-from dpstats.inference.simultaneous import joint_level, joint_noise_quantiles
+from dpstats.inference.joint_coverage import joint_level, joint_noise_quantiles
 from dpstats.privacy import noise
 from dpstats.privacy.laws import joint_quantiles
 
@@ -63,7 +63,7 @@ def test_levels_lie_between_bonferroni_and_alpha(seeded_noise):
     answers = release.answers(family)
     level = joint_level(answers, 0.05)
     assert 0.05 / 12 <= level <= 0.05
-    assert joint_level(answers.part(slice(0, 1)), 0.05) == 0.05
+    assert joint_level(answers.subset(slice(0, 1)), 0.05) == 0.05
     result = release.infer("table")
     together, alone = result.conf_int(simultaneous=True), result.conf_int()
     assert (together[:, 0] <= alone[:, 0]).all()

@@ -1,0 +1,223 @@
+"""How an error probability is divided, and how small a p-value may be: every rule in one place.
+
+The rules depend on public numbers alone and are fixed before an answer is seen. Bonferroni's
+inequality then gives each statement its level, under any dependence. The two tails alpha / 2 of an
+equal-tailed interval are not divided here: they belong to one law.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+from dpstats.arrays import Floats
+from dpstats.checks import check_alpha
+from dpstats.errors import RequestError
+
+USUAL_ALPHA = 0.05  # p-values spend what an interval at this level does, so the two agree there
+
+# Of alpha, on what is not known besides the parameter. Quantiles grow with the logarithm of the
+# error, so a small share widens such a confidence set little and costs the rest next to nothing.
+_ROW_COUNT = 25  # one over the share for the number of rows
+_GROUP_SIZE = 50  # for the size of one group: two groups cost what the number of rows does
+_FAR_RISKS = 25  # for pairs of risks far from the estimate, which then need no test
+_OTHER_EIGENVALUES = 0.1  # for the eigenvalues that are not asked about: only their gaps matter
+_VARIANCES = 0.2  # for lower bounds of variances: a correlation divides by them
+
+# Of beta, the error for the noise: on what enters a covariance only to second order.
+_COVARIANCE_COUNT = 10  # one over the share for a measured number of rows
+_COVARIANCE_MEANS = 0.1  # for the length of the noise on the means
+_COVARIANCE_REST = 0.9, 0.8  # what is left to the main term: n public, or measured
+
+# Of alpha, on the noise, where the population's sampling error takes the rest.
+_NOISE_OF_MEANS = 3  # one over the share; bounds on bounded means are wider than the noise's box
+_BAND_SPLITS = 24  # steps of the search for the narrowest band: its width is flat about the best
+_FIT_SHARES = (0.02, 0.1, 0.25, 0.5, 0.75)  # tried in a search that is as flat
+
+# Floors of p-values.
+LEAST_OF_DRAWS = 1 / 5_000  # of a law that is known by draws: one over their number
+LEAST_OF_COUNT = USUAL_ALPHA / _GROUP_SIZE  # where a number of rows is not public
+LEAST_OF_RISKS = 2 * USUAL_ALPHA / _GROUP_SIZE + USUAL_ALPHA / _FAR_RISKS  # of two groups
+
+
+def bonferroni(alpha: float, count: int) -> float:
+    """The error of each of `count` statements that hold together at 1 - alpha."""
+    return alpha / count
+
+
+def sidak(alpha: float, count: int) -> float:
+    """The same for independent events: the product of the confidences is 1 - alpha exactly."""
+    return float(-np.expm1(np.log1p(-alpha) / count))
+
+
+def for_noise(alpha: float) -> float:
+    """Half for the noise, where it is not known whether noise or sampling is the larger error."""
+    return alpha / 2
+
+
+def for_noise_of_means(alpha: float) -> float:
+    """A third, for means and correlations of bounded numbers."""
+    return alpha / _NOISE_OF_MEANS
+
+
+def for_row_count(alpha: float) -> float:
+    """What a statement spends on a number of rows that is not public."""
+    return alpha / _ROW_COUNT
+
+
+def for_group_size(alpha: float) -> float:
+    """What a statement spends on the size of each group."""
+    return alpha / _GROUP_SIZE
+
+
+def for_far_risks(alpha: float) -> float:
+    """What a statement on two risks spends on the pairs that it leaves untested."""
+    return alpha / _FAR_RISKS
+
+
+def for_other_eigenvalues(alpha: float) -> tuple[float, float]:
+    """What confines the other eigenvalues, and the rest for the one in question."""
+    return _OTHER_EIGENVALUES * alpha, alpha * (1 - _OTHER_EIGENVALUES)
+
+
+def for_variances(alpha: float) -> float:
+    """What a correlation matrix spends on lower bounds of the variances."""
+    return alpha * _VARIANCES
+
+
+def for_covariance_count(beta: float) -> float:
+    """What the noise on a covariance matrix spends on a measured number of rows."""
+    return beta / _COVARIANCE_COUNT
+
+
+def for_covariance_noise(beta: float, *, public: bool) -> tuple[float, float]:
+    """What the norm of that noise, and the length of the noise on the means, may each exceed.
+
+    Where the number of rows is not `public`, `for_covariance_count` takes the rest.
+    """
+    known, measured = _COVARIANCE_REST
+    return (known if public else measured) * beta, _COVARIANCE_MEANS * beta
+
+
+def splits_of_band(alpha: float) -> Floats:
+    """Errors (23,) for the noise among which a certified band takes the best."""
+    return np.asarray(alpha * np.arange(1, _BAND_SPLITS) / _BAND_SPLITS)
+
+
+def splits_of_fit(alpha: float) -> list[float]:
+    """Errors for the noise among which a certified test of fit takes the best."""
+    return [alpha * share for share in _FIT_SHARES]
+
+
+def check_beta(alpha: float, beta: float | None) -> float:
+    """Return the share of alpha that a radius uses, half of alpha if none is given.
+
+    Raises
+    ------
+    RequestError
+        If it is not above 0 and below alpha.
+    """
+    beta = for_noise(alpha) if beta is None else float(beta)
+    if not 0 < beta < alpha:
+        raise RequestError(
+            f"beta={beta:g} must be above 0 and below alpha={alpha:g}: it is the share of alpha "
+            f"that the radius uses (default: {for_noise(alpha):g})"
+        )
+    return beta
+
+
+def of_simulation(at_least: int | Floats, draws: int) -> Floats:
+    """P-values by rank: exact if the observed statistic is exchangeable with the drawn ones.
+
+    At least 1 / (draws + 1).
+
+    Parameters
+    ----------
+    at_least : int or array
+        How many of the drawn statistics are at least the observed one.
+    draws : int
+    """
+    return np.asarray((1 + np.asarray(at_least)) / (1 + draws), dtype=np.float64)
+
+
+def least_of_noise(noise: float, total: float, draws: int) -> float:
+    """Floor of a p-value whose noise is known by draws and whose sampling part has a formula.
+
+    Beyond the draws nothing is known of the noise's tail but its share of the variance.
+    """
+    return noise / max(total, 1e-300) / draws
+
+
+class SymmetricLaw(Protocol):
+    """A noise, as far as a division of alpha looks at it."""
+
+    @property
+    def variance(self) -> float:
+        """Of the noise, in counts squared."""
+
+    @property
+    def gaussian(self) -> bool:
+        """Whether it is (discrete) Gaussian."""
+
+
+def split_for(n: float, law: SymmetricLaw, alpha: float) -> float:
+    """`certificate_split` for a noise; of other laws only the variance counts, as any beta may."""
+    scale = law.variance if law.gaussian else law.variance / 2
+    return certificate_split(n, float(np.sqrt(scale)), alpha, gaussian=law.gaussian)
+
+
+def certificate_split(
+    n: float, scale: float, alpha: float = 0.05, *, gaussian: bool = False
+) -> float:
+    """Share of `alpha` to spend on the noise in a certified interval for a proportion.
+
+    Minimises w(beta) = s0 z + q(beta) with z the 1-(alpha-beta)/2 normal quantile,
+    s0 = 1/(2 sqrt n) and q the quantile of the noise in proportions, lambda = scale/n. It is convex
+    and depends on public numbers only. Laplace: q = lambda log(1/beta); as dz/dbeta = 1/(2 phi(z)),
+    the minimum solves beta = 2 lambda phi(z)/s0. Gaussian: q = lambda y with y the 1-beta/2 normal
+    quantile, and the minimum solves s0 phi(y) = lambda phi(z).
+
+    Parameters
+    ----------
+    n : float
+        Number of rows that the proportion is about.
+    scale : float
+        Scale of the noise in counts (s/B for a test function with values up to B).
+    alpha : float
+        Error probability, in (0, 1/2].
+    gaussian : bool
+        Gaussian noise; else Laplace.
+
+    Returns
+    -------
+    float
+        beta, at least 1e-6 alpha and below alpha.
+
+    Raises
+    ------
+    RequestError
+        If `alpha` is out of range, `n` is not positive or `scale` is negative or infinite.
+    """
+    from scipy import optimize, stats
+
+    alpha = check_alpha(alpha)
+    if not (n > 0 and 0 <= scale < np.inf):
+        raise RequestError(
+            f"a split needs a positive number of rows and a finite scale, not n={n:g}, "
+            f"scale={scale:g}"
+        )
+
+    def gradient(beta: float) -> float:
+        z = stats.norm.isf((alpha - beta) / 2)
+        if gaussian:
+            y = stats.norm.isf(beta / 2)
+            return float(np.log(np.sqrt(n) / (2 * scale)) + (z**2 - y**2) / 2)
+        return float(beta - 4 * scale / np.sqrt(n) * stats.norm.pdf(z))
+
+    least, most = 1e-6 * alpha, (1 - 1e-6) * alpha
+    if scale == 0 or gradient(least) >= 0:
+        return least
+    if gradient(most) <= 0:
+        return most
+    return float(optimize.brentq(gradient, least, most, xtol=1e-9 * alpha))

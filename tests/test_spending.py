@@ -1,0 +1,162 @@
+"""How alpha is divided: no rule outside of its module, and none spends more than there is."""
+
+import ast
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import dpstats as dps
+from dpstats import spending
+from dpstats.errors import RequestError
+from dpstats.privacy.gaussian import DiscreteGaussian
+from dpstats.privacy.laws import DiscreteLaplace
+from dpstats.spending import certificate_split, split_for
+
+PACKAGE = Path(dps.__file__).parent
+ERRORS = {"alpha", "beta", "gamma", "error", "each", "of_box", "of_rows", "of_count"}
+
+
+def divisions(text):
+    """Products and quotients of an error probability, the tails alpha / 2 of one law aside."""
+    found = []
+    for node in ast.walk(ast.parse(text)):
+        if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Div | ast.Mult):
+            continue
+        is_error = [
+            (isinstance(side, ast.Name) and side.id in ERRORS)
+            or (isinstance(side, ast.BinOp) and ast.unparse(side) in ("alpha - beta", "1 - alpha"))
+            for side in (node.left, node.right)
+        ]
+        written = ast.unparse(node)
+        tail = isinstance(node.op, ast.Div) and ast.unparse(node.right) == "2"
+        count = isinstance(node.op, ast.Div) and not is_error[0]  # draws for a tail, or its odds
+        several = isinstance(node.left, ast.Constant) and isinstance(node.left.value, int)
+        if any(is_error) and not tail and not count and not several:
+            found.append(written)
+    return found
+
+
+def test_alpha_is_divided_in_one_module():
+    for path in PACKAGE.rglob("*.py"):
+        if path.name not in ("spending.py", "budget.py", "conversion.py"):
+            assert not divisions(path.read_text()), path
+
+
+@pytest.mark.parametrize(
+    "text", ["alpha / 25", "beta / n", "0.9 * beta", "alpha * (1 - share)", "(alpha - beta) / 5"]
+)
+def test_a_division_elsewhere_is_seen(text):
+    assert divisions(text)
+    assert not divisions("law.quantile(alpha / 2); 20 / alpha; alpha - 2 * beta; 100 * (1 - alpha)")
+
+
+def test_halves_on_the_noise_are_named():
+    """Where `alpha / 2` remains it is the tail of an interval, in these modules."""
+    remaining = {
+        path.relative_to(PACKAGE).as_posix()
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.BinOp) and ast.unparse(node) in ("alpha / 2", "beta / 2")
+    }
+    assert remaining == {
+        "spending.py",
+        "corrected/proportions.py",
+        "inference/confidence_law.py",
+        "inference/counts/binomial.py",
+        "inference/moments/covariance_intervals.py",
+        "inference/tables/association.py",
+        "inference/tables/effect_size.py",
+        "privacy/weighted_noise.py",
+    }
+
+
+ALPHAS = [1e-6, 0.01, 0.05, 0.5]
+
+
+@pytest.mark.parametrize("alpha", ALPHAS)
+def test_shares_leave_something_and_never_exceed_alpha(alpha):
+    for rule in (spending.for_noise, spending.for_noise_of_means, spending.for_row_count,
+                 spending.for_variances):  # fmt: skip
+        assert 0 < rule(alpha) < alpha
+    assert 2 * spending.for_group_size(alpha) + spending.for_far_risks(alpha) < alpha
+    assert sum(spending.for_other_eigenvalues(alpha)) <= alpha * (1 + 1e-15)
+    for public in (True, False):
+        used = sum(spending.for_covariance_noise(alpha, public=public))
+        used += 0 if public else spending.for_covariance_count(alpha)
+        assert used == pytest.approx(alpha, rel=1e-14)
+    for splits in (spending.splits_of_band(alpha), spending.splits_of_fit(alpha)):
+        assert 0 < min(splits) < max(splits) < alpha
+
+
+@pytest.mark.parametrize("alpha", ALPHAS)
+@pytest.mark.parametrize("count", [1, 2, 7])
+def test_bonferroni_and_sidak_hold_together(alpha, count):
+    assert spending.bonferroni(alpha, count) * count == pytest.approx(alpha)
+    assert (1 - spending.sidak(alpha, count)) ** count == pytest.approx(1 - alpha, rel=1e-13)
+    assert spending.bonferroni(alpha, count) <= spending.sidak(alpha, count) * (1 + 1e-13)
+
+
+def test_floors_of_pvalues():
+    assert spending.LEAST_OF_COUNT == 0.001
+    assert pytest.approx(0.004, rel=1e-15) == spending.LEAST_OF_RISKS
+    assert spending.of_simulation(0, 99) == 0.01
+    np.testing.assert_array_equal(spending.of_simulation(np.array([0, 99]), 99), [0.01, 1])
+    assert spending.least_of_noise(0.0, 0.0, 10) == 0
+    assert spending.least_of_noise(1.0, 4.0, 100) == 0.0025
+
+
+def test_the_share_of_a_radius():
+    assert spending.check_beta(0.05, None) == 0.025
+    assert spending.check_beta(0.05, 0.01) == 0.01
+    for beta in (0, 0.05, 0.2, np.nan):
+        with pytest.raises(RequestError, match=r"above 0 and below alpha=0.05.*default: 0.025"):
+            spending.check_beta(0.05, beta)
+
+
+@pytest.mark.parametrize("n", [50, 4000, 10**7])
+@pytest.mark.parametrize("scale", [0.05, 1.0, 40.0])
+@pytest.mark.parametrize("alpha", [0.01, 0.05, 0.3])
+def test_split_minimises_the_width(n, scale, alpha):
+    def width(beta):
+        s0 = 0.5 / np.sqrt(n)
+        return s0 * stats.norm.isf((alpha - beta) / 2) + scale / n * np.log(1 / beta)
+
+    beta = certificate_split(n, scale, alpha)
+    grid = alpha * np.concatenate(
+        [np.geomspace(1e-6, 1, 4000)[:-1], 1 - np.geomspace(1e-6, 1, 2000)[:-1]]
+    )
+    assert 0 < beta < alpha
+    assert width(beta) <= np.min(width(grid)) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("n", [50, 4000, 10**7])
+@pytest.mark.parametrize("scale", [0.05, 1.0, 40.0, 3000.0])
+@pytest.mark.parametrize("alpha", [0.01, 0.05, 0.3])
+def test_split_minimises_the_width_for_gaussian_noise(n, scale, alpha):
+    def width(beta):
+        s0 = 0.5 / np.sqrt(n)
+        return s0 * stats.norm.isf((alpha - beta) / 2) + scale / n * stats.norm.isf(beta / 2)
+
+    beta = certificate_split(n, scale, alpha, gaussian=True)
+    grid = alpha * np.concatenate(
+        [np.geomspace(1e-6, 1, 4000)[:-1], 1 - np.geomspace(1e-6, 1, 2000)[:-1]]
+    )
+    assert 0 < beta < alpha
+    assert width(beta) <= np.min(width(grid)) * (1 + 1e-9)
+    law = DiscreteGaussian(scale)
+    if scale >= 1:
+        assert split_for(n, law, alpha) == pytest.approx(beta, rel=1e-6)
+    assert split_for(n, DiscreteLaplace(scale), alpha) == pytest.approx(
+        certificate_split(n, np.sqrt(DiscreteLaplace(scale).variance / 2), alpha)
+    )
+
+
+def test_split_extremes():
+    assert certificate_split(100, 0.0, gaussian=True) == pytest.approx(5e-8)
+    assert 0.04999 < certificate_split(100, 1e9, gaussian=True) < 0.05
+    assert certificate_split(100, 0.0) == pytest.approx(5e-8)
+    assert 0.04999 < certificate_split(100, 1e9) < 0.05
+    with pytest.raises(RequestError, match="positive number of rows"):
+        certificate_split(0, 1.0)
