@@ -39,6 +39,22 @@ _HOMES = {
     "OLS": "analyses.regression.ols",
     "Proportion": "analyses.counts.proportion",
     "Quantile": "analyses.counts.quantile",
+    "ChiSquareResult": "results.chi_square",
+    "ContrastResult": "results.contrasts",
+    "CorrelationResult": "analyses.moments.correlation",
+    "CovarianceResult": "analyses.moments.covariance",
+    "DifferenceResult": "analyses.counts.difference",
+    "EstimateResult": "results.estimates",
+    "FTestResult": "results.contrasts",
+    "HypothesisResult": "results.hypothesis",
+    "LinearResult": "results.contrasts",
+    "MeanDifferenceResult": "analyses.moments.mean_difference",
+    "MeanResult": "analyses.moments.mean",
+    "OLSResult": "results.least_squares",
+    "PCAResult": "analyses.moments.pca",
+    "Prediction": "results.contrasts",
+    "QuantileResult": "analyses.counts.quantile",
+    "Result": "results.base",
     "Plan": "planning.plan",
     "plan": "planning.plan",
     "Measurements": "measured.measurements",
@@ -68,33 +84,49 @@ __all__ = [
     "BudgetError",
     "Category",
     "Cells",
+    "ChiSquareResult",
     "ConditionError",
+    "ContrastResult",
     "Correlation",
+    "CorrelationResult",
     "Covariance",
+    "CovarianceResult",
     "DataError",
     "Difference",
+    "DifferenceResult",
     "DpstatsError",
+    "EstimateResult",
+    "FTestResult",
     "Family",
     "FileFormatError",
     "GoodnessOfFit",
+    "HypothesisResult",
     "Independence",
     "Ledger",
+    "LinearResult",
     "LogLinear",
     "Marginals",
     "Mean",
     "MeanDifference",
+    "MeanDifferenceResult",
+    "MeanResult",
     "Measurements",
     "Moments",
     "NoiseError",
     "NotMeasuredError",
     "Number",
+    "OLSResult",
+    "PCAResult",
     "PerturbedHistogram",
     "Plan",
+    "Prediction",
     "Proportion",
     "PureDP",
     "Quantile",
+    "QuantileResult",
     "Release",
     "RequestError",
+    "Result",
     "Schema",
     "SchemaError",
     "Uniform",
@@ -110,15 +142,15 @@ __all__ = [
 
 if TYPE_CHECKING:
     from dpstats import corrected, plots, testing
-    from dpstats.analyses.counts.difference import Difference
+    from dpstats.analyses.counts.difference import Difference, DifferenceResult
     from dpstats.analyses.counts.marginals import Marginals
     from dpstats.analyses.counts.proportion import Proportion
-    from dpstats.analyses.counts.quantile import Quantile
-    from dpstats.analyses.moments.correlation import Correlation
-    from dpstats.analyses.moments.covariance import Covariance
-    from dpstats.analyses.moments.mean import Mean
-    from dpstats.analyses.moments.mean_difference import MeanDifference
-    from dpstats.analyses.moments.pca import PCA
+    from dpstats.analyses.counts.quantile import Quantile, QuantileResult
+    from dpstats.analyses.moments.correlation import Correlation, CorrelationResult
+    from dpstats.analyses.moments.covariance import Covariance, CovarianceResult
+    from dpstats.analyses.moments.mean import Mean, MeanResult
+    from dpstats.analyses.moments.mean_difference import MeanDifference, MeanDifferenceResult
+    from dpstats.analyses.moments.pca import PCA, PCAResult
     from dpstats.analyses.regression.ols import OLS
     from dpstats.analyses.tables.goodness_of_fit import GoodnessOfFit
     from dpstats.analyses.tables.independence import Independence
@@ -146,6 +178,12 @@ if TYPE_CHECKING:
     from dpstats.references.loglinear import LogLinear
     from dpstats.references.uniform import Uniform
     from dpstats.releases import Release, load
+    from dpstats.results.base import Result
+    from dpstats.results.chi_square import ChiSquareResult
+    from dpstats.results.contrasts import ContrastResult, FTestResult, LinearResult, Prediction
+    from dpstats.results.estimates import EstimateResult
+    from dpstats.results.hypothesis import HypothesisResult
+    from dpstats.results.least_squares import OLSResult
     from dpstats.schema import Boolean, Category, Number, Schema
     from dpstats.synthesis import release, synthesize
 

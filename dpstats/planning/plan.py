@@ -27,6 +27,7 @@ from dpstats.references import default_reference, reference_from_dict
 from dpstats.references.base import Reference
 from dpstats.references.loglinear import LogLinear
 from dpstats.references.uniform import Uniform
+from dpstats.results.base import Result
 from dpstats.schema import Schema
 
 MOST_ROWS = 2**32  # that exact sums must hold where the number of rows is private
@@ -81,7 +82,7 @@ class Plan:
     """
 
     schema: Schema
-    analyses: Mapping[str, Analysis]
+    analyses: Mapping[str, Analysis[Result]]
     budget: Budget
     blocks: tuple[PlannedBlock, ...]
     reference: Reference = field(default_factory=Uniform)
@@ -256,7 +257,7 @@ class Plan:
 
 def plan(
     schema: Schema,
-    analyses: Mapping[str, Analysis],
+    analyses: Mapping[str, Analysis[Result]],
     *,
     budget: Budget,
     n: int | None = None,

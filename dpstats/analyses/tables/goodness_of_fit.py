@@ -47,7 +47,7 @@ class GoodnessOfFit:
     simulations : int
         Simulated tables, at least 99; no p-value is below 1 / (simulations + 1).
     seed : int
-        Of the simulation. It is public and has nothing to do with the privacy noise.
+        Of the simulation; public, and independent of the privacy noise.
 
     References
     ----------
@@ -123,6 +123,8 @@ class GoodnessOfFit:
             statistic=statistic,
             pvalue=pvalue,
             alternative="two-sided",
+            rows=best.answers.rows,
+            budget=str(release.budget),
             footer=footer(
                 best.answers.rows,
                 release.budget,
@@ -218,12 +220,12 @@ def _certified(tested: Departures, alpha: float) -> CertifiedChiSquare:
     """The certified verdict; its split of alpha depends on public numbers only.
 
     The root of the statistic is a norm of the counts, and the box moves it by at most
-    sqrt(sum radius^2 / (n p0)): take the part that makes the surely detected effect smallest.
+    sqrt(sum radius^2 / (n p0)): take the split with the smallest effect that is surely detected.
     """
     from scipy.special import chdtri
 
-    answers, p0, part = tested.counts, tested.p0, tested.answers.rows.part(alpha)
-    n, left = answers.n, alpha - part
+    answers, p0, for_size = tested.counts, tested.p0, tested.answers.rows.part(alpha)
+    n, left = answers.n, alpha - for_size
 
     def detected(beta: float) -> float:
         radius = joint_noise_quantiles(answers, beta)
@@ -234,7 +236,7 @@ def _certified(tested: Departures, alpha: float) -> CertifiedChiSquare:
     beta = min((left * share for share in (0.02, 0.1, 0.25, 0.5, 0.75)), key=detected)
     radius = joint_noise_quantiles(answers, beta)
     ends = answers.sums - radius, answers.sums + radius
-    return fit_verdict(*ends, answers.rows.bounds(part), p0, alpha, beta + part)
+    return fit_verdict(*ends, answers.rows.bounds(for_size), p0, alpha, beta + for_size)
 
 
 def _chi_square_tail(statistic: float, df: int) -> float:
