@@ -39,10 +39,10 @@ class ComparesGroups:
 
 
 def small_groups(names: Sequence[str], groups: Sequence[GroupCounts | NoisyMean]) -> list[str]:
-    """A note on each group whose size the noise exceeds."""
+    """A note on each group that is small relative to the noise on its size."""
     return [
-        f"the noise (sd {group.size_noise:.2g} rows) exceeds the size of group {name}: ignore the "
-        "estimate, use the intervals"
+        f"group {name} is empty or small relative to the noise (sd {group.size_noise:.2g} rows): "
+        "ignore the estimate, use the intervals"
         for name, group in zip(names, groups, strict=True)
         if group.drowned
     ]

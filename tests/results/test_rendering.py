@@ -53,7 +53,12 @@ def test_an_estimate_and_its_ends_have_the_same_decimals(estimate, error):
             else:
                 step = 10.0 ** (show.exponent - show.decimals)
                 assert abs(float(text) - value) <= step * 0.5000001 + 1e-15 * abs(value)
-        if 0 < error < np.inf and np.isfinite(estimate) and 1e-10 * abs(estimate) < error:
+        ends = [abs(value) for value in (low, high) if np.isfinite(value)]
+        if (
+            0 < error < np.inf
+            and np.isfinite(estimate)
+            and 1e-10 * max(abs(estimate), *ends) < error
+        ):
             step = 10.0 ** (show.exponent - show.decimals)
             assert step <= 0.0100001 * error or show.decimals == 0  # three digits of the error
 

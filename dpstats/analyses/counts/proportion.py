@@ -123,7 +123,7 @@ def _group_result(analysis: Proportion, answers: Answers, budget: str) -> Estima
     ]
     if group.drowned:
         notes.append(
-            "the noise exceeds the size of the group: ignore the estimate, use the interval"
+            "the group is small relative to the noise: ignore the estimate, use the interval"
         )
     terms = [f"{analysis.condition} | {analysis.given}"]
     return EstimateResult(

@@ -184,7 +184,7 @@ def notes_of(covariance: NoisyCovariance) -> list[str]:
         notes.append("the noise exceeds the number of rows: no estimate")
     elif covariance.drowned:
         notes.append(
-            f"the noise exceeds the variance of {', '.join(covariance.drowned)}"
+            f"the noise exceeds the signal in {', '.join(covariance.drowned)}"
             + (": the correlation matrix is unknown" if covariance.standardize else "")
         )
     return notes
