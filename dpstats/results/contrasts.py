@@ -165,8 +165,9 @@ class FTestResult(HypothesisResult):
     >>> numbers = pd.Series(range(10_000))
     >>> rows = pd.DataFrame({"age": numbers % 100, "score": numbers % 100 // 2 + numbers % 7})
     >>> found = dps.release(plan, rows).infer(line)
-    >>> found.f_test("age = 0").headline
-    'p < 1e-06'
+    >>> test = found.f_test("age = 0")
+    >>> print(test.pvalue < 0.001, test.df_num)
+    True 1.0
     """
 
     df_num: float = field(default=np.nan, kw_only=True)

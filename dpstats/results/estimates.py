@@ -84,7 +84,7 @@ class EstimateResult(Cached, Result):
     >>> smoking = release.infer("smoking")
     >>> print(smoking.params.round(2), smoking.bse.round(4))
     [0.3] [0.0046]
-    >>> smoking.params["smoker"] == float(smoking)
+    >>> print(smoking.params["smoker"] == float(smoking))
     True
     >>> print(smoking.conf_int(alpha=0.1, method="certified").round(2))
     [0.29 0.31]

@@ -61,8 +61,8 @@ class OLSResult(LinearResult):
     >>> numbers = pd.Series(range(10_000))
     >>> rows = pd.DataFrame({"age": numbers % 100, "score": numbers % 100 // 2 + numbers % 7})
     >>> found = dps.release(plan, rows).infer(line)
-    >>> found.params["age"] == found.params[1], found.nobs
-    (True, 10000)
+    >>> print(found.params["age"] == found.params[1], found.nobs)
+    True 10000
     >>> round(float(found.params["age"]), 1)
     0.5
     """
@@ -83,7 +83,7 @@ class OLSResult(LinearResult):
     def scale(self) -> float:
         """Variance of the errors, in the response's unit squared; 0 where noise made it negative.
 
-        From noisy moments, with no interval; nan if nothing is known.
+        From noisy moments, with no interval; nan if `bse` is infinite.
         """
         if not self._law.known:
             return np.nan
@@ -102,7 +102,7 @@ class OLSResult(LinearResult):
     def cov_params(self) -> pd.DataFrame:
         """Covariance of the coefficients' errors (d, d), sampling and privacy together.
 
-        Its diagonal holds the squares of `bse`; infinite if nothing is known.
+        Its diagonal holds the squares of `bse`; infinite if those are.
         """
         import pandas as pd
 
@@ -127,7 +127,7 @@ class OLSResult(LinearResult):
 
     @property
     def rsquared(self) -> float:
-        """Share of the response's variance that is explained, in [0, 1]; nan if nothing is known.
+        """Share of the response's variance that is explained, in [0, 1]; nan if `bse` is infinite.
 
         Around its mean, or around 0 if no constant is among the regressors, as in statsmodels.
         From noisy moments, with no interval.

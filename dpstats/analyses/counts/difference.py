@@ -112,7 +112,7 @@ class DifferenceResult(EstimateResult):
     >>> result = dps.release(plan, rows).infer(gap)
     >>> result.terms
     ['risk difference', 'risk ratio', 'odds ratio']
-    >>> result.params["risk ratio"].round()
+    >>> print(result.params["risk ratio"].round())
     2.0
     >>> result.test(1, "larger", measure="ratio").headline
     'p = 0.004'

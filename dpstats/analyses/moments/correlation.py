@@ -121,8 +121,8 @@ class CorrelationResult(EstimateResult):
     >>> numbers = pd.Series(range(10_000))
     >>> rows = pd.DataFrame({"math": numbers % 100, "physics": numbers % 100 // 2})
     >>> result = dps.release(plan, rows).infer(pair)
-    >>> result.params["math, physics"] > 0.9, result.matrix.shape
-    (True, (2, 2))
+    >>> print(result.params["math, physics"] > 0.9, result.matrix.shape)
+    True (2, 2)
     """
 
     columns: tuple[str, ...] = ()

@@ -136,7 +136,7 @@ class CovarianceResult(EstimateResult):
     >>> result = dps.release(plan, rows).infer(spread)
     >>> result.terms
     ['var(math)', 'cov(math, physics)', 'var(physics)']
-    >>> result.params["cov(math, physics)"] == result.covariance_[0, 1]
+    >>> print(result.params["cov(math, physics)"] == result.covariance_[0, 1])
     True
     """
 

@@ -175,7 +175,7 @@ class PCAResult(EstimateResult):
     >>> numbers = pd.Series(range(10_000))
     >>> rows = pd.DataFrame({"math": numbers % 100, "physics": numbers % 100 // 2})
     >>> result = dps.release(plan, rows).infer(shape)
-    >>> result.params["PC1 variance"] == result.explained_variance_[0]
+    >>> print(result.params["PC1 variance"] == result.explained_variance_[0])
     True
     >>> result.components_.shape, result.loadings().shape
     ((2, 2), (4, 5))
