@@ -132,10 +132,14 @@ def test_intervals_and_preview(schema, survey):
             result.conf_int(method=method, target=target)
     np.testing.assert_array_equal(result.conf_int(simultaneous=True), result.conf_int())
     assert result.nobs == 2000
-    outlook = plan.preview().to_frame().iloc[0]
+    preview = plan.preview()
+    outlook, pretended = preview.to_frame().iloc[0], preview.results["g"]
     assert outlook["analysis"] == "goodness_of_fit"
-    assert 0 < outlook["width"] < outlook["certified_width"]
     assert outlook["of"] == "Cohen's w"
+    ends = [r.conf_int() for r in pretended]
+    assert outlook["width"] == np.median(np.diff(ends))
+    ends = [r.conf_int(method="certified", target="table") for r in pretended]
+    assert outlook["certified_width"] == np.median(np.diff(ends))
 
 
 def test_a_summary_for_the_table_has_what_holds_for_the_table(schema, survey):
