@@ -172,7 +172,7 @@ def _release(options: argparse.Namespace) -> None:
 
     if options.ledger is None:
         print(
-            "dpstats: warning: without --ledger no file records that this data set spends "
+            "dpstats: warning: no --ledger: no file records that this data set spends "
             f"{plan.budget}; create one with 'dpstats ledger new FILE --kind {plan.budget.kind} "
             f"--cap {plan.budget.parameter.upper()}'",
             file=sys.stderr,
