@@ -26,7 +26,7 @@ _EXITS = (
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     options = _parser().parse_args(arguments)
-    # Nothing here gains from threads in BLAS, and on a busy machine they wait for each other.
+    # Threads in BLAS gain nothing here and wait for each other on a busy machine.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         run = options.run
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except DpstatsError as error:
         print(f"dpstats: {error}", file=sys.stderr)
         return REFUSED
-    except BrokenPipeError:  # the reader of our output has gone, as in `dpstats ... | head`
+    except BrokenPipeError:  # the reader of the output closed it, as in `dpstats ... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
     except OSError as error:
@@ -52,23 +52,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="dpstats",
-        description="Statistics on private data, with intervals and tests that are right.",
+        description="Statistics on private data, with valid confidence intervals and tests.",
         epilog=_EXITS,
     )
     parser.add_argument("--version", action="version", version=f"dpstats {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
-    demo = commands.add_parser("demo", help="the whole story on a bundled public data set")
+    demo = commands.add_parser(
+        "demo", help="run an end-to-end example on a bundled public data set"
+    )
     demo.add_argument("-o", "--output", type=Path, default=Path("dpstats-demo.zip"))
-    demo.add_argument("--seed", type=int, default=1, help="of candidates and rows, never of noise")
+    demo.add_argument(
+        "--seed", type=int, default=1, help="seed of candidates and rows, never of noise"
+    )
     demo.set_defaults(run=_demo)
 
-    preview = commands.add_parser("preview", help="functions, noise and widths; reads no data")
+    preview = commands.add_parser(
+        "preview", help="show functions, noise and interval widths; reads no data"
+    )
     preview.add_argument("request", type=Path, help="request.toml or plan.json")
-    preview.add_argument("--rows", type=int, help="number of rows to pretend")
+    preview.add_argument("--rows", type=int, help="assumed number of rows")
     preview.set_defaults(run=_preview)
 
-    plan = commands.add_parser("plan", help="write the plan that someone approves")
+    plan = commands.add_parser("plan", help="write a plan for approval")
     plan.add_argument("request", type=Path, help="request.toml")
     plan.add_argument("-o", "--output", type=Path, required=True, help="plan.json")
     plan.add_argument("--rows", type=int, help="public number of rows, checked at release")
@@ -79,7 +85,9 @@ def _parser() -> argparse.ArgumentParser:
     release.add_argument("data", type=Path, help="a .csv or .parquet file")
     release.add_argument("-o", "--output", type=Path, required=True, help="release.zip")
     release.add_argument("--force", action="store_true", help="overwrite an existing output")
-    release.add_argument("--ledger", type=Path, help="record of what this data set has spent")
+    release.add_argument(
+        "--ledger", type=Path, help="ledger file: the budget spent on this data set"
+    )
     release.add_argument("--fit", choices=("entropy", "minimax"), default="entropy")
     release.add_argument(
         "--solver", choices=("highs", "pulp"), default="highs", help="of --fit minimax (highs)"
@@ -87,33 +95,43 @@ def _parser() -> argparse.ArgumentParser:
     release.add_argument("--draw", choices=("systematic", "iid"), default="systematic")
     release.add_argument("--candidates", type=int, default=20_000, metavar="M")
     release.add_argument("--synthetic-rows", type=int, metavar="K", help="default: as many as rows")
-    release.add_argument("--seed", type=int, help="of candidates and rows, never of noise")
+    release.add_argument("--seed", type=int, help="seed of candidates and rows, never of noise")
     release.set_defaults(run=_release)
 
-    infer = commands.add_parser("infer", help="what a release says about its analyses")
+    infer = commands.add_parser("infer", help="print the results of a release")
     infer.add_argument("release", type=Path, help="release.zip")
-    infer.add_argument("names", nargs="*", help="analyses; all of them if none is named")
-    infer.add_argument("--alpha", type=float, default=0.05, help="error probability (0.05)")
-    infer.add_argument("--target", choices=("population", "table"), default="population")
+    infer.add_argument("names", nargs="*", help="names of analyses (default: all)")
+    infer.add_argument(
+        "--alpha",
+        type=float,
+        default=0.05,
+        help="error probability of each interval (default: 0.05)",
+    )
+    infer.add_argument(
+        "--target",
+        choices=("population", "table"),
+        default="population",
+        help="of intervals: the population (default) or the private table itself",
+    )
     infer.set_defaults(run=_infer)
 
-    ledger = commands.add_parser("ledger", help="the record of what a data set has spent")
+    ledger = commands.add_parser("ledger", help="create or show the record of spent budget")
     actions = ledger.add_subparsers(required=True, metavar="ACTION")
-    new = actions.add_parser("new", help="start a ledger with a cap")
+    new = actions.add_parser("new", help="create a ledger with a cap")
     new.add_argument("file", type=Path)
-    new.add_argument("--cap", required=True, help="largest epsilon in all, such as 2 or 1/3")
+    new.add_argument("--cap", required=True, help="largest total epsilon, such as 2 or 1/3")
     new.add_argument(
         "--kind",
         choices=("pure", "zcdp"),
         default="pure",
-        help="of the budgets that count; with zcdp the cap is the largest rho in all (pure)",
+        help="kind of the budgets; with zcdp the cap is the largest total rho (default: pure)",
     )
     new.add_argument(
         "--unit", choices=["replace", "add_remove"], default="replace",
-        help="neighbour relation of all that is spent here",
+        help="neighbour relation of all entries",
     )  # fmt: skip
     new.set_defaults(run=_new_ledger)
-    show = actions.add_parser("show", help="cap, spent and remaining")
+    show = actions.add_parser("show", help="print cap, spent and remaining budget")
     show.add_argument("file", type=Path)
     show.set_defaults(run=_show_ledger)
     return parser
@@ -159,8 +177,8 @@ def _release(options: argparse.Namespace) -> None:
 
     if options.ledger is None:
         print(
-            "dpstats: warning: no --ledger, so nothing records that this data set has spent "
-            f"{plan.budget}; start one with 'dpstats ledger new FILE --kind {plan.budget.kind} "
+            "dpstats: warning: no --ledger: no file records that this data set spends "
+            f"{plan.budget}; create one with 'dpstats ledger new FILE --kind {plan.budget.kind} "
             f"--cap {plan.budget.parameter.upper()}'",
             file=sys.stderr,
         )
@@ -186,25 +204,20 @@ def _check_output(output: Path, *, force: bool) -> None:
     from dpstats.errors import RequestError
 
     if output.exists() and not force:
-        raise RequestError(f"{output} exists and may be a paid release; use --force to overwrite")
+        raise RequestError(
+            f"{output} exists and may be a release that was paid for; use --force to overwrite"
+        )
     if not output.parent.is_dir() or not os.access(output.parent, os.W_OK):
         raise RequestError(f"cannot write to the folder {output.parent}; nothing was spent")
 
 
 def _infer(options: argparse.Namespace) -> None:
     from dpstats.releases import load
-    from dpstats.results.base import EstimateResult
-    from dpstats.results.chi_square import ChiSquareResult
 
     release = load(options.release)
     for name in options.names or release.analyses:
         result = release.infer(name)
-        if isinstance(result, EstimateResult):
-            print(result.summary(alpha=options.alpha, target=options.target), end="\n\n")
-        elif isinstance(result, ChiSquareResult):
-            print(result.summary(alpha=options.alpha), end="\n\n")
-        else:  # a test of a third party
-            print(result.summary(), end="\n\n")
+        print(result.summary(alpha=options.alpha, target=options.target), end="\n\n")
 
 
 def _new_ledger(options: argparse.Namespace) -> None:

@@ -1,10 +1,10 @@
-"""The whole story on a public data set, told step by step: ``dpstats demo``."""
+"""An end-to-end example on a public data set: ``dpstats demo``."""
 
 from __future__ import annotations
 
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from dpstats.private.tables import Progress
+
+
+PROPORTIONS = ("affair", "affair, good marriage", "affair, poor marriage", "religious")
+TABLE = "religion by marriage"
 
 
 def fair_plan() -> Plan:
@@ -36,34 +40,33 @@ def fair_data() -> pd.DataFrame:
 
 
 def run_demo(output: Path, *, seed: int | None = 1, progress: Progress | None = None) -> None:
-    """Print the story and save the release at `output`."""
+    """Run the example, print every step and save the release at `output`."""
     planned, data = fair_plan(), fair_data()
     _say("1. The data", _DATA.format(rows=len(data), columns=len(data.columns)))
-    _say("2. The schema: declared, never learned from the rows", str(planned.schema))
+    _say("2. The schema: declared, never derived from the rows", str(planned.schema))
     _say(
         "3. The request: five small analyses",
         "\n".join(f"{name}: {analysis}" for name, analysis in planned.analyses.items()),
     )
-    _say("4. The preview: what it will give, before any row is read", str(planned.preview()))
-    _say("5. What asking for everything would have cost", _everything(planned))
+    _say("4. The preview: expected interval widths, before any row is read", str(planned.preview()))
+    _say("5. The cost of asking for everything", _everything(planned))
 
     made = release(planned, data, rng=seed, progress=progress)
-    _say("6. The one private step is done", str(made))
+    _say("6. The release: the only step that reads private rows", str(made))
     made.save(output)
     opened = load(output)
     _say(
-        f"7. Saved as {output} and loaded again: all below comes from the file",
+        f"7. Saved as {output} and loaded: all results below come from this file",
         f"The first of {opened.k} synthetic rows:\n{opened.to_frame().head().to_string()}",
     )
     _say("8. The certificate", str(opened.accuracy()))
-    _say("9. The answers", _answers(opened, data))
+    _say("9. The results", _answers(opened, data))
     print(f"\nThe release is in {output}; open it with dps.load({str(output)!r}).")
 
 
 _DATA = (
     "Fair (1978) surveyed {rows} married women; {columns} columns, bundled with statsmodels. The\n"
-    "data are public, so this demonstration may show the non-private answers beside the private\n"
-    "ones. With private data nobody could."
+    "data are public: this example may show the non-private results beside the private ones."
 )
 
 
@@ -94,12 +97,11 @@ def _answers(opened: Release, data: pd.DataFrame) -> str:
         f"{'95% certified':>16}  {'naive on rows':>16}"
     )
     lines = [header, "-" * len(header)]
-    for name, analysis in opened.analyses.items():
-        if not isinstance(analysis, Proportion):
-            continue
-        result = opened.infer(name)
+    for name in PROPORTIONS:
+        analysis = cast(Proportion, opened.analyses[name])
+        result = opened.infer(analysis)
         lines.append(
-            f"{name:<22}  {_share(data, analysis):>11.4f}  {result.params[0]:>8.4f}  "
+            f"{name:<22}  {_share(data, analysis):>11.4f}  {float(result):>8.4f}  "
             f"{_interval(result.conf_int())}  {_interval(result.conf_int(method='certified'))}  "
             f"{_interval(_naive(rows, analysis))}"
         )
@@ -107,16 +109,16 @@ def _answers(opened: Release, data: pd.DataFrame) -> str:
         [
             *lines,
             "",
-            "Target: the population. The naive interval treats synthetic rows as data: it knows",
-            "nothing of the privacy noise, is too short, and is shown only as a warning.",
+            "Target: the population. The naive interval treats synthetic rows as data: it ignores",
+            "the privacy noise and is too short. It is shown only as a warning.",
             "",
-            opened.infer("religion by marriage").summary(),
+            opened.infer(TABLE).summary(),
         ]
     )
 
 
 def _held(frame: pd.DataFrame, condition: str) -> np.ndarray:
-    """Rows of the demonstration's own data or synthetic rows that hold a demo condition."""
+    """Which rows, public or synthetic, satisfy a condition of the example."""
     labels = {"rate_marriage": ["very poor", "poor", "fair", "good", "very good"]}
     labels["religious"] = ["not", "mildly", "fairly", "strongly"]
     named = frame.assign(

@@ -32,7 +32,7 @@ def scree(
     ----------
     result : PCAResult
     ratio : bool
-        Shares instead of eigenvalues.
+        Draw shares instead of eigenvalues.
     alpha : float
         Error probability of each interval.
     method : {"noise_aware", "certified"}
@@ -60,10 +60,10 @@ def scree(
     """
     _check_result(result)
     k = result.n_components_
-    part = slice(k, 2 * k) if ratio else slice(0, k)
-    ends = result.conf_int(alpha=alpha, method=method)[part]
+    drawn = slice(k, 2 * k) if ratio else slice(0, k)
+    ends = result.conf_int(alpha=alpha, method=method)[drawn]
     ax = _axes(ax)
-    _bars(ax, np.arange(1, k + 1), result.params[part], ends, label=None)
+    _bars(ax, np.arange(1, k + 1), result.params[drawn], ends, label=None)
     ax.set_xticks(np.arange(1, k + 1))
     ax.set_xlabel("component")
     ax.set_ylabel("share of the variance" if ratio else "eigenvalue")
@@ -85,8 +85,7 @@ def loadings(
     ----------
     result : PCAResult
     components : int, name, or a sequence of them
-        Numbers of components, from 1, or names such as ``"PC1"``; those the result does not have
-        are refused.
+        Numbers of components, from 1, or names such as ``"PC1"``.
     alpha : float
         Error probability of each interval.
     method : {"noise_aware", "certified"}
@@ -132,9 +131,11 @@ def loadings(
 
 
 def _check_result(result: object) -> None:
-    if not hasattr(result, "components_"):
+    from dpstats.analyses.moments.pca import PCAResult
+
+    if not isinstance(result, PCAResult):
         raise RequestError(
-            f"this plot is of a result of dps.PCA, such as release.infer('shape'), not of "
+            "this plot needs the result of a dps.PCA, such as release.infer('shape'); got "
             f"{type(result).__name__}"
         )
 
@@ -151,7 +152,7 @@ def _number(component: object, k: int) -> int:
 
 
 def _bars(ax: Axes, x: object, estimates: object, ends: object, label: str | None) -> None:
-    """Points with intervals; an interval need not hold its estimate in its middle."""
+    """Points with intervals, which need not be symmetric about their estimates."""
     x, estimates, ends = np.asarray(x), np.asarray(estimates), np.asarray(ends)
     ax.vlines(x, ends[:, 0], ends[:, 1], color="0.5", linewidth=1.2)
     ax.plot(x, estimates, "o", label=label)

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args, overload
 
 import numpy as np
 
 from dpstats import files
-from dpstats.analyses.base import Analysis
+from dpstats.analyses.base import Analysis, R
 from dpstats.analyses.registry import analysis_from_dict
 from dpstats.arrays import Codes, Floats
 from dpstats.caching import Cached
@@ -25,7 +25,7 @@ from dpstats.measured.measurements import Measurements
 from dpstats.privacy.budget import Budget
 from dpstats.privacy.neighbours import NEIGHBOURS
 from dpstats.references import reference_from_dict
-from dpstats.results.base import EstimateResult
+from dpstats.results.base import INTERVAL_COLUMNS, Result
 from dpstats.results.rendering import as_html
 from dpstats.schema import Schema
 from dpstats.spending import bonferroni
@@ -120,7 +120,7 @@ class Release(Cached):
         return self.measurements.budget
 
     @cached_property
-    def analyses(self) -> dict[str, Analysis]:
+    def analyses(self) -> dict[str, Analysis[Result]]:
         """The analyses that the custodian planned, by name."""
         return {
             name: analysis_from_dict(plain) for name, plain in self.measurements.requests.items()
@@ -128,7 +128,7 @@ class Release(Cached):
 
     def answers(
         self,
-        wanted: Family | Block | Sequence[Block] | Analysis,
+        wanted: Family | Block | Sequence[Block] | Analysis[Result],
         *,
         disjoint: bool = False,
         with_count: bool = False,
@@ -154,8 +154,23 @@ class Release(Cached):
         """
         return answer(self._sources, wanted, disjoint=disjoint, with_count=with_count)
 
-    def infer(self, analysis: str | Analysis) -> Any:
+    @overload
+    def infer(self, analysis: str) -> Result: ...
+
+    @overload
+    def infer(self, analysis: Analysis[R]) -> R: ...
+
+    def infer(self, analysis: str | Analysis[R]) -> Result | R:
         """Conclusions of a planned analysis (by name), or of any other the release can answer.
+
+        Parameters
+        ----------
+        analysis : str or Analysis
+
+        Returns
+        -------
+        Result
+            Of the class that the analysis declares, such as `PCAResult`.
 
         Raises
         ------
@@ -182,7 +197,7 @@ class Release(Cached):
                 raise NotMeasuredError(
                     f"this release has no analysis {analysis!r}; it has {list(self.analyses)}"
                 )
-            analysis = self.analyses[analysis]
+            return self.analyses[analysis].infer(self)
         if isinstance(analysis, type) or not hasattr(analysis, "infer"):
             raise RequestError(
                 "infer takes the name of an analysis, or an analysis with its parameters such as "
@@ -199,8 +214,8 @@ class Release(Cached):
     ) -> pd.DataFrame:
         """Intervals of all planned estimates that hold together with probability 1 - alpha.
 
-        Every analysis gets an equal part of alpha (Bonferroni's inequality, whatever they share)
-        and spends it jointly over its own parameters. Tests have no intervals and are left out.
+        Every analysis gets an equal share of alpha (Bonferroni's inequality, for any dependence)
+        and spends it jointly over its own parameters. Tests have no intervals and are not listed.
 
         Parameters
         ----------
@@ -225,16 +240,18 @@ class Release(Cached):
         check_choice("method", method, get_args(Method))
         check_choice("target", target, get_args(Target))
         results = {name: self.infer(name) for name in self.analyses}
-        estimates = {n: r for n, r in results.items() if isinstance(r, EstimateResult)}
-        frames = [pd.DataFrame(columns=["analysis", "term", "estimate", "conf_low", "conf_high"])]
+        estimates = {name: result for name, result in results.items() if result.has_intervals}
+        each = bonferroni(alpha, max(len(estimates), 1))
+        frames = []
         for name, result in estimates.items():
-            each = bonferroni(alpha, len(estimates))
-            ends = result.conf_int(alpha=each, method=method, target=target, simultaneous=True)
-            frame = pd.DataFrame({"analysis": name, "term": result.terms})
-            frame["estimate"] = result.params
-            frame[["conf_low", "conf_high"]] = np.atleast_2d(ends)
+            frame = result.intervals_frame(
+                alpha=each, method=method, target=target, simultaneous=True
+            )
+            frame.insert(0, "analysis", name)
             frames.append(frame)
-        return pd.concat(frames[1:] or frames, ignore_index=True)
+        if not frames:
+            return pd.DataFrame(columns=["analysis", *INTERVAL_COLUMNS])
+        return pd.concat(frames, ignore_index=True)
 
     def accuracy(self, *, alpha: float = 0.05, of: Literal["rows", "weights"] = "rows") -> Accuracy:
         """Certificate of the synthetic rows (or of the weighted candidates).

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
 from dpstats.analyses.base import Analysis
 from dpstats.analyses.registry import analysis_from_dict, analysis_to_dict
+from dpstats.checks import Method, Target
 from dpstats.errors import DpstatsError
 from dpstats.families.block import Block, Family
 from dpstats.families.cells import ROWS
@@ -19,7 +20,7 @@ from dpstats.privacy.neighbours import Unit
 from dpstats.privacy.noise import _noise_from
 from dpstats.private.measure import measure
 from dpstats.releases import Release
-from dpstats.results.base import EstimateResult
+from dpstats.results.base import Result
 from dpstats.schema import Schema
 from dpstats.synthesis import synthesize
 
@@ -44,7 +45,7 @@ class ContractError(AssertionError):
     """
 
 
-def check_analysis(analysis: Analysis, schema: Schema, data: pd.DataFrame) -> None:
+def check_analysis(analysis: Analysis[Result], schema: Schema, data: pd.DataFrame) -> None:
     """Check that an analysis keeps the contract of `dpstats.analyses.base.Analysis`.
 
     It must be a frozen dataclass that survives its plain form; ask for the same, non-empty family
@@ -104,7 +105,7 @@ def _require(holds: object, message: str) -> None:
         raise ContractError(message)
 
 
-def _check_declaration(analysis: Analysis) -> None:
+def _check_declaration(analysis: Analysis[Result]) -> None:
     parameters = getattr(type(analysis), "__dataclass_params__", None)
     is_frozen = parameters is not None and parameters.frozen
     _require(is_frozen, "an analysis is a frozen dataclass of the user's parameters, not its class")
@@ -124,27 +125,37 @@ def _check_declaration(analysis: Analysis) -> None:
     _require(again == analysis, "an analysis must survive its plain form")
 
 
-def _check_result(result: Any, again: Any, at: str) -> None:
-    for method in ("summary", "to_frame"):
-        has_it = callable(getattr(result, method, None))
-        _require(has_it, f"infer() returns a result with {method}(), got {type(result).__name__}")
+def _check_result(result: Result, again: Result, at: str) -> None:
+    _require(
+        issubclass(type(result), Result),
+        "infer() returns a dps.Result, with summary(), to_frame() and headline, "
+        f"got {type(result).__name__}",
+    )
+    _require(result == again, f"the same release must give equal results {at}: use eq=False")
+    _require(hash(result) == hash(again), f"equal results must have the same hash {at}")
+    line = result.headline
+    _require(line and "\n" not in line, f"headline must be one line of text {at}")
     text = result.summary()
     _require(isinstance(text, str) and text, f"summary() must be text {at}")
     _require(text == again.summary(), f"the same release must give the same result {at}")
     _require("nan" not in text.lower().replace("finance", ""), f"summary() shows NaN {at}:\n{text}")
     frame = result.to_frame()
     _require(len(frame) > 0, f"to_frame() must have rows {at}")
-    if isinstance(result, EstimateResult):
+    if result.has_intervals:
         _check_intervals(result, at)
-    if hasattr(result, "pvalue"):
-        _require(0 <= result.pvalue <= 1, f"a p-value must lie in [0, 1] {at}")
+    pvalues = result.pvalues
+    _require(np.all((pvalues >= 0) & (pvalues <= 1)), f"a p-value must lie in [0, 1] {at}")
 
 
-def _check_intervals(result: Any, at: str) -> None:
-    for method in ("noise_aware", "certified"):
-        for target in ("population", "table"):
-            wide = np.atleast_2d(result.conf_int(alpha=0.01, method=method, target=target))
-            ends = np.atleast_2d(result.conf_int(alpha=0.1, method=method, target=target))
+def _check_intervals(result: Result, at: str) -> None:
+    for method in get_args(Method):
+        for target in get_args(Target):
+            wide, ends = (
+                result.intervals_frame(alpha=alpha, method=method, target=target)[
+                    ["conf_low", "conf_high"]
+                ].to_numpy(dtype=np.float64)
+                for alpha in (0.01, 0.1)
+            )
             what = f"{method} intervals for the {target} {at}"
             _require(not np.isnan(wide).any(), f"{what} hold NaN; use -inf and inf")
             _require((ends[:, 0] <= ends[:, 1]).all(), f"{what} have low above high")

@@ -130,6 +130,11 @@ columns = ["smoker", "age"]
     text = capsys.readouterr().out
     assert "certified at alpha = 0.1" in text
     assert "90% interval" in text
+    assert main(["infer", "more.zip", "--target", "table"]) == DONE
+    text = capsys.readouterr().out
+    assert text.count("Target: the private table itself") == 7
+    assert "Cramer's V of the private table" in text
+    assert "Target: the population" not in text
     frame = dps.load("more.zip").intervals()
     assert set(frame["analysis"]) == {"smoking", "old", "gap", "middle", "table"}
 

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import ClassVar, Protocol, TypeVar
 
 from dpstats.families.block import Family
 from dpstats.measured.view import Answering
+from dpstats.results.base import Result
 from dpstats.schema import Schema
 
-if TYPE_CHECKING:
-    pass
+R = TypeVar("R", bound=Result)
+R_co = TypeVar("R_co", bound=Result, covariant=True)
 
 
-class Analysis(Protocol):
-    """A frozen dataclass of the user's parameters, with the two halves."""
+class Analysis(Protocol[R_co]):
+    """A frozen dataclass of the user's parameters, with two methods; generic in its result."""
 
     kind: ClassVar[str]
 
     def family(self, schema: Schema) -> Family:
         """The test functions it needs, known before any row is read."""
 
-    def infer(self, release: Answering) -> Any:
+    def infer(self, release: Answering) -> R_co:
         """Conclusions, from functions that `family` asked for and nothing else."""

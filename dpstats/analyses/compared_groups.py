@@ -1,4 +1,4 @@
-"""Two groups to compare: which levels or bins of a column, as the user names them."""
+"""Two groups to compare, named by levels or bins of a column."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ComparesGroups:
     groups: Groups | None
 
     def __post_init__(self) -> None:
-        """A tuple of what was given as a list or tuple; its levels are checked with the schema."""
+        """Keep the pair as a tuple; its levels are checked once there is a schema."""
         groups = self.groups
         if groups is None:
             return
@@ -30,7 +30,7 @@ class ComparesGroups:
         object.__setattr__(self, "groups", tuple(groups))
 
     def _chosen(self, schema: Schema) -> tuple[int, int]:
-        """Indices of the two bins of `by` to compare, in order; RequestError if they are not."""
+        """Indices of the two bins of `by` to compare, in order; RequestError if there are none."""
         return _pair_of(schema[self.by], self.groups)
 
     def _labels(self, schema: Schema) -> list[str]:
@@ -38,11 +38,11 @@ class ComparesGroups:
         return [schema[self.by].bin_labels[i] for i in self._chosen(schema)]
 
 
-def drowned_notes(names: Sequence[str], groups: Sequence[GroupCounts | NoisyMean]) -> list[str]:
-    """A note on each group that the noise drowns."""
+def small_groups(names: Sequence[str], groups: Sequence[GroupCounts | NoisyMean]) -> list[str]:
+    """A note on each group that is small relative to the noise on its size."""
     return [
-        f"group {name} is empty or small against the privacy noise (sd {group.size_noise:.2g} "
-        "rows): trust the intervals only"
+        f"group {name} is empty or small relative to the noise (sd {group.size_noise:.2g} rows): "
+        "ignore the estimate, use the intervals"
         for name, group in zip(names, groups, strict=True)
         if group.hidden_by_noise
     ]
@@ -54,7 +54,7 @@ def _pair_of(column: Column, groups: Groups | None) -> tuple[int, int]:
         known = [i for i, label in enumerate(labels) if label != MISSING_LABEL]
         if len(known) != 2:
             raise RequestError(
-                f"{column.name!r} has {len(known)} levels or bins, {list(labels)}; give two of "
+                f"{column.name!r} has {len(known)} levels or bins, {list(labels)}; name two of "
                 "them, as in groups=(first, second)"
             )
         return (known[1], known[0]) if isinstance(column, Boolean) else (known[0], known[1])

@@ -10,6 +10,7 @@ from dpstats.errors import RequestError
 
 if TYPE_CHECKING:
     from dpstats.analyses.base import Analysis
+    from dpstats.results.base import Result
 
 
 def registry() -> Mapping[str, type[Any]]:
@@ -46,7 +47,7 @@ def registry() -> Mapping[str, type[Any]]:
     }
 
 
-def analysis_to_dict(analysis: Analysis) -> dict[str, Any]:
+def analysis_to_dict(analysis: Analysis[Result]) -> dict[str, Any]:
     """Plain data of an analysis: its kind and the parameters that differ from their defaults."""
     plain: dict[str, Any] = {"kind": analysis.kind}
     for field in dataclasses.fields(analysis):  # type: ignore[arg-type]
@@ -56,7 +57,7 @@ def analysis_to_dict(analysis: Analysis) -> dict[str, Any]:
     return plain
 
 
-def analysis_from_dict(plain: Mapping[str, Any]) -> Analysis:
+def analysis_from_dict(plain: Mapping[str, Any]) -> Analysis[Result]:
     """Build an analysis from plain data, such as an ``[[analysis]]`` table of a request.
 
     Raises
@@ -83,5 +84,5 @@ def analysis_from_dict(plain: Mapping[str, Any]) -> Analysis:
             + (f"missing keys {lacking}; " if lacking else "")
             + f"it takes {list(fields)}"
         )
-    analysis: Analysis = known[kind](**parameters)
+    analysis: Analysis[Result] = known[kind](**parameters)
     return analysis

@@ -22,6 +22,7 @@ from dpstats.privacy.budget import Budget, check_budget
 from dpstats.privacy.neighbours import NEIGHBOURS, Unit, check_unit
 from dpstats.references import default_reference, reference_from_dict
 from dpstats.references.base import Reference
+from dpstats.results.base import Result
 from dpstats.schema import Schema
 
 
@@ -52,7 +53,7 @@ class Plan(HasStrategy):
     """
 
     strategy: Strategy
-    analyses: Mapping[str, Analysis]
+    analyses: Mapping[str, Analysis[Result]]
     reference: Reference
 
     @property
@@ -194,7 +195,7 @@ class Plan(HasStrategy):
 
 def plan(
     schema: Schema,
-    analyses: Mapping[str, Analysis],
+    analyses: Mapping[str, Analysis[Result]],
     *,
     budget: Budget,
     n: int | None = None,

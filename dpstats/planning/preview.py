@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
@@ -20,8 +20,7 @@ from dpstats.measured.measurements import Measurements
 from dpstats.measured.strategy import Strategy
 from dpstats.measured.view import Answering
 from dpstats.references.uniform import Uniform
-from dpstats.results.base import EstimateResult
-from dpstats.results.contrasts import LinearResult
+from dpstats.results.base import Result
 from dpstats.results.rendering import significant
 
 if TYPE_CHECKING:
@@ -38,9 +37,6 @@ Preview at n = {} rows drawn evenly over the cells, with simulated noise (no dat
 Small groups and uneven columns have wider intervals: a group with a share g of the
 rows instead of an even share e has about sqrt(e / g) times the width, or more. Give like= a
 release of rows that resemble the real ones."""
-NARROW = """\
-Coefficients need columns that vary: one that varies over a tenth of its bounds has 10 (sampling) to
-100 (noise) times this width, or none that is finite where noise hides how the column varies."""
 RESEMBLING = """\
 Preview at n = {} rows drawn from the density of another release, with simulated noise (no data
 were read)."""
@@ -48,7 +44,7 @@ were read)."""
 
 def preview_strategy(
     strategy: Strategy,
-    analyses: Mapping[str, Analysis],
+    analyses: Mapping[str, Analysis[Result]],
     n: int,
     like: Answering | None = None,
     *,
@@ -153,12 +149,10 @@ class Outlook:
     of: str
 
 
-def _width(result: Any, method: str) -> float:
-    """Median width of the intervals of the first kind of parameter."""
-    if not hasattr(result, "conf_int"):
-        return np.nan
-    ends = np.atleast_2d(result.conf_int(method=method))
-    return float(np.median(np.diff(ends[getattr(result, "previewed", slice(None))])))
+def _width(result: Result, method: Method) -> float:
+    """Median width of the previewed intervals; nan without intervals."""
+    widths = result.preview_widths(method)[result.previewed]
+    return float(np.median(widths)) if len(widths) else np.nan
 
 
 @dataclass(frozen=True, repr=False)
@@ -179,9 +173,9 @@ class Preview:
     """
 
     heading: str
-    analyses: Mapping[str, Analysis]
+    analyses: Mapping[str, Analysis[Result]]
     n: int
-    results: Mapping[str, tuple[Any, ...]]
+    results: Mapping[str, tuple[Result, ...]]
     pretended: tuple[Answering, ...]
     resembling: bool = False
 
@@ -194,12 +188,12 @@ class Preview:
         analysis, results = self.analyses[name], self.results[name]
         family = analysis.family(self.pretended[0].schema)
         noise = float(np.sqrt(np.median(self.pretended[0].answers(family).noise_variances)))
-        widths = [
+        aware, certified = (
             float(np.median([_width(result, method) for result in results]))
             for method in get_args(Method)
-        ]
-        what = getattr(results[0], "interval_of", "")
-        return Outlook(name, analysis.kind, family.size, noise, widths[0], widths[1], what)
+        )
+        what = results[0].interval_of
+        return Outlook(name, analysis.kind, family.size, noise, aware, certified, what)
 
     def to_frame(self) -> pd.DataFrame:
         """One row per analysis: functions, noise sd, median 95% widths and what they are of."""
@@ -235,21 +229,23 @@ class Preview:
         check_choice("target", target, get_args(Target))
         frames = [pd.DataFrame(columns=["analysis", "term", "width"])]
         for name, results in self.results.items():
-            if isinstance(results[0], EstimateResult):
-                ends = [r.conf_int(alpha=alpha, method=method, target=target) for r in results]
-                width = np.median(np.diff(ends, axis=-1), axis=0).ravel()
-                terms = list(results[0].terms)
-                frames.append(pd.DataFrame({"analysis": name, "term": terms, "width": width}))
+            if results[0].has_intervals:
+                found = [
+                    r.intervals_frame(alpha=alpha, method=method, target=target) for r in results
+                ]
+                width = np.median([f["conf_high"] - f["conf_low"] for f in found], axis=0)
+                columns = {"analysis": name, "term": found[0]["term"], "width": width}
+                frames.append(pd.DataFrame(columns))
         return pd.concat(frames[1:] or frames, ignore_index=True)
 
     def __str__(self) -> str:
         width = max(len("analysis"), *(len(o.name) for o in self.outlooks))
-        linear = any(isinstance(results[0], LinearResult) for results in self.results.values())
+        remarks = dict.fromkeys(results[0].preview_remark for results in self.results.values())
         lines = [
             self.heading,
             "",
             *(RESEMBLING if self.resembling else EVEN).format(self.n).splitlines(),
-            *(NARROW.splitlines() if linear and not self.resembling else ()),
+            *(line for r in remarks if not self.resembling for line in r.splitlines()),
             f"{'analysis':<{width}}  {'functions':>9}  {'noise sd':>8}  "
             f"{'95% width':>9}  {'certified':>9}  of",
         ]
@@ -267,15 +263,16 @@ class Preview:
         return "\n".join(lines)
 
     def _further(self, name: str) -> list[tuple[str, float, float]]:
-        """Terms and both widths of the coefficients, each in its unit, but for the first shown."""
+        """Terms and both widths of the other parameters, where each has a unit of its own."""
         results = self.results[name]
-        if not isinstance(results[0], LinearResult):
+        if not results[0].preview_itemised:
             return []
         aware, certified = (
-            np.median([np.diff(r.conf_int(method=method))[:, 0] for r in results], axis=0)
+            np.median([r.preview_widths(method) for r in results], axis=0)
             for method in get_args(Method)
         )
-        rows = list(zip(results[0].terms, aware.tolist(), certified.tolist(), strict=True))
+        terms = results[0].intervals_frame()["term"].tolist()
+        rows = list(zip(terms, aware.tolist(), certified.tolist(), strict=True))
         del rows[results[0].previewed]
         return rows
 

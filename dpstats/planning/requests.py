@@ -13,6 +13,7 @@ from dpstats.planning.plan import Plan, plan
 from dpstats.privacy.budget import ZCDP, Budget, PureDP
 from dpstats.privacy.rationals import parse_fraction
 from dpstats.references import reference_from_dict
+from dpstats.results.base import Result
 from dpstats.schema import Schema
 from dpstats.schema.schema import read_toml
 
@@ -84,10 +85,10 @@ def _fraction(value: Any) -> Any:
     return parse_fraction(value) or value
 
 
-def _analyses(tables: Any, name: str) -> tuple[dict[str, Analysis], dict[str, Any]]:
+def _analyses(tables: Any, name: str) -> tuple[dict[str, Analysis[Result]], dict[str, Any]]:
     if not isinstance(tables, list) or not tables:
         raise RequestError(f"{name}: needs [[analysis]] tables, each with a name and a kind")
-    analyses: dict[str, Analysis] = {}
+    analyses: dict[str, Analysis[Result]] = {}
     shares: dict[str, Any] = {}
     for table in tables:
         plain = dict(table) if isinstance(table, Mapping) else {}

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
-from dpstats.checks import Method, check_alpha, check_choice
+from dpstats.checks import Method, Target, check_alpha, check_choice
 from dpstats.corrected.verdicts import CertifiedChiSquare
-from dpstats.results.base import HypothesisResult
-from dpstats.results.rendering import as_html, shown_pvalue
+from dpstats.errors import RequestError
+from dpstats.results.base import footer
+from dpstats.results.hypothesis import HypothesisResult
+from dpstats.results.rendering import Numerals, Page, brief, fixed, shown_pvalue, significant
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from dpstats.measured.row_count import RowCount
 
-@dataclass(frozen=True, repr=False)
+_MOST = 40  # cells that print
+
+
+@dataclass(frozen=True, repr=False, eq=False)
 class ChiSquareResult(Cached, HypothesisResult):
     """A chi-square test on noisy counts.
 
@@ -38,7 +44,7 @@ class ChiSquareResult(Cached, HypothesisResult):
     pearson : float
         That statistic of the noisy counts, not calibrated for noise; for comparison.
     pearson_pvalue : float
-        What the chi-square distribution would say of it.
+        Its tail probability under the chi-square distribution.
     effect_name : str
         Cohen's w, sqrt(sum (p - p0)^2 / p0), or Cramer's V.
     effect : float
@@ -46,8 +52,28 @@ class ChiSquareResult(Cached, HypothesisResult):
     levels : int
         The squared effect is the statistic over n times this: min(R, C) - 1 for Cramer's V, else 1.
     largest_effect : float
+    rows : RowCount
+        Number of private rows.
+    budget : str
+        The budget of the release, for the footer.
     at_level : function of alpha
         The certified verdict at a level, and the noise-aware interval (2,) for the effect.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> import pandas as pd
+    >>> schema = dps.Schema([dps.Boolean("smoker")])
+    >>> fit = dps.GoodnessOfFit("smoker", [0.5, 0.5])
+    >>> plan = dps.plan(schema, {"fit": fit}, budget=dps.PureDP(1))
+    >>> rows = pd.DataFrame({"smoker": [True] * 3_000 + [False] * 7_000})
+    >>> result = dps.release(plan, rows).infer(fit)
+    >>> result.certified.verdict, result.nobs
+    ('reject', 10000)
+    >>> print(result.conf_int().round(1))
+    [0.4 0.4]
+    >>> print(result.conf_int(method="certified", target="table").round(1))
+    [0.4 0.4]
     """
 
     df: int
@@ -62,7 +88,9 @@ class ChiSquareResult(Cached, HypothesisResult):
     effect: float
     levels: int
     largest_effect: float
-    at_level: Callable[[float], tuple[CertifiedChiSquare, Floats]]
+    rows: RowCount
+    budget: str
+    at_level: Callable[[float], tuple[CertifiedChiSquare, Floats]] = field(compare=False)
 
     def _at(self, alpha: float) -> tuple[CertifiedChiSquare, Floats]:
         alpha = check_alpha(alpha)
@@ -70,9 +98,25 @@ class ChiSquareResult(Cached, HypothesisResult):
         return certified, effect.copy()
 
     @property
+    def nobs(self) -> int:
+        """Number of private rows, or its estimate."""
+        return self.rows.value
+
+    @property
+    def headline(self) -> str:
+        """The p-value, and the effect with its 95% interval."""
+        effect = brief(self.effect_name, self.effect, *self.effect_interval.tolist())
+        return f"{super().headline}; {effect}"
+
+    @property
     def interval_of(self) -> str:
-        """What the interval is of."""
+        """The effect; the certified interval is that of the private table's effect."""
         return self.effect_name
+
+    def preview_widths(self, method: Method) -> Floats:
+        """Width (1,) of the 95% interval that the method has: see `conf_int`."""
+        target: Target = "population" if method == "noise_aware" else "table"
+        return np.diff(self.conf_int(method=method, target=target))
 
     @property
     def certified(self) -> CertifiedChiSquare:
@@ -84,21 +128,49 @@ class ChiSquareResult(Cached, HypothesisResult):
         """Noise-aware 95% interval (2,) for the effect size."""
         return self._at(0.05)[1]
 
-    def conf_int(self, *, alpha: float = 0.05, method: Method = "noise_aware") -> Floats:
+    def conf_int(
+        self,
+        *,
+        alpha: float = 0.05,
+        method: Method = "noise_aware",
+        target: Target = "population",
+        simultaneous: bool = False,
+    ) -> Floats:
         """Interval (2,) for the effect size at level 1 - alpha.
+
+        There are two: the noise-aware interval for the population's effect, and the certified
+        interval for the private table's own effect, which is that of the statistic on the scale of
+        the effect.
 
         Parameters
         ----------
         alpha : float
             Error probability, in (0, 1/2].
         method : {"noise_aware", "certified"}
-            Of the population's effect, or of the private table's own: the certified interval of
-            the statistic on the scale of the effect.
+        target : {"population", "table"}
+        simultaneous : bool
+            Without effect: there is one interval.
+
+        Raises
+        ------
+        RequestError
+            For the other two combinations of method and target.
         """
         check_choice("method", method, get_args(Method))
+        check_choice("target", target, get_args(Target))
         certified, effect = self._at(alpha)
-        if method == "noise_aware":
+        if (method, target) == ("noise_aware", "population"):
             return effect
+        if method == "noise_aware":
+            raise RequestError(
+                f"there is no noise-aware interval for {self.effect_name} of the private table; "
+                "the certified one holds for any data: use method='certified'"
+            )
+        if target == "population":
+            raise RequestError(
+                f"there is no certified interval for {self.effect_name} of the population; use "
+                "target='table', or method='noise_aware'"
+            )
         squares = np.array([certified.low, certified.high]) / certified.sizes[::-1] / self.levels
         return np.asarray(np.minimum(np.sqrt(squares), self.largest_effect))
 
@@ -115,68 +187,81 @@ class ChiSquareResult(Cached, HypothesisResult):
             }
         )
 
-    def summary(self, *, alpha: float = 0.05, most: int = 40) -> str:
+    def summary(
+        self, *, alpha: float = 0.05, target: Target = "population", most: int = _MOST
+    ) -> str:
         """Text of the result.
 
         Parameters
         ----------
         alpha : float
             Error probability of the certified verdict and of the interval for the effect.
+        target : {"population", "table"}
+            For the private table: the certified verdict, and the certified interval for its effect.
         most : int
             Largest number of cells to print; `to_frame` has them all.
         """
-        width = max(len("cell"), *(len(cell) for cell in self.cells[:most]))
-        lines = [
+        check_choice("target", target, get_args(Target))
+        return self._page(target, alpha, most).text()
+
+    def _page(self, target: Target, alpha: float = 0.05, most: int = _MOST) -> Page:
+        rows = [
+            [cell, fixed(observed, 1), fixed(expected, 1), fixed(residual, 2)]
+            for cell, observed, expected, residual in zip(
+                self.cells, self.observed, self.expected, self.residuals, strict=True
+            )
+        ][:most]
+        left = len(self.cells) - len(rows)
+        more = [f"{left} more cells are in to_frame()"] if left else []
+        notes = self.notes if target == "population" else ()
+        remarks = [f"Note: {note}" for note in (*more, *notes)]
+        found, foot = self._of_population(alpha), self.footer
+        if target == "table":
+            found = self._of_table(alpha)
+            foot = footer(self.rows, self.budget, "certified (any data, worst case)", target)
+        return Page(
             self.title,
-            f"null hypothesis: {self.null}",
-            "",
-            *self._found_at(alpha),
-            "",
-            f"{'cell':<{width}}  {'observed':>10}  {'expected':>10}  {'residual':>8}",
-        ]
-        lines += [
-            f"{row.cell:<{width}}  {row.observed:>10.1f}  {row.expected:>10.1f}  "
-            f"{row.residual:>8.2f}"
-            for row in self.to_frame().head(most).itertuples(index=False)
-        ]
-        if len(self.cells) > most:
-            lines.append(f"... {len(self.cells) - most} more cells in to_frame()")
-        return "\n".join([*lines, "", *self._remarks()])
+            [f"null hypothesis: {self.null}", "", *found],
+            ["cell", "observed", "expected", "residual"],
+            rows,
+            after=[*foot.splitlines(), *remarks],
+        )
 
-    def _found_at(self, alpha: float) -> list[str]:
+    def _of_population(self, alpha: float) -> list[str]:
         certified, (low, high) = self._at(alpha)
-        classical = shown_pvalue(self.pearson_pvalue)
+        show = Numerals.of((self.effect, low, high), high - low)
         return [
-            f"p-value {shown_pvalue(self.pvalue)} (statistic {self.statistic:.4g}, calibrated for "
-            "noise)",
-            f"{self.classical} statistic of the noisy counts: {self.pearson:.2f} on {self.df} df "
-            f"(p-value {classical} if there were no noise; not valid here)",
+            f"p-value {shown_pvalue(self.pvalue)} (statistic {significant(self.statistic)}, "
+            "calibrated for noise)",
+            f"{self.classical} statistic of the noisy counts: {fixed(self.pearson, 2)} on "
+            f"{self.df} df (p-value {shown_pvalue(self.pearson_pvalue)} if there were no noise; "
+            "not valid here)",
             str(certified),
-            f"{self.effect_name} = {self.effect:.4f} "
-            f"[{low:.4f}, {high:.4f}] ({100 * (1 - alpha):g}% interval)",
+            f"{self.effect_name} = {show(self.effect)} {show.interval(low, high)} "
+            f"({100 * (1 - alpha):g}% interval)",
         ]
 
-    def _remarks(self) -> list[str]:
-        return [self.footer, *(f"Note: {note}" for note in self.notes)]
-
-    def _repr_html_(self) -> str:
-        frame = self.to_frame().head(40)
-        table = frame.to_html(index=False, float_format="{:.2f}".format)
-        lines = [f"null hypothesis: {self.null}", *self._found_at(0.05)]
-        return as_html(self.title, lines, table, self._remarks())
+    def _of_table(self, alpha: float) -> list[str]:
+        low, high = self.conf_int(alpha=alpha, method="certified", target="table")
+        ends = Numerals.of((low, high), high - low).interval(low, high)
+        return [
+            str(self._at(alpha)[0]),
+            f"{self.effect_name} of the private table: {ends} ({100 * (1 - alpha):g}% certified "
+            "interval)",
+        ]
 
 
 def noise_notes(excess: float, df: int, expected: Floats) -> list[str]:
-    """What noise and small cells do to a chi-square test.
+    """Warnings about noise and small cells.
 
-    `excess` is the noise's mean part of Pearson's statistic, beside `df` of sampling.
+    `excess` is the mean that the noise adds to Pearson's statistic, `df` that of sampling.
     """
     share = excess / (excess + df)
     notes = []
     if share > 0.5:
         notes.append(
             f"privacy noise is {share:.0%} of the chance variation of Pearson's statistic: a "
-            "large p-value says little here; look at the interval for the effect"
+            "large p-value is weak evidence; use the interval for the effect"
         )
     if expected.min() < 5:
         notes.append(

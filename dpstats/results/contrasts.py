@@ -4,31 +4,62 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, get_args
 
 import numpy as np
 
 from dpstats.arrays import Floats
-from dpstats.checks import Method, Target, check_alpha
+from dpstats.checks import Method, Target, check_alpha, check_choice
 from dpstats.errors import RequestError
 from dpstats.inference.regression.linear_intervals import LinearIntervals
-from dpstats.results.base import EstimateResult, HypothesisResult
-from dpstats.results.rendering import as_html, html_table, significant, text_table
+from dpstats.results.base import Result, footer
+from dpstats.results.estimates import METHODS, EstimateResult
+from dpstats.results.hypothesis import HypothesisResult
+from dpstats.results.named import Named
+from dpstats.results.rendering import Numerals, Page, significant
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-@dataclass(frozen=True, repr=False)
+NARROW = """\
+Coefficients need columns that vary: one that varies over a tenth of its bounds has 10 (sampling) to
+100 (noise) times this width, or none that is finite where noise hides how the column varies."""
+
+
+@dataclass(frozen=True, repr=False, eq=False)
 class LinearResult(EstimateResult):
-    """Linear combinations of coefficients, each with a test of whether it equals `null`."""
+    """Linear combinations of coefficients, each with a test of whether it equals `null`.
+
+    Attributes
+    ----------
+    null : (d,) float64
+        The values tested; 0 by default.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> import pandas as pd
+    >>> schema = dps.Schema([dps.Number(name, 0, 99, missing=0) for name in ("age", "score")])
+    >>> line = dps.OLS("score ~ age")
+    >>> plan = dps.plan(schema, {"line": line}, budget=dps.PureDP(10))
+    >>> numbers = pd.Series(range(10_000))
+    >>> rows = pd.DataFrame({"age": numbers % 100, "score": numbers % 100 // 2 + numbers % 7})
+    >>> found = dps.release(plan, rows).infer(line)
+    >>> predicted = found.get_prediction({"age": [20, 60]}).mean
+    >>> isinstance(predicted, dps.LinearResult), predicted.tvalues.shape
+    (True, (2,))
+    """
+
+    preview_remark: ClassVar[str] = NARROW
+    preview_itemised: ClassVar[bool] = True
 
     null: Floats = field(default_factory=lambda: np.zeros(1))
 
     @property
     def interval_of(self) -> str:
-        """The first coefficient but for an intercept; each has a unit of its own."""
-        return f"{self.terms[self.previewed][0]}, in its own unit"
+        """The first coefficient other than the intercept; each has a unit of its own."""
+        return f"{self.terms[self.previewed.start]}, in its own unit"
 
     @property
     def previewed(self) -> slice:
@@ -42,16 +73,17 @@ class LinearResult(EstimateResult):
         return self.intervals
 
     @property
-    def tvalues(self) -> Floats:
+    def tvalues(self) -> Named:
         """(d,) estimate less `null` over the standard error."""
-        errors, apart = self.bse, self.params - self.null
-        certain = np.where(apart == 0, 0.0, np.copysign(np.inf, apart))
-        return np.divide(apart, errors, out=certain, where=errors > 0) + 0.0  # no -0
+        errors, distance = self.bse, self.params - self.null
+        certain = np.where(distance == 0, 0.0, np.copysign(np.inf, distance))
+        ratios = np.divide(distance, errors, out=certain, where=errors > 0) + 0.0  # no -0
+        return Named(ratios, self.terms)
 
     @cached_property
-    def pvalues(self) -> Floats:
-        """(d,) two-sided noise-aware p-values of: it equals `null`."""
-        return self._law.pvalues(self.null, "two-sided")
+    def pvalues(self) -> Named:
+        """(d,) two-sided noise-aware p-values of the hypothesis that each equals `null`."""
+        return Named(self._law.pvalues(self.null, "two-sided"), self.terms)
 
     def to_frame(
         self, *, alpha: float = 0.05, method: Method = "noise_aware", target: Target = "population"
@@ -60,18 +92,33 @@ class LinearResult(EstimateResult):
         frame = super().to_frame(alpha=alpha, method=method, target=target)
         if target == "table":
             return frame
-        return frame.assign(statistic=self.tvalues, p_value=self.pvalues)
+        return frame.assign(statistic=np.asarray(self.tvalues), p_value=np.asarray(self.pvalues))
 
     def _first(self, count: int) -> LinearResult:
         null = np.broadcast_to(self.null, self.params.shape)[:count]
-        part = super()._first(count)
-        assert isinstance(part, LinearResult)
-        return replace(part, null=null)
+        first = super()._first(count)
+        assert isinstance(first, LinearResult)
+        return replace(first, null=null)
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class ContrastResult(LinearResult):
-    """Contrasts, with statsmodels' further names; single numbers where there is one contrast."""
+    """Contrasts, with statsmodels' further names; single numbers where there is one contrast.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> import pandas as pd
+    >>> schema = dps.Schema([dps.Number(name, 0, 99, missing=0) for name in ("age", "score")])
+    >>> line = dps.OLS("score ~ age")
+    >>> plan = dps.plan(schema, {"line": line}, budget=dps.PureDP(10))
+    >>> numbers = pd.Series(range(10_000))
+    >>> rows = pd.DataFrame({"age": numbers % 100, "score": numbers % 100 // 2 + numbers % 7})
+    >>> found = dps.release(plan, rows).infer(line)
+    >>> slope = found.t_test("age = 0.5")
+    >>> abs(slope.effect - 0.5) < 0.05
+    True
+    """
 
     @property
     def effect(self) -> Floats | float:
@@ -99,7 +146,7 @@ class ContrastResult(LinearResult):
         return values if len(values) > 1 else float(values[0])
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class FTestResult(HypothesisResult):
     """An F test of several contrasts together.
 
@@ -107,6 +154,20 @@ class FTestResult(HypothesisResult):
     ----------
     df_num, df_denom : float
         Degrees of freedom: independent contrasts, and rows less coefficients.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> import pandas as pd
+    >>> schema = dps.Schema([dps.Number(name, 0, 99, missing=0) for name in ("age", "score")])
+    >>> line = dps.OLS("score ~ age")
+    >>> plan = dps.plan(schema, {"line": line}, budget=dps.PureDP(10))
+    >>> numbers = pd.Series(range(10_000))
+    >>> rows = pd.DataFrame({"age": numbers % 100, "score": numbers % 100 // 2 + numbers % 7})
+    >>> found = dps.release(plan, rows).infer(line)
+    >>> test = found.f_test("age = 0")
+    >>> print(test.pvalue < 0.001, test.df_num)
+    True 1.0
     """
 
     df_num: float = field(default=np.nan, kw_only=True)
@@ -117,17 +178,35 @@ class FTestResult(HypothesisResult):
         """The statistic, by statsmodels' name."""
         return self.statistic
 
+    def to_frame(self) -> pd.DataFrame:
+        """One row: hypothesis, alternative, statistic, p-value and degrees of freedom."""
+        return super().to_frame().assign(df_num=self.df_num, df_denom=self.df_denom)
+
     def _evidence(self) -> str:
-        return f"F = {self.statistic:.4g} on {self.df_num:g} and {self.df_denom:g} df, "
+        return f"F = {significant(self.statistic)} on {self.df_num:g} and {self.df_denom:g} df, "
 
 
-@dataclass(frozen=True, repr=False)
-class Prediction:
+@dataclass(frozen=True, repr=False, eq=False)
+class Prediction(Result):
     """Predicted means, and new responses with their own error.
 
     Attributes
     ----------
     mean, new : LinearResult
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> import pandas as pd
+    >>> schema = dps.Schema([dps.Number(name, 0, 99, missing=0) for name in ("age", "score")])
+    >>> line = dps.OLS("score ~ age")
+    >>> plan = dps.plan(schema, {"line": line}, budget=dps.PureDP(10))
+    >>> numbers = pd.Series(range(10_000))
+    >>> rows = pd.DataFrame({"age": numbers % 100, "score": numbers % 100 // 2 + numbers % 7})
+    >>> found = dps.release(plan, rows).infer(line)
+    >>> predicted = found.get_prediction({"age": [20, 60]})
+    >>> predicted.predicted_mean.round().tolist(), predicted.conf_int(obs=True).shape
+    ([13.0, 33.0], (2, 2))
     """
 
     mean: LinearResult
@@ -136,12 +215,35 @@ class Prediction:
     @property
     def predicted_mean(self) -> Floats:
         """(m,)."""
-        return self.mean.params
+        return np.asarray(self.mean.params)
 
     @property
     def se_mean(self) -> Floats:
         """(m,) sampling and privacy together."""
-        return self.mean.bse
+        return np.asarray(self.mean.bse)
+
+    @property
+    def headline(self) -> str:
+        """The first predicted means with their 95% intervals."""
+        return self.mean.headline
+
+    @property
+    def has_intervals(self) -> bool:
+        """True."""
+        return True
+
+    def intervals_frame(
+        self,
+        *,
+        alpha: float = 0.05,
+        method: Method = "noise_aware",
+        target: Target = "population",
+        simultaneous: bool = False,
+    ) -> pd.DataFrame:
+        """Those of the predicted means."""
+        return self.mean.intervals_frame(
+            alpha=alpha, method=method, target=target, simultaneous=simultaneous
+        )
 
     def conf_int(
         self,
@@ -156,33 +258,52 @@ class Prediction:
         With ``target="table"``: of what the private table's own coefficients predict.
         """
         if obs and target == "table":
-            raise RequestError("a new response is not in the private table; leave out target=")
+            raise RequestError(
+                "a new response is not in the private table: use target='population', the default"
+            )
         of = self.new if obs else self.mean
-        return of.conf_int(alpha=alpha, method=method, target=target)
+        return np.asarray(of.conf_int(alpha=alpha, method=method, target=target))
 
-    def summary_frame(self, *, alpha: float = 0.05, method: Method = "noise_aware") -> pd.DataFrame:
-        """One row per prediction, with the columns of statsmodels."""
+    def to_frame(
+        self, *, alpha: float = 0.05, method: Method = "noise_aware", target: Target = "population"
+    ) -> pd.DataFrame:
+        """One row per prediction, with the columns of statsmodels.
+
+        For the private table there are means alone, with the noise as their only error.
+        """
         import pandas as pd
 
         check_alpha(alpha)
-        mean, new = (self.conf_int(obs=o, alpha=alpha, method=method) for o in (False, True))
-        return pd.DataFrame({
-            "mean": self.predicted_mean, "mean_se": self.se_mean,
-            "mean_ci_lower": mean[:, 0], "mean_ci_upper": mean[:, 1],
-            "obs_ci_lower": new[:, 0], "obs_ci_upper": new[:, 1],
-        })  # fmt: skip
+        check_choice("target", target, get_args(Target))
+        means = self.mean.to_frame(alpha=alpha, method=method, target=target)
+        frame = means[["estimate", "std_error", "conf_low", "conf_high"]]
+        frame.columns = pd.Index(["mean", "mean_se", "mean_ci_lower", "mean_ci_upper"])
+        if target == "table":
+            return frame
+        new = self.conf_int(obs=True, alpha=alpha, method=method)
+        return frame.assign(obs_ci_lower=new[:, 0], obs_ci_upper=new[:, 1])
 
-    def _cells(self) -> tuple[list[str], list[list[str]]]:
-        """Header and rows of the printed table."""
-        frame = self.summary_frame()
-        rows = [
-            [str(i), *(significant(value, row["mean_se"]) for value in row)]
-            for i, row in frame.iterrows()
-        ]
-        return ["", *frame.columns], rows
+    def summary_frame(self, *, alpha: float = 0.05, method: Method = "noise_aware") -> pd.DataFrame:
+        """`to_frame` by statsmodels' name."""
+        return self.to_frame(alpha=alpha, method=method)
 
-    def __repr__(self) -> str:
-        return "\n".join([self.mean.title, "", *text_table(*self._cells())])
+    def summary(self, *, alpha: float = 0.05, target: Target = "population") -> str:
+        """Text table of `to_frame` with noise-aware intervals."""
+        return self._page(alpha, target).text()
 
     def _repr_html_(self) -> str:
-        return as_html(self.mean.title, [], html_table(*self._cells()))
+        return self._page(0.05, "population").html()
+
+    def _page(self, alpha: float, target: Target) -> Page:
+        frame = self.to_frame(alpha=alpha, target=target)
+        level = f"{100 * (1 - alpha):g}%"
+        header = ["", "mean", "std err", f"{level} of the mean"]
+        header += [f"{level} of a new response"] if target == "population" else []
+        rows = []
+        for i, row in enumerate(frame.to_numpy(dtype=np.float64).tolist()):
+            mean, error, *ends = row
+            show = Numerals.of(row, error)
+            pairs = [show.interval(*ends[j : j + 2]) for j in range(0, len(ends), 2)]
+            rows.append([str(i), show(mean), Numerals.of([error], error)(error), *pairs])
+        foot = footer(self.mean.rows, self.mean.budget, METHODS["noise_aware"], target)
+        return Page(self.title, [], header, rows, after=[foot])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,8 @@ from dpstats.errors import RequestError
 from dpstats.inference.regression.constraints import Constraints, read_constraints
 from dpstats.inference.regression.linear_intervals import LinearIntervals
 from dpstats.results.contrasts import ContrastResult, FTestResult, LinearResult, Prediction
-from dpstats.results.rendering import shown_pvalue, significant
+from dpstats.results.named import Named
+from dpstats.results.rendering import fixed, shown_pvalue, significant
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,25 +24,25 @@ if TYPE_CHECKING:
     from dpstats.inference.regression.design_moments import DesignMoments
 
 SAMPLING = (
-    "the sampling part assumes errors of equal variance (no fourth moments were measured), also in "
-    "certified intervals for the population; those for the table assume nothing"
+    "sampling variances assume errors of equal variance, also in certified intervals for the "
+    "population; those for the table assume nothing"
 )
 ROBUST = (
-    "the sampling part allows for errors of any variance (HC1, from measured fourth moments of "
-    "columns rounded to at most 128 steps); certified intervals for the population still assume "
-    "equal variance, those for the table nothing"
+    "sampling variances allow for errors of any variance (HC1, from fourth moments of columns "
+    "rounded to at most 128 steps); certified intervals for the population still assume equal "
+    "variance, those for the table nothing"
 )
-DROWNED = (
-    "the noise on fourth moments is most of the sampling part, which is as wide as that noise: it "
-    "takes more rows, more budget, allocation='optimal' in the plan, or fewer regressors"
+NOISY_FOURTH = (
+    "most of the sampling variance is noise on fourth moments: use more rows, more budget, "
+    "allocation='optimal' in the plan, or fewer regressors"
 )
 PENALISED = (
-    "residuals from penalised coefficients vary with the regressors: the sampling part is a bound, "
-    "often a wide one; cov_type='HC1' measures it"
+    "residuals from penalised coefficients vary with the regressors: the sampling variance is an "
+    "upper bound, often a wide one; cov_type='HC1' measures it"
 )
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class OLSResult(LinearResult):
     """A least-squares fit, named as in statsmodels: ``params, bse, tvalues, pvalues, rsquared``.
 
@@ -49,13 +50,28 @@ class OLSResult(LinearResult):
     ----------
     moments : DesignMoments
         The design, and how coefficients in original units follow from the measured moments.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> import pandas as pd
+    >>> schema = dps.Schema([dps.Number(name, 0, 99, missing=0) for name in ("age", "score")])
+    >>> line = dps.OLS("score ~ age")
+    >>> plan = dps.plan(schema, {"line": line}, budget=dps.PureDP(10))
+    >>> numbers = pd.Series(range(10_000))
+    >>> rows = pd.DataFrame({"age": numbers % 100, "score": numbers % 100 // 2 + numbers % 7})
+    >>> found = dps.release(plan, rows).infer(line)
+    >>> print(found.params["age"] == found.params[1], found.nobs)
+    True 10000
+    >>> round(float(found.params["age"]), 1)
+    0.5
     """
 
-    moments: DesignMoments = field(kw_only=True)
+    moments: DesignMoments = field(kw_only=True, compare=False)
 
     @property
     def df_model(self) -> float:
-        """Number of coefficients, the constant aside."""
+        """Number of coefficients, not counting the constant."""
         return float(len(self.params) - (self.moments.constant is not None))
 
     @property
@@ -67,7 +83,7 @@ class OLSResult(LinearResult):
     def scale(self) -> float:
         """Variance of the errors, in the response's unit squared; 0 where noise made it negative.
 
-        From noisy moments, with no interval; nan if nothing is known.
+        From noisy moments, with no interval; nan if `bse` is infinite.
         """
         if not self._law.known:
             return np.nan
@@ -86,7 +102,7 @@ class OLSResult(LinearResult):
     def cov_params(self) -> pd.DataFrame:
         """Covariance of the coefficients' errors (d, d), sampling and privacy together.
 
-        Its diagonal holds the squares of `bse`; infinite if nothing is known.
+        Its diagonal holds the squares of `bse`; infinite if those are.
         """
         import pandas as pd
 
@@ -111,7 +127,7 @@ class OLSResult(LinearResult):
 
     @property
     def rsquared(self) -> float:
-        """Share of the response's variance that is explained, in [0, 1]; nan if nothing is known.
+        """Share of the response's variance that is explained, in [0, 1]; nan if `bse` is infinite.
 
         Around its mean, or around 0 if no constant is among the regressors, as in statsmodels.
         From noisy moments, with no interval.
@@ -137,12 +153,12 @@ class OLSResult(LinearResult):
 
     @property
     def fvalue(self) -> float:
-        """F statistic of: nothing but the constant matters, the noise allowed for."""
+        """F statistic of the hypothesis that all coefficients but the constant are zero."""
         return 0.0 if self._overall is None else self._overall.statistic
 
     @property
     def f_pvalue(self) -> float:
-        """Its p-value."""
+        """Its p-value, which allows for the noise."""
         return 1.0 if self._overall is None else self._overall.pvalue
 
     def t_test(self, r_matrix: Constraints) -> ContrastResult:
@@ -162,7 +178,8 @@ class OLSResult(LinearResult):
         """
         matrix, values, names = read_constraints(r_matrix, self.terms)
         found = self._combined(f"Contrasts of {self.title}", names, matrix)
-        return ContrastResult(**{**found.__dict__, "null": values})
+        plain = {field.name: getattr(found, field.name) for field in fields(found)}
+        return ContrastResult(**{**plain, "null": values})
 
     def f_test(self, r_matrix: Constraints) -> FTestResult:
         """Test that all of some linear combinations of the coefficients equal given values.
@@ -173,9 +190,8 @@ class OLSResult(LinearResult):
             As in `t_test`.
         """
         matrix, values, names = read_constraints(r_matrix, self.terms)
-        law = self._law
-        apart, rows = values - matrix @ self.moments.shift, matrix @ self.moments.to_basis
-        statistic, pvalue = law.model.wald(rows, apart)
+        rows = matrix @ self.moments.to_basis
+        statistic, pvalue = self._law.model.wald(rows, values - matrix @ self.moments.shift)
         rank = np.linalg.matrix_rank(rows / np.linalg.norm(rows, axis=1, keepdims=True))
         return FTestResult(
             f"F test, {self.title}",
@@ -197,7 +213,7 @@ class OLSResult(LinearResult):
         if use_f is not True or scalar is not True:
             raise RequestError(
                 "wald_test gives the F statistic as one number, with a p-value that allows for "
-                "the noise; there is no chi-square form: leave out use_f and scalar"
+                "the noise; there is no chi-square form: use the defaults of use_f and scalar"
             )
         return self.f_test(r_matrix)
 
@@ -220,7 +236,8 @@ class OLSResult(LinearResult):
         mean = self._combined(f"Predicted mean, {self.title}", names, rows)
         assert isinstance(mean.intervals, LinearIntervals)
         new = replace(mean.intervals, extra=self.moments.half_range**2)
-        return Prediction(mean, self._combined(f"New responses, {self.title}", names, rows, new))
+        responses = self._combined(f"New responses, {self.title}", names, rows, new)
+        return Prediction(mean.title, mean, responses)
 
     def predict(self, exog: pd.DataFrame | Mapping[str, Any] | None = None) -> Floats:
         """Predicted means (m,) alone; see `get_prediction`, which has their intervals."""
@@ -235,7 +252,7 @@ class OLSResult(LinearResult):
                 self._law.model, matrix @ self.moments.to_basis, matrix @ self.moments.shift
             )
         return LinearResult(
-            title=title, terms=names, params=intervals.estimates,
+            title=title, terms=names, params=Named(intervals.estimates, names),
             sampling_variance=intervals.sampling_variance,
             privacy_variance=intervals.privacy_variance, intervals=intervals, rows=self.rows,
             budget=self.budget, notes=self.notes,
@@ -244,15 +261,15 @@ class OLSResult(LinearResult):
 
     def _head(self, target: Target) -> list[str]:
         if not self._law.known:
-            return [self.title, "R-squared, residual sd and F test: nothing is known"]
+            return [self.title, "R-squared, residual sd and F test: not available, see the notes"]
         fit = (
-            f"R-squared {self.rsquared:.3f} (adjusted {self.rsquared_adj:.3f}), residual sd "
-            f"{significant(np.sqrt(self.scale))}: from noisy moments, without intervals"
+            f"R-squared {fixed(self.rsquared, 3)} (adjusted {fixed(self.rsquared_adj, 3)}), "
+            f"residual sd {significant(np.sqrt(self.scale))}: from noisy moments, without intervals"
         )
         if target == "table":
             return [self.title, fit]
         test = (
-            f"F statistic {self.fvalue:.4g} on {self.df_model:g} and {self.df_resid:g} df, p-value "
-            f"{shown_pvalue(self.f_pvalue)} (allows for the noise)"
+            f"F statistic {significant(self.fvalue)} on {self.df_model:g} and {self.df_resid:g} "
+            f"df, p-value {shown_pvalue(self.f_pvalue)} (allows for the noise)"
         )
         return [self.title, fit, test]

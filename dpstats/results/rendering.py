@@ -1,9 +1,12 @@
-"""How numbers and tables of results print: one rule for text and HTML."""
+"""How numbers and tables of results print: one rule, and the same cells for text and HTML."""
 
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,36 +16,107 @@ if TYPE_CHECKING:
 
 LEAST_SHOWN = 1e-6  # the numeric accuracy of p-values
 _WIDEST = 48  # characters of a name in a table
-_MOST_DIGITS = 15
+_MOST_DIGITS = 15  # of a float64
+_FIXED = 1e-4, 1e7  # magnitudes between these print without a power of ten
 
 
-def significant(value: float, scale: float = np.nan) -> str:
-    """A number to three digits of its `scale`, such as its standard error; blank if nan.
+@dataclass(frozen=True)
+class Numerals:
+    """How an estimate and the ends of its interval print: same decimals, same power of ten.
 
-    So an estimate shows what its error leaves of it, in any unit. Four digits without a scale.
+    Attributes
+    ----------
+    decimals : int
+    exponent : int
+        The power of ten that all are written with; 0 for none.
 
     Examples
     --------
-    >>> significant(0.0000004857), significant(1987.312, 0.213), significant(1.5, np.inf)
-    ('4.857e-07', '1987.312', '1.5')
+    >>> show = Numerals.of([0.3012, 0.29, 0.3141], scale=0.0066)
+    >>> show(0.3012), show(0.29), show(-1e-9), show(float("inf"))
+    ('0.30120', '0.29000', '0.00000', 'inf')
+    >>> Numerals.of([1.23456e9], scale=4e7)(9.8e8)
+    '0.9800e+09'
     """
-    if np.isnan(value):
-        return ""
-    digits = 4
-    if value != 0 and np.isfinite(value) and 0 < scale < np.inf:
-        apart = np.floor(np.log10(abs(value))) - np.floor(np.log10(scale))
-        digits = int(np.clip(apart + 3, 3, _MOST_DIGITS))
-    return f"{value + 0.0:.{digits}g}"  # no -0
+
+    decimals: int
+    exponent: int = 0
+
+    @classmethod
+    def of(cls, values: Iterable[float], scale: float = math.nan, digits: int = 3) -> Numerals:
+        """Decimals that show `digits` of the scale, such as a standard error or a width.
+
+        Without a positive, finite scale: one digit more, of the largest value.
+        """
+        largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
+        known = 0 < scale < math.inf
+        magnitude = max(largest, scale) if known else largest
+        if magnitude == 0:
+            return cls(0)
+        place = _place(magnitude)
+        exponent = 0 if _FIXED[0] <= magnitude < _FIXED[1] else place
+        wanted = digits - 1 - (_place(scale) if known else place - 1) + exponent
+        return cls(max(0, min(wanted, _MOST_DIGITS - 1 - place + exponent)), exponent)
+
+    def __call__(self, value: float) -> str:
+        """The number; blank if nan."""
+        if math.isnan(value):
+            return ""
+        if math.isinf(value):
+            return f"{value:g}"
+        if value != 0 and _place(abs(value)) >= self.exponent + _MOST_DIGITS:
+            return f"{value:.4g}"
+        text = f"{Decimal(float(value)).scaleb(-self.exponent):.{self.decimals}f}"
+        if float(text) == 0:
+            text = text.lstrip("-")
+        return text + (f"e{self.exponent:+03d}" if self.exponent else "")
+
+    def interval(self, low: float, high: float) -> str:
+        """Both ends in brackets."""
+        return f"[{self(low)}, {self(high)}]"
+
+
+def _place(value: float) -> int:
+    """Power of ten of the leading digit of a positive number."""
+    return math.floor(math.log10(value))
+
+
+def significant(value: float) -> str:
+    """A number by itself to four digits; blank if nan.
+
+    Examples
+    --------
+    >>> significant(0.0000004857), significant(1987.312), significant(-0.0)
+    ('4.857e-07', '1987', '0')
+    """
+    return "" if math.isnan(value) else f"{value + 0.0:.4g}"  # no -0
+
+
+def fixed(value: float, decimals: int) -> str:
+    """A number with so many decimals; blank if nan."""
+    return Numerals(decimals)(value)
 
 
 def share(value: float) -> str:
     """A percentage, or blank if nan."""
-    return "" if np.isnan(value) else f"{value:.0%}"
+    return "" if math.isnan(value) else f"{value + 0.0:.0%}"
 
 
-def shown_pvalue(pvalue: float) -> str:
+def shown_pvalue(pvalue: float, digits: int = 4) -> str:
     """``= 0.0123``, or ``< 1e-06`` where it is below the accuracy."""
-    return f"= {pvalue:.4g}" if pvalue >= LEAST_SHOWN else f"< {LEAST_SHOWN:g}"
+    return f"= {pvalue:.{digits}g}" if pvalue >= LEAST_SHOWN else f"< {LEAST_SHOWN:g}"
+
+
+def brief(name: str, estimate: float, low: float, high: float) -> str:
+    """One estimate with its interval, to two digits of the width.
+
+    Examples
+    --------
+    >>> brief("smoking", 0.25213, 0.24581, 0.25842)
+    'smoking: 0.252 [0.246, 0.258]'
+    """
+    show = Numerals.of((estimate, low, high), high - low, digits=2)
+    return f"{_shortened(name)}: {show(estimate)} {show.interval(low, high)}"
 
 
 def table_of(shown: pd.DataFrame, alpha: float) -> tuple[list[str], list[list[str]]]:
@@ -58,17 +132,49 @@ def table_of(shown: pd.DataFrame, alpha: float) -> tuple[list[str], list[list[st
     rows = []
     for i, term in enumerate(shown["term"]):
         row = {str(name): float(column[i]) for name, column in numbers.items()}
-        width = row["conf_high"] - row["conf_low"]
-        scale = row["std_error"] if 0 < row["std_error"] < np.inf else width
-        shorter = {name: significant(value, scale) for name, value in row.items()}
+        error, ends = row["std_error"], (row["conf_low"], row["conf_high"])
+        show = Numerals.of(
+            (row["estimate"], *ends), error if 0 < error < math.inf else ends[1] - ends[0]
+        )
         rows.append([
-            str(term), shorter["estimate"], shorter["std_error"],
-            *([f"{row['statistic']:.2f}", f"{row['p_value']:.3f}"] if tested else []),
-            f"[{shorter['conf_low']}, {shorter['conf_high']}]",
-            f"[{shorter['certified_low']}, {shorter['certified_high']}]",
+            str(term), show(row["estimate"]), Numerals.of([error], error)(error),
+            *([fixed(row["statistic"], 2), fixed(row["p_value"], 3)] if tested else []),
+            show.interval(*ends), show.interval(row["certified_low"], row["certified_high"]),
             share(row["privacy_share"]),
         ])  # fmt: skip
     return header, rows
+
+
+@dataclass(frozen=True)
+class Page:
+    """What a result shows, as text or as HTML.
+
+    Attributes
+    ----------
+    title : str
+    before : sequence of str
+        Lines above the table.
+    header, rows : sequence of cells
+        The table; none without a header.
+    after : sequence of str
+        Lines below it.
+    """
+
+    title: str
+    before: Sequence[str] = ()
+    header: Sequence[str] = ()
+    rows: Sequence[Sequence[str]] = ()
+    after: Sequence[str] = field(default=(), kw_only=True)
+
+    def text(self) -> str:
+        """Lines, with empty ones around the table."""
+        table = ["", *text_table(self.header, self.rows), ""] if self.header else []
+        return "\n".join([self.title, *self.before, *table, *self.after]).rstrip("\n")
+
+    def html(self) -> str:
+        """The same cells and lines, escaped."""
+        table = html_table(self.header, self.rows) if self.header else ""
+        return as_html(self.title, self.before, table, self.after)
 
 
 def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a least-squares result says where little or nothing is known, and how it is asked."""
+"""Least-squares results with little or no information, and their further methods."""
 
 import warnings
 
@@ -48,14 +48,14 @@ def test_an_empty_table_has_a_summary_that_claims_nothing(n, epsilon, ridge):
         text = result.summary() + result.summary(target="table") + result._repr_html_()
     assert "nan" not in text
     if not np.isfinite(result.bse).any():
-        assert "R-squared, residual sd and F test: nothing is known" in text
+        assert "R-squared, residual sd and F test: not available" in text
         assert np.isnan([result.rsquared, result.rsquared_adj, result.scale]).all()
         assert np.isnan(result.privacy_share).all()
         assert "%" not in text.split("---\n")[1].split("\n\n")[0]
         assert (result.fvalue, result.f_pvalue) == (0, 1)
 
 
-def test_of_the_table_no_sampling_is_told(found):
+def test_a_summary_for_the_table_has_no_sampling_error(found):
     frame, text = found.to_frame(target="table"), found.summary(target="table")
     assert frame[["statistic", "p_value"]].isna().all(axis=None)
     np.testing.assert_array_equal(frame["std_error"], np.sqrt(found.privacy_variance))

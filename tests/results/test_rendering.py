@@ -5,17 +5,81 @@ import pandas as pd
 import pytest
 
 import dpstats as dps
-from dpstats.results.rendering import html_table, share, significant, text_table
+from dpstats.results.rendering import (
+    Numerals,
+    Page,
+    fixed,
+    html_table,
+    share,
+    significant,
+    table_of,
+    text_table,
+)
 
 
 @pytest.mark.parametrize(("value", "scale", "text"), [
-    (4.857e-07, 1.2e-09, "4.857e-07"), (1987.312, 0.213, "1987.312"),
-    (1.23456e9, 4e7, "1.2346e+09"), (0.3012345, 0.0066, "0.30123"), (0.0002, 0.5, "0.0002"),
-    (0.123456, np.nan, "0.1235"),
-    (0.123456, np.inf, "0.1235"), (-np.inf, 1.0, "-inf"), (np.nan, 1.0, ""), (-0.0, 1.0, "0"),
+    (4.857e-07, 1.2e-09, "4.8570e-07"), (1987.312, 0.213, "1987.312"),
+    (1.23456e9, 4e7, "1.2346e+09"), (0.3012345, 0.0066, "0.30123"), (0.0002, 0.5, "0.000"),
+    (0.123456, np.nan, "0.1235"), (52345.6, 4000, "52346"), (1e9, np.nan, "1.000e+09"),
+    (0.123456, np.inf, "0.1235"), (-np.inf, 1.0, "-inf"), (np.nan, 1.0, ""), (-0.0, 1.0, "0.00"),
+    (0.0, np.nan, "0"), (-1e-12, 0.02, "0.0000"), (1e-12, 1e-14, "1.0000e-12"),
+    (5e-324, np.nan, "4.941e-324"), (1.7e308, 1e300, "1.7000000000e+308"),
+    (1 / 3, 1e-30, "0.333333333333333"),
 ])  # fmt: skip
 def test_a_number_shows_three_digits_of_its_error(value, scale, text):
-    assert significant(value, scale) == text
+    assert Numerals.of([value], scale)(value) == text
+
+
+AWKWARD = [0.0, -0.0, 1e-12, -1e-12, 3e-5, 0.3, -7.25, 1e4, 1e9, -1e9, np.inf, -np.inf, np.nan]
+
+
+@pytest.mark.parametrize("estimate", AWKWARD)
+@pytest.mark.parametrize("error", [0.0, 1e-12, 0.02, 1e9, np.inf, np.nan])
+def test_an_estimate_and_its_ends_have_the_same_decimals(estimate, error):
+    for low, high in [(estimate - error, estimate + error), (-np.inf, estimate), (-1e-12, 1e9)]:
+        values = (estimate, low, high)
+        show = Numerals.of(values, error)
+        texts = [show(value) for value in values if np.isfinite(value)]
+        shapes = {re.sub(r"\d", "9", re.sub(r"^-?\d+", "", text)) for text in texts}
+        assert len(shapes) <= 1  # as many decimals, and a power or none
+        assert {text.partition("e")[2] for text in texts} <= {f"{show.exponent:+03d}", ""}
+        for value in values:
+            text = show(value)
+            assert not re.match(r"-[0.]+(e|$)", text)
+            if np.isnan(value):
+                assert text == ""
+            elif np.isinf(value):
+                assert float(text) == value
+            else:
+                step = 10.0 ** (show.exponent - show.decimals)
+                assert abs(float(text) - value) <= step * 0.5000001 + 1e-15 * abs(value)
+        ends = [abs(value) for value in (low, high) if np.isfinite(value)]
+        if (
+            0 < error < np.inf
+            and np.isfinite(estimate)
+            and 1e-10 * max(abs(estimate), *ends) < error
+        ):
+            step = 10.0 ** (show.exponent - show.decimals)
+            assert step <= 0.0100001 * error or show.decimals == 0  # three digits of the error
+
+
+@pytest.mark.parametrize("estimate", AWKWARD)
+@pytest.mark.parametrize("error", [0.0, 1e-12, 0.02, 1e9, np.inf, np.nan])
+def test_awkward_numbers_in_a_table(estimate, error):
+    shown = pd.DataFrame({
+        "term": ["a"], "estimate": [estimate], "std_error": [error], "statistic": [estimate],
+        "p_value": [-0.0], "conf_low": [-np.inf], "conf_high": [estimate],
+        "privacy_share": [-0.0], "certified_low": [-1e-12], "certified_high": [np.inf],
+    })  # fmt: skip
+    page = Page("title", ["line"], *table_of(shown, 0.05), after=["end"])
+    cells = re.split(r"\s{2,}", page.text().splitlines()[5])
+    header = ["", "estimate", "std err", "t", "P>|t|", "95% noise-aware", "95% certified"]
+    assert list(page.header) == [*header, "privacy"]
+    assert re.findall(r"<td>(.*?)</td>", page.html()) == list(page.rows[0])
+    assert cells == [cell for cell in page.rows[0] if cell]
+    text = page.text()
+    assert "nan" not in text
+    assert not re.search(r"-0(\.0*)?([],%e ]|$)", text)
 
 
 def test_tables_align_shorten_and_escape():
@@ -24,7 +88,10 @@ def test_tables_align_shorten_and_escape():
     assert {len(line) for line in lines} == {48 + 2 + 2}
     assert lines[2].startswith("x" * 45 + "...")
     assert "<td>&lt;b&gt;</td><td>22</td>" in html_table(header, rows)
-    assert (share(0.123), share(np.nan)) == ("12%", "")
+    assert (share(0.123), share(np.nan), share(-0.0)) == ("12%", "", "0%")
+    assert (significant(np.nan), significant(-0.0), significant(-np.inf)) == ("", "0", "-inf")
+    assert (fixed(-0.001, 1), fixed(1e9, 1), fixed(np.nan, 2)) == ("0.0", "1000000000.0", "")
+    assert (fixed(-1e300, 2), fixed(np.inf, 2)) == ("-1e+300", "inf")
 
 
 def test_text_and_html_show_the_same_in_any_unit():
@@ -53,6 +120,9 @@ def test_text_and_html_show_the_same_in_any_unit():
     for word in ("P&gt;|t|", "R-squared", "F statistic"):
         assert word in page
     prediction = release.infer("ols").get_prediction({"pay": [1e8]})
-    assert f"<td>{significant(prediction.predicted_mean[0], prediction.se_mean[0])}</td>" in (
-        prediction._repr_html_()
+    page = prediction._repr_html_()
+    row = re.findall(r"<td>(.*?)</td>", page)
+    assert re.split(r"\s{2,}", prediction.summary().splitlines()[4]) == row
+    assert float(row[1]) == pytest.approx(
+        prediction.predicted_mean[0], abs=0.006 * prediction.se_mean[0]
     )

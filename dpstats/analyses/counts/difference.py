@@ -11,7 +11,7 @@ from typing import ClassVar, cast
 
 import numpy as np
 
-from dpstats.analyses.compared_groups import ComparesGroups, Groups, drowned_notes
+from dpstats.analyses.compared_groups import ComparesGroups, Groups, small_groups
 from dpstats.checks import Alternative, check_alternative, check_choice
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
@@ -21,7 +21,9 @@ from dpstats.inference.counts.difference_intervals import DifferenceIntervals
 from dpstats.inference.counts.risk_measures import MEASURES, Measure, measure_gradients, measure_of
 from dpstats.measured.answers import Answers
 from dpstats.measured.view import Answering
-from dpstats.results.base import EstimateResult, HypothesisResult
+from dpstats.results.estimates import EstimateResult
+from dpstats.results.hypothesis import HypothesisResult
+from dpstats.results.named import Named
 from dpstats.schema import Schema
 from dpstats.spending import LEAST_OF_RISKS
 
@@ -77,8 +79,8 @@ class Difference(ComparesGroups):
         column = schema[self.by]
         if column in trait.columns:
             raise RequestError(
-                f"{self.condition!r} involves {self.by!r}, which makes the groups; compare groups "
-                "of another column"
+                f"{self.condition!r} involves {self.by!r}, the column of the groups; compare "
+                "groups of another column"
             )
         columns = tuple(c for c in schema if c in trait.columns or c == column)
         holds = trait.cells.over(columns)
@@ -94,19 +96,37 @@ class Difference(ComparesGroups):
         return blocks
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class DifferenceResult(EstimateResult):
-    """Risk difference p1 - p2, risk ratio p1/p2 and odds ratio, with a test of each."""
+    """Risk difference p1 - p2, risk ratio p1/p2 and odds ratio, with a test of each.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> import pandas as pd
+    >>> schema = dps.Schema([dps.Boolean("smoker"), dps.Boolean("urban")])
+    >>> gap = dps.Difference("smoker", by="urban")
+    >>> plan = dps.plan(schema, {"gap": gap}, budget=dps.PureDP(1))
+    >>> rows = pd.DataFrame({"smoker": [True] * 3_000 + [False] * 7_000})
+    >>> rows["urban"] = [True] * 2_000 + [False] * 5_000 + [True] * 3_000
+    >>> result = dps.release(plan, rows).infer(gap)
+    >>> result.terms
+    ['risk difference', 'risk ratio', 'odds ratio']
+    >>> print(result.params["risk ratio"].round())
+    2.0
+    >>> result.test(1, "larger", measure="ratio").headline
+    'p = 0.004'
+    """
 
     @property
     def interval_of(self) -> str:
-        """The first of the three; ratios have other units."""
+        """The risk difference; ratios have other units."""
         return self.terms[0]
 
     @property
-    def alike(self) -> int:
-        """One."""
-        return 1
+    def previewed(self) -> slice:
+        """The risk difference."""
+        return slice(1)
 
     def test(
         self,
@@ -122,7 +142,7 @@ class DifferenceResult(EstimateResult):
             In [-1, 1] for the difference, not negative for the ratios. Default: no difference,
             which is 0, or 1 for the ratios.
         alternative : {"two-sided", "larger", "smaller"}
-            "larger" is for the alternative that the measure is above `value`.
+            "larger": the alternative is that the measure is above `value`.
         measure : {"difference", "ratio", "odds ratio"}
             Also ``"odds_ratio"``.
 
@@ -152,11 +172,11 @@ def _result(
     risks = [np.array(group.risk) for group in groups]
     params = np.array([measure_of(risks[0], risks[1], measure) for measure in MEASURES])
     sizes = [group.size(answers.n) for group in groups]
-    parts = [group.variances(risk, s) for group, risk, s in zip(groups, risks, sizes, strict=True)]
+    variances = [g.variances(risk, s) for g, risk, s in zip(groups, risks, sizes, strict=True)]
     squares = measure_gradients(float(risks[0]), float(risks[1])) ** 2  # (3, 2)
-    sampling, privacy = (squares @ np.array([part[i] for part in parts]) for i in (0, 1))
+    sampling, privacy = (squares @ np.array([pair[i] for pair in variances]) for i in (0, 1))
     unbounded = np.isnan(sampling)
-    params[np.isnan(params)] = 1.0  # 0/0 shows no difference; its intervals tell what is known
+    params[np.isnan(params)] = 1.0  # 0/0 shows no difference; its intervals remain valid
     sampling[unbounded], privacy[unbounded] = np.inf, 0.0
     notes = [
         "risks and sizes: "
@@ -164,15 +184,18 @@ def _result(
             f"{name} {float(risk):.4f} of about {size:.0f} rows"
             for name, risk, size in zip(names, risks, sizes, strict=True)
         ),
-        f"a p-value is never below {LEAST_OF_RISKS:g}, the error allowed for the unknown sizes",
-        *drowned_notes(names, groups),
+        f"a p-value is never below {LEAST_OF_RISKS:g}: the error allowed for the unknown sizes",
+        *small_groups(names, groups),
     ]
     if np.any(unbounded):
-        notes.append("a ratio to a risk of 0 (or odds of a risk of 1) has no standard error (inf)")
+        notes.append(
+            "a ratio to a risk of 0 (or odds of a risk of 1) has an infinite standard error"
+        )
+    terms = ["risk difference", "risk ratio", "odds ratio"]
     return DifferenceResult(
         title=f"Difference: {analysis.condition}, by {analysis.by}: {names[0]} against {names[1]}",
-        terms=["risk difference", "risk ratio", "odds ratio"],
-        params=params,
+        terms=terms,
+        params=Named(params, terms),
         sampling_variance=sampling,
         privacy_variance=privacy,
         intervals=intervals,

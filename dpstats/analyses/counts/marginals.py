@@ -12,7 +12,7 @@ from dpstats.errors import RequestError
 from dpstats.families.block import Family
 from dpstats.families.cells import Cells, tables_of_degree
 from dpstats.measured.view import Answering
-from dpstats.results.base import EstimateResult
+from dpstats.results.estimates import EstimateResult
 from dpstats.schema import Schema
 
 

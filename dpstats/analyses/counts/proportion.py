@@ -18,7 +18,8 @@ from dpstats.families.cells import Cells
 from dpstats.inference.counts.proportion_intervals import GroupIntervals, ProportionIntervals
 from dpstats.measured.answers import Answers
 from dpstats.measured.view import Answering
-from dpstats.results.base import EstimateResult
+from dpstats.results.estimates import EstimateResult
+from dpstats.results.named import Named
 from dpstats.schema import Schema
 from dpstats.spending import LEAST_OF_COUNT
 
@@ -61,7 +62,10 @@ class Proportion:
         if with_trait.columns == without.columns and not np.any(
             with_trait.cells.array != without.cells.array
         ):
-            raise RequestError(f"{self.condition!r} says nothing within {self.given!r}")
+            raise RequestError(
+                f"{self.condition!r} has the same value in all rows with {self.given!r}; there is "
+                "nothing to estimate"
+            )
         return Family((with_trait, without))
 
     def infer(self, release: Answering) -> EstimateResult:
@@ -90,16 +94,16 @@ def proportions_result(
 ) -> EstimateResult:
     """Result for the proportions of some measured conditions or cells.
 
-    `tables` tells which terms are all cells of one table, for simultaneous intervals.
+    Each slice of `tables` holds all cells of one table, for simultaneous intervals.
     """
     estimate = np.clip(answers.means, 0, 1)
-    # T / N moves by (Z - p Z_N) / n; that both estimates rise together is left out.
+    # T / N moves by (Z - p Z_N) / n; the covariance of the two is neglected.
     count = answers.rows.law
     noisy_count = 0.0 if count is None else count.variance / answers.n**2
     return EstimateResult(
         title=title,
         terms=terms,
-        params=estimate,
+        params=Named(estimate, terms),
         sampling_variance=estimate * (1 - estimate) / answers.n,
         privacy_variance=answers.noise_variances + estimate**2 * noisy_count,
         intervals=ProportionIntervals(answers, tables),
@@ -116,15 +120,18 @@ def _group_result(analysis: Proportion, answers: Answers, budget: str) -> Estima
     sampling, privacy = group.variances(group.risk, size)
     notes = [
         f"the group holds about {size:.0f} rows (noise sd {group.size_noise:.0f} rows)",
-        f"a p-value is never below {LEAST_OF_COUNT:g}, the error allowed for the unknown "
-        "size of the group",
+        f"a p-value is never below {LEAST_OF_COUNT:g}: the error allowed for the unknown size of "
+        "the group",
     ]
     if group.hidden_by_noise:
-        notes.append("the group is small against the privacy noise: trust the interval only")
+        notes.append(
+            "the group is small relative to the noise: ignore the estimate, use the interval"
+        )
+    terms = [f"{analysis.condition} | {analysis.given}"]
     return EstimateResult(
         title=f"Proportion: {analysis.condition}, given {analysis.given}",
-        terms=[f"{analysis.condition} | {analysis.given}"],
-        params=np.array([group.risk]),
+        terms=terms,
+        params=Named([group.risk], terms),
         sampling_variance=np.array([sampling]),
         privacy_variance=np.array([privacy]),
         intervals=intervals,

@@ -22,7 +22,8 @@ from dpstats.inference.counts.proportion_intervals import ProportionIntervals
 from dpstats.inference.counts.quantile_intervals import QuantileIntervals
 from dpstats.inference.simulation import calibration_generator
 from dpstats.measured.view import Answering
-from dpstats.results.base import EstimateResult
+from dpstats.results.estimates import EstimateResult
+from dpstats.results.named import Named
 from dpstats.schema import Number, Schema
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class Quantile:
     column : str
         A Number with declared edges or values.
     probability : float or sequence of float
-        In (0, 1); 0.5 is the median. An array or a pandas Series serves as a sequence.
+        In (0, 1); 0.5 is the median. Arrays and pandas Series are sequences too.
 
     Examples
     --------
@@ -81,15 +82,16 @@ class Quantile:
         notes = ["an interval ends at declared edges or values: nothing is measured between them"]
         if not intervals.discrete:
             notes.append(
-                "an estimate spreads the rows evenly inside its bin, and its standard error counts "
-                "the place there as unknown"
+                "an estimate spreads the rows evenly inside its bin; its standard error includes "
+                "the unknown place there"
             )
         else:
-            notes.append("a quantile among declared values has no standard error (inf)")
+            notes.append("a quantile among declared values has an infinite standard error")
+        terms = [f"{self.column}: quantile {p:g}" for p in probabilities]
         return QuantileResult(
             title=f"Quantiles of {self.column}",
-            terms=[f"{self.column}: quantile {p:g}" for p in probabilities],
-            params=np.array([point[0] for point in points]),
+            terms=terms,
+            params=Named([point[0] for point in points], terms),
             sampling_variance=np.array([point[1] for point in points]),
             privacy_variance=np.array([point[2] for point in points]),
             intervals=intervals,
@@ -102,7 +104,7 @@ class Quantile:
     def _number(self, schema: Schema) -> Number:
         column = schema[self.column]
         if not isinstance(column, Number):
-            raise RequestError(f"{self.column!r} has levels without an order; it has no quantiles")
+            raise RequestError(f"{self.column!r} is not a number: it has no quantiles")
         if column.bins < 2:
             raise RequestError(
                 f"{self.column!r} has a single bin; add edges=[...] to the schema, the points at "
@@ -117,18 +119,33 @@ def _below(number: Number, j: int) -> Indicator:
     return Indicator(cell_set((number,), mask), f"{number.name} in the first {j} bins")
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class QuantileResult(EstimateResult):
-    """Quantiles, and the distribution function that they come from."""
+    """Quantiles, and the distribution function that they come from.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> import pandas as pd
+    >>> schema = dps.Schema([dps.Number("age", 0, 100, edges=range(10, 100, 10), missing=50)])
+    >>> median = dps.Quantile("age")
+    >>> plan = dps.plan(schema, {"median": median}, budget=dps.PureDP(1))
+    >>> rows = pd.DataFrame({"age": [x % 100 for x in range(10_000)]})
+    >>> result = dps.release(plan, rows).infer(median)
+    >>> print(result.conf_int())
+    [40. 60.]
+    >>> result.distribution()["edge"].tolist()[:2]
+    [10.0, 20.0]
+    """
 
     @property
     def interval_of(self) -> str:
-        """The column: widths are in its own unit."""
+        """The column, whose unit the widths have."""
         assert isinstance(self.intervals, QuantileIntervals)
         return f"{self.intervals.number.name}, in its own unit"
 
     def _remarks(self, shown: pd.DataFrame) -> list[str]:
-        # A single declared value is an honest interval here.
+        # An interval of a single declared value is valid here.
         return [text for text in super()._remarks(shown) if "width zero" not in text]
 
     def distribution(

@@ -49,9 +49,9 @@ def check_clipping(analysis: Clipping) -> None:
     if analysis.clip_norm is None:
         if any(values is not None for values in given.values()):
             raise RequestError(
-                "center and scale say where and in which units rows are clipped: give clip_norm "
-                "too. Without it numbers are clamped to their declared bounds, and tighter bounds "
-                "in the schema are what lowers the noise"
+                "center and scale define the units in which rows are clipped: give clip_norm too. "
+                "Without it numbers are clamped to their declared bounds; for less noise, declare "
+                "tighter bounds in the schema"
             )
         return
     object.__setattr__(analysis, "clip_norm", _number(analysis.clip_norm, "clip_norm", True))
@@ -95,7 +95,7 @@ def ball_of(schema: Schema, analysis: Clipping) -> BallMoments | None:
 def family_of(schema: Schema, analysis: Clipping) -> Family:
     """First moments, squares and products of the columns, or of clipped rows.
 
-    Of columns also rough third and fourth powers, which tell how variances vary between samples.
+    Of columns also rough third and fourth powers, from which the sampling variances follow.
     """
     ball = ball_of(schema, analysis)
     if ball is not None:
@@ -106,18 +106,18 @@ def family_of(schema: Schema, analysis: Clipping) -> Family:
 
 
 def clipping_notes(moments: MomentMatrix) -> list[str]:
-    """That rows are shrunk, and how many of them were."""
+    """Notes on the shrunk rows and their share."""
     ball = moments.ball
     if ball is None:
         return []
     pairs = zip(ball.numbers, ball.center, ball.scale, strict=True)
-    said = ", ".join(f"({c.name} - {float(m):g}) / {float(s):g}" for c, m, s in pairs)
+    scaled = ", ".join(f"({c.name} - {float(m):g}) / {float(s):g}" for c, m, s in pairs)
     low, high = clipped_share(moments, 0.05)
     return [
-        f"everything is about rows shrunk to norm {float(ball.clip_norm):g} at most, their columns "
-        f"being {said}",
-        f"{low:.1%} to {high:.1%} of the private rows were longer and were shrunk (certified at "
-        "95%); what that takes off the variances was not measured",
+        f"all results are for rows shrunk to norm {float(ball.clip_norm):g} at most, in columns "
+        f"{scaled}",
+        f"{low:.1%} to {high:.1%} of the private rows were shrunk (certified at 95%); the variance "
+        "lost by that was not measured",
     ]
 
 

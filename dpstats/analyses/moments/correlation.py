@@ -18,7 +18,8 @@ from dpstats.families.moments import Moments
 from dpstats.inference.moments.correlation_intervals import CorrelationIntervals
 from dpstats.inference.moments.noisy_covariance import NoisyCovariance
 from dpstats.measured.view import Answering
-from dpstats.results.base import EstimateResult
+from dpstats.results.estimates import EstimateResult
+from dpstats.results.named import Named
 from dpstats.schema import Schema
 from dpstats.spending import LEAST_OF_DRAWS
 
@@ -72,16 +73,19 @@ class Correlation:
         pairs = intervals.pairs
         terms = [f"{self.columns[i]}, {self.columns[j]}" for i, j in places]
         notes = [
-            "the sampling part is Fisher's for normal numbers, widened by what is known of fourth "
-            "moments: with few rows or heavy tails trust the certified interval",
+            "sampling variances are Fisher's for normal numbers, widened by measured fourth "
+            "moments: with few rows or heavy tails use the certified interval",
             f"a p-value is never below {LEAST_OF_DRAWS:g}",
         ]
-        lost = [term for term, pair in zip(terms, pairs, strict=True) if not pair.seen]
-        notes += [f"the privacy noise drowns a variance of {term}: no estimate" for term in lost]
+        notes += [
+            f"the noise exceeds a variance of {term}: no estimate"
+            for term, pair in zip(terms, pairs, strict=True)
+            if not pair.seen
+        ]
         return CorrelationResult(
             title="Correlation" + ("s" if len(pairs) > 1 else ""),
             terms=terms,
-            params=np.array([pair.estimate for pair in pairs]),
+            params=Named([pair.estimate for pair in pairs], terms),
             sampling_variance=np.array([pair.sampling_variance for pair in pairs]),
             privacy_variance=np.array([pair.privacy_variance for pair in pairs]),
             intervals=intervals,
@@ -93,20 +97,33 @@ class Correlation:
         )
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class CorrelationResult(EstimateResult):
     """Correlations of pairs, and their matrix.
 
     Attributes
     ----------
     columns : tuple of str
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> import pandas as pd
+    >>> schema = dps.Schema([dps.Number(name, 0, 99, missing=0) for name in ("math", "physics")])
+    >>> pair = dps.Correlation(["math", "physics"])
+    >>> plan = dps.plan(schema, {"pair": pair}, budget=dps.PureDP(1))
+    >>> numbers = pd.Series(range(10_000))
+    >>> rows = pd.DataFrame({"math": numbers % 100, "physics": numbers % 100 // 2})
+    >>> result = dps.release(plan, rows).infer(pair)
+    >>> print(result.params["math, physics"] > 0.9, result.matrix.shape)
+    True (2, 2)
     """
 
     columns: tuple[str, ...] = ()
 
     @property
     def interval_of(self) -> str:
-        """What the widths are of."""
+        """Correlations, without a unit."""
         return "correlation" if self.scalar else "correlations"
 
     @property

@@ -22,7 +22,8 @@ from dpstats.families.block import Family
 from dpstats.inference.moments.covariance_intervals import CovarianceIntervals
 from dpstats.inference.moments.noisy_covariance import NoisyCovariance
 from dpstats.measured.view import Answering
-from dpstats.results.base import EstimateResult
+from dpstats.results.estimates import EstimateResult
+from dpstats.results.named import Named
 from dpstats.schema import Schema
 
 if TYPE_CHECKING:
@@ -30,10 +31,10 @@ if TYPE_CHECKING:
 
 OWN = "with the columns' own kurtosis"
 LAWS = {
-    ("kurtosis",): f"the sampling part is normal theory {OWN}",
-    ("fitted",): "the sampling part takes fourth moments from the release's fitted density",
+    ("kurtosis",): f"sampling variances follow normal theory {OWN}",
+    ("fitted",): "sampling variances use fourth moments of the release's fitted density",
     ("kurtosis", "fitted"): (
-        f"the sampling part is the wider of normal theory {OWN} and of fourth moments from the "
+        f"sampling variances are the larger of normal theory {OWN} and of fourth moments of the "
         "release's fitted density"
     ),
 }
@@ -50,8 +51,8 @@ class Covariance:
         covariance is that of the clamped values.
     clip_norm : float, optional
         Shrink every row to at most this Euclidean norm, after centring and scaling: less noise
-        where most rows are far shorter than the corners of their bounds. All of it is then about
-        the shrunk rows. Public: never chosen by looking at the data.
+        where most rows are far shorter than the corners of their bounds. All results are then
+        for the shrunk rows. Public: never chosen by looking at the data.
     center, scale : mapping of column names to numbers, optional
         With `clip_norm`: public guesses of where columns are and how far they spread, in original
         units; by default the middle and half the width of the declared bounds.
@@ -92,15 +93,16 @@ class Covariance:
         covariance = NoisyCovariance.of(release, columns, ball=ball)
         middles, units = covariance.moments.origin, covariance.moments.spread
         pairs = np.array(np.triu_indices(len(columns)))
+        terms = [
+            f"var({columns[i]})" if i == j else f"cov({columns[i]}, {columns[j]})"
+            for i, j in pairs.T
+        ]
         intervals = CovarianceIntervals(covariance, units, pairs)
         sampling, privacy = (intervals.variance(kind) for kind in ("sampling", "privacy"))
         return CovarianceResult(
             title=f"Covariance of {', '.join(columns)}",
-            terms=[
-                f"var({columns[i]})" if i == j else f"cov({columns[i]}, {columns[j]})"
-                for i, j in pairs.T
-            ],
-            params=intervals.clipped(intervals.values),
+            terms=terms,
+            params=Named(intervals.clipped(intervals.values), terms),
             sampling_variance=sampling,
             privacy_variance=privacy,
             intervals=intervals,
@@ -112,7 +114,7 @@ class Covariance:
         )
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class CovarianceResult(EstimateResult):
     """Variances and covariances, row by row of the upper triangle.
 
@@ -121,6 +123,21 @@ class CovarianceResult(EstimateResult):
     location_ : (p,) float64
         Noisy means, original units.
     columns : tuple of str
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> import pandas as pd
+    >>> schema = dps.Schema([dps.Number(name, 0, 99, missing=0) for name in ("math", "physics")])
+    >>> spread = dps.Covariance(["math", "physics"])
+    >>> plan = dps.plan(schema, {"spread": spread}, budget=dps.PureDP(1))
+    >>> numbers = pd.Series(range(10_000))
+    >>> rows = pd.DataFrame({"math": numbers % 100, "physics": numbers % 100 // 2})
+    >>> result = dps.release(plan, rows).infer(spread)
+    >>> result.terms
+    ['var(math)', 'cov(math, physics)', 'var(physics)']
+    >>> print(result.params["cov(math, physics)"] == result.covariance_[0, 1])
+    True
     """
 
     location_: Floats = ()  # type: ignore[assignment]
@@ -159,15 +176,15 @@ def checked_columns(columns: Sequence[str]) -> tuple[str, ...]:
 
 
 def notes_of(covariance: NoisyCovariance) -> list[str]:
-    """How sampling was told, and what the noise has drowned."""
+    """The source of the sampling variances, and the columns whose variance the noise exceeds."""
     notes = [LAWS[covariance.sampling.laws]]
     if np.isnan(covariance.powers).all() and "kurtosis" in covariance.sampling.laws:
-        notes[0] = notes[0].replace(OWN, "without a kurtosis, which was not measured")
+        notes[0] = notes[0].replace(OWN, "without a kurtosis (not measured)")
     if covariance.unknown and not covariance.standardize:
-        notes.append("the noise drowns the number of rows: nothing is known")
+        notes.append("the noise exceeds the number of rows: no estimate")
     elif covariance.hidden_columns:
         notes.append(
-            f"the noise drowns the variance of {', '.join(covariance.hidden_columns)}"
-            + (": a correlation matrix says nothing here" if covariance.standardize else "")
+            f"the noise exceeds the signal in {', '.join(covariance.hidden_columns)}"
+            + (": the correlation matrix is unknown" if covariance.standardize else "")
         )
     return notes

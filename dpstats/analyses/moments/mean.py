@@ -15,12 +15,13 @@ from dpstats.families.moments import Moments
 from dpstats.inference.moments.mean_intervals import Contrast, MeanIntervals
 from dpstats.inference.moments.noisy_mean import NoisyMean
 from dpstats.measured.view import Answering
-from dpstats.results.base import EstimateResult
+from dpstats.results.estimates import EstimateResult
+from dpstats.results.named import Named
 from dpstats.schema import Number, Schema
 from dpstats.spending import LEAST_OF_DRAWS
 
 NOTES = (
-    "the sampling part is that of the t interval: with few rows or a very skewed number trust the "
+    "sampling variances are those of the t interval: with few rows or a very skewed number use the "
     "certified interval",
     f"a p-value is never below {LEAST_OF_DRAWS:g}",
 )
@@ -75,10 +76,11 @@ class Mean:
         notes = [*NOTES]
         for name, contrast in zip(self._names, contrasts, strict=True):
             notes += _remarks(name, contrast)
+        terms = [f"mean of {name}" for name in self._names]
         return MeanResult(
             title="Mean" + ("" if isinstance(self.columns, str) else "s"),
-            terms=[f"mean of {name}" for name in self._names],
-            params=np.array([contrast.estimate for contrast in contrasts]),
+            terms=terms,
+            params=Named([contrast.estimate for contrast in contrasts], terms),
             sampling_variance=np.array([contrast.sampling_variance for contrast in contrasts]),
             privacy_variance=np.array([contrast.privacy_variance for contrast in contrasts]),
             intervals=MeanIntervals(contrasts),
@@ -97,32 +99,45 @@ def centre_of(schema: Schema, name: str) -> tuple[float, float]:
     """Middle and half of the range of a number."""
     column = schema[name]
     if not isinstance(column, Number):
-        raise RequestError(f"{name!r} is not a number; it has no mean")
+        raise RequestError(f"{name!r} is not a number: it has no mean")
     return column.middle, column.half_range
 
 
 def _remarks(name: str, contrast: Contrast) -> list[str]:
     (group,) = contrast.groups
     if group.hidden_by_noise:
-        return [f"the privacy noise drowns {name}: trust the intervals only"]
+        return [f"the noise exceeds the signal in {name}: ignore the estimate, use the interval"]
     if group.variance <= 2 * group.variance_noise:
         return [
-            f"the variance of {name} is small against its noise (sd "
+            f"the variance of {name} is small relative to its noise (sd "
             f"{contrast.half**2 * group.variance_noise:.3g}); intervals allow for that"
         ]
     return []
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class MeanResult(EstimateResult):
-    """Means with a test of each."""
+    """Means; a single one with a test.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> import pandas as pd
+    >>> schema = dps.Schema([dps.Number("age", 0, 99, missing=0)])
+    >>> mean = dps.Mean("age")
+    >>> plan = dps.plan(schema, {"mean": mean}, budget=dps.PureDP(1))
+    >>> rows = pd.DataFrame({"age": [x % 100 for x in range(10_000)]})
+    >>> result = dps.release(plan, rows).infer(mean)
+    >>> abs(float(result) - 49.5) < 1, result.test(60).pvalue < 0.01
+    (True, True)
+    """
 
     @property
     def interval_of(self) -> str:
-        """What the widths are of."""
+        """The first mean, whose unit the width has."""
         return f"{self.terms[0]}, in its own unit"
 
     @property
-    def alike(self) -> int:
-        """One: other columns have other units."""
-        return 1
+    def previewed(self) -> slice:
+        """The first mean: other columns have other units."""
+        return slice(1)

@@ -11,14 +11,15 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpstats.analyses.compared_groups import ComparesGroups, Groups, drowned_notes
+from dpstats.analyses.compared_groups import ComparesGroups, Groups, small_groups
 from dpstats.analyses.moments.mean import NOTES, centre_of
 from dpstats.families.block import Family
 from dpstats.families.group_moments import GroupMoments
 from dpstats.inference.moments.mean_intervals import Contrast, MeanIntervals
 from dpstats.inference.moments.noisy_mean import NoisyMean
 from dpstats.measured.view import Answering
-from dpstats.results.base import EstimateResult
+from dpstats.results.estimates import EstimateResult
+from dpstats.results.named import Named
 from dpstats.schema import Schema
 
 
@@ -71,12 +72,13 @@ class MeanDifference(ComparesGroups):
                 for name, group in zip(names, groups, strict=True)
             ),
             *NOTES,
-            *drowned_notes(names, groups),
+            *small_groups(names, groups),
         ]
+        terms = [f"mean of {self.column}: {names[0]} - {names[1]}"]
         return MeanDifferenceResult(
             title=f"Mean difference: {self.column}, by {self.by}: {names[0]} against {names[1]}",
-            terms=[f"mean of {self.column}: {names[0]} - {names[1]}"],
-            params=np.array([contrast.estimate]),
+            terms=terms,
+            params=Named([contrast.estimate], terms),
             sampling_variance=np.array([contrast.sampling_variance]),
             privacy_variance=np.array([contrast.privacy_variance]),
             intervals=MeanIntervals((contrast,)),
@@ -87,11 +89,25 @@ class MeanDifference(ComparesGroups):
         )
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class MeanDifferenceResult(EstimateResult):
-    """The difference of two means, with a test."""
+    """The difference of two means, with a test.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> import pandas as pd
+    >>> schema = dps.Schema([dps.Number("age", 0, 99, missing=0), dps.Boolean("urban")])
+    >>> gap = dps.MeanDifference("age", by="urban")
+    >>> plan = dps.plan(schema, {"gap": gap}, budget=dps.PureDP(1))
+    >>> numbers = pd.Series(range(10_000))
+    >>> rows = pd.DataFrame({"age": numbers % 100, "urban": numbers % 100 >= 50})
+    >>> result = dps.release(plan, rows).infer(gap)
+    >>> abs(float(result) - 50) < 3, result.terms
+    (True, ['mean of age: True - False'])
+    """
 
     @property
     def interval_of(self) -> str:
-        """What the widths are of."""
+        """The difference, whose unit the width has."""
         return f"{self.terms[0]}, in its own unit"

@@ -23,7 +23,8 @@ from dpstats.families.block import Family
 from dpstats.inference.moments.eigen_intervals import EigenIntervals
 from dpstats.inference.moments.noisy_covariance import NoisyCovariance
 from dpstats.measured.view import Answering
-from dpstats.results.base import EstimateResult
+from dpstats.results.estimates import EstimateResult
+from dpstats.results.named import Named
 from dpstats.schema import Schema
 
 if TYPE_CHECKING:
@@ -41,14 +42,14 @@ class PCA:
     standardize : bool
         False: columns in unit scale, which runs from -1 to 1 between the declared bounds; public
         bounds make the columns comparable at no cost. True: columns divided by their standard
-        deviations (the correlation matrix); those are noisy too, and a column that varies little
-        within its bounds is drowned first.
+        deviations (the correlation matrix); those are noisy too, and columns that vary little
+        within their bounds are the first whose signal the noise exceeds.
     n_components : int, optional
         How many components to report; all of them by default.
     clip_norm : float, optional
         Shrink every row to at most this Euclidean norm, after centring and scaling: less noise
-        where most rows are far shorter than the corners of their bounds. All of it is then about
-        the shrunk rows. Public: never chosen by looking at the data.
+        where most rows are far shorter than the corners of their bounds. All results are then
+        for the shrunk rows. Public: never chosen by looking at the data.
     center, scale : mapping of column names to numbers, optional
         With `clip_norm`: public guesses of where columns are and how far they spread, in original
         units; by default the middle and half the width of the declared bounds. Columns are divided
@@ -118,28 +119,24 @@ class PCA:
         elif ball is None:
             notes.insert(0, "columns are in unit scale: from -1 to 1 between their declared bounds")
         open_ends = intervals.conf_int(0.05, "noise_aware", "population")[0][2 * k :]
-        lost = [
+        unknown = [
             n for n, low in zip(numbers, open_ends.reshape(k, -1), strict=True) if low.max() <= -1
         ]
-        if lost:
+        if unknown:
             notes.append(
-                f"the direction of {', '.join(lost)} is not known: its eigenvalue cannot be told "
-                "from its neighbours"
+                f"the direction of {', '.join(unknown)} is unknown: its eigenvalue cannot be "
+                "distinguished from its neighbours"
             )
+        terms = [
+            *(f"{name} variance" for name in numbers),
+            *(f"{name} ratio" for name in numbers),
+            *(f"{name}: {column}" for name in numbers for column in columns),
+        ]
+        params = (intervals.corrected[:k] * unit, intervals.shares[:k], intervals.vectors[:k])
         return PCAResult(
             title=f"Principal components of {', '.join(columns)}",
-            terms=[
-                *(f"{name} variance" for name in numbers),
-                *(f"{name} ratio" for name in numbers),
-                *(f"{name}: {column}" for name in numbers for column in columns),
-            ],
-            params=np.concatenate(
-                [
-                    intervals.corrected[:k] * unit,
-                    intervals.shares[:k],
-                    intervals.vectors[:k].ravel(),
-                ]
-            ),
+            terms=terms,
+            params=Named(np.concatenate([values.ravel() for values in params]), terms),
             sampling_variance=sampling,
             privacy_variance=privacy,
             intervals=intervals,
@@ -152,7 +149,7 @@ class PCA:
         )
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class PCAResult(EstimateResult):
     """Principal components with scikit-learn's names, each also without its last underscore.
 
@@ -165,8 +162,23 @@ class PCAResult(EstimateResult):
     mean_ : (p,) float64
         Noisy means, original units.
     spread : (p,) float64
-        What a column is divided by: half its declared range, its noisy standard deviation, or
-        its public scale.
+        The divisor of each column: half its declared range, its noisy standard deviation, or its
+        public scale.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> import pandas as pd
+    >>> schema = dps.Schema([dps.Number(name, 0, 99, missing=0) for name in ("math", "physics")])
+    >>> shape = dps.PCA(["math", "physics"])
+    >>> plan = dps.plan(schema, {"shape": shape}, budget=dps.PureDP(1))
+    >>> numbers = pd.Series(range(10_000))
+    >>> rows = pd.DataFrame({"math": numbers % 100, "physics": numbers % 100 // 2})
+    >>> result = dps.release(plan, rows).infer(shape)
+    >>> print(result.params["PC1 variance"] == result.explained_variance_[0])
+    True
+    >>> result.components_.shape, result.loadings().shape
+    ((2, 2), (4, 5))
     """
 
     columns: tuple[str, ...] = ()
@@ -181,17 +193,17 @@ class PCAResult(EstimateResult):
     @property
     def explained_variance_(self) -> Floats:
         """(k,) eigenvalues, less the bias of the noise; divisor n - 1 as scikit-learn's."""
-        return self.params[: self.n_components_]
+        return np.asarray(self.params)[: self.n_components_]
 
     @property
     def explained_variance_ratio_(self) -> Floats:
         """(k,) their shares of the sum of all."""
-        return self.params[self.n_components_ : 2 * self.n_components_]
+        return np.asarray(self.params)[self.n_components_ : 2 * self.n_components_]
 
     @property
     def components_(self) -> Floats:
         """(k, p) unit vectors as rows; the largest loading of each is positive."""
-        return self.params[2 * self.n_components_ :].reshape(self.n_components_, -1)
+        return np.asarray(self.params)[2 * self.n_components_ :].reshape(self.n_components_, -1)
 
     @property
     def singular_values_(self) -> Floats:
@@ -215,9 +227,9 @@ class PCAResult(EstimateResult):
         return "eigenvalues"
 
     @property
-    def alike(self) -> int:
-        """The eigenvalues come first."""
-        return self.n_components_
+    def previewed(self) -> slice:
+        """The eigenvalues, which come first."""
+        return slice(self.n_components_)
 
     @property
     def _intervals(self) -> EigenIntervals:
@@ -245,8 +257,8 @@ class PCAResult(EstimateResult):
         -------
         DataFrame
             One row per component: ``vector``, the angle of the component, and ``subspace``, the
-            largest angle between the spaces of the components up to it; in degrees, 90 where
-            nothing is known.
+            largest angle between the spaces of the components up to it; in degrees, 90 if
+            unknown.
         """
         import pandas as pd
 
@@ -299,7 +311,7 @@ class PCAResult(EstimateResult):
         Raises
         ------
         RequestError
-            If a column is missing, or noise has drowned the variance of one to divide by.
+            If a column is missing, or the noise exceeds a variance to divide by.
         """
         import pandas as pd
 
@@ -313,7 +325,7 @@ class PCAResult(EstimateResult):
             raise RequestError(f"scores need the columns {lacking}; the frame does not have them")
         if not np.all(np.asarray(self.spread) > 0):
             raise RequestError(
-                "a standard deviation drowned in noise; scores need standardize=False"
+                "the noise exceeds a variance, and scores divide by its root; use standardize=False"
             )
         rows = check_numbers("the columns to score", frame[list(self.columns)])
         scores = (rows - self.mean_) / self.spread @ self.components_.T

@@ -19,15 +19,22 @@ from dpstats.inference.regression.design_moments import DesignMoments
 from dpstats.inference.regression.least_squares import LeastSquares
 from dpstats.inference.regression.linear_intervals import LinearIntervals
 from dpstats.measured.view import Answering
-from dpstats.results.least_squares import DROWNED, PENALISED, ROBUST, SAMPLING, OLSResult
+from dpstats.results.least_squares import (
+    NOISY_FOURTH,
+    PENALISED,
+    ROBUST,
+    SAMPLING,
+    OLSResult,
+)
+from dpstats.results.named import Named
 from dpstats.schema import Schema
 
 CovType = Literal["nonrobust", "HC1"]
 
 _SINGULAR = (
-    "the regressors cannot be told from collinear ones. Either the privacy noise drowns them: it "
-    "takes more rows, more budget, fewer regressors, or ridge=. Or columns are collinear or "
-    "constant, or a level is empty: it takes another formula"
+    "the noisy moments do not rule out collinear regressors. If the noise exceeds the signal, use "
+    "more rows, more budget, fewer regressors, or ridge=; if columns are collinear or constant, or "
+    "a level is empty, use another formula"
 )
 
 
@@ -49,10 +56,10 @@ class OLS:
         least, both in unit scale (numbers over [-1, 1], the intercept free). Estimates and
         intervals are then for the penalised coefficients, which noise moves less.
     cov_type : {"nonrobust", "HC1"}
-        How far coefficients vary from sample to sample: for errors of equal variance; or whatever
-        their variance, as statsmodels' HC1 with ``use_t=True``. That takes the means of products of
-        four columns, which the plan must ask for: they have 16 times the noise of others, and finer
-        grids are rounded to 64 steps on either side of the middle.
+        Sampling variances of the coefficients: for errors of equal variance; or of any variance,
+        as statsmodels' HC1 with ``use_t=True``. HC1 needs the means of products of four columns,
+        which the plan must ask for: they have 16 times the noise of others, and finer grids are
+        rounded to 64 steps on either side of the middle.
 
     Examples
     --------
@@ -90,7 +97,7 @@ class OLS:
         return OLSResult(
             title=self._title(),
             terms=moments.design.names,
-            params=intervals.estimates,
+            params=Named(intervals.estimates, moments.design.names),
             sampling_variance=intervals.sampling_variance,
             privacy_variance=intervals.privacy_variance,
             intervals=intervals,
@@ -117,13 +124,13 @@ class OLS:
         elif not model.regular:
             notes.append(f"all intervals are unbounded: {_SINGULAR}")
         elif intervals.unbounded(0.05):
-            notes.append(f"where an interval is unbounded, {_SINGULAR}")
+            notes.append(f"some intervals are unbounded: {_SINGULAR}")
         if model.regular and model.error_variance <= 0:
-            notes.append("the noise exceeds the variance of the errors, which is not estimated")
+            notes.append("the noise exceeds the variance of the errors: no estimate of it")
         if model.fourth_hidden(intervals.combinations):
-            notes.append(DROWNED)
+            notes.append(NOISY_FOURTH)
         if self.ridge:
-            notes.append("intervals are for the penalised coefficients, not for those without")
+            notes.append("intervals are for the penalised coefficients")
             if self.cov_type == "nonrobust":
                 notes.append(PENALISED)
         return notes

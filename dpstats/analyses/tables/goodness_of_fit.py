@@ -49,8 +49,8 @@ class GoodnessOfFit:
     simulations : int
         Simulated tables, at least 99; no p-value is below 1 / (simulations + 1).
     seed : int
-        Together with the release, of the simulation: other seeds give other draws. It is public
-        and has nothing to do with the privacy noise.
+        Of the simulation, together with the release: other seeds give other draws. Public, and
+        independent of the privacy noise.
 
     References
     ----------
@@ -128,6 +128,8 @@ class GoodnessOfFit:
             statistic=statistic,
             pvalue=pvalue,
             alternative="two-sided",
+            rows=best.answers.rows,
+            budget=str(release.budget),
             footer=footer(
                 best.answers.rows,
                 release.budget,
@@ -218,7 +220,7 @@ def _certified(tested: Departures, alpha: float) -> CertifiedChiSquare:
     """The certified verdict; its split of alpha depends on public numbers only.
 
     The root of the statistic is a norm of the counts, and the box moves it by at most
-    sqrt(sum radius^2 / (n p0)): take the part that makes the surely detected effect smallest.
+    sqrt(sum radius^2 / (n p0)): take the split with the smallest effect that is surely detected.
     """
     from scipy.special import chdtri
 

@@ -37,7 +37,7 @@ _DRAWS = 400  # of the noise, for the interval of Cramer's V
 
 @dataclass(frozen=True)
 class Independence:
-    """Test that two columns are independent, or so within the levels of a third.
+    """Test that two columns are independent, in the table or within the levels of a third.
 
     Parameters
     ----------
@@ -111,15 +111,15 @@ class Independence:
         notes = noise_notes(excess, strata * df, expected)
         if expected.sum(axis=(1, 2)).min() < _FEW:
             notes.append(
-                f"a stratum holds fewer than about {_FEW} rows, and the bootstrap is rough there: "
-                "a level of 5% was 6.5% in simulations with seven rows in each of three strata"
+                f"a stratum has fewer than about {_FEW} rows, where the bootstrap is rough: a "
+                "level of 5% was 6.5% in simulations with seven rows in each of three strata"
             )
         if effect == 0:
-            notes.append("Cramer's V is not above what the privacy noise alone would show")
+            notes.append("Cramer's V does not exceed what the privacy noise alone would give")
         if strata > 1:
             notes.append(
-                "the certified verdict is on the sum of Pearson's statistics of the strata, and "
-                "Cramer's V on that sum too: it also holds what cancels between strata"
+                "the certified verdict and Cramer's V use the sum of Pearson's statistics of the "
+                "strata, which includes associations that cancel between strata"
             )
         return ChiSquareResult(
             title=f"Independence: {self.a} and {self.b}{within}",
@@ -127,6 +127,8 @@ class Independence:
             statistic=statistic,
             pvalue=pvalue,
             alternative="two-sided",
+            rows=counts.answers.rows,
+            budget=str(release.budget),
             footer=footer(
                 counts.answers.rows,
                 release.budget,

@@ -4,7 +4,7 @@ from scipy import stats
 from statsmodels.stats.proportion import proportion_confint
 
 import dpstats as dps
-from dpstats.results.rendering import significant
+from dpstats.results.rendering import Numerals
 
 YES = "smoker == 'yes'"
 
@@ -95,7 +95,7 @@ def test_result_prints_and_frames(schema, survey):
         "privacy_share",
     ]  # fmt: skip
     for value in (frame.estimate[0], frame.conf_low[0], frame.conf_high[0]):
-        assert significant(value, frame.std_error[0]) in result.summary()
+        assert Numerals.of([value], frame.std_error[0])(value) in result.summary()
     assert "the population" in result.summary()
     assert "the private table itself" in result.summary(target="table")
     assert "<table" in result._repr_html_()

@@ -236,8 +236,8 @@ def test_drowned_signals_give_all_that_is_possible_and_a_sentence(unit, seeded_n
             found = result.conf_int(alpha=0.001, method=method)
             np.testing.assert_allclose(found, ends, atol=1e-6, err_msg=f"{name} {method}")
         assert result.test(0.3).pvalue > 0.02
-    assert "drowns pay" in release.infer("one").summary()
-    assert "or small against the privacy noise" in release.infer("difference").summary()
+    assert "exceeds the signal in pay" in release.infer("one").summary()
+    assert "or small relative to the noise" in release.infer("difference").summary()
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 1, 1e5])
@@ -268,7 +268,7 @@ def test_a_variance_lost_in_noise_is_told_and_a_constant_is_not_certain():
     result = released(dps.PureDP(1), frame=frame).infer("one")
     low, high = result.conf_int(alpha=0.002)
     assert low < 5 < high
-    assert "variance of pay is small against its noise" in result.summary()
+    assert "variance of pay is small relative to its noise" in result.summary()
 
 
 def test_a_mean_costs_little_more_than_its_sum_and_a_difference_costs_two():

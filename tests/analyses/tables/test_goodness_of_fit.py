@@ -4,6 +4,7 @@ import pytest
 from scipy import stats
 
 import dpstats as dps
+from dpstats.results.rendering import Numerals
 
 P0 = [0.5, 0.3, 0.2]  # the region column of the survey was drawn from it
 
@@ -116,15 +117,47 @@ def test_intervals_and_preview(schema, survey):
     plan = dps.plan(schema, {"g": dps.GoodnessOfFit("region", P0)}, budget=dps.PureDP(1), n=2000)
     result = dps.release(plan, survey, rng=0, m=500).infer("g")
     np.testing.assert_array_equal(result.conf_int(), result.effect_interval)
-    low, high = result.conf_int(method="certified")
+    low, high = result.conf_int(method="certified", target="table")
     assert 2000 * low**2 == pytest.approx(result.certified.low)
     assert 2000 * high**2 == pytest.approx(result.certified.high)
-    for method in ("noise_aware", "certified"):
-        shorter, wider = (result.conf_int(alpha=a, method=method) for a in (0.2, 0.01))
+    for method, target in (("noise_aware", "population"), ("certified", "table")):
+        shorter, wider = (
+            result.conf_int(alpha=a, method=method, target=target) for a in (0.2, 0.01)
+        )
         assert wider[0] <= shorter[0] <= shorter[1] < wider[1]
     with pytest.raises(dps.RequestError, match="alpha"):
         result.conf_int(alpha=0.95)
-    assert "goodness_of_fit" in plan.preview().to_frame().to_string()
+    for method, target in (("noise_aware", "table"), ("certified", "population")):
+        with pytest.raises(dps.RequestError, match=r"there is no .* interval for Cohen's w of"):
+            result.conf_int(method=method, target=target)
+    np.testing.assert_array_equal(result.conf_int(simultaneous=True), result.conf_int())
+    assert result.nobs == 2000
+    preview = plan.preview()
+    outlook, pretended = preview.to_frame().iloc[0], preview.results["g"]
+    assert outlook["analysis"] == "goodness_of_fit"
+    assert outlook["of"] == "Cohen's w"
+    ends = [r.conf_int() for r in pretended]
+    assert outlook["width"] == np.median(np.diff(ends))
+    ends = [r.conf_int(method="certified", target="table") for r in pretended]
+    assert outlook["certified_width"] == np.median(np.diff(ends))
+
+
+def test_a_summary_for_the_table_has_what_holds_for_the_table(schema, survey):
+    result = released(schema, survey, {"g": dps.GoodnessOfFit("region", P0)}, 1).infer("g")
+    text = result.summary(alpha=0.1, target="table")
+    verdict, (low, high) = (
+        result._at(0.1)[0],
+        result.conf_int(alpha=0.1, method="certified", target="table"),
+    )
+    assert str(verdict) in text
+    ends = Numerals.of([low, high], high - low).interval(low, high)
+    assert f"Cohen's w of the private table: {ends} (90% certified interval)" in text
+    assert "Target: the private table itself" in text
+    for word in ("p-value", "calibrated", "the population"):
+        assert word in result.summary()
+        assert word not in text.replace(result.null, "")
+    with pytest.raises(dps.RequestError, match="target"):
+        result.summary(target="rows")
 
 
 def test_files_round_trip(tmp_path, schema, survey):

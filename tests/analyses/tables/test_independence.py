@@ -173,8 +173,10 @@ def test_strong_association_is_found_and_certified(schema, survey):
 
 def test_intervals_at_any_level(schema, survey):
     result = released(schema, survey, {"t": dps.Independence("smoker", "region")}).infer("t")
-    for method in ("noise_aware", "certified"):
-        wide, usual, short = (result.conf_int(alpha=a, method=method) for a in (0.01, 0.05, 0.3))
+    for method, target in (("noise_aware", "population"), ("certified", "table")):
+        wide, usual, short = (
+            result.conf_int(alpha=a, method=method, target=target) for a in (0.01, 0.05, 0.3)
+        )
         assert wide[0] <= usual[0] <= short[0] <= short[1] <= usual[1] <= wide[1]
         assert wide[1] - wide[0] > short[1] - short[0]
     with pytest.raises(dps.RequestError, match="noise_aware"):

@@ -1,0 +1,334 @@
+"""Results of estimates; one frame is the source of every printed number."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, get_args
+
+import numpy as np
+
+from dpstats.arrays import Floats
+from dpstats.caching import Cached
+from dpstats.checks import (
+    Alternative,
+    Method,
+    Target,
+    check_alpha,
+    check_alternative,
+    check_choice,
+    check_number,
+)
+from dpstats.errors import RequestError
+from dpstats.inference.intervals import Intervals
+from dpstats.results.base import INTERVAL_COLUMNS, Result, footer
+from dpstats.results.hypothesis import HypothesisResult
+from dpstats.results.named import Named
+from dpstats.results.rendering import Page, brief, table_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from dpstats.measured.row_count import RowCount
+
+FRAME_COLUMNS = (
+    "term",
+    "estimate",
+    "std_error",
+    "statistic",
+    "p_value",
+    "conf_low",
+    "conf_high",
+    "privacy_share",
+)
+METHODS = {
+    "noise_aware": "noise-aware (sampling and the known law of the privacy noise)",
+    "certified": "certified (finite sample, any data, worst case)",
+}
+_MOST = 60  # parameters that print
+_HEADLINES = 3  # parameters in a headline
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class EstimateResult(Cached, Result):
+    """Estimates with intervals that account for sampling and for privacy noise.
+
+    Attributes
+    ----------
+    title : str
+    terms : list of str
+        Names of the d parameters.
+    params : (d,) Named
+        Estimates, by number or by name: ``params[0]`` or ``params["age"]``.
+    sampling_variance, privacy_variance : (d,) float64
+        The two terms of each squared standard error.
+    intervals : Intervals
+        The law of the estimates, from which intervals and p-values follow.
+    scalar : bool
+        One parameter: ``conf_int`` then returns one pair.
+    rows : RowCount
+        Number of private rows.
+    budget : str
+        The budget of the release, for the footer.
+    notes : sequence of str
+        Limits and warnings for this result.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> import pandas as pd
+    >>> schema = dps.Schema([dps.Boolean("smoker")])
+    >>> plan = dps.plan(schema, {"smoking": dps.Proportion("smoker")}, budget=dps.PureDP(1))
+    >>> rows = pd.DataFrame({"smoker": [True] * 3_000 + [False] * 7_000})
+    >>> release = dps.release(plan, rows)
+    >>> smoking = release.infer("smoking")
+    >>> print(smoking.params.round(2), smoking.bse.round(4))
+    [0.3] [0.0046]
+    >>> print(smoking.params["smoker"] == float(smoking))
+    True
+    >>> print(smoking.conf_int(alpha=0.1, method="certified").round(2))
+    [0.29 0.31]
+    >>> smoking.test(0.25, alternative="larger").pvalue < 1e-6
+    True
+    """
+
+    terms: list[str]
+    params: Named
+    sampling_variance: Floats
+    privacy_variance: Floats
+    intervals: Intervals = field(compare=False)
+    rows: RowCount
+    budget: str
+    scalar: bool = False
+    notes: Sequence[str] = ()
+
+    @property
+    def headline(self) -> str:
+        """The first estimates with their 95% intervals."""
+        ends = np.asarray(self.conf_int()).reshape(-1, 2)
+        first = range(min(len(self.terms), _HEADLINES))
+        shown = [brief(self.terms[i], float(self.params[i]), *ends[i].tolist()) for i in first]
+        if len(self.terms) > _HEADLINES:
+            shown.append(f"and {len(self.terms) - _HEADLINES} more")
+        return "; ".join(shown)
+
+    @property
+    def has_intervals(self) -> bool:
+        """True."""
+        return True
+
+    @property
+    def interval_of(self) -> str:
+        """Proportions, unless a subclass says otherwise."""
+        return "proportion" if self.scalar else "proportions"
+
+    def preview_widths(self, method: Method) -> Floats:
+        """Widths (d,) of the 95% intervals for the population."""
+        return np.diff(np.asarray(self.conf_int(method=method)).reshape(-1, 2))[:, 0]
+
+    def intervals_frame(
+        self,
+        *,
+        alpha: float = 0.05,
+        method: Method = "noise_aware",
+        target: Target = "population",
+        simultaneous: bool = False,
+    ) -> pd.DataFrame:
+        """Columns term, estimate, conf_low, conf_high; options as in `conf_int`."""
+        import pandas as pd
+
+        ends = self.conf_int(alpha=alpha, method=method, target=target, simultaneous=simultaneous)
+        low, high = np.asarray(ends).reshape(-1, 2).T
+        columns = (self.terms, np.asarray(self.params), low, high)
+        return pd.DataFrame(dict(zip(INTERVAL_COLUMNS, columns, strict=True)))
+
+    def __float__(self) -> float:
+        if len(self.terms) != 1:
+            raise RequestError(
+                f"float() needs a result with a single parameter; this one has {len(self.terms)}: "
+                "use params"
+            )
+        return float(self.params[0])
+
+    @property
+    def nobs(self) -> int:
+        """Number of private rows, or its estimate."""
+        return self.rows.value
+
+    @property
+    def bse(self) -> Named:
+        """Standard errors (d,), sampling and privacy together."""
+        return Named(np.sqrt(self.sampling_variance + self.privacy_variance), self.terms)
+
+    @property
+    def privacy_share(self) -> Named:
+        """Privacy variance over total variance, (d,); nan where both are infinite."""
+        sampling, privacy = self.sampling_variance, self.privacy_variance
+        shares = np.where(np.isinf(privacy), np.where(np.isinf(sampling), np.nan, 1.0), 0.0)
+        total = sampling + privacy
+        known = (total > 0) & np.isfinite(total)
+        return Named(np.divide(privacy, total, out=shares, where=known), self.terms)
+
+    def conf_int(
+        self,
+        *,
+        alpha: float = 0.05,
+        method: Method = "noise_aware",
+        target: Target = "population",
+        simultaneous: bool = False,
+    ) -> Named:
+        """Confidence intervals at level 1 - alpha.
+
+        Parameters
+        ----------
+        alpha : float
+            Error probability of each interval.
+        method : {"noise_aware", "certified"}
+            Exact inversion of the known law of sampling plus noise, or the finite-sample worst
+            case.
+        target : {"population", "table"}
+            What is covered: the population's value, or the private table's own.
+        simultaneous : bool
+            Cover all parameters together with probability 1 - alpha, instead of each by itself.
+
+        Returns
+        -------
+        (d, 2) Named, or (2,) for a single parameter
+        """
+        check_alpha(alpha)
+        check_choice("method", method, get_args(Method))
+        check_choice("target", target, get_args(Target))
+        of = self.intervals.simultaneous if simultaneous else self.intervals.conf_int
+        ends: Floats = self._once(
+            (alpha, method, target, simultaneous),
+            lambda: np.stack(of(alpha, method, target), axis=-1),
+        )
+        return Named(ends[0]) if self.scalar else Named(ends, self.terms)
+
+    def test(self, value: float, alternative: Alternative = "two-sided") -> HypothesisResult:
+        """Test whether the parameter equals `value` (single-parameter results only).
+
+        Parameters
+        ----------
+        value : float
+        alternative : {"two-sided", "larger", "smaller"}
+        """
+        if not self.scalar:
+            raise RequestError(
+                f"test() needs a single parameter, and this result has {len(self.terms)}; plan one "
+                "analysis per question"
+            )
+        check_alternative(alternative)
+        value = check_number("value", value)
+        pvalue = float(self.intervals.pvalues(value, alternative)[0])
+        return self._tested(0, value, pvalue, alternative)
+
+    def _tested(
+        self, i: int, value: float, pvalue: float, alternative: Alternative
+    ) -> HypothesisResult:
+        """The result of a test of parameter number i."""
+        error = float(self.bse[i])
+        score = (float(self.params[i]) - value) / error if 0 < error < np.inf else np.nan
+        least = getattr(self.intervals, "least_pvalue", 0.0)
+        floor = f"a p-value is never below {least:g} here: the error allowed for unknown sizes"
+        return HypothesisResult(
+            self.title,
+            f"{self.terms[i]} = {value:g} in the population",
+            score,
+            pvalue,
+            alternative,
+            self._footer("noise_aware", "population"),
+            notes=(floor,) if least else (),
+        )
+
+    def to_frame(
+        self, *, alpha: float = 0.05, method: Method = "noise_aware", target: Target = "population"
+    ) -> pd.DataFrame:
+        """One row per parameter; every printed number comes from this frame.
+
+        For the private table (``target="table"``) the only error is the noise: standard errors and
+        intervals allow for nothing else, the privacy share is 1, and there is no test.
+        """
+        import pandas as pd
+
+        table = target == "table"
+        ends = np.asarray(self.conf_int(alpha=alpha, method=method, target=target)).reshape(-1, 2)
+        unknown, shares = np.full(len(self.terms), np.nan), np.asarray(self.privacy_share)
+        columns = (
+            self.terms,
+            np.asarray(self.params),
+            np.sqrt(self.privacy_variance) if table else np.asarray(self.bse),
+            unknown,
+            unknown,
+            ends[:, 0],
+            ends[:, 1],
+            np.where(np.isnan(shares), np.nan, 1.0) if table else shares,
+        )
+        return pd.DataFrame(dict(zip(FRAME_COLUMNS, columns, strict=True)))
+
+    def summary(
+        self, *, alpha: float = 0.05, target: Target = "population", most: int = _MOST
+    ) -> str:
+        """Text table with the noise-aware and the certified intervals side by side.
+
+        Parameters
+        ----------
+        alpha : float
+            Error probability of each interval.
+        target : {"population", "table"}
+        most : int
+            Largest number of parameters to print; `to_frame` has them all.
+        """
+        return self._page(alpha, target, most).text()
+
+    def _repr_html_(self) -> str:
+        return self._page(0.05, "population", _MOST).html()
+
+    def _page(self, alpha: float, target: Target, most: int) -> Page:
+        shown = self._shown(alpha, target, most)
+        title, *head = self._head(target)
+        after = [*self._footer(None, target).splitlines(), *self._remarks(shown)]
+        return Page(title, head, *table_of(shown, alpha), after=after)
+
+    def _head(self, target: Target) -> list[str]:
+        """The title, and what is known of all parameters together."""
+        return [self.title]
+
+    def _shown(self, alpha: float, target: Target, most: int) -> pd.DataFrame:
+        """The printed rows of `to_frame`, with the certified intervals beside them."""
+        printed = self if len(self.terms) <= most else self._first(most)
+        frame = printed.to_frame(alpha=alpha, target=target)
+        certified = printed.conf_int(alpha=alpha, method="certified", target=target)
+        low, high = np.asarray(certified).reshape(-1, 2).T
+        return frame.assign(certified_low=low, certified_high=high)
+
+    def _first(self, count: int) -> EstimateResult:
+        return replace(
+            self,
+            terms=self.terms[:count],
+            params=Named(self.params[:count], self.terms[:count]),
+            sampling_variance=self.sampling_variance[:count],
+            privacy_variance=self.privacy_variance[:count],
+            intervals=self.intervals.first(count),
+        )
+
+    def _remarks(self, shown: pd.DataFrame) -> list[str]:
+        """Notes below the table, one sentence a line."""
+        remarks = list(self.notes)
+        if len(shown) < len(self.terms):
+            remarks.append(f"{len(self.terms) - len(shown)} more rows are in to_frame()")
+        if len(self.terms) > 1:
+            remarks.append("each interval holds by itself at its level, not all of them at once")
+        if (shown["conf_low"] == shown["conf_high"]).any():
+            remarks.append(
+                "an interval of width zero: no value of the parameter makes the noisy answer "
+                "likely; use the certified interval there"
+            )
+        return [f"Note: {remark}" for remark in remarks]
+
+    def _footer(self, method: Method | None, target: Target) -> str:
+        how = "" if method is None else METHODS[method]
+        return (
+            f"{footer(self.rows, self.budget, how, target)}\n"
+            "privacy: share of the variance that comes from the privacy noise."
+        )

@@ -1,0 +1,113 @@
+"""Results of tests of one hypothesis."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, get_args
+
+import numpy as np
+
+from dpstats.arrays import Floats
+from dpstats.checks import Alternative, Target, check_alpha, check_choice
+from dpstats.results.base import Result
+from dpstats.results.rendering import Page, shown_pvalue, significant
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class HypothesisResult(Result):
+    """A test of one hypothesis about the population.
+
+    Attributes
+    ----------
+    title : str
+    null : str
+        The hypothesis in words.
+    statistic, pvalue : float
+        The statistic is nan where the standard error is zero or infinite; the p-value needs none.
+        P-values are accurate to about 1e-6 and print as ``< 1e-06`` below that.
+    alternative : str
+    footer : str
+        Method, target, budget and assumptions.
+    notes : tuple of str
+        Limits and warnings for this result.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> import pandas as pd
+    >>> schema = dps.Schema([dps.Boolean("smoker")])
+    >>> plan = dps.plan(schema, {"smoking": dps.Proportion("smoker")}, budget=dps.PureDP(1))
+    >>> rows = pd.DataFrame({"smoker": [True] * 3_000 + [False] * 7_000})
+    >>> test = dps.release(plan, rows).infer(dps.Proportion("smoker")).test(0.25, "larger")
+    >>> test.headline
+    'p < 1e-06'
+    >>> list(test.to_frame().columns)
+    ['null', 'alternative', 'statistic', 'p_value']
+    """
+
+    null: str
+    statistic: float
+    pvalue: float
+    alternative: Alternative
+    footer: str
+    notes: tuple[str, ...] = field(default=(), kw_only=True)
+
+    @property
+    def pvalues(self) -> Floats:
+        """The p-value as an array (1,)."""
+        return np.array([self.pvalue])
+
+    @property
+    def headline(self) -> str:
+        """The p-value."""
+        return f"p {shown_pvalue(self.pvalue, digits=2)}"
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row: hypothesis, alternative, statistic and p-value."""
+        import pandas as pd
+
+        columns = {
+            "null": self.null,
+            "alternative": self.alternative,
+            "statistic": self.statistic,
+            "p_value": self.pvalue,
+        }
+        return pd.DataFrame([columns])
+
+    def summary(self, *, alpha: float = 0.05, target: Target = "population") -> str:
+        """Text of the result.
+
+        Parameters
+        ----------
+        alpha : float
+            For the certified verdicts of chi-square tests; this p-value does not depend on it.
+        target : {"population", "table"}
+            For the private table there is no test, and the text says that.
+        """
+        check_alpha(alpha)
+        check_choice("target", target, get_args(Target))
+        return self._page(target).text()
+
+    def _repr_html_(self) -> str:
+        return self._page("population").html()
+
+    def _page(self, target: Target) -> Page:
+        if target == "table":
+            why = "no test for the private table: the null hypothesis is about the population"
+            return Page(self.title, [why])
+        return Page(
+            self.title,
+            [
+                f"null hypothesis: {self.null}; alternative: {self.alternative}",
+                f"{self._evidence()}p-value {shown_pvalue(self.pvalue)}",
+                *self.footer.splitlines(),
+                *(f"Note: {note}" for note in self.notes),
+            ],
+        )
+
+    def _evidence(self) -> str:
+        known = np.isfinite(self.statistic)
+        return f"statistic = {significant(self.statistic)}, " if known else ""

@@ -1,0 +1,75 @@
+"""Vectors of parameters that also go by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpstats.errors import RequestError
+
+
+class Named(np.ndarray[tuple[Any, ...], np.dtype[np.float64]]):
+    """A float64 array whose first axis goes by number or by name.
+
+    Names belong to the array as the result made it: slices, arithmetic and conversions with
+    `numpy.asarray` are plain arrays.
+
+    Parameters
+    ----------
+    values : array_like
+        The array, copied.
+    names : sequence of str
+        One per entry of the first axis; none for an array without names.
+
+    Examples
+    --------
+    >>> params = Named([1.5, 0.25], ["Intercept", "age"])
+    >>> float(params["age"]), float(params[1])
+    (0.25, 0.25)
+    >>> type(params[1:]).__name__, type(params * 2).__name__
+    ('ndarray', 'ndarray')
+    """
+
+    names: tuple[str, ...] = ()
+
+    def __new__(cls, values: ArrayLike, names: Sequence[str] = ()) -> Named:
+        """Copy the values and name them."""
+        made = np.array(values, dtype=np.float64).view(cls)
+        made.names = tuple(names)
+        return made
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, str):
+            key = self._place(key)
+        elif isinstance(key, list) and key and all(isinstance(name, str) for name in key):
+            key = [self._place(name) for name in key]
+        return np.asarray(self)[key]
+
+    def _place(self, name: str) -> int:
+        if name not in self.names:
+            raise RequestError(f"there is no parameter {name!r}; the names are {list(self.names)}")
+        return self.names.index(name)
+
+    def __array_ufunc__(
+        self, ufunc: np.ufunc, method: str, *inputs: Any, out: tuple[Any, ...] = (), **options: Any
+    ) -> Any:
+        given = [_plain(x) for x in inputs]
+        if out:
+            options["out"] = tuple(_plain(x) for x in out)
+        return getattr(ufunc, method)(*given, **options)
+
+    def __reduce__(self) -> tuple[Callable[..., Named], tuple[Any, ...]]:
+        return Named, (np.asarray(self), self.names)
+
+    def __copy__(self) -> Named:
+        return Named(self, self.names)
+
+    def __deepcopy__(self, memo: object) -> Named:
+        return Named(self, self.names)
+
+
+def _plain(value: Any) -> Any:
+    return np.asarray(value) if isinstance(value, Named) else value

@@ -1,0 +1,138 @@
+"""What all results share: names, headline, equality, hash, and their types."""
+
+import copy
+import pickle
+import re
+from dataclasses import fields
+
+import numpy as np
+import pytest
+
+import dpstats as dps
+from dpstats.releases import load
+
+ANALYSES = {
+    "share": dps.Proportion("smoker == 'yes'"),
+    "gap": dps.Difference("smoker == 'yes'", by="region", groups=("north", "south")),
+    "fit": dps.GoodnessOfFit("region", [0.5, 0.3, 0.2], simulations=199),
+    "link": dps.Independence("smoker", "region", simulations=199),
+    "mean": dps.Mean(["age"]),
+    "line": dps.OLS("age ~ smoker"),
+    "ages": dps.Quantile("age", [0.5, 0.9]),
+}
+
+
+@pytest.fixture(scope="module")
+def release(schema, survey):
+    plan = dps.plan(schema, ANALYSES, budget=dps.PureDP(20))
+    return dps.release(plan, survey, rng=0, m=100)
+
+
+def results_of(release):
+    found = {name: release.infer(name) for name in ANALYSES}
+    line = found["line"]
+    found["contrast"] = line.t_test(np.eye(2)[1:])
+    found["joint"] = line.f_test(np.eye(2)[1:])
+    found["prediction"] = line.get_prediction({"smoker": ["no", "yes"]})
+    found["test"] = found["share"].test(0.3)
+    return found
+
+
+def test_inferring_twice_gives_equal_results(release, tmp_path):
+    release.save(tmp_path / "r.zip")
+    first = results_of(release)
+    for again in (results_of(release), results_of(load(tmp_path / "r.zip"))):
+        for name, result in first.items():
+            assert result == again[name], name
+            assert hash(result) == hash(again[name])
+            assert result is not again[name]
+    assert len({*first.values(), *results_of(release).values()}) == len(first)
+
+
+def test_copies_are_equal_and_other_results_are_not(release):
+    found = results_of(release)
+    for name, result in found.items():
+        for other_name, other in found.items():
+            assert (result == other) == (name == other_name)
+        for again in (copy.deepcopy(result), pickle.loads(pickle.dumps(result))):
+            assert again == result
+            assert hash(again) == hash(result)
+            assert again.summary() == result.summary()
+        assert result != "a result"
+
+
+@pytest.mark.parametrize("name", ["share", "gap", "fit", "test", "joint"])
+def test_a_change_of_any_number_makes_a_difference(release, name):
+    result = results_of(release)[name]
+    numbers = [
+        field.name
+        for field in fields(result)
+        if field.compare and isinstance(getattr(result, field.name), float | np.ndarray)
+    ]
+    assert numbers
+    for number in numbers:
+        changed = copy.deepcopy(result)
+        value = getattr(changed, number)
+        object.__setattr__(changed, number, value + 1 if np.isscalar(value) else value * 1.001)
+        assert changed != result, number
+
+
+def test_vectors_go_by_name(release):
+    line = release.infer("line")
+    slope = line.terms[1]
+    for vector in (line.params, line.bse, line.tvalues, line.pvalues, line.privacy_share):
+        assert vector[slope] == vector[1]
+    np.testing.assert_array_equal(line.conf_int()[slope], line.conf_int()[1])
+    assert float(release.infer("share")) == release.infer("share").params[0]
+    assert float(release.infer("mean")) == release.infer("mean").params["mean of age"]
+    with pytest.raises(dps.RequestError, match=r"single parameter; this one has 3"):
+        float(release.infer("gap"))
+
+
+def test_headlines_are_one_line(release):
+    found = results_of(release)
+    number = r"-?[0-9.]+(e[+-][0-9]+)?"
+    estimate = rf": {number} \[{number}, {number}\]"
+    assert re.fullmatch(rf"smoker == 'yes'{estimate}", found["share"].headline)
+    assert re.fullmatch(rf"p [=<] {number}; Cramer's V{estimate}", found["link"].headline)
+    assert re.fullmatch(rf"p [=<] {number}", found["test"].headline)
+    assert found["gap"].headline.count("[") == 3
+    low, high = found["share"].conf_int()
+    shown = [float(x) for x in re.findall(number.replace("(", "(?:"), found["share"].headline)]
+    assert shown == pytest.approx([found["share"].params[0], low, high], abs=0.05 * (high - low))
+
+
+def test_many_parameters_have_a_short_headline(schema, survey):
+    table = dps.Marginals(["smoker", "region"])
+    plan = dps.plan(schema, {"t": table}, budget=dps.PureDP(1))
+    line = dps.release(plan, survey, rng=0, m=100).infer("t").headline
+    assert line.endswith("; and 3 more")
+    assert line.count("[") == 3
+
+
+def test_all_results_print_frame_and_have_intervals_or_not(release):
+    for name, result in results_of(release).items():
+        assert isinstance(result, dps.Result)
+        assert len(result.to_frame()) > 0
+        tested = name in ("fit", "link", "joint", "test")
+        assert result.has_intervals == (not tested)
+        frame = result.intervals_frame(alpha=0.1)
+        assert list(frame.columns) == ["term", "estimate", "conf_low", "conf_high"]
+        assert (len(frame) == 0) == tested
+        for target in ("population", "table"):
+            text = result.summary(alpha=0.1, target=target)
+            assert text.startswith(result.title)
+            assert ("the private table" in text) == (target == "table") or name in ("fit", "link")
+        if not tested:
+            ends = np.reshape(result.conf_int(alpha=0.1), (-1, 2))
+            np.testing.assert_array_equal(frame[["conf_low", "conf_high"]], ends)
+    for name in ("joint", "test"):
+        assert "no test for the private table" in results_of(release)[name].summary(target="table")
+
+
+def test_an_analysis_is_inferred_as_its_name(release):
+    for name, analysis in ANALYSES.items():
+        assert release.infer(analysis) == release.infer(name)
+    classes = {name: type(result).__name__ for name, result in results_of(release).items()}
+    for name in classes.values():
+        assert name in dps.__all__
