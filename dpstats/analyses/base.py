@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Protocol, TypeVar
 
 from dpstats.families.block import Family
-from dpstats.measured.view import Answering
+from dpstats.measured.view import ReleaseView
 from dpstats.results.base import Result
 from dpstats.schema import Schema
 
@@ -21,5 +21,5 @@ class Analysis(Protocol[R_co]):
     def family(self, schema: Schema) -> Family:
         """The test functions it needs, known before any row is read."""
 
-    def infer(self, release: Answering) -> R_co:
+    def infer(self, release: ReleaseView) -> R_co:
         """Conclusions, from functions that `family` asked for and nothing else."""

@@ -12,7 +12,7 @@ from dpstats.privacy.budget import Budget
 from dpstats.schema import Schema
 
 
-class Answering(Protocol):
+class ReleaseView(Protocol):
     """What an analysis may look at: a release, or the pretend release of a preview."""
 
     @property

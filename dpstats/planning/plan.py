@@ -15,7 +15,7 @@ from dpstats.errors import FileFormatError, RequestError
 from dpstats.families.block import Block, Family
 from dpstats.families.cells import ROWS
 from dpstats.measured.strategy import HasStrategy, PlannedBlock, Strategy, check_rows
-from dpstats.measured.view import Answering
+from dpstats.measured.view import ReleaseView
 from dpstats.planning.allocation import Allocation, Split, read_shares, relative_price
 from dpstats.planning.preview import Preview, preview_strategy
 from dpstats.privacy.budget import Budget, check_budget
@@ -103,7 +103,7 @@ class Plan(HasStrategy):
             law = self.budget.law(self.budget.natural_scale(own.multiplier))
             self.reference.check(own.block, n, law)
 
-    def preview(self, n: int | None = None, *, like: Answering | None = None) -> Preview:
+    def preview(self, n: int | None = None, *, like: ReleaseView | None = None) -> Preview:
         """Functions, noise and expected interval widths, from public numbers alone.
 
         Every analysis runs on pretend releases of n rows. Rows spread evenly over the levels and

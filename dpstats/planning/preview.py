@@ -18,7 +18,7 @@ from dpstats.measured.answers import Answers, answer
 from dpstats.measured.combining import Sources
 from dpstats.measured.measurements import Measurements
 from dpstats.measured.strategy import Strategy
-from dpstats.measured.view import Answering
+from dpstats.measured.view import ReleaseView
 from dpstats.references.uniform import Uniform
 from dpstats.results.base import Result
 from dpstats.results.rendering import significant
@@ -46,7 +46,7 @@ def preview_strategy(
     strategy: Strategy,
     analyses: Mapping[str, Analysis[Result]],
     n: int,
-    like: Answering | None = None,
+    like: ReleaseView | None = None,
     *,
     heading: str = "",
 ) -> Preview:
@@ -65,7 +65,7 @@ def preview_strategy(
     return Preview(heading, analyses, n, results, tuple(pretended), like is not None)
 
 
-def _check_columns(wanted: Schema, like: Answering) -> None:
+def _check_columns(wanted: Schema, like: ReleaseView) -> None:
     """Refuse a release whose points are not coded as the plan's columns."""
     if not all(hasattr(like, name) for name in ("schema", "candidates", "weights")):
         raise RequestError(f"like must be a release, got {type(like).__name__}")
@@ -80,7 +80,7 @@ def _check_columns(wanted: Schema, like: Answering) -> None:
 class _PretendRelease:
     """What analyses would see of n rows, drawn evenly over the cells or from a density."""
 
-    def __init__(self, strategy: Strategy, n: int, seed: int, like: Answering | None) -> None:
+    def __init__(self, strategy: Strategy, n: int, seed: int, like: ReleaseView | None) -> None:
         rng = np.random.default_rng(seed)
         codes: dict[str, Codes] = {}
         if like is None:
@@ -176,7 +176,7 @@ class Preview:
     analyses: Mapping[str, Analysis[Result]]
     n: int
     results: Mapping[str, tuple[Result, ...]]
-    pretended: tuple[Answering, ...]
+    pretended: tuple[ReleaseView, ...]
     resembling: bool = False
 
     @cached_property

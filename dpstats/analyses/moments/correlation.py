@@ -17,7 +17,7 @@ from dpstats.families.coarse_moments import fourth_moments_of_pairs
 from dpstats.families.moments import Moments
 from dpstats.inference.moments.correlation_intervals import CorrelationIntervals
 from dpstats.inference.moments.noisy_covariance import NoisyCovariance
-from dpstats.measured.view import Answering
+from dpstats.measured.view import ReleaseView
 from dpstats.results.estimates import EstimateResult
 from dpstats.results.named import Named
 from dpstats.schema import Schema
@@ -65,7 +65,7 @@ class Correlation:
             blocks.append(fourths)
         return Family(tuple(blocks))
 
-    def infer(self, release: Answering) -> CorrelationResult:
+    def infer(self, release: ReleaseView) -> CorrelationResult:
         """Estimates with noise-aware and certified intervals."""
         covariance = NoisyCovariance.of(release, tuple(self.columns))
         places = list(itertools.combinations(range(len(self.columns)), 2))

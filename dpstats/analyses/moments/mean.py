@@ -14,7 +14,7 @@ from dpstats.families.block import Family
 from dpstats.families.moments import Moments
 from dpstats.inference.moments.mean_intervals import Contrast, MeanIntervals
 from dpstats.inference.moments.noisy_mean import NoisyMean
-from dpstats.measured.view import Answering
+from dpstats.measured.view import ReleaseView
 from dpstats.results.estimates import EstimateResult
 from dpstats.results.named import Named
 from dpstats.schema import Number, Schema
@@ -66,7 +66,7 @@ class Mean:
             centre_of(schema, name)
         return Family(tuple(Moments.of(schema, [name]) for name in self._names))
 
-    def infer(self, release: Answering) -> MeanResult:
+    def infer(self, release: ReleaseView) -> MeanResult:
         """Estimates with noise-aware and certified intervals."""
         answers = release.answers(self.family(release.schema), with_count=True)
         contrasts = tuple(

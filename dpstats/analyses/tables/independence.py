@@ -25,7 +25,7 @@ from dpstats.families.cells import Cells, Table
 from dpstats.inference.simulation import calibration_generator
 from dpstats.inference.tables.association import Association
 from dpstats.inference.tables.noisy_table import NoisyTable
-from dpstats.measured.view import Answering
+from dpstats.measured.view import ReleaseView
 from dpstats.results.base import footer
 from dpstats.results.chi_square import ChiSquareResult, noise_notes, standardised
 from dpstats.schema import Schema
@@ -96,7 +96,7 @@ class Independence:
                 raise RequestError(f"{column.name!r} has a single level: nothing to test")
         return table
 
-    def infer(self, release: Answering) -> ChiSquareResult:
+    def infer(self, release: ReleaseView) -> ChiSquareResult:
         """Calibrated p-value, Cramer's V and a certified verdict."""
         counts = noisy_table(self, release)
         rng = calibration_generator(counts.answers, (self.seed, 0))
@@ -173,7 +173,7 @@ class Independence:
         return independence_verdict(*box, sizes, alpha, beta + of_rows)
 
 
-def noisy_table(analysis: Independence, release: Answering) -> NoisyTable:
+def noisy_table(analysis: Independence, release: ReleaseView) -> NoisyTable:
     """The table that an analysis needs, from plain sums of cells or from all measured tables.
 
     Whichever has less noise in the interactions: plain sums have the sharper law.

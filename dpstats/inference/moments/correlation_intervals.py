@@ -22,7 +22,7 @@ from dpstats.spending import bonferroni, for_noise_of_means
 
 if TYPE_CHECKING:
     from dpstats.checks import Method, Target
-    from dpstats.measured.view import Answering
+    from dpstats.measured.view import ReleaseView
     from dpstats.privacy.laws import NoiseLaw
 
 _FAR = 19.0  # atanh(1 - 2^-53) is 18.7
@@ -206,7 +206,7 @@ class CorrelationIntervals:
 
     @classmethod
     def of(
-        cls, release: Answering, covariance: NoisyCovariance, pairs: Sequence[tuple[int, int]]
+        cls, release: ReleaseView, covariance: NoisyCovariance, pairs: Sequence[tuple[int, int]]
     ) -> CorrelationIntervals:
         """Some pairs of columns of a covariance matrix."""
         spread = correlation_spread(release, covariance)

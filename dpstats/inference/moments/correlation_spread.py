@@ -29,7 +29,7 @@ from dpstats.inference.simulation import calibration_generator
 
 if TYPE_CHECKING:
     from dpstats.inference.moments.noisy_covariance import NoisyCovariance
-    from dpstats.measured.view import Answering
+    from dpstats.measured.view import ReleaseView
 
 Indices = NDArray[np.intp]
 
@@ -41,7 +41,7 @@ _TERMS = {(2, 2): (1, 0, 0.5), (4, 0): (0, 0, 0.25), (0, 4): (0, 0, 0.25), (3, 1
           (1, 3): (0, -1, 0)}  # fmt: skip
 
 
-def correlation_spread(release: Answering, covariance: NoisyCovariance) -> Floats:
+def correlation_spread(release: ReleaseView, covariance: NoisyCovariance) -> Floats:
     """(p, p) spreads of all pairs, at least 1: the largest by any law of the sampling of rows.
 
     Where the release measured third and fourth moments of pairs, also by those.
@@ -84,7 +84,7 @@ class _Standardised:
         return cls(sampling.mean, deviation, r, normal)
 
 
-def _measured(release: Answering, covariance: NoisyCovariance, shape: _Standardised) -> Floats:
+def _measured(release: ReleaseView, covariance: NoisyCovariance, shape: _Standardised) -> Floats:
     """(p, p) spreads from measured third and fourth moments of pairs.
 
     1 where they are not clear of their noise, and for a pair of columns of two values, whose

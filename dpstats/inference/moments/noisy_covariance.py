@@ -28,7 +28,7 @@ from dpstats.inference.moments.row_sampling import (
 from dpstats.inference.simulation import calibration_generator
 
 if TYPE_CHECKING:
-    from dpstats.measured.view import Answering
+    from dpstats.measured.view import ReleaseView
 
 NUMBERS = 2 * 10**7  # floats in one array of draws
 _CLEAR = 4.0  # a variance (or a count) within so many noise sds of zero is hidden by them
@@ -61,7 +61,7 @@ class NoisyCovariance(Cached):
     @classmethod
     def of(
         cls,
-        release: Answering,
+        release: ReleaseView,
         columns: tuple[str, ...],
         *,
         standardize: bool = False,
