@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from dpstats.families.block import Family
-from dpstats.measured.view import Answering
+from dpstats.measured.view import ReleaseView
 from dpstats.schema import Schema
 
 if TYPE_CHECKING:
@@ -20,5 +20,5 @@ class Analysis(Protocol):
     def family(self, schema: Schema) -> Family:
         """The test functions it needs, known before any row is read."""
 
-    def infer(self, release: Answering) -> Any:
+    def infer(self, release: ReleaseView) -> Any:
         """Conclusions, from functions that `family` asked for and nothing else."""

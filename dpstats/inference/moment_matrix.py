@@ -30,7 +30,7 @@ from dpstats.schema import Number, Schema
 
 if TYPE_CHECKING:
     from dpstats.measured.answers import Answers
-    from dpstats.measured.view import Answering
+    from dpstats.measured.view import ReleaseView
 
 ZERO = -1  # in `place`: an entry that is known to be zero
 ONE = -2  # an entry that is known to be one
@@ -147,7 +147,7 @@ class MomentMatrix(NoisyMatrix):
 
     @classmethod
     def of(
-        cls, release: Answering, features: Sequence[Feature], ball: BallMoments | None = None
+        cls, release: ReleaseView, features: Sequence[Feature], ball: BallMoments | None = None
     ) -> MomentMatrix:
         """Ask a release for all products of some features, or of the numbers of clipped rows."""
         features = tuple(features)

@@ -17,7 +17,7 @@ from dpstats.families import block_from_dict
 from dpstats.families.block import Block, Family, bounds_of, overflow
 from dpstats.families.cells import ROWS
 from dpstats.measured.measurements import noise_scales
-from dpstats.measured.view import Answering
+from dpstats.measured.view import ReleaseView
 from dpstats.planning.allocation import Allocation, Split, read_shares, relative_price
 from dpstats.planning.preview import Preview, preview_plan
 from dpstats.privacy.budget import Budget, budget_from_dict
@@ -144,7 +144,7 @@ class Plan:
             law = self.budget.law(self.budget.natural_scale(self.reference_block.multiplier))
             self.reference.check(self.reference_block.block, n, law)
 
-    def preview(self, n: int | None = None, *, like: Answering | None = None) -> Preview:
+    def preview(self, n: int | None = None, *, like: ReleaseView | None = None) -> Preview:
         """Functions, noise and expected interval widths, from public numbers alone.
 
         Every analysis runs on pretend releases of n rows. Rows spread evenly over the levels and

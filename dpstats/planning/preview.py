@@ -17,7 +17,7 @@ from dpstats.inference.simulation import draw_from
 from dpstats.measured.answers import Answers, answer
 from dpstats.measured.combining import Sources
 from dpstats.measured.measurements import Measurements, NoisyBlock, noise_scales
-from dpstats.measured.view import Answering
+from dpstats.measured.view import ReleaseView
 from dpstats.references.uniform import Uniform
 from dpstats.results.base import EstimateResult
 from dpstats.results.contrasts import LinearResult
@@ -44,7 +44,7 @@ Preview at n = {} rows drawn from the density of another release, with simulated
 were read)."""
 
 
-def preview_plan(plan: Plan, n: int, like: Answering | None = None) -> Preview:
+def preview_plan(plan: Plan, n: int, like: ReleaseView | None = None) -> Preview:
     """Run every analysis of a plan on pretend releases: n rows, and noise of the plan's law.
 
     Rows are drawn evenly over levels and bins, or from the fitted density of the release `like`,
@@ -60,7 +60,7 @@ def preview_plan(plan: Plan, n: int, like: Answering | None = None) -> Preview:
     return Preview(plan, n, results, tuple(pretended), like is not None)
 
 
-def _check_columns(wanted: Schema, like: Answering) -> None:
+def _check_columns(wanted: Schema, like: ReleaseView) -> None:
     """Refuse a release whose points are not coded as the plan's columns."""
     if not all(hasattr(like, name) for name in ("schema", "candidates", "weights")):
         raise RequestError(f"like must be a release, got {type(like).__name__}")
@@ -75,7 +75,7 @@ def _check_columns(wanted: Schema, like: Answering) -> None:
 class _PretendRelease:
     """What analyses would see of n rows, drawn evenly over the cells or from a density."""
 
-    def __init__(self, plan: Plan, n: int, seed: int, like: Answering | None) -> None:
+    def __init__(self, plan: Plan, n: int, seed: int, like: ReleaseView | None) -> None:
         rng = np.random.default_rng(seed)
         codes: dict[str, Codes] = {}
         if like is None:
@@ -180,7 +180,7 @@ class Preview:
     plan: Plan
     n: int
     results: Mapping[str, tuple[Any, ...]]
-    pretended: tuple[Answering, ...]
+    pretended: tuple[ReleaseView, ...]
     resembling: bool = False
 
     @cached_property

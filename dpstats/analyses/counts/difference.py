@@ -21,7 +21,7 @@ from dpstats.inference.counts.difference_intervals import DifferenceIntervals
 from dpstats.inference.counts.risk_measures import MEASURES, Measure, measure_gradients, measure_of
 from dpstats.inference.counts.two_risks import LEAST_PVALUE
 from dpstats.measured.answers import Answers
-from dpstats.measured.view import Answering
+from dpstats.measured.view import ReleaseView
 from dpstats.results.base import EstimateResult, HypothesisResult
 from dpstats.schema import Schema
 
@@ -66,7 +66,7 @@ class Difference(ComparesGroups):
             return Family((Table(columns),))
         return Family(tuple(counts))
 
-    def infer(self, release: Answering) -> DifferenceResult:
+    def infer(self, release: ReleaseView) -> DifferenceResult:
         """Estimates with noise-aware and certified intervals."""
         answers = release.answers(self._counts(release.schema), disjoint=True)
         return _result(self, self._labels(release.schema), answers, str(release.budget))

@@ -11,7 +11,7 @@ from dpstats.analyses.counts.proportion import proportions_result
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
 from dpstats.families.cells import Cells, tables_of_degree
-from dpstats.measured.view import Answering
+from dpstats.measured.view import ReleaseView
 from dpstats.results.base import EstimateResult
 from dpstats.schema import Schema
 
@@ -57,7 +57,7 @@ class Marginals:
             return Family(tuple(Cells.monomials(schema, self.columns, self.degree)))
         return Family(tuple(tables_of_degree(schema, self.columns, self.degree)))
 
-    def infer(self, release: Answering) -> EstimateResult:
+    def infer(self, release: ReleaseView) -> EstimateResult:
         """The proportion in every cell, each with its own interval."""
         family = self.family(release.schema)
         stops = list(itertools.accumulate(block.size for block in family.blocks))

@@ -17,7 +17,7 @@ from dpstats.families.block import Family
 from dpstats.families.cells import Cells
 from dpstats.inference.counts.proportion_intervals import GroupIntervals, ProportionIntervals
 from dpstats.measured.answers import Answers
-from dpstats.measured.view import Answering
+from dpstats.measured.view import ReleaseView
 from dpstats.results.base import EstimateResult
 from dpstats.schema import Schema
 
@@ -63,7 +63,7 @@ class Proportion:
             raise RequestError(f"{self.condition!r} says nothing within {self.given!r}")
         return Family((with_trait, without))
 
-    def infer(self, release: Answering) -> EstimateResult:
+    def infer(self, release: ReleaseView) -> EstimateResult:
         """Estimate with exact noise-aware and certified intervals."""
         family = self.family(release.schema)
         if self.given is None:

@@ -20,7 +20,7 @@ from dpstats.families.conditions import cell_set
 from dpstats.inference.counts.distribution_band import distribution_band
 from dpstats.inference.counts.proportion_intervals import ProportionIntervals
 from dpstats.inference.counts.quantile_intervals import QuantileIntervals
-from dpstats.measured.view import Answering
+from dpstats.measured.view import ReleaseView
 from dpstats.results.base import EstimateResult
 from dpstats.schema import Number, Schema
 
@@ -69,7 +69,7 @@ class Quantile:
         self._number(schema)
         return Family((Cells.table(schema, [self.column]),))
 
-    def infer(self, release: Answering) -> QuantileResult:
+    def infer(self, release: ReleaseView) -> QuantileResult:
         """Estimates with noise-aware and certified intervals."""
         number = self._number(release.schema)
         answers = release.answers([_below(number, j) for j in range(1, number.bins)])

@@ -19,7 +19,7 @@ from dpstats.inference.confidence_law import LEAST_PVALUE
 from dpstats.inference.moments.correlation_intervals import CorrelationIntervals, NoisyPair
 from dpstats.inference.moments.correlation_spread import correlation_spread, measured_spread
 from dpstats.inference.moments.noisy_covariance import NoisyCovariance
-from dpstats.measured.view import Answering
+from dpstats.measured.view import ReleaseView
 from dpstats.results.base import EstimateResult
 from dpstats.schema import Schema
 
@@ -65,7 +65,7 @@ class Correlation:
             blocks.append(fourths)
         return Family(tuple(blocks))
 
-    def infer(self, release: Answering) -> CorrelationResult:
+    def infer(self, release: ReleaseView) -> CorrelationResult:
         """Estimates with noise-aware and certified intervals."""
         covariance = NoisyCovariance.of(release, tuple(self.columns))
         matrix, sampling = covariance.moments, covariance.sampling

@@ -21,7 +21,7 @@ from dpstats.errors import RequestError
 from dpstats.families.block import Family
 from dpstats.inference.moments.covariance_intervals import CovarianceIntervals
 from dpstats.inference.moments.noisy_covariance import NoisyCovariance
-from dpstats.measured.view import Answering
+from dpstats.measured.view import ReleaseView
 from dpstats.results.base import EstimateResult
 from dpstats.schema import Schema
 
@@ -85,7 +85,7 @@ class Covariance:
         """First moments, squares and products; rough third and fourth powers."""
         return family_of(schema, self)
 
-    def infer(self, release: Answering) -> CovarianceResult:
+    def infer(self, release: ReleaseView) -> CovarianceResult:
         """Estimates with noise-aware and certified intervals."""
         columns = tuple(self.columns)
         ball = ball_of(release.schema, self)

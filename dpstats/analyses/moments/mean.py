@@ -16,7 +16,7 @@ from dpstats.families.moments import Moments
 from dpstats.inference.confidence_law import LEAST_PVALUE
 from dpstats.inference.moments.mean_intervals import Contrast, MeanIntervals
 from dpstats.inference.moments.noisy_mean import NoisyMean
-from dpstats.measured.view import Answering
+from dpstats.measured.view import ReleaseView
 from dpstats.results.base import EstimateResult
 from dpstats.schema import Number, Schema
 
@@ -66,7 +66,7 @@ class Mean:
             centre_of(schema, name)
         return Family(tuple(Moments.of(schema, [name]) for name in self._names))
 
-    def infer(self, release: Answering) -> MeanResult:
+    def infer(self, release: ReleaseView) -> MeanResult:
         """Estimates with noise-aware and certified intervals."""
         wanted: list[Block] = list(self.family(release.schema).blocks)
         answers = release.answers(wanted)

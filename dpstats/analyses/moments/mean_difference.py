@@ -17,7 +17,7 @@ from dpstats.families.block import Family
 from dpstats.families.group_moments import GroupMoments
 from dpstats.inference.moments.mean_intervals import Contrast, MeanIntervals
 from dpstats.inference.moments.noisy_mean import NoisyMean
-from dpstats.measured.view import Answering
+from dpstats.measured.view import ReleaseView
 from dpstats.results.base import EstimateResult
 from dpstats.schema import Schema
 
@@ -55,7 +55,7 @@ class MeanDifference(ComparesGroups):
         number, group = schema[self.column], schema[self.by]
         return Family((GroupMoments(number, group, tuple(sorted(chosen))),))  # type: ignore[arg-type]
 
-    def infer(self, release: Answering) -> MeanDifferenceResult:
+    def infer(self, release: ReleaseView) -> MeanDifferenceResult:
         """Estimate with noise-aware and certified intervals."""
         first, second = self._chosen(release.schema)
         answers = release.answers(self.family(release.schema))

@@ -22,7 +22,7 @@ from dpstats.errors import RequestError
 from dpstats.families.block import Family
 from dpstats.inference.moments.eigen_intervals import EigenIntervals
 from dpstats.inference.moments.noisy_covariance import NoisyCovariance
-from dpstats.measured.view import Answering
+from dpstats.measured.view import ReleaseView
 from dpstats.results.base import EstimateResult
 from dpstats.schema import Schema
 
@@ -96,7 +96,7 @@ class PCA:
         """First moments, squares and products; rough third and fourth powers."""
         return family_of(schema, self)
 
-    def infer(self, release: Answering) -> PCAResult:
+    def infer(self, release: ReleaseView) -> PCAResult:
         """Estimates with noise-aware and certified intervals."""
         columns = tuple(self.columns)
         ball = ball_of(release.schema, self)

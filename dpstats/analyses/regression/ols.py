@@ -18,7 +18,7 @@ from dpstats.families.formula import Design
 from dpstats.inference.regression.design_moments import DesignMoments
 from dpstats.inference.regression.least_squares import LeastSquares
 from dpstats.inference.regression.linear_intervals import LinearIntervals
-from dpstats.measured.view import Answering
+from dpstats.measured.view import ReleaseView
 from dpstats.results.least_squares import DROWNED, PENALISED, ROBUST, SAMPLING, OLSResult
 from dpstats.schema import Schema
 
@@ -80,7 +80,7 @@ class OLS:
         fourth = moments.fourth_blocks() if self.cov_type == "HC1" else []
         return Family(tuple(dict.fromkeys([*moments.blocks, *fourth])))
 
-    def infer(self, release: Answering) -> OLSResult:
+    def infer(self, release: ReleaseView) -> OLSResult:
         """Coefficients in original units with noise-aware and certified intervals."""
         moments = self._moments(release.schema)
         matrix = moments.matrix(release)

@@ -20,7 +20,7 @@ from dpstats.inference.simultaneous import joint_noise_quantiles
 from dpstats.inference.tables.departures import Departures
 from dpstats.inference.tables.effect_size import effect_interval
 from dpstats.measured.answers import Answers
-from dpstats.measured.view import Answering
+from dpstats.measured.view import ReleaseView
 from dpstats.results.base import footer
 from dpstats.results.chi_square import ChiSquareResult, noise_notes, standardised
 from dpstats.schema import Category, Column, Schema
@@ -104,7 +104,7 @@ class GoodnessOfFit:
         self._expected_shares(schema)
         return Family((table,))
 
-    def infer(self, release: Answering) -> ChiSquareResult:
+    def infer(self, release: ReleaseView) -> ChiSquareResult:
         """Calibrated and certified tests, residuals and effect size."""
         p0 = self._expected_shares(release.schema)
         family = self.family(release.schema)
@@ -196,13 +196,13 @@ def _position(column: Column, label: str) -> int | None:
     return next((i for i, v in enumerate(values) if not isinstance(v, str) and v == number), None)
 
 
-def _best(release: Answering, family: Family) -> Answers:
+def _best(release: ReleaseView, family: Family) -> Answers:
     """Best linear counts, and the number of rows with them where it is not public."""
     answers = release.answers(family)
     return answers if answers.rows.public else release.answers([*family.blocks, ROWS])
 
 
-def _tested(release: Answering, family: Family) -> Answers:
+def _tested(release: ReleaseView, family: Family) -> Answers:
     """Counts for the tests: with independent noise unless combining tables gains much.
 
     Best linear counts use that n is known, which correlates their noise and saves one part in d

@@ -25,7 +25,7 @@ from dpstats.families.cells import Cells, Table
 from dpstats.inference.counts.binomial import split_for
 from dpstats.inference.tables.association import Association
 from dpstats.inference.tables.noisy_table import NoisyTable
-from dpstats.measured.view import Answering
+from dpstats.measured.view import ReleaseView
 from dpstats.results.base import footer
 from dpstats.results.chi_square import ChiSquareResult, noise_notes, standardised
 from dpstats.schema import Schema
@@ -95,7 +95,7 @@ class Independence:
                 raise RequestError(f"{column.name!r} has a single level: nothing to test")
         return table
 
-    def infer(self, release: Answering) -> ChiSquareResult:
+    def infer(self, release: ReleaseView) -> ChiSquareResult:
         """Calibrated p-value, Cramer's V and a certified verdict."""
         counts = noisy_table(self, release)
         rng = np.random.default_rng(self.seed)
@@ -170,7 +170,7 @@ class Independence:
         return independence_verdict(*box, sizes, alpha, beta + part)
 
 
-def noisy_table(analysis: Independence, release: Answering) -> NoisyTable:
+def noisy_table(analysis: Independence, release: ReleaseView) -> NoisyTable:
     """The table that an analysis needs, from plain sums of cells or from all measured tables.
 
     Whichever has less noise in the interactions: plain sums have the sharper law.

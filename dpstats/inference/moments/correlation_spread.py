@@ -26,7 +26,7 @@ from dpstats.inference.moments.row_sampling import RowSampling
 
 if TYPE_CHECKING:
     from dpstats.inference.moments.noisy_covariance import NoisyCovariance
-    from dpstats.measured.view import Answering
+    from dpstats.measured.view import ReleaseView
 
 _LEAST = 1e-12
 _CLEAR = 2.0  # a measured spread within so many noise sds of zero tells nothing
@@ -47,7 +47,7 @@ def correlation_spread(sampling: RowSampling) -> Floats:
     return np.asarray(spread)
 
 
-def measured_spread(release: Answering, covariance: NoisyCovariance) -> Floats:
+def measured_spread(release: ReleaseView, covariance: NoisyCovariance) -> Floats:
     """(p, p) spreads from measured third and fourth moments of pairs; 1 where noise hides them.
 
     Without those functions in the release, 1 everywhere.

@@ -31,7 +31,7 @@ from dpstats.inference.moments.row_sampling import (
 
 if TYPE_CHECKING:
     from dpstats.checks import Target
-    from dpstats.measured.view import Answering
+    from dpstats.measured.view import ReleaseView
 
 _OF_BOX = 0.2  # of alpha, for the lower bounds of variances
 _NUMBERS = 2 * 10**7  # floats in one array of draws
@@ -66,7 +66,7 @@ class NoisyCovariance(Cached):
     @classmethod
     def of(
         cls,
-        release: Answering,
+        release: ReleaseView,
         columns: tuple[str, ...],
         *,
         standardize: bool = False,

@@ -13,7 +13,7 @@ from dpstats.families.block import Family
 from dpstats.families.monomials import third_and_fourth_powers
 
 if TYPE_CHECKING:
-    from dpstats.measured.view import Answering
+    from dpstats.measured.view import ReleaseView
 
 SamplingLaw = Literal["kurtosis", "fitted"]
 
@@ -140,7 +140,7 @@ class RowSampling:
         return np.asarray(drawn / np.sqrt(self.n))
 
 
-def mean_powers(release: Answering, columns: tuple[str, ...]) -> Floats:
+def mean_powers(release: ReleaseView, columns: tuple[str, ...]) -> Floats:
     """(p, 2) noisy means of third and fourth powers, unit scale; NaN where not measured."""
     found = np.full((len(columns), 2), np.nan)
     block = third_and_fourth_powers(release.schema, columns)

@@ -23,7 +23,7 @@ from dpstats.schema import Number, Schema
 
 if TYPE_CHECKING:
     from dpstats.measured.answers import Answers
-    from dpstats.measured.view import Answering
+    from dpstats.measured.view import ReleaseView
 
 _MOST_NUMBERS = 4
 _MOST_PRODUCTS = 2_000
@@ -162,7 +162,7 @@ class DesignMoments:
             blocks.append(Monomials.of(self.schema, longer))
         return blocks
 
-    def matrix(self, release: Answering) -> NoisyMatrix:
+    def matrix(self, release: ReleaseView) -> NoisyMatrix:
         """The noisy mean products (q, q) of the features."""
         answers, at = _asked(release, self.blocks)
         place = np.array([[at[term] for term in row] for row in self._products], dtype=np.int64)
@@ -213,7 +213,7 @@ class DesignMoments:
             return measured
         return [*measured, Monomials.of(self.schema, more, coarse=True)]
 
-    def fourth(self, release: Answering) -> FourthMoments:
+    def fourth(self, release: ReleaseView) -> FourthMoments:
         """The noisy mean products of four features.
 
         Raises
@@ -245,7 +245,7 @@ def _terms(blocks: Sequence[Block]) -> dict[Term | None, int]:
     return {term: i for i, term in enumerate(every)}
 
 
-def _asked(release: Answering, blocks: Sequence[Block]) -> tuple[Answers, dict[Term | None, int]]:
+def _asked(release: ReleaseView, blocks: Sequence[Block]) -> tuple[Answers, dict[Term | None, int]]:
     """Answers to the functions of some blocks, and which one each product of features is."""
     answers = release.answers(Family(tuple(blocks)))
     if not answers.rows.public:
