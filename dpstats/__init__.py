@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-# Public name -> module. Modules load on first use, so that `import dpstats` stays quick.
+# Public name -> module. Modules load on first use, so that `import dpstats` is quick. The built-in
+# analyses are not listed here: `analyses.registry` knows where each is.
 _HOMES = {
     "Boolean": "schema",
     "Category": "schema",
@@ -27,18 +28,11 @@ _HOMES = {
     "Uniform": "references.uniform",
     "LogLinear": "references.loglinear",
     "PerturbedHistogram": "references.histogram",
-    "GoodnessOfFit": "analyses.tables.goodness_of_fit",
-    "Independence": "analyses.tables.independence",
-    "Correlation": "analyses.moments.correlation",
-    "Difference": "analyses.counts.difference",
-    "Marginals": "analyses.counts.marginals",
-    "Mean": "analyses.moments.mean",
-    "MeanDifference": "analyses.moments.mean_difference",
-    "Covariance": "analyses.moments.covariance",
-    "PCA": "analyses.moments.pca",
-    "OLS": "analyses.regression.ols",
-    "Proportion": "analyses.counts.proportion",
-    "Quantile": "analyses.counts.quantile",
+    "Analysis": "analyses.base",
+    "register": "analyses.registry",
+    "Answers": "measured.answers",
+    "ReleaseView": "measured.view",
+    "EstimateResult": "results.base",
     "Plan": "planning.plan",
     "plan": "planning.plan",
     "Measurements": "measured.measurements",
@@ -63,6 +57,8 @@ __all__ = [
     "OLS",
     "PCA",
     "ZCDP",
+    "Analysis",
+    "Answers",
     "BernsteinKDE",
     "Boolean",
     "BudgetError",
@@ -74,6 +70,7 @@ __all__ = [
     "DataError",
     "Difference",
     "DpstatsError",
+    "EstimateResult",
     "Family",
     "FileFormatError",
     "GoodnessOfFit",
@@ -94,6 +91,7 @@ __all__ = [
     "PureDP",
     "Quantile",
     "Release",
+    "ReleaseView",
     "RequestError",
     "Schema",
     "SchemaError",
@@ -103,6 +101,7 @@ __all__ = [
     "measure",
     "plan",
     "plots",
+    "register",
     "release",
     "synthesize",
     "testing",
@@ -110,6 +109,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from dpstats import corrected, plots, testing
+    from dpstats.analyses.base import Analysis
     from dpstats.analyses.counts.difference import Difference
     from dpstats.analyses.counts.marginals import Marginals
     from dpstats.analyses.counts.proportion import Proportion
@@ -119,6 +119,7 @@ if TYPE_CHECKING:
     from dpstats.analyses.moments.mean import Mean
     from dpstats.analyses.moments.mean_difference import MeanDifference
     from dpstats.analyses.moments.pca import PCA
+    from dpstats.analyses.registry import register
     from dpstats.analyses.regression.ols import OLS
     from dpstats.analyses.tables.goodness_of_fit import GoodnessOfFit
     from dpstats.analyses.tables.independence import Independence
@@ -136,7 +137,9 @@ if TYPE_CHECKING:
     from dpstats.families.block import Family
     from dpstats.families.cells import Cells
     from dpstats.families.moments import Moments
+    from dpstats.measured.answers import Answers
     from dpstats.measured.measurements import Measurements
+    from dpstats.measured.view import ReleaseView
     from dpstats.planning.plan import Plan, plan
     from dpstats.privacy.budget import ZCDP, PureDP
     from dpstats.privacy.ledger import Ledger
@@ -146,6 +149,7 @@ if TYPE_CHECKING:
     from dpstats.references.loglinear import LogLinear
     from dpstats.references.uniform import Uniform
     from dpstats.releases import Release, load
+    from dpstats.results.base import EstimateResult
     from dpstats.schema import Boolean, Category, Number, Schema
     from dpstats.synthesis import release, synthesize
 
@@ -153,11 +157,17 @@ if TYPE_CHECKING:
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return importlib.import_module(f"dpstats.{_MODULES[name]}")
-    if name not in _HOMES:
+    if name not in __all__:
         raise AttributeError(f"module 'dpstats' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"dpstats.{_HOMES[name]}"), name)
+    home = _HOMES.get(name) or _home_of_analysis(name)
+    value = getattr(importlib.import_module(f"dpstats.{home}"), name)
     globals()[name] = value
     return value
+
+
+def _home_of_analysis(name: str) -> str:
+    registry = importlib.import_module("dpstats.analyses.registry")
+    return next(f"analyses.{home}" for home, known in registry.BUILT_IN.values() if known == name)
 
 
 def __dir__() -> list[str]:

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 from dpstats.families.block import Family
 from dpstats.measured.view import ReleaseView
 from dpstats.schema import Schema
 
-if TYPE_CHECKING:
-    pass
-
 
 class Analysis(Protocol):
-    """A frozen dataclass of the user's parameters, with the two halves."""
+    """A frozen dataclass of the user's parameters: what to measure, and what to conclude.
+
+    To write your own, see ``docs/how-to/your-own-analysis.md``, `dps.register` and
+    `dps.testing.check_analysis`.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> def functions(analysis: dps.Analysis, schema: dps.Schema) -> int:
+    ...     return analysis.family(schema).size
+    >>> schema = dps.Schema([dps.Boolean("smoker"), dps.Category("region", ["north", "south"])])
+    >>> functions(dps.Independence("smoker", "region"), schema)
+    4
+    """
 
     kind: ClassVar[str]
 

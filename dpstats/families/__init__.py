@@ -39,3 +39,18 @@ def block_from_dict(plain: Mapping[str, Any], schema: Schema) -> Block:
             return lattice.lattice_from_dict(plain, schema)
         case kind:
             raise FileFormatError(f"unknown kind of test functions {kind!r}; update dpstats")
+
+
+def is_library_block(block: object) -> bool:
+    """Whether a block is of dpstats itself, a subclass excluded: its sensitivity is proven."""
+    from dpstats.families import ball_moments, cells, group_moments, lattice, moments, monomials
+
+    return type(block) in (
+        cells.Table,
+        cells.Indicator,
+        moments.Moments,
+        ball_moments.BallMoments,
+        group_moments.GroupMoments,
+        monomials.Monomials,
+        lattice.KernelLattice,
+    )

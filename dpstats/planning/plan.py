@@ -11,9 +11,14 @@ from typing import Any
 
 from dpstats import files
 from dpstats.analyses.base import Analysis
-from dpstats.analyses.registry import analysis_from_dict, analysis_to_dict
+from dpstats.analyses.registry import (
+    analysis_from_dict,
+    analysis_to_dict,
+    check_readable,
+    spelled,
+)
 from dpstats.errors import BudgetError, FileFormatError, RequestError
-from dpstats.families import block_from_dict
+from dpstats.families import block_from_dict, is_library_block
 from dpstats.families.block import Block, Family, bounds_of, overflow
 from dpstats.families.cells import ROWS
 from dpstats.measured.measurements import noise_scales
@@ -324,6 +329,7 @@ def plan(
             )
         if not (hasattr(analysis, "family") and hasattr(analysis, "infer")):
             raise RequestError(f"{name!r} is not an analysis such as dps.Proportion(...)")
+        check_readable(analysis)
     if not isinstance(budget, Budget):
         raise RequestError(
             f"budget must be a dps.PureDP(epsilon) or a dps.ZCDP(rho), got {budget!r}"
@@ -334,7 +340,7 @@ def plan(
     if reference is not None and (isinstance(reference, type) or not hasattr(reference, "share")):
         raise RequestError(f"reference must be one such as dps.Uniform(), got {reference!r}")
 
-    asked = {name: analysis.family(schema).blocks for name, analysis in analyses.items()}
+    asked = {name: _blocks_of(analysis, schema) for name, analysis in analyses.items()}
     share = Fraction(0) if reference is None else reference.share
     rule = Split(
         asked,
@@ -374,6 +380,24 @@ def plan(
         made = replace(made, reference_block=PlannedBlock(own, paid))
     made.check(n)
     return made
+
+
+def _blocks_of(analysis: Analysis, schema: Schema) -> tuple[Block, ...]:
+    """What an analysis asks for, refused unless its sensitivity is proven."""
+    family = analysis.family(schema)
+    if not isinstance(family, Family):
+        raise RequestError(
+            f"family() of {spelled(analysis)} must return a dps.Family, not a "
+            f"{type(family).__name__}"
+        )
+    for block in family.blocks:
+        if not is_library_block(block):
+            raise RequestError(
+                f"{spelled(analysis)} asks for a block of class {type(block).__name__}, whose "
+                "sensitivity is not proven; ask for blocks of dpstats, such as dps.Cells or "
+                "dps.Moments"
+            )
+    return family.blocks
 
 
 def _paid_for_count(rule: Split, blocks: Sequence[Block]) -> Fraction:
