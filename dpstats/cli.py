@@ -191,6 +191,8 @@ def _infer(options: argparse.Namespace) -> None:
     from dpstats.results.chi_square import ChiSquareResult
 
     release = load(options.release)
+    for reason in () if options.names else release.unread.values():
+        print(reason, file=sys.stderr)
     for name in options.names or release.analyses:
         result = release.infer(name)
         if isinstance(result, EstimateResult):

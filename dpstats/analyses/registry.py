@@ -109,11 +109,15 @@ def find(kind: object) -> type[Any]:
             _load_entry_point(kind)
         if kind in _registered:
             return _registered[kind]
-    known = sorted({*BUILT_IN, *_registered, *(point.name for point in entry_points(group=GROUP))})
     raise RequestError(
-        f"unknown kind of analysis {kind!r}; known: {known}; import the module that registers it, "
-        "or register its class with dps.register"
+        f"unknown kind of analysis {kind!r}; import the module that registers it, or register its "
+        "class with dps.register"
     )
+
+
+def kinds() -> list[str]:
+    """All kinds that are known; entry points are listed without being imported."""
+    return sorted({*BUILT_IN, *_registered, *(point.name for point in entry_points(group=GROUP))})
 
 
 def check_class(analysis: object) -> None:
