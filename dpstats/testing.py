@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
 from dpstats.analyses.base import Analysis
-from dpstats.analyses.registry import analysis_from_dict, analysis_to_dict
-from dpstats.errors import DpstatsError
+from dpstats.analyses.registry import check_readable
+from dpstats.checks import Alternative
+from dpstats.errors import RequestError
+from dpstats.families import is_library_block
 from dpstats.families.block import Block, Family
 from dpstats.families.cells import ROWS
 from dpstats.measured.answers import Answers, blocks_of
@@ -18,7 +22,7 @@ from dpstats.privacy.budget import ZCDP, Budget, PureDP
 from dpstats.privacy.neighbours import Unit
 from dpstats.privacy.noise import _noise_from
 from dpstats.private.measure import measure
-from dpstats.releases import Release
+from dpstats.releases import Release, load
 from dpstats.results.base import EstimateResult
 from dpstats.schema import Schema
 from dpstats.synthesis import synthesize
@@ -30,7 +34,7 @@ __all__ = ["ContractError", "check_analysis"]
 
 
 class ContractError(AssertionError):
-    """An analysis breaks the contract; the message says which part.
+    """An analysis breaks the contract; the message says where.
 
     Examples
     --------
@@ -47,10 +51,13 @@ class ContractError(AssertionError):
 def check_analysis(analysis: Analysis, schema: Schema, data: pd.DataFrame) -> None:
     """Check that an analysis keeps the contract of `dpstats.analyses.base.Analysis`.
 
-    It must be a frozen dataclass that survives its plain form; ask for the same, non-empty family
-    every time; conclude only from functions that it asked for; work in a preview; repeat itself on
-    the same release; print; and give numbers from no noise at all to noise that hides everything,
-    Laplace or Gaussian, where the number of rows is public and where it is measured.
+    The analysis must be a registered, frozen dataclass whose parameters a file gives back. It must
+    ask for the same blocks of dpstats every time, and conclude only from functions that it asked
+    for. It must work in a preview and on releases without noise, with noise and with nothing but
+    noise, Laplace or Gaussian, where the number of rows is public and where it is measured. On a
+    release that was saved and loaded it must give the same result again. Results must print;
+    intervals must be ordered and nested in alpha; p-values must lie in [0, 1], and those of
+    one-sided tests must move with the hypothesis.
 
     Parameters
     ----------
@@ -75,6 +82,8 @@ def check_analysis(analysis: Analysis, schema: Schema, data: pd.DataFrame) -> No
     family = analysis.family(schema)
     _require(isinstance(family, Family), f"family() must return a Family, got {family!r}")
     _require(family == analysis.family(schema), "family() must give the same blocks every time")
+    own = [type(block).__name__ for block in family.blocks if not is_library_block(block)]
+    _require(not own, f"family() must ask for blocks of dpstats, not for {own}: nobody proved them")
     cases: list[tuple[Budget, Unit, _Silent | None]] = [
         (PureDP(1), "replace", _Silent()),
         (PureDP(1), "replace", None),
@@ -93,10 +102,20 @@ def check_analysis(analysis: Analysis, schema: Schema, data: pd.DataFrame) -> No
             with _noise_from(source):
                 measured = measure(planned, data)
         release = synthesize(measured, m=200, k=50, rng=0)
-        guarded = _Guarded(release, family.blocks if public else (*family.blocks, ROWS))
-        _check_result(analysis.infer(guarded), analysis.infer(guarded), f"at {budget}, {unit}")
+        again = _saved_and_loaded(release)
+        asked = family.blocks if public else (*family.blocks, ROWS)
+        found = analysis.infer(_Guarded(release, asked))
+        at = f"at {budget}, {unit}"
+        _check_result(found, again.infer("it"), at)
+        _check_tests(found, at)
         preview = str(planned.preview(n=len(data)))
         _require("it" in preview and "nan" not in preview, "preview() must work and hold no NaN")
+
+
+def _saved_and_loaded(release: Release) -> Release:
+    with tempfile.TemporaryDirectory() as folder:
+        release.save(Path(folder) / "release.zip")
+        return load(Path(folder) / "release.zip")
 
 
 def _require(holds: object, message: str) -> None:
@@ -118,26 +137,47 @@ def _check_declaration(analysis: Analysis) -> None:
     except TypeError:
         raise ContractError("the parameters of an analysis can be hashed: use tuples") from None
     try:
-        again = analysis_from_dict(analysis_to_dict(analysis))
-    except DpstatsError:
-        return  # a third party's kind is not in the registry
-    _require(again == analysis, "an analysis must survive its plain form")
+        check_readable(analysis)
+    except RequestError as error:
+        raise ContractError(str(error)) from None
 
 
-def _check_result(result: Any, again: Any, at: str) -> None:
+def _check_result(found: Any, again: Any, at: str) -> None:
     for method in ("summary", "to_frame"):
-        has_it = callable(getattr(result, method, None))
-        _require(has_it, f"infer() returns a result with {method}(), got {type(result).__name__}")
-    text = result.summary()
+        has_it = callable(getattr(found, method, None))
+        _require(has_it, f"infer() returns a result with {method}(), got {type(found).__name__}")
+    text = found.summary()
     _require(isinstance(text, str) and text, f"summary() must be text {at}")
     _require(text == again.summary(), f"the same release must give the same result {at}")
     _require("nan" not in text.lower().replace("finance", ""), f"summary() shows NaN {at}:\n{text}")
-    frame = result.to_frame()
+    for shown in (str(found), repr(found), getattr(found, "_repr_html_", found.summary)()):
+        _require(isinstance(shown, str) and shown, f"a result must print {at}")
+    frame = found.to_frame()
     _require(len(frame) > 0, f"to_frame() must have rows {at}")
-    if isinstance(result, EstimateResult):
-        _check_intervals(result, at)
-    if hasattr(result, "pvalue"):
-        _require(0 <= result.pvalue <= 1, f"a p-value must lie in [0, 1] {at}")
+    if isinstance(found, EstimateResult):
+        _check_intervals(found, at)
+
+
+def _check_tests(found: Any, at: str) -> None:
+    """P-values of the result, and of the tests that a single estimate offers."""
+    for name in ("pvalue", "pvalues"):
+        _check_pvalues(getattr(found, name, 1.0), f"{name} {at}")
+    if not (isinstance(found, EstimateResult) and found.scalar):
+        return
+    values = np.unique([found.params[0], *found.conf_int(alpha=0.1)])
+    values = values[np.isfinite(values)]
+    for alternative in get_args(Alternative):
+        pvalues = [found.test(float(value), alternative).pvalue for value in values]
+        what = f"p-values of {alternative!r} {at}"
+        _check_pvalues(pvalues, what)
+        steps = np.diff(pvalues) * {"larger": 1, "smaller": -1, "two-sided": 0}[alternative]
+        _require((steps >= -1e-6).all(), f"{what} do not move with the hypothesis: {pvalues}")
+        str(found.test(float(values[0]), alternative))
+
+
+def _check_pvalues(pvalues: Any, what: str) -> None:
+    array = np.asarray(pvalues, dtype=np.float64)
+    _require(((array >= 0) & (array <= 1)).all(), f"{what} must lie in [0, 1], got {pvalues}")
 
 
 def _check_intervals(result: Any, at: str) -> None:
@@ -154,7 +194,7 @@ def _check_intervals(result: Any, at: str) -> None:
 
 
 class _Silent:
-    """No noise, for the seam of tests."""
+    """No noise, for tests."""
 
     def __call__(self, scale: float, size: int) -> np.ndarray[Any, np.dtype[np.int64]]:
         return np.zeros(size, dtype=np.int64)
