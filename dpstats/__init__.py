@@ -21,6 +21,9 @@ _HOMES = {
     "Cells": "families.cells",
     "Family": "families.block",
     "Moments": "families.moments",
+    "BallMoments": "families.ball_moments",
+    "GroupMoments": "families.group_moments",
+    "Monomials": "families.monomials",
     "PureDP": "privacy.budget",
     "ZCDP": "privacy.budget",
     "Ledger": "privacy.ledger",
@@ -59,6 +62,7 @@ __all__ = [
     "ZCDP",
     "Analysis",
     "Answers",
+    "BallMoments",
     "BernsteinKDE",
     "Boolean",
     "BudgetError",
@@ -74,6 +78,7 @@ __all__ = [
     "Family",
     "FileFormatError",
     "GoodnessOfFit",
+    "GroupMoments",
     "Independence",
     "Ledger",
     "LogLinear",
@@ -82,6 +87,7 @@ __all__ = [
     "MeanDifference",
     "Measurements",
     "Moments",
+    "Monomials",
     "NoiseError",
     "NotMeasuredError",
     "Number",
@@ -134,9 +140,12 @@ if TYPE_CHECKING:
         RequestError,
         SchemaError,
     )
+    from dpstats.families.ball_moments import BallMoments
     from dpstats.families.block import Family
     from dpstats.families.cells import Cells
+    from dpstats.families.group_moments import GroupMoments
     from dpstats.families.moments import Moments
+    from dpstats.families.monomials import Monomials
     from dpstats.measured.answers import Answers
     from dpstats.measured.measurements import Measurements
     from dpstats.measured.view import ReleaseView

@@ -59,6 +59,14 @@ class Monomials:
         matters where noise is small, and a rough value does. Then finer grids are rounded to 64
         steps on either side of their middle, which keeps sums of fourth powers in 64 bits, and an
         equal split gives these functions 16 times the noise of others.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> schema = dps.Schema([dps.Number("age", 0, 100, missing=40), dps.Boolean("smoker")])
+    >>> cube = (("age", None),) * 3
+    >>> dps.Monomials.of(schema, [cube, (("age", None), ("smoker", 1))]).names
+    ['age^3', 'age*smoker=True']
     """
 
     columns: tuple[Column, ...]
