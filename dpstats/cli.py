@@ -215,6 +215,8 @@ def _infer(options: argparse.Namespace) -> None:
     from dpstats.releases import load
 
     release = load(options.release)
+    for reason in () if options.names else release.unread.values():
+        print(reason, file=sys.stderr)
     for name in options.names or release.analyses:
         result = release.infer(name)
         print(result.summary(alpha=options.alpha, target=options.target), end="\n\n")

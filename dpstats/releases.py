@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,7 +13,7 @@ import numpy as np
 
 from dpstats import files
 from dpstats.analyses.base import Analysis, R
-from dpstats.analyses.registry import analysis_from_dict
+from dpstats.analyses.registry import analysis_from_dict, spelled
 from dpstats.arrays import Codes, Floats
 from dpstats.caching import Cached
 from dpstats.checks import Method, Target, check_alpha, check_choice
@@ -21,6 +22,7 @@ from dpstats.families.block import Block, Family
 from dpstats.measured.answers import Answers, answer
 from dpstats.measured.certificate import Accuracy, certify
 from dpstats.measured.combining import Sources
+from dpstats.measured.contents import contents, lacking
 from dpstats.measured.measurements import Measurements
 from dpstats.privacy.budget import Budget
 from dpstats.privacy.neighbours import NEIGHBOURS
@@ -58,7 +60,7 @@ class Release(Cached):
     fit, draw : str
         How the density was fitted and the rows were drawn.
     notes : tuple of str
-        Anything a user must know, such as a fit that did not converge.
+        Warnings, such as a fit that did not converge.
 
     Examples
     --------
@@ -119,12 +121,65 @@ class Release(Cached):
         """The budget that was spent."""
         return self.measurements.budget
 
-    @cached_property
+    @property
     def analyses(self) -> dict[str, Analysis[Result]]:
-        """The analyses that the custodian planned, by name."""
-        return {
-            name: analysis_from_dict(plain) for name, plain in self.measurements.requests.items()
-        }
+        """The planned analyses by name, but for those in `unread`."""
+        unread = self.unread
+        names = [name for name in self.measurements.requests if name not in unread]
+        return {name: self._planned(name) for name in names}
+
+    @property
+    def unread(self) -> dict[str, str]:
+        """Planned analyses that cannot be read here, by name, each with the reason.
+
+        Their kind is not registered, or their parameters are of another version. All else in the
+        release works without them.
+        """
+        unread = {}
+        for name in self.measurements.requests:
+            try:
+                self._planned(name)
+            except RequestError as error:
+                unread[name] = f"analysis {name!r} cannot be read here: {error}"
+        return unread
+
+    def _planned(self, name: str) -> Analysis[Result]:
+        """A planned analysis, read anew: its kind may have been registered since."""
+        requests = self.measurements.requests
+        if name not in requests:
+            raise NotMeasuredError(
+                f"this release has no analysis {name!r}; it has {list(requests)}"
+            )
+        return analysis_from_dict(requests[name])
+
+    def measured(self) -> pd.DataFrame:
+        """What you can ask for: what was measured, block by block.
+
+        Any analysis that needs only these can be inferred, planned or not. Margins of a table, and
+        conditions on its columns, follow from the table.
+
+        Returns
+        -------
+        DataFrame
+            Columns: kind (table, condition, moments, ...), columns, functions (their number),
+            first_function (of a condition, the condition), noise_sd (median noise standard
+            deviation of a mean of functions in [-1, 1]) and analyses (the planned ones it serves).
+
+        Examples
+        --------
+        >>> import dpstats as dps
+        >>> import pandas as pd
+        >>> schema = dps.Schema([dps.Boolean("smoker"), dps.Boolean("ill")])
+        >>> asked = {"link": dps.Independence("smoker", "ill"), "ill": dps.Proportion("ill")}
+        >>> plan = dps.plan(schema, asked, budget=dps.PureDP(1))
+        >>> rows = pd.DataFrame({"smoker": [True, False] * 5_000, "ill": [True] * 10_000})
+        >>> measured = dps.release(plan, rows).measured()
+        >>> print(measured[["kind", "columns", "functions", "analyses"]].to_string(index=False))
+         kind     columns  functions  analyses
+        table smoker, ill          4 link, ill
+        """
+        asked = {name: one.family(self.schema) for name, one in self.analyses.items()}
+        return contents(self.measurements, self.answers, asked)
 
     def answers(
         self,
@@ -138,7 +193,7 @@ class Release(Cached):
         Parameters
         ----------
         wanted : Family, block, sequence of blocks, or analysis
-            For an analysis, the family that it asks for.
+            For an analysis, the functions that it needs.
         disjoint : bool
             Answer every function as a plain sum of measured ones from one block; then disjoint
             conditions have independent noise.
@@ -161,7 +216,7 @@ class Release(Cached):
     def infer(self, analysis: Analysis[R]) -> R: ...
 
     def infer(self, analysis: str | Analysis[R]) -> Result | R:
-        """Conclusions of a planned analysis (by name), or of any other the release can answer.
+        """Conclusions of a planned analysis (by name), or of any other that was measured.
 
         Parameters
         ----------
@@ -175,7 +230,9 @@ class Release(Cached):
         Raises
         ------
         NotMeasuredError
-            For an unknown name, or functions that were not measured.
+            For an unknown name, or for functions that were not measured: `measured` lists what was.
+        RequestError
+            For a planned analysis of a kind that is not registered, see `dps.register`.
 
         Examples
         --------
@@ -193,17 +250,22 @@ class Release(Cached):
         0.70
         """
         if isinstance(analysis, str):
-            if analysis not in self.analyses:
-                raise NotMeasuredError(
-                    f"this release has no analysis {analysis!r}; it has {list(self.analyses)}"
-                )
-            return self.analyses[analysis].infer(self)
+            return self._planned(analysis).infer(self)
         if isinstance(analysis, type) or not hasattr(analysis, "infer"):
             raise RequestError(
                 "infer takes the name of an analysis, or an analysis with its parameters such as "
                 f"dps.Proportion(\"smoker == 'yes'\"); got {analysis!r}"
             )
-        return analysis.infer(self)
+        try:
+            return analysis.infer(self)
+        except NotMeasuredError as error:
+            missing = lacking(self.measurements, self.answers, analysis.family(self.schema))
+            if error.__cause__ is not None or not missing:  # the analysis says it better
+                raise
+        raise NotMeasuredError(
+            f"this release cannot answer {spelled(analysis)}: {missing}; ask the custodian to plan "
+            "it"
+        )
 
     def intervals(
         self,
@@ -215,7 +277,8 @@ class Release(Cached):
         """Intervals of all planned estimates that hold together with probability 1 - alpha.
 
         Every analysis gets an equal share of alpha (Bonferroni's inequality, for any dependence)
-        and spends it jointly over its own parameters. Tests have no intervals and are not listed.
+        and spends it jointly over its own parameters. Tests have no intervals and are not listed;
+        an analysis that cannot be read here is left out with a warning.
 
         Parameters
         ----------
@@ -239,6 +302,8 @@ class Release(Cached):
         check_alpha(alpha)
         check_choice("method", method, get_args(Method))
         check_choice("target", target, get_args(Target))
+        for reason in self.unread.values():
+            warnings.warn(reason, stacklevel=2)
         results = {name: self.infer(name) for name in self.analyses}
         estimates = {name: result for name, result in results.items() if result.has_intervals}
         each = bonferroni(alpha, max(len(estimates), 1))
@@ -320,7 +385,8 @@ class Release(Cached):
             f"{len(self.weights)} candidates)",
             f"Budget: {held.budget}; {NEIGHBOURS[held.unit]}; one row per person",
             f"Columns: {', '.join(self.columns.names)} (only those the plan's analyses touch)",
-            f"Analyses: {', '.join(map(repr, self.analyses))}",
+            f"Analyses: {', '.join(map(repr, held.requests))}",
+            *(f"Note: {reason}" for reason in self.unread.values()),
             self.columns.missing_rules(),
         ]
         if held.not_private:
@@ -332,7 +398,8 @@ class Release(Cached):
         return as_html("dpstats release", str(self).splitlines())
 
     def __repr__(self) -> str:
-        return f"<dpstats Release: {', '.join(self.analyses)}; n = {self.n}, k = {self.k}>"
+        names = ", ".join(self.measurements.requests)
+        return f"<dpstats Release: {names}; n = {self.n}, k = {self.k}>"
 
 
 def load(path: str | Path) -> Release:
@@ -377,7 +444,8 @@ def load(path: str | Path) -> Release:
             notes=texts[2:],
         )
         reference_from_dict(measurements.reference_spec)
-        release.analyses  # noqa: B018, read here so that an unknown one shows now
+        if not all(isinstance(plain["kind"], str) for plain in measurements.requests.values()):
+            raise TypeError("every analysis has a kind")
     except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
         raise FileFormatError(f"{Path(path).name} is damaged: {error}") from None
     for column in measurements.columns:

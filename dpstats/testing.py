@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
 from dpstats.analyses.base import Analysis
-from dpstats.analyses.registry import analysis_from_dict, analysis_to_dict
-from dpstats.checks import Method, Target
-from dpstats.errors import DpstatsError
+from dpstats.analyses.registry import check_readable
+from dpstats.checks import Alternative, Method, Target
+from dpstats.errors import RequestError
+from dpstats.families import is_library_block
 from dpstats.families.block import Block, Family
 from dpstats.families.cells import ROWS
 from dpstats.measured.answers import Answers, blocks_of
@@ -19,7 +22,7 @@ from dpstats.privacy.budget import ZCDP, Budget, PureDP
 from dpstats.privacy.neighbours import Unit
 from dpstats.privacy.noise import _noise_from
 from dpstats.private.measure import measure
-from dpstats.releases import Release
+from dpstats.releases import Release, load
 from dpstats.results.base import Result
 from dpstats.schema import Schema
 from dpstats.synthesis import synthesize
@@ -31,7 +34,7 @@ __all__ = ["ContractError", "check_analysis"]
 
 
 class ContractError(AssertionError):
-    """An analysis breaks the contract; the message says which part.
+    """An analysis breaks the contract; the message says where.
 
     Examples
     --------
@@ -48,10 +51,13 @@ class ContractError(AssertionError):
 def check_analysis(analysis: Analysis[Result], schema: Schema, data: pd.DataFrame) -> None:
     """Check that an analysis keeps the contract of `dpstats.analyses.base.Analysis`.
 
-    It must be a frozen dataclass that survives its plain form; ask for the same, non-empty family
-    every time; conclude only from functions that it asked for; work in a preview; repeat itself on
-    the same release; print; and give numbers from no noise at all to noise that hides everything,
-    Laplace or Gaussian, where the number of rows is public and where it is measured.
+    The analysis must be a registered, frozen dataclass whose parameters a file gives back. It must
+    ask for the same blocks of dpstats every time, and conclude only from functions that it asked
+    for. It must work in a preview and on releases without noise, with noise and with nothing but
+    noise, Laplace or Gaussian, where the number of rows is public and where it is measured. On a
+    release that was saved and loaded it must give the same result again. Results must print;
+    intervals must be ordered and nested in alpha; p-values must lie in [0, 1], and those of
+    one-sided tests must move with the hypothesis.
 
     Parameters
     ----------
@@ -76,6 +82,8 @@ def check_analysis(analysis: Analysis[Result], schema: Schema, data: pd.DataFram
     family = analysis.family(schema)
     _require(isinstance(family, Family), f"family() must return a Family, got {family!r}")
     _require(family == analysis.family(schema), "family() must give the same blocks every time")
+    own = [type(block).__name__ for block in family.blocks if not is_library_block(block)]
+    _require(not own, f"family() must ask for blocks of dpstats, not for {own}: nobody proved them")
     cases: list[tuple[Budget, Unit, _Silent | None]] = [
         (PureDP(1), "replace", _Silent()),
         (PureDP(1), "replace", None),
@@ -94,10 +102,20 @@ def check_analysis(analysis: Analysis[Result], schema: Schema, data: pd.DataFram
             with _noise_from(source):
                 measured = measure(planned, data)
         release = synthesize(measured, m=200, k=50, rng=0)
-        guarded = _Guarded(release, family.blocks if public else (*family.blocks, ROWS))
-        _check_result(analysis.infer(guarded), analysis.infer(guarded), f"at {budget}, {unit}")
+        again = _saved_and_loaded(release)
+        asked = family.blocks if public else (*family.blocks, ROWS)
+        found = analysis.infer(_Guarded(release, asked))
+        at = f"at {budget}, {unit}"
+        _check_result(found, again.infer("it"), at)
+        _check_tests(found, at)
         preview = str(planned.preview(n=len(data)))
         _require("it" in preview and "nan" not in preview, "preview() must work and hold no NaN")
+
+
+def _saved_and_loaded(release: Release) -> Release:
+    with tempfile.TemporaryDirectory() as folder:
+        release.save(Path(folder) / "release.zip")
+        return load(Path(folder) / "release.zip")
 
 
 def _require(holds: object, message: str) -> None:
@@ -119,32 +137,52 @@ def _check_declaration(analysis: Analysis[Result]) -> None:
     except TypeError:
         raise ContractError("the parameters of an analysis can be hashed: use tuples") from None
     try:
-        again = analysis_from_dict(analysis_to_dict(analysis))
-    except DpstatsError:
-        return  # a third party's kind is not in the registry
-    _require(again == analysis, "an analysis must survive its plain form")
+        check_readable(analysis)
+    except RequestError as error:
+        raise ContractError(str(error)) from None
 
 
-def _check_result(result: Result, again: Result, at: str) -> None:
+def _check_result(found: Result, again: Result, at: str) -> None:
     _require(
-        issubclass(type(result), Result),
+        issubclass(type(found), Result),
         "infer() returns a dps.Result, with summary(), to_frame() and headline, "
-        f"got {type(result).__name__}",
+        f"got {type(found).__name__}",
     )
-    _require(result == again, f"the same release must give equal results {at}: use eq=False")
-    _require(hash(result) == hash(again), f"equal results must have the same hash {at}")
-    line = result.headline
+    _require(found == again, f"the same release must give equal results {at}: use eq=False")
+    _require(hash(found) == hash(again), f"equal results must have the same hash {at}")
+    line = found.headline
     _require(line and "\n" not in line, f"headline must be one line of text {at}")
-    text = result.summary()
+    text = found.summary()
     _require(isinstance(text, str) and text, f"summary() must be text {at}")
     _require(text == again.summary(), f"the same release must give the same result {at}")
     _require("nan" not in text.lower().replace("finance", ""), f"summary() shows NaN {at}:\n{text}")
-    frame = result.to_frame()
+    for shown in (str(found), repr(found), getattr(found, "_repr_html_", found.summary)()):
+        _require(isinstance(shown, str) and shown, f"a result must print {at}")
+    frame = found.to_frame()
     _require(len(frame) > 0, f"to_frame() must have rows {at}")
-    if result.has_intervals:
-        _check_intervals(result, at)
-    pvalues = result.pvalues
-    _require(np.all((pvalues >= 0) & (pvalues <= 1)), f"a p-value must lie in [0, 1] {at}")
+    if found.has_intervals:
+        _check_intervals(found, at)
+    _check_pvalues(found.pvalues, f"p-values {at}")
+
+
+def _check_tests(found: Result, at: str) -> None:
+    """P-values of the tests that a single estimate offers."""
+    if not found.testable:
+        return
+    values = np.unique(found.intervals_frame(alpha=0.1).iloc[:, 1:].to_numpy(dtype=np.float64))
+    values = values[np.isfinite(values)]
+    for alternative in get_args(Alternative):
+        pvalues = [float(found.test(float(value), alternative).pvalues[0]) for value in values]
+        what = f"p-values of {alternative!r} {at}"
+        _check_pvalues(pvalues, what)
+        steps = np.diff(pvalues) * {"larger": 1, "smaller": -1, "two-sided": 0}[alternative]
+        _require((steps >= -1e-6).all(), f"{what} do not move with the hypothesis: {pvalues}")
+        str(found.test(float(values[0]), alternative))
+
+
+def _check_pvalues(pvalues: Any, what: str) -> None:
+    array = np.asarray(pvalues, dtype=np.float64)
+    _require(((array >= 0) & (array <= 1)).all(), f"{what} must lie in [0, 1], got {pvalues}")
 
 
 def _check_intervals(result: Result, at: str) -> None:
@@ -165,7 +203,7 @@ def _check_intervals(result: Result, at: str) -> None:
 
 
 class _Silent:
-    """No noise, for the seam of tests."""
+    """No noise, for tests."""
 
     def __call__(self, scale: float, size: int) -> np.ndarray[Any, np.dtype[np.int64]]:
         return np.zeros(size, dtype=np.int64)

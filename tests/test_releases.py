@@ -3,13 +3,15 @@
 import io
 import json
 import zipfile
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import dpstats as dps
+from dpstats.analyses import registry
 from dpstats.errors import DpstatsError, FileFormatError, NotMeasuredError
 from dpstats.privacy.noise import _noise_from
 
@@ -139,6 +141,57 @@ def test_notes_and_the_mark_of_test_noise_come_back(release, tmp_path):
     same_release(marked, again)
     assert "NOT PRIVATE" in str(again)
     assert "NOT PRIVATE" not in str(release)
+
+
+def test_an_unknown_analysis_takes_nothing_else_with_it(release, saved, monkeypatch):
+    monkeypatch.setattr(registry, "_registered", {})
+    requests = {
+        **release.measurements.requests,
+        "mine": {"kind": "mine", "depth": 3},
+        "later": {"kind": "proportion", "condition": "smoker", "of_a_later_version": 1},
+    }
+    rewritten(saved, "measurements.json", in_json(analyses=requests))
+    again = dps.load(saved)
+    pd.testing.assert_frame_equal(again.to_frame(), release.to_frame())
+    assert dict(again.analyses) == ANALYSES
+    assert list(again.unread) == ["mine", "later"]
+    for text in (str(again), again._repr_html_(), repr(again)):
+        assert "mine" in text
+        assert "later" in text
+    assert "analysis 'mine' is left out: unknown kind of analysis 'mine'" in str(again)
+    assert "analysis 'later' is left out: " in str(again)
+    assert set(again.measured()["analyses"]) == set(release.measured()["analyses"])
+    for name in ANALYSES:
+        np.testing.assert_array_equal(again.infer(name).conf_int(), release.infer(name).conf_int())
+    with pytest.warns(UserWarning, match="is left out") as caught:
+        frame = again.intervals()
+    assert [str(warning.message) for warning in caught] == list(again.unread.values())
+    pd.testing.assert_frame_equal(frame, release.intervals())
+    with pytest.raises(dps.RequestError, match=r"unknown kind of analysis 'mine'.*dps.register"):
+        again.infer("mine")
+    with pytest.raises(dps.RequestError, match=r"unknown keys \['of_a_later_version'\]"):
+        again.infer("later")
+    twice = saved.with_name("twice.zip")
+    again.save(twice)
+    kept = json.loads(every_text(twice)["measurements.json"])["analyses"]
+    assert kept == requests
+
+    @dps.register
+    @dataclass(frozen=True)
+    class Mine:
+        """Registered after the release was loaded."""
+
+        kind: ClassVar[str] = "mine"
+        depth: int
+
+        def infer(self, view):
+            return self.depth
+
+        def family(self, schema):
+            return dps.Family((dps.Cells.table(schema, ["age"]),))
+
+    assert again.infer("mine") == 3
+    assert list(again.unread) == ["later"]
 
 
 def test_infer_by_name_and_by_object(release):
@@ -298,7 +351,8 @@ DAMAGE = {
         in_json(blocks=[]), in_json(blocks=3), in_json(blocks=[3]), in_json(blocks=[{"kind": "x"}]),
         lambda text: text.replace('"role": "family"', '"role": "other"', 1),
         lambda text: text.replace('"role": "family"', '"role": "count"', 1),
-        in_json(analyses=3), in_json(analyses={"a": 3}), in_json(analyses={"a": {"kind": "x"}}),
+        in_json(analyses=3), in_json(analyses={"a": 3}), in_json(analyses={"a": {"kind": 3}}),
+        in_json(analyses={"a": {}}),
         in_json(unit="add"), in_json(reference=3), in_json(reference={"kind": "y"}),
         lambda text: text.replace('"multiplier"', '"multiplied"'),
     ],
@@ -380,6 +434,99 @@ def test_what_cannot_be_inferred_is_said(schema, survey):
     for wrong in (dps.Quantile, 3, ["q"]):
         with pytest.raises(dps.RequestError, match="with its parameters such as"):
             release.infer(wrong)
+
+
+WIDE = dps.Schema([
+    dps.Category("smoker", ["no", "yes"]),
+    dps.Category("region", ["north", "south"]),
+    dps.Number("age", 0, 100, points=101, edges=[40, 65], missing=40),
+    dps.Number("pay", 0, 100, points=101, edges=[50], missing=0),
+    dps.Boolean("ill"),
+])  # fmt: skip
+
+
+def wide(analyses, unit="replace"):
+    rng = np.random.default_rng(3)
+    rows = WIDE.to_frame({
+        "smoker": rng.choice(2, 500), "region": rng.choice(2, 500),
+        "age": rng.integers(-50, 51, 500), "pay": rng.integers(-50, 51, 500),
+        "ill": rng.choice(2, 500),
+    })  # fmt: skip
+    plan = dps.plan(WIDE, analyses, budget=dps.PureDP(5), unit=unit)
+    return dps.release(plan, rows, rng=0, m=100, k=50)
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        (dps.Quantile("age"), "dps.Quantile('age'): 'age' was not measured"),
+        (dps.Mean(["age", "pay"]), "dps.Mean(['age', 'pay']): 'age' was not measured"),
+        (
+            dps.OLS("age ~ ill"),
+            "dps.OLS('age ~ ill'): 'age' and 'ill' were not measured",
+        ),
+        (
+            dps.Independence("smoker", "pay"),
+            "dps.Independence('smoker', 'pay'): it lacks the table of 'smoker' and 'pay'",
+        ),
+        (
+            dps.Proportion("smoker == 'yes'", given="pay >= 50"),
+            "dps.Proportion(\"smoker == 'yes'\", given='pay >= 50'): it lacks the condition "
+            "\"(smoker == 'yes') and (pay >= 50)\" and the condition "
+            "\"not (smoker == 'yes') and (pay >= 50)\"",
+        ),
+        (
+            dps.OLS("pay ~ smoker"),
+            "dps.OLS('pay ~ smoker'): it lacks the mean of 'smoker=yes' and the mean of "
+            "'pay*smoker=yes'",
+        ),
+        (
+            dps.MeanDifference("pay", by="smoker"),
+            "dps.MeanDifference('pay', 'smoker'): it lacks the moments in groups of 'pay' and "
+            "'smoker'",
+        ),
+    ],
+)
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+def test_what_was_not_measured_is_named(asked, message, unit):
+    release = wide({"t": dps.Marginals(["smoker", "region"]), "pay": dps.Mean("pay")}, unit)
+    with pytest.raises(NotMeasuredError) as refused:
+        release.infer(asked)
+    text = str(refused.value)
+    assert text == f"this release cannot answer {message}; ask the custodian to plan it"
+    for internal in ("Indicator", "Table", "Monomials", "GroupMoments", "Block"):
+        assert internal not in text
+
+
+def test_measured_lists_what_can_be_asked():
+    analyses = {
+        "tables": dps.Marginals(["smoker", "region"]),
+        "smoking": dps.Proportion("smoker == 'yes'"),
+        "old": dps.Proportion("age >= 65"),
+        "pay": dps.MeanDifference("pay", by="smoker"),
+        "age": dps.Mean("age"),
+    }
+    release = wide(analyses)
+    frame = release.measured()
+    assert frame.columns.tolist() == [
+        "kind", "columns", "functions", "first_function", "noise_sd", "analyses",
+    ]  # fmt: skip
+    assert frame["functions"].sum() == release.measurements.family.size
+    rows = {(row.kind, row.columns): row for row in frame.itertuples()}
+    table = rows["table", "smoker, region"]
+    assert (table.functions, table.analyses) == (4, "tables, smoking")
+    condition = rows["condition", "age"]
+    assert (condition.functions, condition.first_function) == (1, "age >= 65")
+    assert condition.analyses == "old"
+    assert rows["moments in groups", "pay, smoker"].analyses == "pay"
+    assert rows["moments", "age"].analyses == "age"
+    named = {name for text in frame["analyses"] for name in text.split(", ")}
+    assert named == set(analyses)
+    noise = release.answers(dps.Proportion("age >= 65")).noise_variances
+    assert condition.noise_sd == pytest.approx(float(noise[0]) ** 0.5)
+    hidden = wide(analyses, unit="add_remove").measured()
+    assert "number of rows" not in set(frame["kind"])
+    assert hidden["kind"].tolist().count("number of rows") == 1
 
 
 def test_joint_intervals_check_their_options(schema, survey):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import dpstats as dps
+from dpstats.analyses import registry
 from dpstats.analyses.counts.proportion import proportions_result
 from dpstats.families.block import Family
 from dpstats.families.cells import Cells
@@ -32,6 +33,8 @@ class Curious:
 class Fickle(Curious):
     """Asks for another family every time."""
 
+    kind: ClassVar[str] = "fickle"
+
     def family(self, schema):
         texts = ["smoker == 'yes'", "age >= 65"]
         object.__setattr__(self, "calls", getattr(self, "calls", 0) + 1)
@@ -41,6 +44,8 @@ class Fickle(Curious):
 @dataclass(frozen=True)
 class Narrow(Curious):
     """Intervals that shrink as they should grow."""
+
+    kind: ClassVar[str] = "narrow"
 
     def infer(self, release):
         answers = release.answers(self.family(release.schema))
@@ -56,8 +61,44 @@ class Narrow(Curious):
 
 
 @dataclass(frozen=True)
+class Certain(Curious):
+    """P-values above one, or on the wrong side."""
+
+    kind: ClassVar[str] = "certain"
+
+    wrong: str = "above"
+
+    def infer(self, release):
+        answers = release.answers(self.family(release.schema))
+        result = proportions_result("smokers", ["smokers"], answers, "", scalar=True)
+        right, wrong = result.intervals, self.wrong
+
+        class Wrong:
+            def conf_int(self, *given):
+                return right.conf_int(*given)
+
+            def pvalues(self, value, alternative):
+                if wrong == "above":
+                    return right.pvalues(value, alternative) + 1
+                other = {"larger": "smaller", "smaller": "larger"}
+                return right.pvalues(value, other.get(alternative, alternative))
+
+        object.__setattr__(result, "intervals", Wrong())
+        return result
+
+
+@dataclass(frozen=True)
+class Unregistered(Curious):
+    """Its release could not be read."""
+
+    kind: ClassVar[str] = "unregistered"
+
+
+@dataclass(frozen=True)
 class Uncounted(Curious):
     """A result only where the number of rows is public."""
+
+    kind: ClassVar[str] = "uncounted"
 
     def infer(self, release):
         answers = release.answers(self.family(release.schema))
@@ -87,6 +128,8 @@ class Bare(Nameless):
 class Empty(Bare):
     """Asks for nothing."""
 
+    kind: ClassVar[str] = "empty"
+
     def family(self, schema):
         return None
 
@@ -94,6 +137,8 @@ class Empty(Bare):
 @dataclass(frozen=True)
 class Listing(Bare):
     """Holds a list."""
+
+    kind: ClassVar[str] = "listing"
 
     terms: list = field(default_factory=list)
 
@@ -112,6 +157,9 @@ class Loose(Narrow.__bases__[0].__bases__[0]):
         (Fickle(), "same blocks every time"),
         (Narrow(), "not nested in alpha"),
         (Uncounted(), "a dps.Result, with summary\\(\\).*, got NoneType"),
+        (Certain(), "p-values of 'two-sided' at .* must lie in"),
+        (Certain("side"), "p-values of 'larger' at .* do not move with the hypothesis"),
+        (Unregistered(), r"register it first: dps.register\(Unregistered\)"),
         (Loose(), "frozen dataclass"),
         (dps.Proportion, "not its class"),
         (3, "frozen dataclass"),
@@ -121,7 +169,9 @@ class Loose(Narrow.__bases__[0].__bases__[0]):
         (Listing(), "can be hashed"),
     ],
 )
-def test_broken_analyses_are_caught(analysis, message, schema, survey):
+def test_broken_analyses_are_caught(analysis, message, schema, survey, monkeypatch):
+    broken = (Curious, Fickle, Narrow, Certain, Uncounted, Bare, Empty, Listing)
+    monkeypatch.setattr(registry, "_registered", {one.kind: one for one in broken})
     with pytest.raises((ContractError, dps.NotMeasuredError), match=message):
         check_analysis(analysis, schema, survey)
 

@@ -14,7 +14,22 @@ R_co = TypeVar("R_co", bound=Result, covariant=True)
 
 
 class Analysis(Protocol[R_co]):
-    """A frozen dataclass of the user's parameters, with two methods; generic in its result."""
+    """A frozen dataclass of the user's parameters: what to measure, and what to conclude.
+
+    It is generic in the class of its result, which `release.infer` then has.
+
+    To write your own, see ``docs/how-to/your-own-analysis.md``, `dps.register` and
+    `dps.testing.check_analysis`.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> def functions(analysis: dps.Analysis, schema: dps.Schema) -> int:
+    ...     return analysis.family(schema).size
+    >>> schema = dps.Schema([dps.Boolean("smoker"), dps.Category("region", ["north", "south"])])
+    >>> functions(dps.Independence("smoker", "region"), schema)
+    4
+    """
 
     kind: ClassVar[str]
 

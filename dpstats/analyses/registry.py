@@ -1,58 +1,200 @@
-"""The analyses: each one file, with what to measure and what to conclude."""
+"""The kinds of analyses: those of dpstats, those of installed packages, and your own."""
 
 from __future__ import annotations
 
 import dataclasses
+import importlib
+import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from dpstats.errors import RequestError
+from dpstats.errors import DpstatsError, RequestError
 
 if TYPE_CHECKING:
     from dpstats.analyses.base import Analysis
     from dpstats.results.base import Result
 
+T = TypeVar("T")
+
+# Kind in files -> module below `dpstats.analyses` and class, imported on first use.
+BUILT_IN: Mapping[str, tuple[str, str]] = {
+    "correlation": ("moments.correlation", "Correlation"),
+    "covariance": ("moments.covariance", "Covariance"),
+    "difference": ("counts.difference", "Difference"),
+    "goodness_of_fit": ("tables.goodness_of_fit", "GoodnessOfFit"),
+    "independence": ("tables.independence", "Independence"),
+    "marginals": ("counts.marginals", "Marginals"),
+    "mean": ("moments.mean", "Mean"),
+    "mean_difference": ("moments.mean_difference", "MeanDifference"),
+    "ols": ("regression.ols", "OLS"),
+    "pca": ("moments.pca", "PCA"),
+    "proportion": ("counts.proportion", "Proportion"),
+    "quantile": ("counts.quantile", "Quantile"),
+}
+GROUP = "dpstats.analyses"  # of entry points: kind = "module:Class"
+_RESERVED = ("kind", "name", "share")  # keys of an [[analysis]] table that are no parameters
+
+_registered: dict[str, type[Any]] = {}
+
+
+def register(analysis: type[T]) -> type[T]:
+    """Make a class of analyses known by its kind, so that plans and releases can be read back.
+
+    Call it, or use it as a decorator. An installed package can name its class as an entry point
+    of the group ``dpstats.analyses`` instead; dpstats then imports it when a file needs it.
+
+    Parameters
+    ----------
+    analysis : class
+        A frozen dataclass with the methods of `dpstats.Analysis`.
+
+    Returns
+    -------
+    The class.
+
+    Raises
+    ------
+    RequestError
+        If the class is not an analysis, or if another class has its kind.
+
+    Examples
+    --------
+    >>> import dataclasses
+    >>> import dpstats as dps
+    >>> @dps.register
+    ... @dataclasses.dataclass(frozen=True)
+    ... class Smoking:
+    ...     kind = "smoking"
+    ...
+    ...     def family(self, schema):
+    ...         return dps.Family((dps.Cells.condition(schema, "smoker"),))
+    ...
+    ...     def infer(self, release):
+    ...         return dps.Proportion("smoker").infer(release)
+    >>> schema = dps.Schema([dps.Boolean("smoker")])
+    >>> list(dps.plan(schema, {"smoking": Smoking()}, budget=dps.PureDP(1)).analyses)
+    ['smoking']
+    """
+    check_class(analysis)
+    kind: str = analysis.kind  # type: ignore[attr-defined]
+    holder = BUILT_IN[kind][1] if kind in BUILT_IN else _registered.get(kind)
+    again = isinstance(holder, type) and _path(holder) == _path(analysis)  # a notebook cell rerun
+    if holder is not None and not again:
+        taken = f"dps.{holder}" if isinstance(holder, str) else _path(holder)
+        raise RequestError(
+            f"{analysis.__name__} cannot be registered: {taken} has the kind {kind!r}; give your "
+            "class another kind"
+        )
+    _registered[kind] = analysis
+    return analysis
+
 
 def registry() -> Mapping[str, type[Any]]:
-    """The analyses of dpstats by the name they have in files."""
-    from dpstats.analyses.counts.difference import Difference
-    from dpstats.analyses.counts.marginals import Marginals
-    from dpstats.analyses.counts.proportion import Proportion
-    from dpstats.analyses.counts.quantile import Quantile
-    from dpstats.analyses.moments.correlation import Correlation
-    from dpstats.analyses.moments.covariance import Covariance
-    from dpstats.analyses.moments.mean import Mean
-    from dpstats.analyses.moments.mean_difference import MeanDifference
-    from dpstats.analyses.moments.pca import PCA
-    from dpstats.analyses.regression.ols import OLS
-    from dpstats.analyses.tables.goodness_of_fit import GoodnessOfFit
-    from dpstats.analyses.tables.independence import Independence
+    """The analyses of dpstats by kind."""
+    return {kind: _built_in(kind) for kind in BUILT_IN}
 
-    return {
-        analysis.kind: analysis
-        for analysis in (
-            Correlation,
-            Covariance,
-            Difference,
-            GoodnessOfFit,
-            Independence,
-            Marginals,
-            Mean,
-            MeanDifference,
-            PCA,
-            OLS,
-            Proportion,
-            Quantile,
+
+def find(kind: object) -> type[Any]:
+    """The class of a kind: of dpstats, registered, or an entry point of an installed package.
+
+    Raises
+    ------
+    RequestError
+        For an unknown kind, or for an entry point that cannot be used.
+    """
+    if isinstance(kind, str):
+        if kind in BUILT_IN:
+            return _built_in(kind)
+        if kind not in _registered:
+            _load_entry_point(kind)
+        if kind in _registered:
+            return _registered[kind]
+    raise RequestError(
+        f"unknown kind of analysis {kind!r}; import the module that registers it, or register its "
+        "class with dps.register"
+    )
+
+
+def kinds() -> list[str]:
+    """All kinds that are known; entry points are listed without being imported."""
+    return sorted({*BUILT_IN, *_registered, *(point.name for point in entry_points(group=GROUP))})
+
+
+def check_class(analysis: object) -> None:
+    """Refuse a class that is no analysis.
+
+    Raises
+    ------
+    RequestError
+        Naming what the class lacks.
+    """
+    if not isinstance(analysis, type):
+        raise RequestError(
+            f"dps.register takes the class of an analysis, not an object; got {analysis!r}"
         )
-    }
+    name, parameters = analysis.__name__, getattr(analysis, "__dataclass_params__", None)
+    if parameters is None or not parameters.frozen or "__dataclass_params__" not in vars(analysis):
+        raise RequestError(
+            f"{name} is not a frozen dataclass; decorate it with @dataclass(frozen=True), its "
+            "fields being the parameters"
+        )
+    if not isinstance(getattr(analysis, "kind", None), str) or not analysis.kind:  # type: ignore[attr-defined]
+        raise RequestError(
+            f"{name} has no kind, its name in files; add kind: ClassVar[str] = '...' to the class"
+        )
+    for method in ("family", "infer"):
+        if not callable(getattr(analysis, method, None)):
+            raise RequestError(f"{name} has no method {method}(); see dps.Analysis")
+    if reserved := sorted({field.name for field in _parameters(analysis)} & set(_RESERVED)):
+        raise RequestError(
+            f"{name} has a parameter named {reserved[0]!r}, which has another meaning in a "
+            "request; rename it"
+        )
+
+
+def check_readable(analysis: Analysis[Result]) -> None:
+    """Refuse an analysis that a file would not give back.
+
+    Raises
+    ------
+    RequestError
+        If its class is not registered, or if its parameters change when they are saved and read.
+    """
+    name = type(analysis).__name__
+    kind = getattr(analysis, "kind", None)
+    try:
+        known = find(kind)
+    except RequestError:
+        known = None
+    if known is not type(analysis):
+        check_class(type(analysis))
+        raise RequestError(
+            f"{name} is not registered, so that no file of a plan or release could be read back; "
+            f"register it first: dps.register({name})"
+        )
+    try:
+        plain = json.loads(json.dumps(analysis_to_dict(analysis), allow_nan=False))
+    except (TypeError, ValueError) as error:
+        raise RequestError(
+            f"{spelled(analysis)} cannot be saved ({error}); parameters are texts, numbers, "
+            "booleans, None, and tuples or mappings of them"
+        ) from None
+    again = analysis_from_dict(plain)
+    if again != analysis:
+        raise RequestError(
+            f"{spelled(analysis)} comes back from a file as {spelled(again)}; use tuples instead "
+            f"of lists, or bring parameters to one form in {name}.__post_init__; then "
+            f"dps.register({name})"
+        )
 
 
 def analysis_to_dict(analysis: Analysis[Result]) -> dict[str, Any]:
     """Plain data of an analysis: its kind and the parameters that differ from their defaults."""
     plain: dict[str, Any] = {"kind": analysis.kind}
-    for field in dataclasses.fields(analysis):  # type: ignore[arg-type]
+    for field in _parameters(analysis):
         value = getattr(analysis, field.name)
-        if value != field.default:
+        if _required(field) or value != _default(field):
             plain[field.name] = list(value) if isinstance(value, tuple) else value
     return plain
 
@@ -60,23 +202,19 @@ def analysis_to_dict(analysis: Analysis[Result]) -> dict[str, Any]:
 def analysis_from_dict(plain: Mapping[str, Any]) -> Analysis[Result]:
     """Build an analysis from plain data, such as an ``[[analysis]]`` table of a request.
 
+    Lists become tuples.
+
     Raises
     ------
     RequestError
-        For an unknown kind or unknown parameters.
+        For an unknown kind, or for parameters that the class does not take.
     """
-    parameters = dict(plain)
-    kind = parameters.pop("kind", None)
-    known = registry()
-    if kind not in known:
-        raise RequestError(f"unknown kind of analysis {kind!r}; known: {sorted(known)}")
-    fields = {field.name: field for field in dataclasses.fields(known[kind])}
-    unknown = sorted(set(parameters) - set(fields))
-    lacking = [
-        name
-        for name, field in fields.items()
-        if name not in parameters and field.default is dataclasses.MISSING
-    ]
+    given = dict(plain)
+    kind = given.pop("kind", None)
+    analysis = find(kind)
+    fields = {field.name: field for field in _parameters(analysis)}
+    unknown = sorted(set(given) - set(fields))
+    lacking = [name for name, field in fields.items() if name not in given and _required(field)]
     if unknown or lacking:
         raise RequestError(
             f"analysis of kind {kind!r}: "
@@ -84,5 +222,72 @@ def analysis_from_dict(plain: Mapping[str, Any]) -> Analysis[Result]:
             + (f"missing keys {lacking}; " if lacking else "")
             + f"it takes {list(fields)}"
         )
-    analysis: Analysis[Result] = known[kind](**parameters)
-    return analysis
+    try:
+        return cast("Analysis[Result]", analysis(**{name: _tuples(value) for name, value in given.items()}))
+    except DpstatsError:
+        raise
+    except Exception as error:  # of a class that is not ours
+        raise RequestError(f"analysis of kind {kind!r}: {error}") from error
+
+
+def spelled(analysis: Analysis[Result]) -> str:
+    """An analysis as you write it, such as ``dps.Quantile('age')``."""
+    plain, texts, positional = analysis_to_dict(analysis), [], True
+    for field in _parameters(analysis):
+        positional = positional and _required(field) and not field.kw_only
+        if field.name in plain:
+            texts.append(("" if positional else f"{field.name}=") + repr(plain[field.name]))
+    ours = "dps." if type(analysis).__module__.startswith("dpstats.") else ""
+    return f"{ours}{type(analysis).__name__}({', '.join(texts)})"
+
+
+def _built_in(kind: str) -> type[Any]:
+    module, name = BUILT_IN[kind]
+    return cast("type[Any]", getattr(importlib.import_module(f"dpstats.analyses.{module}"), name))
+
+
+def _load_entry_point(kind: str) -> None:
+    """Register the class that installed packages name for a kind, if any does."""
+    points = {point.value: point for point in entry_points(group=GROUP, name=kind)}
+    if len(points) > 1:
+        raise RequestError(
+            f"several installed packages have an analysis of kind {kind!r}: {sorted(points)}; "
+            "register the class you want with dps.register"
+        )
+    for value, point in points.items():
+        try:
+            analysis = point.load()
+        except Exception as error:  # whatever the module of another package does on import
+            raise RequestError(
+                f"the analysis of kind {kind!r} cannot be imported from {value!r}: {error}"
+            ) from error
+        check_class(analysis)
+        if analysis.kind != kind:
+            raise RequestError(
+                f"the entry point {kind!r} leads to {value!r}, whose kind is {analysis.kind!r}; "
+                "name both alike"
+            )
+        if kind not in _registered:  # importing its module may have registered it
+            register(analysis)
+
+
+def _path(analysis: type) -> str:
+    return f"{analysis.__module__}.{analysis.__qualname__}"
+
+
+def _parameters(analysis: Any) -> list[dataclasses.Field[Any]]:
+    return [field for field in dataclasses.fields(analysis) if field.init]
+
+
+def _required(field: dataclasses.Field[Any]) -> bool:
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    made = field.default_factory
+    return field.default if made is dataclasses.MISSING else made()
+
+
+def _tuples(value: Any) -> Any:
+    """Lists of JSON and TOML as tuples, which can be hashed."""
+    return tuple(_tuples(item) for item in value) if isinstance(value, list) else value

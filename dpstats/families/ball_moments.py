@@ -67,6 +67,13 @@ class BallMoments(Block):
     Raises
     ------
     RequestError
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> schema = dps.Schema([dps.Number(name, 0, 100, missing=40) for name in ("age", "pay")])
+    >>> dps.BallMoments.of(schema, ["age", "pay"], clip_norm=1).size
+    6
     """
 
     numbers: tuple[Number, ...]

@@ -46,6 +46,13 @@ class GroupMoments(Block):
     Raises
     ------
     RequestError
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> age, smoker = dps.Number("age", 0, 100, missing=40), dps.Boolean("smoker")
+    >>> dps.GroupMoments(age, smoker, levels=(0, 1)).size
+    6
     """
 
     number: Number

@@ -50,6 +50,19 @@ class Answers(Cached):
         The distinct laws of the noise on the sums.
     law_of : (d,) int64
         Index into `law_table`.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> import pandas as pd
+    >>> schema = dps.Schema([dps.Boolean("smoker")])
+    >>> plan = dps.plan(schema, {"smoking": dps.Proportion("smoker")}, budget=dps.PureDP(1))
+    >>> rows = pd.DataFrame({"smoker": [True] * 3_000 + [False] * 7_000})
+    >>> answers = dps.release(plan, rows).answers(dps.Cells.condition(schema, "smoker"))
+    >>> print(answers.names, answers.means.round(2))
+    ['smoker'] [0.3]
+    >>> answers.law(0).quantile(0.05)  # the noise on the count exceeds it with at most 0.05
+    3
     """
 
     names: list[str]

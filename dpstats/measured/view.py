@@ -13,7 +13,21 @@ from dpstats.schema import Schema
 
 
 class ReleaseView(Protocol):
-    """What an analysis may look at: a release, or the pretend release of a preview."""
+    """What `infer` of an analysis gets: a release, or the simulated release of a preview.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> import pandas as pd
+    >>> def share_of_smokers(view: dps.ReleaseView) -> float:
+    ...     smokers = dps.Cells.condition(view.schema, "smoker")
+    ...     return float(view.answers(smokers).means[0])
+    >>> schema = dps.Schema([dps.Boolean("smoker")])
+    >>> plan = dps.plan(schema, {"smoking": dps.Proportion("smoker")}, budget=dps.PureDP(1))
+    >>> rows = pd.DataFrame({"smoker": [True] * 3_000 + [False] * 7_000})
+    >>> print(f"{share_of_smokers(dps.release(plan, rows)):.1f}")
+    0.3
+    """
 
     @property
     def schema(self) -> Schema:
@@ -33,7 +47,7 @@ class ReleaseView(Protocol):
 
     @property
     def weights(self) -> Floats:
-        """Their weights (m,); an analysis uses them for nothing that was measured."""
+        """Their weights (m,); use them only for what was not measured."""
 
     def answers(
         self,

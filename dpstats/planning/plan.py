@@ -10,8 +10,14 @@ from typing import Any
 
 from dpstats import files
 from dpstats.analyses.base import Analysis
-from dpstats.analyses.registry import analysis_from_dict, analysis_to_dict
+from dpstats.analyses.registry import (
+    analysis_from_dict,
+    analysis_to_dict,
+    check_readable,
+    spelled,
+)
 from dpstats.errors import FileFormatError, RequestError
+from dpstats.families import is_library_block
 from dpstats.families.block import Block, Family
 from dpstats.families.cells import ROWS
 from dpstats.measured.strategy import HasStrategy, PlannedBlock, Strategy, check_rows
@@ -263,6 +269,7 @@ def plan(
             )
         if not (hasattr(analysis, "family") and hasattr(analysis, "infer")):
             raise RequestError(f"{name!r} is not an analysis such as dps.Proportion(...)")
+        check_readable(analysis)
     check_budget(budget)
     if n is not None:
         check_rows(n)
@@ -270,7 +277,7 @@ def plan(
     if reference is not None and (isinstance(reference, type) or not hasattr(reference, "share")):
         raise RequestError(f"reference must be one such as dps.Uniform(), got {reference!r}")
 
-    asked = {name: analysis.family(schema).blocks for name, analysis in analyses.items()}
+    asked = {name: _blocks_of(analysis, schema) for name, analysis in analyses.items()}
     share = Fraction(0) if reference is None else reference.share
     rule = Split(
         asked,
@@ -312,6 +319,24 @@ def _merged(rule: Split) -> Family:
 def _beside_the_count(rule: Split, blocks: Sequence[Block]) -> list[Fraction]:
     """Multipliers of the blocks that leave the count of rows its part of the amount."""
     return replace(rule, amount=rule.amount - _paid_for_count(rule, blocks))(blocks)
+
+
+def _blocks_of(analysis: Analysis[Result], schema: Schema) -> tuple[Block, ...]:
+    """What an analysis asks for, refused unless its sensitivity is proven."""
+    family = analysis.family(schema)
+    if not isinstance(family, Family):
+        raise RequestError(
+            f"family() of {spelled(analysis)} must return a dps.Family, not a "
+            f"{type(family).__name__}"
+        )
+    for block in family.blocks:
+        if not is_library_block(block):
+            raise RequestError(
+                f"{spelled(analysis)} asks for a block of class {type(block).__name__}, whose "
+                "sensitivity is not proven; ask for blocks of dpstats, such as dps.Cells or "
+                "dps.Moments"
+            )
+    return family.blocks
 
 
 def _paid_for_count(rule: Split, blocks: Sequence[Block]) -> Fraction:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dpstats.analyses.base import Analysis
-from dpstats.analyses.registry import analysis_from_dict
+from dpstats.analyses.registry import analysis_from_dict, kinds
 from dpstats.errors import RequestError
 from dpstats.planning.plan import Plan, plan
 from dpstats.privacy.budget import ZCDP, Budget, PureDP
@@ -99,5 +99,10 @@ def _analyses(tables: Any, name: str) -> tuple[dict[str, Analysis[Result]], dict
             raise RequestError(f"{name}: two analyses are named {label!r}")
         if "share" in plain:
             shares[label] = plain.pop("share")
-        analyses[label] = analysis_from_dict(plain)
+        try:
+            analyses[label] = analysis_from_dict(plain)
+        except RequestError as error:
+            known = kinds()
+            more = "" if plain.get("kind") in known else f"; known kinds: {known}"
+            raise RequestError(f"{name}: [[analysis]] {label!r}: {error}{more}") from None
     return analyses, shares

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from dpstats.arrays import Floats
-from dpstats.checks import Method, Target
+from dpstats.checks import Alternative, Method, Target
+from dpstats.errors import RequestError
 from dpstats.results.rendering import as_html
 
 if TYPE_CHECKING:
@@ -96,6 +97,21 @@ class Result(ABC):
         import pandas as pd
 
         return pd.DataFrame(columns=list(INTERVAL_COLUMNS))
+
+    @property
+    def testable(self) -> bool:
+        """Whether `test` takes a value of the parameter: for a single one."""
+        return False
+
+    def test(self, value: float, alternative: Alternative = "two-sided") -> Result:
+        """Test of: the parameter equals `value`.
+
+        Raises
+        ------
+        RequestError
+            Unless the result has a single parameter.
+        """
+        raise RequestError("test() needs a single parameter; ask for one analysis per question")
 
     @property
     def interval_of(self) -> str:

@@ -205,6 +205,11 @@ class EstimateResult(Cached, Result):
         )
         return Named(ends[0]) if self.scalar else Named(ends, self.terms)
 
+    @property
+    def testable(self) -> bool:
+        """Whether there is a single parameter."""
+        return self.scalar
+
     def test(self, value: float, alternative: Alternative = "two-sided") -> HypothesisResult:
         """Test whether the parameter equals `value` (single-parameter results only).
 

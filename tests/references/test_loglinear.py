@@ -186,7 +186,7 @@ def test_a_mixed_table_of_fifteen_columns_end_to_end():
     plan = dps.plan(
         schema,
         {"people": dps.Marginals(people), "scores": dps.Marginals(scores),
-         "moments": MomentsOf(numbers, ["c1"]),
+         "moments": MomentsOf(tuple(numbers), ("c1",)),
          "old": dps.Proportion("b0 >= 80 and c1 == 1")},
         budget=dps.PureDP(20),
     )  # fmt: skip
@@ -209,12 +209,13 @@ def test_a_mixed_table_of_fifteen_columns_end_to_end():
     assert misfit.max() < 0.5 * blind.max()
 
 
+@dps.register
 @dataclass(frozen=True)
 class MomentsOf:
     """All moments of some numbers and groups, for the test: it draws no conclusions."""
 
-    numbers: list
-    groups: list
+    numbers: tuple
+    groups: tuple
     kind: ClassVar[str] = "moments_of"
 
     def family(self, schema):

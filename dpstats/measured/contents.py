@@ -1,0 +1,111 @@
+"""What was measured and what was not, in the words of an analyst."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpstats.errors import NotMeasuredError
+from dpstats.families.block import Block, Family
+from dpstats.families.cells import ROWS
+from dpstats.measured.answers import Answers
+from dpstats.measured.measurements import Measurements
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Answer = Callable[[Block], Answers]
+
+_KINDS = {
+    "table": "table",
+    "condition": "condition",
+    "moments": "moments",
+    "ball_moments": "clipped moments",
+    "group_moments": "moments in groups",
+    "kernel_lattice": "kernel averages",
+}
+_MOST = 4  # names that a sentence lists
+
+
+def kind_of(block: Block) -> str:
+    """What a block measures, in words."""
+    if block == ROWS:
+        return "number of rows"
+    kind: str = block.to_dict()["kind"]
+    if kind == "moments" and any(len(term) > 2 for term in block.to_dict()["terms"]):
+        return "higher moments"
+    return _KINDS.get(kind, kind)
+
+
+def contents(
+    measurements: Measurements, answer: Answer, asked: Mapping[str, Family]
+) -> pd.DataFrame:
+    """One row per measured block: what it is, its noise, and the analyses that use it.
+
+    Parameters
+    ----------
+    measurements : Measurements
+    answer : callable
+        The answers to a block.
+    asked : mapping of name to Family
+        The functions of the planned analyses.
+    """
+    import pandas as pd
+
+    public = measurements.count is None
+    blocks = (*measurements.family.blocks, *(() if public else (ROWS,)))
+    rows = [
+        (
+            kind_of(block),
+            ", ".join(column.name for column in block.columns),
+            block.size,
+            block.names[0],
+            float(np.sqrt(np.median(answer(block).noise_variances))),
+            ", ".join(
+                name
+                for name, family in asked.items()
+                if any(block.derive(one, complements=public) is not None for one in family.blocks)
+            ),
+        )
+        for block in blocks
+    ]
+    names = ["kind", "columns", "functions", "first_function", "noise_sd", "analyses"]
+    return pd.DataFrame(rows, columns=names)
+
+
+def lacking(measurements: Measurements, answer: Answer, wanted: Family) -> str:
+    """What is missing for a family, such as "'age' was not measured"; empty if nothing is."""
+    unseen = wanted.column_names - measurements.family.column_names
+    if unseen:
+        names = [repr(name) for name in measurements.schema.names if name in unseen]
+        return f"{_listed(names)} {'was' if len(names) == 1 else 'were'} not measured"
+    found: list[str] = []
+    for block in wanted.blocks:
+        try:
+            answer(block)
+        except NotMeasuredError:
+            found += _functions(measurements, block)
+    return f"it lacks {_listed(list(dict.fromkeys(found)))}" if found else ""
+
+
+def _functions(measurements: Measurements, wanted: Block) -> Iterable[str]:
+    """What of a block does not follow: the block in words, or its functions by name."""
+    kind = kind_of(wanted)
+    if kind == "condition":
+        return [f"the condition {wanted.names[0]!r}"]
+    if kind != "moments":
+        return [f"the {kind} of {_listed([repr(column.name) for column in wanted.columns])}"]
+    follows = np.zeros(wanted.size, dtype=np.bool_)
+    for noisy in measurements.sources:
+        derivation = noisy.block.derive(wanted, complements=measurements.count is None)
+        if derivation is not None:
+            follows |= derivation.terms > 0
+    return [f"the mean of {name!r}" for name, f in zip(wanted.names, follows, strict=True) if not f]
+
+
+def _listed(texts: Sequence[str]) -> str:
+    if len(texts) > _MOST:
+        texts = [*texts[: _MOST - 1], f"{len(texts) - _MOST + 1} more"]
+    return " and ".join([", ".join(texts[:-1]), texts[-1]] if texts[1:] else texts)

@@ -1,0 +1,324 @@
+"""Analyses by kind: built in, registered, and entry points of installed packages."""
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import pytest
+
+import dpstats as dps
+from dpstats.analyses import registry
+from dpstats.analyses.registry import analysis_from_dict, analysis_to_dict, check_readable, spelled
+
+
+@pytest.fixture(autouse=True)
+def nothing_registered(monkeypatch):
+    monkeypatch.setattr(registry, "_registered", {})
+
+
+@dataclass(frozen=True)
+class Smoking:
+    """Share of smokers above an age."""
+
+    kind: ClassVar[str] = "smoking"
+
+    ages: tuple[int, ...]
+    label: str = "smokers"
+    pairs: tuple[tuple[str, int], ...] = field(default_factory=lambda: (("a", 1),))
+
+    def family(self, schema):
+        return dps.Family((dps.Cells.condition(schema, "smoker == 'yes'"),))
+
+    def infer(self, release):
+        return dps.Proportion("smoker == 'yes'").infer(release)
+
+
+def test_names_of_dpstats_are_those_of_the_registry():
+    names = {name for _, name in registry.BUILT_IN.values()}
+    assert names <= set(dps.__all__)
+    for kind, (_, name) in registry.BUILT_IN.items():
+        assert getattr(dps, name).kind == kind
+        assert registry.find(kind) is getattr(dps, name)
+    public = [getattr(dps, name) for name in dps.__all__]
+    analyses = {value for value in public if isinstance(getattr(value, "kind", None), str)
+                and hasattr(value, "infer")}  # fmt: skip
+    assert {value.__name__ for value in analyses} - {"Analysis"} == names
+
+
+def test_a_kind_loads_no_other_kind():
+    code = (
+        "import sys\nfrom dpstats.analyses.registry import find\nfind('proportion')\n"
+        "assert 'dpstats.analyses.counts.proportion' in sys.modules\n"
+        "assert 'dpstats.analyses.regression.ols' not in sys.modules\n"
+        "assert 'dpstats.analyses.moments.pca' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_registered_class_is_found():
+    with pytest.raises(dps.RequestError, match=r"unknown kind of analysis 'smoking'.*dps.register"):
+        analysis_from_dict({"kind": "smoking", "ages": [18]})
+    assert dps.register(Smoking) is Smoking
+    assert dps.register(Smoking) is Smoking  # once more changes nothing
+    for one in (Smoking((18, 65)), Smoking((), "x", (("b", 2), ("c", 3)))):
+        plain = json.loads(json.dumps(analysis_to_dict(one)))
+        assert analysis_from_dict(plain) == one
+        hash(analysis_from_dict(plain))
+    assert analysis_to_dict(Smoking((18,))) == {"kind": "smoking", "ages": [18]}
+
+
+def test_a_class_defined_again_replaces_the_first():
+    def defined():
+        @dps.register
+        @dataclass(frozen=True)
+        class Cell(Smoking):
+            """A cell of a notebook that runs twice."""
+
+        return Cell
+
+    first, second = defined(), defined()
+    assert registry.find("smoking") is second is not first
+
+
+def test_a_kind_that_is_taken_is_refused():
+    @dataclass(frozen=True)
+    class Other(Smoking):
+        """Another class of the same kind."""
+
+    @dataclass(frozen=True)
+    class Average(Smoking):
+        """Would replace dps.Mean in every file."""
+
+        kind: ClassVar[str] = "mean"
+
+    dps.register(Smoking)
+    with pytest.raises(dps.RequestError, match=r"Other cannot.*Smoking has the kind 'smoking'"):
+        dps.register(Other)
+    with pytest.raises(dps.RequestError, match=r"Average cannot.*dps.Mean has the kind 'mean'"):
+        dps.register(Average)
+    assert registry.find("mean") is dps.Mean
+
+
+@dataclass
+class Loose(Smoking.__bases__[0]):
+    """Can be changed."""
+
+    kind: ClassVar[str] = "loose"
+
+
+class Inheriting(Smoking):
+    """Inherits the decorator's work, not the decorator."""
+
+
+@dataclass(frozen=True)
+class Kindless:
+    """No kind."""
+
+
+@dataclass(frozen=True)
+class Halved:
+    """Never concludes."""
+
+    kind: ClassVar[str] = "halved"
+
+    def family(self, schema):
+        return None
+
+
+@dataclass(frozen=True)
+class Named(Smoking):
+    """Its parameter is a key of requests."""
+
+    kind: ClassVar[str] = "named"
+    name: str = ""
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (Smoking((18,)), "takes the class of an analysis"),
+        (Loose, "Loose is not a frozen dataclass"),
+        (Inheriting, "Inheriting is not a frozen dataclass"),
+        (Kindless, "Kindless has no kind"),
+        (Halved, r"Halved has no method infer\(\)"),
+        (Named, "Named has a parameter named 'name'"),
+    ],
+)
+def test_what_is_no_analysis_is_refused(wrong, message):
+    with pytest.raises(dps.RequestError, match=message):
+        dps.register(wrong)
+    assert registry._registered == {}
+
+
+@dataclass(frozen=True)
+class Rounding(Smoking):
+    """Its parameters do not come back as they were."""
+
+    kind: ClassVar[str] = "rounding"
+
+    def __post_init__(self):
+        object.__setattr__(self, "label", self.label + "!")
+
+
+@dataclass(frozen=True)
+class Strict(Smoking):
+    """Fails as any code of others can."""
+
+    kind: ClassVar[str] = "strict"
+
+    def __post_init__(self):
+        if self.ages[0] < 0:
+            raise KeyError("negative")
+
+
+def test_only_analyses_that_can_be_read_back_are_planned(schema):
+    def planned(analysis):
+        return dps.plan(schema, {"it": analysis}, budget=dps.PureDP(1))
+
+    with pytest.raises(dps.RequestError, match=r"Smoking is not registered.*dps.register\(Smok"):
+        planned(Smoking((18,)))
+    for analysis in (Smoking, Rounding, Strict):
+        dps.register(analysis)
+    assert planned(Smoking((18,))).analyses == {"it": Smoking((18,))}
+    with pytest.raises(dps.RequestError, match=r"comes back from a file as Rounding\(.*register"):
+        planned(Rounding((18,)))
+    for value in (complex(1, 2), float("nan"), {1, 2}):
+        with pytest.raises(dps.RequestError, match="cannot be saved"):
+            planned(Smoking((value,)))
+    with pytest.raises(dps.RequestError, match="a file as Smoking"):
+        planned(Smoking([18]))  # a list comes back as a tuple
+    with pytest.raises(dps.RequestError, match="'strict': 'negative'"):
+        analysis_from_dict({"kind": "strict", "ages": [-1]})
+    for built_in in (dps.Mean(["age"]), dps.Proportion("smoker == 'yes'")):
+        check_readable(built_in)
+
+
+def test_a_plan_file_needs_the_class(schema, tmp_path):
+    dps.register(Smoking)
+    plan = dps.plan(schema, {"it": Smoking((18,))}, budget=dps.PureDP(1))
+    plan.save(tmp_path / "plan.json")
+    assert dps.Plan.load(tmp_path / "plan.json") == plan
+    registry._registered.clear()
+    with pytest.raises(dps.RequestError, match="unknown kind of analysis 'smoking'"):
+        dps.Plan.load(tmp_path / "plan.json")
+
+
+@dataclass(frozen=True)
+class Own:
+    """A block of one's own, which could claim any sensitivity."""
+
+    block: object
+
+    def __getattr__(self, name):
+        return getattr(self.block, name)
+
+
+@dataclass(frozen=True)
+class Foreign(Smoking):
+    """Asks for a block of its own, or for no family."""
+
+    kind: ClassVar[str] = "foreign"
+
+    def family(self, schema):
+        (block,) = super().family(schema).blocks
+        if self.label == "list":
+            return [block]
+        if self.label == "wrapped":
+            return dps.Family((block, Own(block)))
+        own = type("Sharp", (type(block),), {"sensitivity": lambda self, unit: None})
+        return dps.Family((own(block.cells, block.label),))
+
+
+@pytest.mark.parametrize(
+    ("label", "message"),
+    [
+        ("list", r"family\(\) of Foreign\(.* must return a dps.Family, not a list"),
+        ("wrapped", "a block of class Own, whose sensitivity is not proven"),
+        ("inherited", "a block of class Sharp, whose sensitivity is not proven"),
+    ],
+)
+def test_blocks_of_ones_own_are_refused(schema, label, message):
+    dps.register(Foreign)
+    with pytest.raises(dps.RequestError, match=message):
+        dps.plan(schema, {"it": Foreign((), label)}, budget=dps.PureDP(1))
+
+
+def test_an_analysis_is_spelled_as_you_write_it():
+    assert spelled(dps.Quantile("age")) == "dps.Quantile('age')"
+    assert spelled(dps.Quantile("age", [0.1, 0.9])) == (
+        "dps.Quantile('age', probability=[0.1, 0.9])"
+    )
+    assert spelled(dps.Mean(["age", "pay"])) == "dps.Mean(['age', 'pay'])"
+    assert spelled(Smoking((18,), "x")) == "Smoking([18], label='x')"
+
+
+MODULE = '''
+import dataclasses
+import dpstats as dps
+
+
+@dataclasses.dataclass(frozen=True)
+class Installed:
+    """Comes with a package."""
+
+    kind = "installed"
+    condition: str
+
+    def family(self, schema):
+        return dps.Family((dps.Cells.condition(schema, self.condition),))
+
+    def infer(self, release):
+        return dps.Proportion(self.condition).infer(release)
+'''
+
+
+def installed(tmp_path, monkeypatch, lines, package="one", module=MODULE):
+    """An installed package with entry points, as pip leaves it."""
+    (tmp_path / f"{package}_analyses.py").write_text(module)
+    folder = tmp_path / f"{package}-1.0.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+    (folder / "entry_points.txt").write_text("[dpstats.analyses]\n" + "\n".join(lines) + "\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+def test_entry_points_are_imported_when_a_file_needs_them(tmp_path, monkeypatch):
+    lines = ["installed = one_analyses:Installed", "broken = one_missing:Broken",
+             "misnamed = one_analyses:Installed", "number = one_analyses:dataclasses"]  # fmt: skip
+    installed(tmp_path, monkeypatch, lines)
+    assert "one_analyses" not in sys.modules
+    assert analysis_from_dict({"kind": "mean", "columns": "age"}) == dps.Mean("age")
+    assert "one_analyses" not in sys.modules
+    found = analysis_from_dict({"kind": "installed", "condition": "smoker"})
+    assert (type(found).__module__, found.condition) == ("one_analyses", "smoker")
+    check_readable(found)
+    assert registry.find("installed") is type(found)
+    for kind, message in [
+        ("broken", "cannot be imported from 'one_missing:Broken'"),
+        ("misnamed", "whose kind is 'installed'"),
+        ("number", "takes the class of an analysis"),
+        ("nonsense", "unknown kind of analysis 'nonsense'; import the module"),
+    ]:
+        with pytest.raises(dps.RequestError, match=message):
+            registry.find(kind)
+    assert {"broken", "installed", "mean"} < set(registry.kinds())
+
+
+def test_two_packages_of_one_kind_need_a_choice(tmp_path, monkeypatch):
+    installed(tmp_path, monkeypatch, ["smoking = one_analyses:A"])
+    installed(tmp_path, monkeypatch, ["smoking = two_analyses:A"], package="two")
+    with pytest.raises(dps.RequestError, match=r"several installed packages.*'one_analyses:A'"):
+        registry.find("smoking")
+    dps.register(Smoking)
+    assert registry.find("smoking") is Smoking
+
+
+def test_import_of_dpstats_looks_for_no_entry_points():
+    code = (
+        "import sys, dpstats\n"
+        "assert 'importlib.metadata' not in sys.modules\n"
+        "assert not [name for name in sys.modules if name.startswith('dpstats.')]\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,121 @@
+"""The analysis of docs/how-to: as the page shows it, from plan to a fresh process, and valid."""
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+import dpstats as dps
+from dpstats.analyses import registry
+from dpstats.privacy.noise import _noise_from
+
+FOLDER = Path(__file__).parents[1] / "docs" / "how-to"
+PAGE, FILE = FOLDER / "your-own-analysis.md", FOLDER / "trimmed_mean.py"
+SCHEMA = dps.Schema([dps.Number("age", 0, 120, edges=[18, 30, 40, 50, 65, 80])])
+
+
+@pytest.fixture(scope="module")
+def example():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(registry, "_registered", {})
+        spec = importlib.util.spec_from_file_location("trimmed_mean", FILE)
+        module = importlib.util.module_from_spec(spec)
+        patch.setitem(sys.modules, "trimmed_mean", module)
+        spec.loader.exec_module(module)
+        yield module
+
+
+def ages(n, seed=0):
+    rng = np.random.default_rng(seed)
+    return pd.DataFrame({"age": rng.gamma(4, 11, n).clip(0, 120)})
+
+
+def test_the_page_shows_the_file(example, capsys):
+    first, *others = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), flags=re.DOTALL)
+    assert first == FILE.read_text("utf-8")
+    assert "from dpstats" not in first  # public names serve
+    scope = dict(vars(example))
+    for block in others:
+        exec(block, scope)
+    assert "Trimmed mean of age" in capsys.readouterr().out
+
+
+def test_it_keeps_the_contract(example):
+    dps.testing.check_analysis(example.TrimmedMean("age", 0.2), SCHEMA, ages(800))
+
+
+def test_without_noise_it_brackets_that_of_scipy(example, no_noise):
+    rows = ages(4_000)
+    for trim in (0.0, 0.1, 0.4):
+        plan = dps.plan(SCHEMA, {"t": example.TrimmedMean("age", trim)}, budget=dps.PureDP(1))
+        found = dps.release(plan, rows, m=100, k=50).infer("t")
+        exact = stats.trim_mean(rows["age"], trim)
+        low, high = found.conf_int(target="table")
+        assert low < exact < high
+        assert found.params[0] == pytest.approx(exact, abs=6)  # within half a bin
+
+
+def test_it_is_read_in_a_fresh_process(example, tmp_path):
+    plan = dps.plan(SCHEMA, {"t": example.TrimmedMean("age")}, budget=dps.PureDP(1))
+    release = dps.release(plan, ages(800), m=100, k=50)
+    release.save(tmp_path / "release.zip")
+    low, high = release.infer("t").conf_int()
+    code = (
+        "import dpstats as dps\n"
+        "release = dps.load('release.zip')\n"
+        "assert list(release.unread) == ['t'] and len(release.to_frame()) == 50\n"
+        "import trimmed_mean\n"
+        "print(*release.infer('t').conf_int().tolist())\n"
+    )
+    path = os.pathsep.join([str(FOLDER), *filter(None, [os.environ.get("PYTHONPATH")])])
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True,
+        env={**os.environ, "PYTHONPATH": path},
+    )  # fmt: skip
+    assert [float(text) for text in done.stdout.split()] == [low, high]
+
+
+def misses(example, runs, seeded_noise, draw, truth, trim, unit, alpha):
+    """How often the interval misses, over fresh rows and fresh noise."""
+    plan = dps.plan(
+        SCHEMA, {"t": example.TrimmedMean("age", trim)}, budget=dps.PureDP(1), unit=unit
+    )
+    rng, missed = np.random.default_rng(5), 0
+    with _noise_from(seeded_noise(6)):
+        for _ in range(runs):
+            rows = pd.DataFrame({"age": draw(rng)})
+            low, high = dps.release(plan, rows, m=20, k=10, rng=0).infer("t").conf_int(alpha=alpha)
+            missed += not low <= truth <= high
+    return missed
+
+
+# Values at the low end of a bin leave an interval no slack: its lower end must cover by itself.
+LEAST = np.array([0.0, 18, 30, 40, 50, 65, 80])
+
+
+def check_coverage(example, runs, seeded_noise, unit):
+    """A right interval fails here less than once in 10^5 runs of the test."""
+    mass, alpha, trim = np.array([0.1, 0.2, 0.2, 0.2, 0.15, 0.1, 0.05]), 0.2, 0.1
+    truth = example.trimmed(LEAST, mass.cumsum()[:-1], trim)
+    missed = misses(
+        example, runs, seeded_noise, lambda rng: rng.choice(LEAST, 300, p=mass), truth, trim, unit,
+        alpha,
+    )  # fmt: skip
+    assert missed <= stats.binom.isf(1e-5, runs, alpha)
+
+
+def test_coverage_thinned(example, seeded_noise):
+    check_coverage(example, 60, seeded_noise, "replace")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+def test_coverage(example, seeded_noise, unit):
+    check_coverage(example, 2_000, seeded_noise, unit)
