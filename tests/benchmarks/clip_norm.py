@@ -43,9 +43,9 @@ class Measured:
         self.candidates = dict(zip(self.schema.names, codes.T, strict=True))
         self.weights = np.full(len(rows), 1 / len(rows))
 
-    def answers(self, wanted, *, disjoint=False):
+    def answers(self, wanted, **options):
         """Noisy sums."""
-        return answer(self.measurements, wanted, disjoint=disjoint)
+        return answer(self.measurements, wanted, **options)
 
 
 def one(rows, budget, clip_norm):

@@ -45,10 +45,10 @@ def held(epsilon=1.0, unit="replace", n=500):
     class Seen:
         schema, n, budget = SCHEMA, measurements.n, measurements.budget
 
-        def answers(self, wanted, *, disjoint=False):
+        def answers(self, wanted, **options):
             from dpstats.measured.answers import answer
 
-            return answer(measurements, wanted, disjoint=disjoint)
+            return answer(measurements, wanted, **options)
 
     return MomentMatrix.of(Seen(), FEATURES)
 
