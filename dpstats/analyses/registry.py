@@ -223,7 +223,9 @@ def analysis_from_dict(plain: Mapping[str, Any]) -> Analysis[Result]:
             + f"it takes {list(fields)}"
         )
     try:
-        return cast("Analysis[Result]", analysis(**{name: _tuples(value) for name, value in given.items()}))
+        return cast(
+            "Analysis[Result]", analysis(**{name: _tuples(value) for name, value in given.items()})
+        )
     except DpstatsError:
         raise
     except Exception as error:  # of a class that is not ours
