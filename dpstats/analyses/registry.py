@@ -194,7 +194,7 @@ def analysis_to_dict(analysis: Analysis[Result]) -> dict[str, Any]:
     plain: dict[str, Any] = {"kind": analysis.kind}
     for field in _parameters(analysis):
         value = getattr(analysis, field.name)
-        if _required(field) or value != _default(field):
+        if _required(field) or not _is_default(field, value):
             plain[field.name] = list(value) if isinstance(value, tuple) else value
     return plain
 
@@ -288,6 +288,11 @@ def _required(field: dataclasses.Field[Any]) -> bool:
 def _default(field: dataclasses.Field[Any]) -> Any:
     made = field.default_factory
     return field.default if made is dataclasses.MISSING else made()
+
+
+def _is_default(field: dataclasses.Field[Any], value: Any) -> bool:
+    default = _default(field)  # other types are not compared: arrays would compare entry by entry
+    return type(value) is type(default) and bool(value == default)
 
 
 def _tuples(value: Any) -> Any:

@@ -269,7 +269,6 @@ def plan(
             )
         if not (hasattr(analysis, "family") and hasattr(analysis, "infer")):
             raise RequestError(f"{name!r} is not an analysis such as dps.Proportion(...)")
-        check_readable(analysis)
     check_budget(budget)
     if n is not None:
         check_rows(n)
@@ -278,6 +277,8 @@ def plan(
         raise RequestError(f"reference must be one such as dps.Uniform(), got {reference!r}")
 
     asked = {name: _blocks_of(analysis, schema) for name, analysis in analyses.items()}
+    for analysis in analyses.values():
+        check_readable(analysis)
     share = Fraction(0) if reference is None else reference.share
     rule = Split(
         asked,

@@ -96,11 +96,8 @@ def release(seeded_noise):
 
 def with_uniforms(release, shift):
     """The same noisy sums with other uniforms."""
-    measurements = release.measurements
-    blocks = (
-        replace(b, uniforms=(b.uniforms + shift + 0.5) % 1 - 0.5) for b in measurements.measured
-    )
-    return replace(release, measurements=replace(measurements, measured=tuple(blocks)))
+    uniforms = (release.measurements.uniforms + shift + 0.5) % 1 - 0.5
+    return replace(release, measurements=replace(release.measurements, uniforms=uniforms))
 
 
 def numbers(release):

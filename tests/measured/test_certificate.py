@@ -44,6 +44,7 @@ def measured(source, shares=None, *, epsilon=1, unit="replace", copies=1):
         return dps.measure(made, pd.concat([table()] * copies))
 
 
+@dps.register
 @dataclass(frozen=True)
 class MomentsOfAge:
     """An analysis that asks for functions with different bounds."""

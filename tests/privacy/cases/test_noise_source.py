@@ -129,8 +129,10 @@ def test_p58_no_public_argument_reaches_the_noise():
                *((f"{reference}.draw_candidates", "rng") for reference in REFERENCES[:3]),
                # These hold noise that was drawn before.
                ("Measurements", "noisy_sums"), ("Measurements", "uniforms"),
-               # These two simulate a published law to calibrate a test.
-               ("GoodnessOfFit", "seed"), ("Independence", "seed")}  # fmt: skip
+               ("Answers", "uniforms"),
+               # These simulate a published law to calibrate a test or a band.
+               ("GoodnessOfFit", "seed"), ("Independence", "seed"),
+               ("QuantileResult.distribution", "rng")}  # fmt: skip
     assert reaching - drawing == {("release", "rng"), ("synthesize", "rng")}
     assert list(inspect.signature(dps.measure).parameters) == ["plan", "data", "ledger", "progress"]
 
