@@ -11,7 +11,7 @@ demo: .venv/installed
 	$(BIN)/dpstats demo
 
 test: .venv/installed-dev check
-	$(BIN)/python -m pytest -m "not slow"
+	DPSTATS_VIGNETTES=thin $(BIN)/python -m pytest -m "not slow"
 
 test-slow: .venv/installed-dev
 	$(BIN)/python -m pytest -m "slow or not slow" -s

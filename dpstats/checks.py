@@ -59,6 +59,16 @@ def check_alternative(alternative: str) -> Alternative:
     return cast(Alternative, alternative)
 
 
+def check_method(method: object) -> None:
+    """Raise RequestError unless `method` is "noise_aware" or "certified"."""
+    check_choice("method", method, get_args(Method))
+
+
+def check_target(target: object) -> None:
+    """Raise RequestError unless `target` is "population" or "table"."""
+    check_choice("target", target, get_args(Target))
+
+
 def check_proportion(p0: float) -> float:
     """Return the hypothesised proportion `p0`, or raise RequestError if it is not in [0, 1]."""
     p0 = float(p0)

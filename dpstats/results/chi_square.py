@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
-from dpstats.checks import Method, Target, check_alpha, check_choice
+from dpstats.checks import (
+    Method,
+    Target,
+    check_alpha,
+    check_method,
+    check_target,
+)
 from dpstats.corrected.verdicts import CertifiedChiSquare
 from dpstats.errors import RequestError
 from dpstats.results.base import footer
@@ -156,8 +162,8 @@ class ChiSquareResult(Cached, HypothesisResult):
         RequestError
             For the other two combinations of method and target.
         """
-        check_choice("method", method, get_args(Method))
-        check_choice("target", target, get_args(Target))
+        check_method(method)
+        check_target(target)
         certified, effect = self._at(alpha)
         if (method, target) == ("noise_aware", "population"):
             return effect
@@ -201,7 +207,7 @@ class ChiSquareResult(Cached, HypothesisResult):
         most : int
             Largest number of cells to print; `to_frame` has them all.
         """
-        check_choice("target", target, get_args(Target))
+        check_target(target)
         return self._page(target, alpha, most).text()
 
     def _page(self, target: Target, alpha: float = 0.05, most: int = _MOST) -> Page:

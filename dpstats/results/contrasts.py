@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, get_args
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from dpstats.arrays import Floats
-from dpstats.checks import Method, Target, check_alpha, check_choice
+from dpstats.checks import Method, Target, check_alpha, check_target
 from dpstats.errors import RequestError
 from dpstats.inference.regression.linear_intervals import LinearIntervals
 from dpstats.results.base import Result, footer
@@ -274,7 +274,7 @@ class Prediction(Result):
         import pandas as pd
 
         check_alpha(alpha)
-        check_choice("target", target, get_args(Target))
+        check_target(target)
         means = self.mean.to_frame(alpha=alpha, method=method, target=target)
         frame = means[["estimate", "std_error", "conf_low", "conf_high"]]
         frame.columns = pd.Index(["mean", "mean_se", "mean_ci_lower", "mean_ci_upper"])

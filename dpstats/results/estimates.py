@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,8 +16,9 @@ from dpstats.checks import (
     Target,
     check_alpha,
     check_alternative,
-    check_choice,
+    check_method,
     check_number,
+    check_target,
 )
 from dpstats.errors import RequestError
 from dpstats.inference.intervals import Intervals
@@ -196,8 +197,8 @@ class EstimateResult(Cached, Result):
         (d, 2) Named, or (2,) for a single parameter
         """
         check_alpha(alpha)
-        check_choice("method", method, get_args(Method))
-        check_choice("target", target, get_args(Target))
+        check_method(method)
+        check_target(target)
         of = self.intervals.simultaneous if simultaneous else self.intervals.conf_int
         ends: Floats = self._once(
             (alpha, method, target, simultaneous),

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dpstats.arrays import Floats
-from dpstats.checks import Alternative, Target, check_alpha, check_choice
+from dpstats.checks import (
+    Alternative,
+    Target,
+    check_alpha,
+    check_target,
+)
 from dpstats.results.base import Result
 from dpstats.results.rendering import Page, shown_pvalue, significant
 
@@ -88,7 +93,7 @@ class HypothesisResult(Result):
             For the private table there is no test, and the text says that.
         """
         check_alpha(alpha)
-        check_choice("target", target, get_args(Target))
+        check_target(target)
         return self._page(target).text()
 
     def _repr_html_(self) -> str:

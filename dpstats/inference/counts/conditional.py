@@ -12,10 +12,10 @@ from dpstats.checks import (
     Alternative,
     check_alpha,
     check_alternative,
-    check_choice,
     check_count,
     check_finite,
     check_proportion,
+    check_target,
 )
 from dpstats.corrected.proportions import clopper_pearson
 from dpstats.corrected.roots import find_roots
@@ -185,7 +185,7 @@ def conditional_certified(
         If `alpha`, `n` or `target` is out of range, or a count is not finite.
     """
     alpha = check_alpha(alpha)
-    check_choice("target", target, ("population", "table"))
+    check_target(target)
     if target == "table":
         beta = alpha
     elif n is None:
