@@ -33,9 +33,6 @@ if TYPE_CHECKING:
 __all__ = ["ContractError", "check_analysis"]
 
 
-BURIED = PureDP(1e-6)  # a budget that leaves nothing but noise
-
-
 class ContractError(AssertionError):
     """An analysis breaks the contract; the message says where.
 
@@ -90,7 +87,7 @@ def check_analysis(analysis: Analysis[Result], schema: Schema, data: pd.DataFram
     cases: list[tuple[Budget, Unit, _Silent | None]] = [
         (PureDP(1), "replace", _Silent()),
         (PureDP(1), "replace", None),
-        (BURIED, "replace", None),
+        (PureDP(1e-6), "replace", None),
         (PureDP(1e6), "replace", None),
         (ZCDP(0.1), "replace", None),
         (PureDP(0.5), "add_remove", None),
@@ -110,7 +107,7 @@ def check_analysis(analysis: Analysis[Result], schema: Schema, data: pd.DataFram
         found = analysis.infer(_Guarded(release, asked))
         at = f"at {budget}, {unit}"
         _check_result(found, again.infer("it"), at)
-        _check_tests(found, at, ordered=budget != BURIED)
+        _check_tests(found, at, ordered=source is not None)
         preview = str(planned.preview(n=len(data)))
         _require("it" in preview and "nan" not in preview, "preview() must work and hold no NaN")
 
@@ -171,7 +168,7 @@ def _check_result(found: Result, again: Result, at: str) -> None:
 def _check_tests(found: Result, at: str, *, ordered: bool) -> None:
     """P-values of the tests that a single estimate offers, at its value and near it.
 
-    Under noise alone they need not be ordered: each hypothesis has a test of its own.
+    With noise they need not be ordered: each hypothesis has a test of its own.
     """
     if not found.testable:
         return
