@@ -97,8 +97,11 @@ class Measurements(HasStrategy):
                     f"a strategy of {size} functions has as many {name}; got "
                     f"{len(getattr(self, name))}"
                 )
-        if self.unit == "replace" and self.strategy.n is None:
-            raise RequestError("measurements under unit='replace' hold the public number of rows")
+        if (self.unit == "replace") != (self.strategy.n is not None):
+            raise RequestError(
+                "measurements hold the public number of rows under unit='replace', and none but "
+                "the noisy one under unit='add_remove'"
+            )
 
     @cached_property
     def _noisy(self) -> tuple[tuple[Role, NoisyBlock], ...]:

@@ -89,11 +89,20 @@ class Plan(HasStrategy):
     def check(self, n: int | None = None) -> None:
         """Refuse a plan that overspends, or whose reference would be mostly noise at n rows.
 
+        Also one that does not measure what its reference needs: the rows could not be drawn once
+        the budget is spent.
+
         Raises
         ------
         BudgetError, RequestError
         """
         self.strategy.check()
+        own = self.reference_block
+        if self.reference.block(self.columns, self.n) != (None if own is None else own.block):
+            raise RequestError(
+                "the plan does not measure what its reference needs; it was edited by hand: make "
+                "it again with dps.plan"
+            )
         if n is not None:
             self.check_reference(n)
 

@@ -98,7 +98,8 @@ class _PretendRelease:
         rows = rng.multinomial(n, density).astype(np.float64)
         # What the reference would measure places candidates only; no analysis looks at it.
         seen = [planned for planned in strategy.blocks if planned.role != "reference"]
-        strategy = replace(strategy, blocks=tuple(seen), n=n)
+        public = n if strategy.unit == "replace" else None
+        strategy = replace(strategy, blocks=tuple(seen), n=public)
         sums = [
             np.array([float(n)]) if p.role == "count" else p.block.evaluate(codes).average(rows)
             for p in seen

@@ -133,9 +133,9 @@ def table_of(shown: pd.DataFrame, alpha: float) -> tuple[list[str], list[list[st
     for i, term in enumerate(shown["term"]):
         row = {str(name): float(column[i]) for name, column in numbers.items()}
         error, ends = row["std_error"], (row["conf_low"], row["conf_high"])
-        show = Numerals.of(
-            (row["estimate"], *ends), error if 0 < error < math.inf else ends[1] - ends[0]
-        )
+        # The ends of a bounded parameter may be closer than a first-order standard error.
+        scales = [scale for scale in (error, ends[1] - ends[0]) if 0 < scale < math.inf]
+        show = Numerals.of((row["estimate"], *ends), min(scales, default=math.nan))
         rows.append([
             str(term), show(row["estimate"]), Numerals.of([error], error)(error),
             *([fixed(row["statistic"], 2), fixed(row["p_value"], 3)] if tested else []),

@@ -94,6 +94,25 @@ def test_edited_plan_that_overspends_is_refused(schema, tmp_path):
         Plan.load(path)
 
 
+def test_an_edited_plan_that_does_not_measure_what_its_reference_needs_is_refused(schema):
+    """The rows could not be drawn once the budget is spent."""
+    asked = {"p": dps.Proportion("smoker == 'yes'")}
+    reference = dps.PerturbedHistogram(Fraction(1, 2))
+    plain = dps.plan(schema, asked, budget=dps.PureDP(1), reference=reference).to_dict()
+    assert Plan.from_dict(plain).reference_block is not None
+    family, own = plain["blocks"]
+    whole = {**family, "multiplier": str(Fraction(family["multiplier"]) / 2)}
+    other = {**own, "kind": "condition", "label": "smoker", "cells": [1]}
+    other["multiplier"] = family["multiplier"]
+    for edited in (
+        {**plain, "blocks": [whole]},
+        {**plain, "blocks": [family, other]},
+        {**plain, "reference": dps.Uniform().to_dict()},
+    ):
+        with pytest.raises(dps.RequestError, match="what its reference needs"):
+            Plan.from_dict(edited)
+
+
 @pytest.mark.parametrize("budget", [dps.PureDP(1), dps.ZCDP(0.1)])
 def test_a_block_listed_twice_pays_twice(schema, budget, tmp_path):
     path = tmp_path / "plan.json"

@@ -1,3 +1,4 @@
+import json
 from dataclasses import replace
 from fractions import Fraction
 
@@ -123,6 +124,18 @@ def test_measurements_of_another_size_than_their_strategy_are_refused(schema, su
             replace(measured, **{name: getattr(measured, name)[1:]})
     with pytest.raises(dps.RequestError, match="public number of rows"):
         replace(measured, strategy=replace(measured.strategy, n=None))
+
+
+def test_measurements_of_a_private_number_of_rows_hold_no_other_one(schema, survey, tmp_path):
+    measured = dps.measure(make_plan(schema, unit="add_remove"), survey)
+    assert measured.strategy.n is None
+    with pytest.raises(dps.RequestError, match="none but the noisy one"):
+        replace(measured, strategy=replace(measured.strategy, n=len(survey)))
+    members = measured.to_members()
+    document = json.loads(members["measurements.json"])
+    edited = json.dumps({**document, "rows": len(survey)})
+    with pytest.raises(dps.FileFormatError, match="none but the noisy one"):
+        dps.Measurements.from_members({**members, "measurements.json": edited})
 
 
 def test_an_empty_line_of_a_one_column_file_is_a_row(tmp_path):

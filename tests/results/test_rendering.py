@@ -82,6 +82,16 @@ def test_awkward_numbers_in_a_table(estimate, error):
     assert not re.search(r"-0(\.0*)?([],%e ]|$)", text)
 
 
+def test_a_bounded_parameter_keeps_its_decimals_below_a_large_standard_error():
+    shown = pd.DataFrame({
+        "term": ["risk"], "estimate": [0.6], "std_error": [1219.0], "statistic": [np.nan],
+        "p_value": [np.nan], "conf_low": [0.55], "conf_high": [1.0], "privacy_share": [1.0],
+        "certified_low": [0.504], "certified_high": [1.0],
+    })  # fmt: skip
+    ((_, *cells),) = table_of(shown, 0.05)[1]
+    assert cells == ["0.600", "1219", "[0.550, 1.000]", "[0.504, 1.000]", "100%"]
+
+
 def test_tables_align_shorten_and_escape():
     header, rows = ["", "a"], [["x" * 60, "1"], ["<b>", "22"]]
     lines = text_table(header, rows)
