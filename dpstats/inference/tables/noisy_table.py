@@ -13,7 +13,7 @@ from dpstats.arrays import Floats
 from dpstats.inference.joint_coverage import joint_noise_quantiles
 from dpstats.inference.simulation import draw_noise
 from dpstats.inference.tables.association import Association
-from dpstats.inference.tables.score_test import (
+from dpstats.inference.tables.score_statistic import (
     fit_even_independence,
     fit_independence,
     score_statistic,
