@@ -158,15 +158,15 @@ class Loose(Narrow.__bases__[0].__bases__[0]):
         (Narrow(), "not nested in alpha"),
         (Uncounted(), "a dps.Result, with summary\\(\\).*, got NoneType"),
         (Certain(), "p-values of 'two-sided' at .* must lie in"),
-        (Certain("side"), "p-values of 'larger' at .* do not move with the hypothesis"),
+        (Certain("side"), "p-values of 'larger' at .* must be monotone in the hypothesis"),
         (Unregistered(), r"register it first: dps.register\(Unregistered\)"),
         (Loose(), "frozen dataclass"),
-        (dps.Proportion, "not its class"),
+        (dps.Proportion, "instance of a frozen dataclass"),
         (3, "frozen dataclass"),
         (Nameless(), "has a kind"),
         (Empty(), "return a Family, got None"),
         (Bare(), "a dps.Result, with summary\\(\\).*, got ndarray"),
-        (Listing(), "can be hashed"),
+        (Listing(), "must be hashable"),
     ],
 )
 def test_broken_analyses_are_caught(analysis, message, schema, survey, monkeypatch):
