@@ -274,7 +274,7 @@ class Release(Cached):
         method: Method = "noise_aware",
         target: Target = "population",
     ) -> pd.DataFrame:
-        """Intervals of all planned estimates that hold together with probability 1 - alpha.
+        """Intervals of all planned estimates that hold jointly with probability 1 - alpha.
 
         Every analysis gets an equal share of alpha (Bonferroni's inequality, for any dependence)
         and spends it jointly over its own parameters. Tests have no intervals and are not listed;

@@ -46,7 +46,7 @@ def synthesize(
     rng : seed or numpy Generator, optional
         Makes candidates and rows repeatable. The privacy noise has no seed.
     progress : callable, optional
-        Called with a text, the work done and the total.
+        Called with a message, the work done and the total.
 
     Raises
     ------
@@ -105,7 +105,7 @@ def release(
     fit, solver, draw, m, k, rng :
         As in `synthesize`; checked before anything is read or spent.
     progress : callable, optional
-        Called with a text, the work done and the total (or None).
+        Called with a message, the work done and the total (or None).
 
     Returns
     -------

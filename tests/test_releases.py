@@ -158,12 +158,12 @@ def test_an_unknown_analysis_takes_nothing_else_with_it(release, saved, monkeypa
     for text in (str(again), again._repr_html_(), repr(again)):
         assert "mine" in text
         assert "later" in text
-    assert "analysis 'mine' is left out: unknown kind of analysis 'mine'" in str(again)
-    assert "analysis 'later' is left out: " in str(again)
+    assert "analysis 'mine' cannot be read here: unknown kind of analysis 'mine'" in str(again)
+    assert "analysis 'later' cannot be read here: " in str(again)
     assert set(again.measured()["analyses"]) == set(release.measured()["analyses"])
     for name in ANALYSES:
         np.testing.assert_array_equal(again.infer(name).conf_int(), release.infer(name).conf_int())
-    with pytest.warns(UserWarning, match="is left out") as caught:
+    with pytest.warns(UserWarning, match="cannot be read here") as caught:
         frame = again.intervals()
     assert [str(warning.message) for warning in caught] == list(again.unread.values())
     pd.testing.assert_frame_equal(frame, release.intervals())

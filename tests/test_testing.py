@@ -163,7 +163,7 @@ class Loose(Narrow.__bases__[0].__bases__[0]):
         (Loose(), "frozen dataclass"),
         (dps.Proportion, "instance of a frozen dataclass"),
         (3, "frozen dataclass"),
-        (Nameless(), "has a kind"),
+        (Nameless(), "needs a kind"),
         (Empty(), "return a Family, got None"),
         (Bare(), "a dps.Result, with summary\\(\\).*, got ndarray"),
         (Listing(), "must be hashable"),

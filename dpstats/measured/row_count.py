@@ -55,7 +55,7 @@ class RowCount:
         return self.within(0 if self.law is None else self.law.quantile(beta))
 
     def within(self, q: float) -> tuple[int, int]:
-        """Ends of the numbers of rows whose distance from the estimate is at most q."""
+        """Bounds on the numbers of rows whose distance from the estimate is at most q."""
         high = max(1, math.floor(self.estimate + q + 1e-9))
         return min(high, max(1, math.ceil(self.estimate - q - 1e-9))), high
 

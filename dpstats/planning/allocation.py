@@ -52,7 +52,7 @@ class Split:
         check_choice("allocation", self.allocation, get_args(Allocation))
         if self.shares is not None and self.allocation != "equal":
             raise RequestError(
-                "shares and allocation='optimal' both decide the split: give only one of them"
+                "give shares or allocation='optimal', not both: each decides the split"
             )
 
     def __call__(self, blocks: Sequence[Block]) -> list[Fraction]:
