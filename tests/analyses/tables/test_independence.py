@@ -230,5 +230,5 @@ def test_bad_parameters(schema, options, message):
     ids=str,
 )
 def test_lists_of_columns_are_refused_with_a_sentence(schema, analysis):
-    with pytest.raises(dps.RequestError, match="goes by its name"):
+    with pytest.raises(dps.RequestError, match="is given by its name"):
         dps.plan(schema, {"a": analysis}, budget=dps.PureDP(1))
