@@ -2,7 +2,7 @@
 
 A custodian plans analyses and measures them once; an analyst opens the release. See
 ``help(dpstats.plan)`` and ``help(dpstats.load)``. ``__init__.pyi`` lists the public names; a module
-loads when one of its names is used first, so that ``import dpstats`` is quick.
+loads when one of its names is first used, so that ``import dpstats`` is quick.
 """
 
 import lazy_loader

@@ -5,4 +5,4 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
-Codes = NDArray[np.int64]  # what the cells of a column are coded to
+Codes = NDArray[np.int64]  # the coded cells of a column

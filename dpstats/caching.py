@@ -1,4 +1,4 @@
-"""One way to compute a thing once, and to pickle without what was computed."""
+"""Compute a value once, and keep it out of pickles."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ T = TypeVar("T")
 
 
 class Cached:
-    """A frozen dataclass that computes a thing once; it is pickled as its fields alone.
+    """A frozen dataclass that caches computed values; only its fields are pickled.
 
-    Things without parameters are a `cached_property`; the others go through `_once`.
+    Use `cached_property` for a value without parameters, and `_once` otherwise.
     """
 
     @cached_property
-    def _found(self) -> dict[Hashable, Any]:
+    def _computed(self) -> dict[Hashable, Any]:
         return {}
 
     def _once(self, key: Hashable, compute: Callable[[], T]) -> T:
-        """The value under a key, computed when it is asked for first."""
-        if key not in self._found:
-            self._found[key] = compute()
-        found: T = self._found[key]
-        return found
+        """The value under a key, computed on first use."""
+        if key not in self._computed:
+            self._computed[key] = compute()
+        value: T = self._computed[key]
+        return value
 
     def __getstate__(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]

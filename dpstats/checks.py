@@ -1,4 +1,4 @@
-"""Arguments that every interval and test shares, checked once and explained in a sentence."""
+"""Checks of the arguments that intervals and tests share."""
 
 import math
 import numbers
@@ -17,7 +17,7 @@ Target = Literal["population", "table"]
 
 
 def check_alpha(alpha: float) -> float:
-    """Return the error probability `alpha`, or say what is wrong with it.
+    """Return the error probability `alpha`, or raise RequestError.
 
     Parameters
     ----------
@@ -38,14 +38,14 @@ def check_alpha(alpha: float) -> float:
         )
     if not 0 < alpha <= 0.5:
         raise RequestError(
-            f"alpha={alpha:g} is not a probability of error; give a number above 0 "
+            f"alpha={alpha:g} is not an error probability; give a number above 0 "
             "and at most 0.5, such as alpha=0.05"
         )
     return float(alpha)
 
 
 def as_float(value: float | np.floating[Any]) -> float:
-    """Return a number as a float; a shorter one (float32) by its shortest decimal."""
+    """Return a number as a float; a float32 is read by its shortest decimal."""
     return float(str(value)) if isinstance(value, np.floating) else float(value)
 
 
@@ -94,14 +94,14 @@ def check_whole(name: str, value: int, least: int) -> None:
 def check_numbers(
     name: str, values: ArrayLike, shape: tuple[int, ...] | None = None
 ) -> NDArray[np.float64]:
-    """Return `values` as float64, or raise RequestError if they are no numbers or misshapen.
+    """Return `values` as float64; RequestError if they are not numbers or do not fit `shape`.
 
-    With a `shape`, values are repeated to it as numpy does.
+    With a `shape`, values are broadcast to it.
     """
     try:
         array = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
-        raise RequestError(f"{name} must be numbers, in a full array if several") from None
+        raise RequestError(f"{name} must be a number or a regular array of numbers") from None
     if shape is None:
         return array
     try:
@@ -113,7 +113,7 @@ def check_numbers(
 def check_finite(
     name: str, values: ArrayLike, shape: tuple[int, ...] | None = None
 ) -> NDArray[np.float64]:
-    """The same, and RequestError if some are infinite or missing."""
+    """As `check_numbers`, and RequestError if a value is infinite or missing."""
     array = check_numbers(name, values, shape)
     if not np.all(np.isfinite(array)):
         raise RequestError(f"{name} must be finite; infinite or missing values were given")

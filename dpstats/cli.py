@@ -90,7 +90,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     release.add_argument("--fit", choices=("entropy", "minimax"), default="entropy")
     release.add_argument(
-        "--solver", choices=("highs", "pulp"), default="highs", help="of --fit minimax (highs)"
+        "--solver", choices=("highs", "pulp"), default="highs", help="for --fit minimax"
     )
     release.add_argument("--draw", choices=("systematic", "iid"), default="systematic")
     release.add_argument("--candidates", type=int, default=20_000, metavar="M")
@@ -111,7 +111,7 @@ def _parser() -> argparse.ArgumentParser:
         "--target",
         choices=("population", "table"),
         default="population",
-        help="of intervals: the population (default) or the private table itself",
+        help="what the intervals cover: the population (default) or the private table itself",
     )
     infer.set_defaults(run=_infer)
 
@@ -205,7 +205,7 @@ def _check_output(output: Path, *, force: bool) -> None:
 
     if output.exists() and not force:
         raise RequestError(
-            f"{output} exists and may be a release that was paid for; use --force to overwrite"
+            f"{output} exists and may be a release whose budget is spent; use --force to overwrite"
         )
     if not output.parent.is_dir() or not os.access(output.parent, os.W_OK):
         raise RequestError(f"cannot write to the folder {output.parent}; nothing was spent")
@@ -243,7 +243,7 @@ def _show_ledger(options: argparse.Namespace) -> None:
 
 
 def _progress() -> Progress:
-    """Progress on stderr: one line that renews itself, or one line a stage in a log."""
+    """Progress on stderr: one line rewritten in place, or one line per stage in a log."""
     live = sys.stderr.isatty()
     last = [""]
 

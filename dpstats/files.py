@@ -51,7 +51,7 @@ def load_archive(path: str | Path, wanted: Iterable[str]) -> dict[str, str]:
     Raises
     ------
     FileFormatError
-        If the file is missing, is no zip archive, or lacks a member.
+        If the file is missing, is not a zip archive, or lacks a member.
     """
     path = Path(path)
     try:

@@ -1,4 +1,4 @@
-"""What analysts hold: measurements, weighted candidates, synthetic rows and their certificate."""
+"""Releases: measurements, weighted candidates, synthetic rows and their certificate."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class Release(Cached):
 
     @property
     def analyses(self) -> dict[str, Analysis[Result]]:
-        """The planned analyses by name, but for those in `unread`."""
+        """The planned analyses by name, except those in `unread`."""
         unread = self.unread
         names = [name for name in self.measurements.requests if name not in unread]
         return {name: self._planned(name) for name in names}
@@ -138,7 +138,7 @@ class Release(Cached):
     def unread(self) -> dict[str, str]:
         """Planned analyses that cannot be read here, by name, each with the reason.
 
-        Their kind is not registered, or their parameters are of another version. All else in the
+        Their kind is not registered, or another version wrote their parameters. The rest of the
         release works without them.
         """
         unread = {}
@@ -194,7 +194,7 @@ class Release(Cached):
         disjoint: bool = False,
         with_count: bool = False,
     ) -> Answers:
-        """Noisy sums of wanted functions with the exact law of their noise.
+        """Noisy sums of the requested functions with the exact law of their noise.
 
         Parameters
         ----------
@@ -222,7 +222,7 @@ class Release(Cached):
     def infer(self, analysis: Analysis[R]) -> R: ...
 
     def infer(self, analysis: str | Analysis[R]) -> Result | R:
-        """Conclusions of a planned analysis (by name), or of any other that was measured.
+        """Result of a planned analysis (by name), or of any other that the measurements determine.
 
         Parameters
         ----------
@@ -266,7 +266,7 @@ class Release(Cached):
             return analysis.infer(self)
         except NotMeasuredError as error:
             missing = lacking(self.measurements, self.answers, analysis.family(self.schema))
-            if error.__cause__ is not None or not missing:  # the analysis says it better
+            if error.__cause__ is not None or not missing:  # the analysis explains it better
                 raise
         raise NotMeasuredError(
             f"this release cannot answer {spelled(analysis)}: {missing}; ask the custodian to plan "
@@ -280,11 +280,11 @@ class Release(Cached):
         method: Method = "noise_aware",
         target: Target = "population",
     ) -> pd.DataFrame:
-        """Intervals of all planned estimates that hold together with probability 1 - alpha.
+        """Intervals of all planned estimates that hold jointly with probability 1 - alpha.
 
         Every analysis gets an equal share of alpha (Bonferroni's inequality, for any dependence)
         and spends it jointly over its own parameters. Tests have no intervals and are not listed;
-        an analysis that cannot be read here is left out with a warning.
+        an analysis that cannot be read here is skipped with a warning.
 
         Parameters
         ----------
@@ -357,8 +357,8 @@ class Release(Cached):
     def save(self, path: str | Path) -> None:
         """Write a zip archive of JSON and CSV; only what was released, nothing executable.
 
-        It holds the measurements, the candidates (codes, weights, counts) and, for reading
-        elsewhere, the synthetic rows in original units as ``rows.csv``.
+        It holds the measurements, the candidates (codes, weights, counts) and, for use in other
+        programs, the synthetic rows in original units as ``rows.csv``.
         """
         document = {
             "dpstats": "release",
@@ -396,7 +396,7 @@ class Release(Cached):
             self.columns.missing_rules(),
         ]
         if held.not_private:
-            lines.append("NOT PRIVATE: the noise came from a test's own source; do not publish")
+            lines.append("NOT PRIVATE: the noise came from a source for testing; do not publish")
         lines += [f"Note: {note}" for note in self.notes]
         return "\n".join([*lines, LIMITS])
 
@@ -438,7 +438,7 @@ def load(path: str | Path) -> Release:
     try:
         texts = (document["fit"], document["draw"], *document["notes"])
         if not all(isinstance(text, str) for text in texts):
-            raise TypeError("fit, draw and notes must be texts")
+            raise TypeError("fit, draw and notes must be strings")
         columns = list(zip(*rows, strict=True))
         release = Release(
             measurements=measurements,
@@ -451,17 +451,19 @@ def load(path: str | Path) -> Release:
         )
         reference_from_dict(measurements.reference_spec)
         if not all(isinstance(plain["kind"], str) for plain in measurements.requests.values()):
-            raise TypeError("every analysis has a kind")
+            raise TypeError("every analysis needs a kind")
     except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
         raise FileFormatError(f"{Path(path).name} is damaged: {error}") from None
     for column in measurements.columns:
         low, high = column.code_range
         codes = release.candidates[column.name]
         if codes.min() < low or codes.max() > high:
-            raise FileFormatError(f"{Path(path).name} is damaged: codes of {column.name!r}")
+            raise FileFormatError(
+                f"{Path(path).name} is damaged: codes of {column.name!r} are out of range"
+            )
     weights, counts = release.weights, release.counts
     if not (np.all(weights >= 0) and abs(weights.sum() - 1) < 1e-6):
         raise FileFormatError(f"{Path(path).name} is damaged: the weights are not a density")
     if counts.min() < 0 or counts.sum() < 1:
-        raise FileFormatError(f"{Path(path).name} is damaged: counts of rows")
+        raise FileFormatError(f"{Path(path).name} is damaged: counts of rows are not valid")
     return release

@@ -1,8 +1,8 @@
-"""How an error probability is divided, and how small a p-value may be: every rule in one place.
+"""Rules for dividing an error probability, and the floors of p-values.
 
 The rules depend on public numbers alone and are fixed before an answer is seen. Bonferroni's
 inequality then gives each statement its level, under any dependence. The two tails alpha / 2 of an
-equal-tailed interval are not divided here: they belong to one law.
+equal-tailed interval are not divided here, since both are tails of one law.
 """
 
 from __future__ import annotations
@@ -17,32 +17,32 @@ from dpstats.errors import RequestError
 
 USUAL_ALPHA = 0.05  # p-values spend what an interval at this level does, so the two agree there
 
-# Of alpha, on what is not known besides the parameter. Quantiles grow with the logarithm of the
-# error, so a small share widens such a confidence set little and costs the rest next to nothing.
+# Shares of alpha for nuisance parameters. A quantile grows with the logarithm of one over the
+# error: a small share costs the rest of alpha little, and widens the confidence set little.
 _ROW_COUNT = 25  # one over the share for the number of rows
 _GROUP_SIZE = 50  # for the size of one group: two groups cost what the number of rows does
 _FAR_RISKS = 25  # for pairs of risks far from the estimate, which then need no test
-_OTHER_EIGENVALUES = 0.1  # for the eigenvalues that are not asked about: only their gaps matter
+_OTHER_EIGENVALUES = 0.1  # for the other eigenvalues: only their gaps matter
 _VARIANCES = 0.2  # for lower bounds of variances: a correlation divides by them
 
-# Of beta, the error for the noise: on what enters a covariance only to second order.
+# Shares of beta, the error for the noise, for terms of second order in a covariance.
 _COVARIANCE_COUNT = 10  # one over the share for a measured number of rows
 _COVARIANCE_MEANS = 0.1  # for the length of the noise on the means
-_COVARIANCE_REST = 0.9, 0.8  # what is left to the main term: n public, or measured
+_COVARIANCE_REST = 0.9, 0.8  # what remains for the main term: n public, or measured
 
-# Of alpha, on the noise, where the population's sampling error takes the rest.
-_NOISE_OF_MEANS = 3  # one over the share; bounds on bounded means are wider than the noise's box
-_BAND_SPLITS = 24  # steps of the search for the narrowest band: its width is flat about the best
-_FIT_SHARES = (0.02, 0.1, 0.25, 0.5, 0.75)  # tried in a search that is as flat
+# Shares of alpha for the noise; the sampling error takes the rest.
+_NOISE_OF_MEANS = 3  # one over the share; bounds on sampling error are wider than those on noise
+_BAND_SPLITS = 24  # steps of the search for the narrowest band; its width is flat near the minimum
+_FIT_SHARES = (0.02, 0.1, 0.25, 0.5, 0.75)  # tried in turn; here too the minimum is flat
 
 # Floors of p-values.
-LEAST_OF_DRAWS = 1 / 5_000  # of a law that is known by draws: one over their number
+LEAST_OF_DRAWS = 1 / 5_000  # of a simulated law: one over the number of draws
 LEAST_OF_COUNT = USUAL_ALPHA / _GROUP_SIZE  # where a number of rows is not public
 LEAST_OF_RISKS = 2 * USUAL_ALPHA / _GROUP_SIZE + USUAL_ALPHA / _FAR_RISKS  # of two groups
 
 
 def bonferroni(alpha: float, count: int) -> float:
-    """The error of each of `count` statements that hold together at 1 - alpha."""
+    """The error of each of `count` statements that hold jointly with probability 1 - alpha."""
     return alpha / count
 
 
@@ -62,37 +62,37 @@ def for_noise_of_means(alpha: float) -> float:
 
 
 def for_row_count(alpha: float) -> float:
-    """What a statement spends on a number of rows that is not public."""
+    """Share for a number of rows that is not public."""
     return alpha / _ROW_COUNT
 
 
 def for_group_size(alpha: float) -> float:
-    """What a statement spends on the size of each group."""
+    """Share for the size of each group."""
     return alpha / _GROUP_SIZE
 
 
 def for_far_risks(alpha: float) -> float:
-    """What a statement on two risks spends on the pairs that it leaves untested."""
+    """Share for the pairs of risks that are not tested."""
     return alpha / _FAR_RISKS
 
 
 def for_other_eigenvalues(alpha: float) -> tuple[float, float]:
-    """What confines the other eigenvalues, and the rest for the one in question."""
+    """Shares for bounds on the other eigenvalues, and for the eigenvalue itself."""
     return _OTHER_EIGENVALUES * alpha, alpha * (1 - _OTHER_EIGENVALUES)
 
 
 def for_variances(alpha: float) -> float:
-    """What a correlation matrix spends on lower bounds of the variances."""
+    """Share for lower bounds on the variances of a correlation matrix."""
     return alpha * _VARIANCES
 
 
 def for_covariance_count(beta: float) -> float:
-    """What the noise on a covariance matrix spends on a measured number of rows."""
+    """Share of the noise on a covariance matrix for a measured number of rows."""
     return beta / _COVARIANCE_COUNT
 
 
 def for_covariance_noise(beta: float, *, public: bool) -> tuple[float, float]:
-    """What the norm of that noise, and the length of the noise on the means, may each exceed.
+    """Shares for the norm of that noise, and for the length of the noise on the means.
 
     Where the number of rows is not `public`, `for_covariance_count` takes the rest.
     """
@@ -101,12 +101,12 @@ def for_covariance_noise(beta: float, *, public: bool) -> tuple[float, float]:
 
 
 def splits_of_band(alpha: float) -> Floats:
-    """Errors (23,) for the noise among which a certified band takes the best."""
+    """Errors (23,) for the noise; a certified band takes the best of them."""
     return np.asarray(alpha * np.arange(1, _BAND_SPLITS) / _BAND_SPLITS)
 
 
 def splits_of_fit(alpha: float) -> list[float]:
-    """Errors for the noise among which a certified test of fit takes the best."""
+    """Errors for the noise; a certified test of fit takes the best of them."""
     return [alpha * share for share in _FIT_SHARES]
 
 
@@ -142,19 +142,19 @@ def of_simulation(at_least: int | Floats, draws: int) -> Floats:
 
 
 def least_of_noise(noise: float, total: float, draws: int) -> float:
-    """Floor of a p-value whose noise is known by draws and whose sampling part has a formula.
+    """Floor of a p-value with simulated noise and a sampling part in closed form.
 
-    Beyond the draws nothing is known of the noise's tail but its share of the variance.
+    Beyond the draws only the noise's share of the variance is known, not its tail.
     """
     return noise / max(total, 1e-300) / draws
 
 
 class SymmetricLaw(Protocol):
-    """A noise, as far as a division of alpha looks at it."""
+    """What a division of alpha needs to know of a noise law."""
 
     @property
     def variance(self) -> float:
-        """Of the noise, in counts squared."""
+        """Variance of the noise, in counts squared."""
 
     @property
     def gaussian(self) -> bool:
@@ -162,7 +162,10 @@ class SymmetricLaw(Protocol):
 
 
 def split_for(n: float, law: SymmetricLaw, alpha: float) -> float:
-    """`certificate_split` for a noise; of other laws only the variance counts, as any beta may."""
+    """`certificate_split` for a noise law; any law that is not Gaussian is taken as Laplace.
+
+    The split is then not optimal, but any beta is valid.
+    """
     scale = law.variance if law.gaussian else law.variance / 2
     return certificate_split(n, float(np.sqrt(scale)), alpha, gaussian=law.gaussian)
 
@@ -204,7 +207,7 @@ def certificate_split(
     alpha = check_alpha(alpha)
     if not (n > 0 and 0 <= scale < np.inf):
         raise RequestError(
-            f"a split needs a positive number of rows and a finite scale, not n={n:g}, "
+            f"a split needs a positive number of rows and a finite scale, got n={n:g}, "
             f"scale={scale:g}"
         )
 

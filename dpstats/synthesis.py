@@ -35,7 +35,7 @@ def synthesize(
         Closest to the reference in relative entropy with a penalty on the misfit, or the linear
         program of BL24, Algorithm 1. Both get the same certificate.
     solver : {"highs", "pulp"}
-        Of ``fit="minimax"``: HiGHS, or the program as printed in the paper through PuLP and CBC.
+        For ``fit="minimax"``: HiGHS, or the program as printed in the paper through PuLP and CBC.
         Both reach the same largest misfit; PuLP is far slower.
     draw : {"systematic", "iid"}
         Balanced rows, or independent ones as in BL24.
@@ -46,7 +46,7 @@ def synthesize(
     rng : seed or numpy Generator, optional
         Makes candidates and rows repeatable. The privacy noise has no seed.
     progress : callable, optional
-        Called with a text, the work done and the total.
+        Called with a message, the work done and the total.
 
     Raises
     ------
@@ -105,12 +105,12 @@ def release(
     fit, solver, draw, m, k, rng :
         As in `synthesize`; checked before anything is read or spent.
     progress : callable, optional
-        Called with a text, the work done and the total (or None).
+        Called with a message, the work done and the total (or None).
 
     Returns
     -------
     Release
-        Save it: the budget is spent and cannot be had twice.
+        Save it: the budget is spent and the measurement cannot be repeated.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The contract of an analysis, for those who write their own: ``check_analysis``."""
+"""The contract of an analysis, for authors of new ones: ``check_analysis``."""
 
 from __future__ import annotations
 
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ContractError", "check_analysis"]
 
+_INSTANCE = "an analysis must be an instance of a frozen dataclass, whose fields are its parameters"
+
 
 class ContractError(AssertionError):
     """An analysis breaks the contract; the message says where.
@@ -43,21 +45,21 @@ class ContractError(AssertionError):
     >>> dps.testing.check_analysis(dps.Proportion, schema, data=None)
     Traceback (most recent call last):
         ...
-    dpstats.testing.ContractError: an analysis is a frozen dataclass of the user's
-    parameters, not its class
+    dpstats.testing.ContractError: an analysis must be an instance of a frozen dataclass,
+    whose fields are its parameters
     """
 
 
 def check_analysis(analysis: Analysis[Result], schema: Schema, data: pd.DataFrame) -> None:
     """Check that an analysis keeps the contract of `dpstats.analyses.base.Analysis`.
 
-    The analysis must be a registered, frozen dataclass whose parameters a file gives back. It must
-    ask for the same blocks of dpstats every time, and conclude only from functions that it asked
-    for. It must work in a preview and on releases without noise, with noise and with nothing but
-    noise, Laplace or Gaussian, where the number of rows is public and where it is measured. On a
-    release that was saved and loaded it must give the same result again. Results must print;
-    intervals must be ordered and nested in alpha; p-values must lie in [0, 1], and those of
-    one-sided tests must move with the hypothesis.
+    The analysis must be a registered, frozen dataclass whose parameters survive saving and reading.
+    Its `family` must return the same blocks of dpstats every time, and its `infer` may use no other
+    functions. It must work in a preview and on releases without noise, with noise and with nothing
+    but noise, Laplace or Gaussian, whether the number of rows is public or measured. On a release
+    that was saved and loaded it must give the same result again. Results must print; intervals
+    must be ordered and nested in alpha; p-values must lie in [0, 1], and those of one-sided tests
+    must be monotone in the hypothesis.
 
     Parameters
     ----------
@@ -83,7 +85,7 @@ def check_analysis(analysis: Analysis[Result], schema: Schema, data: pd.DataFram
     _require(isinstance(family, Family), f"family() must return a Family, got {family!r}")
     _require(family == analysis.family(schema), "family() must give the same blocks every time")
     own = [type(block).__name__ for block in family.blocks if not is_library_block(block)]
-    _require(not own, f"family() must ask for blocks of dpstats, not for {own}: nobody proved them")
+    _require(not own, f"family() must return blocks of dpstats; no sensitivity is proven for {own}")
     cases: list[tuple[Budget, Unit, _Silent | None]] = [
         (PureDP(1), "replace", _Silent()),
         (PureDP(1), "replace", None),
@@ -126,16 +128,16 @@ def _require(holds: object, message: str) -> None:
 def _check_declaration(analysis: Analysis[Result]) -> None:
     parameters = getattr(type(analysis), "__dataclass_params__", None)
     is_frozen = parameters is not None and parameters.frozen
-    _require(is_frozen, "an analysis is a frozen dataclass of the user's parameters, not its class")
+    _require(is_frozen, _INSTANCE)
     kind = getattr(type(analysis), "kind", None)
-    _require(isinstance(kind, str) and kind, "an analysis has a kind, kind: ClassVar[str] = '...'")
+    _require(isinstance(kind, str) and kind, "an analysis needs a kind: ClassVar[str] = '...'")
     for half in ("family", "infer"):
-        _require(callable(getattr(analysis, half, None)), f"an analysis has a method {half}()")
-    _require(type(analysis).__doc__, "an analysis says in its docstring what it estimates")
+        _require(callable(getattr(analysis, half, None)), f"an analysis needs a method {half}()")
+    _require(type(analysis).__doc__, "an analysis needs a docstring: what it estimates")
     try:
         hash(analysis)
     except TypeError:
-        raise ContractError("the parameters of an analysis can be hashed: use tuples") from None
+        raise ContractError("the parameters of an analysis must be hashable: use tuples") from None
     try:
         check_readable(analysis)
     except RequestError as error:
@@ -145,7 +147,7 @@ def _check_declaration(analysis: Analysis[Result]) -> None:
 def _check_result(found: Result, again: Result, at: str) -> None:
     _require(
         issubclass(type(found), Result),
-        "infer() returns a dps.Result, with summary(), to_frame() and headline, "
+        "infer() must return a dps.Result, with summary(), to_frame() and headline, "
         f"got {type(found).__name__}",
     )
     _require(found == again, f"the same release must give equal results {at}: use eq=False")
@@ -181,7 +183,9 @@ def _check_tests(found: Result, at: str, *, ordered: bool) -> None:
         _check_pvalues(pvalues, what)
         sign = {"larger": 1, "smaller": -1, "two-sided": 0}[alternative]
         steps = np.diff(pvalues) * sign * ordered
-        _require((steps >= -1e-6).all(), f"{what} do not move with the hypothesis: {pvalues}")
+        _require(
+            (steps >= -1e-6).all(), f"{what} must be monotone in the hypothesis, got {pvalues}"
+        )
         str(found.test(float(values[0]), alternative))
 
 

@@ -70,7 +70,7 @@ def test_nothing_is_spent_when_the_output_cannot_be_kept(folder, capsys):
     assert "nothing was spent" in capsys.readouterr().err
     assert main([*release, "out.zip", "--candidates", "0"]) == REFUSED
     assert main([*release, "out.zip", "--solver", "pulp"]) == REFUSED
-    assert "leave solver out" in capsys.readouterr().err
+    assert "drop solver=" in capsys.readouterr().err
     assert dps.Ledger.open("book").spent == 0
     assert main([*release, "out.zip"]) == DONE
     paid = (folder / "out.zip").read_bytes()

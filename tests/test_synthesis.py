@@ -157,7 +157,7 @@ def test_both_solvers_reach_the_same_largest_misfit(held):
 
 
 def test_a_solver_is_for_the_minimax_fit(held):
-    with pytest.raises(RequestError, match="solver='pulp' solves the linear program of fit='min"):
+    with pytest.raises(RequestError, match="solver='pulp' is for the linear program of fit='min"):
         dps.synthesize(held, solver="pulp")
     with pytest.raises(RequestError, match="solver must be one of"):
         dps.synthesize(held, fit="minimax", solver="simplex")

@@ -1,4 +1,4 @@
-"""The trimmed mean of a number with declared edges: an analysis outside of dpstats."""
+"""The trimmed mean of a number with declared edges: an analysis outside dpstats."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -29,7 +29,7 @@ class TrimmedMean:
     def family(self, schema):
         """The table of the column."""
         if not getattr(schema[self.column], "edges", ()):
-            raise dps.RequestError(f"{self.column!r} needs edges in the schema, where it is cut")
+            raise dps.RequestError(f"{self.column!r} needs edges in the schema; add edges=[...]")
         return dps.Family((dps.Cells.table(schema, [self.column]),))
 
     def infer(self, release):
@@ -57,7 +57,7 @@ class TrimmedMean:
             rows=answers.rows,
             budget=str(release.budget),
             scalar=True,
-            notes=["the standard error leaves out where in its bin a value lies"],
+            notes=["the standard error does not allow for the positions of values in their bins"],
         )
 
 
@@ -75,14 +75,14 @@ class TrimmedMeanResult(dps.EstimateResult):
 
 @dataclass(frozen=True)
 class TrimmedMeanIntervals:
-    """The least and the largest trimmed mean over a box that holds all shares together."""
+    """The least and the largest trimmed mean over a joint confidence box for all shares."""
 
     answers: dps.Answers
     cuts: np.ndarray
     trim: float
 
     def box(self, alpha, target):
-        """Ends (d,) of the shares of the rows below each edge, all at once."""
+        """Joint limits (d,) for the shares of the rows below each edge."""
         answers, d = self.answers, len(self.answers.sums)
         fewest, most = answers.rows.bounds(0.0 if answers.rows.public else alpha / 25)
         width, noise = 0.0, alpha * 24 / 25
@@ -94,14 +94,14 @@ class TrimmedMeanIntervals:
         return np.clip(low, 0, 1), np.clip(high, 0, 1)
 
     def conf_int(self, alpha, method, target):
-        """Ends (1,); certified, which is a valid noise-aware interval too."""
+        """Limits (1,); the certified interval is a valid noise-aware interval too."""
         low, high = self.box(alpha, target)
         least = trimmed(self.cuts[:-1], high, self.trim)  # values at the low ends of their bins
         most = trimmed(self.cuts[1:], low, self.trim)
         return np.array([least]), np.array([most])
 
     def pvalues(self, value, alternative):
-        """The smallest alpha whose interval excludes the value (1,), to a twentieth above."""
+        """The smallest alpha whose interval excludes the value (1,), at most about 5% too large."""
         for alpha in np.geomspace(1e-4, 0.5, 175):
             (low,), (high,) = self.conf_int(float(alpha), "certified", "population")
             if (value < low and alternative != "smaller") or (

@@ -1,1 +1,1 @@
-"""The analyses: each one file, with what to measure and what to conclude."""
+"""The analyses, one file each: the functions to measure, and the inference from them."""

@@ -1,4 +1,4 @@
-"""What an analysis is: the functions it needs, and what it concludes from a release."""
+"""The protocol of an analysis: the functions it needs, and its inference from a release."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ R_co = TypeVar("R_co", bound=Result, covariant=True)
 
 
 class Analysis(Protocol[R_co]):
-    """A frozen dataclass of the user's parameters: what to measure, and what to conclude.
+    """A frozen dataclass of the user's parameters: what to measure, and how to infer from it.
 
-    It is generic in the class of its result, which `release.infer` then has.
+    It is generic in the class of its result, which `release.infer` returns.
 
     To write your own, see ``docs/how-to/your-own-analysis.md``, `dps.register` and
     `dps.testing.check_analysis`.
@@ -37,4 +37,4 @@ class Analysis(Protocol[R_co]):
         """The test functions it needs, known before any row is read."""
 
     def infer(self, release: ReleaseView) -> R_co:
-        """Conclusions, from functions that `family` asked for and nothing else."""
+        """The result, from the functions of `family` and nothing else."""

@@ -39,7 +39,7 @@ _registered: dict[str, type[Any]] = {}
 
 
 def register(analysis: type[T]) -> type[T]:
-    """Make a class of analyses known by its kind, so that plans and releases can be read back.
+    """Register a class of analyses under its kind, so that plans and releases can be read back.
 
     Call it, or use it as a decorator. An installed package can name its class as an entry point
     of the group ``dpstats.analyses`` instead; dpstats then imports it when a file needs it.
@@ -136,8 +136,8 @@ def check_class(analysis: object) -> None:
     name, parameters = analysis.__name__, getattr(analysis, "__dataclass_params__", None)
     if parameters is None or not parameters.frozen or "__dataclass_params__" not in vars(analysis):
         raise RequestError(
-            f"{name} is not a frozen dataclass; decorate it with @dataclass(frozen=True), its "
-            "fields being the parameters"
+            f"{name} is not a frozen dataclass; decorate it with @dataclass(frozen=True) and make "
+            "its parameters the fields"
         )
     if not isinstance(getattr(analysis, "kind", None), str) or not analysis.kind:  # type: ignore[attr-defined]
         raise RequestError(
@@ -154,7 +154,7 @@ def check_class(analysis: object) -> None:
 
 
 def check_readable(analysis: Analysis[Result]) -> None:
-    """Refuse an analysis that a file would not give back.
+    """Refuse an analysis that changes when it is saved and read.
 
     Raises
     ------
@@ -170,21 +170,21 @@ def check_readable(analysis: Analysis[Result]) -> None:
     if known is not type(analysis):
         check_class(type(analysis))
         raise RequestError(
-            f"{name} is not registered, so that no file of a plan or release could be read back; "
-            f"register it first: dps.register({name})"
+            f"{name} is not registered, and files of plans and releases with it could not be read "
+            f"back; register it first: dps.register({name})"
         )
     try:
         plain = json.loads(json.dumps(analysis_to_dict(analysis), allow_nan=False))
     except (TypeError, ValueError) as error:
         raise RequestError(
-            f"{spelled(analysis)} cannot be saved ({error}); parameters are texts, numbers, "
+            f"{spelled(analysis)} cannot be saved ({error}); parameters are strings, numbers, "
             "booleans, None, and tuples or mappings of them"
         ) from None
     again = analysis_from_dict(plain)
     if again != analysis:
         raise RequestError(
             f"{spelled(analysis)} comes back from a file as {spelled(again)}; use tuples instead "
-            f"of lists, or bring parameters to one form in {name}.__post_init__; then "
+            f"of lists, or normalise the parameters in {name}.__post_init__; then "
             f"dps.register({name})"
         )
 
@@ -228,7 +228,7 @@ def analysis_from_dict(plain: Mapping[str, Any]) -> Analysis[Result]:
         )
     except DpstatsError:
         raise
-    except Exception as error:  # of a class that is not ours
+    except Exception as error:  # a class of another package may raise anything
         raise RequestError(f"analysis of kind {kind!r}: {error}") from error
 
 
@@ -267,7 +267,7 @@ def _load_entry_point(kind: str) -> None:
         if analysis.kind != kind:
             raise RequestError(
                 f"the entry point {kind!r} leads to {value!r}, whose kind is {analysis.kind!r}; "
-                "name both alike"
+                "give both the same name"
             )
         if kind not in _registered:  # importing its module may have registered it
             register(analysis)
@@ -296,5 +296,5 @@ def _is_default(field: dataclasses.Field[Any], value: Any) -> bool:
 
 
 def _tuples(value: Any) -> Any:
-    """Lists of JSON and TOML as tuples, which can be hashed."""
+    """Lists of JSON and TOML as tuples, which are hashable."""
     return tuple(_tuples(item) for item in value) if isinstance(value, list) else value

@@ -1,8 +1,8 @@
-"""Intervals and tests from a centre and a radius, for those who have only the synthetic rows.
+"""Intervals and tests from a centre and a radius, if you have only the synthetic rows.
 
 A centre is a statistic of the synthetic rows or a noisy answer. A radius bounds the distance of
-every entry of the centre from that of the private rows, all together with probability at least
-1 - beta; one number holds for every entry. Nothing here knows a release.
+every entry of the centre from that of the private rows, for all entries jointly with probability at
+least 1 - beta; one number applies to every entry. Nothing here depends on a release.
 """
 
 from dpstats.corrected.chi_square import chisquare

@@ -16,8 +16,8 @@ from dpstats.errors import RequestError
 from dpstats.spending import check_beta
 
 SIMULATIONS = 19_999  # of the multinomial law, for the critical value
-_FEWEST, _DRAWN_CELLS = 4_999, 5_000_000  # beyond 250 cells so many cells in all, and as many as
-_TAIL = 50  # in the tail
+_FEWEST, _DRAWN_CELLS = 4_999, 5_000_000  # beyond 250 cells: least tables, and cells in total
+_TAIL = 50  # least number of simulated tables in the tail
 _NODES = 4_000  # boxes that the search for the maximum may look at
 _TOLERANCE = 1e-9
 _SIZES = 9  # numbers of rows that are tried where n is not public; the law hardly changes with n
@@ -32,7 +32,7 @@ def chisquare(
     alpha: float = 0.05,
     beta: float | None = None,
 ) -> CertifiedChiSquare:
-    """Three-way chi-square test on proportions known within a radius: of fit, or independence.
+    """Three-way chi-square test of fit or independence on proportions known to within a radius.
 
     With probability 1 - beta the private table lies in the box ``proportions +- radius``; then
     Pearson's statistic of the private table lies between its minimum and its maximum over the
@@ -56,7 +56,7 @@ def chisquare(
         The null hypothesis; positive, sum 1 (to 1e-9). At least two cells. Default: the null
         hypothesis is independence of rows and columns.
     alpha : float
-        Error probability in all, in (0, 1/2].
+        Total error probability, in (0, 1/2].
     beta : float, optional
         The share of `alpha` that the radius uses, in (0, alpha). Default: half of it, so a 5% test
         needs the radius that holds with probability 97.5%.
@@ -129,13 +129,13 @@ def fit_verdict(
     Parameters
     ----------
     low, high : (d,) float64
-        Ends of the counts.
+        Bounds on the counts.
     sizes : (int, int)
-        Ends of the number of rows n, equal where it is public. Else the shares are in the box
-        [low / n_high, high / n_low], and n times their distance is bounded at the ends of n.
+        Bounds on the number of rows n, equal where it is public. Otherwise the shares are in the
+        box [low / n_high, high / n_low], and n times their distance is bounded at the ends of n.
     p0 : (d,) float64
     alpha, beta : float
-        Error in all, and its share that the box and the sizes use.
+        Total error, and its share that the box and the sizes use.
     """
     smallest, largest = sizes
     lower, upper = np.maximum(low / largest, 0), np.minimum(high / smallest, 1)
@@ -152,7 +152,7 @@ def fit_verdict(
 
 
 def check_probabilities(probabilities: ArrayLike) -> Floats:
-    """Return probabilities (d,) float64 with sum one, or say what is wrong with them."""
+    """Return probabilities (d,) float64 with sum one, or raise RequestError."""
     p = check_finite("probabilities", probabilities)
     if p.ndim != 1 or len(p) < 2:
         raise RequestError("probabilities must be a list of at least two numbers, one per cell")

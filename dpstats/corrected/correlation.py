@@ -18,7 +18,7 @@ def correlation_range(x: Range, y: Range, xx: Range, yy: Range, xy: Range) -> Ra
     Returns
     -------
     low, high : float
-        Exact where variances are positive all over the box; else they may be farther apart.
+        Exact where variances are positive throughout the box; otherwise the range may be wider.
 
     Notes
     -----

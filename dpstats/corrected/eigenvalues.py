@@ -26,7 +26,7 @@ def eigenvalues(
     By Weyl's inequality no eigenvalue moves by more than the spectral norm of the error. For the
     private rows' matrix the radius bounds that norm with probability 1 - beta; the matrix of n
     independent rows in a ball is near the population's by the matrix Bernstein bound, with
-    probability 1 - (alpha - beta). All intervals hold together, for any data.
+    probability 1 - (alpha - beta). All intervals hold jointly, for any data.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ def eigenvalues(
         Symmetric: the covariance matrix (divisor n) or the second moments, of the synthetic rows
         or from noisy answers.
     radius : float or (p, p) array_like, optional
-        Each entry is within this of the private rows' own, all together with probability at least
+        Each entry is within this of the private rows' own, all jointly with probability at least
         1 - beta; not negative. One number r holds for every entry: the spectral norm is then at
         most p r. For second moments of synthetic rows in unit scale it is the certificate at
         alpha = beta, ``release.accuracy(alpha=beta).delta``.
@@ -49,7 +49,7 @@ def eigenvalues(
     centered : bool
         Whether `matrix` is a covariance; False for second moments about that fixed point.
     alpha : float
-        Error probability in all, in (0, 1/2].
+        Total error probability, in (0, 1/2].
     beta : float, optional
         The share of `alpha` that the radius uses, in (0, alpha). Default: half of it.
 
@@ -87,7 +87,7 @@ def eigenvalues(
     reach = _spectral_norm(radius, spectral_radius, p)
     ball = float(p) if ball is None else float(ball)
     if not 0 < ball < np.inf:
-        raise RequestError(f"ball={ball:g} is no squared length; give a positive number")
+        raise RequestError(f"ball={ball:g} is not a squared length; give a positive number")
     values, _ = descending(matrix)
     top, trace = float(values[0]) + reach, float(values.sum()) + p * reach
     if np.isfinite(reach):

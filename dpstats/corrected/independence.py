@@ -33,7 +33,7 @@ def fourfold_bounds(low: Floats, high: Floats) -> tuple[float, float]:
     Parameters
     ----------
     low, high : (2, 2) float64
-        Ends of the cells' proportions; the tables have total one.
+        Bounds on the cells' proportions; the tables have total one.
 
     Returns
     -------
@@ -54,7 +54,7 @@ def fourfold_bounds(low: Floats, high: Floats) -> tuple[float, float]:
 
 
 def _margin(low: Floats, high: Floats) -> tuple[float, float]:
-    """Ends of the first row's proportion."""
+    """Bounds on the first row's proportion."""
     return (
         float(max(low[0].sum(), 1 - high[1].sum(), 0)),
         float(min(high[0].sum(), 1 - low[1].sum(), 1)),
@@ -164,7 +164,7 @@ def statistic_bounds(low: Floats, high: Floats, n: int) -> tuple[float, float]:
     Parameters
     ----------
     low, high : (R, C) float64
-        Ends of the counts; the tables have total n.
+        Bounds on the counts; the tables have total n.
     n : int
 
     Returns
@@ -176,7 +176,7 @@ def statistic_bounds(low: Floats, high: Floats, n: int) -> tuple[float, float]:
     Gilula, Z. and Krieger, A. M. (1983). The decomposability and monotonicity of Pearson's
     chi-square for collapsed contingency tables. JASA 78, 176-180.
     """
-    # a hair wider, so that rounding cannot make a box of one table look empty
+    # slightly wider, so that rounding cannot make a box of one table look empty
     low, high = np.clip(low / n - _ROUNDING, 0, 1), np.clip(high / n + _ROUNDING, 0, 1)
     if low.shape == (2, 2):
         phi = fourfold_bounds(low, high)
@@ -221,7 +221,7 @@ def _collapsed(table: Floats, rows: NDArray[np.bool_], columns: NDArray[np.bool_
 
 
 def margin_bounds(low: Floats, high: Floats, axis: int, n: float) -> tuple[Floats, Floats]:
-    """Ends of the margins, sums over `axis`, of the tables of total n in a box."""
+    """Bounds on the margins, sums over `axis`, of the tables of total n in a box."""
     lower, upper = low.sum(axis=axis), high.sum(axis=axis)
     return (
         np.maximum(lower, n - (high.sum() - upper)),
@@ -256,11 +256,11 @@ def independence_verdict(
     Parameters
     ----------
     low, high : (K, R, C) float64
-        Ends of the counts of K strata, not negative.
+        Bounds on the counts of K strata, not negative.
     sizes : (int, int)
-        Ends of the number of rows, equal where it is public.
+        Bounds on the number of rows, equal where it is public.
     alpha, beta : float
-        Error in all, and its share that the box and the sizes use.
+        Total error, and its share that the box and the sizes use.
 
     References
     ----------
@@ -296,7 +296,7 @@ def independence_verdict(
 
 
 def _total(low: Floats, high: Floats, k: int, sizes: tuple[int, int]) -> tuple[float, float]:
-    """Ends of the size of stratum k."""
+    """Bounds on the size of stratum k."""
     lower, upper = low.sum(axis=(1, 2)), high.sum(axis=(1, 2))
     return (
         float(max(lower[k], sizes[0] - (upper.sum() - upper[k]), 0)),

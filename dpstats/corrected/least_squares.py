@@ -49,7 +49,7 @@ def solution_bounds(
     of b0 to those that the polyhedra touch; if that part of the solutions is bounded, in every
     direction, then no matrix within the radii is singular and there is no other part (Jansson
     1997). Where the solver finds no solution in an orthant that must hold one (the radii are within
-    its tolerances) the closed bound stays.
+    its tolerances) the closed-form bound is kept.
 
     References
     ----------
@@ -88,9 +88,9 @@ def _by_orthants(
     matrix: Floats, right: Floats, radius: Floats, right_radius: Floats, directions: Floats,
     centre: Floats,
 ) -> tuple[Floats, Floats] | None:  # fmt: skip
-    """Bounds by linear programs in the orthants that solutions reach; None if there is no end.
+    """Bounds by linear programs in the orthants that solutions reach; None if unbounded.
 
-    None too where the solver is not sure.
+    None too where the solver fails or the orthants are too many.
     """
     p = len(right)
     start = tuple(np.where(centre < 0, -1, 1).tolist())
@@ -159,7 +159,7 @@ def ols(
         Mean products of the p regressors (first the constant, for an intercept) and, last, the
         response: ``W.T @ W / k`` for synthetic rows W, or noisy answers.
     radius : float or (p + 1, p + 1) array_like
-        Each entry is within this of the private rows' own, all together with probability at least
+        Each entry is within this of the private rows' own, all jointly with probability at least
         1 - beta; not negative. One number holds for every entry but the constant's square, which
         is known. For synthetic rows whose numbers are scaled to [-1, 1] and whose moments were
         measured it is the certificate at alpha = beta, ``release.accuracy(alpha=beta).delta``; in
@@ -169,7 +169,7 @@ def ols(
         with a sampling part by normal theory (errors of equal variance). Default: the bounds are
         for the coefficients of the private rows themselves, and hold for any data.
     alpha : float
-        Error probability in all, in (0, 1/2].
+        Total error probability, in (0, 1/2].
     beta : float, optional
         The share of alpha that the radius uses, in (0, alpha); with `n` only. Default: half of it.
     intercept : bool
@@ -245,7 +245,7 @@ def combination_bounds(
     ridge : (p,) float64, optional
         Penalty on the diagonal of the mean products of the regressors.
     extra : float
-        How often the variance of the errors is added, to predict a new response; with `rows`.
+        Multiple of the error variance to add, to predict a new response; with `rows`.
     bounds : (p + 1,) float64, optional
         Largest absolute values of the regressors and the response; `rows` and `ridge` together
         need them.
@@ -262,7 +262,7 @@ def combination_bounds(
     that of the centre's, plus |v|'D|v| with v = (-b0, 1). Sums are n times these means whatever the
     number of rows, so only the degrees of freedom take the fewest rows.
 
-    With a penalty the residual is an error plus x'd, d what the penalty takes off the coefficients.
+    With a penalty the residual is an error plus x'd, d the shrinkage of the coefficients.
     Then the variance is that mean square plus `misfit_bound` (which is not larger either) times
     `largest_leverage`, or the largest squared residual if that is less.
     """

@@ -1,4 +1,4 @@
-"""Finite-sample intervals for the mean of bounded numbers; nothing is assumed of their law."""
+"""Finite-sample intervals for the mean of bounded numbers, whatever their law."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def mean_confint(
     """Certified intervals for population means of numbers in [-1, 1].
 
     The narrower of `chernoff_confint` and the empirical Bernstein bound on each side. Each spends
-    half of alpha, fixed before looking, so both hold together.
+    half of alpha, fixed before looking, so both hold jointly.
 
     Parameters
     ----------

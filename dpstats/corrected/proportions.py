@@ -23,7 +23,7 @@ def proportion_confint(
     """Confidence interval for a population proportion known only to within a radius.
 
     With probability 1 - beta the private count X lies in the box n (p +- radius). The
-    Clopper-Pearson limits increase in X, so on that event they lie outside of those at the
+    Clopper-Pearson limits increase in X, so on that event they lie outside those at the
     lowest and highest integers of the box, which cover with probability 1 - (alpha - beta).
     Together the error is at most alpha, whatever the sample size.
 
@@ -38,7 +38,7 @@ def proportion_confint(
     n : array_like
         Number of private rows (not of synthetic ones), an integer of at least 1.
     alpha : float
-        Error probability in all, in (0, 1/2].
+        Total error probability, in (0, 1/2].
     beta : float, optional
         The share of `alpha` that the radius uses, in (0, alpha). Default: half of it, so a 95%
         interval needs the radius that holds with probability 97.5%.

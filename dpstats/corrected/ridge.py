@@ -1,4 +1,4 @@
-"""What a ridge penalty does to the residuals: they vary with the regressors."""
+"""Residuals under a ridge penalty, which vary with the regressors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _SINGULAR = 1e-12
 
 
 def misfit_bound(least: Floats, taken: Floats, radius: Floats) -> float:
-    """Bound on the mean square of x'd, d what a penalty takes off the coefficients.
+    """Bound on the mean square of x'd, d the shrinkage of the coefficients by a penalty.
 
     Penalised coefficients b solve (A + L) b = c and those without penalty A (b + d) = c, so
     A d = L b and the mean of (x'd)^2 is d'A d = (L b)' A^-1 (L b).
@@ -45,6 +45,6 @@ def largest_leverage(inverse: Floats, bounds: Floats) -> float:
 
 
 def positive_definite(matrix: Floats) -> bool:
-    """Whether a symmetric matrix is, clear of rounding."""
+    """Whether a symmetric matrix is positive definite by more than rounding."""
     values = np.linalg.eigvalsh(matrix)
     return bool(values[0] > _SINGULAR * max(values[-1], 1.0))

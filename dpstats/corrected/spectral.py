@@ -1,6 +1,6 @@
 """Certified statements about eigenvalues and eigenvectors of a matrix known to within a radius.
 
-Nothing here assumes a model: a spectral radius of the error, rows in a known ball, and no more.
+There is no model: only a spectral radius of the error, and rows in a known ball.
 """
 
 from __future__ import annotations
@@ -92,11 +92,11 @@ def _mean_error(n: int, ball: float, log: float) -> float:
 
 
 def sine_bounds(values: Floats, radius: float) -> Floats:
-    """Bounds (p,) on the sines of the angles between own and true eigenvectors.
+    """Bounds (p,) on the sines of the angles between estimated and true eigenvectors.
 
-    Davis and Kahan's sine theorem: radius over the distance from the own eigenvalue to the true
-    other ones, which by Weyl's inequality is at least the own gap less the radius. 1 if that is
-    no bound.
+    Davis and Kahan's sine theorem: radius over the distance from the estimated eigenvalue to the
+    other true ones, which by Weyl's inequality is at least the estimated gap less the radius. 1 if
+    that gives no bound.
 
     Parameters
     ----------
@@ -121,10 +121,10 @@ def _sines(gap: Floats, radius: float) -> Floats:
 
 
 def loading_bounds(vectors: Floats, sines: Floats) -> tuple[Floats, Floats]:
-    """Ends of the loadings of all unit vectors within an angle of the given ones.
+    """Bounds on the loadings of all unit vectors within an angle of the given ones.
 
     A loading is the cosine of the angle with an axis, and turning the vector by t changes that
-    angle by t at most. A sine of 1 leaves the sign open too.
+    angle by t at most. With a sine of 1 the sign is unknown too.
 
     Parameters
     ----------

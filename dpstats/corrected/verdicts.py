@@ -12,8 +12,8 @@ Verdict = Literal["reject", "accept", "inconclusive"]
 class CertifiedChiSquare:
     """A verdict from bounds on the private table's own statistic, which hold for any data.
 
-    For given probabilities the critical value is one for finite samples; for independence it is
-    the chi-square quantile, and there is a verdict only where it is known to be good.
+    For given probabilities the critical value is valid in finite samples; for independence it is
+    the chi-square quantile, and there is a verdict only where it is accurate.
 
     Attributes
     ----------
@@ -23,9 +23,9 @@ class CertifiedChiSquare:
     critical : float
         The statistic rejects above it at level alpha - beta.
     alpha, beta : float
-        Error in all, and its share that the interval uses.
+        Total error, and its share that the interval uses.
     sizes : (int, int)
-        Ends of the number of rows, equal where it is public.
+        Bounds on the number of rows, equal where it is public.
     reason : str
         Why there is no verdict though the interval lies on one side of the critical value, or "".
     """

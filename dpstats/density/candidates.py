@@ -1,4 +1,4 @@
-"""Candidate points: drawn from a reference density, merged, and seen as the family sees them."""
+"""Candidate points: drawn from a reference density, and merged where the family agrees on them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _distinct(columns: Sequence[Codes]) -> tuple[NDArray[np.intp], NDArray[np.in
     for column in columns:
         low = int(column.min())
         size = int(column.max()) - low + 1
-        if radix * size >= 2**63:  # number the rows so far anew, at most m of them
+        if radix * size >= 2**63:  # renumber the rows so far, at most m of them
             values, key = np.unique(key, return_inverse=True)
             radix = len(values)
         key, radix = key * size + (column - low), radix * size

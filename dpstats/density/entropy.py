@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 TOLERANCE = 1e-3  # largest dual gradient, in noise standard deviations
 MAX_NEWTON = 100
 MAX_CG = 250
-EXACT_FREEDOM = 600  # up to so many functions the trace in the risk is computed exactly
+EXACT_FREEDOM = 600  # up to this many functions the trace in the risk is computed exactly
 PROBES = 4
 PROBE_ACCURACY = 0.05
 PATH_RATIO = 4.0
@@ -84,8 +84,8 @@ def fit_entropy(
     The fit is repeated along s2 = 4/sigma, 1/sigma, ..., each started at the last, until
     |A h - b|^2 - |F| + 2 tr(C (C + s2 I)^-1) stops falling, C being the covariance of the scaled
     functions under h; the fit with the least value is kept. That estimates the squared error of
-    A h without bias for Gaussian noise and is a heuristic for Laplace noise. It looks at released
-    values only, so it costs no privacy; the certificate holds whatever it chooses.
+    A h without bias for Gaussian noise and is a heuristic for Laplace noise. It uses released
+    values only, so it costs no privacy, and the certificate holds for any penalty.
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ def fit_tilted(
 def usable_deviations(measurements: Measurements, deviations: Floats | None = None) -> Floats:
     """Noise standard deviations of the means (or others), at least a hundredth of a row.
 
-    Noise far below a row (a huge epsilon) is as good as that, and stays finite.
+    Less noise (a huge epsilon) would gain nothing, and its inverse might overflow.
     """
     given = measurements.standard_deviations if deviations is None else deviations
     return np.maximum(given, 0.01 / measurements.n)

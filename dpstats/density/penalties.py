@@ -16,7 +16,7 @@ _FACTORS = 2.0 ** np.arange(-8, 9)
 def adapted(
     fit: EntropyFit, sizes: Sequence[int], least: float, trusted: float = math.inf
 ) -> Floats:
-    """Penalties that suit each block better: small where its answers say more than noise.
+    """Penalties by block: small where the signal in the answers exceeds the noise.
 
     At the optimum the residual of function f is r_f = s_f y_f. To first order, and the other
     functions fixed, another penalty s would leave r_f (c_f + s_f) / s_f times s / (c_f + s), with
@@ -24,9 +24,9 @@ def adapted(
     block estimates its part of the risk, as Stein's formula does for the whole; the s that makes
     it least is used for the whole block, within the limits.
 
-    A single function that is left more than `trusted` standard deviations from its answer was
-    hardly moved there by noise: its own penalty falls further, by up to a quarter. (A penalty on
-    squares is too stiff for the few very strong associations that real tables hold.)
+    A residual of more than `trusted` standard deviations is hardly due to noise: the penalty of
+    that function falls further, down to a quarter. (A penalty on squares is too strict for the
+    few very strong associations in real tables.)
 
     Parameters
     ----------

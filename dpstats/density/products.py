@@ -18,8 +18,8 @@ class Products:
     """A'y and A h, for A the functions at the candidates with every row multiplied by a number.
 
     A point lies in one cell of every table: all tables together are a sparse matrix with one
-    entry per point and table, whose products cost half of what a look-up per table does. The
-    other functions are stacked to one dense array.
+    entry per point and table, whose products cost half as much as a look-up per table. The other
+    functions are stacked into one dense array.
 
     Parameters
     ----------

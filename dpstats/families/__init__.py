@@ -1,4 +1,4 @@
-"""Families of test functions: what is measured, and how far one row can move it."""
+"""Families of test functions: what is measured, with its sensitivity."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KINDS: Mapping[str, type[Block]] = {
 
 
 def is_library_block(block: object) -> bool:
-    """Whether an object is one of the library's blocks, and not of a class derived from one."""
+    """Whether an object is one of the library's blocks; derived classes are not."""
     return type(block) in KINDS.values()
 
 

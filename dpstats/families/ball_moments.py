@@ -39,7 +39,7 @@ _ROWS = 2**16  # at a time; their products of up to RADIUS^2 = 2^26 sum to less 
 class BallMoments(Block):
     """Sums of w_i and w_i w_j, where w is a row of p numbers, shrunk into the unit ball.
 
-    The number of shrunk rows is measured too, at little cost: nothing else shows their share.
+    The number of shrunk rows is measured too, at little cost: it cannot be estimated otherwise.
 
     Each number is centred and divided, z = (x - center) / scale, and the row is shrunk to the
     norm R = `clip_norm`: w = z / max(R, |z|). Built by `BallMoments.of`.
@@ -50,10 +50,10 @@ class BallMoments(Block):
     sums on every engine.
 
     The noise of a function is in proportion to its bound B: 2 for a mean, 1 for a square and
-    1/sqrt(2) for a product, in the unit of w. So the noise on the matrix of second moments has
+    1/sqrt(2) for a product, in the unit of w. The noise on the matrix of second moments thus has
     twice the variance on the diagonal and the same law (to second order) in every basis; that of
     the means is twice as large, as they enter a covariance multiplied by the distance of the mean
-    from the centre. The number of shrunk rows has 4.
+    from the centre. B is 4 for the number of shrunk rows.
 
     Attributes
     ----------
@@ -95,7 +95,7 @@ class BallMoments(Block):
                 )
             if np.abs(codes).max() > _FARTHEST:
                 raise RequestError(
-                    f"clip_norm={float(self.clip_norm):g} is too small beside the bounds of "
+                    f"clip_norm={float(self.clip_norm):g} is too small relative to the bounds of "
                     f"{number.name!r}; give a larger one, a larger scale or tighter bounds"
                 )
 
@@ -276,7 +276,7 @@ class BallMoments(Block):
         return Sensitivity(_root(min(weighted)), (2 + k) ** 2 / 2) + shrunk
 
     def derive(self, wanted: Block, *, complements: bool = True) -> Derivation | None:
-        """The same moments: other columns, centres or norms shrink rows in other ways."""
+        """The same moments only: with other columns, centres or norms rows shrink differently."""
         if wanted != self:
             return None
         return Derivation(np.arange(self.size, dtype=np.int64), self.size)

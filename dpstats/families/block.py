@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Derivation:
-    """How a block follows from a measured one: each wanted sum is offset n + sign (sum of some).
+    """How a block follows from a measured one: each sum is offset n + sign (sum of some).
 
     Attributes
     ----------
@@ -160,7 +160,7 @@ class Block(Cached, ABC):
 
     @property
     def noise_factor(self) -> int:
-        """How many times the noise of other functions an equal split gives to these."""
+        """Ratio of the noise on these functions to that on others, in an equal split."""
         return 1
 
     def price(self, budget: Budget, unit: Unit) -> Fraction:
@@ -276,10 +276,10 @@ class Family:
         *,
         complements: bool = True,
     ) -> Family:
-        """Merge what several analyses ask for into one family.
+        """Merge the blocks that several analyses need into one family.
 
         Exact duplicates are measured once. Another function is dropped only when deriving it from
-        a block that stays has no more noise variance than measuring it as well would have.
+        a block that is kept has no more noise variance than measuring it as well would have.
 
         Parameters
         ----------
@@ -292,10 +292,10 @@ class Family:
 
         Notes
         -----
-        Blocks are visited from the largest to the smallest, so that what a block is derived from
-        has been decided before, and again until none is dropped. With equal noise and a public
-        number of rows every drop lowers the noise of those that stay; with shares, or a count paid
-        for beside them, a later drop may raise it a little, which concerns accuracy alone.
+        Blocks are visited from the largest to the smallest, so that the block that another is
+        derived from has been decided before, and again until none is dropped. With equal noise and
+        a public number of rows every drop lowers the noise of those that are kept; with shares, or
+        a measured count, a later drop may raise it a little, which affects accuracy only.
         """
         kept, before = list(dict.fromkeys(wanted)), 0
         while len(kept) != before:

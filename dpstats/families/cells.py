@@ -98,7 +98,7 @@ def _chosen(schema: Schema, names: Sequence[str]) -> tuple[Column, ...]:
         raise RequestError(f"columns must be a non-empty list of names, got {names!r}")
     for name in names:
         if not isinstance(name, str):
-            raise RequestError(f"a column goes by its name, such as 'age'; got {name!r}")
+            raise RequestError(f"a column is given by its name, such as 'age'; got {name!r}")
     if len(set(names)) < len(names):
         raise RequestError(f"columns are named twice: {list(names)}")
     chosen = [schema[name] for name in names]
@@ -266,7 +266,7 @@ class Indicator(Block):
         return None
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data: the set of cells as flat indices, and the text it was asked with."""
+        """Plain data: the set of cells as flat indices, and the text of the request."""
         return {
             "kind": self.kind,
             "columns": [column.name for column in self.columns],
@@ -285,7 +285,7 @@ class Indicator(Block):
 
 @dataclass(frozen=True)
 class TableValues:
-    """Cell indicators at m points: one cell index per point is all there is to store."""
+    """Cell indicators at m points, stored as one cell index per point."""
 
     index: Codes
     size: int

@@ -1,4 +1,4 @@
-"""Which third and fourth moments are measured coarsely, for the sampling error of other means."""
+"""Coarse third and fourth moments, measured for the sampling error of other means."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def third_and_fourth_powers(schema: Schema, names: Sequence[str]) -> Moments | N
 def fourth_moments_of_pairs(schema: Schema, names: Sequence[str]) -> Moments | None:
     """Coarse means of all products of third and fourth degree within every pair of numbers.
 
-    Pairs of which both take only two values are left out; None if no pair remains.
+    Pairs of two-valued columns are excluded; None if no pair remains.
     """
     pairs = [
         pair

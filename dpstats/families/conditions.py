@@ -1,7 +1,7 @@
 """Conditions such as ``"smoker == 'yes' and age >= 65"``, read into sets of cells.
 
-A condition is read once against the schema. What remains is a set of cells of the table over the
-columns it really depends on, so that two spellings of one condition are one test function.
+A condition is read once against the schema, into a set of cells of the table over the columns that
+it depends on. Two spellings of one condition are therefore one test function.
 """
 
 from __future__ import annotations
@@ -69,15 +69,15 @@ def read_condition(text: str, schema: Schema) -> CellSet:
     Parameters
     ----------
     text : str
-        For the grammar see the design of conditions in the documentation; ``&``, ``|`` and ``~``
-        are read as ``and``, ``or`` and ``not``, with their precedence.
+        See `GRAMMAR`; ``&``, ``|`` and ``~`` are read as ``and``, ``or`` and ``not``, with their
+        precedence.
     schema : Schema
 
     Raises
     ------
     ConditionError
-        For text outside the grammar, unknown columns or levels, numbers compared elsewhere than
-        at declared edges, and conditions that are always true or always false.
+        For text outside the grammar, unknown columns or levels, numbers not compared at declared
+        edges, and conditions that are always true or always false.
     """
     if not isinstance(text, str) or not text.strip():
         raise ConditionError(f"a condition must be non-empty text, got {text!r}; {GRAMMAR}")

@@ -99,7 +99,7 @@ class Design:
         features = dict.fromkeys(f for regressor in self.regressors for f in regressor.factors)
         lacking = sorted({name for name, _ in features} - set(exog))
         if lacking:
-            raise RequestError(f"predictions need values of {lacking} too")
+            raise RequestError(f"predictions also need values of {lacking}")
         given = {name: exog[name] for name in dict.fromkeys(name for name, _ in features)}
         lengths = {len(value) for value in given.values() if _several(value)}
         if len(lengths) > 1:
@@ -121,7 +121,7 @@ class Design:
         Raises
         ------
         RequestError
-            For anything outside of the grammar, or columns of the wrong kind.
+            For anything outside the grammar, or columns of the wrong kind.
         """
         left, right = _parsed(formula)
         if len(left) != 1 or len(left[0]) != 1 or left[0][0] == "1":
@@ -129,7 +129,7 @@ class Design:
         response = _response(left[0][0], schema)
         terms = [tuple(_Factor.of(text, schema) for text in term if text != "1") for term in right]
         if not any(terms):
-            raise RequestError(f"{formula!r} has no regressor; for a mean ask for dps.Mean")
+            raise RequestError(f"{formula!r} has no regressor; for a mean use dps.Mean")
         _check(formula, terms, response)
         regressors: list[Regressor] = []
         places = []
@@ -176,7 +176,7 @@ class _Factor:
 
     @property
     def key(self) -> str:
-        """What it spans: a column in any spelling, or its square."""
+        """Key of what it spans: a column in any spelling, or its square."""
         return self.column.name if self.power == 1 else self.text
 
     def features(self, *, baseline: bool) -> Iterator[tuple[str, tuple[Feature, ...]]]:
@@ -196,7 +196,7 @@ def _parsed(formula: str) -> tuple[list[list[str]], list[list[str]]]:
     from formulaic.parser import DefaultFormulaParser
 
     if not isinstance(formula, str):
-        raise RequestError(f"a formula is a text, got {formula!r}; {GRAMMAR}")
+        raise RequestError(f"a formula must be a string, got {formula!r}; {GRAMMAR}")
     if "{" in re.sub("`[^`]*`", "", formula):
         raise RequestError(f"{formula!r} has braces, but nothing here is evaluated; {GRAMMAR}")
     try:
@@ -246,7 +246,7 @@ def _response(text: str, schema: Schema) -> Feature:
 
 
 def _check(formula: str, terms: Sequence[tuple[_Factor, ...]], response: Feature) -> None:
-    """Refuse what has no meaning here, or two."""
+    """Refuse terms with no meaning, or with two meanings."""
     ways: dict[str, bool] = {}
     for term in terms:
         names = [factor.column.name for factor in term]
@@ -258,7 +258,7 @@ def _check(formula: str, terms: Sequence[tuple[_Factor, ...]], response: Feature
         if size > _LARGEST:
             raise RequestError(
                 f"{formula!r} multiplies {size} columns (a square counts twice); at most "
-                f"{_LARGEST} can be"
+                f"{_LARGEST} are allowed"
             )
         for factor in term:
             if ways.setdefault(factor.column.name, factor.grouped) != factor.grouped:
@@ -268,8 +268,8 @@ def _check(formula: str, terms: Sequence[tuple[_Factor, ...]], response: Feature
         alone = {t[0].key for t in terms if len(t) == 1}
         if len(term) == 2 and all(f.grouped for f in term) and not alone.issuperset(names):
             raise RequestError(
-                f"{formula!r} has the product of {names[0]!r} and {names[1]!r} without both by "
-                "themselves; write a*b"
+                f"{formula!r} has the product of {names[0]!r} and {names[1]!r} without the main "
+                "effects of both; write a*b"
             )
 
 

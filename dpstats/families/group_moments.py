@@ -1,4 +1,4 @@
-"""Size, sum and sum of squares of a number in some groups, split so that a row weighs one."""
+"""Size, sum and sum of squares of a number in groups, in parts to which a row adds one in total."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class GroupMoments(Block):
 
     The three are not negative and add up to one, so a row spreads a weight of one over the
     functions of its group and touches no other. They add up to the size of the group; the last
-    minus the first is the sum of x; `TO_MOMENTS` has it all. Measured as size, sum and sum of
-    squares the same would have three times the sensitivity.
+    minus the first is the sum of x; see `TO_MOMENTS`. Measured as size, sum and sum of squares they
+    would have three times the sensitivity.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ class GroupMoments(Block):
             raise RequestError(f"{self.number.name!r} is not a number; it has no mean")
         self.number.require_missing("moments")
         if self.group.name == self.number.name:
-            raise RequestError(f"{self.number.name!r} cannot make its own groups; name another")
+            raise RequestError(f"{self.number.name!r} cannot define its own groups; name another")
         known, levels = range(self.group.bins), list(self.levels)
         if not levels or levels != sorted(set(levels)) or not set(levels) <= set(known):
             raise RequestError(

@@ -186,8 +186,8 @@ class KernelLattice(Block):
         One row has L1 norm prod_j sum_i table_j[i, t_j], since no entry is negative; the largest
         is the product of the columns' largest. Two rows a, b differ by at most |a| + |b| in L1 and,
         again without negative entries, by |a|^2 + |b|^2 - 2 a'b <= |a|^2 + |b|^2 in squared L2: at
-        most twice as much. The bound is close, for rows farther apart than a few bandwidths
-        reach it. With p = 1 all pairs are compared.
+        most twice as much. The bound is close: rows at a distance of a few bandwidths reach it.
+        With p = 1 all pairs are compared.
         """
         l1, l2 = self._moved_by_one(unit)
         return Sensitivity(Fraction(l1, self._bound), Fraction(l2, self._bound**2))
@@ -213,11 +213,11 @@ class KernelLattice(Block):
         return l1, l2
 
     def derive(self, wanted: Block, *, complements: bool = True) -> Derivation | None:
-        """Nothing: kernel sums answer no question."""
+        """Nothing: no analysis follows from kernel sums."""
         return None
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data; the bandwidth is public and written as it is."""
+        """Plain data; the bandwidth is public."""
         return {
             "kind": self.kind,
             "columns": [column.name for column in self.columns],

@@ -39,7 +39,8 @@ _ROWS = 2**16  # at a time
 def product(one: Iterable[Feature], other: Iterable[Feature]) -> Term | None:
     """The product of two products of features, sorted; None where it is always zero.
 
-    A level times itself is itself, two levels of one column never meet; numbers have powers.
+    A level times itself is itself, and two levels of one column exclude each other; numbers have
+    powers.
     """
     both = (*one, *other)
     numbers = sorted(feature for feature in both if feature[1] is None)
@@ -63,10 +64,10 @@ class Moments(Block):
     terms : tuple of terms
         The functions, each a product of features.
     coarse : bool
-        For third and fourth moments. They serve only to estimate how other means vary from sample
-        to sample, which matters where noise is small, and a rough value suffices. Finer grids are
-        rounded to 64 steps on either side of their middle, which keeps sums of fourth powers in 64
-        bits, and an equal split gives these functions 16 times the noise of others.
+        For third and fourth moments. They are used only to estimate sampling variances, which
+        matter where noise is small, and a rough value suffices. Finer grids are rounded to 64 steps
+        on either side of their middle, which keeps sums of fourth powers in 64 bits, and an equal
+        split gives these functions 16 times the noise of others.
 
     Examples
     --------
@@ -108,7 +109,7 @@ class Moments(Block):
         Raises
         ------
         RequestError
-            For columns of the wrong kind, or numbers that do not say what missing cells count as.
+            For columns of the wrong kind, or numbers without `missing=`.
         """
         if degree not in (1, 2) or isinstance(degree, bool):
             raise RequestError(f"degree of moments must be 1 or 2, got {degree!r}")
@@ -154,7 +155,7 @@ class Moments(Block):
 
     @property
     def noise_factor(self) -> int:
-        """How many times the noise of other functions an equal split gives to these."""
+        """Ratio of the noise on these functions to that on others, in an equal split."""
         return COARSE_NOISE if self.coarse else 1
 
     @property
@@ -189,7 +190,7 @@ class Moments(Block):
         """Smallest and largest values in integer units: products of powers of K."""
         largest = self._largest(self.terms)
         if max(largest) > 2**62:
-            raise RequestError("the grids are too fine for products of so many; use fewer points")
+            raise RequestError("the grids are too fine for these products; use fewer points")
         high = np.array(largest, dtype=np.int64)
         return np.where([_signed(term) for term in self.terms], -high, 0), high
 
@@ -233,8 +234,9 @@ class Moments(Block):
     def sums(self, codes: Mapping[str, Codes]) -> Codes:
         """Sums (d,) int64: Gram matrices of halves over some rows, added in int64.
 
-        They are exact in float64 for so few rows that sums of products remain below 2^53. Where a
-        single product may not, all is int64; the kernel has checked that sums cannot overflow.
+        They are exact in float64 for as many rows as keep sums of products below 2^53. Where a
+        single product may exceed it, all is int64; the kernel has checked that sums cannot
+        overflow.
         """
         halves, left, right = self._halves
         rows = min(_EXACT // max(self._largest(halves)) ** 2, _ROWS)

@@ -1,1 +1,1 @@
-"""What several analyses share: exact inversion, test inversion, corrected intervals."""
+"""Laws, intervals and tests that several analyses share."""

@@ -21,14 +21,13 @@ _LEAST_ERROR = 1e-13  # a sampling error of zero still needs a scale
 class ConfidenceLaw:
     """A mixture over draws of the noise of t (or normal) laws around the value without it.
 
-    Draw k of the noise, taken off the noisy answers, leaves what the private rows would have
-    given: an estimate, its standard error and degrees of freedom. At a value v of the parameter the
-    mixture H(v) of the t probabilities of (v - centre)/error is the p-value of "the parameter is at
-    most v" against larger ones. Without noise it is that of the t test; without sampling error,
-    and where the centre is a ratio of noisy sums with a denominator that is positive in all draws,
-    it is the exact one of Fieller's test. A draw without an estimate has an infinite error
-    and counts one half, against both sides: with many of them H never comes near 0 or 1 and no
-    limit exists.
+    Draw k of the noise, subtracted from the noisy answers, gives possible answers without noise: an
+    estimate, its standard error and degrees of freedom. At a value v of the parameter the mixture
+    H(v) of the t probabilities of (v - centre)/error is the p-value of "the parameter is at most v"
+    against larger ones. Without noise it is that of the t test; without sampling error, and where
+    the centre is a ratio of noisy sums with a denominator that is positive in all draws, it is the
+    exact one of Fieller's test. A draw without an estimate has an infinite error and counts one
+    half against either side: with many of them H never comes near 0 or 1, and there is no limit.
 
     Attributes
     ----------
@@ -70,7 +69,7 @@ class ConfidenceLaw:
         return float(found[0]), float(found[1])
 
     def pvalue(self, value: float, alternative: Alternative) -> float:
-        """P-value of: the parameter equals `value`; at least 1 / DRAWS."""
+        """P-value of the hypothesis that the parameter equals `value`; at least 1 / DRAWS."""
         below = self.cdf(value)
         sides = {"larger": below, "smaller": 1 - below, "two-sided": 2 * min(below, 1 - below)}
         return float(np.clip(sides[alternative], LEAST_OF_DRAWS, 1))

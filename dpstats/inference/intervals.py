@@ -1,4 +1,4 @@
-"""The protocol of all intervals: what a result asks of the law of its estimates."""
+"""The protocol of all intervals: what a result needs from the law of its estimates."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ class Intervals(Protocol):
     """How one kind of estimate gets its intervals and tests."""
 
     def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        """Lower and upper ends, two (d,) arrays."""
+        """Lower and upper limits, two (d,) arrays."""
 
     def pvalues(self, value: float, alternative: Alternative) -> Floats:
         """Noise-aware p-values (d,) of: each parameter equals `value`."""
 
     def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        """Ends that hold for all d parameters together with probability 1 - alpha."""
+        """Limits that hold jointly for all d parameters with probability 1 - alpha."""
 
     def first(self, count: int) -> Intervals:
         """The same for the first few parameters."""

@@ -1,4 +1,4 @@
-"""Intervals that hold together: joint quantiles of the noise, and joint levels by simulation."""
+"""Simultaneous intervals: joint quantiles of the noise, and joint levels by simulation."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from dpstats.measured.answers import Answers
 
 DRAWS = 20_000
-LARGEST = 400  # cells; beyond it ranks among the draws are too coarse and Bonferroni serves
+LARGEST = 400  # cells; beyond it ranks among the draws are too coarse: use Bonferroni
 
 
 def joint_noise_quantiles(answers: Answers, beta: float) -> Floats:
-    """Bounds (d,) on the noise of all sums that hold together with probability 1 - beta.
+    """Bounds (d,) on the noise of all sums that hold jointly with probability 1 - beta.
 
-    Exact products where the noises are independent; else Bonferroni's inequality, which holds for
-    any dependence.
+    Exact products where the noises are independent; otherwise Bonferroni's inequality, which holds
+    for any dependence.
     """
     laws = [answers.law(f) for f in range(len(answers.sums))]
     if all(law.lattice for law in laws) and answers.independent:
@@ -33,7 +33,7 @@ def joint_noise_quantiles(answers: Answers, beta: float) -> Floats:
 
 
 def joint_level(answers: Answers, alpha: float) -> float:
-    """Level of each interval at which those of all cells of one table hold together.
+    """Level of each interval at which those of all cells of one table hold jointly.
 
     The counts of a table are multinomial, their noise has a known joint law. Under both, at the
     estimated proportions, the smallest of the cells' two-sided p-values is simulated; its
@@ -62,7 +62,7 @@ def joint_level(answers: Answers, alpha: float) -> float:
 
 
 def level_of_draws(drawn: Floats, alpha: float) -> float:
-    """Level of each of d two-sided statements at which all hold together, from joint draws.
+    """Level of each of d two-sided statements at which all hold jointly, from joint draws.
 
     The smallest of the d p-values, by ranks among the draws (size, d), is below it with
     probability alpha; never below Bonferroni's alpha / d.

@@ -2,9 +2,9 @@
 
 Features are a constant, numbers and indicators of levels. Their products were measured one by one
 with independent noise; some entries of the matrix are the same measurement (an indicator times
-itself), some are known (two levels of one group never meet). What follows from the matrix is
-homogeneous in it, so where the number of rows is not public its noisy count is just one more
-entry, at the constant times itself.
+itself), some are known (two levels of one column exclude each other). All uses of the matrix are
+homogeneous in it: where the number of rows is not public, its noisy count is one more entry, at the
+constant times itself.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class NoisyMatrix:
         return self.fill(joint_noise_quantiles(self.answers, beta) / unit)
 
     def fewest_rows(self, beta: float) -> int:
-        """Fewest rows there can be if the bounds of `radius` hold."""
+        """Smallest number of rows if the bounds of `radius` hold."""
         if self.answers.rows.public:
             return self.n
         reach = joint_noise_quantiles(self.answers, beta)[-1]
@@ -174,7 +174,7 @@ class MomentMatrix(NoisyMatrix):
 
     @cached_property
     def origin(self) -> Floats:
-        """(q - 1,) original values that unit values of zero stand for; 0 for an indicator."""
+        """(q - 1,) original values at unit value zero; 0 for an indicator."""
         return self._ends[0]
 
     @cached_property
@@ -199,9 +199,8 @@ class MomentMatrix(NoisyMatrix):
     def scaling(self) -> Floats:
         """(q, q) lower triangular L: features in original units are L times those in unit scale.
 
-        A number is its origin + spread times its unit value; indicators are as they are. So the
-        matrix in original units is L M L', and coefficients b there are those in unit scale with
-        b_unit = L' b.
+        A number is its origin + spread times its unit value; indicators are unchanged. The matrix
+        in original units is L M L', and coefficients b there are b_unit = L' b in unit scale.
         """
         scaling = np.eye(len(self.features) + 1)
         scaling[1:, 0] = self.origin

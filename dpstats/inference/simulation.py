@@ -21,17 +21,17 @@ _POINTS = 2**14
 def calibration_seed(answers: Answers, purpose: int | tuple[int, ...] = 0) -> int:
     """Seed of draws that calibrate a statement about some answers.
 
-    A hash of the answers' stored uniforms, which are independent of the rows and of the noise. One
-    release gives the same draws in every process, also after it was saved; other releases give
-    other draws, so that an unlucky one does not repeat itself.
+    A hash of the answers' stored uniforms, which are independent of the rows and of the noise. A
+    release gives the same draws in every process, also when saved and loaded; another release gives
+    other draws, so that an unlucky draw is not repeated in all of them.
 
     Parameters
     ----------
     answers : Answers
     purpose : int or tuple of int
-        Different for draws that must not be the same.
+        Different purposes have different draws.
     """
-    # Sums of uniforms may differ in their last bits from machine to machine.
+    # Sums of uniforms may differ in their last bits between machines.
     grid = np.rint(np.asarray(answers.uniforms) * 2.0**40).astype("<i8")
     text = repr(purpose if isinstance(purpose, tuple) else (purpose,))
     found = hashlib.blake2b(grid.tobytes() + text.encode(), digest_size=16)
@@ -88,8 +88,8 @@ def draw_from(law: LatticeLaw, size: int, rng: np.random.Generator) -> Floats:
 def draw_evenly(law: NoiseLaw, size: int, rng: np.random.Generator) -> Floats:
     """Points (size,) of a noise, one from each of `size` equal shares of probability.
 
-    Their order is random, so several noises drawn like this make a Latin hypercube: each one's
-    quantiles are exact to a share, whatever the seed.
+    Their order is random, so several noises drawn like this form a Latin hypercube: the quantiles
+    of each are exact to one share, for any seed.
     """
     return rng.permutation(_middles(law, size))  # type: ignore[arg-type]
 

@@ -1,1 +1,1 @@
-"""What was measured: the noisy sums, what follows from them, and the certificate."""
+"""Measurements: the noisy sums, what follows from them, and the certificate."""

@@ -1,4 +1,4 @@
-"""Estimates of wanted functions from what was measured, with the exact law of their noise."""
+"""Estimates of functions from the measurements, with the exact law of their noise."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 
 class Asking(Protocol):
-    """What asks for a family, such as an analysis."""
+    """Anything with a family of functions, such as an analysis."""
 
     def family(self, schema: Schema) -> Family:
-        """The functions it asks for."""
+        """The functions that it needs."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Answers(Cached):
     >>> answers = dps.release(plan, rows).answers(dps.Cells.condition(schema, "smoker"))
     >>> print(answers.names, answers.means.round(2))
     ['smoker'] [0.3]
-    >>> answers.law(0).quantile(0.05)  # the noise on the count exceeds it with at most 0.05
+    >>> answers.law(0).quantile(0.05)  # a 95% bound on the noise
     3
     """
 
@@ -114,7 +114,7 @@ class Answers(Cached):
 
     @cached_property
     def independent(self) -> bool:
-        """Whether no measured noise enters two of the answers."""
+        """Whether no two answers share a measured noise."""
         return bool(np.all(np.count_nonzero(self.weights, axis=0) <= 1))
 
     @cached_property
@@ -144,14 +144,14 @@ def answer(
     disjoint: bool = False,
     with_count: bool = False,
 ) -> Answers:
-    """Estimate wanted functions from what was measured.
+    """Estimate functions from the measurements.
 
     Parameters
     ----------
     measured : Measurements or Sources
-        `Sources` combine the tables once, for many questions to the same measurements.
+        `Sources` combines the tables once, for many requests to the same measurements.
     wanted : Family, block, sequence of blocks, or analysis
-        For an analysis, the family that it asks for.
+        For an analysis, the family that it needs.
     disjoint : bool
         Estimate every function by a plain sum of measured ones from one block; then disjoint
         conditions have independent noise.
@@ -186,7 +186,7 @@ def answer(
 
 
 def blocks_of(wanted: object, schema: Schema) -> Sequence[Block]:
-    """The blocks of what is wanted; refuse anything that has none."""
+    """The requested blocks; RequestError for anything else."""
     if callable(getattr(wanted, "family", None)) and not isinstance(wanted, type):
         wanted = wanted.family(schema)  # type: ignore[attr-defined]
     if isinstance(wanted, Family):

@@ -1,10 +1,10 @@
 """The certificate: how far the synthetic rows can be from the private ones, without assumptions.
 
 For every test function |mean_Y f - mean_X f| <= |mean_Y f - b_f| + |b_f - mean_X f|. The first term
-is visible in the release; the second is the noise itself, whose law is known exactly. It holds for
-any data and any Y, however the rows were fitted. Where the number of rows n is not public, noise
-confines the sum S_f and n to a box, and the bound is the largest |mean_Y f - S / (n B_f)| over it,
-reached at a corner because S / n is monotone in each.
+follows from the release; the second is the noise itself, whose law is known exactly. The bound
+holds for any data and any Y, however the rows were fitted. Where the number of rows n is not
+public, quantiles of the noise give a box for the sum S_f and n; the bound is the largest
+|mean_Y f - S / (n B_f)| over the box, reached at a corner because S / n is monotone in each.
 """
 
 from __future__ import annotations
@@ -92,8 +92,8 @@ class Accuracy:
         fit = float(np.abs(self.synthetic - self.noisy).max())
         noise = float(self.joint_radius.max())
         empty = (
-            "\nA bound of 1 or more leaves a proportion open: ask for fewer functions, or give "
-            "more candidates or a larger budget."
+            "\nA bound of 1 or more does not constrain a proportion: plan fewer functions, more "
+            "candidates or a larger budget."
             if self.delta >= 1
             else ""
         )
@@ -101,7 +101,7 @@ class Accuracy:
             f"Certificate: with probability {level} over the privacy noise, every one of the "
             f"{len(self.names)} test functions has a mean on the {self.target} within\n"
             f"delta = {self.delta:.4f} of its mean on the private rows "
-            f"(largest visible misfit {fit:.4f}, joint noise quantile {noise:.4f}).\n"
+            f"(largest misfit to the noisy answers {fit:.4f}, joint noise quantile {noise:.4f}).\n"
             f"It assumes nothing about the data, the candidates or the fit.{empty}"
         )
 
@@ -122,7 +122,7 @@ def certify(
     alpha : float
         The certificate holds with probability at least 1 - alpha.
     target : str
-        What the means are taken over, for the text.
+        Name, in the text, of what the means are taken over.
     """
     check_alpha(alpha)
     rows = measurements.rows

@@ -1,7 +1,8 @@
 """Best linear unbiased combination of everything measured, with the exact law of its noise.
 
-Overlapping tables are combined by orthogonal residuals (`overlapping_tables`), conditions measured
-beside them by one more update; other functions come from the measured block with least variance.
+Overlapping tables are combined by orthogonal residuals (`overlapping_tables`), and separately
+measured conditions enter by one more update. Other functions come from the measured block with the
+least variance.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from dpstats.schema import Column
 if TYPE_CHECKING:
     from dpstats.privacy.laws import LatticeLaw, NoiseLaw
 
-LARGEST_UPDATE = 2 * 10**7  # entries of a matrix of weights; beyond it tables answer alone
+LARGEST_UPDATE = 2 * 10**7  # entries of a matrix of weights; beyond it only the tables are used
 _GAIN = 1e-9
 _NOTHING = 1e-12
 _LEAST_VARIANCE = 1e-9
@@ -39,7 +40,7 @@ LawKey = tuple[tuple[float, float, int], ...]
 
 @dataclass(frozen=True)
 class WeightRows:
-    """How to find the weights again; they are large, so only on demand."""
+    """How to compute the weights, which are too large to keep."""
 
     sources: Sources
     blocks: tuple[Block, ...]
@@ -129,7 +130,7 @@ class Sources(Cached):
 
     @cached_property
     def variances(self) -> Floats:
-        """Noise variances; one may underflow to zero for a huge budget, and precisions must not."""
+        """Noise variances, above zero: with a huge budget one underflows, and it is divided by."""
         variances = np.maximum([law.variance for law in self.laws], _LEAST_VARIANCE)
         return np.asarray(variances[self.law_of])
 
@@ -267,7 +268,7 @@ class Sources(Cached):
 
     @cached_property
     def _conditions_seen(self) -> list[tuple[int, Floats, float]]:
-        """Measured conditions that tables estimate too: position, weights and value of that."""
+        """Measured conditions that tables estimate too: position, weights and estimate."""
         seen = []
         for noisy, start in zip(self.blocks, self.starts, strict=True):
             if isinstance(noisy.block, Indicator):
@@ -318,7 +319,7 @@ def _functions_of(wanted: Table | Indicator) -> Floats:
 
 
 def _present(rows: Floats | None) -> Floats:
-    assert rows is not None  # the caller has seen that the table can be estimated
+    assert rows is not None  # the caller checked that the table can be estimated
     return rows
 
 

@@ -1,4 +1,4 @@
-"""What was measured and what was not, in the words of an analyst."""
+"""What was measured and what was not, described for an analyst."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MOST = 4  # names that a sentence lists
 
 
 def kind_of(block: Block) -> str:
-    """What a block measures, in words."""
+    """A short description of what a block measures."""
     if block == ROWS:
         return "number of rows"
     kind: str = block.to_dict()["kind"]
@@ -91,7 +91,7 @@ def lacking(measurements: Measurements, answer: Answer, wanted: Family) -> str:
 
 
 def _functions(measurements: Measurements, wanted: Block) -> Iterable[str]:
-    """What of a block does not follow: the block in words, or its functions by name."""
+    """The part of a block that does not follow: a description of it, or its functions by name."""
     kind = kind_of(wanted)
     if kind == "condition":
         return [f"the condition {wanted.names[0]!r}"]

@@ -1,4 +1,4 @@
-"""What was measured: the noisy sums and the law of their noise, in memory and in a file."""
+"""Measurements: the noisy sums and the law of their noise, in memory and in a file."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Measurements(HasStrategy):
         What was measured, with which noise; also as `schema`, `budget`, `unit`, `family` and
         `columns`.
     noisy_sums : (D,) int64
-        S_f + Z_f of all functions of the strategy in measuring order, unclipped; `sums` are those
+        S_f + Z_f of all functions of the strategy, in its order, unclipped; `sums` are those
         of the family.
     uniforms : (D,) float64
         Drawn once with the noise, uniform on (-1/2, 1/2); they make tests and intervals exact.
@@ -65,7 +65,7 @@ class Measurements(HasStrategy):
     requests : mapping of name to plain data
         The analyses that were asked for.
     not_private : bool
-        True if the noise came from a test's own source; such a file must not be published.
+        True if the noise came from a source for testing; such a file must not be published.
 
     Examples
     --------
@@ -94,7 +94,7 @@ class Measurements(HasStrategy):
         for name in ("noisy_sums", "uniforms"):
             if len(getattr(self, name)) != size:
                 raise RequestError(
-                    f"a strategy of {size} functions has as many {name}; got "
+                    f"a strategy of {size} functions needs as many {name}; got "
                     f"{len(getattr(self, name))}"
                 )
         if (self.unit == "replace") != (self.strategy.n is not None):
@@ -105,7 +105,7 @@ class Measurements(HasStrategy):
 
     @cached_property
     def _noisy(self) -> tuple[tuple[Role, NoisyBlock], ...]:
-        """All blocks in measuring order, with what each was measured for."""
+        """All blocks in the strategy's order, with what each was measured for."""
         ends = np.cumsum([planned.block.size for planned in self.strategy.blocks])[:-1]
         sums, uniforms = np.split(self.noisy_sums, ends), np.split(self.uniforms, ends)
         return tuple(
@@ -173,7 +173,7 @@ class Measurements(HasStrategy):
         return np.sqrt(self.strategy.variances) / (self.n * self.family.bounds)
 
     def save(self, path: str | Path) -> None:
-        """Write a zip archive of JSON and CSV: the budget is spent and cannot be had twice."""
+        """Write a zip archive of JSON and CSV. Keep it: the budget is spent."""
         files.save_archive(path, self.to_members())
 
     @classmethod
@@ -227,7 +227,7 @@ class Measurements(HasStrategy):
             ]
             if [(int(number), int(f)) for number, f, *_ in rows] != expected:
                 raise ValueError(
-                    f"answers.csv holds {len(rows)} answers and not those to the "
+                    f"answers.csv holds {len(rows)} answers; it must hold those to the "
                     f"{len(expected)} functions of the blocks, in their order"
                 )
             uniforms = np.array([float(row[4]) for row in rows], dtype=np.float64)

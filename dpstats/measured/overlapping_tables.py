@@ -6,8 +6,8 @@ column deviations, interaction). Every measured table whose columns include A se
 residual, with noise variance proportional to v_t times the number of cells summed over; averaging
 with weights inverse to that is the generalised least squares estimate, because residuals of
 different subsets are orthogonal in every table (Xiao et al. 2023). Only second moments of the noise
-are used. Where the total n is public it is taken as it is; else it is one more residual, of the
-empty subset, that every table sees (and the measured number of rows, a table over no columns).
+are used. A public total n is used exactly; otherwise it is one more residual, of the empty subset,
+that every table sees (and the measured number of rows, a table over no columns).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class MeasuredTable:
     Attributes
     ----------
     columns : tuple of columns
-        None at all for the measured number of rows.
+        Empty for the measured number of rows.
     counts : float64 array with one axis per column
         Noisy counts.
     variance : float

@@ -43,19 +43,19 @@ class RowCount:
         return self.value if self.public else None
 
     def spent(self, alpha: float) -> float:
-        """What a statement at alpha spends on `bounds`, fixed before looking."""
+        """Share of alpha that `bounds` uses, fixed before any answer is seen."""
         return 0.0 if self.public else for_row_count(alpha)
 
     def bounds(self, beta: float) -> tuple[int, int]:
-        """Ends that hold the number of rows with probability 1 - beta, if there is any row.
+        """Ends of a confidence set for the number of rows, level 1 - beta, if there is any row.
 
-        A statement about a share that holds at alpha - beta for every number between them holds at
-        alpha (Bonferroni; the estimate and the counts may depend on each other).
+        A statement about a share that has error alpha - beta for every number between them has
+        error alpha (Bonferroni; the estimate and the counts may depend on each other).
         """
         return self.within(0 if self.law is None else self.law.quantile(beta))
 
     def within(self, q: float) -> tuple[int, int]:
-        """Ends of the numbers of rows whose distance from the estimate is at most q."""
+        """Bounds on the numbers of rows whose distance from the estimate is at most q."""
         high = max(1, math.floor(self.estimate + q + 1e-9))
         return min(high, max(1, math.ceil(self.estimate - q - 1e-9))), high
 

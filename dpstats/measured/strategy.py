@@ -1,4 +1,4 @@
-"""A strategy: the blocks that are measured, with the noise on each, and what that costs.
+"""A strategy: the blocks that are measured, the noise on each, and the cost.
 
 A plan, the measurements made under it and the files of both hold one strategy; all that follows
 from it is computed here, from public numbers.
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from dpstats.privacy.laws import LatticeLaw, Noise
 
 Role = Literal["family", "reference", "count"]
-MOST_ROWS = 2**32  # that exact sums must hold where the number of rows is private
+MOST_ROWS = 2**32  # up to which sums must be exact where the number of rows is private
 SAFE_TOTAL = 2**62
 
 
@@ -47,7 +47,7 @@ class PlannedBlock:
         Scale of Laplace noise, squared scale of Gaussian noise, in natural units (those of f, in
         [-1, 1]); see `noise_scales`.
     role : {"family", "reference", "count"}
-        To answer questions; to place candidates, paid by the reference's own share; or to estimate
+        To answer analyses; to place candidates, paid from the reference's own share; or to estimate
         the number of rows where neighbours add or remove one.
     """
 
@@ -82,15 +82,15 @@ def noise_scales(block: Block, multiplier: Fraction, noise: Noise = "laplace") -
 
 @dataclass(frozen=True)
 class Strategy(Cached):
-    """What is measured, with which noise; it decides what the measurements cost.
+    """The blocks to measure, the noise on each and the budget that it spends.
 
     Attributes
     ----------
     schema : Schema
         All that the custodian declared; `columns` are the ones in use.
     blocks : tuple of PlannedBlock
-        In measuring order: the family, then the reference's own block and the count of rows where
-        there are any.
+        In the order of measurement: the family, then the reference's own block and the count of
+        rows, where there are any.
     budget : PureDP or ZCDP
         For everything that is measured.
     unit : {"replace", "add_remove"}
@@ -208,7 +208,7 @@ class Strategy(Cached):
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Strategy:
-        """Inverse of `to_dict`; the blocks are those of the file, not merged anew."""
+        """Inverse of `to_dict`; the blocks are those of the file, not merged again."""
         schema = Schema.from_dict(plain["schema"])
         return cls(
             schema=schema,
@@ -220,7 +220,7 @@ class Strategy(Cached):
 
 
 class HasStrategy(Cached):
-    """What a plan and its measurements show of the strategy they hold."""
+    """The properties of its strategy that a plan, or a set of measurements, exposes."""
 
     strategy: Strategy
 

@@ -1,4 +1,4 @@
-"""What an analysis may look at: noisy answers and the fitted density, never rows."""
+"""What an analysis may use: noisy answers and the fitted density, never rows."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""From analyses to a plan: the budget split, and what it would give; no data are read."""
+"""From analyses to a plan: the budget split and its expected results; reads no data."""

@@ -19,12 +19,12 @@ Allocation = Literal["equal", "optimal"]
 
 @dataclass(frozen=True)
 class Split:
-    """A rule that gives every block the multiplier of its noise.
+    """A rule for the noise multiplier of every block.
 
     Parameters
     ----------
     asked : mapping of name to blocks
-        What every analysis wants.
+        The blocks that every analysis needs.
     budget : Budget
     amount : Fraction
         The part of the budget to spend on the blocks, exactly.
@@ -37,8 +37,8 @@ class Split:
         e_b is proportional to (d_b D1_b^2)^(1/3) or (d_b D2_b)^(1/2): large tables get more.
         Noise r times as large is the same as a sensitivity D1_b / r, D2_b / r^2.
     shares : mapping of name to Fraction, optional
-        Share of each analysis instead. It is spread over its blocks in proportion to what they
-        cost; a block that several ask for takes its largest part.
+        Share of each analysis instead. It is spread over its blocks in proportion to their cost;
+        a block that several analyses need takes its largest part.
     """
 
     asked: Mapping[str, Sequence[Block]]
@@ -52,7 +52,7 @@ class Split:
         check_choice("allocation", self.allocation, get_args(Allocation))
         if self.shares is not None and self.allocation != "equal":
             raise RequestError(
-                "give shares or allocation='optimal', not both: either decides the split"
+                "give shares or allocation='optimal', not both: each decides the split"
             )
 
     def __call__(self, blocks: Sequence[Block]) -> list[Fraction]:
@@ -90,9 +90,9 @@ class Split:
         return parts
 
     def _serving(self, blocks: Sequence[Block], wanted: Sequence[Block]) -> list[int]:
-        """Indices of the measured blocks that answer what an analysis asked for.
+        """Indices of the measured blocks that answer the needs of an analysis.
 
-        A wanted block answers itself where it is measured; else those it follows from do.
+        A block answers itself where it is measured; else those it follows from do.
         """
         serving: dict[int, None] = {}
         complements = self.unit == "replace"

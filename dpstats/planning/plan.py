@@ -121,15 +121,15 @@ class Plan(HasStrategy):
     def preview(self, n: int | None = None, *, like: ReleaseView | None = None) -> Preview:
         """Functions, noise and expected interval widths, from public numbers alone.
 
-        Every analysis runs on pretend releases of n rows. Rows spread evenly over the levels and
-        bins promise too much where real ones crowd together: the coefficients of a number that
+        Every analysis runs on simulated releases of n rows. Rows spread evenly over the levels and
+        bins are too optimistic where real ones concentrate: the coefficients of a number that
         varies over a tenth of its bounds are 10 to 100 times less certain. Give `like` to preview
         with rows that resemble those of a release.
 
         Parameters
         ----------
         n : int, optional
-            Number of rows to pretend; the plan's own n if not given.
+            Assumed number of rows; the plan's own n if not given.
         like : Release, optional
             Draw rows from its fitted density: a release of an earlier year, or of rows made up
             from public knowledge, that declares the plan's columns as the plan does. A release is
@@ -148,7 +148,7 @@ class Plan(HasStrategy):
         return preview_strategy(self.strategy, self.analyses, rows, like, heading=str(self))
 
     def save(self, path: str | Path) -> None:
-        """Write the plan as JSON: what someone approves is what runs."""
+        """Write the plan as JSON: the approved plan is the plan that runs."""
         files.write_atomically(path, files.to_json(self.to_dict()).encode())
 
     @classmethod
@@ -175,7 +175,7 @@ class Plan(HasStrategy):
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Plan:
-        """Inverse of `to_dict`, checked; the blocks are those of the file, not merged anew."""
+        """Inverse of `to_dict`, checked; the blocks are those of the file, not merged again."""
         try:
             loaded = cls(
                 strategy=Strategy.from_dict(plain),
@@ -240,16 +240,16 @@ def plan(
     shares : mapping of name to number, optional
         Share of the budget for every analysis, normalised. An analysis spreads its share over its
         blocks in proportion to their sensitivity (squared for Gaussian noise); a block that
-        several ask for takes its largest part.
+        several analyses need takes its largest part.
     allocation : {"equal", "optimal"}
         Without shares: equal noise on every test function in natural units, as in BL24, or the
-        least sum of the noise variances, see `allocation.Split`. The number of rows, where it is
-        measured, gets what it would in an equal split.
+        least sum of the noise variances. The number of rows, where it is measured, gets what it
+        would in an equal split.
 
     Raises
     ------
     RequestError
-        For anything that cannot be measured as asked; the sentence says what to change.
+        For anything that cannot be measured as requested; the message says what to change.
 
     Examples
     --------
@@ -265,12 +265,12 @@ def plan(
         region: missing or undeclared: counted as 'north'
     """
     if not isinstance(schema, Schema):
-        raise RequestError("the first argument is a dps.Schema; read one with dps.Schema.load")
+        raise RequestError("the first argument must be a dps.Schema; read one with dps.Schema.load")
     if not isinstance(analyses, Mapping) or not analyses:
         raise RequestError("analyses must be a non-empty mapping of names to analyses")
     for name, analysis in analyses.items():
         if not isinstance(name, str) or not name.strip():
-            raise RequestError(f"analyses are named by non-empty text, got {name!r}")
+            raise RequestError(f"names of analyses must be non-empty strings, got {name!r}")
         if isinstance(analysis, type):
             raise RequestError(
                 f"{name!r} is the class dps.{analysis.__name__}; make an analysis of it, with its "
@@ -283,7 +283,7 @@ def plan(
         check_rows(n)
     unit = check_unit(unit)
     if reference is not None and (isinstance(reference, type) or not hasattr(reference, "share")):
-        raise RequestError(f"reference must be one such as dps.Uniform(), got {reference!r}")
+        raise RequestError(f"reference must be a density such as dps.Uniform(), got {reference!r}")
 
     asked = {name: _blocks_of(analysis, schema) for name, analysis in analyses.items()}
     for analysis in analyses.values():
@@ -316,7 +316,7 @@ def plan(
 
 
 def _merged(rule: Split) -> Family:
-    """What all analyses ask for, merged under the noise that the rule would give."""
+    """The blocks of all analyses, merged under the noise that the rule would give."""
 
     def variances(blocks: Sequence[Block]) -> list[float]:
         scales = map(rule.budget.natural_scale, _beside_the_count(rule, blocks))
@@ -332,7 +332,7 @@ def _beside_the_count(rule: Split, blocks: Sequence[Block]) -> list[Fraction]:
 
 
 def _blocks_of(analysis: Analysis[Result], schema: Schema) -> tuple[Block, ...]:
-    """What an analysis asks for, refused unless its sensitivity is proven."""
+    """The blocks of an analysis; RequestError unless their sensitivities are proven."""
     family = analysis.family(schema)
     if not isinstance(family, Family):
         raise RequestError(

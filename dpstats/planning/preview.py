@@ -1,4 +1,4 @@
-"""What a plan would give, computed on a pretend release from public numbers alone."""
+"""Expected results of a plan, computed on a simulated release from public numbers alone."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ PRETEND_RELEASES = 3
 EVEN = """\
 Preview at n = {} rows drawn evenly over the cells, with simulated noise (no data were read).
 Small groups and uneven columns have wider intervals: a group with a share g of the
-rows instead of an even share e has about sqrt(e / g) times the width, or more. Give like= a
-release of rows that resemble the real ones."""
+rows instead of an even share e has about sqrt(e / g) times the width, or more. For better widths
+give like=, a release of rows that resemble the real ones."""
 RESEMBLING = """\
 Preview at n = {} rows drawn from the density of another release, with simulated noise (no data
 were read)."""
@@ -56,7 +56,7 @@ def preview_strategy(
     *,
     heading: str = "",
 ) -> Preview:
-    """Run analyses on pretend releases: n rows, and noise of the strategy's laws.
+    """Run analyses on simulated releases: n rows, and noise of the strategy's laws.
 
     Draw rows evenly over levels and bins, or from the fitted density of the release `like`, and
     noise by a public simulation with a fixed seed: both decide the width of intervals.
@@ -118,7 +118,7 @@ class _PretendRelease:
         disjoint: bool = False,
         with_count: bool = False,
     ) -> Answers:
-        """Answers with the strategy's noise laws and the pretend values."""
+        """Answers with the strategy's noise laws and the simulated values."""
         return answer(self._sources, wanted, disjoint=disjoint, with_count=with_count)
 
 
@@ -144,7 +144,7 @@ class Outlook:
     width, certified_width : float
         Median width of its 95% intervals; nan for a result without intervals.
     of : str
-        What the intervals are of, whose unit the widths have.
+        What the intervals estimate, whose unit the widths have.
     """
 
     name: str
@@ -164,7 +164,7 @@ def _width(result: Result, method: Method) -> float:
 
 @dataclass(frozen=True, repr=False)
 class Preview:
-    """What a plan would give at n rows, before any row is read.
+    """Expected results of a plan at n rows, before any row is read.
 
     Attributes
     ----------
@@ -173,8 +173,8 @@ class Preview:
     analyses : mapping of name to Analysis
     n : int
     results : mapping of name to tuple of results
-        Of every analysis on each pretend release; widths are medians over them.
-    pretended : tuple of pretend releases
+        Of every analysis on each simulated release; widths are medians over them.
+    pretended : tuple of simulated releases
     resembling : bool
         Whether rows were drawn from the density of a release rather than evenly.
     """
@@ -227,7 +227,7 @@ class Preview:
         Returns
         -------
         DataFrame with columns analysis, term, width
-            Tests have no intervals and are left out.
+            Tests have no intervals and are not listed.
         """
         import pandas as pd
 
@@ -266,11 +266,11 @@ class Preview:
                 for term, one, other in self._further(o.name)
             ]
         if any(o.width == 0 for o in self.outlooks):
-            lines.append("A width of 0: a single declared value is left.")
+            lines.append("A width of 0: the interval is a single declared value.")
         return "\n".join(lines)
 
     def _further(self, name: str) -> list[tuple[str, float, float]]:
-        """Terms and both widths of the other parameters, where each has a unit of its own."""
+        """Terms and both widths of the other parameters, where units differ."""
         results = self.results[name]
         if not results[0].preview_itemised:
             return []

@@ -29,7 +29,7 @@ def load_request(path: str | Path, *, rows: int | None = None) -> Plan:
         ``[budget]`` with ``epsilon``, with ``rho``, or with ``epsilon`` and ``delta``;
         ``[[column]]`` tables, or ``schema = "file.toml"`` beside the request;
         ``[[analysis]]`` tables with ``name``, ``kind``, the parameters of the analysis, and
-        ``share`` if the budget is to be split by hand; optional ``rows``, ``unit``,
+        ``share`` to set its share of the budget; optional ``rows``, ``unit``,
         ``allocation`` and ``[reference]``.
     rows : int, optional
         Public number of rows, instead of the one in the file.

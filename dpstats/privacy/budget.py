@@ -26,14 +26,14 @@ from dpstats.privacy.rationals import (
 
 
 class Budget(ABC):
-    """What all budgets share: a block spends its price divided by its noise multiplier.
+    """Base class of budgets: a block spends its price divided by its noise multiplier.
 
     Attributes
     ----------
     kind, parameter : str
         Name of the definition of privacy in files, and of its parameter.
     noise : {"laplace", "gaussian"}
-        The noise that it buys.
+        The noise that it is spent on.
     rows_of_one : str
         The guarantee for a person with k rows.
     """
@@ -138,10 +138,9 @@ class PureDP(Budget):
 class ZCDP(Budget):
     """Budget of zero-concentrated (rho) differential privacy, spent on discrete Gaussian noise.
 
-    Noise of scale sigma on sums of squared L2 sensitivity D2 costs D2 / (2 sigma^2) [1]_, so many
-    functions together need far less noise than under `PureDP`; in exchange there is a small
-    probability delta that the privacy loss is larger than epsilon, for every pair of the two on
-    one curve.
+    Noise of scale sigma on sums of squared L2 sensitivity D2 costs D2 / (2 sigma^2) [1]_: many
+    functions together need far less noise than under `PureDP`. In exchange the privacy loss exceeds
+    epsilon with a small probability delta, for every pair (epsilon, delta) on a curve.
 
     Parameters
     ----------

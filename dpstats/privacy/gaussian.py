@@ -36,13 +36,13 @@ class DiscreteGaussian(LatticeLaw):
     Notes
     -----
     All methods take arrays of any shape. By Poisson's summation formula the sum of
-    exp(-z^2 / (2 s^2)) over the integers is s sqrt(2 pi) but for a relative 2 exp(-2 pi^2 s^2).
+    exp(-z^2 / (2 s^2)) over the integers is s sqrt(2 pi), to a relative 2 exp(-2 pi^2 s^2).
     Tails are sums of terms up to a scale of 256; beyond, they are the normal tail at t - 1/2 with
     three terms of the Euler-Maclaurin formula, whose remainder is below 1e-13 of them.
 
-    From a scale of 2 on, a sum of T terms is discrete Gaussian of scale sqrt(T) s but for a
-    relative 5 sum_{k<T} exp(-2 pi^2 s^2 k/(k+1)) < 1e-16 [2]_. Smaller scales are convolved, in
-    positive numbers only, on 14 scales of the sum, outside of which the probability is at most
+    From a scale of 2 on, a sum of T terms is discrete Gaussian of scale sqrt(T) s, to a relative
+    5 sum_{k<T} exp(-2 pi^2 s^2 k/(k+1)) < 1e-16 [2]_. Smaller scales are convolved, in
+    positive numbers only, on 14 scales of the sum, outside which the probability is at most
     2 exp(-98), the law being sub-Gaussian: E exp(u Z) is exp(s^2 u^2 / 2) times the sum of
     exp(-x^2 / (2 s^2)) over the integers shifted by s^2 u, over the unshifted sum, which is larger.
 
@@ -85,7 +85,7 @@ class DiscreteGaussian(LatticeLaw):
             size = np.minimum(np.abs(z), len(mass))
             value = np.append(mass, 0.0)[np.floor(size).astype(np.int64)]
         else:
-            # beyond 40 scales nothing is left, and squares must not overflow
+            # beyond 40 scales the probability is zero, and squares must not overflow
             value = np.exp(-0.5 * np.minimum(np.abs(z) / whole, 40.0) ** 2) / _total(whole)
         return np.asarray(np.where(z == np.floor(z), value, 0.0), dtype=np.float64)
 
@@ -139,7 +139,7 @@ def _total(scale: float) -> float:
 
 
 def _weights(scale: float) -> Floats:
-    """The terms exp(-z^2 / (2 scale^2)), z = 0, 1, .. as far as floats go."""
+    """The terms exp(-z^2 / (2 scale^2)), z = 0, 1, .., until they underflow."""
     z = np.arange(math.ceil(_REACH * scale) + 2) / scale
     return np.exp(-0.5 * np.minimum(z, 40.0) ** 2)
 

@@ -1,7 +1,7 @@
 """The law of the privacy noise: probabilities, tails and quantiles. Nothing is drawn here.
 
-The discrete Laplace law has a closed form for sums of equal noises too, so no window is cut and no
-convolution is computed; the discrete Gaussian is in `gaussian`.
+The discrete Laplace law has a closed form for sums of equal noises too, so it needs no truncation
+and no convolution; the discrete Gaussian is in `gaussian`.
 """
 
 from __future__ import annotations
@@ -293,11 +293,11 @@ class DiscreteLaplace(LatticeLaw):
 
 
 def joint_quantiles(laws: Sequence[NoiseLaw], beta: float) -> NDArray[np.int64]:
-    """Bounds that independent noises satisfy all at once with probability 1 - beta.
+    """Bounds that independent noises satisfy jointly with probability 1 - beta.
 
     Every noise gets the same tail ``1 - (1 - beta)**(1 / F)``; then, law by law, the bound becomes
     the smallest that the exact product allows. If all laws are equal it is the smallest valid
-    bound; else none can be lowered for all functions of its law without raising another.
+    bound; otherwise none can be lowered for all functions of its law without raising another.
 
     Parameters
     ----------
@@ -314,7 +314,7 @@ def joint_quantiles(laws: Sequence[NoiseLaw], beta: float) -> NDArray[np.int64]:
     beta = _check_probability(beta, "beta")
     counts = Counter(laws)
     target = math.log1p(-beta)
-    # A hair less than the common tail, so that rounding cannot make the start invalid.
+    # Slightly less than the common tail, so that rounding cannot make the start invalid.
     common = -math.expm1(target / max(len(laws), 1)) * (1 - 1e-12)
     bounds = {law: law.quantile(common) for law in counts}
     logs = {law: n * _log_within(law, bounds[law]) for law, n in counts.items()}

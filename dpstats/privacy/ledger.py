@@ -26,7 +26,7 @@ _VERSION = 1
 
 @dataclass(frozen=True)
 class Ledger:
-    """What has been spent on a data set, and how much may be.
+    """The budget spent on a data set, and its cap.
 
     Open with `Ledger.create` or `Ledger.open`. The file is the only state: every query reads
     it again, and every spending is on disk before `spend` returns.
@@ -36,11 +36,11 @@ class Ledger:
     path : Path
         The file.
     kind : str
-        Kind of budget, "pure" or "zcdp"; all that is spent here is of this kind.
+        Kind of budget, "pure" or "zcdp"; every spending is of this kind.
     cap : Fraction
         The most that may be spent in total: epsilon or rho, both of which add up.
     unit : {"replace", "add_remove"}
-        Neighbour relation of all that is spent here: amounts for different ones do not add up.
+        Neighbour relation of every spending: amounts for different relations do not add up.
 
     Examples
     --------
@@ -106,7 +106,7 @@ class Ledger:
 
     @property
     def remaining(self) -> Fraction:
-        """What may still be spent."""
+        """The budget that may still be spent."""
         return self.cap - self.spent
 
     def check(self, budget: Budget, *, unit: Unit = "replace") -> None:
@@ -117,7 +117,7 @@ class Ledger:
         """Record a spending, before any noise is drawn for it.
 
         The file is read again under an exclusive lock (where the system has ``fcntl``), so two
-        processes cannot both take what is left, and is on disk when this returns.
+        processes cannot both spend the remainder, and is on disk when this returns.
 
         Parameters
         ----------

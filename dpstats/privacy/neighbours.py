@@ -1,4 +1,4 @@
-"""The neighbour relation that privacy is stated for, and how far one row moves a vector of sums."""
+"""The neighbour relation of a privacy guarantee, and the sensitivity of a vector of sums."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def check_unit(unit: object) -> Unit:
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """How far one row moves a vector of sums, in units of f = g / B.
+    """The sensitivity of a vector of sums to one row, in units of f = g / B.
 
     Attributes
     ----------

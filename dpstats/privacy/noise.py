@@ -29,7 +29,7 @@ MIN_SCALE = 2.0**-20  # epsilon of a million; far above where a float scale coul
 
 
 class _NoiseSource(Protocol):
-    """What tests put in place of the real noise; ``uniforms(d)`` is optional."""
+    """A substitute for the real noise in tests; ``uniforms(d)`` is optional."""
 
     def __call__(self, scale: float, size: int) -> Integers: ...
 
@@ -86,7 +86,7 @@ def scale_for(multiplier: int | Fraction, bound: int, noise: Noise = "laplace") 
     if exact < Fraction(MIN_SCALE) ** power:
         raise BudgetError(
             f"the noise scale {root} * {bound} is below 2**-20, which would "
-            "release the sums as they are; use a smaller budget"
+            "release the sums without noise; use a smaller budget"
         )
     scale = math.sqrt(exact) if power == 2 else float(exact)  # close; exact comparisons decide
     while Fraction(scale) ** power < exact:
@@ -171,7 +171,7 @@ def _check(sums: object, scale: object, noise: object) -> None:
 
 
 def _opendp(sums: Integers, scale: float, noise: Noise) -> Integers:
-    """Noise from OpenDP, or a NoiseError that holds nothing of what went wrong inside.
+    """Noise from OpenDP, or a NoiseError without the backend's own error.
 
     The errors are raised outside the handlers: a chained exception could hold private sums.
     """
@@ -186,7 +186,7 @@ def _opendp(sums: Integers, scale: float, noise: Noise) -> Integers:
         )
     try:
         noisy = measurement(np.ascontiguousarray(sums))
-        # Plain ints only: a list of floats would be cut to integers without a word.
+        # Plain ints only: a list of floats would be truncated to integers silently.
         valid = type(noisy) is list and {type(value) for value in noisy} == {int}
         result = np.array(noisy, dtype=np.int64) if valid else None
     except Exception:
@@ -228,7 +228,7 @@ def _add_injected(source: _NoiseSource, sums: Integers, scale: float) -> Integer
     noise = np.asarray(source(scale, sums.size))
     if noise.shape != sums.shape or noise.dtype != np.int64:
         raise NoiseError("the injected source must return one int64 per sum")
-    if int(noise.min()) <= -MAX_SUM or int(noise.max()) >= MAX_SUM:  # so that nothing wraps
+    if int(noise.min()) <= -MAX_SUM or int(noise.max()) >= MAX_SUM:  # so that no sum wraps around
         raise NoiseError("the injected source must return noise below 2**62")
     return np.asarray(sums + noise, dtype=np.int64)
 

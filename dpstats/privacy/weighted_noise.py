@@ -33,7 +33,7 @@ class Combination:
     The characteristic function is the product of those of the parts. It is inverted by a fast
     Fourier transform on a window that, by Chernoff's bound, holds all but 1e-12 of the law.
     Atoms are smoothed by a normal variable of two grid steps (a step is about 1/8000 of the
-    standard deviation, more for heavy tails); quantiles stay outside of a smoothed atom.
+    standard deviation, more for heavy tails); quantiles stay outside a smoothed atom.
     """
 
     lattice: ClassVar[bool] = False
@@ -56,7 +56,7 @@ class Combination:
 
     @cached_property
     def _window(self) -> float:
-        """Half-width outside of which the probability is below exp(-_TAIL) (Chernoff)."""
+        """Half-width outside which the probability is below exp(-_TAIL) (Chernoff)."""
         parts = [(abs(weight), law) for weight, law in self.parts if weight]
         # where the bound of a normal law of the same curvature is least
         curvature = sum((weight * law.scale) ** 2 * law.terms for weight, law in parts)

@@ -1,1 +1,1 @@
-"""Private rows to exact integer sums, and the step that measures them; the only room with rows."""
+"""Private rows to exact integer sums, and their measurement; only this package reads rows."""

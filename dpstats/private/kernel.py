@@ -1,4 +1,4 @@
-"""One Arrow record batch to exact int64 sums; every engine feeds this kernel."""
+"""One Arrow record batch to exact int64 sums, for every kind of table."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Kernel:
     """Sums of all functions of some blocks over record batches.
 
     Tables and conditions are read off one joint histogram of their columns while it has at most
-    2^17 cells; a block the joint histogram does not know is summed by its own ``sums``.
+    2^17 cells; a block that does not follow from it is summed by its own ``sums``.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ class Kernel:
         ]
 
     def check_rows(self, rows: int) -> None:
-        """Refuse, from public numbers, so many rows that sums could overflow.
+        """Refuse, from public numbers, a number of rows at which sums could overflow.
 
         Where the number of rows is private the plan has refused such grids already.
         """

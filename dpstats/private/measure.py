@@ -44,12 +44,12 @@ def measure(
     ledger : Ledger or path, optional
         Record of what was spent on this data set, with its cap.
     progress : callable, optional
-        Called with a text, the work done and the total (or None).
+        Called with a message, the work done and the total (or None).
 
     Returns
     -------
     Measurements
-        Save them: the budget is spent and cannot be had twice.
+        Save them: the budget is spent and the measurement cannot be repeated.
 
     Raises
     ------
@@ -58,7 +58,7 @@ def measure(
     BudgetError
         If the ledger's cap would be passed; nothing is read.
     NoiseError
-        If noise cannot be drawn: where that shows before the rows are read nothing is spent,
+        If noise cannot be drawn. If this is found before the rows are read, nothing is spent;
         afterwards the budget counts as spent.
 
     Examples
@@ -88,7 +88,7 @@ def measure(
             _check_rows(n, plan)
         if plan.unit == "replace":
             strategy = replace(strategy, n=n)
-        else:  # the count is one more private sum, the last, and is seen only with noise
+        else:  # the count is one more private sum, the last, and is released only with noise
             totals.append(np.array([n], dtype=np.int64))
             strategy = replace(strategy, n=None)
             n = 0
@@ -124,14 +124,14 @@ def measure(
 
 
 def _check_noise_source(noise: Noise) -> None:
-    """A trial draw that is thrown away: a missing backend shows before rows are read."""
+    """A trial draw, discarded: it finds a missing backend before rows are read."""
     if is_private():
         add_noise(np.zeros(1, dtype=np.int64), 1.0, noise)
         draw_uniforms(1)
 
 
 def _check_rows(rows: int, plan: Plan) -> None:
-    """Compare a public number of rows with the plan; a private one decides nothing."""
+    """Compare a public number of rows with the plan; a private one is not used."""
     if plan.unit == "add_remove":
         return
     if rows == 0:
@@ -139,7 +139,7 @@ def _check_rows(rows: int, plan: Plan) -> None:
     if plan.n is not None and rows != plan.n:
         raise DataError(
             f"the plan was made for n = {plan.n} rows and the table has {rows}; "
-            "make the plan for the right number"
+            "make the plan for that number"
         )
     plan.check_reference(rows)
 

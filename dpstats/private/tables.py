@@ -1,7 +1,7 @@
 """Tables on this machine: pandas, polars, Arrow, DuckDB relations, CSV and Parquet, streamed.
 
-Every adapter only feeds record batches to the kernel. Errors of the readers may quote cells, so
-none of them is passed on: a reader's failure becomes one fixed sentence.
+Every adapter only feeds record batches to the kernel. Errors of the readers may quote cells and are
+not passed on: a reader's failure becomes one fixed message.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Source:
 
 
 def open_source(data: object, schema: Schema) -> Source:
-    """Look at the structure of a private table, without reading its rows, and check it.
+    """Check the structure of a private table, without reading its rows.
 
     Parameters
     ----------
@@ -168,7 +168,7 @@ def _parquet(path: Path) -> Source:
     file = pq.ParquetFile(path)
 
     def batches(names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        # One row group at a time: memory stays at a row group, whatever the file's size.
+        # One row group at a time, so that memory does not grow with the file.
         for group in range(file.metadata.num_row_groups):
             yield from file.iter_batches(
                 BATCH_ROWS, row_groups=[group], columns=list(names), use_threads=False
@@ -179,7 +179,7 @@ def _parquet(path: Path) -> Source:
 
 
 def _csv(path: Path, schema: Schema) -> Source:
-    """All cells are read as bytes, then read as the schema declares: no type is ever guessed."""
+    """Read cells as bytes, then as the schema declares: no type is ever guessed."""
     import pyarrow.csv as pacsv
 
     with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
@@ -286,7 +286,7 @@ def _pandas_array(series: pd.Series[Any], column: Column) -> pa.Array:
 
 
 def _objects(series: pd.Series[Any], column: Column) -> pa.Array:
-    """Python objects cell by cell: whatever a cell is, it is a level, a number or missing."""
+    """Python objects cell by cell: any cell becomes a level, a number or missing."""
     if not isinstance(column, Category):
         return pa.array([_real(cell) for cell in series], pa.float64(), from_pandas=True)
     # Numbers match as float64, as on every other route: a Decimal 0.1 is the level 0.1.

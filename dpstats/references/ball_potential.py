@@ -1,4 +1,4 @@
-"""What moments of clipped rows give to the conditional distribution of one of their numbers."""
+"""The terms of clipped moments in the conditional distribution of one of their numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a reference density must offer, and what densities of one kind share."""
+"""The protocol of a reference density, and bases for the two kinds of them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Proposal:
     fit : EntropyFit or None
         The entropy fit to what the family sees of them, where the reference makes it anyway.
     notes : tuple of str
-        What a reader of the release must know, such as a fallback.
+        Warnings for the release, such as a fallback.
     """
 
     candidates: Candidates
@@ -41,14 +41,14 @@ class Proposal:
 
 
 class Reference(Protocol):
-    """Where candidates come from: public, paid for, or following the noisy answers."""
+    """The source of candidates: public, measured, or fitted to the noisy answers."""
 
     @property
     def share(self) -> Fraction:
         """Share of the whole budget it spends; zero for public densities."""
 
     def block(self, schema: Schema, n: int | None = None) -> Block | None:
-        """What it measures, on the columns of `schema`; n is the public number of rows or None."""
+        """The block that it measures, on the columns of `schema`; n is public, or None."""
 
     def check(self, block: Block, n: int, law: LatticeLaw) -> None:
         """Refuse, from public numbers, a measurement that would be mostly noise."""
@@ -66,7 +66,7 @@ class Reference(Protocol):
 
 
 class Unmeasured:
-    """What the references share that measure nothing beside the family."""
+    """Base of the references that measure nothing besides the family."""
 
     @property
     def share(self) -> Fraction:
@@ -82,7 +82,7 @@ class Unmeasured:
 
 
 class Density(ABC):
-    """What the references share that are a density on the coded domain, whatever the answers."""
+    """Base of the references that are a density on the coded domain, whatever the answers."""
 
     def check_family(self, family: Family) -> None:  # noqa: B027, a default that does nothing
         """Accept any family: the density does not depend on it."""
@@ -101,7 +101,7 @@ class Density(ABC):
         """M independent points, column name -> (m,) codes."""
 
     def note(self, measured: NoisyBlock | None) -> str | None:
-        """What a reader of the release must know of this density, such as a fallback."""
+        """A warning about this density for the release, such as a fallback; None without one."""
         return None
 
     def candidates(
@@ -134,7 +134,7 @@ class Density(ABC):
         rng : numpy Generator
         stratified : bool
             Put the same number of points in every cell, weighted by the reference, where the
-            domain has at most m cells; otherwise (and beyond) draw independently, as BL24 does.
+            domain has at most m cells; otherwise draw independently, as BL24 does.
         """
         cells, probabilities = self.cells(schema, measured)
         if stratified and 0 < cells <= m:
@@ -150,10 +150,10 @@ class Density(ABC):
 
 
 def read_share(share: object, name: str) -> Fraction:
-    """Share of the budget that a reference spends, below one; text as it stands in files."""
+    """Share of the budget that a reference spends, below one; a number, or text from a file."""
     read = read_rational(parse_fraction(share) or share, f"{name}(share=...)")
     if read >= 1:
         raise RequestError(
-            f"{name}(share={read}) leaves nothing for the analyses; give a share below 1"
+            f"{name}(share={read}) leaves no budget for the analyses; give a share below 1"
         )
     return read

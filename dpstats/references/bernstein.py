@@ -37,8 +37,8 @@ class BernsteinKDE(Density):
     Kernel sums at the points of a lattice are measured with noise, spread by the iterated
     Bernstein operator, clipped at zero and normalised. The kernel's bandwidth is public,
     h = max(C (log n / n)^(1/p), 1 / (2k)) of each column's range for p columns: the rate of BL24,
-    Theorem t2, but never so narrow that rows between two lattice points would go unseen. All
-    columns that it does not cover are drawn uniformly over their levels and bins, independently.
+    Theorem t2, but at least half a lattice step, so that every row counts at some lattice point.
+    All other columns are drawn uniformly over their levels and bins, independently.
 
     Parameters
     ----------
@@ -46,12 +46,12 @@ class BernsteinKDE(Density):
         1 to 4 numbers declared by their bounds; all that the plan uses if not given.
     k : int, optional
         Lattice steps along each column, (k + 1)^p lattice points; 32, 12, 6, 4 for 1 to 4
-        columns if not given. Finer follows the data more closely and takes in more noise.
+        columns if not given. A finer lattice has less bias and more noise.
     C : float
         Positive factor of the bandwidth.
     order : int
         Order j of the iterated operator, 1 to 16; 1 is the plain Bernstein polynomial. Higher
-        orders smooth less and take in more noise.
+        orders smooth less and have more noise.
     share : rational in (0, 1)
         Share of the whole budget; one half as in the paper (eps + eps = 2 eps).
 
@@ -222,11 +222,11 @@ class BernsteinKDE(Density):
         return points
 
     def note(self, measured: NoisyBlock | None) -> str | None:
-        """A note where the noise left nothing of the density."""
+        """A note where noise made all coefficients of the density zero or negative."""
         if self.density(measured) is not None:
             return None
         return (
-            "the noise left no positive coefficient of the Bernstein density: candidates were "
+            "with noise, no coefficient of the Bernstein density is positive: candidates were "
             "drawn uniformly instead. Intervals and tests do not use them and remain valid"
         )
 

@@ -24,7 +24,7 @@ from dpstats.references import reference_from_dict
 
 Fit = Literal["entropy", "minimax"]
 Seed = int | np.random.Generator | np.random.SeedSequence | None
-MOST_ROWS = 10_000_000  # that are drawn where noise alone decides how many
+MOST_ROWS = 10_000_000  # synthetic rows, where the number of rows is noisy
 
 _log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ class Generated:
     counts : (m,) int64
         How many synthetic rows are copies of each candidate.
     notes : tuple of str
-        What a reader of the release must know.
+        Warnings for the release.
     """
 
     candidates: Mapping[str, Codes]
@@ -63,8 +63,8 @@ def check_options(
     check_choice("solver", solver, get_args(Solver))
     if fit == "entropy" and solver != "highs":
         raise RequestError(
-            f"solver={solver!r} solves the linear program of fit='minimax'; fit='entropy' solves "
-            "none: leave solver out, or give fit='minimax'"
+            f"solver={solver!r} is for the linear program of fit='minimax'; drop solver=, or give "
+            "fit='minimax'"
         )
     try:
         return np.random.default_rng(rng)
@@ -92,10 +92,10 @@ def generate(
     fit, solver, draw, m, k :
         As in `synthesize`, already checked by `check_options`.
     progress : callable, optional
-        Called with a text, the work done and the total.
+        Called with a message, the work done and the total.
     """
     say = progress or (lambda text, done, total: None)
-    with threadpool_limits(1, user_api="blas"):  # for small products threads only wait
+    with threadpool_limits(1, user_api="blas"):  # small products gain nothing from threads
         say("drawing candidates", 0, 3)
         reference = reference_from_dict(measurements.reference_spec)
         proposal = reference.candidates(measurements, m, rng, stratified=fit == "entropy")
@@ -148,7 +148,7 @@ def _entropy(
 
 
 def _number_of_rows(measurements: Measurements, notes: list[str]) -> int:
-    """As many rows as the private table has; a noisy number of them has no bound of its own."""
+    """As many rows as the private table has; a noisy number is unbounded and has a cap here."""
     rows = Sources(measurements).rows.value
     if measurements.count is None or rows <= MOST_ROWS:
         return rows
@@ -166,5 +166,5 @@ def _misfit(accuracy: Accuracy) -> list[str]:
         f"the rows miss the noisy answer to {accuracy.names[worst]!r} by {misfit[worst]:.3f}, more "
         f"than the noise explains ({accuracy.joint_radius[worst]:.3f}): there are too few "
         "candidates or rows for this domain. Intervals and tests do not use the rows and remain "
-        "valid. Raise m or k, ask for fewer columns, or use reference=dps.LogLinear()"
+        "valid. Raise m or k, plan fewer columns, or use reference=dps.LogLinear()"
     ]

@@ -26,7 +26,7 @@ from dpstats.families.moments import Moments, Term
 from dpstats.references.ball_potential import BallConditional, BallPotential
 from dpstats.schema import Column, Number, Schema
 
-Single = NDArray[np.float32]  # logarithms of probabilities: differences of 1e-6 do not matter
+Single = NDArray[np.float32]  # log probabilities: errors of 1e-6 do not matter
 CHUNK = 2**19  # entries of a conditional that are worked on at a time
 
 
@@ -43,7 +43,7 @@ def states(column: Column, coded: bool) -> int:
 
 @dataclass(frozen=True)
 class Support:
-    """What a column is drawn on: its bins, or all its codes where moments need them.
+    """The states that a column takes: its bins, or all its codes where moments need them.
 
     Attributes
     ----------
@@ -281,7 +281,7 @@ class GibbsSampler:
         return total
 
     def balls(self, column: Number, codes: Mapping[str, Codes]) -> list[BallConditional]:
-        """What moments of clipped rows add, given the other columns."""
+        """The terms of clipped moments, given the other columns."""
         return [
             potential.given_others(column.name, codes)
             for potential in self._balls
@@ -304,10 +304,10 @@ class GibbsSampler:
     ) -> Codes:
         """Two draws, with the state as quotient and remainder of a step near the square root.
 
-        First the quotient given the remainder (a coarse grid through the present state), then the
-        remainder given the quotient (a run of states): each is a draw from the conditional
-        distribution on a set that holds the present state, so the model stays invariant, at twice
-        the square root of the cost of drawing from all states.
+        First the quotient given the remainder (a coarse grid through the current state), then the
+        remainder given the quotient (a run of states). Each is a draw from the conditional
+        distribution on a set that holds the current state, which leaves the model invariant. With s
+        states, the cost is that of 2 sqrt(s).
         """
         support, base = self.supports[column.name], self.base[column.name]
         size = len(support.codes)

@@ -29,8 +29,8 @@ class PerturbedHistogram(Density):
 
     The counts have L1 and squared L2 sensitivity 2 under the replace-one relation, so Laplace noise
     of scale 2 / eps_reference, or Gaussian noise of squared scale 1 / rho_reference, keeps them
-    private; clipping and normalising are post-processing. They serve only to place candidates and
-    never answer a question.
+    private; clipping and normalising are post-processing. They only place candidates and never
+    answer an analysis.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ class PerturbedHistogram(Density):
         if positive_noise > n:
             raise RequestError(
                 f"a perturbed histogram of {block.size} cells would hold about "
-                f"{positive_noise:.0f} rows of pure noise against n = {n}; use "
+                f"{positive_noise:.0f} rows of pure noise, more than n = {n}; use "
                 "reference=dps.LogLinear(), a larger share or budget, or fewer or coarser columns"
             )
 
@@ -90,11 +90,11 @@ class PerturbedHistogram(Density):
         return schema.draw_inside(rng.choice(cells, size=m, p=probabilities), rng)
 
     def note(self, measured: NoisyBlock | None) -> str | None:
-        """A note where the noise left no positive count."""
+        """A note where no noisy count is positive."""
         if self._probabilities(measured) is not None:
             return None
         return (
-            "the noise left no positive count in the histogram: candidates were drawn uniformly "
+            "no noisy count of the histogram is positive: candidates were drawn uniformly "
             "instead. Intervals and tests do not use them and remain valid"
         )
 

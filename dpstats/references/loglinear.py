@@ -1,13 +1,13 @@
-"""The log-linear reference: candidates that follow the noisy answers themselves.
+"""The log-linear reference: candidates fitted to the noisy answers themselves.
 
-Where a domain is too large to enumerate, points drawn blindly miss almost all of its mass. The
-answers were paid for already, so candidates may follow them at no cost to privacy: start with the
+Where a domain is too large to enumerate, points drawn without the answers miss almost all of its
+mass. The answers are released anyway, so candidates may use them at no privacy cost: start with the
 product of the columns' own densities, fit the weights, resample by weight, move every point by
 Gibbs sweeps under the fitted exponential model, and repeat while the misfit falls.
 
-The points of a round come from base(x) exp(t'f(x)), t the last fit. Weighted by exp(-t'f(x)) they
+The points of a round come from base(x) exp(t'f(x)), t the last fit. With weights exp(-t'f(x)) they
 represent the base, which depends on the answers only slightly: every round solves the same problem,
-with the penalty on all of the tilt, at better points.
+with the penalty on the whole tilt, at better points.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ if TYPE_CHECKING:
 
 MAX_ROUNDS = 16
 FIRST = 64.0  # penalty of the first round, times the noise standard deviation
-COARSE, FINE = 0.25, 0.5  # most that a penalty may fall in a round, above and below one
-TRUSTED = 2.0  # residual of one function, in noise standard deviations, that may be left
-# Once penalties are low, a risk must fall by this part to go on: points that follow the answers
-# make it optimistic, the more so the lower the penalties are. Where they are high and functions
-# few, any fall counts: these may be far from their answers and yet come closer slowly.
+COARSE, FINE = 0.25, 0.5  # least factor of a penalty in a round, above and below one
+TRUSTED = 2.0  # residual of one function, in noise standard deviations, that is accepted
+# Once penalties are low, the risk must fall by this share to go on: it is optimistic for points
+# that follow the answers, and more so the lower the penalties are. Where they are high and
+# functions few, any fall counts: convergence may be slow and still far from the answers.
 GAIN = 0.15
 ROUGH, ROUGHEST = 0.1, 0.5  # largest gradients of fits but the last, with penalties low or not
 MOST = 1e12  # penalty beyond which nothing is fitted
-PER_FUNCTION = 10  # candidates for each function that make a risk worth trusting below GAIN
+PER_FUNCTION = 10  # candidates per function at which falls of the risk below GAIN count
 SUPPORTED = 0.02  # least effective share of candidates that a fit may rest on
 
 _log = logging.getLogger(__name__)
@@ -110,7 +110,7 @@ class LogLinear(Unmeasured):
     ) -> Proposal:
         """Draw candidates that follow the answers, with their fit; uniform ones if that fails.
 
-        The budget is spent, and no trouble with noisy answers may lose the release.
+        The budget is spent, so a failure on noisy answers must not lose the release.
         """
         try:
             drawn, fit = self.refine(measurements, m, rng)
@@ -119,7 +119,7 @@ class LogLinear(Unmeasured):
         except (ArithmeticError, ValueError, np.linalg.LinAlgError) as error:
             _log.warning("log-linear reference: %s", error)
         uniform = Uniform().candidates(measurements, m, rng, stratified=stratified)
-        note = "the log-linear reference failed on these answers; uniform candidates instead"
+        note = "the log-linear reference failed on these answers; candidates were drawn uniformly"
         return replace(uniform, notes=(note, *uniform.notes))
 
     def refine(
@@ -161,7 +161,7 @@ class LogLinear(Unmeasured):
                 best = this
             elif fine:
                 break
-            fine = fine or this is not best  # a step too long for these candidates: a shorter one
+            fine = fine or this is not best  # the step was too long for these candidates
         return best.candidates, problem.finished(problem.lowered(best) if many else best)
 
 
@@ -182,7 +182,7 @@ class _Round:
 
 
 class _Problem:
-    """What stays the same in all rounds."""
+    """The constants of all rounds."""
 
     def __init__(self, measurements: Measurements) -> None:
         self.schema, self.family = measurements.columns, measurements.family
@@ -212,7 +212,7 @@ class _Problem:
         return float(np.median(penalty * self.deviations)) <= 1
 
     def next_penalty(self, fit: EntropyFit, fine: bool) -> Floats:
-        """Lower penalties where the answers ask for it, in small steps once they are low."""
+        """Lower penalties where the residuals are large, in small steps once they are low."""
         sizes = [block.size for block in self.family.blocks]
         trusted = TRUSTED if self.is_low(fit.penalty) else math.inf
         return adapted(fit, sizes, FINE if fine else COARSE, trusted)
@@ -231,8 +231,8 @@ class _Problem:
     def lowered(self, last: _Round) -> _Round:
         """Lower penalties for the same candidates, while the risk falls as in `fit_entropy`.
 
-        For many candidates to every function: with few the risk is too optimistic for candidates
-        that already follow the answers, and many tables together get worse.
+        For many candidates per function: with few, the risk is too optimistic for candidates that
+        already follow the answers, and the fit of many tables gets worse.
         """
         for _ in range(MAX_ROUNDS):
             penalty = COARSE * last.fit.penalty
@@ -308,7 +308,7 @@ def _moments_of(column: Column) -> tuple[Term, ...]:
 def _as_unclipped(block: BallMoments, answers: Answers, column: Number) -> tuple[Floats, Floats]:
     """Mean and second moment of a number of clipped rows, its own unit scale, and variances.
 
-    Taken for those of the number itself: near enough for a base.
+    Used as those of the number itself, which is accurate enough for a base.
     """
     at = [block.terms.index(term) for term in _moments_of(column)]
     unit = answers.bounds[at] / block.ones[at]

@@ -1,4 +1,4 @@
-"""What all results have in common: text, a frame, a headline, and how two of them compare."""
+"""What all results have in common: text, a frame, a headline, and equality."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class Result(ABC):
 
     @property
     def interval_of(self) -> str:
-        """What the widths in a preview are of, in whose unit they are; "" without intervals."""
+        """What the previewed intervals estimate, whose unit the widths have; "" without them."""
         return ""
 
     @property
@@ -158,6 +158,6 @@ def _equal(one: Any, other: Any) -> bool:
 
 
 def footer(rows: RowCount, budget: Budget | str, method: str, target: Target = "population") -> str:
-    """Target, what it rests on, and the method if one is given."""
+    """Target, number of rows, budget, and the method if one is given."""
     how = f" Method: {method}." if method else ""
     return f"Target: {_TARGETS[target]}. {rows}; {budget}.{how}"

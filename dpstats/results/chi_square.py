@@ -48,13 +48,13 @@ class ChiSquareResult(Cached, HypothesisResult):
     classical : str
         Name of the classical statistic: Pearson's, or Cochran-Mantel-Haenszel's with strata.
     pearson : float
-        That statistic of the noisy counts, not calibrated for noise; for comparison.
+        Value of the classical statistic on the noisy counts, not calibrated; for comparison.
     pearson_pvalue : float
         Its tail probability under the chi-square distribution.
     effect_name : str
         Cohen's w, sqrt(sum (p - p0)^2 / p0), or Cramer's V.
     effect : float
-        Its estimate without the noise's part, from 0 to `largest_effect`.
+        Its estimate, corrected for the bias of the noise, from 0 to `largest_effect`.
     levels : int
         The squared effect is the statistic over n times this: min(R, C) - 1 for Cramer's V, else 1.
     largest_effect : float
@@ -155,12 +155,12 @@ class ChiSquareResult(Cached, HypothesisResult):
         method : {"noise_aware", "certified"}
         target : {"population", "table"}
         simultaneous : bool
-            Without effect: there is one interval.
+            Ignored: there is one interval.
 
         Raises
         ------
         RequestError
-            For the other two combinations of method and target.
+            For any other combination of method and target.
         """
         check_method(method)
         check_target(target)
@@ -260,14 +260,14 @@ class ChiSquareResult(Cached, HypothesisResult):
 def noise_notes(excess: float, df: int, expected: Floats) -> list[str]:
     """Warnings about noise and small cells.
 
-    `excess` is the mean that the noise adds to Pearson's statistic, `df` that of sampling.
+    Under the null the mean of Pearson's statistic is `df` plus `excess`, the part of the noise.
     """
     share = excess / (excess + df)
     notes = []
     if share > 0.5:
         notes.append(
-            f"privacy noise is {share:.0%} of the chance variation of Pearson's statistic: a "
-            "large p-value is weak evidence; use the interval for the effect"
+            f"privacy noise makes up {share:.0%} of the null mean of Pearson's statistic: a large "
+            "p-value is no evidence for the null hypothesis; use the interval for the effect"
         )
     if expected.min() < 5:
         notes.append(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 NARROW = """\
 Coefficients need columns that vary: one that varies over a tenth of its bounds has 10 (sampling) to
-100 (noise) times this width, or none that is finite where noise hides how the column varies."""
+100 (noise) times this width, or an infinite one where noise exceeds the column's variance."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -58,7 +58,7 @@ class LinearResult(EstimateResult):
 
     @property
     def interval_of(self) -> str:
-        """The first coefficient other than the intercept; each has a unit of its own."""
+        """The first coefficient other than the intercept; units differ."""
         return f"{self.terms[self.previewed.start]}, in its own unit"
 
     @property
@@ -103,7 +103,7 @@ class LinearResult(EstimateResult):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class ContrastResult(LinearResult):
-    """Contrasts, with statsmodels' further names; single numbers where there is one contrast.
+    """Contrasts, with the names of statsmodels; single numbers where there is one contrast.
 
     Examples
     --------
@@ -269,7 +269,7 @@ class Prediction(Result):
     ) -> pd.DataFrame:
         """One row per prediction, with the columns of statsmodels.
 
-        For the private table there are means alone, with the noise as their only error.
+        For the private table there are means only, and noise is their only error.
         """
         import pandas as pd
 

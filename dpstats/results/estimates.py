@@ -236,7 +236,7 @@ class EstimateResult(Cached, Result):
         error = float(self.bse[i])
         score = (float(self.params[i]) - value) / error if 0 < error < np.inf else np.nan
         least = getattr(self.intervals, "least_pvalue", 0.0)
-        floor = f"a p-value is never below {least:g} here: the error allowed for unknown sizes"
+        floor = f"no p-value is below {least:g}, the error probability spent on unknown sizes"
         return HypothesisResult(
             self.title,
             f"{self.terms[i]} = {value:g} in the population",
@@ -253,7 +253,7 @@ class EstimateResult(Cached, Result):
         """One row per parameter; every printed number comes from this frame.
 
         For the private table (``target="table"``) the only error is the noise: standard errors and
-        intervals allow for nothing else, the privacy share is 1, and there is no test.
+        intervals account for it alone, the privacy share is 1, and there is no test.
         """
         import pandas as pd
 
@@ -297,7 +297,7 @@ class EstimateResult(Cached, Result):
         return Page(title, head, *table_of(shown, alpha), after=after)
 
     def _head(self, target: Target) -> list[str]:
-        """The title, and what is known of all parameters together."""
+        """The title, and lines on the parameters jointly."""
         return [self.title]
 
     def _shown(self, alpha: float, target: Target, most: int) -> pd.DataFrame:
@@ -319,12 +319,12 @@ class EstimateResult(Cached, Result):
         )
 
     def _remarks(self, shown: pd.DataFrame) -> list[str]:
-        """Notes below the table, one sentence a line."""
+        """Notes below the table, one per line."""
         remarks = list(self.notes)
         if len(shown) < len(self.terms):
             remarks.append(f"{len(self.terms) - len(shown)} more rows are in to_frame()")
         if len(self.terms) > 1:
-            remarks.append("each interval holds by itself at its level, not all of them at once")
+            remarks.append("the level is that of each interval, not of all of them jointly")
         if (shown["conf_low"] == shown["conf_high"]).any():
             remarks.append(
                 "an interval of width zero: no value of the parameter makes the noisy answer "

@@ -29,7 +29,7 @@ class HypothesisResult(Result):
     ----------
     title : str
     null : str
-        The hypothesis in words.
+        The null hypothesis, as text.
     statistic, pvalue : float
         The statistic is nan where the standard error is zero or infinite; the p-value needs none.
         P-values are accurate to about 1e-6 and print as ``< 1e-06`` below that.
@@ -90,7 +90,7 @@ class HypothesisResult(Result):
         alpha : float
             For the certified verdicts of chi-square tests; this p-value does not depend on it.
         target : {"population", "table"}
-            For the private table there is no test, and the text says that.
+            For the private table there is no test, and the text says so.
         """
         check_alpha(alpha)
         check_target(target)

@@ -114,7 +114,7 @@ class OLSResult(LinearResult):
 
     @cached_property
     def _explained(self) -> float:
-        """R-squared as the noisy moments give it, which noise may put anywhere; nan if unknown."""
+        """R-squared of the noisy moments, not clipped to [0, 1]; nan if unknown."""
         model, one = self._law.model, self.moments.constant
         if not self._law.known:
             return np.nan
@@ -146,7 +146,7 @@ class OLSResult(LinearResult):
     def _overall(self) -> FTestResult | None:
         matrix = np.eye(len(self.params))
         constant = self.moments.design.constant
-        if constant is not None:  # all levels, if it is those, are the same
+        if constant is not None:  # if all levels make the constant, test that they are equal
             matrix[constant] -= matrix[constant.start]
             matrix = np.delete(matrix, constant.start, axis=0)
         return self.f_test(matrix) if len(matrix) else None
@@ -167,9 +167,9 @@ class OLSResult(LinearResult):
         Parameters
         ----------
         r_matrix : str, (k, d) array_like, or a pair
-            Such as ``"age = 0.5"``, ``"C(region)[T.south] - C(region)[T.east]"``, several with
-            commas between; or one row per combination, tested against 0; or such rows and the k
-            values to test against.
+            Such as ``"age = 0.5"``, ``"C(region)[T.south] - C(region)[T.east]"``, several
+            separated by commas; or one row per combination, tested against 0; or such rows and the
+            k values to test against.
 
         Raises
         ------
@@ -208,7 +208,7 @@ class OLSResult(LinearResult):
         Raises
         ------
         RequestError
-            Else: the p-value allows for the noise, whose law is no chi-square.
+            Otherwise: with noise, the statistic has no chi-square law.
         """
         if use_f is not True or scalar is not True:
             raise RequestError(
@@ -229,7 +229,7 @@ class OLSResult(LinearResult):
         Raises
         ------
         RequestError
-            For a missing column, or a value outside of what the schema declares.
+            For a missing column, or a value that the schema does not declare.
         """
         rows = self.moments.design.matrix(exog, self.moments.schema)
         names = [str(i) for i in range(len(rows))]

@@ -1,4 +1,4 @@
-"""Vectors of parameters that also go by name."""
+"""Vectors of parameters, indexed by number or by name."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from dpstats.errors import RequestError
 
 
 class Named(np.ndarray[tuple[Any, ...], np.dtype[np.float64]]):
-    """A float64 array whose first axis goes by number or by name.
+    """A float64 array whose first axis is indexed by number or by name.
 
-    Names belong to the array as the result made it: slices, arithmetic and conversions with
-    `numpy.asarray` are plain arrays.
+    Only the array of the result has names: slices, arithmetic and `numpy.asarray` give plain
+    arrays.
 
     Parameters
     ----------

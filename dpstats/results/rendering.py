@@ -1,4 +1,4 @@
-"""How numbers and tables of results print: one rule, and the same cells for text and HTML."""
+"""Formats of numbers and tables in results; text and HTML show the same cells."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FIXED = 1e-4, 1e7  # magnitudes between these print without a power of ten
 
 @dataclass(frozen=True)
 class Numerals:
-    """How an estimate and the ends of its interval print: same decimals, same power of ten.
+    """The format of an estimate and its interval: same decimals, same power of ten.
 
     Attributes
     ----------
@@ -93,7 +93,7 @@ def significant(value: float) -> str:
 
 
 def fixed(value: float, decimals: int) -> str:
-    """A number with so many decimals; blank if nan."""
+    """A number with a fixed number of decimals; blank if nan."""
     return Numerals(decimals)(value)
 
 
@@ -122,7 +122,7 @@ def brief(name: str, estimate: float, low: float, high: float) -> str:
 def table_of(shown: pd.DataFrame, alpha: float) -> tuple[list[str], list[list[str]]]:
     """Header and rows of a frame of estimates, as `EstimateResult.to_frame` has it.
 
-    With `certified_low` and `certified_high` beside; tests only where there are some.
+    With `certified_low` and `certified_high` as well; tests only where there are some.
     """
     level = f"{100 * (1 - alpha):g}%"
     tested = bool(shown["p_value"].notna().any())
@@ -178,7 +178,7 @@ class Page:
 
 
 def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lines of a table with a rule below the header; the first column is to the left."""
+    """Lines of a table with a rule below the header; the first column is left-aligned."""
     cut = [[_shortened(row[0]), *row[1:]] for row in rows]
     widths = [max(map(len, column)) for column in zip(header, *cut, strict=True)]
     lines = [

@@ -1,7 +1,7 @@
-"""The public description of a private table: its columns, declared and never learned.
+"""The public description of a private table: its columns, declared and never learned from data.
 
 Every cell of a private table becomes an integer code by a public rule: the index of a level, or a
-point of a public grid. Nothing here ever looks at data to choose a level, a bound or a bin.
+point of a public grid. No level, bound or bin is ever chosen by looking at data.
 """
 
 from dpstats.schema.category import MISSING_LABEL, Boolean, Category

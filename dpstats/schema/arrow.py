@@ -1,4 +1,4 @@
-"""Arrow arrays to numpy: total functions, which map every cell to a code, a float or NaN."""
+"""Arrow arrays to numpy, by total functions: every cell maps to a code, a float or NaN."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def level_codes(
     Parameters
     ----------
     values : pyarrow.Array of length n
-        Text, numbers, bool, or a dictionary of them with an order of its own.
+        Text, numbers, bool, or a dictionary of them in any order.
     stored : sequence
         The declared values; numbers match by value, text exactly.
     missing, other : int

@@ -127,7 +127,7 @@ class Category:
 
     @property
     def bin_labels(self) -> tuple[str, ...]:
-        """One short text per level."""
+        """One label per level."""
         return tuple(str(label) for label in self.labels)
 
     @property
@@ -196,7 +196,7 @@ class Category:
         return arrow.level_codes(values, self.stored, self.missing_code, self.other_code)
 
     def missing_rule(self) -> str:
-        """How missing and undeclared cells are counted, in words."""
+        """How missing and undeclared cells are counted, as text."""
         if self.other_code == self.missing_code:
             return f"missing or undeclared: counted as {self.labels[self.missing_code]!r}"
         return (

@@ -54,7 +54,7 @@ class Number:
         Bins are [a, b) or (a, b]; the outermost ones also hold the bounds.
     values : sequence of float, optional
         Instead of bounds: the only values the column takes (uneven scores such as 17.5, 22, 27).
-        A cell is coded to the nearest of them, to the lower one of a tie.
+        A cell is coded to the nearest of them; ties go to the lower one.
     missing : float, optional
         The value that missing cells count as; required where moments use the column. Without it
         they count as the middle of the grid.
@@ -242,7 +242,7 @@ class Number:
 
     @property
     def bin_labels(self) -> tuple[str, ...]:
-        """One short text per bin, such as ``[0, 18)``, or the declared value."""
+        """One label per bin, such as ``[0, 18)``, or the declared value."""
         if self.values and not self.edges:
             return tuple(_short(value) for value in self.values)
         cuts = [self.low, *self.edges, self.high]
@@ -367,7 +367,7 @@ class Number:
         return int(self._codes_of(np.array([float(self.missing)]))[0])
 
     def missing_rule(self) -> str:
-        """How missing and out-of-range cells are counted, in words."""
+        """How missing and out-of-range cells are counted, as text."""
         value = f"{self.grid[self.missing_code + self.half_points]:g}"
         if self.missing is not None and f"{self.missing:g}" != value:
             value = f"{self.missing:g} ({value} on the grid)"

@@ -226,7 +226,7 @@ class Schema:
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:
-    """Read a TOML file, with an error that names the file and the place."""
+    """Read a TOML file; errors name the file and the position."""
     path = Path(path)
     try:
         with path.open("rb") as file:

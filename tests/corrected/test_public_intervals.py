@@ -81,7 +81,7 @@ def test_arrays_broadcast():
     ("arguments", "message"),
     [
         ({"alpha": 0.95}, "did you mean alpha=0.05"),
-        ({"alpha": 1.0}, "not a probability of error"),
+        ({"alpha": 1.0}, "not an error probability"),
         ({"radius": -0.1}, "radius must not be negative"),
         ({"radius": np.nan}, "radius must not be negative or missing"),
         ({"p": np.inf}, "p must be finite"),
@@ -89,7 +89,7 @@ def test_arrays_broadcast():
         ({"n": 10.5}, "integer"),
         ({"beta": 0.05}, "above 0 and below alpha"),
         ({"beta": 0.0}, "above 0 and below alpha"),
-        ({"p": "a"}, "p must be numbers"),
+        ({"p": "a"}, "p must be a number"),
         ({"p": [0.1, 0.2], "radius": [0.1] * 3}, "do not fit"),
     ],
 )
@@ -100,12 +100,12 @@ def test_refuses(arguments, message):
 
 
 @pytest.mark.parametrize(("of", "matrix", "radius", "n", "message"), [
-    (eigenvalues, [[1, 2], [3]], 0.1, 9, "full array"), (ols, [[1, 2], [3]], 0.1, 9, "full array"),
-    (eigenvalues, np.eye(2), [[1], [2, 3]], 9, "full array"), (eigenvalues, [], 0.1, 9, "square"),
+    (eigenvalues, [[1, 2], [3]], 0.1, 9, "regular"), (ols, [[1, 2], [3]], 0.1, 9, "regular"),
+    (eigenvalues, np.eye(2), [[1], [2, 3]], 9, "regular"), (eigenvalues, [], 0.1, 9, "square"),
     (ols, np.eye(3), np.ones(2), 9, r"shape \(2,\); it must fit \(3, 3\)"),
     (eigenvalues, np.eye(2), np.ones(2), 9, "one number, or a matrix"),
     (eigenvalues, np.eye(2), None, 9, "give one of radius="),
-    (eigenvalues, np.eye(2), 0.1, "x", "number of rows"), (ols, "a", 0.1, 9, "full array"),
+    (eigenvalues, np.eye(2), 0.1, "x", "number of rows"), (ols, "a", 0.1, 9, "regular"),
     (eigenvalues, np.eye(2), 0.1, np.nan, "number of rows"),
 ])  # fmt: skip
 def test_misshapen_arrays_are_refused_with_a_sentence(of, matrix, radius, n, message):

@@ -273,7 +273,7 @@ def test_large_rows_do_not_overflow():
     )  # fmt: skip
     y = block.rows({c.name: np.array([1, -1]) for c in numbers})
     assert np.all(np.abs(y) == RADIUS // 2)
-    with pytest.raises(RequestError, match="is too small beside the bounds of 'x0'"):
+    with pytest.raises(RequestError, match="is too small relative to the bounds of 'x0'"):
         BallMoments.of(
             dps.Schema(numbers), [c.name for c in numbers], 0.1,
             scale=dict.fromkeys([c.name for c in numbers], 1e9 / 2_000),

@@ -202,5 +202,5 @@ def test_what_cannot_be_counted_is_refused_with_a_reason(make, says):
 
 @pytest.mark.parametrize("names", [[["age"], "smoker"], ["smoker", 3], ["smoker", None]])
 def test_columns_go_by_their_names(schema, names):
-    with pytest.raises(RequestError, match="goes by its name"):
+    with pytest.raises(RequestError, match="is given by its name"):
         Cells.table(schema, names)

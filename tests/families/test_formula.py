@@ -51,7 +51,7 @@ def test_names_in_backticks_bins_values_and_booleans():
 
 @pytest.mark.parametrize(("formula", "words"), [
     ("y ~ a +", "cannot be read"), ("y", "cannot be read"), ("y ~ .", "cannot be read"),
-    ("~ a", "cannot be read"), ("a ~ b ~ g", "cannot be read"), (3, "is a text"),
+    ("~ a", "cannot be read"), ("a ~ b ~ g", "cannot be read"), (3, "must be a string"),
     ("y + b ~ a", "one column on the left"), ("g ~ a", "a number or a Boolean"),
     ("y ~ 1", "no regressor"), ("y ~ a + y", "both sides"), ("y ~ np.log(a)", "not a column"),
     ("y ~ {a + 1}", "nothing here is evaluated"), ("y ~ 2:a", "not a column"),

@@ -190,7 +190,7 @@ def test_preview_needs_rows(schema):
         ({"allocation": "best"}, "allocation must be one of"),
         ({"allocation": "optimal", "shares": {"smoking": 1, "old": 1, "tables": 1}}, "not both"),
         ({"unit": "person"}, "unit must be"),
-        ({"reference": dps.Uniform}, "reference must be one such as"),
+        ({"reference": dps.Uniform}, "reference must be a density such as"),
         ({"shares": {"smoking": 1}}, "name every analysis"),
         ({"shares": {"smoking": 1, "old": 1, "tables": 0}}, "share of 'tables'"),
         ({"reference": dps.PerturbedHistogram(), "n": 10}, "pure noise"),

@@ -132,7 +132,7 @@ def test_without_numbers_it_is_refused():
             ({"C": c}, "never learned")
             for c in (0, -1, math.inf, math.nan, True, None, "silverman")
         ],
-        ({"share": 1}, "leaves nothing"),
+        ({"share": 1}, "leaves no budget"),
     ],
 )
 def test_parameters_that_are_refused(options, text):
@@ -269,7 +269,7 @@ def test_wild_noise_falls_back_to_uniform_and_says_so(tmp_path):
     assert stats.chisquare(np.bincount(bins, minlength=5)).pvalue > 1e-6
     release = dps.synthesize(held, m=500, k=100, rng=0)
     assert len(columns_of(release)) == 100
-    assert "no positive coefficient of the Bernstein density" in release.notes[0]
+    assert "no coefficient of the Bernstein density is positive" in release.notes[0]
     release.save(tmp_path / "release.zip")
     assert dps.load(tmp_path / "release.zip").notes == release.notes
     assert "drawn uniformly instead" in str(release)

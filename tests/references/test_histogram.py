@@ -62,7 +62,7 @@ def test_negative_counts_are_clipped_and_the_rest_normalised():
 def test_all_noise_negative_falls_back_to_uniform(counts):
     reference = PerturbedHistogram()
     assert reference.cells(SCHEMA, measured(counts)) == (CELLS, None)
-    assert "no positive count" in reference.note(measured(counts))
+    assert "no noisy count" in reference.note(measured(counts))
     assert reference.note(measured(np.arange(CELLS))) is None
     points = reference.draw(36_000, SCHEMA, measured(counts), np.random.default_rng(0))
     bins = [SCHEMA[name].bins_of(points[name]) for name in SCHEMA.names]
@@ -175,7 +175,7 @@ def test_shares_that_are_no_positive_number_are_refused(share):
 
 def test_a_share_of_everything_is_refused():
     for share in (1, 1.5):
-        with pytest.raises(RequestError, match="leaves nothing for the analyses"):
+        with pytest.raises(RequestError, match="leaves no budget for the analyses"):
             PerturbedHistogram(share)
 
 

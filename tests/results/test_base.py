@@ -18,7 +18,7 @@ def test_long_tables_are_cut_and_say_so():
     result = dps.release(plan, frame, rng=0, m=500).infer("t")
     text = result.summary()
     assert "40 more rows are in to_frame()" in text
-    assert "not all of them at once" in text
+    assert "not of all of them jointly" in text
     assert len(result.to_frame()) == 100
     assert "c0=f, c1=j" in text
     assert "c0=g, c1=a" not in text
@@ -117,12 +117,12 @@ def test_tests_tell_the_least_pvalue_they_can_have(schema, survey):
     for name, least in (("group", 0.001), ("gap", 0.004)):
         test = release.infer(name).test(0.9)
         assert test.pvalue == pytest.approx(least, rel=0.05)
-        assert f"never below {least:g} here" in test.summary()
-        assert f"never below {least:g} here" in test._repr_html_()
+        assert f"no p-value is below {least:g}, the error" in test.summary()
+        assert f"no p-value is below {least:g}, the error" in test._repr_html_()
     plain = release.infer("all").test(0.9)
     assert plain.pvalue < 1e-6
     assert "p-value < 1e-06" in str(plain)
-    assert "never below" not in str(plain)
+    assert "no p-value is below" not in str(plain)
     assert "p-value = 1\n" in str(release.infer("all").test(0.01, "smaller"))
 
 

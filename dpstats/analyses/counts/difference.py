@@ -43,8 +43,8 @@ class Difference(ComparesGroups):
         for which the groups are true and false in this order.
     groups : pair of levels, optional
         Which levels to compare, and in which order; needed where the column has more than two. A
-        bin of a number goes by its label, such as ``"[0, 18)"``. Rows of other levels are left
-        out.
+        bin of a number is named by its label, such as ``"[0, 18)"``. Rows of other levels are
+        excluded.
 
     Examples
     --------
@@ -184,7 +184,7 @@ def _result(
             f"{name} {float(risk):.4f} of about {size:.0f} rows"
             for name, risk, size in zip(names, risks, sizes, strict=True)
         ),
-        f"a p-value is never below {LEAST_OF_RISKS:g}: the error allowed for the unknown sizes",
+        f"no p-value is below {LEAST_OF_RISKS:g}, the error probability spent on the unknown sizes",
         *small_groups(names, groups),
     ]
     if np.any(unbounded):

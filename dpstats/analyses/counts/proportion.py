@@ -120,8 +120,8 @@ def _group_result(analysis: Proportion, answers: Answers, budget: str) -> Estima
     sampling, privacy = group.variances(group.risk, size)
     notes = [
         f"the group holds about {size:.0f} rows (noise sd {group.size_noise:.0f} rows)",
-        f"a p-value is never below {LEAST_OF_COUNT:g}: the error allowed for the unknown size of "
-        "the group",
+        f"no p-value is below {LEAST_OF_COUNT:g}, the error probability spent on the unknown size "
+        "of the group",
     ]
     if group.hidden_by_noise:
         notes.append(

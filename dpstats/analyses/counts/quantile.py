@@ -89,11 +89,13 @@ class Quantile:
         notes = ["an interval ends at declared edges or values: nothing is measured between them"]
         if not intervals.discrete:
             notes.append(
-                "an estimate spreads the rows evenly inside its bin; its standard error includes "
-                "the unknown place there"
+                "an estimate spreads the rows evenly inside its bin; its standard error allows for "
+                "their unknown positions"
             )
         else:
-            notes.append("a quantile among declared values has an infinite standard error")
+            notes.append(
+                "a quantile of declared values has an infinite standard error: use its interval"
+            )
         terms = [f"{self.column}: quantile {p:g}" for p in probabilities]
         return QuantileResult(
             title=f"Quantiles of {self.column}",
@@ -175,9 +177,9 @@ class QuantileResult(EstimateResult):
             certified, the bound of Dvoretzky, Kiefer and Wolfowitz [1]_ plus the simulated
             quantile of the largest noise.
         target : {"population", "table"}
-            For the private table itself there is noise alone.
+            For the private table itself noise is the only error.
         rng : numpy Generator or int
-            For the simulated quantiles; an int gives the same band of one release every time.
+            For the simulated quantiles; with an int, a release always gives the same band.
 
         Returns
         -------

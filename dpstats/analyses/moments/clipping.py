@@ -32,18 +32,18 @@ class Clipping(Protocol):
 
     @property
     def center(self) -> Values | None:
-        """What is taken off before, original units."""
+        """Centre, subtracted before clipping; original units."""
 
     @property
     def scale(self) -> Values | None:
-        """What columns are divided by then."""
+        """Scale, by which centred columns are divided."""
 
 
 def check_clipping(analysis: Clipping) -> None:
-    """Make the three options plain numbers, or raise a RequestError.
+    """Convert the three options to plain numbers, or raise RequestError.
 
     A centre or a scale without a norm is refused: clamped to declared bounds, every number has
-    noise in proportion to its own width already, and a centre would only widen that.
+    noise in proportion to its own width already, and a centre would only increase it.
     """
     given = {"center": analysis.center, "scale": analysis.scale}
     if analysis.clip_norm is None:
@@ -95,7 +95,7 @@ def ball_of(schema: Schema, analysis: Clipping) -> BallMoments | None:
 def family_of(schema: Schema, analysis: Clipping) -> Family:
     """First moments, squares and products of the columns, or of clipped rows.
 
-    Of columns also rough third and fourth powers, from which the sampling variances follow.
+    Without clipping also coarse third and fourth powers, which give the sampling variances.
     """
     ball = ball_of(schema, analysis)
     if ball is not None:
@@ -117,14 +117,14 @@ def clipping_notes(moments: MomentMatrix) -> list[str]:
         f"all results are for rows shrunk to norm {float(ball.clip_norm):g} at most, in columns "
         f"{scaled}",
         f"{low:.1%} to {high:.1%} of the private rows were shrunk (certified at 95%); the variance "
-        "lost by that was not measured",
+        "lost by it was not measured",
     ]
 
 
 def clipped_share(moments: MomentMatrix, alpha: float) -> tuple[float, float]:
-    """Ends of the share of private rows that were shrunk, certified at 1 - alpha.
+    """Certified interval at level 1 - alpha for the share of private rows that were shrunk.
 
-    Where the number of rows is measured, at half of alpha each for it and for those shrunk.
+    Where the number of rows is measured, it and the number shrunk get half of alpha each.
     """
     assert moments.ball is not None
     answers, f = moments.answers, moments.ball.size - 1

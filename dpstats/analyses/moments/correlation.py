@@ -57,7 +57,7 @@ class Correlation:
         object.__setattr__(self, "columns", tuple(given))
 
     def family(self, schema: Schema) -> Family:
-        """First and second moments and all products; rough third and fourth ones of pairs."""
+        """First and second moments and all products; coarse third and fourth ones of pairs."""
         for name in self.columns:
             centre_of(schema, name)
         blocks: list[Block] = [Moments.of(schema, self.columns)]
@@ -75,10 +75,10 @@ class Correlation:
         notes = [
             "sampling variances are Fisher's for normal numbers, widened by measured fourth "
             "moments: with few rows or heavy tails use the certified interval",
-            f"a p-value is never below {LEAST_OF_DRAWS:g}",
+            f"no p-value is below {LEAST_OF_DRAWS:g}, one over the number of draws",
         ]
         notes += [
-            f"the noise exceeds a variance of {term}: no estimate"
+            f"the noise exceeds a variance in {term}: no estimate"
             for term, pair in zip(terms, pairs, strict=True)
             if not pair.seen
         ]

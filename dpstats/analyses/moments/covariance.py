@@ -54,8 +54,8 @@ class Covariance:
         where most rows are far shorter than the corners of their bounds. All results are then
         for the shrunk rows. Public: never chosen by looking at the data.
     center, scale : mapping of column names to numbers, optional
-        With `clip_norm`: public guesses of where columns are and how far they spread, in original
-        units; by default the middle and half the width of the declared bounds.
+        With `clip_norm`: public guesses of the location and spread of columns, in original units;
+        by default the middle and half the width of the declared bounds.
 
     Raises
     ------
@@ -83,7 +83,7 @@ class Covariance:
         return hash_of(self)
 
     def family(self, schema: Schema) -> Family:
-        """First moments, squares and products; rough third and fourth powers."""
+        """First moments, squares and products; coarse third and fourth powers."""
         return family_of(schema, self)
 
     def infer(self, release: ReleaseView) -> CovarianceResult:

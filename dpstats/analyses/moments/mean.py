@@ -23,7 +23,7 @@ from dpstats.spending import LEAST_OF_DRAWS
 NOTES = (
     "sampling variances are those of the t interval: with few rows or a very skewed number use the "
     "certified interval",
-    f"a p-value is never below {LEAST_OF_DRAWS:g}",
+    f"no p-value is below {LEAST_OF_DRAWS:g}, one over the number of draws",
 )
 
 

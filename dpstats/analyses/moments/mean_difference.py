@@ -1,6 +1,6 @@
 """The mean of a number compared between two groups of unknown size.
 
-Each group is measured by three sums that a row shares a weight of one among; see
+Three sums are measured for each group, and a row spreads a total weight of one over them; see
 `families.group_moments`.
 """
 

@@ -49,8 +49,8 @@ class PCA:
     standardize : bool
         False: columns in unit scale, which runs from -1 to 1 between the declared bounds; public
         bounds make the columns comparable at no cost. True: columns divided by their standard
-        deviations (the correlation matrix); those are noisy too, and columns that vary little
-        within their bounds are the first whose signal the noise exceeds.
+        deviations (the correlation matrix); those are noisy too, and noise exceeds the signal
+        first in columns that vary little within their bounds.
     n_components : int, optional
         How many components to report; all of them by default.
     clip_norm : float, optional
@@ -58,9 +58,9 @@ class PCA:
         where most rows are far shorter than the corners of their bounds. All results are then
         for the shrunk rows. Public: never chosen by looking at the data.
     center, scale : mapping of column names to numbers, optional
-        With `clip_norm`: public guesses of where columns are and how far they spread, in original
-        units; by default the middle and half the width of the declared bounds. Columns are divided
-        by their scales instead of being in unit scale.
+        With `clip_norm`: public guesses of the location and spread of columns, in original units;
+        by default the middle and half the width of the declared bounds. Columns are divided by
+        their scales instead of being in unit scale.
 
     Raises
     ------
@@ -101,7 +101,7 @@ class PCA:
         return hash((hash_of(self), self.standardize, self.n_components))
 
     def family(self, schema: Schema) -> Family:
-        """First moments, squares and products; rough third and fourth powers."""
+        """First moments, squares and products; coarse third and fourth powers."""
         return family_of(schema, self)
 
     def infer(self, release: ReleaseView) -> PCAResult:

@@ -42,8 +42,8 @@ _SINGULAR = (
 class OLS:
     """Linear regression of a number (or a Boolean) on numbers and categories.
 
-    Numbers count within the bounds of the schema: values outside of them are clamped to the nearer
-    bound in regressors and response alike, and coefficients are for the clamped values.
+    Values outside the bounds of the schema are clamped to the nearer bound, in regressors and
+    response alike, and coefficients are for the clamped values.
 
     Parameters
     ----------
@@ -52,9 +52,9 @@ class OLS:
         ``I(a**2)`` for the square of a number, ``- 1`` for no intercept. The first level of a
         category is its baseline.
     ridge : float
-        Penalty: the mean squared residual plus `ridge` times the sum of squared coefficients is
-        least, both in unit scale (numbers over [-1, 1], the intercept free). Estimates and
-        intervals are then for the penalised coefficients, which noise moves less.
+        Penalty: minimise the mean squared residual plus `ridge` times the sum of squared
+        coefficients, both in unit scale (numbers over [-1, 1], the intercept free). Estimates and
+        intervals are then for the penalised coefficients, which are less sensitive to noise.
     cov_type : {"nonrobust", "HC1"}
         Sampling variances of the coefficients: for errors of equal variance; or of any variance,
         as statsmodels' HC1 with ``use_t=True``. HC1 needs the means of products of four columns,
@@ -126,7 +126,7 @@ class OLS:
         elif intervals.unbounded(0.05):
             notes.append(f"some intervals are unbounded: {_SINGULAR}")
         if model.regular and model.error_variance <= 0:
-            notes.append("the noise exceeds the variance of the errors: no estimate of it")
+            notes.append("the noise exceeds the variance of the errors: it has no estimate")
         if model.fourth_hidden(intervals.combinations):
             notes.append(NOISY_FOURTH)
         if self.ridge:

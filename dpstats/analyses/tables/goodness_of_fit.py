@@ -49,8 +49,8 @@ class GoodnessOfFit:
     simulations : int
         Simulated tables, at least 99; no p-value is below 1 / (simulations + 1).
     seed : int
-        Of the simulation, together with the release: other seeds give other draws. Public, and
-        independent of the privacy noise.
+        Seed of the simulation, combined with the release. Public, and independent of the privacy
+        noise.
 
     References
     ----------
@@ -206,8 +206,8 @@ def _position(column: Column, label: str) -> int | None:
 def _tested(release: ReleaseView, family: Family) -> Answers:
     """Counts for the tests: with independent noise unless combining tables gains much.
 
-    Best linear counts use that n is known, which correlates their noise and saves one part in d
-    of its variance only; a likelihood of the measured counts uses n and the shape of the law.
+    Best linear counts use a known n, which correlates their noise and saves only one part in d of
+    its variance; a likelihood of the measured counts uses n and the shape of the law.
     """
     combined = release.answers(family, with_count=True)
     plain = release.answers(family, disjoint=True)

@@ -1,9 +1,8 @@
 """Independence of two columns, in the population or within strata, from noisy counts.
 
-The p-value is a parametric bootstrap: tables are drawn under the fitted null hypothesis, noise
-from its exact law is added, and the whole statistic is computed again, fit included. Its validity
-does not rest on the form of the statistic, only on the null law varying little with the margins
-over the error of their fit.
+The p-value is from a parametric bootstrap: tables are drawn under the fitted null hypothesis, noise
+from its exact law is added, and the statistic is computed again, fit included. It is valid for any
+statistic whose null law varies little with the margins over the error of their fit.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ class Independence:
     simulations : int
         Tables in the bootstrap, at least 99; the p-value is at least 1 / (simulations + 1).
     seed : int
-        Of the simulations, together with the release; at least 0.
+        Seed of the simulations, combined with the release; at least 0.
 
     Raises
     ------
@@ -111,11 +110,11 @@ class Independence:
         notes = noise_notes(excess, strata * df, expected)
         if expected.sum(axis=(1, 2)).min() < _FEW:
             notes.append(
-                f"a stratum has fewer than about {_FEW} rows, where the bootstrap is rough: a "
-                "level of 5% was 6.5% in simulations with seven rows in each of three strata"
+                f"a stratum has fewer than about {_FEW} rows, too few for an accurate bootstrap: "
+                "in simulations with seven rows in each of three strata a 5% test had level 6.5%"
             )
         if effect == 0:
-            notes.append("Cramer's V does not exceed what the privacy noise alone would give")
+            notes.append("Cramer's V is no larger than expected from the privacy noise alone")
         if strata > 1:
             notes.append(
                 "the certified verdict and Cramer's V use the sum of Pearson's statistics of the "

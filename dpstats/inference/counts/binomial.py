@@ -30,7 +30,7 @@ _CDF_COST = 16  # a binomial cdf costs about as much as this many probabilities
 
 
 def binomial_window(n: ArrayLike, p: ArrayLike) -> tuple[Floats, Floats, Floats]:
-    """Integers outside of which a Binomial(n, p) has mass below 1e-12, and its sd.
+    """Integers outside which a Binomial(n, p) has mass below 1e-12, and its sd.
 
     Bernstein: P(|X - np| > h) <= 2 exp(-h^2 / (2 (np(1-p) + h/3))); h solves equality.
     """
@@ -159,11 +159,11 @@ def many_proportion_intervals(
     """The intervals of `proportion_interval` for many counts (d,), mostly by cubics.
 
     Both ends increase with the count. Strictly between 0 and 1, less t / n, they are smooth
-    functions of the count, that change over distances of the noise's standard deviation sd near
-    0 and n and of the distance to these elsewhere. On nodes an eighth of that apart they are
-    solved exactly; between nodes each end is the cubic through the nearest four, moved outwards
-    by 10^-4 sd / n, more than the largest error seen. An end that is 0 (or 1) at all four is so
-    between them, and everything else is solved exactly.
+    functions of the count, with a length scale that is the noise's standard deviation sd near 0
+    and n, and the distance to these elsewhere. They are solved exactly at nodes spaced an eighth of
+    that scale; between nodes each end is the cubic through the nearest four, moved outwards by
+    10^-4 sd / n, more than the largest error observed. An end that is 0 (or 1) at all four nodes is
+    0 (or 1) between them, and all other ends are solved exactly.
     """
     distinct, which = np.unique(t, return_inverse=True)
     sd = float(np.sqrt(law.variance))
@@ -215,10 +215,10 @@ def proportion_pvalue(
 ) -> Floats:
     """Exact p-value of p = p0 from T + U.
 
-    F_{p0}(T + U) is uniform under p0, hence so are the one-sided p-values; "larger" and
-    "smaller" are uniformly most powerful among tests private at 1/scale (discrete Laplace
-    noise, replace one row). "two-sided" is twice the smaller one, at most 1: the dual of
-    `proportion_interval`, uniform too.
+    F_{p0}(T + U) is uniform under p0, and so are the one-sided p-values; "larger" and "smaller" are
+    uniformly most powerful among tests private at 1/scale (discrete Laplace noise, replace one
+    row). "two-sided" is twice the smaller one, at most 1: the dual of `proportion_interval`, and
+    uniform too.
 
     Parameters
     ----------

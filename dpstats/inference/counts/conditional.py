@@ -37,10 +37,9 @@ def conditional_pvalue(
     """P-value of P(A | G) = p0 with an unknown group size.
 
     Given N the law of D = (1-p0) yes - p0 no (plus a uniform) is known, so for the true N the
-    p-value is uniform. N is in a confidence set but for probability beta, so the supremum over
-    the set, plus beta, is at least as large as a valid p-value (Bonferroni; it does not matter
-    that both use the same counts). In a large set the supremum is over 17 sizes, see
-    `GroupCounts.sizes`.
+    p-value is uniform. N is in a confidence set with probability 1 - beta, so the supremum over
+    the set, plus beta, is a valid p-value (Bonferroni, although both use the same counts). In a
+    large set the supremum is over 17 sizes, see `GroupCounts.sizes`.
 
     Parameters
     ----------
@@ -51,7 +50,7 @@ def conditional_pvalue(
     alternative : {"two-sided", "larger", "smaller"}
         "larger" is for the alternative that the prevalence is above `p0`.
     n : int, optional
-        Public number of rows in all; the group cannot be larger.
+        Public total number of rows; the group cannot be larger.
     beta : float
         Error of the confidence set for N, fixed before looking; no p-value is below it.
 
@@ -82,8 +81,8 @@ def conditional_interval(
     of those not rejected covers with probability at least 1 - alpha (to the numerical accuracy
     of the p-values), and so does its hull. The hull is found on a grid around the estimate and
     over [0, 1], its ends then refined. If noise exceeds the group's size this is [0, 1]. An empty
-    set becomes the estimate yes/(yes + no), clipped to [0, 1], or [0, 1] if no group can be seen;
-    either can only cover more.
+    set becomes the estimate yes/(yes + no), clipped to [0, 1], or [0, 1] if the noisy group is
+    empty; either can only cover more.
 
     Parameters
     ----------
@@ -124,7 +123,7 @@ def conditional_interval(
     outer = grid[[max(kept[0] - 1, 0), min(kept[-1] + 1, grid.size - 1)]]
     tolerance = 1e-6 * float(np.max(np.abs(outer - inner)) + 1e-12)
     ends = find_roots(excess, outer, inner, tolerance=tolerance)
-    # where the grid ends inside of the set, so does the interval
+    # where the grid ends inside the set, so does the interval
     ends = np.where(outer == inner, inner, ends)
     return float(ends[0]), float(ends[1])
 

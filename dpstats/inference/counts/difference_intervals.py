@@ -27,7 +27,7 @@ class DifferenceIntervals:
 
     Noise-aware: see `inference.counts.two_risks`; valid whatever the sizes of the groups.
     Certified: both risks are in their certified intervals at alpha/2 each, and a measure lies
-    between its extremes there, which are at corners. For the private table both methods give that.
+    between its extremes there, which are at corners. For the private table both methods are this.
     """
 
     answers: Answers
@@ -40,16 +40,16 @@ class DifferenceIntervals:
         return GroupCounts.of(self.answers, 0), GroupCounts.of(self.answers, 2)
 
     def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        """Lower and upper ends (d,), of the ratios in [0, inf]."""
+        """Lower and upper limits (d,), of the ratios in [0, inf]."""
         found = None
         if method == "noise_aware" and target == "population":
             found = measure_interval(*self.groups, self.answers.rows.exact, alpha)
-        # If no pair of risks is likely at all, the certified interval can only cover more.
+        # If every pair of risks is rejected, the certified interval can only cover more.
         low, high = self._certified(alpha, target) if found is None else found
         return low[: self.count], high[: self.count]
 
     def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        """Ends that hold for all three together: certified ones do; else by Bonferroni."""
+        """Simultaneous limits: the certified ones are; noise-aware, by Bonferroni."""
         if method == "certified" or target == "table":
             return self.conf_int(alpha, method, target)
         return self.conf_int(bonferroni(alpha, len(MEASURES)), method, target)
@@ -65,7 +65,7 @@ class DifferenceIntervals:
         )  # fmt: skip
         low = np.array([measure_of(p_low, q_high, measure) for measure in MEASURES])
         high = np.array([measure_of(p_high, q_low, measure) for measure in MEASURES])
-        # 0/0: the other risk alone bounds nothing
+        # 0/0: the other risk alone gives no bound
         return np.where(np.isnan(low), 0.0, low), np.where(np.isnan(high), np.inf, high)
 
     def first(self, count: int) -> DifferenceIntervals:
@@ -73,7 +73,7 @@ class DifferenceIntervals:
         return replace(self, count=count)
 
     def pvalues(self, value: float, alternative: Alternative) -> Floats:
-        """P-values (d,) of: each measure equals `value`; nan where that is not possible."""
+        """P-values (d,) that each measure equals `value`; nan where that is not possible."""
         possible = [-1 <= value <= 1, 0 <= value < np.inf, 0 <= value < np.inf]
         return np.array(
             [

@@ -1,4 +1,4 @@
-"""A band that holds a distribution function at all measured points at once."""
+"""A simultaneous confidence band for a distribution function at all measured points."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from dpstats.checks import Method, Target
     from dpstats.measured.answers import Answers
 
-_DRAWS = 3_999  # of a maximal deviation, or as many as put
-_TAIL = 4  # beyond the bound; an order statistic of them is a valid one
+_DRAWS = 3_999  # of a maximal deviation; or as many as put
+_TAIL = 4  # of them beyond the bound, which is an order statistic
 
 
 def distribution_band(
@@ -27,12 +27,12 @@ def distribution_band(
     target: Target,
     rng: np.random.Generator,
 ) -> tuple[Floats, Floats]:
-    """Ends (d,) of a band around the noisy answers to the distribution function F at d points.
+    """Limits (d,) of a band around the noisy answers to the distribution function F at d points.
 
     Noise-aware, the simulated quantile of the largest deviation of sampling (at the fitted
     distribution, so approximate) plus noise; certified, the bound of Dvoretzky, Kiefer and
     Wolfowitz plus the simulated quantile of the largest noise, at the best of several splits of
-    alpha. For the private table itself there is noise alone.
+    alpha. For the private table itself noise is the only error.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def distribution_band(
     of_rows = rows.spent(alpha)
     fewest, most = rows.bounds(of_rows)
     width = _half_width(answers, fitted, alpha - of_rows, method, target, fewest, rng)
-    # F increases, so the running best ends hold too.
+    # F increases, so running maxima and minima of the limits are valid too.
     low = np.clip(np.maximum.accumulate(answers.sums / most - width), 0, 1)
     above = np.maximum(answers.sums / fewest, answers.sums / most) + width
     high = np.minimum.accumulate(above[::-1])[::-1]
@@ -84,7 +84,9 @@ def _half_width(
     sampling = 0.0
     if target == "population":
 
-        def width(beta: float) -> float:  # by Bonferroni's inequality: public numbers choose
+        def width(
+            beta: float,
+        ) -> float:  # by Bonferroni's inequality; depends on public numbers only
             noise = float(joint_noise_quantiles(answers, beta).max()) / n
             return _massart(n, alpha - beta) + noise
 
@@ -95,7 +97,7 @@ def _half_width(
 
 
 def _massart(n: int, error: float) -> float:
-    """Largest deviation of n rows' distribution function, but for probability `error`."""
+    """Bound on the largest deviation of n rows' distribution function, with error `error`."""
     return float(np.sqrt(np.log(2 / error) / (2 * n)))
 
 

@@ -1,7 +1,7 @@
 """One group of unknown size: noisy counts with and without a trait, and tests from them.
 
 yes = X + Z_yes counts the rows of the group with the trait, no = (N - X) + Z_no those without;
-given the size N, X ~ Binomial(N, risk). Neither N nor any estimate of it is ever taken as known.
+given the size N, X ~ Binomial(N, risk). N is never taken as known, nor replaced by an estimate.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FINE = 256  # a noise law is first rounded to multiples of at most sd / 256
 _SMALL = 400  # lattices up to this size are kept as they are
 _COARSE = 8  # larger ones are grouped, with a width of sd / 4 in the middle, more in the tails
 _STRIDE = 8  # binomial lattices are summed with strides of at most sd / 8
-_DIRECT = 2048  # more arguments than this are read off a table of the noise's cdf
+_DIRECT = 2048  # more arguments than this are interpolated in a table of the noise's cdf
 _TABLE = 300
 _CELLS = 1 << 14  # values of the cdf at a time: they stay in the cache
 _MOST_SIZES = 17  # group sizes in the confidence set that are tried one by one
@@ -63,7 +63,7 @@ class GroupCounts:
 
     @property
     def risk(self) -> float:
-        """Estimate in [0, 1]; one half where no group can be seen."""
+        """Estimate in [0, 1]; one half where the noisy group is empty."""
         size = self.yes + self.no
         return float(np.clip(self.yes / size, 0, 1)) if size > 0 else 0.5
 
@@ -78,7 +78,7 @@ class GroupCounts:
 
     @property
     def hidden_by_noise(self) -> bool:
-        """Whether the group is small against the noise: ignore the estimate, use the interval."""
+        """Whether the group is small relative to the noise: use the interval only."""
         return self.yes + self.no <= 2 * self.size_noise
 
     def variances(self, risk: Floats | float, size: float) -> tuple[Floats, Floats]:
@@ -92,14 +92,14 @@ class GroupCounts:
 
         For t = yes + u_yes + no, |t - N| = |Z_yes + U_yes + Z_no|, whose quantile does not depend
         on N or the risk. The set is cut to [0, n], which holds N for certain. X - risk N gains a
-        mean-zero step with every row, so its tails grow with N but for lattice effects; these fade
-        where noise is wide, which is where the set is large. So large sets are represented by 17
-        sizes with equally spaced square roots.
+        mean-zero step with every row: its tails grow with N, up to lattice effects, which vanish
+        where noise is wide, that is, where the set is large. Large sets are therefore represented
+        by 17 sizes with equally spaced square roots.
 
         Parameters
         ----------
         n : int or None
-            Public number of rows in all; None if it is not known.
+            Public total number of rows; None if it is not known.
         beta : float
             In (0, 1), fixed before looking.
 
@@ -159,7 +159,7 @@ class GroupCounts:
         return float(np.max(cdf)), float(1 - np.min(cdf))
 
     def _exchanged(self) -> GroupCounts:
-        """The group seen from the rows without the trait."""
+        """The group with the roles of the trait and its absence exchanged."""
         return GroupCounts(self.no, self.yes, self.u_no, self.u_yes, self.law_no, self.law_yes)
 
 
@@ -171,8 +171,8 @@ def _smooth_sd(law: NoiseLaw) -> float:
 def _grouped(law: NoiseLaw, smooth: float = np.inf) -> tuple[Floats, Floats]:
     """Nodes and weights with the mean and variance of `law` in every group of the lattice.
 
-    Groups are as wide as functions allow that vary on the scale of `smooth`; small lattices are
-    returned as they are, without the mass 1e-9 of their tails.
+    Groups are as wide as is accurate for functions that vary on the scale of `smooth`; small
+    lattices are returned unchanged, without the mass 1e-9 of their tails.
     """
     sd = float(np.sqrt(law.variance))
     step = max(1.0, np.floor(sd / _FINE))

@@ -36,7 +36,7 @@ class ProportionIntervals:
     Noise-aware: F_p(T + U) is continuous and decreases in p (Awan & Slavkovic 2018), so two
     root-finds have exact coverage. Certified: Clopper-Pearson at the ends of T +- q, q a quantile
     of the noise at a share of alpha fixed before looking. Where the number of rows is not public, a
-    share of alpha confines it, and the union over its numbers is taken.
+    share of alpha is for a confidence set of it, and the interval is the union over the set.
     """
 
     answers: Answers
@@ -44,11 +44,11 @@ class ProportionIntervals:
 
     @property
     def least_pvalue(self) -> float:
-        """Error that a p-value allows for the number of rows."""
+        """Error that a p-value spends on the number of rows."""
         return 0.0 if self.answers.rows.public else LEAST_OF_COUNT
 
     def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        """Ends that hold for all d proportions together; see `inference.joint_coverage`."""
+        """Simultaneous limits for all d proportions; see `inference.joint_coverage`."""
         answers, d = self.answers, len(self.answers.sums)
         of_rows = answers.rows.spent(alpha)
         sizes, alpha = answers.rows.bounds(of_rows), alpha - of_rows
@@ -57,7 +57,7 @@ class ProportionIntervals:
         if method == "certified":
             beta = for_noise(alpha)
             radius = joint_noise_quantiles(answers, beta)
-            single = beta + bonferroni(alpha - beta, d)  # the box serves all
+            single = beta + bonferroni(alpha - beta, d)  # one box for all
             return _clopper_pearson(answers.sums, radius, sizes, single, beta)
         low, high = np.zeros(d), np.ones(d)
         pieces = self.tables or tuple(slice(f, f + 1) for f in range(d))
@@ -68,7 +68,7 @@ class ProportionIntervals:
         return low, high
 
     def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        """Lower and upper ends, two (d,) arrays in [0, 1]."""
+        """Lower and upper limits, two (d,) arrays in [0, 1]."""
         answers = self.answers
         of_rows = answers.rows.spent(alpha)
         sizes, alpha = answers.rows.bounds(of_rows), alpha - of_rows
@@ -105,10 +105,10 @@ class ProportionIntervals:
         return ProportionIntervals(self.answers.subset(slice(0, count)), whole if exact else ())
 
     def pvalues(self, value: float, alternative: Alternative) -> Floats:
-        """P-values (d,) of: the proportion equals `value`; exact where n is public.
+        """P-values (d,) that the proportion equals `value`; exact where n is public.
 
-        Else the largest over the numbers of rows in a set of error 0.001, plus that error. Both
-        one-sided p-values are monotone in n, so two numbers suffice.
+        Otherwise the largest over a confidence set of error 0.001 for n, plus that error. Both
+        one-sided p-values are monotone in n, so the ends of the set suffice.
         """
         answers = self.answers
         beta = self.least_pvalue
@@ -159,7 +159,7 @@ class GroupIntervals:
         return GroupCounts.of(self.answers)
 
     def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        """Lower and upper end, two (1,) arrays in [0, 1]."""
+        """Lower and upper limit, two (1,) arrays in [0, 1]."""
         group, n = self.group, self.answers.rows.exact
         if method == "certified" or target == "table":
             low, high = conditional_certified(
@@ -174,7 +174,7 @@ class GroupIntervals:
         return self
 
     def pvalues(self, value: float, alternative: Alternative) -> Floats:
-        """P-value (1,) of: the prevalence equals `value`."""
+        """P-value (1,) of the hypothesis that the prevalence equals `value`."""
         return np.array(
             [
                 conditional_pvalue(

@@ -38,7 +38,7 @@ class QuantileIntervals:
 
     @property
     def least_pvalue(self) -> float:
-        """Error that a p-value allows for the number of rows."""
+        """Error that a p-value spends on the number of rows."""
         return ProportionIntervals(self.answers).least_pvalue
 
     @property
@@ -63,8 +63,8 @@ class QuantileIntervals:
     def estimate(self, probability: float) -> tuple[float, float, float]:
         """Quantile, sampling and privacy variance; linear inside a bin, infinite for values.
 
-        Delta method: the variance of F at the estimate, over the squared density of its bin. Where
-        the quantile is inside the bin was not measured: as uncertain as a uniform variable.
+        Delta method: the variance of F at the estimate, over the squared density of its bin. The
+        position of the quantile inside the bin is not measured: add the variance of a uniform law.
         """
         j = int(np.searchsorted(self.fitted[:-1], probability, side="left")) - 1  # F_j < p <= F_j+1
         below, above = self.fitted[j], self.fitted[j + 1]
@@ -102,12 +102,12 @@ class QuantileIntervals:
         return found
 
     def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        """Lower and upper ends (d,), in original units: edges, bounds or declared values."""
+        """Lower and upper limits (d,), in original units: edges, bounds or declared values."""
         ends = np.array(self.bins(alpha, method, target))
         return self.cuts[ends[:, 0]], self.cuts[ends[:, 1] + (0 if self.discrete else 1)]
 
     def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        """Ends that hold for all d quantiles together, by Bonferroni."""
+        """Simultaneous limits for all d quantiles, by Bonferroni."""
         return self.conf_int(bonferroni(alpha, len(self.probabilities)), method, target)
 
     def first(self, count: int) -> QuantileIntervals:
@@ -115,7 +115,7 @@ class QuantileIntervals:
         return replace(self, probabilities=self.probabilities[:count])
 
     def pvalues(self, value: float, alternative: Alternative) -> Floats:
-        """P-values (d,) of: the quantile equals `value`, by F at the two ends of its bin.
+        """P-values (d,) that the quantile equals `value`, by F at the two ends of its bin.
 
         Exact for a quantile above (below) the bin; 1 if the bounds of F there are 0 and 1.
         """
@@ -142,6 +142,6 @@ class QuantileIntervals:
                 raise RequestError(f"{value:g} is not a declared value of {self.number.name!r}")
             return int(np.searchsorted(self.cuts, value))
         if not self.cuts[0] <= value <= self.cuts[-1]:
-            raise RequestError(f"{value:g} is outside of the bounds of {self.number.name!r}")
+            raise RequestError(f"{value:g} is outside the bounds of {self.number.name!r}")
         side = "right" if self.number.closed == "left" else "left"
         return int(np.searchsorted(self.cuts[1:-1], value, side=side))  # type: ignore[call-overload]

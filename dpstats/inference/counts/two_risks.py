@@ -2,7 +2,8 @@
 
 Given the sizes, each group's counts give an exactly uniform tail at its true risk, and the two are
 independent. Their normal scores, combined with weights that depend on the hypothesis alone, make
-an exact test of every pair (p1, p2); what follows is the range of a measure over the pairs kept.
+an exact test of every pair (p1, p2); the interval is the range of a measure over the pairs that are
+not rejected.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def measure_interval(
     """Intervals for p1 - p2, p1/p2 and the odds ratio, each at level 1 - alpha.
 
     A pair of risks is rejected if the combined score, in either direction, exceeds the normal
-    quantile at (1 - c) alpha/2; or if the pair is outside of a disc of scores of error alpha/25;
+    quantile at (1 - c) alpha/2; or if the pair is outside a disc of scores of error alpha/25;
     or if no sizes in their confidence sets (error alpha/50 each) explain it. With the true sizes
     the scores are independent standard normal variables, so the true pair is rejected with
     probability at most alpha, whatever the weights. The weights are those of the delta method at
@@ -71,7 +72,7 @@ def measure_interval(
 
     Returns
     -------
-    low, high : (3,) float64, or None if no pair at all is kept
+    low, high : (3,) float64, or None if every pair is rejected
         In [-1, 1] and twice in [0, inf], rounded outwards by one step of the grid (about 2% of a
         standard error).
 
@@ -115,7 +116,7 @@ def measure_pvalue(
     value: float,
     alternative: Alternative,
 ) -> float:
-    """P-value of: the measure equals `value`; the largest over the pairs of risks in the null.
+    """P-value that the measure equals `value`; the largest over the pairs of risks in the null.
 
     Parameters
     ----------
@@ -129,8 +130,8 @@ def measure_pvalue(
     Returns
     -------
     float, from 0.004 (the error of the sets of sizes and pairs, fixed before looking) to 1
-        Below 0.05 exactly where the interval at alpha = 0.05 leaves `value` out, to the rounding
-        of its ends.
+        Below 0.05 exactly where the interval at alpha = 0.05 excludes `value`, to the rounding of
+        its ends.
     """
     beta, gamma = for_group_size(USUAL_ALPHA), for_far_risks(USUAL_ALPHA)
     radius = float(np.sqrt(stats.chi2.isf(gamma, 2)))
@@ -188,7 +189,7 @@ def _evidence(group: GroupCounts, n: int | None, beta: float, radius: float) -> 
 
 
 def _at(evidence: _Evidence, risks: Floats) -> _Evidence:
-    """The same at other risks; those outside of the grid are rejected."""
+    """The same at other risks; those outside the grid are rejected."""
     grid = evidence.risks
     rounding = 1e-12
     outside = ~((risks >= grid[0] - rounding) & (risks <= grid[-1] + rounding))

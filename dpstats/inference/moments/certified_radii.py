@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dpstats.inference.moment_matrix import MomentMatrix
 
 _MOST_DRAWS = 100_000
-_RADII = 1  # the purpose of the draws, beside those of `NoisyCovariance`
+_RADII = 1  # the purpose of the draws, distinct from those of `NoisyCovariance`
 
 
 @dataclass(frozen=True)
@@ -47,11 +47,11 @@ class CertifiedRadii(Cached):
 
     @property
     def _public(self) -> bool:
-        """Whether the number of rows is."""
+        """Whether the number of rows is public."""
         return self._moments.answers.rows.public
 
     def _counts(self, beta: float) -> tuple[float, float]:
-        """Ends of the number of rows over its estimate n, with probability 1 - beta."""
+        """Bounds on the number of rows over its estimate n, with probability 1 - beta."""
         if self._public:
             return 1.0, 1.0
         law = self._moments.answers.law(int(self._moments.place[0, 0]))
@@ -68,7 +68,7 @@ class CertifiedRadii(Cached):
         return (1.0, 1.0) if n < 2 and few == np.inf else (min(few, many), many)
 
     def box(self, alpha: float, target: Target, *, joint: bool) -> tuple[Floats, Floats]:
-        """Ends (p, p) of the covariances of the private rows or of the population.
+        """Limits (p, p) of the covariances of the private rows or of the population.
 
         Interval arithmetic on the noisy moments within quantiles of their noise, valid for any
         data. For the population it takes half of alpha, and bounds on the sampling error of bounded
@@ -81,7 +81,7 @@ class CertifiedRadii(Cached):
         target : {"population", "table"}
             For the table the divisor is that of `numpy.cov`.
         joint : bool
-            All ends hold together; else each by itself.
+            All limits hold jointly; otherwise each by itself.
         """
         low, high, sizes = self._box(alpha, target, joint=joint)
         if target == "population":
@@ -106,7 +106,7 @@ class CertifiedRadii(Cached):
         beta = for_noise(alpha) if target == "population" else alpha
         of_count = 0.0 if self._public else for_covariance_count(beta)
         counts = self._counts(of_count)
-        # A covariance has three noises; its sampling part looks at both variances as well.
+        # A covariance has three noises; its sampling part uses both variances as well.
         r = self._entries(beta - of_count, together=None if joint else 3 + 2 * (target != "table"))
         moments = self._moments.matrix
         low, high = divided(moments - r, moments + r, *counts)
@@ -126,7 +126,7 @@ class CertifiedRadii(Cached):
         return np.clip(low, -limits, limits), np.clip(high, -limits, limits), sizes
 
     def _entries(self, beta: float, *, together: int | None) -> Floats:
-        """(q, q) bounds on the noise, of so many entries together; of all of them if None."""
+        """(q, q) bounds on the noise of that many entries jointly; of all of them if None."""
         moments = self._moments
         if together is None:
             return moments.radius(beta)
@@ -142,13 +142,13 @@ class CertifiedRadii(Cached):
         Its law depends on a, which is within q_1 of m with probability 1 - b. Hence
         |N_a| <= |N_m| + 2 q_1 |e| for every draw, and the simulated quantile of the right side is
         at least that of |N_a|. Where the number of rows is measured, the same at the worst share
-        1/u of rows, plus what the matrix itself moves with u. Sampling: see
+        1/u of rows, plus the change of the matrix itself with u. Sampling: see
         `spectral.sampling_radii`.
 
         For a correlation matrix let S^2 be one over the true variances, and |SNS| <= r (certified
-        lower bounds of the variances serve, since |SNS| decreases in them). Diagonals are within
-        the norm, so own over true variances lie in 1 +- r and their roots A within
-        t = 1 - sqrt(1 - r) of one. The true correlations are A R A - SNS, R the own ones, and
+        lower bounds of the variances suffice, since |SNS| decreases in them). Diagonals are within
+        the norm, so noisy over true variances lie in 1 +- r and their roots A within
+        t = 1 - sqrt(1 - r) of one. The true correlations are A R A - SNS, R the noisy ones, and
         |ARA - R| <= t (2 + t) |R|.
         """
         return self._once((alpha, target), lambda: self._radii(alpha, target))
@@ -203,7 +203,7 @@ class CertifiedRadii(Cached):
         return sampling_radii(top, trace, n, covariance.p, ball, min(reach, 4 * ball), gamma)
 
     def _count_slack(self, counts: tuple[float, float]) -> float:
-        """How far one over the number of rows may be off, relative to its estimate."""
+        """Largest relative error of one over the number of rows."""
         return max(abs(self.covariance.count / count - 1) for count in counts)
 
     def _of_noise(
@@ -256,6 +256,6 @@ class CertifiedRadii(Cached):
 
 
 def _upper_quantile(draws: Floats, beta: float) -> float:
-    """A bound that one more draw exceeds with probability at most beta, over all draws together."""
+    """A bound that one more draw exceeds with probability at most beta, over all draws jointly."""
     rank = math.ceil((len(draws) + 1) * (1 - beta))
     return float(np.sort(draws)[rank - 1]) if rank <= len(draws) else math.inf

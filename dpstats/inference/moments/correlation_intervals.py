@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dpstats.privacy.laws import NoiseLaw
 
 _FAR = 19.0  # atanh(1 - 2^-53) is 18.7
-_NUMBERS = 5  # moments of a pair, the number of rows aside
+_NUMBERS = 5  # moments of a pair, not counting the number of rows
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class NoisyPair:
 
     @cached_property
     def moments(self) -> tuple[float, float, float, float, float]:
-        """Means of x and y, their variances less the noise's share, their covariance."""
+        """Means of x and y, their variances less the bias of the noise, their covariance."""
         x, y, xx, yy, xy = (self.observed[1:] / self.rows).tolist()
         noise = self.noise_variances / self.rows**2
         gain = [noise[k + 1] + mean**2 * noise[0] for k, mean in enumerate((x, y))]
@@ -136,9 +136,9 @@ class NoisyPair:
     def law(self) -> ConfidenceLaw:
         """Law of the correlation on Fisher's scale.
 
-        Each draw of the noise leaves a correlation r, and atanh r is normal with variance
-        spread / (n - 3), 1 / (n - 3) for normal rows; a draw that leaves no variance, or fewer than
-        4 rows, counts against both sides.
+        Each draw of the noise gives a correlation r, and atanh r is normal with variance
+        spread / (n - 3), 1 / (n - 3) for normal rows; a draw with no variance, or fewer than 4
+        rows, counts against both sides.
         """
         rng = np.random.default_rng(self.seed)
         noises = np.array([
@@ -197,8 +197,8 @@ class CorrelationIntervals:
     """Intervals and tests of the correlations of d pairs.
 
     Noise-aware: Fisher's transformation draw by draw of the noise, see `NoisyPair.law`, with the
-    variance that the rows' own distribution gives it (`correlation_spread`). Certified:
-    all five moments of the pair in a box, from the noise's quantiles and (for the population)
+    variance under the distribution of the rows (`correlation_spread`). Certified:
+    all five moments of the pair in a box, from quantiles of the noise and (for the population)
     Chernoff's bound for the squares and Bernstein's for the others, a fifth of the error each.
     """
 
@@ -213,7 +213,7 @@ class CorrelationIntervals:
         return cls(tuple(NoisyPair.of(covariance, i, j, float(spread[i, j])) for i, j in pairs))
 
     def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        """Lower and upper ends, two (d,) arrays in [-1, 1]."""
+        """Lower and upper limits, two (d,) arrays in [-1, 1]."""
         if method == "noise_aware" and target == "population":
             ends = np.array([pair.law.limits(alpha, -_FAR, _FAR) for pair in self.pairs])
             low, high = np.where(np.abs(ends) >= _FAR, np.sign(ends), np.tanh(ends)).T
@@ -222,7 +222,7 @@ class CorrelationIntervals:
         return low, high
 
     def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        """Ends that hold for all pairs together, by Bonferroni's inequality."""
+        """Simultaneous limits for all pairs, by Bonferroni's inequality."""
         return self.conf_int(bonferroni(alpha, len(self.pairs)), method, target)
 
     def first(self, count: int) -> CorrelationIntervals:
@@ -230,7 +230,7 @@ class CorrelationIntervals:
         return replace(self, pairs=self.pairs[:count])
 
     def pvalues(self, value: float, alternative: Alternative) -> Floats:
-        """P-values (d,) of: each correlation equals `value`."""
+        """P-values (d,) that each correlation equals `value`."""
         if not -1 < value < 1:
             raise RequestError(f"value={value:g} must be a correlation between -1 and 1")
         at = float(np.arctanh(value))

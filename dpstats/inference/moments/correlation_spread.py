@@ -1,8 +1,9 @@
-"""How much more correlations of rows vary than those of normal rows.
+"""The sampling variance of correlations relative to normal rows.
 
 With u and v the standardised columns, r - rho is the mean of uv - rho (u^2 + v^2)/2 to first order,
 whose variance is (1 - rho^2)^2 for normal rows: the error of atanh r has variance 1/n there [1]_.
-Else it is larger or smaller at any n; balanced signs have 1 - rho^2. The spread is the ratio.
+For other rows it is larger or smaller at any n (1 - rho^2 for balanced signs). The spread is the
+ratio.
 
 References
 ----------
@@ -34,17 +35,17 @@ if TYPE_CHECKING:
 Indices = NDArray[np.intp]
 
 _LEAST = 1e-12
-_THINNING = 2  # the purpose of the draws, beside those of `NoisyCovariance`
-_CLEAR = 2.0  # a measured spread within so many noise sds of zero is not used
+_THINNING = 2  # the purpose of the draws, distinct from those of `NoisyCovariance`
+_CLEAR = 2.0  # a measured spread within this many noise sds of zero is not used
 # (a, b) -> coefficients of 1, r and r^2 of E u^a v^b in E (uv - r (u^2 + v^2)/2)^2
 _TERMS = {(2, 2): (1, 0, 0.5), (4, 0): (0, 0, 0.25), (0, 4): (0, 0, 0.25), (3, 1): (0, -1, 0),
           (1, 3): (0, -1, 0)}  # fmt: skip
 
 
 def correlation_spread(release: ReleaseView, covariance: NoisyCovariance) -> Floats:
-    """(p, p) spreads of all pairs, at least 1: the largest by any law of the sampling of rows.
+    """(p, p) spreads of all pairs, at least 1: the largest under any law of the sampling of rows.
 
-    Where the release measured third and fourth moments of pairs, also by those.
+    Measured third and fourth moments of pairs are used too, where the release has them.
     """
     sampling, shape = covariance.sampling, _Standardised.of(covariance.sampling)
     spread = np.ones_like(shape.r)
@@ -156,7 +157,7 @@ def _of_points(sampling: RowSampling, r: Floats, rng: np.random.Generator) -> Fl
 def two_valued_spread(x: Floats, y: Floats, r: Floats, n: Floats) -> Floats:
     """Spreads (size,) of pairs that are -1 or 1, whose means x, y and correlation give all cells.
 
-    Where fewer than one row is expected in the rarest of the cells that lower |r|, as if one were.
+    The rarest of the cells that lower |r| is taken to have an expected count of at least one.
     """
     inside = 1 - 1 / np.maximum(n, 2)
     x, y = np.clip(x, -inside, inside), np.clip(y, -inside, inside)

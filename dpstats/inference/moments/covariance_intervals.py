@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 class CovarianceIntervals:
     """Intervals for the covariances of pairs of columns, in original units.
 
-    Noise-aware: quantiles of the simulated error, the exact law of the noise plus sampling; the
-    wider ones where sampling has two laws, see `RowSampling`.
+    Noise-aware: quantiles of the simulated error, the exact law of the noise plus sampling; where
+    sampling has two laws, the wider ones, see `RowSampling`.
     Certified: interval arithmetic; see `CertifiedRadii.box`.
 
     Attributes
@@ -59,13 +59,13 @@ class CovarianceIntervals:
         return np.asarray(np.max([errors.var(axis=0) for errors in self.errors(kind)], axis=0))
 
     def clipped(self, values: Floats) -> Floats:
-        """Within what bounded rows allow; a variance is not negative."""
+        """Clip to the range for bounded rows; a variance is not negative."""
         limits = self.covariance.limits[self.pairs[0], self.pairs[1]]
         most = self.covariance.correction * self.scale * limits
         return np.clip(values, np.where(self.pairs[0] == self.pairs[1], 0, -most), most)
 
     def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        """Lower and upper ends, two (d,) arrays."""
+        """Lower and upper limits, two (d,) arrays."""
         if method == "certified":
             return self._certified(alpha, target, joint=False)
         if self.covariance.unknown:
@@ -78,7 +78,7 @@ class CovarianceIntervals:
         return self.clipped(self.values - low), self.clipped(self.values - high)
 
     def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        """Ends that hold together; noise-aware, by the largest standardised error."""
+        """Simultaneous limits; noise-aware, by the largest standardised error."""
         if method == "certified":
             return self._certified(alpha, target, joint=True)
         if self.covariance.unknown:
@@ -97,7 +97,7 @@ class CovarianceIntervals:
         return low[first, second] * self.scale, high[first, second] * self.scale
 
     def pvalues(self, value: float, alternative: Alternative) -> Floats:
-        """P-values (d,) of: the covariance equals `value`, from the simulated error."""
+        """P-values (d,) of the hypothesis that a covariance equals `value`, by simulation."""
         difference = self.values - value
         above, below = (
             np.max(

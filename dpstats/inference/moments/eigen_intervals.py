@@ -28,16 +28,16 @@ class EigenIntervals(Cached):
     """Intervals for k eigenvalues, then their k shares of the trace, then k p loadings.
 
     Certified: Weyl's inequality and the sine theorem of Davis and Kahan within the radius of
-    `CertifiedRadii.radii`, so all of them hold together.
+    `CertifiedRadii.radii`, so all of them hold jointly.
 
-    Noise-aware: the eigenvalues of D + A are simulated, A the error in the basis of the own
+    Noise-aware: the eigenvalues of D + A are simulated, A the error in the basis of the estimated
     eigenvectors, D the true eigenvalues; its first order is v'Av, its second the bias: noise
-    spreads eigenvalues. D is not known, but eigenvalue number k of D + A increases
-    with every entry of D. So a lower end is computed with all other eigenvalues as high as the
-    simulated spectral norm of A allows, at a share of alpha, and an upper end with all as low:
-    close to first order where gaps are wide against the noise, close to Weyl where they are not.
-    Loadings are given only where that leaves a gap, with the gap that it leaves. Where sampling
-    has two laws (`RowSampling`), the interval is the wider at either end.
+    spreads eigenvalues. D is not known, but eigenvalue number k of D + A increases with every
+    entry of D. A lower limit is computed with all other eigenvalues as high as the simulated
+    spectral norm of A allows, at a share of alpha, and an upper limit with all as low: close to
+    first order where gaps are wide relative to the noise, close to Weyl where they are not.
+    Loadings have limits only where some gap remains, which then replaces the true one. Where
+    sampling has two laws (`RowSampling`), each limit is the wider of the two.
 
     Attributes
     ----------
@@ -73,7 +73,7 @@ class EigenIntervals(Cached):
 
     @cached_property
     def corrected(self) -> Floats:
-        """(p,) eigenvalues less the mean by which noise alone moves them, not negative."""
+        """(p,) eigenvalues less the bias of the noise, not negative."""
         seen = _eigenvalues(self.values, self._errors("privacy")[0])
         corrected = self.values - (seen.mean(axis=0) - self.values)
         return np.sort(np.clip(corrected, 0, self._most(self.covariance.p)))[::-1]
@@ -125,7 +125,7 @@ class EigenIntervals(Cached):
         return correction * self.covariance.largest_trace / np.arange(1, count + 1)
 
     def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        """Lower and upper ends, two (2 k + k p,) arrays."""
+        """Lower and upper limits, two (2 k + k p,) arrays."""
 
         def ends() -> tuple[Floats, Floats]:
             if method == "certified":
@@ -140,7 +140,7 @@ class EigenIntervals(Cached):
         return low.copy(), high.copy()
 
     def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        """Ends that hold together: certified ones do, noise-aware by the norm of the error."""
+        """Simultaneous limits: the certified ones are; noise-aware, by the norm of the error."""
         if method == "certified" or self.covariance.unknown:
             return self.conf_int(alpha, "certified", target)
         radius = 0.0
@@ -254,10 +254,10 @@ class EigenIntervals(Cached):
         )
 
     def _moved(self, errors: Floats, ends: Floats, i: int, shift: float, level: float) -> Floats:
-        """Draws of what noise adds to eigenvalue i, the others as high (low) as they may be.
+        """Draws of the error of eigenvalue i, the others as high (low) as they may be.
 
-        It decreases in the true eigenvalue i, so that starting from an end that is too far out
-        (Weyl's) and going inwards it is never understated.
+        It decreases in the true eigenvalue i: starting from a limit that is too far out (Weyl's)
+        and going inwards, it is never understated.
         """
         side = np.sign(shift)
         tail = 1 - level if side > 0 else level
@@ -300,12 +300,12 @@ class FirstEigenIntervals:
     count: int
 
     def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        """Lower and upper ends, two (count,) arrays."""
+        """Lower and upper limits, two (count,) arrays."""
         low, high = self.whole.conf_int(alpha, method, target)
         return low[: self.count], high[: self.count]
 
     def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        """Ends that hold together."""
+        """Simultaneous limits."""
         low, high = self.whole.simultaneous(alpha, method, target)
         return low[: self.count], high[: self.count]
 
@@ -329,6 +329,6 @@ def _ends(errors: Floats) -> Floats:
 
 
 def _slack(ends: Floats, alpha: float) -> tuple[float, float]:
-    """Simulated radius that confines all eigenvalues, and the rest of alpha."""
+    """Simulated radius that bounds the error of all eigenvalues, and the rest of alpha."""
     spent, left = for_other_eigenvalues(alpha)
     return float(np.quantile(np.abs(ends).max(axis=1), 1 - spent)), left

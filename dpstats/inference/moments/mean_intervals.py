@@ -27,7 +27,7 @@ class Contrast:
     ----------
     groups : one or two NoisyMean
     middle, half : float
-        An original value is middle + half times its unit value; in a difference the middle goes.
+        An original value is middle + half times its unit value; in a difference the middle cancels.
     """
 
     groups: tuple[NoisyMean, ...]
@@ -63,7 +63,7 @@ class Contrast:
         return law_of_contrast(self.groups)
 
     def interval(self, alpha: float, method: Method, target: Target) -> tuple[float, float]:
-        """Lower and upper end, within what bounded numbers can have."""
+        """Lower and upper limit, within the range of the number."""
         reach = float(len(self.groups))
         if method == "noise_aware" and target == "population":
             low, high = self._law.limits(alpha, -reach, reach)
@@ -88,7 +88,7 @@ class Contrast:
         return low, high
 
     def pvalue(self, value: float, alternative: Alternative) -> float:
-        """Noise-aware p-value of: it equals `value` (original units)."""
+        """Noise-aware p-value of the hypothesis that it equals `value` (original units)."""
         return self._law.pvalue((value - self._shift) / self.half, alternative)
 
 
@@ -103,14 +103,14 @@ class MeanIntervals:
     contrasts: tuple[Contrast, ...]
 
     def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        """Lower and upper ends, two (d,) arrays."""
+        """Lower and upper limits, two (d,) arrays."""
         ends = np.array([c.interval(alpha, method, target) for c in self.contrasts])
         return ends[:, 0], ends[:, 1]
 
     def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        """Ends that hold for all together, by Bonferroni's inequality.
+        """Simultaneous limits, by Bonferroni's inequality.
 
-        Products of different columns, which determine how the means move together, are not
+        Products of different columns, which determine the correlation of the means, are not
         measured.
         """
         return self.conf_int(bonferroni(alpha, len(self.contrasts)), method, target)
@@ -120,6 +120,6 @@ class MeanIntervals:
         return MeanIntervals(self.contrasts[:count])
 
     def pvalues(self, value: float, alternative: Alternative) -> Floats:
-        """P-values (d,) of: each equals `value`."""
+        """P-values (d,) that each equals `value`."""
         check_finite("value", value)
         return np.array([c.pvalue(float(value), alternative) for c in self.contrasts])

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from dpstats.measured.view import ReleaseView
 
 NUMBERS = 2 * 10**7  # floats in one array of draws
-_CLEAR = 4.0  # a variance (or a count) within so many noise sds of zero is hidden by them
+_CLEAR = 4.0  # a variance (or a count) within this many noise sds of zero is not usable
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ class NoisyCovariance(Cached):
 
     @cached_property
     def hidden_columns(self) -> list[str]:
-        """Columns whose variance the noise may hide: it is not clearly above zero."""
+        """Columns whose variance is not clearly above zero, given its noise."""
         features = zip(self.moments.features, self._clear, strict=True)
         return [name for (name, _), clear in features if not clear]
 
@@ -165,7 +165,7 @@ class NoisyCovariance(Cached):
 
     @property
     def unknown(self) -> bool:
-        """Whether the noise hides a divisor: the number of rows, or a variance to divide by."""
+        """Whether the noise exceeds a divisor: the number of rows, or a variance to divide by."""
         hidden_count = self.count < _CLEAR * float(self.moments.noise_sd[0, 0])
         return hidden_count or (self.standardize and bool(self.hidden_columns))
 

@@ -129,7 +129,7 @@ class NoisyMean:
 
     @property
     def _too_few(self) -> bool:
-        """Whether the noisy size is below two rows: the mean may then be anything."""
+        """Whether the noisy size is below two rows: the mean is then not determined."""
         return bool(self.observed[0] < _LEAST_ROWS)
 
     @property
@@ -149,9 +149,9 @@ class NoisyMean:
     def _drawn(self) -> tuple[Floats, Floats, Floats]:
         """Draws (m,) of the mean, its squared sampling error and the size without noise.
 
-        For a draw that leaves fewer than two rows the mean is put at -1 or 1, at random. The noisy
-        variance may be negative: it is raised to zero before its own noise is put around it, and
-        clipped to what a number in [-1, 1] with that mean can have (Bhatia and Davis 2000).
+        In a draw with fewer than two rows the mean is -1 or 1, at random. The noisy variance may be
+        negative: it is raised to zero before its noise is subtracted, and clipped to the range for
+        a number in [-1, 1] with that mean (Bhatia and Davis 2000).
         """
         rng = np.random.default_rng(self.seed)
         noises = np.array([
@@ -168,15 +168,15 @@ class NoisyMean:
         return mean, variance / (n - 1), n
 
     def box(self, beta: float, *, squares: bool = True) -> tuple[float, float, float, float]:
-        """Bounds that hold together with probability 1 - beta, whatever the rows.
+        """Bounds that hold jointly with probability 1 - beta, whatever the rows.
 
-        Bonferroni's inequality over the noises on size, sum and (if wanted) squares.
+        Bonferroni's inequality over the noises on size, sum and (if requested) squares.
 
         Returns
         -------
         low, high, variance, size : float
             Of the mean of the rows; upper bound of their variance (n in the denominator); lower
-            bound of their number. Without a lower bound of at least 1, all that is possible.
+            bound of their number. Without a lower bound of at least 1, the widest possible bounds.
         """
         laws = [_law_of(row, self.laws) for row in self.mixing[: 3 if squares else 2]]
         each = bonferroni(beta, sum(law is not None for law in laws))

@@ -111,7 +111,7 @@ class RowSampling:
         return self.mean + centred @ (inverse @ middle @ inverse), weights
 
     def _thinned(self, rng: np.random.Generator) -> tuple[Floats, Floats]:
-        """The density, or a sample of it where all its points would take minutes."""
+        """The density, or a sample of it where all its points would be too slow."""
         p = len(self.mean)
         functions = p * (p + 3) // 2
         used = self.weights > 0

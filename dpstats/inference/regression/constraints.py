@@ -54,8 +54,8 @@ def read_constraints(wanted: Constraints, terms: Sequence[str]) -> tuple[Floats,
         values = check_finite("the values to test against", given, (len(matrix),))
     if not len(matrix) or not np.all(np.any(matrix != 0, axis=1)):
         raise RequestError(
-            "a combination without any coefficient says nothing; give every row of r_matrix a "
-            f"number that is not 0, or write '{terms[-1]} = 0'"
+            "a combination without any coefficient has nothing to test; give every row of r_matrix "
+            f"a number that is not 0, or write '{terms[-1]} = 0'"
         )
     return matrix, values, [_text(row, terms) for row in matrix]
 
@@ -79,10 +79,12 @@ def _read(text: str, terms: Sequence[str]) -> tuple[Floats, Floats]:
     from formulaic.errors import FormulaicError
     from formulaic.utils.constraints import LinearConstraints
 
-    # Names in their order of length, so that one inside another is not taken for it.
+    # Longest names first, so that a name inside another one is not matched.
     stand_ins = {name: f"v{i}_" for i, name in enumerate(terms)}
     written = _WHOLE.sub(lambda match: f"{Decimal(match[0]):f}", text)
-    written = re.sub(r"=\s*-", "= 0 - ", written.replace("==", "="))  # it reads no sign after =
+    written = re.sub(
+        r"=\s*-", "= 0 - ", written.replace("==", "=")
+    )  # formulaic reads no sign after =
     for name in sorted(stand_ins, key=len, reverse=True):
         written = written.replace(f"`{name}`", stand_ins[name])
         if not name.isidentifier():

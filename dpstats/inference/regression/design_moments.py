@@ -36,8 +36,8 @@ class DesignMoments:
     A number is its middle plus half its range times its unit value in [-1, 1], so a regressor is a
     sum of products of unit values, levels and the constant. Where as many products occur as there
     are regressors (always, if a product comes with the numbers in it), the products themselves are
-    the basis: each of their moments is one measured number, which keeps worst-case bounds short.
-    Else the basis is the regressors over the sum of their coefficients.
+    the basis: each of their moments is one measured number, which keeps worst-case bounds narrow.
+    Otherwise the basis is the regressors over the sum of their coefficients.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class DesignMoments:
 
     @cached_property
     def _response(self) -> Expansion:
-        """The response over its half range; without its middle if an intercept takes that."""
+        """The response over its half range; without its middle if an intercept absorbs it."""
         expanded = self._expanded((self.design.response,))
         if self.design.intercept:
             expanded.pop((), None)
@@ -131,7 +131,7 @@ class DesignMoments:
 
     @cached_property
     def shift(self) -> Floats:
-        """(p,) what the middle of the response adds to coefficients in original units."""
+        """(p,) contribution of the middle of the response to coefficients in original units."""
         shift = np.zeros(len(self.design.regressors))
         if self.design.intercept:
             shift[0] = self._expanded((self.design.response,)).get((), 0.0)
@@ -179,7 +179,7 @@ class DesignMoments:
 
         Products of two regressors and of two regressors or responses. The coarse block rounds grids
         that are finer than its own; then it holds all of them, so that the residual is that of
-        rounded numbers throughout. Else products that are measured anyway serve.
+        rounded numbers throughout. Otherwise products that are measured anyway are used.
 
         Raises
         ------

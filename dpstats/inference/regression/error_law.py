@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dpstats.checks import Alternative
 
 _FURTHEST = 1e9  # standard errors; an end beyond it is infinite
-_FEW = 250  # draws by which an end is found roughly, at a small part of the cost
+_FEW = 250  # draws for a first approximation of a limit, at little cost
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class ErrorLaw:
     Attributes
     ----------
     spread, df : float
-        Standard deviation and degrees of freedom of the sampling part; infinite: nothing is known.
+        Standard deviation and degrees of freedom of the sampling part; infinite if not known.
     fixed, moving : (draws,) float64
         The noise is ``fixed + t * moving``.
     """
@@ -37,7 +37,7 @@ class ErrorLaw:
     moving: Floats
 
     def pvalue(self, t: float, alternative: Alternative = "two-sided") -> float:
-        """P-value of: the true value lies t above the estimate."""
+        """P-value of the hypothesis that the true value lies t above the estimate."""
         if np.isinf(self.spread):
             return 1.0
         noise = self.fixed + t * self.moving
@@ -59,7 +59,7 @@ class ErrorLaw:
 
     @property
     def least_pvalue(self) -> float:
-        """What p-values so far out that few draws are there can be trusted to."""
+        """Floor of p-values, where too few draws are that far out to estimate them."""
         if np.isinf(self.spread):
             return 1.0
         noise = float(np.mean(self.fixed**2))

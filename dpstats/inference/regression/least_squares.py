@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from dpstats.inference.regression.fourth_moments import FourthMoments
 
 DRAWS = 5_000
-WALD, JOINT = 1, 2  # purposes of draws, beside those of the noise
+WALD, JOINT = 1, 2  # purposes of draws, distinct from those of the noise
 _NEGLIGIBLE = 1e-6
-_REDUNDANT = 1e-9  # of a standard deviation: a combination of others but for rounding
+_REDUNDANT = 1e-9  # of a standard deviation: a combination of others, up to rounding
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,9 @@ class LeastSquares(Cached):
     x (y - x'b), about N(0, s2 Q) for errors of equal variance s2 (see `sampling_covariance`). So
     the error of h'A^-1 c is h'A^-1 times that sum: linear in the noise, with no expansion of the
     inverse. Its law depends on b; in a test of h'b = v, b is estimated under that hypothesis, so
-    that the noise in A, which grows with b, is counted: intervals become unbounded where the noise
-    does not exclude a singular A (as Fieller's do), and where noise is small they are the classical
-    ones.
+    that the noise in A, which grows with b, is accounted for: intervals become unbounded where the
+    noise does not exclude a singular A (as Fieller's do), and where noise is small they are the
+    classical ones.
 
     Attributes
     ----------
@@ -78,12 +78,12 @@ class LeastSquares(Cached):
 
     @cached_property
     def regular(self) -> bool:
-        """Whether the noisy A is positive definite: no noise-free A is anything else."""
+        """Whether the noisy A is positive definite, as A without noise always is."""
         return positive_definite(self.gram)
 
     @cached_property
     def inverse(self) -> Floats:
-        """A^-1, or a pseudoinverse that serves for estimates only."""
+        """A^-1, or a pseudoinverse, which is used for estimates only."""
         if self.regular:
             return np.asarray(np.linalg.inv(self.gram))
         return np.asarray(np.linalg.pinv(self.gram, hermitian=True))
@@ -147,9 +147,9 @@ class LeastSquares(Cached):
 
         M from fourth moments and with the factor n / (n - p) of HC1 [1]_, where they were measured;
         a direction in which noise makes it small has the standard deviation of that noise instead.
-        Else for errors of equal variance, when M is their variance times A. With a penalty the
-        residual is such an error plus x'd, d what the penalty takes off the coefficients, and the
-        mean of xx'(x'd)^2 is at most that of (x'd)^2 times `largest_leverage` times A with penalty.
+        Otherwise for errors of equal variance, when M is their variance times A. With a penalty the
+        residual is such an error plus x'd, d the shrinkage of the coefficients, and the mean of
+        xx'(x'd)^2 is at most that of (x'd)^2 times `largest_leverage` times A with penalty.
 
         References
         ----------
@@ -254,14 +254,14 @@ class LeastSquares(Cached):
         sampling : bool
             False: only noise, for the coefficients of the private table itself.
         extra : float
-            How often the error variance is added, to predict a new response.
+            Multiple of the error variance to add, to predict a new response.
         """
         if not self.regular or (sampling and self.df_resid <= 0):
             return ErrorLaw(np.inf, 1.0, np.zeros(1), np.zeros(1))
         covariance = self.noise_covariance + (self.sampling_covariance if sampling else 0.0)
         along = covariance @ combination
         variance = float(combination @ along)
-        # How the estimate under a hypothesis on the combination moves with its value.
+        # Derivative of the estimate under a hypothesis on the combination by its value.
         length = float(combination @ combination)
         slope = along / variance if variance > 0 else combination / (length or 1.0)
         score = (combination @ self.inverse @ self.rows[:-1])[None, :]
@@ -276,13 +276,13 @@ class LeastSquares(Cached):
         )
 
     def wald(self, combinations: Floats, values: Floats) -> tuple[float, float]:
-        """F statistic and p-value of: combinations (k, p) of the coefficients equal values (k,).
+        """F test that combinations (k, p) of the coefficients equal values (k,).
 
-        The statistic weighs the differences by their covariance, sampling and noise, at the
-        coefficients under the hypothesis, and is over the number of independent combinations, k.
-        Were the noise normal, it would have about the F distribution; the p-value is that one plus
-        the simulated difference between the noise's own law and a normal one, so that without
-        noise it is the classical one.
+        The statistic weighs the differences by the inverse of their covariance, sampling and noise,
+        at the coefficients under the hypothesis, and is divided by the number of independent
+        combinations, k. With normal noise it would have about the F distribution; the p-value is
+        that of F plus the simulated difference between the law of the noise and a normal one. It is
+        the classical p-value without noise.
 
         Raises
         ------
@@ -327,8 +327,8 @@ def _independent(
 ) -> tuple[Floats, Floats]:
     """As many combinations as are independent, uncorrelated and of variance one, with `difference`.
 
-    With `root` the square root of the coefficients' covariance; whatever their units, a row over
-    its own standard deviation is of size one, so that rounding is not taken for a row.
+    `root` is the square root of the coefficients' covariance. Rows are divided by their standard
+    deviations first, so that their units do not decide whether a row is zero up to rounding.
 
     Raises
     ------

@@ -26,7 +26,7 @@ class LinearIntervals(Cached):
     """Intervals of k combinations of the coefficients, plus known numbers.
 
     Noise-aware: see `LeastSquares`. Certified: the bounds of `dps.corrected.ols` at the noisy
-    moments, half of alpha for the noise where the population's sampling error takes the rest.
+    moments; for the population half of alpha is for the noise, and half for the sampling error.
 
     Attributes
     ----------
@@ -82,7 +82,7 @@ class LinearIntervals(Cached):
         )
 
     def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        """Lower and upper ends (k,)."""
+        """Lower and upper limits (k,)."""
         if method == "certified":
             return self._certified(alpha, target)
         ends = [self._law(i, target).interval(alpha) for i in range(len(self.offsets))]
@@ -90,7 +90,7 @@ class LinearIntervals(Cached):
         return self.estimates + low, self.estimates + high
 
     def unbounded(self, alpha: float) -> bool:
-        """Whether some noise-aware interval has no ends."""
+        """Whether some noise-aware interval is unbounded."""
         return any(self._law(i, "population").unbounded(alpha) for i in range(len(self.offsets)))
 
     def _certified(self, alpha: float, target: Target) -> tuple[Floats, Floats]:
@@ -106,9 +106,9 @@ class LinearIntervals(Cached):
         return low + self.offsets, high + self.offsets
 
     def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        """Ends that hold for all combinations together.
+        """Simultaneous limits for all combinations.
 
-        Certified bounds of the table's coefficients do; their sampling part by Bonferroni.
+        Certified bounds for the table are simultaneous; their sampling part is by Bonferroni.
         Noise-aware: at the level that the joint law of the errors gives.
         """
         k = len(self.offsets)
@@ -132,7 +132,7 @@ class LinearIntervals(Cached):
         return replace(self, combinations=self.combinations[:count], offsets=self.offsets[:count])
 
     def pvalues(self, value: float | Floats, alternative: Alternative) -> Floats:
-        """P-values (k,) of: each combination equals `value`."""
+        """P-values (k,) that each combination equals `value`."""
         offsets = np.broadcast_to(value, self.offsets.shape) - self.estimates
         laws = [self._law(i, "population") for i in range(len(offsets))]
         found = [law.pvalue(float(t), alternative) for law, t in zip(laws, offsets, strict=True)]

@@ -1,4 +1,4 @@
-"""Cramer's V from a noisy table: the noise's share subtracted, the interval by simulation."""
+"""Cramer's V from a noisy table: corrected for the bias of the noise, interval by simulation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _STEPS = 31
 
 @dataclass(frozen=True)
 class Association:
-    """How residuals from independence vary about a fitted table, and Cramer's V.
+    """Law of the residuals from independence about a fitted table, and Cramer's V.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class Association:
 
     @staticmethod
     def _interactions(noise: Floats, r: Floats, c: Floats) -> Floats:
-        """Residuals (K, R, C, m) that m changes of the counts make."""
+        """Residuals (K, R, C, m) due to m changes of the counts."""
         noise = noise - r[:, :, np.newaxis, np.newaxis] * noise.sum(axis=1, keepdims=True)
         return np.asarray(
             noise - c[:, np.newaxis, :, np.newaxis] * noise.sum(axis=2, keepdims=True)
@@ -85,9 +85,9 @@ class Association:
         """Approximate interval for Cramer's V.
 
         The estimate's law is simulated at tables on the line from the fitted product through the
-        projected noisy table, on beyond it with what would be negative left out, and the interval
-        holds the V at which the estimate is not in a tail of alpha / 2: a parametric bootstrap
-        that is also right at the boundary V = 0, where percentiles are not.
+        projected noisy table and beyond, with negative counts set to zero. The interval holds the V
+        at which the estimate is not in a tail of alpha / 2: a parametric bootstrap that is also
+        valid at the boundary V = 0, where percentiles are not.
 
         Parameters
         ----------
@@ -118,7 +118,7 @@ class Association:
             noisy = tables.reshape(noise.shape) + noise
             drawn = self.phi_squared(noisy, fit(noisy))
             larger[i], smaller[i] = np.mean(drawn >= found), np.mean(drawn <= found)
-        # Tail probabilities are monotone in V; what simulation leaves is smoothed away.
+        # Tail probabilities are monotone in V; remove the error of the simulation.
         values = np.maximum.accumulate(values)
         larger = np.maximum.accumulate(larger)
         smaller = np.minimum.accumulate(smaller)

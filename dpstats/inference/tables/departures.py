@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from dpstats.measured.answers import Answers
 
 _MIXTURE = 400  # draws of the noise variances in the statistic
-_MOST_MIXED = 12  # cells; the average over draws is too rough beyond
+_MOST_MIXED = 12  # cells; beyond it the average over draws is too inaccurate
 
 
 @dataclass(frozen=True)
 class Departures:
     """T - n p0 for noisy counts T of one column's cells.
 
-    Where n is public this is X - n p0 + Z. Else the measured number of rows N takes its place, and
-    it is X - n p0 + Z - p0 (N - n): it depends on the true n through sampling alone.
+    Where n is public this is X - n p0 + Z. Otherwise the measured number of rows N takes its place:
+    X - n p0 + Z - p0 (N - n), which depends on the true n through sampling alone.
 
     Attributes
     ----------
@@ -74,7 +74,7 @@ class Departures:
 
     @cached_property
     def _inflation(self) -> float:
-        """Effects of about a third of the variance that sampling and noise have together."""
+        """Effects of about a third of the total variance of sampling and noise."""
         return 0.3 * (1 + float(np.trace(self.covariance)) / self.n)
 
     @cached_property
@@ -96,8 +96,8 @@ class Departures:
     def statistic(self, departures: Floats) -> Floats:
         """Average likelihood ratios (R,) of departures (R, d): all directions, one size.
 
-        The alternative multiplies the multinomial covariance. Gaussian noises are normal here; so
-        are taken those that are correlated, or too many for an average over draws.
+        The alternative multiplies the multinomial covariance. Noises that are Gaussian, correlated
+        or too many for an average over draws are taken as normal.
         """
         n, p0 = self.n, self.p0
         if self._mixture is not None:
@@ -105,8 +105,8 @@ class Departures:
                 departures, n * p0, np.sqrt(n) * p0, self._mixture, inflation=self._inflation
             )
         sampling = n * (np.diag(p0) - np.outer(p0, p0))
-        # A trifle keeps the covariance definite where there is little noise, or where the counts'
-        # noise sums to nothing; it is the same under both hypotheses.
+        # A small constant keeps the covariance definite where there is little noise, or where the
+        # noise on the counts sums to zero; it is the same under both hypotheses.
         noise = float(np.trace(self.covariance)) / len(p0)
         ridge = self.covariance + 1e-9 * (n * np.diag(p0) + noise * np.eye(len(p0)))
         wide = (1 + self._inflation) * sampling
@@ -115,8 +115,8 @@ class Departures:
     def test(self, simulations: int, rng: np.random.Generator) -> tuple[float, float]:
         """Statistic and p-value, exact by simulation under p0 where n is public.
 
-        Else the largest p-value at the ends and the middle of a set of error 0.001 for n, plus
-        that error; the law changes slowly and in one direction with n.
+        Otherwise the largest p-value at the ends and the middle of a confidence set of error 0.001
+        for n, plus that error; the law changes slowly and in one direction with n.
         """
         rows = self.answers.rows
         observed = float(self.statistic(self.observed[np.newaxis])[0])
@@ -125,7 +125,7 @@ class Departures:
         largest = 0.0
         for n in {rows.value, *rows.bounds(beta)}:
             drawn = rng.multinomial(n, self.p0, simulations) - n * self.p0 + noise
-            # ties may differ by rounding; counting them all errs on the safe side
+            # ties may differ by rounding; counting all of them is conservative
             extreme = np.sum(self.statistic(drawn) >= observed - 1e-9 * (1 + abs(observed)))
             largest = max(largest, of_simulation(int(extreme), simulations).item())
         return observed, min(1.0, largest + beta)

@@ -41,7 +41,7 @@ def effect_interval(
     shares = project_to_total(n * p0 + departures, n) / n
     observed = float(np.sum(departures**2 / (n * p0)))
     chance = float(np.sum(np.mean(noise**2, axis=0) / (n * p0))) + len(p0) - 1
-    # the less there is beyond chance, the closer to the null the sampling law is taken
+    # the smaller the excess over the null mean, the closer the sampling law is to the null
     kept = max(0.0, 1 - chance / max(observed, 1e-300))
     p = p0 + kept * (shares - p0)
     errors = rng.multinomial(n, p / p.sum(), len(noise)) - n * p + noise

@@ -32,7 +32,7 @@ def laplace_mixture(
         Variances of independent Laplace noises.
     size : int
     terms : int or (d,) array
-        How many equal Laplace noises each is the sum of (the variances are those of the sums).
+        Number of equal Laplace noises in each sum (the variances are those of the sums).
     rng : numpy Generator or seed
         The draws belong to the definition of the statistic: use the same ones for the observed
         and for the simulated statistics.
@@ -79,7 +79,7 @@ def average_likelihood_ratio(
     Returns
     -------
     (R,) float64
-        Large values speak against the null.
+        Large values are evidence against the null.
     """
     null = log_average_likelihood(residuals, diagonal, rank_one, noise_variances)
     alternative = log_average_likelihood(
@@ -102,8 +102,8 @@ def log_average_likelihood(
     """Log of the mean over tau of N(residuals; 0, diag(tau + D) - a a' + c c'), up to a constant.
 
     Parameters and shapes as in `average_likelihood_ratio`; returns (R,) float64. One (d,) set of
-    D, a and c for all residuals costs matrix products only; else R M d numbers are visited, in
-    chunks.
+    D, a and c for all residuals costs matrix products only; otherwise R M d numbers are computed,
+    in chunks.
     """
     draws, d = noise_variances.shape
     extra = np.zeros(d) if extra is None else extra

@@ -13,7 +13,7 @@ from dpstats.arrays import Floats
 from dpstats.inference.joint_coverage import joint_noise_quantiles
 from dpstats.inference.simulation import draw_noise
 from dpstats.inference.tables.association import Association
-from dpstats.inference.tables.score_test import (
+from dpstats.inference.tables.score_statistic import (
     fit_even_independence,
     fit_independence,
     score_statistic,
@@ -97,7 +97,7 @@ class NoisyTable:
         return score_statistic(tables, self.expected(tables), self.scales, other)
 
     def classical(self) -> float:
-        """The same of the noisy counts as if there were no noise: Pearson's, or Mantel-Haenszel."""
+        """Classical statistic of the noisy counts: Pearson's, or Cochran-Mantel-Haenszel's."""
         none = np.zeros(self.cells.shape)
         return float(score_statistic(self.observed, self.expected(self.observed), none, none))
 
@@ -106,10 +106,10 @@ class NoisyTable:
 
         Tables are drawn from the fitted margins, and again from margins shrunk towards equal ones:
         where noise exceeds their spread the fitted ones are too uneven, and where they are uneven
-        the shrunk ones are too even; either would reject too often somewhere.
+        the shrunk ones are too even; either alone would exceed its level in some case.
 
         Where the number of rows is not public every table, drawn or observed, is fitted with its
-        own total, so that its error is in the law as well.
+        own total: the law then includes the error of the total.
         """
         statistic = float(self.statistic(self.observed))
         fitted = self.expected(self.observed)
@@ -125,7 +125,7 @@ class NoisyTable:
         return statistic, of_simulation(most, simulations).item()
 
     def box(self, beta: float) -> tuple[Floats, Floats]:
-        """Ends (K, R, C) that hold all private counts with probability 1 - beta."""
+        """Limits (K, R, C) that hold all private counts with probability 1 - beta."""
         radius = joint_noise_quantiles(self.answers, beta)[self.cells]
         low = np.maximum(self.observed - radius, 0)
         return low, np.maximum(self.observed + radius, 0)

@@ -163,7 +163,7 @@ def test_result_tests_and_frame(schema, survey):
     assert pvalue == pytest.approx(result.test(1, measure="ratio").pvalue, abs=5e-3)
     assert pvalue == pytest.approx(result.test(measure="odds ratio").pvalue, abs=5e-3)
     assert "risk ratio = 1" in str(result.test(measure="ratio"))
-    assert "never below 0.004" in result.summary()
+    assert "no p-value is below 0.004" in result.summary()
     assert len(result.intervals.pvalues(0.0, "two-sided")) == 3
     assert np.isnan(result.intervals.pvalues(-0.5, "two-sided")[1])
     for options, message in (

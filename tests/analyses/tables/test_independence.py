@@ -5,7 +5,7 @@ from scipy import stats
 from scipy.stats.contingency import association
 
 import dpstats as dps
-from dpstats.inference.tables.score_test import noisy_information, noisy_score, score_statistic
+from dpstats.inference.tables.score_statistic import noisy_information, noisy_score, score_statistic
 from dpstats.inference.tables.simplex import project_to_total
 from dpstats.privacy.noise import _noise_from
 
@@ -230,5 +230,5 @@ def test_bad_parameters(schema, options, message):
     ids=str,
 )
 def test_lists_of_columns_are_refused_with_a_sentence(schema, analysis):
-    with pytest.raises(dps.RequestError, match="goes by its name"):
+    with pytest.raises(dps.RequestError, match="is given by its name"):
         dps.plan(schema, {"a": analysis}, budget=dps.PureDP(1))

@@ -209,8 +209,8 @@ def test_pvalues_at_the_ends_of_the_parameter():
     ("arguments", "message"),
     [
         ({"alpha": 0.95}, "did you mean alpha=0.05"),
-        ({"alpha": 0.0}, "not a probability of error"),
-        ({"alpha": float("nan")}, "not a probability of error"),
+        ({"alpha": 0.0}, "not an error probability"),
+        ({"alpha": float("nan")}, "not an error probability"),
         ({"n": 0}, "at least 1"),
         ({"n": 2.5}, "at least 1"),
         ({"t": np.nan}, "finite"),

@@ -27,9 +27,9 @@ def test_what_can_be_asked(wanted, rows, values):
     ("nope = 0", "'nope' is not a coefficient"), ("age + b3 = 0", "'b3' is not a coefficient"),
     ("", "nothing to test"), ("  ", "nothing to test"), ("age = ", "cannot be read"),
     ("age - age = 0", "without any coefficient"), (np.zeros(4), "without any coefficient"),
-    ([ONE, [0] * 4], "without any coefficient"), ([[1, 2], [3]], "full array"),
-    ([["a"] * 4], "full array"), (np.zeros((2, 2, 4)), "shape"), ([1, 2], "shape"), ([], "shape"),
-    (None, "finite"), ((ONE, [1, 2, 3]), "full array"), ("age = nan", "'nan' is not a coefficient"),
+    ([ONE, [0] * 4], "without any coefficient"), ([[1, 2], [3]], "regular"),
+    ([["a"] * 4], "regular"), (np.zeros((2, 2, 4)), "shape"), ([1, 2], "shape"), ([], "shape"),
+    (None, "finite"), ((ONE, [1, 2, 3]), "regular"), ("age = nan", "'nan' is not a coefficient"),
 ])  # fmt: skip
 def test_what_cannot_is_refused_with_a_sentence(wanted, words):
     with pytest.raises(RequestError, match=words):

@@ -79,7 +79,7 @@ def test_p42_a_schema_is_never_made_from_a_table(tmp_path):
 
 @pytest.mark.parametrize("reference", ["auto", "silverman", "cv", FRAME, 0.3, {"kind": "uniform"}])
 def test_p43_bandwidths_by_a_data_rule(reference, attempt):
-    with pytest.raises(dps.RequestError, match="reference must be one such as"):
+    with pytest.raises(dps.RequestError, match="reference must be a density such as"):
         attempt(reference=reference)
 
 

@@ -78,7 +78,7 @@ def test_p28_a_stream_that_hides_its_number_of_rows_spends_nothing(tmp_path, fra
     ledger = dps.Ledger.create(tmp_path / "ledger", dps.PureDP(1))
     frame.to_csv(tmp_path / "t.csv", index=False)
     for data in (tmp_path / "t.csv", pa.Table.from_pandas(frame).to_reader()):
-        with pytest.raises(dps.DataError, match="make the plan for the right number"):
+        with pytest.raises(dps.DataError, match="make the plan for that number"):
             dps.measure(plan, data, ledger=ledger)
     assert ledger.spent == 0
 

@@ -19,7 +19,7 @@ def fit_independence(tables: Floats, n: Floats | float) -> Floats:
 
     The margins of the nearest non-negative tables of total n, each at least half a row so that no
     probability is fixed at zero. They are not shrunk towards equal ones where noise is large: the
-    interaction that a product of unequal margins has would then pass for association.
+    counts of a product of unequal margins would then appear to be associated.
 
     Parameters
     ----------
@@ -88,9 +88,9 @@ def score_statistic(
         u = e psi - J N (N' J N)^-1 N'(e psi),    V = J - J N (N' J N)^-1 N' J.
 
     One stratum: u' V^- u over all interactions, without noise Pearson's statistic. Several: the
-    association is taken for common to them, so u and V are summed over strata first; V counts
-    n_k / (n_k - 1) times, so that without noise this is the (generalised) Cochran-Mantel-Haenszel
-    statistic. What calibrates it is simulation, whatever its form.
+    association is assumed common to them: u and V are summed over strata first, V with factors
+    n_k / (n_k - 1), and without noise this is the (generalised) Cochran-Mantel-Haenszel statistic.
+    Simulation calibrates it in every case.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ def score_statistic(
 
 
 def _margins(table: Floats) -> Floats:
-    """Sums (..., R + C - 1) over rows and columns, the last column left out as redundant."""
+    """Sums (..., R + C - 1) over rows and columns, without the last column, which is redundant."""
     return np.concatenate([table.sum(axis=-1), table.sum(axis=-2)[..., :-1]], axis=-1)
 
 
