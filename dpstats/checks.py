@@ -91,7 +91,7 @@ def check_numbers(
     try:
         array = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
-        raise RequestError(f"{name} must be a number or a regular array of numbers") from None
+        raise RequestError(f"{name} must be numbers: a single one or a regular array") from None
     if shape is None:
         return array
     try:
@@ -160,3 +160,10 @@ def check_choice(name: str, value: object, allowed: Sequence[str]) -> None:
     """Raise RequestError if `value` is not one of the allowed names."""
     if value not in allowed:
         raise RequestError(f"{name} must be one of {list(allowed)}, got {value!r}")
+
+
+def check_interval(alpha: float, method: str, target: str) -> None:
+    """Raise RequestError unless the options of an interval are valid."""
+    check_alpha(alpha)
+    check_choice("method", method, get_args(Method))
+    check_choice("target", target, get_args(Target))

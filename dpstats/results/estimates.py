@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,9 +14,8 @@ from dpstats.checks import (
     Alternative,
     Method,
     Target,
-    check_alpha,
     check_alternative,
-    check_choice,
+    check_interval,
     check_number,
 )
 from dpstats.errors import RequestError
@@ -195,9 +194,7 @@ class EstimateResult(Cached, Result):
         -------
         (d, 2) Named, or (2,) for a single parameter
         """
-        check_alpha(alpha)
-        check_choice("method", method, get_args(Method))
-        check_choice("target", target, get_args(Target))
+        check_interval(alpha, method, target)
         of = self.intervals.simultaneous if simultaneous else self.intervals.conf_int
         ends: Floats = self._once(
             (alpha, method, target, simultaneous),
