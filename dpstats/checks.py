@@ -160,10 +160,3 @@ def check_choice(name: str, value: object, allowed: Sequence[str]) -> None:
     """Raise RequestError if `value` is not one of the allowed names."""
     if value not in allowed:
         raise RequestError(f"{name} must be one of {list(allowed)}, got {value!r}")
-
-
-def check_interval(alpha: float, method: str, target: str) -> None:
-    """Raise RequestError unless the options of an interval are valid."""
-    check_alpha(alpha)
-    check_choice("method", method, get_args(Method))
-    check_choice("target", target, get_args(Target))

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, overload
+from typing import TYPE_CHECKING, Literal, get_args, overload
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from dpstats.analyses.base import Analysis, R
 from dpstats.analyses.registry import analysis_from_dict, spelled
 from dpstats.arrays import Codes, Floats
 from dpstats.caching import Cached
-from dpstats.checks import Method, Target, check_interval
+from dpstats.checks import Method, Target, check_alpha, check_choice
 from dpstats.errors import FileFormatError, NotMeasuredError, RequestError
 from dpstats.families.block import Block, Family
 from dpstats.measured.answers import Answers, answer
@@ -299,7 +299,9 @@ class Release(Cached):
         """
         import pandas as pd
 
-        check_interval(alpha, method, target)
+        check_alpha(alpha)
+        check_choice("method", method, get_args(Method))
+        check_choice("target", target, get_args(Target))
         for reason in self.unread.values():
             warnings.warn(reason, stacklevel=2)
         results = {name: self.infer(name) for name in self.analyses}

@@ -106,10 +106,10 @@ def check_analysis(analysis: Analysis[Result], schema: Schema, data: pd.DataFram
         release = synthesize(measured, m=200, k=50, rng=0)
         again = _saved_and_loaded(release)
         asked = family.blocks if public else (*family.blocks, ROWS)
-        result = analysis.infer(_Guarded(release, asked))
+        found = analysis.infer(_Guarded(release, asked))
         at = f"at {budget}, {unit}"
-        _check_result(result, again.infer("it"), at)
-        _check_tests(result, at)
+        _check_result(found, again.infer("it"), at)
+        _check_tests(found, at)
         preview = str(planned.preview(n=len(data)))
         _require("it" in preview and "nan" not in preview, "preview() must work and hold no NaN")
 
@@ -144,44 +144,44 @@ def _check_declaration(analysis: Analysis[Result]) -> None:
         raise ContractError(str(error)) from None
 
 
-def _check_result(result: Result, again: Result, at: str) -> None:
+def _check_result(found: Result, again: Result, at: str) -> None:
     _require(
-        issubclass(type(result), Result),
+        issubclass(type(found), Result),
         "infer() must return a dps.Result, with summary(), to_frame() and headline, "
-        f"got {type(result).__name__}",
+        f"got {type(found).__name__}",
     )
-    _require(result == again, f"the same release must give equal results {at}: use eq=False")
-    _require(hash(result) == hash(again), f"equal results must have the same hash {at}")
-    line = result.headline
+    _require(found == again, f"the same release must give equal results {at}: use eq=False")
+    _require(hash(found) == hash(again), f"equal results must have the same hash {at}")
+    line = found.headline
     _require(line and "\n" not in line, f"headline must be one line of text {at}")
-    text = result.summary()
+    text = found.summary()
     _require(isinstance(text, str) and text, f"summary() must be text {at}")
     _require(text == again.summary(), f"the same release must give the same result {at}")
     _require("nan" not in text.lower().replace("finance", ""), f"summary() shows NaN {at}:\n{text}")
-    for shown in (str(result), repr(result), getattr(result, "_repr_html_", result.summary)()):
+    for shown in (str(found), repr(found), getattr(found, "_repr_html_", found.summary)()):
         _require(isinstance(shown, str) and shown, f"a result must print {at}")
-    frame = result.to_frame()
+    frame = found.to_frame()
     _require(len(frame) > 0, f"to_frame() must have rows {at}")
-    if result.has_intervals:
-        _check_intervals(result, at)
-    _check_pvalues(result.pvalues, f"p-values {at}")
+    if found.has_intervals:
+        _check_intervals(found, at)
+    _check_pvalues(found.pvalues, f"p-values {at}")
 
 
-def _check_tests(result: Result, at: str) -> None:
+def _check_tests(found: Result, at: str) -> None:
     """P-values of the tests that a single estimate offers."""
-    if not result.testable:
+    if not found.testable:
         return
-    values = np.unique(result.intervals_frame(alpha=0.1).iloc[:, 1:].to_numpy(dtype=np.float64))
+    values = np.unique(found.intervals_frame(alpha=0.1).iloc[:, 1:].to_numpy(dtype=np.float64))
     values = values[np.isfinite(values)]
     for alternative in get_args(Alternative):
-        pvalues = [float(result.test(float(value), alternative).pvalues[0]) for value in values]
+        pvalues = [float(found.test(float(value), alternative).pvalues[0]) for value in values]
         what = f"p-values of {alternative!r} {at}"
         _check_pvalues(pvalues, what)
         steps = np.diff(pvalues) * {"larger": 1, "smaller": -1, "two-sided": 0}[alternative]
         _require(
             (steps >= -1e-6).all(), f"{what} must be monotone in the hypothesis, got {pvalues}"
         )
-        str(result.test(float(values[0]), alternative))
+        str(found.test(float(values[0]), alternative))
 
 
 def _check_pvalues(pvalues: Any, what: str) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, get_args
 import numpy as np
 
 from dpstats.arrays import Codes, Floats
-from dpstats.checks import Method, Target, check_interval
+from dpstats.checks import Method, Target, check_alpha, check_choice
 from dpstats.errors import RequestError
 from dpstats.families.block import Block, Family
 from dpstats.inference.simulation import draw_from
@@ -224,7 +224,9 @@ class Preview:
         """
         import pandas as pd
 
-        check_interval(alpha, method, target)
+        check_alpha(alpha)
+        check_choice("method", method, get_args(Method))
+        check_choice("target", target, get_args(Target))
         frames = [pd.DataFrame(columns=["analysis", "term", "width"])]
         for name, results in self.results.items():
             if results[0].has_intervals:

@@ -10,7 +10,7 @@ import numpy as np
 
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
-from dpstats.checks import Method, Target, check_alpha, check_choice, check_interval
+from dpstats.checks import Method, Target, check_alpha, check_choice
 from dpstats.corrected.verdicts import CertifiedChiSquare
 from dpstats.errors import RequestError
 from dpstats.results.base import footer
@@ -156,7 +156,8 @@ class ChiSquareResult(Cached, HypothesisResult):
         RequestError
             For any other combination of method and target.
         """
-        check_interval(alpha, method, target)
+        check_choice("method", method, get_args(Method))
+        check_choice("target", target, get_args(Target))
         certified, effect = self._at(alpha)
         if (method, target) == ("noise_aware", "population"):
             return effect

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
@@ -14,8 +14,9 @@ from dpstats.checks import (
     Alternative,
     Method,
     Target,
+    check_alpha,
     check_alternative,
-    check_interval,
+    check_choice,
     check_number,
 )
 from dpstats.errors import RequestError
@@ -194,7 +195,9 @@ class EstimateResult(Cached, Result):
         -------
         (d, 2) Named, or (2,) for a single parameter
         """
-        check_interval(alpha, method, target)
+        check_alpha(alpha)
+        check_choice("method", method, get_args(Method))
+        check_choice("target", target, get_args(Target))
         of = self.intervals.simultaneous if simultaneous else self.intervals.conf_int
         ends: Floats = self._once(
             (alpha, method, target, simultaneous),

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 import numpy as np
 
-from dpstats.checks import Method, Target, as_float, check_interval
+from dpstats.checks import Method, Target, as_float, check_alpha, check_choice
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
 from dpstats.families.cells import Cells, Indicator
@@ -192,7 +192,9 @@ class QuantileResult(EstimateResult):
         """
         import pandas as pd
 
-        check_interval(alpha, method, target)
+        check_alpha(alpha)
+        check_choice("method", method, get_args(Method))
+        check_choice("target", target, get_args(Target))
         intervals = self.intervals
         assert isinstance(intervals, QuantileIntervals)
         low, high = ProportionIntervals(intervals.answers).conf_int(alpha, method, target)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, get_args
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from dpstats.analyses.moments.clipping import (
 )
 from dpstats.analyses.moments.covariance import checked_columns, notes_of
 from dpstats.arrays import Floats
-from dpstats.checks import Method, Target, check_interval, check_numbers
+from dpstats.checks import Method, Target, check_alpha, check_choice, check_numbers
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
 from dpstats.inference.moments.eigen_intervals import EigenIntervals
@@ -262,7 +262,9 @@ class PCAResult(EstimateResult):
         """
         import pandas as pd
 
-        check_interval(alpha, method, target)
+        check_alpha(alpha)
+        check_choice("method", method, get_args(Method))
+        check_choice("target", target, get_args(Target))
         single, spaces = self._intervals.sines(alpha, method, target)
         names = [f"PC{i}" for i in range(1, self.n_components_ + 1)]
         angles = {"component": names, "vector": single, "subspace": spaces}
