@@ -101,7 +101,7 @@ def check_numbers(
     try:
         array = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
-        raise RequestError(f"{name} must be a number or a regular array of numbers") from None
+        raise RequestError(f"{name} must be numbers: a single one or a regular array") from None
     if shape is None:
         return array
     try:

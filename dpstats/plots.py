@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from dpstats.analyses.moments.pca import PCAResult
+    from dpstats.arrays import Floats
     from dpstats.checks import Method
 
 __all__ = ["loadings", "scree"]
@@ -58,12 +59,9 @@ def scree(
     'share of the variance'
     >>> ax.figure.savefig("scree.png")
     """
-    _check_result(result)
-    k = result.n_components_
+    k, ends, ax = _prepared(result, alpha, method, ax)
     drawn = slice(k, 2 * k) if ratio else slice(0, k)
-    ends = result.conf_int(alpha=alpha, method=method)[drawn]
-    ax = _axes(ax)
-    _bars(ax, np.arange(1, k + 1), result.params[drawn], ends, label=None)
+    _bars(ax, np.arange(1, k + 1), result.params[drawn], ends[drawn], label=None)
     ax.set_xticks(np.arange(1, k + 1))
     ax.set_xlabel("component")
     ax.set_ylabel("share of the variance" if ratio else "eigenvalue")
@@ -111,12 +109,11 @@ def loadings(
     ['math', 'physics']
     >>> ax.figure.savefig("loadings.png")
     """
-    _check_result(result)
-    k, p = result.n_components_, len(result.columns)
+    k, ends, ax = _prepared(result, alpha, method, ax)
+    p = len(result.columns)
     given = list(components) if isinstance(components, tuple | list) else [components]
     numbers = [_number(component, k) for component in given]
-    ends = result.conf_int(alpha=alpha, method=method)[2 * k :].reshape(k, p, 2)
-    ax = _axes(ax)
+    ends = ends[2 * k :].reshape(k, p, 2)
     places = np.arange(p)
     for i, number in enumerate(numbers):
         aside = (i - (len(numbers) - 1) / 2) * 0.6 / len(numbers)
@@ -130,7 +127,10 @@ def loadings(
     return ax
 
 
-def _check_result(result: object) -> None:
+def _prepared(
+    result: PCAResult, alpha: float, method: Method, ax: Axes | None
+) -> tuple[int, Floats, Axes]:
+    """Number of components, limits (2 k + k p, 2) of all parameters, and where to draw them."""
     from dpstats.analyses.moments.pca import PCAResult
 
     if not isinstance(result, PCAResult):
@@ -138,6 +138,8 @@ def _check_result(result: object) -> None:
             "this plot needs the result of a dps.PCA, such as release.infer('shape'); got "
             f"{type(result).__name__}"
         )
+    ends = np.asarray(result.conf_int(alpha=alpha, method=method))
+    return result.n_components_, ends, _axes(ax)
 
 
 def _number(component: object, k: int) -> int:

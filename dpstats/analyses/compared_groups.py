@@ -58,10 +58,10 @@ def _pair_of(column: Column, groups: Groups | None) -> tuple[int, int]:
                 "them, as in groups=(first, second)"
             )
         return (known[1], known[0]) if isinstance(column, Boolean) else (known[0], known[1])
-    found = [_bin_of(column, level) for level in groups]
-    if len(found) != 2 or found[0] == found[1]:
+    bins = [_bin_of(column, level) for level in groups]
+    if len(bins) != 2 or bins[0] == bins[1]:
         raise RequestError(f"groups must be two different levels, got {list(groups)}")
-    return found[0], found[1]
+    return bins[0], bins[1]
 
 
 def _bin_of(column: Column, level: object) -> int:

@@ -50,7 +50,7 @@ def fourfold_bounds(low: Floats, high: Floats) -> tuple[float, float]:
     if r[0] > r[1] or c[0] > c[1] or low.sum() > 1 or high.sum() < 1:
         return 0.0, 1.0
     start = np.array([[r[0], r[1], c[0], c[1]]])
-    return _least(low, high, start), _most(low, high, start)
+    return _bound(low, high, start, largest=False), _bound(low, high, start, largest=True)
 
 
 def _margin(low: Floats, high: Floats) -> tuple[float, float]:
@@ -61,40 +61,24 @@ def _margin(low: Floats, high: Floats) -> tuple[float, float]:
     )
 
 
-def _least(low: Floats, high: Floats, boxes: Floats) -> float:
-    """Lower bound on the minimum of phi^2."""
-    best, done = 1.0, 1.0  # smallest value found, and bound over boxes no longer split
+def _bound(low: Floats, high: Floats, boxes: Floats, *, largest: bool) -> float:
+    """Upper bound on the maximum of phi^2, or lower bound on its minimum."""
+    pick, sign = (max, 1) if largest else (min, -1)
+    best = done = 0.0 if largest else 1.0  # value found, and bound over boxes no longer split
     for _ in range(_MOST_ROUNDS):
-        bottom, _, feasible = _range(low, high, boxes)
-        boxes, bottom = boxes[feasible], bottom[feasible]
-        best = min([best, *_at_centres(low, high, boxes, largest=False)])
-        wanted = bottom < best * (1 - _GAP) - 1e-9
-        done = min([done, best, *bottom[~wanted]])
-        boxes, bottom = boxes[wanted], bottom[wanted]
+        bottom, top, feasible = _range(low, high, boxes)
+        boxes, bounds = boxes[feasible], (top if largest else bottom)[feasible]
+        best = pick([best, *_at_centres(low, high, boxes, largest=largest)])
+        open_ = sign * (bounds - best) > _GAP * best + 1e-9
+        done = pick([done, best, *bounds[~open_]])
+        boxes, bounds = boxes[open_], bounds[open_]
         if not len(boxes) or len(boxes) > _MOST_BOXES:
             break
         boxes = _split(boxes)
     else:
-        bottom = _range(low, high, boxes)[0]
-    return float(max(0, min([done, *bottom])))
-
-
-def _most(low: Floats, high: Floats, boxes: Floats) -> float:
-    """Upper bound on the maximum of phi^2."""
-    best, done = 0.0, 0.0
-    for _ in range(_MOST_ROUNDS):
-        _, top, feasible = _range(low, high, boxes)
-        boxes, top = boxes[feasible], top[feasible]
-        best = max([best, *_at_centres(low, high, boxes, largest=True)])
-        wanted = top > best * (1 + _GAP) + 1e-9
-        done = max([done, best, *top[~wanted]])
-        boxes, top = boxes[wanted], top[wanted]
-        if not len(boxes) or len(boxes) > _MOST_BOXES:
-            break
-        boxes = _split(boxes)
-    else:
-        top = _range(low, high, boxes)[1]
-    return float(min(1, max([done, *top])))
+        bottom, top, _ = _range(low, high, boxes)
+        bounds = top if largest else bottom
+    return float(np.clip(pick([done, *bounds]), 0, 1))
 
 
 def _split(boxes: Floats) -> Floats:
@@ -202,7 +186,8 @@ def _collapse_bound(low: Floats, high: Floats) -> float:
         lower, upper = ends
         if lower.sum() <= 1 <= upper.sum():
             r, c = _margin(lower, upper), _margin(lower.T, upper.T)
-            best = max(best, _least(lower, upper, np.array([[*r, *c]])))
+            box = np.array([[*r, *c]])
+            best = max(best, _bound(lower, upper, box, largest=False))
     return best
 
 

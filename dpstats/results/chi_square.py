@@ -221,13 +221,13 @@ class ChiSquareResult(Cached, HypothesisResult):
         more = [f"{left} more cells are in to_frame()"] if left else []
         notes = self.notes if target == "population" else ()
         remarks = [f"Note: {note}" for note in (*more, *notes)]
-        found, foot = self._of_population(alpha), self.footer
+        lines, foot = self._of_population(alpha), self.footer
         if target == "table":
-            found = self._of_table(alpha)
+            lines = self._of_table(alpha)
             foot = footer(self.rows, self.budget, "certified (any data, worst case)", target)
         return Page(
             self.title,
-            [f"null hypothesis: {self.null}", "", *found],
+            [f"null hypothesis: {self.null}", "", *lines],
             ["cell", "observed", "expected", "residual"],
             rows,
             after=[*foot.splitlines(), *remarks],

@@ -45,8 +45,8 @@ class LinearResult(EstimateResult):
     >>> plan = dps.plan(schema, {"line": line}, budget=dps.PureDP(10))
     >>> numbers = pd.Series(range(10_000))
     >>> rows = pd.DataFrame({"age": numbers % 100, "score": numbers % 100 // 2 + numbers % 7})
-    >>> found = dps.release(plan, rows).infer(line)
-    >>> predicted = found.get_prediction({"age": [20, 60]}).mean
+    >>> fitted = dps.release(plan, rows).infer(line)
+    >>> predicted = fitted.get_prediction({"age": [20, 60]}).mean
     >>> isinstance(predicted, dps.LinearResult), predicted.tvalues.shape
     (True, (2,))
     """
@@ -114,8 +114,8 @@ class ContrastResult(LinearResult):
     >>> plan = dps.plan(schema, {"line": line}, budget=dps.PureDP(10))
     >>> numbers = pd.Series(range(10_000))
     >>> rows = pd.DataFrame({"age": numbers % 100, "score": numbers % 100 // 2 + numbers % 7})
-    >>> found = dps.release(plan, rows).infer(line)
-    >>> slope = found.t_test("age = 0.5")
+    >>> fitted = dps.release(plan, rows).infer(line)
+    >>> slope = fitted.t_test("age = 0.5")
     >>> abs(slope.effect - 0.5) < 0.05
     True
     """
@@ -164,8 +164,8 @@ class FTestResult(HypothesisResult):
     >>> plan = dps.plan(schema, {"line": line}, budget=dps.PureDP(10))
     >>> numbers = pd.Series(range(10_000))
     >>> rows = pd.DataFrame({"age": numbers % 100, "score": numbers % 100 // 2 + numbers % 7})
-    >>> found = dps.release(plan, rows).infer(line)
-    >>> test = found.f_test("age = 0")
+    >>> fitted = dps.release(plan, rows).infer(line)
+    >>> test = fitted.f_test("age = 0")
     >>> print(test.pvalue < 0.001, test.df_num)
     True 1.0
     """
@@ -203,8 +203,8 @@ class Prediction(Result):
     >>> plan = dps.plan(schema, {"line": line}, budget=dps.PureDP(10))
     >>> numbers = pd.Series(range(10_000))
     >>> rows = pd.DataFrame({"age": numbers % 100, "score": numbers % 100 // 2 + numbers % 7})
-    >>> found = dps.release(plan, rows).infer(line)
-    >>> predicted = found.get_prediction({"age": [20, 60]})
+    >>> fitted = dps.release(plan, rows).infer(line)
+    >>> predicted = fitted.get_prediction({"age": [20, 60]})
     >>> predicted.predicted_mean.round().tolist(), predicted.conf_int(obs=True).shape
     ([13.0, 33.0], (2, 2))
     """

@@ -60,10 +60,10 @@ class OLSResult(LinearResult):
     >>> plan = dps.plan(schema, {"line": line}, budget=dps.PureDP(10))
     >>> numbers = pd.Series(range(10_000))
     >>> rows = pd.DataFrame({"age": numbers % 100, "score": numbers % 100 // 2 + numbers % 7})
-    >>> found = dps.release(plan, rows).infer(line)
-    >>> print(found.params["age"] == found.params[1], found.nobs)
+    >>> fitted = dps.release(plan, rows).infer(line)
+    >>> print(fitted.params["age"] == fitted.params[1], fitted.nobs)
     True 10000
-    >>> round(float(found.params["age"]), 1)
+    >>> round(float(fitted.params["age"]), 1)
     0.5
     """
 

@@ -89,7 +89,7 @@ def test_arrays_broadcast():
         ({"n": 10.5}, "integer"),
         ({"beta": 0.05}, "above 0 and below alpha"),
         ({"beta": 0.0}, "above 0 and below alpha"),
-        ({"p": "a"}, "p must be a number"),
+        ({"p": "a"}, "p must be numbers"),
         ({"p": [0.1, 0.2], "radius": [0.1] * 3}, "do not fit"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The ledger: exact, append-only, never over its cap, whoever writes to it."""
+"""The ledger: exact, append-only, never over its cap, with any number of writers."""
 
 import json
 import os

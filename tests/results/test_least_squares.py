@@ -70,9 +70,9 @@ def test_adjusted_r_squared_is_not_below_what_noise_left_at_zero():
     # The response is noise alone, at so few rows that the noisy R-squared is often negative.
     results = [fitted("y ~ b", 30, 5.0) for _ in range(30)]
     known = [r for r in results if np.isfinite(r.bse).all()]
-    drowned = [r for r in known if r._explained < 0]
-    assert drowned  # about a third are; none of 30 has a chance of 3 in a million
-    assert all((r.rsquared, r.rsquared_adj) == (0, 0) for r in drowned)
+    noisy = [r for r in known if r._explained < 0]
+    assert noisy  # about a third are; none of 30 has a chance of 3 in a million
+    assert all((r.rsquared, r.rsquared_adj) == (0, 0) for r in noisy)
 
 
 def test_one_contrast_has_single_numbers_as_in_statsmodels(found):
@@ -94,8 +94,8 @@ def test_the_covariance_of_coefficients_has_the_squares_of_the_standard_errors(f
     assert found.t_test(weights).sd == pytest.approx(
         np.sqrt(weights @ found.cov_params() @ weights), rel=1e-9
     )
-    drowned = fitted(n=20, epsilon=0.1)
-    assert np.isinf(drowned.cov_params()).all(axis=None)
+    noisy = fitted(n=20, epsilon=0.1)
+    assert np.isinf(noisy.cov_params()).all(axis=None)
     assert found.f_test([[0, 1, 0, 0], [0, 3, 0, 0]]).df_num == 1
     assert found.f_test("a, b, g[T.s]").df_num == 3
 

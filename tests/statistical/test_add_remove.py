@@ -111,7 +111,7 @@ def test_all(setting, table, tools):
 
 
 def test_the_check_sees_a_count_taken_for_exact(table, tools):
-    """Where the noisy count stands for n, small noisy tables are covered too seldom."""
+    """Where the noisy count replaces n, small noisy tables are covered too seldom."""
     from dpstats.measured.row_count import RowCount
 
     covered, well = 0, dps.Proportion("not ill or not exposed")

@@ -1,6 +1,6 @@
 """Coverage of components and covariances of rows shrunk to a public norm.
 
-Rows are drawn, with replacement, from a table of 50,000 that stands for the population; its
+Rows are drawn, with replacement, from a table of 50,000 that represents the population; its
 shrunk rows, in floats, have the eigenvalues and covariances that intervals are about.
 """
 

@@ -1,4 +1,4 @@
-"""Coverage, level and power of least squares, from drowned in noise to almost without."""
+"""Coverage, level and power of least squares, from noise far above the signal to almost none."""
 
 from types import SimpleNamespace
 

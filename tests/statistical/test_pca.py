@@ -1,6 +1,6 @@
 """Coverage of covariances, eigenvalues, their shares, loadings and angles.
 
-Rows are drawn, with replacement, from a table of 100,000 that stands for the population, so that
+Rows are drawn, with replacement, from a table of 100,000 that represents the population, so that
 its eigenvalues are known exactly.
 """
 

@@ -17,7 +17,7 @@ SCHEMA = dps.Schema([dps.Boolean("smoker")])
 
 
 class Fixed:
-    """Noise and U as told: every outcome of the mechanism can be visited."""
+    """Fixed noise and U: every outcome of the mechanism can be visited."""
 
     def __init__(self, noise, uniform):
         self.noise, self.uniform = noise, uniform

@@ -166,10 +166,10 @@ class GoodnessOfFit:
         column, given = schema[self.column], self.probabilities
         labels = list(column.bin_labels)
         if isinstance(given, Mapping):
-            found = {label: _position(column, label) for label in given}
-            unknown = [label for label, i in found.items() if i is None]
-            lacking = [label for i, label in enumerate(labels) if i not in found.values()]
-            twice = len(set(found.values())) < len(found) and not unknown
+            positions = {label: _position(column, label) for label in given}
+            unknown = [label for label, i in positions.items() if i is None]
+            lacking = [label for i, label in enumerate(labels) if i not in positions.values()]
+            twice = len(set(positions.values())) < len(positions) and not unknown
             if unknown or lacking or twice:
                 raise RequestError(
                     f"probabilities for {self.column!r}: "
@@ -178,7 +178,7 @@ class GoodnessOfFit:
                     + ("a level is named twice; " if twice else "")
                     + f"its levels or bins are {labels}"
                 )
-            ordered = sorted((i, given[label]) for label, i in found.items() if i is not None)
+            ordered = sorted((i, given[label]) for label, i in positions.items() if i is not None)
             return check_probabilities([probability for _, probability in ordered])
         if len(given) != len(labels):
             raise RequestError(

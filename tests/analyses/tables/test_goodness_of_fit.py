@@ -94,13 +94,13 @@ def test_prints(schema, survey):
     result = released(schema, survey, {"g": dps.GoodnessOfFit("region", P0)}, 0.01).infer("g")
     text = result.summary()
     assert f"{result.pvalue:.4g}" in text
-    assert "privacy noise is" in text  # epsilon = 0.01: it drowns the signal
+    assert "privacy noise makes up" in text  # epsilon = 0.01: it exceeds the signal
     assert "the population" in text
     assert list(result.to_frame().columns) == ["cell", "observed", "expected", "residual"]
     low, high = result.effect_interval
     assert 0 <= low <= high
     clear = released(schema, survey, {"g": dps.GoodnessOfFit("region", P0)}, 5).infer("g")
-    assert not any("privacy noise is" in note for note in clear.notes)
+    assert not any("privacy noise makes up" in note for note in clear.notes)
 
 
 def test_effect_without_noise_part(schema, survey):
