@@ -26,6 +26,7 @@ from dpstats.checks import (
 from dpstats.errors import FileFormatError, NotMeasuredError, RequestError
 from dpstats.families.block import Block, Family
 from dpstats.measured.answers import Answers, answer
+from dpstats.measured.candidates_file import candidates_from_members, candidates_to_members
 from dpstats.measured.certificate import Accuracy, certify
 from dpstats.measured.combining import Sources
 from dpstats.measured.contents import contents, lacking
@@ -368,17 +369,10 @@ class Release(Cached):
             "notes": list(self.notes),
             "limits": LIMITS,
         }
-        names = self.columns.names
-        columns = [self.candidates[name].tolist() for name in names]
-        candidates = zip(*columns, map(repr, self.weights.tolist()), self.counts, strict=True)
-        decoded = self.schema.decode(self.candidates)
-        cells = list(zip(*(decoded[name].tolist() for name in names), strict=True))
-        rows = (cells[i] for i in np.repeat(np.arange(len(cells)), self.counts))
         members = {
             "release.json": files.to_json(document),
             **self.measurements.to_members(),
-            "candidates.csv": files.to_csv((*names, "_weight", "_count"), candidates),
-            "rows.csv": files.to_csv(names, rows),
+            **candidates_to_members(self.columns, self.candidates, self.weights, self.counts),
         }
         files.save_archive(path, members)
 
@@ -431,39 +425,14 @@ def load(path: str | Path) -> Release:
     members = files.load_archive(path, MEMBERS)
     document = files.from_json(members["release.json"], "release", Path(path).name)
     measurements = Measurements.from_members(members)
-    names = measurements.columns.names
-    rows = files.from_csv(
-        members["candidates.csv"], (*names, "_weight", "_count"), "candidates.csv"
-    )
     try:
         texts = (document["fit"], document["draw"], *document["notes"])
         if not all(isinstance(text, str) for text in texts):
             raise TypeError("fit, draw and notes must be strings")
-        columns = list(zip(*rows, strict=True))
-        release = Release(
-            measurements=measurements,
-            candidates={name: np.array(columns[i], dtype=np.int64) for i, name in enumerate(names)},
-            weights=np.array(columns[-2], dtype=np.float64),
-            counts=np.array(columns[-1], dtype=np.int64),
-            fit=texts[0],
-            draw=texts[1],
-            notes=texts[2:],
-        )
-        reference_from_dict(measurements.reference_spec)
         if not all(isinstance(plain["kind"], str) for plain in measurements.requests.values()):
             raise TypeError("every analysis needs a kind")
+        reference_from_dict(measurements.reference_spec)
+        candidates, weights, counts = candidates_from_members(members, measurements.columns)
     except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
         raise FileFormatError(f"{Path(path).name} is damaged: {error}") from None
-    for column in measurements.columns:
-        low, high = column.code_range
-        codes = release.candidates[column.name]
-        if codes.min() < low or codes.max() > high:
-            raise FileFormatError(
-                f"{Path(path).name} is damaged: codes of {column.name!r} are out of range"
-            )
-    weights, counts = release.weights, release.counts
-    if not (np.all(weights >= 0) and abs(weights.sum() - 1) < 1e-6):
-        raise FileFormatError(f"{Path(path).name} is damaged: the weights are not a density")
-    if counts.min() < 0 or counts.sum() < 1:
-        raise FileFormatError(f"{Path(path).name} is damaged: counts of rows are not valid")
-    return release
+    return Release(measurements, candidates, weights, counts, texts[0], texts[1], texts[2:])
