@@ -56,6 +56,13 @@ def load_archive(path: str | Path, wanted: Iterable[str]) -> dict[str, str]:
     path = Path(path)
     try:
         with zipfile.ZipFile(path) as archive:
+            members = set(archive.namelist())
+            for name in wanted:
+                if name not in members:
+                    raise FileFormatError(
+                        f"{path.name} lacks {name}; open a release with dps.load and measurements "
+                        "with dps.Measurements.load"
+                    )
             return {name: archive.read(name).decode("utf-8") for name in wanted}
     except OSError as error:
         raise FileFormatError(f"cannot read {path.name}: {error.strerror}") from None
@@ -63,7 +70,10 @@ def load_archive(path: str | Path, wanted: Iterable[str]) -> dict[str, str]:
         zipfile.BadZipFile, zlib.error, KeyError, UnicodeDecodeError, EOFError,
         NotImplementedError, RuntimeError,
     ):  # fmt: skip
-        raise FileFormatError(f"{path.name} is not a file that dpstats wrote") from None
+        raise FileFormatError(
+            f"{path.name} is not an archive of a release or of measurements; open a plan with "
+            "dps.Plan.load"
+        ) from None
 
 
 def to_json(document: Mapping[str, Any]) -> str:

@@ -50,7 +50,7 @@ LIMITS = (
 )
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Release(Cached):
     """A differentially private release.
 
@@ -361,6 +361,10 @@ class Release(Cached):
         It holds the measurements, the candidates (codes, weights, counts) and, for use in other
         programs, the synthetic rows in original units as ``rows.csv``.
         """
+        files.save_archive(path, self._members())
+
+    def _members(self) -> dict[str, str]:
+        """The texts of the archive, by member name."""
         document = {
             "dpstats": "release",
             "version": files.VERSION,
@@ -369,12 +373,19 @@ class Release(Cached):
             "notes": list(self.notes),
             "limits": LIMITS,
         }
-        members = {
+        return {
             "release.json": files.to_json(document),
             **self.measurements.to_members(),
             **candidates_to_members(self.columns, self.candidates, self.weights, self.counts),
         }
-        files.save_archive(path, members)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Release):
+            return NotImplemented
+        return self._members() == other._members()
+
+    def __hash__(self) -> int:
+        return hash(self.measurements)
 
     def __str__(self) -> str:
         held = self.measurements

@@ -154,7 +154,7 @@ def test_seed_repeats_rows_but_never_noise(folder):
         (["preview", "request.toml"], "number of rows"),
         (["release", "request.toml", "none.csv", "-o", "x.zip"], "no file 'none.csv'"),
         (["release", "request.toml", "request.toml", "-o", "x.zip"], "only .csv and .parquet"),
-        (["infer", "survey.csv"], "not a file that dpstats wrote"),
+        (["infer", "survey.csv"], "not an archive of a release"),
         (["infer", "none.zip"], "cannot read none.zip"),
         (["ledger", "show", "survey.csv"], "survey.csv|line 1"),
     ],

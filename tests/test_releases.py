@@ -539,3 +539,21 @@ def test_joint_intervals_check_their_options(schema, survey):
     frame = release.intervals()
     assert frame.columns.tolist() == ["analysis", "term", "estimate", "conf_low", "conf_high"]
     assert len(frame) == 0
+
+
+def test_a_release_and_its_measurements_equal_what_a_file_gives_back(release, tmp_path):
+    release.save(tmp_path / "r.zip")
+    again = dps.load(tmp_path / "r.zip")
+    assert again == release
+    assert hash(again) == hash(release)
+    assert again.measurements == release.measurements
+    other = replace(release, counts=release.counts[::-1])
+    assert other != release
+    assert other.measurements == again.measurements
+    assert len(repr(release.measurements)) < 200
+
+
+def test_a_file_of_another_kind_is_named(release, tmp_path):
+    release.measurements.save(tmp_path / "m.zip")
+    with pytest.raises(FileFormatError, match=r"lacks release.json; open a release with dps.load"):
+        dps.load(tmp_path / "m.zip")

@@ -100,8 +100,8 @@ class Accuracy:
         return (
             f"Certificate: with probability {level} over the privacy noise, every one of the "
             f"{len(self.names)} test functions has a mean on the {self.target} within\n"
-            f"delta = {self.delta:.4f} of its mean on the private rows "
-            f"(largest misfit to the noisy answers {fit:.4f}, joint noise quantile {noise:.4f}).\n"
+            f"delta = {self.delta:.3g} of its mean on the private rows "
+            f"(largest misfit to the noisy answers {fit:.2g}, joint noise quantile {noise:.2g}).\n"
             f"It assumes nothing about the data, the candidates or the fit.{empty}"
         )
 

@@ -46,7 +46,7 @@ class NoisyBlock:
     uniforms: Floats
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Measurements(HasStrategy):
     """The one private step's result; everything later is computed from it.
 
@@ -88,6 +88,18 @@ class Measurements(HasStrategy):
     reference_spec: Mapping[str, Any] = field(default_factory=dict)
     requests: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     not_private: bool = False
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Measurements):
+            return NotImplemented
+        return self.to_members() == other.to_members()
+
+    def __hash__(self) -> int:
+        return hash((self.noisy_sums.tobytes(), self.uniforms.tobytes()))
+
+    def __repr__(self) -> str:
+        names = ", ".join(self.requests)
+        return f"<dpstats Measurements: {names}; {self.family.size} noisy answers, {self.budget}>"
 
     def __post_init__(self) -> None:
         size = sum(planned.block.size for planned in self.strategy.blocks)

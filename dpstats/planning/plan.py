@@ -8,6 +8,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from dpstats import files
 from dpstats.analyses.base import Analysis
 from dpstats.analyses.registry import (
@@ -185,7 +187,32 @@ class Plan(HasStrategy):
         except (AttributeError, KeyError, TypeError, IndexError) as error:
             raise FileFormatError(f"the plan cannot be read: {error}") from None
         loaded.check()
+        loaded._check_analyses()
         return loaded
+
+    def _check_analyses(self) -> None:
+        """Refuse analyses that could not be inferred from what the plan measures.
+
+        Raises
+        ------
+        RequestError
+        """
+        if not self.analyses:
+            raise RequestError("the plan asks for no analysis; make it again with dps.plan")
+        complements = self.unit == "replace"
+        for name, analysis in self.analyses.items():
+            for wanted in _blocks_of(analysis, self.schema):
+                follows = np.zeros(wanted.size, dtype=np.bool_)
+                for planned in self.blocks:
+                    derivation = planned.block.derive(wanted, complements=complements)
+                    if derivation is not None:
+                        follows |= derivation.terms > 0
+                if not follows.all():
+                    lacking = wanted.names[int(np.argmin(follows))]
+                    raise RequestError(
+                        f"analysis {name!r} needs {lacking!r}, which the plan does not measure; it "
+                        "was edited by hand: make it again with dps.plan"
+                    )
 
     def __str__(self) -> str:
         noise = sorted({self.budget.natural_scale(p.multiplier) for p in self.blocks})

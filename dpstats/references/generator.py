@@ -163,8 +163,8 @@ def _misfit(accuracy: Accuracy) -> list[str]:
     if misfit[worst] <= accuracy.joint_radius[worst]:
         return []
     return [
-        f"the rows miss the noisy answer to {accuracy.names[worst]!r} by {misfit[worst]:.3f}, more "
-        f"than the noise explains ({accuracy.joint_radius[worst]:.3f}): there are too few "
+        f"the rows miss the noisy answer to {accuracy.names[worst]!r} by {misfit[worst]:.2g}, more "
+        f"than the noise explains ({accuracy.joint_radius[worst]:.2g}): there are too few "
         "candidates or rows for this domain. Intervals and tests do not use the rows and remain "
         "valid. Raise m or k, plan fewer columns, or use reference=dps.LogLinear()"
     ]

@@ -59,7 +59,7 @@ class LinearResult(EstimateResult):
     @property
     def interval_of(self) -> str:
         """The first coefficient other than the intercept; units differ."""
-        return f"{self.terms[self.previewed.start]}, in its own unit"
+        return f"{self.terms[self.previewed.start]}, the coefficient"
 
     @property
     def previewed(self) -> slice:

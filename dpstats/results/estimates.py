@@ -221,8 +221,9 @@ class EstimateResult(Cached, Result):
         """
         if not self.scalar:
             raise RequestError(
-                f"test() needs a single parameter, and this result has {len(self.terms)}; plan one "
-                "analysis per question"
+                f"test() needs a single parameter, and this result has {len(self.terms)}; infer an "
+                "analysis of one of them from the same release, or read pvalues, t_test and f_test "
+                "of a regression"
             )
         check_alternative(alternative)
         value = check_number("value", value)

@@ -345,7 +345,7 @@ def test_the_preview_of_a_regression_tells_every_coefficient_in_its_unit():
         shown = [float(part) for part in line.split(",")[0].split()[-3:-1]]
         assert shown == pytest.approx([widths["fit", term], certified["fit", term]], rel=1e-3)
     frame = preview.to_frame().set_index("name")
-    assert frame.loc["fit", "of"] == "pay, in its own unit"
+    assert frame.loc["fit", "of"] == "pay, the coefficient"
     assert frame.loc["fit", "width"] == pytest.approx(widths["fit", "pay"])
     assert "varies over a tenth of its bounds" in str(preview)
     alone = dps.plan(schema, {"mean": analyses["mean"]}, budget=dps.PureDP(5)).preview(20_000)
@@ -370,3 +370,29 @@ def test_grids_too_fine_for_a_hidden_number_of_rows_are_named_with_what_would_do
     with pytest.raises(dps.RequestError, match="too fine"):
         planned(most + 2)
     assert planned(most).family.size > 5
+
+
+def edited(plan, change):
+    """A plan file with a change by hand, read again."""
+    plain = plan.to_dict()
+    change(plain)
+    return dps.Plan.from_dict(plain)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda p: p["analyses"]["rich"].update(condition="region == 'south'"), "'rich' needs"),
+        (lambda p: p["analyses"].update(more={"kind": "mean", "columns": "age"}), "'more' needs"),
+        (lambda p: p["analyses"].clear(), "asks for no analysis"),
+    ],
+)
+def test_a_file_whose_analyses_were_edited_is_refused_before_anything_is_spent(change, sentence):
+    schema = dps.Schema([
+        dps.Boolean("rich"), dps.Category("region", ["north", "south"]),
+        dps.Number("age", 0, 100, missing=40),
+    ])  # fmt: skip
+    plan = dps.plan(schema, {"rich": dps.Proportion("rich")}, budget=dps.PureDP(1))
+    assert edited(plan, lambda plain: None).analyses == plan.analyses
+    with pytest.raises(dps.RequestError, match=sentence):
+        edited(plan, change)

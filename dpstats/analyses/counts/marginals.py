@@ -63,7 +63,7 @@ class Marginals:
         stops = list(itertools.accumulate(block.size for block in family.blocks))
         tables = tuple(slice(a, b) for a, b in itertools.pairwise([0, *stops]))
         return proportions_result(
-            f"Marginals of {', '.join(self.columns)} up to degree {self.degree}",
+            f"Marginals of {', '.join(self.columns)} of degree {self.degree}",
             family.names,
             release.answers(family),
             str(release.budget),
