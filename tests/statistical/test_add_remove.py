@@ -63,11 +63,24 @@ def truths(name):
     return {"one": ILL, "group": ILL, "difference": [0, 1, 1]}[name]
 
 
+def covers(result, method, truth, by_test):
+    """Share of the parameters within their intervals, or whose test does not reject them."""
+    if by_test and method == "noise_aware":
+        return result.test(truth).pvalue > 0.05
+    low, high = np.atleast_2d(result.conf_int(method=method)).T
+    return np.mean((low <= truth) & (truth <= high))
+
+
 def check_setting(setting, runs, table, tools, every=1):
-    """All methods; the difference, which takes most of the time, in every so many runs."""
+    """All methods; those that take most of the time in every so many runs.
+
+    In the other runs single parameters are tested at the truth, which is far quicker than the
+    inversion of that test.
+    """
     n, budget = SETTINGS[setting]
-    times = dict.fromkeys(("one", "cells", "group"), runs)
-    times["difference"] = len(range(0, runs, every))
+    slow = ("cells", "difference")
+    times = dict.fromkeys(("one", "cells", "group", "difference"), runs)
+    times |= dict.fromkeys(slow, len(range(0, runs, every)))
     covered = {}
     rejected = {"fit": 0, "independence": 0}
     certified = 0
@@ -77,12 +90,11 @@ def check_setting(setting, runs, table, tools, every=1):
             <= certify(held, held.means, alpha=0.05, target="").joint_bounds
         )
         for name in times:
-            if name == "difference" and run % every:
+            if name in slow and run % every:
                 continue
             result = ASKED[name].infer(release)
             for method in ("noise_aware", "certified"):
-                low, high = np.atleast_2d(result.conf_int(method=method)).T
-                inside = np.mean((low <= truths(name)) & (truths(name) <= high))
+                inside = covers(result, method, truths(name), run % every)
                 covered[name, method] = covered.get((name, method), 0.0) + inside
         for name in rejected:
             rejected[name] += ASKED[name].infer(release).pvalue <= 0.05
@@ -96,12 +108,12 @@ def check_setting(setting, runs, table, tools, every=1):
 
 @pytest.mark.parametrize("setting", ["n=150, eps 1", "n=2000, rho .02"])
 def test_a_few(setting, table, tools):
-    """60 runs: sees a coverage below about .75; 20 of the difference: below about .57.
+    """60 runs: sees a coverage below about .75; 15 of the cells and the difference: below about .5.
 
     The difference does not look at the number of rows where it is measured; its groups are those
     of "group", which is seen in all runs, and with a public number it has tests of its own.
     """
-    check_setting(setting, 60, table, tools, every=3)
+    check_setting(setting, 60, table, tools, every=4)
 
 
 @pytest.mark.slow
