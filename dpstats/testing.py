@@ -101,7 +101,7 @@ def check_analysis(analysis: Analysis[Result], schema: Schema, data: pd.DataFram
         planned = plan(schema, {"it": analysis}, budget=budget, n=n, unit=unit)
         with nullcontext() if noisy else _noise_from(_Silent()):
             measured = measure(planned, data)
-        release = synthesize(measured, m=50, k=20, rng=0)
+        release = synthesize(measured, m=200, k=50, rng=0)
         again = _saved_and_loaded(release)
         asked = family.blocks if public else (*family.blocks, ROWS)
         found = analysis.infer(_Guarded(release, asked))
