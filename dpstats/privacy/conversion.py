@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from decimal import ROUND_DOWN, Context, Decimal
 from fractions import Fraction
+from functools import lru_cache
 
 _ROUNDS = 120  # halvings of an interval of logarithms
 _MARGIN = 1e-9  # of log(delta); floating errors are far smaller
@@ -42,6 +43,7 @@ def log_delta(rho: float, epsilon: float) -> float:
     return b * ((1 + b) * rho - epsilon) - b * math.log1p(1 / b) - math.log1p(b)
 
 
+@lru_cache(maxsize=256)  # every summary of a result prints it
 def epsilon_of(rho: Fraction, delta: Fraction) -> float:
     """Epsilon at which a rho-zCDP mechanism is (epsilon, delta)-private, rounded up."""
     r, target = _float(rho), _log(delta) - _MARGIN

@@ -32,7 +32,7 @@ EXAMPLES = {
     "ols": [
         dps.OLS("age ~ C(region) + smoker"),
         dps.OLS("age ~ region * smoker", ridge=0.01),
-        dps.OLS("age ~ region * smoker", cov_type="HC1"),
+        dps.OLS("age ~ smoker", cov_type="HC1"),
         dps.OLS("pay ~ age + score"),
     ],
     "pca": [

@@ -25,7 +25,6 @@ from dpstats.families.block import Family
 from dpstats.families.cells import Cells, Indicator
 from dpstats.families.conditions import cell_set
 from dpstats.inference.counts.distribution_band import distribution_band
-from dpstats.inference.counts.proportion_intervals import ProportionIntervals
 from dpstats.inference.counts.quantile_intervals import QuantileIntervals
 from dpstats.inference.simulation import calibration_generator
 from dpstats.measured.view import ReleaseView
@@ -204,7 +203,7 @@ class QuantileResult(EstimateResult):
         check_target(target)
         intervals = self.intervals
         assert isinstance(intervals, QuantileIntervals)
-        low, high = ProportionIntervals(intervals.answers).conf_int(alpha, method, target)
+        low, high = intervals.of_edges(alpha, method, target)
         if not isinstance(rng, np.random.Generator):
             rng = calibration_generator(intervals.answers, rng)
         band_low, band_high = distribution_band(

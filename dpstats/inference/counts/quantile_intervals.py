@@ -10,6 +10,7 @@ import numpy as np
 from scipy import optimize
 
 from dpstats.arrays import Floats
+from dpstats.caching import Cached
 from dpstats.checks import Alternative
 from dpstats.errors import RequestError
 from dpstats.inference.counts.proportion_intervals import ProportionIntervals
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class QuantileIntervals:
+class QuantileIntervals(Cached):
     """Intervals and tests for quantiles by the distribution function F at the edges.
 
     The quantile at t, inf{x: F(x) >= t}, is in bin j only if F_j <= t <= F_j+1, F_j the mass of
@@ -86,11 +87,16 @@ class QuantileIntervals:
         estimate = float(low + share * (high - low))
         return estimate, float(sampling * slope + place), float(privacy * slope)
 
+    def of_edges(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
+        """Ends (edges,) of the distribution function at every edge, computed once."""
+        whole = ProportionIntervals(self.answers)
+        return self._once((alpha, method, target), lambda: whole.conf_int(alpha, method, target))
+
     def bins(
         self, alpha: float, method: Method = "noise_aware", target: Target = "population"
     ) -> list[tuple[int, int]]:
         """First and last bin that can hold each quantile."""
-        low, high = ProportionIntervals(self.answers).conf_int(alpha, method, target)
+        low, high = self.of_edges(alpha, method, target)
         found = []
         for probability in self.probabilities:
             rejected = (
