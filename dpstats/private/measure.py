@@ -11,7 +11,7 @@ import numpy as np
 
 from dpstats.analyses.registry import analysis_to_dict
 from dpstats.arrays import Codes, Floats
-from dpstats.errors import DataError, NoiseError
+from dpstats.errors import DataError, NoiseError, RequestError
 from dpstats.measured.measurements import Measurements
 from dpstats.measured.strategy import PlannedBlock, noise_scales
 from dpstats.planning.plan import Plan
@@ -77,6 +77,11 @@ def measure(
     _check_noise_source(plan.budget.noise)
     book = Ledger.open(ledger) if isinstance(ledger, str | Path) else ledger
     if book is not None:
+        if not isinstance(book, Ledger):
+            raise RequestError(
+                f"ledger must be a dps.Ledger or the path of one, got {type(book).__name__}; start "
+                "one with 'dpstats ledger new'"
+            )
         book.check(plan.budget, unit=plan.unit)
     source = open_source(data, plan.columns)
     if source.rows is not None:

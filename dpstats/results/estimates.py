@@ -103,6 +103,15 @@ class EstimateResult(Cached, Result):
     scalar: bool = False
     notes: Sequence[str] = ()
 
+    def __post_init__(self) -> None:
+        d = len(self.terms)
+        for name in ("params", "sampling_variance", "privacy_variance"):
+            if np.shape(getattr(self, name)) != (d,):
+                raise RequestError(
+                    f"a result with {d} terms needs {name} of shape ({d},), got "
+                    f"{np.shape(getattr(self, name))}"
+                )
+
     @property
     def headline(self) -> str:
         """The first estimates with their 95% intervals."""

@@ -272,8 +272,9 @@ def patterned():
     return schema, analyses, n, dps.release(rich, crowded(n), rng=1)
 
 
-@pytest.mark.parametrize("unit", ["replace", "add_remove"])
-@pytest.mark.parametrize("budget", [dps.PureDP(4), dps.ZCDP(0.2)])
+@pytest.mark.parametrize(
+    ("budget", "unit"), [(dps.PureDP(4), "replace"), (dps.ZCDP(0.2), "add_remove")]
+)
 def test_preview_like_a_release_tells_the_widths_of_its_rows(patterned, budget, unit):
     schema, analyses, n, like = patterned
     plan = dps.plan(schema, analyses, budget=budget, unit=unit)

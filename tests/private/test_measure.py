@@ -169,3 +169,9 @@ def test_an_interrupt_leaves_no_sums_in_the_traceback(schema, survey, where, mon
     for frame in caught.traceback:
         if "dpstats" in str(frame.path):
             assert not {"totals", "sums"} & set(frame.frame.f_locals)
+
+
+def test_a_ledger_of_another_type_is_refused_before_rows_are_read(schema, survey):
+    plan = dps.plan(schema, {"p": dps.Proportion("smoker == 'yes'")}, budget=dps.PureDP(1))
+    with pytest.raises(dps.RequestError, match=r"ledger must be a dps\.Ledger or the path of one"):
+        dps.measure(plan, survey, ledger=3)

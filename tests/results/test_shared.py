@@ -3,7 +3,7 @@
 import copy
 import pickle
 import re
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -136,3 +136,9 @@ def test_an_analysis_is_inferred_as_its_name(release):
     classes = {name: type(result).__name__ for name, result in results_of(release).items()}
     for name in classes.values():
         assert name in dps.__all__
+
+
+def test_a_result_whose_parts_differ_in_length_is_refused(release):
+    result = release.infer("mean")
+    with pytest.raises(dps.RequestError, match=r"needs params of shape \(1,\), got \(2,\)"):
+        replace(result, params=np.zeros(2))
