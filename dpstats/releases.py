@@ -131,9 +131,7 @@ class Release(Cached):
     @property
     def analyses(self) -> dict[str, Analysis[Result]]:
         """The planned analyses by name, except those in `unread`."""
-        unread = self.unread
-        names = [name for name in self.measurements.requests if name not in unread]
-        return {name: self._planned(name) for name in names}
+        return self._read()[0]
 
     @property
     def unread(self) -> dict[str, str]:
@@ -142,13 +140,17 @@ class Release(Cached):
         Their kind is not registered, or another version wrote their parameters. The rest of the
         release works without them.
         """
-        unread = {}
+        return self._read()[1]
+
+    def _read(self) -> tuple[dict[str, Analysis[Result]], dict[str, str]]:
+        """The planned analyses that can be read, and the reasons for the others."""
+        analyses, unread = {}, {}
         for name in self.measurements.requests:
             try:
-                self._planned(name)
+                analyses[name] = self._planned(name)
             except RequestError as error:
                 unread[name] = f"analysis {name!r} cannot be read here: {error}"
-        return unread
+        return analyses, unread
 
     def _planned(self, name: str) -> Analysis[Result]:
         """A planned analysis, read anew: its kind may have been registered since."""

@@ -191,6 +191,18 @@ class Block(Cached, ABC):
         return [c.name for c in self.columns], "use fewer columns in it, or fewer points"
 
 
+def derivable(
+    wanted: Block, sources: Iterable[Block], *, complements: bool = True
+) -> NDArray[np.bool_]:
+    """(d,) whether each function of a block follows from one of the sources by itself."""
+    follows = np.zeros(wanted.size, dtype=np.bool_)
+    for source in sources:
+        derivation = source.derive(wanted, complements=complements)
+        if derivation is not None:
+            follows |= derivation.terms > 0
+    return follows
+
+
 @dataclass(frozen=True)
 class Family:
     """Blocks in a fixed order; the test functions F of a release.

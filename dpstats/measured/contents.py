@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpstats.errors import NotMeasuredError
-from dpstats.families.block import Block, Family
+from dpstats.families.block import Block, Family, derivable
 from dpstats.families.cells import ROWS
 from dpstats.measured.answers import Answers
 from dpstats.measured.measurements import Measurements
@@ -33,8 +33,9 @@ def kind_of(block: Block) -> str:
     """A short description of what a block measures."""
     if block == ROWS:
         return "number of rows"
-    kind: str = block.to_dict()["kind"]
-    if kind == "moments" and any(len(term) > 2 for term in block.to_dict()["terms"]):
+    plain = block.to_dict()
+    kind: str = plain["kind"]
+    if kind == "moments" and any(len(term) > 2 for term in plain["terms"]):
         return "higher moments"
     return _KINDS.get(kind, kind)
 
@@ -97,11 +98,8 @@ def _functions(measurements: Measurements, wanted: Block) -> Iterable[str]:
         return [f"the condition {wanted.names[0]!r}"]
     if kind != "moments":
         return [f"the {kind} of {_listed([repr(column.name) for column in wanted.columns])}"]
-    follows = np.zeros(wanted.size, dtype=np.bool_)
-    for noisy in measurements.sources:
-        derivation = noisy.block.derive(wanted, complements=measurements.count is None)
-        if derivation is not None:
-            follows |= derivation.terms > 0
+    sources = (noisy.block for noisy in measurements.sources)
+    follows = derivable(wanted, sources, complements=measurements.count is None)
     return [f"the mean of {name!r}" for name, f in zip(wanted.names, follows, strict=True) if not f]
 
 

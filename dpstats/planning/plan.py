@@ -20,7 +20,7 @@ from dpstats.analyses.registry import (
 )
 from dpstats.errors import FileFormatError, RequestError
 from dpstats.families import is_library_block
-from dpstats.families.block import Block, Family
+from dpstats.families.block import Block, Family, derivable
 from dpstats.families.cells import ROWS
 from dpstats.measured.strategy import HasStrategy, PlannedBlock, Strategy, check_rows
 from dpstats.measured.view import ReleaseView
@@ -202,11 +202,7 @@ class Plan(HasStrategy):
         complements = self.unit == "replace"
         for name, analysis in self.analyses.items():
             for wanted in _blocks_of(analysis, self.schema):
-                follows = np.zeros(wanted.size, dtype=np.bool_)
-                for planned in self.blocks:
-                    derivation = planned.block.derive(wanted, complements=complements)
-                    if derivation is not None:
-                        follows |= derivation.terms > 0
+                follows = derivable(wanted, self.family.blocks, complements=complements)
                 if not follows.all():
                     lacking = wanted.names[int(np.argmin(follows))]
                     raise RequestError(
