@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from threadpoolctl import threadpool_limits
 
-from dpstats.arrays import Codes
+from dpstats.arrays import Codes, one_blas_thread
 from dpstats.errors import DataError
 from dpstats.families.block import Block
 from dpstats.private.kernel import Kernel
@@ -108,7 +107,7 @@ def exact_sums(
 
     failure, stopped = "", None
     try:
-        with threadpool_limits(1, user_api="blas"):
+        with one_blas_thread():
             totals = kernel.total(reported())
     except DataError as error:
         failure = str(error)

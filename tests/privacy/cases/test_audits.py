@@ -8,7 +8,6 @@ first is larger, so Clopper-Pearson bounds of the two give a lower bound of the 
 chosen on other draws than those that it is tested on: one test, without a correction.
 """
 
-from contextlib import nullcontext
 from functools import partial
 
 import numpy as np
@@ -21,7 +20,6 @@ from dpstats.families.cells import Indicator, Table
 from dpstats.privacy import noise
 from dpstats.privacy.neighbours import Sensitivity
 from dpstats.private import measure as measuring
-from dpstats.private import tables as local
 
 MISS = 1e-6  # probability that a correct release fails an audit
 ORDERS = np.geomspace(1.01, 200, 200)[:, None]  # of the Renyi divergences; every order is valid
@@ -76,9 +74,7 @@ def true_sums(plan, table):
 
 def whole_releases(plan, table, runs):
     """Noisy sums of many calls of `measure`, (runs, functions)."""
-    with pytest.MonkeyPatch.context() as patch:  # two thirds of the time, and no noise
-        patch.setattr(local, "threadpool_limits", lambda *args, **options: nullcontext())
-        return np.stack([sums_of(dps.measure(plan, table)) for _ in range(runs)])
+    return np.stack([sums_of(dps.measure(plan, table)) for _ in range(runs)])
 
 
 def batches(plan, table, runs):
