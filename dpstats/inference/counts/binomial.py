@@ -94,9 +94,7 @@ def noisy_binomial_cdf(t: ArrayLike, n: int, p: ArrayLike, law: "NoiseLaw") -> F
             value = smoothed_binomial_cdf(t[some, None] - z, n, p[some, None])
         else:
             x = low[some, None] + w * steps
-            weight = (
-                _weights(x, n, p[some, None]) if w.max() == 1 else binomial_pmf(x, n, p[some, None])
-            )
+            weight = binomial_weights(x, n, p[some, None])
             value = law.smoothed_cdf(t[some, None] - x)
         cdf[some] = np.sum(weight * value, axis=1) / np.sum(weight, axis=1)
     return cdf.reshape(shape)
@@ -107,12 +105,14 @@ def binomial_pmf(x: Floats, n: Floats | int, p: Floats) -> Floats:
     return np.asarray(stats.binom.pmf(x, n, p), dtype=np.float64)
 
 
-def _weights(x: Floats, n: int, p: Floats) -> Floats:
-    """Probabilities of runs of consecutive integers x (rows, d), each row up to a factor.
+def binomial_weights(x: Floats, n: Floats | int, p: Floats) -> Floats:
+    """Probabilities of rows of equally spaced integers x (rows, d), each row up to a factor.
 
-    Sums of the logarithms of P(X = x + 1) / P(X = x) = (n - x) / (x + 1) p / (1 - p): an error of
-    rounding only, and a third of the time of the probabilities themselves.
+    Rows of neighbours by sums of the logarithms of P(X = x + 1) / P(X = x), which is
+    (n - x) / (x + 1) p / (1 - p): only rounding errors, in a third of the time.
     """
+    if x.shape[1] > 1 and np.any(x[:, 1] - x[:, 0] > 1):
+        return binomial_pmf(x, n, p)
     with np.errstate(divide="ignore"):
         logit = np.clip(special.logit(p), -_STEEP, _STEEP)
         ratios = np.log(np.maximum(n - x[:, :-1], 0) / (x[:, :-1] + 1)) + logit
