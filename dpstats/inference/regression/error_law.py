@@ -102,10 +102,13 @@ class ErrorLaw:
                 return np.inf
         while low > 0 and excess(low) <= 0:
             low, high, part = low * (1 - part), low, min(1.0, 10 * part)
-        end = float(optimize.brentq(excess, low, high, xtol=1e-11 * high, rtol=1e-12))
-        step = 1e-6 * scale  # a Newton step takes the spline's error out
+        end, step = float(optimize.brentq(excess, low, high, xtol=1e-6 * scale)), 1e-5 * scale
         slope = (excess(end + step) - excess(end - step)) / (2 * step)
-        return end - (self.pvalue(sign * end) - alpha) / slope if slope < 0 else end
+        exact = end - (self.pvalue(sign * end) - alpha) / slope if slope < 0 else np.inf
+        if abs(exact - end) < step:
+            return exact
+        # The sampling part is so narrow that the p-value falls in steps.
+        return float(optimize.brentq(excess, low, high, xtol=1e-11 * high, rtol=1e-12))
 
     def _start(self, alpha: float, sign: float, scale: float) -> tuple[float, float]:
         """Where to look for the end, and by which part of it to move at first.
