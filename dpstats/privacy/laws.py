@@ -354,10 +354,10 @@ def _smoothed_table(law: LatticeLaw) -> tuple[Floats, Floats]:
         return np.zeros(0), np.zeros(0)
     upper = law._upper(np.arange(1, reach + 3, dtype=np.float64))
     table = np.concatenate([upper[::-1], 1 - upper])
-    halves = np.arange(len(table)) - (len(upper) - 0.5)
+    halves = _floats(np.arange(len(table)) - (len(upper) - 0.5))
     for array in (halves, table):
         array.flags.writeable = False
-    return halves, table
+    return _floats(halves), _floats(table)
 
 
 @lru_cache(maxsize=256)
