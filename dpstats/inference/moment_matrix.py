@@ -213,8 +213,10 @@ class MomentMatrix(NoisyMatrix):
         if self.ball is not None:
             order = [column.name for column in self.ball.numbers]
             return self.ball.rows(codes).T[:, [order.index(name) for name in names]] / RADIUS
-        half = np.array([int(self.schema[name].code_range[1]) for name in names])
-        return np.asarray(np.stack([codes[name] for name in names], axis=1) / half)
+        numbers = [
+            column for column in map(self.schema.__getitem__, names) if isinstance(column, Number)
+        ]
+        return np.stack([number.units_of(codes[number.name]) for number in numbers], axis=1)
 
     @cached_property
     def limits(self) -> Floats:

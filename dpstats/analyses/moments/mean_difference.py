@@ -54,7 +54,7 @@ class MeanDifference(ComparesGroups):
         chosen = self._chosen(schema)
         centre_of(schema, self.column)
         number, group = schema[self.column], schema[self.by]
-        return Family((GroupMoments(number, group, tuple(sorted(chosen))),))  # type: ignore[arg-type]
+        return Family((GroupMoments.by(number, group, sorted(chosen)),))  # type: ignore[arg-type]
 
     def infer(self, release: ReleaseView) -> MeanDifferenceResult:
         """Estimate with noise-aware and certified intervals."""
