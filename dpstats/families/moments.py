@@ -118,7 +118,7 @@ class Moments(Block):
         """All moments up to a degree (1 or 2) of some numbers and one-hot groups.
 
         With a condition `given`, or numbers with ``allow_missing=True``, they are those of the rows
-        with the condition and a value of all numbers, and the number of these rows is the first.
+        with the condition and a value of all numbers; then the number of these rows is the last.
 
         Raises
         ------
@@ -145,7 +145,7 @@ class Moments(Block):
         group = Subgroup.of(schema, given, numbers)
         count: list[Term] = [] if group is None else [()]
         kept = [term for term in terms if term is not None]
-        return Moments.of_terms(schema, [*count, *kept], given=group)
+        return Moments.of_terms(schema, [*kept, *count], given=group)
 
     @staticmethod
     def of_terms(

@@ -11,8 +11,12 @@ from dpstats.analyses.registry import registry
 PAIR, THREE = ["age", "pay"], ["age", "pay", "score"]
 CLIPPED = {"clip_norm": 0.7, "center": {"pay": 9}}
 EXAMPLES = {
-    "correlation": [dps.Correlation(PAIR), dps.Correlation(["score", "age", "pay"])],
-    "covariance": [dps.Covariance(PAIR), dps.Covariance(PAIR, clip_norm=0.7)],
+    "correlation": [
+        dps.Correlation(PAIR),
+        dps.Correlation(["score", "age", "pay"]),
+        dps.Correlation(["rent", "age"], given="smoker == 'yes'"),
+    ],
+    "covariance": [dps.Covariance(["age", "rent"]), dps.Covariance(PAIR, clip_norm=0.7)],
     "difference": [dps.Difference("age >= 65", by="smoker")],
     "goodness_of_fit": [
         dps.GoodnessOfFit("region", [0.5, 0.3, 0.2], simulations=199),
@@ -26,7 +30,6 @@ EXAMPLES = {
     "mean": [
         dps.Mean("pay"),
         dps.Mean(THREE),
-        dps.Mean("rent"),
         dps.Mean(["pay", "rent"], given="smoker == 'yes'"),
     ],
     "mean_difference": [
@@ -39,10 +42,11 @@ EXAMPLES = {
         dps.OLS("age ~ region * smoker", ridge=0.01),
         dps.OLS("age ~ smoker", cov_type="HC1"),
         dps.OLS("pay ~ age + score"),
+        dps.OLS("rent ~ age", given="smoker == 'yes'"),
     ],
     "pca": [
         dps.PCA(THREE),
-        dps.PCA(PAIR, standardize=True),
+        dps.PCA(["age", "rent"], standardize=True),
         dps.PCA(THREE, n_components=1, **CLIPPED),
         dps.PCA(PAIR, standardize=True, clip_norm=1),
     ],

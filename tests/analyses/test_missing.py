@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+import statsmodels.formula.api as smf
 from statsmodels.stats.weightstats import DescrStatsW
 
 import dpstats as dps
@@ -19,6 +20,15 @@ ANALYSES = {
     "mean": dps.Mean("pay"),
     "means": dps.Mean(["age", "pay", "score"], given="age >= 40"),
     "own bins": dps.Mean("pay", given="pay >= 10 or smoker == '(missing)'"),
+    "correlations": dps.Correlation(["age", "pay", "rent"]),
+    "correlation": dps.Correlation(["age", "pay"], given="age >= 40 and smoker != '(missing)'"),
+    "covariance": dps.Covariance(["pay", "rent"]),
+    "components": dps.PCA(["pay", "rent"]),
+    "line": dps.OLS("pay ~ age + rent"),
+    "groups": dps.OLS("rent ~ age + C(smoker)", given="age >= 18"),
+    "product": dps.OLS("pay ~ age * rent", given="age >= 40"),
+    "robust": dps.OLS("age ~ rent", cov_type="HC1"),
+    "fine robust": dps.OLS("pay ~ age", cov_type="HC1", given="smoker == 'no'"),
 }
 UNITS = ["replace", "add_remove"]
 
@@ -58,13 +68,74 @@ def test_without_noise_means_are_those_of_the_rows_with_a_value(no_noise, unit):
         ends = np.reshape(result.conf_int(), (-1, 2))[i]
         np.testing.assert_allclose(ends, known.tconfint_mean(), rtol=1e-7)
         box = np.reshape(result.conf_int(target="table"), (-1, 2))[i]
-        np.testing.assert_allclose(box, [known.mean] * 2, rtol=1e-5)
+        np.testing.assert_allclose(box, [known.mean] * 2, rtol=1e-4)
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_without_noise_correlations_are_those_of_complete_cases(no_noise, unit):
+    release, frame = exact(unit), rows()
+    all_three = frame[["age", "pay", "rent"]].dropna()
+    found = release.infer("correlations")
+    np.testing.assert_allclose(found.matrix, all_three.corr(), rtol=1e-7)
+    chosen = frame[(frame["age"] >= 40) & frame["smoker"].notna()][["age", "pay"]].dropna()
+    one = release.infer("correlation")
+    assert float(one) == pytest.approx(chosen.corr().iloc[0, 1], rel=1e-7)
+    low, high = np.tanh(
+        np.arctanh(float(one)) + np.array([-1, 1]) * 1.96 / np.sqrt(len(chosen) - 3)
+    )
+    assert one.conf_int()[0] <= low + 1e-4  # at least as wide as Fisher's
+    assert one.conf_int()[1] >= high - 1e-4
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_without_noise_covariances_are_those_of_complete_cases(no_noise, unit):
+    release, complete = exact(unit), rows()[["pay", "rent"]].dropna()
+    found = release.infer("covariance")
+    np.testing.assert_allclose(
+        found.params, complete.cov().to_numpy()[np.triu_indices(2)], rtol=1e-7
+    )
+    np.testing.assert_allclose(found.location_, complete.mean(), rtol=1e-7)
+    half = np.array([20, 10])
+    spectrum = np.linalg.eigvalsh(complete.cov() / np.outer(half, half))[::-1]
+    np.testing.assert_allclose(release.infer("components").params[:2], spectrum, rtol=1e-5)
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_without_noise_regressions_are_those_of_complete_cases(no_noise, unit):
+    release, frame = exact(unit), rows()
+    adult, old = frame[frame["age"] >= 18], frame[frame["age"] >= 40]
+    adult = adult.assign(smoker=adult["smoker"].fillna("(missing)"))
+    levels = "rent ~ age + C(smoker, levels=['no', 'yes', '(missing)'])"
+    cases = [
+        ("line", "pay ~ age + rent", frame, "nonrobust"),
+        ("groups", levels, adult, "nonrobust"),
+        ("product", "pay ~ age * rent", old, "nonrobust"),
+        ("robust", "age ~ rent", frame, "HC1"),
+    ]
+    for name, formula, used, cov_type in cases:
+        known = smf.ols(formula, used, missing="drop").fit(cov_type=cov_type, use_t=True)
+        result = release.infer(name)
+        named = dict(zip(result.terms, result.params, strict=True))
+        own = {
+            term.replace(", levels=['no', 'yes', '(missing)']", ""): term
+            for term in known.params.index
+        }
+        assert set(own) == set(named)
+        for term, theirs in own.items():
+            assert named[term] == pytest.approx(known.params[theirs], rel=1e-6), (name, term)
+        rtol = 1e-4 if cov_type == "nonrobust" else 0.02  # fourth moments are of rounded numbers
+        np.testing.assert_allclose(sorted(result.bse), sorted(known.bse), rtol=rtol, err_msg=name)
+        assert result.nobs == known.nobs
+    fine = smf.ols("pay ~ age", frame[frame["smoker"] == "no"], missing="drop")
+    known = fine.fit(cov_type="HC1", use_t=True)
+    np.testing.assert_allclose(release.infer("fine robust").bse, known.bse, rtol=0.02)
+    assert "given smoker == 'no'" in release.infer("fine robust").summary()
 
 
 def test_results_say_which_rows_they_are_about(no_noise):
     release, frame = exact("replace"), rows()
     size = frame["pay"].notna().sum()
-    assert f"rows with a value of pay, about {size} " in release.infer("mean").summary()
+    assert f"rows with a value of pay: about {size} " in release.infer("mean").summary()
     means = release.infer("means")
     assert means.terms[1] == "mean of pay | age >= 40"
     assert "rows with age >= 40 and a value of score" in means.summary()

@@ -13,6 +13,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from dpstats.analyses.subgroups import subgroup_note
 from dpstats.checks import listed
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
@@ -93,7 +94,8 @@ class Mean:
             if isinstance(block, GroupMoments):
                 part = answers.subset(slice(start, start + block.size))
                 mean = NoisyMean.of_group(part, 0)
-                notes.append(_subgroup_note(name, block.groups[0], mean))
+                about = subgroup_note(block.groups[0], mean.size, mean.size_noise)
+                notes.append(f"mean of {name}: {about}")
             else:
                 mean = NoisyMean.of_column(answers, start)
             found.append(Contrast((mean,), *centre_of(release.schema, name)))
@@ -128,13 +130,6 @@ def centre_of(schema: Schema, name: str) -> tuple[float, float]:
     if not isinstance(column, Number):
         raise RequestError(f"{name!r} is not a number: it has no mean")
     return column.middle, column.half_range
-
-
-def _subgroup_note(name: str, group: Subgroup, mean: NoisyMean) -> str:
-    return (
-        f"mean of {name}: {group.described}, about {mean.size:.0f} "
-        f"(noise sd {mean.size_noise:.2g} rows)"
-    )
 
 
 def _remarks(name: str, contrast: Contrast) -> list[str]:
