@@ -60,16 +60,14 @@ class Subgroup:
 
     @staticmethod
     def of(schema: Schema, given: str | None, names: Iterable[str]) -> Subgroup | None:
-        """Rows with a condition and a value of the named numbers; None for all rows.
+        """Rows with a condition and a value of the named columns; None for all rows.
 
         Raises
         ------
         RequestError, ConditionError
         """
         named = set(names)
-        answered = tuple(
-            c for c in schema if c.name in named and isinstance(c, Number) and c.allow_missing
-        )
+        answered = tuple(c for c in schema if c.name in named and c.allow_missing)
         if given is None:
             return Subgroup(EVERY_CELL, answered, _have_values(answered)) if answered else None
         return Subgroup(read_condition(given, schema), answered, " ".join(given.split()))
@@ -86,6 +84,13 @@ class Subgroup:
         values = f"a value of {', '.join(names)}" if names else ""
         condition = self.label if self.cells.columns else ""
         return "rows with " + " and ".join(part for part in (condition, values) if part)
+
+    def over(self, columns: tuple[Column, ...]) -> NDArray[np.bool_]:
+        """The same as cells of the table over columns that include its own."""
+        cells = self.cells.over(columns).copy()
+        for column in self.answered:
+            np.moveaxis(cells, columns.index(column), 0)[-1] = False
+        return cells
 
     def holds(self, codes: Mapping[str, Codes]) -> NDArray[np.bool_]:
         """Whether each row is in it, (n,) bool; given column name -> (n,) codes."""

@@ -52,9 +52,12 @@ EXAMPLES = {
     ],
     "proportion": [
         dps.Proportion("smoker == 'yes'"),
-        dps.Proportion("smoker == 'yes'", given="age >= 65"),
+        dps.Proportion("rent < 10", given="age >= 65"),
     ],
-    "quantile": [dps.Quantile("age", 0.5), dps.Quantile("age", [0.1, 0.9])],
+    "quantile": [
+        dps.Quantile("age", [0.1, 0.9]),
+        dps.Quantile("rent", given="smoker == 'yes'"),
+    ],
 }
 
 

@@ -12,15 +12,18 @@ from typing import ClassVar
 
 import numpy as np
 
+from dpstats.analyses.subgroups import subgroup_note
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
-from dpstats.families.cells import Cells
+from dpstats.families.cells import Cells, Indicator
+from dpstats.families.conditions import cell_set
+from dpstats.families.subgroups import Subgroup
 from dpstats.inference.counts.proportion_intervals import GroupIntervals, ProportionIntervals
 from dpstats.measured.answers import Answers
 from dpstats.measured.view import ReleaseView
 from dpstats.results.estimates import EstimateResult
 from dpstats.results.named import Named
-from dpstats.schema import Schema
+from dpstats.schema import MISSING_LABEL, Schema
 from dpstats.spending import LEAST_OF_COUNT
 
 
@@ -36,6 +39,9 @@ class Proportion:
         Prevalence within a group: the proportion of rows with `condition` among those with
         `given`.
 
+    Where the condition involves columns with ``allow_missing=True``, it is a proportion of the rows
+    that have a value of these. A condition that names ``'(missing)'`` itself is one of all rows.
+
     Examples
     --------
     >>> import dpstats as dps
@@ -50,28 +56,31 @@ class Proportion:
 
     def family(self, schema: Schema) -> Family:
         """One condition; two disjoint ones within a group."""
-        if self.given is None:
-            return Family((Cells.condition(schema, self.condition),))
-        texts = (
-            f"({self.condition}) and ({self.given})",
-            f"not ({self.condition}) and ({self.given})",
-        )
-        for text in (self.condition, self.given):
-            Cells.condition(schema, text)  # so that an error names the text the user wrote
-        with_trait, without = (Cells.condition(schema, text) for text in texts)
-        if with_trait.columns == without.columns and not np.any(
-            with_trait.cells.array != without.cells.array
-        ):
+        trait = Cells.condition(schema, self.condition)
+        group = self._group(schema)
+        if group is None:
+            return Family((trait,))
+        columns = tuple(c for c in schema if c in trait.columns or c in group.columns)
+        inside, holds = group.over(columns), trait.cells.over(columns)
+        if not np.any(inside & holds) or not np.any(inside & ~holds):
             raise RequestError(
-                f"{self.condition!r} has the same value in all rows with {self.given!r}; there is "
+                f"{self.condition!r} has the same value in all {group.described}; there is "
                 "nothing to estimate"
             )
-        return Family((with_trait, without))
+        label = group.label
+        return Family((
+            Indicator(cell_set(columns, inside & holds), f"({self.condition}) and ({label})"),
+            Indicator(cell_set(columns, inside & ~holds), f"not ({self.condition}) and ({label})"),
+        ))  # fmt: skip
+
+    def _group(self, schema: Schema) -> Subgroup | None:
+        return Subgroup.of(schema, self.given, answered_in(schema, self.condition))
 
     def infer(self, release: ReleaseView) -> EstimateResult:
         """Estimate with exact noise-aware and certified intervals."""
         family = self.family(release.schema)
-        if self.given is None:
+        group = self._group(release.schema)
+        if group is None:
             return proportions_result(
                 f"Proportion: {self.condition}",
                 [self.condition],
@@ -80,7 +89,14 @@ class Proportion:
                 scalar=True,
             )
         answers = release.answers(family, disjoint=True)
-        return _group_result(self, answers, str(release.budget))
+        return _group_result(self, group, answers, str(release.budget))
+
+
+def answered_in(schema: Schema, condition: str) -> list[str]:
+    """Columns of a condition that may be missing, unless it names '(missing)' itself."""
+    if MISSING_LABEL in condition:
+        return []
+    return [c.name for c in Cells.condition(schema, condition).columns if c.allow_missing]
 
 
 def proportions_result(
@@ -113,13 +129,15 @@ def proportions_result(
     )
 
 
-def _group_result(analysis: Proportion, answers: Answers, budget: str) -> EstimateResult:
+def _group_result(
+    analysis: Proportion, about: Subgroup, answers: Answers, budget: str
+) -> EstimateResult:
     intervals = GroupIntervals(answers)
     group = intervals.group
     size = group.size(answers.n)
     sampling, privacy = group.variances(group.risk, size)
     notes = [
-        f"the group holds about {size:.0f} rows (noise sd {group.size_noise:.0f} rows)",
+        subgroup_note(about, size, group.size_noise),
         f"no p-value is below {LEAST_OF_COUNT:g}, the error probability spent on the unknown size "
         "of the group",
     ]
@@ -127,9 +145,11 @@ def _group_result(analysis: Proportion, answers: Answers, budget: str) -> Estima
         notes.append(
             "the group is small relative to the noise: ignore the estimate, use the interval"
         )
-    terms = [f"{analysis.condition} | {analysis.given}"]
+    within = "" if analysis.given is None else f" | {analysis.given}"
+    terms = [f"{analysis.condition}{within}"]
     return EstimateResult(
-        title=f"Proportion: {analysis.condition}, given {analysis.given}",
+        title=f"Proportion: {analysis.condition}"
+        + ("" if analysis.given is None else f", given {analysis.given}"),
         terms=terms,
         params=Named([group.risk], terms),
         sampling_variance=np.array([sampling]),
