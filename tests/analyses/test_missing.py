@@ -16,6 +16,8 @@ SCHEMA = dps.Schema([
     dps.Number("rent", 0, 20, points=201, allow_missing=True),
     dps.Number("score", values=[17.5, 22, 27, 40], allow_missing=True),
     dps.Category("smoker", ["no", "yes"], allow_missing=True),
+    dps.Boolean("ill", allow_missing=True),
+    dps.Category("region", ["north", "south"], missing="south", other="north"),
 ])  # fmt: skip
 ANALYSES = {
     "mean": dps.Mean("pay"),
@@ -35,6 +37,7 @@ ANALYSES = {
     "line": dps.OLS("pay ~ age + rent"),
     "groups": dps.OLS("rent ~ age + C(smoker)", given="age >= 18"),
     "product": dps.OLS("pay ~ age * rent", given="age >= 40"),
+    "probability": dps.OLS("ill ~ age"),
     "robust": dps.OLS("age ~ rent", cov_type="HC1"),
     "fine robust": dps.OLS("pay ~ age", cov_type="HC1", given="smoker == 'no'"),
 }
@@ -53,6 +56,8 @@ def rows(n=900):
         "rent": np.where(rng.random(n) < 0.2, np.nan, rent),
         "score": rng.choice([17.5, 22, 27, 40, np.nan], n, p=[0.1, 0.2, 0.4, 0.2, 0.1]),
         "smoker": rng.choice(["no", "yes", None], n, p=[0.6, 0.3, 0.1]),
+        "ill": rng.choice([False, True, None], n, p=[0.5, 0.3, 0.2]),
+        "region": "north",
     })  # fmt: skip
 
 
@@ -113,11 +118,13 @@ def test_without_noise_regressions_are_those_of_complete_cases(no_noise, unit):
     release, frame = exact(unit), rows()
     adult, old = frame[frame["age"] >= 18], frame[frame["age"] >= 40]
     adult = adult.assign(smoker=adult["smoker"].fillna("(missing)"))
+    ill = frame.dropna(subset="ill").assign(ill=lambda f: f["ill"].astype(float))
     levels = "rent ~ age + C(smoker, levels=['no', 'yes', '(missing)'])"
     cases = [
         ("line", "pay ~ age + rent", frame, "nonrobust"),
         ("groups", levels, adult, "nonrobust"),
         ("product", "pay ~ age * rent", old, "nonrobust"),
+        ("probability", "ill ~ age", ill, "nonrobust"),
         ("robust", "age ~ rent", frame, "HC1"),
     ]
     for name, formula, used, cov_type in cases:
@@ -195,6 +202,20 @@ def test_results_say_which_rows_they_are_about(no_noise):
     assert means.terms[1] == "mean of pay | age >= 40"
     assert "rows with age >= 40 and a value of score" in means.summary()
     assert "given age >= 40" in means.summary().splitlines()[0]
+
+
+def test_results_name_the_rule_of_every_column_they_use(no_noise):
+    asked = {"table": dps.Independence("region", "smoker"), "mean": dps.Mean(["age", "pay"])}
+    plan = dps.plan(SCHEMA, asked, budget=dps.PureDP(50))
+    release = dps.release(plan, rows(), rng=0, m=200, k=50)
+    table = release.infer("table").summary()
+    assert "region: missing: counted as 'south'; undeclared: counted as 'north'" in table
+    assert "smoker: missing or undeclared: counted as '(missing)'" in table
+    assert "age" not in table
+    for found in (release.infer("mean"), release.infer(dps.Mean(["age", "pay"]))):
+        assert "age: missing: counted as 40" in found.summary()
+        assert "pay: missing: counted as '(missing)'" in found.summary()
+        assert "region" not in found.summary()
 
 
 @pytest.mark.parametrize("budget", [dps.PureDP(0.2), dps.ZCDP(0.01)], ids=str)

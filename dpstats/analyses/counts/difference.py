@@ -13,6 +13,7 @@ import numpy as np
 
 from dpstats.analyses.compared_groups import ComparesGroups, Groups, small_groups
 from dpstats.analyses.counts.proportion import answered_in
+from dpstats.analyses.notes import cell_rules
 from dpstats.checks import Alternative, check_alternative, check_choice
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
@@ -74,7 +75,8 @@ class Difference(ComparesGroups):
     def infer(self, release: ReleaseView) -> DifferenceResult:
         """Estimates with noise-aware and certified intervals."""
         answers = release.answers(self._counts(release.schema), disjoint=True)
-        return _result(self, self._labels(release.schema), answers, str(release.budget))
+        names, rules = self._labels(release.schema), cell_rules(release.schema, self)
+        return _result(self, names, answers, str(release.budget), rules)
 
     def _counts(self, schema: Schema) -> list[Indicator]:
         """The four sets of rows: group 1 with, without; group 2 with, without."""
@@ -171,7 +173,7 @@ class DifferenceResult(EstimateResult):
 
 
 def _result(
-    analysis: Difference, names: list[str], answers: Answers, budget: str
+    analysis: Difference, names: list[str], answers: Answers, budget: str, rules: str
 ) -> DifferenceResult:
     intervals = DifferenceIntervals(answers)
     groups = intervals.groups
@@ -192,6 +194,7 @@ def _result(
         ),
         f"no p-value is below {LEAST_OF_RISKS:g}, the error probability spent on the unknown sizes",
         *small_groups(names, groups),
+        rules,
     ]
     if np.any(unbounded):
         notes.append(

@@ -7,12 +7,13 @@ the trait), because the size of the group is private too.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from dpstats.analyses.subgroups import subgroup_note
+from dpstats.analyses.notes import cell_rules, subgroup_note
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
 from dpstats.families.cells import Cells, Indicator
@@ -87,9 +88,11 @@ class Proportion:
                 release.answers(family),
                 str(release.budget),
                 scalar=True,
+                notes=(cell_rules(release.schema, self),),
             )
         answers = release.answers(family, disjoint=True)
-        return _group_result(self, group, answers, str(release.budget))
+        rules = cell_rules(release.schema, self)
+        return _group_result(self, group, answers, str(release.budget), rules)
 
 
 def answered_in(schema: Schema, condition: str) -> list[str]:
@@ -107,6 +110,7 @@ def proportions_result(
     *,
     scalar: bool = False,
     tables: tuple[slice, ...] = (),
+    notes: Sequence[str] = (),
 ) -> EstimateResult:
     """Result for the proportions of some measured conditions or cells.
 
@@ -126,11 +130,12 @@ def proportions_result(
         rows=answers.rows,
         budget=budget,
         scalar=scalar,
+        notes=notes,
     )
 
 
 def _group_result(
-    analysis: Proportion, about: Subgroup, answers: Answers, budget: str
+    analysis: Proportion, about: Subgroup, answers: Answers, budget: str, rules: str
 ) -> EstimateResult:
     intervals = GroupIntervals(answers)
     group = intervals.group
@@ -145,6 +150,7 @@ def _group_result(
         notes.append(
             "the group is small relative to the noise: ignore the estimate, use the interval"
         )
+    notes.append(rules)
     within = "" if analysis.given is None else f" | {analysis.given}"
     terms = [f"{analysis.condition}{within}"]
     return EstimateResult(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.analyses.subgroups import subgroup_notes
+from dpstats.analyses.notes import cell_rules, subgroup_notes
 from dpstats.checks import (
     Method,
     Target,
@@ -157,7 +157,7 @@ class Quantile:
             rows=answers.rows,
             budget=str(release.budget),
             scalar=scalar,
-            notes=notes,
+            notes=[*notes, cell_rules(release.schema, self)],
         )
 
     def _number(self, schema: Schema) -> Number:

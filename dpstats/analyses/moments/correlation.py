@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from dpstats.analyses.moments.mean import centre_of
-from dpstats.analyses.subgroups import subgroup_notes
+from dpstats.analyses.notes import cell_rules, subgroup_notes
 from dpstats.checks import listed
 from dpstats.errors import RequestError
 from dpstats.families.block import Block, Family
@@ -103,7 +103,7 @@ class Correlation:
             rows=covariance.moments.answers.rows,
             budget=str(release.budget),
             scalar=len(pairs) == 1,
-            notes=notes,
+            notes=[*notes, cell_rules(release.schema, self)],
             columns=tuple(self.columns),
         )
 

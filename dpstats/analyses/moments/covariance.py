@@ -16,7 +16,7 @@ from dpstats.analyses.moments.clipping import (
     family_of,
     hash_of,
 )
-from dpstats.analyses.subgroups import subgroup_notes
+from dpstats.analyses.notes import cell_rules, subgroup_notes
 from dpstats.arrays import Floats
 from dpstats.checks import listed
 from dpstats.errors import RequestError
@@ -112,7 +112,11 @@ class Covariance:
             intervals=intervals,
             rows=covariance.moments.answers.rows,
             budget=str(release.budget),
-            notes=[*notes_of(covariance), *clipping_notes(covariance.moments)],
+            notes=[
+                *notes_of(covariance),
+                *clipping_notes(covariance.moments),
+                cell_rules(release.schema, self),
+            ],
             location_=middles + units * covariance.mean,
             columns=columns,
         )

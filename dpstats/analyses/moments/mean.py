@@ -13,7 +13,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpstats.analyses.subgroups import subgroup_note
+from dpstats.analyses.notes import cell_rules, subgroup_note
 from dpstats.checks import listed
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
@@ -116,7 +116,7 @@ class Mean:
             rows=answers.rows,
             budget=str(release.budget),
             scalar=isinstance(self.columns, str),
-            notes=notes,
+            notes=[*notes, cell_rules(release.schema, self)],
         )
 
     @property

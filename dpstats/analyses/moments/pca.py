@@ -17,6 +17,7 @@ from dpstats.analyses.moments.clipping import (
     hash_of,
 )
 from dpstats.analyses.moments.covariance import checked_columns, notes_of
+from dpstats.analyses.notes import cell_rules
 from dpstats.arrays import Floats
 from dpstats.checks import (
     Method,
@@ -157,7 +158,7 @@ class PCA:
             intervals=intervals,
             rows=covariance.moments.answers.rows,
             budget=str(release.budget),
-            notes=notes,
+            notes=[*notes, cell_rules(release.schema, self)],
             columns=columns,
             mean_=middles + units * covariance.mean,
             spread=spread,

@@ -11,7 +11,7 @@ from typing import ClassVar, Literal, get_args
 
 import numpy as np
 
-from dpstats.analyses.subgroups import subgroup_notes
+from dpstats.analyses.notes import cell_rules, subgroup_notes
 from dpstats.checks import as_float, check_choice
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
@@ -62,8 +62,8 @@ class OLS:
         rounded to 64 steps on either side of the middle.
     given : str, optional
         Regression in the rows with this condition, such as ``"age >= 65"``. Rows without a value of
-        a number in the formula are left out in any case, where the schema has
-        ``allow_missing=True``; the level "(missing)" of a category is a level like others.
+        the response, or of a number in the formula, are left out in any case, where the schema has
+        ``allow_missing=True``; the level "(missing)" of a regressor is a level like others.
 
     Examples
     --------
@@ -111,6 +111,7 @@ class OLS:
             notes=[
                 *subgroup_notes(moments.given, matrix.answers.rows),
                 *self._notes(intervals),
+                cell_rules(release.schema, self),
             ],
             null=np.zeros(len(moments.shift)),
             moments=moments,

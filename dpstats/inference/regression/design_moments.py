@@ -54,7 +54,7 @@ class DesignMoments:
 
     @classmethod
     def of(cls, schema: Schema, formula: str, condition: str | None = None) -> DesignMoments:
-        """Of the rows with a condition and a value of all numbers in a formula.
+        """Of the rows with a condition, a response and a value of all numbers in a formula.
 
         Raises
         ------
@@ -62,9 +62,9 @@ class DesignMoments:
             For a formula or a condition that cannot be read.
         """
         design = Design.of(formula, schema)
-        factors = [*(f for r in design.regressors for f in r.factors), design.response]
+        factors = [f for regressor in design.regressors for f in regressor.factors]
         numbers = [name for name, level in factors if level is None]
-        return cls(schema, design, Subgroup.of(schema, condition, numbers))
+        return cls(schema, design, Subgroup.of(schema, condition, [*numbers, design.response[0]]))
 
     @cached_property
     def _regressors(self) -> list[Expansion]:

@@ -1,4 +1,4 @@
-"""Notes on the subgroup that an answer is about."""
+"""Notes of results: the rows that an answer is about, and how other cells were counted."""
 
 from __future__ import annotations
 
@@ -6,9 +6,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpstats.schema import Schema
+
 if TYPE_CHECKING:
     from dpstats.families.subgroups import Subgroup
+    from dpstats.measured.answers import Asking
     from dpstats.measured.row_count import RowCount
+
+
+def cell_rules(schema: Schema, analysis: Asking) -> str:
+    """How missing and undeclared cells of an analysis's columns were counted."""
+    rules = schema.select(analysis.family(schema).column_names).missing_rules()
+    return rules[0].lower() + rules[1:]
 
 
 def subgroup_note(group: Subgroup, size: float, noise: float) -> str:
