@@ -19,6 +19,7 @@ from dpstats.errors import FileFormatError, RequestError
 from dpstats.families.block import Block, Derivation
 from dpstats.families.cells import DenseValues
 from dpstats.families.moments import Moments, Term
+from dpstats.families.subgroups import require_answered
 from dpstats.privacy.neighbours import Sensitivity
 from dpstats.schema import Number, Schema
 
@@ -86,6 +87,7 @@ class BallMoments(Block):
     def __post_init__(self) -> None:
         if self.clip_norm <= 0 or min(self.scale) <= 0:
             raise RequestError("clip_norm and all scales must be positive numbers")
+        require_answered(self.numbers, None)
         for number, center, codes in zip(self.numbers, self.center, self._table, strict=True):
             middle, half = _middle_and_half(number)
             if abs(center - middle) > half:

@@ -15,7 +15,7 @@ import numpy as np
 from dpstats.arrays import Codes, Floats
 from dpstats.errors import RequestError
 from dpstats.families.block import Block, Derivation
-from dpstats.families.conditions import CellSet, cell_set, read_condition
+from dpstats.families.conditions import CellSet, cell_index, cell_set, read_condition
 from dpstats.privacy.neighbours import Sensitivity
 from dpstats.schema import Boolean, Column, Number, Schema
 
@@ -109,14 +109,6 @@ def _all_true(columns: tuple[Column, ...]) -> CellSet:
     mask = np.zeros([c.bins for c in columns], dtype=np.bool_)
     mask[(1,) * len(columns)] = True
     return cell_set(columns, mask)
-
-
-def cell_index(columns: Sequence[Column], codes: Mapping[str, Codes]) -> Codes:
-    """Flat index (C order) of the table cell that each row falls in, (n,) int64."""
-    index: Codes | int = 0
-    for column in columns:
-        index = index * column.bins + column.bins_of(codes[column.name])
-    return np.asarray(index, dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -269,18 +261,14 @@ class Indicator(Block):
         """Plain data: the set of cells as flat indices, and the text of the request."""
         return {
             "kind": self.kind,
-            "columns": [column.name for column in self.columns],
-            "cells": np.flatnonzero(self._mask).tolist(),
+            **self.cells.to_dict(),
             "label": self.label,
         }
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any], schema: Schema) -> Indicator:
         """Inverse of `to_dict`."""
-        columns = tuple(schema[name] for name in plain["columns"])
-        mask = np.zeros(math.prod(c.bins for c in columns), dtype=np.bool_)
-        mask[plain["cells"]] = True
-        return Indicator(CellSet(columns, mask.tobytes()), plain["label"])
+        return Indicator(CellSet.from_dict(plain, schema), plain["label"])
 
 
 @dataclass(frozen=True)

@@ -6,20 +6,25 @@ import itertools
 from collections.abc import Sequence
 
 from dpstats.families.moments import Moments
+from dpstats.families.subgroups import Subgroup
 from dpstats.schema import Column, Number, Schema
 
 
-def third_and_fourth_powers(schema: Schema, names: Sequence[str]) -> Moments | None:
+def third_and_fourth_powers(
+    schema: Schema, names: Sequence[str], given: Subgroup | None = None
+) -> Moments | None:
     """Coarse means of x^3 and x^4 of the numbers that take more than two values, if any do.
 
     With two values either power follows from x.
     """
     many = [name for name in names if takes_more_than_two(schema[name])]
     terms = [((name, None),) * power for name in many for power in (3, 4)]
-    return Moments.of_terms(schema, terms, coarse=True) if terms else None
+    return Moments.of_terms(schema, terms, True, given) if terms else None
 
 
-def fourth_moments_of_pairs(schema: Schema, names: Sequence[str]) -> Moments | None:
+def fourth_moments_of_pairs(
+    schema: Schema, names: Sequence[str], given: Subgroup | None = None
+) -> Moments | None:
     """Coarse means of all products of third and fourth degree within every pair of numbers.
 
     Pairs of two-valued columns are excluded; None if no pair remains.
@@ -35,7 +40,7 @@ def fourth_moments_of_pairs(schema: Schema, names: Sequence[str]) -> Moments | N
         for degree in (3, 4)
         for product in itertools.combinations_with_replacement(pair, degree)
     )
-    return Moments.of_terms(schema, terms, coarse=True) if terms else None
+    return Moments.of_terms(schema, terms, True, given) if terms else None
 
 
 def takes_more_than_two(column: Column) -> bool:

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import ast
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.arrays import Codes
 from dpstats.errors import ConditionError
 from dpstats.schema import Boolean, Column, Schema
 
 GRAMMAR = (
     "a condition combines comparisons with and, or, not and parentheses: "
     "column == level, !=, <, <=, >, >=, column in [level, ...], or a Boolean column by its name; "
+    "column != '(missing)' for the rows with a value, where the schema has allow_missing=True; "
     "put names that are not identifiers in backticks"
 )
 MAX_CELLS = 2**22
@@ -55,12 +58,33 @@ class CellSet:
         """Boolean array with one axis per column, of length its number of bins."""
         return np.frombuffer(self.mask, dtype=np.bool_).reshape([c.bins for c in self.columns])
 
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data: the columns, and the cells as flat indices."""
+        cells = np.flatnonzero(self.array).tolist()
+        return {"columns": [column.name for column in self.columns], "cells": cells}
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any], schema: Schema) -> CellSet:
+        """Inverse of `to_dict`."""
+        columns = tuple(schema[name] for name in plain["columns"])
+        mask = np.zeros(math.prod(c.bins for c in columns), dtype=np.bool_)
+        mask[plain["cells"]] = True
+        return cls(columns, mask.tobytes())
+
     def over(self, columns: tuple[Column, ...]) -> NDArray[np.bool_]:
         """The same set as a Boolean array over a larger list of columns."""
         own = [columns.index(column) for column in self.columns]
         array = np.transpose(self.array, np.argsort(own))
         shape = [c.bins if i in own else 1 for i, c in enumerate(columns)]
         return np.broadcast_to(array.reshape(shape), [c.bins for c in columns])
+
+
+def cell_index(columns: Sequence[Column], codes: Mapping[str, Codes]) -> Codes:
+    """Flat index (C order) of the table cell that each row falls in, (n,) int64."""
+    index: Codes | int = 0
+    for column in columns:
+        index = index * column.bins + column.bins_of(codes[column.name])
+    return np.asarray(index, dtype=np.int64)
 
 
 def read_condition(text: str, schema: Schema) -> CellSet:

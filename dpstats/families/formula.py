@@ -236,7 +236,7 @@ def _response(text: str, schema: Schema) -> Feature:
     factor = _Factor.of(text, schema)
     if factor.power > 1:
         raise RequestError(f"the response must be a column, not {text}; {GRAMMAR}")
-    if isinstance(factor.column, Boolean) and factor.column.bins == 2:
+    if isinstance(factor.column, Boolean):
         return factor.column.name, 1
     if factor.grouped:
         raise RequestError(f"the response {text!r} must be a number or a Boolean; {GRAMMAR}")

@@ -1,8 +1,8 @@
-"""Size, sum and sum of squares of a number in groups, in parts to which a row adds one in total."""
+"""Size, sum and sum of squares of a number in groups of rows, in parts that add up to one a row."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -14,6 +14,8 @@ from dpstats.arrays import Codes
 from dpstats.errors import RequestError
 from dpstats.families.block import Block, Derivation
 from dpstats.families.cells import DenseValues
+from dpstats.families.conditions import cell_set
+from dpstats.families.subgroups import Subgroup, disjoint, require_answered
 from dpstats.privacy.neighbours import Sensitivity
 from dpstats.schema import Column, Number, Schema
 
@@ -37,11 +39,9 @@ class GroupMoments(Block):
     Parameters
     ----------
     number : Number
-        With `missing=`: the value that missing cells count as.
-    group : column
-        Another column, whose levels or bins make the groups.
-    levels : tuple of int
-        The groups, increasing indices of levels or bins.
+        With `missing=`, the value that missing cells count as, or `allow_missing=True`.
+    groups : tuple of Subgroup
+        Without a row in common; they exclude rows without a value of the number.
 
     Raises
     ------
@@ -51,13 +51,12 @@ class GroupMoments(Block):
     --------
     >>> import dpstats as dps
     >>> age, smoker = dps.Number("age", 0, 100, missing=40), dps.Boolean("smoker")
-    >>> dps.GroupMoments(age, smoker, levels=(0, 1)).size
+    >>> dps.GroupMoments.by(age, smoker, levels=(0, 1)).size
     6
     """
 
     number: Number
-    group: Column
-    levels: tuple[int, ...]
+    groups: tuple[Subgroup, ...]
 
     kind: ClassVar[str] = "group_moments"
 
@@ -65,24 +64,45 @@ class GroupMoments(Block):
         if not isinstance(self.number, Number):
             raise RequestError(f"{self.number.name!r} is not a number; it has no mean")
         self.number.require_missing("moments")
-        if self.group.name == self.number.name:
-            raise RequestError(f"{self.number.name!r} cannot define its own groups; name another")
-        known, levels = range(self.group.bins), list(self.levels)
-        if not levels or levels != sorted(set(levels)) or not set(levels) <= set(known):
+        for group in self.groups:
+            require_answered([self.number], group)
+        if not self.groups or not disjoint(self.groups):  # the sensitivity is that of one group
             raise RequestError(
-                f"groups of {self.group.name!r} must be increasing numbers below {len(known)}, "
-                f"got {self.levels}"
+                f"moments of {self.number.name!r} need groups of the same columns without a row in "
+                f"common, got {[group.label for group in self.groups]}"
             )
+
+    @staticmethod
+    def by(number: Number, column: Column, levels: Sequence[int]) -> GroupMoments:
+        """Groups by another column: increasing indices of its levels or bins.
+
+        Raises
+        ------
+        RequestError
+        """
+        if column.name == number.name:
+            raise RequestError(f"{number.name!r} cannot define its own groups; name another")
+        given, known = list(levels), range(column.bins)
+        if not given or given != sorted(set(given)) or not set(given) <= set(known):
+            raise RequestError(
+                f"groups of {column.name!r} must be increasing numbers below {len(known)}, "
+                f"got {levels}"
+            )
+        answered = (number,) if isinstance(number, Number) and number.allow_missing else ()
+        cells = [cell_set((column,), np.arange(column.bins) == level) for level in given]
+        labels = [f"{column.name}={column.bin_labels[level]}" for level in given]
+        groups = [Subgroup(c, answered, label) for c, label in zip(cells, labels, strict=True)]
+        return GroupMoments(number, tuple(groups))
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The number and the column of the groups."""
-        return (self.number, self.group)
+        """The number and the columns of the groups."""
+        return tuple(dict.fromkeys((self.number, *self.groups[0].columns)))
 
     @property
     def size(self) -> int:
         """Number of functions, three per group."""
-        return len(PARTS) * len(self.levels)
+        return len(PARTS) * len(self.groups)
 
     @property
     def ranges(self) -> tuple[Codes, Codes]:
@@ -93,24 +113,24 @@ class GroupMoments(Block):
     @property
     def names(self) -> list[str]:
         """Such as ``income low, region=north``."""
-        labels, name = self.group.bin_labels, f"{self.group.name}="
-        return [f"{self.number.name} {p}, {name}{labels[i]}" for i in self.levels for p in PARTS]
+        name = self.number.name
+        return [f"{name} {part}, {group.label}" for group in self.groups for part in PARTS]
 
-    def _values(self, codes: Mapping[str, Codes]) -> tuple[Codes, Codes]:
-        """Values (3, n) of the parts of each row, and its bin (n,)."""
-        code, k = codes[self.number.name], self.number.half_points
-        parts = np.stack([(k - code) ** 2, 2 * (k**2 - code**2), (k + code) ** 2])
-        return parts, self.group.bins_of(codes[self.group.name])
+    def _parts(self, codes: Codes) -> Codes:
+        """Values (3, n) of the parts of rows that have a value."""
+        k = self.number.half_points
+        return np.stack([(k - codes) ** 2, 2 * (k**2 - codes**2), (k + codes) ** 2])
 
     def sums(self, codes: Mapping[str, Codes]) -> Codes:
         """Exact sums (d,) int64."""
-        parts, bins = self._values(codes)
-        return np.concatenate([parts[:, bins == level].sum(axis=1) for level in self.levels])
+        of_number = codes[self.number.name]
+        inside = [group.holds(codes) for group in self.groups]
+        return np.concatenate([self._parts(of_number[held]).sum(axis=1) for held in inside])
 
     def evaluate(self, codes: Mapping[str, Codes]) -> DenseValues:
         """The functions at m points, in integer units."""
-        parts, bins = self._values(codes)
-        return DenseValues(np.concatenate([parts * (bins == i) for i in self.levels]).astype(float))
+        parts = self._parts(codes[self.number.name]).astype(np.float64)
+        return DenseValues(np.concatenate([parts * group.holds(codes) for group in self.groups]))
 
     def sensitivity(self, unit: Unit) -> Sensitivity:
         """Exact: a row weighs one, in L1, and at most one in squared L2 (at x = 1 or -1).
@@ -123,10 +143,10 @@ class GroupMoments(Block):
 
     def derive(self, wanted: Block, *, complements: bool = True) -> Derivation | None:
         """The groups that both hold."""
-        if not isinstance(wanted, GroupMoments) or wanted.columns != self.columns:
+        if not isinstance(wanted, GroupMoments) or wanted.number != self.number:
             return None
-        at = {level: len(PARTS) * i for i, level in enumerate(wanted.levels)}
-        member = [at[i] + p if i in at else -1 for i in self.levels for p in range(len(PARTS))]
+        at = {group: len(PARTS) * i for i, group in enumerate(wanted.groups)}
+        member = [at[g] + p if g in at else -1 for g in self.groups for p in range(len(PARTS))]
         if max(member) < 0:
             return None
         return Derivation(np.array(member, dtype=np.int64), wanted.size)
@@ -134,16 +154,15 @@ class GroupMoments(Block):
     def restrict(self, kept: NDArray[np.bool_]) -> GroupMoments:
         """Groups of which some function is marked in `kept`, (d,) bool."""
         marked = np.flatnonzero(kept.reshape(-1, len(PARTS)).any(axis=1))
-        levels = tuple(self.levels[i] for i in marked.tolist())
-        return GroupMoments(self.number, self.group, levels)
+        return GroupMoments(self.number, tuple(self.groups[i] for i in marked.tolist()))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
-        names = {"number": self.number.name, "group": self.group.name}
-        return {"kind": self.kind, **names, "levels": list(self.levels)}
+        groups = [group.to_dict() for group in self.groups]
+        return {"kind": self.kind, "number": self.number.name, "groups": groups}
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any], schema: Schema) -> GroupMoments:
         """Inverse of `to_dict`."""
-        number, group = schema[plain["number"]], schema[plain["group"]]
-        return GroupMoments(number, group, tuple(plain["levels"]))  # type: ignore[arg-type]
+        groups = tuple(Subgroup.from_dict(group, schema) for group in plain["groups"])
+        return GroupMoments(schema[plain["number"]], groups)  # type: ignore[arg-type]

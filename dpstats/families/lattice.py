@@ -22,6 +22,7 @@ from dpstats.arrays import Codes, Floats
 from dpstats.errors import RequestError
 from dpstats.families.block import Block, Derivation
 from dpstats.families.cells import DenseValues
+from dpstats.families.subgroups import require_answered
 from dpstats.privacy.neighbours import Sensitivity
 from dpstats.schema import Number, Schema
 
@@ -79,6 +80,7 @@ class KernelLattice(Block):
                     f"{column.name!r} is not a number declared by low and high; a kernel lattice "
                     "is for continuous columns"
                 )
+            require_answered([column], None)
             if column.points - 1 < self.k:
                 raise RequestError(
                     f"{column.name!r} declares {column.points} grid points, coarser than a lattice "

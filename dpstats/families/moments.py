@@ -18,6 +18,7 @@ from dpstats.arrays import Codes
 from dpstats.errors import RequestError
 from dpstats.families.block import Block, Derivation
 from dpstats.families.cells import DenseValues
+from dpstats.families.subgroups import Subgroup, require_answered
 from dpstats.privacy.neighbours import Sensitivity
 from dpstats.schema import Column, Number, Schema
 
@@ -63,6 +64,9 @@ class Moments(Block):
         Numbers; Categories, Booleans or binned numbers, with one indicator per level or bin.
     terms : tuple of terms
         The functions, each a product of features.
+    given : Subgroup, optional
+        The rows that the sums are over; the others add nothing. It excludes rows without a value
+        of some number. Then the product of no features, (), is their number.
     coarse : bool
         For third and fourth moments. They are used only to estimate sampling variances, which
         matter where noise is small, and a rough value suffices. Finer grids are rounded to 64 steps
@@ -80,6 +84,7 @@ class Moments(Block):
     columns: tuple[Column, ...]
     terms: tuple[Term, ...]
     coarse: bool = False
+    given: Subgroup | None = None
 
     kind: ClassVar[str] = "moments"
 
@@ -92,24 +97,33 @@ class Moments(Block):
             not self.terms
             or len(set(names)) < len(names)
             or len(set(self.terms)) < len(self.terms)
-            or not all(term and product(term, ()) == term for term in self.terms)
+            or not all(product(term, ()) == term for term in self.terms)
+            or (() in self.terms and self.given is None)
             or not known.issuperset(itertools.chain.from_iterable(self.terms))
         ):
             raise RequestError(
                 f"moments of {names} need distinct terms, each a sorted product of numbers and of "
                 "levels of different columns; use Moments.of"
             )
+        require_answered(self.numbers, self.given)
 
     @staticmethod
     def of(
-        schema: Schema, numbers: Sequence[str], groups: Sequence[str] = (), degree: int = 2
+        schema: Schema,
+        numbers: Sequence[str],
+        groups: Sequence[str] = (),
+        degree: int = 2,
+        given: str | None = None,
     ) -> Moments:
         """All moments up to a degree (1 or 2) of some numbers and one-hot groups.
+
+        With a condition `given`, or numbers with ``allow_missing=True``, they are those of the rows
+        with the condition and a value of all numbers; then the number of these rows is the last.
 
         Raises
         ------
         RequestError
-            For columns of the wrong kind, or numbers without `missing=`.
+            For columns of the wrong kind, or numbers without a rule for missing cells.
         """
         if degree not in (1, 2) or isinstance(degree, bool):
             raise RequestError(f"degree of moments must be 1 or 2, got {degree!r}")
@@ -128,18 +142,28 @@ class Moments(Block):
         features += [(c.name, i) for c in schema if c.name in groups for i in range(c.bins)]
         pairs = itertools.combinations_with_replacement(features, degree)
         terms = dict.fromkeys([*((f,) for f in features), *(product(pair, ()) for pair in pairs)])
-        return Moments.of_terms(schema, [term for term in terms if term is not None])
+        group = Subgroup.of(schema, given, numbers)
+        count: list[Term] = [] if group is None else [()]
+        kept = [term for term in terms if term is not None]
+        return Moments.of_terms(schema, [*kept, *count], given=group)
 
     @staticmethod
-    def of_terms(columns: Iterable[Column], terms: Iterable[Term], coarse: bool = False) -> Moments:
-        """The block of some terms, without the columns that do not occur in them."""
+    def of_terms(
+        columns: Iterable[Column],
+        terms: Iterable[Term],
+        coarse: bool = False,
+        given: Subgroup | None = None,
+    ) -> Moments:
+        """The block of some terms, without the columns that do not occur in it."""
         terms = tuple(terms)
         used = {name for term in terms for name, _ in term}
-        return Moments(tuple(c for c in columns if c.name in used), terms, coarse)
+        used |= set() if given is None else {column.name for column in given.columns}
+        return Moments(tuple(c for c in columns if c.name in used), terms, coarse, given)
 
     def restrict(self, kept: NDArray[np.bool_]) -> Moments:
         """The functions marked in `kept`, (d,) bool, without columns that no longer occur."""
-        return Moments.of_terms(self.columns, itertools.compress(self.terms, kept), self.coarse)
+        terms = itertools.compress(self.terms, kept)
+        return Moments.of_terms(self.columns, terms, self.coarse, self.given)
 
     @property
     def numbers(self) -> tuple[Number, ...]:
@@ -167,12 +191,14 @@ class Moments(Block):
     def names(self) -> list[str]:
         """Such as ``age``, ``age^2``, ``age^2*income*region=north``."""
         labels = {c.name: c.bin_labels for c in self.columns}
+        suffix = "" if self.given is None else f", {self.given.label}"
         return [
             "*".join(
                 (name if level is None else f"{name}={labels[name][level]}")
                 + (f"^{power}" if power > 1 else "")
-                for (name, level), power in Counter(term).items()
+                for (name, level), power in Counter(term or (("rows", None),)).items()
             )
+            + suffix
             for term in self.terms
         ]
 
@@ -238,6 +264,9 @@ class Moments(Block):
         single product may exceed it, all is int64; the kernel has checked that sums cannot
         overflow.
         """
+        if self.given is not None:
+            inside = self.given.holds(codes)
+            codes = {column.name: codes[column.name][inside] for column in self.columns}
         halves, left, right = self._halves
         rows = min(_EXACT // max(self._largest(halves)) ** 2, _ROWS)
         total = np.zeros(self.size, dtype=np.int64)
@@ -255,7 +284,10 @@ class Moments(Block):
         """The functions at m points, in integer units."""
         _, left, right = self._halves
         values = self._half_values(codes, np.float64)
-        return DenseValues(values[left] * values[right])
+        products = values[left] * values[right]
+        if self.given is not None:
+            products *= self.given.holds(codes)
+        return DenseValues(products)
 
     def sensitivity(self, unit: Unit) -> Sensitivity:
         """A rational bound, exact for all first and second moments of numbers; see the notes.
@@ -284,11 +316,25 @@ class Moments(Block):
         stay. All is multilinear in a, so the largest value is at k of the a_i equal to one.
 
         A subset of the terms can only lower both.
+
+        Given a subgroup, a row of it is replaced by another, as above, or by a row outside, which
+        changes every alternative by at most 1 (the number of rows is one of them), as removing it
+        does: the larger of the two.
         """
+        count = Fraction(len(_alternatives(self.terms)))
+        removed = Sensitivity(count, count)
         if unit == "add_remove":
-            count = Fraction(len(_alternatives(self.terms)))
-            return Sensitivity(count, count)
-        short = [term for term in self.terms if len(term) <= 2]
+            return removed
+        replaced = self._replaced([term for term in self.terms if term])
+        if self.given is None:
+            return replaced
+        l1, l2_squared = max(replaced.l1, count), max(replaced.l2_squared, count)
+        return Sensitivity(l1, l2_squared)
+
+    @staticmethod
+    def _replaced(terms: Sequence[Term]) -> Sensitivity:
+        """Bound on the changes of the sums when a row replaces another one."""
+        short = [term for term in terms if len(term) <= 2]
         separate = _changes(short)
         p = len({name for term in short for name, level in term if level is None})
         g = len({name for term in short for name, level in term if level is not None})
@@ -299,11 +345,14 @@ class Moments(Block):
             for s in range(g + 1)
         )
         together = Sensitivity(min(separate.l1, l1), min(separate.l2_squared, Fraction(l2_squared)))
-        return together + _changes([term for term in self.terms if len(term) > 2])
+        return together + _changes([term for term in terms if len(term) > 2])
 
     def derive(self, wanted: Block, *, complements: bool = True) -> Derivation | None:
         """The moments that both hold; those that only `wanted` holds have no terms."""
-        if not isinstance(wanted, Moments) or wanted.coarse != self.coarse:
+        if not isinstance(wanted, Moments) or (wanted.coarse, wanted.given) != (
+            self.coarse,
+            self.given,
+        ):
             return None
         at = {term: i for i, term in enumerate(wanted.terms)}
         member = np.array([at.get(term, -1) for term in self.terms], dtype=np.int64)
@@ -323,13 +372,15 @@ class Moments(Block):
             "kind": self.kind,
             "terms": [[list(feature) for feature in term] for term in self.terms],
             **({"coarse": True} if self.coarse else {}),
+            **({"given": self.given.to_dict()} if self.given else {}),
         }
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any], schema: Schema) -> Moments:
         """Inverse of `to_dict`."""
         terms = [tuple((str(name), level) for name, level in term) for term in plain["terms"]]
-        return Moments.of_terms(schema, terms, coarse=bool(plain.get("coarse", False)))
+        given = Subgroup.from_dict(plain["given"], schema) if "given" in plain else None
+        return Moments.of_terms(schema, terms, bool(plain.get("coarse", False)), given)
 
 
 def _signed(term: Iterable[Feature]) -> bool:

@@ -3,8 +3,8 @@
 Features are a constant, numbers and indicators of levels. Their products were measured one by one
 with independent noise; some entries of the matrix are the same measurement (an indicator times
 itself), some are known (two levels of one column exclude each other). All uses of the matrix are
-homogeneous in it: where the number of rows is not public, its noisy count is one more entry, at the
-constant times itself.
+homogeneous in it: where the number of rows is not public, as in a subgroup, its noisy count is one
+more entry, at the constant times itself.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from dpstats.arrays import Codes, Floats
 from dpstats.errors import RequestError
 from dpstats.families.ball_moments import RADIUS, BallMoments
 from dpstats.families.moments import Feature, Moments, Term
+from dpstats.families.subgroups import Subgroup
 from dpstats.inference.joint_coverage import joint_noise_quantiles
 from dpstats.inference.simulation import draw_noise
 from dpstats.schema import Number, Schema
@@ -34,20 +35,26 @@ ZERO = -1  # in `place`: an entry that is known to be zero
 ONE = -2  # an entry that is known to be one
 
 
-def moments_block(schema: Schema, features: Sequence[Feature], terms: Sequence[Term]) -> Moments:
-    """The test functions `terms` of some features; see `Moments`.
+def moments_block(
+    schema: Schema,
+    features: Sequence[Feature],
+    terms: Sequence[Term],
+    given: Subgroup | None = None,
+) -> Moments:
+    """The test functions `terms` of some features, and the number of rows of a subgroup, last.
 
     Raises
     ------
     RequestError
-        For a number without `missing=`, or columns of the wrong kind.
+        For a number without a rule for missing cells, or columns of the wrong kind.
     """
     numbers = list(dict.fromkeys(name for name, level in features if level is None))
     groups = list(dict.fromkeys(name for name, level in features if level is not None))
-    every = Moments.of(schema, numbers, groups)  # checks the columns
+    every = [term for term in Moments.of(schema, numbers, groups).terms if term]  # checks columns
     wanted = {frozenset(term) if len(set(term)) > 1 else (len(term), term[0]) for term in terms}
-    kept = [(frozenset(t) if len(set(t)) > 1 else (len(t), t[0])) in wanted for t in every.terms]
-    return every.restrict(np.array(kept, dtype=np.bool_))
+    kept = [t for t in every if (frozenset(t) if len(set(t)) > 1 else (len(t), t[0])) in wanted]
+    count: list[Term] = [] if given is None else [()]
+    return Moments.of_terms(schema, [*kept, *count], given=given)
 
 
 def products_of(features: Sequence[Feature]) -> list[Term]:
@@ -67,7 +74,7 @@ class NoisyMatrix:
     Attributes
     ----------
     answers : Answers
-        The d distinct measured functions; where n is not public, the number of rows last.
+        The d distinct measured functions; where their number is not public, that of the rows last.
     place : (q, q) int64
         Which function each entry is; -1 for a known zero, -2 for a known one.
     """
@@ -137,25 +144,34 @@ class MomentMatrix(NoisyMatrix):
         Without the constant; q - 1 of them.
     ball : BallMoments or None
         What was measured of clipped rows; all features are its numbers.
+    given : Subgroup or None
+        The rows that the matrix is about.
     """
 
     schema: Schema
     features: tuple[Feature, ...]
     ball: BallMoments | None = None
+    given: Subgroup | None = None
 
     @classmethod
     def of(
-        cls, release: ReleaseView, features: Sequence[Feature], ball: BallMoments | None = None
+        cls,
+        release: ReleaseView,
+        features: Sequence[Feature],
+        ball: BallMoments | None = None,
+        given: Subgroup | None = None,
     ) -> MomentMatrix:
         """Ask a release for all products of some features, or of the numbers of clipped rows."""
         features = tuple(features)
-        block = ball or moments_block(release.schema, features, products_of(features))
-        answers = release.answers(block, with_count=True)
+        block = ball or moments_block(release.schema, features, products_of(features), given)
+        answers = release.answers(block, with_count=given is None)
+        if given is not None:
+            answers = answers.of_counted_rows()
         at = {frozenset(term) if len(term) == 2 and term[0] != term[1] else term: i
               for i, term in enumerate(block.terms)}  # fmt: skip
         q = len(features) + 1
         place = np.full((q, q), ZERO, dtype=np.int64)
-        place[0, 0] = ONE if answers.rows.public else block.size
+        place[0, 0] = ONE if answers.rows.public else len(answers.sums) - 1
         for i, a in enumerate(features, start=1):
             place[0, i] = place[i, 0] = at[(a,)]
             for j, b in enumerate(features, start=1):
@@ -163,7 +179,7 @@ class MomentMatrix(NoisyMatrix):
                     place[i, i] = at[(a, a)] if a[1] is None else at[(a,)]
                 elif a[0] != b[0]:
                     place[i, j] = at[frozenset((a, b))]
-        return cls(answers, place, release.schema, features, ball)
+        return cls(answers, place, release.schema, features, ball, given)
 
     @cached_property
     def units(self) -> Codes:
@@ -213,8 +229,10 @@ class MomentMatrix(NoisyMatrix):
         if self.ball is not None:
             order = [column.name for column in self.ball.numbers]
             return self.ball.rows(codes).T[:, [order.index(name) for name in names]] / RADIUS
-        half = np.array([int(self.schema[name].code_range[1]) for name in names])
-        return np.asarray(np.stack([codes[name] for name in names], axis=1) / half)
+        numbers = [
+            column for column in map(self.schema.__getitem__, names) if isinstance(column, Number)
+        ]
+        return np.stack([number.units_of(codes[number.name]) for number in numbers], axis=1)
 
     @cached_property
     def limits(self) -> Floats:

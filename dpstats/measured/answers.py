@@ -103,6 +103,13 @@ class Answers(Cached):
             _rows=replace(self._rows, slices=(*self._rows.slices, chosen)),
         )
 
+    def of_counted_rows(self) -> Answers:
+        """The same about the rows that the last function counts, such as those of a subgroup.
+
+        Their number is not public: it is that noisy count.
+        """
+        return replace(self, rows=RowCount(float(self.sums[-1]), self.law(-1)))
+
     def law(self, f: int) -> NoiseLaw:
         """The noise law of function number f."""
         return self.law_table[int(self.law_of[f])]

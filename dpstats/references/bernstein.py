@@ -142,13 +142,14 @@ class BernsteinKDE(Density):
         return KernelLattice(chosen, k, bandwidth)
 
     def _chosen(self, schema: Schema) -> tuple[Number, ...]:
-        continuous = [c for c in schema if isinstance(c, Number) and c.values is None]
+        numbers = [c for c in schema if isinstance(c, Number) and c.values is None]
+        continuous = [c for c in numbers if not c.allow_missing]
         names = [column.name for column in continuous]
         if self.columns is None:
             if not continuous:
                 raise RequestError(
-                    "BernsteinKDE is for numbers declared by low and high, and no analysis uses "
-                    "one; use the default reference"
+                    "BernsteinKDE is for numbers declared by low and high, without allow_missing, "
+                    "and no analysis uses one; use the default reference"
                 )
             if len(continuous) > MAX_COLUMNS:
                 raise RequestError(
@@ -160,8 +161,8 @@ class BernsteinKDE(Density):
         wrong = sorted(set(self.columns) - set(names))
         if wrong:
             raise RequestError(
-                f"BernsteinKDE cannot cover {wrong}: it needs numbers declared by low and high "
-                f"that some analysis uses; here these are {names}"
+                f"BernsteinKDE cannot cover {wrong}: it needs numbers declared by low and high, "
+                f"without allow_missing, that some analysis uses; here these are {names}"
             )
         return tuple(column for column in continuous if column.name in self.columns)
 

@@ -2,16 +2,15 @@
 
 The model is proportional to base(x) exp(sum of c_f f(x)), the base a product over columns. Given
 all other columns, the logarithm of a column's conditional distribution is a sum of rows of tables
-of coefficients (for cells), of a polynomial in the number's own code (for moments), and of one in
-those of the clipped row. Each column is drawn in turn from it, for all rows at once, which leaves
-the model invariant.
+of coefficients (for cells), of a polynomial in the number's own code (for moments, or for those of
+the rows of a subgroup), and of one in those of the clipped row. Each column is drawn in turn from
+it, for all rows at once, which leaves the model invariant.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,9 +20,15 @@ from dpstats.arrays import Codes, Floats
 from dpstats.families.ball_moments import BallMoments
 from dpstats.families.block import Family
 from dpstats.families.cells import Indicator, Table
-from dpstats.families.group_moments import PARTS, GroupMoments
-from dpstats.families.moments import Moments, Term
+from dpstats.families.group_moments import GroupMoments
+from dpstats.families.moments import Moments
 from dpstats.references.ball_potential import BallConditional, BallPotential
+from dpstats.references.subgroup_potential import (
+    Monomial,
+    SubgroupConditional,
+    SubgroupPotential,
+    horner,
+)
 from dpstats.schema import Column, Number, Schema
 
 Single = NDArray[np.float32]  # log probabilities: errors of 1e-6 do not matter
@@ -38,7 +43,7 @@ def knows(family: Family) -> bool:
 
 def states(column: Column, coded: bool) -> int:
     """Number of states of a column: its codes if they matter and are numbers, else its bins."""
-    return len(column.codes_in_use) if coded and isinstance(column, Number) else column.bins
+    return len(column.all_codes) if coded and isinstance(column, Number) else column.bins
 
 
 @dataclass(frozen=True)
@@ -62,7 +67,7 @@ class Support:
     def of(column: Column, coded: bool) -> Support:
         """The support of a column."""
         if coded and isinstance(column, Number):
-            codes = column.codes_in_use
+            codes = column.all_codes
             return Support(codes, column.bins_of(codes), coded=True)
         bins = np.arange(column.bins)
         return Support(column.draw_inside(bins, np.random.default_rng(0)), bins, coded=False)
@@ -93,10 +98,10 @@ class GibbsSampler:
         self._linear: dict[str, float] = {}
         self.squares: dict[str, float] = {}
         self._products: list[tuple[str, str, float]] = []
-        self._monomials: list[_Monomial] = []
+        self._monomials: list[Monomial] = []
+        self._subgroups: list[SubgroupPotential] = []
         self._balls: list[BallPotential] = []
         slopes: dict[tuple[str, str], Floats] = {}
-        curves: dict[tuple[str, str], Floats] = {}
         start = 0
         for block in self.family.blocks:
             part = coefficients[start : start + block.size]
@@ -106,14 +111,18 @@ class GibbsSampler:
                 whole = part if isinstance(block, Table) else part * block.cells.array.ravel()
                 _add(tables, tuple(c.name for c in block.columns), whole.reshape(shape))
             elif isinstance(block, GroupMoments):
-                _add_group_moments(block, part, tables, slopes, curves)
+                self._subgroups += SubgroupPotential.of_group_moments(block, part)
             elif isinstance(block, BallMoments):
                 self._balls.append(BallPotential(block, part))
             else:
                 assert isinstance(block, Moments)  # see `knows`
-                self._add_moments(block, part, tables, slopes)
+                if block.given is None:
+                    self._add_moments(block, part, tables, slopes)
+                    continue
+                terms = zip(block.terms, part.tolist(), strict=True)
+                monomials = tuple(Monomial.of(term, value) for term, value in terms)
+                self._subgroups.append(SubgroupPotential(block.given, monomials))
         self._slopes = {key: slope.astype(np.float32) for key, slope in slopes.items()}
-        self._curves = {key: curve.astype(np.float32) for key, curve in curves.items()}
         self._rows = {name: list(self._look_ups(name, tables)) for name in self.schema.names}
 
     def _add_moments(
@@ -128,7 +137,7 @@ class GibbsSampler:
             numbers = [name for name, level in term if level is None]
             groups = [(name, level) for name, level in term if level is not None]
             if len(term) > 2:
-                self._monomials.append(_Monomial.of(term, value))
+                self._monomials.append(Monomial.of(term, value))
             elif len(numbers) == 2:
                 first, second = numbers
                 if first == second:
@@ -203,7 +212,8 @@ class GibbsSampler:
             return self._codes(column, states, rng)
         assert isinstance(column, Number)
         powers, balls = self.polynomial(column, codes, bins), self.balls(column, codes)
-        return self._move_number(column, by_bin, powers, balls, codes, rng)
+        subgroups = self.subgroups(column, codes, bins)
+        return self._move_number(column, by_bin, powers, balls, subgroups, codes, rng)
 
     def bin_potentials(
         self, column: Column, codes: Mapping[str, Codes], bins: Mapping[str, Codes]
@@ -222,13 +232,12 @@ class GibbsSampler:
         for (number, group), slope in self._slopes.items():
             if group == name:
                 total += np.outer(self._unit(number, codes), slope).astype(np.float32)
-        for (number, group), curve in self._curves.items():
-            if group == name:
-                total += np.outer(self._unit(number, codes) ** 2, curve).astype(np.float32)
         for monomial in self._monomials:
             for group, level in monomial.levels:
                 if group == name:
-                    total[:, level] += self._rest(monomial, name, codes, bins)
+                    total[:, level] += monomial.without(name, self._units(codes), bins)
+        for subgroup in self.subgroups(column, codes, bins):
+            total += subgroup.by_bin.astype(np.float32)
         return total
 
     def polynomial(
@@ -236,35 +245,17 @@ class GibbsSampler:
     ) -> list[Floats]:
         """Coefficients (rows,) of the powers 1, 2, .. of a number's value in unit scale."""
         name = column.name
-        powers = [self._slope(column, codes, bins), self._square(column, bins)]
+        square = np.full(len(bins[name]), self.squares.get(name, 0.0))
+        powers = [self._slope(column, codes, bins), square]
         for monomial in self._monomials:
             power = monomial.powers.get(name, 0)
             if power:
                 while len(powers) < power:
                     powers.append(np.zeros(len(codes[name])))
-                powers[power - 1] = powers[power - 1] + self._rest(monomial, name, codes, bins)
+                powers[power - 1] = powers[power - 1] + monomial.without(
+                    name, self._units(codes), bins
+                )
         return powers
-
-    def _rest(
-        self, monomial: _Monomial, name: str, codes: Mapping[str, Codes], bins: Mapping[str, Codes]
-    ) -> Floats:
-        """The coefficient times all factors of a product that are of other columns, (rows,)."""
-        rest = np.full(len(codes[name]), monomial.value)
-        for number, power in monomial.powers.items():
-            if number != name:
-                rest *= self._unit(number, codes) ** power
-        for group, level in monomial.levels:
-            if group != name:
-                rest *= bins[group] == level
-        return rest
-
-    def _square(self, column: Number, bins: Mapping[str, Codes]) -> Floats:
-        """Coefficient (rows,) of the square of a number's value in unit scale."""
-        total = np.full(len(bins[column.name]), self.squares.get(column.name, 0.0))
-        for (number, group), curve in self._curves.items():
-            if number == column.name:
-                total += curve[bins[group]]
-        return total
 
     def _slope(
         self, column: Number, codes: Mapping[str, Codes], bins: Mapping[str, Codes]
@@ -288,10 +279,23 @@ class GibbsSampler:
             if column in potential.block.numbers
         ]
 
+    def subgroups(
+        self, column: Column, codes: Mapping[str, Codes], bins: Mapping[str, Codes]
+    ) -> list[SubgroupConditional]:
+        """The terms of moments of subgroups, given the other columns."""
+        return [
+            potential.given_others(column.name, column.bins, self._units(codes), bins)
+            for potential in self._subgroups
+            if potential.involves(column.name)
+        ]
+
+    def _units(self, codes: Mapping[str, Codes]) -> Callable[[str], Floats]:
+        return lambda number: self._unit(number, codes)
+
     def _unit(self, number: str, codes: Mapping[str, Codes]) -> Floats:
         column = self.schema[number]
         assert isinstance(column, Number)
-        return codes[number] / column.half_points
+        return column.units_of(codes[number])
 
     def _move_number(
         self,
@@ -299,6 +303,7 @@ class GibbsSampler:
         by_bin: Single,
         powers: list[Floats],
         balls: list[BallConditional],
+        subgroups: list[SubgroupConditional],
         codes: Mapping[str, Codes],
         rng: np.random.Generator,
     ) -> Codes:
@@ -313,7 +318,7 @@ class GibbsSampler:
         size = len(support.codes)
         step = max(1, math.isqrt(size))
         state = np.searchsorted(support.codes, codes[column.name])
-        units = support.codes / column.half_points
+        units = column.units_of(support.codes)
         for coarse in (True, False):
             if coarse:
                 trial = (state % step)[:, None] + step * np.arange(-(-size // step))
@@ -322,9 +327,11 @@ class GibbsSampler:
             valid = trial < size
             trial = np.minimum(trial, size - 1)
             at = units[trial]
-            logits = base[trial] + _horner(powers, at)
+            logits = base[trial] + horner(powers, at)
             if column.bins > 1:
                 logits += np.take_along_axis(by_bin, support.bins[trial], axis=1)
+            for subgroup in subgroups:
+                logits += subgroup.at(at, support.bins[trial])
             for ball in balls:
                 logits += ball.at(support.codes[trial])
             logits[~valid] = -np.inf
@@ -335,46 +342,6 @@ class GibbsSampler:
     def _codes(self, column: Column, states: Codes, rng: np.random.Generator) -> Codes:
         support = self.supports[column.name]
         return support.codes[states] if support.coded else column.draw_inside(states, rng)
-
-
-@dataclass(frozen=True)
-class _Monomial:
-    """A coefficient times powers of numbers and indicators of levels."""
-
-    powers: Mapping[str, int]
-    levels: tuple[tuple[str, int], ...]
-    value: float
-
-    @staticmethod
-    def of(term: Term, value: float) -> _Monomial:
-        powers = Counter(name for name, level in term if level is None)
-        levels = tuple((name, level) for name, level in term if level is not None)
-        return _Monomial(powers, levels, value)
-
-
-def _horner(powers: list[Floats], at: Floats) -> Floats:
-    """The polynomial without constant at (rows, states), coefficients (rows,) of each power."""
-    total = np.zeros_like(at)
-    for coefficient in reversed(powers):
-        total = (total + coefficient[:, None]) * at
-    return total
-
-
-def _add_group_moments(
-    block: GroupMoments,
-    part: Floats,
-    tables: dict[tuple[str, ...], Floats],
-    slopes: dict[tuple[str, str], Floats],
-    curves: dict[tuple[str, str], Floats],
-) -> None:
-    """Parts (1-x)^2/4, (1-x^2)/2, (1+x)^2/4 of a row: a quadratic in x, one per group."""
-    low, middle, high = part.reshape(-1, len(PARTS)).T
-    key, levels = (block.number.name, block.group.name), list(block.levels)
-    potential = np.zeros(block.group.bins)
-    potential[levels] = (low + 2 * middle + high) / 4
-    _add(tables, (block.group.name,), potential)
-    for of_group, values in ((slopes, (high - low) / 2), (curves, (low - 2 * middle + high) / 4)):
-        of_group.setdefault(key, np.zeros(block.group.bins))[levels] += values
 
 
 def _add(tables: dict[tuple[str, ...], Floats], names: tuple[str, ...], values: Floats) -> None:

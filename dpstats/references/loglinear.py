@@ -29,6 +29,7 @@ from dpstats.errors import NotMeasuredError, RequestError
 from dpstats.families.ball_moments import BallMoments
 from dpstats.families.block import Block, Family
 from dpstats.families.cells import Indicator, Table
+from dpstats.families.group_moments import GroupMoments
 from dpstats.families.moments import Moments, Term
 from dpstats.measured.answers import Answers, answer
 from dpstats.measured.combining import Sources
@@ -293,9 +294,11 @@ def _own_blocks(family: Family, column: Column) -> list[Block]:
     for block in family.blocks:
         if isinstance(block, Indicator) and block.columns == (column,):
             own.append(block)
+        if isinstance(block, GroupMoments) and block.columns == (column,):
+            own.append(block)
         if isinstance(block, Moments):
             alone = np.array([{name for name, _ in t} == {column.name} for t in block.terms])
-            if alone.any():
+            if alone.any() and (block.given is None or block.given.columns == (column,)):
                 own.append(block.restrict(alone))
     return own
 

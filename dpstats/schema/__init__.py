@@ -4,8 +4,8 @@ Every cell of a private table becomes an integer code by a public rule: the inde
 point of a public grid. No level, bound or bin is ever chosen by looking at data.
 """
 
-from dpstats.schema.category import MISSING_LABEL, Boolean, Category
-from dpstats.schema.column_fields import Level
+from dpstats.schema.category import Boolean, Category
+from dpstats.schema.column_fields import MISSING_LABEL, Level
 from dpstats.schema.number import MAX_POINTS, Number
 from dpstats.schema.schema import Column, Schema
 

@@ -12,12 +12,16 @@ from numpy.typing import NDArray
 from dpstats.arrays import Codes
 from dpstats.checks import first_few, is_finite, is_number
 from dpstats.errors import ConditionError, SchemaError
-from dpstats.schema.column_fields import Level, check_name, drop_defaults
+from dpstats.schema.column_fields import (
+    MISSING_LABEL,
+    Level,
+    check_allow_missing,
+    check_name,
+    drop_defaults,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-MISSING_LABEL = "(missing)"
 
 
 @dataclass(frozen=True)
@@ -89,16 +93,8 @@ class Category:
             labels = stored = tuple(self.levels)
             object.__setattr__(self, "levels", labels)
         _check_levels(self.name, stored)
-        if not isinstance(self.allow_missing, bool):
-            raise SchemaError(
-                f"{self.name!r}: allow_missing must be true or false, got {self.allow_missing!r}"
-            )
+        check_allow_missing(self.name, self.allow_missing, self.missing, "a declared level")
         if self.allow_missing:
-            if self.missing is not None:
-                raise SchemaError(
-                    f"{self.name!r}: give missing= (a declared level) or allow_missing=True, not "
-                    "both"
-                )
             if MISSING_LABEL in labels:
                 raise SchemaError(
                     f"{self.name!r}: the level {MISSING_LABEL!r} is reserved for missing cells; "

@@ -7,12 +7,21 @@ from typing import Any
 from dpstats.errors import SchemaError
 
 Level = str | int | float | bool
+MISSING_LABEL = "(missing)"
 
 
 def check_name(name: object) -> None:
     """Refuse a column name that is not text, is empty, or holds backticks."""
     if not isinstance(name, str) or not name.strip() or "`" in name:
         raise SchemaError(f"a column name must be non-empty text without backticks, got {name!r}")
+
+
+def check_allow_missing(name: str, allow: object, missing: object, declared: str) -> None:
+    """Refuse an `allow_missing` that is not true or false, or that comes with `missing=`."""
+    if not isinstance(allow, bool):
+        raise SchemaError(f"{name!r}: allow_missing must be true or false, got {allow!r}")
+    if allow and missing is not None:
+        raise SchemaError(f"{name!r}: give missing= ({declared}) or allow_missing=True, not both")
 
 
 def drop_defaults(plain: dict[str, Any]) -> dict[str, Any]:

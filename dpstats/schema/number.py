@@ -17,7 +17,13 @@ from numpy.typing import NDArray
 from dpstats.arrays import Codes
 from dpstats.checks import check_declared, first_few, is_number, shortest_decimal
 from dpstats.errors import ConditionError, RequestError, SchemaError
-from dpstats.schema.column_fields import Level, check_name, drop_defaults
+from dpstats.schema.column_fields import (
+    MISSING_LABEL,
+    Level,
+    check_allow_missing,
+    check_name,
+    drop_defaults,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -56,8 +62,11 @@ class Number:
         Instead of bounds: the only values the column takes (uneven scores such as 17.5, 22, 27).
         A cell is coded to the nearest of them; ties go to the lower one.
     missing : float, optional
-        The value that missing cells count as; required where moments use the column. Without it
-        they count as the middle of the grid.
+        The value that missing cells count as. Without it and `allow_missing` they count as the
+        middle of the grid, and moments of the column are refused.
+    allow_missing : bool
+        Keep missing cells apart from all values, in a bin of their own, ``"(missing)"``, coded
+        last (K + 1). Means, quantiles, correlations and regressions then use the rows with a value.
     note : str
         Where the bounds come from.
 
@@ -73,6 +82,8 @@ class Number:
     ('[0, 18)', '[18, 65)', '[65, 120]')
     >>> dps.Number("score", values=[17.5, 22, 27], missing=22).missing_rule()
     'missing: counted as 22; outside: nearest declared value'
+    >>> dps.Number("income", 0, 500, edges=[100], allow_missing=True).bin_labels
+    ('[0, 100)', '[100, 500]', '(missing)')
     """
 
     kind: ClassVar[str] = "number"
@@ -85,6 +96,7 @@ class Number:
     closed: Literal["left", "right"] = "left"
     values: Sequence[float] | None = None
     missing: float | None = None
+    allow_missing: bool = False
     note: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
@@ -106,6 +118,7 @@ class Number:
             self._check_bounds(where)
         else:
             self._read_values(where, self.values)
+        check_allow_missing(self.name, self.allow_missing, self.missing, "a value")
         if self.missing is not None:
             _finite(f"{where}: missing", self.missing)
             if not self.low <= self.missing <= self.high:  # type: ignore[operator]
@@ -170,7 +183,7 @@ class Number:
         )  # fmt: skip
         if not inside:
             raise SchemaError(f"{where}: edges must lie inside the bounds [{low:g}, {high:g}]")
-        filled = np.unique(self.bins_of(self.codes_in_use))
+        filled = np.unique(self.bins_of(self.all_codes))
         if len(filled) < self.bins:
             raise SchemaError(
                 f"{where}: some bin between the edges holds no "
@@ -189,16 +202,16 @@ class Number:
         return (float(self.high) - float(self.low)) / 2  # type: ignore[arg-type]
 
     def require_missing(self, what: str) -> None:
-        """Refuse a column without `missing=`, which `what`, such as "moments", need.
+        """Refuse a column without a rule for missing cells, which `what`, such as "moments", need.
 
         Raises
         ------
         RequestError
         """
-        if self.missing is None:
+        if self.missing is None and not self.allow_missing:
             raise RequestError(
-                f"{what} of {self.name!r} need missing= in the schema: the value that missing "
-                "cells count as"
+                f"{what} of {self.name!r} need missing= in the schema, the value that missing "
+                "cells count as, or allow_missing=True, to use the rows that have a value"
             )
 
     @property
@@ -231,18 +244,33 @@ class Number:
         return np.arange(-self.half_points, self.half_points + 1)
 
     @property
+    def all_codes(self) -> Codes:
+        """`codes_in_use`, and the code of missing cells if they have their own."""
+        own = [self.missing_code] if self.allow_missing else []
+        return np.append(self.codes_in_use, np.array(own, np.int64))
+
+    @property
     def code_range(self) -> tuple[int, int]:
-        """Smallest and largest code."""
-        return -self.half_points, self.half_points
+        """Smallest and largest code, that of missing cells included."""
+        return -self.half_points, self.half_points + self.allow_missing
+
+    @property
+    def value_bins(self) -> int:
+        """Number of bins of values: between the edges, or one per declared value."""
+        return len(self.values) if self.values and not self.edges else len(self.edges) + 1
 
     @property
     def bins(self) -> int:
-        """Number of bins: between the edges, or one per declared value."""
-        return len(self.values) if self.values and not self.edges else len(self.edges) + 1
+        """Number of bins, that of missing cells included."""
+        return self.value_bins + self.allow_missing
 
     @property
     def bin_labels(self) -> tuple[str, ...]:
         """One label per bin, such as ``[0, 18)``, or the declared value."""
+        return (*self._value_labels, *([MISSING_LABEL] if self.allow_missing else []))
+
+    @property
+    def _value_labels(self) -> tuple[str, ...]:
         if self.values and not self.edges:
             return tuple(_short(value) for value in self.values)
         cuts = [self.low, *self.edges, self.high]
@@ -260,13 +288,15 @@ class Number:
     def _bin_of_code(self) -> Codes:
         """Bin of each code, at index code + K; declared values without edges: the nearest one."""
         if self.values and not self.edges:
-            return _nearest(self._value_codes, np.arange(self.points) - self.half_points)
-        return self._bins_of_values(self.grid)
+            bins = _nearest(self._value_codes, np.arange(self.points) - self.half_points)
+        else:
+            bins = self._bins_of_values(self.grid)
+        return np.append(bins, self.value_bins) if self.allow_missing else bins
 
     @cached_property
     def _bin_codes(self) -> tuple[Codes, Codes]:
         """First and last code of every bin (bins are runs of codes)."""
-        codes = self.codes_in_use
+        codes = self.all_codes
         bins = self._bin_of_code[codes + self.half_points]
         first = np.searchsorted(bins, np.arange(self.bins), side="left")
         last = np.searchsorted(bins, np.arange(self.bins), side="right") - 1
@@ -281,27 +311,44 @@ class Number:
         if self.values is None:
             first, last = self._bin_codes
             return rng.integers(first[bins], last[bins], endpoint=True)
-        order = self._value_codes
+        order = self.all_codes
         of_bin = self.bins_of(order)
         first_index = np.searchsorted(of_bin, bins, side="left")
         last_index = np.searchsorted(of_bin, bins, side="right")
         return order[rng.integers(first_index, last_index)]
 
+    def has_value(self, codes: Codes) -> NDArray[np.bool_]:
+        """Whether each code is that of a value, not of a missing cell."""
+        return codes <= self.half_points
+
+    def units_of(self, codes: Codes) -> NDArray[np.float64]:
+        """Values in unit scale, in [-1, 1]; 0 for missing cells."""
+        return np.where(self.has_value(codes), codes / self.half_points, 0.0)
+
     def bins_where(self, comparison: str, value: Level) -> frozenset[int]:
-        """Bins for which ``column <comparison> value`` is true; only declared edges or values."""
+        """Bins for which ``column <comparison> value`` is true; only declared edges or values.
+
+        As in pandas, a missing cell satisfies ``!=`` with any value, and no other comparison.
+        """
+        if self.allow_missing and value == MISSING_LABEL and comparison in ("==", "!="):
+            every = range(self.bins)
+            return frozenset(every[-1:] if comparison == "==" else every[:-1])
         if not is_number(value):
             raise ConditionError(f"{self.name!r} is a number and cannot be compared with {value!r}")
         if self.values and not self.edges:
             if value in self.values:
                 holds = _ORDER[comparison]
-                return frozenset(i for i, known in enumerate(self.values) if holds(known, value))
+                found = [i for i, known in enumerate(self.values) if holds(known, value)]
+                if self.allow_missing and comparison == "!=":
+                    found.append(self.value_bins)
+                return frozenset(found)
         elif value in self.edges:
             cut = self.edges.index(value) + 1
             below, above = ("<", ">=") if self.closed == "left" else ("<=", ">")
             if comparison == below:
                 return frozenset(range(cut))
             if comparison == above:
-                return frozenset(range(cut, self.bins))
+                return frozenset(range(cut, self.value_bins))
         raise ConditionError(
             f"{self.name!r} {comparison} {value!r} cannot be measured exactly; {self._allowed()}"
         )
@@ -318,7 +365,12 @@ class Number:
         )
 
     def decode(self, codes: Codes) -> NDArray[Any]:
-        """Values of codes in original units: int64 where every grid value is whole."""
+        """Values of codes in original units: int64 where every grid value is whole.
+
+        Missing cells are NaN, and all values float64, if they have a code of their own.
+        """
+        if self.allow_missing:
+            return np.append(self.grid, np.nan)[codes + self.half_points]
         values = self.grid[codes + self.half_points]
         return values.astype(np.int64) if self._whole else values
 
@@ -362,16 +414,20 @@ class Number:
     @cached_property
     def missing_code(self) -> int:
         """Code of missing cells."""
+        if self.allow_missing:
+            return self.half_points + 1
         if self.missing is None:
             return int(self.codes_in_use[len(self.codes_in_use) // 2])
         return int(self._codes_of(np.array([float(self.missing)]))[0])
 
     def missing_rule(self) -> str:
         """How missing and out-of-range cells are counted, as text."""
+        outside = "nearest declared value" if self.values else "clamped to the bounds"
+        if self.allow_missing:
+            return f"missing: counted as {MISSING_LABEL!r}; outside: {outside}"
         value = f"{self.grid[self.missing_code + self.half_points]:g}"
         if self.missing is not None and f"{self.missing:g}" != value:
             value = f"{self.missing:g} ({value} on the grid)"
-        outside = "nearest declared value" if self.values else "clamped to the bounds"
         return f"missing: counted as {value}; outside: {outside}"
 
     def to_dict(self) -> dict[str, Any]:
@@ -382,7 +438,7 @@ class Number:
         else:
             plain |= {"low": self.low, "high": self.high, "points": self.points}
         plain |= {"edges": list(self.edges), "closed": self.closed}
-        plain |= {"missing": self.missing, "note": self.note}
+        plain |= {"missing": self.missing, "allow_missing": self.allow_missing, "note": self.note}
         return drop_defaults(plain)
 
 

@@ -26,6 +26,7 @@ _KEYS: Mapping[str, frozenset[str]] = {
     "category": frozenset({"name", "levels", "missing", "allow_missing", "other", "note"}),
     "number": frozenset(
         {"name", "low", "high", "points", "edges", "closed", "values", "missing", "note"}
+        | {"allow_missing"}
     ),
 }
 Column = Category | Number

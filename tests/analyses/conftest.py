@@ -11,8 +11,12 @@ from dpstats.analyses.registry import registry
 PAIR, THREE = ["age", "pay"], ["age", "pay", "score"]
 CLIPPED = {"clip_norm": 0.7, "center": {"pay": 9}}
 EXAMPLES = {
-    "correlation": [dps.Correlation(PAIR), dps.Correlation(["score", "age", "pay"])],
-    "covariance": [dps.Covariance(PAIR), dps.Covariance(PAIR, clip_norm=0.7)],
+    "correlation": [
+        dps.Correlation(PAIR),
+        dps.Correlation(["score", "age", "pay"]),
+        dps.Correlation(["rent", "age"], given="smoker == 'yes'"),
+    ],
+    "covariance": [dps.Covariance(["age", "rent"]), dps.Covariance(PAIR, clip_norm=0.7)],
     "difference": [dps.Difference("age >= 65", by="smoker")],
     "goodness_of_fit": [
         dps.GoodnessOfFit("region", [0.5, 0.3, 0.2], simulations=199),
@@ -23,7 +27,11 @@ EXAMPLES = {
         dps.Independence("smoker", "age", given="region", simulations=99),
     ],
     "marginals": [dps.Marginals(["smoker", "region"])],
-    "mean": [dps.Mean("pay"), dps.Mean(THREE)],
+    "mean": [
+        dps.Mean("pay"),
+        dps.Mean(THREE),
+        dps.Mean(["pay", "rent"], given="smoker == 'yes'"),
+    ],
     "mean_difference": [
         dps.MeanDifference("pay", by="region", groups=("south", "north")),
         dps.MeanDifference("age", by="region", groups=("north", "west")),
@@ -34,18 +42,22 @@ EXAMPLES = {
         dps.OLS("age ~ region * smoker", ridge=0.01),
         dps.OLS("age ~ smoker", cov_type="HC1"),
         dps.OLS("pay ~ age + score"),
+        dps.OLS("rent ~ age", given="smoker == 'yes'"),
     ],
     "pca": [
         dps.PCA(THREE),
-        dps.PCA(PAIR, standardize=True),
+        dps.PCA(["age", "rent"], standardize=True),
         dps.PCA(THREE, n_components=1, **CLIPPED),
         dps.PCA(PAIR, standardize=True, clip_norm=1),
     ],
     "proportion": [
         dps.Proportion("smoker == 'yes'"),
-        dps.Proportion("smoker == 'yes'", given="age >= 65"),
+        dps.Proportion("rent < 10", given="age >= 65"),
     ],
-    "quantile": [dps.Quantile("age", 0.5), dps.Quantile("age", [0.1, 0.9])],
+    "quantile": [
+        dps.Quantile("age", [0.1, 0.9]),
+        dps.Quantile("rent", given="smoker == 'yes'"),
+    ],
 }
 
 
@@ -72,15 +84,17 @@ def people():
         dps.Number("age", 0, 120, points=241, edges=[18, 40, 65], missing=40),
         dps.Number("pay", -10, 30, points=401, missing=0),
         dps.Number("score", values=[17.5, 22, 27, 40], missing=22),
+        dps.Number("rent", 0, 50, points=101, edges=[10, 25], allow_missing=True),
     ])  # fmt: skip
     age = rng.normal(45, 20, n).clip(0, 110).round()
     rows = schema.to_frame({
         "smoker": rng.choice(2, n, p=[0.7, 0.3]),
         "region": rng.choice(3, n, p=[0.6, 0.38, 0.02]),
-        **dict.fromkeys(["age", "pay", "score"], np.zeros(n, np.int64)),
+        **dict.fromkeys(["age", "pay", "score", "rent"], np.zeros(n, np.int64)),
     }).assign(
         age=age,
         pay=(age / 5 + rng.normal(0, 4, n)).clip(-10, 30).round(1),
         score=rng.choice([17.5, 22, 27, 40], n, p=[0.1, 0.2, 0.4, 0.3]),
+        rent=np.where(rng.random(n) < 0.3, np.nan, (age / 3 + rng.normal(0, 5, n)).clip(0, 50)),
     )  # fmt: skip
     return SimpleNamespace(schema=schema, rows=rows)

@@ -1,5 +1,6 @@
 """Every registered analysis keeps the contract; tests/test_testing.py has some that do not."""
 
+import dpstats as dps
 from dpstats.analyses.registry import registry
 from dpstats.testing import check_analysis
 
@@ -13,3 +14,18 @@ def test_every_kind_has_examples_of_itself(examples):
 
 def test_analyses_keep_the_contract(example, people):
     check_analysis(example, people.schema, people.rows)
+
+
+def test_every_summary_names_the_rule_of_every_column(examples, people):
+    """And of no other; columns with one rule are listed together."""
+    asked = {kind: some[-1] for kind, some in examples.items()}
+    plan = dps.plan(people.schema, asked, budget=dps.PureDP(50))
+    release = dps.synthesize(dps.measure(plan, people.rows), rng=0, m=200, k=50)
+    for kind, analysis in asked.items():
+        summary = release.infer(kind).summary()
+        (line,) = [text for text in summary.splitlines() if "outside the declaration" in text]
+        used = analysis.family(people.schema).column_names
+        rules = line.replace(",", "").replace(":", "").split()
+        for column in people.schema:
+            assert (column.name in rules) == (column.name in used), (kind, line)
+            assert column.name not in used or column.missing_rule() in line

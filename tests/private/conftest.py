@@ -11,6 +11,7 @@ from dpstats.families.cells import Cells, Indicator, Table
 from dpstats.families.group_moments import GroupMoments
 from dpstats.families.lattice import PEAK, KernelLattice
 from dpstats.families.moments import Moments
+from dpstats.families.subgroups import Subgroup
 from dpstats.schema import Boolean, Category, Number, Schema
 
 SCHEMA = Schema([
@@ -19,7 +20,7 @@ SCHEMA = Schema([
     Boolean("flag", missing=True),
     Number("x", -1, 2.5, points=15, edges=[0, 0.3, 1.1], missing=0.7),
     Number("y", 0, 10, points=41, edges=[2.5, 5], closed="right", missing=5),
-    Number("score", values=[17.5, 22, 27], missing=22),
+    Number("score", values=[17.5, 22, 27], allow_missing=True),
 ])  # fmt: skip
 
 
@@ -36,8 +37,10 @@ def blocks_of(schema):
         Moments.of(schema, ["x", "y"], ["word"]),
         Moments.of(schema, ["score"], ["x"], degree=1),
         KernelLattice((schema["x"], schema["y"]), 3, 0.2),
-        GroupMoments(schema["y"], schema["word"], (0, 2, 3)),
-        GroupMoments(schema["score"], schema["x"], (1, 3)),
+        GroupMoments.by(schema["y"], schema["word"], (0, 2, 3)),
+        GroupMoments.by(schema["score"], schema["x"], (1, 3)),
+        GroupMoments(schema["y"], (Subgroup.of(schema, "flag and x >= 0.3", ["y", "score"]),)),
+        Moments.of(schema, ["y", "score"], ["word"], given="not flag and y > 2.5"),
     ]
 
 
@@ -51,6 +54,8 @@ def code_of(column, cell):
             if isinstance(value, str) == isinstance(cell, str) and value == cell:
                 return code
         return column.other_code
+    if absent and column.allow_missing:
+        return (column.points - 1) // 2 + 1
     value = column.missing if absent else cell
     low, high = float(column.low), float(column.high)
     value = min(max(float(value), low), high)
@@ -88,11 +93,10 @@ def _block_sums(block, coded, bins):
             sums[0] += int(block.cells.array[cell])
         elif isinstance(block, GroupMoments):
             code, k = codes[block.number.name], block.number.half_points
-            if cell[1] in block.levels:
-                first = 3 * block.levels.index(cell[1])
+            for i, group in enumerate(block.groups):
                 values = (k - code) ** 2, 2 * (k - code) * (k + code), (k + code) ** 2
-                for f, value in enumerate(values, start=first):
-                    sums[f] += value
+                for f, value in enumerate(values, start=3 * i):
+                    sums[f] += value if _inside(group, levels) else 0
         elif isinstance(block, KernelLattice):
             for f, point in enumerate(itertools.product(range(block.k + 1), repeat=len(cell))):
                 value = 1
@@ -104,11 +108,17 @@ def _block_sums(block, coded, bins):
                 sums[f] += value
         else:
             for f, term in enumerate(block.terms):
-                value = 1
+                value = 1 if block.given is None else int(_inside(block.given, levels))
                 for name, level in term:
                     value *= codes[name] if level is None else int(levels[name] == level)
                 sums[f] += value
     return sums
+
+
+def _inside(group, levels):
+    """Whether a row, by its bins, is in a subgroup."""
+    known = all(c.bin_labels[levels[c.name]] != "(missing)" for c in group.answered)
+    return known and bool(group.cells.array[tuple(levels[c.name] for c in group.cells.columns)])
 
 
 @pytest.fixture(scope="session")

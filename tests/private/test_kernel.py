@@ -28,7 +28,7 @@ def random_rows(n, seed):
         "flag": rng.random(n) < 0.5,
         "x": rng.normal(0.5, 1.5, n).round(1),
         "y": rng.choice([-1, 0, 2.5, 2.6, 5, 9.99, 10, np.inf], n),
-        "score": rng.choice([17.5, 20, 22, 27], n),
+        "score": rng.choice([17.5, 20, 22, 27, np.nan], n),
     })  # fmt: skip
 
 
@@ -50,7 +50,7 @@ def test_any_batching_gives_the_sums_of_the_loop(cuts, seed, loop):
     assert all(total.dtype == np.int64 for total in totals)
 
 
-@given(order=st.permutations(range(8)), kept=st.integers(1, 8))
+@given(order=st.permutations(range(12)), kept=st.integers(1, 12))
 @settings(max_examples=40)
 def test_the_blocks_may_come_in_any_order(order, kept, loop):
     blocks = [loop.blocks[i] for i in order[:kept]]

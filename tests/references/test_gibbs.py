@@ -11,31 +11,40 @@ from dpstats.families.ball_moments import BallMoments
 from dpstats.families.cells import Cells
 from dpstats.families.group_moments import GroupMoments
 from dpstats.families.moments import Moments
+from dpstats.families.subgroups import Subgroup
 from dpstats.references.gibbs import GibbsSampler, Support, knows, states
 
-U, V = ("u", None), ("v", None)
+U, V, W = ("u", None), ("v", None), ("w", None)
 SCHEMA = dps.Schema([
     dps.Category("a", ["x", "y", "z"]),
     dps.Boolean("b"),
     dps.Number("u", -1, 1, points=7, missing=0, edges=[0]),
     dps.Number("v", values=[0, 1, 4], missing=0),
+    dps.Number("w", 0, 1, points=3, edges=[0.5], allow_missing=True),
 ])  # fmt: skip
 FAMILY = dps.Family((
     Cells.table(SCHEMA, ["a", "u"]),
     Cells.table(SCHEMA, ["a", "b", "v"]),
     Cells.condition(SCHEMA, "b and u >= 0"),
     Moments.of(SCHEMA, ["u", "v"], ["a", "b"]),
-    GroupMoments(SCHEMA["u"], SCHEMA["a"], (0, 2)),
-    GroupMoments(SCHEMA["v"], SCHEMA["u"], (0, 1)),
+    GroupMoments.by(SCHEMA["u"], SCHEMA["a"], (0, 2)),
+    GroupMoments.by(SCHEMA["v"], SCHEMA["u"], (0, 1)),
     Moments.of_terms(SCHEMA, [
         (U, U, U), (U, U, U, U), (U, U, V), (V, V, V, V), (U, V, ("a", 1)), (U, U, ("b", 0)),
         (V, ("a", 2), ("b", 1)),
     ]),
     BallMoments.of(SCHEMA, ["u", "v"], 0.7),
+    Moments.of(SCHEMA, ["u", "w"], ["a"], given="b or v > 0"),
+    Moments.of_terms(
+        SCHEMA, [(U, U, W), (W, W, W, W)], given=Subgroup.of(SCHEMA, "u >= 0 or b", ["w"])
+    ),
+    GroupMoments(SCHEMA["w"], (Subgroup.of(SCHEMA, "w >= 0.5 or a == 'x'", ["w"]),)),
+    GroupMoments.by(SCHEMA["w"], SCHEMA["u"], (1,)),
+    Cells.table(SCHEMA, ["a", "w"]),
 ))  # fmt: skip
-EVERY = np.array(
-    list(itertools.product(range(3), range(2), SCHEMA["u"].codes_in_use, SCHEMA["v"].codes_in_use))
-)
+EVERY = np.array(list(itertools.product(
+    range(3), range(2), *(SCHEMA[name].all_codes for name in ("u", "v", "w"))
+)))  # fmt: skip
 CODES = dict(zip(SCHEMA.names, EVERY.T, strict=True))
 
 
@@ -63,11 +72,13 @@ def test_the_conditionals_are_those_of_the_model_by_brute_force():
         name, support = column.name, sampler.supports[column.name]
         logs = sampler.bin_potentials(column, CODES, bins)[:, support.bins] + sampler.base[name]
         if support.coded:
-            unit = support.codes / column.half_points
+            unit = column.units_of(support.codes)
             for power, value in enumerate(sampler.polynomial(column, CODES, bins), start=1):
                 logs = logs + value[:, None] * unit**power
             at = np.tile(support.codes, (len(EVERY), 1))
             logs = logs + sum(ball.at(at) for ball in sampler.balls(column, CODES))
+            tiled = np.tile(unit, (len(EVERY), 1)), np.tile(support.bins, (len(EVERY), 1))
+            logs = logs + sum(s.at(*tiled) for s in sampler.subgroups(column, CODES, bins))
         ours = np.exp(logs - logs.max(axis=1, keepdims=True))
         ours /= ours.sum(axis=1, keepdims=True)
         others = [n for n in SCHEMA.names if n != name]
@@ -163,6 +174,6 @@ def test_equal_generators_give_equal_points():
 
 
 def test_states_and_known_families():
-    assert [states(column, coded=True) for column in SCHEMA] == [3, 2, 7, 3]
-    assert [states(column, coded=False) for column in SCHEMA] == [3, 2, 2, 3]
+    assert [states(column, coded=True) for column in SCHEMA] == [3, 2, 7, 3, 4]
+    assert [states(column, coded=False) for column in SCHEMA] == [3, 2, 2, 3, 3]
     assert knows(FAMILY)

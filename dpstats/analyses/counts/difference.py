@@ -12,11 +12,14 @@ from typing import ClassVar, cast
 import numpy as np
 
 from dpstats.analyses.compared_groups import ComparesGroups, Groups, small_groups
+from dpstats.analyses.counts.proportion import answered_in
+from dpstats.analyses.notes import cell_rules
 from dpstats.checks import Alternative, check_alternative, check_choice
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
 from dpstats.families.cells import Cells, Indicator, Table
 from dpstats.families.conditions import cell_set
+from dpstats.families.subgroups import Subgroup
 from dpstats.inference.counts.difference_intervals import DifferenceIntervals
 from dpstats.inference.counts.risk_measures import MEASURES, Measure, measure_gradients, measure_of
 from dpstats.measured.answers import Answers
@@ -37,7 +40,8 @@ class Difference(ComparesGroups):
     Parameters
     ----------
     condition : str
-        The trait, such as ``"smoker == 'yes'"``; it may not involve the column `by`.
+        The trait, such as ``"smoker == 'yes'"``; it may not involve the column `by`. Rows without
+        a value of a column in it are excluded, as in `Proportion`.
     by : str
         A column with two levels or bins (a level for missing cells aside), or a Boolean column,
         for which the groups are true and false in this order.
@@ -71,7 +75,8 @@ class Difference(ComparesGroups):
     def infer(self, release: ReleaseView) -> DifferenceResult:
         """Estimates with noise-aware and certified intervals."""
         answers = release.answers(self._counts(release.schema), disjoint=True)
-        return _result(self, self._labels(release.schema), answers, str(release.budget))
+        names, rules = self._labels(release.schema), cell_rules(release.schema, self)
+        return _result(self, names, answers, str(release.budget), rules)
 
     def _counts(self, schema: Schema) -> list[Indicator]:
         """The four sets of rows: group 1 with, without; group 2 with, without."""
@@ -84,14 +89,17 @@ class Difference(ComparesGroups):
             )
         columns = tuple(c for c in schema if c in trait.columns or c == column)
         holds = trait.cells.over(columns)
+        answered = Subgroup.of(schema, None, answered_in(schema, self.condition))
+        known = True if answered is None else answered.over(columns)
         shape = [c.bins if c == column else 1 for c in columns]
         blocks = []
+        negated = f"not ({self.condition})"
         for i in self._chosen(schema):
             inside = (np.arange(column.bins) == i).reshape(shape)
             name = f"{self.by}={column.bin_labels[i]}"
             blocks += [
-                Indicator(cell_set(columns, inside & holds), f"({self.condition}) and {name}"),
-                Indicator(cell_set(columns, inside & ~holds), f"not ({self.condition}) and {name}"),
+                Indicator(cell_set(columns, inside & known & marked), f"{text} and {name}")
+                for marked, text in ((holds, f"({self.condition})"), (~holds, negated))
             ]
         return blocks
 
@@ -165,7 +173,7 @@ class DifferenceResult(EstimateResult):
 
 
 def _result(
-    analysis: Difference, names: list[str], answers: Answers, budget: str
+    analysis: Difference, names: list[str], answers: Answers, budget: str, rules: str
 ) -> DifferenceResult:
     intervals = DifferenceIntervals(answers)
     groups = intervals.groups
@@ -186,6 +194,7 @@ def _result(
         ),
         f"no p-value is below {LEAST_OF_RISKS:g}, the error probability spent on the unknown sizes",
         *small_groups(names, groups),
+        rules,
     ]
     if np.any(unbounded):
         notes.append(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from dpstats.analyses.counts.proportion import proportions_result
+from dpstats.analyses.notes import cell_rules
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
 from dpstats.families.cells import Cells, tables_of_degree
@@ -68,4 +69,5 @@ class Marginals:
             release.answers(family),
             str(release.budget),
             tables=tables,
+            notes=(cell_rules(release.schema, self),),
         )

@@ -7,20 +7,24 @@ the trait), because the size of the group is private too.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
+from dpstats.analyses.notes import cell_rules, subgroup_note
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
-from dpstats.families.cells import Cells
+from dpstats.families.cells import Cells, Indicator
+from dpstats.families.conditions import cell_set
+from dpstats.families.subgroups import Subgroup
 from dpstats.inference.counts.proportion_intervals import GroupIntervals, ProportionIntervals
 from dpstats.measured.answers import Answers
 from dpstats.measured.view import ReleaseView
 from dpstats.results.estimates import EstimateResult
 from dpstats.results.named import Named
-from dpstats.schema import Schema
+from dpstats.schema import MISSING_LABEL, Schema
 from dpstats.spending import LEAST_OF_COUNT
 
 
@@ -36,6 +40,9 @@ class Proportion:
         Prevalence within a group: the proportion of rows with `condition` among those with
         `given`.
 
+    Where the condition involves columns with ``allow_missing=True``, it is a proportion of the rows
+    that have a value of these. A condition that names ``'(missing)'`` itself is one of all rows.
+
     Examples
     --------
     >>> import dpstats as dps
@@ -50,37 +57,49 @@ class Proportion:
 
     def family(self, schema: Schema) -> Family:
         """One condition; two disjoint ones within a group."""
-        if self.given is None:
-            return Family((Cells.condition(schema, self.condition),))
-        texts = (
-            f"({self.condition}) and ({self.given})",
-            f"not ({self.condition}) and ({self.given})",
-        )
-        for text in (self.condition, self.given):
-            Cells.condition(schema, text)  # so that an error names the text the user wrote
-        with_trait, without = (Cells.condition(schema, text) for text in texts)
-        if with_trait.columns == without.columns and not np.any(
-            with_trait.cells.array != without.cells.array
-        ):
+        trait = Cells.condition(schema, self.condition)
+        group = self._group(schema)
+        if group is None:
+            return Family((trait,))
+        columns = tuple(c for c in schema if c in trait.columns or c in group.columns)
+        inside, holds = group.over(columns), trait.cells.over(columns)
+        if not np.any(inside & holds) or not np.any(inside & ~holds):
             raise RequestError(
-                f"{self.condition!r} has the same value in all rows with {self.given!r}; there is "
+                f"{self.condition!r} has the same value in all {group.described}; there is "
                 "nothing to estimate"
             )
-        return Family((with_trait, without))
+        label = group.label
+        return Family((
+            Indicator(cell_set(columns, inside & holds), f"({self.condition}) and ({label})"),
+            Indicator(cell_set(columns, inside & ~holds), f"not ({self.condition}) and ({label})"),
+        ))  # fmt: skip
+
+    def _group(self, schema: Schema) -> Subgroup | None:
+        return Subgroup.of(schema, self.given, answered_in(schema, self.condition))
 
     def infer(self, release: ReleaseView) -> EstimateResult:
         """Estimate with exact noise-aware and certified intervals."""
         family = self.family(release.schema)
-        if self.given is None:
+        group = self._group(release.schema)
+        if group is None:
             return proportions_result(
                 f"Proportion: {self.condition}",
                 [self.condition],
                 release.answers(family),
                 str(release.budget),
                 scalar=True,
+                notes=(cell_rules(release.schema, self),),
             )
         answers = release.answers(family, disjoint=True)
-        return _group_result(self, answers, str(release.budget))
+        rules = cell_rules(release.schema, self)
+        return _group_result(self, group, answers, str(release.budget), rules)
+
+
+def answered_in(schema: Schema, condition: str) -> list[str]:
+    """Columns of a condition that may be missing, unless it names '(missing)' itself."""
+    if MISSING_LABEL in condition:
+        return []
+    return [c.name for c in Cells.condition(schema, condition).columns if c.allow_missing]
 
 
 def proportions_result(
@@ -91,6 +110,7 @@ def proportions_result(
     *,
     scalar: bool = False,
     tables: tuple[slice, ...] = (),
+    notes: Sequence[str] = (),
 ) -> EstimateResult:
     """Result for the proportions of some measured conditions or cells.
 
@@ -110,16 +130,19 @@ def proportions_result(
         rows=answers.rows,
         budget=budget,
         scalar=scalar,
+        notes=notes,
     )
 
 
-def _group_result(analysis: Proportion, answers: Answers, budget: str) -> EstimateResult:
+def _group_result(
+    analysis: Proportion, about: Subgroup, answers: Answers, budget: str, rules: str
+) -> EstimateResult:
     intervals = GroupIntervals(answers)
     group = intervals.group
     size = group.size(answers.n)
     sampling, privacy = group.variances(group.risk, size)
     notes = [
-        f"the group holds about {size:.0f} rows (noise sd {group.size_noise:.0f} rows)",
+        subgroup_note(about, size, group.size_noise),
         f"no p-value is below {LEAST_OF_COUNT:g}, the error probability spent on the unknown size "
         "of the group",
     ]
@@ -127,9 +150,12 @@ def _group_result(analysis: Proportion, answers: Answers, budget: str) -> Estima
         notes.append(
             "the group is small relative to the noise: ignore the estimate, use the interval"
         )
-    terms = [f"{analysis.condition} | {analysis.given}"]
+    notes.append(rules)
+    within = "" if analysis.given is None else f" | {analysis.given}"
+    terms = [f"{analysis.condition}{within}"]
     return EstimateResult(
-        title=f"Proportion: {analysis.condition}, given {analysis.given}",
+        title=f"Proportion: {analysis.condition}"
+        + ("" if analysis.given is None else f", given {analysis.given}"),
         terms=terms,
         params=Named([group.risk], terms),
         sampling_variance=np.array([sampling]),

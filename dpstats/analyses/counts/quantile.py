@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
+from dpstats.analyses.notes import cell_rules, subgroup_notes
 from dpstats.checks import (
     Method,
     Target,
@@ -24,8 +26,9 @@ from dpstats.errors import RequestError
 from dpstats.families.block import Family
 from dpstats.families.cells import Cells, Indicator
 from dpstats.families.conditions import cell_set
+from dpstats.families.subgroups import Subgroup
 from dpstats.inference.counts.distribution_band import distribution_band
-from dpstats.inference.counts.quantile_intervals import QuantileIntervals
+from dpstats.inference.counts.quantile_intervals import GroupQuantileIntervals, QuantileIntervals
 from dpstats.inference.simulation import calibration_generator
 from dpstats.measured.view import ReleaseView
 from dpstats.results.estimates import EstimateResult
@@ -46,18 +49,23 @@ class Quantile:
         A Number with declared edges or values.
     probability : float or sequence of float
         In (0, 1); 0.5 is the median. Arrays and pandas Series are sequences too.
+    given : str, optional
+        Quantiles in the rows with this condition, such as ``"region == 'north'"``; it may not
+        involve the column itself. Rows without a value of the column are left out in any case,
+        where the schema has ``allow_missing=True``.
 
     Examples
     --------
     >>> import dpstats as dps
     >>> dps.Quantile("age", [0.25, 0.5, 0.75])
-    Quantile(column='age', probability=(0.25, 0.5, 0.75))
+    Quantile(column='age', probability=(0.25, 0.5, 0.75), given=None)
     """
 
     kind: ClassVar[str] = "quantile"
 
     column: str
     probability: float | Sequence[float] = 0.5
+    given: str | None = None
 
     def __post_init__(self) -> None:
         asked: Any = self.probability
@@ -73,19 +81,61 @@ class Quantile:
         object.__setattr__(self, "probability", given if several else given[0])
 
     def family(self, schema: Schema) -> Family:
-        """The table of the column: it costs 2, however many edges there are."""
-        self._number(schema)
-        return Family((Cells.table(schema, [self.column]),))
+        """The table of the column: it costs 2, however many edges there are.
+
+        Given a condition, the table of the column and those of the condition.
+        """
+        number = self._number(schema)
+        group = self._group(schema)
+        columns = () if group is None else group.cells.columns
+        return Family((Cells.table(schema, [number.name, *(column.name for column in columns)]),))
+
+    def _group(self, schema: Schema) -> Subgroup | None:
+        group = Subgroup.of(schema, self.given, [self.column])
+        if group is not None and schema[self.column] in group.cells.columns:
+            raise RequestError(
+                f"given={self.given!r} involves {self.column!r} itself; take a condition on other "
+                "columns"
+            )
+        return group
+
+    def _intervals(
+        self, release: ReleaseView, number: Number, probabilities: tuple[float, ...]
+    ) -> QuantileIntervals:
+        group, edges = self._group(release.schema), range(1, number.value_bins)
+        if group is None:
+            answers = release.answers([_below(number, j) for j in edges])
+            return QuantileIntervals(answers, number, probabilities)
+        columns = tuple(c for c in release.schema if c == number or c in group.columns)
+        axis = [c.bins if c == number else 1 for c in columns]
+        bins, inside = np.arange(number.bins).reshape(axis), group.over(columns)
+
+        def rows(held: NDArray[np.bool_], label: str) -> Indicator:
+            return Indicator(cell_set(columns, inside & held), f"{label}, {group.label}")
+
+        below = [rows(bins < j, f"{number.name} in the first {j} bins") for j in edges]
+        above = [rows(bins >= j, f"{number.name} not in the first {j} bins") for j in edges]
+        pairs = release.answers(
+            [block for pair in zip(below, above, strict=True) for block in pair], disjoint=True
+        )
+        every = rows(bins >= 0, f"{number.name} in any bin")
+        whole = release.answers([*below, every], disjoint=True).of_counted_rows()
+        return GroupQuantileIntervals(
+            whole.subset(slice(len(below))), number, probabilities, whole, pairs
+        )
 
     def infer(self, release: ReleaseView) -> QuantileResult:
         """Estimates with noise-aware and certified intervals."""
         number = self._number(release.schema)
-        answers = release.answers([_below(number, j) for j in range(1, number.bins)])
         scalar = not isinstance(self.probability, Sequence)
         probabilities = np.atleast_1d(np.asarray(self.probability, dtype=np.float64))
-        intervals = QuantileIntervals(answers, number, tuple(probabilities.tolist()))
+        intervals = self._intervals(release, number, tuple(probabilities.tolist()))
+        answers = intervals.answers
         points = [intervals.estimate(p) for p in probabilities.tolist()]
-        notes = ["an interval ends at declared edges or values: nothing is measured between them"]
+        notes = [
+            *subgroup_notes(self._group(release.schema), answers.rows),
+            "an interval ends at declared edges or values: nothing is measured between them",
+        ]
         if not intervals.discrete:
             notes.append(
                 "an estimate spreads the rows evenly inside its bin; its standard error allows for "
@@ -97,7 +147,8 @@ class Quantile:
             )
         terms = [f"{self.column}: quantile {p:g}" for p in probabilities]
         return QuantileResult(
-            title=f"Quantiles of {self.column}",
+            title=f"Quantiles of {self.column}"
+            + ("" if self.given is None else f", given {self.given}"),
             terms=terms,
             params=Named([point[0] for point in points], terms),
             sampling_variance=np.array([point[1] for point in points]),
@@ -106,14 +157,14 @@ class Quantile:
             rows=answers.rows,
             budget=str(release.budget),
             scalar=scalar,
-            notes=notes,
+            notes=[*notes, cell_rules(release.schema, self)],
         )
 
     def _number(self, schema: Schema) -> Number:
         column = schema[self.column]
         if not isinstance(column, Number):
             raise RequestError(f"{self.column!r} is not a number: it has no quantiles")
-        if column.bins < 2:
+        if column.value_bins < 2:
             raise RequestError(
                 f"{self.column!r} has a single bin; add edges=[...] to the schema, the points at "
                 "which its distribution function is measured"

@@ -12,6 +12,7 @@ from dpstats.families.ball_moments import BallMoments
 from dpstats.families.block import Family
 from dpstats.families.coarse_moments import third_and_fourth_powers
 from dpstats.families.moments import Moments
+from dpstats.families.subgroups import Subgroup
 from dpstats.inference.moment_matrix import MomentMatrix
 from dpstats.schema import Schema
 from dpstats.spending import bonferroni
@@ -92,6 +93,11 @@ def ball_of(schema: Schema, analysis: Clipping) -> BallMoments | None:
     )
 
 
+def complete_cases(schema: Schema, analysis: Clipping) -> Subgroup | None:
+    """The rows with a value of all columns; None where every row has one, or rows are clipped."""
+    return None if analysis.clip_norm is not None else Subgroup.of(schema, None, analysis.columns)
+
+
 def family_of(schema: Schema, analysis: Clipping) -> Family:
     """First moments, squares and products of the columns, or of clipped rows.
 
@@ -100,7 +106,7 @@ def family_of(schema: Schema, analysis: Clipping) -> Family:
     ball = ball_of(schema, analysis)
     if ball is not None:
         return Family((ball,))
-    powers = third_and_fourth_powers(schema, analysis.columns)
+    powers = third_and_fourth_powers(schema, analysis.columns, complete_cases(schema, analysis))
     moments = Moments.of(schema, analysis.columns)
     return Family((moments,) if powers is None else (moments, powers))
 

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from dpstats.analyses.moments.mean import centre_of
+from dpstats.analyses.notes import cell_rules, subgroup_notes
 from dpstats.checks import listed
 from dpstats.errors import RequestError
 from dpstats.families.block import Block, Family
 from dpstats.families.coarse_moments import fourth_moments_of_pairs
 from dpstats.families.moments import Moments
+from dpstats.families.subgroups import Subgroup
 from dpstats.inference.moments.correlation_intervals import CorrelationIntervals
 from dpstats.inference.moments.noisy_covariance import NoisyCovariance
 from dpstats.measured.view import ReleaseView
@@ -34,18 +36,22 @@ class Correlation:
     Parameters
     ----------
     columns : sequence of str
-        Two or more numbers, each with `missing=` in the schema.
+        Two or more numbers, each with `missing=` or ``allow_missing=True`` in the schema. Rows
+        without a value of one of these are left out.
+    given : str, optional
+        Correlations in the rows with this condition, such as ``"age >= 65"``.
 
     Examples
     --------
     >>> import dpstats as dps
     >>> dps.Correlation(["age", "income"])
-    Correlation(columns=('age', 'income'))
+    Correlation(columns=('age', 'income'), given=None)
     """
 
     kind: ClassVar[str] = "correlation"
 
     columns: Sequence[str]
+    given: str | None = None
 
     def __post_init__(self) -> None:
         given = listed(self.columns)
@@ -60,19 +66,22 @@ class Correlation:
         """First and second moments and all products; coarse third and fourth ones of pairs."""
         for name in self.columns:
             centre_of(schema, name)
-        blocks: list[Block] = [Moments.of(schema, self.columns)]
-        if (fourths := fourth_moments_of_pairs(schema, self.columns)) is not None:
+        blocks: list[Block] = [Moments.of(schema, self.columns, given=self.given)]
+        group = Subgroup.of(schema, self.given, self.columns)
+        if (fourths := fourth_moments_of_pairs(schema, self.columns, group)) is not None:
             blocks.append(fourths)
         return Family(tuple(blocks))
 
     def infer(self, release: ReleaseView) -> CorrelationResult:
         """Estimates with noise-aware and certified intervals."""
-        covariance = NoisyCovariance.of(release, tuple(self.columns))
+        group = Subgroup.of(release.schema, self.given, self.columns)
+        covariance = NoisyCovariance.of(release, tuple(self.columns), given=group)
         places = list(itertools.combinations(range(len(self.columns)), 2))
         intervals = CorrelationIntervals.of(release, covariance, places)
         pairs = intervals.pairs
         terms = [f"{self.columns[i]}, {self.columns[j]}" for i, j in places]
         notes = [
+            *subgroup_notes(group, covariance.moments.answers.rows),
             "sampling variances are Fisher's for normal numbers, widened by measured fourth "
             "moments: with few rows or heavy tails use the certified interval",
             f"no p-value is below {LEAST_OF_DRAWS:g}, one over the number of draws",
@@ -83,7 +92,9 @@ class Correlation:
             if not pair.seen
         ]
         return CorrelationResult(
-            title="Correlation" + ("s" if len(pairs) > 1 else ""),
+            title="Correlation"
+            + ("s" if len(pairs) > 1 else "")
+            + ("" if self.given is None else f", given {self.given}"),
             terms=terms,
             params=Named([pair.estimate for pair in pairs], terms),
             sampling_variance=np.array([pair.sampling_variance for pair in pairs]),
@@ -92,7 +103,7 @@ class Correlation:
             rows=covariance.moments.answers.rows,
             budget=str(release.budget),
             scalar=len(pairs) == 1,
-            notes=notes,
+            notes=[*notes, cell_rules(release.schema, self)],
             columns=tuple(self.columns),
         )
 

@@ -12,9 +12,11 @@ from dpstats.analyses.moments.clipping import (
     ball_of,
     check_clipping,
     clipping_notes,
+    complete_cases,
     family_of,
     hash_of,
 )
+from dpstats.analyses.notes import cell_rules, subgroup_notes
 from dpstats.arrays import Floats
 from dpstats.checks import listed
 from dpstats.errors import RequestError
@@ -47,7 +49,8 @@ class Covariance:
     Parameters
     ----------
     columns : sequence of str
-        At least two Numbers with ``missing=``. Values are clamped to the declared bounds, and the
+        At least two Numbers with ``missing=`` or ``allow_missing=True``, which leaves out the rows
+        without a value of one of them. Values are clamped to the declared bounds, and the
         covariance is that of the clamped values.
     clip_norm : float, optional
         Shrink every row to at most this Euclidean norm, after centring and scaling: less noise
@@ -90,7 +93,8 @@ class Covariance:
         """Estimates with noise-aware and certified intervals."""
         columns = tuple(self.columns)
         ball = ball_of(release.schema, self)
-        covariance = NoisyCovariance.of(release, columns, ball=ball)
+        group = complete_cases(release.schema, self)
+        covariance = NoisyCovariance.of(release, columns, ball=ball, given=group)
         middles, units = covariance.moments.origin, covariance.moments.spread
         pairs = np.array(np.triu_indices(len(columns)))
         terms = [
@@ -108,7 +112,11 @@ class Covariance:
             intervals=intervals,
             rows=covariance.moments.answers.rows,
             budget=str(release.budget),
-            notes=[*notes_of(covariance), *clipping_notes(covariance.moments)],
+            notes=[
+                *notes_of(covariance),
+                *clipping_notes(covariance.moments),
+                cell_rules(release.schema, self),
+            ],
             location_=middles + units * covariance.mean,
             columns=columns,
         )
@@ -178,6 +186,8 @@ def checked_columns(columns: Sequence[str]) -> tuple[str, ...]:
 def notes_of(covariance: NoisyCovariance) -> list[str]:
     """The source of the sampling variances, and the columns whose variance the noise exceeds."""
     notes = [LAWS[covariance.sampling.laws]]
+    moments = covariance.moments
+    about = subgroup_notes(moments.given, moments.answers.rows)
     if np.isnan(covariance.powers).all() and "kurtosis" in covariance.sampling.laws:
         notes[0] = notes[0].replace(OWN, "without a kurtosis (not measured)")
     if covariance.unknown and not covariance.standardize:
@@ -187,4 +197,4 @@ def notes_of(covariance: NoisyCovariance) -> list[str]:
             f"the noise exceeds the signal in {', '.join(covariance.hidden_columns)}"
             + (": the correlation matrix is unknown" if covariance.standardize else "")
         )
-    return notes
+    return notes + about

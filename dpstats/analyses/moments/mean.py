@@ -1,4 +1,9 @@
-"""Means of numbers, from their first and second moments."""
+"""Means of numbers, from their first and second moments.
+
+Of all rows, size known or measured once, or of a subgroup: the rows with a condition and a value.
+The size of a subgroup is private, so it is measured along with the sums; see
+`families.group_moments`.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +13,13 @@ from typing import ClassVar
 
 import numpy as np
 
+from dpstats.analyses.notes import cell_rules, subgroup_note
 from dpstats.checks import listed
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
+from dpstats.families.group_moments import GroupMoments
 from dpstats.families.moments import Moments
+from dpstats.families.subgroups import Subgroup
 from dpstats.inference.moments.mean_intervals import Contrast, MeanIntervals
 from dpstats.inference.moments.noisy_mean import NoisyMean
 from dpstats.measured.view import ReleaseView
@@ -33,23 +41,27 @@ class Mean:
 
     They are means of the values as the schema codes them: clamped to the bounds, rounded to the
     grid. The squares are measured as well, for the standard error: a number costs 2.25 where its
-    mean alone would cost 2.
+    mean alone would cost 2. Within a subgroup it costs 2.
 
     Parameters
     ----------
     columns : str or sequence of str
-        One number, or several; each with `missing=` in the schema.
+        One number, or several; each with `missing=` or ``allow_missing=True`` in the schema. In the
+        second case its mean is that of the rows that have a value of it.
+    given : str, optional
+        Means of the rows with this condition, such as ``"age >= 65"``.
 
     Examples
     --------
     >>> import dpstats as dps
-    >>> dps.Mean(["age", "income"])
-    Mean(columns=('age', 'income'))
+    >>> dps.Mean(["age", "income"], given="region == 'north'")
+    Mean(columns=('age', 'income'), given="region == 'north'")
     """
 
     kind: ClassVar[str] = "mean"
 
     columns: str | Sequence[str]
+    given: str | None = None
 
     def __post_init__(self) -> None:
         given = listed(self.columns)
@@ -62,23 +74,40 @@ class Mean:
 
     def family(self, schema: Schema) -> Family:
         """First and second moment of every column, one block each."""
-        for name in self._names:
-            centre_of(schema, name)
-        return Family(tuple(Moments.of(schema, [name]) for name in self._names))
+        return Family(tuple(self._block(schema, name) for name in self._names))
+
+    def _block(self, schema: Schema, name: str) -> Moments | GroupMoments:
+        centre_of(schema, name)
+        group = Subgroup.of(schema, self.given, [name])
+        if group is None:
+            return Moments.of(schema, [name])
+        return GroupMoments(schema[name], (group,))  # type: ignore[arg-type]
 
     def infer(self, release: ReleaseView) -> MeanResult:
         """Estimates with noise-aware and certified intervals."""
-        answers = release.answers(self.family(release.schema), with_count=True)
-        contrasts = tuple(
-            Contrast((NoisyMean.of_column(answers, 2 * i),), *centre_of(release.schema, name))
-            for i, name in enumerate(self._names)
-        )
+        blocks = self.family(release.schema).blocks
+        answers = release.answers(blocks, with_count=True)
+        found: list[Contrast] = []
         notes = [*NOTES]
-        for name, contrast in zip(self._names, contrasts, strict=True):
-            notes += _remarks(name, contrast)
-        terms = [f"mean of {name}" for name in self._names]
+        start = 0
+        for name, block in zip(self._names, blocks, strict=True):
+            if isinstance(block, GroupMoments):
+                part = answers.subset(slice(start, start + block.size))
+                mean = NoisyMean.of_group(part, 0)
+                about = subgroup_note(block.groups[0], mean.size, mean.size_noise)
+                notes.append(f"mean of {name}: {about}")
+            else:
+                mean = NoisyMean.of_column(answers, start)
+            found.append(Contrast((mean,), *centre_of(release.schema, name)))
+            notes += _remarks(name, found[-1])
+            start += block.size
+        contrasts = tuple(found)
+        within = "" if self.given is None else f" | {self.given}"
+        terms = [f"mean of {name}{within}" for name in self._names]
         return MeanResult(
-            title="Mean" + ("" if isinstance(self.columns, str) else "s"),
+            title="Mean"
+            + ("" if isinstance(self.columns, str) else "s")
+            + ("" if self.given is None else f", given {self.given}"),
             terms=terms,
             params=Named([contrast.estimate for contrast in contrasts], terms),
             sampling_variance=np.array([contrast.sampling_variance for contrast in contrasts]),
@@ -87,7 +116,7 @@ class Mean:
             rows=answers.rows,
             budget=str(release.budget),
             scalar=isinstance(self.columns, str),
-            notes=notes,
+            notes=[*notes, cell_rules(release.schema, self)],
         )
 
     @property

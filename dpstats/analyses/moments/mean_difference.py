@@ -13,6 +13,7 @@ import numpy as np
 
 from dpstats.analyses.compared_groups import ComparesGroups, Groups, small_groups
 from dpstats.analyses.moments.mean import NOTES, centre_of
+from dpstats.analyses.notes import cell_rules
 from dpstats.families.block import Family
 from dpstats.families.group_moments import GroupMoments
 from dpstats.inference.moments.mean_intervals import Contrast, MeanIntervals
@@ -54,7 +55,7 @@ class MeanDifference(ComparesGroups):
         chosen = self._chosen(schema)
         centre_of(schema, self.column)
         number, group = schema[self.column], schema[self.by]
-        return Family((GroupMoments(number, group, tuple(sorted(chosen))),))  # type: ignore[arg-type]
+        return Family((GroupMoments.by(number, group, sorted(chosen)),))  # type: ignore[arg-type]
 
     def infer(self, release: ReleaseView) -> MeanDifferenceResult:
         """Estimate with noise-aware and certified intervals."""
@@ -85,7 +86,7 @@ class MeanDifference(ComparesGroups):
             rows=answers.rows,
             budget=str(release.budget),
             scalar=True,
-            notes=notes,
+            notes=[*notes, cell_rules(release.schema, self)],
         )
 
 

@@ -12,10 +12,12 @@ from dpstats.analyses.moments.clipping import (
     ball_of,
     check_clipping,
     clipping_notes,
+    complete_cases,
     family_of,
     hash_of,
 )
 from dpstats.analyses.moments.covariance import checked_columns, notes_of
+from dpstats.analyses.notes import cell_rules
 from dpstats.arrays import Floats
 from dpstats.checks import (
     Method,
@@ -45,7 +47,8 @@ class PCA:
     Parameters
     ----------
     columns : sequence of str
-        At least two Numbers with ``missing=``; values are clamped to the declared bounds.
+        At least two Numbers with ``missing=`` or ``allow_missing=True``, which leaves out the rows
+        without a value of one of them; values are clamped to the declared bounds.
     standardize : bool
         False: columns in unit scale, which runs from -1 to 1 between the declared bounds; public
         bounds make the columns comparable at no cost. True: columns divided by their standard
@@ -108,7 +111,13 @@ class PCA:
         """Estimates with noise-aware and certified intervals."""
         columns = tuple(self.columns)
         ball = ball_of(release.schema, self)
-        covariance = NoisyCovariance.of(release, columns, standardize=self.standardize, ball=ball)
+        covariance = NoisyCovariance.of(
+            release,
+            columns,
+            standardize=self.standardize,
+            ball=ball,
+            given=complete_cases(release.schema, self),
+        )
         k = len(columns) if self.n_components is None else self.n_components
         middles, units = covariance.moments.origin, covariance.moments.spread
         unit, spread = 1.0, units
@@ -149,7 +158,7 @@ class PCA:
             intervals=intervals,
             rows=covariance.moments.answers.rows,
             budget=str(release.budget),
-            notes=notes,
+            notes=[*notes, cell_rules(release.schema, self)],
             columns=columns,
             mean_=middles + units * covariance.mean,
             spread=spread,

@@ -11,10 +11,10 @@ from typing import ClassVar, Literal, get_args
 
 import numpy as np
 
+from dpstats.analyses.notes import cell_rules, subgroup_notes
 from dpstats.checks import as_float, check_choice
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
-from dpstats.families.formula import Design
 from dpstats.inference.regression.design_moments import DesignMoments
 from dpstats.inference.regression.least_squares import LeastSquares
 from dpstats.inference.regression.linear_intervals import LinearIntervals
@@ -60,12 +60,16 @@ class OLS:
         as statsmodels' HC1 with ``use_t=True``. HC1 needs the means of products of four columns,
         which the plan must ask for: they have 16 times the noise of others, and finer grids are
         rounded to 64 steps on either side of the middle.
+    given : str, optional
+        Regression in the rows with this condition, such as ``"age >= 65"``. Rows without a value of
+        the response, or of a number in the formula, are left out in any case, where the schema has
+        ``allow_missing=True``; the level "(missing)" of a regressor is a level like others.
 
     Examples
     --------
     >>> import dpstats as dps
     >>> dps.OLS("income ~ age + C(region)")
-    OLS(formula='income ~ age + C(region)', ridge=0.0, cov_type='nonrobust')
+    OLS(formula='income ~ age + C(region)', ridge=0.0, cov_type='nonrobust', given=None)
     """
 
     kind: ClassVar[str] = "ols"
@@ -73,6 +77,7 @@ class OLS:
     formula: str
     ridge: float = 0.0
     cov_type: CovType = "nonrobust"
+    given: str | None = None
 
     def __post_init__(self) -> None:
         numeric = isinstance(self.ridge, int | float | np.integer | np.floating)
@@ -103,7 +108,11 @@ class OLS:
             intervals=intervals,
             rows=matrix.answers.rows,
             budget=str(release.budget),
-            notes=self._notes(intervals),
+            notes=[
+                *subgroup_notes(moments.given, matrix.answers.rows),
+                *self._notes(intervals),
+                cell_rules(release.schema, self),
+            ],
             null=np.zeros(len(moments.shift)),
             moments=moments,
         )
@@ -111,10 +120,11 @@ class OLS:
     def _title(self) -> str:
         options = [f"ridge = {self.ridge:g}"] if self.ridge else []
         options += ["HC1"] if self.cov_type == "HC1" else []
+        options += [] if self.given is None else [f"given {self.given}"]
         return f"OLS: {self.formula}" + (f" ({', '.join(options)})" if options else "")
 
     def _moments(self, schema: Schema) -> DesignMoments:
-        return DesignMoments(schema, Design.of(self.formula, schema))
+        return DesignMoments.of(schema, self.formula, self.given)
 
     def _notes(self, intervals: LinearIntervals) -> list[str]:
         notes = [SAMPLING if self.cov_type == "nonrobust" else ROBUST]

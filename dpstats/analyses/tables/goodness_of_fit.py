@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from dpstats.analyses.notes import cell_rules
 from dpstats.arrays import Floats
 from dpstats.checks import as_float, check_whole
 from dpstats.corrected.chi_square import check_probabilities, fit_verdict
@@ -149,7 +150,7 @@ class GoodnessOfFit:
             levels=1,
             largest_effect=largest,
             at_level=partial(self._at_level, best, tested),
-            notes=tuple(noise_notes(excess, d - 1, n * p0)),
+            notes=(*noise_notes(excess, d - 1, n * p0), cell_rules(release.schema, self)),
         )
 
     def _at_level(

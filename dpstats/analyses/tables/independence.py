@@ -14,6 +14,7 @@ from typing import ClassVar
 import numpy as np
 from scipy import stats
 
+from dpstats.analyses.notes import cell_rules
 from dpstats.arrays import Floats
 from dpstats.checks import check_whole
 from dpstats.corrected.independence import independence_verdict
@@ -151,7 +152,7 @@ class Independence:
             levels=min(rows, columns) - 1,
             largest_effect=1.0,
             at_level=partial(self._at_level, counts, association),
-            notes=tuple(notes),
+            notes=(*notes, cell_rules(release.schema, self)),
         )
 
     def _at_level(

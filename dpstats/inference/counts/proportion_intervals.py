@@ -175,14 +175,9 @@ class GroupIntervals:
 
     def pvalues(self, value: float, alternative: Alternative) -> Floats:
         """P-value (1,) of the hypothesis that the prevalence equals `value`."""
-        return np.array(
-            [
-                conditional_pvalue(
-                    self.group,
-                    value,
-                    alternative,
-                    n=self.answers.rows.exact,
-                    beta=self.least_pvalue,
-                )
-            ]
-        )
+        return np.array([self.pvalue(value, alternative, self.least_pvalue)])
+
+    def pvalue(self, value: float, alternative: Alternative, beta: float) -> float:
+        """The same, with error beta for the number of rows."""
+        n = self.answers.rows.exact
+        return conditional_pvalue(self.group, value, alternative, n=n, beta=beta)

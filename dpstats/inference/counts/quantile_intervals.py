@@ -7,14 +7,15 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import optimize
 
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
 from dpstats.checks import Alternative
 from dpstats.errors import RequestError
-from dpstats.inference.counts.proportion_intervals import ProportionIntervals
-from dpstats.spending import bonferroni
+from dpstats.inference.counts.proportion_intervals import GroupIntervals, ProportionIntervals
+from dpstats.spending import bonferroni, for_group_size
 
 if TYPE_CHECKING:
     from dpstats.checks import Method, Target
@@ -78,14 +79,17 @@ class QuantileIntervals(Cached):
         mass, inner = self.fitted, weights[1:-1]
         covariance = np.minimum.outer(mass, mass) - np.outer(mass, mass)
         sampling = weights @ covariance @ weights / self.answers.n
-        count = self.answers.rows.law
-        noise = inner @ self.answers.noise_covariance @ inner
-        noise += 0.0 if count is None else probability**2 * count.variance
-        privacy = noise / self.answers.n**2
+        privacy = self._noise_of(inner, probability) / self.answers.n**2
         slope = ((high - low) / (above - below)) ** 2
         place = (high - low) ** 2 / 12
         estimate = float(low + share * (high - low))
         return estimate, float(sampling * slope + place), float(privacy * slope)
+
+    def _noise_of(self, weights: Floats, probability: float) -> float:
+        """Variance of the noise on sum of weights (edges,) times sums, less probability rows."""
+        count = self.answers.rows.law  # the covariance of the two is neglected
+        noise = float(weights @ self.answers.noise_covariance @ weights)
+        return noise + (0.0 if count is None else probability**2 * count.variance)
 
     def of_edges(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """Ends (edges,) of the distribution function at every edge, computed once."""
@@ -96,16 +100,20 @@ class QuantileIntervals(Cached):
         self, alpha: float, method: Method = "noise_aware", target: Target = "population"
     ) -> list[tuple[int, int]]:
         """First and last bin that can hold each quantile."""
-        low, high = self.of_edges(alpha, method, target)
         found = []
         for probability in self.probabilities:
-            rejected = (
-                np.append(high < probability, False),
-                np.append(low[::-1] > probability, False),
-            )
+            below, above = self._excluded(probability, alpha, method, target)
+            rejected = np.append(below, False), np.append(above[::-1], False)
             first, left_out = (int(np.argmin(run)) for run in rejected)
-            found.append((first, len(low) - left_out))
+            found.append((first, len(below) - left_out))
         return found
+
+    def _excluded(
+        self, probability: float, alpha: float, method: Method, target: Target
+    ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Whether F at every edge (edges,) is shown to be below a probability, and above it."""
+        low, high = self.of_edges(alpha, method, target)
+        return high < probability, low > probability
 
     def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """Lower and upper limits (d,), in original units: edges, bounds or declared values."""
@@ -130,7 +138,7 @@ class QuantileIntervals(Cached):
 
     def _pvalue(self, j: int, probability: float, alternative: Alternative) -> float:
         larger = smaller = 1.0  # evidence that F at the upper end < p, and at the lower end > p
-        if j < self.number.bins - 1:
+        if j < self.number.value_bins - 1:
             larger = self._of_edge(j).pvalues(probability, "smaller").item()
         if j > 0:
             smaller = self._of_edge(j - 1).pvalues(probability, "larger").item()
@@ -138,7 +146,7 @@ class QuantileIntervals(Cached):
             return min(1.0, 2 * min(larger, smaller))
         return larger if alternative == "larger" else smaller
 
-    def _of_edge(self, j: int) -> ProportionIntervals:
+    def _of_edge(self, j: int) -> ProportionIntervals | GroupIntervals:
         """The distribution function at the end of bin j."""
         return ProportionIntervals(self.answers.subset(slice(j, j + 1)))
 
@@ -151,3 +159,63 @@ class QuantileIntervals(Cached):
             raise RequestError(f"{value:g} is outside the bounds of {self.number.name!r}")
         side = "right" if self.number.closed == "left" else "left"
         return int(np.searchsorted(self.cuts[1:-1], value, side=side))  # type: ignore[call-overload]
+
+
+@dataclass(frozen=True)
+class GroupQuantileIntervals(QuantileIntervals):
+    """The same within a group of rows, whose number is not public.
+
+    At every edge the group's rows below it and above it are counted: F there is the prevalence in
+    the group, for any number of its rows; see `inference.counts.conditional`. Each of the two
+    sequences of tests has error alpha/2 as before.
+
+    Attributes
+    ----------
+    answers : Answers
+        Below each edge; the number of rows is that of the group.
+    whole : Answers
+        The same, then the group.
+    pairs : Answers
+        Below and above the first edge, below and above the second, and so on; of every pair the
+        noise is independent.
+    """
+
+    whole: Answers
+    pairs: Answers
+
+    @property
+    def least_pvalue(self) -> float:
+        """Error that a p-value spends on the number of rows."""
+        return GroupIntervals.least_pvalue
+
+    def _noise_of(self, weights: Floats, probability: float) -> float:
+        every = np.append(weights, -probability)
+        return float(every @ self.whole.noise_covariance @ every)
+
+    def of_edges(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
+        """Ends (edges,) of the distribution function at every edge, computed once."""
+        return self._once((alpha, method, target), lambda: self._inverted(alpha, method, target))
+
+    def _inverted(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
+        edges = range(len(self.answers.sums))
+        found = [self._of_edge(j).conf_int(alpha, method, target) for j in edges]
+        low, high = np.array(found).reshape(-1, 2).T
+        return low, high
+
+    def _excluded(
+        self, probability: float, alpha: float, method: Method, target: Target
+    ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """By tests where there are any, which are quicker than intervals."""
+        if method == "certified" or target == "table":
+            return super()._excluded(probability, alpha, method, target)
+        beta = for_group_size(bonferroni(alpha, 2))
+        edges = range(len(self.answers.sums))
+        pvalues = [
+            [self._of_edge(j).pvalue(probability, side, beta) for j in edges]
+            for side in ("smaller", "larger")
+        ]
+        below, above = np.array(pvalues) <= alpha / 2
+        return below, above
+
+    def _of_edge(self, j: int) -> GroupIntervals:
+        return GroupIntervals(self.pairs.subset(slice(2 * j, 2 * j + 2)))

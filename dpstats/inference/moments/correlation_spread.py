@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -93,11 +93,11 @@ def _measured(release: ReleaseView, covariance: NoisyCovariance, shape: _Standar
     """
     names = [name for name, _ in covariance.moments.features]
     spread = np.ones_like(shape.r)
-    block = fourth_moments_of_pairs(release.schema, names)
+    block = fourth_moments_of_pairs(release.schema, names, covariance.moments.given)
     if block is None:
         return spread
     try:
-        answers = release.answers(Family((block,)))
+        answers = replace(release.answers(Family((block,))), rows=covariance.moments.answers.rows)
     except NotMeasuredError:
         return spread
     i, j = np.triu_indices(len(names), 1)

@@ -18,6 +18,7 @@ from dpstats.arrays import Floats
 from dpstats.caching import Cached
 from dpstats.families.ball_moments import BallMoments
 from dpstats.families.coarse_moments import takes_more_than_two
+from dpstats.families.subgroups import Subgroup
 from dpstats.inference.moment_matrix import MomentMatrix
 from dpstats.inference.moments.row_sampling import (
     RowSampling,
@@ -45,7 +46,7 @@ class NoisyCovariance(Cached):
     points : (m, p) float64
         Points of the release's fitted density, unit scale.
     weights : (m,) float64
-        Their weights; they sum to one.
+        Their weights; they sum to one, or to zero if none is in the subgroup.
     powers : (p, 2) float64
         Noisy means of third and fourth powers, unit scale; NaN where not measured.
     standardize : bool
@@ -66,12 +67,22 @@ class NoisyCovariance(Cached):
         *,
         standardize: bool = False,
         ball: BallMoments | None = None,
+        given: Subgroup | None = None,
     ) -> NoisyCovariance:
-        """From a release that measured the moments of some numbers, or of clipped rows."""
-        moments = MomentMatrix.of(release, [(name, None) for name in columns], ball)
+        """From a release that measured the moments of some numbers, or of clipped rows.
+
+        With `given`, of the rows of a subgroup.
+        """
+        moments = MomentMatrix.of(release, [(name, None) for name in columns], ball, given)
         points = moments.unit_rows(release.candidates)
-        powers = np.full((len(columns), 2), np.nan) if ball else mean_powers(release, columns)
-        return cls(moments, points, np.asarray(release.weights), powers, standardize)
+        powers = np.full((len(columns), 2), np.nan)
+        if ball is None:
+            powers = mean_powers(release, columns, given, moments.n)
+        weights = np.asarray(release.weights)
+        if given is not None:
+            weights = weights * given.holds(release.candidates)
+            weights = weights / max(float(weights.sum()), 1e-300)
+        return cls(moments, points, weights, powers, standardize)
 
     @property
     def p(self) -> int:

@@ -11,6 +11,7 @@ from dpstats.arrays import Floats
 from dpstats.errors import NotMeasuredError
 from dpstats.families.block import Family
 from dpstats.families.coarse_moments import third_and_fourth_powers
+from dpstats.families.subgroups import Subgroup
 
 if TYPE_CHECKING:
     from dpstats.measured.view import ReleaseView
@@ -77,7 +78,7 @@ class RowSampling:
         The minimax fit has at most one point more than there are functions.
         """
         p = len(self.mean)
-        effective = 1 / float(np.sum(self.weights**2))
+        effective = 1 / float(np.sum(self.weights**2)) if np.any(self.weights) else 0.0
         points = int(np.sum(self.weights > 0.01 / len(self.weights)))
         return effective >= _LEAST_POINTS and points >= 2 + p * (p + 3)
 
@@ -144,15 +145,21 @@ def with_kurtosis(covariance: Floats, kurtosis: Floats) -> Floats:
     return np.asarray(covariance * (own[:, np.newaxis] + own) / 2)
 
 
-def mean_powers(release: ReleaseView, columns: tuple[str, ...]) -> Floats:
-    """(p, 2) noisy means of third and fourth powers, unit scale; NaN where not measured."""
+def mean_powers(
+    release: ReleaseView, columns: tuple[str, ...], given: Subgroup | None, n: int
+) -> Floats:
+    """(p, 2) noisy means of third and fourth powers, unit scale; NaN where not measured.
+
+    Of all rows or of a subgroup, about n.
+    """
     found = np.full((len(columns), 2), np.nan)
-    block = third_and_fourth_powers(release.schema, columns)
+    block = third_and_fourth_powers(release.schema, columns, given)
     if block is not None:
         try:
-            means = release.answers(Family((block,))).means
+            answers = release.answers(Family((block,)))
         except NotMeasuredError:
             return found
+        means = answers.sums / (n * answers.bounds)
         for term, mean in zip(block.terms, means, strict=True):
             found[columns.index(term[0][0]), len(term) - 3] = mean
     return found

@@ -15,6 +15,7 @@ from dpstats.errors import NotMeasuredError, RequestError
 from dpstats.families.block import Block
 from dpstats.families.formula import Design
 from dpstats.families.moments import COARSE_STEPS, Feature, Moments, Term, product
+from dpstats.families.subgroups import Subgroup
 from dpstats.inference.moment_matrix import ONE, ZERO, NoisyMatrix, moments_block
 from dpstats.inference.regression.fourth_moments import FourthMoments
 from dpstats.schema import Number, Schema
@@ -43,10 +44,27 @@ class DesignMoments:
     ----------
     schema : Schema
     design : Design
+    given : Subgroup or None
+        The rows that the moments are of. Their number is one of the measured functions.
     """
 
     schema: Schema
     design: Design
+    given: Subgroup | None = None
+
+    @classmethod
+    def of(cls, schema: Schema, formula: str, condition: str | None = None) -> DesignMoments:
+        """Of the rows with a condition, a response and a value of all numbers in a formula.
+
+        Raises
+        ------
+        RequestError
+            For a formula or a condition that cannot be read.
+        """
+        design = Design.of(formula, schema)
+        factors = [f for regressor in design.regressors for f in regressor.factors]
+        numbers = [name for name, level in factors if level is None]
+        return cls(schema, design, Subgroup.of(schema, condition, [*numbers, design.response[0]]))
 
     @cached_property
     def _regressors(self) -> list[Expansion]:
@@ -154,14 +172,14 @@ class DesignMoments:
         terms = dict.fromkeys(t for row in self._products for t in row if t)
         short = [term for term in terms if len(term) <= 2]
         used = list(dict.fromkeys(feature for term in short for feature in term))
-        blocks: list[Block] = [moments_block(self.schema, used, short)]
+        blocks: list[Block] = [moments_block(self.schema, used, short, self.given)]
         if longer := [term for term in terms if len(term) > 2]:
-            blocks.append(Moments.of_terms(self.schema, longer))
+            blocks.append(Moments.of_terms(self.schema, longer, given=self.given))
         return blocks
 
     def matrix(self, release: ReleaseView) -> NoisyMatrix:
         """The noisy mean products (q, q) of the features."""
-        answers, at = _asked(release, self.blocks)
+        answers, at = self._asked(release, self.blocks)
         place = np.array([[at[term] for term in row] for row in self._products], dtype=np.int64)
         return NoisyMatrix(answers, place)
 
@@ -208,7 +226,7 @@ class DesignMoments:
         more = [term for term in needed if term not in known]
         if not more:
             return measured
-        return [*measured, Moments.of_terms(self.schema, more, coarse=True)]
+        return [*measured, Moments.of_terms(self.schema, more, True, self.given)]
 
     def fourth(self, release: ReleaseView) -> FourthMoments:
         """The noisy mean products of four features.
@@ -219,7 +237,7 @@ class DesignMoments:
             Where the plan did not ask for them.
         """
         try:
-            answers, at = _asked(release, self.fourth_blocks())
+            answers, at = self._asked(release, self.fourth_blocks())
         except NotMeasuredError as error:
             raise NotMeasuredError(
                 "this release has no measurement of the fourth moments that robust errors need; "
@@ -235,17 +253,27 @@ class DesignMoments:
             place[i] = [at[product(pairs[i], right)] for right in pairs]
         return FourthMoments(answers, pair, place)
 
+    def _asked(
+        self, release: ReleaseView, blocks: Sequence[Block]
+    ) -> tuple[Answers, dict[Term | None, int]]:
+        """Answers to the functions of some blocks, and which one each product of features is.
+
+        The number of rows is the last, where it is not public.
+        """
+        if self.given is None:
+            answers = release.answers(blocks, with_count=True)
+        else:
+            first = self.blocks[0]  # the number of rows is its last function
+            last = first if first in blocks else first.restrict(np.arange(first.size)[::-1] == 0)
+            blocks = [*(block for block in blocks if block != first), last]
+            answers = release.answers(blocks).of_counted_rows()
+        at = _terms(blocks)
+        at[None] = ZERO
+        at[()] = ONE if answers.rows.public else len(answers.sums) - 1
+        return answers, at
+
 
 def _terms(blocks: Sequence[Block]) -> dict[Term | None, int]:
     """Which function each term is, as `product` writes it."""
     every = [product(term, ()) for block in blocks for term in block.terms]  # type: ignore[attr-defined]
     return {term: i for i, term in enumerate(every)}
-
-
-def _asked(release: ReleaseView, blocks: Sequence[Block]) -> tuple[Answers, dict[Term | None, int]]:
-    """Answers to the functions of some blocks, and which one each product of features is."""
-    answers = release.answers(blocks, with_count=True)
-    at = _terms(blocks)
-    at[None] = ZERO
-    at[()] = ONE if answers.rows.public else sum(block.size for block in blocks)
-    return answers, at

@@ -10,6 +10,8 @@ import pytest
 import dpstats as dps
 from dpstats.families import block_from_dict
 from dpstats.families.ball_moments import BallMoments
+from dpstats.families.group_moments import GroupMoments
+from dpstats.families.subgroups import Subgroup
 
 SCHEMA = dps.Schema(
     [
@@ -18,6 +20,7 @@ SCHEMA = dps.Schema(
         dps.Number("x", -1, 1, points=5, edges=[0, 0.75], missing=0),
         dps.Number("y", 0, 2, points=3, edges=[1], missing=1),
         dps.Number("z", values=[17.5, 22, 27], missing=22),
+        dps.Number("m", -1, 1, points=5, edges=[0], allow_missing=True),
     ]
 )
 
@@ -32,6 +35,33 @@ def moments(numbers, groups=(), degree=2):
 
 def clipped(numbers, norm=0.8, **options):
     return BallMoments.of(SCHEMA, numbers, norm, **options)
+
+
+def group_moments(name, given=None):
+    return GroupMoments(SCHEMA[name], (Subgroup.of(SCHEMA, given, [name]),))
+
+
+SUBGROUPS = [
+    group_moments("m"), group_moments("y", "b"), group_moments("m", "m >= 0 or c == 'a'"),
+    moments(["m"]), moments(["m", "y"]), dps.Moments.of(SCHEMA, ["x", "y"], given="b"),
+    dps.Moments.of(SCHEMA, ["m"], ["c"], given="d"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("block", SUBGROUPS, ids=lambda block: block.names[-1])
+def test_p49_p51_functions_of_subgroups(block):
+    """Rows outside, rows without a value, and rows that enter or leave; exact for numbers alone."""
+    l1, l2 = brute_force(block)
+    claimed = block.sensitivity("replace")
+    assert l1 <= claimed.l1
+    assert l2 <= claimed.l2_squared
+    values, bounds = values_of(block)
+    added = [norms(value, bounds) for value in values]
+    removed = block.sensitivity("add_remove")
+    assert max(a for a, _ in added) <= removed.l1
+    assert max(b for _, b in added) <= removed.l2_squared
+    if "c" not in {name for term in getattr(block, "terms", ()) for name, _ in term}:
+        assert (l1, l2) == (claimed.l1, claimed.l2_squared)
 
 
 def test_p49_claims_are_what_brute_force_finds_where_they_are_exact():

@@ -34,6 +34,18 @@ def test_p13_nan_in_numeric(sources):
     sources.check(dps.Boolean("v", missing=True), routes, [1, 1, 0, 1])
 
 
+def test_p13_nan_has_a_code_of_its_own_that_adds_nothing_to_sums(sources):
+    column = number(missing=None, allow_missing=True, edges=[-1])
+    sources.check(column, sources.numbers([0.0, NAN, None, -2.0]), [0, 3, 3, -2])
+    schema = dps.Schema([column])
+    codes = {"v": np.array([2, 3, 3, -2])}
+    moments = dps.Moments.of(schema, ["v"])
+    assert dict(zip(moments.names, moments.sums(codes).tolist(), strict=True)) == {
+        "v, v answered": 0, "v^2, v answered": 8, "rows, v answered": 2,
+    }  # fmt: skip
+    assert dps.Cells.table(schema, ["v"]).sums(codes).tolist() == [1, 1, 2]
+
+
 def test_p13_nan_is_never_the_first_bin_by_accident(sources):
     column = number(edges=[-1, 1], missing=1.5)
     assert column.bins_of(np.array(sources.codes(column, pa.table({"v": [NAN]})))).tolist() == [2]

@@ -1,0 +1,161 @@
+"""Subgroups of rows: those that satisfy a condition and have a value of some columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.arrays import Codes
+from dpstats.errors import RequestError
+from dpstats.families.conditions import CellSet, cell_index, read_condition
+from dpstats.schema import Column, Number
+
+if TYPE_CHECKING:
+    from dpstats.schema import Schema
+
+EVERY_CELL = CellSet((), b"\x01")
+
+
+@dataclass(frozen=True)
+class Subgroup:
+    """The rows in a set of cells that have a value of some columns.
+
+    The second part is written as a list of columns, since cells of many columns are too many.
+
+    Attributes
+    ----------
+    cells : CellSet
+    answered : tuple of columns
+        With ``allow_missing=True``; a row of the subgroup has a value in all of them.
+    label : str
+        In names of functions and in results.
+
+    Raises
+    ------
+    RequestError
+        For a subgroup without rows.
+    """
+
+    cells: CellSet
+    answered: tuple[Column, ...] = ()
+    label: str = field(default="", compare=False)
+
+    def __post_init__(self) -> None:
+        for column in self.answered:
+            if not column.allow_missing:
+                raise RequestError(f"{column.name!r} has a value in every row")
+        mask = self.cells.array
+        for axis, column in enumerate(self.cells.columns):
+            if column in self.answered:
+                mask = np.delete(mask, column.bins - 1, axis)
+        if not mask.any():
+            raise RequestError(
+                f"no row with {self.label!r} has a value of "
+                f"{', '.join(repr(column.name) for column in self.answered)}"
+            )
+
+    @staticmethod
+    def of(schema: Schema, given: str | None, names: Iterable[str]) -> Subgroup | None:
+        """Rows with a condition and a value of the named columns; None for all rows.
+
+        Raises
+        ------
+        RequestError, ConditionError
+        """
+        named = set(names)
+        answered = tuple(c for c in schema if c.name in named and c.allow_missing)
+        if given is None:
+            return Subgroup(EVERY_CELL, answered, _have_values(answered)) if answered else None
+        return Subgroup(read_condition(given, schema), answered, " ".join(given.split()))
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Columns that it depends on."""
+        return tuple(dict.fromkeys((*self.cells.columns, *self.answered)))
+
+    @property
+    def described(self) -> str:
+        """Which rows these are, such as "rows with age >= 65 and a value of income"."""
+        names = [column.name for column in self.answered]
+        values = f"a value of {', '.join(names)}" if names else ""
+        condition = self.label if self.cells.columns else ""
+        return "rows with " + " and ".join(part for part in (condition, values) if part)
+
+    def over(self, columns: tuple[Column, ...]) -> NDArray[np.bool_]:
+        """The same as cells of the table over columns that include its own."""
+        cells = self.cells.over(columns).copy()
+        for column in self.answered:
+            np.moveaxis(cells, columns.index(column), 0)[-1] = False
+        return cells
+
+    def holds(self, codes: Mapping[str, Codes]) -> NDArray[np.bool_]:
+        """Whether each row is in it, (n,) bool; given column name -> (n,) codes."""
+        held = self.cells.array.ravel()[cell_index(self.cells.columns, codes)]
+        inside = np.broadcast_to(held, len(next(iter(codes.values())))).copy()
+        for column in self.answered:
+            inside &= column.bins_of(codes[column.name]) < column.bins - 1
+        return inside
+
+    def holds_by_bin(self, name: str, bins: Mapping[str, Codes]) -> NDArray[np.bool_]:
+        """Whether each row is in it for every bin of one column, given the bins of the others.
+
+        (rows, bins), or (rows, 1) if that column does not matter.
+        """
+        index: Codes | int = 0
+        mask = self.cells.array
+        axis = next((i for i, c in enumerate(self.cells.columns) if c.name == name), None)
+        for column in self.cells.columns:
+            if column.name != name:
+                index = index * column.bins + bins[column.name]
+        last = 1 if axis is None else self.cells.columns[axis].bins
+        mask = mask if axis is None else np.moveaxis(mask, axis, -1)
+        held = mask.reshape(-1, last)[np.broadcast_to(index, len(bins[name]))]
+        for column in self.answered:
+            if column.name == name:
+                held = held & (np.arange(column.bins) < column.bins - 1)
+            else:
+                held = held & (bins[column.name] < column.bins - 1)[:, None]
+        return np.asarray(held)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        answered = [column.name for column in self.answered]
+        return {**self.cells.to_dict(), "answered": answered, "label": self.label}
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any], schema: Schema) -> Subgroup:
+        """Inverse of `to_dict`."""
+        answered = tuple(schema[name] for name in plain["answered"])
+        return cls(CellSet.from_dict(plain, schema), answered, str(plain["label"]))
+
+
+def disjoint(groups: Iterable[Subgroup]) -> bool:
+    """Whether subgroups are cells of the same columns, and no cell is in two of them."""
+    groups = tuple(groups)
+    alike = len({(g.cells.columns, g.answered) for g in groups}) <= 1
+    return alike and bool(np.all(sum(g.cells.array.astype(np.int64) for g in groups) <= 1))
+
+
+def require_answered(numbers: Iterable[Number], group: Subgroup | None) -> None:
+    """Refuse numbers that may be missing in a subgroup: the code of a missing cell is no value.
+
+    Raises
+    ------
+    RequestError
+    """
+    known = () if group is None else group.answered
+    for number in numbers:
+        if number.allow_missing and number not in known:
+            raise RequestError(
+                f"{number.name!r} has allow_missing=True in the schema, and these functions need a "
+                "value in every row; declare missing= instead, the value that missing cells count "
+                "as, or use an analysis of the rows that have a value, such as dps.Mean"
+            )
+
+
+def _have_values(answered: tuple[Column, ...]) -> str:
+    return " and ".join(f"{column.name} answered" for column in answered)

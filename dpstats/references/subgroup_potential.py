@@ -1,0 +1,132 @@
+"""The terms of moments of a subgroup in the conditional distribution of one column."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.arrays import Codes, Floats
+from dpstats.families.group_moments import PARTS, GroupMoments
+from dpstats.families.moments import Term
+from dpstats.families.subgroups import Subgroup
+
+Units = Callable[[str], Floats]
+"""Values (rows,) of a number in unit scale."""
+
+# (1-x)^2/4, (1-x^2)/2 and (1+x)^2/4 as coefficients of 1, x and x^2
+_PARTS = np.array([[1, -2, 1], [2, 0, -2], [1, 2, 1]]) / 4
+
+
+@dataclass(frozen=True)
+class Monomial:
+    """A coefficient times powers of numbers and indicators of levels."""
+
+    powers: Mapping[str, int]
+    levels: tuple[tuple[str, int], ...]
+    value: float
+
+    @staticmethod
+    def of(term: Term, value: float) -> Monomial:
+        """A product of features, times a coefficient."""
+        powers = Counter(name for name, level in term if level is None)
+        levels = tuple((name, level) for name, level in term if level is not None)
+        return Monomial(powers, levels, value)
+
+    def without(self, name: str, units: Units, bins: Mapping[str, Codes]) -> Floats:
+        """The coefficient times all factors that are of other columns, (rows,)."""
+        rest = np.full(len(bins[name]), self.value)
+        for number, power in self.powers.items():
+            if number != name:
+                rest *= units(number) ** power
+        for group, level in self.levels:
+            if group != name:
+                rest *= bins[group] == level
+        return rest
+
+
+@dataclass(frozen=True)
+class SubgroupPotential:
+    """A sum of monomials, for the rows of a subgroup; zero for others."""
+
+    group: Subgroup
+    monomials: tuple[Monomial, ...]
+
+    @staticmethod
+    def of_group_moments(block: GroupMoments, part: Floats) -> list[SubgroupPotential]:
+        """One quadratic in the number per group; coefficients (d,) for functions in unit scale."""
+        feature = (block.number.name, None)
+        terms: tuple[Term, ...] = ((), (feature,), (feature, feature))
+        found = []
+        for group, values in zip(block.groups, part.reshape(-1, len(PARTS)), strict=True):
+            monomials = zip(terms, (values @ _PARTS).tolist(), strict=True)
+            potential = tuple(Monomial.of(term, value) for term, value in monomials)
+            found.append(SubgroupPotential(group, potential))
+        return found
+
+    def involves(self, name: str) -> bool:
+        """Whether it depends on a column."""
+        used = {column.name for column in self.group.columns}
+        return name in used or any(
+            name in monomial.powers or any(name == group for group, _ in monomial.levels)
+            for monomial in self.monomials
+        )
+
+    def given_others(
+        self, name: str, width: int, units: Units, bins: Mapping[str, Codes]
+    ) -> SubgroupConditional:
+        """As a function of one column with `width` bins, the others as they are."""
+        flat = np.zeros((len(bins[name]), width))
+        powers: list[Floats] = []
+        for monomial in self.monomials:
+            rest = monomial.without(name, units, bins)
+            power, level = monomial.powers.get(name, 0), dict(monomial.levels).get(name)
+            if power == 0:
+                flat[:, slice(None) if level is None else slice(level, level + 1)] += rest[:, None]
+                continue
+            while len(powers) < power:
+                powers.append(np.zeros(len(rest)))
+            powers[power - 1] = powers[power - 1] + rest
+        return SubgroupConditional(self.group.holds_by_bin(name, bins), flat, powers)
+
+
+@dataclass(frozen=True)
+class SubgroupConditional:
+    """A potential as a function of one column, for given values of the others.
+
+    Attributes
+    ----------
+    holds : (rows, bins) or (rows, 1) bool
+        Whether the row is in the subgroup, for every bin of the column.
+    flat : (rows, bins) float64
+        What does not depend on the number's value inside its bin.
+    powers : list of (rows,) float64
+        Coefficients of the number's powers 1, 2, .. in unit scale.
+    """
+
+    holds: NDArray[np.bool_]
+    flat: Floats
+    powers: list[Floats]
+
+    @property
+    def by_bin(self) -> Floats:
+        """(rows, bins) potential without the powers."""
+        return self.flat * self.holds
+
+    def at(self, units: Floats, bins: Codes) -> Floats:
+        """(rows, states) of the powers, at values in unit scale and the bins they are in."""
+        if not self.powers:
+            return np.zeros(units.shape)
+        held = np.broadcast_to(self.holds, self.flat.shape)
+        return horner(self.powers, units) * np.take_along_axis(held, bins, axis=1)
+
+
+def horner(powers: list[Floats], at: Floats) -> Floats:
+    """The polynomial without constant at (rows, states), coefficients (rows,) of each power."""
+    total = np.zeros_like(at)
+    for coefficient in reversed(powers):
+        total = (total + coefficient[:, None]) * at
+    return total

@@ -1,0 +1,186 @@
+"""Functions of subgroups: exact sums over complete cases, and the sensitivity by brute force."""
+
+import itertools
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import dpstats as dps
+from dpstats.errors import RequestError
+from dpstats.families import block_from_dict
+from dpstats.families.ball_moments import BallMoments
+from dpstats.families.group_moments import TO_MOMENTS, GroupMoments
+from dpstats.families.lattice import KernelLattice
+from dpstats.families.moments import Moments
+from dpstats.families.subgroups import Subgroup
+
+SCHEMA = dps.Schema([
+    dps.Number("x", -1, 1, points=5, edges=[0], allow_missing=True),
+    dps.Number("y", 0, 2, points=3, allow_missing=True),
+    dps.Number("z", 0, 1, points=3, missing=0),
+    dps.Boolean("b"),
+    dps.Category("c", ["one", "two"], allow_missing=True),
+])  # fmt: skip
+
+
+def group_moments(name, given=None):
+    return GroupMoments(SCHEMA[name], (Subgroup.of(SCHEMA, given, [name]),))
+
+
+BLOCKS = {
+    "mean of those with a value": group_moments("x"),
+    "mean given": group_moments("z", "b"),
+    "mean given its own bins": group_moments("x", "x >= 0 or b"),
+    "groups": GroupMoments.by(SCHEMA["x"], SCHEMA["b"], (0, 1)),
+    "one number": Moments.of(SCHEMA, ["x"]),
+    "one number given": Moments.of(SCHEMA, ["z"], given="b"),
+    "two numbers": Moments.of(SCHEMA, ["x", "y"]),
+    "two numbers given": Moments.of(SCHEMA, ["x", "z"], given="b or x >= 0"),
+    "three numbers": Moments.of(SCHEMA, ["x", "y", "z"]),
+    "with levels": Moments.of(SCHEMA, ["y", "z"], ["c"], given="b"),
+    "degree one": Moments.of(SCHEMA, ["x", "y"], degree=1),
+    "powers": Moments.of_terms(
+        SCHEMA,
+        [(("x", None),) * 3, (("x", None),) * 4, (("x", None),) * 2 + (("y", None),)],
+        coarse=True,
+        given=Subgroup.of(SCHEMA, None, ["x", "y"]),
+    ),
+    "number of rows alone": Moments.of(SCHEMA, ["x"]).restrict(np.array([False, False, True])),
+}
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_the_sensitivity_is_never_below_that_of_brute_force(name, rows_of, change_of):
+    """All pairs of rows of the grid, rows outside the subgroup and missing cells included."""
+    block = BLOCKS[name]
+    every = rows_of(block.columns)
+    for unit, found in (("replace", change_of(block, every, every)),
+                        ("add_remove", change_of(block, every))):  # fmt: skip
+        claimed = block.sensitivity(unit)
+        assert found.l1 <= claimed.l1, unit
+        assert found.l2_squared <= claimed.l2_squared, unit
+
+
+@pytest.mark.parametrize("p", [1, 2, 3])
+def test_moments_of_complete_cases_have_the_sensitivity_of_the_closed_form(p, rows_of, change_of):
+    """L1 1 + p (p + 3) / 2 and squared L2 as published, both reached; see the notes there."""
+    schema = dps.Schema(
+        [dps.Number(f"x{i}", -1, 1, points=5, allow_missing=True) for i in range(p)]
+    )
+    block = Moments.of(schema, schema.names)
+    assert block.terms[-1] == ()
+    rows = rows_of(block.columns)
+    ends = np.all([np.isin(codes, [-2, 0, 2, 3]) for codes in rows.values()], axis=0)
+    every = rows if p < 3 else {name: codes[ends] for name, codes in rows.items()}
+    functions = 1 + p * (p + 3) // 2
+    squares = max(4 * ((p + 1) ** 2 // 4), functions)
+    found = change_of(block, every, every)
+    assert (found.l1, found.l2_squared) == (functions, squares)
+    assert block.sensitivity("replace") == found
+    removed = change_of(block, every)
+    assert (removed.l1, removed.l2_squared) == (functions, functions)
+    assert block.sensitivity("add_remove") == removed
+
+
+def test_the_mean_of_a_subgroup_costs_two_whatever_the_neighbours_leave(rows_of, change_of):
+    for name in ("mean of those with a value", "mean given"):
+        every = rows_of(BLOCKS[name].columns)
+        assert change_of(BLOCKS[name], every, every).l1 == 2
+        assert BLOCKS[name].sensitivity("replace").l1 == 2
+
+
+def test_the_unconditional_sensitivity_would_be_too_small():
+    """A row that enters the subgroup moves the count too: 3 against 9/4 for one number."""
+    plain = Moments.of(dps.Schema([dps.Number("x", -1, 1, points=5, missing=0)]), ["x"])
+    assert plain.sensitivity("replace").l1 == Fraction(9, 4) < 3
+    assert BLOCKS["one number"].sensitivity("replace").l1 == 3
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_sums_are_those_of_the_values_and_missing_cells_add_nothing(name, rows_of):
+    block = BLOCKS[name]
+    every = rows_of(block.columns)
+    values = block.evaluate(every).matrix().toarray()
+    np.testing.assert_array_equal(block.sums(every), values.sum(axis=1))
+    low, high = block.ranges
+    assert np.all((values >= low[:, None]) & (values <= high[:, None]))
+    given = block.given if isinstance(block, Moments) else block.groups[0]
+    for column in given.answered:
+        absent = every[column.name] == column.missing_code
+        assert absent.any()
+        assert not values[:, absent].any()
+
+
+def test_sums_are_those_of_the_complete_cases():
+    rng = np.random.default_rng(0)
+    codes = {c.name: rng.integers(c.code_range[0], c.code_range[1] + 1, 200) for c in SCHEMA}
+    block = Moments.of(SCHEMA, ["x", "y"], given="not b")
+    kept = (codes["x"] <= 2) & (codes["y"] <= 1) & (codes["b"] == 0)
+    x, y = codes["x"][kept], codes["y"][kept]
+    expected = [x.sum(), y.sum(), (x * x).sum(), (x * y).sum(), (y * y).sum(), kept.sum()]
+    assert block.sums(codes).tolist() == expected
+    parts = group_moments("x", "not b").sums(codes) / 16
+    own = codes["x"][(codes["x"] <= 2) & (codes["b"] == 0)] / 2
+    np.testing.assert_allclose(TO_MOMENTS @ parts, [len(own), own.sum(), (own**2).sum()])
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_the_plain_form_gives_the_block_again(name):
+    block = BLOCKS[name]
+    again = block_from_dict(block.to_dict(), SCHEMA)
+    assert again == block
+    assert again.names == block.names
+
+
+def test_only_the_same_subgroup_answers():
+    one = BLOCKS["one number"]
+    assert one.derive(Moments.of(SCHEMA, ["x"])).terms.tolist() == [1, 1, 1]
+    for other in (BLOCKS["two numbers"], Moments.of(SCHEMA, ["x"], given="b")):
+        assert one.derive(other) is None
+        assert other.derive(one) is None
+    assert BLOCKS["mean given"].derive(group_moments("z", "not b")) is None
+
+
+def test_membership_by_bin_is_that_of_the_rows():
+    """For every column, every value it could take with the others as they are."""
+    group = Subgroup.of(SCHEMA, "x >= 0 and not b or c == 'two'", ["x", "y"])
+    grids = [range(column.bins) for column in SCHEMA]
+    bins = dict(zip(SCHEMA.names, np.array(list(itertools.product(*grids))).T, strict=True))
+    codes = {c.name: c.draw_inside(bins[c.name], np.random.default_rng(1)) for c in SCHEMA}
+    for column in SCHEMA:
+        found = np.broadcast_to(
+            group.holds_by_bin(column.name, bins), (len(bins["x"]), column.bins)
+        )
+        for level in range(column.bins):
+            moved = {
+                **codes,
+                column.name: column.draw_inside(
+                    np.full(len(found), level), np.random.default_rng(2)
+                ),
+            }
+            np.testing.assert_array_equal(found[:, level], group.holds(moved))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Moments((SCHEMA["x"],), ((("x", None),),)), "need a value in every row"),
+        (lambda: Moments((SCHEMA["z"],), ((),)), "distinct terms"),
+        (lambda: BallMoments.of(SCHEMA, ["x", "z"], 0.5), "declare missing= instead"),
+        (lambda: KernelLattice((SCHEMA["x"],), 2, 0.2), "declare missing= instead"),
+        (lambda: GroupMoments(SCHEMA["x"], (Subgroup.of(SCHEMA, "b", ["y"]),)), "allow_missing"),
+        (lambda: Subgroup.of(SCHEMA, "x == '(missing)'", ["x"]), "no row with .* a value of 'x'"),
+        (lambda: Subgroup.of(SCHEMA, "b or not b", ["x"]), "always True"),
+        (lambda: Subgroup(Subgroup.of(SCHEMA, "b", []).cells, (SCHEMA["z"],)), "in every row"),
+        (
+            lambda: GroupMoments(
+                SCHEMA["z"], (Subgroup.of(SCHEMA, "b", []), Subgroup.of(SCHEMA, "c == 'one'", []))
+            ),
+            "without a row in common",
+        ),
+    ],
+)  # fmt: skip
+def test_what_would_break_the_sensitivity_is_refused(make, message):
+    with pytest.raises(RequestError, match=message):
+        make()

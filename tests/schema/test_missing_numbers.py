@@ -1,0 +1,157 @@
+"""Numbers that may be missing: a code and a bin of their own, in every use of the column."""
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import dpstats as dps
+from dpstats.errors import ConditionError, RequestError, SchemaError
+from dpstats.families.cells import Cells
+from dpstats.schema import MISSING_LABEL, Number, Schema
+
+AGE = Number("age", 0, 100, points=11, edges=[20, 60], allow_missing=True)
+SCORE = Number("score", values=[17.5, 22, 27], allow_missing=True)
+PLAIN = Number("plain", -1, 1, points=5, allow_missing=True)
+SCHEMA = Schema([AGE, SCORE, PLAIN])
+
+
+@pytest.mark.parametrize("column", SCHEMA.columns, ids=lambda column: column.name)
+def test_a_missing_cell_has_a_code_that_no_value_has(column):
+    (code,) = column.encode(pa.array([None], pa.float64())).tolist()
+    assert code == column.missing_code == column.half_points + 1
+    assert code not in column.codes_in_use
+    assert column.all_codes.tolist() == [*column.codes_in_use.tolist(), code]
+    assert column.code_range == (-column.half_points, code)
+    values = column.encode(pa.array([-1e9, 0.0, 22.0, 1e9, np.inf, -np.inf]))
+    assert column.has_value(values).all()
+    assert not column.has_value(np.array([code]))[0]
+
+
+def test_nan_and_null_are_missing_and_everything_else_is_clamped():
+    cells = pa.array([None, float("nan"), -5.0, 61.0, 1e300], from_pandas=False)
+    assert AGE.decode(AGE.encode(cells)).tolist()[2:] == [0, 60, 100]
+    assert np.isnan(AGE.decode(AGE.encode(cells))[:2]).all()
+
+
+@pytest.mark.parametrize("column", SCHEMA.columns, ids=lambda column: column.name)
+def test_every_code_decodes_and_encodes_to_itself(column):
+    values = column.decode(column.all_codes)
+    assert values.dtype == np.float64
+    assert np.isnan(values).tolist() == [False] * len(column.codes_in_use) + [True]
+    again = column.encode(pa.array(values, from_pandas=True))
+    np.testing.assert_array_equal(again, column.all_codes)
+
+
+def test_the_last_bin_is_that_of_missing_cells():
+    assert AGE.bin_labels == ("[0, 20)", "[20, 60)", "[60, 100]", MISSING_LABEL)
+    assert SCORE.bin_labels == ("17.5", "22", "27", MISSING_LABEL)
+    assert PLAIN.bin_labels == ("[-1, 1]", MISSING_LABEL)
+    for column in SCHEMA:
+        assert column.bins == column.value_bins + 1 == len(column.bin_labels)
+        bins = column.bins_of(column.all_codes)
+        assert bins[-1] == column.bins - 1
+        assert (bins[:-1] < column.bins - 1).all()
+        drawn = column.draw_inside(np.arange(column.bins).repeat(20), np.random.default_rng(0))
+        np.testing.assert_array_equal(column.bins_of(drawn), np.arange(column.bins).repeat(20))
+
+
+@pytest.mark.parametrize("column", SCHEMA.columns, ids=lambda column: column.name)
+def test_units_lie_in_the_unit_interval_and_are_zero_where_missing(column):
+    units = column.units_of(column.all_codes)
+    assert np.abs(units).max() == 1
+    assert units[-1] == 0
+
+
+CELLS = pd.DataFrame({
+    "age": [None, 0, 19.99, 20, 59, 60, 100],
+    "score": [22, None, 17.5, 27, 22, 22, None],
+    "plain": [None, 0, 0, 0, 0, None, 1],
+})  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("age < 20", CELLS.age < 20),
+        ("age >= 60", CELLS.age >= 60),
+        ("not age < 20", ~(CELLS.age < 20)),  # as in pandas, of two values
+        ("age != '(missing)'", CELLS.age.notna()),
+        ("age == '(missing)'", CELLS.age.isna()),
+        ("plain == '(missing)' or age < 20", CELLS.plain.isna() | (CELLS.age < 20)),
+        ("score == 22", CELLS.score == 22),
+        ("score != 22", CELLS.score != 22),
+        ("score <= 22", CELLS.score <= 22),
+        ("score in [22, '(missing)']", CELLS.score.isin([22]) | CELLS.score.isna()),
+        ("score not in [22]", ~CELLS.score.isin([22])),
+    ],
+)
+def test_conditions_are_those_of_pandas(condition, expected):
+    codes = SCHEMA.encode(pa.RecordBatch.from_pandas(CELLS))
+    assert Cells.condition(SCHEMA, condition).sums(codes).tolist() == [expected.sum()]
+
+
+def test_without_a_bin_for_missing_cells_conditions_cannot_name_it():
+    schema = Schema([Number("age", 0, 100, edges=[20], missing=40)])
+    with pytest.raises(ConditionError, match="is a number and cannot be compared"):
+        Cells.condition(schema, "age == '(missing)'")
+    with pytest.raises(ConditionError, match="cannot be compared with 'unknown'"):
+        Cells.condition(SCHEMA, "age == 'unknown'")
+    with pytest.raises(ConditionError, match="cannot be compared"):
+        Cells.condition(SCHEMA, "age < '(missing)'")
+
+
+def test_a_table_of_a_number_without_edges_counts_the_missing_cells():
+    codes = SCHEMA.encode(pa.RecordBatch.from_pandas(CELLS))
+    assert Cells.table(SCHEMA, ["plain"]).sums(codes).tolist() == [5, 2]
+
+
+def test_plain_forms_and_rules():
+    assert Schema.from_dict(SCHEMA.to_dict()) == SCHEMA
+    assert SCHEMA.to_dict()[0]["allow_missing"] is True
+    assert AGE.missing_rule() == "missing: counted as '(missing)'; outside: clamped to the bounds"
+    assert Number("age", 0, 100, points=11, edges=[20, 60]) != AGE
+    AGE.require_missing("moments")
+    with pytest.raises(RequestError, match=r"missing= .* or allow_missing=True, to use the rows"):
+        Number("x", 0, 1).require_missing("moments")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"allow_missing": True, "missing": 1}, r"missing= \(a value\) or allow_missing=True, not"),
+        ({"allow_missing": 1}, "allow_missing must be true or false, got 1"),
+    ],
+)
+def test_rules_that_exclude_each_other_are_refused(options, message):
+    with pytest.raises(SchemaError, match=message):
+        Number("x", 0, 10, **options)
+
+
+REFERENCES = [
+    dps.Uniform(), dps.Uniform(over="grid"), dps.PerturbedHistogram(), dps.LogLinear(),
+    dps.BernsteinKDE(),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("reference", REFERENCES, ids=lambda reference: type(reference).__name__)
+def test_every_reference_draws_missing_cells_and_the_fit_gives_their_share(reference, no_noise):
+    schema = Schema([AGE, Number("pay", 0, 10, points=21, edges=[5], missing=0)])
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame({
+        "age": np.where(rng.random(600) < 0.25, np.nan, rng.integers(0, 100, 600)),
+        "pay": rng.integers(0, 10, 600),
+    })  # fmt: skip
+    asked = {"mean": dps.Mean("age"), "table": dps.Marginals(["age", "pay"])}
+    plan = dps.plan(schema, asked, budget=dps.PureDP(50), n=600, reference=reference)
+    rows = dps.release(plan, frame, rng=0, m=3_000).to_frame()
+    assert abs(rows["age"].isna().mean() - frame["age"].isna().mean()) < 0.02
+    assert abs(rows["age"].mean() - frame["age"].mean()) < 2
+
+
+def test_a_bernstein_density_names_the_numbers_it_can_cover():
+    asked, reference = {"mean": dps.Mean("age")}, dps.BernsteinKDE(columns=["age"])
+    with pytest.raises(RequestError, match=r"cannot cover \['age'\].* without allow_missing"):
+        dps.plan(SCHEMA, asked, budget=dps.PureDP(1), n=600, reference=reference)
+    with pytest.raises(RequestError, match="without allow_missing, and no analysis uses one"):
+        dps.plan(SCHEMA, asked, budget=dps.PureDP(1), n=600, reference=dps.BernsteinKDE())
