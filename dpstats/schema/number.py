@@ -327,12 +327,6 @@ class Number:
         used = self.grid[self.codes_in_use + self.half_points]
         return bool(np.all(used == np.rint(used)) and np.max(np.abs(used)) < 2**53)
 
-    def accepts(self, arrow_type: pa.DataType) -> bool:
-        """Whether an Arrow column of this type holds numbers."""
-        from dpstats.schema import arrow
-
-        return arrow.is_number(arrow_type)
-
     def encode(self, values: pa.Array) -> Codes:
         """Codes (n,) int64 of an Arrow array; total: clamped to the bounds, missing to `missing`.
 
