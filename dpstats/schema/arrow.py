@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dpstats.schema.column_fields import day_of
+from dpstats.schema.dates import day_of
 
 _NUMBER = r"(?i)^\s*([+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?)|true|false)\s*$"
 _NAN = r"(?i)^\s*nan\s*$"

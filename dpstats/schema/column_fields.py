@@ -1,15 +1,12 @@
-"""The fields that every kind of column has: its name, its levels, its plain form; dates."""
+"""The fields that every kind of column has: its name, its levels, its plain form."""
 
 from __future__ import annotations
 
-from datetime import date, datetime, timedelta
 from typing import Any
 
 from dpstats.errors import SchemaError
 
 Level = str | int | float | bool
-
-_EPOCH = date(1970, 1, 1)
 
 
 def check_name(name: object) -> None:
@@ -24,22 +21,3 @@ def drop_defaults(plain: dict[str, Any]) -> dict[str, Any]:
     return {
         key: v for key, v in plain.items() if v is not None and (key, v) not in defaults.items()
     }
-
-
-def day_of(value: object) -> int | None:
-    """Days since 1970-01-01 of a date, or of text such as 2024-05-01; None for anything else."""
-    if isinstance(value, str):
-        try:
-            text, value = value, date.fromisoformat(value)
-        except ValueError:
-            return None
-        if value.isoformat() != text:  # a week, or without dashes
-            return None
-    if not isinstance(value, date) or isinstance(value, datetime):
-        return None
-    return (value - _EPOCH).days
-
-
-def day_text(day: float) -> str:
-    """A day since 1970-01-01 as text such as 2024-05-01."""
-    return (_EPOCH + timedelta(days=round(day))).isoformat()

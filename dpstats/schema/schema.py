@@ -209,6 +209,8 @@ class Schema:
                 what = f"number, values {', '.join(f'{v:g}' for v in column.values)}"
             else:
                 what = f"number, {column.low:g} to {column.high:g}, {column.points} points"
+                if column.dates:
+                    what = f"dates, {column.text(column.low)} to {column.text(column.high)}"  # type: ignore[arg-type]
             if isinstance(column, Number) and column.edges:
                 what += f", bins {' '.join(column.bin_labels)}"
             note = f" [{column.note}]" if column.note else ""

@@ -26,6 +26,7 @@ SCHEMA = Schema([
     Boolean("flag", allow_missing=True),
     Number("x", 0, 8, points=9, edges=[1.5, 5], missing=5),
     Category("day", ["2024-05-01", "2024-05-02"], allow_missing=True),
+    Number("seen", "2024-01-01", "2024-12-31", edges=["2024-05-02"], missing="2024-06-01"),
 ])  # fmt: skip
 # As a CSV file writes them; an empty text is a missing cell.
 SURVEY = {
@@ -35,10 +36,11 @@ SURVEY = {
     "flag": ["true", "false", "true", "", "false"],
     "x": ["0", "1.5", "-3", "", "1e9"],
     "day": ["2024-05-01", "2024-05-02", "2024-05-03", "", "2024-05-01"],
+    "seen": ["2024-05-01", "2024-05-02", "1999-05-03", "", "2024-05-01"],
 }
-EXPECTED = [[2, 1, 2], [2, 1, 2], [2, 2, 1], [2, 2, 1], [2, 1, 2], [2, 1, 2]]
+EXPECTED = [[2, 1, 2], [2, 1, 2], [2, 2, 1], [2, 2, 1], [2, 1, 2], [2, 1, 2], [3, 2]]
 NATIVE = {"digit": int, "grade": float, "flag": lambda text: text == "true", "x": float,
-          "day": np.datetime64}  # fmt: skip
+          "day": np.datetime64, "seen": np.datetime64}  # fmt: skip
 
 
 def texts(survey):
@@ -159,7 +161,7 @@ ODD = ["", "7", "-1.5", "true", "some text", "2024-05-02", "2024-99-99"]
 @pytest.mark.parametrize("route", [r for r in ROUTES if r not in ("arrow reader", "pandas bytes")])
 def test_one_cell_never_decides_whether_a_table_is_accepted(route, tmp_path):
     """Two rows, of which one changes: the types of pandas, polars and duckdb change with it."""
-    for name in ("word", "flag", "x"):
+    for name in ("word", "flag", "x", "seen"):
         for cell in ODD:
             survey = {"digit": ["1", "2"], name: ["", cell]}
             sums, rows = outcome(ROUTES[route](survey, tmp_path), *survey)
