@@ -36,10 +36,10 @@ def holds_dates(arrow_type: pa.DataType) -> bool:
     return any(test(arrow_type) for test in (pa.types.is_date, pa.types.is_timestamp))
 
 
-def _plain(values: pa.Array) -> pa.Array:
+def plain(values: pa.Array) -> pa.Array:
     """Cells without a dictionary; text as bytes, where an empty one is missing as in a file."""
     if pa.types.is_dictionary(values.type):  # Arrow cannot decode every kind of text
-        return _plain(values.dictionary).take(values.indices)
+        return plain(values.dictionary).take(values.indices)
     if not holds_text(values.type):
         return values
     if pa.types.is_string_view(values.type):
@@ -57,7 +57,7 @@ def _numpy(values: pa.Array, dtype: type[np.generic]) -> NDArray[Any]:
 
 def floats(values: pa.Array) -> NDArray[np.float64]:
     """Numbers (n,) float64 of an Arrow array; NaN for every other cell."""
-    return _floats(_plain(values))
+    return _floats(plain(values))
 
 
 def _floats(values: pa.Array) -> NDArray[np.float64]:
@@ -89,7 +89,7 @@ def days(values: pa.Array) -> NDArray[np.float64]:
 
     A time counts as its day: in its own time zone, or as it is written.
     """
-    return _days(_plain(values))
+    return _days(plain(values))
 
 
 def _days(values: pa.Array) -> NDArray[np.float64]:
@@ -131,7 +131,7 @@ def _matching(texts: pa.Array, pattern: str) -> pa.Array:
 
 def absent(values: pa.Array, *, numbers: bool) -> NDArray[np.bool_]:
     """Which cells (n,) are missing: null, NaN, empty; among `numbers` also the text nan."""
-    return _absent(_plain(values), numbers=numbers)
+    return _absent(plain(values), numbers=numbers)
 
 
 def _absent(values: pa.Array, *, numbers: bool) -> NDArray[np.bool_]:
@@ -165,7 +165,7 @@ def level_codes(
         coded = level_codes(values.dictionary, stored, missing, other)
         indices = values.indices.cast(pa.int64()).fill_null(len(coded))
         return np.asarray(np.append(coded, missing)[indices.to_numpy(zero_copy_only=False)])
-    values = _plain(values)
+    values = plain(values)
     text_levels = isinstance(stored[0], str)
     if text_levels and holds_text(values.type):  # as bytes: broken text is undeclared
         cells, declared = values, pa.array([level.encode() for level in stored], values.type)
