@@ -19,7 +19,7 @@ from dpstats.schema.dates import day_of
 
 _NUMBER = r"(?i)^\s*([+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?)|true|false)\s*$"
 _NAN = r"(?i)^\s*nan\s*$"
-_DATE = r"^\s*\d{4}-\d{2}-\d{2}([T ][^\n]*)?\s*$"
+_DATE = r"^\s*\d{4}-\d{2}-\d{2}([T ][ -~]*)?\s*$"  # ASCII: text that is no UTF-8 must not fail
 _PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400 * 10**6, "ns": 86_400 * 10**9}
 
 
