@@ -1,4 +1,4 @@
-"""Tables on this machine: pandas, polars, Arrow, DuckDB relations, CSV and Parquet, streamed.
+"""Tables on this machine, streamed: data frames, Arrow, DuckDB relations, CSV and Parquet.
 
 Every adapter only feeds record batches to the kernel. Errors of the readers may quote cells and are
 not passed on: a reader's failure becomes one fixed message.

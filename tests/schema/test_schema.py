@@ -339,3 +339,21 @@ def test_the_rules_for_missing_cells_are_told_in_a_short_line():
     assert line.endswith("x5: missing: counted as 5; outside: clamped to the bounds. "
                          "14 more columns: see print(schema)")  # fmt: skip
     assert len(line) < 450
+
+
+def test_bounds_that_are_dates_are_read_from_a_file(tmp_path):
+    path = tmp_path / "dates.toml"
+    path.write_text(
+        "[[column]]\nname = 'admitted'\nlow = 2020-01-01\nhigh = '2024-12-31'\n"
+        "edges = [2022-01-01]\nmissing = 2021-06-01\n"
+        "[[column]]\nname = 'children'\nlow = 0\nhigh = 11\npoints = 12\n"
+    )
+    schema = Schema.load(path)
+    assert schema["admitted"] == Number(
+        "admitted", "2020-01-01", "2024-12-31", edges=["2022-01-01"], missing="2021-06-01"
+    )
+    assert schema["children"].codes_in_use.tolist() == list(range(-11, 12, 2))
+    assert schema.to_dict()[0]["low"] == "2020-01-01"
+    path.write_text("[[column]]\nname = 'x'\nlow = 2020-01-01T00:00:00\nhigh = 2021-01-01\n")
+    with pytest.raises(SchemaError, match="low must be a finite number"):
+        Schema.load(path)
