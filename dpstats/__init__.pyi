@@ -47,6 +47,7 @@ from .planning.plan import plan as plan
 from .privacy.budget import PureDP as PureDP
 from .privacy.budget import ZCDP as ZCDP
 from .privacy.ledger import Ledger as Ledger
+from .private.fit_of_schema import check as check
 from .private.measure import measure as measure
 from .references.bernstein import BernsteinKDE as BernsteinKDE
 from .references.histogram import PerturbedHistogram as PerturbedHistogram

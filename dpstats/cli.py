@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dpstats.private.tables import Progress
 
 DONE, FAILED, REFUSED, OVER_BUDGET = 0, 1, 2, 3
+_TABLE = "a .csv or .tsv file, which may be gzipped (.gz), or a .parquet file"
 _EXITS = (
     "exit codes: 0 done, 1 unexpected failure, 2 a request, table or file was refused, "
     "3 the privacy budget does not allow it"
@@ -80,11 +81,23 @@ def _parser() -> argparse.ArgumentParser:
     plan.add_argument("--rows", type=int, help="public number of rows, checked at release")
     plan.set_defaults(run=_plan)
 
+    check = commands.add_parser(
+        "check", help="show how a table fits the schema; for your screen only, not private"
+    )
+    check.add_argument("plan", type=Path, help="plan.json or request.toml")
+    check.add_argument("data", type=Path, help=_TABLE)
+    check.set_defaults(run=_check)
+
     release = commands.add_parser("release", help="measure a table once and write a release")
     release.add_argument("plan", type=Path, help="plan.json or request.toml")
-    release.add_argument("data", type=Path, help="a .csv or .parquet file")
+    release.add_argument("data", type=Path, help=_TABLE)
     release.add_argument("-o", "--output", type=Path, required=True, help="release.zip")
     release.add_argument("--force", action="store_true", help="overwrite an existing output")
+    looked = release.add_mutually_exclusive_group()
+    looked.add_argument(
+        "--checked", action="store_true", help="somebody has looked at 'dpstats check' before"
+    )
+    looked.add_argument("--unchecked", action="store_true", help="release without such a look")
     release.add_argument(
         "--ledger", type=Path, help="ledger file: the budget spent on this data set"
     )
@@ -163,6 +176,40 @@ def _plan(options: argparse.Namespace) -> None:
     print(f"{plan}\nwritten to {options.output}")
 
 
+def _check(options: argparse.Namespace) -> None:
+    from dpstats.private.fit_of_schema import check
+
+    print(check(_read_plan(options.plan), options.data))
+
+
+def _let_a_person_look(plan: Plan, options: argparse.Namespace) -> None:
+    """Offer the fit of the schema on a terminal; elsewhere a flag says that somebody decided.
+
+    The program decides nothing by the fit: a refusal that depends on the data is an output.
+    """
+    from dpstats.errors import RequestError
+
+    if options.checked or options.unchecked:
+        return
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise RequestError(
+            "nobody can be asked whether the table fits the schema: look at 'dpstats check PLAN "
+            "DATA' and add --checked, or add --unchecked; nothing was spent"
+        )
+    if not _agrees("look at the fit of the schema first?"):
+        return
+    from dpstats.private.fit_of_schema import check
+
+    print(check(plan, options.data), file=sys.stderr)
+    if not _agrees("spend the budget?"):
+        raise RequestError("you declined; nothing was spent")
+
+
+def _agrees(question: str) -> bool:
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
 def _release(options: argparse.Namespace) -> None:
     plan = _read_plan(options.plan)
     _check_output(options.output, force=options.force)  # before anything is spent
@@ -182,6 +229,7 @@ def _release(options: argparse.Namespace) -> None:
             f"--cap {plan.budget.parameter.upper()}'",
             file=sys.stderr,
         )
+    _let_a_person_look(plan, options)
     measurements = measure(plan, options.data, ledger=options.ledger, progress=_progress())
     paid = options.output.with_suffix(".measurements.zip")
     measurements.save(paid)  # the budget is spent: keep this even if synthesis should fail
@@ -249,7 +297,7 @@ def _progress() -> Progress:
 
     def report(text: str, done: int, total: int | None) -> None:
         if live:
-            share = f" {done / total:.0%}" if total else f" {done:,}"
+            share = f" {done / total:.0%}" if total else ""
             print(f"\r\033[K{text}{share}", end="\n" if text == "done" else "", file=sys.stderr)
         elif text != last[0]:
             print(text, file=sys.stderr)

@@ -1,3 +1,4 @@
+import io
 import json
 import subprocess
 import sys
@@ -45,7 +46,16 @@ def test_from_request_to_answers(folder, capsys):
     assert main(["plan", "request.toml", "-o", "plan.json", "--rows", "2000"]) == DONE
     assert json.loads((folder / "plan.json").read_text())["rows"] == 2000
     assert main(["ledger", "new", "book", "--cap", "3/2"]) == DONE
-    release = ["release", "plan.json", "survey.csv", "--ledger", "book", "-o", "out.zip"]
+    release = [
+        "release",
+        "--unchecked",
+        "plan.json",
+        "survey.csv",
+        "--ledger",
+        "book",
+        "-o",
+        "out.zip",
+    ]
     assert main(release) == DONE
     printed = capsys.readouterr()
     assert "delta" in printed.out
@@ -65,7 +75,7 @@ def test_from_request_to_answers(folder, capsys):
 
 def test_nothing_is_spent_when_the_output_cannot_be_kept(folder, capsys):
     main(["ledger", "new", "book", "--cap", "5"])
-    release = ["release", "request.toml", "survey.csv", "--ledger", "book", "-o"]
+    release = ["release", "--unchecked", "request.toml", "survey.csv", "--ledger", "book", "-o"]
     assert main([*release, "nowhere/out.zip"]) == REFUSED
     assert "nothing was spent" in capsys.readouterr().err
     assert main([*release, "out.zip", "--candidates", "0"]) == REFUSED
@@ -85,7 +95,7 @@ def test_nothing_is_spent_when_the_output_cannot_be_kept(folder, capsys):
 
 
 def test_missing_ledger_is_warned_about(folder, capsys):
-    assert main(["release", "request.toml", "survey.csv", "-o", "out.zip"]) == DONE
+    assert main(["release", "--unchecked", "request.toml", "survey.csv", "-o", "out.zip"]) == DONE
     assert "no --ledger" in capsys.readouterr().err
 
 
@@ -120,7 +130,7 @@ columns = ["smoker", "age"]
     (folder / "more.toml").write_text(REQUEST + more)
     assert main(["preview", "more.toml", "--rows", "2000"]) == DONE
     assert main(["plan", "more.toml", "-o", "more.json"]) == DONE
-    assert main(["release", "more.json", "survey.csv", "-o", "more.zip"]) == DONE
+    assert main(["release", "--unchecked", "more.json", "survey.csv", "-o", "more.zip"]) == DONE
     capsys.readouterr()
     assert main(["infer", "more.zip"]) == DONE
     text = capsys.readouterr().out
@@ -141,7 +151,7 @@ columns = ["smoker", "age"]
 
 def test_seed_repeats_rows_but_never_noise(folder):
     for name in ("a.zip", "b.zip"):
-        main(["release", "request.toml", "survey.csv", "-o", name, "--seed", "1"])
+        main(["release", "--unchecked", "request.toml", "survey.csv", "-o", name, "--seed", "1"])
     first, second = dps.load("a.zip"), dps.load("b.zip")
     assert list(first.measurements.means) != list(second.measurements.means)
     pd.testing.assert_frame_equal(pd.DataFrame(first.candidates), pd.DataFrame(second.candidates))
@@ -152,8 +162,14 @@ def test_seed_repeats_rows_but_never_noise(folder):
     [
         (["preview", "none.toml"], "cannot read none.toml"),
         (["preview", "request.toml"], "number of rows"),
-        (["release", "request.toml", "none.csv", "-o", "x.zip"], "no file 'none.csv'"),
-        (["release", "request.toml", "request.toml", "-o", "x.zip"], "only .csv and .parquet"),
+        (
+            ["release", "--unchecked", "request.toml", "none.csv", "-o", "x.zip"],
+            "no file 'none.csv'",
+        ),
+        (
+            ["release", "--unchecked", "request.toml", "request.toml", "-o", "x.zip"],
+            "only .csv, .tsv",
+        ),
         (["infer", "survey.csv"], "not an archive of a release"),
         (["infer", "none.zip"], "cannot read none.zip"),
         (["ledger", "show", "survey.csv"], "survey.csv|line 1"),
@@ -169,6 +185,90 @@ def test_refusals_are_one_sentence_and_exit_code_two(folder, capsys, arguments, 
     assert re.search(message, printed.err)
 
 
+def test_a_table_that_does_not_fit_is_seen_before_the_number_is_published(folder, capsys):
+    rows = pd.read_csv("survey.csv")
+    rows.assign(smoker=(rows["smoker"] == "yes").astype(int)).to_csv("survey.csv", index=False)
+    assert main(["check", "request.toml", "survey.csv"]) == DONE
+    printed = capsys.readouterr().out
+    assert printed.startswith("Fit of the schema (not private: do not publish)\n2,000 rows\n")
+    assert "smoker: '1': did you mean 'yes'?" in printed
+    assert main(["plan", "request.toml", "-o", "plan.json"]) == DONE
+    capsys.readouterr()
+    assert main(["check", "plan.json", "survey.csv"]) == DONE
+    assert capsys.readouterr().out == printed
+    assert main(["check", "plan.json", "none.csv"]) == REFUSED
+    assert "there is no file 'none.csv'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("fits", [True, False])
+def test_without_a_terminal_a_flag_says_whether_somebody_looked(folder, fits, capsys, monkeypatch):
+    monkeypatch.setattr("dpstats.private.fit_of_schema.check", lambda *a: pytest.fail("it ran"))
+    if not fits:
+        (folder / "survey.csv").write_text("Ann;44\n")
+    main(["ledger", "new", "book", "--cap", "9"])
+    release = ["release", "request.toml", "survey.csv", "--ledger", "book", "-o", "out.zip"]
+    assert main(release) == REFUSED
+    said = capsys.readouterr().err
+    assert said == (
+        "dpstats: nobody can be asked whether the table fits the schema: look at 'dpstats check "
+        "PLAN DATA' and add --checked, or add --unchecked; nothing was spent\n"
+    )
+    assert dps.Ledger.open("book").spent == 0
+    assert main([*release, "--checked"]) == (DONE if fits else REFUSED)
+    with pytest.raises(SystemExit, match="2"):
+        main([*release, "--checked", "--unchecked"])
+
+
+class Terminal(io.StringIO):
+    """What a person types, or sees."""
+
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize(
+    ("typed", "flags", "ending", "looks", "spends"),
+    [
+        ("n\n", [], "", False, True),
+        ("\n", [], "", False, True),
+        ("", [], "", False, True),
+        ("y\ny\n", [], "", True, True),
+        ("YES\nyes\n", [], "", True, True),
+        ("y\nn\n", [], "dpstats: you declined; nothing was spent\n", True, False),
+        ("y\n", [], "dpstats: you declined; nothing was spent\n", True, False),
+        ("", ["--checked"], "", False, True),
+        ("", ["--unchecked"], "", False, True),
+    ],
+)
+def test_on_a_terminal_a_person_decides(folder, monkeypatch, typed, flags, ending, looks, spends):
+    seen = Terminal()
+    monkeypatch.setattr(sys, "stdin", Terminal(typed))
+    monkeypatch.setattr(sys, "stderr", seen)
+    release = ["release", "request.toml", "survey.csv", "-o", "out.zip", "--candidates", "50"]
+    assert main([*release, *flags]) == (DONE if spends else REFUSED)
+    assert (folder / "out.zip").exists() == spends
+    text = seen.getvalue()
+    assert ("look at the fit of the schema first? [y/N] " in text) == (not flags)
+    assert ("not private: do not publish" in text) == looks
+    assert ("spend the budget? [y/N] " in text) == looks
+    assert text.endswith(ending)
+
+
+def test_the_terminal_shows_no_number_of_rows_where_it_is_private(folder, monkeypatch, capsys):
+    request = (folder / "request.toml").read_text()
+    (folder / "request.toml").write_text('unit = "add_remove"\n' + request)
+    seen = Terminal()
+    monkeypatch.setattr(sys, "stderr", seen)
+    rows = pd.read_csv("survey.csv").iloc[:1_987]
+    rows.to_csv("rows.csv", index=False)
+    rows.to_parquet("rows.parquet")
+    for data in ("rows.csv", "rows.parquet"):
+        command = ["release", "--unchecked", "request.toml", data, "-o", f"{data}.zip"]
+        assert main([*command, "--candidates", "50", "--synthetic-rows", "20"]) == DONE
+    assert "reading rows 100%" in seen.getvalue()
+    assert "1987" not in seen.getvalue().replace(",", "")
+
+
 @pytest.mark.parametrize("cap", ["0", "-1", "much", "nan"])
 def test_impossible_caps(folder, capsys, cap):
     assert main(["ledger", "new", "book", f"--cap={cap}"]) == OVER_BUDGET
@@ -182,7 +282,9 @@ def test_measurements_survive_a_failed_synthesis(folder, monkeypatch, capsys):
         raise dps.RequestError("a failure after the budget was spent")
 
     monkeypatch.setattr(dpstats.synthesis, "synthesize", fail)
-    assert main(["release", "request.toml", "survey.csv", "-o", "out.zip"]) == REFUSED
+    assert (
+        main(["release", "--unchecked", "request.toml", "survey.csv", "-o", "out.zip"]) == REFUSED
+    )
     assert dps.Measurements.load(folder / "out.measurements.zip").n == 2000
 
 
@@ -192,7 +294,16 @@ def test_a_ledger_and_a_request_of_zero_concentrated_privacy(folder, capsys):
     (folder / "request.toml").write_text(request)
     assert main(["ledger", "new", "book", "--kind", "zcdp", "--cap", "0.15"]) == DONE
     assert "cap       rho = 0.15" in capsys.readouterr().out
-    release = ["release", "request.toml", "survey.csv", "--ledger", "book", "-o", "out.zip"]
+    release = [
+        "release",
+        "--unchecked",
+        "request.toml",
+        "survey.csv",
+        "--ledger",
+        "book",
+        "-o",
+        "out.zip",
+    ]
     assert main(release) == DONE
     assert "rho = 0.1 (zero-concentrated" in capsys.readouterr().out
     assert main([*release, "--force"]) == OVER_BUDGET
@@ -200,7 +311,21 @@ def test_a_ledger_and_a_request_of_zero_concentrated_privacy(folder, capsys):
     assert main(["infer", "out.zip", "smoking"]) == DONE
     assert "at delta = 1e-09" in capsys.readouterr().out
     assert main(["ledger", "new", "pure", "--cap", "1"]) == DONE
-    assert main(["release", "request.toml", "survey.csv", "--ledger", "pure", "-o", "b.zip"]) == 3
+    assert (
+        main(
+            [
+                "release",
+                "--unchecked",
+                "request.toml",
+                "survey.csv",
+                "--ledger",
+                "pure",
+                "-o",
+                "b.zip",
+            ]
+        )
+        == 3
+    )
     assert "different kinds cannot be added" in capsys.readouterr().err
 
 

@@ -1,4 +1,4 @@
-"""The analysis of docs/how-to: as the page shows it, from plan to a fresh process, and valid."""
+"""The pages of docs/how-to. The analysis: as shown, from plan to a fresh process, and valid."""
 
 import importlib.util
 import os
@@ -45,6 +45,16 @@ def test_the_page_shows_the_file(example, capsys):
     for block in others:
         exec(block, scope)
     assert "Trimmed mean of age" in capsys.readouterr().out
+
+
+def test_the_page_on_the_schema_shows_what_is_printed(capsys):
+    page = (FOLDER / "check-the-schema.md").read_text("utf-8")
+    scope = {}
+    for block in re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL):
+        exec(block, scope)
+    printed = capsys.readouterr().out
+    assert printed.startswith("Fit of the schema")
+    assert f"```\n{printed}```" in page
 
 
 def test_it_keeps_the_contract(example):

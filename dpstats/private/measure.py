@@ -39,12 +39,13 @@ def measure(
     ----------
     plan : Plan
     data : path, DataFrame, Table or stream
-        A ``.csv`` or ``.parquet`` path, a pandas or polars DataFrame, an Arrow table or reader, a
-        DuckDB relation.
+        The path of a ``.csv``, ``.tsv`` (both also ``.gz``) or ``.parquet`` file, a pandas or
+        polars DataFrame, an Arrow table or reader, a DuckDB relation. Cells outside the declaration
+        are coded as the schema says, silently: look at `check` before.
     ledger : Ledger or path, optional
         Record of what was spent on this data set, with its cap.
     progress : callable, optional
-        Called with a message, the work done and the total (or None).
+        Called with a message, the per cent done and 100, or 0 and None where there is no total.
 
     Returns
     -------

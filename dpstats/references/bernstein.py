@@ -218,8 +218,8 @@ class BernsteinKDE(Density):
             assert measured is not None
             sample = density.sample(m, rng)
             for column, y in zip(_lattice(measured.block).columns, sample.T, strict=True):
-                steps = 2 * column.half_points
-                points[column.name] = np.rint(y * steps).astype(np.int64) - column.half_points
+                codes = column.codes_in_use
+                points[column.name] = codes[np.rint(y * (len(codes) - 1)).astype(np.int64)]
         return points
 
     def note(self, measured: NoisyBlock | None) -> str | None:

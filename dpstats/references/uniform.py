@@ -56,8 +56,8 @@ class Uniform(Unmeasured, Density):
         points = {}
         for column in schema:
             if self.over == "grid" and isinstance(column, Number) and column.values is None:
-                low, high = column.code_range
-                points[column.name] = rng.integers(low, high, size=m, endpoint=True)
+                codes = column.codes_in_use
+                points[column.name] = codes[rng.integers(len(codes), size=m)]
             else:
                 points[column.name] = column.draw_inside(rng.integers(column.bins, size=m), rng)
         return points

@@ -1,8 +1,13 @@
-"""Arrow arrays to numpy, by total functions: every cell maps to a code, a float or NaN."""
+"""Arrow arrays to numpy, by total functions: every cell maps to a code, a number or NaN.
+
+A column of any type is read. Which type a table gives a column can depend on a single cell, such as
+the one text among numbers, so that refusing a type would disclose that cell. Numbers and text that
+spells them are one value, as in a CSV file, which has no types.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,46 +15,131 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from dpstats.schema.dates import day_of
 
-def _is_any(arrow_type: pa.DataType, *tests: Callable[[pa.DataType], bool]) -> bool:
-    """Whether a type, or that of a dictionary's values, passes one of some tests."""
-    plain = arrow_type.value_type if pa.types.is_dictionary(arrow_type) else arrow_type
-    return any(test(plain) for test in tests)
+_NUMBER = r"(?i)^\s*([+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?)|true|false)\s*$"
+_NAN = r"(?i)^\s*nan\s*$"
+_DATE = r"^\s*\d{4}-\d{2}-\d{2}([T ][ -~]*)?\s*$"  # ASCII: text that is no UTF-8 must not fail
+_PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400 * 10**6, "ns": 86_400 * 10**9}
 
 
-def is_text(arrow_type: pa.DataType) -> bool:
-    """Whether an Arrow type holds text; dictionaries by their values, all-null columns too."""
+def holds_text(arrow_type: pa.DataType) -> bool:
+    """Whether an Arrow type is text, or bytes, in which files may hold text."""
     types = pa.types
-    return _is_any(
-        arrow_type, types.is_string, types.is_large_string, types.is_string_view,
-        types.is_binary, types.is_large_binary, types.is_null,
-    )  # fmt: skip
+    tests = (types.is_string, types.is_large_string, types.is_string_view, types.is_binary,
+             types.is_large_binary)  # fmt: skip
+    return any(test(arrow_type) for test in tests)
 
 
-def is_number(arrow_type: pa.DataType) -> bool:
-    """Whether an Arrow type holds numbers or bool (text is never read as a number)."""
-    types = pa.types
-    return _is_any(
-        arrow_type, types.is_integer, types.is_floating, types.is_boolean, types.is_decimal,
-        types.is_null,
-    )  # fmt: skip
+def holds_dates(arrow_type: pa.DataType) -> bool:
+    """Whether an Arrow type is a date or a point in time."""
+    return any(test(arrow_type) for test in (pa.types.is_date, pa.types.is_timestamp))
 
 
-def _undictionary(values: pa.Array) -> pa.Array:
-    return values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
+def plain(values: pa.Array) -> pa.Array:
+    """Cells without a dictionary; text as bytes, where an empty one is missing as in a file."""
+    if pa.types.is_dictionary(values.type):  # Arrow cannot decode every kind of text
+        return plain(values.dictionary).take(values.indices)
+    if not holds_text(values.type):
+        return values
+    if pa.types.is_string_view(values.type):
+        values = values.cast(pa.large_string())
+    values = values.cast(pa.large_binary())
+    empty = pc.equal(values, b"")
+    if pc.any(empty).as_py():
+        values = pc.if_else(empty, pa.scalar(None, values.type), values)
+    return values
+
+
+def _numpy(values: pa.Array, dtype: type[np.generic]) -> NDArray[Any]:
+    return np.asarray(values.to_numpy(zero_copy_only=False), dtype=dtype)
 
 
 def floats(values: pa.Array) -> NDArray[np.float64]:
-    """Numbers (n,) float64 of an Arrow array; null becomes NaN."""
-    values = _undictionary(values)
-    if pa.types.is_boolean(values.type):
+    """Numbers (n,) float64 of an Arrow array; NaN for every other cell."""
+    return _floats(plain(values))
+
+
+def _floats(values: pa.Array) -> NDArray[np.float64]:
+    types, kind = pa.types, values.type
+    if holds_text(kind):
+        values = numbers_from_text(values)
+    elif types.is_boolean(kind):
         values = values.cast(pa.int8())
-    if pa.types.is_float16(values.type):
+    elif types.is_float16(kind):
         values = values.cast(pa.float32())
-    if pa.types.is_decimal(values.type):  # by way of text, which is read correctly rounded
+    elif types.is_decimal(kind):  # by way of text, which is read correctly rounded
         values = values.cast(pa.large_string())
-    array = values.cast(pa.float64(), safe=False).fill_null(np.nan)
-    return np.asarray(array.to_numpy(zero_copy_only=False), dtype=np.float64)
+    elif not (types.is_integer(kind) or types.is_floating(kind)):
+        return np.full(len(values), np.nan)
+    return _numpy(values.cast(pa.float64(), safe=False).fill_null(np.nan), np.float64)
+
+
+def numbers_from_text(texts: pa.Array) -> pa.Array:
+    """Float64 of cells given as bytes, correctly rounded; true is 1, false 0, other text null."""
+    kept = _matching(texts, _NUMBER)
+    plain = pc.ascii_lower(pc.ascii_ltrim(pc.ascii_trim_whitespace(kept), "+"))
+    for word, digit in (("true", "1"), ("false", "0")):
+        plain = pc.if_else(pc.equal(plain, word), pa.scalar(digit, plain.type), plain)
+    return plain.cast(pa.float64())
+
+
+def days(values: pa.Array) -> NDArray[np.float64]:
+    """Days since 1970-01-01 (n,) of dates, times and text as 2024-05-01; NaN for other cells.
+
+    A time counts as its day: in its own time zone, or as it is written.
+    """
+    return _days(plain(values))
+
+
+def _days(values: pa.Array) -> NDArray[np.float64]:
+    if holds_text(values.type):
+        return _days_from_text(values)
+    if not holds_dates(values.type):
+        return np.full(len(values), np.nan)
+    if pa.types.is_date32(values.type):
+        units, per_day = values.cast(pa.int32()), 1
+    elif pa.types.is_date64(values.type):
+        units, per_day = values.cast(pa.int64()), _PER_DAY["ms"]
+    else:
+        local = values if values.type.tz is None else pc.local_timestamp(values)
+        units, per_day = local.cast(pa.int64()), _PER_DAY[values.type.unit]
+    found = _numpy(units.fill_null(0), np.int64) // per_day
+    return np.where(_numpy(values.is_null(), np.bool_), np.nan, found)
+
+
+def _days_from_text(texts: pa.Array) -> NDArray[np.float64]:
+    kept = pc.ascii_ltrim_whitespace(_matching(texts, _DATE).fill_null("0000-00-00"))
+    year, month, day = (
+        _numpy(pc.utf8_slice_codeunits(kept, start, stop).cast(pa.int32()), np.int64)
+        for start, stop in ((0, 4), (5, 7), (8, 10))
+    )
+    months = 12 * (year - 1970) + month - 1
+    first, following = (
+        (months + later).astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
+        for later in (0, 1)
+    )
+    exists = (month >= 1) & (month <= 12) & (day >= 1) & (day <= following - first)
+    return np.where(exists, first + day - 1, np.nan)
+
+
+def _matching(texts: pa.Array, pattern: str) -> pa.Array:
+    """Cells that match a pattern of ASCII characters, as text; null for the others."""
+    matches = pc.match_substring_regex(texts, pattern)
+    return pc.if_else(matches, texts, pa.scalar(None, texts.type)).cast(pa.large_string())
+
+
+def absent(values: pa.Array, *, numbers: bool) -> NDArray[np.bool_]:
+    """Which cells (n,) are missing: null, NaN, empty; among `numbers` also the text nan."""
+    return _absent(plain(values), numbers=numbers)
+
+
+def _absent(values: pa.Array, *, numbers: bool) -> NDArray[np.bool_]:
+    if numbers and holds_text(values.type):
+        return _numpy(pc.fill_null(pc.match_substring_regex(values, _NAN), True), np.bool_)
+    if pa.types.is_floating(values.type):
+        return _numpy(pc.is_null(values, nan_is_null=True), np.bool_)
+    return _numpy(values.is_null(), np.bool_)
 
 
 def level_codes(
@@ -60,11 +150,12 @@ def level_codes(
     Parameters
     ----------
     values : pyarrow.Array of length n
-        Text, numbers, bool, or a dictionary of them in any order.
+        Of any type, or a dictionary in any order.
     stored : sequence
-        The declared values; numbers match by value, text exactly.
+        The declared values. Numbers match by value, text exactly; a number, a bool or a date
+        matches the text that spells it.
     missing, other : int
-        Codes of null (and NaN) cells, and of cells with an undeclared value.
+        Codes of missing cells, and of cells with an undeclared value.
 
     Returns
     -------
@@ -74,46 +165,40 @@ def level_codes(
         coded = level_codes(values.dictionary, stored, missing, other)
         indices = values.indices.cast(pa.int64()).fill_null(len(coded))
         return np.asarray(np.append(coded, missing)[indices.to_numpy(zero_copy_only=False)])
-    null = np.asarray(pc.is_null(values, nan_is_null=True).to_numpy(zero_copy_only=False), bool)
-    codes = np.full(len(values), other, dtype=np.int64)
-    comparable = _comparable(values, stored)
-    if comparable is not None:
-        cells, declared, where = comparable
-        found = pc.index_in(cells, value_set=declared).fill_null(-1)
-        found = found.to_numpy(zero_copy_only=False)
-        codes = np.where(found >= 0, np.append(where, 0)[found], codes)
-    codes[null] = missing
+    values = plain(values)
+    text_levels = isinstance(stored[0], str)
+    if text_levels and holds_text(values.type):  # as bytes: broken text is undeclared
+        cells, declared = values, pa.array([level.encode() for level in stored], values.type)
+    else:
+        read = _days if holds_dates(values.type) else _floats
+        # Adding zero turns -0.0 into 0.0: index_in distinguishes the two.
+        cells = pa.array(read(values) + 0.0)
+        known = [_as_cell(level, values.type) for level in stored]
+        declared = pa.array([np.nan if v is None else v + 0.0 for v in known], pa.float64())
+    found = _numpy(pc.index_in(cells, value_set=declared).fill_null(-1), np.int64)
+    if not text_levels or not holds_text(values.type):
+        found[np.isnan(_numpy(cells, np.float64))] = -1  # NaN marks what no level can be
+    codes = np.where(found >= 0, found, other)
+    codes[_absent(values, numbers=not text_levels)] = missing
     return codes
 
 
-def _comparable(
-    values: pa.Array, stored: Sequence[Any]
-) -> tuple[pa.Array, pa.Array, NDArray[np.int64]] | None:
-    """Cells and declared values in one Arrow type in which equality is exact."""
-    kind = values.type
-    if pa.types.is_null(kind):
-        return None
-    if isinstance(stored[0], str):  # as bytes, so that cells with broken text compare too
-        if pa.types.is_string_view(kind):
-            values = values.cast(pa.large_string())
-        declared = pa.array([level.encode() for level in stored], pa.large_binary())
-        return values.cast(pa.large_binary()), declared, np.arange(len(stored))
-    if pa.types.is_boolean(kind):
-        values, kind = values.cast(pa.int8()), pa.int8()
-    if pa.types.is_integer(kind):
-        limits = np.iinfo(kind.to_pandas_dtype())
-        fits = [i for i, v in enumerate(stored) if v == int(v) and limits.min <= v <= limits.max]
-        declared = pa.array([int(stored[i]) for i in fits], kind)
-    else:
-        # Adding zero turns -0.0 into 0.0: index_in distinguishes the two.
-        values = pa.array(floats(values) + 0.0)
-        fits = [i for i, v in enumerate(stored) if _is_exact_float(v)]
-        declared = pa.array([float(stored[i]) + 0.0 for i in fits], pa.float64())
-    return values, declared, np.array(fits, dtype=np.int64)
-
-
-def _is_exact_float(value: float) -> bool:
+def _as_cell(level: str | float, arrow_type: pa.DataType) -> float | None:
+    """The number or day that a level is in a column of a type; None if it can be none there."""
+    if not isinstance(level, str):
+        return None if holds_dates(arrow_type) else float(level)
+    if holds_dates(arrow_type):
+        return day_of(level)
+    if pa.types.is_boolean(arrow_type):
+        return {"true": 1.0, "false": 0.0}.get(level.lower())
     try:
-        return float(value) == value
-    except OverflowError:
-        return False
+        number = float(level)
+    except ValueError:
+        return None
+    return number if spelled(number) == level else None
+
+
+def spelled(number: float) -> str:
+    """The shortest text of a number; whole ones without a decimal point."""
+    whole = abs(number) < 2**53 and number == int(number)
+    return str(int(number)) if whole else repr(float(number))

@@ -34,8 +34,9 @@ class Category:
         Name of the column in the private table.
     levels : sequence or mapping
         Either the levels themselves (all text, all numbers or all bool), or a mapping from a label
-        to the stored value, ``{"not": 1, "mildly": 2}``. Numbers match by value (1 == 1.0), text
-        matches exactly, and text never matches a number.
+        to the stored value, ``{"not": 1, "mildly": 2}``. Numbers match by value (1 == 1.0) and text
+        matches exactly. A number matches the text that spells it, as in a CSV file: 1 and 1.0
+        match ``"1"``, and cells that are text match levels that are numbers.
     missing : level, optional
         Label of the level that missing and undeclared cells are counted in.
     allow_missing : bool
@@ -178,12 +179,6 @@ class Category:
         else:
             table = np.asarray(self.labels)
         return table[codes]
-
-    def accepts(self, arrow_type: pa.DataType) -> bool:
-        """Whether an Arrow column of this type can hold these levels."""
-        from dpstats.schema import arrow
-
-        return arrow.is_text(arrow_type) if self.holds_text else arrow.is_number(arrow_type)
 
     def encode(self, values: pa.Array) -> Codes:
         """Codes (n,) int64 of an Arrow array; total: undeclared cells map to a declared level."""

@@ -24,6 +24,7 @@ from dpstats.schema.column_fields import (
     check_name,
     drop_defaults,
 )
+from dpstats.schema.dates import day_of, day_text, days_of_bounds
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,10 +50,13 @@ class Number:
     ----------
     name : str
         Name of the column.
-    low, high : float
-        Public bounds; values outside are clamped to them.
+    low, high : float or date
+        Public bounds; values outside are clamped to them. Where they are dates, or text such as
+        2024-05-01, so are `edges` and `missing`, and the column is coded to days: its numbers are
+        days since 1970-01-01, its labels and rows are dates.
     points : int
-        Odd number of grid points from `low` to `high`; K = (points - 1) / 2.
+        Number of grid points from `low` to `high`, both included: 12 for the whole numbers from 0
+        to 11. Dates have one for every day.
     edges : sequence of float
         Strictly increasing bin edges. A value is coded to the nearest grid point *inside its own
         bin*, so counts of bins are exact on the raw values.
@@ -84,6 +88,8 @@ class Number:
     'missing: counted as 22; outside: nearest declared value'
     >>> dps.Number("income", 0, 500, edges=[100], allow_missing=True).bin_labels
     ('[0, 100)', '[100, 500]', '(missing)')
+    >>> dps.Number("admitted", "2020-01-01", "2024-12-31", edges=["2023-01-01"]).bin_labels
+    ('[2020-01-01, 2023-01-01)', '[2023-01-01, 2024-12-31]')
     """
 
     kind: ClassVar[str] = "number"
@@ -98,10 +104,14 @@ class Number:
     missing: float | None = None
     allow_missing: bool = False
     note: str = field(default="", compare=False)
+    dates: bool = False  # the numbers are days since 1970-01-01; follows from low
 
     def __post_init__(self) -> None:
         check_name(self.name)
         where = f"column {self.name!r}"
+        if self.dates or day_of(self.low) is not None:
+            for what, day in days_of_bounds(self, where, Number.points).items():
+                object.__setattr__(self, what, day)
         if self.closed not in ("left", "right"):
             raise SchemaError(f"{where}: closed must be 'left' or 'right', got {self.closed!r}")
         for what in ("edges", "values"):
@@ -138,9 +148,10 @@ class Number:
             raise SchemaError(f"{where}: low must be below high, got {low} and {high}")
         _check_width(where, low, high)
         points = self.points
-        if type(points) is not int or points < 3 or points % 2 == 0 or points > MAX_POINTS:
+        if type(points) is not int or points < 2 or 2 * self.half_points + 1 > MAX_POINTS:
             raise SchemaError(
-                f"{where}: points must be an odd whole number from 3 to {MAX_POINTS}, got {points}"
+                f"{where}: points must be a whole number from 2 to {MAX_POINTS} (an even one to "
+                f"{MAX_POINTS // 2}), got {points}"
             )
         if np.any(np.diff(self.grid) <= 0):
             raise SchemaError(
@@ -182,7 +193,8 @@ class Number:
             low <= first and last < high
         )  # fmt: skip
         if not inside:
-            raise SchemaError(f"{where}: edges must lie inside the bounds [{low:g}, {high:g}]")
+            bounds = f"[{self.text(low)}, {self.text(high)}]"
+            raise SchemaError(f"{where}: edges must lie inside the bounds {bounds}")
         filled = np.unique(self.bins_of(self.all_codes))
         if len(filled) < self.bins:
             raise SchemaError(
@@ -217,14 +229,20 @@ class Number:
     @property
     def half_points(self) -> int:
         """K: codes run from -K to K."""
-        return (self.points - 1) // 2
+        return (self.points - 1) * self._step // 2
+
+    @property
+    def _step(self) -> int:
+        """Distance of neighbouring codes: those of an even number of points are all odd."""
+        return 1 if self.points % 2 else 2
 
     @cached_property
     def grid(self) -> NDArray[np.float64]:
-        """Values (points,) float64 of the codes -K..K, in original units."""
+        """Values (2 K + 1,) float64 of the codes -K..K, in original units."""
         low, high = float(self.low), float(self.high)  # type: ignore[arg-type]
         # The product first, so that steps of whole numbers give whole numbers.
-        grid = low + (high - low) * np.arange(self.points) / (self.points - 1)
+        steps = 2 * self.half_points
+        grid = low + (high - low) * np.arange(steps + 1) / steps
         grid[-1] = high
         if self.values is not None:  # declared values come back as declared, to the last bit
             grid[self._value_codes + self.half_points] = self.values
@@ -241,7 +259,7 @@ class Number:
         """Codes that a value can have, increasing, (points,) or (declared values,) int64."""
         if self.values is not None:
             return self._value_codes
-        return np.arange(-self.half_points, self.half_points + 1)
+        return np.arange(-self.half_points, self.half_points + 1, self._step)
 
     @property
     def all_codes(self) -> Codes:
@@ -272,10 +290,10 @@ class Number:
     @property
     def _value_labels(self) -> tuple[str, ...]:
         if self.values and not self.edges:
-            return tuple(_short(value) for value in self.values)
+            return tuple(self.text(value) for value in self.values)
         cuts = [self.low, *self.edges, self.high]
         left, right = ("[", ")") if self.closed == "left" else ("(", "]")
-        shown = [_short(cut) for cut in cuts]  # type: ignore[arg-type]
+        shown = [self.text(cut) for cut in cuts]  # type: ignore[arg-type]
         texts = [f"{left}{a}, {b}{right}" for a, b in pairwise(shown)]
         texts[0], texts[-1] = "[" + texts[0].lstrip("[("), texts[-1].rstrip("])") + "]"
         return tuple(texts)
@@ -310,7 +328,8 @@ class Number:
         """Codes drawn uniformly from the grid points (or declared values) inside given bins."""
         if self.values is None:
             first, last = self._bin_codes
-            return rng.integers(first[bins], last[bins], endpoint=True)
+            steps = rng.integers((last - first)[bins] // self._step, endpoint=True)
+            return first[bins] + self._step * steps
         order = self.all_codes
         of_bin = self.bins_of(order)
         first_index = np.searchsorted(of_bin, bins, side="left")
@@ -333,8 +352,11 @@ class Number:
         if self.allow_missing and value == MISSING_LABEL and comparison in ("==", "!="):
             every = range(self.bins)
             return frozenset(every[-1:] if comparison == "==" else every[:-1])
+        if self.dates and (day := day_of(value)) is not None:
+            value = day
         if not is_number(value):
-            raise ConditionError(f"{self.name!r} is a number and cannot be compared with {value!r}")
+            what = "of dates such as '2024-05-01'" if self.dates else "a number"
+            raise ConditionError(f"{self.name!r} is {what} and cannot be compared with {value!r}")
         if self.values and not self.edges:
             if value in self.values:
                 holds = _ORDER[comparison]
@@ -350,7 +372,8 @@ class Number:
             if comparison == above:
                 return frozenset(range(cut, self.value_bins))
         raise ConditionError(
-            f"{self.name!r} {comparison} {value!r} cannot be measured exactly; {self._allowed()}"
+            f"{self.name!r} {comparison} {day_text(value) if self.dates else value!r} cannot be "  # type: ignore[arg-type]
+            f"measured exactly; {self._allowed()}"
         )
 
     def _allowed(self) -> str:
@@ -359,16 +382,20 @@ class Number:
         if not self.edges:
             return "the column declares no edges; add edges=[...] to the schema"
         below, above = ("<", ">=") if self.closed == "left" else ("<=", ">")
+        edges = [self.text(edge) for edge in self.edges] if self.dates else self.edges
         return (
-            f"allowed: {below} or {above} with one of the declared edges {first_few(self.edges)}; "
+            f"allowed: {below} or {above} with one of the declared edges {first_few(edges)}; "
             "add an edge to the schema if you need another"
         )
 
     def decode(self, codes: Codes) -> NDArray[Any]:
-        """Values of codes in original units: int64 where every grid value is whole.
+        """Values of codes in original units: int64 where every grid value is whole, or dates.
 
-        Missing cells are NaN, and all values float64, if they have a code of their own.
+        Missing cells are NaN (or NaT), and all other numbers float64, if they have their own code.
         """
+        if self.dates:
+            days = np.append(np.rint(self.grid), np.nan)[codes + self.half_points]
+            return days.astype("datetime64[D]")
         if self.allow_missing:
             return np.append(self.grid, np.nan)[codes + self.half_points]
         values = self.grid[codes + self.half_points]
@@ -379,20 +406,15 @@ class Number:
         used = self.grid[self.codes_in_use + self.half_points]
         return bool(np.all(used == np.rint(used)) and np.max(np.abs(used)) < 2**53)
 
-    def accepts(self, arrow_type: pa.DataType) -> bool:
-        """Whether an Arrow column of this type holds numbers."""
-        from dpstats.schema import arrow
-
-        return arrow.is_number(arrow_type)
-
     def encode(self, values: pa.Array) -> Codes:
         """Codes (n,) int64 of an Arrow array; total: clamped to the bounds, missing to `missing`.
 
-        A value goes to floor((x - mid) K / half + 1/2), then into the grid points of its own bin.
+        A value goes to the nearest grid point, the upper one of a tie, then into those of its own
+        bin.
         """
         from dpstats.schema import arrow
 
-        cells = arrow.floats(values)
+        cells = arrow.days(values) if self.dates else arrow.floats(values)
         missing = np.isnan(cells)
         codes = self._codes_of(np.where(missing, float(self.low), cells))  # type: ignore[arg-type]
         return np.where(missing, self.missing_code, codes)
@@ -403,8 +425,9 @@ class Number:
             codes = self._value_codes[_nearest(np.asarray(self.values, float), values)]
         else:
             k = self.half_points
-            codes = np.floor((values - self.middle) * (k / self.half_range) + 0.5)
-            codes = np.clip(codes, -k, k).astype(np.int64)
+            at = (values - self.middle) * (k / self.half_range)
+            nearest = np.floor(at + 0.5) if self._step == 1 else 2 * np.floor(at / 2) + 1
+            codes = np.clip(nearest, -k, k).astype(np.int64)
         if self.edges:
             first, last = self._bin_codes
             bins = self._bins_of_values(values)
@@ -425,14 +448,24 @@ class Number:
         outside = "nearest declared value" if self.values else "clamped to the bounds"
         if self.allow_missing:
             return f"missing: counted as {MISSING_LABEL!r}; outside: {outside}"
-        value = f"{self.grid[self.missing_code + self.half_points]:g}"
-        if self.missing is not None and f"{self.missing:g}" != value:
+        counted = self.grid[self.missing_code + self.half_points]
+        value = self.text(counted) if self.dates else f"{counted:g}"
+        if not self.dates and self.missing is not None and f"{self.missing:g}" != value:
             value = f"{self.missing:g} ({value} on the grid)"
         return f"missing: counted as {value}; outside: {outside}"
+
+    def text(self, value: float) -> str:
+        """A declared number, or date, as the shortest text that identifies it."""
+        return day_text(value) if self.dates else _short(value)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as in a schema file."""
         plain: dict[str, Any] = {"kind": self.kind, "name": self.name}
+        if self.dates:
+            plain |= {"low": self.text(self.low), "high": self.text(self.high)}  # type: ignore[arg-type]
+            plain |= {"edges": [self.text(edge) for edge in self.edges], "closed": self.closed}
+            missing = None if self.missing is None else self.text(self.missing)
+            return drop_defaults(plain | {"missing": missing, "note": self.note})
         if self.values is not None:
             plain["values"] = list(self.values)
         else:

@@ -103,30 +103,21 @@ class Schema:
             self[name]
         return Schema([column for column in self.columns if column.name in wanted])
 
-    def check_types(self, types: Sequence[tuple[str, pa.DataType]]) -> None:
-        """Refuse a table that lacks a column, has one twice, or stores it in a wrong type.
+    def check_names(self, present: Sequence[str]) -> None:
+        """Refuse a table that lacks a column of this schema, or has one twice.
+
+        Types are not looked at: one cell can decide which type a column is stored in.
 
         Raises
         ------
         DataError
-            Names the declared column and the stored type, never a cell.
         """
-        present = [name for name, _ in types]
         missing = [name for name in self.names if name not in present]
         if missing:
             raise DataError(f"the table has no column {missing}; the plan needs {list(self.names)}")
         twice = [name for name in self.names if present.count(name) > 1]
         if twice:
             raise DataError(f"the table has more than one column named {twice}")
-        by_name = dict(types)
-        for column in self.columns:
-            stored = by_name[column.name]
-            if not column.accepts(stored):
-                wanted = "text" if isinstance(column, Category) and column.holds_text else "numbers"
-                raise DataError(
-                    f"column {column.name!r} is declared as {wanted} but stored as {stored}; "
-                    "convert the column, or declare it as it is stored"
-                )
 
     def encode(self, batch: pa.RecordBatch) -> dict[str, Codes]:
         """Codes of every column of this schema, name -> (n,) int64; total on cells."""
@@ -219,6 +210,8 @@ class Schema:
                 what = f"number, values {', '.join(f'{v:g}' for v in column.values)}"
             else:
                 what = f"number, {column.low:g} to {column.high:g}, {column.points} points"
+                if column.dates:
+                    what = f"dates, {column.text(column.low)} to {column.text(column.high)}"  # type: ignore[arg-type]
             if isinstance(column, Number) and column.edges:
                 what += f", bins {' '.join(column.bin_labels)}"
             note = f" [{column.note}]" if column.note else ""

@@ -201,7 +201,11 @@ def test_a_call_outside_private_is_seen(text):
     assert not encodes(ast.parse("'text'.encode(); 'text'.encode('ascii')"))
 
 
-ADAPTERS = ("dpstats.private.kernel", "dpstats.private.tables")
+ADAPTERS = tuple(
+    f"dpstats.private.{name}"
+    for name in ("kernel", "tables", "sources", "delimited", "data_frames", "likely_meaning")
+)
+FIT = "dpstats.private.fit_of_schema"  # its result alone holds cells, for a person to look at
 
 
 def test_only_private_imports_the_adapters():
@@ -214,6 +218,15 @@ def test_only_private_imports_the_adapters():
         }
         if not may_see_rows(module):
             assert names <= {"Progress"}, module
+
+
+def test_the_fit_of_a_schema_is_looked_at_by_the_command_line_alone():
+    users = {module for module in MODULES if FIT in imports(TREES[module])}
+    assert users == {"dpstats.cli"}
+    assert not [name for name in imports(TREES[FIT]) if name.startswith("logging")]
+    shown = [inside for name, _, _, inside in calls(TREES["dpstats.cli"]) if name == "check"
+             and inside]  # fmt: skip
+    assert set(shown) == {("_check",), ("_let_a_person_look",)}
 
 
 SECURE = ("opendp", "secrets")

@@ -1,4 +1,5 @@
 import json
+import zipfile
 from dataclasses import replace
 from fractions import Fraction
 
@@ -81,10 +82,10 @@ def test_cap_stops_a_second_release_before_rows_are_read(schema, survey, tmp_pat
         dps.measure(make_plan(schema), object(), ledger=tmp_path / "ledger")
 
 
-def test_progress_counts_rows(schema, survey):
+def test_progress_is_in_per_cent(schema, survey):
     calls = []
     dps.measure(make_plan(schema), survey, progress=lambda *call: calls.append(call))
-    assert calls[-1] == ("reading rows", 2000, 2000)
+    assert calls[-1] == ("reading rows", 100, 100)
 
 
 def test_measurements_round_trip(schema, survey, tmp_path):
@@ -175,3 +176,34 @@ def test_a_ledger_of_another_type_is_refused_before_rows_are_read(schema, survey
     plan = dps.plan(schema, {"p": dps.Proportion("smoker == 'yes'")}, budget=dps.PureDP(1))
     with pytest.raises(dps.RequestError, match=r"ledger must be a dps\.Ledger or the path of one"):
         dps.measure(plan, survey, ledger=3)
+
+
+def test_whole_numbers_in_an_even_range_and_dates_are_exact_through_a_file(no_noise, tmp_path):
+    schema = dps.Schema([
+        dps.Number("children", 0, 11, points=12, missing=0),
+        dps.Number("admitted", "2020-01-01", "2024-12-30", edges=["2022-01-01"],
+                   missing="2020-01-01"),
+    ])  # fmt: skip
+    asked = {"means": dps.Mean(["children", "admitted"]),
+             "late": dps.Proportion("admitted >= '2022-01-01'")}  # fmt: skip
+    plan = dps.plan(schema, asked, budget=dps.PureDP(1))
+    plan.save(tmp_path / "plan.json")
+    assert dps.Plan.load(tmp_path / "plan.json").schema == schema
+    rng = np.random.default_rng(0)
+    days = np.datetime64("2020-01-01") + rng.integers(0, 1826, 400)
+    rows = pd.DataFrame({"children": rng.integers(0, 12, 400), "admitted": days})
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    for data in (rows, tmp_path / "rows.csv"):
+        made = dps.release(plan, data, m=200, rng=0)
+        made.save(tmp_path / "release.zip")
+        read = dps.load(tmp_path / "release.zip")
+        found = read.infer("means").params
+        day = days.astype(np.int64).mean()
+        np.testing.assert_allclose(found, [rows["children"].mean(), day], rtol=1e-12)
+        assert float(read.infer("late")) == (rows["admitted"] >= "2022-01-01").mean()
+        frame = read.to_frame()
+        assert set(frame["children"]) <= set(range(12))
+        assert frame["admitted"].between("2020-01-01", "2024-12-30").all()
+        with zipfile.ZipFile(tmp_path / "release.zip") as archive:
+            assert b",2020-" in archive.read("rows.csv")
+        (tmp_path / "release.zip").unlink()

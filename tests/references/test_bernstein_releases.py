@@ -314,7 +314,9 @@ def test_from_a_request_on_the_command_line(tmp_path, capsys):
     assert main(["plan", str(request), "-o", str(plan)]) == 0
     assert dps.Plan.load(plan).reference == BernsteinKDE(["age"], k=20, C=1, share="1/4")
     out = tmp_path / "release.zip"
-    assert main(["release", str(plan), str(tmp_path / "people.csv"), "-o", str(out)]) == 0
+    assert (
+        main(["release", "--checked", str(plan), str(tmp_path / "people.csv"), "-o", str(out)]) == 0
+    )
     assert dps.load(out).measurements.reference.block.k == 20
     request.write_text(REQUEST.replace("rows = 3000\n", ""))
     assert main(["plan", str(request), "-o", str(plan)]) != 0

@@ -2,6 +2,7 @@
 
 import math
 import re
+from datetime import date, datetime
 
 import numpy as np
 import pyarrow as pa
@@ -28,17 +29,44 @@ def test_levels_are_coded_in_the_order_of_declaration():
 
 def test_text_matches_exactly():
     column = Category("x", ["yes", "é", "no"], other="no")
-    cells = ["yes", "Yes", "yes ", " yes", "YES", "é", "e\u0301", ""]
+    cells = ["yes", "Yes", "yes ", " yes", "YES", "é", "e\u0301", "nan"]
     assert codes(column, cells) == [0, 2, 2, 2, 2, 1, 2, 2]
+    assert codes(Category("x", ["a", "b", "c"], missing="b", other="c"), ["", None, " "]) == [
+        1,
+        1,
+        2,
+    ]
 
 
-def test_numbers_match_by_value_and_never_text():
+def test_numbers_match_by_value():
     column = Category("x", [0, 1, 2.5], missing=2.5)
     assert codes(column, [1, 0, 7]) == [1, 0, 2]
     assert codes(column, [1.0, -0.0, 2.5, math.nan, None, math.inf]) == [1, 0, 2, 2, 2, 2]
     assert codes(column, [True, False, None]) == [1, 0, 2]
-    assert not column.accepts(pa.string())
-    assert not Category("x", ["1", "2"]).accepts(pa.int64())
+    texts = ["1", "1.0", "true", " 0", "2.50", "nan", "", "one"]
+    assert codes(Category("x", [0, 1, 2.5], missing=2.5, other=0), texts) == [
+        1,
+        1,
+        1,
+        0,
+        2,
+        2,
+        2,
+        0,
+    ]
+
+
+def test_text_levels_match_the_numbers_bools_and_dates_that_they_spell():
+    column = Category("x", ["1", "02", "2.5", "True", "2024-05-01", "-0"], allow_missing=True)
+    for kind in (pa.int8(), pa.uint64(), pa.float16(), pa.float64(), pa.decimal128(9, 2)):
+        assert codes(column, [1, 2, 0, None], kind) == [0, 6, 6, 6]
+    assert codes(column, [2.5, 1.0, math.nan]) == [2, 0, 6]
+    assert codes(column, [True, False]) == [3, 6]
+    for kind, time in ((date, ()), (datetime, (23, 59))):
+        cells = [kind(2024, 5, 1, *time), kind(2024, 5, 2, *time), None]
+        assert codes(column, cells) == [4, 6, 6]
+    assert codes(Category("x", [19844, 1]), [date(2024, 5, 1)]) == [0]  # undeclared: the first
+    assert codes(Category("x", [1, 19844]), [date(2024, 5, 1)]) == [0]
 
 
 def test_whole_numbers_beyond_a_float_are_undeclared():

@@ -1,6 +1,9 @@
 """Numbers: coded by a public rule with exact edges, and refused with a reason."""
 
+import json
 import math
+from dataclasses import replace
+from datetime import date, datetime
 from fractions import Fraction
 
 import numpy as np
@@ -10,7 +13,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from dpstats.errors import ConditionError, RequestError, SchemaError
-from dpstats.schema import MAX_POINTS, Category, Number
+from dpstats.schema import MAX_POINTS, Category, Number, Schema, arrow
+from dpstats.schema.dates import day_of, day_text
 
 AWKWARD = [
     0.1 + 0.2,
@@ -49,7 +53,7 @@ def numbers(draw):
     closed = draw(st.sampled_from(["left", "right"]))
     if draw(st.booleans()):
         low, high = sorted(draw(st.lists(finite, min_size=2, max_size=2, unique=True)))
-        points = 2 * draw(st.sampled_from([1, 2, 5, 50, 512])) + 1
+        points = draw(st.sampled_from([2, 3, 4, 5, 11, 12, 100, 101, 1025]))
         inside = st.floats(low, high) | st.sampled_from([low, high, (low + high) / 2])
         options = {"low": low, "high": high, "points": points}
     else:
@@ -213,11 +217,11 @@ def test_comparisons_only_at_declared_edges_on_their_side(closed):
         ({"low": 0, "high": 10**400}, "high must be a finite number"),
         ({"low": math.nan, "high": 1}, "low must be a finite number, got nan"),
         ({"low": True, "high": 9}, "low must be a finite number, got True"),
-        ({"low": 0, "high": 1, "points": 10}, "points must be an odd whole number from 3 to"),
-        ({"low": 0, "high": 1, "points": 1}, "points must be an odd whole number from 3"),
-        ({"low": 0, "high": 1, "points": 11.0}, "points must be an odd whole number.*got 11.0"),
-        ({"low": 0, "high": 1, "points": True}, "points must be an odd whole number"),
-        ({"low": 0, "high": 1, "points": MAX_POINTS + 2}, f"from 3 to {MAX_POINTS}, got"),
+        ({"low": 0, "high": 1, "points": 1}, "points must be a whole number from 2 to"),
+        ({"low": 0, "high": 1, "points": 11.0}, "points must be a whole number.*got 11.0"),
+        ({"low": 0, "high": 1, "points": True}, "points must be a whole number"),
+        ({"low": 0, "high": 1, "points": MAX_POINTS + 2}, f"from 2 to {MAX_POINTS} .*, got"),
+        ({"low": 0, "high": 1, "points": MAX_POINTS - 1}, f"an even one to {MAX_POINTS // 2}.*got"),
         ({"low": 1, "high": 1 + 2**-50, "points": 99}, "99 points from .* are not distinct"),
         ({"low": 0, "high": 1, "edges": [0.5, 0.2]}, "edges must be strictly increasing"),
         ({"low": 0, "high": 1, "edges": [0.5, 0.5]}, "edges must be strictly increasing"),
@@ -270,3 +274,108 @@ def test_moments_of_a_number_need_its_missing_value():
     Number("x", 0, 1, missing=0).require_missing("moments")
     with pytest.raises(RequestError, match=r"^moments of 'x' need missing= in the schema"):
         Number("x", 0, 1).require_missing("moments")
+
+
+@pytest.mark.parametrize(("low", "high"), [(0, 11), (0, 12), (-3, 4), (1, 2), (0, 1000)])
+def test_whole_numbers_in_a_range_of_any_length_have_one_point_each(low, high):
+    column = Number("children", low, high, points=high - low + 1, missing=low)
+    cells = np.arange(low, high + 1)
+    coded = column.encode(pa.array(cells))
+    np.testing.assert_array_equal(coded, column.codes_in_use)
+    np.testing.assert_array_equal(column.decode(coded), cells)
+    assert column.decode(coded).dtype == np.int64
+    assert column.code_range == (-column.half_points, column.half_points)
+    assert column.middle + column.half_range * coded[1] / column.half_points == low + 1
+    assert Number("children", low, high, points=high - low + 1).bins == 1
+    between = column.decode(np.array(codes(column, [low + 0.49, low + 0.51, low - 9, high + 9])))
+    assert between.tolist() == [low, low + 1, low, high]
+
+
+ADMITTED = Number("admitted", date(2020, 1, 1), date(2024, 12, 30), edges=[date(2023, 1, 1)],
+                  missing=date(2022, 6, 1))  # fmt: skip
+
+
+def test_a_number_of_dates_codes_days():
+    column = ADMITTED
+    assert column == Number("admitted", "2020-01-01", "2024-12-30", edges=["2023-01-01"],
+                            missing="2022-06-01")  # fmt: skip
+    assert column.points == len(column.codes_in_use) == 1826
+    assert column.bin_labels == ("[2020-01-01, 2023-01-01)", "[2023-01-01, 2024-12-30]")
+    assert column.missing_rule() == "missing: counted as 2022-06-01; outside: clamped to the bounds"
+    texts = ["2020-01-01", "2022-12-31", " 2023-01-01 ", "2024-02-29T23:59:59+02:00", "1999-01-01",
+             "2099-01-01 00:00", "", "2023-02-29", "2023-13-01", "2023-1-1", "19844",
+             "x"]  # fmt: skip
+    days = ["2020-01-01", "2022-12-31", "2023-01-01", "2024-02-29", "2020-01-01", "2024-12-30",
+            *["2022-06-01"] * 6]  # fmt: skip
+    for kind in (pa.string(), pa.large_binary()):
+        coded = column.encode(pa.array(texts, pa.string()).cast(kind))
+        assert column.decode(coded).astype(str).tolist() == days
+    assert column.bins_of(coded).tolist() == [0, 0, 1, 1, 0, 1, *[0] * 6]
+
+
+def test_dates_of_every_arrow_type_have_one_code():
+    moments = [datetime(2023, 1, 1), datetime(2022, 12, 31, 23, 59), datetime(1960, 1, 1, 5), None]
+    expected = ["2023-01-01", "2022-12-31", "2020-01-01", "2022-06-01"]
+    kinds = [pa.date32(), pa.date64(), *(pa.timestamp(unit) for unit in ("s", "ms", "us", "ns"))]
+    for kind in kinds:
+        cells = pa.array(moments, pa.timestamp("us")).cast(kind, safe=False)
+        assert ADMITTED.decode(ADMITTED.encode(cells)).astype(str).tolist() == expected
+    zoned = pa.array([datetime(2022, 12, 31, 23, 30)], pa.timestamp("s", "Europe/Berlin"))
+    assert ADMITTED.decode(ADMITTED.encode(zoned)).astype(str).tolist() == ["2023-01-01"]
+    for numbers in ([19844], [19844.0], [True]):  # no number is a date
+        assert ADMITTED.encode(pa.array(numbers)).tolist() == [ADMITTED.missing_code]
+
+
+@given(st.dates())
+def test_days_are_those_of_the_calendar(day):
+    expected = (day - date(1970, 1, 1)).days
+    text = pa.array([day.isoformat()])
+    assert arrow.days(text).tolist() == arrow.days(pa.array([day])).tolist() == [expected]
+    assert (day_of(day), day_of(day.isoformat()), day_text(expected)) == (
+        expected, expected, day.isoformat())  # fmt: skip
+
+
+def test_conditions_on_dates():
+    assert ADMITTED.bins_where(">=", "2023-01-01") == {1}
+    with pytest.raises(ConditionError, match=r"'2022-01-01' cannot .* edges \['2023-01-01'\]"):
+        ADMITTED.bins_where("<", "2022-01-01")
+    with pytest.raises(ConditionError, match="is of dates such as '2024-05-01' and cannot be comp"):
+        ADMITTED.bins_where("<", "May")
+
+
+def test_dates_survive_files_and_replacement():
+    schema = Schema([ADMITTED])
+    assert Schema.from_dict(json.loads(json.dumps(schema.to_dict()))) == schema
+    assert "counted as 2024-01-01" in replace(ADMITTED, missing=date(2024, 1, 1)).missing_rule()
+    assert "dates, 2020-01-01 to 2024-12-30, bins [2020-01-01, 2023-01-01)" in str(schema)
+    frame = schema.to_frame({"admitted": ADMITTED.codes_in_use[:2]})
+    assert frame["admitted"].dt.day.tolist() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"low": "2020-01-01", "high": 5}, "high must be a date such as 2024-05-01, as low is"),
+        ({"low": "2020-01-01"}, "high must be a date"),
+        ({"low": "2020-01-01", "high": "2020-02-30"}, "high must be a date"),
+        ({"low": 0, "high": "2020-02-20"}, "high must be a finite number"),
+        ({"low": "2020-01-02", "high": "2020-01-01"}, "low must be below high"),
+        ({"low": "2020-01-01", "high": "2020-12-31", "points": 12}, "one grid point for every day"),
+        ({"low": "2020-01-01", "high": "2020-12-31", "edges": "auto"}, "edges must be a list"),
+        (
+            {"low": "2020-01-01", "high": "2020-12-31", "edges": [18400]},
+            "each of edges must be a",
+        ),
+        (
+            {"low": "2020-01-01", "high": "2020-12-31", "edges": ["2021-05-01"]},
+            r"edges must lie inside the bounds \[2020-01-01, 2020-12-31\]",
+        ),
+        ({"low": "2020-01-01", "high": "2020-12-31", "missing": 3}, "missing must be a date"),
+        ({"low": "2020-01-01", "values": [1, 2]}, "declared by low and high, not by values"),
+        ({"low": datetime(2020, 1, 1), "high": 5}, "low must be a finite number"),
+        ({"low": "0001-01-01", "high": "9999-12-31"}, "points must be a whole number from 2 to"),
+    ],
+)
+def test_impossible_dates_are_refused_with_a_reason(options, says):
+    with pytest.raises(SchemaError, match=says):
+        Number("x", **options)

@@ -28,9 +28,9 @@ def test_also_low_not_below_high(low, high, attempt, columns):
         attempt(columns=lambda: columns(dps.Number("x", low, high)))
 
 
-@pytest.mark.parametrize("points", [0, -3, 1, 2, 4, 1024, 2**20 + 3, 10**30, 5.0, True, None, "5"])
-def test_also_points_even_one_or_huge(points, attempt, columns):
-    with pytest.raises(dps.SchemaError, match="points must be an odd whole number"):
+@pytest.mark.parametrize("points", [0, -3, 1, 2**20, 2**20 + 3, 10**30, 5.0, True, None, "5"])
+def test_also_points_one_or_huge(points, attempt, columns):
+    with pytest.raises(dps.SchemaError, match="points must be a whole number from 2"):
         attempt(columns=lambda: columns(dps.Number("x", 0, 4, points=points)))
 
 

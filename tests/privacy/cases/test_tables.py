@@ -156,10 +156,19 @@ def test_p33_missing_column_names(unread, simple_plan, frame, tmp_path):
     stream = unread(("c", pa.string()), ("b", pa.bool_()), ("X", pa.float64()))
     with pytest.raises(dps.DataError, match=r"no column \['x'\]"):
         dps.measure(simple_plan, stream)
-    frame.drop(columns="x").to_csv(tmp_path / "t.csv", index=False)
-    for data in (frame.drop(columns="x"), tmp_path / "t.csv", frame.rename(columns={"x": "x "})):
+    for data in (frame.drop(columns="x"), frame.rename(columns={"x": "x "})):
         with pytest.raises(dps.DataError, match=r"no column \['x'\]"):
             dps.measure(simple_plan, data)
+
+
+def test_p33_the_first_line_of_a_file_may_be_a_row_and_is_not_quoted(simple_plan, frame, tmp_path):
+    frame.to_csv(tmp_path / "t.csv", index=False, header=False, sep=";")
+    with pytest.raises(dps.DataError) as caught:
+        dps.measure(simple_plan, tmp_path / "t.csv")
+    assert str(caught.value) == (
+        "the first line of 't.csv' has 4 fields, separated by semicolons; the plan needs a header "
+        "with the columns ['c', 'b', 'x']. 'dpstats check' shows the fields"
+    )
 
 
 def test_p33_duplicated_column_names(unread, simple_plan, frame, tmp_path):
@@ -169,12 +178,6 @@ def test_p33_duplicated_column_names(unread, simple_plan, frame, tmp_path):
     for data in (stream, twice, tmp_path / "t.csv"):
         with pytest.raises(dps.DataError, match=r"more than one column named \['x'\]"):
             dps.measure(simple_plan, data)
-
-
-def test_p33_wrong_types(unread, simple_plan):
-    stream = unread(("c", pa.string()), ("b", pa.bool_()), ("x", pa.string()))
-    with pytest.raises(dps.DataError, match="'x' is declared as numbers but stored as string"):
-        dps.measure(simple_plan, stream)
 
 
 def test_p34_unusual_arrays_are_exact(plan, frame, exact):
@@ -200,21 +203,20 @@ def test_p34_unusual_arrays_are_exact(plan, frame, exact):
 
 
 @pytest.mark.parametrize(
-    "array",
+    ("array", "cell"),
     [
-        np.zeros(N, complex),
-        np.zeros(N, np.longdouble),
-        np.zeros(N, "datetime64[ns]"),
-        np.zeros(N, "timedelta64[s]"),
-        pd.arrays.SparseArray(np.zeros(N)),
-        pd.array(["1"] * N, "str"),
-        pd.period_range("2020", periods=N, freq="D"),
+        (np.full(N, 3, np.longdouble), 3),
+        (pd.arrays.SparseArray(np.full(N, 3.0)), 3),
+        (pd.array(["3"] * N, "str"), 3),
+        (np.full(N, 3, complex), None),
+        (np.zeros(N, "datetime64[ns]"), None),
+        (np.zeros(N, "timedelta64[s]"), None),
+        (pd.period_range("2020", periods=N, freq="D"), None),
     ],
-    ids=lambda array: str(array.dtype),
+    ids=lambda array: str(getattr(array, "dtype", array)),
 )
-def test_p34_arrays_that_are_not_exact_are_refused(array, plan, frame):
-    with pytest.raises(dps.DataError, match=r"'x' is (declared|stored)"):
-        dps.measure(plan, frame.assign(x=array))
+def test_p33_a_column_of_any_type_is_read(array, cell, plan, frame, exact):
+    assert exact(plan, frame.assign(x=array)) == exact(plan, frame.assign(x=cell))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,111 @@
+"""pandas data frames as record batches; cells that are Python objects become text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from dpstats.errors import DataError
+from dpstats.private.sources import Source, in_slices
+from dpstats.schema import Category, Column, Schema
+from dpstats.schema.arrow import spelled
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_NO_TEXT = b"\xff"  # a cell that is no text, number or date; no level is spelled with this byte
+
+
+def data_frame(frame: pd.DataFrame, schema: Schema) -> Source:
+    """A pandas data frame."""
+    fields = list(frame.columns)
+    twice = [name for name in schema.names if fields.count(name) > 1]
+    if twice:
+        raise DataError(f"the table has more than one column named {twice}")
+    arrays = {c.name: _array(frame[c.name], c) for c in schema if c.name in fields}
+
+    def batches(wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        chosen = [arrays[name] for name in wanted]
+        yield from in_slices(pa.RecordBatch.from_arrays(chosen, names=list(wanted)))
+
+    types = {name: array.type for name, array in arrays.items()}
+    return Source(fields, batches, rows=len(frame), types=types)
+
+
+def _array(series: pd.Series[Any], column: Column) -> pa.Array:
+    dtype = series.dtype
+    held = getattr(getattr(dtype, "categories", None), "dtype", dtype)  # of a Categorical
+    if held == np.dtype(object):
+        return _objects(series, column)
+    array = series.to_numpy() if isinstance(dtype, np.dtype) else None
+    if array is not None and array.dtype.kind in "iufb" and not array.dtype.isnative:
+        return pa.array(array.astype(array.dtype.newbyteorder("=")), from_pandas=True)
+    try:
+        converted = pa.Array.from_pandas(series)
+    except (pa.ArrowException, TypeError, ValueError):  # broken text, or a type of pandas alone
+        converted = None
+    if converted is None:
+        return _objects(series.astype(object), column)
+    return converted.combine_chunks() if isinstance(converted, pa.ChunkedArray) else converted
+
+
+def _objects(series: pd.Series[Any], column: Column) -> pa.Array:
+    """Python objects cell by cell, as the text that a CSV file would hold."""
+    words = {value: str(value).lower() for value in (True, False)}
+    if isinstance(column, Category) and column.holds_text:
+        words |= {
+            value: str(level)
+            for value, word in words.items()
+            for level in reversed(column.stored)
+            if str(level).lower() == word
+        }
+    return pa.array([_text(cell, words) for cell in series], pa.large_binary())
+
+
+def _text(cell: object, words: Mapping[bool, str]) -> bytes | None:
+    """One cell as text; None if it is missing."""
+    try:
+        if isinstance(cell, str):
+            return cell.encode("utf-8", "surrogatepass")
+        if isinstance(cell, bytes):
+            return cell
+        if _is_missing(cell):
+            return None
+        if isinstance(cell, bool | np.bool_):
+            return words[bool(cell)].encode()
+        if isinstance(cell, np.datetime64):
+            return str(cell.astype("datetime64[D]")).encode()
+        if isinstance(cell, date):  # a datetime too
+            return (cell.date() if isinstance(cell, datetime) else cell).isoformat().encode()
+        number = _real(cell)
+        return _NO_TEXT if number is None else spelled(number).encode()
+    except Exception:  # a cell may be any object
+        return _NO_TEXT
+
+
+def _is_missing(cell: object) -> bool:
+    if cell is None:
+        return True
+    if isinstance(cell, list | np.ndarray):  # a value, though never a declared one
+        return False
+    try:
+        return bool(cell != cell)
+    except Exception:  # NA, signalling NaN
+        return True
+
+
+def _real(cell: object) -> float | None:
+    real = int | float | np.integer | np.floating | Decimal | Fraction
+    if isinstance(cell, np.timedelta64) or not isinstance(cell, real):  # numpy calls it an integer
+        return None
+    try:
+        return float(cell)
+    except OverflowError:
+        return math.inf if cell > 0 else -math.inf

@@ -1,0 +1,119 @@
+"""Delimited text as record batches of bytes: no type is guessed, and no cell decides how to read.
+
+The delimiter follows from the first line and the declared names. Cells are read as the schema
+declares, by `dpstats.schema.arrow`.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from dpstats.private.sources import Source
+
+CSV_BLOCK = 2**23
+MAX_CSV_BLOCK = 2**31 - 1
+_FIRST_LINE = 2**20  # characters in which the first line must end
+_LARGEST_RATIO = 1032  # of the lengths of text and its deflated form
+_DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs"}
+SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
+
+
+def is_delimited(path: Path) -> bool:
+    """Whether a name is that of a file that `delimited` reads."""
+    return path.name.lower().endswith(SUFFIXES)
+
+
+def delimited(path: Path, names: Sequence[str]) -> Source:
+    """A CSV or TSV file, perhaps gzipped, whose first line holds some columns of given names."""
+    zipped = path.suffix.lower() == ".gz"
+    header = _read_header(path, names, zipped)
+    size = path.stat().st_size
+    position = [0]
+
+    def batches(wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        if header.alone:
+            return
+        longest = min(size * (_LARGEST_RATIO if zipped else 1), MAX_CSV_BLOCK)
+        block, done = CSV_BLOCK, 0
+        while True:
+            try:
+                for batch in read(wanted, block, done):
+                    yield batch
+                    done += batch.num_rows
+                return
+            except pa.ArrowInvalid:  # a row longer than a block, or a damaged file
+                if block >= longest:
+                    raise
+            block = min(16 * block, MAX_CSV_BLOCK)
+
+    def read(wanted: Sequence[str], block: int, skip: int) -> Iterator[pa.RecordBatch]:
+        import pyarrow.csv as pacsv
+
+        with pa.OSFile(str(path)) as raw:
+            reader = pacsv.open_csv(
+                pa.CompressedInputStream(raw, "gzip") if zipped else raw,
+                read_options=pacsv.ReadOptions(block_size=block, use_threads=False),
+                parse_options=pacsv.ParseOptions(
+                    delimiter=header.delimiter,
+                    newlines_in_values=True,
+                    ignore_empty_lines=len(header.fields) > 1,
+                ),
+                convert_options=pacsv.ConvertOptions(
+                    include_columns=list(wanted),
+                    column_types={name: pa.large_binary() for name in wanted},
+                    null_values=[""],
+                    strings_can_be_null=True,
+                ),
+            )
+            for whole in reader:
+                position[0] = raw.tell()
+                batch = whole.slice(min(skip, whole.num_rows))
+                skip -= whole.num_rows - batch.num_rows
+                yield batch
+
+    return Source(
+        fields=header.fields,
+        batches=batches,
+        share_read=lambda: position[0] / max(size, 1),
+        first_line=f"the first line of {path.name!r} {header.described}",
+    )
+
+
+@dataclass(frozen=True)
+class _Header:
+    delimiter: str
+    fields: list[str]
+    alone: bool  # nothing follows it
+
+    @property
+    def described(self) -> str:
+        """What may be said of a first line that could be a person's data."""
+        if len(self.fields) < 2:
+            return f"has {len(self.fields)} fields" if not self.fields else "has 1 field"
+        return f"has {len(self.fields)} fields, separated by {_DELIMITERS[self.delimiter]}"
+
+
+def _read_header(path: Path, names: Sequence[str], zipped: bool) -> _Header:
+    """The first line, split by the delimiter that gives most of the names, then most fields."""
+    read = gzip.open if zipped else open
+    with read(path, "rt", encoding="utf-8-sig", errors="replace", newline="") as text:
+        start = text.read(_FIRST_LINE)
+    first = "\t" if ".tsv" in path.suffixes else ","
+
+    def fit(header: _Header) -> tuple[int, int, bool]:
+        return (len(set(names) & set(header.fields)), len(header.fields), header.delimiter == first)
+
+    return max((_split(start, delimiter) for delimiter in _DELIMITERS), key=fit)
+
+
+def _split(start: str, delimiter: str) -> _Header:
+    lines = io.StringIO(start, newline="")
+    fields = next(csv.reader(lines, delimiter=delimiter), [])
+    return _Header(delimiter, fields, alone=not lines.read(1))

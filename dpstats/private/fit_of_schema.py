@@ -1,0 +1,275 @@
+"""How a table fits a declared schema: exact counts, for the custodian's screen only.
+
+Nothing here is private, and nothing that is published may depend on it: `measure` and `release`
+never call it, and a program must not decide by its result. A person who sees that the declaration
+is wrong corrects it to what is publicly known.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from dpstats.errors import DataError, RequestError
+from dpstats.planning.plan import Plan
+from dpstats.private.likely_meaning import advice_on, alike
+from dpstats.private.tables import find_source
+from dpstats.results.rendering import Page
+from dpstats.schema import Category, Column, arrow
+from dpstats.schema.dates import day_text
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+TITLE = "Fit of the schema (not private: do not publish)"
+SHOWN = 4  # values of a column that are listed
+MOST_VALUES = 1_000  # distinct values that are counted at a time
+LONGEST = 32  # characters of a value that are kept
+
+
+def check(plan: Plan, data: object) -> SchemaFit:
+    """Show how a private table fits the schema of a plan; spends no budget and is not private.
+
+    The result is for the custodian's screen. It holds exact counts and values of cells: publish
+    neither it nor anything that was decided by it. A schema that is changed because of it has
+    learned from the data, so change levels and bounds only to what is publicly known, such as the
+    code book, and record the source in the column's `note`.
+
+    Parameters
+    ----------
+    plan : Plan
+    data : path, DataFrame, Table or stream
+        As in `measure`; a stream is used up.
+
+    Returns
+    -------
+    SchemaFit
+        For every column that the plan reads: missing, undeclared and clamped cells, the commonest
+        values outside the declaration, and what they may mean. It prints as a table;
+        `to_frame()` has it as a pandas DataFrame.
+
+    Raises
+    ------
+    DataError
+        If the table cannot be read; never with a cell in the message.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> import pandas as pd
+    >>> schema = dps.Schema([dps.Category("sex", ["female", "male"])])
+    >>> plan = dps.plan(schema, {"men": dps.Proportion("sex == 'male'")}, budget=dps.PureDP(1))
+    >>> dps.check(plan, pd.DataFrame({"sex": ["female", "Male", "Male", None]}))
+    Fit of the schema (not private: do not publish)
+    4 rows
+    <BLANKLINE>
+         missing  undeclared  clamped  commonest outside
+    ----------------------------------------------------
+    sex        1           2        0         'Male' (2)
+    <BLANKLINE>
+    sex: 'Male': did you mean 'male'?
+    """
+    if not isinstance(plan, Plan):
+        raise RequestError(f"check needs a plan, made by dps.plan; got {type(plan).__name__}")
+    schema = plan.columns
+    source = find_source(data, schema)
+    absent = tuple(name for name in schema.names if name not in source.fields)
+    present = [column for column in schema if column.name not in absent]
+    if present:
+        schema.select(column.name for column in present).check_names(source.fields)
+    tallies = [_Tally(column) for column in present]
+    rows, failure = 0, ""
+    try:
+        for batch in source.batches([column.name for column in present]) if present else ():
+            rows += batch.num_rows
+            for tally, values in zip(tallies, batch.columns, strict=True):
+                tally.add(values)
+    except Exception as error:  # a reader's own message may quote cells: keep only its type
+        failure = type(error).__name__
+    if failure:
+        raise DataError(f"reading the rows failed ({failure})")
+    columns = tuple(tally.result(source.types.get(tally.column.name)) for tally in tallies)
+    if not absent:
+        return SchemaFit(rows, columns)
+    found = source.first_line or f"it has {len(source.fields)} columns"
+    return SchemaFit(rows, columns, absent, tuple(map(str, source.fields)), found)
+
+
+@dataclass(frozen=True)
+class ColumnFit:
+    """How one column fits; not private.
+
+    Attributes
+    ----------
+    name : str
+    missing : int
+        Empty cells, null and NaN.
+    undeclared : int
+        Cells that hold no declared level, or no number (no date) where one is declared.
+    clamped : int
+        Numbers outside the bounds, or that are none of the declared values.
+    commonest : tuple of (str, int)
+        The commonest undeclared or clamped values with their counts; at least that many where the
+        column holds more than a thousand different ones.
+    advice : tuple of str
+        What the values may mean.
+    """
+
+    name: str
+    missing: int
+    undeclared: int
+    clamped: int
+    commonest: tuple[tuple[str, int], ...]
+    advice: tuple[str, ...]
+
+
+@dataclass(frozen=True, repr=False)
+class SchemaFit:
+    """How a table fits a schema: for the custodian's screen, and not private.
+
+    Attributes
+    ----------
+    rows : int
+        The exact number of rows; 0 if no column of the plan was found.
+    columns : tuple of ColumnFit
+    absent : tuple of str
+        Columns of the plan that the table lacks.
+    fields : tuple of str
+        Names in the table, or the fields of a file's first line, where columns are absent.
+    found : str
+        What these fields are.
+    """
+
+    rows: int
+    columns: tuple[ColumnFit, ...]
+    absent: tuple[str, ...] = ()
+    fields: tuple[str, ...] = ()
+    found: str = ""
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per column: column, missing, undeclared, clamped, commonest, advice."""
+        import pandas as pd
+
+        rows = [
+            (c.name, c.missing, c.undeclared, c.clamped, _listed(c.commonest), " ".join(c.advice))
+            for c in self.columns
+        ]
+        names = ["column", "missing", "undeclared", "clamped", "commonest", "advice"]
+        return pd.DataFrame(rows, columns=names)
+
+    def _page(self) -> Page:
+        cells = [[c.name, *(f"{count:,}" for count in (c.missing, c.undeclared, c.clamped)),
+                  _listed(c.commonest)] for c in self.columns]  # fmt: skip
+        advice = [f"{c.name}: {line}" for c in self.columns for line in c.advice]
+        if self.absent:
+            advice += [
+                f"the table has no column {name!r}"
+                + "".join(f": did you mean {near!r}?" for near in alike(name, self.fields)[:1])
+                for name in self.absent
+            ]
+            advice.append(f"{self.found}: {', '.join(map(repr, self.fields))}")
+        outside = any(c.undeclared or c.clamped for c in self.columns)
+        if self.columns and not self.absent and not outside:
+            advice.append("every cell that is not missing fits its declaration")
+        header = ["", "missing", "undeclared", "clamped", "commonest outside"]
+        return Page(
+            TITLE,
+            [f"{self.rows:,} rows"] if self.columns else [],
+            header if self.columns else [],
+            cells,
+            after=advice,
+        )
+
+    def __repr__(self) -> str:
+        return self._page().text()
+
+    def _repr_html_(self) -> str:
+        return self._page().html()
+
+
+def _listed(commonest: Sequence[tuple[str, int]]) -> str:
+    return ", ".join(f"{value!r} ({count:,})" for value, count in commonest)
+
+
+@dataclass
+class _Tally:
+    """Counts of one column over the batches so far, in bounded memory."""
+
+    column: Column
+    missing: int = 0
+    undeclared: int = 0
+    clamped: int = 0
+    values: Counter[str] = field(default_factory=Counter)
+
+    def add(self, values: pa.Array) -> None:
+        """Count the cells of one batch, coded as for the sums."""
+        values = arrow.plain(values)
+        missing, undeclared, clamped = _outside(values, self.column)
+        self.missing += int(missing.sum())
+        self.undeclared += int(undeclared.sum())
+        self.clamped += int(clamped.sum())
+        self.values.update(_texts(values.filter(pa.array(undeclared | clamped))))
+        if len(self.values) > MOST_VALUES:  # the rarest are forgotten: counts become lower bounds
+            self.values = Counter(dict(self.values.most_common(MOST_VALUES // 2)))
+
+    def result(self, stored: pa.DataType | None) -> ColumnFit:
+        """The counts, with advice on the values and on the type in which they are stored."""
+        order = sorted(self.values.items(), key=lambda item: (-item[1], item[0]))
+        advice = advice_on(self.column, [text for text, _ in order], stored)
+        commonest = tuple(order[:SHOWN])
+        return ColumnFit(
+            self.column.name, self.missing, self.undeclared, self.clamped, commonest, advice
+        )
+
+
+def _outside(values: pa.Array, column: Column) -> tuple[NDArray[np.bool_], ...]:
+    """Which cells are missing, undeclared and clamped."""
+    if isinstance(column, Category):
+        codes = arrow.level_codes(values, column.stored, missing=-1, other=-2)
+        return codes == -1, codes == -2, np.zeros(len(codes), dtype=np.bool_)
+    missing = arrow.absent(values, numbers=True)
+    cells = arrow.days(values) if column.dates else arrow.floats(values)
+    if column.values is not None:
+        clamped = ~np.isin(cells, np.asarray(column.values, dtype=np.float64))
+    else:
+        clamped = (cells < column.low) | (cells > column.high)  # type: ignore[operator]
+    unread = np.isnan(cells)
+    return missing, unread & ~missing, clamped & ~unread
+
+
+def _texts(values: pa.Array) -> Counter[str]:
+    """Cells as short texts, counted."""
+    kind = values.type
+    show: Callable[[Any], str]
+    if arrow.holds_text(kind):
+        values = pc.binary_slice(values, 0, 4 * LONGEST)
+        show = _shortened
+    elif arrow.holds_dates(kind):
+        values, show = pa.array(arrow.days(values)), day_text
+    elif pa.types.is_boolean(kind):
+        show = _truth
+    else:
+        numbers = arrow.floats(values)
+        if np.isnan(numbers).any():  # of a type that holds no numbers
+            return Counter({f"({kind})": len(values)})
+        values, show = pa.array(numbers), arrow.spelled
+    counts: Counter[str] = Counter()
+    for pair in pc.value_counts(values).to_pylist():
+        counts[show(pair["values"])] += pair["counts"]
+    return counts
+
+
+def _shortened(cell: bytes) -> str:
+    text = cell.decode("utf-8", "replace")
+    return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
+
+
+def _truth(cell: bool) -> str:
+    return str(cell).lower()

@@ -1,0 +1,117 @@
+"""What undeclared cells may mean: advice for a custodian who looks at a table."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from dpstats.schema import Category, Column, Number, arrow
+
+_TRUTH = {
+    word: value
+    for value, words in ((False, "0 no n false f"), (True, "1 yes y true t"))
+    for word in words.split()
+}
+_MOST = 5  # levels that are suggested
+# Blanks and apostrophes separate thousands only; points and commas may be either sign.
+_THOUSANDS = re.compile(r"[+-]?\d{1,3}((?P<mark>[.,'\u2019 \u00a0\u202f])\d{3})(?:(?P=mark)\d{3})*"
+                        r"(?:[.,]\d+)?")  # fmt: skip
+_DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+")
+_ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ].*)?")
+_DATE = re.compile(r"\d{1,4}[-./]\d{1,2}[-./]\d{1,4}(\s.*)?")
+
+
+def advice_on(column: Column, values: Sequence[str], stored: pa.DataType | None) -> tuple[str, ...]:
+    """Sentences on the values outside a declaration, and on the type they are stored in.
+
+    Parameters
+    ----------
+    column : Column
+    values : sequence of str
+        Undeclared or clamped values, the commonest first.
+    stored : Arrow type or None
+        Where the table has types.
+    """
+    if isinstance(column, Category):
+        found = ((value, _levels_alike(column, value)) for value in values)
+        meant = [(value, level) for value, levels in found for level in levels[:1]][:_MOST]
+        return tuple(f"{value!r}: did you mean {level!r}?" for value, level in meant)
+    return tuple(dict.fromkeys([*_on_type(column, stored), *_on_numbers(column, values)]))
+
+
+def alike(text: str, known: Iterable[str]) -> list[str]:
+    """Names that differ from a text in case, blanks or Unicode form only."""
+    return [name for name in known if _folded(name) == _folded(text)]
+
+
+def _folded(text: str) -> str:
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+
+
+def _levels_alike(column: Category, value: str) -> list[Any]:
+    """Levels that a value may mean: the same text, number or truth value, in another form."""
+    texts = {level: str(level) for level in column.stored}
+    close = [level for level, text in texts.items() if _folded(text) == _folded(value)]
+    number = _number(value)
+    if number is not None:
+        close += [level for level, text in texts.items() if _number(text) == number]
+    truths = {level: _TRUTH.get(_folded(text)) for level, text in texts.items()}
+    meant = _TRUTH.get(_folded(arrow.spelled(number) if number is not None else value))
+    if meant is not None and set(truths.values()) == {False, True} and len(truths) == 2:
+        close += [level for level, truth in truths.items() if truth == meant]
+    return close
+
+
+def _number(text: str) -> float | None:
+    """The number that a text may mean, with a point or a comma."""
+    try:
+        number = float(text.strip().replace(",", "."))
+    except ValueError:
+        return None
+    return number if abs(number) < float("inf") else None
+
+
+def _on_type(column: Number, stored: pa.DataType | None) -> list[str]:
+    if stored is None:
+        return []
+    text = arrow.holds_text(stored) and not pa.types.is_large_binary(stored)
+    if text:  # large binary is what cells of Python objects become here
+        what = "dates" if column.dates else "numbers"
+        return [f"stored as text; cells that are {what} are read as {what}"]
+    if arrow.holds_dates(stored) and not column.dates:
+        return ["stored as dates; declare low and high as dates, such as 2024-05-01"]
+    return []
+
+
+def _on_numbers(column: Number, values: Sequence[str]) -> list[str]:
+    said = []
+    for value in values:
+        text = value.strip()
+        if column.dates:
+            if not _is_unread(text):
+                said.append(f"numbers such as {value!r}, where dates are declared")
+            elif _DATE.fullmatch(text) and not _ISO_DATE.fullmatch(text):
+                said.append(f"dates such as {value!r}: write them as 2024-05-01")
+        elif _ISO_DATE.fullmatch(text):
+            said.append(f"dates such as {value!r} as text: declare low and high as dates")
+        elif _THOUSANDS.fullmatch(text) and _is_unread(text):
+            comma = ", or a decimal comma" if _DECIMAL_COMMA.fullmatch(text) else ""
+            said.append(f"thousands separators{comma}, as in {value!r}: write plain numbers")
+        elif _DECIMAL_COMMA.fullmatch(text):
+            said.append(f"a decimal comma, as in {value!r}: write a decimal point")
+        elif _DATE.fullmatch(text):
+            said.append(f"dates such as {value!r} as text: write them as 2024-05-01 and declare "
+                        "low and high as dates")  # fmt: skip
+    kinds: dict[str, str] = {}
+    for line in said:  # one example of each kind
+        kinds.setdefault(line.split("'")[0], line)
+    return list(kinds.values())
+
+
+def _is_unread(text: str) -> bool:
+    """Whether a text is not read as a number."""
+    return arrow.numbers_from_text(pa.array([text.encode()], pa.large_binary()))[0].as_py() is None

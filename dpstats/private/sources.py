@@ -1,0 +1,63 @@
+"""A private table of any kind as a stream of record batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from dpstats.errors import DataError
+from dpstats.schema import Schema
+
+BATCH_ROWS = 2**17
+
+
+@dataclass(frozen=True)
+class Source:
+    """A private table whose structure is known and whose rows have not been read.
+
+    Attributes
+    ----------
+    fields : sequence of str
+        Names of the columns as stored.
+    batches : callable
+        Column names to an iterator of record batches with these columns.
+    rows : int or None
+        Number of rows, where known without reading them.
+    share_read : callable or None
+        Share of a file, from 0 to 1, that was read so far, where the number of rows is unknown.
+    first_line : str
+        For a file whose first line should hold the names but may hold a person's data: what may
+        be said about it.
+    types : mapping of column name to Arrow type
+        Where the table has types.
+    """
+
+    fields: Sequence[str]
+    batches: Callable[[Sequence[str]], Iterator[pa.RecordBatch]]
+    rows: int | None = None
+    share_read: Callable[[], float] | None = None
+    first_line: str = ""
+    types: Mapping[str, pa.DataType] = field(default_factory=dict)
+
+    def check_names(self, schema: Schema) -> None:
+        """Refuse a table that lacks a column, or has one twice.
+
+        Raises
+        ------
+        DataError
+            Names columns of the schema; those of a file only as far as `first_line` does.
+        """
+        if self.first_line and not set(schema.names) <= set(self.fields):
+            raise DataError(
+                f"{self.first_line}; the plan needs a header with the columns "
+                f"{list(schema.names)}. 'dpstats check' shows the fields"
+            )
+        schema.check_names(self.fields)
+
+
+def in_slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """A record batch in pieces of at most BATCH_ROWS rows."""
+    for start in range(0, batch.num_rows, BATCH_ROWS):
+        yield batch.slice(start, BATCH_ROWS)

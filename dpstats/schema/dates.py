@@ -1,0 +1,59 @@
+"""Dates as days since 1970-01-01, and numbers whose bounds are declared as dates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date, datetime, timedelta
+from typing import Any
+
+from dpstats.checks import is_number
+from dpstats.errors import SchemaError
+
+_EPOCH = date(1970, 1, 1)
+
+
+def day_of(value: object) -> int | None:
+    """Days since 1970-01-01 of a date, or of text such as 2024-05-01; None for anything else."""
+    if isinstance(value, str):
+        try:
+            text, value = value, date.fromisoformat(value)
+        except ValueError:
+            return None
+        if value.isoformat() != text:  # a week, or without dashes
+            return None
+    if not isinstance(value, date) or isinstance(value, datetime):
+        return None
+    return (value - _EPOCH).days
+
+
+def day_text(day: float) -> str:
+    """A day since 1970-01-01 as text such as 2024-05-01."""
+    return (_EPOCH + timedelta(days=round(day))).isoformat()
+
+
+def days_of_bounds(number: Any, where: str, usual_points: int) -> dict[str, Any]:
+    """What changes in a `Number` whose `low` is a date: its fields in days, one point for each day.
+
+    Raises
+    ------
+    SchemaError
+    """
+
+    def read(what: str, value: object) -> Any:
+        day = day_of(value)
+        if day is None and not (number.dates and is_number(value)):
+            raise SchemaError(f"{where}: {what} must be a date such as 2024-05-01, as low is")
+        return value if day is None else day
+
+    if number.values is not None:
+        raise SchemaError(f"{where}: dates are declared by low and high, not by values")
+    low, high = read("low", number.low), read("high", number.high)
+    every_day = int(high) - int(low) + 1
+    if number.points not in (usual_points, every_day):
+        raise SchemaError(f"{where}: dates have one grid point for every day; leave points out")
+    edges: Any = number.edges
+    if isinstance(edges, Sequence) and not isinstance(edges, str):
+        edges = tuple(read("each of edges", edge) for edge in edges)
+    missing = None if number.missing is None else read("missing", number.missing)
+    return {"low": low, "high": high, "edges": edges, "missing": missing,
+            "points": every_day, "dates": True}  # fmt: skip

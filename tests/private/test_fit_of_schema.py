@@ -1,0 +1,227 @@
+"""The fit of a schema: counts that agree with the codes, likely meanings, and no leak."""
+
+import logging
+import pickle
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import dpstats as dps
+from dpstats.private import fit_of_schema
+from dpstats.private.fit_of_schema import MOST_VALUES, SHOWN, TITLE
+
+SCHEMA = dps.Schema([
+    dps.Category("sex", ["female", "male"]),
+    dps.Category("married", ["no", "yes"], allow_missing=True),
+    dps.Category("code", [1, 2.5]),
+    dps.Boolean("smoker"),
+    dps.Number("income", 0, 100, edges=[50]),
+    dps.Number("score", values=[17.5, 22, 27]),
+    dps.Number("admitted", "2020-01-01", "2024-12-31", edges=["2023-01-01"]),
+])  # fmt: skip
+CELLS = {
+    "sex": ["female", "Male", "Male", "male ", None, "m"],
+    "married": ["0", "1", "1", "no", "maybe", ""],
+    "code": ["1", "2,5", "01.0", "nan", "2.50", "9"],
+    "smoker": ["yes", "true", "0", "", "FALSE", "no"],
+    "income": ["1,5", "1.234,5", "12", "-3", "1e9", None],
+    "score": ["17.5", "18", "22.0", "", "27", "x"],
+    "admitted": ["2020-05-01", "2.5.2024", "2025-01-01", "19000", "", "2024-12-31"],
+}
+COUNTED = {  # missing, undeclared, clamped
+    "sex": (1, 4, 0), "married": (1, 4, 0), "code": (1, 2, 0), "smoker": (1, 2, 0),
+    "income": (1, 2, 2), "score": (1, 1, 1), "admitted": (1, 2, 1),
+}  # fmt: skip
+
+
+def plan_for(schema):
+    return dps.plan(schema, {"m": dps.Marginals(list(schema.names), 1)}, budget=dps.PureDP(1))
+
+
+@pytest.fixture(scope="module")
+def plan():
+    return plan_for(SCHEMA)
+
+
+def counts(fit):
+    return {c.name: (c.missing, c.undeclared, c.clamped) for c in fit.columns}
+
+
+def test_the_counts_are_those_of_cells_outside_on_every_route(plan, tmp_path, monkeypatch):
+    monkeypatch.setattr("dpstats.private.sources.BATCH_ROWS", 2)
+    frame = pd.DataFrame(CELLS)
+    frame.to_csv(tmp_path / "rows.csv", index=False, sep=";")
+    frame.to_parquet(tmp_path / "rows.parquet")
+    routes = [frame, frame.astype(object), pl.from_pandas(frame), pa.table(frame).to_reader(),
+              frame.astype("category"), tmp_path / "rows.csv",
+              tmp_path / "rows.parquet"]  # fmt: skip
+    for data in routes:
+        fit = dps.check(plan, data)
+        assert fit.rows == 6
+        assert counts(fit) == COUNTED
+        assert [c.commonest for c in fit.columns] == [
+            (("Male", 2), ("m", 1), ("male ", 1)),
+            (("1", 2), ("0", 1), ("maybe", 1)),
+            (("2,5", 1), ("9", 1)),
+            (("no", 1), ("yes", 1)),
+            (("-3", 1), ("1,5", 1), ("1.234,5", 1), ("1e9", 1)),
+            (("18", 1), ("x", 1)),
+            (("19000", 1), ("2.5.2024", 1), ("2025-01-01", 1)),
+        ]
+
+
+def test_it_says_what_the_values_may_mean(plan):
+    advice = {c.name: c.advice for c in dps.check(plan, pd.DataFrame(CELLS, dtype=object)).columns}
+    assert advice == {
+        "sex": ("'Male': did you mean 'male'?", "'male ': did you mean 'male'?"),
+        "married": ("'1': did you mean 'yes'?", "'0': did you mean 'no'?"),
+        "code": ("'2,5': did you mean 2.5?",),
+        "smoker": ("'no': did you mean False?", "'yes': did you mean True?"),
+        "income": (
+            "a decimal comma, as in '1,5': write a decimal point",
+            "thousands separators, as in '1.234,5': write plain numbers",
+        ),
+        "score": (),
+        "admitted": (
+            "numbers such as '19000', where dates are declared",
+            "dates such as '2.5.2024': write them as 2024-05-01",
+        ),
+    }
+
+
+@pytest.mark.parametrize(
+    ("column", "cells", "says"),
+    [
+        (
+            dps.Number("v", 0, 9, edges=[5]),
+            ["1", "2"],
+            "stored as text; cells that are numbers are read as n",
+        ),
+        (
+            dps.Number("v", "2020-01-01", "2021-01-01", edges=["2020-06-01"]),
+            ["2020-01-01"],
+            "cells that are dates are",
+        ),
+        (
+            dps.Number("v", 0, 9, edges=[5]),
+            pd.to_datetime(["2020-01-01"]),
+            "stored as dates; declare low and",
+        ),
+        (
+            dps.Number("v", 0, 9, edges=[5]),
+            ["2020-01-01"],
+            "dates such as '2020-01-01' as text: declare low",
+        ),
+        (
+            dps.Number("v", 0, 9, edges=[5]),
+            ["1.5.2020"],
+            "write them as 2024-05-01 and declare low and high",
+        ),
+        (dps.Number("v", 0, 9, edges=[5]), ["1 234"], "thousands separators, as in '1 234'"),
+        (
+            dps.Number("v", 0, 9, edges=[5]),
+            ["1,234"],
+            "thousands separators, or a decimal comma, as in",
+        ),
+        (dps.Number("v", 0, 9, edges=[5]), ["1'234'567.8"], "thousands separators, as in"),
+        (dps.Category("v", ["no", "yes"]), [False, True], "'true': did you mean 'yes'"),
+        (dps.Category("v", ["no", "yes"]), [0.0, 1.0], "'1': did you mean 'yes'"),
+        (dps.Category("v", ["false", "true"]), [0, 1], "'0': did you mean 'false'"),
+        (dps.Category("v", ["1", "2", "3"]), ["1.0"], "'1.0': did you mean '1'"),
+        (dps.Category("v", ["é", "b"]), ["e\u0301"], "did you mean 'é'"),
+    ],
+)
+def test_other_forms_of_a_value_are_recognised(column, cells, says):
+    fit = dps.check(plan_for(dps.Schema([column])), pd.DataFrame({"v": cells}))
+    assert any(says in line for line in fit.columns[0].advice), fit
+
+
+def test_it_prints_well_and_says_that_it_is_not_private(plan):
+    fit = dps.check(plan, pd.DataFrame(CELLS))
+    for text in (repr(fit), str(fit), fit._repr_html_()):
+        assert "not private: do not publish" in text
+        assert "did you mean" in text
+    assert repr(fit).startswith(TITLE)
+    assert "<td>sex</td><td>1</td><td>4</td><td>0</td>" in fit._repr_html_()
+    frame = fit.to_frame()
+    assert list(frame) == ["column", "missing", "undeclared", "clamped", "commonest", "advice"]
+    assert frame["undeclared"].tolist() == [c[1] for c in COUNTED.values()]
+    good = pd.DataFrame({"sex": ["male"], "married": ["no"], "code": [1], "smoker": [True],
+                         "income": [3], "score": [22], "admitted": ["2020-05-01"]})  # fmt: skip
+    assert "every cell that is not missing fits its declaration" in str(dps.check(plan, good))
+
+
+def test_columns_that_are_absent_are_shown_with_what_there_is(plan, tmp_path):
+    frame = pd.DataFrame(CELLS).rename(columns={"sex": "Sex ", "married": "m"})
+    fit = dps.check(plan, frame)
+    assert fit.absent == ("sex", "married")
+    assert "the table has no column 'sex': did you mean 'Sex '?" in str(fit)
+    assert "it has 7 columns: 'Sex ', 'm', 'code'" in str(fit)
+    assert counts(fit)["income"] == COUNTED["income"]
+    (tmp_path / "rows.csv").write_text("Ann;44;yes\nBob;3;no\n")
+    fit = dps.check(plan, tmp_path / "rows.csv")
+    assert (fit.rows, fit.columns) == (0, ())
+    assert "'rows.csv' has 3 fields, separated by semicolons: 'Ann', '44', 'yes'" in str(fit)
+
+
+def test_common_values_are_found_in_bounded_memory(monkeypatch):
+    monkeypatch.setattr("dpstats.private.sources.BATCH_ROWS", 3_000)
+    schema = dps.Schema([dps.Category("word", ["no", "yes"])])
+    rng = np.random.default_rng(0)
+    rare = [f"rare {i}" for i in range(9_000)]
+    cells = np.array([*rare, *["common"] * 1_000, "x" * 10**6], dtype=object)
+    fit = dps.check(plan_for(schema), pa.table({"word": rng.permutation(cells)}))
+    (column,) = fit.columns
+    assert column.undeclared == len(cells)
+    assert column.commonest[0][0] == "common"
+    assert column.commonest[0][1] == 1_000
+    assert len(column.commonest) == SHOWN
+    tally = fit_of_schema._Tally(schema["word"])
+    for start in range(0, len(cells), 500):
+        tally.add(pa.array(cells[start : start + 500]))
+        assert len(tally.values) <= MOST_VALUES
+        assert max(map(len, tally.values)) <= fit_of_schema.LONGEST
+
+
+def test_values_of_which_no_two_are_equal_are_explained():
+    schema = dps.Schema([dps.Number("income", 0, 10**6, edges=[500])])
+    cells = [f"{i},{i % 89:02}" for i in range(1_000, 4_000)]
+    (column,) = dps.check(plan_for(schema), pd.DataFrame({"income": cells})).columns
+    assert column.undeclared == 3_000
+    assert column.advice[1].startswith("a decimal comma, as in '1000,21'")
+
+
+def test_control_characters_of_a_cell_do_not_reach_the_terminal(plan):
+    fit = dps.check(plan, pd.DataFrame(CELLS | {"sex": ["\x1b[2J\r"] * 6}))
+    assert "\x1b" not in str(fit) + repr(fit) + fit._repr_html_()
+
+
+def test_it_is_silent_and_spends_nothing(plan, caplog, capsys, tmp_path):
+    with caplog.at_level(logging.DEBUG), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fit = dps.check(plan, pd.DataFrame(CELLS))
+    assert (caplog.records, capsys.readouterr()) == ([], ("", ""))
+    assert pickle.loads(pickle.dumps(fit)) == fit
+
+
+def test_a_table_that_cannot_be_read_is_refused_without_a_cell(plan, tmp_path):
+    path = tmp_path / "rows.csv"
+    pd.DataFrame(CELLS).to_csv(path, index=False)
+    path.write_text(path.read_text() + "secret,2\n")
+    with pytest.raises(dps.DataError, match=r"reading the rows failed \(ArrowInvalid\)") as refused:
+        dps.check(plan, path)
+    assert "secret" not in str(refused.value)
+    assert refused.value.__context__ is None
+    with pytest.raises(dps.RequestError, match=r"check needs a plan, made by dps\.plan; got Sch"):
+        dps.check(SCHEMA, path)
+
+
+def test_neither_measure_nor_release_looks_at_the_fit(schema, survey, monkeypatch):
+    for name in ("check", "_Tally", "_outside"):
+        monkeypatch.setattr(fit_of_schema, name, lambda *a: pytest.fail("the fit was looked at"))
+    plan = dps.plan(schema, {"p": dps.Proportion("smoker == 'yes'")}, budget=dps.PureDP(1))
+    dps.release(plan, survey, m=50, k=50, rng=0)

@@ -1,0 +1,254 @@
+"""One survey, on every route: the same sums, and accepted or refused alike whatever a cell holds.
+
+What a table is accepted for are the names of its columns. Its types are not looked at, since one
+cell can decide them.
+"""
+
+import gzip
+
+import duckdb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dpstats.errors import DataError
+from dpstats.families.cells import Cells
+from dpstats.private.tables import exact_sums, open_source
+from dpstats.schema import Boolean, Category, Number, Schema
+
+SCHEMA = Schema([
+    Category("word", ["no", "yes"], allow_missing=True),
+    Category("digit", ["1", "2"], allow_missing=True),
+    Category("grade", [0, 1, 2.5], missing=0, other=1),
+    Boolean("flag", allow_missing=True),
+    Number("x", 0, 8, points=9, edges=[1.5, 5], missing=5),
+    Category("day", ["2024-05-01", "2024-05-02"], allow_missing=True),
+    Number("seen", "2024-01-01", "2024-12-31", edges=["2024-05-02"], missing="2024-06-01"),
+])  # fmt: skip
+# As a CSV file writes them; an empty text is a missing cell.
+SURVEY = {
+    "word": ["no", "yes", "Yes", "", "no"],
+    "digit": ["1", "2", "3", "", "1"],
+    "grade": ["0", "1", "2.5", "", "7"],
+    "flag": ["true", "false", "true", "", "false"],
+    "x": ["0", "1.5", "-3", "", "1e9"],
+    "day": ["2024-05-01", "2024-05-02", "2024-05-03", "", "2024-05-01"],
+    "seen": ["2024-05-01", "2024-05-02", "1999-05-03", "", "2024-05-01"],
+}
+EXPECTED = [[2, 1, 2], [2, 1, 2], [2, 2, 1], [2, 2, 1], [2, 1, 2], [2, 1, 2], [3, 2]]
+NATIVE = {"digit": int, "grade": float, "flag": lambda text: text == "true", "x": float,
+          "day": np.datetime64, "seen": np.datetime64}  # fmt: skip
+
+
+def texts(survey):
+    return {name: [cell or None for cell in cells] for name, cells in survey.items()}
+
+
+def natives(survey):
+    """Cells as numbers, bools and dates where they spell them."""
+
+    def read(name, cell):
+        try:
+            return NATIVE.get(name, str)(cell) if cell else None
+        except ValueError:
+            return cell
+
+    return {name: [read(name, cell) for cell in cells] for name, cells in survey.items()}
+
+
+def typed(survey):
+    """A data frame with the types that pandas gives to the native cells."""
+    return pd.DataFrame({name: pd.Series(cells) for name, cells in natives(survey).items()})
+
+
+def arrow(survey):
+    frame = typed(survey)
+    return pa.table({
+        name: pa.array(frame[name].astype(str).where(frame[name].notna(), None), pa.string())
+        if frame[name].dtype == object else pa.array(frame[name], from_pandas=True)
+        for name in frame
+    })  # fmt: skip
+
+
+def delimited(delimiter, suffix, end="\n"):
+    def write(survey, folder):
+        lines = [survey, *zip(*survey.values(), strict=True)]
+        text = "\n".join(delimiter.join(line) for line in lines) + end
+        path = folder / f"survey{suffix}"
+        opened = gzip.open if suffix.lower().endswith(".gz") else open
+        with opened(path, "wb") as file:
+            file.write(b"\xef\xbb\xbf" + text.encode() if suffix == ".csv" else text.encode())
+        return path
+
+    return write
+
+
+def parquet(table, folder, name="survey.parquet"):
+    pq.write_table(table, folder / name)
+    return folder / name
+
+
+ROUTES = {
+    "csv": delimited(",", ".csv"),
+    "csv without a last newline": delimited(",", ".csv", end=""),
+    "csv with semicolons": delimited(";", ".csv"),
+    "csv with tabs": delimited("\t", ".csv"),
+    "tsv": delimited("\t", ".tsv"),
+    "tsv with commas": delimited(",", ".tsv"),
+    "csv.gz": delimited(",", ".csv.gz"),
+    "tsv.gz": delimited("\t", ".TSV.GZ"),
+    "parquet": lambda survey, folder: parquet(arrow(survey), folder),
+    "parquet of text": lambda survey, folder: parquet(pa.table(texts(survey)), folder),
+    "parquet of pandas": lambda survey, folder: parquet(
+        pa.Table.from_pandas(pd.DataFrame(texts(survey), dtype="string")), folder
+    ),
+    "pandas read_csv": lambda survey, folder: pd.read_csv(ROUTES["csv"](survey, folder)),
+    "pandas read_csv as text": lambda survey, folder: pd.read_csv(
+        ROUTES["csv"](survey, folder), dtype=str, keep_default_na=False
+    ),
+    "pandas": lambda survey, _: typed(survey),
+    "pandas objects": lambda survey, _: pd.DataFrame(natives(survey), dtype=object),
+    "pandas objects of text": lambda survey, _: pd.DataFrame(texts(survey), dtype=object),
+    "pandas bytes": lambda survey, _: pd.DataFrame(
+        {name: [cell.encode() for cell in cells] for name, cells in survey.items()}
+    ),
+    "pandas str": lambda survey, _: pd.DataFrame(texts(survey), dtype="str"),
+    "pandas string[python]": lambda survey, _: pd.DataFrame(texts(survey)).astype("string[python]"),
+    "pandas category": lambda survey, _: typed(survey).astype("category"),
+    "pandas category of text": lambda survey, _: pd.DataFrame(texts(survey)).astype("category"),
+    "pandas nullable": lambda survey, _: typed(survey).convert_dtypes(),
+    "pandas on arrow": lambda survey, _: arrow(survey).to_pandas(types_mapper=pd.ArrowDtype),
+    "polars": lambda survey, _: pl.from_arrow(arrow(survey)),
+    "polars text": lambda survey, _: pl.DataFrame(texts(survey)),
+    "polars categorical": lambda survey, _: pl.DataFrame(texts(survey)).cast(pl.Categorical),
+    "polars read_csv": lambda survey, folder: pl.read_csv(
+        ROUTES["csv"](survey, folder), try_parse_dates=True, infer_schema_length=None
+    ),
+    "duckdb read_csv": lambda survey, folder: duckdb.connect().read_csv(
+        str(ROUTES["csv"](survey, folder)),
+        dtype={"word": "VARCHAR"} if "word" in survey else None,  # else no and yes are bools
+    ),
+    "arrow": lambda survey, _: arrow(survey),
+    "arrow reader": lambda survey, _: arrow(survey).to_reader(),
+    "arrow dictionary of text": lambda survey, _: pa.table(
+        {name: pa.array(cells).dictionary_encode() for name, cells in texts(survey).items()}
+    ),
+}
+
+
+def outcome(data, *names):
+    """The sums and the number of rows, or the sentence of a refusal."""
+    schema = SCHEMA.select(names or SCHEMA.names)
+    blocks = [Cells.table(SCHEMA, [name]) for name in schema.names]
+    try:
+        sums, rows = exact_sums(open_source(data, schema), schema, blocks)
+    except DataError as error:
+        return str(error)
+    return [block.tolist() for block in sums], rows
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_one_survey_has_the_same_sums(route, tmp_path):
+    assert outcome(ROUTES[route](SURVEY, tmp_path)) == (EXPECTED, 5)
+
+
+ODD = ["", "7", "-1.5", "true", "some text", "2024-05-02", "2024-99-99"]
+
+
+@pytest.mark.parametrize("route", [r for r in ROUTES if r not in ("arrow reader", "pandas bytes")])
+def test_one_cell_never_decides_whether_a_table_is_accepted(route, tmp_path):
+    """Two rows, of which one changes: the types of pandas, polars and duckdb change with it."""
+    for name in ("word", "flag", "x", "seen"):
+        for cell in ODD:
+            survey = {"digit": ["1", "2"], name: ["", cell]}
+            sums, rows = outcome(ROUTES[route](survey, tmp_path), *survey)
+            assert rows == 2
+            assert [sum(block) for block in sums] == [2, 2]
+
+
+def test_columns_without_a_single_cell_are_alike():
+    schema = Schema([Category("x", ["a", "b"], allow_missing=True)])
+    for cell, expected in (("a", [1, 0, 1]), (None, [0, 0, 2])):
+        frame = pd.DataFrame({"x": [cell, None]}, dtype=object)
+        routes = [frame, frame.fillna(np.nan), frame.infer_objects(), frame.convert_dtypes(),
+                  frame.astype("category"), pl.DataFrame({"x": [cell, None]}),
+                  pa.table({"x": [cell, None]})]  # fmt: skip
+        if cell is None:
+            routes += [frame.astype(float), frame.astype("datetime64[s]"), frame.astype("Int8")]
+        for data in routes:
+            (sums,), _ = exact_sums(open_source(data, schema), schema, [Cells.table(schema, ["x"])])
+            assert sums.tolist() == expected
+
+
+# Files
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\r\n", "\n\n"])
+@pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".tsv"])
+def test_a_header_alone_is_a_table_without_rows(end, suffix, tmp_path):
+    path = delimited(",", suffix, end)({name: [] for name in SURVEY}, tmp_path)
+    assert outcome(path) == ([[0] * len(block) for block in EXPECTED], 0)
+
+
+def test_the_delimiter_follows_from_the_header_and_no_cell(tmp_path):
+    schema = Schema([Category("a", ["x,y;z", "u"], other="u")])
+    for delimiter in (",", ";", "\t"):
+        path = tmp_path / "rows.csv"
+        path.write_text(f'b{delimiter}a\n1{delimiter}"x,y;z"\n1{delimiter}u\n')
+        (sums,), _ = exact_sums(open_source(path, schema), schema, [Cells.table(schema, ["a"])])
+        assert sums.tolist() == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("first_line", "found"),
+    [
+        ("Ann Smith;44;yes", "has 3 fields, separated by semicolons"),
+        ("Ann Smith,44", "has 2 fields, separated by commas"),
+        ("word\tgrade\tAnn Smith", "has 3 fields, separated by tabs"),
+        ("Ann Smith", "has 1 field"),
+        ("", "has 0 fields"),
+    ],
+)
+def test_a_first_line_that_is_no_header_is_described_and_not_quoted(first_line, found, tmp_path):
+    (tmp_path / "rows.csv").write_text(first_line + "\n1,2,3\n")
+    said = outcome(tmp_path / "rows.csv")
+    assert said.startswith(f"the first line of 'rows.csv' {found}; the plan needs a header with")
+    assert said.endswith("'dpstats check' shows the fields")
+    assert "Ann" not in said
+    assert "44" not in said
+
+
+def test_a_damaged_archive_is_refused_without_a_cell(tmp_path):
+    path = delimited(",", ".csv.gz")(SURVEY, tmp_path)
+    path.write_bytes(path.read_bytes()[:-12])
+    assert "opened" in outcome(path) or "reading the rows failed" in outcome(path)
+    path.write_bytes(b"word,digit")
+    assert outcome(path).startswith("the table cannot be opened (BadGzipFile)")
+
+
+# Progress
+
+
+def calls_for(data):
+    calls = []
+    blocks = [Cells.table(SCHEMA, ["x"])]
+    exact_sums(open_source(data, SCHEMA), SCHEMA, blocks, lambda *call: calls.append(call))
+    return calls
+
+
+PERCENT = [("reading rows", percent, 100) for percent in range(101)]
+
+
+@pytest.mark.parametrize(
+    "route", ["csv", "csv.gz", "parquet", "pandas", "polars", "arrow", "arrow reader"]
+)
+def test_progress_is_the_same_whatever_the_number_of_rows(route, tmp_path, monkeypatch):
+    monkeypatch.setattr("dpstats.private.sources.BATCH_ROWS", 2)
+    monkeypatch.setattr("dpstats.private.delimited.CSV_BLOCK", 256)
+    for copies in (0, 1, 40):
+        survey = {name: cells * copies for name, cells in SURVEY.items()}
+        calls = calls_for(ROUTES[route](survey, tmp_path))
+        assert calls == (PERCENT if route != "arrow reader" else [("reading rows", 0, None)])

@@ -1,0 +1,44 @@
+"""Arrays of any cells are coded without an error: one that depends on a cell would disclose it."""
+
+import math
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpstats.schema import Category, Number, arrow
+
+PIECES = st.sampled_from([b"2024-02-30", b"2024-05-01", b"T", b" ", b"\xff", b"1", b".", b"e9",
+                          b"-", b"inf", b"nan", b"true", b"\xc5\xbf", b",", b"\n",
+                          b"\x00"])  # fmt: skip
+texts = st.binary(max_size=12) | st.lists(PIECES, max_size=5).map(b"".join)
+COLUMNS = [Category("v", ["1", "true"], other="true"), Category("v", [1, 2.5], missing=2.5),
+           Number("v", 0, 9, points=10), Number("v", "2020-01-01", "2024-12-31")]  # fmt: skip
+
+
+@given(cells=st.lists(st.none() | texts, max_size=6))
+@settings(max_examples=200)
+def test_bytes_of_any_kind_have_a_code(cells):
+    for kind in (pa.binary(), pa.large_binary()):
+        values = pa.array(cells, kind)
+        for column in COLUMNS:
+            low, high = column.code_range
+            for array in (values, values.dictionary_encode()):
+                codes = column.encode(array)
+                assert codes.shape == (len(cells),)
+                assert np.all((codes >= low) & (codes <= high))
+
+
+def test_text_that_is_no_utf8_is_no_date():
+    cells = [b"2024-05-01", b"2024-05-01 \xff", b"2024-05-01T\xc3\xa9", b"\xff2024-05-01"]
+    days = arrow.days(pa.array(cells))
+    assert days[0] == 19_844
+    assert np.isnan(days[1:]).all()
+
+
+def test_numbers_are_spelled_as_a_file_writes_them():
+    numbers = [1.0, -0.0, 2.5, 1e22, 1e-7, float(2**53), math.inf, -3]
+    texts = ["1", "0", "2.5", "1e+22", "1e-07", "9007199254740992.0", "inf", "-3"]
+    assert [arrow.spelled(number) for number in numbers] == texts
+    np.testing.assert_array_equal(arrow.floats(pa.array(texts)), numbers)
