@@ -56,7 +56,7 @@ class Uniform(Unmeasured, Density):
         points = {}
         for column in schema:
             if self.over == "grid" and isinstance(column, Number) and column.values is None:
-                codes = column.codes_in_use
+                codes = column.all_codes
                 points[column.name] = codes[rng.integers(len(codes), size=m)]
             else:
                 points[column.name] = column.draw_inside(rng.integers(column.bins, size=m), rng)
