@@ -357,13 +357,29 @@ class Release(Cached):
         which = np.repeat(np.arange(len(self.counts)), self.counts)
         return self.schema.to_frame({name: c[which] for name, c in self.candidates.items()})
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write a zip archive of JSON and CSV; only what was released, nothing executable.
 
         It holds the measurements, the candidates (codes, weights, counts) and, for use in other
         programs, the synthetic rows in original units as ``rows.csv``.
+
+        Parameters
+        ----------
+        path : str or Path
+        overwrite : bool
+            Replace an existing file.
+
+        Raises
+        ------
+        RequestError
+            If the file exists or cannot be written.
         """
-        files.save_archive(path, self._members())
+        with files.reserved(path, overwrite=overwrite) as write:  # before the texts are made
+            write(self.to_bytes())
+
+    def to_bytes(self) -> bytes:
+        """What `save` writes."""
+        return files.pack(self._members())
 
     def _members(self) -> dict[str, str]:
         """The texts of the archive, by member name."""

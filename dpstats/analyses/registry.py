@@ -10,10 +10,12 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from dpstats.errors import DpstatsError, RequestError
+from dpstats.families.block import Family
 
 if TYPE_CHECKING:
     from dpstats.analyses.base import Analysis
     from dpstats.results.base import Result
+    from dpstats.schema import Schema
 
 T = TypeVar("T")
 
@@ -187,6 +189,28 @@ def check_readable(analysis: Analysis[Result]) -> None:
             f"of lists, or normalise the parameters in {name}.__post_init__; then "
             f"dps.register({name})"
         )
+
+
+def family_of(analysis: Analysis[Result], schema: Schema) -> Family:
+    """The functions that an analysis needs.
+
+    Raises
+    ------
+    RequestError
+        Also where the class fails in any other way, such as on parameters of wrong types.
+    """
+    try:
+        family = analysis.family(schema)
+    except DpstatsError:
+        raise
+    except Exception as error:  # a class of another package may raise anything
+        raise RequestError(f"{spelled(analysis)} cannot be planned: {error}") from error
+    if not isinstance(family, Family):
+        raise RequestError(
+            f"family() of {spelled(analysis)} must return a dps.Family, not a "
+            f"{type(family).__name__}"
+        )
+    return family
 
 
 def analysis_to_dict(analysis: Analysis[Result]) -> dict[str, Any]:

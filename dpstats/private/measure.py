@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 
-from dpstats.analyses.registry import analysis_to_dict
 from dpstats.arrays import Codes, Floats
 from dpstats.errors import DataError, NoiseError, RequestError
 from dpstats.measured.measurements import Measurements
@@ -72,7 +71,13 @@ def measure(
     >>> print(measurements.means.round(2))
     [0.3]
     """
+    if not isinstance(plan, Plan):
+        raise RequestError(
+            "the first argument must be a dps.Plan and the second the table, got "
+            f"{type(plan).__name__}; make a plan with dps.plan or dps.Plan.load"
+        )
     plan.check(plan.n)
+    plan.check_kept(not_private=not is_private())
     strategy = plan.strategy
     _check_noise_source(plan.budget.noise)
     book = Ledger.open(ledger) if isinstance(ledger, str | Path) else ledger
@@ -123,7 +128,7 @@ def measure(
         noisy_sums=np.concatenate([sums for sums, _ in noisy]),
         uniforms=np.concatenate([uniforms for _, uniforms in noisy]),
         reference_spec=plan.reference.to_dict(),
-        requests={name: analysis_to_dict(a) for name, a in plan.analyses.items()},
+        requests=plan.requests,
         not_private=not is_private(),
     )
 

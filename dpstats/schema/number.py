@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dpstats.arrays import Codes
 from dpstats.checks import check_declared, first_few, is_number, shortest_decimal
 from dpstats.errors import ConditionError, RequestError, SchemaError
-from dpstats.schema.column_fields import Level, check_name, drop_defaults
+from dpstats.schema.column_fields import Level, check_name, check_note, drop_defaults
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -89,6 +89,7 @@ class Number:
 
     def __post_init__(self) -> None:
         check_name(self.name)
+        check_note(self.name, self.note)
         where = f"column {self.name!r}"
         if self.closed not in ("left", "right"):
             raise SchemaError(f"{where}: closed must be 'left' or 'right', got {self.closed!r}")
