@@ -18,7 +18,7 @@ Method = Literal["noise_aware", "certified"]
 Target = Literal["population", "table"]
 MOST_CHARACTERS = 1_000  # of a name or label; tables join labels, and CSV cells have a limit
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def check_alpha(alpha: float) -> float:
@@ -161,14 +161,15 @@ def shortest_decimal(value: float | Fraction) -> Fraction:
 
 
 def short(value: object) -> str:
-    """A value for a message: numbers and texts, shortened; of anything else only the type."""
+    """A value for a message, shortened; its type alone if it is a table or cannot be printed."""
     if isinstance(value, int) and not is_finite(value):  # Python refuses to print it
         return f"a whole number of {value.bit_length()} bits"
-    return (
-        reprlib.repr(value)
-        if isinstance(value, int | float | str | None)
-        else (type(value).__name__)
-    )
+    if not isinstance(value, numbers.Number | str | bytes | list | tuple | dict | None):
+        return type(value).__name__
+    try:
+        return reprlib.repr(value)
+    except ValueError:  # a number of thousands of digits inside
+        return type(value).__name__
 
 
 def first_few(values: Sequence[object], most: int = 12) -> str:
@@ -198,10 +199,10 @@ def check_text(what: str, text: object, error: type[RequestError] = RequestError
 
 
 def check_label(what: str, text: object, error: type[RequestError] = RequestError) -> str:
-    """Return a name or label: text of one line and of a bounded length."""
+    """Return a name or label: text without control characters, of a bounded length."""
     text = check_text(what, text, error)
     if _CONTROL.search(text):
-        raise error(f"{what} holds a line break or another control character: {text[:40]!r}")
+        raise error(f"{what} holds a carriage return or another control character: {text[:40]!r}")
     if len(text) > MOST_CHARACTERS:
         raise error(
             f"{what} has {len(text)} characters; at most {MOST_CHARACTERS} are allowed: "

@@ -21,6 +21,7 @@ VERSION = 3  # 3: a digest of the plan; answers carry the names of their functio
 MOST_BYTES = 2**31  # of a file, or of a member of an archive when expanded
 _SMALL = 2**26  # an archive may expand to this, whatever its size
 _MOST_EXPANSION = 500  # answers hold random digits, which do not compress
+_DIGITS = 16  # of a digest that is printed: by 64 bits no two plans look the same
 _FIXED_DATE = (1980, 1, 1, 0, 0, 0)  # files carry no times
 
 
@@ -112,8 +113,8 @@ def write_atomically(path: str | Path, data: bytes, *, overwrite: bool = False) 
         write(data)
 
 
-def read_bytes(path: str | Path) -> bytes:
-    """Content of a regular file of a bounded size.
+def read_bytes(path: str | Path, most: int | None = None) -> bytes:
+    """Content of a regular file of a bounded size, or only its first bytes.
 
     Raises
     ------
@@ -124,7 +125,7 @@ def read_bytes(path: str | Path) -> bytes:
     try:
         _check_regular(path)
         with path.open("rb") as file:
-            data = file.read(MOST_BYTES + 1)
+            data = file.read(MOST_BYTES + 1 if most is None else most)
     except OSError as error:
         raise FileFormatError(f"cannot read {_shown(path)}: {error.strerror}") from None
     if len(data) > MOST_BYTES:
@@ -273,6 +274,11 @@ def digest(value: object) -> str:
     """SHA-256 of a JSON value, as 64 hexadecimal digits; the order of keys counts."""
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def short_digest(digest: str) -> str:
+    """The first digits of a digest, as plans, ledgers and releases print it."""
+    return digest[:_DIGITS]
 
 
 def difference(given: object, made: object) -> str | None:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.checks import short
 from dpstats.errors import ConditionError
 from dpstats.schema import Boolean, Column, Schema
 
@@ -23,6 +24,7 @@ GRAMMAR = (
     "put names that are not identifiers in backticks"
 )
 MAX_CELLS = 2**22
+MOST_CHARACTERS = 20_000  # files hold it as the name of a function
 
 _COMPARISONS: dict[type[ast.cmpop], str] = {
     ast.Eq: "==",
@@ -80,7 +82,12 @@ def read_condition(text: str, schema: Schema) -> CellSet:
         edges, and conditions that are always true or always false.
     """
     if not isinstance(text, str) or not text.strip():
-        raise ConditionError(f"a condition must be non-empty text, got {text!r}; {GRAMMAR}")
+        raise ConditionError(f"a condition must be non-empty text, got {short(text)}; {GRAMMAR}")
+    if len(text) > MOST_CHARACTERS:
+        raise ConditionError(
+            f"a condition has {len(text)} characters; at most {MOST_CHARACTERS} are allowed: "
+            f"{text[:40]!r}..."
+        )
     source, quoted = _rewrite(text)
     try:
         tree = ast.parse(source.strip(), mode="eval").body

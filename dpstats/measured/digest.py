@@ -8,8 +8,6 @@ from typing import Any
 from dpstats import files
 from dpstats.measured.strategy import Strategy
 
-_SHOWN = 16  # hexadecimal digits: 64 bits tell all plans of an institution from each other
-
 
 def plan_digest(
     strategy: Strategy, analyses: Mapping[str, Any], reference: Mapping[str, Any]
@@ -25,8 +23,3 @@ def plan_digest(
     plain = {**strategy.to_dict(), "analyses": dict(analyses), "reference": dict(reference)}
     del plain["rows"]
     return files.digest(plain)
-
-
-def short_digest(digest: str) -> str:
-    """The first digits of a digest, as plans, ledgers and releases print it."""
-    return digest[:_SHOWN]

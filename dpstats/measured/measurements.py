@@ -19,11 +19,13 @@ from dpstats.families.block import Block
 from dpstats.measured.digest import plan_digest
 from dpstats.measured.row_count import RowCount
 from dpstats.measured.strategy import HasStrategy, Role, Strategy
+from dpstats.privacy.neighbours import NEIGHBOURS
 
 if TYPE_CHECKING:
     from dpstats.privacy.laws import LatticeLaw
 
 MEMBERS = ("measurements.json", "answers.csv")
+_SPENT = "keep them until then, since the budget is spent"
 ANSWERS_HEADER = ("block", "function", "name", "noisy_sum", "uniform")
 
 
@@ -103,6 +105,28 @@ class Measurements(HasStrategy):
     def __repr__(self) -> str:
         names = ", ".join(self.requests)
         return f"<dpstats Measurements: {names}; {self.family.size} noisy answers, {self.budget}>"
+
+    def __str__(self) -> str:
+        lines = [
+            f"Measurements: {self.family.size} noisy answers from "
+            f"{'' if self.rows.public else 'about '}{self.n} private rows",
+            *self.summary_lines(),
+            f"To finish: 'dpstats synthesize' or dps.synthesize makes a release of them; {_SPENT}",
+        ]
+        return "\n".join(lines)
+
+    def summary_lines(self) -> list[str]:
+        """What a release and its measurements say of how they were made."""
+        lines = [
+            f"Budget: {self.budget}; {NEIGHBOURS[self.unit]}; one row per person",
+            f"Columns: {', '.join(self.columns.names)} (only those the plan's analyses touch)",
+            f"Analyses: {', '.join(map(repr, self.requests))}",
+            f"Digest of the plan: {files.short_digest(self.plan_digest)}",
+            self.columns.missing_rules(),
+        ]
+        if self.not_private:
+            lines.append("NOT PRIVATE: the noise came from a source for testing; do not publish")
+        return lines
 
     def __post_init__(self) -> None:
         size = sum(planned.block.size for planned in self.strategy.blocks)

@@ -18,7 +18,7 @@ from dpstats.checks import check_label, short
 from dpstats.errors import FileFormatError, RequestError
 from dpstats.families.block import Block, Family
 from dpstats.families.cells import ROWS
-from dpstats.measured.digest import plan_digest, short_digest
+from dpstats.measured.digest import plan_digest
 from dpstats.measured.measurements import Measurements
 from dpstats.measured.strategy import HasStrategy, PlannedBlock, Strategy, check_rows
 from dpstats.measured.view import ReleaseView
@@ -261,7 +261,7 @@ class Plan(HasStrategy):
             "function in [-1, 1]",
             f"Reference: {self.reference.to_dict()['kind']}, share of the budget {share}{paid}",
             self.columns.missing_rules(),
-            f"Digest: {short_digest(self.digest)}",
+            f"Digest: {files.short_digest(self.digest)}",
         ]
         return "\n".join(lines)
 
@@ -347,7 +347,9 @@ def plan(
         check_rows(n)
     unit = check_unit(unit)
     if reference is not None and (isinstance(reference, type) or not hasattr(reference, "share")):
-        raise RequestError(f"reference must be a density such as dps.Uniform(), got {reference!r}")
+        raise RequestError(
+            f"reference must be a density such as dps.Uniform(), got {short(reference)}"
+        )
 
     asked = {name: blocks_asked(analysis, schema) for name, analysis in analyses.items()}
     for analysis in analyses.values():

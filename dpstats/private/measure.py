@@ -102,8 +102,13 @@ def measure(
             totals.append(np.array([n], dtype=np.int64))
             strategy = replace(strategy, n=None)
             n = 0
+        if progress is not None:
+            progress("drawing noise", 0, None)
         if book is not None:
-            book.spend(plan.budget, note="; ".join(plan.analyses), unit=plan.unit)
+            book.spend(
+                plan.budget, "; ".join(plan.analyses), unit=plan.unit, plan=plan.digest,
+                data=_file_name(data),
+            )  # fmt: skip
     except BaseException:
         del totals  # so that no frame of the traceback holds the sums
         raise
@@ -131,6 +136,12 @@ def measure(
         requests=plan.requests,
         not_private=not is_private(),
     )
+
+
+def _file_name(data: object) -> str:
+    """Name of the table's file as text, without its folder; empty if it is no file."""
+    name = Path(data).name if isinstance(data, str | Path) else ""
+    return name.encode("utf-8", "replace").decode()
 
 
 def _check_noise_source(noise: Noise) -> None:

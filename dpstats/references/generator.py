@@ -72,7 +72,7 @@ def check_options(
     try:
         return np.random.default_rng(rng)
     except (TypeError, ValueError):
-        raise RequestError(f"rng must be a seed or a numpy Generator, got {rng!r}") from None
+        raise RequestError(f"rng must be a seed or a numpy Generator, got {short(rng)}") from None
 
 
 def generate(

@@ -11,7 +11,7 @@ Level = str | int | float | bool
 
 
 def check_name(name: object) -> None:
-    """Refuse a column name that is not text of one line, is empty, or holds backticks."""
+    """Refuse a column name that is not text, is empty, or holds backticks."""
     if not isinstance(name, str) or not name.strip() or "`" in name:
         raise SchemaError(f"a column name must be non-empty text without backticks, got {name!r}")
     check_label("a column name", name, SchemaError)
