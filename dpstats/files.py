@@ -98,7 +98,8 @@ def reserved(path: str | Path, *, overwrite: bool = False) -> Iterator[Callable[
             check_place(path, overwrite=overwrite)  # it may have come into being since
             os.replace(temporary, path)
         except OSError as error:
-            raise RequestError(f"cannot write {_shown(path)!r}: {error.strerror}") from None
+            why = error.strerror or type(error).__name__
+            raise RequestError(f"cannot write {_shown(path)!r}: {why}") from None
 
     try:
         with os.fdopen(handle, "wb") as file:

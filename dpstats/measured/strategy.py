@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from dpstats.privacy.laws import LatticeLaw, Noise
 
 Role = Literal["family", "reference", "count"]
-MOST_ROWS = 2**32  # of a private table; up to it sums are exact where their number is private
+MOST_ROWS = 2**32  # of a table; up to it sums are exact where the number of rows is private
 SAFE_TOTAL = 2**62
 
 

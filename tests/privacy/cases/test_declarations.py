@@ -164,7 +164,9 @@ def test_also_alpha_outside_zero_and_one(alpha, simple_plan):
 
 def test_also_a_ledger_of_another_kind(attempt, tmp_path, monkeypatch):
     path = tmp_path / "ledger"
-    path.write_text('{"dpstats_ledger": 1, "kind": "renyi", "cap": "2", "unit": "replace"}\n')
+    path.write_text(
+        '{"dpstats_ledger": 2, "digest": "", "kind": "renyi", "cap": "2", "unit": "replace"}\n'
+    )
     with pytest.raises(dps.FileFormatError, match="unknown kind of budget"):
         attempt(ledger=path)
     ledger = dps.Ledger.create(tmp_path / "pure", dps.PureDP(1))
