@@ -25,7 +25,8 @@ def place_of_measurements(output: Path) -> Path:
 
 def how_to_finish(paid: Path, output: Path) -> str:
     """The command that makes the release from its measurements."""
-    return f"dpstats synthesize {shlex.quote(str(paid))} -o {shlex.quote(str(output))}"
+    force = " --force" if output.exists() else ""
+    return f"dpstats synthesize {shlex.quote(str(paid))} -o {shlex.quote(str(output))}{force}"
 
 
 def check_apart(output: Path, others: Mapping[str, Path | None]) -> None:

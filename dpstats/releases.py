@@ -23,6 +23,7 @@ from dpstats.checks import (
     check_method,
     check_target,
     first_few,
+    short,
 )
 from dpstats.errors import FileFormatError, NotMeasuredError, RequestError
 from dpstats.families.block import Block, Family
@@ -278,7 +279,7 @@ class Release(Cached):
         if isinstance(analysis, type) or not hasattr(analysis, "infer"):
             raise RequestError(
                 "infer takes the name of an analysis, or an analysis with its parameters such as "
-                f"dps.Proportion(\"smoker == 'yes'\"); got {analysis!r}"
+                f"dps.Proportion(\"smoker == 'yes'\"); got {short(analysis)}"
             )
         try:
             return analysis.infer(self)

@@ -95,6 +95,12 @@ def repr_of(size):
     return "huge" if isinstance(size, int) and size > 10**99 else repr(size)
 
 
+def test_the_demo_overwrites_only_its_own_file_unasked(folder, capsys):
+    assert main(["demo", "-o", "survey.csv"]) == REFUSED
+    assert "--force" in capsys.readouterr().err
+    assert "smoker" in Path("survey.csv").read_text()
+
+
 def stopping(error):
     def stop(*arguments, **options):
         raise error
@@ -123,6 +129,11 @@ def test_a_run_that_stopped_is_finished_with_the_command_that_it_prints(
         assert command in capsys.readouterr().err
     assert Path("my out.measurements.zip").read_bytes() == paid
     assert spent() == 1
+
+    Path("my out.zip").write_text("of an earlier run")
+    assert main([*RELEASE, "-o", "my out.zip", "--force"]) == REFUSED
+    assert f"{command} --force" in capsys.readouterr().err
+    Path("my out.zip").unlink()
 
     finish = ["synthesize", "my out.measurements.zip", "-o", "my out.zip", "--candidates", "50"]
     with monkeypatch.context() as patch:
@@ -379,6 +390,8 @@ def test_swapped_arguments_are_named_without_their_content(folder):
         lambda: dps.Plan.load(rows),
         lambda: dps.Schema.load(rows),
         lambda: dps.Schema(rows),
+        lambda: dps.synthesize(dps.measure(plan, rows), m=10, k=10).infer(rows),
+        lambda: dps.synthesize(dps.measure(plan, rows), m=10, k=10).answers(rows),
     ):
         with pytest.raises(dps.DpstatsError) as caught:
             call()

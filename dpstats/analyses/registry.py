@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from dpstats.checks import short
 from dpstats.errors import DpstatsError, RequestError
 from dpstats.families.block import Family
 
@@ -133,7 +134,7 @@ def check_class(analysis: object) -> None:
     """
     if not isinstance(analysis, type):
         raise RequestError(
-            f"dps.register takes the class of an analysis, not an object; got {analysis!r}"
+            f"dps.register takes the class of an analysis, not an object; got {short(analysis)}"
         )
     name, parameters = analysis.__name__, getattr(analysis, "__dataclass_params__", None)
     if parameters is None or not parameters.frozen or "__dataclass_params__" not in vars(analysis):

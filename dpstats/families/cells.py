@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from dpstats.arrays import Codes, Floats
-from dpstats.errors import RequestError
+from dpstats.errors import FileFormatError, RequestError
 from dpstats.families.block import Block, Derivation
 from dpstats.families.conditions import CellSet, cell_set, read_condition
 from dpstats.privacy.neighbours import Sensitivity
@@ -278,7 +278,10 @@ class Indicator(Block):
     def from_dict(cls, plain: Mapping[str, Any], schema: Schema) -> Indicator:
         """Inverse of `to_dict`."""
         columns = tuple(schema[name] for name in plain["columns"])
-        mask = np.zeros(math.prod(c.bins for c in columns), dtype=np.bool_)
+        cells = math.prod(c.bins for c in columns)
+        if cells > MAX_TABLE_CELLS:
+            raise FileFormatError(f"a condition over {cells} cells, more than {MAX_TABLE_CELLS}")
+        mask = np.zeros(cells, dtype=np.bool_)
         mask[plain["cells"]] = True
         return Indicator(CellSet(columns, mask.tobytes()), plain["label"])
 

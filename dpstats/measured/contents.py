@@ -82,7 +82,8 @@ def unasked(blocks: Iterable[Block], wanted: Iterable[Block]) -> list[Block]:
     written = [block.to_dict() for block in whole]
 
     def part_of(block: Block, one: Block) -> bool:
-        if type(block) is not type(one) or block.size >= one.size:
+        whole_only = type(one).restrict is Block.restrict
+        if type(block) is not type(one) or whole_only or block.size >= one.size:
             return False
         kept = np.isin(one.names, block.names)
         return bool(kept.any()) and one.restrict(kept).to_dict() == block.to_dict()

@@ -298,11 +298,11 @@ class Measurements(HasStrategy):
         with files.reading("the measurements"):
             strategy = Strategy.from_dict(document)
             strategy.check()
-            functions = _functions(strategy)
-            if [tuple(row[:3]) for row in rows] != functions:
+            size = sum(planned.block.size for planned in strategy.blocks)
+            if len(rows) != size or [tuple(row[:3]) for row in rows] != _functions(strategy):
                 raise ValueError(
-                    f"answers.csv holds {len(rows)} answers; it must hold those to the "
-                    f"{len(functions)} functions of the blocks, with their names, in their order"
+                    f"answers.csv holds {len(rows)} answers; it must hold those to the {size} "
+                    "functions of the blocks, with their names, in their order"
                 )
             uniforms = np.array([float(row[4]) for row in rows], dtype=np.float64)
             if not np.all(np.abs(uniforms) <= 0.5):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from dpstats import files
 from dpstats.arrays import Codes
-from dpstats.checks import short
+from dpstats.checks import first_few, short
 from dpstats.errors import DataError, FileFormatError, SchemaError
 from dpstats.schema.category import Boolean, Category
 from dpstats.schema.number import Number
@@ -33,6 +34,7 @@ _KEYS: Mapping[str, frozenset[str]] = {
 }
 Column = Category | Number
 
+_MOST_COLUMNS = 10_000
 _RULES_SHOWN = 6  # different rules for missing cells in one line
 
 
@@ -73,10 +75,15 @@ class Schema:
                 raise SchemaError(
                     f"a schema holds dps.Boolean, dps.Category and dps.Number, got {short(column)}"
                 )
-        names = [column.name for column in columns]
-        twice = sorted({name for name in names if names.count(name) > 1})
+        if len(columns) > _MOST_COLUMNS:
+            raise SchemaError(
+                f"a schema of {len(columns)} columns; at most {_MOST_COLUMNS} are allowed: declare "
+                "those that some analysis may use"
+            )
+        names = Counter(column.name for column in columns)
+        twice = sorted(name for name, times in names.items() if times > 1)
         if twice:
-            raise SchemaError(f"columns declared more than once: {twice}")
+            raise SchemaError(f"columns declared more than once: {first_few(twice)}")
         if not columns:
             raise SchemaError("a schema needs at least one column")
         object.__setattr__(self, "columns", columns)
