@@ -2,6 +2,8 @@
 
 import math
 import numbers
+import re
+import reprlib
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, Literal, cast, get_args
@@ -14,6 +16,9 @@ from dpstats.errors import RequestError
 Alternative = Literal["two-sided", "larger", "smaller"]
 Method = Literal["noise_aware", "certified"]
 Target = Literal["population", "table"]
+MOST_CHARACTERS = 1_000  # of a name or label; tables join labels, and CSV cells have a limit
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def check_alpha(alpha: float) -> float:
@@ -85,10 +90,11 @@ def check_count(n: object) -> int:
     return int(real)
 
 
-def check_whole(name: str, value: int, least: int) -> None:
-    """Raise RequestError if a parameter is not a whole number of at least `least`."""
-    if type(value) is not int or value < least:
-        raise RequestError(f"{name} must be a whole number of at least {least}, got {value!r}")
+def check_whole(name: str, value: int, least: int, most: int | None = None) -> None:
+    """Raise RequestError if a parameter is not a whole number from `least` to `most`."""
+    if type(value) is not int or value < least or (most is not None and value > most):
+        allowed = f"at least {least}" if most is None else f"{least} to {most}"
+        raise RequestError(f"{name} must be a whole number of {allowed}, got {short(value)}")
 
 
 def check_numbers(
@@ -155,6 +161,18 @@ def shortest_decimal(value: float | Fraction) -> Fraction:
     return Fraction(repr(float(value))) if isinstance(value, float) else Fraction(value)
 
 
+def short(value: object) -> str:
+    """A value for a message, shortened; its type alone if it is a table or cannot be printed."""
+    if isinstance(value, int) and not is_finite(value):  # Python refuses to print it
+        return f"a whole number of {value.bit_length()} bits"
+    if not isinstance(value, numbers.Number | str | bytes | list | tuple | dict | None):
+        return type(value).__name__
+    try:
+        return reprlib.repr(value)
+    except ValueError:  # a number of thousands of digits inside
+        return type(value).__name__
+
+
 def first_few(values: Sequence[object], most: int = 12) -> str:
     """The first few values as a list, for a message."""
     shown = ", ".join(repr(value) for value in values[:most])
@@ -170,3 +188,25 @@ def check_choice(name: str, value: object, allowed: Sequence[str]) -> None:
     """Raise RequestError if `value` is not one of the allowed names."""
     if value not in allowed:
         raise RequestError(f"{name} must be one of {list(allowed)}, got {value!r}")
+
+
+def check_text(what: str, text: object, error: type[RequestError] = RequestError) -> str:
+    """Return text that every file and message can hold; a note may have several lines."""
+    if not isinstance(text, str):
+        raise error(f"{what} must be text, got {type(text).__name__}")
+    if _SURROGATE.search(text):
+        raise error(f"{what} holds half a surrogate pair, which no file can hold: {text[:40]!r}")
+    return text
+
+
+def check_label(what: str, text: object, error: type[RequestError] = RequestError) -> str:
+    """Return a name or label: text without control characters, of a bounded length."""
+    text = check_text(what, text, error)
+    if _CONTROL.search(text):
+        raise error(f"{what} holds a carriage return or another control character: {text[:40]!r}")
+    if len(text) > MOST_CHARACTERS:
+        raise error(
+            f"{what} has {len(text)} characters; at most {MOST_CHARACTERS} are allowed: "
+            f"{text[:40]!r}..."
+        )
+    return text

@@ -5,14 +5,15 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dpstats import __version__
 from dpstats.errors import BudgetError, DpstatsError
 
 if TYPE_CHECKING:
+    from dpstats.measured.measurements import Measurements
     from dpstats.planning.plan import Plan
     from dpstats.private.tables import Progress
 
@@ -62,7 +63,10 @@ def _parser() -> argparse.ArgumentParser:
     demo = commands.add_parser(
         "demo", help="run an end-to-end example on a bundled public data set"
     )
-    demo.add_argument("-o", "--output", type=Path, default=Path("dpstats-demo.zip"))
+    demo.add_argument(
+        "-o", "--output", type=Path, help="default: dpstats-demo.zip, which is overwritten"
+    )
+    demo.add_argument("--force", action="store_true", help="overwrite an existing output")
     demo.add_argument(
         "--seed", type=int, default=1, help="seed of candidates and rows, never of noise"
     )
@@ -78,6 +82,7 @@ def _parser() -> argparse.ArgumentParser:
     plan = commands.add_parser("plan", help="write a plan for approval")
     plan.add_argument("request", type=Path, help="request.toml")
     plan.add_argument("-o", "--output", type=Path, required=True, help="plan.json")
+    plan.add_argument("--force", action="store_true", help="overwrite an existing output")
     plan.add_argument("--rows", type=int, help="public number of rows, checked at release")
     plan.set_defaults(run=_plan)
 
@@ -101,15 +106,21 @@ def _parser() -> argparse.ArgumentParser:
     release.add_argument(
         "--ledger", type=Path, help="ledger file: the budget spent on this data set"
     )
-    release.add_argument("--fit", choices=("entropy", "minimax"), default="entropy")
-    release.add_argument(
-        "--solver", choices=("highs", "pulp"), default="highs", help="for --fit minimax"
-    )
-    release.add_argument("--draw", choices=("systematic", "iid"), default="systematic")
-    release.add_argument("--candidates", type=int, default=20_000, metavar="M")
-    release.add_argument("--synthetic-rows", type=int, metavar="K", help="default: as many as rows")
-    release.add_argument("--seed", type=int, help="seed of candidates and rows, never of noise")
+    _add_synthesis(release)
     release.set_defaults(run=_release)
+
+    synthesize = commands.add_parser(
+        "synthesize", help="write a release from measurements; spends nothing"
+    )
+    synthesize.add_argument("measurements", type=Path, help="measurements.zip or release.zip")
+    synthesize.add_argument("-o", "--output", type=Path, required=True, help="release.zip")
+    synthesize.add_argument("--force", action="store_true", help="overwrite an existing output")
+    _add_synthesis(synthesize)
+    synthesize.set_defaults(run=_synthesize)
+
+    shown = commands.add_parser("show", help="print what a file of dpstats holds")
+    shown.add_argument("file", type=Path, help="a release, measurements, a plan or a ledger")
+    shown.set_defaults(run=_show)
 
     infer = commands.add_parser("infer", help="print the results of a release")
     infer.add_argument("release", type=Path, help="release.zip")
@@ -150,6 +161,18 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _add_synthesis(parser: argparse.ArgumentParser) -> None:
+    """The options of `dps.synthesize`."""
+    parser.add_argument("--fit", choices=("entropy", "minimax"), default="entropy")
+    parser.add_argument(
+        "--solver", choices=("highs", "pulp"), default="highs", help="for --fit minimax"
+    )
+    parser.add_argument("--draw", choices=("systematic", "iid"), default="systematic")
+    parser.add_argument("--candidates", type=int, default=20_000, metavar="M")
+    parser.add_argument("--synthetic-rows", type=int, metavar="K", help="default: as many as rows")
+    parser.add_argument("--seed", type=int, help="seed of candidates and rows, never of noise")
+
+
 def _read_plan(path: Path, rows: int | None = None) -> Plan:
     if path.suffix.lower() == ".json":
         from dpstats.planning.plan import Plan
@@ -163,7 +186,9 @@ def _read_plan(path: Path, rows: int | None = None) -> Plan:
 def _demo(options: argparse.Namespace) -> None:
     from dpstats.demo import run_demo
 
-    run_demo(options.output, seed=options.seed, progress=_progress())
+    output = options.output or Path("dpstats-demo.zip")
+    overwrite = options.force or options.output is None
+    run_demo(output, seed=options.seed, progress=_progress(), overwrite=overwrite)
 
 
 def _preview(options: argparse.Namespace) -> None:
@@ -171,8 +196,11 @@ def _preview(options: argparse.Namespace) -> None:
 
 
 def _plan(options: argparse.Namespace) -> None:
+    from dpstats.paid import check_apart
+
     plan = _read_plan(options.request, options.rows)
-    plan.save(options.output)
+    check_apart(options.output, {"request": options.request})
+    plan.save(options.output, overwrite=options.force)
     print(f"{plan}\nwritten to {options.output}")
 
 
@@ -212,57 +240,108 @@ def _agrees(question: str) -> bool:
 
 def _release(options: argparse.Namespace) -> None:
     plan = _read_plan(options.plan)
-    _check_output(options.output, force=options.force)  # before anything is spent
+    from dpstats.paid import (
+        check_apart,
+        held_interrupts,
+        keep_measurements,
+        place_of_measurements,
+        places,
+    )
     from dpstats.private.measure import measure
+
+    read = {"plan": options.plan, "table": options.data, "ledger": options.ledger}
+    paid = place_of_measurements(options.output)
+    for place in (options.output, paid):
+        check_apart(place, read)
+    settings = _synthesis(options)
+
+    with places(options.output, overwrite=options.force) as (keep, write):
+        if options.ledger is None:
+            print(
+                "dpstats: warning: no --ledger: no file records that this data set spends "
+                f"{plan.budget}; create one with 'dpstats ledger new FILE --kind "
+                f"{plan.budget.kind} --cap {plan.budget.parameter.upper()}'",
+                file=sys.stderr,
+            )
+        _let_a_person_look(plan, options)
+        try:
+            with held_interrupts() as hold:  # from the spending until the answers are on disk
+                progress = _progress({"drawing noise": hold})
+                measurements = measure(plan, options.data, ledger=options.ledger, progress=progress)
+                paid = keep_measurements(measurements, keep, paid)
+        except KeyboardInterrupt:
+            if paid.is_file():
+                _say_how_to_finish(paid, options.output)
+            raise
+        _finish(measurements, paid, write, settings, options.output)
+
+
+def _synthesize(options: argparse.Namespace) -> None:
+    from dpstats import files
+    from dpstats.measured.measurements import Measurements
+    from dpstats.paid import check_apart
+
+    check_apart(options.output, {"file of the measurements": options.measurements})
+    settings = _synthesis(options)
+    measurements = Measurements.load(options.measurements)
+    with files.reserved(options.output, overwrite=options.force) as write:
+        _finish(measurements, options.measurements, write, settings, options.output)
+
+
+def _synthesis(options: argparse.Namespace) -> dict[str, Any]:
+    """Arguments of `dps.synthesize`, checked."""
     from dpstats.references.generator import check_options
+
+    fit, solver, draw = options.fit, options.solver, options.draw
+    m, k = options.candidates, options.synthetic_rows
+    rng = check_options(fit, draw, m, k, options.seed, solver)
+    return {"fit": fit, "solver": solver, "draw": draw, "m": m, "k": k, "rng": rng}
+
+
+def _finish(
+    measurements: Measurements,
+    paid: Path,
+    write: Callable[[bytes], None],
+    settings: dict[str, Any],
+    output: Path,
+) -> None:
+    """From measurements that are on disk to a release that is."""
+    from dpstats.paid import remove_paid
     from dpstats.synthesis import synthesize
 
-    rng = check_options(
-        options.fit, options.draw, options.candidates, options.synthetic_rows, options.seed,
-        options.solver,
-    )  # fmt: skip
+    try:
+        made = synthesize(measurements, progress=_progress(), **settings)
+        write(made.to_bytes())
+        removed = remove_paid(paid, output, measurements)
+    except BaseException:
+        _say_how_to_finish(paid, output)
+        raise
+    kept = "" if removed else f"\n{paid} was kept; the release holds all of it"
+    print(f"{made}\n{made.accuracy()}\nwritten to {output}{kept}")
 
-    if options.ledger is None:
-        print(
-            "dpstats: warning: no --ledger: no file records that this data set spends "
-            f"{plan.budget}; create one with 'dpstats ledger new FILE --kind {plan.budget.kind} "
-            f"--cap {plan.budget.parameter.upper()}'",
-            file=sys.stderr,
-        )
-    _let_a_person_look(plan, options)
-    measurements = measure(plan, options.data, ledger=options.ledger, progress=_progress())
-    paid = options.output.with_suffix(".measurements.zip")
-    measurements.save(paid)  # the budget is spent: keep this even if synthesis should fail
-    made = synthesize(
-        measurements,
-        fit=options.fit,
-        solver=options.solver,
-        draw=options.draw,
-        m=options.candidates,
-        k=options.synthetic_rows,
-        rng=rng,
-        progress=_progress(),
+
+def _say_how_to_finish(paid: Path, output: Path) -> None:
+    from dpstats.paid import how_to_finish
+
+    print(
+        f"\ndpstats: the measurements, which the budget has paid for, are in {paid}; finish the "
+        f"release with: {how_to_finish(paid, output)}",
+        file=sys.stderr,
     )
-    made.save(options.output)
-    paid.unlink()
-    print(f"{made}\n{made.accuracy()}\nwritten to {options.output}")
 
 
-def _check_output(output: Path, *, force: bool) -> None:
-    from dpstats.errors import RequestError
+def _show(options: argparse.Namespace) -> None:
+    from dpstats.opening import open_file
+    from dpstats.privacy.ledger import Ledger
 
-    if output.exists() and not force:
-        raise RequestError(
-            f"{output} exists and may be a release whose budget is spent; use --force to overwrite"
-        )
-    if not output.parent.is_dir() or not os.access(output.parent, os.W_OK):
-        raise RequestError(f"cannot write to the folder {output.parent}; nothing was spent")
+    found = open_file(options.file)
+    print(f"{found}\n\n{found.table()}" if isinstance(found, Ledger) else found)
 
 
 def _infer(options: argparse.Namespace) -> None:
-    from dpstats.releases import load
+    from dpstats.opening import open_release
 
-    release = load(options.release)
+    release = open_release(options.release)
     for reason in () if options.names else release.unread.values():
         print(reason, file=sys.stderr)
     for name in options.names or release.analyses:
@@ -271,6 +350,7 @@ def _infer(options: argparse.Namespace) -> None:
 
 
 def _new_ledger(options: argparse.Namespace) -> None:
+    from dpstats.errors import RequestError
     from dpstats.privacy.budget import KINDS
     from dpstats.privacy.ledger import Ledger
     from dpstats.privacy.rationals import parse_fraction
@@ -281,21 +361,31 @@ def _new_ledger(options: argparse.Namespace) -> None:
             cap = float(options.cap)  # type: ignore[assignment]
         except ValueError:
             cap = options.cap
-    print(Ledger.create(options.file, KINDS[options.kind](cap), unit=options.unit))  # type: ignore[arg-type]
+    try:
+        limit = KINDS[options.kind](cap)  # type: ignore[arg-type]
+    except BudgetError as error:  # no budget is exceeded
+        raise RequestError(f"--cap: {error}") from None
+    print(Ledger.create(options.file, limit, unit=options.unit))
 
 
 def _show_ledger(options: argparse.Namespace) -> None:
     from dpstats.privacy.ledger import Ledger
 
-    print(Ledger.open(options.file))
+    ledger = Ledger.open(options.file)
+    print(f"{ledger}\n\n{ledger.table()}")
 
 
-def _progress() -> Progress:
-    """Progress on stderr: one line rewritten in place, or one line per stage in a log."""
+def _progress(at: Mapping[str, Callable[[], None]] | None = None) -> Progress:
+    """Progress on stderr: one line rewritten in place, or one line per stage in a log.
+
+    What `at` names for a stage is called when it begins.
+    """
     live = sys.stderr.isatty()
     last = [""]
 
     def report(text: str, done: int, total: int | None) -> None:
+        if at and text in at and text != last[0]:
+            at[text]()
         if live:
             share = f" {done / total:.0%}" if total else ""
             print(f"\r\033[K{text}{share}", end="\n" if text == "done" else "", file=sys.stderr)

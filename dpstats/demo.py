@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
+from dpstats import files
 from dpstats.analyses.counts.marginals import Marginals
 from dpstats.analyses.counts.proportion import Proportion
 from dpstats.planning.plan import Plan, plan
@@ -39,8 +40,11 @@ def fair_data() -> pd.DataFrame:
     return frame
 
 
-def run_demo(output: Path, *, seed: int | None = 1, progress: Progress | None = None) -> None:
+def run_demo(
+    output: Path, *, seed: int | None = 1, progress: Progress | None = None, overwrite: bool = False
+) -> None:
     """Run the example, print every step and save the release at `output`."""
+    files.check_place(output, overwrite=overwrite)
     planned, data = fair_plan(), fair_data()
     _say("1. The data", _DATA.format(rows=len(data), columns=len(data.columns)))
     _say("2. The schema: declared, never derived from the rows", str(planned.schema))
@@ -53,7 +57,7 @@ def run_demo(output: Path, *, seed: int | None = 1, progress: Progress | None = 
 
     made = release(planned, data, rng=seed, progress=progress)
     _say("6. The release: the only step that reads private rows", str(made))
-    made.save(output)
+    made.save(output, overwrite=overwrite)
     opened = load(output)
     _say(
         f"7. Saved as {output} and loaded: all results below come from this file",

@@ -3,46 +3,195 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import json
 import os
+import stat
 import tempfile
 import zipfile
-import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-from dpstats.errors import FileFormatError
+from dpstats.errors import DpstatsError, FileFormatError, RequestError
 
-VERSION = 2  # 2: one record for plans and measurements, one kind of block for moments
+VERSION = 3  # 3: a digest of the plan; answers carry the names of their functions
+MOST_BYTES = 2**31  # of a file, or of a member of an archive when expanded
+_SMALL = 2**26  # an archive may expand to this, whatever its size
+_MOST_EXPANSION = 500  # answers hold random digits, which do not compress
+_DIGITS = 16  # of a digest that is printed: by 64 bits no two plans look the same
 _FIXED_DATE = (1980, 1, 1, 0, 0, 0)  # files carry no times
 
 
-def write_atomically(path: str | Path, data: bytes) -> None:
-    """Write a whole file or nothing: to a temporary file beside it, then rename."""
-    path = Path(path)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+def as_path(path: object) -> Path:
+    """Return a path given as text or as a Path.
+
+    Raises
+    ------
+    RequestError
+        For anything else, such as bytes, None or a table; its content is not quoted.
+    """
+    if not isinstance(path, str | Path):
+        raise RequestError(f"a path must be text or a pathlib.Path, got {type(path).__name__}")
     try:
-        with os.fdopen(handle, "wb") as file:
+        os.fsencode(path)
+    except UnicodeEncodeError:
+        raise RequestError(f"the path {str(path)!r} is no text that a file name can hold") from None
+    if "\0" in str(path) or not str(path):
+        raise RequestError(f"the path {str(path)!r} cannot name a file")
+    return Path(path)
+
+
+def check_place(path: str | Path, *, overwrite: bool = False) -> Path:
+    """Return the path of a file that may be written.
+
+    Raises
+    ------
+    RequestError
+        If it names anything but a file, or a file that exists without `overwrite`.
+    """
+    path = as_path(path)
+    try:
+        path.lstat()
+    except FileNotFoundError:
+        return path
+    except OSError as error:
+        raise RequestError(f"cannot write {_shown(path)!r}: {error.strerror}") from None
+    if path.exists() and not path.is_file():
+        raise RequestError(f"cannot write {_shown(path)!r}: it is not a file; name a file")
+    if not overwrite:
+        raise RequestError(
+            f"{_shown(path)!r} exists and may hold what a budget has paid for; name another file, "
+            "or overwrite it with overwrite=True (--force on the command line)"
+        )
+    return path
+
+
+@contextmanager
+def reserved(path: str | Path, *, overwrite: bool = False) -> Iterator[Callable[[bytes], None]]:
+    """Open the place of a file before the work whose result it will hold.
+
+    Gives a function that writes the whole file, or nothing: to a temporary file beside it, which
+    is open from the start, then renames it.
+
+    Raises
+    ------
+    RequestError
+        If the file cannot be written.
+    """
+    path = check_place(path, overwrite=overwrite)
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".dpstats.")
+    except OSError as error:
+        raise RequestError(
+            f"cannot write to the folder {str(path.parent)!r}: {error.strerror}"
+        ) from None
+
+    def write(data: bytes) -> None:
+        try:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
+            file.close()
+            check_place(path, overwrite=overwrite)  # it may have come into being since
+            os.replace(temporary, path)
+        except OSError as error:
+            why = error.strerror or type(error).__name__
+            raise RequestError(f"cannot write {_shown(path)!r}: {why}") from None
+
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield write
+    finally:
         Path(temporary).unlink(missing_ok=True)
-        raise
 
 
-def save_archive(path: str | Path, members: Mapping[str, str]) -> None:
-    """Write texts as one zip archive; equal contents give equal bytes."""
+def write_atomically(path: str | Path, data: bytes, *, overwrite: bool = False) -> None:
+    """Write a whole file or nothing."""
+    with reserved(path, overwrite=overwrite) as write:
+        write(data)
+
+
+def read_bytes(path: str | Path, most: int | None = None) -> bytes:
+    """Content of a regular file of a bounded size, or only its first bytes.
+
+    Raises
+    ------
+    FileFormatError
+        If it cannot be read.
+    """
+    path = as_path(path)
+    try:
+        _check_regular(path)
+        with path.open("rb") as file:
+            data = file.read(MOST_BYTES + 1 if most is None else most)
+    except OSError as error:
+        raise FileFormatError(f"cannot read {_shown(path)}: {error.strerror}") from None
+    if len(data) > MOST_BYTES:
+        raise FileFormatError(f"{_shown(path)} is larger than {MOST_BYTES} bytes")
+    return data
+
+
+def pack(members: Mapping[str, str]) -> bytes:
+    """Texts as one zip archive; equal contents give equal bytes."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, text in members.items():
             info = zipfile.ZipInfo(name, date_time=_FIXED_DATE)
             info.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(info, text)
-    write_atomically(path, buffer.getvalue())
+    return buffer.getvalue()
+
+
+def unpack(file: BinaryIO, wanted: Iterable[str], name: str) -> dict[str, str]:
+    """The wanted members of a zip archive as text; `name` is the file's, for messages.
+
+    Raises
+    ------
+    FileFormatError
+        If it is not a zip archive that `pack` could have written, or lacks a member.
+    """
+    try:
+        with zipfile.ZipFile(file) as archive:
+            infos = {info.filename: info for info in archive.infolist()}
+            return {member: _member(archive, infos.get(member), member, name) for member in wanted}
+    except FileFormatError:
+        raise
+    except Exception:  # zipfile raises errors of many kinds on damaged archives
+        raise FileFormatError(
+            f"{name} is not an archive of a release or of measurements; open a plan with "
+            "dps.Plan.load"
+        ) from None
+
+
+def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo | None, member: str, name: str) -> str:
+    if info is None:
+        raise FileFormatError(
+            f"{name} lacks {member}; open a release with dps.load and measurements "
+            "with dps.Measurements.load"
+        )
+    if info.flag_bits & 1:
+        raise FileFormatError(f"{name} is encrypted; dpstats writes and reads plain archives")
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise FileFormatError(
+            f"{name} is compressed in a way that dpstats does not write; pack it again as an "
+            "ordinary zip archive (deflate)"
+        )
+    size, packed = info.file_size, max(info.compress_size, 1)
+    if size > MOST_BYTES or (size > _SMALL and size > _MOST_EXPANSION * packed):
+        raise FileFormatError(
+            f"{member} in {name} would expand from {packed} to {size} bytes, which no file of "
+            "dpstats does; it was not read"
+        )
+    return archive.read(info).decode("utf-8")  # never more than the stated size
+
+
+def save_archive(path: str | Path, members: Mapping[str, str], *, overwrite: bool = False) -> None:
+    """Write texts as one zip archive."""
+    with reserved(path, overwrite=overwrite) as write:
+        write(pack(members))
 
 
 def load_archive(path: str | Path, wanted: Iterable[str]) -> dict[str, str]:
@@ -53,27 +202,13 @@ def load_archive(path: str | Path, wanted: Iterable[str]) -> dict[str, str]:
     FileFormatError
         If the file is missing, is not a zip archive, or lacks a member.
     """
-    path = Path(path)
+    path = as_path(path)
     try:
-        with zipfile.ZipFile(path) as archive:
-            members = set(archive.namelist())
-            for name in wanted:
-                if name not in members:
-                    raise FileFormatError(
-                        f"{path.name} lacks {name}; open a release with dps.load and measurements "
-                        "with dps.Measurements.load"
-                    )
-            return {name: archive.read(name).decode("utf-8") for name in wanted}
+        _check_regular(path)
+        with path.open("rb") as file:
+            return unpack(file, wanted, path.name)
     except OSError as error:
-        raise FileFormatError(f"cannot read {path.name}: {error.strerror}") from None
-    except (
-        zipfile.BadZipFile, zlib.error, KeyError, UnicodeDecodeError, EOFError,
-        NotImplementedError, RuntimeError,
-    ):  # fmt: skip
-        raise FileFormatError(
-            f"{path.name} is not an archive of a release or of measurements; open a plan with "
-            "dps.Plan.load"
-        ) from None
+        raise FileFormatError(f"cannot read {_shown(path)}: {error.strerror}") from None
 
 
 def to_json(document: Mapping[str, Any]) -> str:
@@ -81,11 +216,28 @@ def to_json(document: Mapping[str, Any]) -> str:
     return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def from_json(text: str, kind: str, name: str) -> dict[str, Any]:
+def parse_json(text: str | bytes) -> Any:
+    """Value of a JSON text.
+
+    Raises
+    ------
+    ValueError
+        If it is not JSON that `to_json` could have written: numbers that are infinite or of
+        thousands of digits, a key that occurs twice, half a surrogate pair, or deep nesting.
+    """
+    try:
+        value = json.loads(text, object_pairs_hook=_distinct_keys)
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    return value
+
+
+def from_json(text: str | bytes, kind: str, name: str) -> dict[str, Any]:
     """Parse JSON text and check that it is the expected kind of file, in a known version."""
     try:
-        document = json.loads(text)
-    except json.JSONDecodeError:
+        document = parse_json(text)
+    except ValueError:
         raise FileFormatError(f"{name} does not hold valid JSON") from None
     if not isinstance(document, dict) or document.get("dpstats") != kind:
         raise FileFormatError(f"{name} is not a dpstats {kind}")
@@ -94,6 +246,60 @@ def from_json(text: str, kind: str, name: str) -> dict[str, Any]:
             f"{name} has format version {document.get('version')!r}; this dpstats reads {VERSION}"
         )
     return document
+
+
+@contextmanager
+def reading(what: str, passed: type[DpstatsError] = FileFormatError) -> Iterator[None]:
+    """Turn whatever goes wrong while the content of a file is read into FileFormatError.
+
+    Errors of the class `passed` are raised as they are.
+    """
+    try:
+        yield
+    except Exception as error:  # any value may be anywhere in a file
+        if isinstance(error, FileFormatError | passed):
+            raise
+        lacking = "it lacks " if isinstance(error, KeyError) else ""
+        raise FileFormatError(f"{what} cannot be read: {lacking}{error}") from None
+
+
+def _distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object; a reader of the file might see either of two equal keys."""
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        raise ValueError("a key occurs twice")
+    return made
+
+
+def digest(value: object) -> str:
+    """SHA-256 of a JSON value, as 64 hexadecimal digits; the order of keys counts."""
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def short_digest(digest: str) -> str:
+    """The first digits of a digest, as plans, ledgers and releases print it."""
+    return digest[:_DIGITS]
+
+
+def difference(given: object, made: object) -> str | None:
+    """Where two JSON values first differ, such as ``blocks[0].cells``; None if they are equal."""
+    parts: Iterable[tuple[str, object, object]]
+    if isinstance(given, dict) and isinstance(made, dict):
+        keys = dict.fromkeys([*given, *made])
+        parts = ((f".{key}", given.get(key, _ABSENT), made.get(key, _ABSENT)) for key in keys)
+    elif isinstance(given, list) and isinstance(made, list) and len(given) == len(made):
+        parts = ((f"[{i}]", *both) for i, both in enumerate(zip(given, made, strict=True)))
+    else:
+        return None if type(given) is type(made) and given == made else ""
+    for name, one, other in parts:
+        inner = difference(one, other)
+        if inner is not None:
+            return name + inner
+    return None
+
+
+_ABSENT = object()
 
 
 def to_csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
@@ -107,9 +313,22 @@ def to_csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 def from_csv(text: str, header: Sequence[str], name: str) -> list[list[str]]:
     """Rows of CSV text under the expected header."""
-    rows = list(csv.reader(io.StringIO(text)))
+    try:
+        rows = list(csv.reader(io.StringIO(text)))
+    except csv.Error:  # such as a cell of more than 131,072 characters
+        raise FileFormatError(f"{name} does not hold a table that dpstats wrote") from None
     if not rows or rows[0] != list(header):
         raise FileFormatError(f"{name} does not start with the columns {list(header)}")
     if any(len(row) != len(header) for row in rows[1:]):
         raise FileFormatError(f"{name} has a line with a wrong number of columns")
     return rows[1:]
+
+
+def _check_regular(path: Path) -> None:
+    """Refuse folders and devices, which could be endless; OSError if there is no such file."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise FileFormatError(f"cannot read {_shown(path)}: it is not a file")
+
+
+def _shown(path: Path) -> str:
+    return path.name or str(path)

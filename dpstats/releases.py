@@ -13,7 +13,7 @@ import numpy as np
 
 from dpstats import files
 from dpstats.analyses.base import Analysis, R
-from dpstats.analyses.registry import analysis_from_dict, spelled
+from dpstats.analyses.registry import analysis_from_dict, family_of, spelled
 from dpstats.arrays import Codes, Floats
 from dpstats.caching import Cached
 from dpstats.checks import (
@@ -22,6 +22,8 @@ from dpstats.checks import (
     check_alpha,
     check_method,
     check_target,
+    first_few,
+    short,
 )
 from dpstats.errors import FileFormatError, NotMeasuredError, RequestError
 from dpstats.families.block import Block, Family
@@ -29,10 +31,9 @@ from dpstats.measured.answers import Answers, answer
 from dpstats.measured.candidates_file import candidates_from_members, candidates_to_members
 from dpstats.measured.certificate import Accuracy, certify
 from dpstats.measured.combining import Sources
-from dpstats.measured.contents import contents, lacking
+from dpstats.measured.contents import contents, lacking, unasked
 from dpstats.measured.measurements import Measurements
 from dpstats.privacy.budget import Budget
-from dpstats.privacy.neighbours import NEIGHBOURS
 from dpstats.references import reference_from_dict
 from dpstats.results.base import INTERVAL_COLUMNS, Result
 from dpstats.results.rendering import as_html
@@ -147,10 +148,25 @@ class Release(Cached):
         analyses, unread = {}, {}
         for name in self.measurements.requests:
             try:
-                analyses[name] = self._planned(name)
+                analysis = self._planned(name)
+                family_of(analysis, self.schema)
+                analyses[name] = analysis
             except RequestError as error:
                 unread[name] = f"analysis {name!r} cannot be read here: {error}"
         return analyses, unread
+
+    def _unasked(self) -> list[str]:
+        """A note where blocks were measured that no analysis asks for, as it is read here."""
+        analyses, unread = self._read()
+        wanted = [b for one in analyses.values() for b in family_of(one, self.schema).blocks]
+        found = [block.names[0] for block in unasked(self.measurements.family.blocks, wanted)]
+        if not found:
+            return []
+        why = "an analysis that cannot be read here" if unread else "an earlier version"
+        return [
+            f"{first_few(found, 4)} were measured, and no analysis asks for them as it is read "
+            f"here; {why} may have"
+        ]
 
     def _planned(self, name: str) -> Analysis[Result]:
         """A planned analysis, read anew: its kind may have been registered since."""
@@ -263,7 +279,7 @@ class Release(Cached):
         if isinstance(analysis, type) or not hasattr(analysis, "infer"):
             raise RequestError(
                 "infer takes the name of an analysis, or an analysis with its parameters such as "
-                f"dps.Proportion(\"smoker == 'yes'\"); got {analysis!r}"
+                f"dps.Proportion(\"smoker == 'yes'\"); got {short(analysis)}"
             )
         try:
             return analysis.infer(self)
@@ -357,13 +373,29 @@ class Release(Cached):
         which = np.repeat(np.arange(len(self.counts)), self.counts)
         return self.schema.to_frame({name: c[which] for name, c in self.candidates.items()})
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write a zip archive of JSON and CSV; only what was released, nothing executable.
 
         It holds the measurements, the candidates (codes, weights, counts) and, for use in other
         programs, the synthetic rows in original units as ``rows.csv``.
+
+        Parameters
+        ----------
+        path : str or Path
+        overwrite : bool
+            Replace an existing file.
+
+        Raises
+        ------
+        RequestError
+            If the file exists or cannot be written.
         """
-        files.save_archive(path, self._members())
+        with files.reserved(path, overwrite=overwrite) as write:  # before the texts are made
+            write(self.to_bytes())
+
+    def to_bytes(self) -> bytes:
+        """What `save` writes."""
+        return files.pack(self._members())
 
     def _members(self) -> dict[str, str]:
         """The texts of the archive, by member name."""
@@ -396,15 +428,10 @@ class Release(Cached):
             f"{'' if held.rows.public else 'about '}{self.n} private rows, "
             f"{self.k} synthetic rows ({self.draw}, {self.fit} fit on "
             f"{len(self.weights)} candidates)",
-            f"Budget: {held.budget}; {NEIGHBOURS[held.unit]}; one row per person",
-            f"Columns: {', '.join(self.columns.names)} (only those the plan's analyses touch)",
-            f"Analyses: {', '.join(map(repr, held.requests))}",
+            *held.summary_lines(),
             *(f"Note: {reason}" for reason in self.unread.values()),
-            self.columns.missing_rules(),
+            *(f"Note: {note}" for note in (*self._unasked(), *self.notes)),
         ]
-        if held.not_private:
-            lines.append("NOT PRIVATE: the noise came from a source for testing; do not publish")
-        lines += [f"Note: {note}" for note in self.notes]
         return "\n".join([*lines, LIMITS])
 
     def _repr_html_(self) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from dpstats.density.minimax import Solver
 from dpstats.density.rows import Draw
+from dpstats.errors import RequestError
 from dpstats.measured.measurements import Measurements
 from dpstats.planning.plan import Plan
 from dpstats.privacy.ledger import Ledger
@@ -65,6 +66,11 @@ def synthesize(
     >>> release.to_frame().shape
     (500, 1)
     """
+    if not isinstance(measurements, Measurements):
+        raise RequestError(
+            "the first argument must be dps.Measurements, from dps.measure or "
+            f"dps.Measurements.load; got {type(measurements).__name__}"
+        )
     generator = check_options(fit, draw, m, k, rng, solver)
     made = generate(
         measurements, generator, fit=fit, solver=solver, draw=draw, m=m, k=k, progress=progress

@@ -150,7 +150,8 @@ def test_an_unknown_analysis_takes_nothing_else_with_it(release, saved, monkeypa
         "mine": {"kind": "mine", "depth": 3},
         "later": {"kind": "proportion", "condition": "smoker", "of_a_later_version": 1},
     }
-    rewritten(saved, "measurements.json", in_json(analyses=requests))
+    measurements = replace(release.measurements, requests=requests)
+    replace(release, measurements=measurements).save(saved, overwrite=True)
     again = dps.load(saved)
     pd.testing.assert_frame_equal(again.to_frame(), release.to_frame())
     assert dict(again.analyses) == ANALYSES
@@ -339,7 +340,7 @@ def broken(text):
 
 DAMAGE = {
     "release.json": [
-        removed, emptied, broken, in_json(dpstats="plan"), in_json(version=1), in_json(version=3),
+        removed, emptied, broken, in_json(dpstats="plan"), in_json(version=2), in_json(version=4),
         in_json(notes=3),
         in_json(fit=None), lambda text: "[]", lambda text: "3", lambda text: '"' + text,
         lambda text: text.replace('"draw"', '"drew"'),

@@ -236,7 +236,7 @@ def test_refusals(held, options, message):
         dps.synthesize(held, **options)
 
 
-def test_noise_alone_does_not_decide_on_millions_of_rows(schema, survey, monkeypatch):
+def test_no_more_rows_than_a_file_can_hold_are_drawn_unasked(schema, survey, monkeypatch):
     monkeypatch.setattr(generator, "MOST_ROWS", 100)
     analyses = {"p": dps.Proportion("smoker == 'yes'")}
     plan = dps.plan(schema, analyses, budget=dps.PureDP(1), unit="add_remove")
@@ -245,4 +245,6 @@ def test_noise_alone_does_not_decide_on_millions_of_rows(schema, survey, monkeyp
     assert "100 were drawn" in str(release)
     assert abs(release.n - 2000) < 100
     public = dps.plan(schema, analyses, budget=dps.PureDP(1))
-    assert len(dps.release(public, survey, rng=0, m=50).to_frame()) == 2000
+    capped = dps.release(public, survey, rng=0, m=50)
+    assert len(capped.to_frame()) == 100
+    assert "the number of rows is 2000; 100 were drawn, the most allowed" in str(capped)

@@ -9,11 +9,14 @@ from collections.abc import Mapping
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from dpstats.checks import short
 from dpstats.errors import DpstatsError, RequestError
+from dpstats.families.block import Family
 
 if TYPE_CHECKING:
     from dpstats.analyses.base import Analysis
     from dpstats.results.base import Result
+    from dpstats.schema import Schema
 
 T = TypeVar("T")
 
@@ -131,7 +134,7 @@ def check_class(analysis: object) -> None:
     """
     if not isinstance(analysis, type):
         raise RequestError(
-            f"dps.register takes the class of an analysis, not an object; got {analysis!r}"
+            f"dps.register takes the class of an analysis, not an object; got {short(analysis)}"
         )
     name, parameters = analysis.__name__, getattr(analysis, "__dataclass_params__", None)
     if parameters is None or not parameters.frozen or "__dataclass_params__" not in vars(analysis):
@@ -187,6 +190,28 @@ def check_readable(analysis: Analysis[Result]) -> None:
             f"of lists, or normalise the parameters in {name}.__post_init__; then "
             f"dps.register({name})"
         )
+
+
+def family_of(analysis: Analysis[Result], schema: Schema) -> Family:
+    """The functions that an analysis needs.
+
+    Raises
+    ------
+    RequestError
+        Also where the class fails in any other way, such as on parameters of wrong types.
+    """
+    try:
+        family = analysis.family(schema)
+    except DpstatsError:
+        raise
+    except Exception as error:  # a class of another package may raise anything
+        raise RequestError(f"{spelled(analysis)} cannot be planned: {error}") from error
+    if not isinstance(family, Family):
+        raise RequestError(
+            f"family() of {spelled(analysis)} must return a dps.Family, not a "
+            f"{type(family).__name__}"
+        )
+    return family
 
 
 def analysis_to_dict(analysis: Analysis[Result]) -> dict[str, Any]:

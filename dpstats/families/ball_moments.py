@@ -14,13 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.arrays import Codes, Floats
-from dpstats.checks import shortest_decimal
+from dpstats.checks import short, shortest_decimal
 from dpstats.errors import FileFormatError, RequestError
 from dpstats.families.block import Block, Derivation
 from dpstats.families.cells import DenseValues
 from dpstats.families.moments import Moments, Term
 from dpstats.families.subgroups import require_answered
 from dpstats.privacy.neighbours import Sensitivity
+from dpstats.privacy.rationals import parse_fraction
 from dpstats.schema import Number, Schema
 
 if TYPE_CHECKING:
@@ -299,15 +300,23 @@ class BallMoments(Block):
         names = plain["numbers"]
         try:
             center, scale = (
-                dict(zip(names, map(Fraction, plain[what]), strict=True))
+                dict(zip(names, map(_fraction, plain[what]), strict=True))
                 for what in ("center", "scale")
             )
-            clip_norm = Fraction(plain["clip_norm"])
-        except (TypeError, ValueError, ZeroDivisionError):
+            clip_norm = _fraction(plain["clip_norm"])
+        except (AttributeError, TypeError, ValueError):
             raise FileFormatError(
                 "centers, scales and the norm of clipped moments must be numbers, one per column"
             ) from None
         return BallMoments.of(schema, names, clip_norm, center, scale)
+
+
+def _fraction(text: str) -> Fraction:
+    """A rational as `to_dict` writes it; ValueError for other text, such as 1e99999999."""
+    exact = parse_fraction(text.removeprefix("-"))
+    if exact is None:
+        raise ValueError(f"{short(text)} is not a fraction")
+    return -exact if text.startswith("-") else exact
 
 
 def _middle_and_half(column: Number) -> tuple[Fraction, Fraction]:

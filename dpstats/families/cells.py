@@ -15,7 +15,13 @@ import numpy as np
 from dpstats.arrays import Codes, Floats
 from dpstats.errors import RequestError
 from dpstats.families.block import Block, Derivation
-from dpstats.families.conditions import CellSet, cell_index, cell_set, read_condition
+from dpstats.families.conditions import (
+    MAX_TABLE_CELLS,
+    CellSet,
+    cell_index,
+    cell_set,
+    read_condition,
+)
 from dpstats.privacy.neighbours import Sensitivity
 from dpstats.schema import Boolean, Column, Number, Schema
 

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.arrays import Codes
-from dpstats.errors import ConditionError
+from dpstats.checks import short
+from dpstats.errors import ConditionError, FileFormatError
 from dpstats.schema import Boolean, Column, Schema
 
 GRAMMAR = (
@@ -26,6 +27,7 @@ GRAMMAR = (
     "put names that are not identifiers in backticks"
 )
 MAX_CELLS = 2**22
+MOST_CHARACTERS = 20_000  # files hold it as the name of a function
 
 _COMPARISONS: dict[type[ast.cmpop], str] = {
     ast.Eq: "==",
@@ -67,7 +69,10 @@ class CellSet:
     def from_dict(cls, plain: Mapping[str, Any], schema: Schema) -> CellSet:
         """Inverse of `to_dict`."""
         columns = tuple(schema[name] for name in plain["columns"])
-        mask = np.zeros(math.prod(c.bins for c in columns), dtype=np.bool_)
+        cells = math.prod(c.bins for c in columns)
+        if cells > MAX_CELLS:
+            raise FileFormatError(f"a condition over {cells} cells, more than {MAX_CELLS}")
+        mask = np.zeros(cells, dtype=np.bool_)
         mask[plain["cells"]] = True
         return cls(columns, mask.tobytes())
 
@@ -104,7 +109,12 @@ def read_condition(text: str, schema: Schema) -> CellSet:
         edges, and conditions that are always true or always false.
     """
     if not isinstance(text, str) or not text.strip():
-        raise ConditionError(f"a condition must be non-empty text, got {text!r}; {GRAMMAR}")
+        raise ConditionError(f"a condition must be non-empty text, got {short(text)}; {GRAMMAR}")
+    if len(text) > MOST_CHARACTERS:
+        raise ConditionError(
+            f"a condition has {len(text)} characters; at most {MOST_CHARACTERS} are allowed: "
+            f"{text[:40]!r}..."
+        )
     source, quoted = _rewrite(text)
     try:
         tree = ast.parse(source.strip(), mode="eval").body

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from dpstats.arrays import Floats
+from dpstats.checks import short
 from dpstats.errors import RequestError, SchemaError
 from dpstats.families.moments import Feature
 from dpstats.schema import Boolean, Category, Column, Number
@@ -28,6 +29,8 @@ GRAMMAR = (
     "backticks"
 )
 _LARGEST = 2  # columns in one term; a square counts twice
+_MOST_CHARACTERS, _MOST_OPERATORS, _MOST_TERMS = 20_000, 300, 10_000
+_OPERATOR = re.compile(r"[-+*/:^|(]|\bin\b")
 _NAME = r"(?:`(?P<quoted>[^`]+)`|(?P<bare>\w+))"
 _GROUP = re.compile(rf"C\(\s*{_NAME}\s*\)")
 _SQUARE = re.compile(rf"I\(\s*{_NAME}\s*\*\*\s*2\s*\)")
@@ -196,20 +199,53 @@ def _parsed(formula: str) -> tuple[list[list[str]], list[list[str]]]:
     from formulaic.parser import DefaultFormulaParser
 
     if not isinstance(formula, str):
-        raise RequestError(f"a formula must be a string, got {formula!r}; {GRAMMAR}")
-    if "{" in re.sub("`[^`]*`", "", formula):
+        raise RequestError(f"a formula must be a string, got {short(formula)}; {GRAMMAR}")
+    if len(formula) > _MOST_CHARACTERS:
+        raise RequestError(
+            f"a formula has {len(formula)} characters; at most {_MOST_CHARACTERS} are allowed: "
+            f"{formula[:40]!r}..."
+        )
+    bare = re.sub("`[^`]*`", "", formula)
+    if "{" in bare:
         raise RequestError(f"{formula!r} has braces, but nothing here is evaluated; {GRAMMAR}")
+    if len(_OPERATOR.findall(bare)) > _MOST_OPERATORS:
+        raise RequestError(
+            f"the formula {formula[:40]!r}... has more than {_MOST_OPERATORS} operators; name "
+            "fewer columns"
+        )
     try:
         parser = DefaultFormulaParser()
-        _check_powers(formula, parser.get_ast(formula))
+        tree = parser.get_ast(formula)
+        if _terms_of(tree) > _MOST_TERMS:  # before they are expanded
+            raise RequestError(
+                f"{formula!r} has more than {_MOST_TERMS} terms; no term may multiply more than "
+                f"{_LARGEST} columns"
+            )
+        _check_powers(formula, tree)
         sides = parser.get_terms(formula)
         left, right = (
             [[factor.expr for factor in term.factors] for term in getattr(sides, side)]
             for side in ("lhs", "rhs")
         )
-    except (FormulaicError, AttributeError, SyntaxError) as error:
-        raise RequestError(f"{formula!r} cannot be read; {GRAMMAR}") from error
+    except RequestError:
+        raise
+    except (FormulaicError, AttributeError, IndexError, RecursionError, TypeError, ValueError) as e:
+        raise RequestError(f"{formula!r} cannot be read; {GRAMMAR}") from e
     return left, right
+
+
+def _terms_of(node: Any) -> float:
+    """At least as many terms as a formula expands to, repeated ones included."""
+    if not hasattr(node, "operator"):
+        return 1
+    parts = [_terms_of(part) for part in getattr(node, "args", ())]
+    match node.operator.symbol, parts:
+        case (("**" | "^"), [base, _]):
+            power = str(node.args[1])
+            return base ** min(int(power), 99) if power.isdecimal() and len(power) < 9 else math.inf
+        case ((":" | "*" | "/" | "in"), [one, other]):
+            return one * other + one + other
+    return sum(parts)
 
 
 def _check_powers(formula: str, node: Any) -> set[str]:

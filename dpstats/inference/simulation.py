@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from dpstats.measured.answers import Answers
     from dpstats.privacy.laws import LatticeLaw, NoiseLaw
 
+MOST_SIMULATIONS = 1_000_000
 _WIDE = 1000.0
 _POINTS = 2**14
 

@@ -11,6 +11,7 @@ from dpstats.arrays import Codes, Floats
 from dpstats.schema import Schema
 
 WEIGHT, COUNT = "_weight", "_count"
+MOST_ROWS = 10_000_000  # synthetic rows; a release writes each of them
 
 
 def candidates_to_members(
@@ -65,6 +66,6 @@ def candidates_from_members(
             raise ValueError(f"codes of {column.name!r} are out of range")
     if not (np.all(weights >= 0) and abs(weights.sum() - 1) < 1e-6):
         raise ValueError("the weights are not a density")
-    if counts.min() < 0 or counts.sum() < 1:
+    if counts.min() < 0 or not 1 <= sum(counts.tolist()) <= MOST_ROWS:
         raise ValueError("counts of rows are not valid")
     return candidates, weights, counts

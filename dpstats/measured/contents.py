@@ -76,6 +76,25 @@ def contents(
     return pd.DataFrame(rows, columns=names)
 
 
+def unasked(blocks: Iterable[Block], wanted: Iterable[Block]) -> list[Block]:
+    """The blocks that are neither wanted nor a part of a wanted one, names included."""
+    whole = list(wanted)
+    written = [block.to_dict() for block in whole]
+
+    def part_of(block: Block, one: Block) -> bool:
+        whole_only = type(one).restrict is Block.restrict
+        if type(block) is not type(one) or whole_only or block.size >= one.size:
+            return False
+        kept = np.isin(one.names, block.names)
+        return bool(kept.any()) and one.restrict(kept).to_dict() == block.to_dict()
+
+    return [
+        block
+        for block in blocks
+        if block.to_dict() not in written and not any(part_of(block, one) for one in whole)
+    ]
+
+
 def lacking(measurements: Measurements, answer: Answer, wanted: Family) -> str:
     """What is missing for a family, such as "'age' was not measured"; empty if nothing is."""
     unseen = wanted.column_names - measurements.family.column_names

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,14 +14,18 @@ from numpy.typing import NDArray
 
 from dpstats import files
 from dpstats.arrays import Codes, Floats
-from dpstats.errors import FileFormatError, RequestError
+from dpstats.errors import DpstatsError, RequestError
 from dpstats.families.block import Block
+from dpstats.measured.digest import plan_digest
 from dpstats.measured.row_count import RowCount
 from dpstats.measured.strategy import HasStrategy, Role, Strategy
+from dpstats.privacy.neighbours import NEIGHBOURS
 
 if TYPE_CHECKING:
     from dpstats.privacy.laws import LatticeLaw
 
+MEMBERS = ("measurements.json", "answers.csv")
+_SPENT = "keep them until then, since the budget is spent"
 ANSWERS_HEADER = ("block", "function", "name", "noisy_sum", "uniform")
 
 
@@ -100,6 +105,28 @@ class Measurements(HasStrategy):
     def __repr__(self) -> str:
         names = ", ".join(self.requests)
         return f"<dpstats Measurements: {names}; {self.family.size} noisy answers, {self.budget}>"
+
+    def __str__(self) -> str:
+        lines = [
+            f"Measurements: {self.family.size} noisy answers from "
+            f"{'' if self.rows.public else 'about '}{self.n} private rows",
+            *self.summary_lines(),
+            f"To finish: 'dpstats synthesize' or dps.synthesize makes a release of them; {_SPENT}",
+        ]
+        return "\n".join(lines)
+
+    def summary_lines(self) -> list[str]:
+        """What a release and its measurements say of how they were made."""
+        lines = [
+            f"Budget: {self.budget}; {NEIGHBOURS[self.unit]}; one row per person",
+            f"Columns: {', '.join(self.columns.names)} (only those the plan's analyses touch)",
+            f"Analyses: {', '.join(map(repr, self.requests))}",
+            f"Digest of the plan: {files.short_digest(self.plan_digest)}",
+            self.columns.missing_rules(),
+        ]
+        if self.not_private:
+            lines.append("NOT PRIVATE: the noise came from a source for testing; do not publish")
+        return lines
 
     def __post_init__(self) -> None:
         size = sum(planned.block.size for planned in self.strategy.blocks)
@@ -184,14 +211,56 @@ class Measurements(HasStrategy):
         """Noise standard deviation of the means, unit scale, (|F|,) float64."""
         return np.sqrt(self.strategy.variances) / (self.n * self.family.bounds)
 
-    def save(self, path: str | Path) -> None:
-        """Write a zip archive of JSON and CSV. Keep it: the budget is spent."""
-        files.save_archive(path, self.to_members())
+    @property
+    def plan_digest(self) -> str:
+        """The `Plan.digest` of the plan that these were measured under."""
+        return plan_digest(self.strategy, self.requests, self.reference_spec)
+
+    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Write a zip archive of JSON and CSV. Keep it: the budget is spent.
+
+        Parameters
+        ----------
+        path : str or Path
+        overwrite : bool
+            Replace an existing file.
+
+        Raises
+        ------
+        RequestError
+            If the file exists or cannot be written.
+        """
+        files.write_atomically(path, self.to_bytes(), overwrite=overwrite)
+
+    def to_bytes(self) -> bytes:
+        """What `save` writes."""
+        return files.pack(self.to_members())
 
     @classmethod
     def load(cls, path: str | Path) -> Measurements:
         """Read what `save` wrote (a release file holds its measurements too)."""
-        return cls.from_members(files.load_archive(path, ("measurements.json", "answers.csv")))
+        return cls.from_members(files.load_archive(path, MEMBERS))
+
+    def check_kept(self) -> None:
+        """Refuse measurements that a file cannot hold and give back.
+
+        Raises
+        ------
+        RequestError
+            To be raised before the budget is spent: with zeros for the noisy sums.
+        """
+        try:
+            texts = files.unpack(io.BytesIO(self.to_bytes()), MEMBERS, "the file")
+            kept = Measurements.from_members(texts) == self
+        except (DpstatsError, TypeError, ValueError, OverflowError) as error:
+            raise RequestError(
+                f"the measurements could not be kept in a file: {error}; change the plan"
+            ) from None
+        if not kept:
+            raise RequestError(
+                "the measurements would come back changed from a file; change the plan, its names "
+                "and parameters first"
+            )
 
     def to_members(self) -> dict[str, str]:
         """The texts of the archive, by member name."""
@@ -205,12 +274,9 @@ class Measurements(HasStrategy):
             **self.strategy.to_dict(),
             "reference": dict(self.reference_spec),
             "analyses": {name: dict(plain) for name, plain in self.requests.items()},
+            "plan": self.plan_digest,
         }
-        functions = [
-            (number, f, name)
-            for number, planned in enumerate(self.strategy.blocks)
-            for f, name in enumerate(planned.block.names)
-        ]
+        functions = _functions(self.strategy)
         held = zip(functions, self.noisy_sums.tolist(), self.uniforms.tolist(), strict=True)
         rows = [(*function, noisy_sum, repr(uniform)) for function, noisy_sum, uniform in held]
         return {
@@ -229,31 +295,42 @@ class Measurements(HasStrategy):
         """
         document = files.from_json(members["measurements.json"], "measurements", "the file")
         rows = files.from_csv(members["answers.csv"], ANSWERS_HEADER, "answers.csv")
-        try:
+        with files.reading("the measurements"):
             strategy = Strategy.from_dict(document)
             strategy.check()
-            expected = [
-                (number, f)
-                for number, planned in enumerate(strategy.blocks)
-                for f in range(planned.block.size)
-            ]
-            if [(int(number), int(f)) for number, f, *_ in rows] != expected:
+            size = sum(planned.block.size for planned in strategy.blocks)
+            if len(rows) != size or [tuple(row[:3]) for row in rows] != _functions(strategy):
                 raise ValueError(
-                    f"answers.csv holds {len(rows)} answers; it must hold those to the "
-                    f"{len(expected)} functions of the blocks, in their order"
+                    f"answers.csv holds {len(rows)} answers; it must hold those to the {size} "
+                    "functions of the blocks, with their names, in their order"
                 )
             uniforms = np.array([float(row[4]) for row in rows], dtype=np.float64)
             if not np.all(np.abs(uniforms) <= 0.5):
                 raise ValueError("answers.csv holds a uniform outside [-1/2, 1/2]")
             if not all(isinstance(document[key], dict) for key in ("reference", "analyses")):
                 raise TypeError("reference and analyses must be mappings")
-            return cls(
+            if not isinstance(document["not_private"], bool):
+                raise TypeError("not_private must be true or false")
+            made = cls(
                 strategy=strategy,
                 noisy_sums=np.array([int(row[3]) for row in rows], dtype=np.int64),
                 uniforms=uniforms,
                 reference_spec=document["reference"],
-                requests=document["analyses"],
-                not_private=bool(document["not_private"]),
+                requests={name: dict(plain) for name, plain in document["analyses"].items()},
+                not_private=document["not_private"],
             )
-        except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
-            raise FileFormatError(f"the measurements cannot be read: {error}") from None
+            if document["plan"] != made.plan_digest:
+                raise ValueError(
+                    "they are not those of the plan whose digest they carry; the file was edited "
+                    "after it was written"
+                )
+        return made
+
+
+def _functions(strategy: Strategy) -> list[tuple[str, str, str]]:
+    """Number of the block, number in the block and name of every function, as the file has them."""
+    return [
+        (str(number), str(f), name)
+        for number, planned in enumerate(strategy.blocks)
+        for f, name in enumerate(planned.block.names)
+    ]

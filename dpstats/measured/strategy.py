@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
+from dpstats.checks import short
 from dpstats.errors import BudgetError, FileFormatError, RequestError
 from dpstats.families import block_from_dict
 from dpstats.families.block import Block, Family
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from dpstats.privacy.laws import LatticeLaw, Noise
 
 Role = Literal["family", "reference", "count"]
-MOST_ROWS = 2**32  # up to which sums must be exact where the number of rows is private
+MOST_ROWS = 2**32  # of a table; up to it sums are exact where the number of rows is private
 SAFE_TOTAL = 2**62
 
 
@@ -252,5 +253,8 @@ class HasStrategy(Cached):
 
 def check_rows(n: object) -> None:
     """Refuse what is not a number of rows."""
-    if type(n) is not int or n < 1:
-        raise RequestError(f"the number of rows n must be a positive whole number, got {n!r}")
+    if type(n) is not int or not 1 <= n <= MOST_ROWS:
+        raise RequestError(
+            f"the number of rows n must be a positive whole number of at most {MOST_ROWS}, got "
+            f"{short(n)}"
+        )

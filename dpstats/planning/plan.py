@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -12,19 +13,17 @@ import numpy as np
 
 from dpstats import files
 from dpstats.analyses.base import Analysis
-from dpstats.analyses.registry import (
-    analysis_from_dict,
-    analysis_to_dict,
-    check_readable,
-    spelled,
-)
+from dpstats.analyses.registry import analysis_from_dict, analysis_to_dict, check_readable
+from dpstats.checks import check_label, short
 from dpstats.errors import FileFormatError, RequestError
-from dpstats.families import is_library_block
-from dpstats.families.block import Block, Family, derivable
+from dpstats.families.block import Block, Family
 from dpstats.families.cells import ROWS
+from dpstats.measured.digest import plan_digest
+from dpstats.measured.measurements import Measurements
 from dpstats.measured.strategy import HasStrategy, PlannedBlock, Strategy, check_rows
 from dpstats.measured.view import ReleaseView
 from dpstats.planning.allocation import Allocation, Split, read_shares, relative_price
+from dpstats.planning.asked import blocks_asked, check_asked
 from dpstats.planning.preview import Preview, preview_strategy
 from dpstats.privacy.budget import Budget, check_budget
 from dpstats.privacy.neighbours import NEIGHBOURS, Unit, check_unit
@@ -108,6 +107,28 @@ class Plan(HasStrategy):
         if n is not None:
             self.check_reference(n)
 
+    def check_kept(self, *, not_private: bool = False) -> None:
+        """Refuse a plan whose measurements a file could not hold and give back.
+
+        Raises
+        ------
+        RequestError
+        """
+        self._once("kept", lambda: self._unmeasured(not_private).check_kept())
+
+    def _unmeasured(self, not_private: bool) -> Measurements:
+        """What will be kept, with zeros for the noisy sums."""
+        n = (self.n or 1) if self.unit == "replace" else None
+        size = sum(planned.block.size for planned in self.strategy.blocks)
+        return Measurements(
+            strategy=replace(self.strategy, n=n),
+            noisy_sums=np.zeros(size, dtype=np.int64),
+            uniforms=np.zeros(size),
+            reference_spec=self.reference.to_dict(),
+            requests=self.requests,
+            not_private=not_private,
+        )
+
     def check_reference(self, n: int) -> None:
         """Refuse a reference whose own measurement would be mostly noise at n rows.
 
@@ -149,21 +170,36 @@ class Plan(HasStrategy):
         self.check_reference(rows)
         return preview_strategy(self.strategy, self.analyses, rows, like, heading=str(self))
 
-    def save(self, path: str | Path) -> None:
-        """Write the plan as JSON: the approved plan is the plan that runs."""
-        files.write_atomically(path, files.to_json(self.to_dict()).encode())
+    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Write the plan as JSON: the approved plan is the plan that runs.
+
+        Parameters
+        ----------
+        path : str or Path
+        overwrite : bool
+            Replace an existing file.
+
+        Raises
+        ------
+        RequestError
+            If the file exists or cannot be written.
+        """
+        text = files.to_json(self.to_dict())
+        files.write_atomically(path, text.encode(), overwrite=overwrite)
 
     @classmethod
     def load(cls, path: str | Path) -> Plan:
-        """Read what `save` wrote."""
-        path = Path(path)
-        try:
-            text = path.read_text(encoding="utf-8")
-        except OSError as error:
-            raise FileFormatError(f"cannot read {path.name}: {error.strerror}") from None
-        except UnicodeDecodeError:
-            raise FileFormatError(f"{path.name} is not a plan that dpstats wrote") from None
-        return cls.from_dict(files.from_json(text, "plan", path.name))
+        """Read what `save` wrote; a plan that was edited since is refused.
+
+        Raises
+        ------
+        FileFormatError
+            If the file is not a plan, or holds what `save` would not write.
+        BudgetError, RequestError
+            If its noise does not spend its budget, or its blocks are not those that its analyses
+            ask for.
+        """
+        return cls.from_dict(files.from_json(files.read_bytes(path), "plan", Path(path).name))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
@@ -171,44 +207,45 @@ class Plan(HasStrategy):
             "dpstats": "plan",
             "version": files.VERSION,
             **self.strategy.to_dict(),
-            "analyses": {name: analysis_to_dict(a) for name, a in self.analyses.items()},
+            "analyses": self.requests,
             "reference": self.reference.to_dict(),
         }
+
+    @property
+    def requests(self) -> dict[str, Any]:
+        """The analyses as plain data."""
+        plain = {name: analysis_to_dict(a) for name, a in self.analyses.items()}
+        made: dict[str, Any] = json.loads(json.dumps(plain))  # inner tuples as lists
+        return made
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all that decides what is measured and released, 64 hexadecimal digits.
+
+        It covers the schema, the blocks with their noise, the budget, the neighbour relation, the
+        analyses and the reference; not `n`, which decides neither. The ledger and the release keep
+        it, so that what ran can be compared with what was approved.
+        """
+        return plan_digest(self.strategy, self.requests, self.reference.to_dict())
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Plan:
         """Inverse of `to_dict`, checked; the blocks are those of the file, not merged again."""
-        try:
+        with files.reading("the plan", RequestError):
             loaded = cls(
                 strategy=Strategy.from_dict(plain),
                 analyses={name: analysis_from_dict(p) for name, p in plain["analyses"].items()},
                 reference=reference_from_dict(plain["reference"]),
             )
-        except (AttributeError, KeyError, TypeError, IndexError) as error:
-            raise FileFormatError(f"the plan cannot be read: {error}") from None
-        loaded.check()
-        loaded._check_analyses()
+            loaded.check()
+            check_asked(loaded.strategy, loaded.analyses)
+            changed = files.difference(plain, loaded.to_dict())
+            if changed is not None:
+                raise FileFormatError(
+                    f"{changed.lstrip('.')} is not as dps.plan writes it; the file was edited by "
+                    "hand: make it again with dps.plan"
+                )
         return loaded
-
-    def _check_analyses(self) -> None:
-        """Refuse analyses that could not be inferred from what the plan measures.
-
-        Raises
-        ------
-        RequestError
-        """
-        if not self.analyses:
-            raise RequestError("the plan asks for no analysis; make it again with dps.plan")
-        complements = self.unit == "replace"
-        for name, analysis in self.analyses.items():
-            for wanted in _blocks_of(analysis, self.schema):
-                follows = derivable(wanted, self.family.blocks, complements=complements)
-                if not follows.all():
-                    lacking = wanted.names[int(np.argmin(follows))]
-                    raise RequestError(
-                        f"analysis {name!r} needs {lacking!r}, which the plan does not measure; it "
-                        "was edited by hand: make it again with dps.plan"
-                    )
 
     def __str__(self) -> str:
         noise = sorted({self.budget.natural_scale(p.multiplier) for p in self.blocks})
@@ -224,6 +261,7 @@ class Plan(HasStrategy):
             "function in [-1, 1]",
             f"Reference: {self.reference.to_dict()['kind']}, share of the budget {share}{paid}",
             self.columns.missing_rules(),
+            f"Digest: {files.short_digest(self.digest)}",
         ]
         return "\n".join(lines)
 
@@ -286,6 +324,7 @@ def plan(
     Reference: uniform, share of the budget 0
     Cells outside the declaration: smoker: missing or undeclared: counted as False.
         region: missing or undeclared: counted as 'north'
+    Digest: ...
     """
     if not isinstance(schema, Schema):
         raise RequestError("the first argument must be a dps.Schema; read one with dps.Schema.load")
@@ -293,7 +332,8 @@ def plan(
         raise RequestError("analyses must be a non-empty mapping of names to analyses")
     for name, analysis in analyses.items():
         if not isinstance(name, str) or not name.strip():
-            raise RequestError(f"names of analyses must be non-empty strings, got {name!r}")
+            raise RequestError(f"names of analyses must be non-empty strings, got {short(name)}")
+        check_label("the name of an analysis", name)
         if isinstance(analysis, type):
             raise RequestError(
                 f"{name!r} is the class dps.{analysis.__name__}; make an analysis of it, with its "
@@ -301,14 +341,17 @@ def plan(
             )
         if not (hasattr(analysis, "family") and hasattr(analysis, "infer")):
             raise RequestError(f"{name!r} is not an analysis such as dps.Proportion(...)")
+    analyses = dict(analyses)
     check_budget(budget)
     if n is not None:
         check_rows(n)
     unit = check_unit(unit)
     if reference is not None and (isinstance(reference, type) or not hasattr(reference, "share")):
-        raise RequestError(f"reference must be a density such as dps.Uniform(), got {reference!r}")
+        raise RequestError(
+            f"reference must be a density such as dps.Uniform(), got {short(reference)}"
+        )
 
-    asked = {name: _blocks_of(analysis, schema) for name, analysis in analyses.items()}
+    asked = {name: blocks_asked(analysis, schema) for name, analysis in analyses.items()}
     for analysis in analyses.values():
         check_readable(analysis)
     share = Fraction(0) if reference is None else reference.share
@@ -333,7 +376,7 @@ def plan(
         paid = _paid_for_count(rule, family.blocks)
         multiplier = ROWS.multiplier(budget, unit, paid)
         planned.append(PlannedBlock(ROWS, multiplier, "count"))
-    made = Plan(Strategy(schema, tuple(planned), budget, unit, n), dict(analyses), reference)
+    made = Plan(Strategy(schema, tuple(planned), budget, unit, n), analyses, reference)
     made.check(n)
     return made
 
@@ -352,24 +395,6 @@ def _merged(rule: Split) -> Family:
 def _beside_the_count(rule: Split, blocks: Sequence[Block]) -> list[Fraction]:
     """Multipliers of the blocks that leave the count of rows its part of the amount."""
     return replace(rule, amount=rule.amount - _paid_for_count(rule, blocks))(blocks)
-
-
-def _blocks_of(analysis: Analysis[Result], schema: Schema) -> tuple[Block, ...]:
-    """The blocks of an analysis; RequestError unless their sensitivities are proven."""
-    family = analysis.family(schema)
-    if not isinstance(family, Family):
-        raise RequestError(
-            f"family() of {spelled(analysis)} must return a dps.Family, not a "
-            f"{type(family).__name__}"
-        )
-    for block in family.blocks:
-        if not is_library_block(block):
-            raise RequestError(
-                f"{spelled(analysis)} asks for a block of class {type(block).__name__}, whose "
-                "sensitivity is not proven; ask for blocks of dpstats, such as dps.Cells or "
-                "dps.Moments"
-            )
-    return family.blocks
 
 
 def _paid_for_count(rule: Split, blocks: Sequence[Block]) -> Fraction:

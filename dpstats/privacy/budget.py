@@ -11,6 +11,7 @@ from decimal import ROUND_UP, Context, Decimal
 from fractions import Fraction
 from typing import Any, ClassVar
 
+from dpstats.checks import short
 from dpstats.errors import BudgetError, FileFormatError
 from dpstats.privacy.conversion import epsilon_of, rho_of
 from dpstats.privacy.gaussian import DiscreteGaussian
@@ -258,7 +259,7 @@ def check_budget(value: object, name: str = "budget") -> Budget:
     """Return a budget of the library, or raise BudgetError."""
     if not isinstance(value, PureDP | ZCDP):
         raise BudgetError(
-            f"{name} must be a dps.PureDP(epsilon) or a dps.ZCDP(rho), got {reprlib.repr(value)}"
+            f"{name} must be a dps.PureDP(epsilon) or a dps.ZCDP(rho), got {short(value)}"
         )
     return value
 

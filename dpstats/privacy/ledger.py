@@ -1,27 +1,64 @@
 """Append-only record of what was spent on one data set, with a cap.
 
-A text file of JSON lines: a header, then one line for each spending. No times, no paths.
+A text file of JSON lines: a header, then one line for each spending. Every line holds a digest of
+itself and of the line before it, so that a line that is changed, or removed from the middle, is
+noticed. Lines removed from the end are not: keep a copy elsewhere. No number of rows and no folder
+is written.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import reprlib
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import BinaryIO, Literal, NoReturn
 
+from dpstats import files
+from dpstats.checks import check_text, short
 from dpstats.errors import BudgetError, FileFormatError, RequestError
 from dpstats.privacy.budget import KINDS, Budget, check_budget
 from dpstats.privacy.neighbours import NEIGHBOURS, Unit, check_unit
 from dpstats.privacy.rationals import parse_fraction
 
-_VERSION = 1
+_VERSION = 2  # 2: a date, the plan's digest and the table's name; lines are chained
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_HEADER = {"dpstats_ledger", "kind", "cap", "unit"}
+_SPENDING = {"spent", "date", "plan", "data", "note"}
+_LONGEST = 400  # bits of a fraction that is printed exactly
+_MOST_BYTES = 2**26  # some hundred thousand spendings
+
+
+@dataclass(frozen=True)
+class Spending:
+    """One line of a ledger.
+
+    Attributes
+    ----------
+    amount : Fraction
+        Of epsilon or rho.
+    date : str
+        The day, in universal time.
+    plan : str
+        The plan's digest; empty if none was given.
+    data : str
+        Name of the table's file, without its folder; empty if it was no file.
+    note : str
+    """
+
+    amount: Fraction
+    date: str
+    plan: str = ""
+    data: str = ""
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -62,7 +99,7 @@ class Ledger:
     unit: Unit = "replace"
 
     @classmethod
-    def create(cls, path: str | os.PathLike[str], cap: Budget, *, unit: Unit = "replace") -> Ledger:
+    def create(cls, path: str | Path, cap: Budget, *, unit: Unit = "replace") -> Ledger:
         """Start a ledger in a new file.
 
         Raises
@@ -73,18 +110,21 @@ class Ledger:
         check_budget(cap, "cap")
         header = {"dpstats_ledger": _VERSION, "kind": cap.kind, "cap": str(cap.total)}
         header["unit"] = check_unit(unit)
+        path = files.as_path(path)
         try:
-            with Path(path).open("xb") as file, _locked(file):
-                _append(file, header)
+            with path.open("xb") as file, _locked(file):
+                _append(file, header, "")
         except FileExistsError:
             raise RequestError(
-                f"{os.fspath(path)!r} exists and a ledger is never overwritten; "
+                f"{str(path)!r} exists and a ledger is never overwritten; "
                 "use it as it is, or name another file"
             ) from None
+        except OSError as error:
+            raise RequestError(f"cannot write the ledger {str(path)!r}: {error.strerror}") from None
         return cls.open(path)
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str]) -> Ledger:
+    def open(cls, path: str | Path) -> Ledger:
         """Open the ledger in a file, which is checked line by line.
 
         Raises
@@ -94,15 +134,21 @@ class Ledger:
         FileFormatError
             If it is not a ledger or a line is damaged; the message gives the line.
         """
-        with _opened(Path(path)) as file:
-            kind, cap, unit, _ = _read(file)
-        return cls(Path(path), kind, cap, unit)
+        path = files.as_path(path)
+        with _opened(path) as file:
+            read = _read(file)
+        return cls(path, read.kind, read.cap, read.unit)
+
+    @property
+    def spendings(self) -> tuple[Spending, ...]:
+        """All spendings, in their order, read from the file."""
+        with _opened(self.path) as file:
+            return self._same(_read(file)).spendings
 
     @property
     def spent(self) -> Fraction:
         """Sum of all spendings, read from the file."""
-        with _opened(self.path) as file:
-            return self._spent(file)
+        return sum((spending.amount for spending in self.spendings), Fraction(0))
 
     @property
     def remaining(self) -> Fraction:
@@ -113,7 +159,15 @@ class Ledger:
         """Raise BudgetError if `budget` could not be spent now. Writes nothing."""
         self._check(budget, unit, self.spent)
 
-    def spend(self, budget: Budget, note: str = "", *, unit: Unit = "replace") -> None:
+    def spend(
+        self,
+        budget: Budget,
+        note: str = "",
+        *,
+        unit: Unit = "replace",
+        plan: str = "",
+        data: str = "",
+    ) -> None:
         """Record a spending, before any noise is drawn for it.
 
         The file is read again under an exclusive lock (where the system has ``fcntl``), so two
@@ -127,6 +181,10 @@ class Ledger:
             Public text stored next to it.
         unit : {"replace", "add_remove"}
             Neighbour relation that it is stated for.
+        plan : str
+            The plan's digest.
+        data : str
+            Name of the table's file.
 
         Raises
         ------
@@ -134,11 +192,14 @@ class Ledger:
             If the cap would be exceeded, or the budget is of another kind or for another neighbour
             relation; nothing is written.
         """
-        if not isinstance(note, str):
-            raise RequestError(f"note must be text, got {reprlib.repr(note)}")
+        texts = {"plan": plan, "data": data, "note": note}
+        for name, text in texts.items():
+            check_text(name, text)
         with _opened(self.path, "r+b") as file:
-            self._check(budget, unit, self._spent(file))
-            _append(file, {"spent": str(budget.total), "note": note})
+            read = self._same(_read(file))
+            self._check(budget, unit, read.spent)
+            day = datetime.now(UTC).date().isoformat()
+            _append(file, {"spent": str(budget.total), "date": day, **texts}, read.last)
 
     def __str__(self) -> str:
         spent = self.spent
@@ -147,11 +208,26 @@ class Ledger:
         amounts = [f"{name:<9} {parameter} = {_show(value)}" for name, value in lines]
         return "\n".join([*amounts, NEIGHBOURS[self.unit]])
 
-    def _spent(self, file: BinaryIO) -> Fraction:
-        kind, cap, unit, spent = _read(file)
-        if (kind, cap, unit) != (self.kind, self.cap, self.unit):
+    def table(self) -> str:
+        """All spendings as lines: date, amount, digest of the plan, table and note."""
+        lines = [
+            "  ".join(
+                [
+                    one.date,
+                    _show(one.amount),
+                    files.short_digest(one.plan) or "-",
+                    one.data or "-",
+                    one.note,
+                ]
+            )
+            for one in self.spendings
+        ]
+        return "\n".join(["date, amount, digest of the plan, table, analyses:", *lines])
+
+    def _same(self, read: _Read) -> _Read:
+        if (read.kind, read.cap, read.unit) != (self.kind, self.cap, self.unit):
             _damaged(1, "the kind, cap or unit has changed since the ledger was opened")
-        return spent
+        return read
 
     def _check(self, budget: Budget, unit: Unit, spent: Fraction) -> None:
         kind = getattr(budget, "kind", None)
@@ -178,12 +254,17 @@ class Ledger:
 def _opened(path: Path, mode: Literal["rb", "r+b"] = "rb") -> Iterator[BinaryIO]:
     """Existing file, locked, positioned at its start."""
     try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode) or status.st_size > _MOST_BYTES:
+            raise FileFormatError(f"{path.name or str(path)} is not a ledger")
         file = path.open(mode)
     except FileNotFoundError:
         raise RequestError(
             f"there is no ledger {str(path)!r}; start one with "
             "'dpstats ledger new FILE --cap EPSILON' or dps.Ledger.create(path, dps.PureDP(2))"
         ) from None
+    except OSError as error:
+        raise RequestError(f"cannot open the ledger {str(path)!r}: {error.strerror}") from None
     with file, _locked(file):
         yield file
 
@@ -204,44 +285,83 @@ def _locked(file: BinaryIO) -> Iterator[None]:
         fcntl.flock(file, fcntl.LOCK_UN)
 
 
-def _append(file: BinaryIO, entry: dict[str, object]) -> None:
+def _append(file: BinaryIO, content: dict[str, object], previous: str) -> None:
+    entry = {**content, "digest": files.digest([previous, content])}
     file.seek(0, os.SEEK_END)
     file.write(json.dumps(entry).encode("ascii") + b"\n")
     file.flush()
     os.fsync(file.fileno())
 
 
-def _read(file: BinaryIO) -> tuple[str, Fraction, Unit, Fraction]:
-    """Kind, cap, neighbour relation and sum of the spendings of a ledger file."""
+@dataclass(frozen=True)
+class _Read:
+    """What a ledger file holds; `last` is the digest of its last line."""
+
+    kind: str
+    cap: Fraction
+    unit: Unit
+    spendings: tuple[Spending, ...]
+    last: str
+
+    @property
+    def spent(self) -> Fraction:
+        return sum((spending.amount for spending in self.spendings), Fraction(0))
+
+
+def _read(file: BinaryIO) -> _Read:
     header, *entries = (_entry(i, line) for i, line in enumerate(file.readlines() or [b""], 1))
-    if header.keys() != {"dpstats_ledger", "kind", "cap", "unit"}:
+    version = header.get("dpstats_ledger", _VERSION)
+    if version != _VERSION:
+        raise FileFormatError(
+            f"the ledger has version {short(version)}; this dpstats reads {_VERSION}; start a new "
+            "ledger, with what remains in this one as its cap"
+        )
+    if header.keys() != {*_HEADER, "digest"}:
         _damaged(1, "the header of a ledger is missing")
-    if header["dpstats_ledger"] != _VERSION:
-        _damaged(1, f"this version of dpstats reads ledgers of version {_VERSION}")
     kind, cap = header["kind"], parse_fraction(header["cap"])
     if not isinstance(kind, str) or kind not in KINDS:
         _damaged(1, f"unknown kind of budget; allowed: {', '.join(KINDS)}")
     if not cap:
         _damaged(1, "the cap must be a positive fraction such as '2'")
-    try:
-        unit = check_unit(header["unit"])
-    except RequestError:
+    if not isinstance(header["unit"], str) or header["unit"] not in NEIGHBOURS:
         _damaged(1, f"unknown neighbour relation; allowed: {', '.join(NEIGHBOURS)}")
-    spent = Fraction(0)
+    last = _checked(1, header, "")
+    spendings = []
     for number, entry in enumerate(entries, 2):
-        amount = parse_fraction(entry.get("spent"))
-        if entry.keys() != {"spent", "note"} or not amount or not isinstance(entry["note"], str):
-            _damaged(number, "expected a positive fraction 'spent' and a text 'note'")
-        spent += amount
-    return kind, cap, unit, spent
+        spendings.append(_spending(number, entry))
+        last = _checked(number, entry, last)
+    return _Read(kind, cap, check_unit(header["unit"]), tuple(spendings), last)
+
+
+def _spending(number: int, entry: dict[str, object]) -> Spending:
+    amount = parse_fraction(entry.get("spent"))
+    texts = [entry.get(name) for name in ("date", "plan", "data", "note")]
+    known = [text for text in texts if isinstance(text, str)]
+    if (
+        entry.keys() != {*_SPENDING, "digest"}
+        or not amount
+        or len(known) < len(texts)
+        or not _DAY.fullmatch(known[0])
+    ):
+        _damaged(number, "expected a positive fraction 'spent', a date, a digest and texts")
+    return Spending(amount, *known)
+
+
+def _checked(number: int, entry: dict[str, object], previous: str) -> str:
+    """The digest of a line; refused unless it is that of its content and of the line before."""
+    content = {key: value for key, value in entry.items() if key != "digest"}
+    digest = files.digest([previous, content])
+    if entry["digest"] != digest:
+        _damaged(number, "it was changed, or a line before it was changed or removed")
+    return digest
 
 
 def _entry(number: int, line: bytes) -> dict[str, object]:
     if not line.endswith(b"\n"):  # every line is written whole, so the last one was cut
         _damaged(number, "the line is cut off")
     try:
-        entry = json.loads(line)
-    except (ValueError, RecursionError):
+        entry = files.parse_json(line)
+    except ValueError:
         entry = None
     if not isinstance(entry, dict):
         _damaged(number, "the line is not a JSON object")
@@ -257,4 +377,6 @@ def _damaged(number: int, reason: str) -> NoReturn:
 def _show(value: Fraction) -> str:
     """Decimal, and the fraction next to it unless it is a whole number."""
     decimal = Decimal(value.numerator) / value.denominator
+    if value.numerator.bit_length() + value.denominator.bit_length() > _LONGEST:
+        return f"{decimal:.6g}"
     return str(value) if value.denominator == 1 else f"{decimal:.6g} ({value})"

@@ -11,9 +11,12 @@ from typing import TypeAlias
 
 import numpy as np
 
+from dpstats.checks import short
 from dpstats.errors import BudgetError
 
 Rational: TypeAlias = int | float | Fraction | Decimal
+_LONGEST_TEXT = 4_000  # characters of a fraction in a file
+_LARGEST = 2_000  # bits of a number, and the decimal exponent of one; far beyond any budget
 
 
 def read_rational(value: object, name: str) -> Fraction:
@@ -46,22 +49,27 @@ def read_rational(value: object, name: str) -> Fraction:
     elif isinstance(value, np.integer):
         result = Fraction(int(value))
     elif isinstance(value, Decimal) and value.is_finite():
-        result = Fraction(value)
+        if abs(value.adjusted()) <= _LARGEST and len(value.as_tuple().digits) <= _LARGEST:
+            result = Fraction(value)
     elif isinstance(value, (float, np.floating)) and math.isfinite(value):
         result = Fraction(str(value))  # str gives the shortest decimal that reads back the same
-    if result is None or result <= 0:
+    if result is None or result <= 0 or _bits(result) > _LARGEST:
         raise BudgetError(
-            f"{name} must be a positive finite number, got {reprlib.repr(value)}; "
+            f"{name} must be a positive finite number, got {short(value)}; "
             "give an int, float, Decimal or Fraction such as 1, 0.5 or Fraction(1, 3)"
         )
     return result
+
+
+def _bits(value: Fraction) -> int:
+    return max(value.numerator.bit_length(), value.denominator.bit_length())
 
 
 def parse_fraction(text: object) -> Fraction | None:
     """Fraction written in a file as ``"1/10"`` or ``"2"``; None if it is anything else."""
     if not isinstance(text, str) or re.fullmatch(r"[0-9]+(/0*[1-9][0-9]*)?", text) is None:
         return None
-    return Fraction(text)
+    return Fraction(text) if len(text) <= _LONGEST_TEXT else None  # Python reads 4,300 digits
 
 
 def decimal_text(value: Fraction) -> str:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 
-from dpstats.analyses.registry import analysis_to_dict
 from dpstats.arrays import Codes, Floats
 from dpstats.errors import DataError, NoiseError, RequestError
 from dpstats.measured.measurements import Measurements
@@ -73,7 +72,13 @@ def measure(
     >>> print(measurements.means.round(2))
     [0.3]
     """
+    if not isinstance(plan, Plan):
+        raise RequestError(
+            "the first argument must be a dps.Plan and the second the table, got "
+            f"{type(plan).__name__}; make a plan with dps.plan or dps.Plan.load"
+        )
     plan.check(plan.n)
+    plan.check_kept(not_private=not is_private())
     strategy = plan.strategy
     _check_noise_source(plan.budget.noise)
     book = Ledger.open(ledger) if isinstance(ledger, str | Path) else ledger
@@ -98,8 +103,13 @@ def measure(
             totals.append(np.array([n], dtype=np.int64))
             strategy = replace(strategy, n=None)
             n = 0
+        if progress is not None:
+            progress("drawing noise", 0, None)
         if book is not None:
-            book.spend(plan.budget, note="; ".join(plan.analyses), unit=plan.unit)
+            book.spend(
+                plan.budget, "; ".join(plan.analyses), unit=plan.unit, plan=plan.digest,
+                data=_file_name(data),
+            )  # fmt: skip
     except BaseException:
         del totals  # so that no frame of the traceback holds the sums
         raise
@@ -124,9 +134,15 @@ def measure(
         noisy_sums=np.concatenate([sums for sums, _ in noisy]),
         uniforms=np.concatenate([uniforms for _, uniforms in noisy]),
         reference_spec=plan.reference.to_dict(),
-        requests={name: analysis_to_dict(a) for name, a in plan.analyses.items()},
+        requests=plan.requests,
         not_private=not is_private(),
     )
+
+
+def _file_name(data: object) -> str:
+    """Name of the table's file as text, without its folder; empty if it is no file."""
+    name = Path(data).name if isinstance(data, str | Path) else ""
+    return name.encode("utf-8", "replace").decode()
 
 
 def _check_noise_source(noise: Noise) -> None:

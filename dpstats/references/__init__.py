@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from dpstats.checks import short
 from dpstats.errors import FileFormatError
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ def reference_from_dict(plain: Mapping[str, Any]) -> Reference:
     from dpstats.references.loglinear import LogLinear
     from dpstats.references.uniform import Uniform
 
+    if not isinstance(plain, Mapping):
+        raise FileFormatError(f"a reference is a table with its kind, got {short(plain)}")
     parameters = {key: value for key, value in plain.items() if key != "kind"}
     kinds: dict[Any, Any] = {
         "uniform": Uniform,
@@ -42,10 +45,12 @@ def reference_from_dict(plain: Mapping[str, Any]) -> Reference:
         "log_linear": LogLinear,
     }
     kind = plain.get("kind")
-    if kind not in kinds:
-        raise FileFormatError(f"unknown reference density {kind!r}; known: {sorted(kinds)}")
+    if not isinstance(kind, str) or kind not in kinds:
+        raise FileFormatError(f"unknown reference density {short(kind)}; known: {sorted(kinds)}")
     try:
         reference: Reference = kinds[kind](**parameters)
     except TypeError:
-        raise FileFormatError(f"reference {kind!r} has unknown keys {sorted(parameters)}") from None
+        raise FileFormatError(
+            f"reference {kind!r} has unknown keys or values: {short(parameters)}"
+        ) from None
     return reference

@@ -10,12 +10,13 @@ from typing import Literal, get_args
 import numpy as np
 
 from dpstats.arrays import Codes, Floats, one_blas_thread
-from dpstats.checks import check_choice
+from dpstats.checks import check_choice, short
 from dpstats.density.candidates import Candidates, seen_by
 from dpstats.density.entropy import EntropyFit, fit_entropy, usable_deviations
 from dpstats.density.minimax import Solver, SolverError, feasible, minimax
 from dpstats.density.rows import Draw, draw_counts
 from dpstats.errors import RequestError
+from dpstats.measured.candidates_file import MOST_ROWS
 from dpstats.measured.certificate import Accuracy, certify
 from dpstats.measured.combining import Sources
 from dpstats.measured.measurements import Measurements
@@ -23,7 +24,7 @@ from dpstats.references import reference_from_dict
 
 Fit = Literal["entropy", "minimax"]
 Seed = int | np.random.Generator | np.random.SeedSequence | None
-MOST_ROWS = 10_000_000  # synthetic rows, where the number of rows is noisy
+MOST_CANDIDATES = 1_000_000  # and as many weights to fit; a thousand times fewer usually do
 
 _log = logging.getLogger(__name__)
 
@@ -54,9 +55,11 @@ def check_options(
     fit: Fit, draw: Draw, m: int, k: int | None, rng: Seed, solver: Solver = "highs"
 ) -> np.random.Generator:
     """Refuse impossible options; the generator to use."""
-    for name, size in (("m", m), ("k", k)):
-        if size is not None and (type(size) is not int or size < 1):
-            raise RequestError(f"{name} must be a positive whole number, got {size!r}")
+    for name, size, most in (("m", m, MOST_CANDIDATES), ("k", k, MOST_ROWS)):
+        if size is not None and (type(size) is not int or not 1 <= size <= most):
+            raise RequestError(
+                f"{name} must be a positive whole number of at most {most}, got {short(size)}"
+            )
     check_choice("fit", fit, get_args(Fit))
     check_choice("draw", draw, get_args(Draw))
     check_choice("solver", solver, get_args(Solver))
@@ -68,7 +71,7 @@ def check_options(
     try:
         return np.random.default_rng(rng)
     except (TypeError, ValueError):
-        raise RequestError(f"rng must be a seed or a numpy Generator, got {rng!r}") from None
+        raise RequestError(f"rng must be a seed or a numpy Generator, got {short(rng)}") from None
 
 
 def generate(
@@ -147,11 +150,12 @@ def _entropy(
 
 
 def _number_of_rows(measurements: Measurements, notes: list[str]) -> int:
-    """As many rows as the private table has; a noisy number is unbounded and has a cap here."""
+    """As many rows as the private table has, up to a cap."""
     rows = Sources(measurements).rows.value
-    if measurements.count is None or rows <= MOST_ROWS:
+    if rows <= MOST_ROWS:
         return rows
-    notes.append(f"the noisy number of rows is {rows}; {MOST_ROWS} were drawn: give k")
+    noisy = "" if measurements.count is None else "noisy "
+    notes.append(f"the {noisy}number of rows is {rows}; {MOST_ROWS} were drawn, the most allowed")
     return MOST_ROWS
 
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpstats.arrays import Codes, Floats
+from dpstats.checks import short
 from dpstats.density.candidates import Candidates, Seen, merged, seen_by
 from dpstats.density.entropy import FLAT, EntropyFit, fit_entropy, fit_tilted, usable_deviations
 from dpstats.density.penalties import adapted
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from dpstats.measured.measurements import Measurements
 
 MAX_ROUNDS = 16
+_MOST_SWEEPS = 1_000
 FIRST = 64.0  # penalty of the first round, times the noise standard deviation
 COARSE, FINE = 0.25, 0.5  # least factor of a penalty in a round, above and below one
 TRUSTED = 2.0  # residual of one function, in noise standard deviations, that is accepted
@@ -84,9 +86,10 @@ class LogLinear(Unmeasured):
     sweeps: int = 2
 
     def __post_init__(self) -> None:
-        if type(self.sweeps) is not int or self.sweeps < 1:
+        if type(self.sweeps) is not int or not 1 <= self.sweeps <= _MOST_SWEEPS:
             raise RequestError(
-                f"LogLinear(sweeps=...) must be a positive whole number, got {self.sweeps!r}"
+                f"LogLinear(sweeps=...) must be a positive whole number of at most {_MOST_SWEEPS}, "
+                f"got {short(self.sweeps)}"
             )
 
     def check_family(self, family: Family) -> None:

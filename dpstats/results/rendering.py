@@ -189,12 +189,14 @@ def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str
 
 
 def html_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """The same table as HTML, escaped."""
-    head, *body = (
-        "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in line)
-        for tag, line in (("th", header), *(("td", row) for row in rows))
+    """The same table as HTML, escaped; the first cell of a row is its header."""
+    head = "".join(f'<th scope="col">{html.escape(cell)}</th>' for cell in header)
+    lines = "".join(
+        f'<tr><th scope="row">{html.escape(first)}</th>'
+        + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells)
+        + "</tr>"
+        for first, *cells in rows
     )
-    lines = "".join(f"<tr>{line}</tr>" for line in body)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>"
 
 

@@ -10,13 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.arrays import Codes
-from dpstats.checks import first_few, is_finite, is_number
+from dpstats.checks import check_label, check_text, first_few, is_finite, is_number
 from dpstats.errors import ConditionError, SchemaError
 from dpstats.schema.column_fields import (
     MISSING_LABEL,
     Level,
     check_allow_missing,
     check_name,
+    check_note,
     drop_defaults,
 )
 
@@ -78,6 +79,7 @@ class Category:
 
     def __post_init__(self) -> None:
         check_name(self.name)
+        check_note(self.name, self.note)
         if isinstance(self.levels, str) or not isinstance(self.levels, Sequence | Mapping):
             raise SchemaError(f"levels of {self.name!r} must be a list or a mapping")
         if isinstance(self.levels, Mapping):
@@ -94,6 +96,12 @@ class Category:
             labels = stored = tuple(self.levels)
             object.__setattr__(self, "levels", labels)
         _check_levels(self.name, stored)
+        for label in labels:
+            if isinstance(label, str):
+                check_label(f"{self.name!r}: a label", label, SchemaError)
+        for value in stored:
+            if isinstance(value, str):
+                check_text(f"{self.name!r}: a stored text", value, SchemaError)
         check_allow_missing(self.name, self.allow_missing, self.missing, "a declared level")
         if self.allow_missing:
             if MISSING_LABEL in labels:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from dpstats.checks import check_label, check_text
 from dpstats.errors import SchemaError
 
 Level = str | int | float | bool
@@ -14,6 +15,12 @@ def check_name(name: object) -> None:
     """Refuse a column name that is not text, is empty, or holds backticks."""
     if not isinstance(name, str) or not name.strip() or "`" in name:
         raise SchemaError(f"a column name must be non-empty text without backticks, got {name!r}")
+    check_label("a column name", name, SchemaError)
+
+
+def check_note(name: str, note: object) -> None:
+    """Refuse a note that is not text."""
+    check_text(f"column {name!r}: note", note, SchemaError)
 
 
 def check_allow_missing(name: str, allow: object, missing: object, declared: str) -> None:

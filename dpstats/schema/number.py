@@ -22,6 +22,7 @@ from dpstats.schema.column_fields import (
     Level,
     check_allow_missing,
     check_name,
+    check_note,
     drop_defaults,
 )
 from dpstats.schema.dates import day_of, day_text, days_of_bounds
@@ -108,6 +109,7 @@ class Number:
 
     def __post_init__(self) -> None:
         check_name(self.name)
+        check_note(self.name, self.note)
         where = f"column {self.name!r}"
         if self.dates or day_of(self.low) is not None:
             for what, day in days_of_bounds(self, where, Number.points).items():

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats import files
 from dpstats.arrays import Codes
-from dpstats.errors import DataError, SchemaError
+from dpstats.checks import first_few, short
+from dpstats.errors import DataError, FileFormatError, SchemaError
 from dpstats.schema.category import Boolean, Category
 from dpstats.schema.number import Number
 
@@ -31,6 +35,7 @@ _KEYS: Mapping[str, frozenset[str]] = {
 }
 Column = Category | Number
 
+_MOST_COLUMNS = 10_000
 _RULES_SHOWN = 6  # different rules for missing cells in one line
 
 
@@ -69,12 +74,17 @@ class Schema:
         for column in columns:
             if not isinstance(column, Category | Number):
                 raise SchemaError(
-                    f"a schema holds dps.Boolean, dps.Category and dps.Number, got {column!r}"
+                    f"a schema holds dps.Boolean, dps.Category and dps.Number, got {short(column)}"
                 )
-        names = [column.name for column in columns]
-        twice = sorted({name for name in names if names.count(name) > 1})
+        if len(columns) > _MOST_COLUMNS:
+            raise SchemaError(
+                f"a schema of {len(columns)} columns; at most {_MOST_COLUMNS} are allowed: declare "
+                "those that some analysis may use"
+            )
+        names = Counter(column.name for column in columns)
+        twice = sorted(name for name, times in names.items() if times > 1)
         if twice:
-            raise SchemaError(f"columns declared more than once: {twice}")
+            raise SchemaError(f"columns declared more than once: {first_few(twice)}")
         if not columns:
             raise SchemaError("a schema needs at least one column")
         object.__setattr__(self, "columns", columns)
@@ -221,19 +231,22 @@ class Schema:
 
 def read_toml(path: str | Path) -> dict[str, Any]:
     """Read a TOML file; errors name the file and the position."""
-    path = Path(path)
+    path = files.as_path(path)
     try:
-        with path.open("rb") as file:
-            return tomllib.load(file)
-    except OSError as error:
-        raise SchemaError(f"cannot read {path.name}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        document = tomllib.loads(files.read_bytes(path).decode())
+        json.dumps(document, default=str)  # refuses numbers of thousands of digits
+    except FileFormatError as error:
+        raise SchemaError(str(error)) from None
+    except ValueError as error:  # of TOML, of UTF-8, or a number of thousands of digits
         raise SchemaError(f"{path.name} is not valid TOML: {error}") from None
+    except RecursionError:
+        raise SchemaError(f"{path.name} is nested too deeply") from None
+    return document
 
 
 def _column(plain: Mapping[str, Any]) -> Column:
     if not isinstance(plain, Mapping):
-        raise SchemaError(f"a column must be a table of keys, got {plain!r}")
+        raise SchemaError(f"a column must be a table of keys, got {short(plain)}")
     given = dict(plain)
     guessed = (
         "category" if "levels" in given else "number" if {"low", "values"} & set(given) else None
@@ -242,7 +255,7 @@ def _column(plain: Mapping[str, Any]) -> Column:
     if not isinstance(kind, str) or kind not in _KINDS:
         raise SchemaError(
             f"column {given.get('name')!r}: give levels, or low and high, or values, "
-            f"or kind = one of {sorted(_KINDS)}; got kind {kind!r}"
+            f"or kind = one of {sorted(_KINDS)}; got kind {short(kind)}"
         )
     unknown = sorted(set(given) - _KEYS[kind])
     if unknown:

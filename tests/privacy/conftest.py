@@ -128,7 +128,7 @@ class Asking:
 @pytest.fixture
 def asking(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """Makes an analysis that asks for given blocks; blocks of tests pass for those of dpstats."""
-    monkeypatch.setattr("dpstats.planning.plan.is_library_block", lambda block: True)
+    monkeypatch.setattr("dpstats.planning.asked.is_library_block", lambda block: True)
 
     def make(*blocks: Any) -> Any:
         ASKED.append(blocks)

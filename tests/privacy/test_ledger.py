@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import dpstats.errors
+from dpstats import files
 from dpstats.errors import BudgetError, FileFormatError, RequestError
 from dpstats.privacy.budget import ZCDP, PureDP
 from dpstats.privacy.ledger import Ledger
@@ -43,14 +45,13 @@ def test_p04_a_spending_above_the_cap_by_less_than_floats_see_is_refused(path):
 
 def test_the_file_holds_exact_fractions_and_nothing_else(path):
     Ledger.create(path, PureDP(2)).spend(PureDP(0.1), note='first "release"\nof 2026, ü')
-    header, entry = path.read_bytes().decode("ascii").splitlines()
-    assert json.loads(header) == {
-        "dpstats_ledger": 1,
-        "kind": "pure",
-        "cap": "2",
-        "unit": "replace",
-    }
-    assert json.loads(entry) == {"spent": "1/10", "note": 'first "release"\nof 2026, ü'}
+    header, entry = map(json.loads, path.read_bytes().decode("ascii").splitlines())
+    first, second = header.pop("digest"), entry.pop("digest")
+    assert header == {"dpstats_ledger": 2, "kind": "pure", "cap": "2", "unit": "replace"}
+    assert first == files.digest(["", header])
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", entry.pop("date"))
+    assert entry == {"spent": "1/10", "plan": "", "data": "", "note": 'first "release"\nof 2026, ü'}
+    assert second != first
 
 
 def test_p11_the_cap_holds_across_two_calls(path):
@@ -192,8 +193,21 @@ def test_a_note_must_be_text(path):
         Ledger.create(path, PureDP(1)).spend(PureDP(1), note=None)
 
 
-HEADER = b'{"dpstats_ledger": 1, "kind": "pure", "cap": "2", "unit": "replace"}\n'
-ENTRY = b'{"spent": "1/10", "note": ""}\n'
+def line(content, previous):
+    """A line of a ledger with its digest, which is also given back."""
+    digest = files.digest([previous, content])
+    return json.dumps({**content, "digest": digest}).encode() + b"\n", digest
+
+
+HEADER, FIRST = line({"dpstats_ledger": 2, "kind": "pure", "cap": "2", "unit": "replace"}, "")
+SPENDING = {"spent": "1/10", "date": "2026-01-31", "plan": "", "data": "", "note": ""}
+ENTRY, SECOND = line(SPENDING, FIRST)
+LAST, _ = line(SPENDING, SECOND)
+
+
+def entry(**changes):
+    """A whole ledger whose only spending is changed, with the digest of its content."""
+    return HEADER + line(SPENDING | changes, FIRST)[0]
 
 
 @pytest.mark.parametrize(
@@ -203,21 +217,30 @@ ENTRY = b'{"spent": "1/10", "note": ""}\n'
         (b"\n", 1),
         (HEADER[:-1], 1),
         (ENTRY, 1),
-        (HEADER.replace(b": 1,", b": 2,"), 1),
         (HEADER.replace(b"pure", b"other"), 1),
         (HEADER.replace(b'"pure"', b'["pure"]'), 1),
         (HEADER.replace(b'"2"', b"2"), 1),
         (HEADER.replace(b'"2"', b'"0"'), 1),
-        (HEADER + ENTRY + ENTRY[:-1], 3),
-        (HEADER + ENTRY + ENTRY[:9] + b"\n", 3),
+        (HEADER.replace(b'"2"', b'"9"'), 1),
+        (HEADER + ENTRY + LAST[:-1], 3),
+        (HEADER + ENTRY + LAST[:9] + b"\n", 3),
+        (HEADER + ENTRY + ENTRY, 3),
+        (HEADER + LAST, 2),
+        (HEADER + ENTRY.replace(b"1/10", b"1/11") + LAST, 2),
+        (HEADER + ENTRY + LAST.replace(b"1/10", b"1/11"), 3),
         (HEADER + ENTRY + b"\n" + ENTRY, 3),
         (HEADER + b"[]\n", 2),
         (HEADER + b"\xff\xfe\n", 2),
-        (HEADER + ENTRY.replace(b'"1/10"', b"0.1"), 2),
-        (HEADER + ENTRY.replace(b"1/10", b"-1/10"), 2),
-        (HEADER + ENTRY.replace(b"1/10", b"0"), 2),
-        (HEADER + ENTRY.replace(b"1/10", b"1/0"), 2),
-        (HEADER + ENTRY.replace(b'""', b"null"), 2),
+        (entry(spent=0.1), 2),
+        (entry(spent="-1/10"), 2),
+        (entry(spent="0"), 2),
+        (entry(spent="1/0"), 2),
+        (entry(spent="1" * 5_000), 2),
+        (entry(note=None), 2),
+        (entry(date="yesterday"), 2),
+        (entry(data=["survey.csv"]), 2),
+        (entry(rows="2000"), 2),
+        (HEADER + b'{"spent": ' + b"1" * 5_000 + b"}\n", 2),
         (HEADER + b"[" * 100_000 + b"\n", 2),
         (HEADER + HEADER, 2),
     ],
@@ -235,7 +258,8 @@ def test_damage_after_opening_stops_the_next_spending(path):
         file.write(b'{"spent": "1/')
     with pytest.raises(FileFormatError, match="line 2"):
         ledger.spend(PureDP(0.1))
-    path.write_bytes(HEADER.replace(b'"2"', b'"9"'))
+    header = {"dpstats_ledger": 2, "kind": "pure", "cap": "9", "unit": "replace"}
+    path.write_bytes(line(header, "")[0])
     with pytest.raises(FileFormatError, match="unit has changed"):
         ledger.spend(PureDP(0.1))
 
@@ -262,3 +286,45 @@ def test_p11_neighbour_relations_do_not_add_up(path):
     assert ledger.spent == 1
     with pytest.raises(RequestError, match="'replace' or 'add_remove'"):
         Ledger.create(path.with_name("other"), PureDP(2), unit="person")
+
+
+def test_a_whole_ledger_is_read_with_its_days_plans_and_tables(path):
+    path.write_bytes(HEADER + ENTRY + LAST)
+    ledger = Ledger.open(path)
+    assert ledger.spent == Fraction(1, 5)
+    ledger.spend(PureDP(1), "smoking; age", plan="ab" * 32, data="survey.csv")
+    first, _, third = ledger.spendings
+    assert first.date == "2026-01-31"
+    assert (third.amount, third.plan, third.data) == (1, "ab" * 32, "survey.csv")
+    shown = ledger.table().splitlines()
+    assert shown[1] == "2026-01-31  0.1 (1/10)  -  -  "
+    assert shown[3].endswith("  1  abababababababab  survey.csv  smoking; age")
+
+
+def test_a_ledger_of_an_earlier_version_is_refused_with_what_to_do(path):
+    path.write_text('{"dpstats_ledger": 1, "kind": "pure", "cap": "2", "unit": "replace"}\n')
+    with pytest.raises(FileFormatError, match=r"has version 1.*reads 2; start a new ledger"):
+        Ledger.open(path)
+
+
+def test_what_is_no_ledger_is_refused_without_reading_it(tmp_path):
+    for place in (tmp_path, Path("/dev/zero")):
+        with pytest.raises((FileFormatError, RequestError), match="not a ledger"):
+            Ledger.open(place)
+    for place in (b"ledger", None, 3):
+        with pytest.raises(RequestError, match="a path must be text"):
+            Ledger.open(place)
+    with pytest.raises(RequestError, match="cannot write the ledger"):
+        Ledger.create(tmp_path / "nowhere" / "ledger", PureDP(1))
+    with pytest.raises(RequestError, match="note holds half a surrogate pair"):
+        Ledger.create(tmp_path / "ledger", PureDP(1)).spend(PureDP(1), "\ud800")
+
+
+def test_sums_of_many_digits_are_shown(path):
+    amounts = [f"1/{10**1500 + i}" for i in (1, 3, 7, 9)]
+    held, last = HEADER, FIRST
+    for amount in amounts:
+        one, last = line(SPENDING | {"spent": amount}, last)
+        held += one
+    path.write_bytes(held)
+    assert "spent     epsilon = 4.00000e-1500" in str(Ledger.open(path))

@@ -24,7 +24,7 @@ ROOMS = [
     "analyses",
     "planning", "releases", "plots",
     "private",
-    "synthesis",
+    "synthesis", "paid", "opening",
     "testing", "demo", "cli",
 ]  # fmt: skip
 SOURCES = {

@@ -85,7 +85,7 @@ def test_cap_stops_a_second_release_before_rows_are_read(schema, survey, tmp_pat
 def test_progress_is_in_per_cent(schema, survey):
     calls = []
     dps.measure(make_plan(schema), survey, progress=lambda *call: calls.append(call))
-    assert calls[-1] == ("reading rows", 100, 100)
+    assert calls[-2:] == [("reading rows", 100, 100), ("drawing noise", 0, None)]
 
 
 def test_measurements_round_trip(schema, survey, tmp_path):
@@ -113,7 +113,7 @@ def test_measurements_whose_budget_was_changed_are_refused(schema, survey, tmp_p
     assert measured.budget.noise == "gaussian"
     for budget in (dps.PureDP(Fraction(1, 10)), dps.ZCDP(0.2)):
         changed = replace(measured, strategy=replace(measured.strategy, budget=budget))
-        changed.save(tmp_path / "changed.zip")
+        changed.save(tmp_path / "changed.zip", overwrite=True)
         with pytest.raises(dps.FileFormatError, match="edited by hand"):
             dps.Measurements.load(tmp_path / "changed.zip")
 

@@ -17,6 +17,11 @@ from dpstats.results.rendering import (
 )
 
 
+def cells_of(page):
+    """The cells of the body of an HTML table, headers of rows included."""
+    return re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", page.split("<tbody>")[1])
+
+
 @pytest.mark.parametrize(("value", "scale", "text"), [
     (4.857e-07, 1.2e-09, "4.8570e-07"), (1987.312, 0.213, "1987.312"),
     (1.23456e9, 4e7, "1.2346e+09"), (0.3012345, 0.0066, "0.30123"), (0.0002, 0.5, "0.000"),
@@ -75,7 +80,7 @@ def test_awkward_numbers_in_a_table(estimate, error):
     cells = re.split(r"\s{2,}", page.text().splitlines()[5])
     header = ["", "estimate", "std err", "t", "P>|t|", "95% noise-aware", "95% certified"]
     assert list(page.header) == [*header, "privacy"]
-    assert re.findall(r"<td>(.*?)</td>", page.html()) == list(page.rows[0])
+    assert cells_of(page.html()) == list(page.rows[0])
     assert cells == [cell for cell in page.rows[0] if cell]
     text = page.text()
     assert "nan" not in text
@@ -97,7 +102,10 @@ def test_tables_align_shorten_and_escape():
     lines = text_table(header, rows)
     assert {len(line) for line in lines} == {48 + 2 + 2}
     assert lines[2].startswith("x" * 45 + "...")
-    assert "<td>&lt;b&gt;</td><td>22</td>" in html_table(header, rows)
+    page = html_table(header, rows)
+    assert '<th scope="row">&lt;b&gt;</th><td>22</td>' in page
+    assert page.count('<th scope="col">') == len(header)
+    assert page.count('<th scope="row">') == len(rows)
     assert (share(0.123), share(np.nan), share(-0.0)) == ("12%", "", "0%")
     assert (significant(np.nan), significant(-0.0), significant(-np.inf)) == ("", "0", "-inf")
     assert (fixed(-0.001, 1), fixed(1e9, 1), fixed(np.nan, 2)) == ("0.0", "1000000000.0", "")
@@ -121,8 +129,8 @@ def test_text_and_html_show_the_same_in_any_unit():
         lines = result.summary().splitlines()
         start = next(i for i, line in enumerate(lines) if line.startswith("---"))
         cells = [re.split(r"\s{2,}", line) for line in lines[start + 1 :][: len(result.terms)]]
-        table = result._repr_html_().split("<tbody>")[1]
-        assert re.findall(r"<td>(.*?)</td>", table) == [cell for line in cells for cell in line]
+        page = result._repr_html_()
+        assert cells_of(page) == [cell for line in cells for cell in line]
         for line, row in zip(cells, result.to_frame().itertuples(), strict=True):
             assert float(line[1]) == pytest.approx(row.estimate, abs=0.006 * row.std_error)
             assert float(line[2]) == pytest.approx(row.std_error, rel=0.006)
@@ -131,7 +139,7 @@ def test_text_and_html_show_the_same_in_any_unit():
         assert word in page
     prediction = release.infer("ols").get_prediction({"pay": [1e8]})
     page = prediction._repr_html_()
-    row = re.findall(r"<td>(.*?)</td>", page)
+    row = cells_of(page)
     assert re.split(r"\s{2,}", prediction.summary().splitlines()[4]) == row
     assert float(row[1]) == pytest.approx(
         prediction.predicted_mean[0], abs=0.006 * prediction.se_mean[0]

@@ -12,8 +12,11 @@ from hypothesis import strategies as st
 from dpstats.errors import DataError, SchemaError
 from dpstats.schema import Boolean, Category, Number, Schema
 
-names = st.text(min_size=1, max_size=8).filter(lambda name: name.strip() and "`" not in name)
-labels = st.text(min_size=1, max_size=6)
+printed = st.characters(exclude_categories=["Cc", "Cs"])
+names = st.text(printed, min_size=1, max_size=8).filter(
+    lambda name: name.strip() and "`" not in name
+)
+labels = st.text(printed, min_size=1, max_size=6)
 notes = st.text(max_size=6)
 whole = st.integers(-(2**40), 2**40)
 decimals = st.integers(-(10**6), 10**6).map(lambda v: v / 100)

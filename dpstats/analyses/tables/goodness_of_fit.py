@@ -18,7 +18,7 @@ from dpstats.errors import RequestError
 from dpstats.families.block import Family
 from dpstats.families.cells import Cells
 from dpstats.inference.joint_coverage import joint_noise_quantiles
-from dpstats.inference.simulation import calibration_generator
+from dpstats.inference.simulation import MOST_SIMULATIONS, calibration_generator
 from dpstats.inference.tables.departures import Departures
 from dpstats.inference.tables.effect_size import effect_interval
 from dpstats.measured.answers import Answers
@@ -48,7 +48,7 @@ class GoodnessOfFit:
         mapping from each level's label (or declared value) to its probability; a pandas Series
         is a mapping from its index. Positive, sum 1 (to 1e-9).
     simulations : int
-        Simulated tables, at least 99; no p-value is below 1 / (simulations + 1).
+        Simulated tables, 99 to a million; no p-value is below 1 / (simulations + 1).
     seed : int
         Seed of the simulation, combined with the release. Public, and independent of the privacy
         noise.
@@ -94,7 +94,7 @@ class GoodnessOfFit:
         check_probabilities(numbers)
         plain = dict(zip(labels, numbers, strict=True)) if labelled else tuple(numbers)
         object.__setattr__(self, "probabilities", plain)
-        check_whole("simulations", self.simulations, 99)
+        check_whole("simulations", self.simulations, 99, MOST_SIMULATIONS)
         check_whole("seed", self.seed, 0)
 
     def __hash__(self) -> int:

@@ -22,7 +22,7 @@ from dpstats.corrected.verdicts import CertifiedChiSquare
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
 from dpstats.families.cells import Cells, Table
-from dpstats.inference.simulation import calibration_generator
+from dpstats.inference.simulation import MOST_SIMULATIONS, calibration_generator
 from dpstats.inference.tables.association import Association
 from dpstats.inference.tables.noisy_table import NoisyTable
 from dpstats.measured.view import ReleaseView
@@ -48,7 +48,7 @@ class Independence:
         (generalised) Cochran-Mantel-Haenszel statistic. It is sensitive to an association common
         to the strata; one that changes sign between them can cancel, and shows in the residuals.
     simulations : int
-        Tables in the bootstrap, at least 99; the p-value is at least 1 / (simulations + 1).
+        Tables in the bootstrap, 99 to a million; the p-value is at least 1 / (simulations + 1).
     seed : int
         Seed of the simulations, combined with the release; at least 0.
 
@@ -81,7 +81,7 @@ class Independence:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_whole("simulations", self.simulations, 99)
+        check_whole("simulations", self.simulations, 99, MOST_SIMULATIONS)
         check_whole("seed", self.seed, 0)
 
     def family(self, schema: Schema) -> Family:

@@ -58,7 +58,7 @@ def test_p73_warnings_and_logs_are_equal_on_neighbours(plan, neighbours, caplog)
         heard.append(([str(w.message) for w in caught], logs, calls))
     assert all(other == heard[0] for other in heard)
     assert heard[0][0] == []
-    assert {call[0] for call in heard[0][2]} == {"reading rows"}
+    assert {call[0] for call in heard[0][2]} == {"reading rows", "drawing noise"}
 
 
 def test_p74_shape_keys_and_order_are_equal_on_neighbours(plan, neighbours):
@@ -114,7 +114,8 @@ def test_p75_a_release_file_holds_no_time_path_host_or_hash(
         assert secret not in text
     assert f"/{user}" not in text
     assert not re.search(r"\b(19|20)\d\d-\d\d-\d\d|\d\d:\d\d:\d\d", text)
-    assert not re.search(r"\b[0-9a-f]{32,}\b", text)  # a digest
+    text = text.replace(plan.digest, "")  # of the plan, which is public
+    assert not re.search(r"\b[0-9a-f]{32,}\b", text)  # a digest of anything else
     documents = [
         json.loads(text) for name, text in search.members("b.zip").items() if "json" in name
     ]
@@ -123,15 +124,28 @@ def test_p75_a_release_file_holds_no_time_path_host_or_hash(
 
 
 def test_p75_the_ledger_and_plan_hold_no_time_or_path(plan, frame, tmp_path):
+    """A ledger, which is not published, has the day and the name of the table's file."""
     path = tmp_path / "zz-secret.ledger"
     dps.Ledger.create(path, dps.PureDP(1))
-    dps.measure(plan, frame.head(50), ledger=path)
+    small = frame.head(50)
+    (tmp_path / "zz-folder").mkdir()
+    small.to_csv(tmp_path / "zz-folder" / "rows.csv", index=False)
+    dps.measure(plan, small, ledger=path)
+    dps.measure(plan, tmp_path / "zz-folder" / "rows.csv", ledger=path)
     plan.save(tmp_path / "plan.json")
     plan.save(tmp_path / "again.json")
     assert (tmp_path / "plan.json").read_bytes() == (tmp_path / "again.json").read_bytes()
-    for text in (path.read_text(), (tmp_path / "plan.json").read_text()):
-        assert "zz-secret" not in text
+    *lines, plan_text = [*path.read_text().splitlines(), (tmp_path / "plan.json").read_text()]
+    entries = [json.loads(line) for line in lines]
+    assert [entry.pop("data") for entry in entries[1:]] == ["", "rows.csv"]
+    assert {entry.pop("plan") for entry in entries[1:]} == {plan.digest}
+    for entry in entries:
+        entry.pop("digest")
+        entry.pop("date", None)
+    for text in (json.dumps(entries), plan_text):
+        assert "zz-" not in text
         assert str(tmp_path) not in text
+        assert "50" not in text.replace(str(plan.budget.total), "") or text is plan_text
         assert not re.search(r"\b20\d\d\b|\d\d:\d\d", text)
 
 
@@ -179,8 +193,8 @@ def test_p79_a_failure_while_saving_leaves_no_file(step, error, saving, tmp_path
         with monkeypatch.context() as patch:
             patch.setattr(os, step, failing)
             for target in (name, f"old-{name}"):
-                with pytest.raises(error):
-                    save(tmp_path / target)
+                with pytest.raises((error, dps.RequestError)):  # a sentence for OSError
+                    save(tmp_path / target, overwrite=True)
         assert (tmp_path / f"old-{name}").read_bytes() == b"old"
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(f"old-{n}" for n in saving)
 
@@ -222,7 +236,7 @@ def test_p79_a_process_killed_while_saving_leaves_no_file_with_sums(
     assert not (tmp_path / "measured.zip").exists()
     sums = {total for block in exact(plan, small) for total in block if total > 200}
     for path in set(tmp_path.iterdir()) - before:
-        assert path.name.startswith(".measured.zip.")  # hidden, and never mistaken for a result
+        assert path.name.startswith(".dpstats.")  # hidden, and never mistaken for a result
         if zipfile.is_zipfile(path):
             assert not any(search.text(text, sums) for text in search.members(path).values())
 
@@ -236,7 +250,10 @@ def test_p79_measuring_writes_nothing_but_the_ledger(plan, frame, tmp_path, monk
     dps.synthesize(measured, m=200, k=50, rng=1)
     assert [path.name for path in tmp_path.iterdir()] == ["ledger"]
     added = (tmp_path / "ledger").read_bytes().removeprefix(before)
-    assert json.loads(added) == {"spent": str(plan.budget.total), "note": "; ".join(plan.analyses)}
+    entry = json.loads(added)
+    assert entry.keys() == {"spent", "date", "plan", "data", "note", "digest"}
+    assert (entry["spent"], entry["data"]) == (str(plan.budget.total), "")
+    assert (entry["note"], entry["plan"]) == ("; ".join(plan.analyses), plan.digest)
 
 
 def test_p80_a_second_run_draws_fresh_noise_and_adds_to_the_ledger(plan, frame, tmp_path):

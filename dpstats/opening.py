@@ -1,0 +1,70 @@
+"""Open any file of dpstats, and say which kind it is."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+from dpstats import files
+from dpstats.errors import FileFormatError, RequestError
+from dpstats.measured.measurements import Measurements
+from dpstats.planning.plan import Plan
+from dpstats.planning.requests import load_request
+from dpstats.privacy.ledger import Ledger
+from dpstats.releases import Release, load
+
+_START = 2**12  # bytes that show what a text file is
+
+
+def open_file(path: Path) -> Release | Measurements | Plan | Ledger:
+    """The object that a file holds; a request gives its plan.
+
+    Raises
+    ------
+    FileFormatError
+        If it is not a file of dpstats, or is damaged.
+    """
+    start = files.read_bytes(path, most=_START)
+    if start.startswith(b"PK"):
+        return load(path) if _holds_release(path) else Measurements.load(path)
+    if b'"dpstats_ledger"' in start:
+        return Ledger.open(path)
+    if start.lstrip().startswith(b"{"):
+        return Plan.load(path)
+    if path.suffix.lower() == ".toml":
+        return load_request(path)
+    raise FileFormatError(
+        f"{path.name} is not a file of dpstats: neither a release, measurements, a plan, a ledger "
+        "nor a request"
+    )
+
+
+def open_release(path: Path) -> Release:
+    """The release that a file holds.
+
+    Raises
+    ------
+    RequestError
+        If it holds something else; with what it holds, and what to do with that.
+    """
+    found = open_file(path)
+    match found:
+        case Release():
+            return found
+        case Measurements():
+            what = f"measurements: make a release of them with 'dpstats synthesize {path.name}'"
+        case Plan():
+            what = "a plan: make a release under it with 'dpstats release'"
+        case Ledger():
+            what = "a ledger: see 'dpstats ledger show'"
+    raise RequestError(f"{path.name} is not a release; it holds {what}")
+
+
+def _holds_release(path: Path) -> bool:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return "release.json" in archive.namelist() or (
+                "measurements.json" not in archive.namelist()
+            )
+    except Exception:  # damaged; reading it as a release says so
+        return True

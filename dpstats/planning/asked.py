@@ -1,0 +1,65 @@
+"""What analyses ask for, compared with what a plan measures."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+import numpy as np
+
+from dpstats.analyses.base import Analysis
+from dpstats.analyses.registry import family_of, spelled
+from dpstats.errors import RequestError
+from dpstats.families import is_library_block
+from dpstats.families.block import Block, derivable
+from dpstats.measured.contents import unasked
+from dpstats.measured.strategy import Strategy
+from dpstats.results.base import Result
+from dpstats.schema import Schema
+
+_EDITED = "it was edited by hand: make it again with dps.plan"
+
+
+def blocks_asked(analysis: Analysis[Result], schema: Schema) -> tuple[Block, ...]:
+    """The blocks of an analysis; RequestError unless their sensitivities are proven."""
+    blocks = family_of(analysis, schema).blocks
+    for block in blocks:
+        if not is_library_block(block):
+            raise RequestError(
+                f"{spelled(analysis)} asks for a block of class {type(block).__name__}, whose "
+                "sensitivity is not proven; ask for blocks of dpstats, such as dps.Cells or "
+                "dps.Moments"
+            )
+    return blocks
+
+
+def check_asked(strategy: Strategy, analyses: Mapping[str, Analysis[Result]]) -> None:
+    """Refuse a plan that does not measure what its analyses ask for, or measures more.
+
+    Raises
+    ------
+    RequestError
+        If an analysis could not be inferred, a block is not one that some analysis asks for, or a
+        block stands twice.
+    """
+    if not analyses:
+        raise RequestError("the plan asks for no analysis; make it again with dps.plan")
+    blocks, every = strategy.family.blocks, []
+    for name, analysis in analyses.items():
+        for wanted in blocks_asked(analysis, strategy.schema):
+            every.append(wanted)
+            follows = derivable(wanted, blocks, complements=strategy.unit == "replace")
+            if not follows.all():
+                lacking = wanted.names[int(np.argmin(follows))]
+                raise RequestError(
+                    f"analysis {name!r} needs {lacking!r}, which the plan does not measure; "
+                    f"{_EDITED}"
+                )
+    for block, times in Counter(blocks).items():
+        if times > 1:
+            raise RequestError(f"the plan measures {block.names[0]!r} twice; {_EDITED}")
+    for block in unasked(blocks, every):
+        raise RequestError(
+            f"the plan measures {block.names[0]!r} by functions that none of its analyses asks "
+            f"for; {_EDITED}"
+        )

@@ -1,0 +1,431 @@
+"""Files are checked against themselves: whatever a file holds, a sentence and never a crash."""
+
+import bz2
+import copy
+import io
+import json
+import lzma
+import zipfile
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpstats as dps
+from dpstats import files
+from dpstats.errors import DpstatsError, FileFormatError
+from dpstats.measured.digest import plan_digest
+from dpstats.planning.requests import load_request
+
+SCHEMA = dps.Schema([
+    dps.Category("smoker", ["no", "yes"], other="no"), dps.Boolean("hiv"),
+    dps.Number("age", 0, 100, points=21, edges=[50], missing=40, note="years"),
+])  # fmt: skip
+ASKED = {
+    "smoking": dps.Proportion("smoker == 'yes'", given="age >= 50"),
+    "b": dps.Proportion("hiv"),
+    "mean": dps.Mean("age"),
+    "median": dps.Quantile("age"),
+}
+VALUES = [
+    None, True, -1, 2**70, 1.5, "x", "", "1e99999999", "9" * 5_000, [], {}, [1], [[]],
+    {"kind": "x"},
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def plan():
+    return dps.plan(SCHEMA, ASKED, budget=dps.PureDP(1), reference=dps.PerturbedHistogram(0.25))
+
+
+@pytest.fixture(scope="module")
+def release(plan):
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame({
+        "smoker": rng.choice(["no", "yes"], 500), "hiv": rng.random(500) < 0.1,
+        "age": rng.uniform(0, 100, 500),
+    })  # fmt: skip
+    return dps.release(plan, rows, m=30, k=20, rng=0)
+
+
+@pytest.fixture
+def saved(release, tmp_path):
+    release.save(tmp_path / "release.zip")
+    return tmp_path / "release.zip"
+
+
+def places(value, at=()):
+    """Where the values of a JSON document are; of long lists, the first three."""
+    yield at
+    parts = value.items() if isinstance(value, dict) else ()
+    parts = enumerate(value[:3]) if isinstance(value, list) else parts
+    for key, inner in parts:
+        yield from places(inner, (*at, key))
+
+
+def variants(document, values=VALUES):
+    """The document with each of its values replaced by others in turn, or removed."""
+    for at in places(document):
+        for value in values:
+            changed = {"": copy.deepcopy(document)}
+            holder = changed
+            for key in ("", *at)[:-1]:
+                holder = holder[key]
+            holder[("", *at)[-1]] = value
+            yield at, value, changed[""]
+        if at:
+            changed = copy.deepcopy(document)
+            holder = changed
+            for key in at[:-1]:
+                holder = holder[key]
+            del holder[at[-1]]
+            yield at, "removed", changed
+
+
+def rewritten(path, **texts):
+    """The archive with members replaced; their names with _ for the dot."""
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name).decode() for name in archive.namelist()}
+    for name, text in texts.items():
+        members[name.replace("_", ".")] = text
+    path.write_bytes(files.pack(members))
+
+
+def test_a_plan_with_any_value_replaced_is_refused_with_a_sentence_or_is_another_plan(plan):
+    document = json.loads(files.to_json(plan.to_dict()))
+    assert dps.Plan.from_dict(document) == plan
+    loaded = set()
+    for at, _, changed in variants(document):
+        try:
+            other = dps.Plan.from_dict(changed)
+        except DpstatsError as error:
+            str(error).encode()
+        else:
+            loaded.add(at[0])
+            assert other.to_dict() == changed  # nothing was read as something else
+    assert loaded <= {"rows", "schema", "analyses", "blocks"}
+
+
+@pytest.mark.parametrize("sign", [False, True])
+def test_measurements_with_any_value_replaced_are_refused_or_readable(release, tmp_path, sign):
+    """Also where the digest is made to fit, as an editor who knows the format could."""
+    members = release._members()
+    document = json.loads(members["measurements.json"])
+    keys = ("budget", "unit", "schema", "blocks", "analyses", "reference")
+    for at, _, changed in variants(document, [True, None, 2**70, "9" * 5_000, [[]], {"kind": "x"}]):
+        if sign and isinstance(changed, dict) and at != ("plan",):
+            changed = {**changed, "plan": files.digest({key: changed.get(key) for key in keys})}
+        try:
+            again = dps.Measurements.from_members(
+                members | {"measurements.json": json.dumps(changed)}
+            )
+        except FileFormatError as error:
+            str(error).encode()
+        else:
+            str(replace(release, measurements=again)).encode()
+            if not sign:
+                assert again.plan_digest == release.measurements.plan_digest
+
+
+def test_a_release_document_with_any_value_replaced_is_refused_or_readable(release, saved):
+    document = json.loads(release._members()["release.json"])
+    for _, _, changed in variants(document):
+        rewritten(saved, release_json=json.dumps(changed))
+        try:
+            str(dps.load(saved)).encode()
+        except FileFormatError as error:
+            str(error).encode()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 100_000, '{"a":' * 100_000, '{"dpstats": ' + "1" * 5_000 + "}", "{", "\x00", "NaN",
+        '{"dpstats": NaN}', '{"dpstats": 1e999}', '{"dpstats": "plan", "dpstats": "plan"}',
+        '{"dpstats": "\\ud800"}', '"plan"', "null", "\ufeff{}",
+    ],
+    ids=range(13),
+)  # fmt: skip
+def test_strange_json_is_refused(saved, tmp_path, text):
+    for name in ("release_json", "measurements_json"):
+        rewritten(saved, **{name: text})
+        with pytest.raises(FileFormatError):
+            dps.load(saved)
+    plan = tmp_path / "plan.json"
+    plan.write_text(text)
+    with pytest.raises(FileFormatError):
+        dps.Plan.load(plan)
+    plan.write_bytes(b"\xff\xfe" + text.encode())
+    with pytest.raises(FileFormatError):
+        dps.Plan.load(plan)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['"', "\r", "a\rb,c\r", "block,function,name,noisy_sum,uniform\n0,0,\r,1,0.1", "\x00",
+     "block,function,name,noisy_sum,uniform\n0,0," + "x" * 200_000 + ",1,0.1\n"],
+    ids=range(6),
+)  # fmt: skip
+def test_strange_tables_are_refused(saved, text):
+    for name in ("answers_csv", "candidates_csv"):
+        before = saved.read_bytes()
+        rewritten(saved, **{name: text})
+        with pytest.raises(FileFormatError):
+            dps.load(saved)
+        saved.write_bytes(before)
+
+
+def test_only_plain_archives_are_read(release, saved):
+    members = release._members()
+    for way, sentence in [
+        (zipfile.ZIP_LZMA, "compressed in a way"), (zipfile.ZIP_BZIP2, "compressed in a way")
+    ]:  # fmt: skip
+        with zipfile.ZipFile(saved, "w", way) as archive:
+            for name, text in members.items():
+                archive.writestr(name, text)
+        with pytest.raises(FileFormatError, match=sentence):
+            dps.load(saved)
+    data = bytearray(files.pack(members))
+    for start in (b"PK\x03\x04", b"PK\x01\x02"):  # mark the first member as encrypted
+        data[data.index(start) + (6 if start[2] == 3 else 8)] |= 1
+    saved.write_bytes(bytes(data))
+    with pytest.raises(FileFormatError, match="is encrypted"):
+        dps.load(saved)
+    for content in (b"", b"PK", lzma.compress(b"x"), bz2.compress(b"x"), b"PK\x05\x06" + b"x" * 18):
+        saved.write_bytes(content)
+        with pytest.raises(FileFormatError, match="is not an archive"):
+            dps.load(saved)
+
+
+def test_an_archive_that_expands_a_thousandfold_is_not_read(release, saved):
+    members = release._members()
+    with zipfile.ZipFile(saved, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in members.items():
+            with archive.open(name, "w") as member:
+                member.write(text.encode())
+                if name == "release.json":
+                    for _ in range(65):
+                        member.write(b" " * 2**20)
+    assert saved.stat().st_size < 2**18
+    with pytest.raises(FileFormatError, match=r"release\.json in release\.zip would expand from"):
+        dps.load(saved)
+
+
+def test_what_is_no_regular_file_is_refused_at_once(tmp_path):
+    for load in (dps.load, dps.Plan.load, dps.Measurements.load, dps.Schema.load):
+        for path in (tmp_path, Path("/dev/zero"), "/", tmp_path / "none", tmp_path / ("x" * 300)):
+            with pytest.raises(DpstatsError, match="cannot read"):
+                load(path)
+
+
+def edited(plan, change):
+    document = json.loads(files.to_json(plan.to_dict()))
+    change(document)
+    return dps.Plan.from_dict(document)
+
+
+def test_a_plan_that_counts_something_else_than_it_says_is_refused(plan):
+    asked = {"b": dps.Proportion("smoker == 'yes'")}
+    small = dps.plan(SCHEMA, asked, budget=dps.PureDP(1))
+    secret = dps.plan(SCHEMA, {"b": dps.Proportion("hiv")}, budget=dps.PureDP(1))
+    assert edited(small, lambda document: None) == small
+
+    def counts_hiv(document):
+        (block,) = secret.to_dict()["blocks"]
+        document["blocks"] = [block | {"label": "smoker == 'yes'"}]
+
+    with pytest.raises(dps.RequestError, match=r"'b' needs .*does not measure; it was edited"):
+        edited(small, counts_hiv)
+
+    def as_well(document):
+        (block,) = document["blocks"]
+        (other,) = secret.to_dict()["blocks"]
+        double = str(2 * Fraction(block["multiplier"]))
+        document["blocks"] = [
+            block | {"multiplier": double},
+            other | {"multiplier": double, "label": "smoker == 'yes'"},
+        ]
+
+    with pytest.raises(dps.RequestError, match="by functions that none of its analyses asks for"):
+        edited(small, as_well)
+    with pytest.raises(dps.RequestError, match="none of its analyses asks for"):
+        edited(small, lambda document: document["blocks"][0].update(label="hiv"))
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda d: d.update(extra=1), "extra is not as dps.plan writes it"),
+        (lambda d: d["blocks"][0].update(extra=1), r"blocks\[0\].extra is not as"),
+        (lambda d: d["schema"][0].update(note=""), r"schema\[0\].note is not as"),
+        (lambda d: d["analyses"]["b"].update(given=None), "analyses.b.given is not as"),
+        (lambda d: d["budget"].update(epsilon="2/2"), "budget.epsilon is not as"),
+        (lambda d: d.update(version=2), "version is not as"),
+        (lambda d: d["blocks"][0].update(multiplier="1/100"), "spends .* and its budget is 1"),
+        (lambda d: d.pop("unit"), "the plan cannot be read: it lacks 'unit'"),
+    ],
+)
+def test_a_plan_file_is_what_dps_plan_writes(plan, change, sentence):
+    with pytest.raises(DpstatsError, match=sentence):
+        edited(plan, change)
+
+
+def resigned(release, saved, change):
+    """The release with its measurements changed, and a digest that fits."""
+    document = json.loads(release._members()["measurements.json"])
+    change(document)
+    keys = ("budget", "unit", "schema", "blocks", "analyses", "reference")
+    document["plan"] = files.digest({key: document[key] for key in keys})
+    rewritten(saved, measurements_json=json.dumps(document))
+    return dps.load(saved)
+
+
+def hundredth(document):
+    for block in document["blocks"]:
+        block["multiplier"] = str(Fraction(block["multiplier"]) / 100)
+
+
+def test_a_release_whose_noise_does_not_spend_its_budget_is_refused(release, saved):
+    assert resigned(release, saved, lambda document: None) == release
+    with pytest.raises(FileFormatError, match="spends 100 and its budget is 1"):
+        resigned(release, saved, hundredth)
+
+
+def test_a_release_whose_measurements_were_edited_is_refused(release, saved):
+    document = json.loads(release._members()["measurements.json"])
+    hundredth(document)
+    document["budget"]["epsilon"] = "100"
+    rewritten(saved, measurements_json=json.dumps(document))
+    with pytest.raises(FileFormatError, match="not those of the plan whose digest they carry"):
+        dps.load(saved)
+
+
+def test_answers_carry_the_names_of_their_functions_in_order(release, saved):
+    text = release._members()["answers.csv"]
+    header, first, second, *others = text.splitlines()
+    swapped = [first.split(",", 2)[2], second.split(",", 2)[2]]
+    for lines in (
+        [header, first.replace("smoker", "hiv"), second, *others],
+        [header, second, first, *others],
+        [header, "0,0," + swapped[1], "1,0," + swapped[0], *others],
+        [header, first, *others],
+        [header, " " + first, second, *others],
+    ):
+        rewritten(saved, answers_csv="\n".join(lines) + "\n")
+        with pytest.raises(FileFormatError, match=r"answers\.csv holds"):
+            dps.load(saved)
+
+
+def test_blocks_that_no_analysis_asks_for_are_noted(release, saved):
+    assert "no analysis asks for them" not in str(release)
+    fewer = {name: plain for name, plain in release.measurements.requests.items() if name != "b"}
+    earlier = replace(release, measurements=replace(release.measurements, requests=fewer))
+    earlier.save(saved, overwrite=True)
+    assert "Note: ['hiv'] were measured, and no analysis asks for them" in str(dps.load(saved))
+    assert "an earlier version may have" in str(dps.load(saved))
+    unknown = fewer | {"b": {"kind": "of another package"}}
+    replace(release, measurements=replace(release.measurements, requests=unknown)).save(
+        saved, overwrite=True
+    )
+    assert "an analysis that cannot be read here may have" in str(dps.load(saved))
+    assert dps.load(saved).infer(dps.Proportion("hiv")).params.shape == (1,)
+
+
+def test_a_digest_covers_what_is_measured_and_is_the_same_wherever_it_is(plan, release, saved):
+    assert len(plan.digest) == 64
+    assert f"Digest: {plan.digest[:16]}" in str(plan)
+    assert dps.load(saved).measurements.plan_digest == plan.digest
+    assert plan.digest[:16] in str(dps.load(saved))
+    same = dict(budget=dps.PureDP(1), reference=dps.PerturbedHistogram(0.25))
+    assert dps.plan(SCHEMA, ASKED, **same).digest == plan.digest
+    assert dps.plan(SCHEMA, ASKED, n=500, **same).digest == plan.digest
+    renamed = {"of another name": ASKED["b"], **ASKED}
+    noted = dps.Schema([replace(SCHEMA["smoker"], note="a note"), *SCHEMA.columns[1:]])
+    others = [
+        dps.plan(SCHEMA, renamed, **same),
+        dps.plan(noted, ASKED, **same),
+        dps.plan(SCHEMA, ASKED, **same | {"budget": dps.PureDP(Fraction(1) + Fraction(1, 10**9))}),
+        dps.plan(SCHEMA, ASKED, **same | {"reference": dps.PerturbedHistogram(0.2)}),
+        dps.plan(SCHEMA, ASKED, unit="add_remove", **same),
+        dps.plan(dps.Schema(SCHEMA.columns[::-1]), ASKED, **same),
+    ]
+    assert len({plan.digest, *(other.digest for other in others)}) == 1 + len(others)
+    for order in (["x", "y"], ["y", "x"]):  # the order of labels is the order of codes
+        column = dps.Category("c", {label: label * 2 for label in order})
+        others.append(dps.plan(dps.Schema([column]), {"t": dps.Marginals(["c"], 1)}, **same))
+    assert others[-1].digest != others[-2].digest
+    assert plan.digest == plan_digest(plan.strategy, plan.requests, plan.reference.to_dict())
+
+
+REQUEST = {
+    "budget": {"epsilon": 1, "delta": 1e-9}, "unit": "replace", "rows": 100,
+    "allocation": "equal", "reference": {"kind": "log_linear", "sweeps": 2},
+    "column": [
+        {"name": "g", "levels": ["x", "y"], "missing": "x", "note": "n"},
+        {"name": "a", "low": 0, "high": 9, "points": 11, "edges": [5], "missing": 4},
+        {"name": "v", "kind": "number", "values": [1, 2.5], "closed": "right"},
+        {"name": "t", "kind": "boolean", "allow_missing": True},
+    ],
+    "analysis": [
+        {"name": "p", "kind": "proportion", "condition": "g == 'x'", "given": "a >= 5", "share": 1},
+        {"name": "o", "kind": "ols", "formula": "a ~ C(g)", "cov_type": "HC1", "share": 2},
+    ],
+}  # fmt: skip
+
+
+def test_a_request_with_any_value_replaced_is_refused_with_a_sentence(tmp_path, monkeypatch):
+    path = tmp_path / "request.toml"
+    path.write_text("")
+    held = {}
+    monkeypatch.setattr("dpstats.planning.requests.read_toml", lambda path: held)
+    for at, _, changed in variants(
+        REQUEST, [None, True, 2**70, "x", "9" * 5_000, [[]], {"k": "x"}]
+    ):
+        if at:
+            held.clear()
+            held.update(changed)
+            try:
+                str(load_request(path)).encode()
+            except DpstatsError as error:
+                str(error).encode()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["x = " + "[" * 5_000 + "]" * 5_000, "x = " + "9" * 5_000, "x = 1e99999", "x", "[[column]]",
+     "column = 1", "schema = 3", "schema = '\\u0000'", "schema = 'none.toml'", "schema = '.'",
+     "[[column]]\nname = 2026-01-01", "[budget]\nepsilon = 1e99999999\n[[column]]\nname='b'",
+     "[[column]]\nname = 'b'\nkind = 'boolean'\n[[analysis]]\nname = 'p'\nkind = 'ols'\n"
+     "formula = 'b ~ (b + c)**30'\n[budget]\nepsilon = 1"],
+    ids=range(13),
+)  # fmt: skip
+def test_strange_requests_are_refused(tmp_path, text):
+    path = tmp_path / "request.toml"
+    path.write_text(text)
+    with pytest.raises(DpstatsError):
+        load_request(path)
+    if "formula" not in text:
+        with pytest.raises(DpstatsError):
+            dps.Schema.load(path)
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(DpstatsError):
+        load_request(path)
+
+
+def test_texts_come_back_and_equal_contents_give_equal_bytes():
+    members = {"a.json": "{}", "b.csv": "x\n"}
+    packed = files.pack(members)
+    assert files.pack(members) == packed
+    assert files.unpack(io.BytesIO(packed), ["b.csv"], "x.zip") == {"b.csv": "x\n"}
+    with pytest.raises(FileFormatError, match=r"x\.zip lacks c"):
+        files.unpack(io.BytesIO(packed), ["c"], "x.zip")
+
+
+def test_the_first_difference_is_named():
+    assert files.difference({"a": [1, {"b": 2}]}, {"a": [1, {"b": 2}]}) is None
+    assert files.difference({"a": [1, {"b": 2}]}, {"a": [1, {"b": 3}]}) == ".a[1].b"
+    assert files.difference({"a": 1}, {"a": True}) == ".a"
+    assert files.difference({"a": 1}, {"a": 1, "c": 2}) == ".c"

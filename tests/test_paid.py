@@ -1,0 +1,404 @@
+"""What a budget has paid for is on disk before anything else happens, and stays there."""
+
+import dataclasses
+import os
+import signal
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpstats as dps
+import dpstats.paid
+import dpstats.synthesis
+from dpstats.analyses import registry
+from dpstats.cli import DONE, FAILED, REFUSED, main
+from dpstats.privacy.noise import _noise_from
+
+REQUEST = """
+[budget]
+epsilon = 1
+[[column]]
+name = "smoker"
+levels = ["no", "yes"]
+[[analysis]]
+name = "smoking"
+kind = "proportion"
+condition = "smoker == 'yes'"
+"""
+RELEASE = ["release", "request.toml", "survey.csv", "--ledger", "book", "--candidates", "50"]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("request.toml").write_text(REQUEST)
+    pd.DataFrame({"smoker": ["no", "yes", "no", "no"] * 50}).to_csv("survey.csv", index=False)
+    assert main(["ledger", "new", "book", "--cap", "5"]) == DONE
+    return tmp_path
+
+
+def spent():
+    return dps.Ledger.open("book").spent
+
+
+@pytest.mark.parametrize(
+    ("output", "sentence"),
+    [
+        ("nowhere/out.zip", "cannot write to the folder 'nowhere': No such file or directory"),
+        ("survey.csv/out.zip", "Not a directory"),
+        ("x" * 300, "File name too long"),
+        ("x" * 245 + ".zip", "File name too long"),  # with .measurements it is
+        (".", "it is not a file"),
+        ("/dev/null", "exists|it is not a file"),
+        ("", "it is not a file"),
+    ],
+)
+def test_an_output_that_cannot_be_written_is_refused_before_anything_is_spent(
+    folder, capsys, output, sentence
+):
+    for force in ([], ["--force"]):
+        assert main([*RELEASE, "-o", output, *force]) == REFUSED
+        message = capsys.readouterr().err
+        assert pytest.approx(0) == spent()
+        assert any(part in message for part in sentence.split("|"))
+    assert not [path for path in folder.iterdir() if path.name.startswith(".")]
+
+
+@pytest.mark.parametrize("read", ["request.toml", "survey.csv", "book"])
+def test_an_output_is_never_a_file_that_is_read(folder, capsys, read):
+    Path("link").symlink_to(read)
+    os.link(read, "same.zip")
+    before = Path(read).read_bytes()
+    for output in (read, f"../{folder.name}/{read}", "link", "same.zip"):
+        assert main([*RELEASE, "-o", output, "--force"]) == REFUSED
+        assert "name another file" in capsys.readouterr().err
+    assert Path(read).read_bytes() == before
+    assert spent() == 0
+    if read == "request.toml":
+        assert main(["plan", read, "-o", read, "--force"]) == REFUSED
+        assert "is the request" in capsys.readouterr().err
+
+
+def test_a_plan_is_not_overwritten_unasked(folder, capsys):
+    assert main(["plan", "request.toml", "-o", "plan.json"]) == DONE
+    before = Path("plan.json").stat().st_mtime_ns
+    assert main(["plan", "request.toml", "-o", "plan.json"]) == REFUSED
+    assert "--force" in capsys.readouterr().err
+    assert Path("plan.json").stat().st_mtime_ns == before
+    assert main(["plan", "request.toml", "-o", "plan.json", "--force"]) == DONE
+
+
+def repr_of(size):
+    return "huge" if isinstance(size, int) and size > 10**99 else repr(size)
+
+
+def test_the_demo_overwrites_only_its_own_file_unasked(folder, capsys):
+    assert main(["demo", "-o", "survey.csv"]) == REFUSED
+    assert "--force" in capsys.readouterr().err
+    assert "smoker" in Path("survey.csv").read_text()
+
+
+def stopping(error):
+    def stop(*arguments, **options):
+        raise error
+
+    return stop
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(dps.RequestError("too little memory"), REFUSED), (KeyboardInterrupt(), FAILED)],
+)
+def test_a_run_that_stopped_is_finished_with_the_command_that_it_prints(
+    folder, monkeypatch, capsys, error, code
+):
+    with monkeypatch.context() as patch:
+        patch.setattr(dpstats.synthesis, "synthesize", stopping(error))
+        assert main([*RELEASE, "-o", "my out.zip"]) == code
+    message = capsys.readouterr().err
+    command = "dpstats synthesize 'my out.measurements.zip' -o 'my out.zip'"
+    assert command in message
+    paid = Path("my out.measurements.zip").read_bytes()
+    measurements = dps.Measurements.load("my out.measurements.zip")
+
+    for force in ([], ["--force"]):  # a second run neither overwrites nor spends
+        assert main([*RELEASE, "-o", "my out.zip", *force]) == REFUSED
+        assert command in capsys.readouterr().err
+    assert Path("my out.measurements.zip").read_bytes() == paid
+    assert spent() == 1
+
+    Path("my out.zip").write_text("of an earlier run")
+    assert main([*RELEASE, "-o", "my out.zip", "--force"]) == REFUSED
+    assert f"{command} --force" in capsys.readouterr().err
+    Path("my out.zip").unlink()
+
+    finish = ["synthesize", "my out.measurements.zip", "-o", "my out.zip", "--candidates", "50"]
+    with monkeypatch.context() as patch:
+        patch.setattr(dpstats.synthesis, "synthesize", stopping(error))
+        assert main(finish) == code
+    assert command in capsys.readouterr().err
+    assert main([*finish, "--fit", "minimax"]) == DONE
+    assert dps.load("my out.zip").measurements == measurements
+    assert dps.load("my out.zip").fit == "minimax"
+    assert not Path("my out.measurements.zip").exists()
+    assert spent() == 1
+
+
+def test_synthesize_keeps_measurements_that_no_run_left(folder, capsys):
+    plan = dps.Plan.load("plan.json") if Path("plan.json").exists() else None
+    assert main(["plan", "request.toml", "-o", "plan.json"]) == DONE
+    plan = dps.Plan.load("plan.json")
+    dps.measure(plan, "survey.csv").save("mine.zip")
+    finish = ["synthesize", "mine.zip", "--candidates", "50", "-o"]
+    assert main([*finish, "out.zip"]) == DONE
+    assert "mine.zip was kept" in capsys.readouterr().out
+    assert Path("mine.zip").exists()
+    assert main([*finish, "mine.zip", "--force"]) == REFUSED
+    assert "the output 'mine.zip' is the file of the measurements" in capsys.readouterr().err
+    assert main([*finish, "out.zip"]) == REFUSED
+    assert main(["synthesize", "out.zip", "-o", "again.zip", "--synthetic-rows", "7"]) == DONE
+    assert dps.load("again.zip").k == 7
+
+
+def test_an_interrupt_while_noise_is_drawn_waits_until_the_answers_are_on_disk(folder, capsys):
+    def interrupted(scale, size):
+        os.kill(os.getpid(), signal.SIGINT)
+        return np.zeros(size, dtype=np.int64)
+
+    before = signal.getsignal(signal.SIGINT)
+    with _noise_from(interrupted):
+        assert main([*RELEASE, "-o", "out.zip"]) == FAILED
+    assert "dpstats synthesize out.measurements.zip -o out.zip" in capsys.readouterr().err
+    assert dps.Measurements.load("out.measurements.zip").n == 200
+    assert signal.getsignal(signal.SIGINT) is before
+    assert spent() == 1
+
+
+def test_an_interrupt_while_rows_are_read_stops_at_once_and_spends_nothing(
+    folder, monkeypatch, capsys
+):
+    monkeypatch.setattr("dpstats.private.measure.exact_sums", stopping(KeyboardInterrupt()))
+    assert main([*RELEASE, "-o", "out.zip"]) == FAILED
+    assert "measurements" not in capsys.readouterr().err
+    assert spent() == 0
+
+
+def test_measurements_go_elsewhere_if_their_place_takes_them_no_more(folder, capsys, monkeypatch):
+    monkeypatch.setattr(dpstats.paid.tempfile, "tempdir", str(folder / "rescue"))
+    (folder / "rescue").mkdir()
+
+    def fill(scale, size):
+        Path("out.measurements.zip").mkdir()
+        return np.zeros(size, dtype=np.int64)
+
+    monkeypatch.setattr(dpstats.synthesis, "synthesize", stopping(KeyboardInterrupt()))
+    with _noise_from(fill):
+        assert main([*RELEASE, "-o", "out.zip"]) == FAILED
+    (rescued,) = (folder / "rescue").rglob("*.zip")
+    assert str(rescued) in capsys.readouterr().err
+    assert dps.Measurements.load(rescued).n == 200
+
+
+def test_infer_and_show_name_what_a_file_holds(folder, capsys):
+    assert main(["plan", "request.toml", "-o", "plan.json"]) == DONE
+    plan = dps.Plan.load("plan.json")
+    dps.measure(plan, "survey.csv").save("paid.zip")
+    assert main([*RELEASE, "-o", "out.zip"]) == DONE
+    capsys.readouterr()
+    for file, sentence in {
+        "paid.zip": "it holds measurements: make a release of them with 'dpstats synthesize",
+        "plan.json": "it holds a plan",
+        "request.toml": "it holds a plan",
+        "book": "it holds a ledger",
+        "survey.csv": "survey.csv is not a file of dpstats",
+        ".": "it is not a file",
+        "none": "cannot read none",
+    }.items():
+        assert main(["infer", file]) == REFUSED
+        assert sentence in capsys.readouterr().err
+    digest = plan.digest[:16]
+    for file, start in {
+        "out.zip": "Release: 1 noisy answers from 200 private rows",
+        "paid.zip": "Measurements: 1 noisy answers from 200 private rows",
+        "plan.json": "Plan: 1 analyses",
+        "request.toml": "Plan: 1 analyses",
+        "book": "cap       epsilon = 5",
+    }.items():
+        assert main(["show", file]) == DONE
+        text = capsys.readouterr().out
+        assert text.startswith(start)
+        assert digest in text  # what was approved is what ran
+    assert main(["ledger", "show", "book"]) == DONE
+    assert f"  1  {digest}  survey.csv  smoking" in capsys.readouterr().out
+    assert "200" not in Path("book").read_text().split("digest")[0]
+    for file in ("survey.csv", "none"):
+        assert main(["show", file]) == REFUSED
+
+
+@pytest.mark.parametrize("size", [10**11, 10**19, 10**5_000, 0, -1, 2.0, True, "9"], ids=repr_of)
+def test_sizes_are_bounded_before_anything_is_spent(folder, size):
+    schema = dps.Schema([dps.Category("smoker", ["no", "yes"])])
+    asked = {"smoking": dps.Proportion("smoker == 'yes'")}
+    plan = dps.plan(schema, asked, budget=dps.PureDP(1))
+    measurements = dps.measure(plan, "survey.csv")
+    for name in ("m", "k"):
+        with pytest.raises(dps.RequestError, match=rf"{name} must be a positive whole number of"):
+            dps.release(plan, "survey.csv", ledger="book", **{name: size})
+        with pytest.raises(dps.RequestError, match=rf"{name} must be a positive whole number of"):
+            dps.synthesize(measurements, **{name: size})
+    assert spent() == 0
+    with pytest.raises(dps.RequestError, match="n must be a positive whole number of at most"):
+        dps.plan(schema, asked, budget=dps.PureDP(1), n=size)
+    with pytest.raises(dps.RequestError, match="n must be a positive whole number of at most"):
+        plan.preview(size)
+
+
+def category(**changes):
+    return dps.Category(**{"name": "a", "levels": ["x", "y"]} | changes)
+
+
+@pytest.mark.parametrize(
+    ("declare", "sentence"),
+    [
+        (lambda: category(note=pd.Timestamp("2026-01-01").date()), "note must be text, got date"),
+        (lambda: dps.Number("a", 0, 1, note=3), "note must be text, got int"),
+        (lambda: dps.Boolean("a", note=None), "note must be text, got NoneType"),
+        (lambda: category(note="\ud800"), "note holds half a surrogate pair"),
+        (lambda: category(name="a\ud800"), "a column name holds half a surrogate pair"),
+        (lambda: category(name="a\r"), "a column name holds a carriage return"),
+        (lambda: category(name="a" * 1_001), "a column name has 1001 characters; at most 1000"),
+        (lambda: category(levels=["x\r", "y"]), "a label holds a carriage return"),
+        (lambda: category(levels=["x", "\udfff"]), "a label holds half a surrogate pair"),
+        (lambda: category(levels=["x", "y" * 200_000]), "a label has 200000 characters"),
+        (lambda: category(levels={"x": "1", "y": "\ud800"}), "a stored text holds half"),
+        (lambda: category(levels=[1.0, float("inf")]), "must be finite"),
+        (lambda: category(levels={"x": 1.0, "y": float("inf")}), "must be finite"),
+    ],
+)
+def test_a_schema_refuses_what_no_file_can_hold(declare, sentence):
+    with pytest.raises(dps.SchemaError, match=sentence):
+        declare()
+
+
+def test_stored_text_may_hold_a_carriage_return(tmp_path):
+    column = category(levels={"x": "1\r", "y": "2"})
+    plan = dps.plan(dps.Schema([column]), {"t": dps.Marginals(["a"], 1)}, budget=dps.PureDP(1))
+    release = dps.release(plan, pd.DataFrame({"a": ["1\r"] * 30}), m=10, k=10)
+    release.save(tmp_path / "r.zip")
+    assert dps.load(tmp_path / "r.zip") == release
+
+
+def test_names_and_conditions_that_no_file_can_hold_are_refused():
+    schema = dps.Schema([category(), dps.Boolean("b")])
+    for name in ("b\r", "\ud800", "b" * 1_001):
+        with pytest.raises(dps.RequestError, match="the name of an analysis h"):
+            dps.plan(schema, {name: dps.Proportion("b")}, budget=dps.PureDP(1))
+    for text in ("b and a == '\ud800'", "b or " * 5_000 + "b"):
+        with pytest.raises(dps.ConditionError):
+            dps.plan(schema, {"p": dps.Proportion(text)}, budget=dps.PureDP(1))
+
+
+def test_measurements_that_no_file_could_hold_are_refused_before_the_budget_is_spent(
+    folder, monkeypatch
+):
+    monkeypatch.setattr(registry, "_registered", {})
+
+    @dps.register
+    @dataclasses.dataclass(frozen=True)
+    class Mine:
+        """An analysis of another package, with any text as its parameter."""
+
+        kind: ClassVar[str] = "mine"
+        text: str
+
+        def family(self, schema):
+            return dps.Family((dps.Cells.table(schema, ["smoker"]),))
+
+        def infer(self, release):
+            raise NotImplementedError
+
+    schema = dps.Schema([dps.Category("smoker", ["no", "yes"])])
+    plan = dps.plan(schema, {"mine": Mine("\ud800")}, budget=dps.PureDP(1))
+    with pytest.raises(dps.RequestError, match="could not be kept in a file"):
+        dps.measure(plan, "survey.csv", ledger="book")
+    assert spent() == 0
+    fine = dps.plan(schema, {"mine": Mine("fine")}, budget=dps.PureDP(1))
+    dps.measure(fine, "survey.csv", ledger="book")
+    assert spent() == 1
+
+
+@pytest.mark.parametrize("path", [b"x.zip", None, 3, "", "a\0b", "\ud800", Path("nowhere/x.zip")])
+def test_paths_that_are_none_are_refused(folder, path):
+    schema = dps.Schema([dps.Category("smoker", ["no", "yes"])])
+    asked = {"smoking": dps.Proportion("smoker == 'yes'")}
+    plan = dps.plan(schema, asked, budget=dps.PureDP(1))
+    measurements = dps.measure(plan, "survey.csv")
+    release = dps.synthesize(measurements, m=10, k=10)
+    for thing in (plan, measurements, release):
+        with pytest.raises(dps.RequestError, match=r"a path must|cannot name|no text|cannot write"):
+            thing.save(path)
+    for load in (dps.load, dps.Plan.load, dps.Measurements.load, dps.Schema.load, dps.Ledger.open):
+        with pytest.raises(dps.DpstatsError):
+            load(path)
+    with pytest.raises(dps.DpstatsError):
+        dps.Ledger.create(path, dps.PureDP(1))
+
+
+def test_nothing_is_overwritten_unasked(folder):
+    schema = dps.Schema([dps.Category("smoker", ["no", "yes"])])
+    asked = {"smoking": dps.Proportion("smoker == 'yes'")}
+    plan = dps.plan(schema, asked, budget=dps.PureDP(1))
+    measurements = dps.measure(plan, "survey.csv")
+    for thing in (plan, measurements, dps.synthesize(measurements, m=10, k=10)):
+        Path("x").write_text("kept")
+        with pytest.raises(dps.RequestError, match=r"exists and may hold .*overwrite=True"):
+            thing.save("x")
+        assert Path("x").read_text() == "kept"
+        thing.save("x", overwrite=True)
+        assert Path("x").read_bytes() != b"kept"
+    Path("y").symlink_to("missing")  # a link is something, even to nothing
+    with pytest.raises(dps.RequestError, match="exists"):
+        plan.save("y")
+
+
+def test_swapped_arguments_are_named_without_their_content(folder):
+    rows = pd.read_csv("survey.csv")
+    schema = dps.Schema([dps.Category("smoker", ["no", "yes"])])
+    asked = {"smoking": dps.Proportion("smoker == 'yes'")}
+    plan = dps.plan(schema, asked, budget=dps.PureDP(1))
+    for call in (
+        lambda: dps.measure(rows, plan),
+        lambda: dps.release(rows, plan),
+        lambda: dps.measure(None, rows),
+        lambda: dps.measure("request.toml", "survey.csv"),
+        lambda: dps.synthesize(rows),
+        lambda: dps.synthesize(plan),
+        lambda: dps.plan(rows, asked, budget=dps.PureDP(1)),
+        lambda: dps.plan(asked, schema, budget=dps.PureDP(1)),
+        lambda: dps.plan(schema, rows, budget=dps.PureDP(1)),
+        lambda: dps.plan(schema, asked, budget=rows),
+        lambda: dps.plan(schema, asked, budget=dps.PureDP(1), n=rows),
+        lambda: dps.plan(schema, asked, budget=dps.PureDP(1), reference=rows),
+        lambda: dps.release(plan, rows, ledger=rows),
+        lambda: dps.release(plan, rows, ledger=b"book"),
+        lambda: dps.release(plan, rows, m=rows),
+        lambda: dps.release(plan, rows, rng=rows),
+        lambda: dps.load(rows),
+        lambda: dps.Plan.load(rows),
+        lambda: dps.Schema.load(rows),
+        lambda: dps.Schema(rows),
+        lambda: dps.synthesize(dps.measure(plan, rows), m=10, k=10).infer(rows),
+        lambda: dps.synthesize(dps.measure(plan, rows), m=10, k=10).answers(rows),
+    ):
+        with pytest.raises(dps.DpstatsError) as caught:
+            call()
+        assert "yes  no" not in str(caught.value)
+        assert "  smoker" not in str(caught.value)
+        assert "\n" not in str(caught.value)
+    for data in (None, b"survey.csv", 3, "nowhere/survey.csv", "."):
+        with pytest.raises(dps.DataError):
+            dps.measure(plan, data, ledger="book")
+    assert spent() == 0
