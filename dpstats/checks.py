@@ -85,6 +85,18 @@ def check_count(n: object) -> int:
     return int(real)
 
 
+def check_counts(n: object) -> tuple[int, int]:
+    """Return bounds on the number of rows, from a number or a pair (low, high)."""
+    if not isinstance(n, tuple):
+        return (check_count(n),) * 2
+    if len(n) != 2:
+        raise RequestError(f"n={n!r} is not a number of rows, nor a pair (low, high) of bounds")
+    low, high = check_count(n[0]), check_count(n[1])
+    if low > high:
+        raise RequestError(f"n={n!r} has its lower bound above the upper one")
+    return low, high
+
+
 def check_whole(name: str, value: int, least: int) -> None:
     """Raise RequestError if a parameter is not a whole number of at least `least`."""
     if type(value) is not int or value < least:

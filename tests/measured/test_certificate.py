@@ -168,7 +168,7 @@ def test_zero_misfit_leaves_the_noise_quantile_alone(seeded_noise):
     certificate = certify(held, held.means, alpha=0.05, target="rows")
     np.testing.assert_array_equal(certificate.joint_bounds, certificate.joint_radius)
     assert certificate.delta == certificate.joint_radius.max()
-    assert "largest misfit to the noisy answers 0," in str(certificate)
+    assert "misfit to its noisy answer 0," in str(certificate)
 
 
 def test_without_noise_the_certificate_still_states_what_the_law_allows(seeded_noise):

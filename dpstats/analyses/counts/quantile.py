@@ -77,10 +77,15 @@ class Quantile:
         self._number(schema)
         return Family((Cells.table(schema, [self.column]),))
 
+    def answered(self, schema: Schema) -> Family:
+        """The distribution function at every edge, which follows from the table."""
+        number = self._number(schema)
+        return Family(tuple(_below(number, j) for j in range(1, number.bins)))
+
     def infer(self, release: ReleaseView) -> QuantileResult:
         """Estimates with noise-aware and certified intervals."""
         number = self._number(release.schema)
-        answers = release.answers([_below(number, j) for j in range(1, number.bins)])
+        answers = release.answers(self.answered(release.schema))
         scalar = not isinstance(self.probability, Sequence)
         probabilities = np.atleast_1d(np.asarray(self.probability, dtype=np.float64))
         intervals = QuantileIntervals(answers, number, tuple(probabilities.tolist()))

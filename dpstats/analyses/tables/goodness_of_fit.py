@@ -16,11 +16,10 @@ from dpstats.corrected.verdicts import CertifiedChiSquare
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
 from dpstats.families.cells import Cells
-from dpstats.inference.joint_coverage import joint_noise_quantiles
 from dpstats.inference.simulation import calibration_generator
 from dpstats.inference.tables.departures import Departures
 from dpstats.inference.tables.effect_size import effect_interval
-from dpstats.measured.answers import Answers
+from dpstats.measured.answers import Answers, joint_noise_quantiles
 from dpstats.measured.view import ReleaseView
 from dpstats.results.base import footer
 from dpstats.results.chi_square import ChiSquareResult, noise_notes, standardised
@@ -234,7 +233,7 @@ def _certified(tested: Departures, alpha: float) -> CertifiedChiSquare:
             np.sqrt(chdtri(len(p0) - 1, left - beta)) + 2 * np.sqrt(np.sum(radius**2 / (n * p0)))
         )
 
-    beta = min(splits_of_fit(left), key=detected)
+    beta = min(splits_of_fit(left, certain=answers.certain), key=detected)
     radius = joint_noise_quantiles(answers, beta)
     ends = answers.sums - radius, answers.sums + radius
     return fit_verdict(*ends, answers.rows.bounds(of_rows), p0, alpha, beta + of_rows)
