@@ -9,7 +9,7 @@ who uses it subtracts beta once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import ClassVar, NoReturn
 
@@ -94,6 +94,17 @@ class BoundedAnswers(Answers):
 
     spectral: SpectralRadius | None = None
     _draws: Switch = field(default_factory=lambda: Switch(refused=True), repr=False)
+
+    def subset(self, chosen: slice) -> BoundedAnswers:
+        """The answers to some of the functions."""
+        return replace(
+            self,
+            names=self.names[chosen],
+            sums=self.sums[chosen],
+            bounds=self.bounds[chosen],
+            uniforms=self.uniforms[chosen],
+            law_of=self.law_of[chosen],
+        )
 
     def _check(self) -> None:
         if self._draws.refused:

@@ -55,6 +55,17 @@ class Accuracy:
         published number of rows or the estimate of it.
     analysis : str
         Whose functions they are; "" for all that were measured and answer.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> import pandas as pd
+    >>> schema = dps.Schema([dps.Boolean("smoker")])
+    >>> plan = dps.plan(schema, {"smoking": dps.Proportion("smoker")}, budget=dps.PureDP(1))
+    >>> rows = pd.DataFrame({"smoker": [True] * 3_000 + [False] * 7_000})
+    >>> accuracy = dps.release(plan, rows).accuracy(alpha=0.05)
+    >>> accuracy.delta < 0.001, accuracy.worst
+    (True, 'smoker')
     """
 
     names: list[str]

@@ -147,18 +147,16 @@ class GoodnessOfFit:
             effect=float(np.clip(np.sqrt(max(0.0, pearson - excess) / n), 0, largest)),
             levels=1,
             largest_effect=largest,
-            at_level=partial(self._at_level, best, tested),
+            certified_at=partial(_certified, tested),
+            effect_at=partial(self._effect_at, best),
             notes=tuple(noise_notes(excess, d - 1, n * p0)),
         )
 
-    def _at_level(
-        self, best: Departures, tested: Departures, alpha: float
-    ) -> tuple[CertifiedChiSquare, Floats]:
-        """Certified verdict, and noise-aware interval for the effect."""
+    def _effect_at(self, best: Departures, alpha: float) -> Floats:
+        """Noise-aware interval for the effect."""
         rng = calibration_generator(best.answers, (self.seed, 1))
         noise = best.noise(self.simulations, rng)
-        effect = effect_interval(best.observed, noise, best.n, best.p0, rng, alpha=alpha)
-        return _certified(tested, alpha), effect
+        return effect_interval(best.observed, noise, best.n, best.p0, rng, alpha=alpha)
 
     def _expected_shares(self, schema: Schema) -> Floats:
         """Probabilities (d,) in the order of the levels."""
