@@ -252,9 +252,8 @@ class _Known:
         """
         if self.public:
             return radius
-        if name in self.sums:
-            return self.sums[name]
-        return self.n[1] / self.size * radius + abs(mean) * self.off / self.size
+        from_mean = self.n[1] / self.size * radius + abs(mean) * self.off / self.size
+        return min(from_mean, self.sums.get(name, np.inf))
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -31,6 +30,7 @@ from dpstats.measured.certificate import Accuracy, certify, certify_answers
 from dpstats.measured.combining import Sources
 from dpstats.measured.contents import contents, lacking
 from dpstats.measured.measurements import Measurements
+from dpstats.measured.published import OF_RADIUS, printed, written
 from dpstats.measured.radius import Radius
 from dpstats.privacy.budget import Budget
 from dpstats.privacy.neighbours import NEIGHBOURS
@@ -49,7 +49,7 @@ CAUTION = (
     "the rows alone dps.corrected.infer with the radius of the analysis and n."
 )
 MEMBERS = ("release.json", "measurements.json", "answers.csv", "candidates.csv")
-OF_RADIUS = 0.025  # error of a published radius: half of that of a 95% interval
+MOST_PUBLISHED = 2_000  # functions of an analysis whose radius is published; more take long
 LIMITS = (
     "Guaranteed for any data: the privacy of one row, and the certificate. Intervals for a "
     "population assume rows drawn independently from it, one row per person, without survey "
@@ -390,7 +390,7 @@ class Release(Cached):
             analysis=str(analysis) if named else spelled(asked),
         )
 
-    def radius(self, analysis: str | Analysis[Result], *, alpha: float = 0.025) -> Radius:
+    def radius(self, analysis: str | Analysis[Result], *, alpha: float = OF_RADIUS) -> Radius:
         """How far means over the synthetic rows may be from the private ones, for one analysis.
 
         It is what someone who has only the rows needs, with n: see `dps.corrected`. Intervals at
@@ -441,27 +441,15 @@ class Release(Cached):
 
     @cached_property
     def _published(self) -> dict[str, Any]:
-        """The certificate as it is written in files and printed; bounds are rounded up."""
-        whole = self.accuracy()
-        written: dict[str, Any] = {
-            "of": "synthetic rows",
-            "level": 0.95,
-            "delta": _up(whole.delta),
-            "worst": whole.worst,
-            "analyses": {},
-        }
+        """The certificate as it is written in the file and printed."""
+        own = {}
         for name, analysis in self.analyses.items():
             try:
-                own = self.accuracy(analysis, alpha=OF_RADIUS)
+                if answered(analysis, self.schema).size <= MOST_PUBLISHED:
+                    own[name] = self.accuracy(analysis, alpha=OF_RADIUS)
             except DpstatsError:
                 continue  # of another package: what it asks for was not measured
-            written["analyses"][name] = {
-                "level": 1 - OF_RADIUS,
-                "radius": _up(own.delta),
-                "worst": own.worst,
-                "n": own.rows,
-            }
-        return written
+        return written(self.accuracy(), own)
 
     def to_frame(self, *, weighted: bool = False) -> pd.DataFrame:
         """Synthetic rows in original units, only the columns that the plan's family touches.
@@ -535,26 +523,12 @@ class Release(Cached):
             f"Analyses: {', '.join(map(repr, held.requests))}",
             *(f"Note: {reason}" for reason in self.unread.values()),
             self.columns.missing_rules(),
-            *self._accuracy_lines(),
+            *printed(self._published),
         ]
         if held.not_private:
             lines.append("NOT PRIVATE: the noise came from a source for testing; do not publish")
         lines += [f"Note: {note}" for note in self.notes]
         return "\n".join([*lines, LIMITS])
-
-    def _accuracy_lines(self) -> list[str]:
-        """The published certificate, for printing."""
-        whole = self._published
-        lines = [
-            f"Accuracy of the rows: with probability {100 * whole['level']:g}% every measured "
-            f"function is within {whole['delta']:g} of the private rows (worst: {whole['worst']})"
-        ]
-        own = [f"{name} {one['radius']:g}" for name, one in whole["analyses"].items()]
-        if own:
-            lines.append(
-                f"Radius of each analysis, at {100 * (1 - OF_RADIUS):g}% each: {', '.join(own)}"
-            )
-        return lines
 
     def _repr_html_(self) -> str:
         return as_html("dpstats release", str(self).splitlines())
@@ -562,14 +536,6 @@ class Release(Cached):
     def __repr__(self) -> str:
         names = ", ".join(self.measurements.requests)
         return f"<dpstats Release: {names}; n = {self.n}, k = {self.k}>"
-
-
-def _up(bound: float) -> float:
-    """A bound to four digits, rounded up, the same on all machines."""
-    if not bound > 0:
-        return 0.0
-    step = 10.0 ** (math.floor(math.log10(bound)) - 3)
-    return float(f"{math.ceil(bound / step * (1 - 1e-12)) * step:.4g}")
 
 
 def load(path: str | Path) -> Release:

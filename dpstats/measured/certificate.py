@@ -182,12 +182,12 @@ def certify(
     rows, family = measurements.rows, measurements.family
     chosen = np.flatnonzero(answering(family))
     laws, which = measurements.laws
-    which, ranges = which[chosen], _ranges(family)[:, chosen]
+    which, ranges, names = which[chosen], _ranges(family)[:, chosen], family.names
     single = np.array([law.quantile(alpha - rows.spent(alpha)) for law in laws])[which]
     counted = [] if rows.law is None else [rows.law]  # one more independent noise
     together = joint_quantiles([*(laws[i] for i in which), *counted], alpha).astype(np.float64)
     return _accuracy(
-        [family.names[f] for f in chosen],
+        [names[f] for f in chosen],
         (measurements.sums[chosen].astype(np.float64), family.bounds[chosen], ranges),
         (single, together),
         rows,
