@@ -565,7 +565,7 @@ def load(path: str | Path) -> Release:
         texts = (document["fit"], document["draw"], *document["notes"])
         if not all(isinstance(text, str) for text in texts):
             raise TypeError("fit, draw and notes must be strings")
-        row_seed = document["row_seed"]
+        row_seed = document.get("row_seed", 0)
         if type(row_seed) is not int or row_seed < 0:
             raise TypeError("row_seed must be a whole number of at least 0")
         if not all(isinstance(plain["kind"], str) for plain in measurements.requests.values()):

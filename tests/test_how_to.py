@@ -47,6 +47,29 @@ def test_the_page_shows_the_file(example, capsys):
     assert "Trimmed mean of age" in capsys.readouterr().out
 
 
+def test_the_page_on_rows_alone_runs(capsys):
+    page = FOLDER / "rows-only.md"
+    scope = {}
+    for block in re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), flags=re.DOTALL):
+        exec(block, scope)
+    printed = capsys.readouterr().out
+    assert "Radius of 'smoking': with probability 97.5%" in printed
+    assert "95% certified" in printed
+
+
+def test_it_can_be_inferred_from_rows_alone(example):
+    plan = dps.plan(SCHEMA, {"t": example.TrimmedMean("age")}, budget=dps.PureDP(1))
+    release = dps.release(plan, ages(2_000), m=300, rng=1)
+    radius = release.radius("t")
+    found = dps.corrected.infer(
+        example.TrimmedMean("age"), release.to_frame(), radius=radius, schema=SCHEMA
+    )
+    low, high = found.conf_int().tolist()
+    assert low < float(release.infer("t").params[0]) < high
+    with pytest.raises(dps.RequestError, match="only a radius"):
+        found.conf_int(method="noise_aware")
+
+
 def test_it_keeps_the_contract(example):
     dps.testing.check_analysis(example.TrimmedMean("age", 0.2), SCHEMA, ages(800))
 
