@@ -40,7 +40,9 @@ from .families.cells import Cells as Cells
 from .families.group_moments import GroupMoments as GroupMoments
 from .families.moments import Moments as Moments
 from .measured.answers import Answers as Answers
+from .measured.certificate import Accuracy as Accuracy
 from .measured.measurements import Measurements as Measurements
+from .measured.radius import Radius as Radius
 from .measured.view import ReleaseView as ReleaseView
 from .planning.plan import Plan as Plan
 from .planning.plan import plan as plan
@@ -64,6 +66,8 @@ from .results.contrasts import Prediction as Prediction
 from .results.estimates import EstimateResult as EstimateResult
 from .results.hypothesis import HypothesisResult as HypothesisResult
 from .results.least_squares import OLSResult as OLSResult
+from .results.rows_only import RowsResult as RowsResult
+from .results.rows_only import RowsTest as RowsTest
 from .schema import Boolean as Boolean
 from .schema import Category as Category
 from .schema import Number as Number

@@ -90,6 +90,18 @@ def check_count(n: object) -> int:
     return int(real)
 
 
+def check_counts(n: object) -> tuple[int, int]:
+    """Return bounds on the number of rows, from a number or a pair (low, high)."""
+    if not isinstance(n, tuple):
+        return (check_count(n),) * 2
+    if len(n) != 2:
+        raise RequestError(f"n={short(n)} is not a number of rows, nor a pair (low, high)")
+    low, high = check_count(n[0]), check_count(n[1])
+    if low > high:
+        raise RequestError(f"n={short(n)} has its lower bound above the upper one")
+    return low, high
+
+
 def check_whole(name: str, value: int, least: int, most: int | None = None) -> None:
     """Raise RequestError if a parameter is not a whole number from `least` to `most`."""
     if type(value) is not int or value < least or (most is not None and value > most):

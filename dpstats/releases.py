@@ -7,12 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, overload
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from dpstats import files
-from dpstats.analyses.base import Analysis, R
+from dpstats.analyses.base import Analysis, R, answered
 from dpstats.analyses.registry import analysis_from_dict, family_of, spelled
 from dpstats.arrays import Codes, Floats
 from dpstats.caching import Cached
@@ -25,14 +23,17 @@ from dpstats.checks import (
     first_few,
     short,
 )
-from dpstats.errors import FileFormatError, NotMeasuredError, RequestError
+from dpstats.density.rows import random_order
+from dpstats.errors import DpstatsError, FileFormatError, NotMeasuredError, RequestError
 from dpstats.families.block import Block, Family
 from dpstats.measured.answers import Answers, answer
 from dpstats.measured.candidates_file import candidates_from_members, candidates_to_members
-from dpstats.measured.certificate import Accuracy, certify
+from dpstats.measured.certificate import Accuracy, certify, certify_answers
 from dpstats.measured.combining import Sources
 from dpstats.measured.contents import contents, lacking, unasked
 from dpstats.measured.measurements import Measurements
+from dpstats.measured.published import OF_RADIUS, printed, written
+from dpstats.measured.radius import Radius
 from dpstats.privacy.budget import Budget
 from dpstats.references import reference_from_dict
 from dpstats.results.base import INTERVAL_COLUMNS, Result
@@ -43,7 +44,13 @@ from dpstats.spending import bonferroni
 if TYPE_CHECKING:
     import pandas as pd
 
+CAUTION = (
+    "Synthetic rows: intervals and tests that treat them as data are wrong, as they leave out the "
+    "privacy noise, and there may be more or fewer rows than people. Use release.infer, or with "
+    "the rows alone dps.corrected.infer with the radius of the analysis and n."
+)
 MEMBERS = ("release.json", "measurements.json", "answers.csv", "candidates.csv")
+MOST_PUBLISHED = 2_000  # functions of an analysis whose radius is published; more take long
 LIMITS = (
     "Guaranteed for any data: the privacy of one row, and the certificate. Intervals for a "
     "population assume rows drawn independently from it, one row per person, without survey "
@@ -67,6 +74,8 @@ class Release(Cached):
         How many synthetic rows are copies of each candidate.
     fit, draw : str
         How the density was fitted and the rows were drawn.
+    row_seed : int
+        Of the order of the synthetic rows.
     notes : tuple of str
         Warnings, such as a fit that did not converge.
 
@@ -97,6 +106,7 @@ class Release(Cached):
     counts: Codes
     fit: str
     draw: str
+    row_seed: int = 0
     notes: tuple[str, ...] = ()
 
     @property
@@ -343,35 +353,139 @@ class Release(Cached):
             return pd.DataFrame(columns=["analysis", *INTERVAL_COLUMNS])
         return pd.concat(frames, ignore_index=True)
 
-    def accuracy(self, *, alpha: float = 0.05, of: Literal["rows", "weights"] = "rows") -> Accuracy:
+    def accuracy(
+        self,
+        analysis: str | Analysis[Result] | None = None,
+        *,
+        alpha: float = 0.05,
+        of: Literal["rows", "weights"] = "rows",
+    ) -> Accuracy:
         """Certificate of the synthetic rows (or of the weighted candidates).
 
         Parameters
         ----------
+        analysis : str or Analysis, optional
+            Only the functions whose answers this analysis uses, at a level of their own: they hold
+            jointly with probability 1 - alpha, whatever else was measured. Default: all measured
+            functions. Both leave out what only calibrates intervals.
         alpha : float
             The certificate holds with probability at least 1 - alpha over the privacy noise.
         of : {"rows", "weights"}
+
+        Raises
+        ------
+        NotMeasuredError
+            If the functions of the analysis do not follow from what was measured.
+
+        Examples
+        --------
+        >>> import dpstats as dps
+        >>> import pandas as pd
+        >>> schema = dps.Schema([dps.Boolean("smoker"), dps.Number("age", 0, 99, missing=40)])
+        >>> asked = {"smoking": dps.Proportion("smoker"), "age": dps.Mean("age")}
+        >>> plan = dps.plan(schema, asked, budget=dps.PureDP(1))
+        >>> rows = pd.DataFrame({"smoker": [True] * 3_000 + [False] * 7_000, "age": 50})
+        >>> release = dps.release(plan, rows)
+        >>> release.accuracy().names, release.accuracy("smoking").names
+        (['smoker', 'age', 'age^2'], ['smoker'])
         """
         weights = self.counts / self.k if of == "rows" else self.weights
-        means = self.measurements.family.evaluate(self.candidates).average(weights)
         target = "synthetic rows" if of == "rows" else "weighted candidates"
-        return certify(self.measurements, means, alpha=alpha, target=target)
+        if analysis is None:
+            means = self.measurements.family.evaluate(self.candidates).average(weights)
+            return certify(self.measurements, means, alpha=alpha, target=target)
+        named = isinstance(analysis, str)
+        asked = self._planned(analysis) if isinstance(analysis, str) else analysis
+        family = answered(asked, self.schema)
+        return certify_answers(
+            self.answers(family, with_count=True),
+            family,
+            family.evaluate(self.candidates).average(weights),
+            alpha=alpha,
+            target=target,
+            analysis=str(analysis) if named else spelled(asked),
+        )
+
+    def radius(self, analysis: str | Analysis[Result], *, alpha: float = OF_RADIUS) -> Radius:
+        """How far means over the synthetic rows may be from the private ones, for one analysis.
+
+        It is what someone who has only the rows needs, with n: see `dps.corrected`. Intervals at
+        level 95% spend 5% on the radius and on sampling together, so the default level is 97.5%.
+
+        Parameters
+        ----------
+        analysis : str or Analysis
+            The radius is for the functions whose answers it uses.
+        alpha : float
+            Probability that some function (or a measured number of rows) is out of its bound.
+
+        Returns
+        -------
+        Radius
+            A mapping of function name to bound, in unit scale; ``radius.max`` is a single one.
+
+        Raises
+        ------
+        NotMeasuredError
+            If the functions of the analysis do not follow from what was measured.
+
+        Examples
+        --------
+        >>> import dpstats as dps
+        >>> import pandas as pd
+        >>> schema = dps.Schema([dps.Boolean("smoker")])
+        >>> plan = dps.plan(schema, {"smoking": dps.Proportion("smoker")}, budget=dps.PureDP(1))
+        >>> rows = pd.DataFrame({"smoker": [True] * 3_000 + [False] * 7_000})
+        >>> radius = dps.release(plan, rows).radius("smoking")
+        >>> radius.level, radius["smoker"] < 0.001
+        (0.975, True)
+        """
+        found = self.accuracy(analysis, alpha=alpha)
+        asked = self._planned(analysis) if isinstance(analysis, str) else analysis
+        spectral = getattr(asked, "spectral_radius", None)
+        shares = self.counts / self.k
+        return Radius(
+            analysis=found.analysis,
+            names=tuple(found.names),
+            values_of=found.joint_bounds,
+            alpha=alpha,
+            n=found.rows,
+            spectral=None if spectral is None else spectral(self, shares, alpha),
+            of_sums=found.of_sums,
+            estimate=self._sources.rows.value,
+        )
+
+    @cached_property
+    def _published(self) -> dict[str, Any]:
+        """The certificate as it is written in the file and printed."""
+        own = {}
+        for name, analysis in self.analyses.items():
+            try:
+                if answered(analysis, self.schema).size <= MOST_PUBLISHED:
+                    own[name] = self.accuracy(analysis, alpha=OF_RADIUS)
+            except DpstatsError:
+                continue  # of another package: what it asks for was not measured
+        return written(self.accuracy(), own)
 
     def to_frame(self, *, weighted: bool = False) -> pd.DataFrame:
         """Synthetic rows in original units, only the columns that the plan's family touches.
 
-        Rows come sorted. Inside a bin of a number whose moments were not measured, values are
-        spread evenly; nothing was learned about them.
+        Rows come in a random order, the same as in ``rows.csv`` and in the saved release. Inside a
+        bin of a number whose moments were not measured, values are spread evenly; nothing was
+        learned about them. ``frame.attrs["caution"]`` says how the rows may be used.
 
         Parameters
         ----------
         weighted : bool
-            Instead of rows, all candidates with a last column ``_weight``.
+            Instead of rows, all candidates, sorted, with a last column ``_weight``.
         """
         if weighted:
-            return self.schema.to_frame(self.candidates).assign(_weight=self.weights)
-        which = np.repeat(np.arange(len(self.counts)), self.counts)
-        return self.schema.to_frame({name: c[which] for name, c in self.candidates.items()})
+            frame = self.schema.to_frame(self.candidates).assign(_weight=self.weights)
+        else:
+            order = random_order(self.counts, self.row_seed)
+            frame = self.schema.to_frame({name: c[order] for name, c in self.candidates.items()})
+        frame.attrs["caution"] = CAUTION
+        return frame
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write a zip archive of JSON and CSV; only what was released, nothing executable.
@@ -404,13 +518,21 @@ class Release(Cached):
             "version": files.VERSION,
             "fit": self.fit,
             "draw": self.draw,
+            "row_seed": self.row_seed,
             "notes": list(self.notes),
+            "accuracy": self._published,
             "limits": LIMITS,
         }
         return {
             "release.json": files.to_json(document),
             **self.measurements.to_members(),
-            **candidates_to_members(self.columns, self.candidates, self.weights, self.counts),
+            **candidates_to_members(
+                self.columns,
+                self.candidates,
+                self.weights,
+                self.counts,
+                random_order(self.counts, self.row_seed),
+            ),
         }
 
     def __eq__(self, other: object) -> bool:
@@ -431,6 +553,7 @@ class Release(Cached):
             *held.summary_lines(),
             *(f"Note: {reason}" for reason in self.unread.values()),
             *(f"Note: {note}" for note in (*self._unasked(), *self.notes)),
+            *printed(self._published),
         ]
         return "\n".join([*lines, LIMITS])
 
@@ -469,10 +592,14 @@ def load(path: str | Path) -> Release:
         texts = (document["fit"], document["draw"], *document["notes"])
         if not all(isinstance(text, str) for text in texts):
             raise TypeError("fit, draw and notes must be strings")
+        row_seed = document.get("row_seed", 0)
+        if type(row_seed) is not int or row_seed < 0:
+            raise TypeError("row_seed must be a whole number of at least 0")
         if not all(isinstance(plain["kind"], str) for plain in measurements.requests.values()):
             raise TypeError("every analysis needs a kind")
         reference_from_dict(measurements.reference_spec)
         candidates, weights, counts = candidates_from_members(members, measurements.columns)
     except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
         raise FileFormatError(f"{Path(path).name} is damaged: {error}") from None
-    return Release(measurements, candidates, weights, counts, texts[0], texts[1], texts[2:])
+    fit, draw, *notes = texts
+    return Release(measurements, candidates, weights, counts, fit, draw, row_seed, tuple(notes))

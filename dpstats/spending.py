@@ -51,14 +51,17 @@ def sidak(alpha: float, count: int) -> float:
     return float(-np.expm1(np.log1p(-alpha) / count))
 
 
-def for_noise(alpha: float) -> float:
-    """Half for the noise, where it is not known whether noise or sampling is the larger error."""
-    return alpha / 2
+def for_noise(alpha: float, *, certain: bool = False) -> float:
+    """Half for the noise, where it is not known whether noise or sampling is the larger error.
+
+    Nothing for noise within bounds whose error is counted elsewhere (`certain`).
+    """
+    return 0.0 if certain else alpha / 2
 
 
-def for_noise_of_means(alpha: float) -> float:
-    """A third, for means and correlations of bounded numbers."""
-    return alpha / _NOISE_OF_MEANS
+def for_noise_of_means(alpha: float, *, certain: bool = False) -> float:
+    """A third, for means and correlations of bounded numbers; nothing for `certain` bounds."""
+    return 0.0 if certain else alpha / _NOISE_OF_MEANS
 
 
 def for_row_count(alpha: float) -> float:
@@ -105,9 +108,9 @@ def splits_of_band(alpha: float) -> Floats:
     return np.asarray(alpha * np.arange(1, _BAND_SPLITS) / _BAND_SPLITS)
 
 
-def splits_of_fit(alpha: float) -> list[float]:
+def splits_of_fit(alpha: float, *, certain: bool = False) -> list[float]:
     """Errors for the noise; a certified test of fit takes the best of them."""
-    return [alpha * share for share in _FIT_SHARES]
+    return [0.0] if certain else [alpha * share for share in _FIT_SHARES]
 
 
 def check_beta(alpha: float, beta: float | None) -> float:
@@ -116,13 +119,14 @@ def check_beta(alpha: float, beta: float | None) -> float:
     Raises
     ------
     RequestError
-        If it is not above 0 and below alpha.
+        If it is negative, or not below alpha.
     """
     beta = for_noise(alpha) if beta is None else float(beta)
-    if not 0 < beta < alpha:
+    if not 0 <= beta < alpha:
         raise RequestError(
-            f"beta={beta:g} must be above 0 and below alpha={alpha:g}: it is the share of alpha "
-            f"that the radius uses (default: {for_noise(alpha):g})"
+            f"beta={beta:g} must be at least 0 and below alpha={alpha:g}: it is the probability "
+            "that the radius fails, a share of alpha. Publish a radius with a smaller one, as "
+            f"release.radius(name, alpha={for_noise(alpha):g}) has, or ask for a larger alpha"
         )
     return beta
 
@@ -160,12 +164,18 @@ class SymmetricLaw(Protocol):
     def gaussian(self) -> bool:
         """Whether it is (discrete) Gaussian."""
 
+    @property
+    def certain(self) -> bool:
+        """Whether it is within a bound whose error is counted elsewhere."""
+
 
 def split_for(n: float, law: SymmetricLaw, alpha: float) -> float:
     """`certificate_split` for a noise law; any law that is not Gaussian is taken as Laplace.
 
     The split is then not optimal, but any beta is valid.
     """
+    if law.certain:
+        return 0.0
     scale = law.variance if law.gaussian else law.variance / 2
     return certificate_split(n, float(np.sqrt(scale)), alpha, gaussian=law.gaussian)
 

@@ -82,6 +82,7 @@ def synthesize(
         counts=made.counts,
         fit=fit,
         draw=draw,
+        row_seed=int(generator.integers(2**32)),
         notes=made.notes,
     )
 

@@ -47,14 +47,39 @@ def test_the_page_shows_the_file(example, capsys):
     assert "Trimmed mean of age" in capsys.readouterr().out
 
 
-def test_the_page_on_the_schema_shows_what_is_printed(capsys):
-    page = (FOLDER / "check-the-schema.md").read_text("utf-8")
-    scope = {}
+def run_page(name):
+    """The text of a page, whose blocks have run."""
+    page, scope = (FOLDER / name).read_text("utf-8"), {}
     for block in re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL):
         exec(block, scope)
+    return page
+
+
+def test_the_page_on_the_schema_shows_what_is_printed(capsys):
+    page = run_page("check-the-schema.md")
     printed = capsys.readouterr().out
     assert printed.startswith("Fit of the schema")
     assert f"```\n{printed}```" in page
+
+
+def test_the_page_on_rows_alone_runs(capsys):
+    run_page("rows-only.md")
+    printed = capsys.readouterr().out
+    assert "Radius of 'smoking': with probability 97.5%" in printed
+    assert "95% certified" in printed
+
+
+def test_it_can_be_inferred_from_rows_alone(example):
+    plan = dps.plan(SCHEMA, {"t": example.TrimmedMean("age")}, budget=dps.PureDP(1))
+    release = dps.release(plan, ages(2_000), m=300, rng=1)
+    radius = release.radius("t")
+    found = dps.corrected.infer(
+        example.TrimmedMean("age"), release.to_frame(), radius=radius, schema=SCHEMA
+    )
+    low, high = found.conf_int().tolist()
+    assert low < float(release.infer("t").params[0]) < high
+    with pytest.raises(dps.RequestError, match="only a radius"):
+        found.conf_int(method="noise_aware")
 
 
 def test_it_keeps_the_contract(example):

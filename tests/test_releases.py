@@ -226,8 +226,36 @@ def test_frame_has_original_units_and_types(release):
     assert sorted(counts) == sorted(release.counts[release.counts > 0])
 
 
+def test_rows_are_in_random_order_and_carry_a_caution(release, saved):
+    frame = release.to_frame()
+    order = pd.MultiIndex.from_frame(frame.astype(str))
+    assert not order.is_monotonic_increasing
+    # Parts by place are like each other, as in cross-validation without shuffling.
+    first, last = frame["age"][: N // 2].mean(), frame["age"][N // 2 :].mean()
+    assert abs(first - last) < 4 * frame["age"].std() * np.sqrt(4 / N)
+    assert "intervals and tests that treat them as data are wrong" in frame.attrs["caution"]
+    assert "dps.corrected.infer" in release.to_frame(weighted=True).attrs["caution"]
+    pd.testing.assert_frame_equal(frame, dps.load(saved).to_frame())
+    other = replace(release, row_seed=release.row_seed + 1).to_frame()
+    assert not frame.equals(other)
+    pd.testing.assert_frame_equal(
+        frame.sort_values(list(frame)).reset_index(drop=True),
+        other.sort_values(list(frame)).reset_index(drop=True),
+    )
+
+
+def test_the_order_of_rows_is_repeatable(release):
+    again = [dps.synthesize(release.measurements, m=50, k=40, rng=3) for _ in range(2)]
+    assert again[0].row_seed == again[1].row_seed
+    assert again[0] == again[1]
+    assert dps.synthesize(release.measurements, m=50, k=40, rng=4).row_seed != again[0].row_seed
+
+
 def test_weighted_frame(release):
     frame = release.to_frame(weighted=True)
+    assert frame.drop(columns="_weight").equals(
+        release.schema.to_frame(release.candidates)[list(frame)[:-1]]
+    )
     assert list(frame.columns)[-1] == "_weight"
     assert len(frame) == len(release.weights)
     np.testing.assert_array_equal(frame["_weight"], release.weights)

@@ -110,8 +110,9 @@ def test_floors_of_pvalues():
 def test_the_share_of_a_radius():
     assert spending.check_beta(0.05, None) == 0.025
     assert spending.check_beta(0.05, 0.01) == 0.01
-    for beta in (0, 0.05, 0.2, np.nan):
-        with pytest.raises(RequestError, match=r"above 0 and below alpha=0.05.*default: 0.025"):
+    assert spending.check_beta(0.05, 0) == 0  # a radius that always holds
+    for beta in (-0.01, 0.05, 0.2, np.nan):
+        with pytest.raises(RequestError, match=r"below alpha=0.05.*\(name, alpha=0.025\)"):
             spending.check_beta(0.05, beta)
 
 

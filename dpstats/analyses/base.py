@@ -38,3 +38,15 @@ class Analysis(Protocol[R_co]):
 
     def infer(self, release: ReleaseView) -> R_co:
         """The result, from the functions of `family` and nothing else."""
+
+
+def answered(analysis: Analysis[Result], schema: Schema) -> Family:
+    """The functions whose answers an analysis uses: its family without coarse moments.
+
+    An analysis that uses other functions, which follow from its family, names them in a method
+    ``answered(schema)``.
+    """
+    own = getattr(analysis, "answered", None)
+    family: Family = analysis.family(schema) if own is None else own(schema)
+    kept = [block for block in family.blocks if block.noise_factor == 1]
+    return Family(tuple(kept) or family.blocks)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpstats.arrays import Floats
-from dpstats.checks import check_alpha, check_count, check_finite
+from dpstats.checks import check_alpha, check_counts, check_finite
 from dpstats.corrected.independence import independence_verdict
 from dpstats.corrected.verdicts import CertifiedChiSquare, Verdict
 from dpstats.errors import RequestError
@@ -26,7 +26,7 @@ _SIZES = 9  # numbers of rows that are tried where n is not public; the law hard
 def chisquare(
     proportions: ArrayLike,
     radius: ArrayLike,
-    n: int,
+    n: int | tuple[int, int],
     probabilities: ArrayLike | None = None,
     *,
     alpha: float = 0.05,
@@ -48,18 +48,19 @@ def chisquare(
         refused: a sum above 2 plus twice all radii.
     radius : float or array_like of that shape
         ``|proportions - shares in the private rows| <= radius`` for all cells at once with
-        probability at least 1 - beta; not negative. For synthetic rows this is the certificate
-        at alpha = beta: ``release.accuracy(alpha=beta).delta``.
-    n : int
-        Number of private rows (not of synthetic ones), at least 1.
+        probability at least 1 - beta; not negative. For synthetic rows it is that of the analysis
+        at alpha = beta: ``release.radius("name", alpha=beta).max``.
+    n : int, or (int, int)
+        Number of private rows (not of synthetic ones). A tuple (low, high) bounds it, on the event
+        of the radius, where it is not public (neighbours add or remove a row).
     probabilities : (d,) array_like, optional
         The null hypothesis; positive, sum 1 (to 1e-9). At least two cells. Default: the null
         hypothesis is independence of rows and columns.
     alpha : float
         Total error probability, in (0, 1/2].
     beta : float, optional
-        The share of `alpha` that the radius uses, in (0, alpha). Default: half of it, so a 5% test
-        needs the radius that holds with probability 97.5%.
+        The probability that the radius fails, a share of `alpha`, in [0, alpha). Default: half of
+        it, so a 5% test needs the radius that holds with probability 97.5%.
 
     Returns
     -------
@@ -89,7 +90,7 @@ def chisquare(
     >>> dps.corrected.chisquare([[0.3, 0.2], [0.2, 0.3]], 0.005, 10_000).verdict
     'reject'
     """
-    alpha, n = check_alpha(alpha), check_count(n)
+    alpha, sizes = check_alpha(alpha), check_counts(n)
     beta = check_beta(alpha, beta)
     centre = check_finite("proportions", proportions)
     width = np.asarray(radius, dtype=np.float64)
@@ -110,15 +111,15 @@ def chisquare(
                 "goodness of fit give the probabilities"
             )
         strata = (-1, *centre.shape[-2:])
-        ends = n * lower.reshape(strata), n * upper.reshape(strata)
-        return independence_verdict(*ends, (n, n), alpha, beta)
+        ends = sizes[0] * lower.reshape(strata), sizes[1] * upper.reshape(strata)
+        return independence_verdict(*ends, sizes, alpha, beta)
     p0 = check_probabilities(probabilities)
     if centre.shape != p0.shape:
         raise RequestError(
             f"proportions have shape {centre.shape} and probabilities {p0.shape}; give one "
             "number per cell in each"
         )
-    return fit_verdict(n * lower, n * upper, (n, n), p0, alpha, beta)
+    return fit_verdict(sizes[0] * lower, sizes[1] * upper, sizes, p0, alpha, beta)
 
 
 def fit_verdict(

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpstats.arrays import Floats
-from dpstats.checks import check_alpha, check_count, check_finite, check_numbers
+from dpstats.checks import check_alpha, check_counts, check_finite, check_numbers
 from dpstats.corrected.spectral import descending, sampling_radii
 from dpstats.errors import RequestError
 from dpstats.spending import check_beta
@@ -13,7 +13,7 @@ from dpstats.spending import check_beta
 def eigenvalues(
     matrix: ArrayLike,
     radius: ArrayLike | None = None,
-    n: int | None = None,
+    n: int | tuple[int, int] | None = None,
     *,
     spectral_radius: float | None = None,
     ball: float | None = None,
@@ -36,13 +36,15 @@ def eigenvalues(
     radius : float or (p, p) array_like, optional
         Each entry is within this of the private rows' own, all jointly with probability at least
         1 - beta; not negative. One number r holds for every entry: the spectral norm is then at
-        most p r. For second moments of synthetic rows in unit scale it is the certificate at
-        alpha = beta, ``release.accuracy(alpha=beta).delta``.
-    n : int
-        Number of private rows (not of synthetic ones).
+        most p r. For second moments of synthetic rows in unit scale it is that of the analysis at
+        alpha = beta, ``release.radius("name", alpha=beta).max``.
+    n : int, or (int, int)
+        Number of private rows (not of synthetic ones). A tuple (low, high) bounds it, on the event
+        of the radius, where it is not public (neighbours add or remove a row).
+        The bounds on sampling error fall with n, so they are taken at its lower end.
     spectral_radius : float, optional
         In place of `radius`: a bound on the error of `matrix` in spectral norm, with probability at
-        least 1 - beta.
+        least 1 - beta, such as ``release.radius("name", alpha=beta).spectral.norm``.
     ball : float, optional
         Largest squared length of a row, or squared distance from some fixed point, in the units
         of `matrix`; public. Default p, which holds in unit scale (columns from -1 to 1).
@@ -51,7 +53,8 @@ def eigenvalues(
     alpha : float
         Total error probability, in (0, 1/2].
     beta : float, optional
-        The share of `alpha` that the radius uses, in (0, alpha). Default: half of it.
+        The probability that the radius fails, a share of `alpha`, in [0, alpha). Default: half of
+        it, so 95% intervals need the radius that holds with probability 97.5%.
 
     Returns
     -------
@@ -83,7 +86,7 @@ def eigenvalues(
         raise RequestError(f"matrix must be square, got shape {matrix.shape}")
     if not np.allclose(matrix, matrix.T):
         raise RequestError("matrix must be symmetric, as a covariance matrix is")
-    n, p = check_count(n), len(matrix)
+    n, p = check_counts(n)[0], len(matrix)
     reach = _spectral_norm(radius, spectral_radius, p)
     ball = float(p) if ball is None else float(ball)
     if not 0 < ball < np.inf:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from scipy import optimize, stats
 
 from dpstats.arrays import Floats
-from dpstats.checks import check_alpha, check_count, check_finite
+from dpstats.checks import check_alpha, check_counts, check_finite
 from dpstats.corrected.ridge import largest_leverage, misfit_bound, positive_definite
 from dpstats.errors import RequestError
 from dpstats.spending import check_beta
@@ -146,7 +146,7 @@ def ols(
     second_moments: ArrayLike,
     radius: ArrayLike,
     *,
-    n: int | None = None,
+    n: int | tuple[int, int] | None = None,
     alpha: float = 0.05,
     beta: float | None = None,
     intercept: bool = True,
@@ -162,16 +162,19 @@ def ols(
         Each entry is within this of the private rows' own, all jointly with probability at least
         1 - beta; not negative. One number holds for every entry but the constant's square, which
         is known. For synthetic rows whose numbers are scaled to [-1, 1] and whose moments were
-        measured it is the certificate at alpha = beta, ``release.accuracy(alpha=beta).delta``; in
-        other units, scale it entry by entry.
-    n : int, optional
+        measured it is that of the analysis at alpha = beta,
+        ``release.radius("name", alpha=beta).max``; in other units, scale it entry by entry.
+    n : int, or (int, int), optional
         Number of private rows (not of synthetic ones): then the bounds are for the population,
-        with a sampling part by normal theory (errors of equal variance). Default: the bounds are
-        for the coefficients of the private rows themselves, and hold for any data.
+        with a sampling part by normal theory (errors of equal variance). A tuple (low, high) bounds
+        it, on the event of the radius, where it is not public; the lower end counts, since standard
+        errors fall with n. Default: the bounds are for the coefficients of the private rows
+        themselves, and hold for any data.
     alpha : float
         Total error probability, in (0, 1/2].
     beta : float, optional
-        The share of alpha that the radius uses, in (0, alpha); with `n` only. Default: half of it.
+        The probability that the radius fails, a share of `alpha`, in [0, alpha); with `n` only.
+        Default: half of it, so 95% intervals need the radius that holds with probability 97.5%.
     intercept : bool
         Whether the first regressor is the constant. If its mean square has a radius, n is an
         estimate (neighbours add or remove a row), and its least value gives the fewest rows.
@@ -212,7 +215,7 @@ def ols(
         raise RequestError("radius must not be negative; give half the box's width")
     if n is None:
         return combination_bounds(moments, radii, np.eye(p))
-    n = check_count(n)
+    n, _ = check_counts(n)
     least = float(moments[0, 0] - radii[0, 0]) if intercept else 1.0
     rows = n, min(n, math.ceil(n * least - 1e-9))
     return combination_bounds(moments, radii, np.eye(p), rows=rows, error=alpha - beta)

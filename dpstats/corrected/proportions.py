@@ -5,7 +5,7 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from dpstats.arrays import Floats
-from dpstats.checks import check_alpha, check_finite, check_numbers
+from dpstats.checks import check_alpha, check_counts, check_finite, check_numbers
 from dpstats.errors import RequestError
 from dpstats.spending import check_beta
 
@@ -15,7 +15,7 @@ _ROUNDING = 1e-9  # relative; n (p - r) may miss an integer by rounding, which m
 def proportion_confint(
     p: ArrayLike,
     radius: ArrayLike,
-    n: ArrayLike,
+    n: ArrayLike | tuple[int, int],
     *,
     alpha: float = 0.05,
     beta: float | None = None,
@@ -25,7 +25,9 @@ def proportion_confint(
     With probability 1 - beta the private count X lies in the box n (p +- radius). The
     Clopper-Pearson limits increase in X, so on that event they lie outside those at the
     lowest and highest integers of the box, which cover with probability 1 - (alpha - beta).
-    Together the error is at most alpha, whatever the sample size.
+    Together the error is at most alpha, whatever the sample size. With n between bounds the
+    count is at least n_low (p - radius), and the limits decrease in n at a given count: the lower
+    one is that of the least count in n_high rows, and the upper that of the most in n_low.
 
     Parameters
     ----------
@@ -33,15 +35,19 @@ def proportion_confint(
         Centre: the share in the synthetic rows, or a noisy answer. May be outside [0, 1].
     radius : array_like
         ``|p - share in the private rows| <= radius`` with probability at least 1 - beta; not
-        negative. For synthetic rows this is the certificate at alpha = beta:
-        ``release.accuracy(alpha=beta).delta``.
-    n : array_like
-        Number of private rows (not of synthetic ones), an integer of at least 1.
+        negative. For synthetic rows it is that of the analysis at alpha = beta:
+        ``release.radius("name", alpha=beta).max``.
+    n : array_like, or (int, int)
+        Number of private rows (not of synthetic ones), an integer of at least 1. A tuple
+        (low, high) bounds it, on the event of the radius, where it is not public (neighbours add
+        or remove a row): ``release.radius("name", alpha=beta).n``.
     alpha : float
         Total error probability, in (0, 1/2].
     beta : float, optional
-        The share of `alpha` that the radius uses, in (0, alpha). Default: half of it, so a 95%
-        interval needs the radius that holds with probability 97.5%.
+        The probability that the radius fails, a share of `alpha`, in [0, alpha). Default: half of
+        it, so a 95% interval needs the radius that holds with probability 97.5%. With a radius that
+        holds with 95% the total error would be up to 7.5%; give such a radius beta=0.05 and a
+        larger alpha.
 
     Returns
     -------
@@ -67,7 +73,9 @@ def proportion_confint(
     """
     alpha = check_alpha(alpha)
     beta = check_beta(alpha, beta)
-    p, n = check_finite("p", p), check_finite("n", n)
+    ends = check_counts(n) if isinstance(n, tuple) else (n, n)
+    few, many = (check_finite("n", end) for end in ends)
+    p, n = check_finite("p", p), few
     radius = check_numbers("radius", radius)
     try:
         np.broadcast_shapes(p.shape, radius.shape, n.shape)
@@ -79,10 +87,11 @@ def proportion_confint(
         raise RequestError("radius must not be negative or missing; give half the box's width")
     if not np.all((n >= 1) & (n == np.floor(n))):
         raise RequestError("n must be the number of private rows, an integer of at least 1")
-    slack = _ROUNDING * (1 + n * (np.abs(p) + radius))
-    lowest = np.clip(np.ceil(n * (p - radius) - slack), 0, n)
-    highest = np.clip(np.floor(n * (p + radius) + slack), 0, n)
-    return clopper_pearson(lowest, highest, n - lowest, n - highest, alpha - beta)
+    slack = _ROUNDING * (1 + many * (np.abs(p) + radius))
+    lowest = np.clip(np.ceil(few * (p - radius) - slack), 0, few)
+    highest = np.clip(np.floor(many * (p + radius) + slack), 0, many)
+    least_no = np.maximum(few - highest, 0)
+    return clopper_pearson(lowest, highest, many - lowest, least_no, alpha - beta)
 
 
 def clopper_pearson(

@@ -37,6 +37,22 @@ def draw_counts(
     return _exchanged(systematic(weights, k, rng), weights, values)
 
 
+def random_order(counts: Codes, seed: int) -> Codes:
+    """Which candidate each row is a copy of, (k,) int64, the rows in random order.
+
+    Sorted rows would break whatever splits rows into parts by their place. The order is that of
+    raw numbers of the generator, which numpy keeps the same in all its versions.
+
+    Parameters
+    ----------
+    counts : (m,) int64
+        How many rows are copies of each candidate.
+    seed : int
+    """
+    which = np.repeat(np.arange(len(counts)), counts)
+    return which[np.argsort(np.random.PCG64(seed).random_raw(len(which)), kind="stable")]
+
+
 def systematic(weights: Floats, k: int, rng: np.random.Generator) -> Codes:
     """Counts (m,) int64 with sum k: equal steps along the weights (m,) from one random start."""
     edges = np.floor(k * np.cumsum(weights / weights.sum()) + rng.random())

@@ -16,7 +16,6 @@ from dpstats.arrays import Codes, Floats
 from dpstats.errors import RequestError
 from dpstats.families.block import Block, Derivation
 from dpstats.families.conditions import (
-    MAX_TABLE_CELLS,
     CellSet,
     cell_index,
     cell_set,

@@ -1,4 +1,4 @@
-"""Simultaneous intervals: joint quantiles of the noise, and joint levels by simulation."""
+"""Simultaneous noise-aware intervals: joint levels by simulation."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import numpy as np
 
 from dpstats.arrays import Floats
 from dpstats.inference.simulation import calibration_generator, draw_noise
-from dpstats.privacy.laws import joint_quantiles
 from dpstats.spending import bonferroni
 
 if TYPE_CHECKING:
@@ -16,20 +15,6 @@ if TYPE_CHECKING:
 
 DRAWS = 20_000
 LARGEST = 400  # cells; beyond it ranks among the draws are too coarse: use Bonferroni
-
-
-def joint_noise_quantiles(answers: Answers, beta: float) -> Floats:
-    """Bounds (d,) on the noise of all sums that hold jointly with probability 1 - beta.
-
-    Exact products where the noises are independent; otherwise Bonferroni's inequality, which holds
-    for any dependence.
-    """
-    laws = [answers.law(f) for f in range(len(answers.sums))]
-    if all(law.lattice for law in laws) and answers.independent:
-        return joint_quantiles(laws, beta).astype(np.float64)
-    each = bonferroni(beta, len(laws))
-    distinct = {law: law.quantile(each) for law in set(laws)}
-    return np.array([distinct[law] for law in laws], dtype=np.float64)
 
 
 def joint_level(answers: Answers, alpha: float) -> float:

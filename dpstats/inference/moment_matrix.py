@@ -23,8 +23,8 @@ from dpstats.errors import RequestError
 from dpstats.families.ball_moments import RADIUS, BallMoments
 from dpstats.families.moments import Feature, Moments, Term
 from dpstats.families.subgroups import Subgroup
-from dpstats.inference.joint_coverage import joint_noise_quantiles
 from dpstats.inference.simulation import draw_noise
+from dpstats.measured.answers import joint_noise_quantiles
 from dpstats.schema import Number, Schema
 
 if TYPE_CHECKING:

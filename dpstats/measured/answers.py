@@ -19,10 +19,15 @@ from dpstats.families.cells import ROWS
 from dpstats.measured.combining import Sources, WeightRows, law_of_key
 from dpstats.measured.measurements import Measurements
 from dpstats.measured.row_count import RowCount
+from dpstats.privacy.laws import joint_quantiles
 from dpstats.schema import Schema
+from dpstats.spending import bonferroni
 
 if TYPE_CHECKING:
     from dpstats.privacy.laws import LatticeLaw, NoiseLaw
+
+
+_MOST_WEIGHTS = 10**7  # beyond it independence is not looked for
 
 
 class Asking(Protocol):
@@ -115,6 +120,11 @@ class Answers(Cached):
         """The noise law of function number f."""
         return self.law_table[int(self.law_of[f])]
 
+    @property
+    def certain(self) -> bool:
+        """Whether only bounds on the noise are known, whose error is counted elsewhere."""
+        return all(law.certain for law in self.law_table)
+
     @cached_property
     def weights(self) -> Floats:
         """The noise on the sums as weights (d, |F|) on the independent measured noises."""
@@ -122,7 +132,9 @@ class Answers(Cached):
 
     @cached_property
     def independent(self) -> bool:
-        """Whether no two answers share a measured noise."""
+        """Whether no two answers share a measured noise; False, too, where there are very many."""
+        if len(self.sums) * len(self._measured[1]) > _MOST_WEIGHTS:
+            return False
         return bool(np.all(np.count_nonzero(self.weights, axis=0) <= 1))
 
     @cached_property
@@ -191,6 +203,20 @@ def answer(
         _rows=WeightRows(sources, tuple(blocks), disjoint),
         _measured=(sources.laws, sources.law_of),
     )
+
+
+def joint_noise_quantiles(answers: Answers, beta: float) -> Floats:
+    """Bounds (d,) on the noise of all sums that hold jointly with probability 1 - beta.
+
+    Exact products where the noises are independent; otherwise Bonferroni's inequality, which holds
+    for any dependence.
+    """
+    laws = [answers.law(f) for f in range(len(answers.sums))]
+    if all(law.lattice for law in laws) and answers.independent:
+        return joint_quantiles(laws, beta).astype(np.float64)
+    each = bonferroni(beta, len(laws))
+    distinct = {law: law.quantile(each) for law in set(laws)}
+    return np.array([distinct[law] for law in laws], dtype=np.float64)
 
 
 def blocks_of(wanted: object, schema: Schema) -> Sequence[Block]:

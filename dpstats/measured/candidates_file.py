@@ -15,7 +15,11 @@ MOST_ROWS = 10_000_000  # synthetic rows; a release writes each of them
 
 
 def candidates_to_members(
-    columns: Schema, candidates: Mapping[str, Codes], weights: Floats, counts: Codes
+    columns: Schema,
+    candidates: Mapping[str, Codes],
+    weights: Floats,
+    counts: Codes,
+    order: Codes,
 ) -> dict[str, str]:
     """The texts of ``candidates.csv`` and, for use in other programs, ``rows.csv``.
 
@@ -27,13 +31,15 @@ def candidates_to_members(
     weights : (m,) float64
     counts : (m,) int64
         How many synthetic rows are copies of each candidate.
+    order : (k,) int64
+        Which candidate each row is a copy of, row by row.
     """
     names = columns.names
     coded = [candidates[name].tolist() for name in names]
     lines = zip(*coded, map(repr, weights.tolist()), counts, strict=True)
     decoded = columns.decode(candidates)
     cells = list(zip(*(decoded[name].tolist() for name in names), strict=True))
-    rows = (cells[i] for i in np.repeat(np.arange(len(cells)), counts))
+    rows = (cells[i] for i in order.tolist())
     return {
         "candidates.csv": files.to_csv((*names, WEIGHT, COUNT), lines),
         "rows.csv": files.to_csv(names, rows),

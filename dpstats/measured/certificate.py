@@ -4,7 +4,11 @@ For every test function |mean_Y f - mean_X f| <= |mean_Y f - b_f| + |b_f - mean_
 follows from the release; the second is the noise itself, whose law is known exactly. The bound
 holds for any data and any Y, however the rows were fitted. Where the number of rows n is not
 public, quantiles of the noise give a box for the sum S_f and n; the bound is the largest
-|mean_Y f - S / (n B_f)| over the box, reached at a corner because S / n is monotone in each.
+|mean_Y f - S / (n B_f)| over the box, reached at a corner because S / n is monotone in each. A
+private mean is within the range of its function, so the box is cut to it and no bound exceeds it.
+
+Functions that only calibrate intervals (coarse moments) are measured roughly, and no answer is a
+mean of them; the certificate leaves them out.
 """
 
 from __future__ import annotations
@@ -13,14 +17,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dpstats.arrays import Floats
+from dpstats.arrays import Codes, Floats
 from dpstats.checks import check_alpha
+from dpstats.families.block import Family
+from dpstats.measured.answers import Answers, joint_noise_quantiles
 from dpstats.measured.measurements import Measurements
+from dpstats.measured.radius import Rows
 from dpstats.privacy.laws import joint_quantiles
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from dpstats.measured.row_count import RowCount
 
 
 @dataclass(frozen=True, repr=False)
@@ -38,6 +48,24 @@ class Accuracy:
     alpha : float
     target : str
         What was compared: the synthetic rows or the weighted candidates.
+    rows : int, or (int, int)
+        The number of private rows; bounds on it, joint with `joint_ends`, where it is not public.
+    of_sums : (|F|,) float64
+        Bounds, joint with `joint_ends`, on the distance of mean_Y f from S_f / (N B_f), N the
+        published number of rows or the estimate of it.
+    analysis : str
+        Whose functions they are; "" for all that were measured and answer.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> import pandas as pd
+    >>> schema = dps.Schema([dps.Boolean("smoker")])
+    >>> plan = dps.plan(schema, {"smoking": dps.Proportion("smoker")}, budget=dps.PureDP(1))
+    >>> rows = pd.DataFrame({"smoker": [True] * 3_000 + [False] * 7_000})
+    >>> accuracy = dps.release(plan, rows).accuracy(alpha=0.05)
+    >>> accuracy.delta < 0.001, accuracy.worst
+    (True, 'smoker')
     """
 
     names: list[str]
@@ -47,6 +75,9 @@ class Accuracy:
     joint_ends: Floats
     alpha: float
     target: str
+    rows: Rows
+    of_sums: Floats
+    analysis: str = ""
 
     @property
     def radius(self) -> Floats:
@@ -73,6 +104,11 @@ class Accuracy:
         """The release is delta-accurate (BL24, Definition II.2) with probability 1 - alpha."""
         return float(self.joint_bounds.max())
 
+    @property
+    def worst(self) -> str:
+        """The function with the largest joint bound."""
+        return self.names[int(self.joint_bounds.argmax())]
+
     def to_frame(self) -> pd.DataFrame:
         """One row per test function."""
         import pandas as pd
@@ -88,9 +124,14 @@ class Accuracy:
         )
 
     def __str__(self) -> str:
-        level = f"{100 * (1 - self.alpha):g}%"
-        fit = float(np.abs(self.synthetic - self.noisy).max())
-        noise = float(self.joint_radius.max())
+        worst = int(self.joint_bounds.argmax())
+        fit = float(np.abs(self.synthetic - self.noisy)[worst])
+        noise = float(self.joint_radius[worst])
+        whose = f" of {self.analysis!r}" if self.analysis else ""
+        count = len(self.names)
+        every = f"all {count} test functions{whose} have means" if count > 1 else (
+            f"the test function{whose} has a mean"
+        )  # fmt: skip
         empty = (
             "\nA bound of 1 or more does not constrain a proportion: plan fewer functions, more "
             "candidates or a larger budget."
@@ -98,10 +139,11 @@ class Accuracy:
             else ""
         )
         return (
-            f"Certificate: with probability {level} over the privacy noise, every one of the "
-            f"{len(self.names)} test functions has a mean on the {self.target} within\n"
-            f"delta = {self.delta:.3g} of its mean on the private rows "
-            f"(largest misfit to the noisy answers {fit:.2g}, joint noise quantile {noise:.2g}).\n"
+            f"Certificate: with probability {100 * (1 - self.alpha):g}% over the privacy noise, "
+            f"{every} on the {self.target} within\n"
+            f"delta = {self.delta:.3g} of those on the private rows (the largest bound is that of "
+            f"{self.names[worst]!r}: misfit to its noisy answer {fit:.2g}, joint noise quantile "
+            f"{noise:.2g}).\n"
             f"It assumes nothing about the data, the candidates or the fit.{empty}"
         )
 
@@ -109,43 +151,137 @@ class Accuracy:
         return str(self)
 
 
+def answering(family: Family) -> NDArray[np.bool_]:
+    """(|F|,) which functions answer: all but coarse moments, unless there are no others."""
+    coarse = [np.full(block.size, block.noise_factor > 1) for block in family.blocks]
+    answers = ~np.concatenate(coarse)
+    return answers if answers.any() else ~answers
+
+
 def certify(
     measurements: Measurements, synthetic: Floats, *, alpha: float, target: str
 ) -> Accuracy:
-    """Certificate of means over any synthetic rows.
+    """Certificate of means over any synthetic rows, for all measured functions that answer.
 
     Parameters
     ----------
     measurements : Measurements
     synthetic : (|F|,) float64
-        Means of the test functions over the rows, unit scale.
+        Means of all test functions over the rows, unit scale.
     alpha : float
         The certificate holds with probability at least 1 - alpha.
     target : str
         Name, in the text, of what the means are taken over.
+
+    Notes
+    -----
+    The noises are independent, and so is that of the number of rows where it is measured: bounds
+    whose product of probabilities is 1 - alpha hold jointly, exactly so.
     """
     check_alpha(alpha)
-    rows = measurements.rows
+    rows, family = measurements.rows, measurements.family
+    chosen = np.flatnonzero(answering(family))
     laws, which = measurements.laws
-    every = [laws[i] for i in which]
-    of_rows = rows.spent(alpha)
-    single = np.array([law.quantile(alpha - of_rows) for law in laws], dtype=np.float64)[which]
-    if rows.law is None:
-        together = joint_quantiles(every, alpha).astype(np.float64)
-        sizes = joint_sizes = (rows.value, rows.value)
-    else:  # the count is one more independent noise
-        *rest, q = joint_quantiles([*every, rows.law], alpha).tolist()
-        together = np.array(rest, dtype=np.float64)
-        sizes, joint_sizes = rows.bounds(of_rows), rows.within(q)
+    which, ranges, names = which[chosen], _ranges(family)[:, chosen], family.names
+    single = np.array([law.quantile(alpha - rows.spent(alpha)) for law in laws])[which]
+    counted = [] if rows.law is None else [rows.law]  # one more independent noise
+    together = joint_quantiles([*(laws[i] for i in which), *counted], alpha).astype(np.float64)
+    return _accuracy(
+        [names[f] for f in chosen],
+        (measurements.sums[chosen].astype(np.float64), family.bounds[chosen], ranges),
+        (single, together),
+        rows,
+        synthetic[chosen],
+        alpha,
+        target,
+        "",
+    )
+
+
+def certify_answers(
+    answers: Answers,
+    family: Family,
+    synthetic: Floats,
+    *,
+    alpha: float,
+    target: str,
+    analysis: str = "",
+) -> Accuracy:
+    """Certificate for functions that follow from the measurements: those of one analysis.
+
+    Their level is their own: with probability 1 - alpha all functions of this analysis are within
+    their joint bounds. Statements on several analyses at once need a share of alpha each.
+
+    Parameters
+    ----------
+    answers : Answers
+        To the functions, and to the number of rows where it is not public.
+    family : Family
+        The d functions.
+    synthetic : (d,) float64
+        Their means over the rows, unit scale.
+    alpha, target, analysis :
+        See `certify` and `Accuracy`.
+
+    Notes
+    -----
+    b_f is a fixed combination of measured sums whose noise has a known law. Independent ones have
+    exact joint bounds; others share measured noises, and every one gets alpha over their number
+    (Bonferroni's inequality), that of the number of rows included.
+    """
+    check_alpha(alpha)
+    rows, d = answers.rows, family.size
+    left = alpha - rows.spent(alpha)
+    single = np.array([answers.law(f).quantile(left) for f in range(d)], dtype=np.float64)
+    together = joint_noise_quantiles(answers, alpha)
+    return _accuracy(
+        family.names,
+        (answers.sums[:d], family.bounds, _ranges(family)),
+        (single, together),
+        rows,
+        synthetic,
+        alpha,
+        target,
+        analysis,
+    )
+
+
+def _accuracy(
+    names: list[str],
+    sums: tuple[Floats, Codes, Floats],
+    quantiles: tuple[Floats, Floats],
+    rows: RowCount,
+    synthetic: Floats,
+    alpha: float,
+    target: str,
+    analysis: str,
+) -> Accuracy:
+    """From sums with their bounds and ranges, and quantiles (the count of rows last, if noisy)."""
+    noisy, bounds, _ = sums
+    d, (single, together) = len(names), quantiles
+    sizes, joint_sizes = rows.bounds(rows.spent(alpha)), rows.within(0.0)
+    if not rows.public:
+        joint_sizes = rows.within(float(together[d]))
+    unit = rows.value * bounds
+    means = noisy / unit
     return Accuracy(
-        names=measurements.family.names,
+        names=names,
         synthetic=synthetic,
-        noisy=measurements.means,
-        ends=_mean_ends(measurements, single, sizes),
-        joint_ends=_mean_ends(measurements, together, joint_sizes),
+        noisy=means,
+        ends=_mean_ends(*sums, single, sizes),
+        joint_ends=_mean_ends(*sums, together[:d], joint_sizes),
         alpha=alpha,
         target=target,
+        rows=rows.value if rows.public else joint_sizes,
+        of_sums=np.abs(synthetic - means) + together[:d] / unit,
+        analysis=analysis,
     )
+
+
+def _ranges(family: Family) -> Floats:
+    """(2, |F|) smallest and largest values of the functions, unit scale."""
+    low, high = zip(*(block.ranges for block in family.blocks), strict=True)
+    return np.asarray(np.stack([np.concatenate(low), np.concatenate(high)]) / family.bounds)
 
 
 def _furthest(means: Floats, ends: Floats) -> Floats:
@@ -153,9 +289,10 @@ def _furthest(means: Floats, ends: Floats) -> Floats:
     return np.asarray(np.abs(means - ends).max(axis=0), dtype=np.float64)
 
 
-def _mean_ends(measurements: Measurements, q: Floats, sizes: tuple[int, int]) -> Floats:
+def _mean_ends(
+    sums: Floats, bounds: Codes, ranges: Floats, q: Floats, sizes: tuple[int, int]
+) -> Floats:
     """Smallest and largest means (2, |F|) of sums within q of the noisy ones, over sizes of n."""
-    low, high = measurements.sums - q, measurements.sums + q
-    bounds = measurements.family.bounds
-    corners = np.stack([end / (n * bounds) for end in (low, high) for n in sizes])
-    return np.stack([corners.min(axis=0), corners.max(axis=0)])
+    corners = np.stack([end / (n * bounds) for end in (sums - q, sums + q) for n in sizes])
+    ends = np.stack([corners.min(axis=0), corners.max(axis=0)])
+    return np.asarray(np.clip(ends, ranges[0], ranges[1]))

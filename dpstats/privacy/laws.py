@@ -46,6 +46,10 @@ class NoiseLaw(Protocol):
         """Whether the noise is Gaussian; else it has the longer tails of Laplace noise."""
 
     @property
+    def certain(self) -> bool:
+        """Whether only a bound is known, whose error is counted elsewhere: see `Bounded`."""
+
+    @property
     def variance(self) -> float:
         """Variance of the noise."""
 
@@ -85,6 +89,7 @@ class LatticeLaw(ABC):
 
     lattice: ClassVar[bool] = True
     gaussian: ClassVar[bool] = False
+    certain: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         scale, terms = self.scale, self.terms

@@ -37,6 +37,7 @@ class Combination:
     """
 
     lattice: ClassVar[bool] = False
+    certain: ClassVar[bool] = False
 
     parts: tuple[tuple[float, LatticeLaw], ...]
 

@@ -62,7 +62,7 @@ class ChiSquareResult(Cached, HypothesisResult):
         Number of private rows.
     budget : str
         The budget of the release, for the footer.
-    at_level : function of alpha
+    certified_at, effect_at : functions of alpha
         The certified verdict at a level, and the noise-aware interval (2,) for the effect.
 
     Examples
@@ -96,12 +96,16 @@ class ChiSquareResult(Cached, HypothesisResult):
     largest_effect: float
     rows: RowCount
     budget: str
-    at_level: Callable[[float], tuple[CertifiedChiSquare, Floats]] = field(compare=False)
+    certified_at: Callable[[float], CertifiedChiSquare] = field(compare=False)
+    effect_at: Callable[[float], Floats] = field(compare=False)
 
-    def _at(self, alpha: float) -> tuple[CertifiedChiSquare, Floats]:
+    def _certified(self, alpha: float) -> CertifiedChiSquare:
         alpha = check_alpha(alpha)
-        certified, effect = self._once(alpha, lambda: self.at_level(alpha))
-        return certified, effect.copy()
+        return self._once(("certified", alpha), lambda: self.certified_at(alpha))
+
+    def _effect(self, alpha: float) -> Floats:
+        alpha = check_alpha(alpha)
+        return self._once(("effect", alpha), lambda: self.effect_at(alpha)).copy()
 
     @property
     def nobs(self) -> int:
@@ -127,12 +131,12 @@ class ChiSquareResult(Cached, HypothesisResult):
     @property
     def certified(self) -> CertifiedChiSquare:
         """The certified verdict at alpha = 0.05."""
-        return self._at(0.05)[0]
+        return self._certified(0.05)
 
     @property
     def effect_interval(self) -> Floats:
         """Noise-aware 95% interval (2,) for the effect size."""
-        return self._at(0.05)[1]
+        return self._effect(0.05)
 
     def conf_int(
         self,
@@ -164,9 +168,9 @@ class ChiSquareResult(Cached, HypothesisResult):
         """
         check_method(method)
         check_target(target)
-        certified, effect = self._at(alpha)
+        check_alpha(alpha)
         if (method, target) == ("noise_aware", "population"):
-            return effect
+            return self._effect(alpha)
         if method == "noise_aware":
             raise RequestError(
                 f"there is no noise-aware interval for {self.effect_name} of the private table; "
@@ -177,8 +181,7 @@ class ChiSquareResult(Cached, HypothesisResult):
                 f"there is no certified interval for {self.effect_name} of the population; use "
                 "target='table', or method='noise_aware'"
             )
-        squares = np.array([certified.low, certified.high]) / certified.sizes[::-1] / self.levels
-        return np.asarray(np.minimum(np.sqrt(squares), self.largest_effect))
+        return effect_of(self._certified(alpha), self.levels, self.largest_effect)
 
     def to_frame(self) -> pd.DataFrame:
         """One row per cell."""
@@ -234,7 +237,7 @@ class ChiSquareResult(Cached, HypothesisResult):
         )
 
     def _of_population(self, alpha: float) -> list[str]:
-        certified, (low, high) = self._at(alpha)
+        certified, (low, high) = self._certified(alpha), self._effect(alpha)
         show = Numerals.of((self.effect, low, high), high - low)
         return [
             f"p-value {shown_pvalue(self.pvalue)} (statistic {significant(self.statistic)}, "
@@ -251,10 +254,16 @@ class ChiSquareResult(Cached, HypothesisResult):
         low, high = self.conf_int(alpha=alpha, method="certified", target="table")
         ends = Numerals.of((low, high), high - low).interval(low, high)
         return [
-            str(self._at(alpha)[0]),
+            str(self._certified(alpha)),
             f"{self.effect_name} of the private table: {ends} ({100 * (1 - alpha):g}% certified "
             "interval)",
         ]
+
+
+def effect_of(certified: CertifiedChiSquare, levels: int, largest: float) -> Floats:
+    """Interval (2,) for the effect in the private table, from that of its statistic."""
+    squares = np.array([certified.low, certified.high]) / certified.sizes[::-1] / levels
+    return np.asarray(np.minimum(np.sqrt(squares), largest))
 
 
 def noise_notes(excess: float, df: int, expected: Floats) -> list[str]:

@@ -202,7 +202,7 @@ def test_is_exported():
         ({"probabilities": [0.5, 0.4]}, "sum to 0.9"),
         ({"probabilities": [1.0, 0.0]}, "must all be positive"),
         ({"probabilities": [1.0]}, "at least two"),
-        ({"beta": 0.05}, "above 0 and below alpha"),
+        ({"beta": 0.05}, "at least 0 and below alpha"),
         ({"probabilities": None}, "independence needs a table"),
         ({"probabilities": None, "proportions": [[0.4], [0.6]]}, "two columns"),
     ],

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.proportion import proportion_confint as clopper_pearson
 
+from dpstats.corrected.chi_square import chisquare
 from dpstats.corrected.eigenvalues import eigenvalues
 from dpstats.corrected.least_squares import ols
 from dpstats.corrected.proportions import proportion_confint
@@ -72,6 +73,53 @@ def test_outside_of_the_unit_interval():
     np.testing.assert_allclose(high, [1 - 0.0125 ** (1 / 100), 1])
 
 
+def test_a_pair_bounds_the_number_of_rows():
+    # The union over the numbers between the bounds, and over the counts in the box of each.
+    p, radius, few, many = 0.3, 0.02, 180, 200
+    low, high = (float(end) for end in proportion_confint(p, radius, (few, many)))
+    each = [proportion_confint(p, radius, n) for n in range(few, many + 1)]
+    assert low <= min(float(end) for end, _ in each)
+    assert high >= max(float(end) for _, end in each)
+    assert low > 0.9 * float(proportion_confint(p, radius + 0.05, few)[0])
+    same = proportion_confint(p, radius, (few, few))
+    np.testing.assert_array_equal(same, proportion_confint(p, radius, few))
+    matrix, moments = (
+        np.diag([0.5, 0.2]),
+        np.array([[1, 0.1, 0.2], [0.1, 0.5, 0.3], [0.2, 0.3, 0.4]]),
+    )
+    for function, centre in ((eigenvalues, matrix), (ols, moments)):
+        pair = np.array(function(centre, 0.001, n=(few, many)))
+        np.testing.assert_array_equal(pair, function(centre, 0.001, n=few))
+        wide = np.array(function(centre, 0.001, n=many))
+        assert np.all(pair[0] <= wide[0])
+        assert np.all(pair[1] >= wide[1])
+    table = np.array([[0.3, 0.2], [0.2, 0.3]])
+    for null in (None, [0.25, 0.25, 0.25, 0.25]):
+        centre = table if null is None else table.ravel()
+        pair = chisquare(centre, 0.01, (few, many), null)
+        for n in (few, 190, many):
+            one = chisquare(centre, 0.01, n, null)
+            assert pair.low <= one.low
+            assert pair.high >= one.high
+        assert pair.sizes == (few, many)
+
+
+def test_a_radius_that_always_holds_leaves_all_of_alpha():
+    whole = proportion_confint(0.3, 0.0, 100, beta=0)
+    np.testing.assert_allclose(whole, stats.binomtest(30, 100).proportion_ci(method="exact"))
+
+
+@pytest.mark.parametrize("beta", [0.025, 0.0, 0.05])
+def test_the_error_of_the_radius_counts(beta):
+    """Coverage by enumeration of the count, the radius failing with probability exactly beta."""
+    n, p, radius, alpha = 200, 0.3, 0.01, 0.1
+    x = np.arange(n + 1)
+    mass = stats.binom.pmf(x, n, p)
+    low, high = proportion_confint(x / n + radius, radius, n, alpha=alpha, beta=beta)
+    on_event = mass @ ((low <= p) & (p <= high))
+    assert (1 - beta) * on_event >= 1 - alpha - 1e-12  # off the event, count every one as a miss
+
+
 def test_arrays_broadcast():
     low, high = proportion_confint(np.full((3, 1), 0.2), [0.0, 0.01], [50, 60])
     assert low.shape == high.shape == (3, 2)
@@ -87,8 +135,11 @@ def test_arrays_broadcast():
         ({"p": np.inf}, "p must be finite"),
         ({"n": 0}, "at least 1"),
         ({"n": 10.5}, "integer"),
-        ({"beta": 0.05}, "above 0 and below alpha"),
-        ({"beta": 0.0}, "above 0 and below alpha"),
+        ({"beta": 0.05}, r"below alpha=0.05.*release.radius\(name, alpha=0.025\)"),
+        ({"beta": -0.01}, "at least 0 and below alpha"),
+        ({"n": (10, 9)}, "lower bound above the upper one"),
+        ({"n": (9, 10, 11)}, r"nor a pair \(low, high\)"),
+        ({"n": (0, 10)}, "at least 1"),
         ({"p": "a"}, "p must be numbers"),
         ({"p": [0.1, 0.2], "radius": [0.1] * 3}, "do not fit"),
     ],

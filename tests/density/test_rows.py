@@ -8,7 +8,7 @@ from scipy import stats
 
 import dpstats as dps
 from dpstats.density import rows
-from dpstats.density.rows import draw_counts, systematic
+from dpstats.density.rows import draw_counts, random_order, systematic
 from dpstats.families.cells import tables_of_degree
 
 SCHEMA = dps.Schema([
@@ -150,3 +150,15 @@ def test_repeatable_and_not_dependent_on_scaling():
         )
         np.testing.assert_array_equal(first, again)
         np.testing.assert_array_equal(first, scaled)
+
+
+def test_rows_come_in_random_order():
+    counts = np.array([3, 0, 500, 2, 495])
+    order = random_order(counts, 7)
+    np.testing.assert_array_equal(np.bincount(order, minlength=5), counts)
+    np.testing.assert_array_equal(order, random_order(counts, 7))
+    assert np.any(order != random_order(counts, 8))
+    first = order[:500]  # half of the rows: each large candidate gets about its share
+    assert abs(np.mean(first == 2) - 0.5) < 0.1
+    # Raw numbers of the generator, which stay the same in all versions of numpy.
+    np.testing.assert_array_equal(random_order(np.ones(6, np.int64), 1), [2, 4, 5, 0, 3, 1])

@@ -5,7 +5,8 @@ import pandas as pd
 import pytest
 
 import dpstats as dps
-from dpstats.inference.joint_coverage import joint_level, joint_noise_quantiles
+from dpstats.inference.joint_coverage import joint_level
+from dpstats.measured.answers import joint_noise_quantiles
 from dpstats.privacy import noise
 from dpstats.privacy.laws import joint_quantiles
 

@@ -1,5 +1,7 @@
 """The certificate: its algebra, its exact quantiles, and that it holds at the stated rate."""
 
+import json
+import zipfile
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -9,8 +11,11 @@ import pytest
 from scipy import stats
 
 import dpstats as dps
+from dpstats.analyses.base import answered
 from dpstats.errors import RequestError
-from dpstats.measured.certificate import certify
+from dpstats.measured.answers import answer
+from dpstats.measured.certificate import certify, certify_answers
+from dpstats.measured.combining import Sources
 from dpstats.privacy.noise import _noise_from
 
 SCHEMA = dps.Schema([
@@ -168,7 +173,7 @@ def test_zero_misfit_leaves_the_noise_quantile_alone(seeded_noise):
     certificate = certify(held, held.means, alpha=0.05, target="rows")
     np.testing.assert_array_equal(certificate.joint_bounds, certificate.joint_radius)
     assert certificate.delta == certificate.joint_radius.max()
-    assert "largest misfit to the noisy answers 0," in str(certificate)
+    assert "misfit to its noisy answer 0," in str(certificate)
 
 
 def test_without_noise_the_certificate_still_states_what_the_law_allows(seeded_noise):
@@ -256,3 +261,117 @@ def test_refusals(seeded_noise):
     release = dps.synthesize(measured(seeded_noise(8)), m=50, rng=0)
     with pytest.raises(RequestError, match=r"did you mean alpha=0\.05"):
         release.accuracy(alpha=0.95)
+
+
+NUMBERS = dps.Schema([dps.Number(f"x{i}", 0, 100, points=101, missing=50) for i in range(5)])
+
+
+def numbers(n, seed=0):
+    rng = np.random.default_rng(seed)
+    common = rng.normal(0, 8, n)
+    return pd.DataFrame(
+        {f"x{i}": (50 + common + rng.normal(0, 12, n)).clip(0, 100).round() for i in range(5)}
+    )
+
+
+@pytest.mark.parametrize("budget", [dps.PureDP(1), dps.ZCDP.from_epsilon_delta(1, 1e-6)])
+@pytest.mark.parametrize("analysis", [dps.PCA, dps.Correlation])
+def test_what_only_calibrates_intervals_is_not_in_the_headline(analysis, budget, seeded_noise):
+    asked = {"shape": analysis([f"x{i}" for i in range(5)])}
+    plan = dps.plan(NUMBERS, asked, budget=budget)
+    with _noise_from(seeded_noise(1)):  # Laplace noise, of the scale of either budget
+        held = dps.measure(plan, numbers(20_000))
+    certificate = certify(held, held.means, alpha=0.05, target="rows")
+    assert certificate.names == dps.Moments.of(NUMBERS, [f"x{i}" for i in range(5)]).names
+    assert certificate.delta < 0.02
+    coarse = [block for block in held.family.blocks if block.noise_factor > 1]
+    assert coarse
+    assert not set(coarse[0].names) & set(certificate.names)
+
+
+def test_no_bound_exceeds_the_range(seeded_noise):
+    held = measured(seeded_noise(0), epsilon=1e-3)
+    release = dps.synthesize(held, m=100, rng=0)
+    for certificate in (release.accuracy(), release.accuracy("share")):
+        assert np.all(certificate.joint_bounds <= 1)
+        assert np.all(certificate.joint_bounds >= certificate.synthetic * (1 - 1e-9))
+        assert certificate.joint_radius.max() > 1  # the noise alone is larger
+        assert np.all((certificate.joint_ends >= 0) & (certificate.joint_ends <= 1))
+    plan = dps.plan(SCHEMA, {"age": MomentsOfAge()}, budget=dps.PureDP(1e-3))
+    with _noise_from(seeded_noise(0)):
+        held = dps.measure(plan, table())
+    certificate = certify(held, np.zeros(2), alpha=0.05, target="rows")
+    assert certificate.joint_bounds.max() == 1  # age in [-1, 1], its square in [0, 1], from 0
+    certificate = certify(held, np.full(2, 1.0), alpha=0.05, target="rows")
+    np.testing.assert_allclose(certificate.joint_bounds, [2, 1])
+
+
+ASKED_TOGETHER = {
+    "both": dps.Marginals(["colour", "smoker"]),
+    "share": dps.Proportion("smoker"),
+    "spread": dps.Mean("age"),
+    "median": dps.Quantile("level"),
+}
+TOGETHER = dps.Schema([*SCHEMA, dps.Number("level", 0, 10, points=11, edges=[3, 6], missing=0)])
+
+
+def shares_held(alpha, unit, runs, source):
+    """How often the radius of each analysis and the headline hold, over the noise alone."""
+    plan = dps.plan(TOGETHER, ASKED_TOGETHER, budget=dps.PureDP(1), unit=unit)
+    rows = table().assign(level=np.arange(N) % 11)
+    with _noise_from(no_noise):
+        whole = dps.synthesize(dps.measure(plan, rows), m=50, rng=0)
+    true = whole.measurements
+    families = {name: answered(one, TOGETHER) for name, one in ASKED_TOGETHER.items()}
+    truth = {name: whole.answers(family).means for name, family in families.items()}
+    held = dict.fromkeys([*ASKED_TOGETHER, ""], 0)
+    for _ in range(runs):
+        noise = [source(float(s), 1)[0] for p in true.strategy.blocks
+                 for s in true.strategy.scales_of(p)]  # fmt: skip
+        noisy = replace(true, noisy_sums=true.noisy_sums + np.array(noise))
+        sources = Sources(noisy)
+        for name, family in families.items():
+            answers = answer(sources, family, with_count=True)
+            centre = answers.means[: family.size]
+            found = certify_answers(answers, family, centre, alpha=alpha, target="")
+            size = found.rows if isinstance(found.rows, tuple) else (found.rows,) * 2
+            inside = np.all(np.abs(centre - truth[name]) <= found.joint_bounds + 1e-9)
+            held[name] += bool(inside and size[0] <= N <= size[1])
+        found = certify(noisy, noisy.means, alpha=alpha, target="")
+        held[""] += bool(np.all(np.abs(noisy.means - true.means) <= found.joint_bounds + 1e-9))
+    return held
+
+
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+def test_the_radius_of_an_analysis_holds_at_its_own_level(unit, seeded_noise):
+    # 300 runs: a right level falls below the limit once in a million. One function with a public n,
+    # and independent ones, reach the level exactly, up to the lattice.
+    runs, alpha = 300, 0.3
+    held = shares_held(alpha, unit, runs, seeded_noise(11))
+    least = stats.binom.ppf(1e-6, runs, 1 - alpha)
+    assert min(held.values()) >= least, held
+    if unit == "replace":
+        assert held["share"] <= stats.binom.isf(1e-6, runs, 1 - alpha + 0.03), held
+        assert held["spread"] <= stats.binom.isf(1e-6, runs, 1 - alpha + 0.03), held
+
+
+def test_the_published_certificate_is_written_and_printed(seeded_noise, tmp_path):
+    held = measured(seeded_noise(2))
+    release = dps.synthesize(held, m=200, rng=0)
+    release.save(tmp_path / "r.zip")
+    with zipfile.ZipFile(tmp_path / "r.zip") as archive:
+        plain = json.loads(archive.read("release.json"))["accuracy"]
+    whole, own = release.accuracy(), release.accuracy("share", alpha=0.025)
+    assert (plain["level"], plain["worst"], plain["n"]) == (0.95, whole.worst, N)
+    assert whole.delta <= plain["delta"] <= whole.delta * 1.001
+    assert list(plain["analyses"]) == ["both", "share"]
+    assert plain["analyses"]["share"]["level"] == 0.975
+    assert own.delta <= plain["analyses"]["share"]["radius"] <= own.delta * 1.001
+    for text in (str(release), str(dps.load(tmp_path / "r.zip"))):
+        assert f"with probability 95% every measured function is within {plain['delta']:g}" in text
+        assert f"(worst: {whole.worst})" in text
+        radius = plain["analyses"]["share"]["radius"]
+        assert "Radius of each analysis, with 97.5% each: both" in text
+        assert f"share {radius:g}" in text
+    assert f"the largest bound is that of {whole.worst!r}" in str(whole)
+    assert "of 'share' has a mean" in str(own)

@@ -22,7 +22,7 @@ ROOMS = [
     "inference", "density", "references",
     "results",
     "analyses",
-    "planning", "releases", "plots",
+    "planning", "releases", "published_rows", "plots",
     "private",
     "synthesis", "paid", "opening",
     "testing", "demo", "cli",
@@ -34,7 +34,9 @@ SOURCES = {
     for path in sorted(PACKAGE.rglob("*.py"))
 }
 TREES = {name: ast.parse(text) for name, text in SOURCES.items()}
-PUBLIC_ENTRIES = {"dpstats", "dpstats.__main__", "dpstats.datasets"}
+# Lists of public names belong to no room: they load when they are used, and no module may import
+# them. `dps.corrected.infer` is listed in `dpstats.corrected`, and lives in `published_rows`.
+PUBLIC_ENTRIES = {"dpstats", "dpstats.__main__", "dpstats.corrected", "dpstats.datasets"}
 
 
 def room(module):
@@ -121,6 +123,13 @@ def test_no_module_imports_through_the_public_names():
 def test_the_entry_points_import_lazily():
     running = [node for node in TREES["dpstats"].body if not isinstance(node, ast.If)]
     assert not [name for name in imports(ast.Module(running)) if name.startswith("dpstats")]
+    top = [node for node in TREES["dpstats.corrected"].body if isinstance(node, ast.ImportFrom)]
+    assert {room(name) for name in imports(ast.Module(top)) if "dpstats" in name} == {"corrected"}
+
+
+def test_no_module_imports_a_list_of_public_names():
+    for module in MODULES:
+        assert not PUBLIC_ENTRIES - {"dpstats"} & set(imports(TREES[module])), module
 
 
 @pytest.mark.parametrize(
@@ -177,6 +186,8 @@ def encodes(tree):
 @pytest.mark.parametrize("module", [name for name in MODULES if not may_see_rows(name)])
 def test_only_private_turns_rows_into_codes_and_sums(module):
     found = encodes(TREES[module])
+    if room(module) == "published_rows":  # which are public
+        found = [call for call in found if call != "held.encode(table.to_batches()[0])"]
     if room(module) == "schema":  # where it is written how an Arrow array is coded
         found = [call for call in found if not call.startswith(("arrow.", "level_codes", "floats"))]
     assert found == []

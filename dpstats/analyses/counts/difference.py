@@ -72,6 +72,10 @@ class Difference(ComparesGroups):
             return Family((Table(columns),))
         return Family(tuple(counts))
 
+    def answered(self, schema: Schema) -> Family:
+        """The four disjoint conditions, which follow from the table."""
+        return Family(tuple(self._counts(schema)))
+
     def infer(self, release: ReleaseView) -> DifferenceResult:
         """Estimates with noise-aware and certified intervals."""
         answers = release.answers(self._counts(release.schema), disjoint=True)

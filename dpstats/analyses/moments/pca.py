@@ -29,8 +29,10 @@ from dpstats.checks import (
 )
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
+from dpstats.inference.moments.certified_radii import CertifiedRadii
 from dpstats.inference.moments.eigen_intervals import EigenIntervals
 from dpstats.inference.moments.noisy_covariance import NoisyCovariance
+from dpstats.measured.radius import SpectralRadius
 from dpstats.measured.view import ReleaseView
 from dpstats.results.estimates import EstimateResult
 from dpstats.results.named import Named
@@ -106,6 +108,35 @@ class PCA:
     def family(self, schema: Schema) -> Family:
         """First moments, squares and products; coarse third and fourth powers."""
         return family_of(schema, self)
+
+    def spectral_radius(
+        self, release: ReleaseView, shares: Floats, alpha: float
+    ) -> SpectralRadius | None:
+        """How far the rows' covariance matrix is from the private one, as a whole.
+
+        The noise on the matrix is within a certified radius with probability 1 - alpha, and the
+        distance of the rows' matrix from the noisy one is known: the triangle inequality.
+
+        Parameters
+        ----------
+        release : ReleaseView
+        shares : (m,) float64
+            Shares of the candidates in the rows.
+        alpha : float
+        """
+        if self.standardize:
+            return None  # its error is relative to variances, which have an error of their own
+        ball = ball_of(release.schema, self)
+        noisy = NoisyCovariance.of(release, tuple(self.columns), ball=ball)
+        noise = CertifiedRadii(noisy).of_noise(alpha)
+        mean = shares @ noisy.points
+        misfit = (noisy.points.T * shares) @ noisy.points - np.outer(mean, mean) - noisy.plain
+        return SpectralRadius(
+            noise.norm + float(np.linalg.norm(misfit, 2)),
+            noise.trace + abs(float(np.trace(misfit))),
+            noise.mean + float(np.linalg.norm(mean - noisy.mean)),
+            noise.n,
+        )
 
     def infer(self, release: ReleaseView) -> PCAResult:
         """Estimates with noise-aware and certified intervals."""

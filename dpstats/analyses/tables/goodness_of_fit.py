@@ -17,11 +17,10 @@ from dpstats.corrected.verdicts import CertifiedChiSquare
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
 from dpstats.families.cells import Cells
-from dpstats.inference.joint_coverage import joint_noise_quantiles
 from dpstats.inference.simulation import MOST_SIMULATIONS, calibration_generator
 from dpstats.inference.tables.departures import Departures
 from dpstats.inference.tables.effect_size import effect_interval
-from dpstats.measured.answers import Answers
+from dpstats.measured.answers import Answers, joint_noise_quantiles
 from dpstats.measured.view import ReleaseView
 from dpstats.results.base import footer
 from dpstats.results.chi_square import ChiSquareResult, noise_notes, standardised
@@ -149,18 +148,16 @@ class GoodnessOfFit:
             effect=float(np.clip(np.sqrt(max(0.0, pearson - excess) / n), 0, largest)),
             levels=1,
             largest_effect=largest,
-            at_level=partial(self._at_level, best, tested),
+            certified_at=partial(_certified, tested),
+            effect_at=partial(self._effect_at, best),
             notes=(*noise_notes(excess, d - 1, n * p0), cell_rules(release.schema, self)),
         )
 
-    def _at_level(
-        self, best: Departures, tested: Departures, alpha: float
-    ) -> tuple[CertifiedChiSquare, Floats]:
-        """Certified verdict, and noise-aware interval for the effect."""
+    def _effect_at(self, best: Departures, alpha: float) -> Floats:
+        """Noise-aware interval for the effect."""
         rng = calibration_generator(best.answers, (self.seed, 1))
         noise = best.noise(self.simulations, rng)
-        effect = effect_interval(best.observed, noise, best.n, best.p0, rng, alpha=alpha)
-        return _certified(tested, alpha), effect
+        return effect_interval(best.observed, noise, best.n, best.p0, rng, alpha=alpha)
 
     def _expected_shares(self, schema: Schema) -> Floats:
         """Probabilities (d,) in the order of the levels."""
@@ -235,7 +232,7 @@ def _certified(tested: Departures, alpha: float) -> CertifiedChiSquare:
             np.sqrt(chdtri(len(p0) - 1, left - beta)) + 2 * np.sqrt(np.sum(radius**2 / (n * p0)))
         )
 
-    beta = min(splits_of_fit(left), key=detected)
+    beta = min(splits_of_fit(left, certain=answers.certain), key=detected)
     radius = joint_noise_quantiles(answers, beta)
     ends = answers.sums - radius, answers.sums + radius
     return fit_verdict(*ends, answers.rows.bounds(of_rows), p0, alpha, beta + of_rows)

@@ -151,26 +151,25 @@ class Independence:
             effect=effect,
             levels=min(rows, columns) - 1,
             largest_effect=1.0,
-            at_level=partial(self._at_level, counts, association),
+            certified_at=partial(_verdict, counts),
+            effect_at=partial(self._effect_at, counts, association),
             notes=(*notes, cell_rules(release.schema, self)),
         )
 
-    def _at_level(
-        self, counts: NoisyTable, association: Association, alpha: float
-    ) -> tuple[CertifiedChiSquare, Floats]:
-        """Certified verdict, and noise-aware interval for Cramer's V."""
+    def _effect_at(self, counts: NoisyTable, association: Association, alpha: float) -> Floats:
+        """Noise-aware interval for Cramer's V."""
         rng = calibration_generator(counts.answers, (self.seed, 1))
         noise = counts.noise(max(_DRAWS, int(20 / alpha)), rng)
         ends = association.interval(counts.observed, counts.expected, noise, alpha, rng)
-        return self._verdict(counts, alpha), np.array(ends)
+        return np.array(ends)
 
-    @staticmethod
-    def _verdict(counts: NoisyTable, alpha: float) -> CertifiedChiSquare:
-        rows = counts.answers.rows
-        of_rows = rows.spent(alpha)
-        beta = split_for(counts.n, counts.answers.law(0), alpha - of_rows)
-        box, sizes = counts.box(beta), rows.bounds(of_rows)
-        return independence_verdict(*box, sizes, alpha, beta + of_rows)
+
+def _verdict(counts: NoisyTable, alpha: float) -> CertifiedChiSquare:
+    rows = counts.answers.rows
+    of_rows = rows.spent(alpha)
+    beta = split_for(counts.n, counts.answers.law(0), alpha - of_rows)
+    box, sizes = counts.box(beta), rows.bounds(of_rows)
+    return independence_verdict(*box, sizes, alpha, beta + of_rows)
 
 
 def noisy_table(analysis: Independence, release: ReleaseView) -> NoisyTable:

@@ -188,7 +188,7 @@ def conditional_certified(
     if target == "table":
         beta = alpha
     elif n is None:
-        beta = for_noise(alpha)
+        beta = for_noise(alpha, certain=law_yes.certain and law_no.certain)
     else:
         wider = law_yes if law_yes.variance >= law_no.variance else law_no
         beta = split_for(check_count(n) / 4, wider, alpha)

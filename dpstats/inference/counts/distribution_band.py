@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpstats.arrays import Floats
-from dpstats.inference.joint_coverage import joint_noise_quantiles
 from dpstats.inference.simulation import draw_noise
+from dpstats.measured.answers import joint_noise_quantiles
 from dpstats.spending import splits_of_band
 
 if TYPE_CHECKING:
@@ -90,8 +90,10 @@ def _half_width(
             noise = float(joint_noise_quantiles(answers, beta).max()) / n
             return _massart(n, alpha - beta) + noise
 
-        beta = float(min(splits_of_band(alpha), key=width))
+        beta = 0.0 if answers.certain else float(min(splits_of_band(alpha), key=width))
         sampling = _massart(n, alpha - beta)
+    if answers.certain:
+        return sampling + float(joint_noise_quantiles(answers, beta).max()) / n
     noise = draw_noise(answers, _draws_for(beta), rng) / n
     return sampling + _bound(np.abs(noise).max(axis=1), beta)
 

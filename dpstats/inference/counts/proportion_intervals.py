@@ -21,7 +21,8 @@ from dpstats.inference.counts.conditional import (
     conditional_pvalue,
 )
 from dpstats.inference.counts.group_counts import GroupCounts
-from dpstats.inference.joint_coverage import joint_level, joint_noise_quantiles
+from dpstats.inference.joint_coverage import joint_level
+from dpstats.measured.answers import joint_noise_quantiles
 from dpstats.spending import LEAST_OF_COUNT, bonferroni, for_noise, split_for
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class ProportionIntervals:
         if target == "table":
             return _shares(answers.sums, joint_noise_quantiles(answers, alpha), sizes)
         if method == "certified":
-            beta = for_noise(alpha)
+            beta = for_noise(alpha, certain=answers.certain)
             radius = joint_noise_quantiles(answers, beta)
             single = beta + bonferroni(alpha - beta, d)  # one box for all
             return _clopper_pearson(answers.sums, radius, sizes, single, beta)

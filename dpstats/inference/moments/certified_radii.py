@@ -14,6 +14,8 @@ from dpstats.corrected.covariance import divided, outer, sampling_box
 from dpstats.corrected.spectral import mean_error, sampling_radii
 from dpstats.inference.moments.noisy_covariance import NUMBERS, NoisyCovariance
 from dpstats.inference.simulation import calibration_generator
+from dpstats.measured.bounded import BoundedAnswers
+from dpstats.measured.radius import SpectralRadius
 from dpstats.spending import (
     bonferroni,
     for_covariance_count,
@@ -50,10 +52,26 @@ class CertifiedRadii(Cached):
         """Whether the number of rows is public."""
         return self._moments.answers.rows.public
 
+    @property
+    def _certain(self) -> bool:
+        """Whether only bounds on the noise are known, whose error is counted elsewhere."""
+        return self._moments.answers.certain
+
+    @property
+    def _published(self) -> SpectralRadius | None:
+        """The published bounds on the noise as a whole, if there are any for this matrix."""
+        answers = self._moments.answers
+        if self.covariance.standardize or not isinstance(answers, BoundedAnswers):
+            return None
+        return answers.spectral
+
     def _counts(self, beta: float) -> tuple[float, float]:
         """Bounds on the number of rows over its estimate n, with probability 1 - beta."""
         if self._public:
             return 1.0, 1.0
+        if self._published is not None:
+            low, high = self._published.n
+            return low / self.covariance.n, high / self.covariance.n
         law = self._moments.answers.law(int(self._moments.place[0, 0]))
         n, centre = self.covariance.n, self.covariance.moments.matrix[0, 0]
         q = law.quantile(beta) / n
@@ -103,7 +121,8 @@ class CertifiedRadii(Cached):
         self, alpha: float, target: Target, *, joint: bool
     ) -> tuple[Floats, Floats, tuple[int, int]]:
         """The same with divisor n, and the ends of n."""
-        beta = for_noise(alpha) if target == "population" else alpha
+        population = target == "population"
+        beta = for_noise(alpha, certain=self._certain) if population else alpha
         of_count = 0.0 if self._public else for_covariance_count(beta)
         counts = self._counts(of_count)
         # A covariance has three noises; its sampling part uses both variances as well.
@@ -117,7 +136,7 @@ class CertifiedRadii(Cached):
         low, high = low[1:, 1:] - square_high, high[1:, 1:] - square_low
         n = self.covariance.n
         sizes = math.floor(n * counts[0] + 1e-9), math.ceil(n * counts[1] - 1e-9)
-        if target == "population":
+        if population:
             radius = sampling_box(means, high, max(1, sizes[0]), alpha - beta, joint=joint)
             low, high = low - radius, high + radius
         own = np.diag_indices(self.covariance.p)
@@ -165,10 +184,11 @@ class CertifiedRadii(Cached):
             least = np.diag(low)
             if np.any(least <= 0):
                 return np.inf, np.inf
-        beta = for_noise(alpha) if target == "population" else alpha
+        population = target == "population"
+        beta = for_noise(alpha, certain=self._certain) if population else alpha
         counts = self._counts(for_covariance_count(beta))
         spectral, of_trace, of_mean = self._of_noise(beta, least, counts)
-        if target == "population" and math.isfinite(spectral):
+        if population and math.isfinite(spectral):
             seen = spectral, of_trace, of_mean
             found = self._of_sampling(alpha - beta, least, counts, seen)
             spectral, of_trace = spectral + found[0], of_trace + found[1]
@@ -206,10 +226,23 @@ class CertifiedRadii(Cached):
         """Largest relative error of one over the number of rows."""
         return max(abs(self.covariance.count / count - 1) for count in counts)
 
+    def of_noise(self, beta: float) -> SpectralRadius:
+        """Bounds on the noise alone, at variances of one, with probability 1 - beta."""
+        counts = self._counts(for_covariance_count(beta))
+        found = self._of_noise(beta, np.ones(self.covariance.p), counts)
+        n = self.covariance.n
+        return SpectralRadius(
+            *found, (math.floor(n * counts[0] + 1e-9), math.ceil(n * counts[1] - 1e-9))
+        )
+
     def _of_noise(
         self, beta: float, least: Floats, counts: tuple[float, float]
     ) -> tuple[float, float, float]:
         """Radii of the noise in spectral norm and in trace, over variances `least`; of the mean."""
+        if self._published is not None:
+            return self._published.norm, self._published.trace, self._published.mean
+        if self._certain:
+            return self._of_bounds(least, counts)
         main, minor = for_covariance_noise(beta, public=self._public)
         own = 1 / self.covariance.count
         most, slack = 1 / counts[0], own * self._count_slack(counts)
@@ -231,13 +264,34 @@ class CertifiedRadii(Cached):
         found = most * _upper_quantile(np.maximum(size, trace) + extra, main)
         if not math.isfinite(found):
             found = most * self._without_draws(main, own + slack, q1) / float(least.min())
+        spectral_shift, trace_shift = self._shifts(least, counts)
+        return found + spectral_shift, found + trace_shift, q1 * most
+
+    def _shifts(self, least: Floats, counts: tuple[float, float]) -> tuple[float, float]:
+        """Change of the matrix itself with the number of rows, in norm and in trace."""
+        m, own = self._moments.matrix[0, 1:], 1 / self.covariance.count
+        slack = own * self._count_slack(counts)
         spectral_shift, trace_shift = 0.0, 0.0
         for share in {1 / count for count in counts}:
             step = self._moments.matrix[1:, 1:] - (share + own) * np.outer(m, m)
             shift = slack * np.abs(np.linalg.eigvalsh(step)).max() / least.min()
             spectral_shift = max(spectral_shift, float(shift))
             trace_shift = max(trace_shift, float(slack * abs(np.trace(step))))
-        return found + spectral_shift, found + trace_shift, q1 * most
+        return spectral_shift, trace_shift
+
+    def _of_bounds(self, least: Floats, counts: tuple[float, float]) -> tuple[float, float, float]:
+        """The same from bounds on every entry: a norm is at most that of the entries' bounds.
+
+        With e the noise on the means m, bounded by q1, that on mm' is at most q1 (2 |m| + q1).
+        """
+        r = self._moments.radius(0.0)
+        q1, length = (float(np.linalg.norm(x)) for x in (r[0, 1:], self._moments.matrix[0, 1:]))
+        most, own = 1 / counts[0], 1 / self.covariance.count
+        products = (own + own * self._count_slack(counts)) * q1 * (2 * length + q1)
+        shifts = self._shifts(least, counts)
+        spectral = most * (float(np.linalg.norm(r[1:, 1:], 2)) + products) / float(least.min())
+        trace = most * (float(np.trace(r[1:, 1:])) + products) / float(least.min())
+        return spectral + shifts[0], trace + shifts[1], q1 * most
 
     def _without_draws(self, beta: float, share: float, q1: float) -> float:
         """Bound on norm and trace for error probabilities below one over the number of draws."""

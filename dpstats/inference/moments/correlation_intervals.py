@@ -175,7 +175,8 @@ class NoisyPair:
         """Extremes of the correlation over a box of moments."""
         if target == "table":
             return correlation_range(*self.box(alpha)[0])
-        beta = for_noise_of_means(alpha)
+        certain = all(law.certain for law in self.laws if law is not None)
+        beta = for_noise_of_means(alpha, certain=certain)
         box, n = self.box(beta)
         if n < 1:
             return -1.0, 1.0

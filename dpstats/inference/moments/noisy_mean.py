@@ -167,6 +167,26 @@ class NoisyMean:
         variance = np.clip(raised, 0, np.maximum(1 - mean**2, 0))
         return mean, variance / (n - 1), n
 
+    @property
+    def certain(self) -> bool:
+        """Whether only bounds on the noises are known, whose error is counted elsewhere."""
+        return all(law.certain for law in self.laws if law is not None)
+
+    def _reaches(self, beta: float, count: int) -> list[float]:
+        """Bounds on the first `count` combinations of noises, jointly with probability 1 - beta.
+
+        Combinations of bounded noises are within the same combination of the bounds.
+        """
+        if self.certain:
+            bounds = np.array([0.0 if law is None else law.quantile(0.0) for law in self.laws])
+            return list((np.abs(self.mixing[:count]) @ (bounds / self.units)).tolist())
+        laws = [_law_of(row, self.laws) for row in self.mixing[:count]]
+        each = bonferroni(beta, sum(law is not None for law in laws))
+        return [
+            0.0 if law is None else law.quantile(each) / unit
+            for law, unit in zip(laws, self.units.tolist(), strict=False)
+        ]
+
     def box(self, beta: float, *, squares: bool = True) -> tuple[float, float, float, float]:
         """Bounds that hold jointly with probability 1 - beta, whatever the rows.
 
@@ -178,12 +198,7 @@ class NoisyMean:
             Of the mean of the rows; upper bound of their variance (n in the denominator); lower
             bound of their number. Without a lower bound of at least 1, the widest possible bounds.
         """
-        laws = [_law_of(row, self.laws) for row in self.mixing[: 3 if squares else 2]]
-        each = bonferroni(beta, sum(law is not None for law in laws))
-        size, total, *rest = (
-            0.0 if law is None else law.quantile(each) / unit
-            for law, unit in zip(laws, self.units, strict=False)
-        )
+        size, total, *rest = self._reaches(beta, 3 if squares else 2)
         least = float(np.ceil(self.observed[0] - size - 1e-9))
         most = min(max(self.observed[0] + size, 1.0), self.most)
         if least < 1:

@@ -96,7 +96,8 @@ class LinearIntervals(Cached):
     def _certified(self, alpha: float, target: Target) -> tuple[Floats, Floats]:
         model, sampled = self.model, target == "population"
         size = np.abs(model.rows)
-        beta = for_noise(alpha) if sampled else alpha
+        certain = model.matrix.answers.certain
+        beta = for_noise(alpha, certain=certain) if sampled else alpha
         radius = size @ model.matrix.radius(beta) @ size.T
         rows = (model.matrix.n, model.matrix.fewest_rows(beta)) if sampled else None
         low, high = combination_bounds(

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.arrays import Floats
-from dpstats.inference.joint_coverage import joint_noise_quantiles
 from dpstats.inference.simulation import draw_noise
 from dpstats.inference.tables.association import Association
 from dpstats.inference.tables.score_statistic import (
@@ -18,6 +17,7 @@ from dpstats.inference.tables.score_statistic import (
     fit_independence,
     score_statistic,
 )
+from dpstats.measured.answers import joint_noise_quantiles
 from dpstats.privacy.laws import DiscreteLaplace
 from dpstats.spending import of_simulation
 

@@ -146,7 +146,7 @@ def test_a_summary_for_the_table_has_what_holds_for_the_table(schema, survey):
     result = released(schema, survey, {"g": dps.GoodnessOfFit("region", P0)}, 1).infer("g")
     text = result.summary(alpha=0.1, target="table")
     verdict, (low, high) = (
-        result._at(0.1)[0],
+        result._certified(0.1),
         result.conf_int(alpha=0.1, method="certified", target="table"),
     )
     assert str(verdict) in text

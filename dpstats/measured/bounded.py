@@ -1,0 +1,134 @@
+"""Answers known only to within bounds: what a published radius says about the private sums.
+
+A radius holds with probability 1 - beta, for all functions of an analysis and the number of rows
+jointly. On that event the distance of each sum from its centre is within a bound, so a statement
+that is wrong with probability at most alpha - beta given the bounds has error alpha in all, by the
+union bound. Hence a bound takes no share of the error of a certified interval (`certain`); the one
+who uses it subtracts beta once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import ClassVar, NoReturn
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpstats.arrays import Floats
+from dpstats.errors import RequestError
+from dpstats.measured.answers import Answers
+from dpstats.measured.radius import SpectralRadius
+from dpstats.privacy.laws import LatticeLaw
+
+ONLY_CERTIFIED = (
+    "only a radius of the noise is known here, not its law: there are certified intervals and "
+    "tests, but no standard errors, no p-values and no noise-aware intervals. Infer from the "
+    "release itself for those"
+)
+
+
+@dataclass(frozen=True)
+class Bounded:
+    """A noise of which nothing is known but a bound.
+
+    Its variance counts as zero, since whatever is computed from it is not shown, see
+    `dpstats.results.rows_only`; with `strict` it is refused.
+
+    Attributes
+    ----------
+    bound : float
+        On its absolute value.
+    strict : bool
+    """
+
+    lattice: ClassVar[bool] = False
+    gaussian: ClassVar[bool] = False
+    certain: ClassVar[bool] = True
+
+    bound: float
+    strict: bool = False
+
+    @property
+    def variance(self) -> float:
+        """Not known; see the class."""
+        if self.strict:
+            self._refuse()
+        return 0.0
+
+    def quantile(self, beta: float) -> float:
+        """The bound, whatever `beta`."""
+        return self.bound
+
+    def pmf(self, z: ArrayLike) -> Floats:
+        """Not known."""
+        self._refuse()
+
+    cdf = tail = smoothed_cdf = pmf
+
+    def support(self, tail: float = 1e-12) -> int:
+        """Not known."""
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise RequestError(ONLY_CERTIFIED)
+
+
+class Switch:
+    """Whether draws of the noise are refused; they are after `infer` of an analysis."""
+
+    def __init__(self, *, refused: bool) -> None:
+        self.refused = refused
+
+
+@dataclass(frozen=True)
+class BoundedAnswers(Answers):
+    """Means over published rows as answers, each within a bound of the private one.
+
+    Attributes
+    ----------
+    spectral : SpectralRadius or None
+        A bound on the error of the covariance matrix of the functions as a whole.
+    """
+
+    spectral: SpectralRadius | None = None
+    _draws: Switch = field(default_factory=lambda: Switch(refused=True), repr=False)
+
+    def subset(self, chosen: slice) -> BoundedAnswers:
+        """The answers to some of the functions."""
+        return replace(
+            self,
+            names=self.names[chosen],
+            sums=self.sums[chosen],
+            bounds=self.bounds[chosen],
+            uniforms=self.uniforms[chosen],
+            law_of=self.law_of[chosen],
+        )
+
+    def _check(self) -> None:
+        if self._draws.refused:
+            raise RequestError(ONLY_CERTIFIED)
+
+    @cached_property
+    def weights(self) -> Floats:
+        """Not known."""
+        self._check()
+        return np.zeros((len(self.sums), 0))
+
+    @cached_property
+    def independent(self) -> bool:
+        """Not known."""
+        return False
+
+    @cached_property
+    def noise_covariance(self) -> Floats:
+        """Not known; zero while an analysis is read, see `Bounded`."""
+        self._check()
+        return np.zeros((len(self.sums), len(self.sums)))
+
+    @property
+    def noise_groups(self) -> list[tuple[Floats, LatticeLaw]]:
+        """Not known; none while an analysis is read."""
+        self._check()
+        return []

@@ -1,0 +1,375 @@
+"""Results from published rows and a radius alone: estimates with certified intervals and tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpstats.arrays import Floats
+from dpstats.caching import Cached
+from dpstats.checks import (
+    Alternative,
+    Method,
+    Target,
+    check_alpha,
+    check_alternative,
+    check_method,
+    check_number,
+    check_target,
+)
+from dpstats.corrected.verdicts import CertifiedChiSquare
+from dpstats.errors import RequestError
+from dpstats.inference.intervals import Intervals
+from dpstats.measured.bounded import ONLY_CERTIFIED
+from dpstats.results.base import INTERVAL_COLUMNS, Result
+from dpstats.results.chi_square import effect_of
+from dpstats.results.hypothesis import HypothesisResult
+from dpstats.results.named import Named
+from dpstats.results.rendering import Numerals, Page, brief
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from dpstats.measured.row_count import RowCount
+
+_MOST, _HEADLINES = 60, 3
+_STEPS = 30  # of a bisection for a p-value
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class RowsResult(Cached, Result):
+    """Estimates on published rows, with intervals certified by the published radius.
+
+    An interval at level 1 - alpha spends `beta` on the radius and the rest on sampling, so alpha
+    must be above beta (for the private table, at least beta).
+
+    Attributes
+    ----------
+    terms : list of str
+    params : (d,) Named
+        What the analysis computes on the rows.
+    intervals : Intervals
+        Certified ones, given that the radius holds.
+    beta : float
+        Probability that the radius fails.
+    rows : RowCount
+        Number of private rows.
+    scalar : bool
+        One parameter: ``conf_int`` then returns one pair, and ``test`` tests a value.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> import pandas as pd
+    >>> schema = dps.Schema([dps.Boolean("smoker")])
+    >>> rows = pd.DataFrame({"smoker": [True] * 300 + [False] * 700})
+    >>> smoking = dps.Proportion("smoker")
+    >>> found = dps.corrected.infer(smoking, rows, radius=0.01, n=5_000, schema=schema)
+    >>> print(found.params, found.conf_int().round(2))
+    [0.3] [0.28 0.32]
+    >>> found.test(0.5).pvalue <= 0.03
+    True
+    """
+
+    terms: list[str]
+    params: Named
+    intervals: Intervals = field(compare=False)
+    beta: float
+    rows: RowCount
+    scalar: bool = False
+
+    @property
+    def headline(self) -> str:
+        """The first estimates with their 95% intervals."""
+        if self.beta >= 0.05:
+            return "; ".join(f"{t}: {p:.4g}" for t, p in zip(self.terms, self.params, strict=True))
+        ends = np.asarray(self.conf_int()).reshape(-1, 2)
+        first = range(min(len(self.terms), _HEADLINES))
+        shown = [brief(self.terms[i], float(self.params[i]), *ends[i].tolist()) for i in first]
+        if len(self.terms) > _HEADLINES:
+            shown.append(f"and {len(self.terms) - _HEADLINES} more")
+        return "; ".join(shown)
+
+    @property
+    def has_intervals(self) -> bool:
+        """True."""
+        return True
+
+    @property
+    def testable(self) -> bool:
+        """Whether there is a single parameter."""
+        return self.scalar
+
+    def __float__(self) -> float:
+        if len(self.terms) != 1:
+            raise RequestError(f"float() needs a single parameter; this result has {self.terms}")
+        return float(self.params[0])
+
+    def conf_int(
+        self,
+        *,
+        alpha: float = 0.05,
+        method: Method = "certified",
+        target: Target = "population",
+        simultaneous: bool = False,
+    ) -> Named:
+        """Certified intervals at level 1 - alpha, the error of the radius included.
+
+        Parameters
+        ----------
+        alpha : float
+            Above `beta`; at least `beta` for the table.
+        method : {"certified"}
+        target : {"population", "table"}
+        simultaneous : bool
+            Cover all parameters together, instead of each by itself.
+
+        Returns
+        -------
+        (d, 2) Named, or (2,) for a single parameter
+
+        Raises
+        ------
+        RequestError
+            For ``method="noise_aware"``, or an alpha that the radius alone exceeds.
+        """
+        check_method(method)
+        check_target(target)
+        if method == "noise_aware":
+            raise RequestError(ONLY_CERTIFIED)
+        left = left_of(alpha, self.beta, target)
+        of = self.intervals.simultaneous if simultaneous else self.intervals.conf_int
+        ends: Floats = self._once(
+            (left, target, simultaneous), lambda: np.stack(of(left, "certified", target), axis=-1)
+        )
+        return Named(ends[0]) if self.scalar else Named(ends, self.terms)
+
+    def intervals_frame(
+        self,
+        *,
+        alpha: float = 0.05,
+        method: Method = "certified",
+        target: Target = "population",
+        simultaneous: bool = False,
+    ) -> pd.DataFrame:
+        """Columns term, estimate, conf_low, conf_high; options as in `conf_int`."""
+        import pandas as pd
+
+        ends = self.conf_int(alpha=alpha, method=method, target=target, simultaneous=simultaneous)
+        low, high = np.asarray(ends).reshape(-1, 2).T
+        columns = (self.terms, np.asarray(self.params), low, high)
+        return pd.DataFrame(dict(zip(INTERVAL_COLUMNS, columns, strict=True)))
+
+    def to_frame(self, *, alpha: float = 0.05, target: Target = "population") -> pd.DataFrame:
+        """The same frame."""
+        return self.intervals_frame(alpha=alpha, target=target)
+
+    def test(self, value: float, alternative: Alternative = "two-sided") -> HypothesisResult:
+        """Certified test of: the parameter equals `value` (single-parameter results only).
+
+        The p-value is the smallest alpha whose interval excludes the value, on the side of the
+        alternative. It is at least `beta`, and above 1/2 it counts as 1.
+
+        Parameters
+        ----------
+        value : float
+        alternative : {"two-sided", "larger", "smaller"}
+
+        Raises
+        ------
+        RequestError
+            If there is more than one parameter.
+        """
+        if not self.scalar:
+            raise RequestError(
+                f"test() needs a single parameter, and this result has {len(self.terms)}; read "
+                "their intervals with conf_int()"
+            )
+        check_alternative(alternative)
+        value = check_number("value", value)
+
+        def rejected(alpha: float) -> bool:
+            low, high = self.conf_int(alpha=alpha).tolist()
+            above, below = low > value, high < value
+            return (above and alternative != "smaller") or (below and alternative != "larger")
+
+        pvalue = 1.0
+        if rejected(0.5):
+            least, pvalue = self.beta, 0.5
+            for _ in range(_STEPS):
+                middle = (least + pvalue) / 2
+                least, pvalue = (least, middle) if rejected(middle) else (middle, pvalue)
+        return HypothesisResult(
+            self.title,
+            f"{self.terms[0]} = {value:g} in the population",
+            np.nan,
+            pvalue,
+            alternative,
+            self._foot("population"),
+            notes=(f"no p-value is below {self.beta:g}, the probability that the radius fails",),
+        )
+
+    def summary(
+        self, *, alpha: float = 0.05, target: Target = "population", most: int = _MOST
+    ) -> str:
+        """Text table of the estimates with their certified intervals.
+
+        Parameters
+        ----------
+        alpha : float
+        target : {"population", "table"}
+        most : int
+            Largest number of parameters to print; `to_frame` has them all.
+        """
+        frame = self.intervals_frame(alpha=alpha, target=target)
+        rows = []
+        for term, estimate, low, high in frame.head(most).itertuples(index=False):
+            show = Numerals.of((estimate, low, high), high - low)
+            rows.append([str(term), show(estimate), show.interval(low, high)])
+        after = [self._foot(target)]
+        if len(frame) > most:
+            after.append(f"Note: {len(frame) - most} more rows are in to_frame()")
+        if len(frame) > 1:
+            after.append("Note: the level is that of each interval, not of all of them jointly")
+        header = ["", "on the rows", f"{100 * (1 - alpha):g}% certified"]
+        return Page(self.title, (), header, rows, after=after).text()
+
+    def _foot(self, target: Target) -> str:
+        return _footer(self.beta, self.rows, target)
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class RowsTest(Cached, Result):
+    """A certified chi-square test from published rows and a radius.
+
+    Attributes
+    ----------
+    null : str
+        The null hypothesis, as text.
+    cells : list of str
+    shares : (d,) float64
+        Of the rows in each cell.
+    beta : float
+        Probability that the radius fails.
+    rows : RowCount
+        Number of private rows.
+    effect_name : str
+        Cohen's w or Cramer's V.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> import pandas as pd
+    >>> schema = dps.Schema([dps.Boolean("smoker"), dps.Boolean("ill")])
+    >>> rows = pd.DataFrame({"smoker": [True] * 500 + [False] * 500, "ill": [True] * 300 + [
+    ...     False] * 500 + [True] * 200})
+    >>> link = dps.Independence("smoker", "ill")
+    >>> found = dps.corrected.infer(link, rows, radius=0.005, n=5_000, schema=schema)
+    >>> found.certified.verdict
+    'reject'
+    """
+
+    null: str
+    cells: list[str]
+    shares: Floats
+    beta: float
+    rows: RowCount
+    effect_name: str
+    levels: int
+    largest_effect: float
+    certified_at: Callable[[float], CertifiedChiSquare] = field(compare=False)
+
+    @property
+    def certified(self) -> CertifiedChiSquare:
+        """The certified verdict at alpha = 0.05."""
+        return self.verdict(alpha=0.05)
+
+    def verdict(self, *, alpha: float = 0.05) -> CertifiedChiSquare:
+        """The certified verdict at a level, the error of the radius included.
+
+        Parameters
+        ----------
+        alpha : float
+            Above `beta`.
+        """
+        left = left_of(alpha, self.beta, "population")
+        found = self._once(left, lambda: self.certified_at(left))
+        return replace(found, alpha=alpha, beta=found.beta + self.beta)
+
+    @property
+    def has_intervals(self) -> bool:
+        """False: the interval is that of an effect in the private table, see `conf_int`."""
+        return False
+
+    def conf_int(
+        self, *, alpha: float = 0.05, method: Method = "certified", target: Target = "table"
+    ) -> Floats:
+        """Certified interval (2,) for the effect in the private table.
+
+        Raises
+        ------
+        RequestError
+            For ``method="noise_aware"`` or ``target="population"``, which need the release.
+        """
+        check_method(method)
+        check_target(target)
+        if method == "noise_aware" or target == "population":
+            raise RequestError(ONLY_CERTIFIED)
+        return effect_of(self.verdict(alpha=alpha), self.levels, self.largest_effect)
+
+    @property
+    def headline(self) -> str:
+        """The verdict at the smallest usual level."""
+        return str(self.verdict(alpha=max(0.05, 2 * self.beta)))
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per cell: its share of the rows."""
+        import pandas as pd
+
+        return pd.DataFrame({"cell": self.cells, "share": self.shares})
+
+    def summary(self, *, alpha: float = 0.05, target: Target = "population") -> str:
+        """Text of the verdict and of the interval for the effect in the private table."""
+        check_target(target)
+        low, high = self.conf_int(alpha=alpha).tolist()
+        ends = Numerals.of((low, high), high - low).interval(low, high)
+        lines = [
+            f"null hypothesis: {self.null}",
+            str(self.verdict(alpha=alpha)),
+            f"{self.effect_name} of the private table: {ends} ({100 * (1 - alpha):g}% certified "
+            "interval)",
+        ]
+        return Page(self.title, lines, after=[_footer(self.beta, self.rows, target)]).text()
+
+
+def left_of(alpha: float, beta: float, target: Target) -> float:
+    """Error left for sampling; for the table, where none is needed, alpha itself.
+
+    Raises
+    ------
+    RequestError
+        If the radius alone may fail with a higher probability.
+    """
+    alpha = check_alpha(alpha)
+    if target == "table" and alpha >= beta:
+        return alpha
+    if alpha <= beta:
+        raise RequestError(
+            f"alpha={alpha:g} must be above {beta:g}, the probability that the radius fails: ask "
+            f"for the radius at release.radius(name, alpha={alpha / 2:g}), or for a larger alpha"
+        )
+    return alpha - beta
+
+
+def _footer(beta: float, rows: RowCount, target: Target) -> str:
+    whom = {
+        "population": "the population (rows assumed independent draws; no weights, no clusters)",
+        "table": "the private table itself",
+    }[target]
+    return (
+        f"Target: {whom}. {rows}. Method: certified, from the rows and a radius that holds with "
+        f"probability {100 * (1 - beta):g}%, which is counted."
+    )

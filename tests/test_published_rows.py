@@ -1,0 +1,378 @@
+"""Inference from published rows, a radius and n: certified answers, and no others."""
+
+import io
+import zipfile
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import dpstats as dps
+from dpstats.analyses import registry
+from dpstats.errors import RequestError
+from dpstats.measured.answers import joint_noise_quantiles
+from dpstats.privacy.noise import _noise_from
+from dpstats.spending import split_for
+
+SCHEMA = dps.Schema([
+    dps.Boolean("smoker"),
+    dps.Category("region", ["north", "south", "east"]),
+    dps.Number("age", 0, 100, points=101, edges=[20, 40, 60], missing=50),
+    dps.Number("bmi", 10, 50, points=81, missing=20),
+])  # fmt: skip
+ASKED = {
+    "share": dps.Proportion("smoker"),
+    "given": dps.Proportion("smoker", given="age >= 60"),
+    "tables": dps.Marginals(["smoker", "region"]),
+    "fit": dps.GoodnessOfFit("region", [0.3, 0.3, 0.4], simulations=99),
+    "link": dps.Independence("smoker", "region", simulations=99),
+    "gap": dps.Difference("smoker", by="region", groups=("north", "south")),
+    "quartiles": dps.Quantile("age", [0.25, 0.5]),
+    "mean": dps.Mean("age"),
+    "means": dps.MeanDifference("bmi", by="smoker"),
+    "pair": dps.Correlation(["age", "bmi"]),
+    "spread": dps.Covariance(["age", "bmi"]),
+    "shape": dps.PCA(["age", "bmi"]),
+    "standardised": dps.PCA(["age", "bmi"], standardize=True),
+    "clipped": dps.PCA(["age", "bmi"], clip_norm=1.0),
+    "line": dps.OLS("bmi ~ age + smoker"),
+    "robust": dps.OLS("bmi ~ age", cov_type="HC1"),
+}
+ESTIMATES = [name for name in ASKED if name not in ("fit", "link")]
+N = 3_000
+
+
+def table(n=N, seed=0):
+    rng = np.random.default_rng(seed)
+    age = rng.normal(50, 15, n).clip(0, 100)
+    smoker = rng.random(n) < 0.3
+    bmi = (age / 5 + 4 * smoker + rng.normal(15, 4, n)).clip(10, 50)
+    region = rng.choice(["north", "south", "east"], n, p=[0.5, 0.3, 0.2])
+    return pd.DataFrame({"smoker": smoker, "region": region, "age": age, "bmi": bmi})
+
+
+UNITS = ["replace", "add_remove"]
+
+
+@pytest.fixture(scope="module", params=UNITS)
+def release(request, seeded_noise):
+    plan = dps.plan(SCHEMA, ASKED, budget=dps.PureDP(60), unit=request.param)
+    with _noise_from(seeded_noise(5)):
+        held = dps.measure(plan, table())
+    return dps.synthesize(held, m=1_500, rng=1)
+
+
+def exact(asked, unit):
+    """A release whose noise happened to be zero, and whose rows are the private ones."""
+    plan = dps.plan(SCHEMA, asked, budget=dps.PureDP(60), unit=unit)
+    with _noise_from(lambda scale, size: np.zeros(size, np.int64)):
+        held = dps.measure(plan, table())
+    made = dps.synthesize(held, m=100, rng=1)
+    codes = SCHEMA.encode(pa.RecordBatch.from_pandas(table()))
+    ones = np.ones(N)
+    codes = {name: codes[name] for name in made.columns.names}
+    return replace(made, candidates=codes, weights=ones / N, counts=ones.astype(np.int64))
+
+
+@pytest.fixture(scope="module", params=UNITS)
+def without_misfit(request):
+    return exact(ASKED, request.param)
+
+
+def inferred(release, name, **options):
+    analysis = ASKED[name] if isinstance(name, str) else name
+    options = {"radius": release.radius(name), "schema": SCHEMA} | options
+    return dps.corrected.infer(analysis, release.to_frame(), **options)
+
+
+def ends(result, **options):
+    return np.asarray(result.conf_int(method="certified", **options)).reshape(-1, 2)
+
+
+@pytest.mark.parametrize("name", ESTIMATES)
+def test_one_number_is_never_shorter_than_the_radius_of_each_function(name, release):
+    radius = release.radius(name)
+    found = inferred(release, name)
+    plain = inferred(release, name, radius=dict(radius), n=radius.n)
+    number = inferred(release, name, radius=radius.max, n=radius.n)
+    for target in ("population", "table"):
+        for simultaneous in (False, True):
+            options = {"target": target, "simultaneous": simultaneous, "alpha": 0.1}
+            narrow, middle, wide = (ends(one, **options) for one in (found, plain, number))
+            assert not np.isnan(narrow).any()
+            slack = 1e-9 * (1 + np.abs(np.nan_to_num(narrow, posinf=0, neginf=0)))
+            for inner, outer in ((narrow, middle), (middle, wide)):
+                assert np.all(outer[:, 0] <= inner[:, 0] + slack[:, 0])
+                assert np.all(outer[:, 1] >= inner[:, 1] - slack[:, 1])
+    assert number.beta == plain.beta == found.beta == 0.025
+
+
+# Here the release spends the same share of alpha on the noise and asks for the same joint event.
+SAME = {
+    "tables": {"simultaneous": True},
+    "spread": {"simultaneous": True},
+    "shape": {},
+    "clipped": {},
+    "line": {},
+    "robust": {},
+}
+
+
+@pytest.mark.parametrize("name", SAME)
+@pytest.mark.parametrize("target", ["population", "table"])
+def test_without_misfit_they_are_the_certified_intervals_of_the_release(
+    name, target, without_misfit
+):
+    level = 0.025 if target == "population" else 0.05  # the table spends all of alpha on the noise
+    radius = without_misfit.radius(name, alpha=level)
+    own = ends(without_misfit.infer(name), target=target, **SAME[name])
+    found = ends(inferred(without_misfit, name, radius=radius), target=target, **SAME[name])
+    assert np.isfinite(own).any()
+    if isinstance(radius.n, int):
+        np.testing.assert_allclose(found, own, rtol=1e-9, atol=1e-9)
+    else:  # a radius bounds n by whole numbers, and tables and covariances pay for n by themselves
+        own_event = name in ("line", "robust", "shape", "clipped")
+        width = np.diff(own)
+        assert np.all(np.abs(found - own) <= (0.01 if own_event else 0.2) * width)
+
+
+def test_a_proportion_at_the_split_of_the_release():
+    whole = exact({"share": ASKED["share"]}, "replace")
+    beta = split_for(N, whole.answers(ASKED["share"]).law(0), 0.05)
+    radius = whole.radius("share", alpha=beta)
+    found = inferred(whole, "share", radius=radius).conf_int()
+    own = whole.infer("share").conf_int(method="certified")
+    np.testing.assert_allclose(found, own, rtol=1e-12)
+    p = table()["smoker"].mean()
+    by_hand = dps.corrected.proportion_confint(p, radius.max, N, beta=beta)
+    np.testing.assert_allclose(found, np.ravel(by_hand), rtol=1e-12)
+
+
+def test_chi_square_verdicts_are_those_of_the_release():
+    whole = exact({name: ASKED[name] for name in ("fit", "link")}, "replace")
+    for name in ("fit", "link"):
+        own = whole.infer(name).certified
+        radius = whole.radius(name, alpha=own.beta)
+        found = inferred(whole, name, radius=radius).certified
+        assert found.verdict == own.verdict
+        for part in ("low", "high", "critical", "alpha", "beta"):
+            assert getattr(found, part) == pytest.approx(getattr(own, part), rel=1e-5, abs=1e-3)
+
+
+@pytest.mark.parametrize("name", ["fit", "link"])
+def test_one_number_never_makes_a_verdict_firmer(name, release):
+    radius = release.radius(name)
+    one = inferred(release, name).certified
+    other = inferred(release, name, radius=radius.max, n=radius.n).certified
+    assert other.low <= one.low + 1e-9
+    assert other.high >= one.high - 1e-9
+    assert other.critical == pytest.approx(one.critical, rel=0.02)
+
+
+def test_estimates_are_those_of_the_rows(release):
+    rows = release.to_frame()
+    assert float(inferred(release, "share")) == pytest.approx(rows["smoker"].mean())
+    spread = inferred(release, "spread")
+    np.testing.assert_allclose(
+        spread.params, np.cov(rows["age"], rows["bmi"])[np.triu_indices(2)], rtol=2e-3
+    )
+    line = inferred(release, "line").params
+    design = np.column_stack([np.ones(len(rows)), rows["age"], rows["smoker"]])
+    np.testing.assert_allclose(line, np.linalg.lstsq(design, rows["bmi"], rcond=None)[0], rtol=1e-6)
+    shape = inferred(release, "shape").params
+    unit = np.column_stack([rows["age"] / 50 - 1, (rows["bmi"] - 30) / 20])
+    np.testing.assert_allclose(shape[:2], np.linalg.eigvalsh(np.cov(unit.T))[::-1], rtol=2e-3)
+    observed = pd.crosstab(rows["smoker"], rows["region"], normalize=True).to_numpy()
+    found = inferred(release, "link")
+    np.testing.assert_allclose(np.sort(found.shares), np.sort(observed.ravel()), rtol=1e-6)
+
+
+def test_the_rows_of_the_file_serve_too(release, tmp_path):
+    release.save(tmp_path / "r.zip")
+    with zipfile.ZipFile(tmp_path / "r.zip") as archive:
+        rows = pd.read_csv(io.BytesIO(archive.read("rows.csv")))
+    again = dps.load(tmp_path / "r.zip")
+    for name in ("share", "line", "shape"):
+        found = dps.corrected.infer(ASKED[name], rows, radius=again.radius(name), schema=SCHEMA)
+        np.testing.assert_array_equal(found.conf_int(), inferred(release, name).conf_int())
+
+
+def test_nothing_noise_aware_is_shown(release):
+    share = inferred(release, "share")
+    with pytest.raises(RequestError, match="only a radius of the noise is known here, not its law"):
+        share.conf_int(method="noise_aware")
+    for hidden in ("bse", "privacy_share", "privacy_variance", "sampling_variance", "t_test"):
+        assert not hasattr(share, hidden)
+    assert not len(share.pvalues)
+    fit = inferred(release, "fit")
+    assert not hasattr(fit, "pvalue")
+    for options in ({"method": "noise_aware"}, {"target": "population"}):
+        with pytest.raises(RequestError, match="only a radius of the noise"):
+            fit.conf_int(**options)
+    for name in ("share", "line", "fit"):
+        result = inferred(release, name)
+        for text in (result.summary(), result.headline, repr(result)):
+            assert "nan" not in text
+            assert "p-value" not in text
+        assert "a radius that holds with probability 97.5%, which is counted" in result.summary()
+    # The laws themselves refuse, also in intervals that an analysis made.
+    answers = share.intervals.answers
+    for use in (
+        lambda: answers.law(0).cdf(0),
+        lambda: answers.law(0).support(),
+        lambda: answers.noise_groups,
+        lambda: share.intervals.conf_int(0.05, "noise_aware", "population"),
+    ):
+        with pytest.raises(RequestError, match="only a radius"):
+            use()
+
+
+def test_the_test_of_a_value_agrees_with_the_interval(release):
+    share = inferred(release, "share")
+    low, high = share.conf_int(alpha=0.1).tolist()
+    centre = (low + high) / 2
+    assert share.test(centre).pvalue > 0.1
+    for value, side, other in (
+        (low - 1e-6, "larger", "smaller"),
+        (high + 1e-6, "smaller", "larger"),
+    ):
+        assert share.test(value).pvalue == pytest.approx(0.1, abs=0.01)
+        assert share.test(value, side).pvalue == share.test(value).pvalue
+        assert share.test(value, other).pvalue == 1
+    far = share.test(0.9)
+    assert 0.025 <= far.pvalue < 0.0251
+    assert "no p-value is below 0.025, the probability that the radius fails" in far.summary()
+    with pytest.raises(RequestError, match="needs a single parameter"):
+        inferred(release, "line").test(0)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"radius": 0.01}, "n is needed with a radius that is not release.radius"),
+        ({"radius": -0.01, "n": 9}, "radius must not be negative, got -0.01"),
+        ({"radius": np.nan, "n": 9}, "radius must be finite"),
+        ({"radius": {"smoker": "a"}, "n": 9}, "radius of 'smoker' must be numbers"),
+        ({"radius": {"other": 0.1}, "n": 9}, "no entry for 'smoker'; give release.radius"),
+        ({"radius": 0.01, "n": 0}, "not a number of rows"),
+        ({"radius": 0.01, "n": (9, 8)}, "lower bound above the upper one"),
+        ({"radius": 0.01, "n": 9, "beta": 0.7}, "at least 0 and below 1/2"),
+        ({"beta": 0.05}, "the radius has its own beta, 0.025"),
+        ({"n": 17}, "differs from that of the radius"),
+    ],
+)
+def test_arguments_out_of_range(options, message, release):
+    with pytest.raises(RequestError, match=message):
+        inferred(release, "share", **options)
+
+
+def test_rows_that_do_not_fit(release):
+    known = {"radius": 0.01, "n": 100, "schema": SCHEMA}
+    with pytest.raises(RequestError, match=r"no column \['age', 'bmi'\], which dps.Correlation"):
+        dps.corrected.infer(ASKED["pair"], release.to_frame()[["smoker"]], **known)
+    with pytest.raises(
+        RequestError, match="do not fit the schema: column 'age' is declared as num"
+    ):
+        dps.corrected.infer(ASKED["mean"], pd.DataFrame({"age": ["a"], "bmi": [1]}), **known)
+    with pytest.raises(RequestError, match=r"rows must be a DataFrame with at least one row"):
+        dps.corrected.infer(ASKED["mean"], release.to_frame().head(0), **known)
+    with pytest.raises(RequestError, match="rows have no names of analyses; got 'share'"):
+        dps.corrected.infer("share", release.to_frame(), **known)
+
+
+def test_an_error_that_the_radius_alone_exceeds(release):
+    share = inferred(release, "share", radius=release.radius("share", alpha=0.05))
+    with pytest.raises(RequestError, match=r"alpha=0.05 must be above 0.05.*alpha=0.025\)"):
+        share.conf_int()
+    assert share.conf_int(alpha=0.1)[0] > 0
+    assert share.conf_int(target="table")[0] > 0  # the table has no sampling error
+    with pytest.raises(RequestError, match="must be above"):
+        share.conf_int(alpha=0.01, target="table")
+    assert share.headline.startswith("smoker: 0.")
+
+
+@pytest.fixture
+def registered(monkeypatch):
+    monkeypatch.setattr(registry, "_registered", {})
+
+
+def own_analysis(from_bounds, method):
+    @dataclass(frozen=True)
+    class Intervals:
+        answers: dps.Answers
+
+        def conf_int(self, alpha, method_asked, target):
+            reach = method(self.answers, alpha)
+            return self.answers.means - reach, self.answers.means + reach
+
+        simultaneous = conf_int
+
+    if from_bounds:
+        Intervals.from_bounds = True
+
+    @dps.register
+    @dataclass(frozen=True)
+    class Own:
+        kind: ClassVar[str] = "own share"
+
+        def family(self, schema):
+            return dps.Family((dps.Cells.table(schema, ["smoker"]),))
+
+        def infer(self, view):
+            answers = view.answers(dps.Cells.condition(view.schema, "smoker"))
+            return dps.EstimateResult(
+                title="own", terms=["smoker"], params=answers.means, rows=answers.rows,
+                sampling_variance=answers.noise_variances, budget=str(view.budget), scalar=True,
+                privacy_variance=answers.noise_variances, intervals=Intervals(answers),
+            )  # fmt: skip
+
+    return Own()
+
+
+def by_quantile(answers, alpha):
+    return answers.law(0).quantile(alpha) / answers.n
+
+
+def by_variance(answers, alpha):
+    return 2 * np.sqrt(answers.noise_variances)
+
+
+def test_own_analyses_need_intervals_from_bounds(release, registered):
+    with pytest.raises(RequestError, match="only a radius of the noise is known"):
+        inferred(release, own_analysis(False, by_variance), radius=0.01, n=N)
+    registry._registered.clear()
+    own = own_analysis(True, by_quantile)
+    found = inferred(release, own, radius=0.01, n=N)
+    # The condition follows from the table: a radius holds for each cell.
+    share = release.to_frame()["smoker"].mean()
+    np.testing.assert_allclose(found.conf_int(target="table"), [share - 0.01, share + 0.01])
+    other = dps.Proportion("age >= 40 and smoker")
+    with pytest.raises(RequestError, match="no entry for 'age >= 40 and smoker'"):
+        dps.corrected.infer(other, release.to_frame(), radius={"a": 0.1}, n=N, schema=SCHEMA)
+
+
+def test_the_radius_is_the_joint_bound_of_the_analysis(release):
+    radius = release.radius("line", alpha=0.1)
+    certificate = release.accuracy("line", alpha=0.1)
+    assert dict(radius) == dict(
+        zip(certificate.names, certificate.joint_bounds.tolist(), strict=True)
+    )
+    assert (radius.level, radius.max, radius.worst) == (0.9, certificate.delta, certificate.worst)
+    assert radius.to_frame().attrs["level"] == 0.9
+    assert "with probability 90% over the privacy noise, jointly, n" in str(radius)
+    assert radius == release.radius("line", alpha=0.1) != release.radius("line")
+    with pytest.raises(KeyError):
+        radius["height"]
+    assert release.radius("spread").spectral is None
+    assert release.radius("standardised").spectral is None
+    assert release.radius("shape").spectral.norm < 2 * release.radius("shape").max
+    answers = release.answers(ASKED["line"], with_count=True)
+    q = (
+        joint_noise_quantiles(answers, 0.1)[: len(radius)]
+        / answers.n
+        / answers.bounds[: len(radius)]
+    )
+    assert np.all(certificate.joint_radius >= q - 1e-12)
