@@ -328,5 +328,6 @@ def test_an_even_number_of_points_keeps_whole_numbers():
     plan = dps.plan(schema, {"m": dps.Mean("children")}, budget=dps.PureDP(2), n=300,
                     reference=BernsteinKDE())  # fmt: skip
     rows = pd.DataFrame({"children": np.arange(300) % 12})
-    drawn = dps.release(plan, rows, m=300, rng=0).to_frame()["children"]
-    assert set(drawn) == set(range(12))
+    release = dps.release(plan, rows, m=300, rng=0)
+    assert set(release.candidates["children"].tolist()) == set(range(-11, 12, 2))
+    assert set(release.to_frame()["children"]) == set(range(12))
