@@ -1,8 +1,26 @@
-"""The arrays that dpstats works on, by element type."""
+"""The arrays that dpstats works on, by element type, and the threads that work on them."""
+
+from contextlib import AbstractContextManager
+from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Codes = NDArray[np.int64]  # the coded cells of a column
+
+
+def one_blas_thread() -> AbstractContextManager[Any]:
+    """A block in which BLAS has one thread: small products gain nothing from more."""
+    return _blas().limit(limits=1, user_api="blas")  # type: ignore[no-any-return]
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    """The BLAS libraries of numpy and scipy; to look for them takes longer than a small release."""
+    import scipy.linalg  # noqa: F401
+
+    return ThreadpoolController()

@@ -53,7 +53,7 @@ def scree(
     >>> plan = dps.plan(schema, {"shape": dps.PCA(["math", "physics"])}, budget=dps.PureDP(1))
     >>> numbers = pd.Series(range(10_000))
     >>> rows = pd.DataFrame({"math": numbers % 100, "physics": numbers % 70})
-    >>> shape = dps.release(plan, rows).infer("shape")
+    >>> shape = dps.release(plan, rows, m=2_000).infer("shape")
     >>> ax = dps.plots.scree(shape, ratio=True)
     >>> ax.get_ylabel()
     'share of the variance'
@@ -103,7 +103,7 @@ def loadings(
     >>> plan = dps.plan(schema, {"shape": dps.PCA(["math", "physics"])}, budget=dps.PureDP(1))
     >>> numbers = pd.Series(range(10_000))
     >>> rows = pd.DataFrame({"math": numbers % 100, "physics": numbers % 70})
-    >>> shape = dps.release(plan, rows).infer("shape")
+    >>> shape = dps.release(plan, rows, m=2_000).infer("shape")
     >>> ax = dps.plots.loadings(shape, components="PC1")
     >>> [label.get_text() for label in ax.get_xticklabels()]
     ['math', 'physics']

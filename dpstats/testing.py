@@ -97,6 +97,7 @@ def check_analysis(analysis: Analysis[Result], schema: Schema, data: pd.DataFram
         (PureDP(0.5), "add_remove", True),
     ]
     previewed = [(PureDP(1e-6), "replace"), (PureDP(0.5), "add_remove")]
+    reloaded = [(PureDP(1e6), "replace"), (PureDP(0.5), "add_remove")]
     for budget, unit, noisy in cases:
         public = unit == "replace"  # the number of rows is; otherwise every plan measures it
         n = len(data) if public else None
@@ -104,11 +105,12 @@ def check_analysis(analysis: Analysis[Result], schema: Schema, data: pd.DataFram
         with nullcontext() if noisy else _noise_from(_Silent()):
             measured = measure(planned, data)
         release = synthesize(measured, m=200, k=50, rng=0)
-        again = _saved_and_loaded(release)
         asked = family.blocks if public else (*family.blocks, ROWS)
         found = analysis.infer(_Guarded(release, asked))
         at = f"at {budget}, {unit}"
-        _check_result(found, again.infer("it"), at)
+        _check_result(found, at)
+        if (budget, unit) in reloaded:
+            _check_same(found, _saved_and_loaded(release).infer("it"), at)
         _check_tests(found, at, ordered=not noisy)
         if (budget, unit) not in previewed:
             continue
@@ -146,19 +148,24 @@ def _check_declaration(analysis: Analysis[Result]) -> None:
         raise ContractError(str(error)) from None
 
 
-def _check_result(found: Result, again: Result, at: str) -> None:
+def _check_same(found: Result, again: Result, at: str) -> None:
+    """The result of a release that was saved and loaded."""
+    _require(found == again, f"the same release must give equal results {at}: use eq=False")
+    _require(hash(found) == hash(again), f"equal results must have the same hash {at}")
+    same = found.summary() == again.summary()
+    _require(same, f"the same release must give the same result {at}")
+
+
+def _check_result(found: Result, at: str) -> None:
     _require(
         issubclass(type(found), Result),
         "infer() must return a dps.Result, with summary(), to_frame() and headline, "
         f"got {type(found).__name__}",
     )
-    _require(found == again, f"the same release must give equal results {at}: use eq=False")
-    _require(hash(found) == hash(again), f"equal results must have the same hash {at}")
     line = found.headline
     _require(line and "\n" not in line, f"headline must be one line of text {at}")
     text = found.summary()
     _require(isinstance(text, str) and text, f"summary() must be text {at}")
-    _require(text == again.summary(), f"the same release must give the same result {at}")
     _require("nan" not in text.lower().replace("finance", ""), f"summary() shows NaN {at}:\n{text}")
     for shown in (str(found), repr(found), getattr(found, "_repr_html_", found.summary)()):
         _require(isinstance(shown, str) and shown, f"a result must print {at}")
@@ -203,7 +210,7 @@ def _check_intervals(result: Result, at: str) -> None:
                 result.intervals_frame(alpha=alpha, method=method, target=target)[
                     ["conf_low", "conf_high"]
                 ].to_numpy(dtype=np.float64)
-                for alpha in (0.01, 0.1)
+                for alpha in (0.05, 0.2)
             )
             what = f"{method} intervals for the {target} {at}"
             _require(not np.isnan(wide).any(), f"{what} hold NaN; use -inf and inf")

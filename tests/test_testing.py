@@ -54,7 +54,7 @@ class Narrow(Curious):
 
         class Reversed:
             def conf_int(self, alpha, method, target):
-                return intervals.conf_int(0.11 - alpha, method, target)
+                return intervals.conf_int(0.3 - alpha, method, target)
 
         object.__setattr__(result, "intervals", Reversed())
         return result

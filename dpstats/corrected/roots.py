@@ -13,7 +13,12 @@ Function = Callable[[Floats, NDArray[np.intp]], Floats]
 
 
 def find_roots(
-    function: Function, low: Floats, high: Floats, *, tolerance: float = 1e-10
+    function: Function,
+    low: Floats,
+    high: Floats,
+    *,
+    tolerance: float = 1e-10,
+    values: tuple[Floats, Floats] | None = None,
 ) -> Floats:
     """Roots of many continuous functions, each with a change of sign between its ends.
 
@@ -28,6 +33,8 @@ def find_roots(
         Brackets. If there is no change of sign, the end with the smaller absolute value wins.
     tolerance : float
         Largest absolute error of a root, in units of the argument (never below its rounding).
+    values : pair of (m,) float64, optional
+        The functions at `low` and `high`, where they are known.
 
     Returns
     -------
@@ -40,7 +47,7 @@ def find_roots(
     """
     which = np.arange(low.size)
     a, b = high.astype(np.float64), low.astype(np.float64)
-    fa, fb = function(a, which), function(b, which)
+    fb, fa = (function(b, which), function(a, which)) if values is None else values
     root = np.where(np.abs(fa) < np.abs(fb), a, b)
     open_ = np.sign(fa) * np.sign(fb) < 0
     which, a, b, fa, fb = which[open_], a[open_], b[open_], fa[open_], fb[open_]
@@ -67,3 +74,43 @@ def find_roots(
             quadratic += (c - a) / (b - a) * fa / (fc - fa) * fb / (fc - fb)
         step = np.clip(np.where(safe, quadratic, 0.5), limit, 1 - limit)
     return root
+
+
+def find_roots_near(
+    function: Function,
+    guess: Floats,
+    step: Floats,
+    low: Floats,
+    high: Floats,
+    *,
+    tolerance: float = 1e-10,
+) -> Floats:
+    """The roots of many decreasing functions, each with a guess that is usually close.
+
+    From the guess the bracket grows towards the root, fivefold each time, until it holds it.
+
+    Parameters
+    ----------
+    function, tolerance :
+        As for `find_roots`; every function decreases.
+    guess, step : (m,) float64
+        Where to look first, and a likely distance from there, above 0.
+    low, high : (m,) float64
+        Ends between which every function has a root.
+
+    Returns
+    -------
+    (m,) float64
+    """
+    far = np.clip(guess, low, high)
+    f_far = function(far, np.arange(far.size))
+    side = np.where(f_far >= 0, 1.0, -1.0)
+    near, f_near = far.copy(), f_far.copy()
+    which, step = np.arange(far.size), np.asarray(step, dtype=np.float64)
+    while which.size:
+        near[which], f_near[which] = far[which], f_far[which]
+        far[which] = np.clip(near[which] + side[which] * step[which], low[which], high[which])
+        f_far[which] = function(far[which], which)
+        step = 5 * step
+        which = which[((side * f_far > 0) & (low < far) & (far < high))[which]]
+    return find_roots(function, near, far, tolerance=tolerance, values=(f_near, f_far))

@@ -37,6 +37,7 @@ class Products:
             [(part.index, int(start)) for part, start in placed if isinstance(part, TableValues)],
             scaled,
         )
+        self._of_points = None if self._cells is None else self._cells.T  # checked only once
         dense = [(part, start) for part, start in placed if isinstance(part, DenseValues)]
         self._rows = np.concatenate(
             [np.zeros(0, np.int64), *(np.arange(s, s + part.size) for part, s in dense)]
@@ -48,8 +49,8 @@ class Products:
     def combine(self, y: Floats) -> Floats:
         """A'y: (m,) combinations of the functions at each point, y (|F|,)."""
         total: Floats | float = 0.0
-        if self._cells is not None:
-            total = y @ self._cells
+        if self._of_points is not None:
+            total = self._of_points @ y
         if self._dense is not None:
             total = total + y[self._rows] @ self._dense
         return np.asarray(total)
@@ -60,6 +61,17 @@ class Products:
         if self._dense is not None:
             means[self._rows] = self._dense @ weights
         return np.asarray(means)
+
+    def array(self) -> Floats:
+        """A itself, (|F|, m), for few functions and points."""
+        if self._cells is not None:
+            whole = self._cells.toarray()
+        else:
+            assert self._dense is not None
+            whole = np.zeros((len(self._scales), self._dense.shape[1]))
+        if self._dense is not None:
+            whole[self._rows] = self._dense
+        return np.asarray(whole)
 
     def variances(self, density: Floats) -> Floats:
         """Variance (|F|,) of each row of A under a density (m,)."""

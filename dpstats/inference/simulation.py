@@ -77,7 +77,10 @@ def draw_from(law: LatticeLaw, size: int, rng: np.random.Generator) -> Floats:
     """
     if not law.gaussian:
         success = -np.expm1(-1 / law.scale)
-        one, other = (rng.negative_binomial(law.terms, success, size) for _ in range(2))
+        if law.terms == 1:  # the same law, in a third of the time
+            one, other = (rng.geometric(success, size) for _ in range(2))
+        else:
+            one, other = (rng.negative_binomial(law.terms, success, size) for _ in range(2))
         return np.asarray(one - other, dtype=np.float64)
     if law.variance > _WIDE**2:
         return np.rint(rng.normal(0, np.sqrt(law.variance - 1 / 12), size))

@@ -139,16 +139,14 @@ class LatticeLaw(ABC):
         Slavkovic (2018).
         """
         t = _clip(t)
+        halves, below_them = _smoothed_table(self)
+        if t.size and halves.size and np.max(np.abs(t)) <= halves[-1]:
+            return _floats(np.interp(t, halves, below_them))
         size = np.abs(t) + 0.5
         nearest = np.floor(size)
         share = size - nearest  # the way from P(Z >= nearest) to P(Z >= nearest + 1)
-        table = _upper_table(self)
-        if size.size and np.max(nearest) + 1 < len(table):
-            at = nearest.astype(np.int64)
-            above, below = table[at], table[at + 1]
-        else:
-            below = self._upper(nearest + 1)
-            above = np.where(nearest >= 1, self._upper(np.maximum(nearest, 1)), 1 - below)
+        below = self._upper(nearest + 1)
+        above = np.where(nearest >= 1, self._upper(np.maximum(nearest, 1)), 1 - below)
         outside = above + share * (below - above)
         return _floats(np.where(t < 0, outside, 1 - outside))
 
@@ -349,15 +347,17 @@ def _smallest(holds: Callable[[int], bool]) -> int:
 
 
 @lru_cache(maxsize=64)
-def _upper_table(law: LatticeLaw) -> Floats:
-    """P(Z >= t) at t = 0, 1, .. as far as it is above 1e-18; empty if that is too far."""
+def _smoothed_table(law: LatticeLaw) -> tuple[Floats, Floats]:
+    """Half integers t and P(Z <= t) there, as far as tails are above 1e-18; empty if too far."""
     reach = law.support(1e-18)
     if reach >= _LARGEST_TABLE:
-        return np.zeros(0)
+        return np.zeros(0), np.zeros(0)
     upper = law._upper(np.arange(1, reach + 3, dtype=np.float64))
-    table = np.append(1 - upper[0], upper)
-    table.flags.writeable = False
-    return table
+    table = np.concatenate([upper[::-1], 1 - upper])
+    halves = _floats(np.arange(len(table)) - (len(upper) - 0.5))
+    for array in (halves, table):
+        array.flags.writeable = False
+    return _floats(halves), _floats(table)
 
 
 @lru_cache(maxsize=256)

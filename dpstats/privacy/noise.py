@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -196,6 +197,7 @@ def _opendp(sums: Integers, scale: float, noise: Noise) -> Integers:
     return result
 
 
+@lru_cache(maxsize=64)
 def _laplace(scale: float) -> Any:
     """OpenDP's discrete Laplace on vectors of i64, if its own privacy map agrees with `scale`."""
     import opendp.prelude as dp
@@ -208,6 +210,7 @@ def _laplace(scale: float) -> Any:
     return measurement if measurement.map(1) <= math.nextafter(1 / scale, math.inf) else None
 
 
+@lru_cache(maxsize=64)
 def _gaussian(scale: float) -> Any:
     """OpenDP's discrete Gaussian on vectors of i64, if its own privacy map agrees with `scale`.
 

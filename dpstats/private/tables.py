@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from threadpoolctl import threadpool_limits
 
-from dpstats.arrays import Codes
+from dpstats.arrays import Codes, one_blas_thread
 from dpstats.errors import DataError
 from dpstats.families.block import Block
 from dpstats.private import sources
@@ -85,7 +84,7 @@ def exact_sums(
         kernel.check_rows(source.rows)
     failure, stopped = "", None
     try:
-        with threadpool_limits(1, user_api="blas"):
+        with one_blas_thread():
             totals = kernel.total(reported(source, kernel.schema.names, progress))
     except DataError as error:
         failure = str(error)

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
-from dpstats.arrays import Codes, Floats
+from dpstats.arrays import Codes, Floats, one_blas_thread
 from dpstats.checks import check_choice
 from dpstats.density.candidates import Candidates, seen_by
 from dpstats.density.entropy import EntropyFit, fit_entropy, usable_deviations
@@ -95,7 +94,7 @@ def generate(
         Called with a message, the work done and the total.
     """
     say = progress or (lambda text, done, total: None)
-    with threadpool_limits(1, user_api="blas"):  # small products gain nothing from threads
+    with one_blas_thread():
         say("drawing candidates", 0, 3)
         reference = reference_from_dict(measurements.reference_spec)
         proposal = reference.candidates(measurements, m, rng, stratified=fit == "entropy")

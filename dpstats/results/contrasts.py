@@ -45,7 +45,7 @@ class LinearResult(EstimateResult):
     >>> plan = dps.plan(schema, {"line": line}, budget=dps.PureDP(10))
     >>> numbers = pd.Series(range(10_000))
     >>> rows = pd.DataFrame({"age": numbers % 100, "score": numbers % 100 // 2 + numbers % 7})
-    >>> fitted = dps.release(plan, rows).infer(line)
+    >>> fitted = dps.release(plan, rows, m=2_000).infer(line)
     >>> predicted = fitted.get_prediction({"age": [20, 60]}).mean
     >>> isinstance(predicted, dps.LinearResult), predicted.tvalues.shape
     (True, (2,))
@@ -114,7 +114,7 @@ class ContrastResult(LinearResult):
     >>> plan = dps.plan(schema, {"line": line}, budget=dps.PureDP(10))
     >>> numbers = pd.Series(range(10_000))
     >>> rows = pd.DataFrame({"age": numbers % 100, "score": numbers % 100 // 2 + numbers % 7})
-    >>> fitted = dps.release(plan, rows).infer(line)
+    >>> fitted = dps.release(plan, rows, m=2_000).infer(line)
     >>> slope = fitted.t_test("age = 0.5")
     >>> abs(slope.effect - 0.5) < 0.05
     True
@@ -164,7 +164,7 @@ class FTestResult(HypothesisResult):
     >>> plan = dps.plan(schema, {"line": line}, budget=dps.PureDP(10))
     >>> numbers = pd.Series(range(10_000))
     >>> rows = pd.DataFrame({"age": numbers % 100, "score": numbers % 100 // 2 + numbers % 7})
-    >>> fitted = dps.release(plan, rows).infer(line)
+    >>> fitted = dps.release(plan, rows, m=2_000).infer(line)
     >>> test = fitted.f_test("age = 0")
     >>> print(test.pvalue < 0.001, test.df_num)
     True 1.0
@@ -203,7 +203,7 @@ class Prediction(Result):
     >>> plan = dps.plan(schema, {"line": line}, budget=dps.PureDP(10))
     >>> numbers = pd.Series(range(10_000))
     >>> rows = pd.DataFrame({"age": numbers % 100, "score": numbers % 100 // 2 + numbers % 7})
-    >>> fitted = dps.release(plan, rows).infer(line)
+    >>> fitted = dps.release(plan, rows, m=2_000).infer(line)
     >>> predicted = fitted.get_prediction({"age": [20, 60]})
     >>> predicted.predicted_mean.round().tolist(), predicted.conf_int(obs=True).shape
     ([13.0, 33.0], (2, 2))

@@ -60,7 +60,7 @@ class OLSResult(LinearResult):
     >>> plan = dps.plan(schema, {"line": line}, budget=dps.PureDP(10))
     >>> numbers = pd.Series(range(10_000))
     >>> rows = pd.DataFrame({"age": numbers % 100, "score": numbers % 100 // 2 + numbers % 7})
-    >>> fitted = dps.release(plan, rows).infer(line)
+    >>> fitted = dps.release(plan, rows, m=2_000).infer(line)
     >>> print(fitted.params["age"] == fitted.params[1], fitted.nobs)
     True 10000
     >>> round(float(fitted.params["age"]), 1)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from dpstats.corrected.roots import find_roots
+from dpstats.corrected.roots import find_roots, find_roots_near
 
 
 def test_roots_of_many_functions_in_few_evaluations():
@@ -31,3 +31,21 @@ def test_jumps_flat_parts_and_exact_ends():
 def test_stops_where_numbers_are_too_large_for_the_tolerance():
     roots = find_roots(lambda y, i: y**3 - 1e33, np.zeros(1), np.full(1, 3e12))
     np.testing.assert_allclose(roots, 1e11)
+
+
+def test_roots_near_a_guess_are_those_of_a_search_everywhere():
+    roots = np.random.default_rng(0).uniform(-40, 40, 60)
+    guess = roots + np.random.default_rng(1).normal(0, 1, 60) * np.geomspace(1e-9, 30, 60)
+    calls = []
+
+    def cubic(y, which):
+        calls.append(len(y))
+        return -((y - roots[which]) ** 3) - (y - roots[which])
+
+    low, high = np.full(60, -50.0), np.full(60, 50.0)
+    found = find_roots_near(cubic, guess, np.full(60, 0.01), low, high)
+    np.testing.assert_allclose(found, roots, atol=1e-9)
+    near = sum(calls) / 60
+    calls.clear()
+    np.testing.assert_allclose(find_roots(cubic, low, high), roots, atol=1e-9)
+    assert near < 0.8 * sum(calls) / 60

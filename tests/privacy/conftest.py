@@ -22,6 +22,17 @@ from dpstats.privacy.gaussian import DiscreteGaussian
 from dpstats.privacy.laws import DiscreteLaplace, LatticeLaw, NoiseLaw
 
 
+@pytest.fixture(autouse=True)
+def no_backend_is_kept() -> Iterator[None]:
+    """Every test builds OpenDP's measurements anew: some break the backend."""
+    kept = noise._laplace, noise._gaussian
+    for made in kept:
+        made.cache_clear()
+    yield
+    for made in kept:
+        made.cache_clear()
+
+
 class Unread:
     """A private table whose structure is public and whose rows must never be asked for."""
 

@@ -114,7 +114,7 @@ class CorrelationResult(EstimateResult):
     >>> plan = dps.plan(schema, {"pair": pair}, budget=dps.PureDP(1))
     >>> numbers = pd.Series(range(10_000))
     >>> rows = pd.DataFrame({"math": numbers % 100, "physics": numbers % 100 // 2})
-    >>> result = dps.release(plan, rows).infer(pair)
+    >>> result = dps.release(plan, rows, m=2_000).infer(pair)
     >>> print(result.params["math, physics"] > 0.9, result.matrix.shape)
     True (2, 2)
     """

@@ -133,7 +133,7 @@ class CovarianceResult(EstimateResult):
     >>> plan = dps.plan(schema, {"spread": spread}, budget=dps.PureDP(1))
     >>> numbers = pd.Series(range(10_000))
     >>> rows = pd.DataFrame({"math": numbers % 100, "physics": numbers % 100 // 2})
-    >>> result = dps.release(plan, rows).infer(spread)
+    >>> result = dps.release(plan, rows, m=2_000).infer(spread)
     >>> result.terms
     ['var(math)', 'cov(math, physics)', 'var(physics)']
     >>> print(result.params["cov(math, physics)"] == result.covariance_[0, 1])

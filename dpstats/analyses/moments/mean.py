@@ -127,7 +127,7 @@ class MeanResult(EstimateResult):
     >>> mean = dps.Mean("age")
     >>> plan = dps.plan(schema, {"mean": mean}, budget=dps.PureDP(1))
     >>> rows = pd.DataFrame({"age": [x % 100 for x in range(10_000)]})
-    >>> result = dps.release(plan, rows).infer(mean)
+    >>> result = dps.release(plan, rows, m=2_000).infer(mean)
     >>> abs(float(result) - 49.5) < 1, result.test(60).pvalue < 0.01
     (True, True)
     """

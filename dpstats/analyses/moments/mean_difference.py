@@ -102,7 +102,7 @@ class MeanDifferenceResult(EstimateResult):
     >>> plan = dps.plan(schema, {"gap": gap}, budget=dps.PureDP(1))
     >>> numbers = pd.Series(range(10_000))
     >>> rows = pd.DataFrame({"age": numbers % 100, "urban": numbers % 100 >= 50})
-    >>> result = dps.release(plan, rows).infer(gap)
+    >>> result = dps.release(plan, rows, m=2_000).infer(gap)
     >>> abs(float(result) - 50) < 3, result.terms
     (True, ['mean of age: True - False'])
     """

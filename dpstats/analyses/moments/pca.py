@@ -181,7 +181,7 @@ class PCAResult(EstimateResult):
     >>> plan = dps.plan(schema, {"shape": shape}, budget=dps.PureDP(1))
     >>> numbers = pd.Series(range(10_000))
     >>> rows = pd.DataFrame({"math": numbers % 100, "physics": numbers % 100 // 2})
-    >>> result = dps.release(plan, rows).infer(shape)
+    >>> result = dps.release(plan, rows, m=2_000).infer(shape)
     >>> print(result.params["PC1 variance"] == result.explained_variance_[0])
     True
     >>> result.components_.shape, result.loadings().shape

@@ -15,7 +15,7 @@ from dpstats.checks import (
     check_finite,
     check_proportion,
 )
-from dpstats.corrected.roots import find_roots
+from dpstats.corrected.roots import find_roots_near
 
 if TYPE_CHECKING:
     from dpstats.privacy.laws import NoiseLaw
@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 _TAIL = 1e-12  # mass of a law that may be ignored
 _NODES_PER_SD = 64  # wide lattices are summed with strides of at most this part of a sd
 _CELLS = 1 << 20  # numbers held in memory at a time
-_MANY = 1000  # distinct counts beyond which intervals are interpolated
+_OUTSIDE = 30.0  # standard deviations of the noise below 0 and above n that nodes cover
 _SMOOTH_SD = 64.0  # of a noise whose lattice no longer shows in the ends
+_STEEP = 700.0  # a logit with which the weights of neighbours differ by more than a float holds
 _CDF_COST = 16  # a binomial cdf costs about as much as this many probabilities
 
 
@@ -93,7 +94,7 @@ def noisy_binomial_cdf(t: ArrayLike, n: int, p: ArrayLike, law: "NoiseLaw") -> F
             value = smoothed_binomial_cdf(t[some, None] - z, n, p[some, None])
         else:
             x = low[some, None] + w * steps
-            weight = binomial_pmf(x, n, p[some, None])
+            weight = binomial_weights(x, n, p[some, None])
             value = law.smoothed_cdf(t[some, None] - x)
         cdf[some] = np.sum(weight * value, axis=1) / np.sum(weight, axis=1)
     return cdf.reshape(shape)
@@ -102,6 +103,21 @@ def noisy_binomial_cdf(t: ArrayLike, n: int, p: ArrayLike, law: "NoiseLaw") -> F
 def binomial_pmf(x: Floats, n: Floats | int, p: Floats) -> Floats:
     """P(X = x) for X ~ Binomial(n, p); arguments broadcast."""
     return np.asarray(stats.binom.pmf(x, n, p), dtype=np.float64)
+
+
+def binomial_weights(x: Floats, n: Floats | int, p: Floats) -> Floats:
+    """Probabilities of rows of equally spaced integers x (rows, d), each row up to a factor.
+
+    Rows of neighbours by sums of the logarithms of P(X = x + 1) / P(X = x), which is
+    (n - x) / (x + 1) p / (1 - p): only rounding errors, in a third of the time.
+    """
+    if x.shape[1] > 1 and np.any(x[:, 1] - x[:, 0] > 1):
+        return binomial_pmf(x, n, p)
+    with np.errstate(divide="ignore"):
+        logit = np.clip(special.logit(p), -_STEEP, _STEEP)
+        ratios = np.log(np.maximum(n - x[:, :-1], 0) / (x[:, :-1] + 1)) + logit
+    logs = np.cumsum(np.pad(ratios, ((0, 0), (1, 0))), axis=1)
+    return np.asarray(np.exp(logs - logs.max(axis=1, keepdims=True)))
 
 
 def smoothed_binomial_cdf(t: Floats, n: Floats | int, p: Floats) -> Floats:
@@ -156,27 +172,28 @@ def proportion_interval(
 def many_proportion_intervals(
     t: Floats, n: int, law: "NoiseLaw", alpha: float
 ) -> tuple[Floats, Floats]:
-    """The intervals of `proportion_interval` for many counts (d,), mostly by cubics.
+    """The intervals of `proportion_interval` for many counts (d,), by cubics where that pays.
 
     Both ends increase with the count. Strictly between 0 and 1, less t / n, they are smooth
     functions of the count, with a length scale that is the noise's standard deviation sd near 0
     and n, and the distance to these elsewhere. They are solved exactly at nodes spaced an eighth of
     that scale; between nodes each end is the cubic through the nearest four, moved outwards by
     10^-4 sd / n, more than the largest error observed. An end that is 0 (or 1) at all four nodes is
-    0 (or 1) between them, and all other ends are solved exactly.
+    0 (or 1) between them, and all other ends are solved exactly. So is every end where the counts
+    need as many nodes as there are counts, or the noise is so small that its lattice shows.
     """
     distinct, which = np.unique(t, return_inverse=True)
     sd = float(np.sqrt(law.variance))
-    if distinct.size <= _MANY or (sd < (_SMOOTH_SD if law.lattice else _SMOOTH_SD / 8)):
+    if sd < (_SMOOTH_SD if law.lattice else _SMOOTH_SD / 8):
         low, high = proportion_interval(distinct, n, law, alpha)
         return low[which], high[which]
-    below = sd * np.arange(np.floor(min(distinct[0], n - distinct[-1], 0) / sd) - 1, 0, 0.125)
-    half = 2 * sd * np.expm1(np.arange(0, 2 * np.log1p(n / (4 * sd)), 0.125) / 2)
-    nodes = np.concatenate([below, half])
-    nodes = np.unique(np.concatenate([nodes, n - nodes]))
+    nodes = _nodes(n, sd)
     cell = np.clip(np.searchsorted(nodes, distinct, side="right") - 2, 0, nodes.size - 4)
     around = cell[:, None] + np.arange(4)
     used, index = np.unique(around, return_inverse=True)
+    if used.size >= distinct.size:
+        low, high = proportion_interval(distinct, n, law, alpha)
+        return low[which], high[which]
     at_nodes = np.array(proportion_interval(nodes[used], n, law, alpha))
     values = at_nodes[:, index.reshape(around.shape)]
     inside = np.all((values > 0) & (values < 1), axis=2)
@@ -189,9 +206,18 @@ def many_proportion_intervals(
     cubic = np.sum((values - nodes[around] / n) * np.stack(weights, axis=1), axis=2) + distinct / n
     outwards = 1e-4 * sd / n * np.array([[-1.0], [1.0]])
     ends = np.where(level, values[:, :, 0], np.clip(cubic + outwards, 0, 1))
-    alone = ~np.all(inside | level, axis=0)
+    beyond = (distinct < nodes[0]) | (distinct > nodes[-1])
+    alone = beyond | ~np.all(inside | level, axis=0)
     ends[:, alone] = proportion_interval(distinct[alone], n, law, alpha)
     return ends[0, which], ends[1, which]
+
+
+def _nodes(n: int, sd: float) -> Floats:
+    """Counts at which to solve: dense near 0 and n, where the ends bend most."""
+    below = sd * np.arange(-_OUTSIDE, 0, 0.125)
+    half = 2 * sd * np.expm1(np.arange(0, 2 * np.log1p(n / (4 * sd)), 0.125) / 2)
+    nodes = np.concatenate([below, half])
+    return np.unique(np.concatenate([nodes, n - nodes]))
 
 
 def _logit_upper(t: Floats, n: int, law: "NoiseLaw", level: float) -> Floats:
@@ -205,9 +231,23 @@ def _logit_upper(t: Floats, n: int, law: "NoiseLaw", level: float) -> Floats:
     at_zero, at_one = excess(-infinite, every), excess(infinite, every)
     root = np.where(at_one >= 0, np.inf, -np.inf)
     inside = np.flatnonzero((at_zero > 0) & (at_one < 0))
+    guess, step = _normal_upper(t[inside], n, law, level)
     reach = np.full(inside.size, 50.0)  # expit(-50) = 2e-22
-    root[inside] = find_roots(lambda y, i: excess(y, inside[i]), -reach, reach)
+    root[inside] = find_roots_near(lambda y, i: excess(y, inside[i]), guess, step, -reach, reach)
     return root
+
+
+def _normal_upper(t: Floats, n: int, law: "NoiseLaw", level: float) -> tuple[Floats, Floats]:
+    """Logit of the root if X + Z were normal, and a first step from there.
+
+    The larger root p of (n p - t)^2 = z^2 (n p (1 - p) + variance of Z), z the normal quantile.
+    """
+    z2, v = special.ndtri(level) ** 2, law.variance + 1 / 12
+    middle, square = t + z2 / 2, n + z2
+    root = np.sqrt(np.maximum(middle**2 - square * (t**2 - z2 * v) / n, 0))
+    p = np.clip((middle + root) / square, 0.1 / n, 1 - 0.1 / n)
+    spread = np.sqrt(n * p * (1 - p) + v)
+    return special.logit(p), np.minimum(0.1 * spread / (n * p * (1 - p)), 1.0)
 
 
 def proportion_pvalue(

@@ -7,6 +7,7 @@ given the size N, X ~ Binomial(N, risk). N is never taken as known, nor replaced
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from dpstats.arrays import Floats
 from dpstats.corrected.roots import find_roots
-from dpstats.inference.counts.binomial import binomial_pmf, binomial_window
+from dpstats.inference.counts.binomial import binomial_weights, binomial_window
 from dpstats.spending import bonferroni
 
 if TYPE_CHECKING:
@@ -147,7 +148,7 @@ class GroupCounts:
         stride = np.maximum(stride, np.floor((high - low) / 20_000))
         steps = np.arange(np.max((high - low) // stride) + 1)
         x = low[:, None] + stride[:, None] * steps
-        mass = binomial_pmf(x, sizes[:, None], np.array(p))
+        mass = binomial_weights(x, sizes[:, None], np.array(p))
         y = observed + p * sizes[:, None] - x
         if y.size <= _DIRECT:
             value = noise_cdf(y)
@@ -174,14 +175,10 @@ def _grouped(law: NoiseLaw, smooth: float = np.inf) -> tuple[Floats, Floats]:
     Groups are as wide as is accurate for functions that vary on the scale of `smooth`; small
     lattices are returned unchanged, without the mass 1e-9 of their tails.
     """
-    sd = float(np.sqrt(law.variance))
-    step = max(1.0, np.floor(sd / _FINE))
-    half = np.ceil(law.support(_TAIL) / step)
-    z = step * np.arange(-half, half + 1)
-    edges = np.append(z - step / 2, z[-1] + step / 2)
-    mass = np.diff(law.smoothed_cdf(edges))  # at half integers this is the law of Z
+    z, mass = _lattice(law)  # type: ignore[arg-type]
     if z.size <= _SMALL:
         return z, mass / np.sum(mass)
+    sd, step = float(np.sqrt(law.variance)), z[1] - z[0]
     width = np.minimum(np.hypot(z, 2 * sd) / _COARSE, smooth / 4)
     group = np.floor(np.cumsum(step / width))
     starts = np.flatnonzero(np.diff(group, prepend=-np.inf))
@@ -195,3 +192,13 @@ def _grouped(law: NoiseLaw, smooth: float = np.inf) -> tuple[Floats, Floats]:
     nodes = np.concatenate([mean[single], (mean - spread)[double], (mean + spread)[double]])
     weights = np.concatenate([weight[single], weight[double] / 2, weight[double] / 2])
     return nodes, weights / np.sum(weights)
+
+
+@lru_cache(maxsize=64)
+def _lattice(law: NoiseLaw) -> tuple[Floats, Floats]:
+    """Points of the lattice, rounded where that is fine enough, and their probabilities."""
+    step = max(1.0, np.floor(np.sqrt(law.variance) / _FINE))
+    half = np.ceil(law.support(_TAIL) / step)
+    z = step * np.arange(-half, half + 1)
+    edges = np.append(z - step / 2, z[-1] + step / 2)
+    return z, np.diff(law.smoothed_cdf(edges))  # at half integers this is the law of Z
