@@ -72,6 +72,8 @@ def _objects(series: pd.Series[Any], column: Column) -> pa.Array:
 def _text(cell: object, words: Mapping[bool, str]) -> bytes | None:
     """One cell as text; None if it is missing."""
     try:
+        if type(cell) in (int, float) and abs(cell) < 2**53:  # type: ignore[arg-type]
+            return spelled(cell).encode()  # type: ignore[arg-type]  # the usual cells, first
         if isinstance(cell, str):
             return cell.encode("utf-8", "surrogatepass")
         if isinstance(cell, bytes):

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from dpstats.errors import DataError, RequestError
 from dpstats.planning.plan import Plan
 from dpstats.private.likely_meaning import advice_on, alike
+from dpstats.private.sources import Source
 from dpstats.private.tables import find_source
 from dpstats.results.rendering import Page
 from dpstats.schema import Category, Column, arrow
@@ -84,18 +85,10 @@ def check(plan: Plan, data: object) -> SchemaFit:
     present = [column for column in schema if column.name not in absent]
     if present:
         schema.select(column.name for column in present).check_names(source.fields)
-    tallies = [_Tally(column) for column in present]
-    rows, failure = 0, ""
-    try:
-        for batch in source.batches([column.name for column in present]) if present else ():
-            rows += batch.num_rows
-            for tally, values in zip(tallies, batch.columns, strict=True):
-                tally.add(values)
-    except Exception as error:  # a reader's own message may quote cells: keep only its type
-        failure = type(error).__name__
-    if failure:
-        raise DataError(f"reading the rows failed ({failure})")
-    columns = tuple(tally.result(source.types.get(tally.column.name)) for tally in tallies)
+    counted = _counted(source, present)
+    if isinstance(counted, str):  # raised here, where no frame of the traceback holds cells
+        raise DataError(f"reading the rows failed ({counted})")
+    rows, columns = counted
     if not absent:
         return SchemaFit(rows, columns)
     found = source.first_line or f"it has {len(source.fields)} columns"
@@ -198,6 +191,19 @@ def _listed(commonest: Sequence[tuple[str, int]]) -> str:
     return ", ".join(f"{value!r} ({count:,})" for value, count in commonest)
 
 
+def _counted(source: Source, columns: Sequence[Column]) -> tuple[int, tuple[ColumnFit, ...]] | str:
+    """The number of rows and the fit of some columns; the name of an error if reading fails."""
+    rows, tallies = 0, [_Tally(column) for column in columns]
+    try:
+        for batch in source.batches([column.name for column in columns]) if columns else ():
+            rows += batch.num_rows
+            for tally, values in zip(tallies, batch.columns, strict=True):
+                tally.add(values)
+    except Exception as error:  # a reader's own message may quote cells: keep only its type
+        return type(error).__name__
+    return rows, tuple(tally.result(source.types.get(tally.column.name)) for tally in tallies)
+
+
 @dataclass
 class _Tally:
     """Counts of one column over the batches so far, in bounded memory."""
@@ -252,7 +258,7 @@ def _texts(values: pa.Array) -> Counter[str]:
         values = pc.binary_slice(values, 0, 4 * LONGEST)
         show = _shortened
     elif arrow.holds_dates(kind):
-        values, show = pa.array(arrow.days(values)), day_text
+        values, show = pa.array(arrow.days(values)), _day
     elif pa.types.is_boolean(kind):
         show = _truth
     else:
@@ -273,3 +279,10 @@ def _shortened(cell: bytes) -> str:
 
 def _truth(cell: bool) -> str:
     return str(cell).lower()
+
+
+def _day(day: float) -> str:
+    try:
+        return day_text(day)
+    except OverflowError:  # before the year 1 or after 9999
+        return f"day {day:.0f} from 1970-01-01"

@@ -6,6 +6,7 @@ import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
@@ -58,7 +59,7 @@ class Number:
     points : int
         Number of grid points from `low` to `high`, both included: 12 for the whole numbers from 0
         to 11. Dates have one for every day.
-    edges : sequence of float
+    edges : sequence of float or date
         Strictly increasing bin edges. A value is coded to the nearest grid point *inside its own
         bin*, so counts of bins are exact on the raw values.
     closed : {"left", "right"}
@@ -66,14 +67,16 @@ class Number:
     values : sequence of float, optional
         Instead of bounds: the only values the column takes (uneven scores such as 17.5, 22, 27).
         A cell is coded to the nearest of them; ties go to the lower one.
-    missing : float, optional
+    missing : float or date, optional
         The value that missing cells count as. Without it and `allow_missing` they count as the
         middle of the grid, and moments of the column are refused.
     allow_missing : bool
-        Keep missing cells apart from all values, in a bin of their own, ``"(missing)"``, coded
-        last (K + 1). Means, quantiles, correlations and regressions then use the rows with a value.
+        Keep missing cells in a bin of their own, ``"(missing)"``, coded last (K + 1). Means,
+        quantiles, correlations and regressions then use the rows with a value.
     note : str
         Where the bounds come from.
+    dates : bool
+        Whether numbers are days since 1970-01-01; follows from `low`, and needs not be given.
 
     Raises
     ------
@@ -96,16 +99,16 @@ class Number:
     kind: ClassVar[str] = "number"
 
     name: str
-    low: float | None = None
-    high: float | None = None
+    low: float | date | str | None = None
+    high: float | date | str | None = None
     points: int = 1025
-    edges: Sequence[float] = ()
+    edges: Sequence[Any] = ()
     closed: Literal["left", "right"] = "left"
     values: Sequence[float] | None = None
-    missing: float | None = None
+    missing: Any = None
     allow_missing: bool = False
     note: str = field(default="", compare=False)
-    dates: bool = False  # the numbers are days since 1970-01-01; follows from low
+    dates: bool = False
 
     def __post_init__(self) -> None:
         check_name(self.name)
@@ -133,7 +136,7 @@ class Number:
         check_allow_missing(self.name, self.allow_missing, self.missing, "a value")
         if self.missing is not None:
             _finite(f"{where}: missing", self.missing)
-            if not self.low <= self.missing <= self.high:  # type: ignore[operator]
+            if not self.low <= self.missing <= self.high:
                 raise SchemaError(
                     f"{where}: missing={self.missing} lies outside the bounds {self.low} and "
                     f"{self.high}"
@@ -295,7 +298,7 @@ class Number:
             return tuple(self.text(value) for value in self.values)
         cuts = [self.low, *self.edges, self.high]
         left, right = ("[", ")") if self.closed == "left" else ("(", "]")
-        shown = [self.text(cut) for cut in cuts]  # type: ignore[arg-type]
+        shown = [self.text(cut) for cut in cuts]
         texts = [f"{left}{a}, {b}{right}" for a, b in pairwise(shown)]
         texts[0], texts[-1] = "[" + texts[0].lstrip("[("), texts[-1].rstrip("])") + "]"
         return tuple(texts)
@@ -456,7 +459,7 @@ class Number:
             value = f"{self.missing:g} ({value} on the grid)"
         return f"missing: counted as {value}; outside: {outside}"
 
-    def text(self, value: float) -> str:
+    def text(self, value: Any) -> str:
         """A declared number, or date, as the shortest text that identifies it."""
         return day_text(value) if self.dates else _short(value)
 
@@ -464,7 +467,7 @@ class Number:
         """Plain data, as in a schema file."""
         plain: dict[str, Any] = {"kind": self.kind, "name": self.name}
         if self.dates:
-            plain |= {"low": self.text(self.low), "high": self.text(self.high)}  # type: ignore[arg-type]
+            plain |= {"low": self.text(self.low), "high": self.text(self.high)}
             plain |= {"edges": [self.text(edge) for edge in self.edges], "closed": self.closed}
             missing = None if self.missing is None else self.text(self.missing)
             return drop_defaults(plain | {"missing": missing, "note": self.note})

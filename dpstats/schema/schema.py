@@ -221,7 +221,7 @@ class Schema:
             else:
                 what = f"number, {column.low:g} to {column.high:g}, {column.points} points"
                 if column.dates:
-                    what = f"dates, {column.text(column.low)} to {column.text(column.high)}"  # type: ignore[arg-type]
+                    what = f"dates, {column.text(column.low)} to {column.text(column.high)}"
             if isinstance(column, Number) and column.edges:
                 what += f", bins {' '.join(column.bin_labels)}"
             note = f" [{column.note}]" if column.note else ""

@@ -195,6 +195,14 @@ def test_values_of_which_no_two_are_equal_are_explained():
     assert column.advice[1].startswith("a decimal comma, as in '1000,21'")
 
 
+def test_days_beyond_the_calendar_are_counted():
+    schema = dps.Schema([dps.Number("v", "2020-01-01", "2021-01-01", edges=["2020-06-01"])])
+    far = pa.array([10**12, -(10**12), 0], pa.timestamp("s"))
+    (column,) = dps.check(plan_for(schema), pa.table({"v": far})).columns
+    assert column.clamped == 3
+    assert ("day 11574074 from 1970-01-01", 1) in column.commonest
+
+
 def test_control_characters_of_a_cell_do_not_reach_the_terminal(plan):
     fit = dps.check(plan, pd.DataFrame(CELLS | {"sex": ["\x1b[2J\r"] * 6}))
     assert "\x1b" not in str(fit) + repr(fit) + fit._repr_html_()
@@ -216,6 +224,9 @@ def test_a_table_that_cannot_be_read_is_refused_without_a_cell(plan, tmp_path):
         dps.check(plan, path)
     assert "secret" not in str(refused.value)
     assert refused.value.__context__ is None
+    for frame in refused.traceback:  # its frames hold no cell
+        if "dpstats/private" in str(frame.path):
+            assert "Male" not in str(frame.frame.f_locals)
     with pytest.raises(dps.RequestError, match=r"check needs a plan, made by dps\.plan; got Sch"):
         dps.check(SCHEMA, path)
 

@@ -127,7 +127,7 @@ ROUTES = {
     "polars read_csv": lambda survey, folder: pl.read_csv(
         ROUTES["csv"](survey, folder), try_parse_dates=True, infer_schema_length=None
     ),
-    "duckdb read_csv": lambda survey, folder: duckdb.connect().read_csv(
+    "duckdb read_csv": lambda survey, folder: duckdb.read_csv(
         str(ROUTES["csv"](survey, folder)),
         dtype={"word": "VARCHAR"} if "word" in survey else None,  # else no and yes are bools
     ),

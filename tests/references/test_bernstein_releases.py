@@ -326,3 +326,13 @@ def test_from_a_request_on_the_command_line(tmp_path, capsys):
     request.write_text(REQUEST.replace("rows = 3000\n", ""))
     assert main(["plan", str(request), "-o", str(plan)]) != 0
     assert "depends on the public number of rows" in capsys.readouterr().err
+
+
+def test_an_even_number_of_points_keeps_whole_numbers():
+    schema = dps.Schema([dps.Number("children", 0, 11, points=12, missing=0)])
+    plan = dps.plan(schema, {"m": dps.Mean("children")}, budget=dps.PureDP(2), n=300,
+                    reference=BernsteinKDE())  # fmt: skip
+    rows = pd.DataFrame({"children": np.arange(300) % 12})
+    release = dps.release(plan, rows, m=300, rng=0)
+    assert set(release.candidates["children"].tolist()) == set(range(-11, 12, 2))
+    assert set(release.to_frame()["children"]) == set(range(12))

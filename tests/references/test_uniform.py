@@ -92,3 +92,10 @@ def test_round_trip_and_refusals():
         reference_from_dict({"kind": "kernel"})
     with pytest.raises(FileFormatError, match="unknown keys"):
         reference_from_dict({"kind": "uniform", "bandwidth": 1})
+
+
+@pytest.mark.parametrize("over", ["cells", "grid"])
+def test_an_even_number_of_points_is_drawn_from_these_points(over):
+    schema = dps.Schema([dps.Number("children", 0, 3, points=4)])
+    points = Uniform(over).draw(500, schema, None, np.random.default_rng(1))
+    assert set(points["children"].tolist()) == {-3, -1, 1, 3}

@@ -335,6 +335,11 @@ def test_days_are_those_of_the_calendar(day):
         expected, expected, day.isoformat())  # fmt: skip
 
 
+@pytest.mark.parametrize("text", ["2024-W18-3", "20240501", "2024-5-1", "", "2024-05-01T00:00"])
+def test_dates_are_declared_in_one_form(text):
+    assert day_of(text) is None
+
+
 def test_conditions_on_dates():
     assert ADMITTED.bins_where(">=", "2023-01-01") == {1}
     with pytest.raises(ConditionError, match=r"'2022-01-01' cannot .* edges \['2023-01-01'\]"):
