@@ -191,7 +191,7 @@ class Moments(Block):
     def names(self) -> list[str]:
         """Such as ``age``, ``age^2``, ``age^2*income*region=north``."""
         labels = {c.name: c.bin_labels for c in self.columns}
-        suffix = "" if self.given is None else f", {self.given.label}"
+        suffix = "" if self.given is None else f", {self.given.name}"
         return [
             "*".join(
                 (name if level is None else f"{name}={labels[name][level]}")
