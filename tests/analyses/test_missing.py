@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.formula.api as smf
+from scipy import stats
 from statsmodels.stats.proportion import proportion_confint
 from statsmodels.stats.weightstats import DescrStatsW
 
@@ -35,6 +36,7 @@ ANALYSES = {
     "absent": dps.Proportion("smoker == '(missing)'"),
     "gap": dps.Difference("pay >= 10", by="smoker"),
     "welch": dps.MeanDifference("pay", by="smoker"),
+    "table": dps.Independence("region", "smoker", given="age >= 40", simulations=199),
     "line": dps.OLS("pay ~ age + rent"),
     "groups": dps.OLS("rent ~ age + C(smoker)", given="age >= 18"),
     "product": dps.OLS("pay ~ age * rent", given="age >= 40"),
@@ -58,7 +60,7 @@ def rows(n=900):
         "score": rng.choice([17.5, 22, 27, 40, np.nan], n, p=[0.1, 0.2, 0.4, 0.2, 0.1]),
         "smoker": rng.choice(["no", "yes", None], n, p=[0.6, 0.3, 0.1]),
         "ill": rng.choice([False, True, None], n, p=[0.5, 0.3, 0.2]),
-        "region": "north",
+        "region": rng.choice(["north", "south", None], n, p=[0.6, 0.3, 0.1]),
     })  # fmt: skip
 
 
@@ -195,6 +197,21 @@ def test_without_noise_quantiles_are_those_of_the_rows_with_a_value(no_noise, un
     assert "rows with age >= 40 and smoker == 'no' and a value of score" in quantiles.summary()
 
 
+@pytest.mark.parametrize("unit", UNITS)
+def test_without_noise_a_table_is_that_of_the_rows_with_the_condition(no_noise, unit):
+    release, frame = exact(unit), rows()
+    old = frame[frame["age"] >= 40].fillna({"smoker": "(missing)", "region": "south"})
+    counts = pd.crosstab(old["region"], old["smoker"])[["no", "yes", "(missing)"]]
+    known = stats.chi2_contingency(counts, correction=False)
+    result = release.infer("table")
+    assert result.pearson == pytest.approx(known.statistic, rel=1e-6)
+    assert result.df == known.dof
+    np.testing.assert_allclose(result.observed, counts.to_numpy().ravel(), rtol=1e-6)
+    assert f"rows with age >= 40: about {len(old)} " in result.summary()
+    assert result.rows.estimate == pytest.approx(len(old))
+    assert result.certified.verdict == "accept"
+
+
 def test_results_say_which_rows_they_are_about(no_noise):
     release, frame = exact("replace"), rows()
     size = frame["pay"].notna().sum()
@@ -302,6 +319,8 @@ def test_releases_with_subgroups_are_saved_and_loaded(no_noise, tmp_path):
         (dps.Mean("pay", given=3), ConditionError, "non-empty text"),
         (dps.Mean("smoker", given="age >= 40"), RequestError, "is not a number"),
         (dps.Quantile("pay", given="pay >= 10"), RequestError, "involves 'pay' itself"),
+        (dps.Independence("age", "smoker", given="age >= 40"), RequestError, "involves 'age'"),
+        (dps.Independence("age", "smoker", given="nothing"), ConditionError, "unknown column"),
         (dps.Quantile("rent"), RequestError, "has a single bin"),
         (dps.Proportion("pay >= 10", given="pay >= 20"), RequestError, "the same value in all"),
         (dps.PCA(["age", "pay"], clip_norm=1), RequestError, "declare missing= instead"),
