@@ -100,6 +100,11 @@ class GroupMoments(Block):
         return tuple(dict.fromkeys((self.number, *self.groups[0].columns)))
 
     @property
+    def coded(self) -> tuple[Column, ...]:
+        """The number."""
+        return (self.number,)
+
+    @property
     def size(self) -> int:
         """Number of functions, three per group."""
         return len(PARTS) * len(self.groups)

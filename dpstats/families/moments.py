@@ -172,6 +172,11 @@ class Moments(Block):
         return tuple(c for c in self.columns if isinstance(c, Number) and c.name in used)
 
     @property
+    def coded(self) -> tuple[Column, ...]:
+        """The numbers."""
+        return self.numbers
+
+    @property
     def groups(self) -> tuple[Column, ...]:
         """Columns of which the functions use levels or bins."""
         used = {name for term in self.terms for name, level in term if level is not None}
