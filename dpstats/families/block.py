@@ -103,6 +103,11 @@ class Block(Cached, ABC):
             """Columns that the functions depend on."""
 
     @property
+    def coded(self) -> tuple[Column, ...]:
+        """Columns of which the codes matter, not only the levels or bins."""
+        return self.columns if self.needs_codes else ()
+
+    @property
     @abstractmethod
     def size(self) -> int:
         """Number of functions, d."""
@@ -254,7 +259,7 @@ class Family:
     @property
     def coded_columns(self) -> frozenset[str]:
         """Names of the columns whose codes matter, not only their levels or bins."""
-        return frozenset(c.name for b in self.blocks if b.needs_codes for c in b.columns)
+        return frozenset(column.name for block in self.blocks for column in block.coded)
 
     def sensitivity(self, unit: Unit) -> Sensitivity:
         """Sum over blocks; a bound for the whole vector."""

@@ -69,7 +69,7 @@ class GroupMoments(Block):
         if not self.groups or not disjoint(self.groups):  # the sensitivity is that of one group
             raise RequestError(
                 f"moments of {self.number.name!r} need groups of the same columns without a row in "
-                f"common, got {[group.label for group in self.groups]}"
+                f"common, got {[group.name for group in self.groups]}"
             )
 
     @staticmethod
@@ -100,6 +100,11 @@ class GroupMoments(Block):
         return tuple(dict.fromkeys((self.number, *self.groups[0].columns)))
 
     @property
+    def coded(self) -> tuple[Column, ...]:
+        """The number."""
+        return (self.number,)
+
+    @property
     def size(self) -> int:
         """Number of functions, three per group."""
         return len(PARTS) * len(self.groups)
@@ -114,7 +119,7 @@ class GroupMoments(Block):
     def names(self) -> list[str]:
         """Such as ``income low, region=north``."""
         name = self.number.name
-        return [f"{name} {part}, {group.label}" for group in self.groups for part in PARTS]
+        return [f"{name} {part}, {group.name}" for group in self.groups for part in PARTS]
 
     def _parts(self, codes: Codes) -> Codes:
         """Values (3, n) of the parts of rows that have a value."""

@@ -172,6 +172,11 @@ class Moments(Block):
         return tuple(c for c in self.columns if isinstance(c, Number) and c.name in used)
 
     @property
+    def coded(self) -> tuple[Column, ...]:
+        """The numbers."""
+        return self.numbers
+
+    @property
     def groups(self) -> tuple[Column, ...]:
         """Columns of which the functions use levels or bins."""
         used = {name for term in self.terms for name, level in term if level is not None}
@@ -191,7 +196,7 @@ class Moments(Block):
     def names(self) -> list[str]:
         """Such as ``age``, ``age^2``, ``age^2*income*region=north``."""
         labels = {c.name: c.bin_labels for c in self.columns}
-        suffix = "" if self.given is None else f", {self.given.label}"
+        suffix = "" if self.given is None else f", {self.given.name}"
         return [
             "*".join(
                 (name if level is None else f"{name}={labels[name][level]}")

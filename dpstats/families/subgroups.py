@@ -32,7 +32,7 @@ class Subgroup:
     answered : tuple of columns
         With ``allow_missing=True``; a row of the subgroup has a value in all of them.
     label : str
-        In names of functions and in results.
+        The condition as it was written.
 
     Raises
     ------
@@ -69,7 +69,7 @@ class Subgroup:
         named = set(names)
         answered = tuple(c for c in schema if c.name in named and c.allow_missing)
         if given is None:
-            return Subgroup(EVERY_CELL, answered, _have_values(answered)) if answered else None
+            return Subgroup(EVERY_CELL, answered) if answered else None
         return Subgroup(read_condition(given, schema), answered, " ".join(given.split()))
 
     @property
@@ -82,8 +82,13 @@ class Subgroup:
         """Which rows these are, such as "rows with age >= 65 and a value of income"."""
         names = [column.name for column in self.answered]
         values = f"a value of {', '.join(names)}" if names else ""
-        condition = self.label if self.cells.columns else ""
-        return "rows with " + " and ".join(part for part in (condition, values) if part)
+        return "rows with " + " and ".join(part for part in (self.label, values) if part)
+
+    @property
+    def name(self) -> str:
+        """In names of functions, such as "age >= 65 and income answered"."""
+        answered = [f"{column.name} answered" for column in self.answered]
+        return " and ".join(part for part in (self.label, *answered) if part)
 
     def over(self, columns: tuple[Column, ...]) -> NDArray[np.bool_]:
         """The same as cells of the table over columns that include its own."""
@@ -155,7 +160,3 @@ def require_answered(numbers: Iterable[Number], group: Subgroup | None) -> None:
                 "value in every row; declare missing= instead, the value that missing cells count "
                 "as, or use an analysis of the rows that have a value, such as dps.Mean"
             )
-
-
-def _have_values(answered: tuple[Column, ...]) -> str:
-    return " and ".join(f"{column.name} answered" for column in answered)

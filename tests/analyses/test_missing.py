@@ -4,11 +4,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.formula.api as smf
+from scipy import stats
 from statsmodels.stats.proportion import proportion_confint
 from statsmodels.stats.weightstats import DescrStatsW
 
 import dpstats as dps
 from dpstats.errors import ConditionError, RequestError
+from dpstats.privacy.noise import _noise_from
 
 SCHEMA = dps.Schema([
     dps.Number("age", 0, 100, points=201, edges=[18, 40, 65], missing=40),
@@ -34,6 +36,7 @@ ANALYSES = {
     "absent": dps.Proportion("smoker == '(missing)'"),
     "gap": dps.Difference("pay >= 10", by="smoker"),
     "welch": dps.MeanDifference("pay", by="smoker"),
+    "table": dps.Independence("region", "smoker", given="age >= 40", simulations=199),
     "line": dps.OLS("pay ~ age + rent"),
     "groups": dps.OLS("rent ~ age + C(smoker)", given="age >= 18"),
     "product": dps.OLS("pay ~ age * rent", given="age >= 40"),
@@ -57,7 +60,7 @@ def rows(n=900):
         "score": rng.choice([17.5, 22, 27, 40, np.nan], n, p=[0.1, 0.2, 0.4, 0.2, 0.1]),
         "smoker": rng.choice(["no", "yes", None], n, p=[0.6, 0.3, 0.1]),
         "ill": rng.choice([False, True, None], n, p=[0.5, 0.3, 0.2]),
-        "region": "north",
+        "region": rng.choice(["north", "south", None], n, p=[0.6, 0.3, 0.1]),
     })  # fmt: skip
 
 
@@ -194,6 +197,21 @@ def test_without_noise_quantiles_are_those_of_the_rows_with_a_value(no_noise, un
     assert "rows with age >= 40 and smoker == 'no' and a value of score" in quantiles.summary()
 
 
+@pytest.mark.parametrize("unit", UNITS)
+def test_without_noise_a_table_is_that_of_the_rows_with_the_condition(no_noise, unit):
+    release, frame = exact(unit), rows()
+    old = frame[frame["age"] >= 40].fillna({"smoker": "(missing)", "region": "south"})
+    counts = pd.crosstab(old["region"], old["smoker"])[["no", "yes", "(missing)"]]
+    known = stats.chi2_contingency(counts, correction=False)
+    result = release.infer("table")
+    assert result.pearson == pytest.approx(known.statistic, rel=1e-6)
+    assert result.df == known.dof
+    np.testing.assert_allclose(result.observed, counts.to_numpy().ravel(), rtol=1e-6)
+    assert f"rows with age >= 40: about {len(old)} " in result.summary()
+    assert result.rows.estimate == pytest.approx(len(old))
+    assert result.certified.verdict == "accept"
+
+
 def test_results_say_which_rows_they_are_about(no_noise):
     release, frame = exact("replace"), rows()
     size = frame["pay"].notna().sum()
@@ -218,20 +236,60 @@ def test_results_name_the_rule_of_every_column_they_use(no_noise):
         assert "region" not in found.summary()
 
 
-@pytest.mark.parametrize("budget", [dps.PureDP(0.2), dps.ZCDP(0.01)], ids=str)
-@pytest.mark.parametrize("unit", UNITS)
-def test_intervals_hold_the_answer_of_the_complete_cases(budget, unit, seeded_noise):
-    """Certified for the table at an error of 1e-6: a wrong law or count shows at once."""
-    from dpstats.privacy.noise import _noise_from
+def correlation_of(frame):
+    return frame[["age", "pay"]].dropna().corr().iloc[0, 1]
 
-    plan = dps.plan(SCHEMA, {"mean": ANALYSES["mean"]}, budget=budget, unit=unit)
-    for seed in range(5):
+
+HELD = {
+    "mean": (dps.Mean("pay"), lambda frame: frame["pay"].mean()),
+    "correlation": (dps.Correlation(["age", "pay"]), correlation_of),
+    "variance": (
+        dps.Covariance(["pay", "age"]),
+        lambda frame: frame[["pay", "age"]].dropna()["pay"].var(),
+    ),
+    "slope": (
+        dps.OLS("pay ~ age - 1", given="age >= 18"),
+        lambda frame: (f := frame[frame["age"] >= 18].dropna(subset="pay"))["pay"] @ f["age"]
+        / (f["age"] @ f["age"]),
+    ),
+    "share": (dps.Proportion("pay >= 10"), lambda frame: (frame["pay"].dropna() >= 10).mean()),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("budget", [dps.PureDP(20), dps.ZCDP(10)], ids=str)
+@pytest.mark.parametrize("unit", UNITS)
+def test_certified_intervals_hold_the_answer_of_the_complete_cases(budget, unit, seeded_noise):
+    """For the table, at an error of 1e-6, and narrow: a wrong law, count or row shows at once."""
+    frame = rows()
+    asked = {name: analysis for name, (analysis, _) in HELD.items()}
+    plan = dps.plan(SCHEMA, asked, budget=budget, unit=unit)
+    for seed in range(3):
         with _noise_from(seeded_noise(seed)):
-            release = dps.release(plan, rows(), rng=0, m=200, k=50)
-        result = release.infer("mean")
-        low, high = result.conf_int(alpha=1e-6, target="table", method="certified")
-        assert low <= rows()["pay"].mean() <= high
-        assert high - low < 30
+            release = dps.release(plan, frame, rng=0, m=200, k=50)
+        for name, (_, truth) in HELD.items():
+            ends = release.infer(name).conf_int(alpha=1e-6, target="table", method="certified")
+            low, high = np.reshape(ends, (-1, 2))[0]
+            assert low <= truth(frame) <= high, name
+            assert high - low < {"variance": 60, "mean": 12}.get(name, 1), name
+
+
+def test_the_number_of_rows_of_a_subgroup_is_never_taken_as_known(seeded_noise):
+    """Its noisy count has the law of its own measurement."""
+    block = dps.Moments.of(SCHEMA, ["pay"], given="age >= 40")
+    plan = dps.plan(SCHEMA, {"line": dps.OLS("pay ~ age", given="age >= 40")}, budget=dps.PureDP(1))
+    with _noise_from(seeded_noise(0)):
+        release = dps.release(plan, rows(), rng=0, m=200, k=50)
+    answers = release.answers(plan.family.blocks[0])
+    about = answers.of_counted_rows().rows
+    assert block.names[-1] == plan.family.blocks[0].names[-1]
+    assert block.names[-1] == "rows, age >= 40 and pay answered"
+    assert not about.public
+    assert about.estimate == answers.sums[-1]
+    assert about.law == answers.law(-1)
+    result = release.infer("line")
+    assert result.rows == about
+    frame = rows()
+    assert abs(about.estimate - ((frame["age"] >= 40) & frame["pay"].notna()).sum()) < 200
 
 
 def test_synthetic_rows_have_missing_cells_of_the_measured_share(no_noise):
@@ -261,6 +319,8 @@ def test_releases_with_subgroups_are_saved_and_loaded(no_noise, tmp_path):
         (dps.Mean("pay", given=3), ConditionError, "non-empty text"),
         (dps.Mean("smoker", given="age >= 40"), RequestError, "is not a number"),
         (dps.Quantile("pay", given="pay >= 10"), RequestError, "involves 'pay' itself"),
+        (dps.Independence("age", "smoker", given="age >= 40"), RequestError, "involves 'age'"),
+        (dps.Independence("age", "smoker", given="nothing"), ConditionError, "unknown column"),
         (dps.Quantile("rent"), RequestError, "has a single bin"),
         (dps.Proportion("pay >= 10", given="pay >= 20"), RequestError, "the same value in all"),
         (dps.PCA(["age", "pay"], clip_norm=1), RequestError, "declare missing= instead"),

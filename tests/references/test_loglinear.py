@@ -237,7 +237,7 @@ def test_default_by_public_numbers_alone():
 def test_a_family_it_does_not_know_is_refused_or_gets_uniform():
     class Strange:
         columns = (SCHEMA["c0"],)
-        needs_codes = False
+        coded = ()
         size = 1
 
     family = dps.Family((Strange(),))

@@ -1,4 +1,4 @@
-"""Coverage of answers from complete cases and subgroups, with cells missing not at random."""
+"""Coverage and level of answers from complete cases and subgroups, cells missing not at random."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -12,7 +12,7 @@ from dpstats.measured.answers import answer
 POINTS = 101
 SCHEMA = dps.Schema([
     dps.Number("x", -1, 1, points=POINTS, edges=[-0.4, 0, 0.4], allow_missing=True),
-    dps.Number("y", -1, 1, points=POINTS, allow_missing=True),
+    dps.Number("y", -1, 1, points=POINTS, edges=[0], allow_missing=True),
     dps.Category("g", ["in", "out"]),
 ])  # fmt: skip
 METHODS = ("noise_aware", "certified")
@@ -93,7 +93,7 @@ FEW = [("mean of x", SETTINGS[1]), ("mean of y in g", SETTINGS[6]),
        ("correlation in g", SETTINGS[6]), ("slope in g", SETTINGS[3])]  # fmt: skip
 
 
-def releases(analysis, n, budget, unit, runs, tools, seed=5):
+def releases(analysis, n, budget, unit, runs, tools, seed=5, drawn=drawn):
     """What the analysis sees of fresh rows with fresh noise."""
     plan = dps.plan(SCHEMA, {"it": analysis}, budget=budget, unit=unit)
     rng = np.random.default_rng(seed)
@@ -162,6 +162,31 @@ def test_a_few_quantiles(table, tools):
 @pytest.mark.parametrize("setting", SETTINGS, ids=str)
 def test_all_quantiles(given, setting, table, tools):
     check_quantile(given, setting, 500, table, tools)
+
+
+def independent_inside(n, rng):
+    """As `drawn`, with x and y independent where g is "in", and equal elsewhere."""
+    codes = drawn(n, rng)
+    shuffled = np.where(codes["g"] == 0, rng.permutation(codes["x"]), codes["x"])
+    return {**codes, "y": shuffled}
+
+
+def check_level(setting, runs, table, tools):
+    """Level of the test of independence within a subgroup; dependence outside must not count."""
+    analysis = dps.Independence("x", "y", given="g == 'in'", simulations=199)
+    rejected = certified = 0
+    for release in releases(analysis, *setting, runs, tools, drawn=independent_inside):
+        result = analysis.infer(release)
+        rejected += result.pvalue <= 0.05
+        certified += result.certified.verdict == "reject"
+    table.level(setting, "noise_aware", rejected, runs, 0.06)  # a bootstrap: approximate
+    table.level(setting, "certified", certified, runs)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("setting", SETTINGS[2:], ids=str)
+def test_level_of_independence(setting, table, tools):
+    check_level(setting, 1_000, table, tools)
 
 
 @pytest.mark.parametrize(("name", "setting"), FEW, ids=str)

@@ -68,7 +68,7 @@ class Proportion:
                 f"{self.condition!r} has the same value in all {group.described}; there is "
                 "nothing to estimate"
             )
-        label = group.label
+        label = group.name
         return Family((
             Indicator(cell_set(columns, inside & holds), f"({self.condition}) and ({label})"),
             Indicator(cell_set(columns, inside & ~holds), f"not ({self.condition}) and ({label})"),

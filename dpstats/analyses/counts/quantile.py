@@ -111,7 +111,7 @@ class Quantile:
         bins, inside = np.arange(number.bins).reshape(axis), group.over(columns)
 
         def rows(held: NDArray[np.bool_], label: str) -> Indicator:
-            return Indicator(cell_set(columns, inside & held), f"{label}, {group.label}")
+            return Indicator(cell_set(columns, inside & held), f"{label}, {group.name}")
 
         below = [rows(bins < j, f"{number.name} in the first {j} bins") for j in edges]
         above = [rows(bins >= j, f"{number.name} not in the first {j} bins") for j in edges]

@@ -7,6 +7,7 @@ statistic whose null law varies little with the margins over the error of their 
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
@@ -14,14 +15,16 @@ from typing import ClassVar
 import numpy as np
 from scipy import stats
 
-from dpstats.analyses.notes import cell_rules
+from dpstats.analyses.notes import cell_rules, subgroup_notes
 from dpstats.arrays import Floats
 from dpstats.checks import check_whole
 from dpstats.corrected.independence import independence_verdict
 from dpstats.corrected.verdicts import CertifiedChiSquare
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
-from dpstats.families.cells import Cells, Table
+from dpstats.families.cells import Cells, Indicator, Table
+from dpstats.families.conditions import cell_set
+from dpstats.families.subgroups import Subgroup
 from dpstats.inference.simulation import MOST_SIMULATIONS, calibration_generator
 from dpstats.inference.tables.association import Association
 from dpstats.inference.tables.noisy_table import NoisyTable
@@ -47,6 +50,8 @@ class Independence:
         Column of strata: the test is then of independence within every stratum, by the
         (generalised) Cochran-Mantel-Haenszel statistic. It is sensitive to an association common
         to the strata; one that changes sign between them can cancel, and shows in the residuals.
+        Or a condition on other columns, such as ``"age >= 65"``: the test is then of independence
+        in the rows that satisfy it.
     simulations : int
         Tables in the bootstrap, 99 to a million; the p-value is at least 1 / (simulations + 1).
     seed : int
@@ -85,12 +90,31 @@ class Independence:
         check_whole("seed", self.seed, 0)
 
     def family(self, schema: Schema) -> Family:
-        """All cells of the table of the columns."""
+        """All cells of the table of the columns, those of a condition included."""
         return Family((self._table(schema),))
 
+    def _strata(self, schema: Schema) -> list[str]:
+        if self.given is None or (isinstance(self.given, str) and self.given not in schema.names):
+            return []
+        return [self.given]
+
+    def _group(self, schema: Schema) -> Subgroup | None:
+        """The rows with a condition; None without one."""
+        if self.given is None or self._strata(schema):
+            return None
+        group = Subgroup.of(schema, self.given, [])
+        assert group is not None
+        if both := [c.name for c in group.columns if c.name in (self.a, self.b)]:
+            raise RequestError(
+                f"given={self.given!r} involves {both[0]!r} itself; take a condition on other "
+                "columns"
+            )
+        return group
+
     def _table(self, schema: Schema) -> Table:
-        names = [self.a, self.b] if self.given is None else [self.a, self.b, self.given]
-        table = Cells.table(schema, names)
+        group = self._group(schema)
+        others = [] if group is None else [column.name for column in group.columns]
+        table = Cells.table(schema, [self.a, self.b, *self._strata(schema), *others])
         for column in table.columns:
             if column.bins < 2:
                 raise RequestError(f"{column.name!r} has a single level: nothing to test")
@@ -105,10 +129,13 @@ class Independence:
         association = Association(expected, counts.n, counts.covariance)
         effect = association.cramers_v(observed)
         strata, rows, columns = observed.shape
-        within = "" if self.given is None else f" within levels of {self.given}"
+        strata_of, group = self._strata(release.schema), self._group(release.schema)
+        within = f" within levels of {self.given}" if strata_of else ""
+        within += "" if group is None else f", given {self.given}"
         pearson, df = counts.classical(), (rows - 1) * (columns - 1)
         excess = float(np.sum(association.noise_variance / expected.ravel()))
-        notes = noise_notes(excess, strata * df, expected)
+        notes = subgroup_notes(group, counts.answers.rows)
+        notes += noise_notes(excess, strata * df, expected)
         if expected.sum(axis=(1, 2)).min() < _FEW:
             notes.append(
                 f"a stratum has fewer than about {_FEW} rows, too few for an accurate bootstrap: "
@@ -177,11 +204,35 @@ def noisy_table(analysis: Independence, release: ReleaseView) -> NoisyTable:
 
     Whichever has less noise in the interactions: plain sums have the sharper law.
     """
-    table = analysis._table(release.schema)
+    table, group = analysis._table(release.schema), analysis._group(release.schema)
+    if group is not None:
+        return _table_of(group, table, (analysis.a, analysis.b), release)
     order = [c.name for c in table.columns]
-    axes = [order.index(name) for name in (analysis.given, analysis.a, analysis.b) if name]
+    names = (*analysis._strata(release.schema), analysis.a, analysis.b)
+    axes = [order.index(name) for name in names]
     cells = np.arange(table.size).reshape(table.shape).transpose(axes)
     cells = cells.reshape(-1, *cells.shape[-2:])
     plain = NoisyTable(release.answers(table, disjoint=True), cells)
     combined = NoisyTable(release.answers(table), cells)
     return combined if combined.interaction_noise < plain.interaction_noise * 0.999 else plain
+
+
+def _table_of(
+    group: Subgroup, table: Table, pair: tuple[str, str], release: ReleaseView
+) -> NoisyTable:
+    """The table of two columns in a subgroup, whose number of rows is not public."""
+    inside = group.over(table.columns)
+    blocks = []
+    shown = [release.schema[name] for name in pair]
+    for levels in itertools.product(*(range(column.bins) for column in shown)):
+        held, texts = inside.copy(), []
+        for column, level in zip(shown, levels, strict=True):
+            axis = table.columns.index(column)
+            shape = [column.bins if i == axis else 1 for i in range(held.ndim)]
+            held &= (np.arange(column.bins) == level).reshape(shape)
+            texts.append(f"{column.name}={column.bin_labels[level]}")
+        blocks.append(Indicator(cell_set(table.columns, held), ", ".join(texts)))
+    every = Indicator(group.cells, group.name)
+    whole = release.answers([*blocks, every], disjoint=True).of_counted_rows()
+    cells = np.arange(len(blocks)).reshape(1, *(column.bins for column in shown))
+    return NoisyTable(whole.subset(slice(len(blocks))), cells)
