@@ -354,7 +354,7 @@ def test_nothing_is_overwritten_unasked(folder):
     measurements = dps.measure(plan, "survey.csv")
     for thing in (plan, measurements, dps.synthesize(measurements, m=10, k=10)):
         Path("x").write_text("kept")
-        with pytest.raises(dps.RequestError, match=r"exists and may hold .*overwrite=True"):
+        with pytest.raises(dps.RequestError, match=r"exists and is kept.*overwrite=True"):
             thing.save("x")
         assert Path("x").read_text() == "kept"
         thing.save("x", overwrite=True)
@@ -387,6 +387,7 @@ def test_swapped_arguments_are_named_without_their_content(folder):
         lambda: dps.release(plan, rows, m=rows),
         lambda: dps.release(plan, rows, rng=rows),
         lambda: dps.load(rows),
+        lambda: dps.synthesize(dps.measure(plan, rows), m=10, k=10).accuracy(alpha=rows),
         lambda: dps.Plan.load(rows),
         lambda: dps.Schema.load(rows),
         lambda: dps.Schema(rows),
