@@ -93,8 +93,10 @@ def check_count(n: object) -> int:
 def check_whole(name: str, value: int, least: int, most: int | None = None) -> None:
     """Raise RequestError if a parameter is not a whole number from `least` to `most`."""
     if type(value) is not int or value < least or (most is not None and value > most):
-        allowed = f"at least {least}" if most is None else f"{least} to {most}"
-        raise RequestError(f"{name} must be a whole number of {allowed}, got {short(value)}")
+        limit = "" if most is None else f" and at most {most}"
+        raise RequestError(
+            f"{name} must be a whole number of at least {least}{limit}, got {short(value)}"
+        )
 
 
 def check_numbers(

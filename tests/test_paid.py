@@ -163,17 +163,20 @@ def test_synthesize_keeps_measurements_that_no_run_left(folder, capsys):
     assert dps.load("again.zip").k == 7
 
 
-def test_an_interrupt_while_noise_is_drawn_waits_until_the_answers_are_on_disk(folder, capsys):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_while_noise_is_drawn_waits_until_the_answers_are_on_disk(
+    folder, capsys, number
+):
     def interrupted(scale, size):
-        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), number)
         return np.zeros(size, dtype=np.int64)
 
-    before = signal.getsignal(signal.SIGINT)
+    before = signal.getsignal(number)
     with _noise_from(interrupted):
         assert main([*RELEASE, "-o", "out.zip"]) == FAILED
     assert "dpstats synthesize out.measurements.zip -o out.zip" in capsys.readouterr().err
     assert dps.Measurements.load("out.measurements.zip").n == 200
-    assert signal.getsignal(signal.SIGINT) is before
+    assert signal.getsignal(number) is before
     assert spent() == 1
 
 
