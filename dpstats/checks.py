@@ -35,7 +35,7 @@ def check_alpha(alpha: float) -> float:
         If `alpha` is not in (0, 1/2]; a confidence such as 0.95 is recognised.
     """
     if isinstance(alpha, bool) or not isinstance(alpha, (int, float)):
-        raise RequestError(f"alpha must be a number such as 0.05, got {alpha!r}")
+        raise RequestError(f"alpha must be a number such as 0.05, got {short(alpha)}")
     if 0.5 < alpha < 1:
         raise RequestError(
             f"alpha={alpha:g} is more than one half; alpha is the probability of an error, "
@@ -56,9 +56,9 @@ def as_float(value: float | np.floating[Any]) -> float:
 
 def check_alternative(alternative: str) -> Alternative:
     """Return `alternative`, or raise RequestError with the names that are allowed."""
-    if alternative not in get_args(Alternative):
+    if not isinstance(alternative, str) or alternative not in get_args(Alternative):
         raise RequestError(
-            f"alternative={alternative!r} is not known; use one of "
+            f"alternative={short(alternative)} is not known; use one of "
             + ", ".join(repr(name) for name in get_args(Alternative))
         )
     return cast(Alternative, alternative)
@@ -86,7 +86,7 @@ def check_count(n: object) -> int:
     """Return the number of rows `n`, or raise RequestError if it is not a positive integer."""
     real: Any = n if isinstance(n, numbers.Real) else np.nan
     if not 1 <= real < np.inf or real != int(real):
-        raise RequestError(f"n={n!r} is not a number of rows; give an integer of at least 1")
+        raise RequestError(f"n={short(n)} is not a number of rows; give an integer of at least 1")
     return int(real)
 
 
@@ -105,8 +105,10 @@ def check_counts(n: object) -> tuple[int, int]:
 def check_whole(name: str, value: int, least: int, most: int | None = None) -> None:
     """Raise RequestError if a parameter is not a whole number from `least` to `most`."""
     if type(value) is not int or value < least or (most is not None and value > most):
-        allowed = f"at least {least}" if most is None else f"{least} to {most}"
-        raise RequestError(f"{name} must be a whole number of {allowed}, got {short(value)}")
+        limit = "" if most is None else f" and at most {most}"
+        raise RequestError(
+            f"{name} must be a whole number of at least {least}{limit}, got {short(value)}"
+        )
 
 
 def check_numbers(
@@ -142,7 +144,7 @@ def check_number(name: str, value: float) -> float:
     """Return a single finite number, or raise RequestError."""
     array = check_finite(name, value)
     if array.ndim:
-        raise RequestError(f"{name} must be a single number, got {value!r}")
+        raise RequestError(f"{name} must be a single number, got {short(value)}")
     return float(array)
 
 
@@ -164,7 +166,7 @@ def check_declared(
 ) -> int | float:
     """Return a finite int or float as it is, or raise `error`."""
     if not is_number(value) or not is_finite(value):  # type: ignore[arg-type]
-        raise error(f"{name} must be a finite number, got {value!r}")
+        raise error(f"{name} must be a finite number, got {short(value)}")
     return value  # type: ignore[return-value]
 
 
@@ -198,8 +200,8 @@ def listed(values: Any) -> Any:
 
 def check_choice(name: str, value: object, allowed: Sequence[str]) -> None:
     """Raise RequestError if `value` is not one of the allowed names."""
-    if value not in allowed:
-        raise RequestError(f"{name} must be one of {list(allowed)}, got {value!r}")
+    if not isinstance(value, str) or value not in allowed:
+        raise RequestError(f"{name} must be one of {list(allowed)}, got {short(value)}")
 
 
 def check_text(what: str, text: object, error: type[RequestError] = RequestError) -> str:

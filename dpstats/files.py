@@ -63,8 +63,8 @@ def check_place(path: str | Path, *, overwrite: bool = False) -> Path:
         raise RequestError(f"cannot write {_shown(path)!r}: it is not a file; name a file")
     if not overwrite:
         raise RequestError(
-            f"{_shown(path)!r} exists and may hold what a budget has paid for; name another file, "
-            "or overwrite it with overwrite=True (--force on the command line)"
+            f"{_shown(path)!r} exists and is kept; name another file, or replace it with "
+            "overwrite=True (--force on the command line)"
         )
     return path
 

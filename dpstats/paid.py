@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import signal
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -74,21 +75,21 @@ def places(output: Path, *, overwrite: bool) -> Iterator[tuple[Write, Write]]:
 
 @contextmanager
 def held_interrupts() -> Iterator[Callable[[], None]]:
-    """Once the function that this gives is called, Ctrl-C waits until the end of the block."""
+    """Once the function that this gives is called, Ctrl-C and SIGTERM wait until the block ends."""
     waiting: list[int] = []
-    before = signal.getsignal(signal.SIGINT)
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    if threading.current_thread() is not threading.main_thread():  # which alone is interrupted
+        before.clear()
 
     def hold() -> None:
-        try:
-            signal.signal(signal.SIGINT, lambda number, frame: waiting.append(number))
-        except ValueError:  # not the main thread, which alone is interrupted
-            return
+        for number in before:
+            signal.signal(number, lambda number, frame: waiting.append(number))
 
     try:
         yield hold
     finally:
-        if signal.getsignal(signal.SIGINT) is not before:
-            signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
     if waiting:
         raise KeyboardInterrupt
 

@@ -163,17 +163,20 @@ def test_synthesize_keeps_measurements_that_no_run_left(folder, capsys):
     assert dps.load("again.zip").k == 7
 
 
-def test_an_interrupt_while_noise_is_drawn_waits_until_the_answers_are_on_disk(folder, capsys):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_while_noise_is_drawn_waits_until_the_answers_are_on_disk(
+    folder, capsys, number
+):
     def interrupted(scale, size):
-        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), number)
         return np.zeros(size, dtype=np.int64)
 
-    before = signal.getsignal(signal.SIGINT)
+    before = signal.getsignal(number)
     with _noise_from(interrupted):
         assert main([*RELEASE, "-o", "out.zip"]) == FAILED
     assert "dpstats synthesize out.measurements.zip -o out.zip" in capsys.readouterr().err
     assert dps.Measurements.load("out.measurements.zip").n == 200
-    assert signal.getsignal(signal.SIGINT) is before
+    assert signal.getsignal(number) is before
     assert spent() == 1
 
 
@@ -354,7 +357,7 @@ def test_nothing_is_overwritten_unasked(folder):
     measurements = dps.measure(plan, "survey.csv")
     for thing in (plan, measurements, dps.synthesize(measurements, m=10, k=10)):
         Path("x").write_text("kept")
-        with pytest.raises(dps.RequestError, match=r"exists and may hold .*overwrite=True"):
+        with pytest.raises(dps.RequestError, match=r"exists and is kept.*overwrite=True"):
             thing.save("x")
         assert Path("x").read_text() == "kept"
         thing.save("x", overwrite=True)
@@ -387,6 +390,7 @@ def test_swapped_arguments_are_named_without_their_content(folder):
         lambda: dps.release(plan, rows, m=rows),
         lambda: dps.release(plan, rows, rng=rows),
         lambda: dps.load(rows),
+        lambda: dps.synthesize(dps.measure(plan, rows), m=10, k=10).accuracy(alpha=rows),
         lambda: dps.Plan.load(rows),
         lambda: dps.Schema.load(rows),
         lambda: dps.Schema(rows),

@@ -205,7 +205,7 @@ def test_round_trip_file_and_preview(tmp_path):
     ):
         assert analysis_from_dict(analysis_to_dict(analysis)) == analysis
         result, _, release = infer(analysis)
-        release.save(tmp_path / "a.zip")
+        release.save(tmp_path / "a.zip", overwrite=True)
         again = dps.load(tmp_path / "a.zip").infer("a")
         np.testing.assert_array_equal(again.conf_int(), result.conf_int())
         preview = str(release.infer("a").summary())

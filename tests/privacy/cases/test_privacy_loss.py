@@ -230,6 +230,12 @@ def test_p49_a_block_listed_twice_is_measured_and_paid_twice(kind, make_plan):
     assert float(used) == pytest.approx(float(guard(plan)))  # scales are rounded to floats
 
 
+def unchecked(monkeypatch):
+    """A library that does not check its own plans, so that only the guard is left."""
+    monkeypatch.setattr(dps.Plan, "check", lambda self, n=None: None)
+    monkeypatch.setattr(dps.Plan, "check_kept", lambda self, *, not_private: None)
+
+
 def test_p61_planted_halved_sensitivity_fails_the_guard(monkeypatch, make_plan):
     for kind in (Table, Indicator, dps.Moments):
         real = kind.sensitivity
@@ -250,7 +256,7 @@ def test_p62_planted_double_epsilon_fails_the_guard(monkeypatch, make_plan):
     monkeypatch.setattr(dps.PureDP, "multiplier", lambda *args: real(*args) / 2)
     with pytest.raises(dps.BudgetError, match="spends"):  # the plan recomputes its own cost
         make_plan("cells")
-    monkeypatch.setattr(dps.Plan, "check", lambda self, n=None: None)
+    unchecked(monkeypatch)
     for name in ("cells", "numbers", "shares of one block"):
         with pytest.raises(AssertionError, match="costs more than the budget"):
             guard(make_plan(name))
@@ -280,7 +286,7 @@ def test_p63_planted_block_left_out_of_the_sensitivity_fails_the_guard(monkeypat
     )
     with pytest.raises(dps.BudgetError, match="spends"):
         make_plan("cells")
-    monkeypatch.setattr(dps.Plan, "check", lambda self, n=None: None)
+    unchecked(monkeypatch)
     with pytest.raises(AssertionError, match="costs more than the budget"):
         guard(make_plan("monomials"))
 
@@ -289,7 +295,7 @@ def test_p63_planted_count_that_is_not_paid_for_fails_the_guard(monkeypatch, mak
     plan = make_plan("monomials", unit="add_remove")
     planted = replace(plan.count, multiplier=plan.count.multiplier * Fraction(9, 10))
     plan = with_blocks(plan, (*plan.blocks, planted))
-    monkeypatch.setattr(dps.Plan, "check", lambda self, n=None: None)
+    unchecked(monkeypatch)
     with pytest.raises(AssertionError, match="costs more than the budget"):
         guard(plan)
 
@@ -313,7 +319,7 @@ def test_p63_planted_reference_that_is_not_paid_for_fails_the_guard(monkeypatch,
     plan = with_blocks(plan, (*blocks, plan.reference_block))
     with pytest.raises(dps.BudgetError, match="edited by hand"):
         guard(plan)
-    monkeypatch.setattr(dps.Plan, "check", lambda self, n=None: None)
+    unchecked(monkeypatch)
     with pytest.raises(AssertionError, match="costs more than the budget"):
         guard(plan)
 

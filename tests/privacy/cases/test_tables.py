@@ -328,7 +328,7 @@ def test_p38_dictionaries_statistics_and_metadata_of_parquet(simple_plan, frame,
         pq.write_table(data, path, write_statistics=True, use_dictionary=True)
         release = dps.release(simple_plan, path, m=200, rng=1)
         texts = [*release.measurements.to_members().values(), str(release), repr(release)]
-        release.save(tmp_path / "r.zip")
+        release.save(tmp_path / "r.zip", overwrite=True)
         loaded = dps.load(tmp_path / "r.zip")
         texts += [loaded.to_frame().to_csv(), str(vars(loaded))]
         for text in texts:
