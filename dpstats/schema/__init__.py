@@ -6,7 +6,8 @@ point of a public grid. No level, bound or bin is ever chosen by looking at data
 
 from dpstats.schema.category import Boolean, Category
 from dpstats.schema.column_fields import MISSING_LABEL, Level
-from dpstats.schema.number import MAX_POINTS, Number
+from dpstats.schema.grid import MAX_POINTS
+from dpstats.schema.number import Number
 from dpstats.schema.schema import Column, Schema
 
 __all__ = [

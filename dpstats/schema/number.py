@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -16,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.arrays import Codes
-from dpstats.checks import check_declared, first_few, is_number, shortest_decimal
+from dpstats.checks import first_few, is_number, shortest_decimal
 from dpstats.errors import ConditionError, RequestError, SchemaError
 from dpstats.schema.column_fields import (
     MISSING_LABEL,
@@ -27,12 +25,10 @@ from dpstats.schema.column_fields import (
     drop_defaults,
 )
 from dpstats.schema.dates import day_of, day_text, days_of_bounds
+from dpstats.schema.grid import MAX_POINTS, check_width, finite, lattice_of, nearest, shortest
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-MAX_POINTS = 2**20 + 1
-MIN_WIDTH = 1e-300  # of the bounds of a number, so that steps of the grid are normal floats
 
 _ORDER: Mapping[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq,
@@ -125,17 +121,21 @@ class Number:
                 continue
             if isinstance(given, str) or not isinstance(given, Sequence):
                 raise SchemaError(f"{where}: {what} must be a list of numbers")
-            frozen = tuple(_finite(f"{where}: each of {what}", value) for value in given)
+            frozen = tuple(finite(f"{where}: each of {what}", value) for value in given)
             if any(b <= a for a, b in pairwise(frozen)):
                 raise SchemaError(f"{where}: {what} must be strictly increasing")
             object.__setattr__(self, what, frozen)
         if self.values is None:
             self._check_bounds(where)
         else:
-            self._read_values(where, self.values)
+            if self.low is not None or self.high is not None:
+                raise SchemaError(f"{where}: give either low and high, or values, not both")
+            low, high, points = lattice_of(where, self.values)
+            for what, found in (("low", low), ("high", high), ("points", points)):
+                object.__setattr__(self, what, found)
         check_allow_missing(self.name, self.allow_missing, self.missing, "a value")
         if self.missing is not None:
-            _finite(f"{where}: missing", self.missing)
+            finite(f"{where}: missing", self.missing)
             if not self.low <= self.missing <= self.high:
                 raise SchemaError(
                     f"{where}: missing={self.missing} lies outside the bounds {self.low} and "
@@ -148,10 +148,10 @@ class Number:
             raise SchemaError(
                 f"{where}: declare low and high, or values; they are never learned from data"
             )
-        low, high = _finite(f"{where}: low", self.low), _finite(f"{where}: high", self.high)
+        low, high = finite(f"{where}: low", self.low), finite(f"{where}: high", self.high)
         if not low < high:
             raise SchemaError(f"{where}: low must be below high, got {low} and {high}")
-        _check_width(where, low, high)
+        check_width(where, low, high)
         points = self.points
         if type(points) is not int or points < 2 or 2 * self.half_points + 1 > MAX_POINTS:
             raise SchemaError(
@@ -163,31 +163,6 @@ class Number:
                 f"{where}: {points} points from {low} to {high} are not distinct floats; declare "
                 "fewer points or wider bounds"
             )
-
-    def _read_values(self, where: str, values: Sequence[float]) -> None:
-        if self.low is not None or self.high is not None:
-            raise SchemaError(f"{where}: give either low and high, or values, not both")
-        if len(values) < 2:
-            raise SchemaError(f"{where}: values must list at least two numbers")
-        _check_width(where, values[0], values[-1])
-        exact = [shortest_decimal(value) for value in values]
-        half, mid = (exact[-1] - exact[0]) / 2, (exact[-1] + exact[0]) / 2
-        step = half
-        for value in exact:
-            step = Fraction(  # greatest common divisor of two fractions
-                math.gcd(step.numerator * (value - mid).denominator,
-                         (value - mid).numerator * step.denominator),
-                step.denominator * (value - mid).denominator,
-            )  # fmt: skip
-        points = 2 * int(half / step) + 1
-        if points > MAX_POINTS:
-            raise SchemaError(
-                f"{where}: the values have no common step coarser than 1/{MAX_POINTS - 1} of their "
-                "range; round them to fewer decimals, or declare low, high and points"
-            )
-        object.__setattr__(self, "low", values[0])
-        object.__setattr__(self, "high", values[-1])
-        object.__setattr__(self, "points", points)
 
     def _check_edges(self, where: str) -> None:
         if not self.edges:
@@ -311,7 +286,7 @@ class Number:
     def _bin_of_code(self) -> Codes:
         """Bin of each code, at index code + K; declared values without edges: the nearest one."""
         if self.values and not self.edges:
-            bins = _nearest(self._value_codes, np.arange(self.points) - self.half_points)
+            bins = nearest(self._value_codes, np.arange(self.points) - self.half_points)
         else:
             bins = self._bins_of_values(self.grid)
         return np.append(bins, self.value_bins) if self.allow_missing else bins
@@ -427,12 +402,12 @@ class Number:
     def _codes_of(self, values: NDArray[np.float64]) -> Codes:
         values = np.clip(values, float(self.low), float(self.high))  # type: ignore[arg-type]
         if self.values is not None:
-            codes = self._value_codes[_nearest(np.asarray(self.values, float), values)]
+            codes = self._value_codes[nearest(np.asarray(self.values, float), values)]
         else:
             k = self.half_points
             at = (values - self.middle) * (k / self.half_range)
-            nearest = np.floor(at + 0.5) if self._step == 1 else 2 * np.floor(at / 2) + 1
-            codes = np.clip(nearest, -k, k).astype(np.int64)
+            rounded = np.floor(at + 0.5) if self._step == 1 else 2 * np.floor(at / 2) + 1
+            codes = np.clip(rounded, -k, k).astype(np.int64)
         if self.edges:
             first, last = self._bin_codes
             bins = self._bins_of_values(values)
@@ -461,46 +436,21 @@ class Number:
 
     def text(self, value: Any) -> str:
         """A declared number, or date, as the shortest text that identifies it."""
-        return day_text(value) if self.dates else _short(value)
+        return day_text(value) if self.dates else shortest(value)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as in a schema file."""
         plain: dict[str, Any] = {"kind": self.kind, "name": self.name}
         if self.dates:
             plain |= {"low": self.text(self.low), "high": self.text(self.high)}
-            plain |= {"edges": [self.text(edge) for edge in self.edges], "closed": self.closed}
+            plain |= {"edges": [self.text(edge) for edge in self.edges]}
             missing = None if self.missing is None else self.text(self.missing)
-            return drop_defaults(plain | {"missing": missing, "note": self.note})
-        if self.values is not None:
-            plain["values"] = list(self.values)
+        elif self.values is not None:
+            plain |= {"values": list(self.values), "edges": list(self.edges)}
+            missing = self.missing
         else:
             plain |= {"low": self.low, "high": self.high, "points": self.points}
-        plain |= {"edges": list(self.edges), "closed": self.closed}
-        plain |= {"missing": self.missing, "allow_missing": self.allow_missing, "note": self.note}
-        return drop_defaults(plain)
-
-
-def _check_width(where: str, low: float, high: float) -> None:
-    width, twice_the_middle = float(high) - float(low), float(high) + float(low)
-    if not MIN_WIDTH < width < math.inf or math.isinf(twice_the_middle):
-        raise SchemaError(
-            f"{where}: {low} and {high} are too close or too large for floating-point numbers; "
-            "store the column in another unit"
-        )
-
-
-def _finite(what: str, value: object) -> float | int:
-    return check_declared(what, value, SchemaError)
-
-
-def _nearest(sorted_values: NDArray[Any], x: NDArray[Any]) -> Codes:
-    """Index of the nearest of sorted values, the lower one of a tie."""
-    upper = np.clip(np.searchsorted(sorted_values, x), 1, len(sorted_values) - 1)
-    lower_is_near = x - sorted_values[upper - 1] <= sorted_values[upper] - x
-    return np.where(lower_is_near, upper - 1, upper)
-
-
-def _short(value: float) -> str:
-    """A declared number as the shortest text that identifies it."""
-    short = f"{value:g}"
-    return short if float(short) == value else repr(value)
+            plain |= {"edges": list(self.edges)}
+            missing = self.missing
+        plain |= {"closed": self.closed, "missing": missing}
+        return drop_defaults(plain | {"allow_missing": self.allow_missing, "note": self.note})

@@ -1,5 +1,7 @@
 """Numbers that may be missing: a code and a bin of their own, in every use of the column."""
 
+import datetime
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -155,3 +157,15 @@ def test_a_bernstein_density_names_the_numbers_it_can_cover():
         dps.plan(SCHEMA, asked, budget=dps.PureDP(1), n=600, reference=reference)
     with pytest.raises(RequestError, match="without allow_missing, and no analysis uses one"):
         dps.plan(SCHEMA, asked, budget=dps.PureDP(1), n=600, reference=dps.BernsteinKDE())
+
+
+def test_dates_may_be_missing_too():
+    column = Number("day", "2024-01-01", "2024-01-31", edges=["2024-01-15"], allow_missing=True)
+    cells = pa.array([None, datetime.date(2024, 1, 3), datetime.date(2024, 1, 20)])
+    codes = column.encode(cells)
+    assert column.bins_of(codes).tolist() == [2, 0, 1]
+    assert np.isnat(column.decode(codes)).tolist() == [True, False, False]
+    assert column.decode(codes)[1:].astype(str).tolist() == ["2024-01-03", "2024-01-20"]
+    again = Schema.from_dict(Schema([column]).to_dict())["day"]
+    assert again == column
+    assert again.allow_missing
