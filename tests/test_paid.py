@@ -28,7 +28,19 @@ name = "smoking"
 kind = "proportion"
 condition = "smoker == 'yes'"
 """
-RELEASE = ["release", "request.toml", "survey.csv", "--ledger", "book", "--candidates", "50"]
+RELEASE = [
+    *("release", "--unchecked", "request.toml", "survey.csv"),
+    *("--ledger", "book", "--candidates", "50"),
+]
+    "release",
+    "--unchecked",
+    "request.toml",
+    "survey.csv",
+    "--ledger",
+    "book",
+    "--candidates",
+    "50",
+]
 
 
 @pytest.fixture
