@@ -32,15 +32,6 @@ RELEASE = [
     *("release", "--unchecked", "request.toml", "survey.csv"),
     *("--ledger", "book", "--candidates", "50"),
 ]
-    "release",
-    "--unchecked",
-    "request.toml",
-    "survey.csv",
-    "--ledger",
-    "book",
-    "--candidates",
-    "50",
-]
 
 
 @pytest.fixture
