@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpstats.analyses.notes import cell_rules, subgroup_notes
 from dpstats.checks import (
@@ -99,29 +98,39 @@ class Quantile:
             )
         return group
 
+    def answered(self, schema: Schema) -> Family:
+        """The rows below every edge, which follow from the table.
+
+        In a subgroup, also those not below every edge, and all of them, last.
+        """
+        number, group = self._number(schema), self._group(schema)
+        edges = range(1, number.value_bins)
+        if group is None:
+            return Family(tuple(_below(number, j) for j in edges))
+        columns = tuple(c for c in schema if c == number or c in group.columns)
+        axis = [c.bins if c == number else 1 for c in columns]
+        bins, inside = np.arange(number.bins).reshape(axis), group.over(columns)
+        marked = [(bins < j, f"in the first {j} bins") for j in edges]
+        marked += [(bins >= j, f"not in the first {j} bins") for j in edges]
+        marked += [(bins >= 0, "in any bin")]
+        return Family(tuple(
+            Indicator(cell_set(columns, inside & held), f"{number.name} {where}, {group.name}")
+            for held, where in marked
+        ))  # fmt: skip
+
     def _intervals(
         self, release: ReleaseView, number: Number, probabilities: tuple[float, ...]
     ) -> QuantileIntervals:
-        group, edges = self._group(release.schema), range(1, number.value_bins)
-        if group is None:
-            answers = release.answers([_below(number, j) for j in edges])
-            return QuantileIntervals(answers, number, probabilities)
-        columns = tuple(c for c in release.schema if c == number or c in group.columns)
-        axis = [c.bins if c == number else 1 for c in columns]
-        bins, inside = np.arange(number.bins).reshape(axis), group.over(columns)
-
-        def rows(held: NDArray[np.bool_], label: str) -> Indicator:
-            return Indicator(cell_set(columns, inside & held), f"{label}, {group.name}")
-
-        below = [rows(bins < j, f"{number.name} in the first {j} bins") for j in edges]
-        above = [rows(bins >= j, f"{number.name} not in the first {j} bins") for j in edges]
-        pairs = release.answers(
-            [block for pair in zip(below, above, strict=True) for block in pair], disjoint=True
-        )
-        every = rows(bins >= 0, f"{number.name} in any bin")
+        blocks = self.answered(release.schema).blocks
+        if self._group(release.schema) is None:
+            return QuantileIntervals(release.answers(blocks), number, probabilities)
+        edges = len(blocks) // 2
+        below, above, every = blocks[:edges], blocks[edges:-1], blocks[-1]
+        both = [block for pair in zip(below, above, strict=True) for block in pair]
+        pairs = release.answers(both, disjoint=True)
         whole = release.answers([*below, every], disjoint=True).of_counted_rows()
         return GroupQuantileIntervals(
-            whole.subset(slice(len(below))), number, probabilities, whole, pairs
+            whole.subset(slice(edges)), number, probabilities, whole, pairs
         )
 
     def answered(self, schema: Schema) -> Family:
