@@ -22,7 +22,7 @@ from dpstats.checks import (
     check_target,
 )
 from dpstats.density.rows import random_order
-from dpstats.errors import DpstatsError, FileFormatError, NotMeasuredError, RequestError
+from dpstats.errors import FileFormatError, NotMeasuredError, RequestError
 from dpstats.families.block import Block, Family
 from dpstats.measured.answers import Answers, answer
 from dpstats.measured.candidates_file import candidates_from_members, candidates_to_members
@@ -447,8 +447,8 @@ class Release(Cached):
             try:
                 if answered(analysis, self.schema).size <= MOST_PUBLISHED:
                     own[name] = self.accuracy(analysis, alpha=OF_RADIUS)
-            except DpstatsError:
-                continue  # of another package: what it asks for was not measured
+            except Exception:  # one of another package may raise anything; the release is paid for
+                continue
         return written(self.accuracy(), own)
 
     def to_frame(self, *, weighted: bool = False) -> pd.DataFrame:
