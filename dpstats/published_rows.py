@@ -33,13 +33,12 @@ from dpstats.results.estimates import EstimateResult
 from dpstats.results.named import Named
 from dpstats.results.rows_only import RowsResult, RowsTest
 from dpstats.schema import Category, Column, Schema
+from dpstats.spending import USUAL_BETA
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from dpstats.privacy.budget import Budget
-
-USUAL_BETA = 0.025  # half the error of a 95% interval
 
 
 def infer(

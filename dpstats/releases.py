@@ -30,7 +30,7 @@ from dpstats.measured.certificate import Accuracy, certify, certify_answers
 from dpstats.measured.combining import Sources
 from dpstats.measured.contents import contents, lacking
 from dpstats.measured.measurements import Measurements
-from dpstats.measured.published import OF_RADIUS, printed, written
+from dpstats.measured.published import printed, written
 from dpstats.measured.radius import Radius
 from dpstats.privacy.budget import Budget
 from dpstats.privacy.neighbours import NEIGHBOURS
@@ -38,7 +38,7 @@ from dpstats.references import reference_from_dict
 from dpstats.results.base import INTERVAL_COLUMNS, Result
 from dpstats.results.rendering import as_html
 from dpstats.schema import Schema
-from dpstats.spending import bonferroni
+from dpstats.spending import USUAL_BETA, bonferroni
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -390,7 +390,7 @@ class Release(Cached):
             analysis=str(analysis) if named else spelled(asked),
         )
 
-    def radius(self, analysis: str | Analysis[Result], *, alpha: float = OF_RADIUS) -> Radius:
+    def radius(self, analysis: str | Analysis[Result], *, alpha: float = USUAL_BETA) -> Radius:
         """How far means over the synthetic rows may be from the private ones, for one analysis.
 
         It is what someone who has only the rows needs, with n: see `dps.corrected`. Intervals at
@@ -446,7 +446,7 @@ class Release(Cached):
         for name, analysis in self.analyses.items():
             try:
                 if answered(analysis, self.schema).size <= MOST_PUBLISHED:
-                    own[name] = self.accuracy(analysis, alpha=OF_RADIUS)
+                    own[name] = self.accuracy(analysis, alpha=USUAL_BETA)
             except Exception:  # one of another package may raise anything; the release is paid for
                 continue
         return written(self.accuracy(), own)

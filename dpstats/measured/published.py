@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dpstats.measured.certificate import Accuracy
 
-OF_RADIUS = 0.025  # error of a published radius: half of that of a 95% interval
-
 
 def written(whole: Accuracy, own: Mapping[str, Accuracy]) -> dict[str, Any]:
     """Plain data: the headline and the radius of each analysis, every one with its level.

@@ -29,6 +29,7 @@ from dpstats.results.chi_square import effect_of
 from dpstats.results.hypothesis import HypothesisResult
 from dpstats.results.named import Named
 from dpstats.results.rendering import Numerals, Page, as_html, brief
+from dpstats.spending import for_noise
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -376,7 +377,7 @@ def left_of(alpha: float, beta: float, target: Target) -> float:
     if alpha <= beta:
         raise RequestError(
             f"alpha={alpha:g} must be above {beta:g}, the probability that the radius fails: ask "
-            f"for the radius at release.radius(name, alpha={alpha / 2:g}), or for a larger alpha"
+            f"for the radius at release.radius(name, alpha={for_noise(alpha):g}), or for a larger alpha"
         )
     return alpha - beta
 
