@@ -32,7 +32,8 @@ def printed(plain: Mapping[str, Any]) -> list[str]:
     """Lines for a reader, from what `written` gives."""
     lines = [
         f"Accuracy of the rows: with probability {100 * plain['level']:g}% every measured function "
-        f"is within {plain['delta']:g} of the private rows (worst: {plain['worst']})"
+        f"is within {plain['delta']:g} of the private rows, coarse moments left out "
+        f"(worst: {plain['worst']})"
     ]
     radii = [f"{name} {one['radius']:g}" for name, one in plain["analyses"].items()]
     if radii:

@@ -376,9 +376,9 @@ def left_of(alpha: float, beta: float, target: Target) -> float:
         return alpha
     if alpha <= beta:
         raise RequestError(
-            f"alpha={alpha:g} must be above {beta:g}, the probability that the radius fails: "
-            f"ask for the radius at release.radius(name, alpha={for_noise(alpha):g}), or for a larger "
-            "alpha"
+            f"alpha={alpha:g} must be above {beta:g}, the probability that the radius fails: ask "
+            f"for the radius at release.radius(name, alpha={for_noise(alpha):g}), or for a "
+            "larger alpha"
         )
     return alpha - beta
 
