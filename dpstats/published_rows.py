@@ -20,7 +20,7 @@ from dpstats.analyses.registry import BUILT_IN, spelled
 from dpstats.arrays import Codes, Floats
 from dpstats.caching import Cached
 from dpstats.checks import check_counts, check_number
-from dpstats.errors import DataError, RequestError
+from dpstats.errors import RequestError, SchemaError
 from dpstats.families.block import Block, Family
 from dpstats.families.cells import ROWS
 from dpstats.measured.answers import blocks_of
@@ -32,14 +32,13 @@ from dpstats.results.chi_square import ChiSquareResult
 from dpstats.results.estimates import EstimateResult
 from dpstats.results.named import Named
 from dpstats.results.rows_only import RowsResult, RowsTest
-from dpstats.schema import Schema
+from dpstats.schema import Category, Column, Schema, arrow
+from dpstats.spending import USUAL_BETA
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from dpstats.privacy.budget import Budget
-
-USUAL_BETA = 0.025  # half the error of a 95% interval
 
 
 def infer(
@@ -399,10 +398,55 @@ def _coded(analysis: Analysis[Result], schema: Schema, rows: pd.DataFrame) -> di
     needed = analysis.family(schema).column_names
     if lacking := [name for name in schema.names if name in needed and name not in rows.columns]:
         raise RequestError(f"the rows have no column {lacking}, which {spelled(analysis)} needs")
-    held = schema.select([name for name in schema.names if name in rows.columns])
-    table = pa.Table.from_pandas(rows[list(held.names)], preserve_index=False).combine_chunks()
+    return {
+        name: _codes_of(schema[name], rows[name]) for name in schema.names if name in rows.columns
+    }
+
+
+def _codes_of(column: Column, cells: pd.Series[Any]) -> Codes:
+    """Codes of one column, refusing cells that the schema does not declare.
+
+    Published cells hold labels, not the values that a private table stores.
+    """
+    import pandas as pd
+
+    if isinstance(column, Category):
+        distinct = pd.unique(cells).tolist()
+        known = {cell: _level(column, cell) for cell in distinct}
+        if unknown := [cell for cell, code in known.items() if code is None]:
+            raise RequestError(
+                f"the rows hold {unknown[0]!r} in {column.name!r}, which the schema does not "
+                "declare; give the schema of these rows"
+            )
+        return np.asarray(cells.astype(object).map(known), dtype=np.int64)
+    if not column.dates and not pd.api.types.is_numeric_dtype(cells):
+        raise RequestError(
+            f"the rows hold {column.name!r} as {cells.dtype}, and the schema declares numbers; "
+            "give the schema of these rows"
+        )
+    values = pa.array(cells, from_pandas=True)
+    numbers = arrow.days(values) if column.dates else arrow.floats(values)
+    if np.isnan(numbers).any() and not column.allow_missing:
+        raise RequestError(
+            f"the rows hold {column.name!r} without a value, and the schema declares no "
+            "allow_missing; give the schema of these rows"
+        )
+    least, most = float(column.grid[0]), float(column.grid[-1])
+    numbers = np.append(numbers[~np.isnan(numbers)], least)
+    if numbers.min() < least or numbers.max() > most:
+        ends = (numbers.min(), numbers.max()), (least, most)
+        found, declared = (f"{column.text(low)} to {column.text(high)}" for low, high in ends)
+        raise RequestError(
+            f"the rows hold {column.name!r} from {found}, and the schema declares {declared}; "
+            "give the schema of these rows"
+        )
+    return column.encode(values)
+
+
+def _level(column: Category, cell: object) -> int | None:
+    """Code of a label; a file may hold a number or a boolean as text."""
     try:
-        held.check_names(table.schema.names)
-    except DataError as error:
-        raise RequestError(f"the rows do not fit the schema: {error}") from None
-    return held.encode(table.to_batches()[0])
+        return column.index(cell)
+    except SchemaError:
+        labels = column.bin_labels
+        return labels.index(str(cell)) if str(cell) in labels else None

@@ -24,7 +24,7 @@ from dpstats.checks import (
     short,
 )
 from dpstats.density.rows import random_order
-from dpstats.errors import DpstatsError, FileFormatError, NotMeasuredError, RequestError
+from dpstats.errors import FileFormatError, NotMeasuredError, RequestError
 from dpstats.families.block import Block, Family
 from dpstats.measured.answers import Answers, answer
 from dpstats.measured.candidates_file import candidates_from_members, candidates_to_members
@@ -32,14 +32,14 @@ from dpstats.measured.certificate import Accuracy, certify, certify_answers
 from dpstats.measured.combining import Sources
 from dpstats.measured.contents import contents, lacking, unasked
 from dpstats.measured.measurements import Measurements
-from dpstats.measured.published import OF_RADIUS, printed, written
+from dpstats.measured.published import printed, written
 from dpstats.measured.radius import Radius
 from dpstats.privacy.budget import Budget
 from dpstats.references import reference_from_dict
 from dpstats.results.base import INTERVAL_COLUMNS, Result
 from dpstats.results.rendering import as_html
 from dpstats.schema import Schema
-from dpstats.spending import bonferroni
+from dpstats.spending import USUAL_BETA, bonferroni
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -406,7 +406,7 @@ class Release(Cached):
             analysis=str(analysis) if named else spelled(asked),
         )
 
-    def radius(self, analysis: str | Analysis[Result], *, alpha: float = OF_RADIUS) -> Radius:
+    def radius(self, analysis: str | Analysis[Result], *, alpha: float = USUAL_BETA) -> Radius:
         """How far means over the synthetic rows may be from the private ones, for one analysis.
 
         It is what someone who has only the rows needs, with n: see `dps.corrected`. Intervals at
@@ -462,9 +462,9 @@ class Release(Cached):
         for name, analysis in self.analyses.items():
             try:
                 if answered(analysis, self.schema).size <= MOST_PUBLISHED:
-                    own[name] = self.accuracy(analysis, alpha=OF_RADIUS)
-            except DpstatsError:
-                continue  # of another package: what it asks for was not measured
+                    own[name] = self.accuracy(analysis, alpha=USUAL_BETA)
+            except Exception:  # one of another package may raise anything; the release is paid for
+                continue
         return written(self.accuracy(), own)
 
     def to_frame(self, *, weighted: bool = False) -> pd.DataFrame:

@@ -15,6 +15,7 @@ from dpstats.arrays import Floats
 from dpstats.checks import check_alpha
 from dpstats.errors import RequestError
 
+USUAL_BETA = 0.025  # error of a published radius: half of that of a 95% interval
 USUAL_ALPHA = 0.05  # p-values spend what an interval at this level does, so the two agree there
 
 # Shares of alpha for nuisance parameters. A quantile grows with the logarithm of one over the

@@ -15,6 +15,7 @@ from dpstats.analyses import registry
 from dpstats.errors import RequestError
 from dpstats.measured.answers import joint_noise_quantiles
 from dpstats.privacy.noise import _noise_from
+from dpstats.published_rows import _codes_of
 from dpstats.spending import split_for
 
 SCHEMA = dps.Schema([
@@ -273,12 +274,18 @@ def test_rows_that_do_not_fit(release):
     known = {"radius": 0.01, "n": 100, "schema": SCHEMA}
     with pytest.raises(RequestError, match=r"no column \['age', 'bmi'\], which dps.Correlation"):
         dps.corrected.infer(ASKED["pair"], release.to_frame()[["smoker"]], **known)
-    with pytest.raises(
-        RequestError, match="do not fit the schema: column 'age' is declared as num"
-    ):
+    with pytest.raises(RequestError, match=r"'age' as (object|str), and the schema declares"):
         dps.corrected.infer(ASKED["mean"], pd.DataFrame({"age": ["a"], "bmi": [1]}), **known)
     with pytest.raises(RequestError, match=r"rows must be a DataFrame with at least one row"):
         dps.corrected.infer(ASKED["mean"], release.to_frame().head(0), **known)
+    other = release.to_frame().assign(age=101.0)
+    with pytest.raises(
+        RequestError, match="'age' from 101 to 101, and the schema declares 0 to 100"
+    ):
+        dps.corrected.infer(ASKED["mean"], other, **known)
+    other = release.to_frame().astype({"region": str}).replace({"region": {"north": "nord"}})
+    with pytest.raises(RequestError, match="hold 'nord' in 'region', which the schema does not"):
+        dps.corrected.infer(ASKED["fit"], other, **known)
     with pytest.raises(RequestError, match="rows have no names of analyses; got 'share'"):
         dps.corrected.infer("share", release.to_frame(), **known)
 
@@ -291,7 +298,12 @@ def test_an_error_that_the_radius_alone_exceeds(release):
     assert share.conf_int(target="table")[0] > 0  # the table has no sampling error
     with pytest.raises(RequestError, match="must be above"):
         share.conf_int(alpha=0.01, target="table")
+    assert "90% certified" in repr(share)  # at a level that the radius allows
     assert share.headline.startswith("smoker: 0.")
+    often = inferred(release, "fit", radius=release.radius("fit", alpha=0.3))
+    assert "certified at alpha = 0.5" in repr(often)
+    assert often.headline in str(often)
+    assert release.accuracy("share").to_frame().attrs["level"] == 0.95
 
 
 @pytest.fixture
@@ -376,3 +388,60 @@ def test_the_radius_is_the_joint_bound_of_the_analysis(release):
         / answers.bounds[: len(radius)]
     )
     assert np.all(certificate.joint_radius >= q - 1e-12)
+
+
+def test_bounds_on_sums_hold_for_every_table_that_the_radius_admits():
+    """By brute force over private means within the radius and numbers of rows within the pair."""
+    rows = pd.DataFrame({"smoker": [True] * 60 + [False] * 40})
+    schema = SCHEMA.select(["smoker"])
+    radius, (low, high) = 0.05, (90, 110)
+    found = dps.corrected.infer(
+        dps.Proportion("smoker"), rows, radius=radius, n=(low, high), schema=schema
+    )
+    answers = found.intervals.answers
+    centre, bound = float(answers.sums[0]), answers.law(0).quantile(0.1)
+    reached = [n * (0.6 + move) for n in range(low, high + 1) for move in (-radius, 0, radius)]
+    assert centre - bound <= min(reached)
+    assert max(reached) <= centre + bound
+    assert bound <= 1.3 * max(abs(np.array(reached) - centre))
+    assert answers.rows.bounds(0.01) == (low, high)
+
+
+def test_a_mean_is_within_what_its_bounds_admit(release):
+    number = inferred(release, "mean", radius=0.02, n=N)
+    estimate, half = float(number), 50
+    np.testing.assert_allclose(
+        number.conf_int(target="table"), [estimate - 0.02 * half, estimate + 0.02 * half]
+    )
+    found = inferred(release, "means", radius=0.003, n=N)
+    (contrast,) = found.intervals.contrasts
+    rng = np.random.default_rng(0)
+    differences = []
+    for _ in range(400):
+        means = []
+        for group in contrast.groups:
+            bounds = np.array([law.quantile(0.1) for law in group.laws]) / group.units
+            size, total, _ = group.observed + group.mixing @ (rng.choice([-1, 1], 3) * bounds)
+            means.append(total / size)
+        differences.append(20 * (means[0] - means[1]))
+    low, high = found.conf_int(target="table").tolist()
+    assert low <= min(differences) < max(differences) <= high
+    assert max(differences) - min(differences) > 0.3 * (high - low)
+
+
+def test_published_cells_hold_labels():
+    schema = dps.Schema([
+        dps.Category("pain", {"not": 1, "much": 3}, allow_missing=True),
+        dps.Category("stage", ["1", "2"]),
+        dps.Category("grade", [1, 2, 4]),
+        dps.Boolean("ill", allow_missing=True),
+        dps.Number("age", 0, 10, points=11, missing=5),
+    ])  # fmt: skip
+    rng = np.random.default_rng(0)
+    codes = {c.name: rng.integers(*(c.code_range + np.array([0, 1])), 60) for c in schema}
+    frame = schema.to_frame(codes)
+    text = io.StringIO(frame.to_csv(index=False))
+    for rows in (frame, frame.astype({"pain": str}), pd.read_csv(text)):
+        for name in schema.names:
+            found = _codes_of(schema[name], rows[name])
+            np.testing.assert_array_equal(found, codes[name])

@@ -195,6 +195,34 @@ def test_an_unknown_analysis_takes_nothing_else_with_it(release, saved, monkeypa
     assert list(again.unread) == ["later"]
 
 
+def test_a_release_is_saved_whatever_an_analysis_of_another_package_does(tmp_path, monkeypatch):
+    monkeypatch.setattr(registry, "_registered", {})
+
+    @dps.register
+    @dataclass(frozen=True)
+    class Moody:
+        kind: ClassVar[str] = "moody"
+        failing: ClassVar[bool] = False
+
+        def family(self, schema):
+            if self.failing:
+                raise ZeroDivisionError
+            return dps.Family((dps.Cells.table(schema, ["smoker"]),))
+
+        def infer(self, release):
+            return dps.Proportion("smoker").infer(release)
+
+    asked = {"mine": Moody(), "smokers": dps.Proportion("smoker")}
+    plan = dps.plan(SCHEMA, asked, budget=dps.PureDP(1))
+    made = dps.release(plan, table(), m=50, k=20, rng=0)
+    Moody.failing = True
+    made.save(tmp_path / "r.zip")
+    assert "smokers" in str(dps.load(tmp_path / "r.zip"))
+    with zipfile.ZipFile(tmp_path / "r.zip") as archive:
+        written = json.loads(archive.read("release.json"))["accuracy"]["analyses"]
+    assert list(written) == ["smokers"]
+
+
 def test_infer_by_name_and_by_object(release):
     by_name = release.infer("tall")
     by_object = release.infer(dps.Proportion("height >= 1.8"))

@@ -110,10 +110,10 @@ class Accuracy:
         return self.names[int(self.joint_bounds.argmax())]
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per test function."""
+        """One row per test function; the level of each bound is in ``attrs``."""
         import pandas as pd
 
-        return pd.DataFrame(
+        frame = pd.DataFrame(
             {
                 "function": self.names,
                 "synthetic": self.synthetic,
@@ -122,6 +122,8 @@ class Accuracy:
                 "joint_bound": self.joint_bounds,
             }
         )
+        frame.attrs["level"] = round(1 - self.alpha, 12)
+        return frame
 
     def __str__(self) -> str:
         worst = int(self.joint_bounds.argmax())

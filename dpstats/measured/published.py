@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dpstats.measured.certificate import Accuracy
 
-OF_RADIUS = 0.025  # error of a published radius: half of that of a 95% interval
-
 
 def written(whole: Accuracy, own: Mapping[str, Accuracy]) -> dict[str, Any]:
     """Plain data: the headline and the radius of each analysis, every one with its level.
@@ -34,7 +32,8 @@ def printed(plain: Mapping[str, Any]) -> list[str]:
     """Lines for a reader, from what `written` gives."""
     lines = [
         f"Accuracy of the rows: with probability {100 * plain['level']:g}% every measured function "
-        f"is within {plain['delta']:g} of the private rows (worst: {plain['worst']})"
+        f"is within {plain['delta']:g} of the private rows, coarse moments left out "
+        f"(worst: {plain['worst']})"
     ]
     radii = [f"{name} {one['radius']:g}" for name, one in plain["analyses"].items()]
     if radii:

@@ -28,7 +28,8 @@ from dpstats.results.base import INTERVAL_COLUMNS, Result
 from dpstats.results.chi_square import effect_of
 from dpstats.results.hypothesis import HypothesisResult
 from dpstats.results.named import Named
-from dpstats.results.rendering import Numerals, Page, brief
+from dpstats.results.rendering import Numerals, Page, as_html, brief
+from dpstats.spending import for_noise
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,8 +40,27 @@ _MOST, _HEADLINES = 60, 3
 _STEPS = 30  # of a bisection for a p-value
 
 
+class _FromRows(Cached, Result):
+    """A result that prints at a level which its radius allows."""
+
+    beta: float
+
+    @property
+    def _shown_alpha(self) -> float:
+        return 0.05 if self.beta < 0.05 else min(2 * self.beta, 0.5)
+
+    def __str__(self) -> str:
+        return self.summary(alpha=self._shown_alpha)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        title, *lines = str(self).splitlines()
+        return as_html(title, lines)
+
+
 @dataclass(frozen=True, repr=False, eq=False)
-class RowsResult(Cached, Result):
+class RowsResult(_FromRows):
     """Estimates on published rows, with intervals certified by the published radius.
 
     An interval at level 1 - alpha spends `beta` on the radius and the rest on sampling, so alpha
@@ -83,10 +103,8 @@ class RowsResult(Cached, Result):
 
     @property
     def headline(self) -> str:
-        """The first estimates with their 95% intervals."""
-        if self.beta >= 0.05:
-            return "; ".join(f"{t}: {p:.4g}" for t, p in zip(self.terms, self.params, strict=True))
-        ends = np.asarray(self.conf_int()).reshape(-1, 2)
+        """The first estimates with their intervals, at 95% unless the radius fails too often."""
+        ends = np.asarray(self.conf_int(alpha=self._shown_alpha)).reshape(-1, 2)
         first = range(min(len(self.terms), _HEADLINES))
         shown = [brief(self.terms[i], float(self.params[i]), *ends[i].tolist()) for i in first]
         if len(self.terms) > _HEADLINES:
@@ -242,7 +260,7 @@ class RowsResult(Cached, Result):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class RowsTest(Cached, Result):
+class RowsTest(_FromRows):
     """A certified chi-square test from published rows and a radius.
 
     Attributes
@@ -322,8 +340,8 @@ class RowsTest(Cached, Result):
 
     @property
     def headline(self) -> str:
-        """The verdict at the smallest usual level."""
-        return str(self.verdict(alpha=max(0.05, 2 * self.beta)))
+        """The verdict, at 5% unless the radius fails too often."""
+        return str(self.verdict(alpha=self._shown_alpha))
 
     def to_frame(self) -> pd.DataFrame:
         """One row per cell: its share of the rows."""
@@ -359,7 +377,8 @@ def left_of(alpha: float, beta: float, target: Target) -> float:
     if alpha <= beta:
         raise RequestError(
             f"alpha={alpha:g} must be above {beta:g}, the probability that the radius fails: ask "
-            f"for the radius at release.radius(name, alpha={alpha / 2:g}), or for a larger alpha"
+            f"for the radius at release.radius(name, alpha={for_noise(alpha):g}), or for a "
+            "larger alpha"
         )
     return alpha - beta
 

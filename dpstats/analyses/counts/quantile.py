@@ -133,11 +133,6 @@ class Quantile:
             whole.subset(slice(edges)), number, probabilities, whole, pairs
         )
 
-    def answered(self, schema: Schema) -> Family:
-        """The distribution function at every edge, which follows from the table."""
-        number = self._number(schema)
-        return Family(tuple(_below(number, j) for j in range(1, number.bins)))
-
     def infer(self, release: ReleaseView) -> QuantileResult:
         """Estimates with noise-aware and certified intervals."""
         number = self._number(release.schema)

@@ -7,6 +7,7 @@ class NoNoise:
 
     lattice = True
     gaussian = False
+    certain = False
     variance = 0.0
 
     def pmf(self, z):

@@ -1,0 +1,74 @@
+"""The grid of a number: its bounds, or the lattice that holds its declared values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.arrays import Codes
+from dpstats.checks import check_declared, shortest_decimal
+from dpstats.errors import SchemaError
+
+MAX_POINTS = 2**20 + 1
+MIN_WIDTH = 1e-300  # of the bounds of a number, so that steps of the grid are normal floats
+
+
+def lattice_of(where: str, values: Sequence[float]) -> tuple[float, float, int]:
+    """Ends and number of points of the coarsest lattice that holds increasing values.
+
+    Raises
+    ------
+    SchemaError
+    """
+    if len(values) < 2:
+        raise SchemaError(f"{where}: values must list at least two numbers")
+    check_width(where, values[0], values[-1])
+    exact = [shortest_decimal(value) for value in values]
+    half, mid = (exact[-1] - exact[0]) / 2, (exact[-1] + exact[0]) / 2
+    step = half
+    for value in exact:
+        step = Fraction(  # greatest common divisor of two fractions
+            math.gcd(step.numerator * (value - mid).denominator,
+                     (value - mid).numerator * step.denominator),
+            step.denominator * (value - mid).denominator,
+        )  # fmt: skip
+    points = 2 * int(half / step) + 1
+    if points > MAX_POINTS:
+        raise SchemaError(
+            f"{where}: the values have no common step coarser than 1/{MAX_POINTS - 1} of their "
+            "range; round them to fewer decimals, or declare low, high and points"
+        )
+    return values[0], values[-1], points
+
+
+def check_width(where: str, low: float, high: float) -> None:
+    """Refuse bounds whose middle or step a float cannot hold."""
+    width, twice_the_middle = float(high) - float(low), float(high) + float(low)
+    if not MIN_WIDTH < width < math.inf or math.isinf(twice_the_middle):
+        raise SchemaError(
+            f"{where}: {low} and {high} are too close or too large for floating-point numbers; "
+            "store the column in another unit"
+        )
+
+
+def finite(what: str, value: object) -> float | int:
+    """A declared number, or a SchemaError."""
+    return check_declared(what, value, SchemaError)
+
+
+def nearest(sorted_values: NDArray[Any], x: NDArray[Any]) -> Codes:
+    """Index of the nearest of sorted values, the lower one of a tie."""
+    upper = np.clip(np.searchsorted(sorted_values, x), 1, len(sorted_values) - 1)
+    lower_is_near = x - sorted_values[upper - 1] <= sorted_values[upper] - x
+    return np.where(lower_is_near, upper - 1, upper)
+
+
+def shortest(value: float) -> str:
+    """A declared number as the shortest text that identifies it."""
+    short = f"{value:g}"
+    return short if float(short) == value else repr(value)
