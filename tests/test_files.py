@@ -178,6 +178,31 @@ def test_strange_tables_are_refused(saved, text):
         saved.write_bytes(before)
 
 
+@pytest.mark.parametrize("count", [10**7, 10**18, 2**62])
+def test_more_rows_than_a_release_can_have_are_refused(release, saved, count):
+    lines = release._members()["candidates.csv"].splitlines()
+    for i in (1, 2, 3):  # 2^62 twice passes what an int64 can hold
+        lines[i] = f"{lines[i].rpartition(',')[0]},{count}"
+    rewritten(saved, candidates_csv="\n".join(lines) + "\n")
+    with pytest.raises(FileFormatError, match="counts of rows are not valid"):
+        dps.load(saved)
+
+
+@pytest.mark.parametrize("text", ["1e99999999", "1e400", "9" * 5_000, "1/0", "", "-", 3, None])
+def test_centers_and_scales_of_clipped_moments_are_exact_fractions(text):
+    columns = [dps.Number(name, -50, 100, missing=40) for name in ("a", "b")]
+    clipped = dps.Covariance(["a", "b"], clip_norm=2, center={"a": 0, "b": -5.5}, scale={"a": 25})
+    plan = dps.plan(dps.Schema(columns), {"clipped": clipped}, budget=dps.PureDP(1))
+    document = json.loads(files.to_json(plan.to_dict()))
+    assert dps.Plan.from_dict(document) == plan
+    number = next(i for i, b in enumerate(document["blocks"]) if b["kind"] == "ball_moments")
+    for key in ("center", "scale", "clip_norm"):
+        changed = copy.deepcopy(document)
+        changed["blocks"][number][key] = text if key == "clip_norm" else [text, "1"]
+        with pytest.raises(FileFormatError, match="must be numbers, one per column"):
+            dps.Plan.from_dict(changed)
+
+
 def test_only_plain_archives_are_read(release, saved):
     members = release._members()
     for way, sentence in [

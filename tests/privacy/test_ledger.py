@@ -328,3 +328,17 @@ def test_sums_of_many_digits_are_shown(path):
         held += one
     path.write_bytes(held)
     assert "spent     epsilon = 4.00000e-1500" in str(Ledger.open(path))
+
+
+@pytest.mark.parametrize("value", [None, True, 0, -1, 2**70, 1.5, "x", "1e9999", [], {}, [[]]])
+def test_any_value_in_a_line_is_refused_with_a_sentence(path, value):
+    header = {"dpstats_ledger": 2, "kind": "pure", "cap": "2", "unit": "replace"}
+    for number, content in ((1, header), (2, SPENDING)):
+        for key in content:
+            changed = line(content | {key: value}, "" if number == 1 else FIRST)[0]
+            path.write_bytes(changed if number == 1 else HEADER + changed)
+            if number == 2 and key in ("plan", "data", "note") and isinstance(value, str):
+                assert str(Ledger.open(path))  # any text
+                continue
+            with pytest.raises(FileFormatError):
+                Ledger.open(path)
