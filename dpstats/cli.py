@@ -196,7 +196,7 @@ def _preview(options: argparse.Namespace) -> None:
 
 
 def _plan(options: argparse.Namespace) -> None:
-    from dpstats.paid import check_apart
+    from dpstats.releases.paid import check_apart
 
     plan = _read_plan(options.request, options.rows)
     check_apart(options.output, {"request": options.request})
@@ -240,14 +240,14 @@ def _agrees(question: str) -> bool:
 
 def _release(options: argparse.Namespace) -> None:
     plan = _read_plan(options.plan)
-    from dpstats.paid import (
+    from dpstats.private.measure import measure
+    from dpstats.releases.paid import (
         check_apart,
         held_interrupts,
         keep_measurements,
         place_of_measurements,
         places,
     )
-    from dpstats.private.measure import measure
 
     read = {"plan": options.plan, "table": options.data, "ledger": options.ledger}
     paid = place_of_measurements(options.output)
@@ -279,7 +279,7 @@ def _release(options: argparse.Namespace) -> None:
 def _synthesize(options: argparse.Namespace) -> None:
     from dpstats import files
     from dpstats.measured.measurements import Measurements
-    from dpstats.paid import check_apart
+    from dpstats.releases.paid import check_apart
 
     check_apart(options.output, {"file of the measurements": options.measurements})
     settings = _synthesis(options)
@@ -306,7 +306,7 @@ def _finish(
     output: Path,
 ) -> None:
     """From measurements that are on disk to a release that is."""
-    from dpstats.paid import remove_paid
+    from dpstats.releases.paid import remove_paid
     from dpstats.synthesis import synthesize
 
     try:
@@ -321,7 +321,7 @@ def _finish(
 
 
 def _say_how_to_finish(paid: Path, output: Path) -> None:
-    from dpstats.paid import how_to_finish
+    from dpstats.releases.paid import how_to_finish
 
     print(
         f"\ndpstats: the measurements, which the budget has paid for, are in {paid}; finish the "
@@ -331,15 +331,15 @@ def _say_how_to_finish(paid: Path, output: Path) -> None:
 
 
 def _show(options: argparse.Namespace) -> None:
-    from dpstats.opening import open_file
     from dpstats.privacy.ledger import Ledger
+    from dpstats.releases.opening import open_file
 
     found = open_file(options.file)
     print(f"{found}\n\n{found.table()}" if isinstance(found, Ledger) else found)
 
 
 def _infer(options: argparse.Namespace) -> None:
-    from dpstats.opening import open_release
+    from dpstats.releases.opening import open_release
 
     release = open_release(options.release)
     for reason in () if options.names else release.unread.values():

@@ -16,7 +16,7 @@ from dpstats.corrected.least_squares import ols
 from dpstats.corrected.proportions import clopper_pearson, proportion_confint
 
 if TYPE_CHECKING:
-    from dpstats.published_rows import infer as infer
+    from dpstats.releases.published_rows import infer as infer
 
 __all__ = ["chisquare", "clopper_pearson", "eigenvalues", "infer", "ols", "proportion_confint"]
 
@@ -24,7 +24,7 @@ __all__ = ["chisquare", "clopper_pearson", "eigenvalues", "infer", "ols", "propo
 def __getattr__(name: str) -> object:
     """`infer` needs the analyses, which need the modules beside this file; it loads when used."""
     if name == "infer":
-        from dpstats.published_rows import infer
+        from dpstats.releases.published_rows import infer
 
         return infer
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

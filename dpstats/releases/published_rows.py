@@ -432,8 +432,8 @@ def _codes_of(column: Column, cells: pd.Series[Any]) -> Codes:
             "allow_missing; give the schema of these rows"
         )
     least, most = float(column.grid[0]), float(column.grid[-1])
-    numbers = np.append(numbers[~np.isnan(numbers)], least)
-    if numbers.min() < least or numbers.max() > most:
+    numbers = numbers[~np.isnan(numbers)]
+    if np.any((numbers < least) | (numbers > most)):
         ends = (numbers.min(), numbers.max()), (least, most)
         found, declared = (f"{column.text(low)} to {column.text(high)}" for low, high in ends)
         raise RequestError(

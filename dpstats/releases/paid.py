@@ -13,7 +13,7 @@ from pathlib import Path
 from dpstats import files
 from dpstats.errors import RequestError
 from dpstats.measured.measurements import Measurements
-from dpstats.releases import load
+from dpstats.releases.archive import load
 
 _SUFFIX = ".measurements.zip"
 Write = Callable[[bytes], None]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from dpstats import files
 from dpstats.analyses.base import Analysis, R, answered
-from dpstats.analyses.registry import analysis_from_dict, family_of, spelled
+from dpstats.analyses.registry import spelled
 from dpstats.arrays import Codes, Floats
 from dpstats.caching import Cached
 from dpstats.checks import (
@@ -20,22 +20,21 @@ from dpstats.checks import (
     check_alpha,
     check_method,
     check_target,
-    first_few,
     short,
 )
 from dpstats.density.rows import random_order
-from dpstats.errors import FileFormatError, NotMeasuredError, RequestError
+from dpstats.errors import NotMeasuredError, RequestError
 from dpstats.families.block import Block, Family
 from dpstats.measured.answers import Answers, answer
-from dpstats.measured.candidates_file import candidates_from_members, candidates_to_members
+from dpstats.measured.candidates_file import candidates_to_members
 from dpstats.measured.certificate import Accuracy, certify, certify_answers
 from dpstats.measured.combining import Sources
-from dpstats.measured.contents import contents, lacking, unasked
+from dpstats.measured.contents import contents, lacking
 from dpstats.measured.measurements import Measurements
 from dpstats.measured.published import printed, written
 from dpstats.measured.radius import Radius
 from dpstats.privacy.budget import Budget
-from dpstats.references import reference_from_dict
+from dpstats.releases.planned_analyses import PlannedAnalyses
 from dpstats.results.base import INTERVAL_COLUMNS, Result
 from dpstats.results.rendering import as_html
 from dpstats.schema import Schema
@@ -140,9 +139,13 @@ class Release(Cached):
         return self.measurements.budget
 
     @property
+    def _planned(self) -> PlannedAnalyses:
+        return PlannedAnalyses(self.measurements.requests, self.schema)
+
+    @property
     def analyses(self) -> dict[str, Analysis[Result]]:
         """The planned analyses by name, except those in `unread`."""
-        return self._read()[0]
+        return self._planned.read()[0]
 
     @property
     def unread(self) -> dict[str, str]:
@@ -151,41 +154,7 @@ class Release(Cached):
         Their kind is not registered, or another version wrote their parameters. The rest of the
         release works without them.
         """
-        return self._read()[1]
-
-    def _read(self) -> tuple[dict[str, Analysis[Result]], dict[str, str]]:
-        """The planned analyses that can be read, and the reasons for the others."""
-        analyses, unread = {}, {}
-        for name in self.measurements.requests:
-            try:
-                analysis = self._planned(name)
-                family_of(analysis, self.schema)
-                analyses[name] = analysis
-            except RequestError as error:
-                unread[name] = f"analysis {name!r} cannot be read here: {error}"
-        return analyses, unread
-
-    def _unasked(self) -> list[str]:
-        """A note where blocks were measured that no analysis asks for, as it is read here."""
-        analyses, unread = self._read()
-        wanted = [b for one in analyses.values() for b in family_of(one, self.schema).blocks]
-        found = [block.names[0] for block in unasked(self.measurements.family.blocks, wanted)]
-        if not found:
-            return []
-        why = "an analysis that cannot be read here" if unread else "an earlier version"
-        return [
-            f"{first_few(found, 4)} were measured, and no analysis asks for them as it is read "
-            f"here; {why} may have"
-        ]
-
-    def _planned(self, name: str) -> Analysis[Result]:
-        """A planned analysis, read anew: its kind may have been registered since."""
-        requests = self.measurements.requests
-        if name not in requests:
-            raise NotMeasuredError(
-                f"this release has no analysis {name!r}; it has {list(requests)}"
-            )
-        return analysis_from_dict(requests[name])
+        return self._planned.read()[1]
 
     def measured(self) -> pd.DataFrame:
         """What you can ask for: what was measured, block by block.
@@ -285,7 +254,7 @@ class Release(Cached):
         0.70
         """
         if isinstance(analysis, str):
-            return self._planned(analysis).infer(self)
+            return self._planned.named(analysis).infer(self)
         if isinstance(analysis, type) or not hasattr(analysis, "infer"):
             raise RequestError(
                 "infer takes the name of an analysis, or an analysis with its parameters such as "
@@ -395,7 +364,7 @@ class Release(Cached):
             means = self.measurements.family.evaluate(self.candidates).average(weights)
             return certify(self.measurements, means, alpha=alpha, target=target)
         named = isinstance(analysis, str)
-        asked = self._planned(analysis) if isinstance(analysis, str) else analysis
+        asked = self._planned.named(analysis) if isinstance(analysis, str) else analysis
         family = answered(asked, self.schema)
         return certify_answers(
             self.answers(family, with_count=True),
@@ -441,7 +410,7 @@ class Release(Cached):
         (0.975, True)
         """
         found = self.accuracy(analysis, alpha=alpha)
-        asked = self._planned(analysis) if isinstance(analysis, str) else analysis
+        asked = self._planned.named(analysis) if isinstance(analysis, str) else analysis
         spectral = getattr(asked, "spectral_radius", None)
         shares = self.counts / self.k
         return Radius(
@@ -552,7 +521,10 @@ class Release(Cached):
             f"{len(self.weights)} candidates)",
             *held.summary_lines(),
             *(f"Note: {reason}" for reason in self.unread.values()),
-            *(f"Note: {note}" for note in (*self._unasked(), *self.notes)),
+            *(
+                f"Note: {note}"
+                for note in (*self._planned.notes(self.measurements.family), *self.notes)
+            ),
             *printed(self._published),
         ]
         return "\n".join([*lines, LIMITS])
@@ -563,43 +535,3 @@ class Release(Cached):
     def __repr__(self) -> str:
         names = ", ".join(self.measurements.requests)
         return f"<dpstats Release: {names}; n = {self.n}, k = {self.k}>"
-
-
-def load(path: str | Path) -> Release:
-    """Read a release file.
-
-    Raises
-    ------
-    FileFormatError
-        If the file is not a release that this version can read.
-
-    Examples
-    --------
-    >>> import dpstats as dps
-    >>> import pandas as pd
-    >>> schema = dps.Schema([dps.Boolean("smoker")])
-    >>> plan = dps.plan(schema, {"smoking": dps.Proportion("smoker")}, budget=dps.PureDP(1))
-    >>> rows = pd.DataFrame({"smoker": [True] * 3_000 + [False] * 7_000})
-    >>> release = dps.release(plan, rows)
-    >>> release.save("survey-2026.zip")
-    >>> dps.load("survey-2026.zip")
-    <dpstats Release: smoking; n = 10000, k = 10000>
-    """
-    members = files.load_archive(path, MEMBERS)
-    document = files.from_json(members["release.json"], "release", Path(path).name)
-    measurements = Measurements.from_members(members)
-    try:
-        texts = (document["fit"], document["draw"], *document["notes"])
-        if not all(isinstance(text, str) for text in texts):
-            raise TypeError("fit, draw and notes must be strings")
-        row_seed = document.get("row_seed", 0)
-        if type(row_seed) is not int or row_seed < 0:
-            raise TypeError("row_seed must be a whole number of at least 0")
-        if not all(isinstance(plain["kind"], str) for plain in measurements.requests.values()):
-            raise TypeError("every analysis needs a kind")
-        reference_from_dict(measurements.reference_spec)
-        candidates, weights, counts = candidates_from_members(members, measurements.columns)
-    except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
-        raise FileFormatError(f"{Path(path).name} is damaged: {error}") from None
-    fit, draw, *notes = texts
-    return Release(measurements, candidates, weights, counts, fit, draw, row_seed, tuple(notes))

@@ -15,7 +15,7 @@ from dpstats.analyses import registry
 from dpstats.errors import RequestError
 from dpstats.measured.answers import joint_noise_quantiles
 from dpstats.privacy.noise import _noise_from
-from dpstats.published_rows import _codes_of
+from dpstats.releases.published_rows import _codes_of
 from dpstats.spending import split_for
 
 SCHEMA = dps.Schema([
@@ -445,3 +445,29 @@ def test_published_cells_hold_labels():
         for name in schema.names:
             found = _codes_of(schema[name], rows[name])
             np.testing.assert_array_equal(found, codes[name])
+
+
+def test_rows_may_hold_dates_missing_numbers_and_missing_answers():
+    """As a frame, and as read from the file, where all of them are text or numbers."""
+    schema = dps.Schema([
+        dps.Number("day", "2024-01-01", "2024-03-31", edges=["2024-02-01"], missing="2024-01-01"),
+        dps.Number("age", 0, 100, points=101, edges=[50], allow_missing=True),
+        dps.Boolean("ill", allow_missing=True),
+    ])  # fmt: skip
+    rng = np.random.default_rng(0)
+    days = np.datetime64("2024-01-01") + rng.integers(0, 91, 3_000)
+    private = pd.DataFrame({
+        "day": days.astype("datetime64[s]"),
+        "age": np.where(rng.random(3_000) < 0.2, np.nan, rng.integers(0, 101, 3_000)),
+        "ill": pd.array(rng.choice([True, False, None], 3_000), dtype="boolean"),
+    })  # fmt: skip
+    asked = {"ill": dps.Proportion("ill"), "day": dps.Proportion("day < '2024-02-01'"),
+             "age": dps.Mean("age")}  # fmt: skip
+    plan = dps.plan(schema, asked, budget=dps.PureDP(2), n=3_000)
+    release = dps.release(plan, private, rng=0, m=2_000)
+    frame = release.to_frame()
+    for rows in (frame, pd.read_csv(io.StringIO(frame.to_csv(index=False)))):
+        for name, analysis in asked.items():
+            found = dps.corrected.infer(analysis, rows, radius=release.radius(name), schema=schema)
+            low, high = found.conf_int().ravel()
+            assert low < float(release.infer(name).params[0]) < high

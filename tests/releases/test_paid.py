@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import dpstats as dps
-import dpstats.paid
+import dpstats.releases.paid
 import dpstats.synthesis
 from dpstats.analyses import registry
 from dpstats.cli import DONE, FAILED, REFUSED, main
@@ -193,7 +193,7 @@ def test_an_interrupt_while_rows_are_read_stops_at_once_and_spends_nothing(
 
 
 def test_measurements_go_elsewhere_if_their_place_takes_them_no_more(folder, capsys, monkeypatch):
-    monkeypatch.setattr(dpstats.paid.tempfile, "tempdir", str(folder / "rescue"))
+    monkeypatch.setattr(dpstats.releases.paid.tempfile, "tempdir", str(folder / "rescue"))
     (folder / "rescue").mkdir()
 
     def fill(scale, size):
