@@ -146,7 +146,7 @@ def test_it_prints_well_and_says_that_it_is_not_private(plan):
         assert "not private: do not publish" in text
         assert "did you mean" in text
     assert repr(fit).startswith(TITLE)
-    assert "<td>sex</td><td>1</td><td>4</td><td>0</td>" in fit._repr_html_()
+    assert '<th scope="row">sex</th><td>1</td><td>4</td><td>0</td>' in fit._repr_html_()
     frame = fit.to_frame()
     assert list(frame) == ["column", "missing", "undeclared", "clamped", "commonest", "advice"]
     assert frame["undeclared"].tolist() == [c[1] for c in COUNTED.values()]
