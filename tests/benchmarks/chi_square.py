@@ -1,6 +1,6 @@
 """The figures that vignettes/chi-square.md quotes: many releases with the real noise.
 
-    python tests/benchmarks/chi_square.py [null releases] [releases of the table]
+    python tests/benchmarks/chi_square.py [null releases, 1000] [releases of the table, 200]
 
 First the level: in how many releases of tables without any effect each method rejects at 5%. Then,
 for the vignette's own table and both of its budgets, rejections, verdicts, intervals and coverage.
@@ -83,4 +83,4 @@ def main(null_releases, releases):
 
 if __name__ == "__main__":
     given = [int(argument) for argument in sys.argv[1:]]
-    main(*(given + [400, 200][len(given) :]))
+    main(*(given + [1_000, 200][len(given) :]))
