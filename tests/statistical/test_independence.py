@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 import dpstats as dps
-from dpstats.analyses.tables.independence import noisy_table
+from dpstats.analyses.tables.independence import _verdict, noisy_table
 from dpstats.inference.tables.association import Association
 from dpstats.inference.tables.noisy_table import NoisyTable
 from dpstats.privacy.noise import _noise_from
@@ -148,7 +148,7 @@ def check_certified(runs, table, tools):
     for setting, p in (("even", EVEN), ("+-.05", EVEN + 0.05 * BENT)):
         for n in (4000, 20_000):
             tables = draws(p, n, 1, runs, tools, n)
-            verdicts = [dps.Independence._verdict(t, ALPHA).verdict for t in tables]
+            verdicts = [_verdict(t, ALPHA).verdict for t in tables]
             wrong = "reject" if p is EVEN else "accept"
             for verdict in ("reject", "accept", "inconclusive"):
                 row = f"{setting}, n={n}, eps 1", f"certified: {verdict}"

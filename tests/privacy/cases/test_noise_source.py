@@ -129,7 +129,9 @@ def test_p58_no_public_argument_reaches_the_noise():
                *((f"{reference}.draw_candidates", "rng") for reference in REFERENCES[:3]),
                # These hold noise that was drawn before.
                ("Measurements", "noisy_sums"), ("Measurements", "uniforms"),
-               ("Answers", "uniforms"),
+               ("Answers", "uniforms"), ("Accuracy", "noisy"),
+               # The order of the rows.
+               ("Release", "row_seed"),
                # These simulate a published law to calibrate a test or a band.
                ("GoodnessOfFit", "seed"), ("Independence", "seed"),
                ("QuantileResult.distribution", "rng")}  # fmt: skip
