@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dpstats.arrays import Floats
+from dpstats.errors import RequestError
 
 if TYPE_CHECKING:
     from dpstats.measured.answers import Answers
     from dpstats.privacy.laws import LatticeLaw, NoiseLaw
 
+LEAST_SIMULATED = 1e-4  # an error probability that is read off simulated tails
 MOST_SIMULATIONS = 1_000_000
 _WIDE = 1000.0
 _POINTS = 2**14
@@ -67,6 +70,22 @@ def draw_noise(answers: Answers, size: int, rng: np.random.Generator) -> Floats:
         else:  # independent noises, of which there may be thousands
             total[:, used[0]] += drawn * weights[used[0]]
     return total
+
+
+def draws_for_interval(alpha: float, usual: int) -> int:
+    """Number of draws from which an interval at level 1 - alpha is read: ten or more in each tail.
+
+    Raises
+    ------
+    RequestError
+        Below an alpha of 1e-4, which would need too many.
+    """
+    if alpha < LEAST_SIMULATED:
+        raise RequestError(
+            f"alpha={alpha:g} is too small for an interval from simulated noise, at least "
+            f"{LEAST_SIMULATED:g}; use a larger alpha or method='certified'"
+        )
+    return max(usual, math.ceil(20 / alpha))
 
 
 def draw_from(law: LatticeLaw, size: int, rng: np.random.Generator) -> Floats:

@@ -17,7 +17,11 @@ from dpstats.corrected.verdicts import CertifiedChiSquare
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
 from dpstats.families.cells import Cells
-from dpstats.inference.simulation import MOST_SIMULATIONS, calibration_generator
+from dpstats.inference.simulation import (
+    MOST_SIMULATIONS,
+    calibration_generator,
+    draws_for_interval,
+)
 from dpstats.inference.tables.departures import Departures
 from dpstats.inference.tables.effect_size import effect_interval
 from dpstats.measured.answers import Answers, joint_noise_quantiles
@@ -156,7 +160,7 @@ class GoodnessOfFit:
     def _effect_at(self, best: Departures, alpha: float) -> Floats:
         """Noise-aware interval for the effect."""
         rng = calibration_generator(best.answers, (self.seed, 1))
-        noise = best.noise(self.simulations, rng)
+        noise = best.noise(draws_for_interval(alpha, self.simulations), rng)
         return effect_interval(best.observed, noise, best.n, best.p0, rng, alpha=alpha)
 
     def _expected_shares(self, schema: Schema) -> Floats:

@@ -25,7 +25,11 @@ from dpstats.families.block import Family
 from dpstats.families.cells import Cells, Indicator, Table
 from dpstats.families.conditions import cell_set
 from dpstats.families.subgroups import Subgroup
-from dpstats.inference.simulation import MOST_SIMULATIONS, calibration_generator
+from dpstats.inference.simulation import (
+    MOST_SIMULATIONS,
+    calibration_generator,
+    draws_for_interval,
+)
 from dpstats.inference.tables.association import Association
 from dpstats.inference.tables.noisy_table import NoisyTable
 from dpstats.measured.view import ReleaseView
@@ -186,7 +190,7 @@ class Independence:
     def _effect_at(self, counts: NoisyTable, association: Association, alpha: float) -> Floats:
         """Noise-aware interval for Cramer's V."""
         rng = calibration_generator(counts.answers, (self.seed, 1))
-        noise = counts.noise(max(_DRAWS, int(20 / alpha)), rng)
+        noise = counts.noise(draws_for_interval(alpha, _DRAWS), rng)
         ends = association.interval(counts.observed, counts.expected, noise, alpha, rng)
         return np.array(ends)
 

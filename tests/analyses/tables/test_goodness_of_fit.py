@@ -268,3 +268,17 @@ def test_noise_far_above_or_below_the_rows_in_overlapping_tables(unit, budget):
     assert 0 < result.pvalue <= 1
     low, high = result.conf_int()
     assert 0 <= low <= high <= 2
+
+
+def test_a_small_alpha_takes_as_many_draws_as_its_tails_need(schema, survey):
+    """99 draws have no quantile at 0.0005."""
+    few = dps.GoodnessOfFit("region", [0.4, 0.35, 0.25], simulations=99)
+    many = dps.GoodnessOfFit("region", [0.4, 0.35, 0.25], simulations=100_000)
+    release = released(schema, survey, {"g": few}, 0.2)
+    some, exact = (release.infer(one).conf_int(alpha=0.001) for one in (few, many))
+    np.testing.assert_allclose(some, exact, atol=0.01)
+    with pytest.raises(dps.RequestError, match=r"alpha=1e-05 is too small .* method='certified'"):
+        release.infer(few).conf_int(alpha=1e-5)
+    with pytest.raises(dps.RequestError, match="too small"):
+        link = dps.Independence("region", "smoker")
+        released(schema, survey, {"l": link}).infer("l").conf_int(alpha=1e-5)
