@@ -28,7 +28,7 @@ _FINE = 256  # a noise law is first rounded to multiples of at most sd / 256
 _SMALL = 400  # lattices up to this size are kept as they are
 _COARSE = 8  # larger ones are grouped, with a width of sd / 4 in the middle, more in the tails
 _STRIDE = 8  # binomial lattices are summed with strides of at most sd / 8
-_DIRECT = 2048  # more arguments than this are interpolated in a table of the noise's cdf
+_DIRECT = 2**17  # values of the laws; a sum of more is interpolated in a table of the noise's cdf
 _TABLE = 300
 _CELLS = 1 << 14  # values of the cdf at a time: they stay in the cache
 _MOST_SIZES = 17  # group sizes in the confidence set that are tried one by one
@@ -150,7 +150,7 @@ class GroupCounts:
         x = low[:, None] + stride[:, None] * steps
         mass = binomial_weights(x, sizes[:, None], np.array(p))
         y = observed + p * sizes[:, None] - x
-        if y.size <= _DIRECT:
+        if y.size * z.size <= _DIRECT or y.size <= _TABLE:
             value = noise_cdf(y)
         else:
             reach = np.arcsinh(max(1.0, float(np.max(np.abs(y)) / noise_sd)))
