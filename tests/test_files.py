@@ -135,7 +135,7 @@ def test_a_release_document_with_any_value_replaced_is_refused_or_readable(relea
     for _, _, changed in variants(document):
         rewritten(saved, release_json=json.dumps(changed))
         try:
-            str(dps.load(saved)).encode()
+            repr(dps.load(saved)).encode()
         except FileFormatError as error:
             str(error).encode()
 
