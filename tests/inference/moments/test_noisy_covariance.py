@@ -15,6 +15,15 @@ NAMES = ("a", "b", "c")
 SCHEMA = dps.Schema([dps.Number(name, -1, 1, points=201, missing=0) for name in NAMES])
 
 
+EVERY_PAIR = pytest.mark.parametrize(  # of two options occurs
+    ("unit", "standardize", "clip_norm"),
+    [
+        ("replace", False, None), ("replace", True, 0.8),
+        ("add_remove", True, None), ("add_remove", False, 0.8),
+    ],
+)  # fmt: skip
+
+
 def rows(n, middle=0.5):
     rng = np.random.default_rng(0)
     z = rng.standard_normal((n, 1)) * 0.2
@@ -59,9 +68,7 @@ def spectral(matrix):
     return np.abs(np.linalg.eigvalsh(matrix)).max()
 
 
-@pytest.mark.parametrize("clip_norm", [None, 0.8])
-@pytest.mark.parametrize("standardize", [False, True])
-@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+@EVERY_PAIR
 def test_radii_and_boxes_hold_and_are_not_idle(unit, standardize, clip_norm):
     """At alpha = 1/2, so that a quantile or a norm that is a little too short is seen."""
     epsilon = 20.0 if standardize else 1.0
@@ -91,9 +98,7 @@ def test_radii_and_boxes_hold_and_are_not_idle(unit, standardize, clip_norm):
     assert joint >= 0.5 * runs
 
 
-@pytest.mark.parametrize("clip_norm", [None, 0.8])
-@pytest.mark.parametrize("standardize", [False, True])
-@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+@EVERY_PAIR
 def test_simulated_errors_have_the_spread_of_real_ones(unit, standardize, clip_norm):
     found, data = exact(unit=unit, standardize=standardize, n=4_000, clip_norm=clip_norm)
     rng = np.random.default_rng(2)
