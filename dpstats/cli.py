@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,21 +35,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
         run = options.run
         run(options)
     except BudgetError as error:
-        print(f"dpstats: {error}", file=sys.stderr)
+        _say(f"dpstats: {error}")
         return OVER_BUDGET
     except DpstatsError as error:
-        print(f"dpstats: {error}", file=sys.stderr)
+        _say(f"dpstats: {error}")
         return REFUSED
-    except BrokenPipeError:  # the reader of the output closed it, as in `dpstats ... | head`
+    except BrokenPipeError:  # the reader of the results closed it, as in `dpstats ... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
     except OSError as error:
-        print(f"dpstats: {error.filename or 'a file'}: {error.strerror}", file=sys.stderr)
+        _say(f"dpstats: {error.filename or 'a file'}: {error.strerror}")
         return REFUSED
     except KeyboardInterrupt:
-        print("dpstats: interrupted", file=sys.stderr)
+        _say("dpstats: interrupted")
         return FAILED
     return DONE
+
+
+def _say(text: str, end: str = "\n") -> None:
+    """Print to stderr; that nobody reads it stops nothing."""
+    with suppress(OSError):
+        print(text, end=end, file=sys.stderr, flush=True)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -224,17 +231,16 @@ def _let_a_person_look(plan: Plan, options: argparse.Namespace) -> None:
             "nobody can be asked whether the table fits the schema: look at 'dpstats check PLAN "
             "DATA' and add --checked, or add --unchecked; nothing was spent"
         )
-    if not _agrees("look at the fit of the schema first?"):
-        return
-    from dpstats.private.fit_of_schema import check
+    if _agrees("look at the fit of the schema first?"):
+        from dpstats.private.fit_of_schema import check
 
-    print(check(plan, options.data), file=sys.stderr)
+        _say(str(check(plan, options.data)))
     if not _agrees("spend the budget?"):
         raise RequestError("you declined; nothing was spent")
 
 
 def _agrees(question: str) -> bool:
-    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    _say(f"{question} [y/N] ", end="")
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
@@ -257,11 +263,10 @@ def _release(options: argparse.Namespace) -> None:
 
     with places(options.output, overwrite=options.force) as (keep, write):
         if options.ledger is None:
-            print(
+            _say(
                 "dpstats: warning: no --ledger: no file records that this data set spends "
                 f"{plan.budget}; create one with 'dpstats ledger new FILE --kind "
-                f"{plan.budget.kind} --cap {plan.budget.parameter.upper()}'",
-                file=sys.stderr,
+                f"{plan.budget.kind} --cap {plan.budget.parameter.upper()}'"
             )
         _let_a_person_look(plan, options)
         try:
@@ -323,10 +328,9 @@ def _finish(
 def _say_how_to_finish(paid: Path, output: Path) -> None:
     from dpstats.releases.paid import how_to_finish
 
-    print(
+    _say(
         f"\ndpstats: the measurements, which the budget has paid for, are in {paid}; finish the "
-        f"release with: {how_to_finish(paid, output)}",
-        file=sys.stderr,
+        f"release with: {how_to_finish(paid, output)}"
     )
 
 
@@ -343,7 +347,7 @@ def _infer(options: argparse.Namespace) -> None:
 
     release = open_release(options.release)
     for reason in () if options.names else release.unread.values():
-        print(reason, file=sys.stderr)
+        _say(reason)
     for name in options.names or release.analyses:
         result = release.infer(name)
         print(result.summary(alpha=options.alpha, target=options.target), end="\n\n")
@@ -388,9 +392,9 @@ def _progress(at: Mapping[str, Callable[[], None]] | None = None) -> Progress:
             at[text]()
         if live:
             share = f" {done / total:.0%}" if total else ""
-            print(f"\r\033[K{text}{share}", end="\n" if text == "done" else "", file=sys.stderr)
+            _say(f"\r\033[K{text}{share}", end="\n" if text == "done" else "")
         elif text != last[0]:
-            print(text, file=sys.stderr)
+            _say(text)
         last[0] = text
 
     return report

@@ -22,6 +22,7 @@ MOST_BYTES = 2**31  # of a file, or of a member of an archive when expanded
 _SMALL = 2**26  # an archive may expand to this, whatever its size
 _MOST_EXPANSION = 500  # answers hold random digits, which do not compress
 _DIGITS = 16  # of a digest that is printed: by 64 bits no two plans look the same
+DIGESTS = "digests.json"  # of the other members of an archive: they show a change, not who made it
 _FIXED_DATE = (1980, 1, 1, 0, 0, 0)  # files carry no times
 
 
@@ -135,10 +136,12 @@ def read_bytes(path: str | Path, most: int | None = None) -> bytes:
 
 
 def pack(members: Mapping[str, str]) -> bytes:
-    """Texts as one zip archive; equal contents give equal bytes."""
+    """Texts as one zip archive, with their digests; equal contents give equal bytes."""
     buffer = io.BytesIO()
+    members = {name: text for name, text in members.items() if name != DIGESTS}
+    digests = {name: _digest(text.encode()) for name, text in members.items()}
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, text in members.items():
+        for name, text in (*members.items(), (DIGESTS, to_json(digests))):
             info = zipfile.ZipInfo(name, date_time=_FIXED_DATE)
             info.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(info, text)
@@ -156,7 +159,9 @@ def unpack(file: BinaryIO, wanted: Iterable[str], name: str) -> dict[str, str]:
     try:
         with zipfile.ZipFile(file) as archive:
             infos = {info.filename: info for info in archive.infolist()}
-            return {member: _member(archive, infos.get(member), member, name) for member in wanted}
+            found = {member: _member(archive, infos.get(member), member, name) for member in wanted}
+            _check_digests(archive, infos, name)
+            return found
     except FileFormatError:
         raise
     except Exception:  # zipfile raises errors of many kinds on damaged archives
@@ -186,6 +191,22 @@ def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo | None, member: str,
             "dpstats does; it was not read"
         )
     return archive.read(info).decode("utf-8")  # never more than the stated size
+
+
+def _check_digests(
+    archive: zipfile.ZipFile, infos: Mapping[str, zipfile.ZipInfo], name: str
+) -> None:
+    """Refuse an archive in which a member was changed, added or removed after it was written."""
+    digests = parse_json(_member(archive, infos.get(DIGESTS), DIGESTS, name))
+    if not isinstance(digests, dict) or {*digests, DIGESTS} != set(infos):
+        raise FileFormatError(
+            f"{name} does not hold the members that were written; restore it from a copy"
+        )
+    for member, expected in digests.items():
+        if _digest(_member(archive, infos[member], member, name).encode()) != expected:
+            raise FileFormatError(
+                f"{member} in {name} was changed after it was written; restore it from a copy"
+            )
 
 
 def save_archive(path: str | Path, members: Mapping[str, str], *, overwrite: bool = False) -> None:
@@ -273,8 +294,11 @@ def _distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def digest(value: object) -> str:
     """SHA-256 of a JSON value, as 64 hexadecimal digits; the order of keys counts."""
-    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(text.encode("ascii")).hexdigest()
+    return _digest(json.dumps(value, separators=(",", ":"), allow_nan=False).encode("ascii"))
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 def short_digest(digest: str) -> str:

@@ -229,9 +229,10 @@ class Terminal(io.StringIO):
 @pytest.mark.parametrize(
     ("typed", "flags", "ending", "looks", "spends"),
     [
-        ("n\n", [], "", False, True),
-        ("\n", [], "", False, True),
-        ("", [], "", False, True),
+        ("n\ny\n", [], "", False, True),
+        ("n\nn\n", [], "dpstats: you declined; nothing was spent\n", False, False),
+        ("\n\n", [], "dpstats: you declined; nothing was spent\n", False, False),
+        ("", [], "dpstats: you declined; nothing was spent\n", False, False),
         ("y\ny\n", [], "", True, True),
         ("YES\nyes\n", [], "", True, True),
         ("y\nn\n", [], "dpstats: you declined; nothing was spent\n", True, False),
@@ -250,7 +251,7 @@ def test_on_a_terminal_a_person_decides(folder, monkeypatch, typed, flags, endin
     text = seen.getvalue()
     assert ("look at the fit of the schema first? [y/N] " in text) == (not flags)
     assert ("not private: do not publish" in text) == looks
-    assert ("spend the budget? [y/N] " in text) == looks
+    assert ("spend the budget? [y/N] " in text) == (not flags)
     assert text.endswith(ending)
 
 
@@ -339,3 +340,18 @@ def test_demo_tells_the_whole_story(tmp_path, capsys):
     assert not opened.measurements.not_private
     low, high = opened.infer("affair").conf_int(alpha=1e-6)
     assert low < 2053 / 6366 < high  # the published share of women with an affair
+
+
+class Closed(io.StringIO):
+    """A terminal or a pipe whose reader has gone."""
+
+    def write(self, text):
+        raise BrokenPipeError
+
+
+def test_a_reader_that_goes_away_does_not_stop_a_release(folder, monkeypatch):
+    monkeypatch.setattr(sys, "stderr", Closed())
+    command = ["release", "--unchecked", "request.toml", "survey.csv", "-o", "out.zip"]
+    assert main([*command, "--candidates", "50"]) == DONE
+    assert dps.load("out.zip").n == 2000
+    assert main(["release", "--unchecked", "request.toml", "none.csv", "-o", "x.zip"]) == REFUSED

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -119,7 +120,8 @@ def read_condition(text: str, schema: Schema) -> CellSet:
     try:
         tree = ast.parse(source.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise ConditionError(f"cannot read the condition {text!r}; {GRAMMAR}") from None
+        dates = "; dates need quotes" if re.search(r"\d{4}-\d\d-\d\d", text) else ""
+        raise ConditionError(f"cannot read the condition {text!r}{dates}; {GRAMMAR}") from None
     reader = _Reader(text, schema, quoted)
     try:
         names = reader.columns_of(tree)

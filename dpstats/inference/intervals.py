@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
+
+import numpy as np
 
 from dpstats.arrays import Floats
 from dpstats.checks import Alternative, Method, Target
+
+FEWEST = 5  # draws beyond both limits, from which a limit may be read off draws
 
 
 class Intervals(Protocol):
@@ -22,3 +27,21 @@ class Intervals(Protocol):
 
     def first(self, count: int) -> Intervals:
         """The same for the first few parameters."""
+
+
+def with_far_tails(
+    ends: tuple[Floats, Floats],
+    alpha: float,
+    draws: int,
+    certified: Callable[[], tuple[Floats, Floats]],
+) -> tuple[Floats, Floats]:
+    """Limits that were read off draws, widened to certified ones where the draws end.
+
+    Fewer than `FEWEST` of the draws lie beyond a level below FEWEST / draws, and the quantile there
+    is that of the extreme draw. Certified limits at the same alpha need no draws, and the wider of
+    two limits errs no more often than either.
+    """
+    if alpha * draws >= FEWEST:
+        return ends
+    low, high = certified()
+    return np.minimum(ends[0], low), np.maximum(ends[1], high)

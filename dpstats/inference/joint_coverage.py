@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpstats.arrays import Floats
+from dpstats.inference.intervals import FEWEST
 from dpstats.inference.simulation import calibration_generator, draw_noise
 from dpstats.spending import bonferroni
 
@@ -58,4 +59,6 @@ def level_of_draws(drawn: Floats, alpha: float) -> float:
         ranks, np.argsort(drawn, axis=0), np.arange(size)[:, np.newaxis] + 0.5, axis=0
     )
     smallest = 2 * np.minimum(ranks, size - ranks).min(axis=1) / size
+    if alpha * size < FEWEST:  # the quantile is that of the extreme draw
+        return bonferroni(alpha, d)
     return float(np.clip(np.quantile(smallest, alpha), bonferroni(alpha, d), alpha))

@@ -165,7 +165,9 @@ class Plan(HasStrategy):
         """
         rows = self.n if n is None else n
         if rows is None:
-            raise RequestError("preview needs a number of rows: plan.preview(n=...)")
+            raise RequestError(
+                "preview needs a number of rows: plan.preview(n=...), or --rows on the command line"
+            )
         check_rows(rows)
         self.check_reference(rows)
         return preview_strategy(self.strategy, self.analyses, rows, like, heading=str(self))

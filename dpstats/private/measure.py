@@ -90,6 +90,8 @@ def measure(
             )
         book.check(plan.budget, unit=plan.unit)
     source = open_source(data, plan.columns)
+    if plan.unit == "add_remove":  # a file may state it, and tracebacks hold this frame
+        source = replace(source, rows=None)
     if source.rows is not None:
         _check_rows(source.rows, plan)
     blocks = [planned.block for planned in strategy.blocks if planned.role != "count"]

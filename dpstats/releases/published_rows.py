@@ -113,6 +113,10 @@ def infer(
             "infer takes an analysis with its parameters, such as "
             f"dps.Proportion(\"smoker == 'yes'\"): rows have no names of analyses; got {analysis!r}"
         )
+    if not isinstance(schema, Schema):
+        raise RequestError(
+            f"schema must be the dps.Schema of the rows, got {type(schema).__name__}"
+        )
     family = answered(analysis, schema)
     known = _Known.of(analysis, family, radius, n, beta)
     view = PublishedRows(
@@ -360,7 +364,7 @@ class PublishedRows(Cached):
         radii = np.array([self.known.radii.get(name, np.inf) for name in block.names])
         if block.noise_factor > 1:
             low, high = block.ranges
-            return np.asarray(np.minimum(radii, (high - low) / block.bounds))
+            return np.asarray((high - low) / block.bounds)  # fine functions have the same names
         for source in self.family.blocks if np.isinf(radii).any() else ():
             derivation = source.derive(block)
             if derivation is None:

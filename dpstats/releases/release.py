@@ -255,11 +255,7 @@ class Release(Cached):
         """
         if isinstance(analysis, str):
             return self._planned.named(analysis).infer(self)
-        if isinstance(analysis, type) or not hasattr(analysis, "infer"):
-            raise RequestError(
-                "infer takes the name of an analysis, or an analysis with its parameters such as "
-                f"dps.Proportion(\"smoker == 'yes'\"); got {short(analysis)}"
-            )
+        _check_analysis("infer", analysis)
         try:
             return analysis.infer(self)
         except NotMeasuredError as error:
@@ -365,6 +361,7 @@ class Release(Cached):
             return certify(self.measurements, means, alpha=alpha, target=target)
         named = isinstance(analysis, str)
         asked = self._planned.named(analysis) if isinstance(analysis, str) else analysis
+        _check_analysis("accuracy", asked)
         family = answered(asked, self.schema)
         return certify_answers(
             self.answers(family, with_count=True),
@@ -409,6 +406,7 @@ class Release(Cached):
         >>> radius.level, radius["smoker"] < 0.001
         (0.975, True)
         """
+        _check_analysis("radius", analysis)
         found = self.accuracy(analysis, alpha=alpha)
         asked = self._planned.named(analysis) if isinstance(analysis, str) else analysis
         spectral = getattr(asked, "spectral_radius", None)
@@ -535,3 +533,12 @@ class Release(Cached):
     def __repr__(self) -> str:
         names = ", ".join(self.measurements.requests)
         return f"<dpstats Release: {names}; n = {self.n}, k = {self.k}>"
+
+
+def _check_analysis(method: str, given: object) -> None:
+    """Refuse what is neither the name of an analysis nor an analysis."""
+    if not isinstance(given, str) and (isinstance(given, type) or not hasattr(given, "infer")):
+        raise RequestError(
+            f"{method} takes the name of an analysis, or an analysis with its parameters such as "
+            f"dps.Proportion(\"smoker == 'yes'\"); got {short(given)}"
+        )

@@ -1,9 +1,11 @@
 """Limits and p-values from draws: t without noise, Fieller's with noise alone."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 
+import dpstats as dps
 from dpstats.inference.confidence_law import DRAWS, ConfidenceLaw
 from dpstats.inference.simulation import draw_evenly
 from dpstats.privacy.gaussian import DiscreteGaussian
@@ -76,3 +78,30 @@ def test_the_order_of_even_draws_is_random():
     rng = np.random.default_rng(3)
     first, second = (draw_evenly(DiscreteLaplace(5.0), 5_000, rng) for _ in range(2))
     assert abs(np.corrcoef(first, second)[0, 1]) < 0.05
+
+
+@pytest.mark.parametrize("name", ["mean", "correlation", "line", "covariance", "components"])
+def test_limits_do_not_end_where_the_draws_end(name):
+    """At 1e-5 a quantile of 5,000 draws is that of the extreme one; certified limits go on."""
+    schema = dps.Schema([dps.Number(column, 0, 1, missing=0) for column in ("a", "b")])
+    asked = {
+        "mean": dps.Mean("a"), "correlation": dps.Correlation(["a", "b"]), "line": dps.OLS("a ~ b"),
+        "covariance": dps.Covariance(["a", "b"]), "components": dps.PCA(["a", "b"]),
+    }  # fmt: skip
+    rows = pd.DataFrame(np.random.default_rng(0).random((4_000, 2)), columns=["a", "b"])
+    plan = dps.plan(schema, {name: asked[name]}, budget=dps.PureDP(0.5))
+    result = dps.release(plan, rows, rng=0, m=300).infer(name)
+    for simultaneous in (False, True):
+        widths = []
+        for alpha in (1e-3, 1e-5, 1e-7):
+            aware, certified = (
+                np.atleast_2d(result.conf_int(
+                    alpha=alpha, method=method, simultaneous=simultaneous
+                )) for method in ("noise_aware", "certified")
+            )  # fmt: skip
+            widths.append(np.diff(aware))
+            if alpha < 1e-3:
+                assert np.all(aware[:, 0] <= certified[:, 0] + 1e-12)
+                assert np.all(aware[:, 1] >= certified[:, 1] - 1e-12)
+        assert np.all(widths[0] <= widths[1])
+        assert np.all(widths[1] <= widths[2])

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import dpstats as dps
-from dpstats.inference.joint_coverage import joint_level
+from dpstats.inference.joint_coverage import joint_level, level_of_draws
 from dpstats.measured.answers import joint_noise_quantiles
 from dpstats.privacy import noise
 from dpstats.privacy.laws import joint_quantiles
@@ -91,3 +91,9 @@ def test_a_whole_plan_holds_together(seeded_noise):
     np.testing.assert_allclose(frame.loc[12, ["conf_low", "conf_high"]].astype(float), single)
     whole = release.infer("table").conf_int(alpha=0.025, simultaneous=True)
     np.testing.assert_allclose(frame.loc[:11, ["conf_low", "conf_high"]], whole)
+
+
+def test_a_level_below_the_draws_is_bonferronis():
+    errors = np.random.default_rng(0).standard_normal((5_000, 8))
+    assert level_of_draws(errors, 5e-4) == 5e-4 / 8
+    assert 0.05 / 8 <= level_of_draws(errors, 0.05) < 0.02

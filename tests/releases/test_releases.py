@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 import dpstats as dps
+from dpstats import files
 from dpstats.analyses import registry
 from dpstats.errors import DpstatsError, FileFormatError, NotMeasuredError
 from dpstats.privacy.noise import _noise_from
@@ -297,7 +298,8 @@ def test_the_rows_in_the_file_are_those_of_the_frame(release, saved):
     with zipfile.ZipFile(saved) as archive:
         assert archive.testzip() is None
         assert sorted(archive.namelist()) == [
-            "answers.csv", "candidates.csv", "measurements.json", "release.json", "rows.csv",
+            "answers.csv", "candidates.csv", "digests.json", "measurements.json", "release.json",
+            "rows.csv",
         ]  # fmt: skip
         rows = pd.read_csv(io.BytesIO(archive.read("rows.csv")))
         assert {info.date_time for info in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
@@ -351,9 +353,7 @@ def rewritten(path, member, change):
     changed = change(texts.pop(member))
     if changed is not None:
         texts[member] = changed
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, text in texts.items():
-            archive.writestr(name, text)
+    path.write_bytes(files.pack(texts))  # with digests that fit
 
 
 def in_json(**changes):
@@ -614,3 +614,26 @@ def test_a_file_of_another_kind_is_named(release, tmp_path):
     release.measurements.save(tmp_path / "m.zip")
     with pytest.raises(FileFormatError, match=r"lacks release.json; open a release with dps.load"):
         dps.load(tmp_path / "m.zip")
+
+
+@pytest.mark.parametrize("member", ["answers.csv", "rows.csv", "release.json"])
+def test_a_member_that_was_changed_or_removed_is_seen(saved, member):
+    with zipfile.ZipFile(saved) as archive:
+        texts = {name: archive.read(name) for name in archive.namelist()}
+    for changed in ({**texts, member: texts[member] + b"\n"},
+                    {name: text for name, text in texts.items() if name != member},
+                    {**texts, "more.txt": b""}):  # fmt: skip
+        with zipfile.ZipFile(saved, "w") as archive:
+            for name, text in changed.items():
+                archive.writestr(name, text)
+        with pytest.raises(FileFormatError, match=r"restore it from a copy|lacks"):
+            dps.load(saved)
+
+
+@pytest.mark.parametrize("wrong", [3, None, ["smoking"], dps.Proportion])
+def test_what_is_no_analysis_is_refused(release, wrong):
+    for method in (release.radius, release.infer, release.accuracy):
+        if wrong is None and method == release.accuracy:
+            continue  # all functions
+        with pytest.raises(dps.RequestError, match="takes the name of an analysis"):
+            method(wrong)

@@ -126,6 +126,8 @@ class PCA:
         """
         if self.standardize:
             return None  # its error is relative to variances, which have an error of their own
+        if complete_cases(release.schema, self) is not None:
+            return None  # its divisor is the number of complete cases, which has an error too
         ball = ball_of(release.schema, self)
         noisy = NoisyCovariance.of(release, tuple(self.columns), ball=ball)
         noise = CertifiedRadii(noisy).of_noise(alpha)

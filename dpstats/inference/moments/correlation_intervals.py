@@ -15,6 +15,7 @@ from dpstats.corrected.correlation import Range, correlation_range
 from dpstats.corrected.means import bernstein_radius, chernoff_confint
 from dpstats.errors import RequestError
 from dpstats.inference.confidence_law import DRAWS, ConfidenceLaw
+from dpstats.inference.intervals import with_far_tails
 from dpstats.inference.moments.correlation_spread import correlation_spread, two_valued_spread
 from dpstats.inference.moments.noisy_covariance import NoisyCovariance
 from dpstats.inference.simulation import calibration_seed, draw_evenly
@@ -218,7 +219,9 @@ class CorrelationIntervals:
         if method == "noise_aware" and target == "population":
             ends = np.array([pair.law.limits(alpha, -_FAR, _FAR) for pair in self.pairs])
             low, high = np.where(np.abs(ends) >= _FAR, np.sign(ends), np.tanh(ends)).T
-            return low, high
+            return with_far_tails(
+                (low, high), alpha, DRAWS, lambda: self.conf_int(alpha, "certified", target)
+            )
         low, high = np.array([pair.certified(alpha, target) for pair in self.pairs]).T
         return low, high
 

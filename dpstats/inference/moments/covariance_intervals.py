@@ -10,6 +10,7 @@ import numpy as np
 
 from dpstats.arrays import Floats
 from dpstats.checks import Alternative
+from dpstats.inference.intervals import with_far_tails
 from dpstats.inference.moments.certified_radii import CertifiedRadii
 from dpstats.inference.moments.noisy_covariance import NoisyCovariance
 from dpstats.spending import of_simulation
@@ -75,7 +76,12 @@ class CovarianceIntervals:
         errors = self.errors("both" if target == "population" else "privacy")
         ends = np.quantile(errors, [alpha / 2, 1 - alpha / 2], axis=1)
         low, high = ends[1].max(axis=0), ends[0].min(axis=0)
-        return self.clipped(self.values - low), self.clipped(self.values - high)
+        return with_far_tails(
+            (self.clipped(self.values - low), self.clipped(self.values - high)),
+            alpha,
+            len(errors[0]),
+            lambda: self._certified(alpha, target, joint=False),
+        )
 
     def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """Simultaneous limits; noise-aware, by the largest standardised error."""
@@ -89,7 +95,12 @@ class CovarianceIntervals:
             worst = np.divide(np.abs(errors), sd, out=np.zeros_like(errors), where=sd > 0)
             reaches.append(float(np.quantile(worst.max(axis=1), 1 - alpha)) * sd)
         reach = np.max(reaches, axis=0)
-        return self.clipped(self.values - reach), self.clipped(self.values + reach)
+        return with_far_tails(
+            (self.clipped(self.values - reach), self.clipped(self.values + reach)),
+            alpha,
+            len(errors),
+            lambda: self._certified(alpha, target, joint=True),
+        )
 
     def _certified(self, alpha: float, target: Target, *, joint: bool) -> tuple[Floats, Floats]:
         low, high = CertifiedRadii(self.covariance).box(alpha, target, joint=joint)

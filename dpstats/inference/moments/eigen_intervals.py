@@ -13,6 +13,7 @@ from dpstats.caching import Cached
 from dpstats.checks import Alternative
 from dpstats.corrected.spectral import descending, loading_bounds, sine_bounds, subspace_sines
 from dpstats.errors import RequestError
+from dpstats.inference.intervals import with_far_tails
 from dpstats.inference.moments.certified_radii import CertifiedRadii
 from dpstats.inference.moments.noisy_covariance import NoisyCovariance
 from dpstats.spending import for_other_eigenvalues
@@ -127,16 +128,19 @@ class EigenIntervals(Cached):
     def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """Lower and upper limits, two (2 k + k p,) arrays."""
 
-        def ends() -> tuple[Floats, Floats]:
+        def limits() -> tuple[Floats, Floats]:
             if method == "certified":
                 return self._within(*self.certified.radii(alpha, target), alpha, target)
             if self.covariance.unknown:
                 return self._within(np.inf, np.inf, alpha, target)
             errors = self._errors("both" if target == "population" else "privacy")
             found = np.array([self._aware(alpha, drawn, target) for drawn in errors])
-            return found[:, 0].min(axis=0), found[:, 1].max(axis=0)
+            ends = found[:, 0].min(axis=0), found[:, 1].max(axis=0)
+            return with_far_tails(
+                ends, alpha, len(errors[0]), lambda: self.conf_int(alpha, "certified", target)
+            )
 
-        low, high = self._once((alpha, method, target), ends)
+        low, high = self._once((alpha, method, target), limits)
         return low.copy(), high.copy()
 
     def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
@@ -148,7 +152,12 @@ class EigenIntervals(Cached):
             sizes = np.abs(_ends(errors)).max(axis=1)
             traces = np.abs(np.trace(errors, axis1=1, axis2=2))
             radius = max(radius, float(np.quantile(np.maximum(sizes, traces), 1 - alpha)))
-        return self._within(radius, radius, None, target)
+        return with_far_tails(
+            self._within(radius, radius, None, target),
+            alpha,
+            len(errors),
+            lambda: self.conf_int(alpha, "certified", target),
+        )
 
     def _within(
         self, radius: float, of_trace: float, alpha: float | None, target: Target

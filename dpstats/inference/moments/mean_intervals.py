@@ -11,7 +11,8 @@ import numpy as np
 from dpstats.arrays import Floats
 from dpstats.checks import Alternative, check_finite
 from dpstats.corrected.means import mean_confint
-from dpstats.inference.confidence_law import ConfidenceLaw
+from dpstats.inference.confidence_law import DRAWS, ConfidenceLaw
+from dpstats.inference.intervals import FEWEST
 from dpstats.inference.moments.noisy_mean import NoisyMean, law_of_contrast
 from dpstats.spending import bonferroni, for_noise_of_means
 
@@ -67,6 +68,9 @@ class Contrast:
         reach = float(len(self.groups))
         if method == "noise_aware" and target == "population":
             low, high = self._law.limits(alpha, -reach, reach)
+            if alpha * DRAWS < FEWEST:  # see `with_far_tails`
+                least, most = self._certified(alpha, target)
+                low, high = min(low, least), max(high, most)
         else:
             low, high = self._certified(alpha, target)
         return self._shift + self.half * low, self._shift + self.half * high

@@ -63,8 +63,13 @@ class ErrorLaw:
         return float(2 * np.mean(cdf(both / self.spread)))
 
     def unbounded(self, alpha: float) -> bool:
-        """Whether the interval at level 1 - alpha has no ends; see `_reach`."""
-        return bool(np.isinf(self.spread) or np.mean(np.abs(self.moving) >= 1) >= alpha)
+        """Whether the interval at level 1 - alpha has no ends; see `_reach`.
+
+        Two standard errors below alpha, the share of draws that reach any t is too close to it.
+        """
+        share = np.mean(np.abs(self.moving) >= 1)
+        near = 2 * np.sqrt(alpha / len(self.moving)) if share > 0 else 0.0
+        return bool(np.isinf(self.spread) or share >= alpha - near)
 
     @property
     def least_pvalue(self) -> float:

@@ -11,6 +11,7 @@ import numpy as np
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
 from dpstats.corrected.least_squares import combination_bounds
+from dpstats.inference.intervals import with_far_tails
 from dpstats.inference.joint_coverage import level_of_draws
 from dpstats.inference.regression.error_law import ErrorLaw
 from dpstats.inference.regression.least_squares import DRAWS, JOINT, LeastSquares
@@ -87,7 +88,12 @@ class LinearIntervals(Cached):
             return self._certified(alpha, target)
         ends = [self._law(i, target).interval(alpha) for i in range(len(self.offsets))]
         low, high = np.array(ends).reshape(-1, 2).T
-        return self.estimates + low, self.estimates + high
+        return with_far_tails(
+            (self.estimates + low, self.estimates + high),
+            alpha,
+            DRAWS,
+            lambda: self._certified(alpha, target),
+        )
 
     def unbounded(self, alpha: float) -> bool:
         """Whether some noise-aware interval is unbounded."""
@@ -126,7 +132,12 @@ class LinearIntervals(Cached):
             values, vectors = np.linalg.eigh(covariance)
             z = rng.standard_normal((DRAWS, k)) * np.sqrt(np.clip(values, 0, None))
             errors = errors + z @ vectors.T
-        return self.conf_int(level_of_draws(errors, alpha), method, target)
+        return with_far_tails(
+            self.conf_int(level_of_draws(errors, alpha), method, target),
+            alpha,
+            DRAWS,
+            lambda: self.simultaneous(alpha, "certified", target),
+        )
 
     def first(self, count: int) -> LinearIntervals:
         """The same for the first few combinations."""

@@ -155,6 +155,6 @@ def test_a_narrow_sampling_part_leaves_the_quantile_of_the_noise():
     law = ErrorLaw(1e-9, 20.0, noise, np.zeros(4_000))
     for end in law.interval(0.05):
         assert abs(end) == pytest.approx(np.quantile(np.abs(noise), 0.95), rel=5e-3)
-    slow = ErrorLaw(0.02, 20.0, noise, 0.2 * noise)
+    slow = ErrorLaw(0.02, 20.0, noise, 0.1 * noise)
     for end, sign in zip(slow.interval(0.01), (-1, 1), strict=True):
         assert slow.pvalue(sign * abs(end)) == pytest.approx(0.01, rel=1e-6)
