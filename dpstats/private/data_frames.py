@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from fractions import Fraction
@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from dpstats.errors import DataError
 from dpstats.private.sources import Source, in_slices
-from dpstats.schema import Category, Column, Schema
+from dpstats.schema import Schema
 from dpstats.schema.arrow import spelled
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def data_frame(frame: pd.DataFrame, schema: Schema) -> Source:
     twice = [name for name in schema.names if fields.count(name) > 1]
     if twice:
         raise DataError(f"the table has more than one column named {twice}")
-    arrays = {c.name: _array(frame[c.name], c) for c in schema if c.name in fields}
+    arrays = {c.name: _array(frame[c.name]) for c in schema if c.name in fields}
 
     def batches(wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:
         chosen = [arrays[name] for name in wanted]
@@ -39,11 +39,11 @@ def data_frame(frame: pd.DataFrame, schema: Schema) -> Source:
     return Source(fields, batches, rows=len(frame), types=types)
 
 
-def _array(series: pd.Series[Any], column: Column) -> pa.Array:
+def _array(series: pd.Series[Any]) -> pa.Array:
     dtype = series.dtype
     held = getattr(getattr(dtype, "categories", None), "dtype", dtype)  # of a Categorical
     if held == np.dtype(object):
-        return _objects(series, column)
+        return _objects(series)
     array = series.to_numpy() if isinstance(dtype, np.dtype) else None
     if array is not None and array.dtype.kind in "iufb" and not array.dtype.isnative:
         return pa.array(array.astype(array.dtype.newbyteorder("=")), from_pandas=True)
@@ -52,24 +52,16 @@ def _array(series: pd.Series[Any], column: Column) -> pa.Array:
     except (pa.ArrowException, TypeError, ValueError):  # broken text, or a type of pandas alone
         converted = None
     if converted is None:
-        return _objects(series.astype(object), column)
+        return _objects(series.astype(object))
     return converted.combine_chunks() if isinstance(converted, pa.ChunkedArray) else converted
 
 
-def _objects(series: pd.Series[Any], column: Column) -> pa.Array:
+def _objects(series: pd.Series[Any]) -> pa.Array:
     """Python objects cell by cell, as the text that a CSV file would hold."""
-    words = {value: str(value).lower() for value in (True, False)}
-    if isinstance(column, Category) and column.holds_text:
-        words |= {
-            value: str(level)
-            for value, word in words.items()
-            for level in reversed(column.stored)
-            if str(level).lower() == word
-        }
-    return pa.array([_text(cell, words) for cell in series], pa.large_binary())
+    return pa.array([_text(cell) for cell in series], pa.large_binary())
 
 
-def _text(cell: object, words: Mapping[bool, str]) -> bytes | None:
+def _text(cell: object) -> bytes | None:
     """One cell as text; None if it is missing."""
     try:
         if type(cell) in (int, float) and abs(cell) < 2**53:  # type: ignore[arg-type]
@@ -81,7 +73,7 @@ def _text(cell: object, words: Mapping[bool, str]) -> bytes | None:
         if _is_missing(cell):
             return None
         if isinstance(cell, bool | np.bool_):
-            return words[bool(cell)].encode()
+            return str(bool(cell)).lower().encode()
         if isinstance(cell, np.datetime64):
             return str(cell.astype("datetime64[D]")).encode()
         if isinstance(cell, date):  # a datetime too
@@ -108,6 +100,7 @@ def _real(cell: object) -> float | None:
     if isinstance(cell, np.timedelta64) or not isinstance(cell, real):  # numpy calls it an integer
         return None
     try:
-        return float(cell)
+        # A short float by way of text: its shortest decimal, as in a file.
+        return float(str(cell) if isinstance(cell, np.floating) else cell)
     except OverflowError:
         return math.inf if cell > 0 else -math.inf

@@ -1,12 +1,13 @@
 """Arrow arrays to numpy, by total functions: every cell maps to a code, a number or NaN.
 
 A column of any type is read. Which type a table gives a column can depend on a single cell, such as
-the one text among numbers, so that refusing a type would disclose that cell. Numbers and text that
-spells them are one value, as in a CSV file, which has no types.
+the one text among numbers, so that refusing a type would disclose that cell. A number, a bool or a
+date is one value with the text that spells it, as in a CSV file, which has no types.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,7 +20,8 @@ from dpstats.schema.dates import day_of
 
 _NUMBER = r"(?i)^\s*([+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?)|true|false)\s*$"
 _NAN = r"(?i)^\s*nan\s*$"
-_DATE = r"^\s*\d{4}-\d{2}-\d{2}([T ][ -~]*)?\s*$"  # ASCII: text that is no UTF-8 must not fail
+_TRUTH = r"(?i)^\s*(true|false)\s*$"
+_DATE = r"^\s*\d{4}-\d{2}-\d{2}([T ]\d[ -~]*)?\s*$"  # ASCII: text that is no UTF-8 must not fail
 _PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400 * 10**6, "ns": 86_400 * 10**9}
 
 
@@ -66,13 +68,31 @@ def _floats(values: pa.Array) -> NDArray[np.float64]:
         values = numbers_from_text(values)
     elif types.is_boolean(kind):
         values = values.cast(pa.int8())
-    elif types.is_float16(kind):
-        values = values.cast(pa.float32())
+    elif types.is_float16(kind) or types.is_float32(kind):
+        return _shortest_decimals(values)
     elif types.is_decimal(kind):  # by way of text, which is read correctly rounded
         values = values.cast(pa.large_string())
     elif not (types.is_integer(kind) or types.is_floating(kind)):
         return np.full(len(values), np.nan)
     return _numpy(values.cast(pa.float64(), safe=False).fill_null(np.nan), np.float64)
+
+
+def _shortest_decimals(values: pa.Array) -> NDArray[np.float64]:
+    """Short floats as the shortest decimals that they are read from, which a file would hold."""
+    cells: NDArray[Any] = values.fill_null(np.nan).to_numpy(zero_copy_only=False)
+    if cells.dtype == np.float16:
+        used, at = np.unique(cells.view(np.uint16), return_inverse=True)
+        return np.asarray(used.view(np.float16).astype(str).astype(np.float64)[at])
+    found: NDArray[np.float64] = cells.astype(np.float64)
+    # No two decimals of six digits are one float32: where one is the cell, it is the shortest.
+    whole = np.rint(found * 1e3)  # the product is exact
+    near = whole / 1e3
+    same = (np.abs(whole) < 10**6) & (near.astype(np.float32) == cells)
+    found[same] = near[same]
+    left = np.flatnonzero(~same)
+    text = pa.array(cells[left]).cast(pa.large_string())
+    found[left] = _numpy(text.cast(pa.float64()), np.float64)
+    return found
 
 
 def numbers_from_text(texts: pa.Array) -> pa.Array:
@@ -152,8 +172,9 @@ def level_codes(
     values : pyarrow.Array of length n
         Of any type, or a dictionary in any order.
     stored : sequence
-        The declared values. Numbers match by value, text exactly; a number, a bool or a date
-        matches the text that spells it.
+        The declared values. Numbers match by value, text exactly. Text that is no declared level
+        matches the one that spells the same number, truth value or day, and so does a number, a
+        bool or a date; of several such levels, the one in the shortest form or none.
     missing, other : int
         Codes of missing cells, and of cells with an undeclared value.
 
@@ -166,36 +187,91 @@ def level_codes(
         indices = values.indices.cast(pa.int64()).fill_null(len(coded))
         return np.asarray(np.append(coded, missing)[indices.to_numpy(zero_copy_only=False)])
     values = plain(values)
-    text_levels = isinstance(stored[0], str)
-    if text_levels and holds_text(values.type):  # as bytes: broken text is undeclared
-        cells, declared = values, pa.array([level.encode() for level in stored], values.type)
-    else:
-        read = _days if holds_dates(values.type) else _floats
-        # Adding zero turns -0.0 into 0.0: index_in distinguishes the two.
-        cells = pa.array(read(values) + 0.0)
-        known = [_as_cell(level, values.type) for level in stored]
-        declared = pa.array([np.nan if v is None else v + 0.0 for v in known], pa.float64())
-    found = _numpy(pc.index_in(cells, value_set=declared).fill_null(-1), np.int64)
-    if not text_levels or not holds_text(values.type):
-        found[np.isnan(_numpy(cells, np.float64))] = -1  # NaN marks what no level can be
+    found = _index_of_level(values, stored)
     codes = np.where(found >= 0, found, other)
-    codes[_absent(values, numbers=not text_levels)] = missing
+    codes[_absent(values, numbers=not isinstance(stored[0], str))] = missing
     return codes
 
 
-def _as_cell(level: str | float, arrow_type: pa.DataType) -> float | None:
-    """The number or day that a level is in a column of a type; None if it can be none there."""
-    if not isinstance(level, str):
-        return None if holds_dates(arrow_type) else float(level)
-    if holds_dates(arrow_type):
-        return day_of(level)
-    if pa.types.is_boolean(arrow_type):
-        return {"true": 1.0, "false": 0.0}.get(level.lower())
-    try:
-        number = float(level)
-    except ValueError:
-        return None
-    return number if spelled(number) == level else None
+def _index_of_level(values: pa.Array, stored: Sequence[Any]) -> NDArray[np.int64]:
+    """Index of each cell (n,) among the stored values; -1 where it is none of them."""
+    if not isinstance(stored[0], str):
+        return _index_in(_floats(values), [float(level) for level in stored])
+    numbers, truths, dates = _meanings(stored)
+    if holds_dates(values.type):
+        return _index_in(_days(values), dates)
+    if pa.types.is_boolean(values.type):
+        return _index_in(_floats(values), truths)
+    if not holds_text(values.type):
+        return _index_in(_floats(values), numbers)
+    # As bytes: broken text is undeclared.
+    declared = pa.array([level.encode() for level in stored], values.type)
+    found = _numpy(pc.index_in(values, value_set=declared).fill_null(-1), np.int64)
+    unknown = (found < 0) & _numpy(values.is_valid(), np.bool_)
+    readers = [
+        (read, levels)
+        for read, levels in ((_numbers, numbers), (_truths, truths), (_days_from_text, dates))
+        if not np.isnan(levels).all()
+    ]
+    if readers and unknown.any():
+        rest = values.filter(pa.array(unknown)).dictionary_encode()
+        meant = np.full(len(rest.dictionary), -1)
+        for read, levels in readers:  # a text is at most one of the three
+            meant = np.maximum(meant, _index_in(read(rest.dictionary), levels))
+        found[unknown] = meant[_numpy(rest.indices, np.int64)]
+    return found
+
+
+def _index_in(cells: NDArray[np.float64], levels: Sequence[float]) -> NDArray[np.int64]:
+    """Index of each cell (n,) among the levels; -1 where it is none of them, or NaN."""
+    # Adding zero turns -0.0 into 0.0: index_in distinguishes the two.
+    declared = pa.array(np.asarray(levels, np.float64) + 0.0)
+    found = _numpy(pc.index_in(pa.array(cells + 0.0), value_set=declared).fill_null(-1), np.int64)
+    found[np.isnan(cells)] = -1
+    return found
+
+
+def _numbers(texts: pa.Array) -> NDArray[np.float64]:
+    """Numbers that texts spell; NaN for the others, and for truth values."""
+    numbers = _numpy(numbers_from_text(texts).fill_null(np.nan), np.float64)
+    return np.where(np.isnan(_truths(texts)), numbers, np.nan)
+
+
+def _truths(texts: pa.Array) -> NDArray[np.float64]:
+    """1 for true and 0 for false, in any case; NaN for other texts."""
+    return _numpy(numbers_from_text(_matching(texts, _TRUTH)).fill_null(np.nan), np.float64)
+
+
+def _meanings(levels: Sequence[str]) -> tuple[list[float], list[float], list[float]]:
+    """The numbers, truth values and days that levels spell; NaN where they spell none.
+
+    Where several spell one value, as 1 and 01, it is the one in its shortest form, or none.
+    """
+    texts = pa.array([level.encode() for level in levels], pa.large_binary())
+    numbers = [
+        # Beyond 2**53 a float is several whole numbers.
+        number if abs(number) < 2**53 or spelled(number) == level else np.nan
+        for level, number in zip(levels, _numbers(texts).tolist(), strict=True)
+    ]
+    truths = _truths(texts).tolist()
+    days = [np.nan if (day := day_of(level)) is None else float(day) for level in levels]
+    forms = [{spelled(number) for number in [number] if number == number} for number in numbers]
+    return (
+        _of_one_level(
+            numbers, [{level} == form for level, form in zip(levels, forms, strict=True)]
+        ),
+        _of_one_level(truths, [level in ("true", "false") for level in levels]),
+        days,
+    )
+
+
+def _of_one_level(values: list[float], shortest: list[bool]) -> list[float]:
+    """Values of levels; NaN for those that share theirs and are not in its shortest form."""
+    count = Counter(values)
+    return [
+        value if short or count[value] == 1 else np.nan
+        for value, short in zip(values, shortest, strict=True)
+    ]
 
 
 def spelled(number: float) -> str:

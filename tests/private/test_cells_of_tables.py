@@ -112,7 +112,7 @@ def test_a_csv_cell_is_read_as_its_column_declares(tmp_path):
     )
     sums, n = read_csv(text, schema, tmp_path)
     assert n == 5
-    assert sums == [[1, 1, 1, 2], [2, 2, 1], [3, 2]]
+    assert sums == [[1, 2, 1, 1], [2, 2, 1], [3, 2]]
 
 
 def test_csv_rows_longer_than_a_block_are_read(tmp_path, monkeypatch):

@@ -131,7 +131,7 @@ def test_it_says_what_the_values_may_mean(plan):
         (dps.Category("v", ["no", "yes"]), [False, True], "'true': did you mean 'yes'"),
         (dps.Category("v", ["no", "yes"]), [0.0, 1.0], "'1': did you mean 'yes'"),
         (dps.Category("v", ["false", "true"]), [0, 1], "'0': did you mean 'false'"),
-        (dps.Category("v", ["1", "2", "3"]), ["1.0"], "'1.0': did you mean '1'"),
+        (dps.Category("v", ["1.5", "2", "3"]), ["1,5"], "'1,5': did you mean '1.5'"),
         (dps.Category("v", ["é", "b"]), ["e\u0301"], "did you mean 'é'"),
     ],
 )

@@ -183,6 +183,71 @@ def test_columns_without_a_single_cell_are_alike():
             assert sums.tolist() == expected
 
 
+DAYS = ["2024-05-01", "2024-05-02"]
+MISSING = {"allow_missing": True}
+# A declaration, the cells of a data frame with their type, and the sums.
+SAVED = {
+    "a missing cell makes floats": (
+        Category("x", ["0", "1"], **MISSING), [0, 1, 1, None], float, [1, 2, 1]),
+    "levels with zeros before": (
+        Category("x", ["01", "02"], **MISSING), [1, 2, 2, 3], int, [1, 2, 1]),
+    "levels with a point": (
+        Category("x", ["0.0", "1.0"], **MISSING), [0, 1, 1, 0], int, [2, 2, 0]),
+    "bools": (Category("x", ["false", "true"], **MISSING), [False, True, True], bool, [1, 2, 0]),
+    "bools as a file has them": (
+        Category("x", ["False", "True"], **MISSING), [False, True, True], bool, [1, 2, 0]),
+    "bools with a missing cell": (
+        Category("x", ["FALSE", "TRUE"], **MISSING), [False, True, None], object, [1, 1, 1]),
+    "bools are not 0 and 1": (
+        Category("x", ["0", "1"], **MISSING), [False, True, True], bool, [0, 0, 3]),
+    "float32 levels": (
+        Category("x", [0.1, 0.2, 0.3, 0.7]), [0.1, 0.2, 0.3, 0.7], "float32", [1, 1, 1, 1]),
+    "float32 text levels": (
+        Category("x", ["0.1", "0.7"], **MISSING), [0.1, 0.7, None], "float32", [1, 1, 1]),
+    "float32 at an edge": (Number("x", 0, 1, edges=[0.7]), [0.7, 0.6999999], "float32", [1, 1]),
+    "float32 values": (Number("x", values=[0.1, 0.7, 0.8]), [0.1, 0.7], "float32", [1, 1, 0]),
+    "times": (
+        Category("x", DAYS, **MISSING),
+        ["2024-05-01", "2024-05-02 08:30", "2024-05-03", None], "datetime64[ns]", [1, 1, 2]),
+    "times in a zone": (
+        Category("x", DAYS, **MISSING),
+        ["2024-05-01 23:30+02:00", "2024-05-02 00:30+02:00"], "datetime64[ns, UTC+02:00]",
+        [1, 1, 0]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", SAVED)
+def test_a_frame_has_the_same_sums_as_the_files_it_writes(case, tmp_path):
+    column, cells, dtype, expected = SAVED[case]
+    series = pd.Series(cells, dtype=dtype if "datetime" not in str(dtype) else None)
+    if "datetime" in str(dtype):
+        series = pd.to_datetime(series, format="ISO8601").astype(dtype)
+    frame = pd.DataFrame({"x": series})
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    frame.to_parquet(tmp_path / "rows.parquet")
+    table = pa.table({"x": pa.array(series, from_pandas=True)})
+    pl.from_arrow(table).write_csv(tmp_path / "polars.csv")
+    scalars = series.to_numpy() if series.dtype == np.float32 else series
+    objects = pd.DataFrame({"x": pd.Series(list(scalars), dtype=object)})
+    routes = [frame, objects, frame.astype("category"), table, pl.from_arrow(table),
+              tmp_path / "rows.csv", tmp_path / "rows.parquet", tmp_path / "polars.csv",
+              pd.read_csv(tmp_path / "rows.csv")]  # fmt: skip
+    schema = Schema([column])
+    for data in routes:
+        (sums,), _ = exact_sums(open_source(data, schema), schema, [Cells.table(schema, ["x"])])
+        assert sums.tolist() == expected
+
+
+def test_float16_has_the_same_sums_as_the_file_it_writes(tmp_path):
+    schema = Schema([Category("x", [0.1, 0.2, 0.7])])
+    frame = pd.DataFrame({"x": np.array([0.1, 0.2, 0.7], np.float16)})
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    objects = pd.DataFrame({"x": pd.Series(list(frame["x"].to_numpy()), dtype=object)})
+    for data in (frame, objects, tmp_path / "rows.csv"):
+        (sums,), _ = exact_sums(open_source(data, schema), schema, [Cells.table(schema, ["x"])])
+        assert sums.tolist() == [1, 1, 1]
+
+
 # Files
 
 

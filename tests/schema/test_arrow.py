@@ -13,7 +13,9 @@ PIECES = st.sampled_from([b"2024-02-30", b"2024-05-01", b"T", b" ", b"\xff", b"1
                           b"-", b"inf", b"nan", b"true", b"\xc5\xbf", b",", b"\n",
                           b"\x00"])  # fmt: skip
 texts = st.binary(max_size=12) | st.lists(PIECES, max_size=5).map(b"".join)
-COLUMNS = [Category("v", ["1", "true"], other="true"), Category("v", [1, 2.5], missing=2.5),
+COLUMNS = [Category("v", ["1", "true"], other="true"),
+           Category("v", ["01", "2024-05-01", "1e9", "TRUE", "inf", "nan"], other="nan"),
+           Category("v", [1, 2.5], missing=2.5),
            Number("v", 0, 9, points=10), Number("v", "2020-01-01", "2024-12-31")]  # fmt: skip
 
 
@@ -42,3 +44,19 @@ def test_numbers_are_spelled_as_a_file_writes_them():
     texts = ["1", "0", "2.5", "1e+22", "1e-07", "9007199254740992.0", "inf", "-3"]
     assert [arrow.spelled(number) for number in numbers] == texts
     np.testing.assert_array_equal(arrow.floats(pa.array(texts)), numbers)
+
+
+def test_short_floats_are_the_decimals_that_a_file_holds():
+    rng = np.random.default_rng(5)
+    bits = rng.integers(0, 2**32, 2_000, dtype=np.uint32).view(np.float32)
+    decimals = np.round(rng.uniform(-1_100, 1_100, 500), 3).astype(np.float32)
+    cells = np.concatenate(
+        [bits[np.isfinite(bits)], decimals, [0.1, -0.0, 1e-45, 3.4e38, 999.9995]]
+    )
+    cells = cells.astype(np.float32)
+    written = [float(str(cell)) for cell in cells]
+    np.testing.assert_array_equal(arrow.floats(pa.array(cells)), written)
+    halves = np.arange(2**16, dtype=np.uint16).view(np.float16)[::37]
+    np.testing.assert_array_equal(arrow.floats(pa.array(halves)), [float(str(h)) for h in halves])
+    odd = pa.array([0.1, None, math.nan, math.inf, -math.inf], pa.float32())
+    np.testing.assert_array_equal(arrow.floats(odd), [0.1, math.nan, math.nan, math.inf, -math.inf])

@@ -59,7 +59,7 @@ def test_numbers_match_by_value():
 def test_text_levels_match_the_numbers_bools_and_dates_that_they_spell():
     column = Category("x", ["1", "02", "2.5", "True", "2024-05-01", "-0"], allow_missing=True)
     for kind in (pa.int8(), pa.uint64(), pa.float16(), pa.float64(), pa.decimal128(9, 2)):
-        assert codes(column, [1, 2, 0, None], kind) == [0, 6, 6, 6]
+        assert codes(column, [1, 2, 0, 3, None], kind) == [0, 1, 5, 6, 6]
     assert codes(column, [2.5, 1.0, math.nan]) == [2, 0, 6]
     assert codes(column, [True, False]) == [3, 6]
     for kind, time in ((date, ()), (datetime, (23, 59))):
@@ -67,6 +67,37 @@ def test_text_levels_match_the_numbers_bools_and_dates_that_they_spell():
         assert codes(column, cells) == [4, 6, 6]
     assert codes(Category("x", [19844, 1]), [date(2024, 5, 1)]) == [0]  # undeclared: the first
     assert codes(Category("x", [1, 19844]), [date(2024, 5, 1)]) == [0]
+
+
+def test_text_that_is_no_level_matches_the_level_of_the_same_meaning():
+    column = Category("x", ["1", "02", "2.5", "True", "2024-05-01", "-0"], allow_missing=True)
+    cells = ["1.0", " 1", "2", "2.50", "TRUE", "true", "2024-05-01 00:00:00", "2024-05-01T23:59Z"]
+    assert codes(column, cells) == [0, 0, 1, 2, 3, 3, 4, 4]
+    cells = ["0", "+0.0", "3", "false", "2024-05-02 00:00:00", "2024-05-01 or so", "nan", "2,5"]
+    assert codes(column, cells) == [5, 5, 6, 6, 6, 6, 6, 6]
+
+
+def test_a_number_and_a_truth_value_are_never_one_level_of_text():
+    assert codes(Category("x", ["0", "1"], allow_missing=True), ["True", "FALSE"]) == [2, 2]
+    assert codes(Category("x", ["0", "1"], allow_missing=True), [True, False]) == [2, 2]
+    assert codes(Category("x", ["false", "true"], allow_missing=True), ["1", "0.0"]) == [2, 2]
+    assert codes(Category("x", ["false", "true"], allow_missing=True), [1, 0]) == [2, 2]
+
+
+def test_of_levels_with_one_meaning_the_shortest_form_or_none_is_meant():
+    column = Category("x", ["01", "1", "1.0", "05", "005", "True", "TRUE"], allow_missing=True)
+    cells = ["01", "1", "1.0", "1.00", "05", "5", "true", "TRUE"]
+    assert codes(column, cells) == [0, 1, 2, 1, 3, 7, 7, 6]
+    assert codes(column, [1.0, 5.0]) == [1, 7]
+    assert codes(column, [True]) == [7]
+    for cell in cells:  # whatever the other cells are
+        assert codes(column, [cell])[0] == codes(column, [*cells, cell])[-1]
+
+
+def test_long_codes_of_text_are_not_mixed_up_with_their_neighbours():
+    column = Category("x", ["9007199254740992", "9007199254740993"], allow_missing=True)
+    cells = ["9007199254740993", "9007199254740994", "9007199254740992.0"]
+    assert codes(column, cells) == [1, 2, 2]
 
 
 def test_whole_numbers_beyond_a_float_are_undeclared():
