@@ -5,6 +5,7 @@ import copy
 import io
 import json
 import lzma
+import os
 import zipfile
 from dataclasses import replace
 from fractions import Fraction
@@ -447,6 +448,17 @@ def test_texts_come_back_and_equal_contents_give_equal_bytes():
     assert files.unpack(io.BytesIO(packed), ["b.csv"], "x.zip") == {"b.csv": "x\n"}
     with pytest.raises(FileFormatError, match=r"x\.zip lacks c"):
         files.unpack(io.BytesIO(packed), ["c"], "x.zip")
+
+
+@pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o077, 0o600)])
+def test_a_saved_file_has_the_permissions_of_a_new_file(plan, tmp_path, mask, mode):
+    before = os.umask(mask)
+    try:
+        plan.save(tmp_path / "plan.json")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "plan.json").stat().st_mode & 0o777 == mode
+    assert [path.name for path in tmp_path.iterdir()] == ["plan.json"]
 
 
 def test_the_first_difference_is_named():
