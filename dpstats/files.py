@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
+from uuid import uuid4
 
 from dpstats.errors import DpstatsError, FileFormatError, RequestError
 
@@ -106,7 +107,7 @@ def reserved(path: str | Path, *, overwrite: bool = False) -> Iterator[Callable[
         If the file cannot be written.
     """
     path = check_place(path, overwrite=overwrite)
-    temporary = path.parent / f".dpstats.{os.urandom(8).hex()}"
+    temporary = path.parent / f".dpstats.{uuid4().hex}"
     try:
         opened = temporary.open("xb")  # with the permissions that a new file gets
     except OSError as error:
@@ -120,8 +121,7 @@ def reserved(path: str | Path, *, overwrite: bool = False) -> Iterator[Callable[
             file.flush()
             os.fsync(file.fileno())
             file.close()
-            check_place(path, overwrite=overwrite)  # it may have come into being since
-            os.replace(temporary, path)
+            _put(temporary, path, overwrite=overwrite)
         except OSError as error:
             why = error.strerror or type(error).__name__
             raise RequestError(f"cannot write {_shown(path)!r}: {why}") from None
@@ -131,6 +131,22 @@ def reserved(path: str | Path, *, overwrite: bool = False) -> Iterator[Callable[
             yield write
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _put(temporary: Path, path: Path, *, overwrite: bool) -> None:
+    """Give a file its name, which may have come into being since it was checked."""
+    if not overwrite:
+        try:
+            os.link(temporary, path)  # unlike os.replace, it never replaces what is there
+            return
+        except OSError:  # such as a file system without links
+            if os.path.lexists(path):
+                raise RequestError(
+                    f"{_shown(path)!r} has come into being in the meantime and is kept; name "
+                    "another file"
+                ) from None
+    check_place(path, overwrite=overwrite)
+    os.replace(temporary, path)
 
 
 def write_atomically(path: str | Path, data: bytes, *, overwrite: bool = False) -> None:

@@ -241,14 +241,21 @@ def test_measurements_go_elsewhere_if_their_place_takes_them_no_more(
 def test_the_advice_after_two_runs_at_once_spares_the_release_of_the_other(
     folder, capsys, monkeypatch, force
 ):
-    def beaten(*arguments, **options):
+    def beaten(measurements, **options):
         Path("out.zip").write_text("of another run")
-        raise dps.RequestError("too little memory")
+        if force:
+            raise dps.RequestError("too little memory")
+        return made(measurements, m=50, k=10)
+
+    made = dpstats.synthesis.synthesize
 
     with monkeypatch.context() as patch:
         patch.setattr(dpstats.synthesis, "synthesize", beaten)
         assert main([*RELEASE, "-o", "out.zip", *force]) == REFUSED
-    assert "synthesize out.measurements.zip -o out-2.zip\n" in capsys.readouterr().err
+    message = capsys.readouterr().err
+    assert "synthesize out.measurements.zip -o out-2.zip\n" in message
+    assert ("has come into being in the meantime and is kept" in message) == (not force)
+    assert "--force" not in message
     assert main([*RELEASE, "-o", "out.zip"]) == REFUSED
     assert "synthesize out.measurements.zip -o out-2.zip;" in capsys.readouterr().err
     Path("out-2.zip").write_text("of a third run")
