@@ -253,6 +253,7 @@ def _release(options: argparse.Namespace) -> None:
         keep_measurements,
         place_of_measurements,
         places,
+        stopped_in_order,
     )
 
     read = {"plan": options.plan, "table": options.data, "ledger": options.ledger}
@@ -260,8 +261,9 @@ def _release(options: argparse.Namespace) -> None:
     for place in (options.output, paid):
         check_apart(place, read)
     settings = _synthesis(options)
+    force = options.force and options.output.exists()
 
-    with places(options.output, overwrite=options.force) as (keep, write):
+    with stopped_in_order(), places(options.output, overwrite=options.force) as (keep, write):
         if options.ledger is None:
             _say(
                 "dpstats: warning: no --ledger: no file records that this data set spends "
@@ -273,24 +275,25 @@ def _release(options: argparse.Namespace) -> None:
             with held_interrupts() as hold:  # from the spending until the answers are on disk
                 progress = _progress({"drawing noise": hold})
                 measurements = measure(plan, options.data, ledger=options.ledger, progress=progress)
-                paid = keep_measurements(measurements, keep, paid)
+                paid = keep_measurements(measurements, keep, options.output)
         except KeyboardInterrupt:
             if paid.is_file():
-                _say_how_to_finish(paid, options.output)
+                _say_how_to_finish(paid, options.output, force)
             raise
-        _finish(measurements, paid, write, settings, options.output)
+        _finish(measurements, paid, write, settings, options.output, force)
 
 
 def _synthesize(options: argparse.Namespace) -> None:
     from dpstats import files
     from dpstats.measured.measurements import Measurements
-    from dpstats.releases.paid import check_apart
+    from dpstats.releases.paid import check_apart, stopped_in_order
 
     check_apart(options.output, {"file of the measurements": options.measurements})
     settings = _synthesis(options)
     measurements = Measurements.load(options.measurements)
-    with files.reserved(options.output, overwrite=options.force) as write:
-        _finish(measurements, options.measurements, write, settings, options.output)
+    force = options.force and options.output.exists()
+    with stopped_in_order(), files.reserved(options.output, overwrite=options.force) as write:
+        _finish(measurements, options.measurements, write, settings, options.output, force)
 
 
 def _synthesis(options: argparse.Namespace) -> dict[str, Any]:
@@ -309,6 +312,7 @@ def _finish(
     write: Callable[[bytes], None],
     settings: dict[str, Any],
     output: Path,
+    force: bool,
 ) -> None:
     """From measurements that are on disk to a release that is."""
     from dpstats.releases.paid import remove_paid
@@ -319,18 +323,18 @@ def _finish(
         write(made.to_bytes())
         removed = remove_paid(paid, output, measurements)
     except BaseException:
-        _say_how_to_finish(paid, output)
+        _say_how_to_finish(paid, output, force)
         raise
     kept = "" if removed else f"\n{paid} was kept; the release holds all of it"
     print(f"{made}\n{made.accuracy()}\nwritten to {output}{kept}")
 
 
-def _say_how_to_finish(paid: Path, output: Path) -> None:
+def _say_how_to_finish(paid: Path, output: Path, force: bool) -> None:
     from dpstats.releases.paid import how_to_finish
 
     _say(
         f"\ndpstats: the measurements, which the budget has paid for, are in {paid}; finish the "
-        f"release with: {how_to_finish(paid, output)}"
+        f"release with: {how_to_finish(paid, output, overwrite=force)}"
     )
 
 

@@ -8,12 +8,12 @@ import io
 import json
 import os
 import stat
-import tempfile
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
+from uuid import uuid4
 
 from dpstats.errors import DpstatsError, FileFormatError, RequestError
 
@@ -23,6 +23,7 @@ _SMALL = 2**26  # an archive may expand to this, whatever its size
 _MOST_EXPANSION = 500  # answers hold random digits, which do not compress
 _DIGITS = 16  # of a digest that is printed: by 64 bits no two plans look the same
 DIGESTS = "digests.json"  # of the other members of an archive: they show a change, not who made it
+_FIRST_LINE = 2**12  # bytes of a line that may be the header of a ledger
 _FIXED_DATE = (1980, 1, 1, 0, 0, 0)  # files carry no times
 
 
@@ -51,7 +52,8 @@ def check_place(path: str | Path, *, overwrite: bool = False) -> Path:
     Raises
     ------
     RequestError
-        If it names anything but a file, or a file that exists without `overwrite`.
+        If it names anything but a file, a file that exists without `overwrite`, or a record of
+        what was spent, which nothing replaces: a ledger, or measurements without a release.
     """
     path = as_path(path)
     try:
@@ -62,12 +64,35 @@ def check_place(path: str | Path, *, overwrite: bool = False) -> Path:
         raise RequestError(f"cannot write {_shown(path)!r}: {error.strerror}") from None
     if path.exists() and not path.is_file():
         raise RequestError(f"cannot write {_shown(path)!r}: it is not a file; name a file")
+    if (kind := _kept_for_ever(path)) is not None:
+        raise RequestError(
+            f"{_shown(path)!r} is {kind}, and is never replaced; name another output"
+        )
     if not overwrite:
         raise RequestError(
             f"{_shown(path)!r} exists and is kept; name another file, or replace it with "
             "overwrite=True (--force on the command line)"
         )
     return path
+
+
+def _kept_for_ever(path: Path) -> str | None:
+    """What an existing file is, if it holds what cannot be made again; else None."""
+    if not path.is_file():  # a link to nothing
+        return None
+    try:
+        with path.open("rb") as file:
+            if b'"dpstats_ledger"' in file.readline(_FIRST_LINE):
+                return "a ledger, the record of what was spent on a data set"
+            with zipfile.ZipFile(file) as archive:
+                names = archive.namelist()
+    except OSError as error:
+        raise RequestError(f"cannot see what {_shown(path)!r} is: {error.strerror}") from None
+    except Exception:  # zipfile raises errors of many kinds on what is no archive
+        return None
+    if "measurements.json" in names and "release.json" not in names:
+        return "an archive of measurements, which a budget has paid for, without their release"
+    return None
 
 
 @contextmanager
@@ -83,8 +108,9 @@ def reserved(path: str | Path, *, overwrite: bool = False) -> Iterator[Callable[
         If the file cannot be written.
     """
     path = check_place(path, overwrite=overwrite)
+    temporary = path.parent / f".dpstats.{uuid4().hex}"
     try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".dpstats.")
+        opened = temporary.open("xb")  # with the permissions that a new file gets
     except OSError as error:
         raise RequestError(
             f"cannot write to the folder {str(path.parent)!r}: {error.strerror}"
@@ -96,21 +122,39 @@ def reserved(path: str | Path, *, overwrite: bool = False) -> Iterator[Callable[
             file.flush()
             os.fsync(file.fileno())
             file.close()
-            check_place(path, overwrite=overwrite)  # it may have come into being since
-            os.replace(temporary, path)
+            _put(temporary, path, overwrite=overwrite)
         except OSError as error:
             why = error.strerror or type(error).__name__
             raise RequestError(f"cannot write {_shown(path)!r}: {why}") from None
 
     try:
-        with os.fdopen(handle, "wb") as file:
+        with opened as file:
             yield write
     finally:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
+
+
+def _put(temporary: Path, path: Path, *, overwrite: bool) -> None:
+    """Give a file its name, which may have come into being since it was checked."""
+    if not overwrite:
+        try:
+            os.link(temporary, path)  # unlike os.replace, it never replaces what is there
+            return
+        except OSError:  # such as a file system without links
+            if os.path.lexists(path):
+                raise RequestError(
+                    f"{_shown(path)!r} has come into being in the meantime and is kept; name "
+                    "another file"
+                ) from None
+    check_place(path, overwrite=overwrite)
+    os.replace(temporary, path)
 
 
 def write_atomically(path: str | Path, data: bytes, *, overwrite: bool = False) -> None:
-    """Write a whole file or nothing."""
+    """Write a whole file or nothing; a file that holds the same already is left."""
+    path = as_path(path)
+    if overwrite and path.is_file() and read_bytes(path, len(data) + 1) == data:
+        return
     with reserved(path, overwrite=overwrite) as write:
         write(data)
 

@@ -5,6 +5,7 @@ import copy
 import io
 import json
 import lzma
+import os
 import zipfile
 from dataclasses import replace
 from fractions import Fraction
@@ -16,7 +17,7 @@ import pytest
 
 import dpstats as dps
 from dpstats import files
-from dpstats.errors import DpstatsError, FileFormatError
+from dpstats.errors import DpstatsError, FileFormatError, RequestError
 from dpstats.measured.digest import plan_digest
 from dpstats.planning.requests import load_request
 
@@ -447,6 +448,37 @@ def test_texts_come_back_and_equal_contents_give_equal_bytes():
     assert files.unpack(io.BytesIO(packed), ["b.csv"], "x.zip") == {"b.csv": "x\n"}
     with pytest.raises(FileFormatError, match=r"x\.zip lacks c"):
         files.unpack(io.BytesIO(packed), ["c"], "x.zip")
+
+
+@pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o077, 0o600)])
+def test_a_saved_file_has_the_permissions_of_a_new_file(plan, tmp_path, mask, mode):
+    before = os.umask(mask)
+    try:
+        plan.save(tmp_path / "plan.json")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "plan.json").stat().st_mode & 0o777 == mode
+    assert [path.name for path in tmp_path.iterdir()] == ["plan.json"]
+
+
+@pytest.mark.parametrize("linked", [True, False])
+def test_a_file_that_came_into_being_since_its_place_was_reserved_is_kept(
+    tmp_path, monkeypatch, linked
+):
+    def no_links(*paths):
+        raise PermissionError(1, "Operation not permitted")
+
+    if not linked:
+        monkeypatch.setattr(os, "link", no_links)
+    files.write_atomically(tmp_path / "fine", b"mine")
+    assert (tmp_path / "fine").read_bytes() == b"mine"
+    with files.reserved(tmp_path / "file") as write:
+        (tmp_path / "file").write_bytes(b"of another run")
+        monkeypatch.setattr(files, "check_place", lambda path, **options: path)  # it just passed
+        with pytest.raises(RequestError, match="come into being in the meantime and is kept"):
+            write(b"mine")
+    assert (tmp_path / "file").read_bytes() == b"of another run"
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_the_first_difference_is_named():

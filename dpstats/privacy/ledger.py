@@ -112,7 +112,7 @@ class Ledger:
         header["unit"] = check_unit(unit)
         path = files.as_path(path)
         try:
-            with path.open("xb") as file, _locked(file):
+            with path.open("xb") as file, _locked(file), _removed_on_failure(path):
                 _append(file, header, "")
         except FileExistsError:
             raise RequestError(
@@ -191,6 +191,9 @@ class Ledger:
         BudgetError
             If the cap would be exceeded, or the budget is of another kind or for another neighbour
             relation; nothing is written.
+        FileFormatError
+            If the file is damaged or cannot be written, such as on a full disk; in both cases it
+            is as it was.
         """
         texts = {"plan": plan, "data": data, "note": note}
         for name, text in texts.items():
@@ -199,7 +202,13 @@ class Ledger:
             read = self._same(_read(file))
             self._check(budget, unit, read.spent)
             day = datetime.now(UTC).date().isoformat()
-            _append(file, {"spent": str(budget.total), "date": day, **texts}, read.last)
+            try:
+                _append(file, {"spent": str(budget.total), "date": day, **texts}, read.last)
+            except OSError as error:
+                raise FileFormatError(
+                    f"cannot write the ledger {str(self.path)!r}: {error.strerror}; nothing was "
+                    "spent and the ledger is as it was; make it writable or free some space"
+                ) from None
 
     def __str__(self) -> str:
         spent = self.spent
@@ -285,12 +294,41 @@ def _locked(file: BinaryIO) -> Iterator[None]:
         fcntl.flock(file, fcntl.LOCK_UN)
 
 
+@contextmanager
+def _removed_on_failure(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+
+
 def _append(file: BinaryIO, content: dict[str, object], previous: str) -> None:
-    entry = {**content, "digest": files.digest([previous, content])}
-    file.seek(0, os.SEEK_END)
-    file.write(json.dumps(entry).encode("ascii") + b"\n")
-    file.flush()
-    os.fsync(file.fileno())
+    """Add a line, which is on disk when this returns; if it raises OSError, the file is as it was.
+
+    Raises
+    ------
+    OSError
+    FileFormatError
+        If the file could not be restored either.
+    """
+    line = json.dumps({**content, "digest": files.digest([previous, content])}).encode("ascii")
+    left = line + b"\n"
+    handle = file.fileno()  # a buffer would be written once more when the file is closed
+    length = os.lseek(handle, 0, os.SEEK_END)
+    try:
+        while left:
+            left = left[os.write(handle, left) :]
+        os.fsync(handle)
+    except BaseException:
+        try:
+            os.ftruncate(handle, length)
+        except OSError as error:
+            raise FileFormatError(
+                f"cannot write the ledger {file.name!r}, nor remove a part of its last line: "
+                f"{error.strerror}; nothing was released; restore the file from a copy"
+            ) from None
+        raise
 
 
 @dataclass(frozen=True)

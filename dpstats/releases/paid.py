@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import shlex
 import signal
 import tempfile
@@ -9,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 from dpstats import files
 from dpstats.errors import RequestError
@@ -24,10 +27,27 @@ def place_of_measurements(output: Path) -> Path:
     return Path(str(output).removesuffix(".zip") + _SUFFIX)
 
 
-def how_to_finish(paid: Path, output: Path) -> str:
-    """The command that makes the release from its measurements."""
-    force = " --force" if output.exists() else ""
+def how_to_finish(paid: Path, output: Path, *, overwrite: bool) -> str:
+    """The command that makes the release from its measurements.
+
+    Only with `overwrite`, for an output that was there and was to be replaced, does the command
+    replace it: otherwise it is of another run, and the command names another output.
+    """
+    force = " --force" if overwrite and output.exists() else ""
+    output = output if force else _free(output, paid)
     return f"dpstats synthesize {shlex.quote(str(paid))} -o {shlex.quote(str(output))}{force}"
+
+
+def _free(output: Path, paid: Path | None = None) -> Path:
+    """The first of a.zip, a-2.zip, ... where no other run has a release or measurements."""
+    end = ".zip" if output.name.endswith(".zip") else ""
+    stem = str(output).removesuffix(".zip")
+    for number in itertools.count(2):
+        kept = place_of_measurements(output)
+        if not os.path.lexists(output) and (kept == paid or not os.path.lexists(kept)):
+            break
+        output = Path(f"{stem}-{number}{end}")
+    return output
 
 
 def check_apart(output: Path, others: Mapping[str, Path | None]) -> None:
@@ -62,7 +82,8 @@ def places(output: Path, *, overwrite: bool) -> Iterator[tuple[Write, Write]]:
     if paid.is_file():
         raise RequestError(
             f"{str(paid)!r} holds measurements that a budget has paid for, of a run that was not "
-            f"finished; finish it with: {how_to_finish(paid, output)}; or name another output"
+            f"finished; finish it with: {how_to_finish(paid, output, overwrite=overwrite)}; or "
+            "name another output"
         )
     with ExitStack() as stack:
         try:
@@ -74,12 +95,36 @@ def places(output: Path, *, overwrite: bool) -> Iterator[tuple[Write, Write]]:
 
 
 @contextmanager
-def held_interrupts() -> Iterator[Callable[[], None]]:
-    """Once the function that this gives is called, Ctrl-C and SIGTERM wait until the block ends."""
-    waiting: list[int] = []
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+def stopped_in_order() -> Iterator[None]:
+    """SIGTERM and SIGHUP stop the block as Ctrl-C does, so that no temporary file is left."""
+    before = {
+        number: handler
+        for number, handler in _handlers("SIGTERM", "SIGHUP").items()
+        if handler == signal.SIG_DFL
+    }
+    for number in before:
+        signal.signal(number, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _handlers(*names: str) -> dict[int, Any]:
+    """What the program does on each signal that the platform has and that is not ignored."""
     if threading.current_thread() is not threading.main_thread():  # which alone is interrupted
-        before.clear()
+        return {}
+    numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    handlers = {number: signal.getsignal(number) for number in numbers}
+    return {number: found for number, found in handlers.items() if found != signal.SIG_IGN}
+
+
+@contextmanager
+def held_interrupts() -> Iterator[Callable[[], None]]:
+    """Once the function that this gives is called, signals to stop wait until the block ends."""
+    waiting: list[int] = []
+    before = _handlers("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT")
 
     def hold() -> None:
         for number in before:
@@ -94,19 +139,28 @@ def held_interrupts() -> Iterator[Callable[[], None]]:
         raise KeyboardInterrupt
 
 
-def keep_measurements(measurements: Measurements, keep: Write, paid: Path) -> Path:
+def keep_measurements(measurements: Measurements, keep: Write, output: Path) -> Path:
     """Write the measurements where they are expected, or else where they can be; the place.
+
+    That is beside the output under another name, if another run has taken theirs, or else in a
+    temporary folder.
 
     Raises
     ------
     RequestError
         If no folder takes them.
     """
+    paid, data = place_of_measurements(output), measurements.to_bytes()
     try:
-        keep(measurements.to_bytes())
+        keep(data)
+        return paid
+    except RequestError:
+        paid = place_of_measurements(_free(output))
+    try:
+        files.write_atomically(paid, data)
     except RequestError:  # such as a disk that is full by now
         paid = Path(tempfile.mkdtemp(prefix="dpstats-")) / paid.name
-        measurements.save(paid)
+        files.write_atomically(paid, data)
     return paid
 
 

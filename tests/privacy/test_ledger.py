@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
 
@@ -262,6 +263,62 @@ def test_damage_after_opening_stops_the_next_spending(path):
     path.write_bytes(line(header, "")[0])
     with pytest.raises(FileFormatError, match="unit has changed"):
         ledger.spend(PureDP(0.1))
+
+
+@contextmanager
+def full_at(size):
+    """No file grows beyond `size` bytes."""
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def failing(error):
+    def fail(*arguments):
+        raise error
+
+    return fail
+
+
+def test_a_spending_that_cannot_be_written_leaves_the_ledger_as_it_was(path, monkeypatch):
+    ledger = Ledger.create(path, PureDP(2))
+    ledger.spend(PureDP(0.5))
+    before = path.read_bytes()
+    message = (
+        r"cannot write the ledger '.*survey\.ledger': .*nothing was spent and the ledger is as"
+    )
+    for room in (0, 1, 50):
+        with full_at(len(before) + room), pytest.raises(FileFormatError, match=message):
+            ledger.spend(PureDP(0.25))
+        assert path.read_bytes() == before
+    for error, raised in {
+        OSError(5, "Input/output error"): FileFormatError,
+        KeyboardInterrupt(): KeyboardInterrupt,
+    }.items():
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fsync", failing(error))
+            with pytest.raises(raised):
+                ledger.spend(PureDP(0.25))
+        assert path.read_bytes() == before
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", failing(OSError(5, "Input/output error")))
+        patch.setattr(os, "ftruncate", failing(OSError(5, "Input/output error")))
+        with pytest.raises(FileFormatError, match=r"nor remove a part.*nothing was released"):
+            ledger.spend(PureDP(0.25))
+    path.write_bytes(before)
+    ledger.spend(PureDP(1.5))
+    assert Ledger.open(path).remaining == 0
+
+
+def test_a_ledger_that_cannot_be_started_leaves_no_file(path):
+    with full_at(20), pytest.raises(RequestError, match="cannot write the ledger"):
+        Ledger.create(path, PureDP(2))
+    assert not path.exists()
+    assert Ledger.create(path, PureDP(2)).remaining == 2
 
 
 def test_text(path):

@@ -113,9 +113,9 @@ def test_measurements_whose_budget_was_changed_are_refused(schema, survey, tmp_p
     assert measured.budget.noise == "gaussian"
     for budget in (dps.PureDP(Fraction(1, 10)), dps.ZCDP(0.2)):
         changed = replace(measured, strategy=replace(measured.strategy, budget=budget))
-        changed.save(tmp_path / "changed.zip", overwrite=True)
+        changed.save(tmp_path / budget.kind)
         with pytest.raises(dps.FileFormatError, match="edited by hand"):
-            dps.Measurements.load(tmp_path / "changed.zip")
+            dps.Measurements.load(tmp_path / budget.kind)
 
 
 def test_measurements_of_another_size_than_their_strategy_are_refused(schema, survey):

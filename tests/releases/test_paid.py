@@ -166,10 +166,12 @@ def test_synthesize_keeps_measurements_that_no_run_left(folder, capsys):
     assert dps.load("again.zip").k == 7
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT"])
 def test_an_interrupt_while_noise_is_drawn_waits_until_the_answers_are_on_disk(
-    folder, capsys, number
+    folder, capsys, name
 ):
+    number = getattr(signal, name)
+
     def interrupted(scale, size):
         os.kill(os.getpid(), number)
         return np.zeros(size, dtype=np.int64)
@@ -183,6 +185,22 @@ def test_an_interrupt_while_noise_is_drawn_waits_until_the_answers_are_on_disk(
     assert spent() == 1
 
 
+def test_a_signal_that_is_ignored_stays_ignored(folder, monkeypatch):
+    """Such as SIGHUP under nohup."""
+
+    def hung_up(scale, size):
+        os.kill(os.getpid(), signal.SIGHUP)
+        return np.zeros(size, dtype=np.int64)
+
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with _noise_from(hung_up):
+            assert main([*RELEASE, "-o", "out.zip"]) == DONE
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 def test_an_interrupt_while_rows_are_read_stops_at_once_and_spends_nothing(
     folder, monkeypatch, capsys
 ):
@@ -192,20 +210,111 @@ def test_an_interrupt_while_rows_are_read_stops_at_once_and_spends_nothing(
     assert spent() == 0
 
 
-def test_measurements_go_elsewhere_if_their_place_takes_them_no_more(folder, capsys, monkeypatch):
+@pytest.mark.parametrize("full", [False, True])
+def test_measurements_go_elsewhere_if_their_place_takes_them_no_more(
+    folder, capsys, monkeypatch, full
+):
     monkeypatch.setattr(dpstats.releases.paid.tempfile, "tempdir", str(folder / "rescue"))
     (folder / "rescue").mkdir()
 
     def fill(scale, size):
-        Path("out.measurements.zip").mkdir()
+        Path("out.measurements.zip").write_text("of another run")
+        if full:
+            monkeypatch.setattr(dpstats.files, "check_place", refusing_beside)
         return np.zeros(size, dtype=np.int64)
+
+    def refusing_beside(path, **options):
+        if Path(path).parent == Path():
+            raise dps.RequestError("No space left on device")
+        return Path(path)
 
     monkeypatch.setattr(dpstats.synthesis, "synthesize", stopping(KeyboardInterrupt()))
     with _noise_from(fill):
         assert main([*RELEASE, "-o", "out.zip"]) == FAILED
-    (rescued,) = (folder / "rescue").rglob("*.zip")
-    assert str(rescued) in capsys.readouterr().err
-    assert dps.Measurements.load(rescued).n == 200
+    place = next((folder / "rescue").rglob("*.zip")) if full else "out-2.measurements.zip"
+    assert f"dpstats synthesize {place} -o out-2.zip\n" in capsys.readouterr().err
+    assert dps.Measurements.load(place).n == 200
+    assert Path("out.measurements.zip").read_text() == "of another run"
+
+
+@pytest.mark.parametrize("force", [[], ["--force"]])
+def test_the_advice_after_two_runs_at_once_spares_the_release_of_the_other(
+    folder, capsys, monkeypatch, force
+):
+    def beaten(measurements, **options):
+        Path("out.zip").write_text("of another run")
+        if force:
+            raise dps.RequestError("too little memory")
+        return made(measurements, m=50, k=10)
+
+    made = dpstats.synthesis.synthesize
+
+    with monkeypatch.context() as patch:
+        patch.setattr(dpstats.synthesis, "synthesize", beaten)
+        assert main([*RELEASE, "-o", "out.zip", *force]) == REFUSED
+    message = capsys.readouterr().err
+    assert "synthesize out.measurements.zip -o out-2.zip\n" in message
+    assert ("has come into being in the meantime and is kept" in message) == (not force)
+    assert "--force" not in message
+    assert main([*RELEASE, "-o", "out.zip"]) == REFUSED
+    assert "synthesize out.measurements.zip -o out-2.zip;" in capsys.readouterr().err
+    Path("out-2.zip").write_text("of a third run")
+    finish = ["synthesize", "out.measurements.zip", "--candidates", "50", "-o"]
+    assert main([*finish, "out-2.zip"]) == REFUSED
+    assert main([*finish, "out-3.zip"]) == DONE
+    assert Path("out.zip").read_text() == "of another run"
+    assert spent() == 1
+
+
+def test_force_replaces_no_ledger_and_no_measurements_without_a_release(folder, capsys):
+    assert main(["plan", "request.toml", "-o", "plan.json"]) == DONE
+    plan = dps.Plan.load("plan.json")
+    dps.measure(plan, "survey.csv").save("paid.zip")
+    dps.measure(plan, "survey.csv").save("other.zip")
+    dps.Ledger.create("l", dps.PureDP(3)).spend(dps.PureDP(2))
+    Path("link").symlink_to("l")
+    for output, kind in {
+        "l": "is a ledger", "link": "is a ledger", "paid.zip": "is an archive of measurements"
+    }.items():  # fmt: skip
+        before = Path(output).read_bytes()
+        for command in (
+            ["plan", "request.toml", "-o", output],
+            [*RELEASE, "-o", output],
+            ["synthesize", "other.zip", "-o", output],
+            ["demo", "-o", output],
+        ):
+            for force in ([], ["--force"]):
+                assert main([*command, *force]) == REFUSED
+                message = capsys.readouterr().err
+                assert kind in message
+                assert "is never replaced; name another output" in message
+        assert Path(output).read_bytes() == before
+        with pytest.raises(dps.RequestError, match="never replaced"):
+            dps.Measurements.load("other.zip").save(output, overwrite=True)
+    dps.Measurements.load("paid.zip").save("paid.zip", overwrite=True)  # the same once more
+    assert spent() == 0
+    assert main(["synthesize", "paid.zip", "--candidates", "50", "-o", "r.zip"]) == DONE
+    again = ["synthesize", "other.zip", "--candidates", "50", "-o", "r.zip", "--force"]
+    assert main(again) == DONE
+    assert dps.load("r.zip").measurements == dps.Measurements.load("other.zip")
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+@pytest.mark.parametrize("place", ["private.measure.exact_sums", "synthesis.synthesize"])
+def test_a_run_that_is_stopped_leaves_no_temporary_file(folder, monkeypatch, capsys, name, place):
+    number = getattr(signal, name)
+
+    def stop(*arguments, **options):
+        os.kill(os.getpid(), number)
+        raise AssertionError("the signal was to stop this")
+
+    before = signal.getsignal(number)
+    monkeypatch.setattr(f"dpstats.{place}", stop)
+    assert main([*RELEASE, "-o", "out.zip"]) == FAILED
+    assert "interrupted" in capsys.readouterr().err
+    assert not [path for path in folder.iterdir() if path.name.startswith(".")]
+    assert signal.getsignal(number) is before
+    assert Path("out.measurements.zip").exists() == (spent() == 1) == (place[0] == "s")
 
 
 def test_infer_and_show_name_what_a_file_holds(folder, capsys):
