@@ -223,7 +223,7 @@ class Measurements(HasStrategy):
         ----------
         path : str or Path
         overwrite : bool
-            Replace an existing file.
+            Replace an existing file, but never a ledger or measurements without their release.
 
         Raises
         ------

@@ -179,7 +179,7 @@ class Plan(HasStrategy):
         ----------
         path : str or Path
         overwrite : bool
-            Replace an existing file.
+            Replace an existing file, but never a ledger or measurements without their release.
 
         Raises
         ------

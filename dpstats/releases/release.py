@@ -464,7 +464,7 @@ class Release(Cached):
         ----------
         path : str or Path
         overwrite : bool
-            Replace an existing file.
+            Replace an existing file, but never a ledger or measurements without their release.
 
         Raises
         ------
