@@ -81,8 +81,10 @@ def _shortest_decimals(values: pa.Array) -> NDArray[np.float64]:
     """Short floats as the shortest decimals that they are read from, which a file would hold."""
     cells: NDArray[Any] = values.fill_null(np.nan).to_numpy(zero_copy_only=False)
     if cells.dtype == np.float16:
-        used, at = np.unique(cells.view(np.uint16), return_inverse=True)
-        return np.asarray(used.view(np.float16).astype(str).astype(np.float64)[at])
+        bits = cells.view(np.uint16)
+        used, decimals = np.flatnonzero(np.bincount(bits)), np.empty(2**16)
+        decimals[used] = used.astype(np.uint16).view(np.float16).astype(str).astype(np.float64)
+        return decimals[bits]
     found: NDArray[np.float64] = cells.astype(np.float64)
     # No two decimals of six digits are one float32: where one is the cell, it is the shortest.
     whole = np.rint(found * 1e3)  # the product is exact
@@ -197,26 +199,33 @@ def _index_of_level(values: pa.Array, stored: Sequence[Any]) -> NDArray[np.int64
     """Index of each cell (n,) among the stored values; -1 where it is none of them."""
     if not isinstance(stored[0], str):
         return _index_in(_floats(values), [float(level) for level in stored])
+    if holds_text(values.type):
+        return _index_of_text(values, stored)
     numbers, truths, dates = _meanings(stored)
     if holds_dates(values.type):
         return _index_in(_days(values), dates)
-    if pa.types.is_boolean(values.type):
-        return _index_in(_floats(values), truths)
-    if not holds_text(values.type):
-        return _index_in(_floats(values), numbers)
+    return _index_in(_floats(values), truths if pa.types.is_boolean(values.type) else numbers)
+
+
+def _index_of_text(texts: pa.Array, stored: Sequence[str]) -> NDArray[np.int64]:
+    """Index of each text (n,) among levels: the same text, else the one of the same meaning."""
     # As bytes: broken text is undeclared.
-    declared = pa.array([level.encode() for level in stored], values.type)
-    found = _numpy(pc.index_in(values, value_set=declared).fill_null(-1), np.int64)
-    unknown = (found < 0) & _numpy(values.is_valid(), np.bool_)
-    readers = [
+    declared = pa.array([level.encode() for level in stored], texts.type)
+    found = _numpy(pc.index_in(texts, value_set=declared).fill_null(-1), np.int64)
+    unknown = found < 0
+    if not unknown.any():
+        return found
+    readers = (_numbers, _truths, _days_from_text)
+    meanings = [
         (read, levels)
-        for read, levels in ((_numbers, numbers), (_truths, truths), (_days_from_text, dates))
+        for read, levels in zip(readers, _meanings(stored), strict=True)
         if not np.isnan(levels).all()
     ]
-    if readers and unknown.any():
-        rest = values.filter(pa.array(unknown)).dictionary_encode()
+    unknown &= _numpy(texts.is_valid(), np.bool_)
+    if meanings and unknown.any():
+        rest = texts.filter(pa.array(unknown)).dictionary_encode()  # each text is read once
         meant = np.full(len(rest.dictionary), -1)
-        for read, levels in readers:  # a text is at most one of the three
+        for read, levels in meanings:  # a text is at most one of the three
             meant = np.maximum(meant, _index_in(read(rest.dictionary), levels))
         found[unknown] = meant[_numpy(rest.indices, np.int64)]
     return found

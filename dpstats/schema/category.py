@@ -36,8 +36,9 @@ class Category:
     levels : sequence or mapping
         Either the levels themselves (all text, all numbers or all bool), or a mapping from a label
         to the stored value, ``{"not": 1, "mildly": 2}``. Numbers match by value (1 == 1.0) and text
-        matches exactly. A number matches the text that spells it, as in a CSV file: 1 and 1.0
-        match ``"1"``, and cells that are text match levels that are numbers.
+        matches exactly. Text that is no level matches the one that spells the same number, truth
+        value or day, as numbers, bools and dates do: 1, 1.0 and ``"1.0"`` match ``"1"``, and
+        ``"True"`` matches ``"true"``. Cells that are text match levels that are numbers.
     missing : level, optional
         Label of the level that missing and undeclared cells are counted in.
     allow_missing : bool

@@ -1,6 +1,7 @@
 """The fit of a schema: counts that agree with the codes, likely meanings, and no leak."""
 
 import logging
+import math
 import pickle
 import warnings
 
@@ -236,3 +237,25 @@ def test_neither_measure_nor_release_looks_at_the_fit(schema, survey, monkeypatc
         monkeypatch.setattr(fit_of_schema, name, lambda *a: pytest.fail("the fit was looked at"))
     plan = dps.plan(schema, {"p": dps.Proportion("smoker == 'yes'")}, budget=dps.PureDP(1))
     dps.release(plan, survey, m=50, k=50, rng=0)
+
+
+def test_a_cell_fits_however_a_table_spells_it(tmp_path):
+    schema = dps.Schema([
+        dps.Category("digit", ["0", "1"]),
+        dps.Category("flag", ["false", "true"]),
+        dps.Category("share", [0.1, 0.7]),
+        dps.Category("day", ["2024-05-01", "2024-05-02"]),
+        dps.Number("score", values=[0.1, 0.7]),
+    ])  # fmt: skip
+    frame = pd.DataFrame({
+        "digit": [0.0, 1.0, math.nan],
+        "flag": [True, False, True],
+        "share": np.array([0.1, 0.7, 0.3], np.float32),
+        "day": pd.to_datetime(["2024-05-01", "2024-05-02 08:30", None], format="ISO8601"),
+        "score": np.array([0.1, 0.7, 0.3], np.float32),
+    })  # fmt: skip
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    for data in (frame, tmp_path / "rows.csv"):
+        found = counts(dps.check(plan_for(schema), data))
+        assert found == {"digit": (1, 0, 0), "flag": (0, 0, 0), "share": (0, 1, 0),
+                         "day": (1, 0, 0), "score": (0, 0, 1)}  # fmt: skip
