@@ -41,7 +41,7 @@ def with_far_tails(
     is that of the extreme draw. Certified limits at the same alpha need no draws, and the wider of
     two limits errs no more often than either.
     """
-    if alpha * draws >= FEWEST:
+    if draws >= FEWEST / alpha:
         return ends
     low, high = certified()
     return np.minimum(ends[0], low), np.maximum(ends[1], high)

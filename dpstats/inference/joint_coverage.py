@@ -59,6 +59,6 @@ def level_of_draws(drawn: Floats, alpha: float) -> float:
         ranks, np.argsort(drawn, axis=0), np.arange(size)[:, np.newaxis] + 0.5, axis=0
     )
     smallest = 2 * np.minimum(ranks, size - ranks).min(axis=1) / size
-    if alpha * size < FEWEST:  # the quantile is that of the extreme draw
+    if size < FEWEST / alpha:  # the quantile is that of the extreme draw
         return bonferroni(alpha, d)
     return float(np.clip(np.quantile(smallest, alpha), bonferroni(alpha, d), alpha))

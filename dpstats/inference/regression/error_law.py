@@ -68,7 +68,7 @@ class ErrorLaw:
         Two standard errors below alpha, the share of draws that reach any t is too close to it.
         """
         share = np.mean(np.abs(self.moving) >= 1)
-        near = 2 * np.sqrt(alpha / len(self.moving)) if share > 0 else 0.0
+        near = 2 * np.sqrt(alpha) / np.sqrt(len(self.moving)) if share > 0 else 0.0
         return bool(np.isinf(self.spread) or share >= alpha - near)
 
     @property
