@@ -68,7 +68,7 @@ class Contrast:
         reach = float(len(self.groups))
         if method == "noise_aware" and target == "population":
             low, high = self._law.limits(alpha, -reach, reach)
-            if DRAWS < FEWEST / alpha:  # see `with_far_tails`
+            if FEWEST / alpha > DRAWS:  # see `with_far_tails`
                 least, most = self._certified(alpha, target)
                 low, high = min(low, least), max(high, most)
         else:
