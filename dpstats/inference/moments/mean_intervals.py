@@ -12,7 +12,7 @@ from dpstats.arrays import Floats
 from dpstats.checks import Alternative, check_finite
 from dpstats.corrected.means import mean_confint
 from dpstats.inference.confidence_law import DRAWS, ConfidenceLaw
-from dpstats.inference.intervals import FEWEST
+from dpstats.inference.intervals import with_far_tails
 from dpstats.inference.moments.noisy_mean import NoisyMean, law_of_contrast
 from dpstats.spending import bonferroni, for_noise_of_means
 
@@ -68,9 +68,6 @@ class Contrast:
         reach = float(len(self.groups))
         if method == "noise_aware" and target == "population":
             low, high = self._law.limits(alpha, -reach, reach)
-            if FEWEST / alpha > DRAWS:  # see `with_far_tails`
-                least, most = self._certified(alpha, target)
-                low, high = min(low, least), max(high, most)
         else:
             low, high = self._certified(alpha, target)
         return self._shift + self.half * low, self._shift + self.half * high
@@ -109,7 +106,14 @@ class MeanIntervals:
     def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """Lower and upper limits, two (d,) arrays."""
         ends = np.array([c.interval(alpha, method, target) for c in self.contrasts])
-        return ends[:, 0], ends[:, 1]
+        if method == "certified" or target == "table":
+            return ends[:, 0], ends[:, 1]
+        return with_far_tails(
+            (ends[:, 0], ends[:, 1]),
+            alpha,
+            DRAWS,
+            lambda: self.conf_int(alpha, "certified", target),
+        )
 
     def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """Simultaneous limits, by Bonferroni's inequality.
