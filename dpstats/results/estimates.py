@@ -25,7 +25,7 @@ from dpstats.inference.intervals import Intervals
 from dpstats.results.base import INTERVAL_COLUMNS, Result, footer
 from dpstats.results.hypothesis import HypothesisResult
 from dpstats.results.named import Named
-from dpstats.results.rendering import Page, brief, table_of
+from dpstats.results.rendering import Page, brief_list, table_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,7 +47,6 @@ METHODS = {
     "certified": "certified (finite sample, any data, worst case)",
 }
 _MOST = 60  # parameters that print
-_HEADLINES = 3  # parameters in a headline
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -116,11 +115,7 @@ class EstimateResult(Cached, Result):
     def headline(self) -> str:
         """The first estimates with their 95% intervals."""
         ends = np.asarray(self.conf_int()).reshape(-1, 2)
-        first = range(min(len(self.terms), _HEADLINES))
-        shown = [brief(self.terms[i], float(self.params[i]), *ends[i].tolist()) for i in first]
-        if len(self.terms) > _HEADLINES:
-            shown.append(f"and {len(self.terms) - _HEADLINES} more")
-        return "; ".join(shown)
+        return brief_list(self.terms, self.params, ends)
 
     @property
     def has_intervals(self) -> bool:

@@ -7,9 +7,12 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from dpstats.arrays import Floats
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,6 +21,7 @@ LEAST_SHOWN = 1e-6  # the numeric accuracy of p-values
 _WIDEST = 48  # characters of a name in a table
 _MOST_DIGITS = 15  # of a float64
 _FIXED = 1e-4, 1e7  # magnitudes between these print without a power of ten
+_HEADLINES = 3  # parameters in a headline
 
 
 @dataclass(frozen=True)
@@ -117,6 +121,15 @@ def brief(name: str, estimate: float, low: float, high: float) -> str:
     """
     show = Numerals.of((estimate, low, high), high - low, digits=2)
     return f"{_shortened(name)}: {show(estimate)} {show.interval(low, high)}"
+
+
+def brief_list(names: Sequence[str], estimates: Iterable[float], ends: Floats) -> str:
+    """The first few estimates with their intervals (d, 2), and how many more there are."""
+    few = zip(names, estimates, ends.tolist(), strict=True)
+    shown = [brief(name, float(one), *pair) for name, one, pair in islice(few, _HEADLINES)]
+    if len(names) > _HEADLINES:
+        shown.append(f"and {len(names) - _HEADLINES} more")
+    return "; ".join(shown)
 
 
 def table_of(shown: pd.DataFrame, alpha: float) -> tuple[list[str], list[list[str]]]:

@@ -28,7 +28,7 @@ from dpstats.results.base import INTERVAL_COLUMNS, Result
 from dpstats.results.chi_square import effect_of
 from dpstats.results.hypothesis import HypothesisResult
 from dpstats.results.named import Named
-from dpstats.results.rendering import Numerals, Page, as_html, brief
+from dpstats.results.rendering import Numerals, Page, as_html, brief_list
 from dpstats.spending import for_noise
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from dpstats.measured.row_count import RowCount
 
-_MOST, _HEADLINES = 60, 3
+_MOST = 60
 _STEPS = 30  # of a bisection for a p-value
 
 
@@ -105,11 +105,7 @@ class RowsResult(_FromRows):
     def headline(self) -> str:
         """The first estimates with their intervals, at 95% unless the radius fails too often."""
         ends = np.asarray(self.conf_int(alpha=self._shown_alpha)).reshape(-1, 2)
-        first = range(min(len(self.terms), _HEADLINES))
-        shown = [brief(self.terms[i], float(self.params[i]), *ends[i].tolist()) for i in first]
-        if len(self.terms) > _HEADLINES:
-            shown.append(f"and {len(self.terms) - _HEADLINES} more")
-        return "; ".join(shown)
+        return brief_list(self.terms, self.params, ends)
 
     @property
     def has_intervals(self) -> bool:
