@@ -114,7 +114,7 @@ def draw_evenly(law: NoiseLaw, size: int, rng: np.random.Generator) -> Floats:
     Their order is random, so several noises drawn like this form a Latin hypercube: the quantiles
     of each are exact to one share, for any seed.
     """
-    return rng.permutation(_middles(law, size))  # type: ignore[arg-type]
+    return rng.permutation(_middles(law, size))
 
 
 @lru_cache(maxsize=64)

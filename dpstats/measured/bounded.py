@@ -46,6 +46,7 @@ class Bounded:
     lattice: ClassVar[bool] = False
     gaussian: ClassVar[bool] = False
     certain: ClassVar[bool] = True
+    invertible: ClassVar[bool] = False
 
     bound: float
     strict: bool = False
@@ -65,7 +66,7 @@ class Bounded:
         """Not known."""
         self._refuse()
 
-    cdf = tail = smoothed_cdf = pmf
+    cdf = tail = smoothed_cdf = log_characteristic = pmf
 
     def support(self, tail: float = 1e-12) -> int:
         """Not known."""

@@ -53,6 +53,13 @@ class NoiseLaw(Protocol):
     def variance(self) -> float:
         """Variance of the noise."""
 
+    @property
+    def invertible(self) -> bool:
+        """Whether the characteristic function of Z + U is known from frequencies up to 12.
+
+        Of an integer up to pi, since it repeats; of others if it is below exp(-20) from pi on.
+        """
+
     def pmf(self, z: ArrayLike) -> Floats:
         """P(Z = z), or the probability of the unit cell around z if continuous."""
 
@@ -65,11 +72,17 @@ class NoiseLaw(Protocol):
     def smoothed_cdf(self, t: ArrayLike) -> Floats:
         """P(Z + U <= t), U uniform on (-1/2, 1/2) and independent; P(Z <= t) if continuous."""
 
+    def log_characteristic(self, t: Floats) -> Floats:
+        """Logarithm of E exp(i t Z), which is positive; or any number below -60 for a lower one."""
+
     def quantile(self, beta: float) -> float:
         """Smallest q >= 0 with P(abs(Z) > q) <= beta."""
 
     def support(self, tail: float = 1e-12) -> int:
         """Integer L with P(abs(Z) > L) <= tail."""
+
+    def __hash__(self) -> int:
+        """Equal laws are kept once."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +103,7 @@ class LatticeLaw(ABC):
     lattice: ClassVar[bool] = True
     gaussian: ClassVar[bool] = False
     certain: ClassVar[bool] = False
+    invertible: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         scale, terms = self.scale, self.terms

@@ -16,6 +16,8 @@ from dpstats.privacy.laws import LatticeLaw
 
 _POINTS = 2**17
 _TAIL = 28.0  # the window leaves out a probability below exp(-28), about 1e-12
+_VANISHED = -60.0  # logarithm of a characteristic function that is zero to every digit
+_FARTHEST = 12.0  # frequency, from which on the sums of `Inversion` need nothing
 _SMOOTHING = 2.0  # grid steps: sd of the normal variable that turns atoms into a density
 
 
@@ -54,6 +56,31 @@ class Combination:
     def variance(self) -> float:
         """Variance of the combination."""
         return math.fsum(weight**2 * law.variance for weight, law in self.parts)
+
+    def log_characteristic(self, t: Floats) -> Floats:
+        """Logarithm of E exp(i t W), or any number below -60 where it is below that."""
+        total = np.zeros(t.size)
+        for weight, law in sorted(self.parts, key=lambda part: -(part[0] ** 2) * part[1].variance):
+            above = np.flatnonzero(total > _VANISHED)  # each part only lowers it
+            total[above] += law.log_characteristic(weight * t.ravel()[above])
+        return total.reshape(t.shape)
+
+    @cached_property
+    def invertible(self) -> bool:
+        """Whether the characteristic function is below exp(-20) from frequency pi to 12.
+
+        That of a part with weight w returns to 1 at the multiples of 2 pi / w, and stays high over
+        a distance of about 1 / (w scale): the product is looked at there, and on a grid.
+        """
+        looked = [np.linspace(math.pi, _FARTHEST, 2**12)]
+        for weight, law in self.parts:
+            period = 2 * math.pi / max(abs(weight), 1e-3)
+            returns = period * np.arange(1, _FARTHEST / period + 1)
+            around = np.linspace(-4, 4, 17) / max(abs(weight) * law.scale, 1e-3)
+            looked.append((returns[:, np.newaxis] + around).ravel())
+        s = np.concatenate(looked)
+        s = s[(s >= math.pi) & (s <= _FARTHEST)]
+        return bool(np.max(self.log_characteristic(s)) < -20)
 
     @cached_property
     def _window(self) -> float:
@@ -119,10 +146,7 @@ def _inverted(law: Combination, *, uniform: bool) -> tuple[Floats, Floats]:
     half = 1.02 * (law._window + 0.5 * uniform)
     step = 2 * half / _POINTS
     frequencies = np.asarray(np.pi / half * np.arange(_POINTS // 2 + 1), dtype=np.float64)
-    log_phi = -0.5 * (_SMOOTHING * step * frequencies) ** 2
-    for weight, part in law.parts:
-        log_phi += part.log_characteristic(weight * frequencies)
-    phi = np.exp(log_phi)
+    phi = np.exp(law.log_characteristic(frequencies) - 0.5 * (_SMOOTHING * step * frequencies) ** 2)
     if uniform:
         phi *= np.sinc(frequencies / (2 * np.pi))
     mass = np.fft.irfft(phi, _POINTS)  # probability of each grid cell, from zero on

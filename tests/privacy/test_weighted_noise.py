@@ -118,3 +118,22 @@ def test_quantiles_never_fall_inside_an_atom(kind, scale):
     values, mass = exact_tail(parts)
     for beta in np.geomspace(1e-3, 0.9, 300):
         assert mass[values > law.quantile(beta)].sum() <= beta * (1 + 1e-9), beta
+
+
+@pytest.mark.parametrize("kind", [DiscreteLaplace, DiscreteGaussian])
+@pytest.mark.parametrize(
+    ("parts", "invertible"),
+    [
+        (((0.9, 20.0, 1), (0.1, 20.0, 7), (0.03, 20.0, 40)), True),
+        (((0.6, 20.0, 1),), False),  # returns to 1 at 10.5
+        (((0.6, 3000.0, 1), (0.3, 3000.0, 1)), False),  # a peak of width 5e-4 there
+        (((1.0, 20.0, 1), (0.5, 12.0, 1)), False),
+        (((1.0, 0.7, 1), (0.37, 0.7, 1)), False),
+    ],
+)
+def test_invertible_sees_the_returns_of_a_characteristic_function(parts, invertible, kind):
+    """Those named are of Laplace noise, whose characteristic function falls slowest."""
+    law = combination(parts, kind)
+    s = np.linspace(np.pi, 12, 400_001)
+    assert law.invertible == (law.log_characteristic(s).max() < -20)
+    assert law.invertible == invertible or kind is DiscreteGaussian

@@ -1,5 +1,6 @@
 """Exact inference for one proportion from a noisy count, T = X + Z with X ~ Binomial(n, p)."""
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,18 +17,16 @@ from dpstats.checks import (
     check_proportion,
 )
 from dpstats.corrected.roots import find_roots_near
+from dpstats.inference.counts.characteristic import Inversion
 
 if TYPE_CHECKING:
     from dpstats.privacy.laws import NoiseLaw
 
 
 _TAIL = 1e-12  # mass of a law that may be ignored
-_NODES_PER_SD = 64  # wide lattices are summed with strides of at most this part of a sd
 _CELLS = 1 << 20  # numbers held in memory at a time
-_OUTSIDE = 30.0  # standard deviations of the noise below 0 and above n that nodes cover
-_SMOOTH_SD = 64.0  # of a noise whose lattice no longer shows in the ends
+_TOLERANCE = 1e-7  # of an end, in tenths of its standard error; ends are moved outwards by it
 _STEEP = 700.0  # a logit with which the weights of neighbours differ by more than a float holds
-_CDF_COST = 16  # a binomial cdf costs about as much as this many probabilities
 
 
 def binomial_window(n: ArrayLike, p: ArrayLike) -> tuple[Floats, Floats, Floats]:
@@ -65,39 +64,44 @@ def noisy_binomial_cdf(t: ArrayLike, n: int, p: ArrayLike, law: "NoiseLaw") -> F
 
     Notes
     -----
-    The sum runs over X, or over Z where that has fewer terms, and drops mass 1e-12. A stride
-    above 1 is used only where both X and Z have a standard deviation above 128; it is at most
-    w = 1/64 of the smaller one. Peano's form of the trapezoidal rule bounds its error by
-    w^3 sqrt(3)/216 times the variation of the second derivative of the summand, below 1e-6
-    (about 1e-8 in practice).
+    The sum runs over X, without a mass of 1e-12, or over the frequencies of `Inversion`, whichever
+    are fewer.
     """
     t, p = np.broadcast_arrays(np.asarray(t, dtype=np.float64), np.asarray(p, np.float64))
     shape, t, p = t.shape, t.ravel(), p.ravel()
-    low, high, sd = binomial_window(n, p)
-    stride = np.floor(np.minimum(sd, np.sqrt(law.variance)) / _NODES_PER_SD)
-    stride = np.maximum(1, stride)
-    reach = law.support(_TAIL)
-    over_z = law.lattice & (_CDF_COST * (2 * reach + 1) < high - low + 1)
-    nodes = np.where(over_z, 2 * (reach // stride) + 1, (high - low) // stride + 1).astype(int)
+    sizes = np.full(t.size, float(n))
+    low, high, _ = binomial_window(n, p)
+    inversion, d = _inversion(law), t - n * p
+    nodes = inversion.nodes(d, sizes, p) if law.invertible else np.full(t.size, np.inf)
+    by_frequency = nodes < (high - low + 1 if law.lattice else np.inf)  # without a table of the cdf
     cdf = np.empty(t.size)
-    order = np.lexsort((nodes, over_z))
+    some = np.flatnonzero(by_frequency)
+    cdf[some] = inversion.cdf(d[some], sizes[some], p[some], nodes[some])
+    order = np.flatnonzero(~by_frequency)
+    order = order[np.argsort((high - low)[order])]
     while order.size:
-        # cells of one kind and of similar size together, so that padding stays small
-        fit = int(np.searchsorted(nodes[order] * np.arange(1, order.size + 1), _CELLS))
-        size = max(1, min(fit, int(np.sum(over_z[order] == over_z[order[0]]))))
-        some, order = order[:size], order[size:]
-        steps = np.arange(nodes[some].max())
-        w = stride[some, None]
-        if over_z[some[0]]:
-            z = w * (steps - steps.size // 2)
-            weight = law.pmf(z)
-            value = smoothed_binomial_cdf(t[some, None] - z, n, p[some, None])
-        else:
-            x = low[some, None] + w * steps
-            weight = binomial_weights(x, n, p[some, None])
-            value = law.smoothed_cdf(t[some, None] - x)
+        # cells of similar size together, so that padding stays small
+        cells = (high - low + 1)[order] * np.arange(1, order.size + 1)
+        some, order = np.split(order, [max(1, int(np.searchsorted(cells, _CELLS)))])
+        x = low[some, None] + np.arange(np.max(high[some] - low[some]) + 1)
+        weight = binomial_weights(x, n, p[some, None])
+        value = law.smoothed_cdf(t[some, None] - x)
         cdf[some] = np.sum(weight * value, axis=1) / np.sum(weight, axis=1)
     return cdf.reshape(shape)
+
+
+@lru_cache(maxsize=64)
+def _inversion(law: "NoiseLaw") -> Inversion:
+    found: dict[tuple[float, float], Floats] = {}
+
+    def kept(s: Floats, p: Floats) -> Floats:
+        """Most sums share their frequencies, which are few."""
+        key = (s[0], s[-1])
+        if key not in found:
+            found[key] = law.log_characteristic(s)[np.newaxis]
+        return found[key]
+
+    return Inversion(kept, law.support(_TAIL), "lattice" if law.lattice else "uniform")
 
 
 def binomial_pmf(x: Floats, n: Floats | int, p: Floats) -> Floats:
@@ -118,13 +122,6 @@ def binomial_weights(x: Floats, n: Floats | int, p: Floats) -> Floats:
         ratios = np.log(np.maximum(n - x[:, :-1], 0) / (x[:, :-1] + 1)) + logit
     logs = np.cumsum(np.pad(ratios, ((0, 0), (1, 0))), axis=1)
     return np.asarray(np.exp(logs - logs.max(axis=1, keepdims=True)))
-
-
-def smoothed_binomial_cdf(t: Floats, n: Floats | int, p: Floats) -> Floats:
-    """P(X + U <= t) for X ~ Binomial(n, p), U uniform on (-1/2, 1/2); arguments broadcast."""
-    k = np.floor(t + 0.5)
-    below = np.asarray(stats.binom.cdf(k - 1, n, p), dtype=np.float64)
-    return below + binomial_pmf(k, n, p) * (t + 0.5 - k)
 
 
 def proportion_interval(
@@ -169,72 +166,29 @@ def proportion_interval(
     return low.reshape(t.shape), high.reshape(t.shape)
 
 
-def many_proportion_intervals(
-    t: Floats, n: int, law: "NoiseLaw", alpha: float
-) -> tuple[Floats, Floats]:
-    """The intervals of `proportion_interval` for many counts (d,), by cubics where that pays.
-
-    Both ends increase with the count. Strictly between 0 and 1, less t / n, they are smooth
-    functions of the count, with a length scale that is the noise's standard deviation sd near 0
-    and n, and the distance to these elsewhere. They are solved exactly at nodes spaced an eighth of
-    that scale; between nodes each end is the cubic through the nearest four, moved outwards by
-    2 10^-4 sd / n, more than the largest error observed (1.4 10^-4 at an alpha of 1e-8). An end
-    that is 0 (or 1) at all four nodes is 0 (or 1) between them, and all other ends are solved
-    exactly. So is every end where the counts need as many nodes as there are counts, or the noise
-    is so small that its lattice shows.
-    """
-    distinct, which = np.unique(t, return_inverse=True)
-    sd = float(np.sqrt(law.variance))
-    if sd < (_SMOOTH_SD if law.lattice else _SMOOTH_SD / 8):
-        low, high = proportion_interval(distinct, n, law, alpha)
-        return low[which], high[which]
-    nodes = _nodes(n, sd)
-    cell = np.clip(np.searchsorted(nodes, distinct, side="right") - 2, 0, nodes.size - 4)
-    around = cell[:, None] + np.arange(4)
-    used, index = np.unique(around, return_inverse=True)
-    if used.size >= distinct.size:
-        low, high = proportion_interval(distinct, n, law, alpha)
-        return low[which], high[which]
-    at_nodes = np.array(proportion_interval(nodes[used], n, law, alpha))
-    values = at_nodes[:, index.reshape(around.shape)]
-    inside = np.all((values > 0) & (values < 1), axis=2)
-    level = np.all(values == values[:, :, :1], axis=2) & ~inside  # at 0 or 1 all around
-    others = [np.delete(nodes[around], j, 1) for j in range(4)]
-    weights = [
-        np.prod((distinct[:, None] - other) / (nodes[around[:, [j]]] - other), axis=1)
-        for j, other in enumerate(others)
-    ]
-    cubic = np.sum((values - nodes[around] / n) * np.stack(weights, axis=1), axis=2) + distinct / n
-    outwards = 2e-4 * sd / n * np.array([[-1.0], [1.0]])
-    ends = np.where(level, values[:, :, 0], np.clip(cubic + outwards, 0, 1))
-    beyond = (distinct < nodes[0]) | (distinct > nodes[-1])
-    alone = beyond | ~np.all(inside | level, axis=0)
-    ends[:, alone] = proportion_interval(distinct[alone], n, law, alpha)
-    return ends[0, which], ends[1, which]
-
-
-def _nodes(n: int, sd: float) -> Floats:
-    """Counts at which to solve: dense near 0 and n, where the ends bend most."""
-    below = sd * np.arange(-_OUTSIDE, 0, 0.125)
-    half = 2 * sd * np.expm1(np.arange(0, 2 * np.log1p(n / (4 * sd)), 0.125) / 2)
-    nodes = np.concatenate([below, half])
-    return np.unique(np.concatenate([nodes, n - nodes]))
-
-
 def _logit_upper(t: Floats, n: int, law: "NoiseLaw", level: float) -> Floats:
     """Logit of the largest p with P_p(X + Z + U <= t) >= level; -inf or inf at 0 and 1."""
+    score = special.ndtri(level)
 
     def excess(y: Floats, which: NDArray[np.intp]) -> Floats:
-        return noisy_binomial_cdf(t[which], n, special.expit(y), law) - level
+        """Normal score of the probability, which is nearly linear in the logit."""
+        cdf = noisy_binomial_cdf(t[which], n, special.expit(y), law)
+        return special.ndtri(np.clip(cdf, _TAIL, 1 - _TAIL)) - score
 
     every = np.arange(t.size)
     infinite = np.full(t.size, np.inf)
     at_zero, at_one = excess(-infinite, every), excess(infinite, every)
     root = np.where(at_one >= 0, np.inf, -np.inf)
     inside = np.flatnonzero((at_zero > 0) & (at_one < 0))
+    if not inside.size:
+        return root
     guess, step = _normal_upper(t[inside], n, law, level)
     reach = np.full(inside.size, 50.0)  # expit(-50) = 2e-22
-    root[inside] = find_roots_near(lambda y, i: excess(y, inside[i]), guess, step, -reach, reach)
+    tolerance = _TOLERANCE * float(step.min())
+    found = find_roots_near(
+        lambda y, i: excess(y, inside[i]), guess, step, -reach, reach, tolerance=tolerance
+    )
+    root[inside] = found + tolerance
     return root
 
 

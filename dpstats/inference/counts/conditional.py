@@ -69,7 +69,7 @@ def conditional_pvalue(
     nuisance parameter. J. Amer. Statist. Assoc. 89, 1012-1016.
     """
     p0, alternative, beta = check_proportion(p0), check_alternative(alternative), check_alpha(beta)
-    return _pvalue(group, _sizes(group, n, beta), p0, alternative, beta)
+    return float(_pvalues(group, _sizes(group, n, beta), np.array([p0]), alternative, beta)[0])
 
 
 def conditional_interval(
@@ -105,8 +105,7 @@ def conditional_interval(
     sizes = _sizes(group, n, beta)
 
     def excess(p: Floats, _: NDArray[np.intp]) -> Floats:
-        pvalues = [_pvalue(group, sizes, v, "two-sided", beta) for v in p.tolist()]
-        return np.array(pvalues) - alpha
+        return _pvalues(group, sizes, p, "two-sided", beta) - alpha
 
     grid = np.linspace(0, 1, 21)
     size, share = group.yes + group.no, group.risk
@@ -133,12 +132,12 @@ def _sizes(group: GroupCounts, n: int | None, beta: float) -> Floats:
     return group.sizes(None if n is None else check_count(n), beta)
 
 
-def _pvalue(
-    group: GroupCounts, sizes: Floats, p: float, alternative: Alternative, beta: float
-) -> float:
-    lower, upper = group.tails(p, sizes)
-    tail = {"smaller": lower, "larger": upper, "two-sided": 2 * min(lower, upper)}
-    return min(1.0, tail[alternative] + beta)
+def _pvalues(
+    group: GroupCounts, sizes: Floats, risks: Floats, alternative: Alternative, beta: float
+) -> Floats:
+    lower, upper = group.tails(risks, sizes)
+    tail = {"smaller": lower, "larger": upper, "two-sided": 2 * np.minimum(lower, upper)}
+    return np.asarray(np.minimum(1.0, tail[alternative] + beta))
 
 
 def conditional_certified(

@@ -7,15 +7,17 @@ given the size N, X ~ Binomial(N, risk). N is never taken as known, nor replaced
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 
 from dpstats.arrays import Floats
 from dpstats.corrected.roots import find_roots
 from dpstats.inference.counts.binomial import binomial_weights, binomial_window
+from dpstats.inference.counts.characteristic import Inversion
 from dpstats.spending import bonferroni
 
 if TYPE_CHECKING:
@@ -31,6 +33,8 @@ _STRIDE = 8  # binomial lattices are summed with strides of at most sd / 8
 _DIRECT = 2**17  # values of the laws; a sum of more is interpolated in a table of the noise's cdf
 _TABLE = 300
 _CELLS = 1 << 14  # values of the cdf at a time: they stay in the cache
+_WIDE = 8.0  # standard deviation of a sum to which a standard normal variable adds below 1%
+_SIZES_IF_SMOOTH = 5
 _MOST_SIZES = 17  # group sizes in the confidence set that are tried one by one
 
 
@@ -125,15 +129,57 @@ class GroupCounts:
             return np.arange(low, high + 1)
         return np.unique(np.round(np.linspace(np.sqrt(low), np.sqrt(high), _MOST_SIZES) ** 2))
 
-    def tails(self, p: float, sizes: Floats) -> tuple[float, float]:
-        """Suprema over the sizes of P(D <= observed) and of P(D >= observed) at the risk p.
+    def tails(self, risks: Floats, sizes: Floats) -> tuple[Floats, Floats]:
+        """Suprema over sizes (k,) of P(D <= observed) and P(D >= observed), (m,) for risks p (m,).
 
-        D = (1-p) (yes + U_yes) - p no = (X - p N) + (1-p) (Z_yes + U_yes) - p Z_no, p <= 1/2;
-        above 1/2 the roles are exchanged. The three terms are independent and their laws are known.
+        D = (1-p) yes - p no + R = (X - p N) + (1-p) Z_yes - p Z_no + R. The terms are independent
+        and their laws are known. R makes the law continuous: it is a function of a stored uniform,
+        U_yes for p <= 1/2 and U_no above, so that the two counts can be exchanged. It is standard
+        normal where the other terms are so wide that this adds nothing, else (1-p) U_yes or
+        -p U_no; which one does not depend on the counts. Where the laws are smooth in this way they
+        depend on the size through a variance alone, and five sizes represent the set.
         """
-        if p > 0.5:
-            lower, upper = self._exchanged().tails(1 - p, sizes)
-            return upper, lower
+        sampling, noise = self.variances(risks, 1.0)
+        smooth = sizes[0] * sampling + noise >= _WIDE**2
+        of_smooth = np.linspace(0, len(sizes) - 1, min(len(sizes), _SIZES_IF_SMOOTH)).astype(int)
+        lower, upper = np.empty(len(risks)), np.empty(len(risks))
+        for which, tried in ((smooth, sizes[of_smooth]), (~smooth, sizes)):
+            cdf = self._cdf(risks[which], tried)
+            lower[which], upper[which] = cdf.max(axis=1), 1 - cdf.min(axis=1)
+        return lower, upper
+
+    def _cdf(self, risks: Floats, sizes: Floats) -> Floats:
+        """P(D <= observed), (m, k)."""
+        p, n = (a.ravel() for a in np.meshgrid(risks, sizes, indexing="ij"))
+        observed = (1 - p) * self.yes - p * self.no
+        normal = special.ndtri(np.array([self.u_yes, self.u_no]) + 0.5)
+        d = observed + np.where(p <= 0.5, normal[0], -normal[1])
+        nodes = self._inversion.nodes(d, n, p)
+        sampling, noise = self.variances(p, 1.0)
+        wide = (n * sampling + noise >= _WIDE**2) & np.isfinite(nodes)
+        cdf = np.empty(p.size)
+        cdf[wide] = self._inversion.cdf(d[wide], n[wide], p[wide], nodes[wide])
+        for risk in np.unique(p[~wide]).tolist():
+            some = ~wide & (p == risk)
+            if risk <= 0.5:
+                cdf[some] = self._summed(risk, n[some])
+            else:
+                cdf[some] = 1 - self._exchanged()._summed(1 - risk, n[some])
+        return cdf.reshape(len(risks), len(sizes))
+
+    @cached_property
+    def _inversion(self) -> Inversion:
+        def log_noise(s: Floats, p: Floats) -> Floats:
+            risks, which = np.unique(p, return_inverse=True)
+            yes = self.law_yes.log_characteristic((1 - risks[:, np.newaxis]) * s)
+            no = self.law_no.log_characteristic(risks[:, np.newaxis] * s)
+            return np.asarray((yes + no)[which.ravel()])
+
+        reach = max(self.law_yes.support() + self.law_no.support(), 1)
+        return Inversion(log_noise, reach, "normal")
+
+    def _summed(self, p: float, sizes: Floats) -> Floats:
+        """P(D <= observed) at all sizes by a sum over X and grouped values of Z_no; p <= 1/2."""
         observed = (1 - p) * (self.yes + self.u_yes) - p * self.no
         z, weight = _grouped(self.law_no, (1 - p) * _smooth_sd(self.law_yes) / max(p, 1e-300))
 
@@ -156,8 +202,7 @@ class GroupCounts:
             reach = np.arcsinh(max(1.0, float(np.max(np.abs(y)) / noise_sd)))
             table = noise_sd * np.sinh(np.linspace(-reach, reach, _TABLE))
             value = np.interp(y, table, noise_cdf(table))
-        cdf = np.sum(mass * value, axis=1) / np.sum(mass, axis=1)
-        return float(np.max(cdf)), float(1 - np.min(cdf))
+        return np.asarray(np.sum(mass * value, axis=1) / np.sum(mass, axis=1))
 
     def _exchanged(self) -> GroupCounts:
         """The group with the roles of the trait and its absence exchanged."""
@@ -175,7 +220,7 @@ def _grouped(law: NoiseLaw, smooth: float = np.inf) -> tuple[Floats, Floats]:
     Groups are as wide as is accurate for functions that vary on the scale of `smooth`; small
     lattices are returned unchanged, without the mass 1e-9 of their tails.
     """
-    z, mass = _lattice(law)  # type: ignore[arg-type]
+    z, mass = _lattice(law)
     if z.size <= _SMALL:
         return z, mass / np.sum(mass)
     sd, step = float(np.sqrt(law.variance)), z[1] - z[0]

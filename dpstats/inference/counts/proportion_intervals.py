@@ -12,7 +12,7 @@ from dpstats.arrays import Floats
 from dpstats.checks import Alternative
 from dpstats.corrected.proportions import proportion_confint
 from dpstats.inference.counts.binomial import (
-    many_proportion_intervals,
+    proportion_interval,
     proportion_pvalue,
 )
 from dpstats.inference.counts.conditional import (
@@ -94,7 +94,7 @@ class ProportionIntervals:
         for i, law in enumerate(answers.law_table):
             of_law = np.flatnonzero(answers.law_of == i)
             smoothed = answers.sums[of_law] + answers.uniforms[of_law]
-            found = {n: many_proportion_intervals(smoothed, n, law, alpha) for n in set(sizes)}
+            found = {n: proportion_interval(smoothed, n, law, alpha) for n in set(sizes)}
             low[of_law] = found[sizes[1]][0]
             high[of_law] = found[sizes[0]][1]
         return low, high

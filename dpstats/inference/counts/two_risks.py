@@ -48,6 +48,13 @@ class _Evidence:
     def distance(self) -> Floats:
         return np.maximum(np.maximum(self.above, self.below), 0)
 
+    def within(self, radius: float) -> _Evidence:
+        """Those risks at which both scores are at most a radius."""
+        kept = self.distance <= radius
+        small, large = self.sd_small[kept], self.sd_large[kept]
+        scores = self.above[kept], self.below[kept]
+        return _Evidence(self.risks[kept], *scores, small, large, self.step)
+
 
 def measure_interval(
     first: GroupCounts, second: GroupCounts, n: int | None, alpha: float
@@ -87,6 +94,7 @@ def measure_interval(
     radius = float(np.sqrt(stats.chi2.isf(gamma, 2)))
     critical = float(stats.norm.isf((alpha - 2 * beta - gamma) / 2))
     one, two = (_evidence(group, n, beta, radius) for group in (first, second))
+    one, two = one.within(radius), two.within(radius)
     near = one.distance[:, None] ** 2 + two.distance**2 <= radius**2
     ends = []
     for measure in MEASURES:
@@ -159,7 +167,7 @@ def _evidence(group: GroupCounts, n: int | None, beta: float, radius: float) -> 
     sizes = group.sizes(n, beta)
 
     def scores(risks: Floats) -> Floats:  # (2, m): above, below
-        lower, upper = np.array([group.tails(p, sizes) for p in risks.tolist()]).T
+        lower, upper = group.tails(risks, sizes)
         tiny = special.ndtr(-_LARGEST_SCORE)
         return np.asarray(-special.ndtri(np.clip([upper, lower], tiny, 1 - tiny)))
 

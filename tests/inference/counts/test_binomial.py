@@ -9,11 +9,11 @@ from statsmodels.stats.proportion import proportion_confint as clopper_pearson
 
 from dpstats.errors import RequestError
 from dpstats.inference.counts.binomial import (
-    many_proportion_intervals,
     noisy_binomial_cdf,
     proportion_interval,
     proportion_pvalue,
 )
+from dpstats.inference.counts.characteristic import Inversion
 from dpstats.privacy.gaussian import DiscreteGaussian
 from dpstats.privacy.laws import DiscreteLaplace
 from dpstats.privacy.weighted_noise import Combination
@@ -252,36 +252,74 @@ def test_noisy_binomial_cdf_with_gaussian_noise(n, p, scale, terms, t):
     assert float(found) == pytest.approx(expected, abs=1e-10)
 
 
-@pytest.mark.parametrize(
-    "law",
-    [
-        DiscreteLaplace(60.0),
-        Combination(
-            tuple(
-                (weight, DiscreteLaplace(180.0, terms))
-                for weight, terms in ((0.9, 1), (0.01, 300), (0.001, 5000))
-            )
-        ),
-    ],
-    ids=["lattice", "combination"],
-)
-@pytest.mark.parametrize("n", [900, 48_842])
-def test_many_intervals_are_the_exact_ones_moved_outwards_by_a_hair(n, law):
-    """1,500 counts, most within the noise of zero, some anywhere: never narrower than exact."""
-    rng = np.random.default_rng(0)
+def halves(scale):
+    """The law of Z / 2 on the multiples of 1/2, Z discrete Laplace."""
+    z = np.arange(-int(34 * scale), int(34 * scale) + 1)
+    decay = np.exp(-1 / scale)
+    return z / 2, (1 - decay) / (1 + decay) * decay ** np.abs(z)
+
+
+LAWS = {
+    "Laplace": DiscreteLaplace(20.0),
+    "narrow": DiscreteLaplace(0.8, 3),
+    "Gaussian": DiscreteGaussian(25.0),
+    "combination": Combination(((1.0, DiscreteLaplace(20.0)), (0.5, DiscreteLaplace(12.0)))),
+}
+
+
+@pytest.mark.parametrize("alpha", [0.05, 1e-5])
+@pytest.mark.parametrize("n", [600, 40_000])
+@pytest.mark.parametrize("name", LAWS)
+def test_ends_are_exact_to_a_millionth_of_the_width_and_outwards(name, n, alpha):
+    """Against sums over all counts and all noises; the other end by the mirrored problem.
+
+    This combination has atoms, so that its own table serves, to three millionths.
+    """
+    part = 3e-6 if name == "combination" else 1e-6
+    law = LAWS[name]
     sd = np.sqrt(law.variance)
-    t = np.concatenate([
-        rng.normal(0, 1.5 * sd, 1200), rng.uniform(-sd, n + sd, 100),
-        n - rng.exponential(sd, 200), [-50 * sd, n + 50 * sd],
-    ])  # fmt: skip
-    low, high = many_proportion_intervals(t, n, law, 0.05)
-    exact_low, exact_high = proportion_interval(t, n, law, 0.05)
-    hair = 3e-4 * sd / n
-    assert np.all(low <= exact_low + 1e-12)
-    assert np.all(low >= exact_low - hair)
-    assert np.all(high >= exact_high - 1e-12)
-    assert np.all(high <= exact_high + hair)
-    assert np.mean(low != exact_low) > 0.1  # the cubics were used
-    some = slice(0, 1200, 100)
-    few = many_proportion_intervals(t[some], n, law, 0.05)  # exact: a cubic adds at least 1e-7
-    np.testing.assert_allclose(few, (exact_low[some], exact_high[some]), rtol=0, atol=1e-11)
+    t = np.concatenate([[-2 * sd, 0.3, 7.2], n * np.array([0.01, 0.2, 0.5, 0.93])]) + 0.21
+    low, high = proportion_interval(t, n, law, alpha)
+    noise = halves(12.0) if name == "combination" else (np.zeros(1), np.ones(1))
+    smooth = LAWS["Laplace"] if name == "combination" else law
+
+    def share_of_tail(end, value):
+        spread = np.sqrt(n * end * (1 - end))
+        x = np.arange(max(0, int(n * end - 9 * spread - 30)), min(n, n * end + 9 * spread + 30) + 1)
+        below = smooth.smoothed_cdf(value - x[:, None] - noise[0]) @ noise[1]
+        return stats.binom.pmf(x, n, end) @ below / (alpha / 2)
+
+    inside = np.flatnonzero((high > 0) & (high < 1))
+    assert inside.size >= 4
+    rounding = 1e-12 / alpha
+    for i in inside.tolist():
+        step = part * (high[i] - low[i])
+        assert share_of_tail(high[i], t[i]) <= 1 + rounding
+        assert share_of_tail(high[i] - step, t[i]) >= 1 - rounding
+    mirrored = proportion_interval(n - t, n, law, alpha)
+    np.testing.assert_allclose(low, 1 - mirrored[1], rtol=0, atol=1e-12)
+
+
+def test_cost_does_not_grow_with_the_number_of_rows():
+    """A hundred million rows need no more nodes than ten thousand: the normal shape decides."""
+    law = DiscreteGaussian(30.0)
+    inversion = Inversion(lambda s, p: law.log_characteristic(s)[None], law.support(), "lattice")
+    p = np.array([1e-4, 0.01, 0.3, 0.5])
+    for n in (1e4, 1e6, 1e8):
+        assert np.max(inversion.nodes(np.zeros(4), np.full(4, n), p)) <= 40
+
+
+@pytest.mark.parametrize("p", [0.0, 0.03, 0.5])
+def test_inversion_with_a_normal_smoothing(p):
+    """X - n p + .7 Z + G against the sum over X and Z."""
+    n, law = 50, DiscreteLaplace(15.0)
+    inversion = Inversion(
+        lambda s, _: law.log_characteristic(0.7 * s)[None], 0.7 * law.support(), "normal"
+    )
+    d = np.array([-80.0, -21.3, -4.0, 0.0, 0.4, 9.0, 60.0])
+    sizes, risks = np.full(7, float(n)), np.full(7, p)
+    x, z = np.arange(n + 1), np.arange(-600, 601)
+    tails = stats.norm.cdf(d[:, None, None] - (x - n * p)[:, None] - 0.7 * z)
+    expected = stats.binom.pmf(x, n, p) @ tails @ law.pmf(z)
+    found = inversion.cdf(d, sizes, risks, inversion.nodes(d, sizes, risks))
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-11)
