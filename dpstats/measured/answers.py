@@ -106,7 +106,7 @@ class Answers(Cached):
             bounds=self.bounds[chosen],
             uniforms=self.uniforms[chosen],
             law_of=self.law_of[chosen],
-            _rows=replace(self._rows, slices=(*self._rows.slices, chosen)),
+            _rows=replace(self._rows, functions=self._rows.functions[chosen]),
         )
 
     def of_counted_rows(self) -> Answers:
@@ -200,7 +200,7 @@ def answer(
         uniforms=np.concatenate([estimate.uniforms for estimate in estimates]),
         law_table=[law_of_key(sources.measurements, key) for key in distinct],
         law_of=np.array([distinct[key] for key in keys], dtype=np.intp),
-        _rows=WeightRows(sources, tuple(blocks), disjoint),
+        _rows=WeightRows(sources, tuple(blocks), disjoint, range(len(keys))),
         _measured=(sources.laws, sources.law_of),
     )
 

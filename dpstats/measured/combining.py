@@ -40,20 +40,31 @@ LawKey = tuple[tuple[float, float, int], ...]
 
 @dataclass(frozen=True)
 class WeightRows:
-    """How to compute the weights, which are too large to keep."""
+    """How to compute the weights, which are too large to keep.
+
+    Attributes
+    ----------
+    sources : Sources
+    blocks : tuple of blocks
+    disjoint : bool
+    functions : range
+        Those wanted among the functions of the blocks.
+    """
 
     sources: Sources
     blocks: tuple[Block, ...]
     disjoint: bool
-    slices: tuple[slice, ...] = ()
+    functions: range
 
     def matrix(self) -> Floats:
-        """(d, measured functions) weights on the measured noises."""
-        estimates = (self.sources.best(block, disjoint=self.disjoint) for block in self.blocks)
-        rows = np.concatenate([estimate.rows() for estimate in estimates])
-        for chosen in self.slices:
-            rows = rows[chosen]
-        return rows
+        """(d, measured functions) weights on the measured noises; other blocks are left out."""
+        wanted, first, rows = self.functions, 0, [np.zeros((0, self.sources.size))]
+        for block in self.blocks:
+            inside = [f - first for f in wanted if first <= f < first + block.size]
+            if inside:
+                rows.append(self.sources.best(block, disjoint=self.disjoint).rows()[inside])
+            first += block.size
+        return np.concatenate(rows)
 
 
 def law_of_key(measurements: Measurements, key: LawKey) -> NoiseLaw:
