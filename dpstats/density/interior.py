@@ -23,9 +23,10 @@ import numpy as np
 from dpstats.arrays import Floats
 from dpstats.density.products import Products
 
-EXACT = 1500  # functions that the preconditioner treats jointly; with fewer it is exact
-COUPLED = 0.9  # a diagonal beyond this part of a row's whole makes a function one of the others
-ACCURACY = 1e-3
+EXACT = 2000  # up to this many functions the system is factorised as a whole
+JOINT = 1000  # of more functions, those that are factorised as a preconditioner, at most
+COUPLED = 0.9  # they are those whose own diagonal is less than this part of the whole one
+ACCURACY, ROUGH = 1e-3, 0.1  # of conjugate gradients, for the step and for the predictor
 MAX_CG = 150
 RIDGE = 1e-10  # relative; functions of tables are linearly dependent
 SHORT = 0.99  # part of the way to the boundary that a step goes
@@ -101,7 +102,7 @@ def start(products: Products, target: Floats) -> Point:
 def step(products: Products, target: Floats, at: Point, least: float) -> Point:
     """One predictor and corrector step; the mean product aims at no less than `least`."""
     system = _System(products, target, at)
-    affine = system.solve(-at.over * at.u, -at.under * at.v, -at.weights * at.excess)
+    affine = system.solve(-at.over * at.u, -at.under * at.v, -at.weights * at.excess, ROUGH)
     ahead = _moved(at, affine, 1.0).mu / at.mu
     mu = max(ahead**3 * at.mu, least)
     whole = system.solve(
@@ -156,10 +157,10 @@ class _System:
         self.share = (over - under) * self.diagonal
         self.curvature = float(np.sum(4 * over * under * self.diagonal))
         self._factorise(means)
-        self.of_largest = self._solved(self.share)
+        self.of_largest = self._solved(self.share, ACCURACY)
 
     def _factorise(self, means: Floats) -> None:
-        """The preconditioner: exact for the functions that others matter to most."""
+        """The preconditioner: exact, or for the functions that others matter to most."""
         from scipy import linalg
 
         own = self.total * self.products.variances(self.spread / self.total) + self.diagonal
@@ -167,7 +168,7 @@ class _System:
         self.rows = np.arange(len(own))
         if len(own) > EXACT:
             apart = self.diagonal / own
-            rows = np.argpartition(apart, EXACT)[:EXACT]
+            rows = np.argpartition(apart, JOINT)[:JOINT]
             self.rows = np.sort(rows[apart[rows] < COUPLED])
         rows = self.rows
         matrix = self.products.gram(self.spread, rows)
@@ -188,7 +189,7 @@ class _System:
         image = self.products.average(combined) - self.centre * combined.sum()
         return np.asarray(image + self.diagonal * y)
 
-    def _solved(self, right: Floats) -> Floats:
+    def _solved(self, right: Floats, accuracy: float) -> Floats:
         """Conjugate gradients."""
         found, residual = np.zeros_like(right), right
         direction = conjugate = self._precondition(residual)
@@ -202,13 +203,15 @@ class _System:
             residual = residual - length * image
             conjugate = self._precondition(residual)
             following = float(residual @ conjugate)
-            if following <= ACCURACY**2 * first:
+            if following <= accuracy**2 * first:
                 break
             direction = conjugate + following / product * direction
             product = following
         return found
 
-    def solve(self, over: Floats, under: Floats, weights: Floats) -> Point:
+    def solve(
+        self, over: Floats, under: Floats, weights: Floats, accuracy: float = ACCURACY
+    ) -> Point:
         """The move that changes the products of inequalities and multipliers by these numbers."""
         at = self.at
         over = over - at.u * self.lack_over
@@ -219,7 +222,7 @@ class _System:
         both = float((over / at.over + under / at.under).sum()) - self.lack_multipliers
         both += float(self.share @ net)
         right = self.diagonal * net - self.products.average(moved) + self.centre * gained
-        y = self._solved(right)
+        y = self._solved(right, accuracy)
         largest = (both - self.share @ y) / (self.curvature + self.share @ self.of_largest)
         y = y + largest * self.of_largest
         level = gained / self.total + float(self.centre @ y)

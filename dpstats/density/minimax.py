@@ -31,7 +31,7 @@ TOLERANCE = 1e-3  # largest distance of the bounds, in noise standard deviations
 SMALLEST_TOLERANCE = 1e-9
 FIRST, LEAST_FIRST = 2.5, 1000  # candidates at the start, per function and in all
 JOINING, LEAST_JOINING = 0.5, 100  # most candidates that join at a time
-MAX_STEPS = 100
+MAX_STEPS, PATIENCE = 100, 12  # the latter without any progress
 AIM = 0.3  # part of the tolerance that the mean product of the method stops at
 
 
@@ -117,8 +117,12 @@ def minimax_columns(values: FamilyValues, target: Floats, within: float) -> Mini
     everyone = Products(values, np.ones(len(target)))
     state = _Columns(values, everyone, target)
     with np.errstate(all="ignore"):  # a point that is not finite ends the search
+        gaps = []
         for _ in range(MAX_STEPS):
             if not state.advance(AIM * within) or state.gap <= within:
+                break
+            gaps.append(state.gap)
+            if len(gaps) > PATIENCE and state.gap > 0.9 * gaps[-1 - PATIENCE]:
                 break
     if not np.isfinite(state.gap):
         raise SolverError("the interior point method did not solve the minimax program")

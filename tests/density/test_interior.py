@@ -52,7 +52,7 @@ def test_candidates_join_between_steps():
     array, products, target = program(60)
     few = FamilyValues((DenseValues(array[:, :20]),), np.ones(10, np.int64))
     at = start(Products(few, np.ones(10)), target)
-    for _ in range(8):
+    for _ in range(3):
         at = step(Products(few, np.ones(10)), target, at, 1e-12)
     excess = at.level - array[:, 20:].T @ at.y
     assert excess.min() < 0
