@@ -26,6 +26,9 @@ import time
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
+import scipy.linalg
+import scipy.optimize
+import scipy.sparse  # noqa: F401  else their import would be timed
 
 import dpstats as dps
 from dpstats.density.candidates import merged, seen_by
