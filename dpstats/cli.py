@@ -172,7 +172,10 @@ def _add_synthesis(parser: argparse.ArgumentParser) -> None:
     """The options of `dps.synthesize`."""
     parser.add_argument("--fit", choices=("entropy", "minimax"), default="entropy")
     parser.add_argument(
-        "--solver", choices=("highs", "pulp"), default="highs", help="for --fit minimax"
+        "--solver",
+        choices=("columns", "highs", "pulp"),
+        default="columns",
+        help="for --fit minimax",
     )
     parser.add_argument("--draw", choices=("systematic", "iid"), default="systematic")
     parser.add_argument("--candidates", type=int, default=20_000, metavar="M")

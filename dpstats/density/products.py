@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import math
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpstats.arrays import Floats
 from dpstats.families.block import FamilyValues
 from dpstats.families.cells import DenseValues, TableValues
 
 if TYPE_CHECKING:
-    from scipy.sparse import csc_array
+    from scipy.sparse import csc_array, csr_array
+
+MOST_CELLS = 2**16  # of a joint table: its coefficients must stay in the processor's cache
+POINTS_PER_CELL = 16  # fewer points than this would not repay the cells of a joint table
 
 
 class Products:
     """A'y and A h, for A the functions at the candidates with every row multiplied by a number.
 
     A point lies in one cell of every table: all tables together are a sparse matrix with one
-    entry per point and table, whose products cost half as much as a look-up per table. The other
-    functions are stacked into one dense array.
+    entry per point and table, whose products cost half as much as a look-up per table. For many
+    points, tables are margins of fewer joint tables of their columns, and A is the product of a
+    matrix of margins and one with an entry per point and joint table. The other functions are
+    stacked into one dense array.
 
     Parameters
     ----------
@@ -30,45 +38,85 @@ class Products:
     """
 
     def __init__(self, values: FamilyValues, scales: Floats) -> None:
-        self._scales = scaled = scales / values.bounds
+        self._scales = scales / values.bounds
         starts = np.cumsum([0, *(part.size for part in values.parts)])
-        placed = list(zip(values.parts, starts[:-1], strict=True))
-        self._cells = _stacked(
-            [(part.index, int(start)) for part, start in placed if isinstance(part, TableValues)],
-            scaled,
-        )
+        placed = list(zip(values.parts, starts[:-1].tolist(), strict=True))
+        tables = [(part, start) for part, start in placed if isinstance(part, TableValues)]
+        self._margins, self._cells = _stacked(tables, len(scales))
         self._of_points = None if self._cells is None else self._cells.T  # checked only once
+        self._of_margins = None if self._margins is None else self._margins.T
         dense = [(part, start) for part, start in placed if isinstance(part, DenseValues)]
         self._rows = np.concatenate(
             [np.zeros(0, np.int64), *(np.arange(s, s + part.size) for part, s in dense)]
         )
         self._dense = np.concatenate([part.array for part, _ in dense]) if dense else None
         if self._dense is not None:
-            self._dense *= scaled[self._rows, np.newaxis]
+            self._dense *= self._scales[self._rows, np.newaxis]
+        used = self._dense if self._cells is None else self._cells
+        assert used is not None  # a family has at least one block
+        self.points = int(used.shape[1])
 
     def combine(self, y: Floats) -> Floats:
         """A'y: (m,) combinations of the functions at each point, y (|F|,)."""
         total: Floats | float = 0.0
         if self._of_points is not None:
-            total = self._of_points @ y
+            coefficients = self._scales * y
+            if self._of_margins is not None:
+                coefficients = self._of_margins @ coefficients
+            total = self._of_points @ coefficients
         if self._dense is not None:
             total = total + y[self._rows] @ self._dense
         return np.asarray(total)
 
     def average(self, weights: Floats) -> Floats:
         """A h: (|F|,) weighted sums over points, weights (m,)."""
-        means = np.zeros(len(self._scales)) if self._cells is None else self._cells @ weights
+        means = np.zeros(len(self._scales))
+        if self._cells is not None:
+            sums = self._cells @ weights
+            means = self._scales * (sums if self._margins is None else self._margins @ sums)
         if self._dense is not None:
             means[self._rows] = self._dense @ weights
         return np.asarray(means)
 
+    def gram(self, weights: Floats, rows: NDArray[np.intp] | None = None) -> Floats:
+        """A diag(weights) A' for the functions `rows`, all if not given; weights (m,) positive."""
+        from scipy import sparse
+
+        rows = np.arange(len(self._scales)) if rows is None else rows
+        result = np.zeros((len(rows), len(rows)))
+        roots = np.sqrt(weights)
+        cells = None
+        if self._by_function is not None:
+            chosen = self._by_function[rows]
+            data = chosen.data * roots[chosen.indices]
+            cells = sparse.csr_array((data, chosen.indices, chosen.indptr), shape=chosen.shape)
+            result = (cells @ cells.T).toarray()
+        if self._dense is not None:
+            found = np.full(len(self._scales), -1)
+            found[self._rows] = np.arange(len(self._rows))
+            mine = np.flatnonzero(found[rows] >= 0)
+            dense = self._dense[found[rows[mine]]] * roots
+            if cells is not None:
+                result[:, mine] = cells @ dense.T
+                result[mine] = result[:, mine].T
+            result[np.ix_(mine, mine)] = dense @ dense.T
+        return np.asarray(result)
+
+    @cached_property
+    def _by_function(self) -> csr_array[Any] | None:
+        """The rows of A, without the functions that are no cells."""
+        from scipy import sparse
+
+        if self._cells is None:
+            return None
+        whole = self._cells if self._margins is None else self._margins @ self._cells
+        return sparse.csr_array(sparse.diags_array(self._scales) @ whole)
+
     def array(self) -> Floats:
         """A itself, (|F|, m), for few functions and points."""
-        if self._cells is not None:
-            whole = self._cells.toarray()
-        else:
-            assert self._dense is not None
-            whole = np.zeros((len(self._scales), self._dense.shape[1]))
+        whole = np.zeros((len(self._scales), self.points))
+        if self._by_function is not None:
+            whole = self._by_function.toarray()
         if self._dense is not None:
             whole[self._rows] = self._dense
         return np.asarray(whole)
@@ -82,16 +130,100 @@ class Products:
         return np.maximum(squares - means**2, 0.0)
 
 
-def _stacked(tables: list[tuple[Any, int]], scaled: Floats) -> csc_array[Any] | None:
-    """The cells of tables as a sparse (|F|, m) matrix; each is the cell index and first row."""
+def _stacked(
+    tables: list[tuple[TableValues, int]], functions: int
+) -> tuple[csr_array[Any] | None, csc_array[Any] | None]:
+    """Margins (|F|, C) of joint tables, and their C cells at the points (C, m), both of ones.
+
+    The margins are None, and C is |F|, where the cells are those of the tables themselves. Each
+    table comes with its first row.
+    """
     from scipy import sparse
 
     if not tables:
-        return None
-    m = len(tables[0][0])
-    small = len(scaled) < 2**31 and m * len(tables) < 2**31
-    rows = np.empty((m, len(tables)), dtype=np.int32 if small else np.int64)
-    for t, (index, start) in enumerate(tables):
-        rows[:, t] = index + start
-    starts = np.arange(0, rows.size + 1, len(tables), dtype=rows.dtype)
-    return sparse.csc_array((scaled[rows.ravel()], rows.ravel(), starts), shape=(len(scaled), m))
+        return None, None
+    m = len(tables[0][0].index)
+    joint = _joint_tables([table for table, _ in tables], min(MOST_CELLS, m // POINTS_PER_CELL))
+    if len(joint) == len(tables):
+        return None, _indicators([t.index for t, _ in tables], [s for _, s in tables], functions, m)
+    bins = {name: b for t, _ in tables for name, b in zip(t.columns, t.shape, strict=True)}
+    starts, rows, cells = [0], [], []
+    for columns, members in joint:
+        shape = [bins[name] for name in columns]
+        every = dict(zip(columns, np.indices(shape).reshape(len(shape), -1), strict=True))
+        for which in members:
+            table, start = tables[which]
+            cell = np.ravel_multi_index([every[name] for name in table.columns], table.shape)
+            rows.append(cell + start)
+            cells.append(np.arange(starts[-1], starts[-1] + len(cell)))
+        starts.append(starts[-1] + math.prod(shape))
+    entries = np.concatenate(rows), np.concatenate(cells)
+    ones = np.ones(len(entries[0]))
+    margins = sparse.csr_array((ones, entries), shape=(functions, starts[-1]))
+    codes = _codes([table for table, _ in tables])
+    indices = []
+    for columns, _ in joint:
+        index = np.zeros(m, np.int64)
+        for name in columns:
+            index *= bins[name]
+            index += codes[name]
+        indices.append(index.astype(np.int32))
+    return margins, _indicators(indices, starts[:-1], starts[-1], m)
+
+
+def _indicators(indices: list[Any], starts: list[int], cells: int, m: int) -> csc_array[Any]:
+    """Which cell of every table each point is in, (cells, m); tables by first cell."""
+    from scipy import sparse
+
+    small = cells < 2**31 and m * len(indices) < 2**31
+    rows = np.empty((m, len(indices)), dtype=np.int32 if small else np.int64)
+    for t, (index, start) in enumerate(zip(indices, starts, strict=True)):
+        rows[:, t] = index
+        rows[:, t] += start
+    ends = np.arange(0, rows.size + 1, len(indices), dtype=rows.dtype)
+    return sparse.csc_array((np.ones(rows.size), rows.ravel(), ends), shape=(cells, m))
+
+
+def _codes(tables: list[TableValues]) -> dict[str, NDArray[Any]]:
+    """The bin of every column at each point, column name -> (m,)."""
+    codes: dict[str, NDArray[Any]] = {}
+    for table in tables:
+        if not codes.keys() >= set(table.columns):
+            bins = np.unravel_index(table.index, table.shape)
+            for name, size, code in zip(table.columns, table.shape, bins, strict=True):
+                codes.setdefault(name, code.astype(np.min_scalar_type(size)))
+    return codes
+
+
+def _joint_tables(tables: list[TableValues], most: int) -> list[tuple[list[str], list[int]]]:
+    """Sets of columns with at most `most` cells, and the tables that are margins of each.
+
+    Greedy: from the largest table left, add the column that makes most of the others margins.
+    """
+    bins = {name: b for t in tables for name, b in zip(t.columns, t.shape, strict=True)}
+    left = dict.fromkeys(sorted(range(len(tables)), key=lambda t: -tables[t].size))
+    joint = []
+    while left:
+        columns = list(tables[next(iter(left))].columns)
+        while True:
+            size = math.prod(bins[name] for name in columns)
+            fitting = [b for b in bins if b not in columns and size * bins[b] <= most]
+            if not fitting:
+                break
+            gains = {
+                name: sum(
+                    name in tables[t].columns
+                    and 1 + sum(c in columns for c in tables[t].columns) == len(tables[t].columns)
+                    for t in left
+                )
+                for name in fitting
+            }
+            best = max(fitting, key=lambda name: gains[name])
+            if gains[best] == 0:
+                break
+            columns.append(best)
+        members = [t for t in left if set(tables[t].columns) <= set(columns)]
+        for t in members:
+            del left[t]
+        joint.append((columns, members))
+    return joint

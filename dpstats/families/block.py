@@ -81,6 +81,9 @@ class Values(Protocol):
     def matrix(self) -> csr_array[Any]:
         """The (d, m) sparse matrix itself."""
 
+    def at(self, points: NDArray[np.intp]) -> Values:
+        """The functions at some of the points."""
+
 
 class Block(Cached, ABC):
     """Test functions that are measured together; a frozen dataclass.
@@ -378,6 +381,10 @@ class FamilyValues:
             start += part.size
         assert total is not None  # a family has at least one block
         return total
+
+    def at(self, points: NDArray[np.intp]) -> FamilyValues:
+        """The functions at some of the points."""
+        return FamilyValues(tuple(part.at(points) for part in self.parts), self.bounds)
 
     def matrix(self) -> csr_array[Any]:
         """A: the (|F|, m) sparse matrix of function values."""

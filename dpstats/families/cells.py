@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpstats.arrays import Codes, Floats
 from dpstats.errors import RequestError
@@ -170,7 +171,8 @@ class Table(Block):
 
     def evaluate(self, codes: Mapping[str, Codes]) -> TableValues:
         """The indicator functions of the cells at m points."""
-        return TableValues(cell_index(self.columns, codes), self.size)
+        index = cell_index(self.columns, codes).astype(np.min_scalar_type(self.size))
+        return TableValues(index, self.shape, tuple(column.name for column in self.columns))
 
     def sensitivity(self, unit: Unit) -> Sensitivity:
         """Exact, for two or more cells."""
@@ -278,25 +280,46 @@ class Indicator(Block):
 
 @dataclass(frozen=True)
 class TableValues:
-    """Cell indicators at m points, stored as one cell index per point."""
+    """Cell indicators at m points, stored as one cell index per point.
 
-    index: Codes
-    size: int
+    Attributes
+    ----------
+    index : (m,) unsigned integers
+        The cell of each point, in the smallest type that holds them.
+    shape : tuple of int
+        Number of bins of each column.
+    columns : tuple of str
+        Names of the columns, distinct.
+    """
+
+    index: NDArray[np.unsignedinteger[Any]]
+    shape: tuple[int, ...]
+    columns: tuple[str, ...]
+
+    @property
+    def size(self) -> int:
+        """Number of cells."""
+        return math.prod(self.shape)
+
+    def at(self, points: NDArray[np.intp]) -> TableValues:
+        """The same at some of the points."""
+        return TableValues(self.index[points], self.shape, self.columns)
 
     def average(self, weights: Floats) -> Floats:
         """(d,) weight in each cell."""
-        return np.bincount(self.index, weights, minlength=self.size).astype(np.float64, copy=False)
+        sums = np.bincount(self.index, weights, minlength=self.size)
+        return np.asarray(sums, dtype=np.float64)
 
     def combine(self, coefficients: Floats) -> Floats:
         """(m,) coefficient of the cell of each point."""
-        return coefficients[self.index]
+        return np.asarray(coefficients[self.index])
 
     def matrix(self) -> csr_array[Any]:
         """(d, m) sparse matrix with one entry per point."""
         from scipy import sparse
 
         m = len(self.index)
-        entries = (np.ones(m), (self.index, np.arange(m)))
+        entries = (np.ones(m), (self.index.astype(np.int64), np.arange(m)))
         return sparse.csr_array(entries, shape=(self.size, m))
 
 
@@ -310,6 +333,10 @@ class DenseValues:
     def size(self) -> int:
         """Number of functions."""
         return len(self.array)
+
+    def at(self, points: NDArray[np.intp]) -> DenseValues:
+        """The same at some of the points."""
+        return DenseValues(self.array[:, points])
 
     def average(self, weights: Floats) -> Floats:
         """(d,) weighted sums."""

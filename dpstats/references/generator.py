@@ -13,7 +13,7 @@ from dpstats.arrays import Codes, Floats, one_blas_thread
 from dpstats.checks import check_choice, short
 from dpstats.density.candidates import Candidates, seen_by
 from dpstats.density.entropy import EntropyFit, fit_entropy, usable_deviations
-from dpstats.density.minimax import Solver, SolverError, feasible, minimax
+from dpstats.density.minimax import Solver, SolverError, feasible, minimax, tolerance
 from dpstats.density.rows import Draw, draw_counts
 from dpstats.errors import RequestError
 from dpstats.measured.candidates_file import MOST_ROWS
@@ -52,7 +52,7 @@ class Generated:
 
 
 def check_options(
-    fit: Fit, draw: Draw, m: int, k: int | None, rng: Seed, solver: Solver = "highs"
+    fit: Fit, draw: Draw, m: int, k: int | None, rng: Seed, solver: Solver = "columns"
 ) -> np.random.Generator:
     """Refuse impossible options; the generator to use."""
     for name, size, most in (("m", m, MOST_CANDIDATES), ("k", k, MOST_ROWS)):
@@ -63,7 +63,7 @@ def check_options(
     check_choice("fit", fit, get_args(Fit))
     check_choice("draw", draw, get_args(Draw))
     check_choice("solver", solver, get_args(Solver))
-    if fit == "entropy" and solver != "highs":
+    if fit == "entropy" and solver != "columns":
         raise RequestError(
             f"solver={solver!r} is for the linear program of fit='minimax'; drop solver=, or give "
             "fit='minimax'"
@@ -79,7 +79,7 @@ def generate(
     rng: np.random.Generator,
     *,
     fit: Fit = "entropy",
-    solver: Solver = "highs",
+    solver: Solver = "columns",
     draw: Draw = "systematic",
     m: int = 20_000,
     k: int | None = None,
@@ -124,12 +124,19 @@ def _minimax(
     """Weights by the linear program; the budget is spent, and a failure must not lose a release."""
     seen = seen_by(measurements.family, candidates)
     target = feasible(measurements.family, measurements.means)
+    within = tolerance(usable_deviations(measurements))
     try:
-        density, _ = minimax(seen.values.matrix(), target, solver)
+        fit = minimax(seen.values, target, solver, within)
     except SolverError as error:
         notes.append(f"{error}; the entropy fit was used instead")
         return None
-    return seen.spread(density)
+    notes.append(
+        f"the largest misfit of the minimax fit is {fit.value:.6g}; the optimum on these "
+        f"candidates is at least {fit.bound:.6g}, so the gap is at most {fit.gap:.2g}"
+    )
+    if solver == "columns" and fit.gap > within:
+        notes[-1] += f", more than {within:.2g}, a thousandth of the noise; the certificate holds"
+    return seen.spread(fit.density)
 
 
 def _entropy(

@@ -5,15 +5,20 @@ import pytest
 from scipy import optimize
 
 import dpstats as dps
+from dpstats.density import interior
+from dpstats.density import minimax as module
 from dpstats.density.candidates import Candidates, seen_by
 from dpstats.density.minimax import (
     SolverError,
     feasible,
     minimax,
+    minimax_columns,
     minimax_highs,
     minimax_pulp,
 )
+from dpstats.families.ball_moments import BallMoments
 from dpstats.families.cells import Cells, tables_of_degree
+from dpstats.families.group_moments import GroupMoments
 from dpstats.families.moments import Moments
 from dpstats.references.uniform import Uniform
 
@@ -129,11 +134,109 @@ def test_merging_leaves_the_optimum_unchanged(name):
     assert optimum == pytest.approx(unmerged, abs=1e-7)
 
 
-def test_a_solver_goes_by_its_name(monkeypatch):
+def test_a_solver_goes_by_its_name():
     _, family, points, target = instance("tables", 10, m=50)
-    matrix = family.evaluate(points).matrix()
+    values = family.evaluate(points)
     for solver, solve in (("highs", minimax_highs), ("pulp", minimax_pulp)):
-        np.testing.assert_array_equal(minimax(matrix, target, solver)[0], solve(matrix, target)[0])
+        fit = minimax(values, target, solver, 1e-6)
+        density, optimum = solve(values.matrix(), target)
+        np.testing.assert_array_equal(fit.density, density)
+        assert fit.bound == optimum
+        assert fit.gap < 1e-7
+    fit = minimax(values, target, "columns", 1e-6)
+    assert np.array_equal(fit.density, minimax_columns(values, target, 1e-6).density)
+
+
+def mixed():
+    """Every kind of block."""
+    schema = dps.Schema([
+        dps.Category("a", list("wxyz")),
+        dps.Boolean("b"),
+        dps.Number("u", -1, 1, points=7, missing=0, edges=[0]),
+        dps.Number("v", values=[0, 1, 4], missing=0),
+        dps.Number("w", 0, 1, points=5, edges=[0.5], allow_missing=True),
+    ])  # fmt: skip
+    return schema, dps.Family((
+        Cells.table(schema, ["a", "u"]),
+        Cells.table(schema, ["a", "b", "v"]),
+        Cells.condition(schema, "b and u >= 0"),
+        Moments.of(schema, ["u", "v"], ["a", "b"]),
+        Moments.of(schema, ["u", "w"], ["a"], given="b or v > 0"),
+        GroupMoments.by(schema["v"], schema["u"], (0, 1)),
+        BallMoments.of(schema, ["u", "v"], 0.7),
+        Cells.table(schema, ["a", "w"]),
+    ))  # fmt: skip
+
+
+def numbers():
+    names = [f"x{i}" for i in range(5)]
+    schema = dps.Schema([dps.Number(name, -1, 1, points=9, missing=0) for name in names])
+    return schema, dps.Family((Moments.of(schema, names),))
+
+
+def wide_tables():
+    schema = dps.Schema([dps.Category(f"c{i}", list("abcd")) for i in range(5)])
+    return schema, dps.Family(tuple(tables_of_degree(schema, schema.names, 2)))
+
+
+@pytest.mark.parametrize("part", [1, 0.5], ids=["exact", "iterated"])
+@pytest.mark.parametrize("noise", [0.003, 0.1])
+@pytest.mark.parametrize("kind", [mixed, numbers, wide_tables])
+def test_columns_certify_the_optimum_of_the_whole_program(kind, noise, part, monkeypatch):
+    """Few candidates at first, so that others must join; the bounds enclose HiGHS's optimum."""
+    schema, family = kind()
+    if part < 1:
+        monkeypatch.setattr(interior, "EXACT", 0)
+        monkeypatch.setattr(interior, "JOINT", int(part * family.size))
+    monkeypatch.setattr(module, "LEAST_FIRST", 30)
+    monkeypatch.setattr(module, "FIRST", 0.3)
+    rng = np.random.default_rng(11)
+    private = Uniform().draw(400, schema, None, rng)
+    exact_means = np.concatenate(family.sums(private)) / (400 * family.bounds)
+    target = feasible(family, exact_means + rng.laplace(0, noise, family.size))
+    values = family.evaluate(Uniform().draw(1500, schema, None, rng))
+    _, optimum = minimax_highs(values.matrix(), target)
+    for within in (1e-3 * noise, 1e-6):
+        fit = minimax_columns(values, target, within)
+        assert fit.bound <= optimum + 1e-9
+        assert optimum - 1e-9 <= fit.value
+        assert fit.gap <= within
+        assert fit.value == pytest.approx(
+            np.abs(values.average(fit.density) - target).max(), abs=1e-12
+        )
+        assert np.all(fit.density >= 0)
+        assert fit.density.sum() == pytest.approx(1, abs=1e-12)
+
+
+def test_the_bounds_hold_at_every_step(monkeypatch):
+    """However early the method stops: nothing rests on where it was going."""
+    _, family, points, target = instance("monomials, p = 5", 12)
+    values = family.evaluate(points)
+    _, optimum = minimax_highs(values.matrix(), target)
+    monkeypatch.setattr(module, "LEAST_FIRST", 20)
+    bounds = []
+    for steps in range(1, 25):
+        monkeypatch.setattr(module, "MAX_STEPS", steps)
+        fit = minimax_columns(values, target, 1e-9)
+        assert fit.bound <= optimum + 1e-9 <= fit.value + 2e-9
+        bounds.append(fit.gap)
+    assert np.all(np.diff(bounds) <= 0)
+    assert bounds[0] > 1e-2 > 1e-6 > bounds[-1]
+
+
+def test_the_bound_is_over_all_candidates(monkeypatch):
+    """If nobody may join, the optimum of those who take part is above that of all."""
+    _, family, points, target = instance("monomials, p = 5", 12)
+    values = family.evaluate(points)
+    _, optimum = minimax_highs(values.matrix(), target)
+    monkeypatch.setattr(module, "LEAST_FIRST", 20)
+    monkeypatch.setattr(module, "FIRST", 0)
+    monkeypatch.setattr(module, "JOINING", 0)
+    monkeypatch.setattr(module, "LEAST_JOINING", 0)
+    fit = minimax_columns(values, target, 1e-6)
+    assert np.count_nonzero(fit.density) == 20
+    assert fit.bound < optimum < fit.value - 1e-3
+    assert fit.gap > 1e-3
 
 
 def test_a_target_within_reach_has_no_misfit():
@@ -143,6 +246,7 @@ def test_a_target_within_reach_has_no_misfit():
     density, optimum = minimax_highs(values.matrix(), target)
     assert optimum == pytest.approx(0, abs=1e-9)
     np.testing.assert_allclose(values.average(density), target, atol=1e-7)
+    assert 0 <= minimax_columns(values, target, 1e-8).value <= 1e-8
 
 
 def test_impossible_answers_are_clipped_to_their_range():
@@ -171,6 +275,9 @@ def test_one_candidate_gets_everything(solve):
     np.testing.assert_allclose(density, [1.0])
     expected = np.abs(family.evaluate(one).average(np.ones(1)) - target).max()
     assert optimum == pytest.approx(expected, abs=1e-7)  # CBC prints 8 digits
+    fit = minimax_columns(family.evaluate(one), target, 1e-7)
+    np.testing.assert_allclose(fit.density, [1.0])
+    assert expected - 1e-7 <= fit.bound <= fit.value == pytest.approx(expected, abs=1e-12)
 
 
 def test_a_program_that_is_not_solved_says_so():
@@ -178,3 +285,5 @@ def test_a_program_that_is_not_solved_says_so():
     matrix = family.evaluate(points).matrix()
     with pytest.raises(SolverError, match="HiGHS did not solve"):
         minimax_highs(matrix, np.full_like(target, np.nan))
+    with pytest.raises(SolverError, match="the interior point method did not solve"):
+        minimax_columns(family.evaluate(points), np.full_like(target, np.nan), 1e-6)

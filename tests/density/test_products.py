@@ -5,8 +5,9 @@ import pytest
 
 import dpstats as dps
 from dpstats.density.products import Products
-from dpstats.families.cells import Cells
+from dpstats.families.cells import Cells, tables_of_degree
 from dpstats.families.moments import Moments
+from dpstats.references.uniform import Uniform
 
 SCHEMA = dps.Schema([
     dps.Category("a", list("xyz")),
@@ -39,3 +40,40 @@ def test_products_and_variances(blocks):
     np.testing.assert_allclose(products.average(density), matrix @ density, atol=1e-12)
     variances = matrix**2 @ density - (matrix @ density) ** 2
     np.testing.assert_allclose(products.variances(density), variances, atol=1e-12)
+
+
+@pytest.mark.parametrize("dense", [False, True], ids=["tables", "with moments"])
+def test_many_points_make_joint_tables(dense):
+    """Fewer entries per point than tables, the same products; also at some of the points."""
+    schema = dps.Schema([
+        dps.Category("a", list("xyz")),
+        dps.Boolean("b"),
+        dps.Category("c", list("wxyz")),
+        dps.Category("d", list("vwxyz")),
+        dps.Number("u", -1, 1, points=9, missing=0, edges=[0]),
+    ])  # fmt: skip
+    family = dps.Family((
+        *tables_of_degree(schema, schema.names, 2),
+        *((OTHERS[0],) if dense else ()),
+        Cells.table(schema, ["d", "a", "c"]),
+    ))  # fmt: skip
+    rng = np.random.default_rng(1)
+    points = Uniform().draw(3000, schema, None, rng)
+    values = family.evaluate(points)
+    scales = rng.uniform(0.5, 3, family.size)
+    products = Products(values, scales)
+    tables = len(family.blocks) - dense
+    assert products._cells.nnz == 3000 * 3 < 3000 * tables
+    few = np.sort(rng.choice(3000, 40, replace=False))
+    rows = np.sort(rng.choice(family.size, 25, replace=False))
+    for found, at in ((products, np.arange(3000)), (Products(values.at(few), scales), few)):
+        matrix = values.matrix().toarray()[:, at] * scales[:, None]
+        y, density = rng.normal(size=family.size), rng.dirichlet(np.ones(len(at)))
+        np.testing.assert_allclose(found.combine(y), y @ matrix, atol=1e-12)
+        np.testing.assert_allclose(found.average(density), matrix @ density, atol=1e-12)
+        np.testing.assert_allclose(found.array(), matrix, atol=1e-12)
+        whole = (matrix * density) @ matrix.T
+        np.testing.assert_allclose(found.gram(density), whole, atol=1e-12)
+        np.testing.assert_allclose(found.gram(density, rows), whole[np.ix_(rows, rows)], atol=1e-12)
+        variances = matrix**2 @ density - (matrix @ density) ** 2
+        np.testing.assert_allclose(found.variances(density), variances, atol=1e-12)

@@ -75,7 +75,7 @@ class RowSampling:
     def _dense(self) -> bool:
         """Whether the fitted density has enough points for the law "fitted".
 
-        The minimax fit has at most one point more than there are functions.
+        A vertex of the minimax program has at most one point more than there are functions.
         """
         p = len(self.mean)
         effective = 1 / float(np.sum(self.weights**2)) if np.any(self.weights) else 0.0

@@ -244,7 +244,7 @@ def test_p77_a_failing_solver_falls_back_on_noisy_values_only(
     def failing(*args, **options):
         raise SolverError("the solver stopped")
 
-    monkeypatch.setattr(minimax, "minimax_highs", failing)
+    monkeypatch.setattr(minimax, "minimax_columns", failing)
     release = dps.synthesize(measured, fit="minimax", m=300, k=100, rng=1)
     assert "the entropy fit was used instead" in release.notes[0]
     assert not search.objects(reachable(release), sentinels)
