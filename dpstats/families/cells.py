@@ -130,6 +130,7 @@ class Table(Block):
 
     kind: ClassVar[str] = "table"
     needs_codes: ClassVar[bool] = False
+    joint: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         for column in self.columns:
@@ -219,6 +220,7 @@ class Indicator(Block):
 
     kind: ClassVar[str] = "condition"
     needs_codes: ClassVar[bool] = False
+    joint: ClassVar[bool] = True
     size = 1
 
     @property
