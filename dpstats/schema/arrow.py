@@ -53,6 +53,11 @@ def plain(values: pa.Array) -> pa.Array:
     return values
 
 
+def _filled(values: pa.Array, value: float) -> pa.Array:
+    """Cells with a value for null; the same array, not a copy, if there is none."""
+    return values.fill_null(value) if values.null_count else values
+
+
 def _numpy(values: pa.Array, dtype: type[np.generic]) -> NDArray[Any]:
     return np.asarray(values.to_numpy(zero_copy_only=False), dtype=dtype)
 
@@ -74,7 +79,7 @@ def _floats(values: pa.Array) -> NDArray[np.float64]:
         values = values.cast(pa.large_string())
     elif not (types.is_integer(kind) or types.is_floating(kind)):
         return np.full(len(values), np.nan)
-    return _numpy(values.cast(pa.float64(), safe=False).fill_null(np.nan), np.float64)
+    return _numpy(_filled(values.cast(pa.float64(), safe=False), np.nan), np.float64)
 
 
 def _shortest_decimals(values: pa.Array) -> NDArray[np.float64]:
@@ -186,8 +191,12 @@ def level_codes(
     """
     if pa.types.is_dictionary(values.type):  # code the dictionary once, then look up
         coded = level_codes(values.dictionary, stored, missing, other)
-        indices = values.indices.cast(pa.int64()).fill_null(len(coded))
-        return np.asarray(np.append(coded, missing)[indices.to_numpy(zero_copy_only=False)])
+        indices = values.indices
+        if indices.null_count:
+            indices = indices.cast(pa.int64()).fill_null(len(coded))
+        # Without a check of the indices, which Arrow has checked: twice as fast.
+        at: NDArray[Any] = indices.to_numpy(zero_copy_only=False)
+        return np.append(coded, missing).take(at, mode="clip")
     values = plain(values)
     found = _index_of_level(values, stored)
     codes = np.where(found >= 0, found, other)

@@ -396,18 +396,29 @@ class Number:
 
         cells = arrow.days(values) if self.dates else arrow.floats(values)
         missing = np.isnan(cells)
-        codes = self._codes_of(np.where(missing, float(self.low), cells))  # type: ignore[arg-type]
-        return np.where(missing, self.missing_code, codes)
+        inside = np.clip(cells, float(self.low), float(self.high))  # type: ignore[arg-type]
+        np.copyto(inside, float(self.low), where=missing)  # type: ignore[arg-type]
+        codes = self._codes_of(inside)
+        np.copyto(codes, self.missing_code, where=missing)
+        return codes
 
     def _codes_of(self, values: NDArray[np.float64]) -> Codes:
-        values = np.clip(values, float(self.low), float(self.high))  # type: ignore[arg-type]
+        """Codes of values within the bounds."""
         if self.values is not None:
             codes = self._value_codes[nearest(np.asarray(self.values, float), values)]
         else:
             k = self.half_points
-            at = (values - self.middle) * (k / self.half_range)
-            rounded = np.floor(at + 0.5) if self._step == 1 else 2 * np.floor(at / 2) + 1
-            codes = np.clip(rounded, -k, k).astype(np.int64)
+            at = values - self.middle
+            at *= k / self.half_range
+            if self._step == 1:
+                at += 0.5
+                np.floor(at, out=at)
+            else:
+                at /= 2
+                np.floor(at, out=at)
+                at *= 2
+                at += 1
+            codes = np.clip(at, -k, k, out=at).astype(np.int64)
         if self.edges:
             first, last = self._bin_codes
             bins = self._bins_of_values(values)
