@@ -86,7 +86,7 @@ def exact_sums(
     failure, stopped = "", None
     reported = Reported(source, progress)
     try:
-        with one_blas_thread():
+        with one_blas_thread(of_scipy=False):
             totals = sum_parts(kernel, source.parts(kernel.schema.names), reported)
         reported.all()
     except DataError as error:
