@@ -39,6 +39,8 @@ _ORDER: Mapping[str, Callable[[Any, Any], bool]] = {
     ">=": operator.ge,
 }
 
+_FEW_EDGES = 32  # up to which one comparison each is faster than a search
+
 
 @dataclass(frozen=True)
 class Number:
@@ -279,8 +281,13 @@ class Number:
         return tuple(texts)
 
     def _bins_of_values(self, values: NDArray[np.float64]) -> Codes:
-        side = "right" if self.closed == "left" else "left"
-        return np.searchsorted(np.asarray(self.edges, float), values, side=side)  # type: ignore[call-overload,no-any-return]
+        if len(self.edges) > _FEW_EDGES:
+            side = "right" if self.closed == "left" else "left"
+            return np.searchsorted(np.asarray(self.edges, float), values, side=side)  # type: ignore[call-overload,no-any-return]
+        bins = np.zeros(len(values), np.int64)
+        for edge in map(float, self.edges):
+            bins += values >= edge if self.closed == "left" else values > edge
+        return bins
 
     @cached_property
     def _bin_of_code(self) -> Codes:
