@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -48,7 +49,7 @@ def plain(values: pa.Array) -> pa.Array:
     if pa.types.is_string_view(values.type):
         values = values.cast(pa.large_string())
     values = values.cast(pa.large_binary())
-    empty = pc.equal(values, _texts([b""], values.type)[0])
+    empty = pc.equal(values, _EMPTY[0])
     return _without(values, empty) if pc.any(empty).as_py() else values
 
 
@@ -70,7 +71,8 @@ def _texts(texts: Sequence[bytes], kind: pa.DataType) -> pa.Array:
     """Texts as an Arrow array without a null."""
     starts = np.cumsum([0, *map(len, texts)], dtype=np.int64)
     held = [None, pa.py_buffer(starts), pa.py_buffer(b"".join(texts))]
-    return pa.Array.from_buffers(pa.large_binary(), len(texts), held).cast(kind)
+    made = pa.Array.from_buffers(pa.large_binary(), len(texts), held)
+    return made if made.type == kind else made.cast(kind)
 
 
 def _without(values: pa.Array, dropped: pa.Array) -> pa.Array:
@@ -92,7 +94,14 @@ def _numpy(values: pa.Array, dtype: type[np.generic]) -> NDArray[Any]:
     return np.asarray(held, dtype=dtype)
 
 
-_NAN_CELL, _ZERO_CELL = _cells(np.array([np.nan])), _cells(np.array([0]))
+_NAN_CELL, _ZERO_CELL, _NOWHERE = (_cells(np.array([value])) for value in (np.nan, 0, -1))
+_EMPTY = _texts([b""], pa.large_binary())
+
+
+@lru_cache(maxsize=256)
+def _declared(stored: tuple[str, ...], kind: pa.DataType) -> pa.Array:
+    """Declared levels as bytes: broken text is undeclared."""
+    return _texts([level.encode() for level in stored], kind)
 
 
 def floats(values: pa.Array) -> NDArray[np.float64]:
@@ -285,8 +294,7 @@ def _index_of_level(values: pa.Array, stored: Sequence[Any]) -> NDArray[np.int64
 
 def _index_of_text(texts: pa.Array, stored: Sequence[str]) -> NDArray[np.int64]:
     """Index of each text (n,) among levels: the same text, else the one of the same meaning."""
-    # As bytes: broken text is undeclared.
-    found = _index(texts, _texts([level.encode() for level in stored], texts.type))
+    found = _index(texts, _declared(tuple(stored), texts.type))
     unknown = found < 0
     if not unknown.any():
         return found
@@ -317,7 +325,7 @@ def _index_in(cells: NDArray[np.float64], levels: Sequence[float]) -> NDArray[np
 def _index(cells: pa.Array, declared: pa.Array) -> NDArray[np.int64]:
     """Index of each cell (n,) among an array; -1 where it is none of them."""
     found = pc.index_in(cells, value_set=declared)
-    return _numpy(_filled(found, _cells(np.array([-1]))), np.int64)
+    return _numpy(_filled(found, _NOWHERE), np.int64)
 
 
 def _numbers(texts: pa.Array) -> NDArray[np.float64]:

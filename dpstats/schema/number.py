@@ -208,7 +208,7 @@ class Number:
                 "cells count as, or allow_missing=True, to use the rows that have a value"
             )
 
-    @property
+    @cached_property
     def half_points(self) -> int:
         """K: codes run from -K to K."""
         return (self.points - 1) * self._step // 2
