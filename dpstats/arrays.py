@@ -13,14 +13,18 @@ Integers = NDArray[np.int64]
 Codes = NDArray[np.int64]  # the coded cells of a column
 
 
-def one_blas_thread() -> AbstractContextManager[Any]:
-    """A block in which BLAS has one thread: small products gain nothing from more."""
-    return _blas().limit(limits=1, user_api="blas")  # type: ignore[no-any-return]
+def one_blas_thread(*, of_scipy: bool = True) -> AbstractContextManager[Any]:
+    """A block in which BLAS has one thread: small products gain nothing from more.
+
+    Without `of_scipy` only that of numpy: to import the other takes longer than a small release.
+    """
+    return _blas(of_scipy).limit(limits=1, user_api="blas")  # type: ignore[no-any-return]
 
 
 @cache
-def _blas() -> ThreadpoolController:
-    """The BLAS libraries of numpy and scipy; to look for them takes longer than a small release."""
-    import scipy.linalg  # noqa: F401
+def _blas(of_scipy: bool) -> ThreadpoolController:
+    """The BLAS libraries, which take long to look for."""
+    if of_scipy:
+        import scipy.linalg  # noqa: F401
 
     return ThreadpoolController()

@@ -39,6 +39,27 @@ def test_describing_a_table_needs_numpy_at_most(code):
     assert loaded_after(code).isdisjoint(HEAVY)
 
 
+PLANNED = (
+    "import dpstats as dps\n"
+    "numbers = [dps.Number(c, 0, 9, missing=4) for c in 'xy']\n"
+    "schema = dps.Schema([dps.Category('a', ['p', 'q']), dps.Boolean('b'), *numbers])\n"
+    "asked = {'n': dps.Proportion('b'), 'm': dps.Mean(['x']), 't': dps.Independence('a', 'b'),\n"
+    "         'd': dps.Difference('b', 'a'), 'o': dps.Correlation(['x', 'y']),\n"
+    "         'c': dps.PCA(['x', 'y']), 'k': dps.Marginals(['a', 'b'])}\n"
+    "plan = dps.plan(schema, asked, budget=dps.PureDP(1))\n"
+)
+
+
+def test_a_plan_needs_numpy_at_most():
+    assert loaded_after(PLANNED).isdisjoint(HEAVY)
+
+
+def test_a_measurement_of_a_file_needs_the_reader_and_the_noise_at_most(tmp_path):
+    (tmp_path / "rows.csv").write_text("a,b,x,y\np,True,1,2\nq,,3,?\n")
+    measured = f"dps.measure(plan, {str(tmp_path / 'rows.csv')!r})"
+    assert loaded_after(PLANNED + measured) & set(HEAVY) == {"opendp", "pyarrow"}
+
+
 def test_every_public_name_loads_and_is_listed():
     code = (
         "import dpstats\n"

@@ -6,7 +6,6 @@ import itertools
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from dpstats.arrays import Floats
 from dpstats.corrected.verdicts import CertifiedChiSquare, Verdict
@@ -252,8 +251,10 @@ def independence_verdict(
     Cochran, W. G. (1954). Some methods for strengthening the common chi-square tests. Biometrics
     10, 417-451.
     """
+    from scipy import special
+
     strata, rows, columns = low.shape
-    critical = float(stats.chi2.isf(alpha - beta, strata * (rows - 1) * (columns - 1)))
+    critical = float(special.chdtri(strata * (rows - 1) * (columns - 1), alpha - beta))
     lower, upper, least_expected = 0.0, 0.0, np.inf
     for k in range(strata):
         size_low, size_high = _total(low, high, k, sizes)

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import optimize, stats
 
 from dpstats.arrays import Floats
 from dpstats.checks import check_alpha, check_counts, check_finite
@@ -123,6 +122,8 @@ def _extremes(
 
     None, and no more after it, where there is no minimum or the solver finds none.
     """
+    from scipy import optimize
+
     sign = np.array(signs, dtype=np.float64)
     # b = signs * u with u >= 0
     upper = np.vstack([matrix * sign - radius, -matrix * sign - radius])
@@ -269,6 +270,8 @@ def combination_bounds(
     Then the variance is that mean square plus `misfit_bound` (which is not larger either) times
     `largest_leverage`, or the largest squared residual if that is less.
     """
+    from scipy import special
+
     p, k = len(moments) - 1, len(directions)
     penalty = np.zeros(p) if ridge is None else ridge
     penalised = bool(np.any(penalty)) and rows is not None
@@ -297,5 +300,5 @@ def combination_bounds(
         largest = bounds[:p] @ np.maximum(np.abs(own_low), np.abs(own_high))
         variance = min(variance, (bounds[p] + largest) ** 2)
     leverage = np.einsum("ij,ji->i", directions, np.linalg.solve(least, directions.T))
-    reach = stats.t.isf(error / 2, df) * np.sqrt(variance * (leverage / n + extra))
+    reach = -special.stdtrit(df, error / 2) * np.sqrt(variance * (leverage / n + extra))
     return low - reach, high + reach

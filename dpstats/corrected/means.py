@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
 from dpstats.arrays import Floats
 from dpstats.corrected.roots import find_roots
@@ -41,6 +40,7 @@ def chernoff_confint(low: Floats, high: Floats, n: float, alpha: float) -> tuple
 
 def _upper(mean: Floats, rate: float) -> Floats:
     """Largest m with kl(mean, m) <= rate."""
+    from scipy import special
 
     def excess(m: Floats, which: NDArray[np.intp]) -> Floats:
         x = mean[which]

@@ -2,7 +2,6 @@
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import special
 
 from dpstats.arrays import Floats
 from dpstats.checks import check_alpha, check_counts, check_finite, check_numbers
@@ -127,6 +126,8 @@ def clopper_pearson(
     >>> print(low.round(3), high.round(3))
     0.195 0.421
     """
+    from scipy import special
+
     # max(., 1): where a count is 0 the limit is 0 or 1, and the Beta law has no such parameter
     low = special.betaincinv(np.maximum(low_yes, 1), high_no + 1, alpha / 2)
     high = special.betaincinv(high_yes + 1, np.maximum(low_no, 1), 1 - alpha / 2)

@@ -8,7 +8,7 @@ paper's scale f = g_f / B_f lies in [-1, 1].
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -94,10 +94,13 @@ class Block(Cached, ABC):
         Name of the class in files.
     needs_codes : bool
         Whether values depend on codes themselves, not only on levels and bins.
+    joint : bool
+        Whether every function depends on all columns, so that none follows from fewer.
     """
 
     kind: ClassVar[str]
     needs_codes: ClassVar[bool] = True
+    joint: ClassVar[bool] = False
 
     if TYPE_CHECKING:  # a field of some blocks, a property of others
 
@@ -178,7 +181,8 @@ class Block(Cached, ABC):
     def relative_price(self, budget: Budget, unit: Unit) -> Fraction:
         """The same at a scale `noise_factor` times as large, as in an equal split."""
         cheaper: int = self.noise_factor ** POWERS[budget.noise]
-        return self.price(budget, unit) / cheaper
+        # A plan asks again for every way to split the budget.
+        return self._once((budget.kind, unit), lambda: self.price(budget, unit) / cheaper)
 
     def cost(self, budget: Budget, unit: Unit, multiplier: Fraction) -> Fraction:
         """Exact amount that the block spends with noise of this multiplier."""
@@ -197,18 +201,6 @@ class Block(Cached, ABC):
     def _cure(self, f: int, most: int) -> tuple[list[str], str]:
         """Columns that a function depends on, and how to keep it within `most`."""
         return [c.name for c in self.columns], "use fewer columns in it, or fewer points"
-
-
-def derivable(
-    wanted: Block, sources: Iterable[Block], *, complements: bool = True
-) -> NDArray[np.bool_]:
-    """(d,) whether each function of a block follows from one of the sources by itself."""
-    follows = np.zeros(wanted.size, dtype=np.bool_)
-    for source in sources:
-        derivation = source.derive(wanted, complements=complements)
-        if derivation is not None:
-            follows |= derivation.terms > 0
-    return follows
 
 
 @dataclass(frozen=True)
@@ -288,75 +280,6 @@ class Family:
             for name in sorted(columns)
         ]
         return np.stack(seen, axis=1)
-
-    @staticmethod
-    def merge(
-        wanted: Iterable[Block],
-        variances: Callable[[Sequence[Block]], Sequence[float]],
-        *,
-        complements: bool = True,
-    ) -> Family:
-        """Merge the blocks that several analyses need into one family.
-
-        Exact duplicates are measured once. Another function is dropped only when deriving it from
-        a block that is kept has no more noise variance than measuring it as well would have.
-
-        Parameters
-        ----------
-        wanted : iterable of blocks
-        variances : callable
-            For a list of blocks, the noise variance (natural units) that the budget would put on
-            one function of each; computed from public numbers only.
-        complements : bool
-            Whether a condition follows from its complement: only if the number of rows is public.
-
-        Notes
-        -----
-        Blocks are visited from the largest to the smallest, so that the block that another is
-        derived from has been decided before, and again until none is dropped. With equal noise and
-        a public number of rows every drop lowers the noise of those that are kept; with shares, or
-        a measured count, a later drop may raise it a little, which affects accuracy only.
-        """
-        kept, before = list(dict.fromkeys(wanted)), 0
-        while len(kept) != before:
-            before = len(kept)
-            kept = _dropped(kept, variances, complements)
-        return Family(tuple(kept))
-
-
-def _dropped(
-    blocks: Sequence[Block],
-    variances: Callable[[Sequence[Block]], Sequence[float]],
-    complements: bool,
-) -> list[Block]:
-    """One pass of `Family.merge` over distinct blocks."""
-    kept = dict.fromkeys(blocks)
-    alike: dict[tuple[Column, ...], list[Block]] = {}
-    for block in kept:  # single functions follow only from tables or from their complement
-        alike.setdefault(block.columns, []).append(block)
-    large = [block for block in kept if block.size > 1]
-    for block in sorted(kept, key=lambda b: -b.size):
-        derivations = {
-            source: derivation
-            for source in dict.fromkeys([*large, *alike[block.columns]])
-            if source in kept and source != block
-            if (derivation := source.derive(block, complements=complements)) is not None
-        }
-        if not derivations:
-            continue
-        others = [b for b in kept if b != block]
-        without = dict(zip(others, variances(others), strict=True))
-        measured = dict(zip(kept, variances(list(kept)), strict=True))[block]
-        follows = np.zeros(block.size, dtype=np.bool_)
-        for source, derivation in derivations.items():
-            terms = derivation.terms
-            follows |= (terms > 0) & (terms * without[source] <= measured)
-        if follows.all():
-            del kept[block]
-        elif follows.any() and (smaller := block.restrict(~follows)) != block:
-            kept = {smaller if b == block else b: None for b in kept}
-            large = [smaller if b == block else b for b in large]
-    return list(kept)
 
 
 @dataclass(frozen=True)

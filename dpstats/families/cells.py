@@ -131,6 +131,7 @@ class Table(Block):
 
     kind: ClassVar[str] = "table"
     needs_codes: ClassVar[bool] = False
+    joint: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         for column in self.columns:
@@ -182,12 +183,11 @@ class Table(Block):
     def derive(self, wanted: Block, *, complements: bool = True) -> Derivation | None:
         """A margin, or a condition as a sum of cells (or one minus the sum of the others)."""
         if isinstance(wanted, Table) and set(wanted.columns) <= set(self.columns):
-            kept = [self.columns.index(column) for column in wanted.columns]
-            if not kept:  # the number of rows is the sum of all cells
-                return Derivation(np.zeros(self.size, np.int64), 1)
-            every = np.indices(self.shape, dtype=np.int64).reshape(len(self.shape), -1)
-            member = np.ravel_multi_index(tuple(every[kept]), wanted.shape)
-            return Derivation(np.asarray(member, np.int64), wanted.size)
+            member = np.zeros([1] * len(self.columns), np.int64)  # of no columns: all rows
+            for column in wanted.columns:
+                axis = [-1 if c == column else 1 for c in self.columns]
+                member = member * column.bins + np.arange(column.bins).reshape(axis)
+            return Derivation(np.broadcast_to(member, self.shape).ravel(), wanted.size)
         if isinstance(wanted, Indicator) and set(wanted.columns) <= set(self.columns):
             mask = wanted.cells.over(self.columns).ravel()
             if 2 * int(mask.sum()) <= mask.size or not complements:
@@ -221,6 +221,7 @@ class Indicator(Block):
 
     kind: ClassVar[str] = "condition"
     needs_codes: ClassVar[bool] = False
+    joint: ClassVar[bool] = True
     size = 1
 
     @property

@@ -87,10 +87,14 @@ class CellSet:
 
 def cell_index(columns: Sequence[Column], codes: Mapping[str, Codes]) -> Codes:
     """Flat index (C order) of the table cell that each row falls in, (n,) int64."""
-    index: Codes | int = 0
-    for column in columns:
-        index = index * column.bins + column.bins_of(codes[column.name])
-    return np.asarray(index, dtype=np.int64)
+    if not columns:
+        return np.zeros((), dtype=np.int64)
+    first, *others = columns
+    index = np.array(first.bins_of(codes[first.name]), dtype=np.int64)
+    for column in others:
+        index *= column.bins
+        index += column.bins_of(codes[column.name])
+    return index
 
 
 def read_condition(text: str, schema: Schema) -> CellSet:

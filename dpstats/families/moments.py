@@ -35,6 +35,9 @@ COARSE_NOISE = 16
 
 _EXACT = 2**53  # integers below this are exact in float64
 _ROWS = 2**16  # at a time
+_PRODUCTS = 10**6  # in one call of BLAS: it is several times slower on larger matrices
+_FEWEST_ROWS = 2**9
+_COUNTED = 2**15
 
 
 def product(one: Iterable[Feature], other: Iterable[Feature]) -> Term | None:
@@ -227,12 +230,12 @@ class Moments(Block):
 
     @cached_property
     def _halves(self) -> tuple[list[Term], Codes, Codes]:
-        """Distinct halves of the terms, and which two make up each term.
+        """Distinct halves of the terms, left ones first, and which two make up each term.
 
         Many terms share halves: the products of p numbers in pairs need p rows, not p (p + 1) / 2.
         """
         pairs = [(t[: (len(t) + 1) // 2], t[(len(t) + 1) // 2 :]) for t in self.terms]
-        halves = list(dict.fromkeys(itertools.chain.from_iterable(pairs)))
+        halves = list(dict.fromkeys(half for side in zip(*pairs, strict=True) for half in side))
         at = {half: i for i, half in enumerate(halves)}
         left, right = np.array([[at[half] for half in pair] for pair in pairs]).T
         return halves, left, right
@@ -272,17 +275,39 @@ class Moments(Block):
         if self.given is not None:
             inside = self.given.holds(codes)
             codes = {column.name: codes[column.name][inside] for column in self.columns}
+        if self._of_one_number:
+            return self._sums_of_powers(codes)
         halves, left, right = self._halves
-        rows = min(_EXACT // max(self._largest(halves)) ** 2, _ROWS)
+        lefts = int(left.max()) + 1
+        exact = _EXACT // max(self._largest(halves)) ** 2
+        rows = min(exact, max(_PRODUCTS // (lefts * len(halves)), _FEWEST_ROWS))
         total = np.zeros(self.size, dtype=np.int64)
         for start in range(0, len(codes[self.columns[0].name]), rows or _ROWS):
             piece = {c.name: codes[c.name][start : start + (rows or _ROWS)] for c in self.columns}
             if rows:
                 values = self._half_values(piece, np.float64)
-                total += (values @ values.T)[left, right].astype(np.int64)
+                total += (values[:lefts] @ values.T)[left, right].astype(np.int64)
             else:
                 values = self._half_values(piece, np.int64)
                 total += np.einsum("fi,fi->f", values[left], values[right])
+        return total
+
+    @cached_property
+    def _of_one_number(self) -> bool:
+        """Whether every function is a power of one number, on a grid that is quick to count."""
+        one = all(len(set(term)) == 1 and term[0][1] is None for term in self.terms)
+        return one and all(number.half_points <= _COUNTED for number in self.numbers)
+
+    def _sums_of_powers(self, codes: Mapping[str, Codes]) -> Codes:
+        """Sums (d,) int64 from the number of rows with each code."""
+        total = np.zeros(self.size, dtype=np.int64)
+        for number in self.numbers:
+            half = number.half_points
+            counts = np.bincount(codes[number.name] + half, minlength=2 * half + 1)
+            values = self._feature(number, None, np.arange(-half, half + 1))
+            for f, term in enumerate(self.terms):
+                if term[0][0] == number.name:
+                    total[f] = values ** len(term) @ counts
         return total
 
     def evaluate(self, codes: Mapping[str, Codes]) -> DenseValues:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
 from dpstats.arrays import Floats
 from dpstats.checks import Alternative
@@ -48,6 +47,8 @@ class ConfidenceLaw:
 
     def cdf(self, value: float) -> float:
         """H(value), which increases in the value."""
+        from scipy import special
+
         score = (value - self.centre) / np.maximum(self.error, _LEAST_ERROR)
         tail = special.ndtr(score) if self.df is None else special.stdtr(self.df, score)
         return float(np.mean(tail))

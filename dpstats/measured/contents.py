@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dpstats.errors import NotMeasuredError
-from dpstats.families.block import Block, Family, derivable
+from dpstats.families.block import Block, Family
 from dpstats.families.cells import ROWS
+from dpstats.families.merging import Sources
 from dpstats.measured.answers import Answers
 from dpstats.measured.measurements import Measurements
 
@@ -79,7 +81,7 @@ def contents(
 def unasked(blocks: Iterable[Block], wanted: Iterable[Block]) -> list[Block]:
     """The blocks that are neither wanted nor a part of a wanted one, names included."""
     whole = list(wanted)
-    written = [block.to_dict() for block in whole]
+    written = {_written(block) for block in whole}
 
     def part_of(block: Block, one: Block) -> bool:
         whole_only = type(one).restrict is Block.restrict
@@ -91,8 +93,12 @@ def unasked(blocks: Iterable[Block], wanted: Iterable[Block]) -> list[Block]:
     return [
         block
         for block in blocks
-        if block.to_dict() not in written and not any(part_of(block, one) for one in whole)
+        if _written(block) not in written and not any(part_of(block, one) for one in whole)
     ]
+
+
+def _written(block: Block) -> str:
+    return json.dumps(block.to_dict())
 
 
 def lacking(measurements: Measurements, answer: Answer, wanted: Family) -> str:
@@ -117,8 +123,8 @@ def _functions(measurements: Measurements, wanted: Block) -> Iterable[str]:
         return [f"the condition {wanted.names[0]!r}"]
     if kind != "moments":
         return [f"the {kind} of {_listed([repr(column.name) for column in wanted.columns])}"]
-    sources = (noisy.block for noisy in measurements.sources)
-    follows = derivable(wanted, sources, complements=measurements.count is None)
+    sources = Sources([noisy.block for noisy in measurements.sources])
+    follows = sources.derivable(wanted, complements=measurements.count is None)
     return [f"the mean of {name!r}" for name, f in zip(wanted.names, follows, strict=True) if not f]
 
 

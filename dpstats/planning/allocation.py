@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, Literal, get_args
 
 from dpstats.checks import check_choice
 from dpstats.errors import RequestError
 from dpstats.families.block import Block
+from dpstats.families.merging import Sources
 from dpstats.privacy.budget import Budget
 from dpstats.privacy.neighbours import Unit
-from dpstats.privacy.rationals import read_rational
+from dpstats.privacy.rationals import read_rational, total_of
 
 Allocation = Literal["equal", "optimal"]
 
@@ -55,62 +57,72 @@ class Split:
                 "give shares or allocation='optimal', not both: each decides the split"
             )
 
-    def __call__(self, blocks: Sequence[Block]) -> list[Fraction]:
-        """Noise multiplier of every block; together they spend the amount exactly."""
-        prices = [relative_price([block], self.budget, self.unit) for block in blocks]
-        total = relative_price(blocks, self.budget, self.unit)
+    def __call__(
+        self, blocks: Sequence[Block], chosen: Iterable[int] | None = None
+    ) -> list[Fraction]:
+        """Noise multipliers of all blocks, which spend the amount exactly, or of some by number."""
+        numbers = range(len(blocks)) if chosen is None else list(chosen)
         if self.shares is not None:
-            parts = self._by_shares(blocks, prices)
-            total = sum(parts, Fraction(0))
+            parts = self._by_shares(blocks)
+            some, total = [parts[i] for i in numbers], total_of(parts)
         elif self.allocation == "equal":
-            parts = prices  # then every multiplier is the total over the amount, times the factor
+            # Then every multiplier is the total over the amount, times the factor.
+            some = [relative_price([blocks[i]], self.budget, self.unit) for i in numbers]
+            total = relative_price(blocks, self.budget, self.unit)
         else:
-            sizes = [block.size for block in blocks]
-            power = 1 / 3 if self.budget.noise == "laplace" else 1 / 2
-            squares = prices if power == 1 / 2 else [price**2 for price in prices]
-            # any positive parts are private; rounding them costs nothing
-            parts = [
-                Fraction(float(d * q) ** power).limit_denominator(10**6)
-                for d, q in zip(sizes, squares, strict=True)
-            ]
-            total = sum(parts, Fraction(0))
+            parts = [self._optimal(block) for block in blocks]
+            some, total = [parts[i] for i in numbers], total_of(parts)
         return [
-            block.multiplier(self.budget, self.unit, self.amount * part / total)
-            for block, part in zip(blocks, parts, strict=True)
+            blocks[i].multiplier(self.budget, self.unit, self.amount * part / total)
+            for i, part in zip(numbers, some, strict=True)
         ]
 
-    def _by_shares(self, blocks: Sequence[Block], prices: list[Fraction]) -> list[Fraction]:
+    def _optimal(self, block: Block) -> Fraction:
+        price = relative_price([block], self.budget, self.unit)
+        return _root(block.size * (price if self.budget.noise == "gaussian" else price**2),
+                     2 if self.budget.noise == "gaussian" else 3)  # fmt: skip
+
+    def _by_shares(self, blocks: Sequence[Block]) -> list[Fraction]:
         assert self.shares is not None
+        prices = [relative_price([block], self.budget, self.unit) for block in blocks]
+        number = {block: i for i, block in reversed(list(enumerate(blocks)))}
+        sources = Sources(blocks)
         parts = [Fraction(0)] * len(blocks)
         for name, wanted in self.asked.items():
-            serving = self._serving(blocks, wanted)
-            whole = sum((prices[i] for i in serving), Fraction(0))
+            serving = dict.fromkeys(
+                i for block in wanted for i in self._serving(block, blocks, number, sources)
+            )
+            whole = total_of([prices[i] for i in serving])
             for i in serving:
                 parts[i] = max(parts[i], self.shares[name] * prices[i] / whole)
         return parts
 
-    def _serving(self, blocks: Sequence[Block], wanted: Sequence[Block]) -> list[int]:
-        """Indices of the measured blocks that answer the needs of an analysis.
+    def _serving(
+        self, wanted: Block, blocks: Sequence[Block], number: Mapping[Block, int], sources: Sources
+    ) -> list[int]:
+        """Numbers of the measured blocks that answer the needs of a block.
 
         A block answers itself where it is measured; else those it follows from do.
         """
-        serving: dict[int, None] = {}
+        if wanted in number:
+            return [number[wanted]]
         complements = self.unit == "replace"
-        for block in wanted:
-            if block in blocks:
-                serving[blocks.index(block)] = None
-            else:
-                serving |= {
-                    i: None
-                    for i, b in enumerate(blocks)
-                    if b.derive(block, complements=complements) is not None
-                }
-        return list(serving)
+        return [
+            i
+            for i in sources.of(wanted)
+            if blocks[i].derive(wanted, complements=complements) is not None
+        ]
 
 
 def relative_price(blocks: Sequence[Block], budget: Budget, unit: Unit) -> Fraction:
     """Sum of the blocks' relative prices: what they spend in an equal split with unit scale."""
-    return sum((block.relative_price(budget, unit) for block in blocks), Fraction(0))
+    return total_of([block.relative_price(budget, unit) for block in blocks])
+
+
+@lru_cache(maxsize=4096)
+def _root(value: Fraction, power: int) -> Fraction:
+    """A root, rounded: any positive parts are private; rounding them costs nothing."""
+    return Fraction(float(value) ** (1 / power)).limit_denominator(10**6)
 
 
 def read_shares(shares: Mapping[str, Any], names: list[str]) -> dict[str, Fraction]:

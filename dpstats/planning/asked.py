@@ -11,7 +11,8 @@ from dpstats.analyses.base import Analysis
 from dpstats.analyses.registry import family_of, spelled
 from dpstats.errors import RequestError
 from dpstats.families import is_library_block
-from dpstats.families.block import Block, derivable
+from dpstats.families.block import Block
+from dpstats.families.merging import Sources
 from dpstats.measured.contents import unasked
 from dpstats.measured.strategy import Strategy
 from dpstats.results.base import Result
@@ -45,10 +46,11 @@ def check_asked(strategy: Strategy, analyses: Mapping[str, Analysis[Result]]) ->
     if not analyses:
         raise RequestError("the plan asks for no analysis; make it again with dps.plan")
     blocks, every = strategy.family.blocks, []
+    sources = Sources(blocks)
     for name, analysis in analyses.items():
         for wanted in blocks_asked(analysis, strategy.schema):
             every.append(wanted)
-            follows = derivable(wanted, blocks, complements=strategy.unit == "replace")
+            follows = sources.derivable(wanted, complements=strategy.unit == "replace")
             if not follows.all():
                 lacking = wanted.names[int(np.argmin(follows))]
                 raise RequestError(

@@ -18,6 +18,7 @@ from dpstats.checks import check_label, short
 from dpstats.errors import FileFormatError, RequestError
 from dpstats.families.block import Block, Family
 from dpstats.families.cells import ROWS
+from dpstats.families.merging import merge
 from dpstats.measured.digest import plan_digest
 from dpstats.measured.measurements import Measurements
 from dpstats.measured.strategy import HasStrategy, PlannedBlock, Strategy, check_rows
@@ -386,17 +387,19 @@ def plan(
 def _merged(rule: Split) -> Family:
     """The blocks of all analyses, merged under the noise that the rule would give."""
 
-    def variances(blocks: Sequence[Block]) -> list[float]:
-        scales = map(rule.budget.natural_scale, _beside_the_count(rule, blocks))
+    def variances(blocks: Sequence[Block], chosen: Sequence[int]) -> list[float]:
+        scales = map(rule.budget.natural_scale, _beside_the_count(rule, blocks, chosen))
         return [rule.budget.law(scale).variance for scale in scales]
 
     wanted = [block for blocks in rule.asked.values() for block in blocks]
-    return Family.merge(wanted, variances, complements=rule.unit == "replace")
+    return merge(wanted, variances, complements=rule.unit == "replace")
 
 
-def _beside_the_count(rule: Split, blocks: Sequence[Block]) -> list[Fraction]:
-    """Multipliers of the blocks that leave the count of rows its part of the amount."""
-    return replace(rule, amount=rule.amount - _paid_for_count(rule, blocks))(blocks)
+def _beside_the_count(
+    rule: Split, blocks: Sequence[Block], chosen: Sequence[int] | None = None
+) -> list[Fraction]:
+    """Multipliers of the blocks (or of some) that leave the count of rows its part."""
+    return replace(rule, amount=rule.amount - _paid_for_count(rule, blocks))(blocks, chosen)
 
 
 def _paid_for_count(rule: Split, blocks: Sequence[Block]) -> Fraction:

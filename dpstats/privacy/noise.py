@@ -200,12 +200,13 @@ def _opendp(sums: Integers, scale: float, noise: Noise) -> Integers:
 @lru_cache(maxsize=64)
 def _laplace(scale: float) -> Any:
     """OpenDP's discrete Laplace on vectors of i64, if its own privacy map agrees with `scale`."""
-    import opendp.prelude as dp
+    # Not opendp.prelude, which imports data frames.
+    from opendp import domains, measurements, metrics, mod
 
     # Every constructor in OpenDP asks for "contrib"; no other feature is needed.
-    dp.enable_features("contrib")
-    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l1_distance(T="i64")
-    measurement = dp.m.make_laplace(*space, scale=scale)
+    mod.enable_features("contrib")
+    space = domains.vector_domain(domains.atom_domain(T="i64")), metrics.l1_distance(T="i64")
+    measurement = measurements.make_laplace(*space, scale=scale)
     # Sums that differ by one must cost 1/scale: a backend may define scale otherwise.
     return measurement if measurement.map(1) <= math.nextafter(1 / scale, math.inf) else None
 
@@ -216,11 +217,11 @@ def _gaussian(scale: float) -> Any:
 
     OpenDP takes the float for the exact rational that it is, as the accounting here does.
     """
-    import opendp.prelude as dp
+    from opendp import domains, measurements, metrics, mod
 
-    dp.enable_features("contrib")
-    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T="i64")
-    measurement = dp.m.make_gaussian(*space, scale=scale)
+    mod.enable_features("contrib")
+    space = domains.vector_domain(domains.atom_domain(T="i64")), metrics.l2_distance(T="i64")
+    measurement = measurements.make_gaussian(*space, scale=scale)
     # Sums that differ by one must cost rho = 1 / (2 scale^2).
     rho = float(1 / (2 * Fraction(scale) ** 2))
     agrees = measurement.map(1) in (rho, math.nextafter(rho, math.inf))  # OpenDP rounds up

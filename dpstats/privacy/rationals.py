@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import reprlib
+from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
 from typing import TypeAlias
@@ -70,6 +71,12 @@ def parse_fraction(text: object) -> Fraction | None:
     if not isinstance(text, str) or re.fullmatch(r"[0-9]+(/0*[1-9][0-9]*)?", text) is None:
         return None
     return Fraction(text) if len(text) <= _LONGEST_TEXT else None  # Python reads 4,300 digits
+
+
+def total_of(values: Sequence[Fraction]) -> Fraction:
+    """Exact sum of many fractions, over their common denominator."""
+    common = math.lcm(*{value.denominator for value in values})
+    return Fraction(sum(v.numerator * (common // v.denominator) for v in values), common)
 
 
 def decimal_text(value: Fraction) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from dpstats.errors import DataError
-from dpstats.private.sources import Source, in_slices
+from dpstats.private.sources import Part, Source, in_slices, one_by_one
 from dpstats.schema import Schema
 from dpstats.schema.arrow import spelled
 
@@ -31,12 +31,12 @@ def data_frame(frame: pd.DataFrame, schema: Schema) -> Source:
         raise DataError(f"the table has more than one column named {twice}")
     arrays = {c.name: _array(frame[c.name]) for c in schema if c.name in fields}
 
-    def batches(wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def parts(wanted: Sequence[str]) -> Iterator[Part]:
         chosen = [arrays[name] for name in wanted]
-        yield from in_slices(pa.RecordBatch.from_arrays(chosen, names=list(wanted)))
+        return one_by_one(in_slices(pa.RecordBatch.from_arrays(chosen, names=list(wanted))))
 
     types = {name: array.type for name, array in arrays.items()}
-    return Source(fields, batches, rows=len(frame), types=types)
+    return Source(fields, parts, rows=len(frame), types=types)
 
 
 def _array(series: pd.Series[Any]) -> pa.Array:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from dpstats.private.sources import Source
+from dpstats.private.sources import Source, one_by_one
 
 CSV_BLOCK = 2**23
 MAX_CSV_BLOCK = 2**31 - 1
@@ -80,7 +80,7 @@ def delimited(path: Path, names: Sequence[str]) -> Source:
 
     return Source(
         fields=header.fields,
-        batches=batches,
+        parts=lambda wanted: one_by_one(batches(wanted)),
         share_read=lambda: position[0] / max(size, 1),
         first_line=f"the first line of {path.name!r} {header.described}",
     )

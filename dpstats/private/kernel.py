@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,21 +10,23 @@ import numpy as np
 from dpstats.arrays import Codes
 from dpstats.errors import DataError
 from dpstats.families.block import Block
-from dpstats.families.cells import Table
+from dpstats.families.cells import Indicator, Table
+from dpstats.families.merging import Sources
+from dpstats.private.histograms import Histograms
 from dpstats.schema import Schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-JOINT_CELLS = 2**17
 SAFE_TOTAL = 2**62
 
 
 class Kernel:
     """Sums of all functions of some blocks over record batches.
 
-    Tables and conditions are read off one joint histogram of their columns while it has at most
-    2^17 cells; a block that does not follow from it is summed by its own ``sums``.
+    Tables and conditions are read off a few histograms when all rows are in; a block that does not
+    follow from one is summed by its own ``sums``. The running sums are those of the histograms,
+    then of these blocks.
 
     Parameters
     ----------
@@ -38,28 +39,46 @@ class Kernel:
         self.blocks = tuple(blocks)
         used = {column.name for block in self.blocks for column in block.columns}
         self.schema = schema.select(used)
-        counted = {c: None for b in self.blocks if not b.needs_codes for c in b.columns}
-        self._joint: Table | None = None
-        if counted and math.prod(column.bins for column in counted) <= JOINT_CELLS:
-            self._joint = Table(tuple(counted))
-        self._from_joint = {
-            i: derivation
-            for i, block in enumerate(self.blocks)
-            if self._joint is not None
-            if (derivation := self._joint.derive(block)) is not None
+        counted = [block for block in self.blocks if isinstance(block, Table | Indicator)]
+        self._histograms = Histograms.of(counted)
+        self._tables = self._histograms.tables
+        sources = Sources(self._tables)
+        self._table_of: dict[Block, int | None] = {
+            block: next(sources.of(block), None) for block in counted
         }
+        self._alone = [block for block in self.blocks if self._table_of.get(block) is None]
         self.largest = max(int(block.bounds.max()) for block in self.blocks)
+
+    def zeros(self) -> list[Codes]:
+        """Running sums of no rows."""
+        return [np.zeros(b.size, dtype=np.int64) for b in (*self._tables, *self._alone)]
+
+    def add(self, running: Sequence[Codes], batch: pa.RecordBatch) -> None:
+        """Add the rows of one batch to running sums."""
+        codes = self.schema.encode(batch)
+        parts = [*self._histograms.counts(codes), *(block.sums(codes) for block in self._alone)]
+        for total, part in zip(running, parts, strict=True):
+            total += part
+
+    def finished(self, running: Sequence[Codes], rows: int) -> list[Codes]:
+        """Exact sums, one (d,) int64 array per block, from running sums over all rows."""
+        alone = iter(running[len(self._tables) :])
+        sums = []
+        for block in self.blocks:
+            number = self._table_of.get(block)
+            if number is None:
+                sums.append(next(alone))
+                continue
+            derivation = self._tables[number].derive(block)
+            assert derivation is not None  # the table holds all columns of the block
+            sums.append(derivation.apply(running[number], rows))
+        return sums
 
     def sums(self, batch: pa.RecordBatch) -> list[Codes]:
         """Exact sums over the rows of one batch, one (d,) int64 array per block."""
-        codes = self.schema.encode(batch)
-        joint = self._joint.sums(codes) if self._joint is not None else None
-        return [
-            self._from_joint[i].apply(joint, batch.num_rows)
-            if joint is not None and i in self._from_joint
-            else block.sums(codes)
-            for i, block in enumerate(self.blocks)
-        ]
+        running = self.zeros()
+        self.add(running, batch)
+        return self.finished(running, batch.num_rows)
 
     def check_rows(self, rows: int) -> None:
         """Refuse, from public numbers, a number of rows at which sums could overflow.
@@ -71,23 +90,3 @@ class Kernel:
                 f"{rows} rows on grids with products up to {self.largest} could overflow exact "
                 "sums; declare fewer points"
             )
-
-    def total(self, batches: Iterable[pa.RecordBatch]) -> tuple[list[Codes], int]:
-        """Sums over all batches, and the number of rows.
-
-        Raises
-        ------
-        DataError
-            If rows times the largest code could pass 2^62, where int64 sums would no longer be
-            provably exact.
-        """
-        totals = [np.zeros(block.size, dtype=np.int64) for block in self.blocks]
-        rows = 0
-        for batch in batches:
-            if batch.num_rows == 0:
-                continue
-            rows += batch.num_rows
-            self.check_rows(rows)
-            for total, part in zip(totals, self.sums(batch), strict=True):
-                total += part
-        return totals, rows

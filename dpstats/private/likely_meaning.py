@@ -7,6 +7,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from dpstats.schema import Category, Column, Number, arrow
@@ -114,4 +115,5 @@ def _on_numbers(column: Number, values: Sequence[str]) -> list[str]:
 
 def _is_unread(text: str) -> bool:
     """Whether a text is not read as a number."""
-    return arrow.numbers_from_text(pa.array([text.encode()], pa.large_binary()))[0].as_py() is None
+    numbers = arrow.numbers_from_text(pa.array([text.encode()], pa.large_binary()))
+    return bool(np.isnan(numbers[0]))

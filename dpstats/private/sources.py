@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ from dpstats.errors import DataError
 from dpstats.schema import Schema
 
 BATCH_ROWS = 2**17
+Part = Iterable[pa.RecordBatch]
 
 
 @dataclass(frozen=True)
@@ -21,8 +23,9 @@ class Source:
     ----------
     fields : sequence of str
         Names of the columns as stored.
-    batches : callable
-        Column names to an iterator of record batches with these columns.
+    parts : callable
+        Column names to an iterator of parts, each of them record batches with these columns.
+        Different threads may go through different parts.
     rows : int or None
         Number of rows, where known without reading them.
     share_read : callable or None
@@ -35,11 +38,15 @@ class Source:
     """
 
     fields: Sequence[str]
-    batches: Callable[[Sequence[str]], Iterator[pa.RecordBatch]]
+    parts: Callable[[Sequence[str]], Iterator[Part]]
     rows: int | None = None
     share_read: Callable[[], float] | None = None
     first_line: str = ""
     types: Mapping[str, pa.DataType] = field(default_factory=dict)
+
+    def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """All record batches with some columns, one after the other."""
+        return itertools.chain.from_iterable(self.parts(names))
 
     def check_names(self, schema: Schema) -> None:
         """Refuse a table that lacks a column, or has one twice.
@@ -61,3 +68,9 @@ def in_slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """A record batch in pieces of at most BATCH_ROWS rows."""
     for start in range(0, batch.num_rows, BATCH_ROWS):
         yield batch.slice(start, BATCH_ROWS)
+
+
+def one_by_one(batches: Iterable[pa.RecordBatch]) -> Iterator[Part]:
+    """Record batches as parts."""
+    for batch in batches:
+        yield (batch,)

@@ -20,7 +20,8 @@ from dpstats.private import sources
 from dpstats.private.data_frames import data_frame
 from dpstats.private.delimited import delimited, is_delimited
 from dpstats.private.kernel import Kernel
-from dpstats.private.sources import Source, in_slices
+from dpstats.private.sources import Part, Source, in_slices, one_by_one
+from dpstats.private.threads import sum_parts
 from dpstats.schema import Schema
 
 Progress = Callable[[str, int, int | None], None]
@@ -83,9 +84,11 @@ def exact_sums(
     if source.rows is not None:
         kernel.check_rows(source.rows)
     failure, stopped = "", None
+    reported = Reported(source, progress)
     try:
-        with one_blas_thread():
-            totals = kernel.total(reported(source, kernel.schema.names, progress))
+        with one_blas_thread(of_scipy=False):
+            totals = sum_parts(kernel, source.parts(kernel.schema.names), reported)
+        reported.all()
     except DataError as error:
         failure = str(error)
     except Exception as error:  # as above
@@ -99,27 +102,35 @@ def exact_sums(
     return totals
 
 
-def reported(
-    source: Source, names: Sequence[str], progress: Progress | None
-) -> Iterator[pa.RecordBatch]:
-    """The batches of a source; progress is reported in per cent.
+class Reported:
+    """Progress in per cent.
 
     The calls are the same for every table of a kind, 0 to 100 or a single one without a number:
     how many rows there are can be private.
     """
-    say = progress or (lambda text, done, total: None)
-    done, shown = 0, 0
-    counted = source.rows is not None or source.share_read is not None
-    say("reading rows", 0, 100 if counted else None)
-    for batch in source.batches(names):
-        yield batch
-        done += batch.num_rows
-        share = source.share_read() if source.share_read else done / max(source.rows or 0, 1)
-        while counted and shown < int(100 * min(share, 1)):
-            shown += 1
-            say("reading rows", shown, 100)
-    for percent in range(shown + 1, 101) if counted else ():
-        say("reading rows", percent, 100)
+
+    def __init__(self, source: Source, progress: Progress | None) -> None:
+        self._source, self._say = source, progress or (lambda text, done, total: None)
+        self._counted = source.rows is not None or source.share_read is not None
+        self._shown = 0
+        self._say("reading rows", 0, 100 if self._counted else None)
+
+    def __call__(self, rows: int) -> None:
+        """So many rows have been read."""
+        if self._counted:
+            known = self._source.share_read
+            share = known() if known else rows / max(self._source.rows or 0, 1)
+            self._up_to(int(100 * min(share, 1)))
+
+    def all(self) -> None:
+        """All rows have been read."""
+        if self._counted:
+            self._up_to(100)
+
+    def _up_to(self, percent: int) -> None:
+        while self._shown < percent:
+            self._shown += 1
+            self._say("reading rows", self._shown, 100)
 
 
 def _open(data: object, schema: Schema) -> Source:
@@ -155,24 +166,33 @@ def _stream(data: Any) -> Source:
         for batch in reader:
             yield from in_slices(batch.select(list(names)))
 
+    def parts(names: Sequence[str]) -> Iterator[Part]:
+        return one_by_one(batches(names))
+
     types = {field.name: field.type for field in reader.schema}
     return Source(
-        reader.schema.names, batches, rows=rows if isinstance(rows, int) else None, types=types
+        reader.schema.names, parts, rows=rows if isinstance(rows, int) else None, types=types
     )
 
 
 def _parquet(path: Path) -> Source:
     import pyarrow.parquet as pq
 
-    file = pq.ParquetFile(path)
+    raw = pa.OSFile(str(path))
+    file = pq.ParquetFile(raw)
+    free = [file]  # a reader serves one thread at a time
 
-    def batches(names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        # One row group at a time, so that memory does not grow with the file.
-        for group in range(file.metadata.num_row_groups):
-            yield from file.iter_batches(
-                sources.BATCH_ROWS, row_groups=[group], columns=list(names), use_threads=False
-            )
+    def read(group: int, names: list[str]) -> Iterator[pa.RecordBatch]:
+        reader = free.pop() if free else pq.ParquetFile(raw, metadata=file.metadata)
+        yield from reader.iter_batches(
+            sources.BATCH_ROWS, row_groups=[group], columns=names, use_threads=False
+        )
+        free.append(reader)
+
+    def parts(names: Sequence[str]) -> Iterator[Part]:
+        # One row group at a time in each thread, so that memory does not grow with the file.
+        return (read(group, list(names)) for group in range(file.metadata.num_row_groups))
 
     types = {field.name: field.type for field in file.schema_arrow}
     names = file.schema_arrow.names
-    return Source(names, batches, rows=file.metadata.num_rows, types=types)
+    return Source(names, parts, rows=file.metadata.num_rows, types=types)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import special
 
 from dpstats.arrays import Codes, Floats
 from dpstats.errors import FileFormatError, RequestError
@@ -299,6 +298,8 @@ def _lattice(block: Block) -> KernelLattice:
 
 def _bernstein(k: int, y: Floats) -> Floats:
     """(m, k + 1) values b_{l,k}(y) of the Bernstein polynomials at y (m,)."""
+    from scipy import special
+
     ell, y = np.arange(k + 1.0), y[:, np.newaxis]
     log_binomial = special.gammaln(k + 1) - special.gammaln(ell + 1) - special.gammaln(k - ell + 1)
     result: Floats = np.exp(

@@ -39,6 +39,8 @@ _ORDER: Mapping[str, Callable[[Any, Any], bool]] = {
     ">=": operator.ge,
 }
 
+_FEW_EDGES = 32  # up to which one comparison each is faster than a search
+
 
 @dataclass(frozen=True)
 class Number:
@@ -206,7 +208,7 @@ class Number:
                 "cells count as, or allow_missing=True, to use the rows that have a value"
             )
 
-    @property
+    @cached_property
     def half_points(self) -> int:
         """K: codes run from -K to K."""
         return (self.points - 1) * self._step // 2
@@ -279,8 +281,13 @@ class Number:
         return tuple(texts)
 
     def _bins_of_values(self, values: NDArray[np.float64]) -> Codes:
-        side = "right" if self.closed == "left" else "left"
-        return np.searchsorted(np.asarray(self.edges, float), values, side=side)  # type: ignore[call-overload,no-any-return]
+        if len(self.edges) > _FEW_EDGES:
+            side = "right" if self.closed == "left" else "left"
+            return np.searchsorted(np.asarray(self.edges, float), values, side=side)  # type: ignore[call-overload,no-any-return]
+        bins = np.zeros(len(values), np.int64)
+        for edge in map(float, self.edges):
+            bins += values >= edge if self.closed == "left" else values > edge
+        return bins
 
     @cached_property
     def _bin_of_code(self) -> Codes:
@@ -396,18 +403,29 @@ class Number:
 
         cells = arrow.days(values) if self.dates else arrow.floats(values)
         missing = np.isnan(cells)
-        codes = self._codes_of(np.where(missing, float(self.low), cells))  # type: ignore[arg-type]
-        return np.where(missing, self.missing_code, codes)
+        inside = np.clip(cells, float(self.low), float(self.high))  # type: ignore[arg-type]
+        np.copyto(inside, float(self.low), where=missing)  # type: ignore[arg-type]
+        codes = self._codes_of(inside)
+        np.copyto(codes, self.missing_code, where=missing)
+        return codes
 
     def _codes_of(self, values: NDArray[np.float64]) -> Codes:
-        values = np.clip(values, float(self.low), float(self.high))  # type: ignore[arg-type]
+        """Codes of values within the bounds."""
         if self.values is not None:
             codes = self._value_codes[nearest(np.asarray(self.values, float), values)]
         else:
             k = self.half_points
-            at = (values - self.middle) * (k / self.half_range)
-            rounded = np.floor(at + 0.5) if self._step == 1 else 2 * np.floor(at / 2) + 1
-            codes = np.clip(rounded, -k, k).astype(np.int64)
+            at = values - self.middle
+            at *= k / self.half_range
+            if self._step == 1:
+                at += 0.5
+                np.floor(at, out=at)
+            else:
+                at /= 2
+                np.floor(at, out=at)
+                at *= 2
+                at += 1
+            codes = np.clip(at, -k, k, out=at).astype(np.int64)
         if self.edges:
             first, last = self._bin_codes
             bins = self._bins_of_values(values)

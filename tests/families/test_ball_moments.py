@@ -17,7 +17,9 @@ from dpstats.families import block_from_dict
 from dpstats.families.ball_moments import RADIUS, BallMoments
 from dpstats.families.moments import Moments
 from dpstats.private.kernel import Kernel
+from dpstats.private.sources import one_by_one
 from dpstats.private.tables import exact_sums, open_source
+from dpstats.private.threads import sum_parts
 
 SCHEMA = dps.Schema([
     dps.Number("age", 0, 100, points=201, missing=40), dps.Number("bare", 0, 1),
@@ -85,7 +87,7 @@ def test_a_batch_longer_than_one_piece_and_the_kernel_give_the_same_sums():
     assert whole.tolist() == sum(BLOCK.sums(piece) for piece in pieces).tolist()
     frame = {c.name: c.decode(codes[c.name]) for c in BLOCK.numbers}
     batches = pa.table(frame).to_batches(max_chunksize=7_777)
-    totals, count = Kernel(SCHEMA, [BLOCK]).total(batches)
+    totals, count = sum_parts(Kernel(SCHEMA, [BLOCK]), one_by_one(batches))
     assert count == n
     assert totals[0].tolist() == whole.tolist()
 

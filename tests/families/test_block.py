@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from dpstats.errors import FileFormatError, RequestError
 from dpstats.families import KINDS, block_from_dict, is_library_block
 from dpstats.families.block import Block, Derivation, Family
-from dpstats.families.cells import Cells, Table
+from dpstats.families.cells import ROWS, Cells, Table
+from dpstats.families.merging import Sources, merge
 from dpstats.families.moments import Moments
 from dpstats.privacy.budget import ZCDP, PureDP
 from dpstats.schema import Boolean, Category, Number, Schema
@@ -40,11 +41,11 @@ CONDITIONS = [
 ]
 
 
-def equal_noise(blocks):
-    """The noise variance of every block when a budget of one is split evenly."""
+def equal_noise(blocks, chosen=None):
+    """The noise variance of every block, or some, when a budget of one is split evenly."""
     budget = PureDP(1)
     multiplier = budget.multiplier(Family(tuple(blocks)).sensitivity("replace"), budget.total)
-    return [budget.law(float(multiplier)).variance] * len(blocks)
+    return [budget.law(float(multiplier)).variance] * len(blocks if chosen is None else chosen)
 
 
 tables = st.lists(st.sampled_from(COUNTED), min_size=1, max_size=3, unique=True).map(
@@ -254,7 +255,7 @@ def test_grids_that_are_too_fine_are_named_with_the_remedy():
 
 
 def merged(*wanted):
-    return Family.merge(wanted, equal_noise).blocks
+    return merge(wanted, equal_noise).blocks
 
 
 def condition(text):
@@ -282,15 +283,15 @@ def test_a_proportion_beside_a_table_of_250_cells_each_side_is_measured():
     measured = equal_noise([table, proportion])[0]
     assert np.sqrt(derived) == pytest.approx(44.7, rel=0.02)  # 2 s^2; discrete noise has less
     assert np.sqrt(measured) == pytest.approx(4.2, rel=0.02)
-    assert Family.merge([table, proportion], equal_noise).blocks == (table, proportion)
-    assert Family.merge([proportion, table], equal_noise).blocks == (proportion, table)
+    assert merge([table, proportion], equal_noise).blocks == (table, proportion)
+    assert merge([proportion, table], equal_noise).blocks == (proportion, table)
 
 
 def test_a_proportion_beside_a_small_table_is_read_off_the_table():
     schema = Schema([Boolean("smoker"), Boolean("tall")])
     table, proportion = Cells.table(schema, ["smoker", "tall"]), Cells.condition(schema, "smoker")
     # Two cells at scale 2 (variance 15.8) are as good as one function at scale 3 (17.8).
-    assert Family.merge([proportion, table], equal_noise).blocks == (table,)
+    assert merge([proportion, table], equal_noise).blocks == (table,)
 
 
 def test_a_margin_is_dropped_where_few_cells_are_summed_and_kept_where_many_are():
@@ -318,7 +319,7 @@ def test_overlapping_moments_measure_every_function_once():
 @given(wanted=st.lists(blocks, min_size=1, max_size=5))
 @settings(max_examples=100)
 def test_merging_never_costs_accuracy(wanted):
-    family = Family.merge(wanted, equal_noise)
+    family = merge(wanted, equal_noise)
     apart = equal_noise(list(dict.fromkeys(wanted)))[0]
     noise = dict(zip(family.blocks, equal_noise(family.blocks), strict=True))
     for block in wanted:
@@ -334,9 +335,9 @@ def test_merging_never_costs_accuracy(wanted):
 @given(wanted=st.lists(blocks, min_size=1, max_size=5))
 @settings(max_examples=50)
 def test_merging_is_deterministic(wanted):
-    family = Family.merge(wanted, equal_noise)
-    assert family == Family.merge(wanted, equal_noise)
-    assert family == Family.merge([*wanted, *wanted], equal_noise)
+    family = merge(wanted, equal_noise)
+    assert family == merge(wanted, equal_noise)
+    assert family == merge([*wanted, *wanted], equal_noise)
 
 
 def test_merging_does_not_depend_on_the_hash_seed():
@@ -359,3 +360,30 @@ def test_merging_does_not_depend_on_the_hash_seed():
     )
     assert there.stdout.strip() == str(here["names"])
     assert "a=x, b=x" in here["names"]
+
+
+@given(listed=st.lists(blocks, min_size=1, max_size=6), wanted=blocks, complements=st.booleans())
+@settings(max_examples=200)
+def test_no_block_that_another_follows_from_is_overlooked(listed, wanted, complements):
+    listed = [*listed, ROWS, Moments.of(SCHEMA, ["pay"], degree=1)]
+    for one in (wanted, ROWS):
+        derivations = [block.derive(one, complements=complements) for block in listed]
+        found = list(Sources(listed).of(one))
+        assert {i for i, found in enumerate(derivations) if found is not None} <= set(found)
+        assert len(found) == len(set(found))
+        follows = sum(d.terms for d in derivations if d is not None) > 0
+        given = Sources(listed).derivable(one, complements=complements)
+        np.testing.assert_array_equal(given, np.broadcast_to(follows, one.size))
+
+
+def test_of_many_tables_only_those_that_hold_the_columns_are_tried():
+    schema = Schema([Boolean(f"c{i}") for i in range(12)])
+    tables = [Table(columns) for columns in itertools.combinations(schema, 3)]
+    conditions = Cells.monomials(schema, schema.names, 2)
+    sources = Sources([*tables, *conditions])
+    for i, table in enumerate(tables):
+        assert list(sources.of(table)) == [i]
+    for condition in conditions:
+        holding = [i for i, t in enumerate(tables) if set(condition.columns) <= set(t.columns)]
+        same = len(tables) + conditions.index(condition)
+        assert sorted(sources.of(condition)) == [*holding, same]

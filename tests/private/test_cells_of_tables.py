@@ -8,11 +8,13 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from dpstats.families.cells import Cells
 from dpstats.private import delimited
 from dpstats.private.tables import exact_sums, open_source
-from dpstats.schema import Boolean, Category, Number, Schema
+from dpstats.schema import Boolean, Category, Number, Schema, arrow
 from dpstats.schema.arrow import numbers_from_text
 
 
@@ -82,14 +84,37 @@ def test_text_that_spells_numbers_is_read_as_numbers():
              "", "nan", "1,5", "0x10", "1_000", "two", "--1", "+", "."]  # fmt: skip
     numbers = numbers_from_text(pa.array([t.encode() for t in texts], pa.large_binary()))
     known = [1, 0.5, 3, -0.2, math.inf, math.inf, -math.inf, 1, 0]
-    assert numbers.to_pylist()[:9] == known
-    assert all(v is None or math.isnan(v) for v in numbers.to_pylist()[9:])
+    assert numbers[:9].tolist() == known
+    assert np.all(np.isnan(numbers[9:]))
+
+
+@given(
+    texts=st.lists(
+        st.none()
+        | st.text("0123456789+-.eEinfatrufls \té\0_,x", max_size=9)
+        | st.floats().map(repr)
+        | st.sampled_from(["1e400", "-nan", "nan(1)", "-infinity", "5.", "-.5", "1 ", " 1", "1e"]),
+        max_size=8,
+    ),
+    broken=st.booleans(),
+    start=st.integers(0, 3),
+)
+@settings(max_examples=400)
+def test_texts_read_at_once_have_the_numbers_of_the_pattern(texts, broken, start):
+    cells = [None if text is None else text.encode() for text in texts]
+    cells += [b"1\xff"] * broken
+    array = arrow.plain(pa.array(cells, pa.large_binary()).slice(start))
+    by_pattern = arrow._numbers_by_pattern(array)
+    np.testing.assert_array_equal(numbers_from_text(array), by_pattern)
+    for text in array:
+        one = pa.array([text.as_py()], pa.large_binary())
+        np.testing.assert_array_equal(numbers_from_text(one), arrow._numbers_by_pattern(one))
 
 
 def test_numbers_in_text_are_read_to_the_last_bit():
     values = np.random.default_rng(2).normal(size=500) * 10.0 ** np.arange(-250, 250)
     texts = [repr(float(value)).encode() for value in values]
-    read = numbers_from_text(pa.array(texts, pa.large_binary())).to_numpy()
+    read = numbers_from_text(pa.array(texts, pa.large_binary()))
     np.testing.assert_array_equal(read, values)
 
 

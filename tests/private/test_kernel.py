@@ -11,8 +11,11 @@ from hypothesis import strategies as st
 from dpstats.errors import DataError
 from dpstats.families.cells import Cells
 from dpstats.families.moments import Moments
-from dpstats.private import kernel as kernel_module
-from dpstats.private.kernel import JOINT_CELLS, Kernel
+from dpstats.private import histograms
+from dpstats.private.histograms import MOST_CELLS
+from dpstats.private.kernel import Kernel
+from dpstats.private.sources import one_by_one
+from dpstats.private.threads import sum_parts
 from dpstats.schema import Category, Number, Schema
 
 
@@ -44,7 +47,7 @@ def test_any_batching_gives_the_sums_of_the_loop(cuts, seed, loop):
         for start, stop in itertools.pairwise(edges)
         for batch in table.slice(start, stop - start).to_batches() or [empty]
     ]
-    totals, rows = Kernel(loop.schema, loop.blocks).total(batches)
+    totals, rows = sum_parts(Kernel(loop.schema, loop.blocks), one_by_one(batches))
     assert rows == 60
     assert listed(totals) == expected
     assert all(total.dtype == np.int64 for total in totals)
@@ -56,7 +59,10 @@ def test_the_blocks_may_come_in_any_order(order, kept, loop):
     blocks = [loop.blocks[i] for i in order[:kept]]
     table = random_rows(40, 7)
     expected = loop.sums(loop.schema, blocks, table.to_pylist())
-    assert listed(Kernel(loop.schema, blocks).total(table.to_batches())[0]) == expected
+    assert (
+        listed(sum_parts(Kernel(loop.schema, blocks), one_by_one(table.to_batches()))[0])
+        == expected
+    )
 
 
 def test_a_condition_on_three_columns_that_the_tables_name_in_another_order():
@@ -72,21 +78,22 @@ def test_a_condition_on_three_columns_that_the_tables_name_in_another_order():
 def test_without_a_joint_histogram_the_sums_are_the_same(loop, monkeypatch):
     table = random_rows(300, 1)
     joint = Kernel(loop.schema, loop.blocks)
-    assert joint._joint is not None
-    with_it = listed(joint.total(table.to_batches())[0])
-    monkeypatch.setattr(kernel_module, "JOINT_CELLS", 100)
-    apart = Kernel(loop.schema, loop.blocks)
-    assert apart._joint is None
-    assert listed(apart.total(table.to_batches())[0]) == with_it
+    assert len(joint._tables) == 1
+    with_it = listed(sum_parts(joint, one_by_one(table.to_batches()))[0])
+    for most, several in ((500, True), (100, True), (1, False)):
+        monkeypatch.setattr(histograms, "MOST_CELLS", most)
+        apart = Kernel(loop.schema, loop.blocks)
+        assert (len(apart._tables) > 1) == several
+        assert listed(sum_parts(apart, one_by_one(table.to_batches()))[0]) == with_it
 
 
 def test_many_columns_pass_the_joint_histogram():
     schema = Schema([Category(f"c{i}", list(range(10))) for i in range(6)])
-    assert JOINT_CELLS < 10**6
+    assert MOST_CELLS < 10**6
     tables = [Cells.table(schema, [f"c{i}", f"c{j}"]) for i in range(6) for j in range(i)]
     rng = np.random.default_rng(3)
     cells = {name: rng.integers(10, size=500) for name in schema.names}
-    totals, _ = Kernel(schema, tables).total([pa.RecordBatch.from_pydict(cells)])
+    totals, _ = sum_parts(Kernel(schema, tables), one_by_one([pa.RecordBatch.from_pydict(cells)]))
     for table, total in zip(tables, totals, strict=True):
         one, other = (cells[c.name] for c in table.columns)
         expected = np.histogram2d(one, other, bins=[np.arange(11)] * 2)[0]
@@ -107,7 +114,9 @@ class Halves:
 def test_a_block_it_does_not_know_is_summed_by_itself(loop):
     table = random_rows(50, 2)
     blocks = [Halves(loop.schema["grade"]), loop.blocks[0]]
-    totals, _ = Kernel(loop.schema, blocks).total(table.to_batches(max_chunksize=7))
+    totals, _ = sum_parts(
+        Kernel(loop.schema, blocks), one_by_one(table.to_batches(max_chunksize=7))
+    )
     even = sum(loop.code(loop.schema["grade"], row["grade"]) % 2 == 0 for row in table.to_pylist())
     assert totals[0].tolist() == [even]
 
@@ -120,7 +129,7 @@ def test_only_the_columns_of_the_blocks_are_read(loop):
 
 
 def test_no_rows_sum_to_zero(loop):
-    totals, rows = Kernel(loop.schema, loop.blocks).total([])
+    totals, rows = sum_parts(Kernel(loop.schema, loop.blocks), one_by_one([]))
     assert rows == 0
     assert not any(np.any(total) for total in totals)
 
@@ -132,7 +141,7 @@ def test_the_finest_grid_sums_exactly_over_many_batches():
     cells = np.full(n, schema["x"].decode(np.array([odd]))[0])
     for size in (n, 2**15 - 1, 40_000):
         batches = pa.table({"x": cells}).to_batches(max_chunksize=size)
-        totals, _ = Kernel(schema, [block]).total(batches)
+        totals, _ = sum_parts(Kernel(schema, [block]), one_by_one(batches))
         assert totals[0].tolist() == [n * odd, n * odd**2]
 
 
@@ -146,4 +155,4 @@ def test_sums_that_could_overflow_are_refused_from_public_numbers():
         num_rows = too_many
 
     with pytest.raises(DataError, match=f"{too_many} rows on grids with products up to {2**38}"):
-        kernel.total([Pretend()])
+        sum_parts(kernel, one_by_one([Pretend()]))

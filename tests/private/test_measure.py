@@ -163,7 +163,7 @@ def test_an_interrupt_leaves_no_sums_in_the_traceback(schema, survey, where, mon
     from dpstats.private import kernel
 
     if where == "read":
-        monkeypatch.setattr(kernel.Kernel, "sums", interrupted)
+        monkeypatch.setattr(kernel.Kernel, "add", interrupted)
     source = interrupted if where == "draw" else lambda scale, size: np.zeros(size, np.int64)
     with noise._noise_from(source), pytest.raises(KeyboardInterrupt) as caught:
         dps.measure(make_plan(schema), survey)

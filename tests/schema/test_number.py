@@ -384,3 +384,15 @@ def test_dates_survive_files_and_replacement():
 def test_impossible_dates_are_refused_with_a_reason(options, says):
     with pytest.raises(SchemaError, match=says):
         Number("x", **options)
+
+
+@pytest.mark.parametrize("closed", ["left", "right"])
+@pytest.mark.parametrize("count", [1, 32, 33])
+def test_a_value_is_in_the_same_bin_however_many_edges_there_are(count, closed):
+    edges = np.linspace(0, 10, count + 2)[1:-1].tolist()
+    number = Number("x", 0, 10, points=2**12 + 1, edges=edges, closed=closed, missing=5)
+    cells = np.r_[edges, np.nextafter(edges, 0), np.nextafter(edges, 10), -1, 0, 10, 11]
+    inside = np.clip(cells, 0, 10)
+    below = (np.array(edges) <= c if closed == "left" else np.array(edges) < c for c in inside)
+    found = number.bins_of(number.encode(pa.array(cells)))
+    assert found.tolist() == [int(passed.sum()) for passed in below]

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import special, stats
 
 from dpstats.arrays import Floats
 from dpstats.checks import (
@@ -106,6 +105,8 @@ def _inversion(law: "NoiseLaw") -> Inversion:
 
 def binomial_pmf(x: Floats, n: Floats | int, p: Floats) -> Floats:
     """P(X = x) for X ~ Binomial(n, p); arguments broadcast."""
+    from scipy import stats
+
     return np.asarray(stats.binom.pmf(x, n, p), dtype=np.float64)
 
 
@@ -115,6 +116,8 @@ def binomial_weights(x: Floats, n: Floats | int, p: Floats) -> Floats:
     Rows of neighbours by sums of the logarithms of P(X = x + 1) / P(X = x), which is
     (n - x) / (x + 1) p / (1 - p): only rounding errors, in a third of the time.
     """
+    from scipy import special
+
     if x.shape[1] > 1 and np.any(x[:, 1] - x[:, 0] > 1):
         return binomial_pmf(x, n, p)
     with np.errstate(divide="ignore"):
@@ -159,6 +162,8 @@ def proportion_interval(
     Awan, J. and Slavkovic, A. (2018). Differentially private uniformly most powerful tests for
     binomial data. NeurIPS.
     """
+    from scipy import special
+
     alpha, n, t = check_alpha(alpha), check_count(n), check_finite("t", t)
     # n - X ~ Binomial(n, 1 - p) and Z + U is symmetric
     mirrored, upper = _logit_upper(np.stack([n - t, t]).ravel(), n, law, alpha / 2).reshape(2, -1)
@@ -168,6 +173,8 @@ def proportion_interval(
 
 def _logit_upper(t: Floats, n: int, law: "NoiseLaw", level: float) -> Floats:
     """Logit of the largest p with P_p(X + Z + U <= t) >= level; -inf or inf at 0 and 1."""
+    from scipy import special
+
     score = special.ndtri(level)
 
     def excess(y: Floats, which: NDArray[np.intp]) -> Floats:
@@ -197,6 +204,8 @@ def _normal_upper(t: Floats, n: int, law: "NoiseLaw", level: float) -> tuple[Flo
 
     The larger root p of (n p - t)^2 = z^2 (n p (1 - p) + variance of Z), z the normal quantile.
     """
+    from scipy import special
+
     z2, v = special.ndtri(level) ** 2, law.variance + 1 / 12
     middle, square = t + z2 / 2, n + z2
     root = np.sqrt(np.maximum(middle**2 - square * (t**2 - z2 * v) / n, 0))

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
 from dpstats.arrays import Floats
 from dpstats.corrected.roots import find_roots
@@ -150,6 +149,8 @@ class GroupCounts:
 
     def _cdf(self, risks: Floats, sizes: Floats) -> Floats:
         """P(D <= observed), (m, k)."""
+        from scipy import special
+
         p, n = (a.ravel() for a in np.meshgrid(risks, sizes, indexing="ij"))
         observed = (1 - p) * self.yes - p * self.no
         normal = special.ndtri(np.array([self.u_yes, self.u_no]) + 0.5)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import optimize
 
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
@@ -59,6 +58,8 @@ class QuantileIntervals(Cached):
     @cached_property
     def fitted(self) -> Floats:
         """(bins + 1,) nearest increasing distribution function, from 0 to 1."""
+        from scipy import optimize
+
         increasing = optimize.isotonic_regression(self.answers.means).x
         return np.concatenate([[0.0], np.clip(increasing, 0, 1), [1.0]])
 

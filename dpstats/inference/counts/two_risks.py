@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import interpolate, special, stats
 
 from dpstats.arrays import Floats
 from dpstats.checks import Alternative
@@ -90,9 +89,11 @@ def measure_interval(
     Liptak, T. (1958). On the combination of independent tests. Magyar Tud. Akad. Mat. Kutato Int.
     Kozl. 3, 171-197.
     """
+    from scipy import special
+
     beta, gamma = for_group_size(alpha), for_far_risks(alpha)
-    radius = float(np.sqrt(stats.chi2.isf(gamma, 2)))
-    critical = float(stats.norm.isf((alpha - 2 * beta - gamma) / 2))
+    radius = float(np.sqrt(special.chdtri(2, gamma)))
+    critical = float(-special.ndtri((alpha - 2 * beta - gamma) / 2))
     one, two = (_evidence(group, n, beta, radius) for group in (first, second))
     one, two = one.within(radius), two.within(radius)
     near = one.distance[:, None] ** 2 + two.distance**2 <= radius**2
@@ -141,8 +142,10 @@ def measure_pvalue(
         Below 0.05 exactly where the interval at alpha = 0.05 excludes `value`, to the rounding of
         its ends.
     """
+    from scipy import special
+
     beta, gamma = for_group_size(USUAL_ALPHA), for_far_risks(USUAL_ALPHA)
-    radius = float(np.sqrt(stats.chi2.isf(gamma, 2)))
+    radius = float(np.sqrt(special.chdtri(2, gamma)))
     one, two = (_evidence(group, n, beta, radius) for group in (first, second))
     largest = 0.0
     # The curve of pairs, by points of the first risk and by points of the second.
@@ -164,6 +167,8 @@ def measure_pvalue(
 
 def _evidence(group: GroupCounts, n: int | None, beta: float, radius: float) -> _Evidence:
     """Scores on a dense grid that covers all risks with a score below `radius`."""
+    from scipy import interpolate, special
+
     sizes = group.sizes(n, beta)
 
     def scores(risks: Floats) -> Floats:  # (2, m): above, below

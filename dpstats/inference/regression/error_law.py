@@ -8,8 +8,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import optimize, special, stats
-from scipy.interpolate import CubicHermiteSpline
 
 from dpstats.arrays import Floats
 from dpstats.spending import least_of_noise
@@ -52,6 +50,8 @@ class ErrorLaw:
 
     def _above(self, x: Floats) -> float:
         """Mean probability that the sampling part is at least x."""
+        from scipy import special
+
         if self.spread == 0:
             return float(np.mean(x <= 0))
         return float(np.mean(special.stdtr(self.df, -x / self.spread)))
@@ -90,6 +90,8 @@ class ErrorLaw:
         falls but for the share of the other draws; where that share is not below alpha, no t is
         rejected.
         """
+        from scipy import optimize
+
         if self.unbounded(alpha):
             return np.inf
         scale = float(np.hypot(self.spread, np.sqrt(np.mean(self.fixed**2))))
@@ -143,6 +145,9 @@ def student_cdf(df: float) -> Callable[[Floats], Floats]:
 
     A cubic through its values and slopes at equal steps of arcsinh(t).
     """
+    from scipy import special, stats
+    from scipy.interpolate import CubicHermiteSpline
+
     steps = np.linspace(-30, 30, 8001)
     t = np.sinh(steps)
     spline = CubicHermiteSpline(steps, special.stdtr(df, t), stats.t.pdf(t, df) * np.cosh(steps))

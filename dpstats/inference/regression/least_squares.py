@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import stats
 
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
@@ -289,6 +288,8 @@ class LeastSquares(Cached):
         RequestError
             If no coefficients give all combinations their values.
         """
+        from scipy import special
+
         if not self.regular or self.df_resid <= 0:
             return 0.0, 1.0
         covariance = self.sampling_covariance + self.noise_covariance
@@ -306,7 +307,7 @@ class LeastSquares(Cached):
         statistic = float(difference @ precision @ difference) / k
         if statistic == 0 or not np.isfinite(statistic):
             return 0.0, 1.0
-        classical = float(stats.f.sf(statistic, k, self.df_resid))
+        classical = float(special.fdtrc(k, self.df_resid, statistic))
         if np.trace(noise) <= _NEGLIGIBLE * np.trace(sampling):
             return statistic, classical
         rng = calibration_generator(self.matrix.answers, WALD)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
-from scipy import special
 
 from dpstats.arrays import Floats
 from dpstats.inference.tables.simplex import project_to_total
@@ -221,6 +220,8 @@ def _gains() -> tuple[Floats, Floats]:
 
 def _log_mills(z: Floats) -> Floats:
     """Log of exp(z^2 / 2) P(N(0, 1) > z) up to a constant, stable on both sides."""
+    from scipy import special
+
     upper = np.log(special.erfcx(np.maximum(z, -5.0) / np.sqrt(2)))
     lower = special.log_ndtr(-np.minimum(z, -5.0)) + 0.5 * z**2 + np.log(2)
     return np.asarray(np.where(z > -5, upper, lower))

@@ -1,0 +1,139 @@
+"""The blocks of several analyses in one family, without those that follow as well from others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import reduce
+from operator import and_, or_
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.families.block import Block, Family
+
+Variances = Callable[[Sequence[Block], Sequence[int]], Sequence[float]]
+
+
+def merge(
+    wanted: Iterable[Block],
+    variances: Variances,
+    *,
+    complements: bool = True,
+) -> Family:
+    """Merge the blocks that several analyses need into one family.
+
+    Exact duplicates are measured once. Another function is dropped only when deriving it from
+    a block that is kept has no more noise variance than measuring it as well would have.
+
+    Parameters
+    ----------
+    wanted : iterable of blocks
+    variances : callable
+        For a list of blocks and the numbers of some of them, the noise variance (natural units)
+        that the budget would put on one function of each of these; computed from public numbers
+        only.
+    complements : bool
+        Whether a condition follows from its complement: only if the number of rows is public.
+
+    Notes
+    -----
+    Blocks are visited from the largest to the smallest, so that the block that another is
+    derived from has been decided before, and again until none is dropped. With equal noise and
+    a public number of rows every drop lowers the noise of those that are kept; with shares, or
+    a measured count, a later drop may raise it a little, which affects accuracy only.
+    """
+    kept, before = list(dict.fromkeys(wanted)), 0
+    while len(kept) != before:
+        before = len(kept)
+        kept = _dropped(kept, variances, complements)
+    return Family(tuple(kept))
+
+
+def _dropped(
+    blocks: Sequence[Block],
+    variances: Variances,
+    complements: bool,
+) -> list[Block]:
+    """One pass of `merge` over distinct blocks."""
+    kept = dict(enumerate(blocks))
+    sources = Sources(blocks)
+    for i in sorted(kept, key=lambda i: -blocks[i].size):
+        block = blocks[i]
+        derivations = {
+            j: derivation
+            for j in sources.of(block)
+            # A large block is not split for a single function: together they cost less.
+            if j != i and j in kept and (kept[j].size > 1 or kept[j].columns == block.columns)
+            if (derivation := kept[j].derive(block, complements=complements)) is not None
+        }
+        if not derivations:
+            continue
+        (measured,) = _of(kept, variances, [i])
+        others = {j: b for j, b in kept.items() if j != i}
+        without = _of(others, variances, list(derivations))
+        follows = np.zeros(block.size, dtype=np.bool_)
+        for derivation, variance in zip(derivations.values(), without, strict=True):
+            terms = derivation.terms
+            follows |= (terms > 0) & (terms * variance <= measured)
+        if follows.all():
+            kept = others
+        elif follows.any():
+            kept[i] = block.restrict(~follows)
+    return list(dict.fromkeys(kept.values()))
+
+
+def _of(kept: Mapping[int, Block], variances: Variances, chosen: Sequence[int]) -> Sequence[float]:
+    """The variances of some of the blocks that are kept."""
+    place = {number: at for at, number in enumerate(kept)}
+    return variances(list(kept.values()), [place[number] for number in chosen])
+
+
+class Sources:
+    """Finds the blocks that functions of another one may follow from, without trying every pair.
+
+    A function follows only from a table or moments that hold its columns, or from a condition on
+    the same columns. For each column, the blocks that hold it are the bits of one integer.
+
+    Parameters
+    ----------
+    blocks : sequence of blocks
+        Numbered in this order.
+    """
+
+    def __init__(self, blocks: Sequence[Block]) -> None:
+        self._blocks = blocks
+        self._conditions: dict[tuple[str, ...], list[int]] = {}
+        self._others = 0
+        self._holding: dict[str, int] = {}
+        for i, block in enumerate(blocks):
+            names = _names(block)
+            if block.joint and block.size == 1:
+                self._conditions.setdefault(names, []).append(i)
+                continue
+            self._others |= 1 << i
+            for name in names:
+                self._holding[name] = self._holding.get(name, 0) | 1 << i
+
+    def of(self, wanted: Block) -> Iterator[int]:
+        """Numbers of the blocks that some function of `wanted` may follow from."""
+        names = _names(wanted)
+        yield from self._conditions.get(names, ())
+        holding = [self._holding.get(name, 0) for name in names]
+        found = reduce(and_, holding, self._others) if wanted.joint else reduce(or_, holding, 0)
+        while found:
+            last = found & -found
+            yield last.bit_length() - 1
+            found ^= last
+
+    def derivable(self, wanted: Block, *, complements: bool = True) -> NDArray[np.bool_]:
+        """(d,) whether each function of a block follows from one of the blocks by itself."""
+        follows = np.zeros(wanted.size, dtype=np.bool_)
+        for i in self.of(wanted):
+            derivation = self._blocks[i].derive(wanted, complements=complements)
+            if derivation is not None:
+                follows |= derivation.terms > 0
+        return follows
+
+
+def _names(block: Block) -> tuple[str, ...]:
+    return tuple(column.name for column in block.columns)

@@ -1,0 +1,195 @@
+"""The pass over the rows: the same integers from any number of threads, and clean ends."""
+
+import os
+import threading
+import traceback
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dpstats.errors import DataError
+from dpstats.families.ball_moments import BallMoments
+from dpstats.families.cells import Cells
+from dpstats.families.coarse_moments import fourth_moments_of_pairs, third_and_fourth_powers
+from dpstats.families.moments import Moments
+from dpstats.private import sources
+from dpstats.private.kernel import Kernel
+from dpstats.private.sources import one_by_one
+from dpstats.private.tables import exact_sums, open_source
+from dpstats.private.threads import sum_parts
+from dpstats.schema import Boolean, Category, Number, Schema
+
+SCHEMA = Schema([Boolean("flag"), Number("x", 0, 10, missing=5)])
+BLOCKS = [Cells.table(SCHEMA, ["flag"]), Moments.of(SCHEMA, ["x"])]
+BATCH = pa.RecordBatch.from_pydict({"flag": [True, False, True], "x": [1.0, 2.0, None]})
+
+
+@pytest.fixture
+def threads(monkeypatch):
+    return lambda number: monkeypatch.setattr(os, "cpu_count", lambda: number)
+
+
+@pytest.fixture
+def every_block(loop):
+    """Blocks of all kinds, in both ways that moments are summed, and the numbers they need."""
+    schema = Schema([
+        *loop.schema,
+        Number("fine", -50, 50, points=2**18 + 1, missing=0),
+        *(Category(f"c{i}", [f"level {j}" for j in range(i + 2)], other="level 1")
+          for i in range(12)),
+    ])  # fmt: skip
+    names = [f"c{i}" for i in range(12)]
+    blocks = [
+        *loop.blocks_of(schema),
+        *(Cells.table(schema, names[i : i + 2]) for i in range(11)),
+        *(Cells.table(schema, [names[i], "x", names[-i]]) for i in range(1, 5)),
+        Cells.condition(schema, "c0 == 'level 1' and c11 != 'level 3' or c4 == 'level 2'"),
+        BallMoments.of(schema, ["x", "y"], clip_norm=0.5),
+        Moments.of(schema, ["fine", "x"]),
+        third_and_fourth_powers(schema, ["x", "y", "fine"]),
+        fourth_moments_of_pairs(schema, ["x", "y", "fine"]),
+    ]
+    return schema, blocks
+
+
+def rows(n=3_000):
+    rng = np.random.default_rng(5)
+    texts = {
+        f"c{i}": pa.array(rng.choice([*(f"level {j}" for j in range(i + 2)), "?", None], n))
+        for i in range(12)
+    }
+    return pa.table({
+        "word": pa.array(rng.choice(["no", "yes", "Yes", None], n).tolist(), pa.string()),
+        "grade": rng.choice([1, 2.5, -3, 4, np.nan], n),
+        "flag": rng.random(n) < 0.5,
+        "x": rng.normal(0.5, 1.5, n).round(1),
+        "y": rng.choice([-1, 0, 2.5, 2.6, 5, 9.99, 10, np.inf], n),
+        "score": rng.choice([17.5, 20, 22, 27, np.nan], n),
+        "fine": rng.normal(0, 20, n),
+        **texts,
+    })  # fmt: skip
+
+
+def test_threads_and_dictionaries_change_no_integer(every_block, threads, tmp_path, monkeypatch):
+    schema, blocks = every_block
+    table = rows()
+    texts = [name for name in table.column_names if pa.types.is_string(table[name].type)]
+    coded = table
+    for name in texts:
+        at = coded.column_names.index(name)
+        coded = coded.set_column(at, name, coded[name].dictionary_encode())
+    pq.write_table(table, tmp_path / "plain.parquet", row_group_size=170, use_dictionary=False)
+    pq.write_table(coded, tmp_path / "coded.parquet", row_group_size=170)
+    monkeypatch.setattr(sources, "BATCH_ROWS", 64)
+    kernel = Kernel(schema, blocks)
+    assert len(kernel._tables) > 1
+    expected = [sums.tolist() for sums in (kernel.sums(table.combine_chunks().to_batches()[0]))]
+    codes = schema.encode(table.combine_chunks().to_batches()[0])
+    assert expected == [block.sums(codes).tolist() for block in blocks]
+    for number in (1, 5):
+        threads(number)
+        for data in (table, coded, tmp_path / "plain.parquet", tmp_path / "coded.parquet"):
+            sums, n = exact_sums(open_source(data, schema), schema, blocks)
+            assert n == table.num_rows
+            assert [one.tolist() for one in sums] == expected
+
+
+def test_at_most_one_thread_per_processor_works(threads):
+    for number, most in ((1, 1), (3, 3), (1_000, 8)):
+        threads(number)
+        seen = set()
+
+        class Watched(Kernel):
+            def zeros(self):
+                seen.add(threading.current_thread())  # noqa: B023
+                return super().zeros()
+
+        sums, n = sum_parts(Watched(SCHEMA, BLOCKS), one_by_one([BATCH] * 50))
+        assert (sums[0].tolist(), n) == ([50, 100], 150)
+        assert len(seen) == most
+
+
+class Failing(Kernel):
+    """Fails in every thread but the first, which waits for that."""
+
+    error: BaseException = ValueError("secret 31.7")
+
+    def __init__(self, schema, blocks):
+        super().__init__(schema, blocks)
+        self.failed = threading.Event()
+
+    def add(self, running, batch):
+        if threading.current_thread() is threading.main_thread():
+            assert self.failed.wait(60)
+        else:
+            self.failed.set()
+            raise self.error
+
+
+@pytest.mark.parametrize("error", [ValueError("secret 31.7"), KeyboardInterrupt("secret")])
+def test_a_failure_in_a_thread_ends_all_and_holds_no_frame(error, threads, monkeypatch):
+    threads(4)
+    monkeypatch.setattr("dpstats.private.tables.Kernel", Failing)
+    monkeypatch.setattr(Failing, "error", error)
+    monkeypatch.setattr(sources, "BATCH_ROWS", 1)
+    source = open_source(pa.Table.from_batches([BATCH] * 100), SCHEMA)
+    expected = DataError if isinstance(error, ValueError) else KeyboardInterrupt
+    with pytest.raises(expected) as caught:
+        exact_sums(source, SCHEMA, BLOCKS)
+    assert threading.active_count() == 1
+    if expected is DataError:
+        said = "".join(traceback.format_exception(caught.value))
+        assert "reading the rows failed (ValueError); nothing was released or spent" in said
+        assert "31.7" not in said
+    for frame in caught.traceback:
+        if "dpstats" in str(frame.path):
+            assert not {"running", "batch", "part", "totals"} & set(frame.frame.f_locals)
+
+
+def test_an_interrupt_stops_all_threads_at_their_next_batch(threads):
+    threads(4)
+    given = []
+
+    def endless():
+        while True:
+            given.append(1)
+            yield (BATCH,)
+
+    def stop(_):
+        if len(given) > 20:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        sum_parts(Kernel(SCHEMA, BLOCKS), endless(), stop)
+    assert threading.active_count() == 1
+
+
+def test_progress_is_reported_by_the_first_thread_alone(threads, monkeypatch):
+    threads(4)
+    monkeypatch.setattr(sources, "BATCH_ROWS", 1)
+    calls = []
+
+    def say(text, done, total):
+        calls.append((threading.current_thread() is threading.main_thread(), done, total))
+
+    exact_sums(open_source(pa.Table.from_batches([BATCH] * 40), SCHEMA), SCHEMA, BLOCKS, say)
+    assert calls == [(True, percent, 100) for percent in range(101)]
+
+
+def test_a_file_that_is_damaged_in_one_row_group_is_refused_without_a_cell(threads, tmp_path):
+    table = pa.table({"flag": [True, False] * 50, "x": [31.7] * 100})
+    path = tmp_path / "rows.parquet"
+    pq.write_table(table, path, row_group_size=10, compression="gzip", use_dictionary=False)
+    column = pq.ParquetFile(path).metadata.row_group(6).column(1)
+    stored = bytearray(path.read_bytes())
+    start = column.data_page_offset
+    stored[start : start + column.total_compressed_size] = b"\x07" * column.total_compressed_size
+    path.write_bytes(bytes(stored))
+    for number in (1, 4):
+        threads(number)
+        with pytest.raises(DataError, match=r"^reading the rows failed \(\w+\)") as refused:
+            exact_sums(open_source(path, SCHEMA), SCHEMA, BLOCKS)
+        assert "31.7" not in str(refused.value)
+        assert threading.active_count() == 1
