@@ -15,8 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,14 +24,11 @@ from dpstats.density.products import Products
 from dpstats.families.block import FamilyValues
 
 if TYPE_CHECKING:
-    from scipy.sparse import csr_array
-
     from dpstats.measured.measurements import Measurements
 
 TOLERANCE = 1e-3  # largest dual gradient, in noise standard deviations
 MAX_NEWTON = 100
 MAX_CG = 250
-DENSE = 500_000  # numbers up to which a dense array is quicker than a sparse one
 EXACT_FREEDOM = 600  # up to this many functions the trace in the risk is computed exactly
 PROBES = 4
 PROBE_ACCURACY = 0.05
@@ -268,7 +264,7 @@ class _Dual:
     def _freedom(self, point: _Point) -> float:
         """tr(C (C + s2 I)^-1), exactly for small families, else from random signs (Hutchinson)."""
         if len(point.y) <= EXACT_FREEDOM:
-            covariance = self._moments(point.density) - np.outer(point.fitted, point.fitted)
+            covariance = self.products.second_moments(point.density) - np.outer(point.fitted, point.fitted)
             shrink = 1 / np.sqrt(np.broadcast_to(point.s2, len(point.y)))
             spectrum = np.linalg.eigvalsh(covariance * np.outer(shrink, shrink))
             spectrum = np.clip(spectrum, 0, None)
@@ -276,22 +272,6 @@ class _Dual:
         signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(PROBES, len(point.y)))
         solved = [self._solve(point, z, PROBE_ACCURACY * len(z) ** 0.5) for z in signs]
         return len(point.y) - float(np.mean(np.sum(point.s2 * signs * solved, axis=1)))
-
-    def _moments(self, density: Floats) -> Floats:
-        """Second moments (|F|, |F|) of the scaled functions under a density."""
-        if len(self.scale) * len(density) <= DENSE:
-            weighted = self._array * np.sqrt(density)
-            return np.asarray(weighted @ weighted.T)
-        sparse = self._matrix.multiply(np.sqrt(density))
-        return np.asarray((sparse @ sparse.T).toarray() * np.outer(self.scale, self.scale))
-
-    @cached_property
-    def _array(self) -> Floats:
-        return self.products.array()
-
-    @cached_property
-    def _matrix(self) -> csr_array[Any]:
-        return self.values.matrix()
 
     def _solve(self, point: _Point, right: Floats, accuracy: float) -> Floats:
         """Solve (C + s2 I) x = right by conjugate gradients, preconditioned by the diagonal."""

@@ -13,6 +13,9 @@ from dpstats.families.cells import DenseValues, TableValues
 if TYPE_CHECKING:
     from scipy.sparse import csc_array
 
+SMALL = 500_000  # numbers up to which cells are multiplied faster as a dense array
+CHUNK = 2**20  # numbers of a dense array that are multiplied at a time
+
 
 class Products:
     """A'y and A h, for A the functions at the candidates with every row multiplied by a number.
@@ -62,16 +65,33 @@ class Products:
             means[self._rows] = self._dense @ weights
         return np.asarray(means)
 
-    def array(self) -> Floats:
-        """A itself, (|F|, m), for few functions and points."""
-        if self._cells is not None:
-            whole = self._cells.toarray()
-        else:
-            assert self._dense is not None
-            whole = np.zeros((len(self._scales), self._dense.shape[1]))
-        if self._dense is not None:
-            whole[self._rows] = self._dense
-        return np.asarray(whole)
+    def second_moments(self, density: Floats) -> Floats:
+        """A diag(h) A': (|F|, |F|) second moments of the rows of A under a density (m,).
+
+        Dense rows are multiplied as dense ones, which is several times faster than as sparse ones,
+        some points at a time.
+        """
+        cells, rows = self._cells, self._rows
+        found = np.zeros((len(self._scales),) * 2)
+        if cells is not None and cells.shape[0] * cells.shape[1] <= SMALL:
+            whole = cells.toarray()
+            found = (whole * density) @ whole.T
+        elif cells is not None:
+            found = np.asarray((cells.multiply(density) @ cells.T).toarray())
+        if self._dense is None:
+            return found
+        root, step = np.sqrt(density), max(1, CHUNK // len(rows))
+        own, crossed = np.zeros((len(rows),) * 2), np.zeros((len(self._scales), len(rows)))
+        for first in range(0, len(density), step):
+            piece = slice(first, first + step)
+            part = self._dense[:, piece] * root[piece]
+            own += part @ part.T
+            if cells is not None:
+                crossed += cells[:, piece] @ (part * root[piece]).T
+        if cells is not None:
+            found[:, rows], found[rows] = crossed, crossed.T
+        found[np.ix_(rows, rows)] = own
+        return found
 
     def variances(self, density: Floats) -> Floats:
         """Variance (|F|,) of each row of A under a density (m,)."""

@@ -22,7 +22,10 @@ OTHERS = (Moments.of(SCHEMA, ["u"], ["b"]), Cells.condition(SCHEMA, "b and a == 
     [TABLES, OTHERS, (TABLES[0], OTHERS[0], TABLES[1], OTHERS[1])],
     ids=["tables", "others", "mixed"],
 )
-def test_products_and_variances(blocks):
+@pytest.mark.parametrize("limit", [0, 10**6])
+def test_products_variances_and_second_moments(blocks, limit, monkeypatch):
+    monkeypatch.setattr("dpstats.density.products.SMALL", limit)
+    monkeypatch.setattr("dpstats.density.products.CHUNK", 7 + limit)  # several pieces, or one
     rng = np.random.default_rng(0)
     codes = {
         "a": rng.integers(3, size=50),
@@ -39,3 +42,5 @@ def test_products_and_variances(blocks):
     np.testing.assert_allclose(products.average(density), matrix @ density, atol=1e-12)
     variances = matrix**2 @ density - (matrix @ density) ** 2
     np.testing.assert_allclose(products.variances(density), variances, atol=1e-12)
+    second = (matrix * density) @ matrix.T
+    np.testing.assert_allclose(products.second_moments(density), second, atol=1e-12)
