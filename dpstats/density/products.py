@@ -49,6 +49,11 @@ class Products:
         if self._dense is not None:
             self._dense *= scaled[self._rows, np.newaxis]
 
+    @property
+    def all_dense(self) -> bool:
+        """Whether there are no tables."""
+        return self._cells is None
+
     def combine(self, y: Floats) -> Floats:
         """A'y: (m,) combinations of the functions at each point, y (|F|,)."""
         total: Floats | float = 0.0

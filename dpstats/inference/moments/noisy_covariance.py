@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from dpstats.measured.view import ReleaseView
 
 NUMBERS = 2 * 10**7  # floats in one array of draws
+_NOISE, _SAMPLING = 0, 3  # purposes of draws; 1 and 2 are those of `CertifiedRadii` and
+# `correlation_spread`
 _CLEAR = 4.0  # a variance (or a count) within this many noise sds of zero is not usable
 
 
@@ -200,26 +202,41 @@ class NoisyCovariance(Cached):
             two_valued=all(self.two_valued),
         )  # fmt: skip
 
-    def deviations(self, kind: str) -> tuple[Floats, ...]:
+    def deviations(self, kind: str) -> Iterator[Floats]:
         """Draws (size, p, p) of the error of `matrix`; an array for every law of the sampling.
+
+        Draws of different kinds are paired, and every draw is followed by its opposite. The arrays
+        are large, and not kept.
 
         Parameters
         ----------
         kind : {"privacy", "sampling", "both"}
             The privacy noise, from its exact law, and the sampling of rows; see `RowSampling`.
         """
-        return self._once(kind, lambda: tuple(self._drawn(kind)))
+        for errors in self._errors(kind):
+            yield self.correction * self.of_moments(self.moments.matrix + errors) - self.matrix
 
-    def _drawn(self, kind: str) -> Iterator[Floats]:
-        laws: tuple[SamplingLaw | None, ...] = (None,) if kind == "privacy" else self.sampling.laws
-        for law in laws:
-            rng = calibration_generator(self.moments.answers)
-            error = np.zeros((self._size, *self.moments.matrix.shape))
-            if kind != "sampling":
-                error += _both_signs(self.moments.noise(self._size // 2, rng))
-            if law is not None:
-                error += _both_signs(self.sampling.draw(law, self._size // 2, rng))
-            yield self.correction * self.of_moments(self.moments.matrix + error) - self.matrix
+    def _errors(self, kind: str) -> Iterator[Floats]:
+        """Draws of the error of the moments; those of the noise and of sampling are shared."""
+        if kind == "privacy":
+            yield self._noise
+        else:
+            for errors in self._sampling_errors:
+                yield errors if kind == "sampling" else errors + self._noise
+
+    @cached_property
+    def _noise(self) -> Floats:
+        return _both_signs(self.moments.noise(self._size // 2, self._generator(_NOISE)))
+
+    @cached_property
+    def _sampling_errors(self) -> list[Floats]:
+        return [
+            _both_signs(self.sampling.draw(law, self._size // 2, self._generator(_SAMPLING)))
+            for law in self.sampling.laws
+        ]
+
+    def _generator(self, purpose: int) -> np.random.Generator:
+        return calibration_generator(self.moments.answers, purpose)
 
     @property
     def _size(self) -> int:
@@ -227,4 +244,5 @@ class NoisyCovariance(Cached):
 
 
 def _both_signs(draws: Floats) -> Floats:
-    return np.concatenate([draws, -draws])
+    """Every draw followed by its opposite, (2 size, q, q)."""
+    return np.stack([draws, -draws], axis=1).reshape(-1, *draws.shape[1:])
