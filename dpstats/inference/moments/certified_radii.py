@@ -317,7 +317,7 @@ class CertifiedRadii(Cached):
     def _draws(self, beta: float, rng: np.random.Generator) -> Iterator[Floats]:
         """Independent draws (some, q, q) of the noise on the moments."""
         most = int(np.clip(NUMBERS / (self.covariance.p + 1) ** 2, 2_000, _MOST_DRAWS))
-        size = int(np.clip(20 / beta, 4_000, most)) if most > 4_000 else most
+        size = int(np.clip(10 / beta, 4_000, most)) if most > 4_000 else most
         step = max(1, _CHUNK // (self.covariance.p + 1) ** 2)
         for start in range(0, size, step):
             yield self._moments.noise(min(step, size - start), rng)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ from dpstats.caching import Cached
 from dpstats.checks import Alternative
 from dpstats.corrected.spectral import descending, loading_bounds, sine_bounds, subspace_sines
 from dpstats.errors import RequestError
-from dpstats.inference.intervals import with_far_tails
+from dpstats.inference.intervals import FEWEST, with_far_tails
 from dpstats.inference.moments.certified_radii import CertifiedRadii
 from dpstats.inference.moments.eigen_moves import (
     ErrorDraws,
@@ -30,7 +31,8 @@ from dpstats.spending import for_other_eigenvalues
 if TYPE_CHECKING:
     from dpstats.checks import Method, Target
 
-FEW = 500  # draws that are decomposed for a vector or a variance
+FEW = 500  # draws that are decomposed for a vector; a variance takes twice as many
+_USUAL = 2_000  # draws of the error, unless alpha needs more
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,7 @@ class EigenIntervals(Cached):
     @cached_property
     def corrected(self) -> Floats:
         """(p,) eigenvalues less the bias of the noise, not negative."""
-        errors = self._draws("privacy")[0].first(2 * FEW).errors
+        errors = next(self._draws("privacy", 2 * FEW)).errors
         seen = np.linalg.eigvalsh(np.diag(self.values) + errors)[:, ::-1]
         corrected = self.values - (seen.mean(axis=0) - self.values)
         return np.sort(np.clip(corrected, 0, self._most(self.covariance.p)))[::-1]
@@ -100,14 +102,14 @@ class EigenIntervals(Cached):
     def variances(self) -> tuple[Floats, Floats]:
         """Sampling and privacy variances (2 k + k p,) of the estimates, simulated."""
         sampling, privacy = (
-            np.max([self._variances(draws) for draws in self._draws(kind)], axis=0)
+            np.max([self._variances(draws) for draws in self._draws(kind, 2 * FEW)], axis=0)
             for kind in ("sampling", "privacy")
         )
         return sampling, privacy
 
     def _variances(self, draws: ErrorDraws) -> Floats:
         k = self.k
-        seen, vectors = np.linalg.eigh(np.diag(self.values) + draws.first(2 * FEW).errors)
+        seen, vectors = np.linalg.eigh(np.diag(self.values) + draws.errors)
         seen, vectors = seen[:, ::-1], vectors[:, :, ::-1]
         total = seen.sum(axis=1, keepdims=True)
         shares = np.clip(np.divide(seen, total, out=np.ones_like(seen), where=total > 0), 0, 1)
@@ -117,14 +119,10 @@ class EigenIntervals(Cached):
             found.append((vector @ self.vectors).var(axis=0))
         return np.concatenate(found)
 
-    def _draws(self, kind: str) -> list[ErrorDraws]:
+    def _draws(self, kind: str, most: int) -> Iterator[ErrorDraws]:
         """Draws of the error in the basis of the eigenvectors, for every law of the sampling."""
-
-        def turned() -> list[ErrorDraws]:
-            drawn = self.covariance.deviations(kind)
-            return [ErrorDraws(self.vectors @ errors @ self.vectors.T) for errors in drawn]
-
-        return self._once(kind, turned)
+        for errors in self.covariance.deviations(kind, most):
+            yield ErrorDraws(self.vectors @ errors @ self.vectors.T)
 
     def _most(self, count: int, target: Target = "table") -> Floats:
         """Largest possible eigenvalues, from the largest possible sum of all.
@@ -142,12 +140,10 @@ class EigenIntervals(Cached):
                 return self._within(*self.certified.radii(alpha, target), alpha, target)
             if self.covariance.unknown:
                 return self._within(np.inf, np.inf, alpha, target)
-            laws = self._draws("both" if target == "population" else "privacy")
+            laws = self._laws(alpha, target)
             found = np.array([self._aware(alpha, draws, target) for draws in laws])
             ends = found[:, 0].min(axis=0), found[:, 1].max(axis=0)
-            return with_far_tails(
-                ends, alpha, len(laws[0].errors), lambda: self.conf_int(alpha, "certified", target)
-            )
+            return self._with_far_tails(ends, alpha, target)
 
         low, high = self._once((alpha, method, target), limits)
         return low.copy(), high.copy()
@@ -156,16 +152,26 @@ class EigenIntervals(Cached):
         """Simultaneous limits: the certified ones are; noise-aware, by the norm of the error."""
         if method == "certified" or self.covariance.unknown:
             return self.conf_int(alpha, "certified", target)
-        radius = 0.0
-        laws = self._draws("both" if target == "population" else "privacy")
-        for draws in laws:
-            radius = max(radius, outer(np.maximum(draws.norms, np.abs(draws.traces)), alpha))
-        return with_far_tails(
-            self._within(radius, radius, None, target),
-            alpha,
-            len(laws[0].errors),
-            lambda: self.conf_int(alpha, "certified", target),
+        radius = max(
+            outer(np.maximum(draws.norms, np.abs(draws.traces)), alpha)
+            for draws in self._laws(alpha, target)
         )
+        ends = self._within(radius, radius, None, target)
+        return self._with_far_tails(ends, alpha, target)
+
+    def _with_far_tails(
+        self, ends: tuple[Floats, Floats], alpha: float, target: Target
+    ) -> tuple[Floats, Floats]:
+        size = self._size(alpha)
+        return with_far_tails(ends, alpha, size, lambda: self.conf_int(alpha, "certified", target))
+
+    def _size(self, alpha: float) -> int:
+        """Number of draws of the error, even."""
+        return min(self.covariance.draws, max(_USUAL, 2 * math.ceil(FEWEST / alpha)))
+
+    def _laws(self, alpha: float, target: Target) -> Iterator[ErrorDraws]:
+        kind = "both" if target == "population" else "privacy"
+        return self._draws(kind, self._size(alpha))
 
     def _within(
         self, radius: float, of_trace: float, alpha: float | None, target: Target
@@ -207,8 +213,8 @@ class EigenIntervals(Cached):
             if not np.isfinite(radius):
                 return np.ones(self.k), np.ones(self.k)
             return sine_bounds(values, radius)[: self.k], subspace_sines(values, radius)[: self.k]
-        laws = self._draws("both" if target == "population" else "privacy")
-        single, spaces = zip(*(self._simulated_sines(draws, alpha) for draws in laws), strict=True)
+        found = [self._simulated_sines(draws, alpha) for draws in self._laws(alpha, target)]
+        single, spaces = zip(*found, strict=True)
         return np.max(single, axis=0), np.max(spaces, axis=0)
 
     def _simulated_sines(self, draws: ErrorDraws, alpha: float) -> tuple[Floats, Floats]:

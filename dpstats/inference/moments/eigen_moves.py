@@ -1,27 +1,28 @@
-"""How far eigenvalues and eigenvectors of diag(values) + A are from values and axes, for draws of A.
+"""How far eigenvalues and eigenvectors of diag(values) + A are from values and axes, A a draw.
 
 `rises` bounds the largest moves of eigenvalues from above, and the mirrored problem (`mirrored`)
 gives the smallest ones. A full decomposition per eigenvalue, step and draw is avoided in three
-ways, each of which errs outwards or not at all.
+ways. The first two err outwards only, the third in neither direction more than the other.
 
-Isolated eigenvalues, by perturbation theory with a bound on the rest. With a the row of A beside
-entry i, F the other indices and R(x) = (x - D_F - A_FF)^-1, eigenvalue x of number i solves x = G(x)
-= d_i + A_ii + a' R(x) a wherever x is between the eigenvalues of D_F + A_FF that belong to smaller
-and larger numbers. With W = (x - D_F)^-1 and w = W a, R = W + W A W + W A R A W; the distance of x
-from those eigenvalues is at least g, that from D_F less |A| (Weyl), so |R| <= 1/g and the third
-order a'w + w'Aw is within |Aw|^2 / g of a' R a. G decreases, with a slope of at most |a|^2 / g^2:
-the third order at an x is within that slope times |x - G(x)| of the solution. It is used where both
-errors together are small beside the moves, which they are not where another value is close; there
-all of diag(values) + A is decomposed.
+Isolated eigenvalues: perturbation theory with a bound on the rest. With a the row of A beside
+entry i, F the other indices and R(x) = (x - D_F - A_FF)^-1, eigenvalue number i is the solution of
+x = G(x) = d_i + A_ii + a' R(x) a between those eigenvalues of D_F + A_FF that belong to smaller and
+to larger numbers. With W = (x - D_F)^-1 and w = W a, R = W + W A W + W A R A W. The distance of x
+from the eigenvalues of D_F + A_FF is at least g, that from D_F less |A| (Weyl), so |R| <= 1 / g and
+a'w + w'Aw, the third order, is within |Aw|^2 / g of a' R a. G decreases, with a slope of at most
+|a|^2 / g^2: its value at any x is within that slope times |x - G(x)| of the solution. Perturbation
+theory fails where another value is within a few |A|: g is then negative, or the two errors are not
+small beside the moves, and diag(values) + A is decomposed instead.
 
-Close eigenvalues, in groups. If the estimates of numbers i, .., l are close, the move of each is at
+Close eigenvalues: in groups. If the estimates of numbers i, .., l are close, the move of each is at
 most that of number i with the limit of number l. For number j, subtract its limit e_j: entries
 before j are others + slack - e_j, those from j on min(others + slack - e_j, 0). Remove the rows i,
 .., j - 1: eigenvalue j is at most number i of the rest (Cauchy's interlacing). All entries of that
 increase as e_j falls to e_l, and adding the rows again raises number i (Cauchy).
 
 Fewer draws where the law is narrow. The largest of many tied eigenvalues hardly varies: a quantile
-needs only as many draws as its own error asks for, and takes the next larger draw.
+needs as many draws as its own error asks for. It is the order statistic that one more draw exceeds
+with at most the given probability, over all draws, which is true of any number of draws.
 """
 
 from __future__ import annotations
@@ -32,7 +33,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpstats.arrays import Floats
 from dpstats.inference.intervals import FEWEST

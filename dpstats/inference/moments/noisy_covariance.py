@@ -202,44 +202,35 @@ class NoisyCovariance(Cached):
             two_valued=all(self.two_valued),
         )  # fmt: skip
 
-    def deviations(self, kind: str) -> Iterator[Floats]:
+    def deviations(self, kind: str, most: int | None = None) -> Iterator[Floats]:
         """Draws (size, p, p) of the error of `matrix`; an array for every law of the sampling.
 
-        Draws of different kinds are paired, and every draw is followed by its opposite. The arrays
-        are large, and not kept.
+        Every draw is followed by its opposite. The arrays are large, and not kept.
 
         Parameters
         ----------
         kind : {"privacy", "sampling", "both"}
             The privacy noise, from its exact law, and the sampling of rows; see `RowSampling`.
+        most : int, optional
+            An even number of draws, if fewer do.
         """
-        for errors in self._errors(kind):
-            yield self.correction * self.of_moments(self.moments.matrix + errors) - self.matrix
-
-    def _errors(self, kind: str) -> Iterator[Floats]:
-        """Draws of the error of the moments; those of the noise and of sampling are shared."""
-        if kind == "privacy":
-            yield self._noise
-        else:
-            for errors in self._sampling_errors:
-                yield errors if kind == "sampling" else errors + self._noise
-
-    @cached_property
-    def _noise(self) -> Floats:
-        return _both_signs(self.moments.noise(self._size // 2, self._generator(_NOISE)))
-
-    @cached_property
-    def _sampling_errors(self) -> list[Floats]:
-        return [
-            _both_signs(self.sampling.draw(law, self._size // 2, self._generator(_SAMPLING)))
-            for law in self.sampling.laws
-        ]
+        size = self.draws if most is None else min(most, self.draws)
+        laws: tuple[SamplingLaw | None, ...] = (None,) if kind == "privacy" else self.sampling.laws
+        for law in laws:
+            errors = np.zeros((size // 2, *self.moments.matrix.shape))
+            if kind != "sampling":
+                errors += self.moments.noise(len(errors), self._generator(_NOISE))
+            if law is not None:
+                errors += self.sampling.draw(law, len(errors), self._generator(_SAMPLING))
+            moved = self.of_moments(self.moments.matrix + _both_signs(errors))
+            yield self.correction * moved - self.matrix
 
     def _generator(self, purpose: int) -> np.random.Generator:
         return calibration_generator(self.moments.answers, purpose)
 
     @property
-    def _size(self) -> int:
+    def draws(self) -> int:
+        """Number of draws of the error, even."""
         return 2 * int(np.clip(NUMBERS / 10 / (self.p + 1) ** 2, 500, 2_000))
 
 
