@@ -39,7 +39,7 @@ from dpstats.inference.intervals import FEWEST
 
 _ACCURACY = 0.04  # of a bound by perturbation, in standard deviations of the move
 _ISOLATED = 2.0  # distance from all other values, in norms of A, below which it is not tried
-_GROUP = 8  # a group has about one in so many of the eigenvalues within the slack below it
+_GROUP = 12  # a group has about one in so many of the eigenvalues within the slack below it
 _SPAN = 0.15  # and spans at most this share of the slack
 _ENTRIES = 7_000  # rows of matrices that are decomposed at least, for one eigenvalue
 _DRAWN = 0.04  # error of a simulated reach, as a share of it
@@ -139,32 +139,36 @@ def rises(
         Probability of a larger move.
     wanted : range
     """
-    weyl = outer(draws.ends[:, 1], level)
+    weyl, few = outer(draws.ends[:, 1], level), fewest(level, len(seen))
     for numbers in _groups(seen, slack, wanted):
-        first, last = numbers[0], numbers[-1]
+        i = numbers[0]
 
-        def true(reach: float, first: int = first, last: int = last) -> Floats:
-            end = float(np.clip(seen[last] - reach, *limits))
-            values = np.clip(seen + slack, *limits)
-            values[:first] = np.maximum(values[:first], end)
-            values[first:] = np.minimum(values[first:], end)
-            values[first] = end
-            return values
+        def worst(reach: float, numbers: range = numbers) -> Floats:
+            return _worst(seen, limits, slack, numbers, reach)
 
-        moves = None
-        if len(numbers) == 1:
-            moves = _isolated_rise(draws, true(weyl), first, level)
+        moves = _isolated_rise(draws, worst(weyl), i, level) if len(numbers) == 1 else None
         if moves is not None:
-            values = true(outer(moves, level))
-            again = _isolated_rise(draws, values, first, level)
+            again = _isolated_rise(draws, worst(outer(moves, level)), i, level)
             moves = moves if again is None else again
         else:
-            few = fewest(level, len(seen))
-            moves = _rise(draws.first(few // 2), true(weyl), first)
+            moves = _rise(draws.first(few // 2), worst(weyl), i)
             reach = outer(moves, level)
             size = _size(moves, reach, level, few, len(draws.errors))
-            moves = _rise(draws.first(size), true(reach), first)
+            moves = _rise(draws.first(size), worst(reach), i)
         yield Moves(numbers, moves, outer(moves, level))
+
+
+def _worst(
+    seen: Floats, limits: tuple[float, float], slack: float, numbers: range, reach: float
+) -> Floats:
+    """(p,) true values: the first of a group at the limit of the last, all others high."""
+    first, last = numbers[0], numbers[-1]
+    end = float(np.clip(seen[last] - reach, *limits))
+    values = np.clip(seen + slack, *limits)
+    values[:first] = np.maximum(values[:first], end)
+    values[first:] = np.minimum(values[first:], end)
+    values[first] = end
+    return values
 
 
 def _size(moves: Floats, reach: float, level: float, least: int, most: int) -> int:
