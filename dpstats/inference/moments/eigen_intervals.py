@@ -49,7 +49,8 @@ class EigenIntervals(Cached):
     spectral norm of A allows, at a share of alpha, and an upper limit with all as low: close to
     first order where gaps are wide relative to the noise, close to Weyl where they are not.
     Loadings have limits only where some gap remains, which then replaces the true one. Where
-    sampling has two laws (`RowSampling`), each limit is the wider of the two.
+    sampling has two laws (`RowSampling`), each limit is the wider of the two. `eigen_moves` says
+    how the limits are computed without a decomposition of every matrix, and why that is valid.
 
     Attributes
     ----------
