@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 TOLERANCE = 1e-3  # largest dual gradient, in noise standard deviations
 MAX_NEWTON = 100
 MAX_CG = 250
-EXACT_FREEDOM = 600  # up to this many functions the trace in the risk is computed exactly
+EXACT_FREEDOM = 600  # up to this many functions C is computed, and its trace in the risk exactly
 PROBES = 4
 PROBE_ACCURACY = 0.05
 PATH_RATIO = 4.0
@@ -264,7 +264,7 @@ class _Dual:
     def _freedom(self, point: _Point) -> float:
         """tr(C (C + s2 I)^-1), exactly for small families, else from random signs (Hutchinson)."""
         if len(point.y) <= EXACT_FREEDOM:
-            covariance = self.products.gram(point.density) - np.outer(point.fitted, point.fitted)
+            covariance = self._covariance(point)
             shrink = 1 / np.sqrt(np.broadcast_to(point.s2, len(point.y)))
             spectrum = np.linalg.eigvalsh(covariance * np.outer(shrink, shrink))
             spectrum = np.clip(spectrum, 0, None)
@@ -273,8 +273,33 @@ class _Dual:
         solved = [self._solve(point, z, PROBE_ACCURACY * len(z) ** 0.5) for z in signs]
         return len(point.y) - float(np.mean(np.sum(point.s2 * signs * solved, axis=1)))
 
+    def _covariance(self, point: _Point) -> Floats:
+        """C, (|F|, |F|)."""
+        second = self.products.gram(point.density)
+        return np.asarray(second - np.outer(point.fitted, point.fitted))
+
+    def _eliminated(self, point: _Point, right: Floats) -> tuple[Floats, float] | None:
+        """The solution x of (C + s2 I) x = right by elimination, and the length of its residual."""
+        matrix = self._covariance(point)
+        diagonal = np.maximum(np.diag(matrix), 0) + point.s2
+        matrix[np.diag_indices(len(right))] = diagonal
+        own = 1 / np.sqrt(diagonal)
+        try:
+            x = own * np.linalg.solve(matrix * np.outer(own, own), own * right)
+        except np.linalg.LinAlgError:
+            return None
+        return x, float(np.linalg.norm(matrix @ x - right))
+
     def _solve(self, point: _Point, right: Floats, accuracy: float) -> Floats:
-        """Solve (C + s2 I) x = right by conjugate gradients, preconditioned by the diagonal."""
+        """Solve (C + s2 I) x = right to some accuracy.
+
+        Few dense functions: by elimination, since C costs as much as a few products with A do. Else
+        (or where rounding spoils that) by conjugate gradients, preconditioned by the diagonal.
+        """
+        if self.products.all_dense and len(right) <= EXACT_FREEDOM:
+            found = self._eliminated(point, right)
+            if found is not None and found[1] <= accuracy:
+                return found[0]
         diagonal = self.products.variances(point.density) + point.s2
         x = np.zeros_like(right)
         residual = right

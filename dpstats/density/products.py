@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 MOST_CELLS = 2**16  # of a joint table: its coefficients must stay in the processor's cache
 POINTS_PER_CELL = 16  # fewer points than this would not repay the cells of a joint table
 
+SMALL = 500_000  # numbers up to which cells are multiplied faster as a dense array
+CHUNK = 2**20  # numbers of a dense array that are multiplied at a time
+
 
 class Products:
     """A'y and A h, for A the functions at the candidates with every row multiplied by a number.
@@ -55,6 +58,11 @@ class Products:
         used = self._dense if self._cells is None else self._cells
         assert used is not None  # a family has at least one block
         self.points = int(used.shape[1])
+
+    @property
+    def all_dense(self) -> bool:
+        """Whether there are no tables."""
+        return self._cells is None
 
     def combine(self, y: Floats) -> Floats:
         """A'y: (m,) combinations of the functions at each point, y (|F|,)."""
@@ -95,11 +103,16 @@ class Products:
             found = np.full(len(self._scales), -1)
             found[self._rows] = np.arange(len(self._rows))
             mine = np.flatnonzero(found[rows] >= 0)
-            dense = self._dense[found[rows[mine]]] * roots
-            if cells is not None:
-                result[:, mine] = cells @ dense.T
-                result[mine] = result[:, mine].T
-            result[np.ix_(mine, mine)] = dense @ dense.T
+            crossed, own = np.zeros((len(rows), len(mine))), np.zeros((len(mine), len(mine)))
+            step = max(1, CHUNK // max(len(mine), 1))
+            for first in range(0, self.points, step):  # some points at a time, for their memory
+                piece = slice(first, first + step)
+                dense = self._dense[found[rows[mine]], piece] * roots[piece]
+                own += dense @ dense.T
+                if cells is not None:
+                    crossed += cells[:, piece] @ dense.T
+            result[:, mine], result[mine] = crossed, crossed.T
+            result[np.ix_(mine, mine)] = own
         return np.asarray(result)
 
     @cached_property

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 PRETEND_POINTS = 20_000
 PRETEND_RELEASES = 3
+POINTS_AT_A_TIME = 4_000
 EVEN = """\
 Preview at n = {} rows drawn evenly over the cells, with simulated noise (no data were read).
 Small groups and uneven columns have wider intervals: a group with a share g of the
@@ -101,8 +102,7 @@ class _PretendRelease:
         public = n if strategy.unit == "replace" else None
         strategy = replace(strategy, blocks=tuple(seen), n=public)
         sums = [
-            np.array([float(n)]) if p.role == "count" else p.block.evaluate(codes).average(rows)
-            for p in seen
+            np.array([float(n)]) if p.role == "count" else _sums(p.block, codes, rows) for p in seen
         ]
         scales = np.concatenate([strategy.scales_of(planned) for planned in seen])
         noisy = _with_noise(np.rint(np.concatenate(sums)), scales, strategy.budget, rng)
@@ -120,6 +120,16 @@ class _PretendRelease:
     ) -> Answers:
         """Answers with the strategy's noise laws and the simulated values."""
         return answer(self._sources, wanted, disjoint=disjoint, with_count=with_count)
+
+
+def _sums(block: Block, codes: Mapping[str, Codes], rows: Floats) -> Floats:
+    """Sums (d,) over points, rows (m,) at each; some points at a time."""
+    total = np.zeros(block.size)
+    for first in range(0, len(rows), POINTS_AT_A_TIME):
+        piece = slice(first, first + POINTS_AT_A_TIME)
+        some = {column.name: codes[column.name][piece] for column in block.columns}
+        total += block.evaluate(some).average(rows[piece])
+    return total
 
 
 def _with_noise(sums: Floats, scales: Floats, budget: Budget, rng: np.random.Generator) -> Codes:

@@ -32,7 +32,7 @@ from dpstats.references.subgroup_potential import (
 from dpstats.schema import Column, Number, Schema
 
 Single = NDArray[np.float32]  # log probabilities: errors of 1e-6 do not matter
-CHUNK = 2**19  # entries of a conditional that are worked on at a time
+CHUNK = 2**16  # entries of a conditional that are worked on at a time: what a cache holds
 
 
 def knows(family: Family) -> bool:
@@ -354,8 +354,9 @@ def _add(tables: dict[tuple[str, ...], Floats], names: tuple[str, ...], values: 
 
 def _categorical(logits: NDArray[np.floating], rng: np.random.Generator) -> Codes:
     """One draw per row of (rows, states) log probabilities, up to a constant per row."""
-    chances = np.exp(logits - logits.max(axis=1, keepdims=True))
-    edges = np.cumsum(chances, axis=1)
-    level = rng.random((len(edges), 1)) * edges[:, -1:]
-    chosen = np.minimum((edges <= level).sum(axis=1), logits.shape[1] - 1)
+    edges = np.ascontiguousarray(logits.T)  # sums are faster along the first axis
+    edges -= edges.max(axis=0)
+    np.cumsum(np.exp(edges, out=edges), axis=0, out=edges)
+    level = rng.random(len(logits)) * edges[-1]
+    chosen = np.minimum((edges <= level).sum(axis=0), len(edges) - 1)
     return np.asarray(chosen, dtype=np.int64)

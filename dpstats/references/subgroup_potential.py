@@ -126,7 +126,8 @@ class SubgroupConditional:
 
 def horner(powers: list[Floats], at: Floats) -> Floats:
     """The polynomial without constant at (rows, states), coefficients (rows,) of each power."""
-    total = np.zeros_like(at)
-    for coefficient in reversed(powers):
-        total = (total + coefficient[:, None]) * at
+    total = powers[-1][:, None] * at
+    for coefficient in reversed(powers[:-1]):
+        total += coefficient[:, None]
+        total *= at
     return total

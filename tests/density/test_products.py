@@ -23,7 +23,10 @@ OTHERS = (Moments.of(SCHEMA, ["u"], ["b"]), Cells.condition(SCHEMA, "b and a == 
     [TABLES, OTHERS, (TABLES[0], OTHERS[0], TABLES[1], OTHERS[1])],
     ids=["tables", "others", "mixed"],
 )
-def test_products_and_variances(blocks):
+@pytest.mark.parametrize("limit", [0, 10**6])
+def test_products_variances_and_second_moments(blocks, limit, monkeypatch):
+    monkeypatch.setattr("dpstats.density.products.SMALL", limit)
+    monkeypatch.setattr("dpstats.density.products.CHUNK", 7 + limit)  # several pieces, or one
     rng = np.random.default_rng(0)
     codes = {
         "a": rng.integers(3, size=50),

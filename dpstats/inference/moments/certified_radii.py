@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from dpstats.inference.moment_matrix import MomentMatrix
 
 _MOST_DRAWS = 100_000
+_CHUNK = 2**21  # floats in the matrices that are worked on at a time, 16 MB
 _RADII = 1  # the purpose of the draws, distinct from those of `NoisyCovariance`
 
 
@@ -247,21 +249,13 @@ class CertifiedRadii(Cached):
         own = 1 / self.covariance.count
         most, slack = 1 / counts[0], own * self._count_slack(counts)
         m = self._moments.matrix[0, 1:]
-        first, second = self._draws(minor)
-        lengths = np.linalg.norm(first, axis=1)
+        lengths, size = self._simulated(minor, least)
         q1 = _upper_quantile(lengths, minor)
         if not math.isfinite(q1):
             q1 = float(np.linalg.norm(self._moments.radius(minor)[0, 1:]))
-        scale = 1 / np.sqrt(least)
-        product = m[np.newaxis, :, np.newaxis] * first[:, np.newaxis, :]
-        product = product + product.swapaxes(1, 2)
-        product += first[:, :, np.newaxis] * first[:, np.newaxis, :]
-        noise = (second - own * product) * scale[:, np.newaxis] * scale
         extra = (2 * own * q1 + 2 * slack * (np.linalg.norm(m) + q1)) * lengths
         extra = (extra + slack * lengths**2) / least.min()
-        size = np.abs(np.linalg.eigvalsh(noise)[:, [0, -1]]).max(axis=1)
-        trace = np.abs(np.trace(noise, axis1=1, axis2=2))
-        found = most * _upper_quantile(np.maximum(size, trace) + extra, main)
+        found = most * _upper_quantile(size + extra, main)
         if not math.isfinite(found):
             found = most * self._without_draws(main, own + slack, q1) / float(least.min())
         spectral_shift, trace_shift = self._shifts(least, counts)
@@ -301,12 +295,32 @@ class CertifiedRadii(Cached):
         size = float(np.trace(r[1:, 1:])) + float(np.linalg.norm(r[1:, 1:]))
         return size + share * (2 * m * length + length**2)
 
-    def _draws(self, beta: float) -> tuple[Floats, Floats]:
-        """Independent draws of the noise on means (size, p) and second moments (size, p, p)."""
+    def _simulated(self, beta: float, least: Floats) -> tuple[Floats, Floats]:
+        """Draws (size,) of the noise's length on the means, and of its size on the covariance.
+
+        The size is the larger of norm and trace, over variances `least`. The matrices are drawn
+        some at a time; the statistics of all draws are independent and have one law.
+        """
+        m, own, scale = self._moments.matrix[0, 1:], 1 / self.covariance.count, 1 / np.sqrt(least)
+        rng = calibration_generator(self._moments.answers, _RADII)
+        found = []
+        for drawn in self._draws(beta, rng):
+            first, noise = drawn[:, 0, 1:], drawn[:, 1:, 1:]
+            product = (m + first / 2)[:, :, np.newaxis] * (own * first)[:, np.newaxis, :]
+            noise = (noise - product - product.swapaxes(1, 2)) * scale[:, np.newaxis] * scale
+            norm = np.abs(np.linalg.eigvalsh(noise)[:, [0, -1]]).max(axis=1)
+            trace = np.abs(np.trace(noise, axis1=1, axis2=2))
+            found.append((np.linalg.norm(first, axis=1), np.maximum(norm, trace)))
+        lengths, sizes = zip(*found, strict=True)
+        return np.concatenate(lengths), np.concatenate(sizes)
+
+    def _draws(self, beta: float, rng: np.random.Generator) -> Iterator[Floats]:
+        """Independent draws (some, q, q) of the noise on the moments."""
         most = int(np.clip(NUMBERS / (self.covariance.p + 1) ** 2, 2_000, _MOST_DRAWS))
-        size = int(np.clip(20 / beta, 4_000, most)) if most > 4_000 else most
-        drawn = self._moments.noise(size, calibration_generator(self._moments.answers, _RADII))
-        return drawn[:, 0, 1:], drawn[:, 1:, 1:]
+        size = int(np.clip(10 / beta, 4_000, most)) if most > 4_000 else most
+        step = max(1, _CHUNK // (self.covariance.p + 1) ** 2)
+        for start in range(0, size, step):
+            yield self._moments.noise(min(step, size - start), rng)
 
 
 def _upper_quantile(draws: Floats, beta: float) -> float:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpstats.arrays import Floats
+from dpstats.caching import Cached
 from dpstats.checks import Alternative
 from dpstats.inference.intervals import with_far_tails
 from dpstats.inference.moments.certified_radii import CertifiedRadii
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class CovarianceIntervals:
+class CovarianceIntervals(Cached):
     """Intervals for the covariances of pairs of columns, in original units.
 
     Noise-aware: quantiles of the simulated error, the exact law of the noise plus sampling; where
@@ -53,7 +54,12 @@ class CovarianceIntervals:
     def errors(self, kind: str) -> list[Floats]:
         """Draws (size, d) of the error, one array for every law of the sampling."""
         first, second = self.pairs
-        return [drawn[:, first, second] * self.scale for drawn in self.covariance.deviations(kind)]
+
+        def picked() -> list[Floats]:
+            drawn = self.covariance.deviations(kind)
+            return [errors[:, first, second] * self.scale for errors in drawn]
+
+        return self._once(kind, picked)
 
     def variance(self, kind: str) -> Floats:
         """(d,) variances of the error, the largest of all laws."""

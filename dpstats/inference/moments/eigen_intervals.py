@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -13,15 +15,24 @@ from dpstats.caching import Cached
 from dpstats.checks import Alternative
 from dpstats.corrected.spectral import descending, loading_bounds, sine_bounds, subspace_sines
 from dpstats.errors import RequestError
-from dpstats.inference.intervals import with_far_tails
+from dpstats.inference.intervals import FEWEST, with_far_tails
 from dpstats.inference.moments.certified_radii import CertifiedRadii
+from dpstats.inference.moments.eigen_moves import (
+    ErrorDraws,
+    Moves,
+    fewest,
+    isolated,
+    outer,
+    rises,
+)
 from dpstats.inference.moments.noisy_covariance import NoisyCovariance
 from dpstats.spending import for_other_eigenvalues
 
 if TYPE_CHECKING:
     from dpstats.checks import Method, Target
 
-_STEPS = 2
+FEW = 500  # draws that are decomposed for a vector; a variance takes twice as many
+_USUAL = 2_000  # draws of the error, unless alpha needs more
 
 
 @dataclass(frozen=True)
@@ -38,7 +49,8 @@ class EigenIntervals(Cached):
     spectral norm of A allows, at a share of alpha, and an upper limit with all as low: close to
     first order where gaps are wide relative to the noise, close to Weyl where they are not.
     Loadings have limits only where some gap remains, which then replaces the true one. Where
-    sampling has two laws (`RowSampling`), each limit is the wider of the two.
+    sampling has two laws (`RowSampling`), each limit is the wider of the two. `eigen_moves` says
+    how the limits are computed without a decomposition of every matrix, and why that is valid.
 
     Attributes
     ----------
@@ -75,7 +87,8 @@ class EigenIntervals(Cached):
     @cached_property
     def corrected(self) -> Floats:
         """(p,) eigenvalues less the bias of the noise, not negative."""
-        seen = _eigenvalues(self.values, self._errors("privacy")[0])
+        errors = next(self._draws("privacy", 2 * FEW)).errors
+        seen = np.linalg.eigvalsh(np.diag(self.values) + errors)[:, ::-1]
         corrected = self.values - (seen.mean(axis=0) - self.values)
         return np.sort(np.clip(corrected, 0, self._most(self.covariance.p)))[::-1]
 
@@ -90,14 +103,14 @@ class EigenIntervals(Cached):
     def variances(self) -> tuple[Floats, Floats]:
         """Sampling and privacy variances (2 k + k p,) of the estimates, simulated."""
         sampling, privacy = (
-            np.max([self._variances(errors) for errors in self._errors(kind)], axis=0)
+            np.max([self._variances(draws) for draws in self._draws(kind, 2 * FEW)], axis=0)
             for kind in ("sampling", "privacy")
         )
         return sampling, privacy
 
-    def _variances(self, errors: Floats) -> Floats:
+    def _variances(self, draws: ErrorDraws) -> Floats:
         k = self.k
-        seen, vectors = np.linalg.eigh(np.diag(self.values) + errors)
+        seen, vectors = np.linalg.eigh(np.diag(self.values) + draws.errors)
         seen, vectors = seen[:, ::-1], vectors[:, :, ::-1]
         total = seen.sum(axis=1, keepdims=True)
         shares = np.clip(np.divide(seen, total, out=np.ones_like(seen), where=total > 0), 0, 1)
@@ -107,15 +120,10 @@ class EigenIntervals(Cached):
             found.append((vector @ self.vectors).var(axis=0))
         return np.concatenate(found)
 
-    def _errors(self, kind: str) -> list[Floats]:
+    def _draws(self, kind: str, most: int) -> Iterator[ErrorDraws]:
         """Draws of the error in the basis of the eigenvectors, for every law of the sampling."""
-
-        def turned() -> list[Floats]:
-            drawn = self.covariance.deviations(kind)
-            errors = [self.vectors @ error @ self.vectors.T for error in drawn]
-            return [(error + error.swapaxes(1, 2)) / 2 for error in errors]
-
-        return self._once(kind, turned)
+        for errors in self.covariance.deviations(kind, most):
+            yield ErrorDraws(self.vectors @ errors @ self.vectors.T)
 
     def _most(self, count: int, target: Target = "table") -> Floats:
         """Largest possible eigenvalues, from the largest possible sum of all.
@@ -133,12 +141,10 @@ class EigenIntervals(Cached):
                 return self._within(*self.certified.radii(alpha, target), alpha, target)
             if self.covariance.unknown:
                 return self._within(np.inf, np.inf, alpha, target)
-            errors = self._errors("both" if target == "population" else "privacy")
-            found = np.array([self._aware(alpha, drawn, target) for drawn in errors])
+            laws = self._laws(alpha, target)
+            found = np.array([self._aware(alpha, draws, target) for draws in laws])
             ends = found[:, 0].min(axis=0), found[:, 1].max(axis=0)
-            return with_far_tails(
-                ends, alpha, len(errors[0]), lambda: self.conf_int(alpha, "certified", target)
-            )
+            return self._with_far_tails(ends, alpha, target)
 
         low, high = self._once((alpha, method, target), limits)
         return low.copy(), high.copy()
@@ -147,17 +153,26 @@ class EigenIntervals(Cached):
         """Simultaneous limits: the certified ones are; noise-aware, by the norm of the error."""
         if method == "certified" or self.covariance.unknown:
             return self.conf_int(alpha, "certified", target)
-        radius = 0.0
-        for errors in self._errors("both" if target == "population" else "privacy"):
-            sizes = np.abs(_ends(errors)).max(axis=1)
-            traces = np.abs(np.trace(errors, axis1=1, axis2=2))
-            radius = max(radius, float(np.quantile(np.maximum(sizes, traces), 1 - alpha)))
-        return with_far_tails(
-            self._within(radius, radius, None, target),
-            alpha,
-            len(errors),
-            lambda: self.conf_int(alpha, "certified", target),
+        radius = max(
+            outer(np.maximum(draws.norms, np.abs(draws.traces)), alpha)
+            for draws in self._laws(alpha, target)
         )
+        ends = self._within(radius, radius, None, target)
+        return self._with_far_tails(ends, alpha, target)
+
+    def _with_far_tails(
+        self, ends: tuple[Floats, Floats], alpha: float, target: Target
+    ) -> tuple[Floats, Floats]:
+        size = self._size(alpha)
+        return with_far_tails(ends, alpha, size, lambda: self.conf_int(alpha, "certified", target))
+
+    def _size(self, alpha: float) -> int:
+        """Number of draws of the error, even."""
+        return min(self.covariance.draws, max(_USUAL, 2 * math.ceil(FEWEST / alpha)))
+
+    def _laws(self, alpha: float, target: Target) -> Iterator[ErrorDraws]:
+        kind = "both" if target == "population" else "privacy"
+        return self._draws(kind, self._size(alpha))
 
     def _within(
         self, radius: float, of_trace: float, alpha: float | None, target: Target
@@ -199,21 +214,21 @@ class EigenIntervals(Cached):
             if not np.isfinite(radius):
                 return np.ones(self.k), np.ones(self.k)
             return sine_bounds(values, radius)[: self.k], subspace_sines(values, radius)[: self.k]
-        laws = self._errors("both" if target == "population" else "privacy")
-        single, spaces = zip(
-            *(self._simulated_sines(errors, alpha) for errors in laws), strict=True
-        )
+        found = [self._simulated_sines(draws, alpha) for draws in self._laws(alpha, target)]
+        single, spaces = zip(*found, strict=True)
         return np.max(single, axis=0), np.max(spaces, axis=0)
 
-    def _simulated_sines(self, errors: Floats, alpha: float) -> tuple[Floats, Floats]:
-        slack, alpha = _slack(_ends(errors), alpha)
+    def _simulated_sines(self, draws: ErrorDraws, alpha: float) -> tuple[Floats, Floats]:
+        slack, alpha = _slack(draws, alpha)
         single, spaces = np.ones(self.k), np.ones(self.k)
+        few = draws.first(max(fewest(alpha, self.covariance.p), FEW)).errors
         for i in range(self.k):
-            vectors = self._turned_vectors(errors, i, slack)
-            if vectors is not None:
-                own = np.minimum(np.abs(vectors[:, i, i]), 1)
-                single[i] = np.quantile(np.sqrt(1 - own**2), 1 - alpha)
-            spaces[i] = self._subspace_sine(errors, i + 1, slack, alpha)
+            found = self._turned_vectors(draws, i, slack, alpha)
+            if found is not None:
+                others = np.delete(found[0], i, axis=1)
+                sines = np.linalg.norm(others, axis=1) + found[1]
+                single[i] = min(outer(sines, alpha), 1.0)
+            spaces[i] = self._subspace_sine(few, i + 1, slack, alpha)
         return single, spaces
 
     def _subspace_sine(self, errors: Floats, size: int, slack: float, alpha: float) -> float:
@@ -226,32 +241,32 @@ class EigenIntervals(Cached):
         _, vectors = np.linalg.eigh(np.diag(values) + errors)
         overlap = vectors[:, :size, ::-1][:, :, :size]
         least = np.linalg.svd(overlap, compute_uv=False)[:, -1]
-        return float(np.quantile(np.sqrt(np.clip(1 - least**2, 0, 1)), 1 - alpha))
+        return outer(np.sqrt(np.clip(1 - least**2, 0, 1)), alpha)
 
-    def _aware(self, alpha: float, errors: Floats, target: Target) -> tuple[Floats, Floats]:
-        k = self.k
-        traces = np.trace(errors, axis1=1, axis2=2)
-        ends_of_errors = _ends(errors)
-        slack, left = _slack(ends_of_errors, alpha)
+    def _aware(self, alpha: float, draws: ErrorDraws, target: Target) -> tuple[Floats, Floats]:
+        k, p = self.k, self.covariance.p
+        slack, left = _slack(draws, alpha)
         level = left / 2
-        total = float(self.values.sum())
         low, high = np.zeros((2, k)), np.zeros((2, k))
-        loadings = -np.ones((k, self.covariance.p)), np.ones((k, self.covariance.p))
+        rising = rises(draws, self.values, (0.0, np.inf), slack, level, range(k))
+        for moves in rising:
+            of_shares = self._shares(draws, moves, 1)
+            for i in moves.numbers:
+                low[0, i] = self.values[i] - moves.reach
+                low[1, i] = -outer(-of_shares(i), level)
+        mirrored, values = draws.mirrored(), -self.values[::-1]
+        for moves in rises(mirrored, values, (-np.inf, 0.0), slack, level, range(p - k, p)):
+            of_shares = self._shares(draws, moves, -1)
+            for i in moves.numbers:
+                high[0, p - 1 - i] = self.values[p - 1 - i] + moves.reach
+                high[1, p - 1 - i] = outer(of_shares(p - 1 - i), level)
+        loadings = -np.ones((k, p)), np.ones((k, p))
         for i in range(k):
-            for ends, side in ((low, 1), (high, -1)):
-                moved = self._moved(errors, ends_of_errors, i, side * slack, level)
-                tail = level if side > 0 else 1 - level
-                ends[0, i] = np.quantile(self.values[i] - moved, tail)
-                sums = total - traces
-                shares = np.where(
-                    sums > 0, (self.values[i] - moved) / np.where(sums > 0, sums, 1), -side * np.inf
-                )
-                ends[1, i] = np.quantile(shares, tail, method="nearest")
-            vectors = self._turned_vectors(errors, i, slack)
-            if vectors is not None:
-                own = vectors[:, :, i] * np.where(vectors[:, i, i : i + 1] < 0, -1, 1)
-                difference = np.abs(own @ self.vectors - self.vectors[i])
-                reach = np.quantile(difference, 1 - 2 * level, axis=0)
+            found = self._turned_vectors(draws, i, slack, left)
+            if found is not None:
+                difference = np.abs(found[0] @ self.vectors - self.vectors[i])
+                difference += found[1][:, np.newaxis]
+                reach = np.array([outer(column, left) for column in difference.T])
                 loadings[0][i] = np.maximum(self.vectors[i] - reach, -1)
                 loadings[1][i] = np.minimum(self.vectors[i] + reach, 1)
         caps = np.stack([self._most(k, target), 1 / np.arange(1, k + 1)])
@@ -262,35 +277,41 @@ class EigenIntervals(Cached):
             np.concatenate([high.ravel(), loadings[1].ravel()]),
         )
 
-    def _moved(self, errors: Floats, ends: Floats, i: int, shift: float, level: float) -> Floats:
-        """Draws of the error of eigenvalue i, the others as high (low) as they may be.
+    def _shares(self, draws: ErrorDraws, moves: Moves, side: int) -> Callable[[int], Floats]:
+        """Draws of the share of an eigenvalue at its limit; unlimited where the sum is not."""
+        sums = float(self.values.sum()) - draws.traces[: len(moves.moves)]
+        positive = np.where(sums > 0, sums, 1)
 
-        It decreases in the true eigenvalue i: starting from a limit that is too far out (Weyl's)
-        and going inwards, it is never understated.
+        def shares(i: int) -> Floats:
+            ends = self.values[i] - side * moves.moves
+            return np.where(sums > 0, ends / positive, -side * np.inf)
+
+        return shares
+
+    def _turned_vectors(
+        self, draws: ErrorDraws, i: int, slack: float, level: float
+    ) -> tuple[Floats, Floats] | None:
+        """Eigenvector i of D + A with the least gaps around eigenvalue i, in the basis of D.
+
+        Draws (size, p), entry i not negative, and bounds (size,) on their errors; None if a gap
+        may be zero. Where perturbation theory would widen the limits by more than 2%, all of
+        D + A is decomposed, for fewer draws.
         """
-        side = np.sign(shift)
-        tail = 1 - level if side > 0 else level
-        end = self.values[i] - float(np.quantile(ends[:, -1 if side > 0 else 0], tail))
-        moved = np.zeros(len(errors))
-        for _ in range(_STEPS):
-            true = np.maximum(self.values + shift, 0)
-            true[i + 1 :] = np.minimum(true[i + 1 :], max(end, 0))
-            true[:i] = np.maximum(true[:i], max(end, 0))
-            true[i] = max(end, 0)
-            moved = _eigenvalues(true, errors)[:, i] - true[i]
-            end = self.values[i] - float(np.quantile(moved, tail))
-        return moved
-
-    def _turned_vectors(self, errors: Floats, i: int, slack: float) -> Floats | None:
-        """Eigenvectors (size, p, p) as columns of D + A with the least gaps around eigenvalue i."""
         values = self.values.copy()
         values[:i] -= slack
         values[i + 1 :] += slack
         above, below = values[:i].min(initial=np.inf), values[i + 1 :].max(initial=-np.inf)
         if not above > values[i] > below:
             return None
-        _, vectors = np.linalg.eigh(np.diag(values) + errors)
-        return np.asarray(vectors[:, :, ::-1])
+        found = isolated(draws, values, i)
+        if found is not None:
+            vectors, errors = found.vectors()
+            turned = np.sqrt(np.maximum(1 - vectors[:, i] ** 2, 0))
+            if outer(errors, level) <= 0.02 * outer(turned, level) / np.sqrt(len(values)):
+                return vectors, errors
+        few = draws.first(max(fewest(level, len(values)), FEW)).errors
+        own = np.linalg.eigh(np.diag(values) + few)[1][:, :, -1 - i]
+        return own * np.where(own[:, i : i + 1] < 0, -1, 1), np.zeros(len(own))
 
     def pvalues(self, value: float, alternative: Alternative) -> Floats:
         """Not offered: there is more than one parameter."""
@@ -332,12 +353,7 @@ def _eigenvalues(values: Floats, errors: Floats) -> Floats:
     return np.asarray(np.linalg.eigvalsh(np.diag(values) + errors)[:, ::-1])
 
 
-def _ends(errors: Floats) -> Floats:
-    """(size, 2) least and largest eigenvalues of draws of the error."""
-    return np.asarray(np.linalg.eigvalsh(errors)[:, [0, -1]])
-
-
-def _slack(ends: Floats, alpha: float) -> tuple[float, float]:
+def _slack(draws: ErrorDraws, alpha: float) -> tuple[float, float]:
     """Simulated radius that bounds the error of all eigenvalues, and the rest of alpha."""
     spent, left = for_other_eigenvalues(alpha)
-    return float(np.quantile(np.abs(ends).max(axis=1), 1 - spent)), left
+    return outer(draws.norms, spent), left

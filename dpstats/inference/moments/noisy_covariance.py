@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from dpstats.measured.view import ReleaseView
 
 NUMBERS = 2 * 10**7  # floats in one array of draws
+_NOISE, _SAMPLING = 0, 3  # purposes of draws; 1 and 2 are those of `CertifiedRadii` and
+# `correlation_spread`
 _CLEAR = 4.0  # a variance (or a count) within this many noise sds of zero is not usable
 
 
@@ -200,31 +202,38 @@ class NoisyCovariance(Cached):
             two_valued=all(self.two_valued),
         )  # fmt: skip
 
-    def deviations(self, kind: str) -> tuple[Floats, ...]:
+    def deviations(self, kind: str, most: int | None = None) -> Iterator[Floats]:
         """Draws (size, p, p) of the error of `matrix`; an array for every law of the sampling.
+
+        Every draw is followed by its opposite. The arrays are large, and not kept.
 
         Parameters
         ----------
         kind : {"privacy", "sampling", "both"}
             The privacy noise, from its exact law, and the sampling of rows; see `RowSampling`.
+        most : int, optional
+            An even number of draws, if fewer do.
         """
-        return self._once(kind, lambda: tuple(self._drawn(kind)))
-
-    def _drawn(self, kind: str) -> Iterator[Floats]:
+        size = self.draws if most is None else min(most, self.draws)
         laws: tuple[SamplingLaw | None, ...] = (None,) if kind == "privacy" else self.sampling.laws
         for law in laws:
-            rng = calibration_generator(self.moments.answers)
-            error = np.zeros((self._size, *self.moments.matrix.shape))
+            errors = np.zeros((size // 2, *self.moments.matrix.shape))
             if kind != "sampling":
-                error += _both_signs(self.moments.noise(self._size // 2, rng))
+                errors += self.moments.noise(len(errors), self._generator(_NOISE))
             if law is not None:
-                error += _both_signs(self.sampling.draw(law, self._size // 2, rng))
-            yield self.correction * self.of_moments(self.moments.matrix + error) - self.matrix
+                errors += self.sampling.draw(law, len(errors), self._generator(_SAMPLING))
+            moved = self.of_moments(self.moments.matrix + _both_signs(errors))
+            yield self.correction * moved - self.matrix
+
+    def _generator(self, purpose: int) -> np.random.Generator:
+        return calibration_generator(self.moments.answers, purpose)
 
     @property
-    def _size(self) -> int:
+    def draws(self) -> int:
+        """Number of draws of the error, even."""
         return 2 * int(np.clip(NUMBERS / 10 / (self.p + 1) ** 2, 500, 2_000))
 
 
 def _both_signs(draws: Floats) -> Floats:
-    return np.concatenate([draws, -draws])
+    """Every draw followed by its opposite, (2 size, q, q)."""
+    return np.stack([draws, -draws], axis=1).reshape(-1, *draws.shape[1:])

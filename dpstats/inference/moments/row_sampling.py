@@ -20,6 +20,7 @@ SamplingLaw = Literal["kurtosis", "fitted"]
 
 _LEAST_POINTS = 50  # of equal weight, for a fourth moment within about a fifth
 _LARGEST_PRODUCT = 3 * 10**9
+_CHUNK = 2**19  # products of points that are worked on at a time
 
 
 @dataclass(frozen=True)
@@ -91,9 +92,15 @@ class RowSampling:
         i, j = i[1:], j[1:]  # without the constant
         points, weights = self.moved_points(rng)
         rows = np.column_stack([np.ones(len(points)), points])
-        products = rows[:, i] * rows[:, j]
-        products -= weights @ products
-        spectrum, vectors = np.linalg.eigh((products.T * weights) @ products / self.n)
+        means = ((rows.T * weights) @ rows)[i, j]
+        spread = np.zeros((len(i), len(i)))
+        step = max(1, _CHUNK // len(i))
+        for first in range(0, len(rows), step):
+            some = rows[first : first + step]
+            products = some[:, i] * some[:, j] - means
+            products *= np.sqrt(weights[first : first + step, np.newaxis])
+            spread += products.T @ products
+        spectrum, vectors = np.linalg.eigh(spread / self.n)
         root = vectors * np.sqrt(np.maximum(spectrum, 0))
         drawn = np.zeros((size, len(self.mean) + 1, len(self.mean) + 1))
         drawn[:, i, j] = drawn[:, j, i] = rng.standard_normal((size, len(i))) @ root.T

@@ -1,0 +1,140 @@
+"""Moves of eigenvalues and eigenvectors against full decompositions of every matrix."""
+
+import numpy as np
+import pytest
+
+from dpstats.inference.moments.eigen_moves import (
+    ErrorDraws,
+    _groups,
+    _isolated_rise,
+    _rise,
+    _worst,
+    isolated,
+    outer,
+    rises,
+)
+
+LEVEL, ANY = 0.0225, (-np.inf, np.inf)
+APART = np.array([16.0, 12.0, 9.0, 5.0, 1.0])
+TIED = np.linspace(1.6, 1.0, 24)
+SPECTRA = {
+    "apart": APART,
+    "pairs": np.array([9.0, 8.9, 6.0, 5.9, 3.0, 2.9]),
+    "tied": TIED,
+    "close": np.linspace(5.0, 4.0, 8),
+    "a few and a floor": np.append([12.0, 8.0, 5.0], np.linspace(1.5, 0.5, 6)),
+}
+
+
+def errors(p, size=2_000, sd=0.1, seed=0):
+    """Symmetric errors of different columns, every one followed by its opposite."""
+    rng = np.random.default_rng(seed)
+    drawn = rng.laplace(size=(size // 2, p, p)) * np.linspace(0.8, 1.2, p) * sd
+    drawn = (drawn + drawn.swapaxes(1, 2)) / 2
+    return ErrorDraws(np.stack([drawn, -drawn], axis=1).reshape(size, p, p))
+
+
+@pytest.mark.parametrize("i", range(5))
+def test_perturbation_bounds_hold_for_every_draw_and_are_close(i):
+    draws = errors(5, 1_000, 0.05)
+    found = isolated(draws, APART, i)
+    values, columns = np.linalg.eigh(np.diag(APART) + draws.errors)
+    off = np.abs(values[:, -1 - i] - APART[i] - found.moves)
+    assert np.all(off <= found.errors + 1e-12)
+    high = _isolated_rise(draws, APART, i, LEVEL)
+    assert np.all(high >= values[:, -1 - i] - APART[i] - 1e-12)
+    second = draws.errors[:, i, i] + sum(
+        draws.errors[:, i, j] ** 2 / (APART[i] - APART[j]) for j in range(5) if j != i
+    )
+    before = np.abs(values[:, -1 - i] - APART[i] - second)
+    assert off.mean() < 0.3 * before.mean()  # the third order is there
+    assert np.median(found.errors) < 0.02 * found.moves.std()
+    own = columns[:, :, -1 - i]
+    own = own * np.sign(own[:, i : i + 1])
+    vectors, reach = found.vectors()
+    away = np.linalg.norm(vectors - own, axis=1)
+    assert np.all(away <= reach + 1e-12)
+    first = draws.errors[:, i] / np.where(np.arange(5) == i, np.inf, APART[i] - APART)
+    assert away.mean() < 0.3 * np.linalg.norm(first + np.eye(5)[i] - own, axis=1).mean()
+    assert np.median(reach) < 0.1 * np.linalg.norm(own - np.eye(5)[i], axis=1).mean()
+
+
+def test_close_values_are_left_to_a_decomposition():
+    draws = errors(6, 200)
+    near = 1.9 * outer(draws.norms, 0.01)
+    assert isolated(draws, near * np.arange(6, 0, -1), 2) is None
+    assert isolated(draws, 4 * near * np.arange(6, 0, -1), 2) is not None
+
+
+def exact(draws, seen, slack, i):
+    """The reach from decompositions of all given draws, three steps from Weyl's bound."""
+    reach = outer(draws.ends[:, 1], LEVEL)
+    for _ in range(3):
+        moves = _rise(draws, _worst(seen, ANY, slack, range(i, i + 1), reach), i)
+        reach = outer(moves, LEVEL)
+    return reach
+
+
+@pytest.mark.parametrize(
+    ("name", "mirrored"), [*((name, False) for name in SPECTRA), ("apart", True), ("close", True)]
+)
+def test_reaches_are_those_of_full_decompositions(name, mirrored):
+    """At most 1% shorter, for the same draws, and 8% longer."""
+    seen = SPECTRA[name]
+    draws = errors(len(seen))
+    if mirrored:
+        draws, seen = draws.mirrored(), -seen[::-1]
+    slack = outer(draws.norms, 0.005)
+    numbers, ratios = [], []
+    for found in rises(draws, seen, ANY, slack, LEVEL, range(len(seen))):
+        same = draws.first(len(found.moves))
+        assert found.reach == outer(found.moves, LEVEL)
+        numbers += found.numbers
+        for i in found.numbers[-1:] if name != "tied" or numbers[-1] % 6 == 2 else []:
+            ratios.append(found.reach / exact(same, seen, slack, i))
+    assert numbers == list(range(len(seen)))
+    assert min(ratios) > 0.99
+    assert max(ratios) < 1.08
+    if name == "apart":
+        assert len(same.errors) == 2_000  # by perturbation, of all draws
+
+
+def test_a_group_bounds_each_of_its_members_for_every_draw():
+    """Whatever its size and the distances in it."""
+    draws, seen = errors(8, 200, 0.2), np.linspace(3, 1, 8)
+    slack, limits = outer(draws.norms, 0.005), (0.0, np.inf)
+    for numbers in (range(0, 3), range(3, 7)):
+        for reach in (0.3, 1.0, 2.5):
+            together = _rise(draws, _worst(seen, limits, slack, numbers, reach), numbers[0])
+            for i in numbers:
+                own = _worst(seen, limits, slack, range(i, i + 1), reach)
+                assert np.all(_rise(draws, own, i) <= together + 1e-12)
+
+
+def test_tied_values_are_grouped_and_others_are_not():
+    for name, most in (("tied", 3), ("apart", 1), ("pairs", 1)):
+        seen = SPECTRA[name]
+        groups = list(_groups(seen, 1.0, range(len(seen))))
+        assert [i for numbers in groups for i in numbers] == list(range(len(seen)))
+        assert max(len(numbers) for numbers in groups) == most
+
+
+def test_the_mirrored_problem_has_the_opposite_eigenvalues():
+    draws = errors(5, 20)
+    other = draws.mirrored()
+    np.testing.assert_allclose(other.ends, np.linalg.eigvalsh(other.errors)[:, [0, -1]])
+    one, mirrored = (
+        np.linalg.eigvalsh(np.diag(values) + of.errors)
+        for values, of in ((APART, draws), (-APART[::-1], other))
+    )
+    np.testing.assert_allclose(mirrored, -one[:, ::-1])
+
+
+@pytest.mark.parametrize("size", [10, 99, 1_000])
+def test_one_more_draw_exceeds_the_outer_quantile_no_more_often_than_said(size):
+    """Of size + 1 exchangeable draws the last is above the quantile of the others."""
+    level = 0.1
+    above = sum(
+        value > outer(np.delete(np.arange(size + 1.0), value), level) for value in range(size + 1)
+    )
+    assert level - 1 / (size + 1) < above / (size + 1) <= level
