@@ -11,6 +11,7 @@ import stat
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from io import FileIO
 from pathlib import Path
 from typing import Any, BinaryIO
 from uuid import uuid4
@@ -96,11 +97,14 @@ def _kept_for_ever(path: Path) -> str | None:
 
 
 @contextmanager
-def reserved(path: str | Path, *, overwrite: bool = False) -> Iterator[Callable[[bytes], None]]:
+def reserved(
+    path: str | Path, *, overwrite: bool = False, size: int = 0
+) -> Iterator[Callable[[bytes], None]]:
     """Open the place of a file before the work whose result it will hold.
 
     Gives a function that writes the whole file, or nothing: to a temporary file beside it, which
-    is open from the start, then renames it.
+    is open from the start, then renames it. The temporary file is filled with `size` zeros first,
+    so that a full disk is seen now.
 
     Raises
     ------
@@ -110,28 +114,45 @@ def reserved(path: str | Path, *, overwrite: bool = False) -> Iterator[Callable[
     path = check_place(path, overwrite=overwrite)
     temporary = path.parent / f".dpstats.{uuid4().hex}"
     try:
-        opened = temporary.open("xb")  # with the permissions that a new file gets
+        # With the permissions that a new file gets; a buffer would be written again at the end.
+        opened = temporary.open("xb", buffering=0)
     except OSError as error:
         raise RequestError(
             f"cannot write to the folder {str(path.parent)!r}: {error.strerror}"
         ) from None
 
     def write(data: bytes) -> None:
-        try:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+        with _writing(path):
+            _fill(file, data)
             file.close()
             _put(temporary, path, overwrite=overwrite)
-        except OSError as error:
-            why = error.strerror or type(error).__name__
-            raise RequestError(f"cannot write {_shown(path)!r}: {why}") from None
 
     try:
         with opened as file:
+            with _writing(path):
+                _fill(file, bytes(size))
             yield write
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        why = error.strerror or type(error).__name__
+        raise RequestError(f"cannot write {_shown(path)!r}: {why}") from None
+
+
+def _fill(file: FileIO, data: bytes) -> None:
+    """Make some bytes the whole content of an open file, on disk."""
+    left = memoryview(data)
+    file.seek(0)
+    while left:
+        left = left[file.write(left) :]
+    file.truncate()
+    os.fsync(file.fileno())
 
 
 def _put(temporary: Path, path: Path, *, overwrite: bool) -> None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 MEMBERS = ("measurements.json", "answers.csv")
 _SPENT = "keep them until then, since the budget is spent"
+_ARCHIVE, _ANSWER = 4_096, 48  # bytes of an archive beside its texts, and of two numbers
 ANSWERS_HEADER = ("block", "function", "name", "noisy_sum", "uniform")
 
 
@@ -261,6 +262,12 @@ class Measurements(HasStrategy):
                 "the measurements would come back changed from a file; change the plan, its names "
                 "and parameters first"
             )
+
+    @property
+    def most_bytes(self) -> int:
+        """Bound on the size of the file, whatever the noisy sums and uniforms are."""
+        texts = self.to_members().values()
+        return _ARCHIVE + sum(len(text.encode()) for text in texts) + _ANSWER * len(self.noisy_sums)
 
     def to_members(self) -> dict[str, str]:
         """The texts of the archive, by member name."""
