@@ -16,6 +16,8 @@ from dpstats.errors import RequestError
 Alternative = Literal["two-sided", "larger", "smaller"]
 Method = Literal["noise_aware", "certified"]
 Target = Literal["population", "table"]
+_QUOTED = 40  # characters of a value that a message quotes
+_LONGEST = 200  # of a condition or formula
 MOST_CHARACTERS = 1_000  # of a name or label; tables join labels, and CSV cells have a limit
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -86,19 +88,19 @@ def check_count(n: object) -> int:
     """Return the number of rows `n`, or raise RequestError if it is not a positive integer."""
     real: Any = n if isinstance(n, numbers.Real) else np.nan
     if not 1 <= real < np.inf or real != int(real):
-        raise RequestError(f"n={short(n)} is not a number of rows; give an integer of at least 1")
+        raise RequestError(f"n is not a number of rows, an integer of at least 1: got {short(n)}")
     return int(real)
 
 
 def check_counts(n: object) -> tuple[int, int]:
     """Return bounds on the number of rows, from a number or a pair (low, high)."""
-    if not isinstance(n, tuple):
+    if not isinstance(n, tuple | list):  # a list, as JSON has it
         return (check_count(n),) * 2
     if len(n) != 2:
-        raise RequestError(f"n={short(n)} is not a number of rows, nor a pair (low, high)")
+        raise RequestError(f"n is not a number of rows, nor a pair (low, high): got {short(n)}")
     low, high = check_count(n[0]), check_count(n[1])
     if low > high:
-        raise RequestError(f"n={short(n)} has its lower bound above the upper one")
+        raise RequestError(f"n = ({low}, {high}) has its lower bound above the upper one")
     return low, high
 
 
@@ -176,15 +178,21 @@ def shortest_decimal(value: float | Fraction) -> Fraction:
 
 
 def short(value: object) -> str:
-    """A value for a message, shortened; its type alone if it is a table or cannot be printed."""
+    """A number or a short text for a message; of anything else, which may hold cells, its type."""
     if isinstance(value, int) and not is_finite(value):  # Python refuses to print it
         return f"a whole number of {value.bit_length()} bits"
-    if not isinstance(value, numbers.Number | str | bytes | list | tuple | dict | None):
-        return type(value).__name__
-    try:
+    if isinstance(value, str) and len(value) > _QUOTED:
+        return f"a text of {len(value)} characters"
+    if isinstance(value, bytes | list | tuple | dict):
+        return f"a {type(value).__name__} of length {len(value)}"
+    if value is None or isinstance(value, numbers.Number | str):
         return reprlib.repr(value)
-    except ValueError:  # a number of thousands of digits inside
-        return type(value).__name__
+    return type(value).__name__
+
+
+def quoted(text: str) -> str:
+    """Text that is a name, a condition or a formula for a message; only its start if it is long."""
+    return repr(text) if len(text) <= _LONGEST else f"{text[:_QUOTED]!r}..."
 
 
 def first_few(values: Sequence[object], most: int = 12) -> str:
@@ -206,10 +214,12 @@ def check_progress(progress: object) -> None:
         )
 
 
-def check_choice(name: str, value: object, allowed: Sequence[str]) -> None:
-    """Raise RequestError if `value` is not one of the allowed names."""
+def check_choice(
+    name: str, value: object, allowed: Sequence[str], error: type[RequestError] = RequestError
+) -> None:
+    """Raise an error if `value` is not one of the allowed names."""
     if not isinstance(value, str) or value not in allowed:
-        raise RequestError(f"{name} must be one of {list(allowed)}, got {short(value)}")
+        raise error(f"{name} must be one of {list(allowed)}, got {short(value)}")
 
 
 def check_text(what: str, text: object, error: type[RequestError] = RequestError) -> str:

@@ -157,10 +157,10 @@ def check_probabilities(probabilities: ArrayLike) -> Floats:
     p = check_finite("probabilities", probabilities)
     if p.ndim != 1 or len(p) < 2:
         raise RequestError("probabilities must be a list of at least two numbers, one per cell")
-    if not np.all(p > 0):
+    if not np.all((p > 0) & (p < 1)):
         raise RequestError(
-            f"probabilities must all be positive; the smallest is {p.min():g}. A cell that the "
-            "null hypothesis rules out has no chi-square statistic; merge it with another"
+            "probabilities must all be positive and below 1. A cell that the null hypothesis rules "
+            "out has no chi-square statistic; merge it with another"
         )
     if abs(p.sum() - 1) > _TOLERANCE:
         raise RequestError(

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import reprlib
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -242,7 +241,7 @@ class Ledger:
         kind = getattr(budget, "kind", None)
         if kind != self.kind:
             raise BudgetError(
-                f"this ledger counts budgets of kind {self.kind!r}, got {reprlib.repr(budget)}; "
+                f"this ledger counts budgets of kind {self.kind!r}, got {short(budget)}; "
                 "amounts of different kinds cannot be added; plan with a budget of this kind"
             )
         if check_unit(unit) != self.unit:

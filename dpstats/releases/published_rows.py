@@ -19,7 +19,7 @@ from dpstats.analyses.base import Analysis, answered
 from dpstats.analyses.registry import BUILT_IN, spelled
 from dpstats.arrays import Codes, Floats
 from dpstats.caching import Cached
-from dpstats.checks import check_counts, check_number
+from dpstats.checks import check_counts, check_number, short
 from dpstats.errors import RequestError, SchemaError
 from dpstats.families.block import Block, Family
 from dpstats.families.cells import ROWS
@@ -111,7 +111,8 @@ def infer(
     if isinstance(analysis, type | str) or not hasattr(analysis, "infer"):
         raise RequestError(
             "infer takes an analysis with its parameters, such as "
-            f"dps.Proportion(\"smoker == 'yes'\"): rows have no names of analyses; got {analysis!r}"
+            "dps.Proportion(\"smoker == 'yes'\"): rows have no names of analyses; got "
+            f"{short(analysis)}"
         )
     if not isinstance(schema, Schema):
         raise RequestError(
@@ -206,8 +207,7 @@ class _Known:
         ends = check_counts(own.n if own is not None and n is None else n)
         if own is not None and n is not None and ends != check_counts(own.n):
             raise RequestError(
-                f"n={n!r} differs from that of the radius, {own.n}; leave n out, since the radius "
-                "knows it"
+                f"n differs from that of the radius, {own.n}; leave n out: the radius knows it"
             )
         if own is not None and beta is not None:
             raise RequestError(
@@ -417,10 +417,10 @@ def _codes_of(column: Column, cells: pd.Series[Any]) -> Codes:
     if isinstance(column, Category):
         distinct = pd.unique(cells).tolist()
         known = {cell: _level(column, cell) for cell in distinct}
-        if unknown := [cell for cell, code in known.items() if code is None]:
+        if None in known.values():  # its value may be a private one, if the rows are
             raise RequestError(
-                f"the rows hold {unknown[0]!r} in {column.name!r}, which the schema does not "
-                "declare; give the schema of these rows"
+                f"the rows hold a value of {column.name!r} that the schema does not declare; give "
+                "published rows and their schema"
             )
         return np.asarray(cells.astype(object).map(known), dtype=np.int64)
     if not column.dates and not pd.api.types.is_numeric_dtype(cells):
@@ -438,11 +438,9 @@ def _codes_of(column: Column, cells: pd.Series[Any]) -> Codes:
     least, most = float(column.grid[0]), float(column.grid[-1])
     numbers = numbers[~np.isnan(numbers)]
     if np.any((numbers < least) | (numbers > most)):
-        ends = (numbers.min(), numbers.max()), (least, most)
-        found, declared = (f"{column.text(low)} to {column.text(high)}" for low, high in ends)
         raise RequestError(
-            f"the rows hold {column.name!r} from {found}, and the schema declares {declared}; "
-            "give the schema of these rows"
+            f"the rows hold a value of {column.name!r} outside {column.text(least)} to "
+            f"{column.text(most)}, which the schema declares; give published rows and their schema"
         )
     return column.encode(values)
 

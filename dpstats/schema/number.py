@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.arrays import Codes
-from dpstats.checks import first_few, is_number, shortest_decimal
+from dpstats.checks import check_choice, first_few, is_finite, is_number, shortest_decimal
 from dpstats.errors import ConditionError, RequestError, SchemaError
 from dpstats.schema.column_fields import (
     MISSING_LABEL,
@@ -113,15 +113,16 @@ class Number:
         if self.dates or day_of(self.low) is not None:
             for what, day in days_of_bounds(self, where, Number.points).items():
                 object.__setattr__(self, what, day)
-        if self.closed not in ("left", "right"):
-            raise SchemaError(f"{where}: closed must be 'left' or 'right', got {self.closed!r}")
+        check_choice(f"{where}: closed", self.closed, ("left", "right"), SchemaError)
         for what in ("edges", "values"):
             given = getattr(self, what)
             if given is None:
                 continue
             if isinstance(given, str) or not isinstance(given, Sequence):
                 raise SchemaError(f"{where}: {what} must be a list of numbers")
-            frozen = tuple(finite(f"{where}: each of {what}", value) for value in given)
+            if not all(is_number(value) and is_finite(value) for value in given):
+                raise SchemaError(f"{where}: each of {what} must be a finite number")
+            frozen = tuple(given)
             if any(b <= a for a, b in pairwise(frozen)):
                 raise SchemaError(f"{where}: {what} must be strictly increasing")
             object.__setattr__(self, what, frozen)
