@@ -18,6 +18,7 @@ Method = Literal["noise_aware", "certified"]
 Target = Literal["population", "table"]
 _QUOTED = 40  # characters of a value that a message quotes
 _LONGEST = 200  # of a condition or formula
+_MOST_ROWS = 2**53  # a float64 holds every whole number up to it
 MOST_CHARACTERS = 1_000  # of a name or label; tables join labels, and CSV cells have a limit
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -78,7 +79,7 @@ def check_target(target: object) -> None:
 
 def check_proportion(p0: float) -> float:
     """Return the hypothesised proportion `p0`, or raise RequestError if it is not in [0, 1]."""
-    p0 = float(p0)
+    p0 = check_number("the hypothesised proportion", p0)
     if not 0 <= p0 <= 1:
         raise RequestError(f"the hypothesised proportion is {p0:g}; it must be between 0 and 1")
     return p0
@@ -87,8 +88,11 @@ def check_proportion(p0: float) -> float:
 def check_count(n: object) -> int:
     """Return the number of rows `n`, or raise RequestError if it is not a positive integer."""
     real: Any = n if isinstance(n, numbers.Real) else np.nan
-    if not 1 <= real < np.inf or real != int(real):
-        raise RequestError(f"n is not a number of rows, an integer of at least 1: got {short(n)}")
+    if not 1 <= real <= _MOST_ROWS or real != int(real):
+        raise RequestError(
+            f"n is not a number of rows, an integer of at least 1 and at most {_MOST_ROWS}: "
+            f"got {short(n)}"
+        )
     return int(real)
 
 
@@ -122,6 +126,8 @@ def check_numbers(
     """
     try:
         array = np.asarray(values, dtype=np.float64)
+    except OverflowError:
+        raise RequestError(f"{name} holds a number beyond all floats") from None
     except (TypeError, ValueError):
         raise RequestError(f"{name} must be numbers: a single one or a regular array") from None
     if shape is None:

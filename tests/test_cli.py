@@ -65,6 +65,8 @@ def test_from_request_to_answers(folder, capsys):
     assert not list(folder.glob("*.measurements.zip"))
     assert main(["infer", "out.zip", "smoking", "--alpha", "0.1"]) == DONE
     assert "90% noise-aware" in capsys.readouterr().out
+    assert main(["infer", "out.zip", "smoking", "--alpha", "1e-9"]) == DONE
+    assert "99.9999999% noise-aware" in capsys.readouterr().out
     assert main(["infer", "out.zip"]) == DONE
     assert capsys.readouterr().out.count("Target:") == 2
     assert main(["ledger", "show", "book"]) == DONE

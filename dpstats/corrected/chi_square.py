@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpstats.arrays import Floats
-from dpstats.checks import check_alpha, check_counts, check_finite
+from dpstats.checks import check_alpha, check_counts, check_finite, check_numbers
 from dpstats.corrected.independence import independence_verdict
 from dpstats.corrected.verdicts import CertifiedChiSquare, Verdict
 from dpstats.errors import RequestError
@@ -93,7 +93,7 @@ def chisquare(
     alpha, sizes = check_alpha(alpha), check_counts(n)
     beta = check_beta(alpha, beta)
     centre = check_finite("proportions", proportions)
-    width = np.asarray(radius, dtype=np.float64)
+    width = check_numbers("radius", radius)
     if not np.all(width >= 0) or width.shape not in ((), centre.shape):
         raise RequestError("radius must be one number or one per cell, not negative or missing")
     total = float(np.sum(np.broadcast_to(width, centre.shape)))
