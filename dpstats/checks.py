@@ -196,7 +196,12 @@ def short(value: object) -> str:
     return type(value).__name__
 
 
-def quoted(text: str) -> str:
+def printable(text: str) -> str:
+    """Text for a terminal, its control characters escaped."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def excerpt(text: str) -> str:
     """Text that is a name, a condition or a formula for a message; only its start if it is long."""
     return repr(text) if len(text) <= _LONGEST else f"{text[:_QUOTED]!r}..."
 

@@ -262,7 +262,7 @@ def _release(options: argparse.Namespace) -> None:
     for place in (options.output, paid):
         check_apart(place, read)
     settings = _synthesis(options)
-    force = options.force and options.output.exists()
+    force = options.force and os.path.exists(options.output)
 
     size = plan.most_bytes
     reserved = places(options.output, overwrite=options.force, size=size)
@@ -294,7 +294,7 @@ def _synthesize(options: argparse.Namespace) -> None:
     check_apart(options.output, {"file of the measurements": options.measurements})
     settings = _synthesis(options)
     measurements = Measurements.load(options.measurements)
-    force = options.force and options.output.exists()
+    force = options.force and os.path.exists(options.output)
     with stopped_in_order(), files.reserved(options.output, overwrite=options.force) as write:
         _finish(measurements, options.measurements, write, settings, options.output, force)
 

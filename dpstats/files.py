@@ -25,6 +25,7 @@ _MOST_EXPANSION = 500  # answers hold random digits, which do not compress
 _DIGITS = 16  # of a digest that is printed: by 64 bits no two plans look the same
 DIGESTS = "digests.json"  # of the other members of an archive: they show a change, not who made it
 _FIRST_LINE = 2**12  # bytes of a line that may be the header of a ledger
+_MEASUREMENTS = "an archive of measurements, which a budget has paid for, without their release"
 _FIXED_DATE = (1980, 1, 1, 0, 0, 0)  # files carry no times
 
 
@@ -92,8 +93,13 @@ def _kept_for_ever(path: Path) -> str | None:
     except Exception:  # zipfile raises errors of many kinds on what is no archive
         return None
     if "measurements.json" in names and "release.json" not in names:
-        return "an archive of measurements, which a budget has paid for, without their release"
+        return _MEASUREMENTS
     return None
+
+
+def holds_measurements(path: Path) -> bool:
+    """Whether a file is an archive of measurements without their release."""
+    return _kept_for_ever(path) == _MEASUREMENTS
 
 
 @contextmanager
@@ -416,7 +422,17 @@ def from_csv(text: str, header: Sequence[str], name: str) -> list[list[str]]:
 def _check_regular(path: Path) -> None:
     """Refuse folders and devices, which could be endless; OSError if there is no such file."""
     if not stat.S_ISREG(path.stat().st_mode):
-        raise FileFormatError(f"cannot read {_shown(path)}: it is not a file")
+        raise FileFormatError(f"cannot read {_shown(path)}: it is not a file but {kind_of(path)}")
+
+
+def kind_of(path: Path) -> str:
+    """What is at a path that is no regular file."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return "a link to nothing"
+    kinds = {"a folder": stat.S_ISDIR, "a pipe": stat.S_ISFIFO, "a socket": stat.S_ISSOCK}
+    return next((kind for kind, is_one in kinds.items() if is_one(mode)), "a device")
 
 
 def _shown(path: Path) -> str:

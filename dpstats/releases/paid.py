@@ -86,6 +86,19 @@ def places(output: Path, *, overwrite: bool, size: int) -> Iterator[tuple[Write,
         If either cannot be written, or measurements of a run that stopped are there.
     """
     paid = place_of_measurements(output)
+    try:
+        paid.lstat()
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise RequestError(
+            f"cannot write {paid.name!r}: {error.strerror}; nothing was spent"
+        ) from None
+    if paid.is_file() and not files.holds_measurements(paid):
+        raise RequestError(
+            f"{str(paid)!r}, where the measurements are to be kept, is another file; move it, or "
+            "name another output"
+        )
     if paid.is_file():
         raise RequestError(
             f"{str(paid)!r} holds measurements that a budget has paid for, of a run that was not "

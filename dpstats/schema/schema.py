@@ -125,7 +125,10 @@ class Schema:
         """
         missing = [name for name in self.names if name not in present]
         if missing:
-            raise DataError(f"the table has no column {missing}; the plan needs {list(self.names)}")
+            raise DataError(
+                f"the table has no column {missing}; the plan needs {list(self.names)}; the table "
+                f"has {first_few(present)}"
+            )
         twice = [name for name in self.names if present.count(name) > 1]
         if twice:
             raise DataError(f"the table has more than one column named {twice}")

@@ -61,6 +61,7 @@ def planned(analysis):
         lambda given: dps.Number("x", given, 3),
         lambda given: dps.Number("x", 0, 9, edges=given),
         lambda given: dps.Number("x", values=given),
+        lambda given: dps.Number("x", 0, 9, points=given),
         lambda given: dps.BernsteinKDE(columns=given),
         lambda given: dps.Uniform(over=given),
         lambda given: dps.LogLinear(sweeps=given),

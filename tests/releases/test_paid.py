@@ -52,8 +52,8 @@ def spent():
     [
         ("nowhere/out.zip", "cannot write to the folder 'nowhere': No such file or directory"),
         ("survey.csv/out.zip", "Not a directory"),
-        ("x" * 300, "File name too long"),
-        ("x" * 245 + ".zip", "File name too long"),  # with .measurements it is
+        ("x" * 300, "File name too long; nothing was spent"),
+        ("x" * 245 + ".zip", "File name too long; nothing was spent"),  # with .measurements it is
         (".", "it is not a file"),
         ("/dev/null", "exists|it is not a file"),
         ("", "it is not a file"),
@@ -324,7 +324,7 @@ def test_infer_and_show_name_what_a_file_holds(folder, capsys):
     assert main([*RELEASE, "-o", "out.zip"]) == DONE
     capsys.readouterr()
     for file, sentence in {
-        "paid.zip": "it holds measurements: make a release of them with 'dpstats synthesize",
+        "paid.zip": "make a release of them with: dpstats synthesize paid.zip -o RELEASE.zip",
         "plan.json": "it holds a plan",
         "request.toml": "it holds a plan",
         "book": "it holds a ledger",
@@ -421,6 +421,24 @@ def test_an_interrupt_while_noise_is_drawn_carries_the_measurements(folder):
         dps.measure(plan, "survey.csv", ledger="book")
     assert caught.value.measurements.n == 200
     assert spent() == 1
+
+
+def test_another_file_in_the_place_of_measurements_is_named(folder, capsys):
+    Path("out.measurements.zip").write_text("letters")
+    assert main([*RELEASE, "-o", "out.zip"]) == REFUSED
+    said = capsys.readouterr().err
+    assert "'out.measurements.zip', where the measurements are to be kept, is another file" in said
+    assert "paid for" not in said
+
+
+def test_a_number_of_rows_that_was_changed_is_noted(folder):
+    schema = dps.Schema([dps.Category("smoker", ["no", "yes"])])
+    plan = dps.plan(schema, {"all": dps.Marginals(["smoker"], 1)}, budget=dps.PureDP(1))
+    held = dps.measure(plan, "survey.csv")
+    assert "add up to" not in str(held)
+    changed = dataclasses.replace(held, strategy=dataclasses.replace(held.strategy, n=20))
+    assert "Note: the counts of smoker add up to about" in str(changed)
+    assert "far from n = 20" in str(dps.synthesize(changed, m=10))
 
 
 def no_room(number, size=0):

@@ -241,6 +241,7 @@ def test_comparisons_only_at_declared_edges_on_their_side(closed):
             {"low": 0, "high": 1, "closed": "both"},
             "closed must be one of .*got 'both'",
         ),
+        ({"low": -1e308, "high": 1}, "not distinct floats"),
         ({"low": 0, "high": 1, "missing": 2}, "missing=2 lies outside the bounds"),
         ({"low": 0, "high": 1, "missing": "mean"}, "missing must be a finite number, got 'mean'"),
         ({"low": 0, "high": 1, "values": [0, 1]}, "give either low and high, or values"),
