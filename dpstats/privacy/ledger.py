@@ -357,8 +357,7 @@ class _Read:
 def _read(file: BinaryIO) -> _Read:
     if b'"dpstats_ledger"' not in file.readline(_FIRST_LINE):
         raise FileFormatError(
-            f"{Path(file.name).name} is not a ledger, or its first line was changed; start one "
-            "with 'dpstats ledger new'"
+            f"{Path(file.name).name} is not a ledger; if it was one, restore it from a copy"
         )
     file.seek(0)
     header, *entries = (_entry(i, line) for i, line in enumerate(file.readlines() or [b""], 1))
