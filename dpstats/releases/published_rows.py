@@ -417,8 +417,8 @@ def _codes_of(column: Column, cells: pd.Series[Any]) -> Codes:
     if isinstance(column, Category):
         which, distinct = pd.factorize(cells, use_na_sentinel=False)
         texts = [None if pd.isna(cell) else str(cell) for cell in distinct.tolist()]
-        read = pa.array(texts, pa.large_string())
-        codes = arrow.level_codes(read, column.bin_labels, missing=-1, other=-1)
+        values = pa.array(texts, pa.large_string())
+        codes = arrow.level_codes(values, column.bin_labels, missing=-1, other=-1)
         if (codes < 0).any():  # its value may be a private one, if the rows are
             raise RequestError(
                 f"the rows hold a value of {column.name!r} that the schema does not declare; give "
