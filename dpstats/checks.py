@@ -16,6 +16,9 @@ from dpstats.errors import RequestError
 Alternative = Literal["two-sided", "larger", "smaller"]
 Method = Literal["noise_aware", "certified"]
 Target = Literal["population", "table"]
+_QUOTED = 40  # characters of a value that a message quotes
+_LONGEST = 200  # of a condition or formula
+_MOST_ROWS = 2**53  # a float64 holds every whole number up to it
 MOST_CHARACTERS = 1_000  # of a name or label; tables join labels, and CSV cells have a limit
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -76,7 +79,7 @@ def check_target(target: object) -> None:
 
 def check_proportion(p0: float) -> float:
     """Return the hypothesised proportion `p0`, or raise RequestError if it is not in [0, 1]."""
-    p0 = float(p0)
+    p0 = check_number("the hypothesised proportion", p0)
     if not 0 <= p0 <= 1:
         raise RequestError(f"the hypothesised proportion is {p0:g}; it must be between 0 and 1")
     return p0
@@ -85,20 +88,23 @@ def check_proportion(p0: float) -> float:
 def check_count(n: object) -> int:
     """Return the number of rows `n`, or raise RequestError if it is not a positive integer."""
     real: Any = n if isinstance(n, numbers.Real) else np.nan
-    if not 1 <= real < np.inf or real != int(real):
-        raise RequestError(f"n={short(n)} is not a number of rows; give an integer of at least 1")
+    if not 1 <= real <= _MOST_ROWS or real != int(real):
+        raise RequestError(
+            f"n is not a number of rows, an integer of at least 1 and at most {_MOST_ROWS}: "
+            f"got {short(n)}"
+        )
     return int(real)
 
 
 def check_counts(n: object) -> tuple[int, int]:
     """Return bounds on the number of rows, from a number or a pair (low, high)."""
-    if not isinstance(n, tuple):
+    if not isinstance(n, tuple | list):  # a list, as JSON has it
         return (check_count(n),) * 2
     if len(n) != 2:
-        raise RequestError(f"n={short(n)} is not a number of rows, nor a pair (low, high)")
+        raise RequestError(f"n is not a number of rows, nor a pair (low, high): got {short(n)}")
     low, high = check_count(n[0]), check_count(n[1])
     if low > high:
-        raise RequestError(f"n={short(n)} has its lower bound above the upper one")
+        raise RequestError(f"n = ({low}, {high}) has its lower bound above the upper one")
     return low, high
 
 
@@ -120,6 +126,8 @@ def check_numbers(
     """
     try:
         array = np.asarray(values, dtype=np.float64)
+    except OverflowError:
+        raise RequestError(f"{name} holds a number beyond all floats") from None
     except (TypeError, ValueError):
         raise RequestError(f"{name} must be numbers: a single one or a regular array") from None
     if shape is None:
@@ -176,15 +184,26 @@ def shortest_decimal(value: float | Fraction) -> Fraction:
 
 
 def short(value: object) -> str:
-    """A value for a message, shortened; its type alone if it is a table or cannot be printed."""
+    """A number or a short text for a message; of anything else, which may hold cells, its type."""
     if isinstance(value, int) and not is_finite(value):  # Python refuses to print it
         return f"a whole number of {value.bit_length()} bits"
-    if not isinstance(value, numbers.Number | str | bytes | list | tuple | dict | None):
-        return type(value).__name__
-    try:
+    if isinstance(value, str) and len(value) > _QUOTED:
+        return f"a text of {len(value)} characters"
+    if isinstance(value, bytes | list | tuple | dict):
+        return f"a {type(value).__name__} of length {len(value)}"
+    if value is None or isinstance(value, numbers.Number | str):
         return reprlib.repr(value)
-    except ValueError:  # a number of thousands of digits inside
-        return type(value).__name__
+    return type(value).__name__
+
+
+def printable(text: str) -> str:
+    """Text for a terminal, its control characters escaped."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def excerpt(text: str) -> str:
+    """Text that is a name, a condition or a formula for a message; only its start if it is long."""
+    return repr(text) if len(text) <= _LONGEST else f"{text[:_QUOTED]!r}..."
 
 
 def first_few(values: Sequence[object], most: int = 12) -> str:
@@ -198,10 +217,20 @@ def listed(values: Any) -> Any:
     return values.tolist() if hasattr(values, "tolist") else values
 
 
-def check_choice(name: str, value: object, allowed: Sequence[str]) -> None:
-    """Raise RequestError if `value` is not one of the allowed names."""
+def check_progress(progress: object) -> None:
+    """Raise RequestError unless `progress` is a function or None."""
+    if progress is not None and not callable(progress):
+        raise RequestError(
+            f"progress must be a function of (text, done, total), got {short(progress)}"
+        )
+
+
+def check_choice(
+    name: str, value: object, allowed: Sequence[str], error: type[RequestError] = RequestError
+) -> None:
+    """Raise an error if `value` is not one of the allowed names."""
     if not isinstance(value, str) or value not in allowed:
-        raise RequestError(f"{name} must be one of {list(allowed)}, got {short(value)}")
+        raise error(f"{name} must be one of {list(allowed)}, got {short(value)}")
 
 
 def check_text(what: str, text: object, error: type[RequestError] = RequestError) -> str:

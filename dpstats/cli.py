@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpstats import __version__
 from dpstats.errors import BudgetError, DpstatsError
+from dpstats.terminal import (
+    Unprinted,
+    agrees,
+    attended,
+    close_output,
+    prepare_streams,
+    progress,
+    say,
+    show,
+)
 
 if TYPE_CHECKING:
     from dpstats.measured.measurements import Measurements
     from dpstats.planning.plan import Plan
-    from dpstats.private.tables import Progress
 
 DONE, FAILED, REFUSED, OVER_BUDGET = 0, 1, 2, 3
 _TABLE = "a .csv or .tsv file, which may be gzipped (.gz), or a .parquet file"
@@ -28,6 +35,7 @@ _EXITS = (
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
+    prepare_streams()
     options = _parser().parse_args(arguments)
     # Threads in BLAS gain nothing here and wait for each other on a busy machine.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -35,27 +43,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         run = options.run
         run(options)
     except BudgetError as error:
-        _say(f"dpstats: {error}")
+        say(f"dpstats: {error}")
         return OVER_BUDGET
     except DpstatsError as error:
-        _say(f"dpstats: {error}")
+        say(f"dpstats: {error}")
         return REFUSED
     except BrokenPipeError:  # the reader of the results closed it, as in `dpstats ... | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        close_output()
         return DONE
+    except Unprinted as error:
+        say(f"dpstats: {error}")
+        close_output()
+        return FAILED
     except OSError as error:
-        _say(f"dpstats: {error.filename or 'a file'}: {error.strerror}")
+        say(f"dpstats: {error.filename or 'a file'}: {error.strerror}")
         return REFUSED
     except KeyboardInterrupt:
-        _say("dpstats: interrupted")
+        say("dpstats: interrupted")
         return FAILED
     return DONE
-
-
-def _say(text: str, end: str = "\n") -> None:
-    """Print to stderr; that nobody reads it stops nothing."""
-    with suppress(OSError):
-        print(text, end=end, file=sys.stderr, flush=True)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -162,9 +168,9 @@ def _parser() -> argparse.ArgumentParser:
         help="neighbour relation of all entries",
     )  # fmt: skip
     new.set_defaults(run=_new_ledger)
-    show = actions.add_parser("show", help="print cap, spent and remaining budget")
-    show.add_argument("file", type=Path)
-    show.set_defaults(run=_show_ledger)
+    spent = actions.add_parser("show", help="print cap, spent and remaining budget")
+    spent.add_argument("file", type=Path)
+    spent.set_defaults(run=_show_ledger)
     return parser
 
 
@@ -198,11 +204,11 @@ def _demo(options: argparse.Namespace) -> None:
 
     output = options.output or Path("dpstats-demo.zip")
     overwrite = options.force or options.output is None
-    run_demo(output, seed=options.seed, progress=_progress(), overwrite=overwrite)
+    run_demo(output, seed=options.seed, progress=progress(), overwrite=overwrite)
 
 
 def _preview(options: argparse.Namespace) -> None:
-    print(_read_plan(options.request, options.rows).preview(options.rows))
+    show(_read_plan(options.request, options.rows).preview(options.rows))
 
 
 def _plan(options: argparse.Namespace) -> None:
@@ -211,13 +217,13 @@ def _plan(options: argparse.Namespace) -> None:
     plan = _read_plan(options.request, options.rows)
     check_apart(options.output, {"request": options.request})
     plan.save(options.output, overwrite=options.force)
-    print(f"{plan}\nwritten to {options.output}")
+    show(f"{plan}\nwritten to {options.output}", done=f"{options.output} is written")
 
 
 def _check(options: argparse.Namespace) -> None:
     from dpstats.private.fit_of_schema import check
 
-    print(check(_read_plan(options.plan), options.data))
+    show(check(_read_plan(options.plan), options.data))
 
 
 def _let_a_person_look(plan: Plan, options: argparse.Namespace) -> None:
@@ -229,22 +235,17 @@ def _let_a_person_look(plan: Plan, options: argparse.Namespace) -> None:
 
     if options.checked or options.unchecked:
         return
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+    if not attended():
         raise RequestError(
             "nobody can be asked whether the table fits the schema: look at 'dpstats check PLAN "
             "DATA' and add --checked, or add --unchecked; nothing was spent"
         )
-    if _agrees("look at the fit of the schema first?"):
+    if agrees("look at the fit of the schema first?"):
         from dpstats.private.fit_of_schema import check
 
-        _say(str(check(plan, options.data)))
-    if not _agrees("spend the budget?"):
+        say(str(check(plan, options.data)))
+    if not agrees("spend the budget?"):
         raise RequestError("you declined; nothing was spent")
-
-
-def _agrees(question: str) -> bool:
-    _say(f"{question} [y/N] ", end="")
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def _release(options: argparse.Namespace) -> None:
@@ -264,11 +265,13 @@ def _release(options: argparse.Namespace) -> None:
     for place in (options.output, paid):
         check_apart(place, read)
     settings = _synthesis(options)
-    force = options.force and options.output.exists()
+    force = options.force and os.path.exists(options.output)
 
-    with stopped_in_order(), places(options.output, overwrite=options.force) as (keep, write):
+    size = plan.most_bytes
+    reserved = places(options.output, overwrite=options.force, size=size)
+    with stopped_in_order(), reserved as (keep, write):
         if options.ledger is None:
-            _say(
+            say(
                 "dpstats: warning: no --ledger: no file records that this data set spends "
                 f"{plan.budget}; create one with 'dpstats ledger new FILE --kind "
                 f"{plan.budget.kind} --cap {plan.budget.parameter.upper()}'"
@@ -276,8 +279,8 @@ def _release(options: argparse.Namespace) -> None:
         _let_a_person_look(plan, options)
         try:
             with held_interrupts() as hold:  # from the spending until the answers are on disk
-                progress = _progress({"drawing noise": hold})
-                measurements = measure(plan, options.data, ledger=options.ledger, progress=progress)
+                report = progress({"drawing noise": hold})
+                measurements = measure(plan, options.data, ledger=options.ledger, progress=report)
                 paid = keep_measurements(measurements, keep, options.output)
         except KeyboardInterrupt:
             if paid.is_file():
@@ -294,7 +297,7 @@ def _synthesize(options: argparse.Namespace) -> None:
     check_apart(options.output, {"file of the measurements": options.measurements})
     settings = _synthesis(options)
     measurements = Measurements.load(options.measurements)
-    force = options.force and options.output.exists()
+    force = options.force and os.path.exists(options.output)
     with stopped_in_order(), files.reserved(options.output, overwrite=options.force) as write:
         _finish(measurements, options.measurements, write, settings, options.output, force)
 
@@ -305,7 +308,8 @@ def _synthesis(options: argparse.Namespace) -> dict[str, Any]:
 
     fit, solver, draw = options.fit, options.solver, options.draw
     m, k = options.candidates, options.synthetic_rows
-    rng = check_options(fit, draw, m, k, options.seed, solver)
+    names = ("--candidates", "--synthetic-rows", "--seed")
+    rng = check_options(fit, draw, m, k, options.seed, solver, names)
     return {"fit": fit, "solver": solver, "draw": draw, "m": m, "k": k, "rng": rng}
 
 
@@ -322,20 +326,20 @@ def _finish(
     from dpstats.synthesis import synthesize
 
     try:
-        made = synthesize(measurements, progress=_progress(), **settings)
+        made = synthesize(measurements, progress=progress(), **settings)
         write(made.to_bytes())
         removed = remove_paid(paid, output, measurements)
     except BaseException:
         _say_how_to_finish(paid, output, force)
         raise
     kept = "" if removed else f"\n{paid} was kept; the release holds all of it"
-    print(f"{made}\n{made.accuracy()}\nwritten to {output}{kept}")
+    show(f"{made}\n{made.accuracy()}\nwritten to {output}{kept}", done=f"{output} is written")
 
 
 def _say_how_to_finish(paid: Path, output: Path, force: bool) -> None:
     from dpstats.releases.paid import how_to_finish
 
-    _say(
+    say(
         f"\ndpstats: the measurements, which the budget has paid for, are in {paid}; finish the "
         f"release with: {how_to_finish(paid, output, overwrite=force)}"
     )
@@ -346,7 +350,7 @@ def _show(options: argparse.Namespace) -> None:
     from dpstats.releases.opening import open_file
 
     found = open_file(options.file)
-    print(f"{found}\n\n{found.table()}" if isinstance(found, Ledger) else found)
+    show(f"{found}\n\n{found.table()}" if isinstance(found, Ledger) else found)
 
 
 def _infer(options: argparse.Namespace) -> None:
@@ -354,10 +358,10 @@ def _infer(options: argparse.Namespace) -> None:
 
     release = open_release(options.release)
     for reason in () if options.names else release.unread.values():
-        _say(reason)
+        say(reason)
     for name in options.names or release.analyses:
         result = release.infer(name)
-        print(result.summary(alpha=options.alpha, target=options.target), end="\n\n")
+        show(result.summary(alpha=options.alpha, target=options.target), end="\n\n")
 
 
 def _new_ledger(options: argparse.Namespace) -> None:
@@ -376,32 +380,12 @@ def _new_ledger(options: argparse.Namespace) -> None:
         limit = KINDS[options.kind](cap)  # type: ignore[arg-type]
     except BudgetError as error:  # no budget is exceeded
         raise RequestError(f"--cap: {error}") from None
-    print(Ledger.create(options.file, limit, unit=options.unit))
+    ledger = Ledger.create(options.file, limit, unit=options.unit)
+    show(ledger, done=f"{options.file} is written")
 
 
 def _show_ledger(options: argparse.Namespace) -> None:
     from dpstats.privacy.ledger import Ledger
 
     ledger = Ledger.open(options.file)
-    print(f"{ledger}\n\n{ledger.table()}")
-
-
-def _progress(at: Mapping[str, Callable[[], None]] | None = None) -> Progress:
-    """Progress on stderr: one line rewritten in place, or one line per stage in a log.
-
-    What `at` names for a stage is called when it begins.
-    """
-    live = sys.stderr.isatty()
-    last = [""]
-
-    def report(text: str, done: int, total: int | None) -> None:
-        if at and text in at and text != last[0]:
-            at[text]()
-        if live:
-            share = f" {done / total:.0%}" if total else ""
-            _say(f"\r\033[K{text}{share}", end="\n" if text == "done" else "")
-        elif text != last[0]:
-            _say(text)
-        last[0] = text
-
-    return report
+    show(f"{ledger}\n\n{ledger.table()}")

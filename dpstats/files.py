@@ -11,6 +11,7 @@ import stat
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from io import FileIO
 from pathlib import Path
 from typing import Any, BinaryIO
 from uuid import uuid4
@@ -24,6 +25,7 @@ _MOST_EXPANSION = 500  # answers hold random digits, which do not compress
 _DIGITS = 16  # of a digest that is printed: by 64 bits no two plans look the same
 DIGESTS = "digests.json"  # of the other members of an archive: they show a change, not who made it
 _FIRST_LINE = 2**12  # bytes of a line that may be the header of a ledger
+_MEASUREMENTS = "an archive of measurements, which a budget has paid for, without their release"
 _FIXED_DATE = (1980, 1, 1, 0, 0, 0)  # files carry no times
 
 
@@ -91,16 +93,24 @@ def _kept_for_ever(path: Path) -> str | None:
     except Exception:  # zipfile raises errors of many kinds on what is no archive
         return None
     if "measurements.json" in names and "release.json" not in names:
-        return "an archive of measurements, which a budget has paid for, without their release"
+        return _MEASUREMENTS
     return None
 
 
+def holds_measurements(path: Path) -> bool:
+    """Whether a file is an archive of measurements without their release."""
+    return _kept_for_ever(path) == _MEASUREMENTS
+
+
 @contextmanager
-def reserved(path: str | Path, *, overwrite: bool = False) -> Iterator[Callable[[bytes], None]]:
+def reserved(
+    path: str | Path, *, overwrite: bool = False, size: int = 0
+) -> Iterator[Callable[[bytes], None]]:
     """Open the place of a file before the work whose result it will hold.
 
     Gives a function that writes the whole file, or nothing: to a temporary file beside it, which
-    is open from the start, then renames it.
+    is open from the start, then renames it. The temporary file is filled with `size` zeros first,
+    so that a full disk is seen now.
 
     Raises
     ------
@@ -110,28 +120,45 @@ def reserved(path: str | Path, *, overwrite: bool = False) -> Iterator[Callable[
     path = check_place(path, overwrite=overwrite)
     temporary = path.parent / f".dpstats.{uuid4().hex}"
     try:
-        opened = temporary.open("xb")  # with the permissions that a new file gets
+        # With the permissions that a new file gets; a buffer would be written again at the end.
+        opened = temporary.open("xb", buffering=0)
     except OSError as error:
         raise RequestError(
             f"cannot write to the folder {str(path.parent)!r}: {error.strerror}"
         ) from None
 
     def write(data: bytes) -> None:
-        try:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+        with _writing(path):
+            _fill(file, data)
             file.close()
             _put(temporary, path, overwrite=overwrite)
-        except OSError as error:
-            why = error.strerror or type(error).__name__
-            raise RequestError(f"cannot write {_shown(path)!r}: {why}") from None
 
     try:
         with opened as file:
+            with _writing(path):
+                _fill(file, bytes(size))
             yield write
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        why = error.strerror or type(error).__name__
+        raise RequestError(f"cannot write {_shown(path)!r}: {why}") from None
+
+
+def _fill(file: FileIO, data: bytes) -> None:
+    """Make some bytes the whole content of an open file, on disk."""
+    left = memoryview(data)
+    file.seek(0)
+    while left:
+        left = left[file.write(left) :]
+    file.truncate()
+    os.fsync(file.fileno())
 
 
 def _put(temporary: Path, path: Path, *, overwrite: bool) -> None:
@@ -395,7 +422,17 @@ def from_csv(text: str, header: Sequence[str], name: str) -> list[list[str]]:
 def _check_regular(path: Path) -> None:
     """Refuse folders and devices, which could be endless; OSError if there is no such file."""
     if not stat.S_ISREG(path.stat().st_mode):
-        raise FileFormatError(f"cannot read {_shown(path)}: it is not a file")
+        raise FileFormatError(f"cannot read {_shown(path)}: it is not a file but {kind_of(path)}")
+
+
+def kind_of(path: Path) -> str:
+    """What is at a path that is no regular file."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return "a link to nothing"
+    kinds = {"a folder": stat.S_ISDIR, "a pipe": stat.S_ISFIFO, "a socket": stat.S_ISSOCK}
+    return next((kind for kind, is_one in kinds.items() if is_one(mode)), "a device")
 
 
 def _shown(path: Path) -> str:

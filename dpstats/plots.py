@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpstats.checks import short
 from dpstats.errors import RequestError
 
 if TYPE_CHECKING:
@@ -148,7 +149,8 @@ def _number(component: object, k: int) -> int:
     number = names.get(component) if isinstance(component, str) else component
     if isinstance(number, bool) or not isinstance(number, int | np.integer) or not 1 <= number <= k:
         raise RequestError(
-            f"components must be numbers from 1 to {k}, or names such as 'PC1', got {component!r}"
+            f"components must be numbers from 1 to {k}, or names such as 'PC1', got "
+            f"{short(component)}"
         )
     return int(number)
 

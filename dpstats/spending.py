@@ -7,12 +7,14 @@ equal-tailed interval are not divided here, since both are tails of one law.
 
 from __future__ import annotations
 
+import math
+from decimal import Decimal
 from typing import Protocol
 
 import numpy as np
 
 from dpstats.arrays import Floats
-from dpstats.checks import check_alpha
+from dpstats.checks import check_alpha, check_numbers
 from dpstats.errors import RequestError
 
 USUAL_BETA = 0.025  # error of a published radius: half of that of a 95% interval
@@ -50,6 +52,19 @@ def bonferroni(alpha: float, count: int) -> float:
 def sidak(alpha: float, count: int) -> float:
     """The same for independent events: the product of the confidences is 1 - alpha exactly."""
     return float(-np.expm1(np.log1p(-alpha) / count))
+
+
+def percent(alpha: float) -> str:
+    """The level 1 - alpha for a reader, with as many digits as it needs to differ from 100%.
+
+    Examples
+    --------
+    >>> percent(0.05), percent(0.025), percent(1e-9)
+    ('95%', '97.5%', '99.9999999%')
+    """
+    places = 2 - math.floor(math.log10(alpha)) if alpha > 0 else 0
+    level = round(100 * (1 - Decimal(repr(float(alpha)))), min(max(places, 4), 20))
+    return f"{level.normalize():f}%"
 
 
 def for_noise(alpha: float, *, certain: bool = False) -> float:
@@ -122,7 +137,7 @@ def check_beta(alpha: float, beta: float | None) -> float:
     RequestError
         If it is negative, or not below alpha.
     """
-    beta = for_noise(alpha) if beta is None else float(beta)
+    beta = for_noise(alpha) if beta is None else float(check_numbers("beta", beta, ()))
     if not 0 <= beta < alpha:
         raise RequestError(
             f"beta={beta:g} must be at least 0 and below alpha={alpha:g}: it is the probability "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from dpstats.checks import check_progress
 from dpstats.density.minimax import Solver
 from dpstats.density.rows import Draw
 from dpstats.errors import RequestError
@@ -14,6 +15,7 @@ from dpstats.private.measure import measure
 from dpstats.private.tables import Progress
 from dpstats.references.generator import Fit, Seed, check_options, generate
 from dpstats.releases import Release
+from dpstats.releases.paid import attached
 
 
 def synthesize(
@@ -74,6 +76,7 @@ def synthesize(
             "the first argument must be dps.Measurements, from dps.measure or "
             f"dps.Measurements.load; got {type(measurements).__name__}"
         )
+    check_progress(progress)
     generator = check_options(fit, draw, m, k, rng, solver)
     made = generate(
         measurements, generator, fit=fit, solver=solver, draw=draw, m=m, k=k, progress=progress
@@ -127,6 +130,12 @@ def release(
     RequestError, DataError, BudgetError
         Before anything is spent.
 
+    Notes
+    -----
+    Whatever stops the work later - an exception of `progress`, too little memory, Ctrl-C - holds
+    the measurements that the budget has paid for as ``error.measurements``: save them, and finish
+    with `synthesize`.
+
     Examples
     --------
     >>> import dpstats as dps
@@ -139,7 +148,8 @@ def release(
     [0.3]
     """
     rng = check_options(fit, draw, m, k, rng, solver)
-    measurements = measure(plan, data, ledger=ledger, progress=progress)
-    return synthesize(
-        measurements, fit=fit, solver=solver, draw=draw, m=m, k=k, rng=rng, progress=progress
-    )
+    with attached() as paid:
+        paid.append(measure(plan, data, ledger=ledger, progress=progress))
+        return synthesize(
+            paid[0], fit=fit, solver=solver, draw=draw, m=m, k=k, rng=rng, progress=progress
+        )

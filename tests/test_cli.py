@@ -2,12 +2,13 @@ import io
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pandas as pd
 import pytest
 
 import dpstats as dps
-from dpstats.cli import DONE, OVER_BUDGET, REFUSED, main
+from dpstats.cli import DONE, FAILED, OVER_BUDGET, REFUSED, main
 
 REQUEST = """
 [budget]
@@ -64,6 +65,8 @@ def test_from_request_to_answers(folder, capsys):
     assert not list(folder.glob("*.measurements.zip"))
     assert main(["infer", "out.zip", "smoking", "--alpha", "0.1"]) == DONE
     assert "90% noise-aware" in capsys.readouterr().out
+    assert main(["infer", "out.zip", "smoking", "--alpha", "1e-9"]) == DONE
+    assert "99.9999999% noise-aware" in capsys.readouterr().out
     assert main(["infer", "out.zip"]) == DONE
     assert capsys.readouterr().out.count("Target:") == 2
     assert main(["ledger", "show", "book"]) == DONE
@@ -78,7 +81,9 @@ def test_nothing_is_spent_when_the_output_cannot_be_kept(folder, capsys):
     release = ["release", "--unchecked", "request.toml", "survey.csv", "--ledger", "book", "-o"]
     assert main([*release, "nowhere/out.zip"]) == REFUSED
     assert "nothing was spent" in capsys.readouterr().err
-    assert main([*release, "out.zip", "--candidates", "0"]) == REFUSED
+    for option, value in {"--candidates": 0, "--synthetic-rows": 10**11, "--seed": -1}.items():
+        assert main([*release, "out.zip", option, str(value)]) == REFUSED
+        assert f"dpstats: {option} must be" in capsys.readouterr().err
     assert main([*release, "out.zip", "--solver", "pulp"]) == REFUSED
     assert "drop solver=" in capsys.readouterr().err
     assert dps.Ledger.open("book").spent == 0
@@ -340,6 +345,45 @@ def test_demo_tells_the_whole_story(tmp_path, capsys):
     assert not opened.measurements.not_private
     low, high = opened.infer("affair").conf_int(alpha=1e-6)
     assert low < 2053 / 6366 < high  # the published share of women with an affair
+
+
+def test_a_run_without_standard_streams(folder):
+    command = "release --unchecked request.toml survey.csv --candidates 50 -o a.zip <&- >&- 2>&-"
+    done = subprocess.run(
+        f"{sys.executable} -m dpstats {command}", shell=True, cwd=folder, check=False
+    )
+    assert done.returncode == DONE
+    assert dps.load(folder / "a.zip").n == 2000
+
+
+def test_a_closed_input_is_no_terminal(folder, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdin", None)
+    assert main(["release", "request.toml", "survey.csv", "-o", "a.zip"]) == REFUSED
+    assert "nobody can be asked" in capsys.readouterr().err
+    sys.stdin.close()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no such device")
+def test_a_release_that_cannot_be_printed_is_written(folder, monkeypatch, capsys):
+    command = ["release", "--unchecked", "request.toml", "survey.csv", "--candidates", "50"]
+    for arguments, said in (
+        ([*command, "-o", "b.zip"], "b.zip is written; printing failed"),
+        (["infer", "b.zip"], "printing failed"),
+    ):
+        with open("/dev/full", "w") as full, monkeypatch.context() as patch:
+            patch.setattr(sys, "stdout", full)
+            assert main(arguments) == FAILED
+        last = capsys.readouterr().err.splitlines()[-1]
+        assert last == f"dpstats: {said}: No space left on device"
+    assert dps.load("b.zip").n == 2000
+
+
+def test_characters_that_the_output_lacks_are_escaped(folder, monkeypatch):
+    (folder / "survey.csv").write_text("smoker,age\nj\u00e4,40\n")
+    out = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", out)
+    assert main(["check", "request.toml", "survey.csv"]) == DONE
+    assert b"'j\\xe4' (1)" in out.buffer.getvalue()
 
 
 class Closed(io.StringIO):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dpstats.checks import short
 from dpstats.errors import RequestError, SchemaError
 from dpstats.inference.counts.group_counts import GroupCounts
 from dpstats.inference.moments.noisy_mean import NoisyMean
@@ -24,9 +25,9 @@ class ComparesGroups:
         if groups is None:
             return
         if isinstance(groups, str) or not isinstance(groups, Sequence):
-            raise RequestError(f"groups must be a pair of levels, got {groups!r}")
+            raise RequestError(f"groups must be a pair of levels, got {short(groups)}")
         if len(groups) != 2:
-            raise RequestError(f"groups must be two different levels, got {list(groups)}")
+            raise RequestError(f"groups must be two different levels, got {short(groups)}")
         object.__setattr__(self, "groups", tuple(groups))
 
     def _chosen(self, schema: Schema) -> tuple[int, int]:
@@ -60,7 +61,7 @@ def _pair_of(column: Column, groups: Groups | None) -> tuple[int, int]:
         return (known[1], known[0]) if isinstance(column, Boolean) else (known[0], known[1])
     bins = [_bin_of(column, level) for level in groups]
     if len(bins) != 2 or bins[0] == bins[1]:
-        raise RequestError(f"groups must be two different levels, got {list(groups)}")
+        raise RequestError(f"groups must be two different levels, got {short(groups)}")
     return bins[0], bins[1]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpstats.arrays import Floats
-from dpstats.checks import check_alpha, check_counts, check_finite
+from dpstats.checks import check_alpha, check_counts, check_finite, check_numbers
 from dpstats.corrected.independence import independence_verdict
 from dpstats.corrected.verdicts import CertifiedChiSquare, Verdict
 from dpstats.errors import RequestError
@@ -93,7 +93,7 @@ def chisquare(
     alpha, sizes = check_alpha(alpha), check_counts(n)
     beta = check_beta(alpha, beta)
     centre = check_finite("proportions", proportions)
-    width = np.asarray(radius, dtype=np.float64)
+    width = check_numbers("radius", radius)
     if not np.all(width >= 0) or width.shape not in ((), centre.shape):
         raise RequestError("radius must be one number or one per cell, not negative or missing")
     total = float(np.sum(np.broadcast_to(width, centre.shape)))
@@ -157,10 +157,10 @@ def check_probabilities(probabilities: ArrayLike) -> Floats:
     p = check_finite("probabilities", probabilities)
     if p.ndim != 1 or len(p) < 2:
         raise RequestError("probabilities must be a list of at least two numbers, one per cell")
-    if not np.all(p > 0):
+    if not np.all((p > 0) & (p < 1)):
         raise RequestError(
-            f"probabilities must all be positive; the smallest is {p.min():g}. A cell that the "
-            "null hypothesis rules out has no chi-square statistic; merge it with another"
+            "probabilities must all be positive and below 1. A cell that the null hypothesis rules "
+            "out has no chi-square statistic; merge it with another"
         )
     if abs(p.sum() - 1) > _TOLERANCE:
         raise RequestError(

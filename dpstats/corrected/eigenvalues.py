@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpstats.arrays import Floats
-from dpstats.checks import check_alpha, check_counts, check_finite, check_numbers
+from dpstats.checks import check_alpha, check_counts, check_finite, check_number, check_numbers
 from dpstats.corrected.spectral import descending, sampling_radii
 from dpstats.errors import RequestError
 from dpstats.spending import check_beta
@@ -88,7 +88,7 @@ def eigenvalues(
         raise RequestError("matrix must be symmetric, as a covariance matrix is")
     n, p = check_counts(n)[0], len(matrix)
     reach = _spectral_norm(radius, spectral_radius, p)
-    ball = float(p) if ball is None else float(ball)
+    ball = float(p) if ball is None else check_number("ball", ball)
     if not 0 < ball < np.inf:
         raise RequestError(f"ball={ball:g} is not a squared length; give a positive number")
     values, _ = descending(matrix)

@@ -9,6 +9,7 @@ from dpstats.errors import RequestError
 from dpstats.spending import check_beta
 
 _ROUNDING = 1e-9  # relative; n (p - r) may miss an integer by rounding, which must not shorten
+_FAR = 20  # radii beyond which a share is taken for a count or a percentage
 
 
 def proportion_confint(
@@ -38,8 +39,8 @@ def proportion_confint(
         ``release.radius("name", alpha=beta).max``.
     n : array_like, or (int, int)
         Number of private rows (not of synthetic ones), an integer of at least 1. A tuple
-        (low, high) bounds it, on the event of the radius, where it is not public (neighbours add
-        or remove a row): ``release.radius("name", alpha=beta).n``.
+        (low, high), not a list, bounds it, on the event of the radius, where it is not public
+        (neighbours add or remove a row): ``release.radius("name", alpha=beta).n``.
     alpha : float
         Total error probability, in (0, 1/2].
     beta : float, optional
@@ -72,6 +73,11 @@ def proportion_confint(
     """
     alpha = check_alpha(alpha)
     beta = check_beta(alpha, beta)
+    if isinstance(n, list):
+        raise RequestError(
+            "n is a list, which may be bounds or several numbers: give bounds as a tuple "
+            "(low, high), and several numbers as an array"
+        )
     ends = check_counts(n) if isinstance(n, tuple) else (n, n)
     few, many = (check_finite("n", end) for end in ends)
     p, n = check_finite("p", p), few
@@ -84,6 +90,9 @@ def proportion_confint(
         ) from None
     if not np.all(radius >= 0):
         raise RequestError("radius must not be negative or missing; give half the box's width")
+    far = 1 + _FAR * radius  # a radius that fails with 1/2 fails by that much with 10^-6
+    if not np.all((p >= -far) & (p <= 1 + far)):
+        raise RequestError("p is far outside 0 to 1, where shares are; divide counts by n")
     if not np.all((n >= 1) & (n == np.floor(n))):
         raise RequestError("n must be the number of private rows, an integer of at least 1")
     slack = _ROUNDING * (1 + many * (np.abs(p) + radius))

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.arrays import Codes, Floats
+from dpstats.checks import short
 from dpstats.errors import RequestError
 from dpstats.families.block import Block, Derivation
 from dpstats.families.conditions import (
@@ -95,18 +96,20 @@ def check_degree(degree: int, columns: Sequence[Column]) -> None:
     if type(degree) is not int or not 1 <= degree <= len(columns):
         raise RequestError(
             f"degree must be a whole number from 1 to the number of columns, {len(columns)}; "
-            f"got {degree!r}"
+            f"got {short(degree)}"
         )
 
 
 def _chosen(schema: Schema, names: Sequence[str]) -> tuple[Column, ...]:
     if isinstance(names, str) or not isinstance(names, Sequence) or not names:
-        raise RequestError(f"columns must be a non-empty list of names, got {names!r}")
+        raise RequestError(f"columns must be a non-empty list of names, got {short(names)}")
     for name in names:
         if not isinstance(name, str):
-            raise RequestError(f"a column is given by its name, such as 'age'; got {name!r}")
+            raise RequestError(
+                f"a column is given by its name, such as 'age'; got {type(name).__name__}"
+            )
     if len(set(names)) < len(names):
-        raise RequestError(f"columns are named twice: {list(names)}")
+        raise RequestError("a column is named twice")
     chosen = [schema[name] for name in names]
     return tuple(sorted(chosen, key=lambda column: schema.names.index(column.name)))
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.arrays import Codes
-from dpstats.checks import short
+from dpstats.checks import excerpt, short
 from dpstats.errors import ConditionError, FileFormatError
 from dpstats.schema import Boolean, Column, Schema
 
@@ -125,7 +125,9 @@ def read_condition(text: str, schema: Schema) -> CellSet:
         tree = ast.parse(source.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         dates = "; dates need quotes" if re.search(r"\d{4}-\d\d-\d\d", text) else ""
-        raise ConditionError(f"cannot read the condition {text!r}{dates}; {GRAMMAR}") from None
+        raise ConditionError(
+            f"cannot read the condition {excerpt(text)}{dates}; {GRAMMAR}"
+        ) from None
     reader = _Reader(text, schema, quoted)
     try:
         names = reader.columns_of(tree)
@@ -133,14 +135,16 @@ def read_condition(text: str, schema: Schema) -> CellSet:
         cells = math.prod(column.bins for column in columns)
         if cells > MAX_CELLS:
             raise ConditionError(
-                f"{text!r} spans {cells} cells over {len(columns)} columns, more than {MAX_CELLS}; "
-                "use fewer columns or coarser bins"
+                f"{excerpt(text)} spans {cells} cells over {len(columns)} columns, more than "
+                f"{MAX_CELLS}; use fewer columns or coarser bins"
             )
         full = np.broadcast_to(reader.evaluate(tree, columns), [c.bins for c in columns])
     except RecursionError:
         raise ConditionError(f"the condition is nested too deeply; {GRAMMAR}") from None
     if full.all() or not full.any():
-        raise ConditionError(f"{text!r} is always {bool(full.all())}; it needs no measurement")
+        raise ConditionError(
+            f"{excerpt(text)} is always {bool(full.all())}; it needs no measurement"
+        )
     return cell_set(columns, full)
 
 
@@ -167,7 +171,7 @@ def _rewrite(text: str) -> tuple[str, dict[str, str]]:
             while end < len(text) and text[end] != char:
                 end += 2 if text[end] == "\\" and char != "`" else 1
             if end >= len(text):
-                raise ConditionError(f"{text!r} has an unclosed {char}; {GRAMMAR}")
+                raise ConditionError(f"{excerpt(text)} has an unclosed {char}; {GRAMMAR}")
             if char == "`":
                 placeholder = f"_quoted_{len(quoted)}_"
                 while placeholder in text:  # a column could have this very name
@@ -178,7 +182,9 @@ def _rewrite(text: str) -> tuple[str, dict[str, str]]:
                 out.append(text[i : end + 1])
             i = end + 1
         elif char == "#":  # Python would skip what follows as a comment
-            raise ConditionError(f"cannot read the condition {text!r}: # is not allowed; {GRAMMAR}")
+            raise ConditionError(
+                f"cannot read the condition {excerpt(text)}: # is not allowed; {GRAMMAR}"
+            )
         else:
             out.append(" " if char in "\r\n" else _WORDS.get(char, char))
             i += 1
@@ -192,7 +198,7 @@ class _Reader:
     quoted: dict[str, str]
 
     def _refuse(self, why: str) -> ConditionError:
-        return ConditionError(f"cannot read the condition {self.text!r}: {why}; {GRAMMAR}")
+        return ConditionError(f"cannot read the condition {excerpt(self.text)}: {why}; {GRAMMAR}")
 
     def _column(self, node: ast.expr) -> Column:
         if not isinstance(node, ast.Name):
@@ -200,7 +206,7 @@ class _Reader:
         name = self.quoted.get(node.id, node.id)
         if name not in self.schema:
             raise ConditionError(
-                f"{self.text!r} names an unknown column {name!r}; "
+                f"{excerpt(self.text)} names an unknown column {short(name)}; "
                 f"columns: {list(self.schema.names)}"
             )
         return self.schema[name]
@@ -216,7 +222,7 @@ class _Reader:
             case ast.Name():
                 return {self._column(node).name}
             case _:
-                raise self._refuse(f"{ast.unparse(node)!r} is not allowed")
+                raise self._refuse(f"{excerpt(ast.unparse(node))} is not allowed")
 
     def evaluate(self, node: ast.expr, columns: tuple[Column, ...]) -> NDArray[np.bool_]:
         match node:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from dpstats.arrays import Floats
-from dpstats.checks import short
+from dpstats.checks import excerpt, short
 from dpstats.errors import RequestError, SchemaError
 from dpstats.families.moments import Feature
 from dpstats.schema import Boolean, Category, Column, Number
@@ -128,11 +128,11 @@ class Design:
         """
         left, right = _parsed(formula)
         if len(left) != 1 or len(left[0]) != 1 or left[0][0] == "1":
-            raise RequestError(f"{formula!r} needs one column on the left; {GRAMMAR}")
+            raise RequestError(f"{excerpt(formula)} needs one column on the left; {GRAMMAR}")
         response = _response(left[0][0], schema)
         terms = [tuple(_Factor.of(text, schema) for text in term if text != "1") for term in right]
         if not any(terms):
-            raise RequestError(f"{formula!r} has no regressor; for a mean use dps.Mean")
+            raise RequestError(f"{excerpt(formula)} has no regressor; for a mean use dps.Mean")
         _check(formula, terms, response)
         regressors: list[Regressor] = []
         places = []
@@ -166,7 +166,7 @@ class _Factor:
         name = (match["quoted"] or match["bare"]) if match else text
         if name not in schema.names:
             known = f"columns: {list(schema.names)}"
-            raise RequestError(f"{text!r} is not a column; {known}; {GRAMMAR}")
+            raise RequestError(f"{excerpt(text)} is not a column; {known}; {GRAMMAR}")
         column = schema[name]
         if square and not isinstance(column, Number):
             raise RequestError(f"{name!r} is not a number, which {text} needs")
@@ -207,7 +207,9 @@ def _parsed(formula: str) -> tuple[list[list[str]], list[list[str]]]:
         )
     bare = re.sub("`[^`]*`", "", formula)
     if "{" in bare:
-        raise RequestError(f"{formula!r} has braces, but nothing here is evaluated; {GRAMMAR}")
+        raise RequestError(
+            f"{excerpt(formula)} has braces, but nothing here is evaluated; {GRAMMAR}"
+        )
     if len(_OPERATOR.findall(bare)) > _MOST_OPERATORS:
         raise RequestError(
             f"the formula {formula[:40]!r}... has more than {_MOST_OPERATORS} operators; name "
@@ -218,8 +220,8 @@ def _parsed(formula: str) -> tuple[list[list[str]], list[list[str]]]:
         tree = parser.get_ast(formula)
         if _terms_of(tree) > _MOST_TERMS:  # before they are expanded
             raise RequestError(
-                f"{formula!r} has more than {_MOST_TERMS} terms; no term may multiply more than "
-                f"{_LARGEST} columns"
+                f"{excerpt(formula)} has more than {_MOST_TERMS} terms; no term may multiply more "
+                f"than {_LARGEST} columns"
             )
         _check_powers(formula, tree)
         sides = parser.get_terms(formula)
@@ -229,8 +231,16 @@ def _parsed(formula: str) -> tuple[list[list[str]], list[list[str]]]:
         )
     except RequestError:
         raise
-    except (FormulaicError, AttributeError, IndexError, RecursionError, TypeError, ValueError) as e:
-        raise RequestError(f"{formula!r} cannot be read; {GRAMMAR}") from e
+    except (
+        FormulaicError,
+        AttributeError,
+        IndexError,
+        RecursionError,
+        SyntaxError,
+        TypeError,
+        ValueError,
+    ) as e:
+        raise RequestError(f"{excerpt(formula)} cannot be read; {GRAMMAR}") from e
     return left, right
 
 
@@ -262,8 +272,8 @@ def _check_powers(formula: str, node: Any) -> set[str]:
     if power or (symbol in (":", "*", "/", "in") and parts[0] & parts[1]):
         text = min(parts[0] if power else parts[0] & parts[1])
         raise RequestError(
-            f"{formula!r} multiplies {text!r} by itself; write I({text}**2) for the square of a "
-            f"number; {GRAMMAR}"
+            f"{excerpt(formula)} multiplies {excerpt(text)} by itself; write I({text}**2) for the "
+            f"square of a number; {GRAMMAR}"
         )
     return set().union(*parts)
 
@@ -275,7 +285,7 @@ def _response(text: str, schema: Schema) -> Feature:
     if isinstance(factor.column, Boolean):
         return factor.column.name, 1
     if factor.grouped:
-        raise RequestError(f"the response {text!r} must be a number or a Boolean; {GRAMMAR}")
+        raise RequestError(f"the response {excerpt(text)} must be a number or a Boolean; {GRAMMAR}")
     assert isinstance(factor.column, Number)
     factor.column.require_missing("moments")
     return factor.column.name, None
@@ -287,25 +297,27 @@ def _check(formula: str, terms: Sequence[tuple[_Factor, ...]], response: Feature
     for term in terms:
         names = [factor.column.name for factor in term]
         if response[0] in names:
-            raise RequestError(f"{response[0]!r} is on both sides of {formula!r}")
+            raise RequestError(f"{response[0]!r} is on both sides of {excerpt(formula)}")
         if len(set(names)) < len(names):
-            raise RequestError(f"{formula!r} multiplies {names[0]!r} by itself; {GRAMMAR}")
+            raise RequestError(f"{excerpt(formula)} multiplies {names[0]!r} by itself; {GRAMMAR}")
         size = sum(factor.power for factor in term)
         if size > _LARGEST:
             raise RequestError(
-                f"{formula!r} multiplies {size} columns (a square counts twice); at most "
+                f"{excerpt(formula)} multiplies {size} columns (a square counts twice); at most "
                 f"{_LARGEST} are allowed"
             )
         for factor in term:
             if ways.setdefault(factor.column.name, factor.grouped) != factor.grouped:
-                raise RequestError(f"{formula!r} has {factor.column.name!r} as number and levels")
+                raise RequestError(
+                    f"{excerpt(formula)} has {factor.column.name!r} as number and levels"
+                )
             if isinstance(factor.column, Number) and not factor.grouped:
                 factor.column.require_missing("moments")
         alone = {t[0].key for t in terms if len(t) == 1}
         if len(term) == 2 and all(f.grouped for f in term) and not alone.issuperset(names):
             raise RequestError(
-                f"{formula!r} has the product of {names[0]!r} and {names[1]!r} without the main "
-                "effects of both; write a*b"
+                f"{excerpt(formula)} has the product of {names[0]!r} and {names[1]!r} without the "
+                "main effects of both; write a*b"
             )
 
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from dpstats.arrays import Codes, Floats
+from dpstats.checks import short
 from dpstats.errors import RequestError
 from dpstats.families.block import Block, Derivation
 from dpstats.families.cells import DenseValues
@@ -72,7 +73,8 @@ class KernelLattice(Block):
             )
         if type(self.k) is not int or not 1 <= self.k <= MAX_DEGREE:
             raise RequestError(
-                f"k must be a whole number of lattice steps from 1 to {MAX_DEGREE}, got {self.k!r}"
+                f"k must be a whole number of lattice steps from 1 to {MAX_DEGREE}, got "
+                f"{short(self.k)}"
             )
         for column in self.columns:
             if not isinstance(column, Number) or column.values is not None:
@@ -94,7 +96,8 @@ class KernelLattice(Block):
             )
         if not isinstance(self.bandwidth, float) or not 0 < self.bandwidth <= 0.5:
             raise RequestError(
-                f"the bandwidth must be a share of the range in (0, 1/2], got {self.bandwidth!r}"
+                "the bandwidth must be a share of the range in (0, 1/2], got "
+                f"{short(self.bandwidth)}"
             )
 
     @property

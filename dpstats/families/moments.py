@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.arrays import Codes
+from dpstats.checks import short
 from dpstats.errors import RequestError
 from dpstats.families.block import Block, Derivation
 from dpstats.families.cells import DenseValues
@@ -129,7 +130,7 @@ class Moments(Block):
             For columns of the wrong kind, or numbers without a rule for missing cells.
         """
         if degree not in (1, 2) or isinstance(degree, bool):
-            raise RequestError(f"degree of moments must be 1 or 2, got {degree!r}")
+            raise RequestError(f"degree of moments must be 1 or 2, got {short(degree)}")
         for name in numbers:
             number = schema[name]
             if not isinstance(number, Number):

@@ -26,6 +26,7 @@ from dpstats.measured.answers import Answers, joint_noise_quantiles
 from dpstats.measured.measurements import Measurements
 from dpstats.measured.radius import Rows
 from dpstats.privacy.laws import joint_quantiles
+from dpstats.spending import percent
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -141,7 +142,7 @@ class Accuracy:
             else ""
         )
         return (
-            f"Certificate: with probability {100 * (1 - self.alpha):g}% over the privacy noise, "
+            f"Certificate: with probability {percent(self.alpha)} over the privacy noise, "
             f"{every} on the {self.target} within\n"
             f"delta = {self.delta:.3g} of those on the private rows (the largest bound is that of "
             f"{self.names[worst]!r}: misfit to its noisy answer {fit:.2g}, joint noise quantile "

@@ -16,6 +16,7 @@ from dpstats import files
 from dpstats.arrays import Codes, Floats
 from dpstats.errors import DpstatsError, RequestError
 from dpstats.families.block import Block
+from dpstats.families.cells import Table
 from dpstats.measured.digest import plan_digest
 from dpstats.measured.row_count import RowCount
 from dpstats.measured.strategy import HasStrategy, Role, Strategy
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 MEMBERS = ("measurements.json", "answers.csv")
 _SPENT = "keep them until then, since the budget is spent"
+_FAR = 10  # standard deviations; noise alone is beyond them less than once in a million
+_ARCHIVE, _ANSWER = 4_096, 48  # bytes of an archive beside its texts, and of two numbers
 ANSWERS_HEADER = ("block", "function", "name", "noisy_sum", "uniform")
 
 
@@ -124,9 +127,27 @@ class Measurements(HasStrategy):
             f"Digest of the plan: {files.short_digest(self.plan_digest)}",
             self.columns.missing_rules(),
         ]
+        lines += self._count_notes()
         if self.not_private:
             lines.append("NOT PRIVATE: the noise came from a source for testing; do not publish")
         return lines
+
+    def _count_notes(self) -> list[str]:
+        """A note on tables whose noisy counts do not add up to the public number of rows."""
+        if not self.rows.public:
+            return []
+        notes = []
+        for noisy in self.measured:
+            if isinstance(noisy.block, Table):  # every row is in one cell
+                total = int(noisy.sums.sum())
+                variance = sum(self.budget.law(s).variance for s in noisy.scales.tolist())
+                if abs(total - self.n) > _FAR * variance**0.5:
+                    names = ", ".join(column.name for column in noisy.block.columns)
+                    notes.append(
+                        f"Note: the counts of {names} add up to about {total}, far from n = "
+                        f"{self.n}: the number of rows may have been changed after the measurement"
+                    )
+        return notes
 
     def __post_init__(self) -> None:
         size = sum(planned.block.size for planned in self.strategy.blocks)
@@ -261,6 +282,12 @@ class Measurements(HasStrategy):
                 "the measurements would come back changed from a file; change the plan, its names "
                 "and parameters first"
             )
+
+    @property
+    def most_bytes(self) -> int:
+        """Bound on the size of the file, whatever the noisy sums and uniforms are."""
+        texts = self.to_members().values()
+        return _ARCHIVE + sum(len(text.encode()) for text in texts) + _ANSWER * len(self.noisy_sums)
 
     def to_members(self) -> dict[str, str]:
         """The texts of the archive, by member name."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpstats.arrays import Floats
+from dpstats.spending import percent
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -126,7 +127,7 @@ class Radius(Mapping[str, float]):
         lines = [f"  {name:<{width}}  {self[name]:.3g}" for name in shown]
         more = len(self) - len(shown)
         return "\n".join([
-            f"Radius of {self.analysis!r}: with probability {100 * self.level:g}% over the privacy "
+            f"Radius of {self.analysis!r}: with probability {percent(self.alpha)} over the privacy "
             f"noise, jointly, {rows} and",
             "the mean of each function over the rows is within this of that over the private rows:",
             *lines,

@@ -8,7 +8,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Literal, get_args
 
-from dpstats.checks import check_choice
+from dpstats.checks import check_choice, short
 from dpstats.errors import RequestError
 from dpstats.families.block import Block
 from dpstats.families.merging import Sources
@@ -134,6 +134,6 @@ def read_shares(shares: Mapping[str, Any], names: list[str]) -> dict[str, Fracti
         If an analysis is not named, or a share is not a positive number.
     """
     if not isinstance(shares, Mapping) or set(shares) != set(names):
-        given = sorted(shares) if isinstance(shares, Mapping) else shares
-        raise RequestError(f"shares must name every analysis: {names}; got {given}")
+        given = list(shares) if isinstance(shares, Mapping) else shares
+        raise RequestError(f"shares must name every analysis: {names}; got {short(given)}")
     return {name: read_rational(share, f"share of {name!r}") for name, share in shares.items()}

@@ -117,6 +117,11 @@ class Plan(HasStrategy):
         """
         self._once("kept", lambda: self._unmeasured(not_private).check_kept())
 
+    @property
+    def most_bytes(self) -> int:
+        """Bound on the size of the file of its measurements."""
+        return self._unmeasured(not_private=False).most_bytes
+
     def _unmeasured(self, not_private: bool) -> Measurements:
         """What will be kept, with zeros for the noisy sums."""
         n = (self.n or 1) if self.unit == "replace" else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import reprlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -249,7 +248,7 @@ def _read_delta(delta: object) -> Fraction:
     exact = read_rational(delta, "delta")
     if exact >= 1:
         raise BudgetError(
-            f"delta must be below 1, got {reprlib.repr(delta)}; it is the probability of a larger "
+            f"delta must be below 1, got {short(delta)}; it is the probability of a larger "
             "privacy loss and should be far below one over the number of rows, such as 1e-9"
         )
     return exact
@@ -276,7 +275,7 @@ def budget_from_dict(d: Mapping[str, object]) -> Budget:
     cls = KINDS.get(kind) if isinstance(kind, str) else None
     if cls is None:
         raise FileFormatError(
-            f"unknown kind of privacy budget {reprlib.repr(kind)}; "
+            f"unknown kind of privacy budget {short(kind)}; "
             f"this version of dpstats reads: {', '.join(KINDS)}"
         )
     given = {cls.parameter: d.get(cls.parameter)}
@@ -288,5 +287,5 @@ def budget_from_dict(d: Mapping[str, object]) -> Budget:
     except BudgetError:
         raise FileFormatError(
             f"a budget of kind {kind!r} needs positive fractions such as '1/10' (delta below 1), "
-            f"got {reprlib.repr(given)}"
+            f"got {short(given)}"
         ) from None

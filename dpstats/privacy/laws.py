@@ -7,7 +7,6 @@ and no convolution; the discrete Gaussian is in `gaussian`.
 from __future__ import annotations
 
 import math
-import reprlib
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpstats.arrays import Floats
-from dpstats.checks import check_whole, is_number
+from dpstats.checks import check_whole, is_number, short
 from dpstats.errors import RequestError
 
 Noise: TypeAlias = Literal["laplace", "gaussian"]
@@ -108,9 +107,9 @@ class LatticeLaw(ABC):
     def __post_init__(self) -> None:
         scale, terms = self.scale, self.terms
         if not is_number(scale):
-            raise RequestError(f"scale must be a number, got {reprlib.repr(scale)}")
+            raise RequestError(f"scale must be a number, got {short(scale)}")
         if not 0 < scale <= _MAX_SCALE:
-            raise RequestError(f"scale must be in (0, 2**52], got {scale!r}")
+            raise RequestError(f"scale must be in (0, 2**52], got {short(scale)}")
         check_whole("terms", terms, 1)
         object.__setattr__(self, "scale", float(scale))
 
@@ -389,7 +388,7 @@ def _mixture_weights(scale: float, terms: int) -> tuple[float, ...]:
 
 def _check_probability(value: float, name: str) -> float:
     if not isinstance(value, (int, float)) or not 0 < value < 1:
-        raise RequestError(f"{name} must be in (0, 1), got {reprlib.repr(value)}")
+        raise RequestError(f"{name} must be in (0, 1), got {short(value)}")
     return float(value)
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import reprlib
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,7 +22,7 @@ from pathlib import Path
 from typing import BinaryIO, Literal, NoReturn
 
 from dpstats import files
-from dpstats.checks import check_text, short
+from dpstats.checks import check_text, printable, short
 from dpstats.errors import BudgetError, FileFormatError, RequestError
 from dpstats.privacy.budget import KINDS, Budget, check_budget
 from dpstats.privacy.neighbours import NEIGHBOURS, Unit, check_unit
@@ -34,6 +33,7 @@ _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _HEADER = {"dpstats_ledger", "kind", "cap", "unit"}
 _SPENDING = {"spent", "date", "plan", "data", "note"}
 _LONGEST = 400  # bits of a fraction that is printed exactly
+_FIRST_LINE = 2**20  # bytes in which the first line must end
 _MOST_BYTES = 2**26  # some hundred thousand spendings
 
 
@@ -218,20 +218,28 @@ class Ledger:
         return "\n".join([*amounts, NEIGHBOURS[self.unit]])
 
     def table(self) -> str:
-        """All spendings as lines: date, amount, digest of the plan, table and note."""
+        """All spendings as lines: date, amount, digest of the plan, table and note.
+
+        Below them the digest of the last line of the file: kept elsewhere, it shows whether lines
+        were removed from the end.
+        """
+        with _opened(self.path) as file:
+            read = self._same(_read(file))
         lines = [
             "  ".join(
                 [
                     one.date,
                     _show(one.amount),
                     files.short_digest(one.plan) or "-",
-                    one.data or "-",
-                    one.note,
+                    printable(one.data) or "-",
+                    printable(one.note),
                 ]
             )
-            for one in self.spendings
+            for one in read.spendings
         ]
-        return "\n".join(["date, amount, digest of the plan, table, analyses:", *lines])
+        head = "date, amount, digest of the plan, table, analyses:"
+        last = f"digest of the last line: {files.short_digest(read.last)}"
+        return "\n".join([head, *lines, last])
 
     def _same(self, read: _Read) -> _Read:
         if (read.kind, read.cap, read.unit) != (self.kind, self.cap, self.unit):
@@ -242,7 +250,7 @@ class Ledger:
         kind = getattr(budget, "kind", None)
         if kind != self.kind:
             raise BudgetError(
-                f"this ledger counts budgets of kind {self.kind!r}, got {reprlib.repr(budget)}; "
+                f"this ledger counts budgets of kind {self.kind!r}, got {short(budget)}; "
                 "amounts of different kinds cannot be added; plan with a budget of this kind"
             )
         if check_unit(unit) != self.unit:
@@ -347,6 +355,11 @@ class _Read:
 
 
 def _read(file: BinaryIO) -> _Read:
+    if b'"dpstats_ledger"' not in file.readline(_FIRST_LINE):
+        raise FileFormatError(
+            f"{Path(file.name).name} is not a ledger; if it was one, restore it from a copy"
+        )
+    file.seek(0)
     header, *entries = (_entry(i, line) for i, line in enumerate(file.readlines() or [b""], 1))
     version = header.get("dpstats_ledger", _VERSION)
     if version != _VERSION:

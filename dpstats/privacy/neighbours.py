@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import reprlib
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, TypeAlias
 
+from dpstats.checks import short
 from dpstats.errors import RequestError
 
 Unit: TypeAlias = Literal["replace", "add_remove"]
@@ -34,7 +34,7 @@ def check_unit(unit: object) -> Unit:
     if isinstance(unit, str) and unit in NEIGHBOURS:
         return unit
     raise RequestError(
-        f"unit must be 'replace' or 'add_remove', got {reprlib.repr(unit)}; "
+        f"unit must be 'replace' or 'add_remove', got {short(unit)}; "
         "it defines how two neighbouring tables differ"
     )
 

@@ -6,7 +6,6 @@ It checks what the backend does not: OpenDP accepts a scale of 0, which would re
 from __future__ import annotations
 
 import math
-import reprlib
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -19,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.arrays import Integers
+from dpstats.checks import short
 from dpstats.errors import BudgetError, NoiseError
 from dpstats.privacy.laws import POWERS, Noise
 
@@ -73,9 +73,9 @@ def scale_for(multiplier: int | Fraction, bound: int, noise: Noise = "laplace") 
         If the scale is not in [2**-20, 2**52].
     """
     if isinstance(multiplier, bool) or not isinstance(multiplier, (int, Fraction)):
-        raise BudgetError(f"multiplier must be a Fraction, got {reprlib.repr(multiplier)}")
+        raise BudgetError(f"multiplier must be a Fraction, got {short(multiplier)}")
     if isinstance(bound, bool) or not isinstance(bound, int) or bound < 1:
-        raise BudgetError(f"bound must be an int of at least 1, got {reprlib.repr(bound)}")
+        raise BudgetError(f"bound must be an int of at least 1, got {short(bound)}")
     power = POWERS[noise]
     exact = Fraction(multiplier) * bound**power
     root = f"{_approximately(Fraction(multiplier)) ** (1 / power):.4g}"
@@ -144,7 +144,7 @@ def draw_uniforms(d: int) -> NDArray[np.float64]:
         If `d` is not a positive int or the secure source fails.
     """
     if isinstance(d, bool) or not isinstance(d, int) or d < 1:
-        raise NoiseError(f"the number of uniforms must be a positive int, got {reprlib.repr(d)}")
+        raise NoiseError(f"the number of uniforms must be a positive int, got {short(d)}")
     source = _injected.get()
     if source is not None:
         uniforms = getattr(source, "uniforms", None)
@@ -166,9 +166,9 @@ def _check(sums: object, scale: object, noise: object) -> None:
     if int(sums.min()) < -MAX_SUM or int(sums.max()) > MAX_SUM:
         raise NoiseError("a sum is beyond 2**62; use a coarser grid")
     if not isinstance(scale, float) or not MIN_SCALE <= scale <= MAX_SCALE:
-        raise NoiseError(f"scale must be a float in [2**-20, 2**52], got {reprlib.repr(scale)}")
+        raise NoiseError(f"scale must be a float in [2**-20, 2**52], got {short(scale)}")
     if not isinstance(noise, str) or noise not in POWERS:
-        raise NoiseError(f"noise must be one of {list(POWERS)}, got {reprlib.repr(noise)}")
+        raise NoiseError(f"noise must be one of {list(POWERS)}, got {short(noise)}")
 
 
 def _opendp(sums: Integers, scale: float, noise: Noise) -> Integers:

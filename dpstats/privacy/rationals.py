@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import reprlib
 from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
@@ -89,7 +88,7 @@ def check_exact(value: object, name: str) -> Fraction:
     """Positive int or Fraction; floats are refused because privacy is checked exactly."""
     if isinstance(value, bool) or not isinstance(value, (int, Fraction)) or value <= 0:
         raise BudgetError(
-            f"{name} must be a positive int or Fraction, got {reprlib.repr(value)}; "
+            f"{name} must be a positive int or Fraction, got {short(value)}; "
             "floats and booleans are refused because privacy is checked in exact rationals"
         )
     return Fraction(value)

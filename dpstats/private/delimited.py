@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,7 +57,7 @@ def delimited(path: Path, names: Sequence[str]) -> Source:
     def read(wanted: Sequence[str], block: int, skip: int) -> Iterator[pa.RecordBatch]:
         import pyarrow.csv as pacsv
 
-        with pa.OSFile(str(path)) as raw:
+        with pa.OSFile(os.fsencode(path)) as raw:  # of any name
             reader = pacsv.open_csv(
                 pa.CompressedInputStream(raw, "gzip") if zipped else raw,
                 read_options=pacsv.ReadOptions(block_size=block, use_threads=False),

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from dpstats.errors import DataError, RequestError
 from dpstats.planning.plan import Plan
 from dpstats.private.likely_meaning import advice_on, alike
-from dpstats.private.sources import Source
+from dpstats.private.sources import Source, unread
 from dpstats.private.tables import find_source
 from dpstats.results.rendering import Page
 from dpstats.schema import Category, Column, arrow
@@ -87,7 +87,7 @@ def check(plan: Plan, data: object) -> SchemaFit:
         schema.select(column.name for column in present).check_names(source.fields)
     counted = _counted(source, present)
     if isinstance(counted, str):  # raised here, where no frame of the traceback holds cells
-        raise DataError(f"reading the rows failed ({counted})")
+        raise DataError(counted)
     rows, columns = counted
     if not absent:
         return SchemaFit(rows, columns)
@@ -174,7 +174,7 @@ class SchemaFit:
         header = ["", "missing", "undeclared", "clamped", "commonest outside"]
         return Page(
             TITLE,
-            [f"{self.rows:,} rows"] if self.columns else [],
+            [f"{self.rows:,} row{'s' * (self.rows != 1)}"] if self.columns else [],
             header if self.columns else [],
             cells,
             after=advice,
@@ -192,15 +192,15 @@ def _listed(commonest: Sequence[tuple[str, int]]) -> str:
 
 
 def _counted(source: Source, columns: Sequence[Column]) -> tuple[int, tuple[ColumnFit, ...]] | str:
-    """The number of rows and the fit of some columns; the name of an error if reading fails."""
+    """The number of rows and the fit of some columns; a sentence if reading fails."""
     rows, tallies = 0, [_Tally(column) for column in columns]
     try:
         for batch in source.batches([column.name for column in columns]) if columns else ():
             rows += batch.num_rows
             for tally, values in zip(tallies, batch.columns, strict=True):
                 tally.add(values)
-    except Exception as error:  # a reader's own message may quote cells: keep only its type
-        return type(error).__name__
+    except Exception as error:  # a reader's own message may quote cells: keep what may be said
+        return unread(error, line=True)
     return rows, tuple(tally.result(source.types.get(tally.column.name)) for tally in tallies)
 
 

@@ -57,6 +57,8 @@ def _levels_alike(column: Category, value: str) -> list[Any]:
     """Levels that a value may mean: the same text, number or truth value, in another form."""
     texts = {level: str(level) for level in column.stored}
     close = [level for level, text in texts.items() if _folded(text) == _folded(value)]
+    labelled = zip(column.labels, column.stored, strict=False)  # one more label is "(missing)"
+    close += [stored for label, stored in labelled if _folded(str(label)) == _folded(value)]
     number = _number(value)
     if number is not None:
         close += [level for level, text in texts.items() if _number(text) == number]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from dpstats.arrays import Codes, Floats
+from dpstats.checks import check_progress
 from dpstats.errors import DataError, NoiseError, RequestError
 from dpstats.measured.measurements import Measurements
 from dpstats.measured.strategy import PlannedBlock, noise_scales
@@ -18,6 +20,7 @@ from dpstats.privacy.laws import Noise
 from dpstats.privacy.ledger import Ledger
 from dpstats.privacy.noise import add_noise, draw_uniforms, is_private
 from dpstats.private.tables import Progress, exact_sums, open_source
+from dpstats.releases.paid import attached, held_interrupts
 
 _log = logging.getLogger(__name__)
 
@@ -44,7 +47,8 @@ def measure(
     ledger : Ledger or path, optional
         Record of what was spent on this data set, with its cap.
     progress : callable, optional
-        Called with a message, the per cent done and 100, or 0 and None where there is no total.
+        Called with a message, the per cent done and 100, or 0 and None where there is no total;
+        never once the budget is spent.
 
     Returns
     -------
@@ -61,6 +65,11 @@ def measure(
         If noise cannot be drawn. If this is found before the rows are read, nothing is spent;
         afterwards the budget counts as spent.
 
+    Notes
+    -----
+    An interrupt (Ctrl-C, SIGTERM) while noise is drawn waits until the measurements are made; the
+    KeyboardInterrupt then holds them as ``error.measurements``.
+
     Examples
     --------
     >>> import dpstats as dps
@@ -72,11 +81,25 @@ def measure(
     >>> print(measurements.means.round(2))
     [0.3]
     """
+    with attached() as paid, held_interrupts() as hold:
+        paid.append(_measured(plan, data, ledger, progress, hold))
+    return paid[0]
+
+
+def _measured(
+    plan: Plan,
+    data: object,
+    ledger: Ledger | str | Path | None,
+    progress: Progress | None,
+    hold: Callable[[], None],
+) -> Measurements:
+    """As `measure`; `hold` is called before the budget is spent."""
     if not isinstance(plan, Plan):
         raise RequestError(
             "the first argument must be a dps.Plan and the second the table, got "
             f"{type(plan).__name__}; make a plan with dps.plan or dps.Plan.load"
         )
+    check_progress(progress)
     plan.check(plan.n)
     plan.check_kept(not_private=not is_private())
     strategy = plan.strategy
@@ -107,6 +130,7 @@ def measure(
             n = 0
         if progress is not None:
             progress("drawing noise", 0, None)
+        hold()
         if book is not None:
             book.spend(
                 plan.budget, "; ".join(plan.analyses), unit=plan.unit, plan=plan.digest,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -13,6 +14,7 @@ from dpstats.schema import Schema
 
 BATCH_ROWS = 2**17
 Part = Iterable[pa.RecordBatch]
+_UNEVEN = re.compile(r"CSV parse error: (Row #(?P<line>\d+): )?Expected \d+ columns, got \d+")
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,18 @@ class Source:
                 f"{list(schema.names)}. 'dpstats check' shows the fields"
             )
         schema.check_names(self.fields)
+
+
+def unread(error: Exception, *, line: bool = False) -> str:
+    """What may be said of a reader's failure, whose own message may quote cells.
+
+    With `line`, for the custodian's screen alone, the line where it happened is named if known.
+    """
+    uneven = _UNEVEN.match(str(error)) if isinstance(error, pa.ArrowInvalid) else None
+    if uneven is None:
+        return f"reading the rows failed ({type(error).__name__})"
+    which = f"line {uneven['line']}" if line and uneven["line"] else "a line"
+    return f"{which} has more or fewer fields than the first, or a quote is not closed"
 
 
 def in_slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

@@ -6,6 +6,7 @@ not passed on: a reader's failure becomes one fixed message.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from dpstats import files
 from dpstats.arrays import Codes, one_blas_thread
 from dpstats.errors import DataError
 from dpstats.families.block import Block
@@ -20,7 +22,7 @@ from dpstats.private import sources
 from dpstats.private.data_frames import data_frame
 from dpstats.private.delimited import delimited, is_delimited
 from dpstats.private.kernel import Kernel
-from dpstats.private.sources import Part, Source, in_slices, one_by_one
+from dpstats.private.sources import Part, Source, in_slices, one_by_one, unread
 from dpstats.private.threads import sum_parts
 from dpstats.schema import Schema
 
@@ -92,7 +94,7 @@ def exact_sums(
     except DataError as error:
         failure = str(error)
     except Exception as error:  # as above
-        failure = f"reading the rows failed ({type(error).__name__}); nothing was released or spent"
+        failure = f"{unread(error)}; nothing was released or spent"
     except BaseException as error:  # an interrupt
         stopped = error.with_traceback(None)
     if stopped is not None:
@@ -137,7 +139,11 @@ def _open(data: object, schema: Schema) -> Source:
     if isinstance(data, str | Path):
         path = Path(data)
         if not path.is_file():
-            raise DataError(f"there is no file {path.name!r}")
+            raise DataError(
+                f"{path.name!r} is not a file but {files.kind_of(path)}"
+                if os.path.lexists(path)
+                else f"there is no file {path.name!r}"
+            )
         if is_delimited(path):
             return delimited(path, schema.names)
         if path.suffix.lower() in (".parquet", ".pq"):
@@ -148,6 +154,8 @@ def _open(data: object, schema: Schema) -> Source:
         return data_frame(data, schema)
     if isinstance(data, pa.RecordBatch):
         data = pa.Table.from_batches([data])
+    if pandas is not None and isinstance(data, pandas.Series):
+        raise DataError("this is a single column; pass a DataFrame, such as series.to_frame()")
     if hasattr(data, "__arrow_c_stream__"):
         return _stream(data)
     if hasattr(data, "collect"):
@@ -178,7 +186,7 @@ def _stream(data: Any) -> Source:
 def _parquet(path: Path) -> Source:
     import pyarrow.parquet as pq
 
-    raw = pa.OSFile(str(path))
+    raw = pa.OSFile(os.fsencode(path))  # of any name
     file = pq.ParquetFile(raw)
     free = [file]  # a reader serves one thread at a time
 

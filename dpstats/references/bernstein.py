@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpstats.arrays import Codes, Floats
+from dpstats.checks import short
 from dpstats.errors import FileFormatError, RequestError
 from dpstats.families.block import Block
 from dpstats.families.lattice import MAX_COLUMNS, MAX_DEGREE, KernelLattice
@@ -92,7 +93,7 @@ class BernsteinKDE(Density):
             ):
                 raise RequestError(
                     "BernsteinKDE(columns=...) must be a list of 1 to "
-                    f"{MAX_COLUMNS} different names, got {given!r}"
+                    f"{MAX_COLUMNS} different names, got {short(given)}"
                 )
             object.__setattr__(self, "columns", tuple(given))
         for name, value, largest in (("k", self.k, MAX_DEGREE), ("order", self.order, MAX_ORDER)):
@@ -101,14 +102,14 @@ class BernsteinKDE(Density):
             if type(value) is not int or not 1 <= value <= largest:
                 raise RequestError(
                     f"BernsteinKDE({name}=...) must be a whole number from 1 to {largest}, "
-                    f"got {value!r}"
+                    f"got {short(value)}"
                 )
         factor = self.C
         if isinstance(factor, bool) or not isinstance(factor, int | float) or not (
             0 < factor < math.inf
         ):  # fmt: skip
             raise RequestError(
-                f"BernsteinKDE(C=...) must be a positive finite number, got {factor!r}; the "
+                f"BernsteinKDE(C=...) must be a positive finite number, got {short(factor)}; the "
                 "bandwidth is a public choice and never learned from the data"
             )
         object.__setattr__(self, "share", read_share(self.share, "BernsteinKDE"))

@@ -52,13 +52,22 @@ class Generated:
 
 
 def check_options(
-    fit: Fit, draw: Draw, m: int, k: int | None, rng: Seed, solver: Solver = "columns"
+    fit: Fit,
+    draw: Draw,
+    m: int,
+    k: int | None,
+    rng: Seed,
+    solver: Solver = "columns",
+    names: tuple[str, str, str] = ("m", "k", "rng"),
 ) -> np.random.Generator:
-    """Refuse impossible options; the generator to use."""
-    for name, size, most in (("m", m, MOST_CANDIDATES), ("k", k, MOST_ROWS)):
-        if size is not None and (type(size) is not int or not 1 <= size <= most):
+    """Refuse impossible options; the generator to use. `names` are those in the messages."""
+    most = (MOST_CANDIDATES, MOST_ROWS)
+    for name, size, limit in zip(names, (m, k), most, strict=False):
+        if name == names[1] and size is None:  # as many as private rows
+            continue
+        if type(size) is not int or not 1 <= size <= limit:
             raise RequestError(
-                f"{name} must be a positive whole number of at most {most}, got {short(size)}"
+                f"{name} must be a positive whole number of at most {limit}, got {short(size)}"
             )
     check_choice("fit", fit, get_args(Fit))
     check_choice("draw", draw, get_args(Draw))
@@ -71,7 +80,8 @@ def check_options(
     try:
         return np.random.default_rng(rng)
     except (TypeError, ValueError):
-        raise RequestError(f"rng must be a seed or a numpy Generator, got {short(rng)}") from None
+        what = "must be a seed, a whole number of at least 0, or a numpy Generator"
+        raise RequestError(f"{names[2]} {what}, got {short(rng)}") from None
 
 
 def generate(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from dpstats.arrays import Codes, Floats
-from dpstats.errors import RequestError
+from dpstats.checks import check_choice
 from dpstats.references.base import Density, Unmeasured
 from dpstats.schema import Number, Schema
 
@@ -40,8 +40,7 @@ class Uniform(Unmeasured, Density):
     over: Literal["cells", "grid"] = "cells"
 
     def __post_init__(self) -> None:
-        if self.over not in ("cells", "grid"):
-            raise RequestError(f"Uniform(over=...) must be 'cells' or 'grid', got {self.over!r}")
+        check_choice("Uniform(over=...)", self.over, ("cells", "grid"))
 
     def cells(self, schema: Schema, measured: NoisyBlock | None) -> tuple[int, Floats | None]:
         """All cells, equally likely, for ``over="cells"``."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import zipfile
 from pathlib import Path
 
@@ -53,7 +54,8 @@ def open_release(path: Path) -> Release:
         case Release():
             return found
         case Measurements():
-            what = f"measurements: make a release of them with 'dpstats synthesize {path.name}'"
+            finish = f"dpstats synthesize {shlex.quote(path.name)} -o RELEASE.zip"
+            what = f"measurements: make a release of them with: {finish}"
         case Plan():
             what = "a plan: make a release under it with 'dpstats release'"
         case Ledger():

@@ -19,6 +19,11 @@ from dpstats.measured.measurements import Measurements
 from dpstats.releases.archive import load
 
 _SUFFIX = ".measurements.zip"
+_ATTACHED = (
+    "the budget is spent, and this exception holds the measurements that it paid for: save "
+    "error.measurements (sys.last_value.measurements in an interactive session), then finish with "
+    "dps.synthesize(measurements)"
+)
 Write = Callable[[bytes], None]
 
 
@@ -70,8 +75,10 @@ def _same(one: Path, other: Path) -> bool:
 
 
 @contextmanager
-def places(output: Path, *, overwrite: bool) -> Iterator[tuple[Write, Write]]:
+def places(output: Path, *, overwrite: bool, size: int) -> Iterator[tuple[Write, Write]]:
     """Open the places of the measurements and of the release, before anything is spent.
+
+    `size` bytes are kept free for the measurements.
 
     Raises
     ------
@@ -79,6 +86,19 @@ def places(output: Path, *, overwrite: bool) -> Iterator[tuple[Write, Write]]:
         If either cannot be written, or measurements of a run that stopped are there.
     """
     paid = place_of_measurements(output)
+    try:
+        paid.lstat()
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise RequestError(
+            f"cannot write {paid.name!r}: {error.strerror}; nothing was spent"
+        ) from None
+    if paid.is_file() and not files.holds_measurements(paid):
+        raise RequestError(
+            f"{str(paid)!r}, where the measurements are to be kept, is another file; move it, or "
+            "name another output"
+        )
     if paid.is_file():
         raise RequestError(
             f"{str(paid)!r} holds measurements that a budget has paid for, of a run that was not "
@@ -87,7 +107,7 @@ def places(output: Path, *, overwrite: bool) -> Iterator[tuple[Write, Write]]:
         )
     with ExitStack() as stack:
         try:
-            keep = stack.enter_context(files.reserved(paid))
+            keep = stack.enter_context(files.reserved(paid, size=size))
             write = stack.enter_context(files.reserved(output, overwrite=overwrite))
         except RequestError as error:
             raise RequestError(f"{error}; nothing was spent") from None
@@ -124,9 +144,10 @@ def _handlers(*names: str) -> dict[int, Any]:
 def held_interrupts() -> Iterator[Callable[[], None]]:
     """Once the function that this gives is called, signals to stop wait until the block ends."""
     waiting: list[int] = []
-    before = _handlers("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT")
+    before: dict[int, Any] = {}
 
     def hold() -> None:
+        before.update(_handlers("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT"))
         for number in before:
             signal.signal(number, lambda number, frame: waiting.append(number))
 
@@ -135,8 +156,27 @@ def held_interrupts() -> Iterator[Callable[[], None]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
-    if waiting:
-        raise KeyboardInterrupt
+    for number in waiting:
+        handler = before[number]
+        if not callable(handler):  # the program would end at once
+            raise KeyboardInterrupt
+        handler(number, None)
+
+
+@contextmanager
+def attached() -> Iterator[list[Measurements]]:
+    """Any exception of the block, an interrupt too, carries the measurements that it was given.
+
+    The budget has paid for them: they are its attribute ``measurements``, and a note says so.
+    """
+    held: list[Measurements] = []
+    try:
+        yield held
+    except BaseException as error:
+        if held and not hasattr(error, "measurements"):
+            error.measurements = held[0]  # type: ignore[attr-defined]
+            error.add_note(_ATTACHED)
+        raise
 
 
 def keep_measurements(measurements: Measurements, keep: Write, output: Path) -> Path:
@@ -158,9 +198,18 @@ def keep_measurements(measurements: Measurements, keep: Write, output: Path) -> 
         paid = place_of_measurements(_free(output))
     try:
         files.write_atomically(paid, data)
-    except RequestError:  # such as a disk that is full by now
+        return paid
+    except RequestError as error:  # such as a disk that is full by now
+        failures = [str(error)]
+    try:
         paid = Path(tempfile.mkdtemp(prefix="dpstats-")) / paid.name
         files.write_atomically(paid, data)
+    except (RequestError, OSError) as error:
+        failures.append(str(error))
+        raise RequestError(
+            f"the budget is spent and the measurements are lost: {'; '.join(failures)}. Free some "
+            "space before you ask for another budget"
+        ) from None
     return paid
 
 

@@ -19,8 +19,8 @@ from dpstats.analyses.base import Analysis, answered
 from dpstats.analyses.registry import BUILT_IN, spelled
 from dpstats.arrays import Codes, Floats
 from dpstats.caching import Cached
-from dpstats.checks import check_counts, check_number
-from dpstats.errors import RequestError, SchemaError
+from dpstats.checks import check_counts, check_number, short
+from dpstats.errors import RequestError
 from dpstats.families.block import Block, Family
 from dpstats.families.cells import ROWS
 from dpstats.measured.answers import blocks_of
@@ -111,7 +111,8 @@ def infer(
     if isinstance(analysis, type | str) or not hasattr(analysis, "infer"):
         raise RequestError(
             "infer takes an analysis with its parameters, such as "
-            f"dps.Proportion(\"smoker == 'yes'\"): rows have no names of analyses; got {analysis!r}"
+            "dps.Proportion(\"smoker == 'yes'\"): rows have no names of analyses; got "
+            f"{short(analysis)}"
         )
     if not isinstance(schema, Schema):
         raise RequestError(
@@ -206,15 +207,15 @@ class _Known:
         ends = check_counts(own.n if own is not None and n is None else n)
         if own is not None and n is not None and ends != check_counts(own.n):
             raise RequestError(
-                f"n={n!r} differs from that of the radius, {own.n}; leave n out, since the radius "
-                "knows it"
+                f"n differs from that of the radius, {own.n}; leave n out: the radius knows it"
             )
         if own is not None and beta is not None:
             raise RequestError(
                 f"the radius has its own beta, {own.alpha:g}; leave beta out, or ask for "
                 f"release.radius(name, alpha={beta:g})"
             )
-        failing = own.alpha if own is not None else USUAL_BETA if beta is None else float(beta)
+        given = USUAL_BETA if beta is None else check_number("beta", beta)
+        failing = given if own is None else own.alpha
         if not 0 <= failing < 0.5:
             raise RequestError(
                 f"beta={failing:g} must be at least 0 and below 1/2: it is the probability "
@@ -391,7 +392,7 @@ def _checked(name: str, value: float) -> float:
 
 
 def _coded(analysis: Analysis[Result], schema: Schema, rows: pd.DataFrame) -> dict[str, Codes]:
-    """Codes of the published rows, which are public, in the columns that they have."""
+    """Codes of the published rows, which are public, in the columns that the analysis needs."""
     import pandas as pd
 
     if not isinstance(rows, pd.DataFrame) or not len(rows):
@@ -402,27 +403,28 @@ def _coded(analysis: Analysis[Result], schema: Schema, rows: pd.DataFrame) -> di
     needed = analysis.family(schema).column_names
     if lacking := [name for name in schema.names if name in needed and name not in rows.columns]:
         raise RequestError(f"the rows have no column {lacking}, which {spelled(analysis)} needs")
-    return {
-        name: _codes_of(schema[name], rows[name]) for name in schema.names if name in rows.columns
-    }
+    return {name: _codes_of(schema[name], rows[name]) for name in schema.names if name in needed}
 
 
 def _codes_of(column: Column, cells: pd.Series[Any]) -> Codes:
     """Codes of one column, refusing cells that the schema does not declare.
 
-    Published cells hold labels, not the values that a private table stores.
+    Published cells hold labels, not the values that a private table stores; a reader of a file may
+    have made numbers of them, such as 1 of "01", and they match as those of a private table do.
     """
     import pandas as pd
 
     if isinstance(column, Category):
-        distinct = pd.unique(cells).tolist()
-        known = {cell: _level(column, cell) for cell in distinct}
-        if unknown := [cell for cell, code in known.items() if code is None]:
+        which, distinct = pd.factorize(cells, use_na_sentinel=False)
+        texts = [None if pd.isna(cell) else str(cell) for cell in distinct.tolist()]
+        values = pa.array(texts, pa.large_string())
+        codes = arrow.level_codes(values, column.bin_labels, missing=-1, other=-1)
+        if (codes < 0).any():  # its value may be a private one, if the rows are
             raise RequestError(
-                f"the rows hold {unknown[0]!r} in {column.name!r}, which the schema does not "
-                "declare; give the schema of these rows"
+                f"the rows hold a value of {column.name!r} that the schema does not declare; give "
+                "published rows and their schema"
             )
-        return np.asarray(cells.astype(object).map(known), dtype=np.int64)
+        return np.asarray(codes[which], dtype=np.int64)
     if not column.dates and not pd.api.types.is_numeric_dtype(cells):
         raise RequestError(
             f"the rows hold {column.name!r} as {cells.dtype}, and the schema declares numbers; "
@@ -438,19 +440,8 @@ def _codes_of(column: Column, cells: pd.Series[Any]) -> Codes:
     least, most = float(column.grid[0]), float(column.grid[-1])
     numbers = numbers[~np.isnan(numbers)]
     if np.any((numbers < least) | (numbers > most)):
-        ends = (numbers.min(), numbers.max()), (least, most)
-        found, declared = (f"{column.text(low)} to {column.text(high)}" for low, high in ends)
         raise RequestError(
-            f"the rows hold {column.name!r} from {found}, and the schema declares {declared}; "
-            "give the schema of these rows"
+            f"the rows hold a value of {column.name!r} outside {column.text(least)} to "
+            f"{column.text(most)}, which the schema declares; give published rows and their schema"
         )
     return column.encode(values)
-
-
-def _level(column: Category, cell: object) -> int | None:
-    """Code of a label; a file may hold a number or a boolean as text."""
-    try:
-        return column.index(cell)
-    except SchemaError:
-        labels = column.bin_labels
-        return labels.index(str(cell)) if str(cell) in labels else None

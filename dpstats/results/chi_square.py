@@ -22,6 +22,7 @@ from dpstats.errors import RequestError
 from dpstats.results.base import footer
 from dpstats.results.hypothesis import HypothesisResult
 from dpstats.results.rendering import Numerals, Page, brief, fixed, shown_pvalue, significant
+from dpstats.spending import percent
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -178,8 +179,8 @@ class ChiSquareResult(Cached, HypothesisResult):
             )
         if target == "population":
             raise RequestError(
-                f"there is no certified interval for {self.effect_name} of the population; use "
-                "target='table', or method='noise_aware'"
+                f"{no_certified_interval(self.effect_name)}; use target='table', or "
+                "method='noise_aware'"
             )
         return effect_of(self._certified(alpha), self.levels, self.largest_effect)
 
@@ -247,17 +248,23 @@ class ChiSquareResult(Cached, HypothesisResult):
             "not valid here)",
             str(certified),
             f"{self.effect_name} = {show(self.effect)} {show.interval(low, high)} "
-            f"({100 * (1 - alpha):g}% interval)",
+            f"({percent(alpha)} interval)",
         ]
 
     def _of_table(self, alpha: float) -> list[str]:
         low, high = self.conf_int(alpha=alpha, method="certified", target="table")
-        ends = Numerals.of((low, high), high - low).interval(low, high)
-        return [
-            str(self._certified(alpha)),
-            f"{self.effect_name} of the private table: {ends} ({100 * (1 - alpha):g}% certified "
-            "interval)",
-        ]
+        return [str(self._certified(alpha)), effect_of_table(self.effect_name, low, high, alpha)]
+
+
+def no_certified_interval(effect: str) -> str:
+    """Why a chi-square test has no certified interval for the population's effect."""
+    return f"there is no certified interval for {effect} of the population"
+
+
+def effect_of_table(effect: str, low: float, high: float, alpha: float) -> str:
+    """The line with the certified interval for the private table's own effect."""
+    ends = Numerals.of((low, high), high - low).interval(low, high)
+    return f"{effect} of the private table: {ends} ({percent(alpha)} certified interval)"
 
 
 def effect_of(certified: CertifiedChiSquare, levels: int, largest: float) -> Floats:

@@ -17,6 +17,7 @@ from dpstats.results.estimates import METHODS, EstimateResult
 from dpstats.results.hypothesis import HypothesisResult
 from dpstats.results.named import Named
 from dpstats.results.rendering import Numerals, Page, significant
+from dpstats.spending import percent
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -296,7 +297,7 @@ class Prediction(Result):
 
     def _page(self, alpha: float, target: Target) -> Page:
         frame = self.to_frame(alpha=alpha, target=target)
-        level = f"{100 * (1 - alpha):g}%"
+        level = percent(alpha)
         header = ["", "mean", "std err", f"{level} of the mean"]
         header += [f"{level} of a new response"] if target == "population" else []
         rows = []

@@ -14,6 +14,7 @@ from dpstats.checks import (
     check_alpha,
     check_target,
 )
+from dpstats.errors import RequestError
 from dpstats.results.base import Result
 from dpstats.results.rendering import Page, shown_pvalue, significant
 
@@ -64,6 +65,15 @@ class HypothesisResult(Result):
     def pvalues(self) -> Floats:
         """The p-value as an array (1,)."""
         return np.array([self.pvalue])
+
+    def test(self, value: float | None = None, alternative: Alternative = "two-sided") -> Result:
+        """Refused: this is a test already.
+
+        Raises
+        ------
+        RequestError
+        """
+        raise RequestError("this is a test already; its p-value is .pvalue")
 
     @property
     def headline(self) -> str:

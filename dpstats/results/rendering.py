@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpstats.arrays import Floats
+from dpstats.spending import percent
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -137,7 +138,7 @@ def table_of(shown: pd.DataFrame, alpha: float) -> tuple[list[str], list[list[st
 
     With `certified_low` and `certified_high` as well; tests only where there are some.
     """
-    level = f"{100 * (1 - alpha):g}%"
+    level = percent(alpha)
     tested = bool(shown["p_value"].notna().any())
     header = ["", "estimate", "std err", *(["t", "P>|t|"] if tested else []),
               f"{level} noise-aware", f"{level} certified", "privacy"]  # fmt: skip

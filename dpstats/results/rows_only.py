@@ -25,11 +25,11 @@ from dpstats.errors import RequestError
 from dpstats.inference.intervals import Intervals
 from dpstats.measured.bounded import ONLY_CERTIFIED
 from dpstats.results.base import INTERVAL_COLUMNS, Result
-from dpstats.results.chi_square import effect_of
+from dpstats.results.chi_square import effect_of, effect_of_table, no_certified_interval
 from dpstats.results.hypothesis import HypothesisResult
 from dpstats.results.named import Named
 from dpstats.results.rendering import Numerals, Page, as_html, brief_list
-from dpstats.spending import for_noise
+from dpstats.spending import for_noise, percent
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -248,7 +248,7 @@ class RowsResult(_FromRows):
             after.append(f"Note: {len(frame) - most} more rows are in to_frame()")
         if len(frame) > 1:
             after.append("Note: the level is that of each interval, not of all of them jointly")
-        header = ["", "on the rows", f"{100 * (1 - alpha):g}% certified"]
+        header = ["", "on the rows", f"{percent(alpha)} certified"]
         return Page(self.title, (), header, rows, after=after).text()
 
     def _foot(self, target: Target) -> str:
@@ -318,20 +318,45 @@ class RowsTest(_FromRows):
         """False: the interval is that of an effect in the private table, see `conf_int`."""
         return False
 
-    def conf_int(
-        self, *, alpha: float = 0.05, method: Method = "certified", target: Target = "table"
-    ) -> Floats:
-        """Certified interval (2,) for the effect in the private table.
+    def test(self, value: float | None = None, alternative: Alternative = "two-sided") -> Result:
+        """Refused: this is a test already.
 
         Raises
         ------
         RequestError
-            For ``method="noise_aware"`` or ``target="population"``, which need the release.
+        """
+        raise RequestError("this is a test already; its verdict is .certified, or verdict(alpha=)")
+
+    def conf_int(
+        self,
+        *,
+        alpha: float = 0.05,
+        method: Method = "certified",
+        target: Target = "population",
+        simultaneous: bool = False,
+    ) -> Floats:
+        """Certified interval (2,) for the effect in the private table: with ``target="table"``.
+
+        Parameters
+        ----------
+        alpha : float
+            Above `beta`.
+        method : {"certified"}
+        target : {"table"}
+        simultaneous : bool
+            Ignored: there is one interval.
+
+        Raises
+        ------
+        RequestError
+            For ``method="noise_aware"``, which needs the release, and for the population.
         """
         check_method(method)
         check_target(target)
-        if method == "noise_aware" or target == "population":
+        if method == "noise_aware":
             raise RequestError(ONLY_CERTIFIED)
+        if target == "population":
+            raise RequestError(f"{no_certified_interval(self.effect_name)}; use target='table'")
         return effect_of(self.verdict(alpha=alpha), self.levels, self.largest_effect)
 
     @property
@@ -346,16 +371,13 @@ class RowsTest(_FromRows):
         return pd.DataFrame({"cell": self.cells, "share": self.shares})
 
     def summary(self, *, alpha: float = 0.05, target: Target = "population") -> str:
-        """Text of the verdict and of the interval for the effect in the private table."""
+        """Text of the verdict; for the private table, also of the interval for its effect."""
         check_target(target)
-        low, high = self.conf_int(alpha=alpha).tolist()
-        ends = Numerals.of((low, high), high - low).interval(low, high)
-        lines = [
-            f"null hypothesis: {self.null}",
-            str(self.verdict(alpha=alpha)),
-            f"{self.effect_name} of the private table: {ends} ({100 * (1 - alpha):g}% certified "
-            "interval)",
-        ]
+        effect = f"{no_certified_interval(self.effect_name)}; see summary(target='table')"
+        if target == "table":
+            low, high = self.conf_int(alpha=alpha, target=target).tolist()
+            effect = effect_of_table(self.effect_name, low, high, alpha)
+        lines = [f"null hypothesis: {self.null}", str(self.verdict(alpha=alpha)), effect]
         return Page(self.title, lines, after=[_footer(self.beta, self.rows, target)]).text()
 
 
@@ -386,5 +408,5 @@ def _footer(beta: float, rows: RowCount, target: Target) -> str:
     }[target]
     return (
         f"Target: {whom}. {rows}. Method: certified, from the rows and a radius that holds with "
-        f"probability {100 * (1 - beta):g}%, which is counted."
+        f"probability {percent(beta)}, which is counted."
     )

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.arrays import Codes
-from dpstats.checks import check_label, check_text, first_few, is_finite, is_number
+from dpstats.checks import check_label, check_text, first_few, is_finite, is_number, short
 from dpstats.errors import ConditionError, SchemaError
 from dpstats.schema.column_fields import (
     MISSING_LABEL,
@@ -123,7 +123,8 @@ class Category:
             if isinstance(known, str) == isinstance(label, str) and known == label:
                 return code
         raise SchemaError(
-            f"{what}{label!r} is not a level of {self.name!r}; levels: {first_few(self.labels)}"
+            f"{what}{short(label)} is not a level of {self.name!r}; levels: "
+            f"{first_few(self.labels)}"
         )
 
     @property

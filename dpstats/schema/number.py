@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.arrays import Codes
-from dpstats.checks import first_few, is_number, shortest_decimal
+from dpstats.checks import check_choice, first_few, is_finite, is_number, short, shortest_decimal
 from dpstats.errors import ConditionError, RequestError, SchemaError
 from dpstats.schema.column_fields import (
     MISSING_LABEL,
@@ -115,15 +115,16 @@ class Number:
         if self.dates or day_of(self.low) is not None:
             for what, day in days_of_bounds(self, where, Number.points).items():
                 object.__setattr__(self, what, day)
-        if self.closed not in ("left", "right"):
-            raise SchemaError(f"{where}: closed must be 'left' or 'right', got {self.closed!r}")
+        check_choice(f"{where}: closed", self.closed, ("left", "right"), SchemaError)
         for what in ("edges", "values"):
             given = getattr(self, what)
             if given is None:
                 continue
             if isinstance(given, str) or not isinstance(given, Sequence):
                 raise SchemaError(f"{where}: {what} must be a list of numbers")
-            frozen = tuple(finite(f"{where}: each of {what}", value) for value in given)
+            if not all(is_number(value) and is_finite(value) for value in given):
+                raise SchemaError(f"{where}: each of {what} must be a finite number")
+            frozen = tuple(given)
             if any(b <= a for a, b in pairwise(frozen)):
                 raise SchemaError(f"{where}: {what} must be strictly increasing")
             object.__setattr__(self, what, frozen)
@@ -158,9 +159,9 @@ class Number:
         if type(points) is not int or points < 2 or 2 * self.half_points + 1 > MAX_POINTS:
             raise SchemaError(
                 f"{where}: points must be a whole number from 2 to {MAX_POINTS} (an even one to "
-                f"{MAX_POINTS // 2}), got {points}"
+                f"{MAX_POINTS // 2}), got {short(points)}"
             )
-        if np.any(np.diff(self.grid) <= 0):
+        if not np.all(self.grid[1:] > self.grid[:-1]):
             raise SchemaError(
                 f"{where}: {points} points from {low} to {high} are not distinct floats; declare "
                 "fewer points or wider bounds"
@@ -224,7 +225,8 @@ class Number:
         low, high = float(self.low), float(self.high)  # type: ignore[arg-type]
         # The product first, so that steps of whole numbers give whole numbers.
         steps = 2 * self.half_points
-        grid = low + (high - low) * np.arange(steps + 1) / steps
+        with np.errstate(over="ignore"):  # bounds that are too large are refused below
+            grid = low + (high - low) * np.arange(steps + 1) / steps
         grid[-1] = high
         if self.values is not None:  # declared values come back as declared, to the last bit
             grid[self._value_codes + self.half_points] = self.values
@@ -343,7 +345,9 @@ class Number:
             value = day
         if not is_number(value):
             what = "of dates such as '2024-05-01'" if self.dates else "a number"
-            raise ConditionError(f"{self.name!r} is {what} and cannot be compared with {value!r}")
+            raise ConditionError(
+                f"{self.name!r} is {what} and cannot be compared with {short(value)}"
+            )
         if self.values and not self.edges:
             if value in self.values:
                 holds = _ORDER[comparison]
@@ -358,9 +362,9 @@ class Number:
                 return frozenset(range(cut))
             if comparison == above:
                 return frozenset(range(cut, self.value_bins))
+        shown = repr(day_text(value)) if self.dates else short(value)  # type: ignore[arg-type]
         raise ConditionError(
-            f"{self.name!r} {comparison} {day_text(value) if self.dates else value!r} cannot be "  # type: ignore[arg-type]
-            f"measured exactly; {self._allowed()}"
+            f"{self.name!r} {comparison} {shown} cannot be measured exactly; {self._allowed()}"
         )
 
     def _allowed(self) -> str:

@@ -74,7 +74,8 @@ class Schema:
         for column in columns:
             if not isinstance(column, Category | Number):
                 raise SchemaError(
-                    f"a schema holds dps.Boolean, dps.Category and dps.Number, got {short(column)}"
+                    "a schema holds dps.Boolean, dps.Category and dps.Number, got "
+                    f"{type(column).__name__}"
                 )
         if len(columns) > _MOST_COLUMNS:
             raise SchemaError(
@@ -102,9 +103,9 @@ class Schema:
 
     def __getitem__(self, name: str) -> Column:
         for column in self.columns:
-            if column.name == name:
+            if isinstance(name, str) and column.name == name:
                 return column
-        raise SchemaError(f"the schema has no column {name!r}; columns: {list(self.names)}")
+        raise SchemaError(f"the schema has no column {short(name)}; columns: {list(self.names)}")
 
     def select(self, names: Iterable[str]) -> Schema:
         """The schema of some columns, in the order of this schema."""
@@ -124,7 +125,10 @@ class Schema:
         """
         missing = [name for name in self.names if name not in present]
         if missing:
-            raise DataError(f"the table has no column {missing}; the plan needs {list(self.names)}")
+            raise DataError(
+                f"the table has no column {missing}; the plan needs {list(self.names)}; the table "
+                f"has {first_few(present)}"
+            )
         twice = [name for name in self.names if present.count(name) > 1]
         if twice:
             raise DataError(f"the table has more than one column named {twice}")
@@ -255,7 +259,7 @@ def _column(plain: Mapping[str, Any]) -> Column:
     if not isinstance(kind, str) or kind not in _KINDS:
         raise SchemaError(
             f"column {given.get('name')!r}: give levels, or low and high, or values, "
-            f"or kind = one of {sorted(_KINDS)}; got kind {short(kind)}"
+            f"or kind = one of {sorted(_KINDS)}; got {short(kind)}"
         )
     unknown = sorted(set(given) - _KEYS[kind])
     if unknown:

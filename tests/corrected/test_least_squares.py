@@ -94,7 +94,7 @@ def test_with_a_radius_it_holds_what_the_true_moments_give():
 
 @pytest.mark.parametrize(("change", "words"), [
     ({"radius": -1}, "negative"), ({"second_moments": np.ones((2, 3))}, "symmetric"),
-    ({"beta": 0.2}, "beta"), ({"n": None, "beta": 0.2}, "beta"), ({"n": 0}, "n="),
+    ({"beta": 0.2}, "beta"), ({"n": None, "beta": 0.2}, "beta"), ({"n": 0}, "n is not"),
     ({"second_moments": 3.0}, "symmetric"),
     ({"alpha": 0.95}, "did you mean"), ({"second_moments": np.full((2, 2), np.nan)}, "finite"),
 ])  # fmt: skip

@@ -68,7 +68,7 @@ def test_certified_coverage_by_enumeration(n, scale, p):
 
 def test_outside_of_the_unit_interval():
     np.testing.assert_array_equal(proportion_confint(0.4, np.inf, 10), [0, 1])
-    low, high = proportion_confint([-3.0, 4.0], 0.1, 100)
+    low, high = proportion_confint([-1.1, 2.1], 0.1, 100)
     np.testing.assert_allclose(low, [0, 0.0125 ** (1 / 100)])
     np.testing.assert_allclose(high, [1 - 0.0125 ** (1 / 100), 1])
 
@@ -97,6 +97,7 @@ def test_a_pair_bounds_the_number_of_rows():
     for null in (None, [0.25, 0.25, 0.25, 0.25]):
         centre = table if null is None else table.ravel()
         pair = chisquare(centre, 0.01, (few, many), null)
+        assert chisquare(centre, 0.01, [few, many], null) == pair  # as JSON has the pair
         for n in (few, 190, many):
             one = chisquare(centre, 0.01, n, null)
             assert pair.low <= one.low
@@ -121,7 +122,7 @@ def test_the_error_of_the_radius_counts(beta):
 
 
 def test_arrays_broadcast():
-    low, high = proportion_confint(np.full((3, 1), 0.2), [0.0, 0.01], [50, 60])
+    low, high = proportion_confint(np.full((3, 1), 0.2), [0.0, 0.01], np.array([50, 60]))
     assert low.shape == high.shape == (3, 2)
 
 
@@ -141,6 +142,12 @@ def test_arrays_broadcast():
         ({"n": (9, 10, 11)}, r"nor a pair \(low, high\)"),
         ({"n": (0, 10)}, "at least 1"),
         ({"p": "a"}, "p must be numbers"),
+        ({"p": 25}, "p is far outside 0 to 1, where shares are; divide counts by n"),
+        ({"p": -4}, "p is far outside"),
+        ({"beta": "x"}, "beta must be numbers"),
+        ({"n": 10**400}, "n holds a number beyond all floats"),
+        ({"n": (5, 10**400)}, "n is not a number of rows.*bits"),
+        ({"n": [900, 1100]}, r"n is a list.*bounds as a tuple \(low, high\)"),
         ({"p": [0.1, 0.2], "radius": [0.1] * 3}, "do not fit"),
     ],
 )
@@ -156,6 +163,8 @@ def test_refuses(arguments, message):
     (ols, np.eye(3), np.ones(2), 9, r"shape \(2,\); it must fit \(3, 3\)"),
     (eigenvalues, np.eye(2), np.ones(2), 9, "one number, or a matrix"),
     (eigenvalues, np.eye(2), None, 9, "give one of radius="),
+    (ols, np.eye(3), 0.1, 10**400, "number of rows"),
+    (eigenvalues, np.eye(2), 0.1, [9, 8], "lower bound above"),
     (eigenvalues, np.eye(2), 0.1, "x", "number of rows"), (ols, "a", 0.1, 9, "regular"),
     (eigenvalues, np.eye(2), 0.1, np.nan, "number of rows"),
 ])  # fmt: skip

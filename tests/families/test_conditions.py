@@ -284,6 +284,18 @@ def test_a_number_without_edges_says_how_to_declare_one():
         read_condition("x > 0", Schema([Number("x", -1, 1)]))
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["age >= " + "1" * 4_000, "age >= " + "1" * 5_000, "b == '" + "x" * 5_000 + "'",
+     "y" * 5_000 + " == 1", "age >= 40 # " + "y" * 900, "f(" + "1, " * 900 + "1)"],
+    ids=range(6),
+)  # fmt: skip
+def test_a_long_condition_is_not_printed_in_full(text):
+    with pytest.raises(ConditionError) as refused:
+        read_condition(text, SCHEMA)
+    assert len(str(refused.value)) < 900
+
+
 def test_a_condition_over_too_many_cells_is_refused():
     schema = Schema([Category(f"c{i}", list(range(100))) for i in range(4)])
     text = " and ".join(f"c{i} == 1" for i in range(4))

@@ -73,6 +73,19 @@ def test_anything_else_is_refused_with_a_sentence(formula, words):
         ]))  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    "formula",
+    ["y ~ " + "b" * 5_000, "y ~ a" * 900, "y ~ {" + "a" * 5_000, "y ~ a +" + "a" * 5_000 + "(",
+     "y ~ __import__ os", "y ~ __import__('os', 1"],
+    ids=range(6),
+)  # fmt: skip
+def test_a_refusal_prints_no_long_formula_and_no_position_in_code(formula):
+    with pytest.raises(dps.RequestError) as refused:
+        Design.of(formula, SCHEMA)
+    assert len(str(refused.value)) < 700
+    assert "<unknown>" not in str(refused.value)
+
+
 @pytest.mark.parametrize(("given", "words"), [
     ({"a": [1]}, "need values of"), ({"a": [1], "g": ["x"]}, "level"),
     ({"a": [11], "g": ["n"]}, "between 0 and 10"), ({"a": [1, 2], "g": ["n"]}, "as many"),

@@ -248,7 +248,8 @@ def entry(**changes):
 )
 def test_damaged_files_are_refused_with_their_line(path, content, line):
     path.write_bytes(content)
-    with pytest.raises(FileFormatError, match=f"damaged in line {line}:"):
+    said = f"damaged in line {line}:" if b"dpstats_ledger" in content else "is not a ledger"
+    with pytest.raises(FileFormatError, match=said):
         Ledger.open(path)
     assert path.read_bytes() == content
 
@@ -356,6 +357,10 @@ def test_a_whole_ledger_is_read_with_its_days_plans_and_tables(path):
     shown = ledger.table().splitlines()
     assert shown[1] == "2026-01-31  0.1 (1/10)  -  -  "
     assert shown[3].endswith("  1  abababababababab  survey.csv  smoking; age")
+    last = json.loads(path.read_bytes().splitlines()[-1])["digest"]
+    assert shown[4] == f"digest of the last line: {last[:16]}"
+    ledger.spend(PureDP(Fraction(1, 2)), "a\tb", data="\x1b[31m\u00e4.csv")
+    assert ledger.table().splitlines()[4].endswith("  -  \\x1b[31m\u00e4.csv  a\\tb")
 
 
 def test_a_ledger_of_an_earlier_version_is_refused_with_what_to_do(path):

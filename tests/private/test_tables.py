@@ -2,6 +2,8 @@
 
 import csv
 import math
+import os
+from pathlib import Path
 
 import duckdb
 import numpy as np
@@ -283,12 +285,49 @@ def test_broken_text_is_an_undeclared_value_in_a_pandas_categorical_too():
 
 def test_a_file_that_breaks_off_is_refused_without_a_cell(tmp_path):
     path = tmp_path / "rows.csv"
-    path.write_text("word,x\nno,1\nsecret,2,3\n")
-    source = open_source(path, SMALL)
-    with pytest.raises(DataError, match=r"reading the rows failed \(\w+\)") as refused:
-        exact_sums(source, SMALL, [Cells.table(SMALL, ["word"])])
-    assert "secret" not in str(refused.value)
-    assert refused.value.__context__ is None
+    for text in ("word,x\nno,1\nsecret,2,3\n", "word,x\nsecret\n", 'word,x\n"secret,1\nno,1\n'):
+        path.write_text(text)
+        source = open_source(path, SMALL)
+        with pytest.raises(DataError, match=r"^a line has more or fewer fields than") as refused:
+            exact_sums(source, SMALL, [Cells.table(SMALL, ["word"])])
+        assert "secret" not in str(refused.value)
+        assert refused.value.__context__ is None
+
+
+def test_what_is_no_file_is_named(tmp_path):
+    (tmp_path / "folder.csv").mkdir()
+    (tmp_path / "link.csv").symlink_to("nothing")
+    os.mkfifo(tmp_path / "pipe.csv")
+    for name, kind in {"folder": "a folder", "link": "a link to nothing", "pipe": "a pipe"}.items():
+        with pytest.raises(DataError, match=f"'{name}.csv' is not a file but {kind}"):
+            open_source(tmp_path / f"{name}.csv", SMALL)
+    with pytest.raises(DataError, match="a single column; pass a DataFrame"):
+        open_source(pd.Series(["no"], name="word"), SMALL)
+
+
+def test_a_file_whose_name_is_no_text(tmp_path):
+    plain = tmp_path / "rows.csv"
+    for write in (lambda: plain.write_text("word,x\nno,1\n"),
+                  lambda: pd.DataFrame({"word": ["no"], "x": [1]}).to_parquet(plain)):  # fmt: skip
+        write()
+        end = ".csv" if plain.read_bytes().startswith(b"word") else ".parquet"
+        other = Path(os.fsdecode(os.fsencode(tmp_path / "r") + b"\xff" + end.encode()))
+        plain.rename(other)
+        found, n = exact_sums(open_source(other, SMALL), SMALL, [Cells.table(SMALL, ["word"])])
+        assert (found[0].sum(), n) == (1, 1)
+
+
+def test_the_names_of_a_table_are_listed(tmp_path):
+    frame = pd.DataFrame({"Word": ["no"], "y": [1]})
+    frame.to_parquet(tmp_path / "rows.parquet")
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    for data in (frame, tmp_path / "rows.parquet"):
+        with pytest.raises(DataError, match=r"; the table has \['Word', 'y'\]$"):
+            open_source(data, SMALL)
+    with pytest.raises(DataError) as refused:  # its first line may be a person's data
+        open_source(tmp_path / "rows.csv", SMALL)
+    assert "Word" not in str(refused.value)
+    assert "has 2 fields, separated by commas" in str(refused.value)
 
 
 def test_the_number_of_rows_is_known_where_it_costs_nothing(tmp_path):

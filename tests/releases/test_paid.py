@@ -52,8 +52,8 @@ def spent():
     [
         ("nowhere/out.zip", "cannot write to the folder 'nowhere': No such file or directory"),
         ("survey.csv/out.zip", "Not a directory"),
-        ("x" * 300, "File name too long"),
-        ("x" * 245 + ".zip", "File name too long"),  # with .measurements it is
+        ("x" * 300, "File name too long; nothing was spent"),
+        ("x" * 245 + ".zip", "File name too long; nothing was spent"),  # with .measurements it is
         (".", "it is not a file"),
         ("/dev/null", "exists|it is not a file"),
         ("", "it is not a file"),
@@ -324,7 +324,7 @@ def test_infer_and_show_name_what_a_file_holds(folder, capsys):
     assert main([*RELEASE, "-o", "out.zip"]) == DONE
     capsys.readouterr()
     for file, sentence in {
-        "paid.zip": "it holds measurements: make a release of them with 'dpstats synthesize",
+        "paid.zip": "make a release of them with: dpstats synthesize paid.zip -o RELEASE.zip",
         "plan.json": "it holds a plan",
         "request.toml": "it holds a plan",
         "book": "it holds a ledger",
@@ -365,10 +365,118 @@ def test_sizes_are_bounded_before_anything_is_spent(folder, size):
         with pytest.raises(dps.RequestError, match=rf"{name} must be a positive whole number of"):
             dps.synthesize(measurements, **{name: size})
     assert spent() == 0
+    for option in ({"m": None}, {"rng": -1}, {"progress": "x"}, {"fit": None}, {"solver": 1}):
+        with pytest.raises(dps.RequestError, match=f"{next(iter(option))} must be"):
+            dps.release(plan, "survey.csv", ledger="book", **option)
+        with pytest.raises(dps.RequestError, match=f"{next(iter(option))} must be"):
+            dps.synthesize(measurements, **option)
+    assert spent() == 0
     with pytest.raises(dps.RequestError, match="n must be a positive whole number of at most"):
         dps.plan(schema, asked, budget=dps.PureDP(1), n=size)
     with pytest.raises(dps.RequestError, match="n must be a positive whole number of at most"):
         plan.preview(size)
+
+
+def interrupt():
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.mark.parametrize("how", [stopping(ZeroDivisionError("mine")), interrupt])
+@pytest.mark.parametrize(
+    "stage", ["reading rows", "drawing noise", "drawing candidates", "drawing rows", "done"]
+)
+def test_an_exception_after_the_spending_carries_the_measurements(folder, stage, how):
+    plan = dps.plan(
+        dps.Schema([dps.Category("smoker", ["no", "yes"])]),
+        {"smoking": dps.Proportion("smoker == 'yes'")},
+        budget=dps.PureDP(1),
+    )
+
+    def progress(text, done, total):
+        if text == stage:
+            how()
+
+    errors = (ZeroDivisionError, KeyboardInterrupt, dps.DataError)
+    with pytest.raises(errors) as caught:
+        dps.release(plan, "survey.csv", ledger="book", progress=progress, m=10)
+    paid = getattr(caught.value, "measurements", None)
+    assert spent() == (paid is not None) == (stage not in ("reading rows", "drawing noise"))
+    if paid is not None:
+        assert "save error.measurements" in caught.value.__notes__[0]
+        paid.save("paid.zip")
+        assert dps.synthesize(dps.Measurements.load("paid.zip"), m=10).n == 200
+
+
+def test_an_interrupt_while_noise_is_drawn_carries_the_measurements(folder):
+    def interrupted(scale, size):
+        interrupt()
+        return np.zeros(size, dtype=np.int64)
+
+    plan = dps.plan(
+        dps.Schema([dps.Category("smoker", ["no", "yes"])]),
+        {"smoking": dps.Proportion("smoker == 'yes'")},
+        budget=dps.PureDP(1),
+    )
+    with _noise_from(interrupted), pytest.raises(KeyboardInterrupt) as caught:
+        dps.measure(plan, "survey.csv", ledger="book")
+    assert caught.value.measurements.n == 200
+    assert spent() == 1
+
+
+def test_another_file_in_the_place_of_measurements_is_named(folder, capsys):
+    Path("out.measurements.zip").write_text("letters")
+    assert main([*RELEASE, "-o", "out.zip"]) == REFUSED
+    said = capsys.readouterr().err
+    assert "'out.measurements.zip', where the measurements are to be kept, is another file" in said
+    assert "paid for" not in said
+
+
+def test_a_number_of_rows_that_was_changed_is_noted(folder):
+    schema = dps.Schema([dps.Category("smoker", ["no", "yes"])])
+    plan = dps.plan(schema, {"all": dps.Marginals(["smoker"], 1)}, budget=dps.PureDP(1))
+    held = dps.measure(plan, "survey.csv")
+    assert "add up to" not in str(held)
+    changed = dataclasses.replace(held, strategy=dataclasses.replace(held.strategy, n=20))
+    assert "Note: the counts of smoker add up to about" in str(changed)
+    assert "far from n = 20" in str(dps.synthesize(changed, m=10))
+
+
+def no_room(number, size=0):
+    raise OSError(28, "No space left on device")
+
+
+def test_a_full_disk_is_seen_before_anything_is_spent(folder, capsys, monkeypatch):
+    written = []
+
+    def filling(file, data):
+        written.append(len(data))
+        if data:
+            no_room(0)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(dpstats.files, "_fill", filling)
+        assert main([*RELEASE, "-o", "out.zip"]) == REFUSED
+    said = "cannot write 'out.measurements.zip': No space left on device; nothing was spent"
+    assert said in capsys.readouterr().err
+    assert spent() == 0
+    assert main(["plan", "request.toml", "-o", "plan.json"]) == DONE
+    dps.measure(dps.Plan.load("plan.json"), "survey.csv").save("m.zip")
+    assert Path("m.zip").stat().st_size < written[0] < 20_000
+
+
+def test_measurements_that_no_folder_takes_are_reported(folder, capsys, monkeypatch):
+    def fill(scale, size):
+        monkeypatch.setattr(dpstats.files, "_fill", no_room)
+        return np.zeros(size, dtype=np.int64)
+
+    monkeypatch.setattr(dpstats.releases.paid.tempfile, "tempdir", str(folder))
+    with _noise_from(fill):
+        assert main([*RELEASE, "-o", "out.zip"]) == REFUSED
+    said = capsys.readouterr().err
+    assert "the budget is spent and the measurements are lost: cannot write 'out.meas" in said
+    assert "No space left on device" in said
+    assert not list(folder.glob("**/.dpstats*"))
+    assert spent() == 1
 
 
 def category(**changes):

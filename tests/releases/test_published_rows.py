@@ -210,9 +210,8 @@ def test_nothing_noise_aware_is_shown(release):
     assert not len(share.pvalues)
     fit = inferred(release, "fit")
     assert not hasattr(fit, "pvalue")
-    for options in ({"method": "noise_aware"}, {"target": "population"}):
-        with pytest.raises(RequestError, match="only a radius of the noise"):
-            fit.conf_int(**options)
+    with pytest.raises(RequestError, match="only a radius of the noise"):
+        fit.conf_int(method="noise_aware")
     for name in ("share", "line", "fit"):
         result = inferred(release, name)
         for text in (result.summary(), result.headline, repr(result)):
@@ -229,6 +228,22 @@ def test_nothing_noise_aware_is_shown(release):
     ):
         with pytest.raises(RequestError, match="only a radius"):
             use()
+
+
+@pytest.mark.parametrize("name", ["fit", "link"])
+def test_a_chi_square_test_from_rows_answers_as_that_of_the_release(name, release):
+    own, found = release.infer(name), inferred(release, name)
+    for one in (own, found):
+        with pytest.raises(RequestError, match=r"this is a test already; its .* is \."):
+            one.test()
+        with pytest.raises(RequestError, match=r"no certified interval for .* of the population"):
+            one.conf_int(method="certified")
+        assert one.conf_int(method="certified", target="table").shape == (2,)
+        assert "of the private table: [" in one.summary(target="table")
+        assert "of the private table: [" not in one.summary()
+    with pytest.raises(RequestError, match="no certified interval"):
+        found.conf_int()
+    assert "Target: the private table itself" in found.summary(target="table")
 
 
 def test_the_test_of_a_value_agrees_with_the_interval(release):
@@ -280,11 +295,11 @@ def test_rows_that_do_not_fit(release):
         dps.corrected.infer(ASKED["mean"], release.to_frame().head(0), **known)
     other = release.to_frame().assign(age=101.0)
     with pytest.raises(
-        RequestError, match="'age' from 101 to 101, and the schema declares 0 to 100"
+        RequestError, match="a value of 'age' outside 0 to 100, which the schema declares"
     ):
         dps.corrected.infer(ASKED["mean"], other, **known)
     other = release.to_frame().astype({"region": str}).replace({"region": {"north": "nord"}})
-    with pytest.raises(RequestError, match="hold 'nord' in 'region', which the schema does not"):
+    with pytest.raises(RequestError, match="hold a value of 'region' that the schema does not"):
         dps.corrected.infer(ASKED["fit"], other, **known)
     with pytest.raises(RequestError, match="rows have no names of analyses; got 'share'"):
         dps.corrected.infer("share", release.to_frame(), **known)
@@ -433,6 +448,7 @@ def test_published_cells_hold_labels():
     schema = dps.Schema([
         dps.Category("pain", {"not": 1, "much": 3}, allow_missing=True),
         dps.Category("stage", ["1", "2"]),
+        dps.Category("code", ["01", "02"]),
         dps.Category("grade", [1, 2, 4]),
         dps.Boolean("ill", allow_missing=True),
         dps.Number("age", 0, 10, points=11, missing=5),
@@ -445,6 +461,13 @@ def test_published_cells_hold_labels():
         for name in schema.names:
             found = _codes_of(schema[name], rows[name])
             np.testing.assert_array_equal(found, codes[name])
+    other = pd.read_csv(io.StringIO(frame.to_csv(index=False))).assign(stage="undeclared")
+    known = {"radius": 0.1, "n": 60, "schema": schema}
+    own = dps.corrected.infer(dps.Proportion("code == '01'"), frame, **known)
+    read = dps.corrected.infer(dps.Proportion("code == '01'"), other, **known)
+    np.testing.assert_array_equal(read.conf_int(), own.conf_int())
+    with pytest.raises(RequestError, match="hold a value of 'stage'"):
+        dps.corrected.infer(dps.Proportion("stage == '1'"), other, **known)
 
 
 def test_rows_may_hold_dates_missing_numbers_and_missing_answers():

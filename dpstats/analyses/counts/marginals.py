@@ -9,6 +9,7 @@ from typing import ClassVar, Literal
 
 from dpstats.analyses.counts.proportion import proportions_result
 from dpstats.analyses.notes import cell_rules
+from dpstats.checks import check_choice, short
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
 from dpstats.families.cells import Cells, tables_of_degree
@@ -47,10 +48,9 @@ class Marginals:
 
     def __post_init__(self) -> None:
         if isinstance(self.columns, str) or not isinstance(self.columns, Sequence):
-            raise RequestError(f"columns must be a list of names, got {self.columns!r}")
+            raise RequestError(f"columns must be a list of names, got {short(self.columns)}")
         object.__setattr__(self, "columns", tuple(self.columns))
-        if self.form not in ("cells", "monomials"):
-            raise RequestError(f"form must be 'cells' or 'monomials', got {self.form!r}")
+        check_choice("form", self.form, ("cells", "monomials"))
 
     def family(self, schema: Schema) -> Family:
         """The tables, or the monomials."""

@@ -20,6 +20,7 @@ from dpstats.checks import (
     check_alpha,
     check_method,
     check_target,
+    short,
 )
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
@@ -73,10 +74,14 @@ class Quantile:
         for p in given:
             number = isinstance(p, int | float | np.floating) and not isinstance(p, bool)
             if not number or not 0 < p < 1:
-                raise RequestError(f"a probability must be a number between 0 and 1, got {p!r}")
+                raise RequestError(
+                    f"a probability must be a number between 0 and 1, got {short(asked)}"
+                )
         given = tuple(as_float(p) for p in given)
         if not given or len(set(given)) < len(given):
-            raise RequestError(f"give one probability, or a list of different ones; got {given}")
+            raise RequestError(
+                f"give one probability, or a list of different ones; got {short(asked)}"
+            )
         object.__setattr__(self, "probability", given if several else given[0])
 
     def family(self, schema: Schema) -> Family:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from dpstats.checks import as_float
+from dpstats.checks import as_float, short
 from dpstats.errors import RequestError
 from dpstats.families.ball_moments import BallMoments
 from dpstats.families.block import Family
@@ -60,7 +60,9 @@ def check_clipping(analysis: Clipping) -> None:
         if values is None:
             continue
         if not isinstance(values, Mapping):
-            raise RequestError(f"{what} must name columns, such as {{'age': 45}}, got {values!r}")
+            raise RequestError(
+                f"{what} must name columns, such as {{'age': 45}}, got {short(values)}"
+            )
         if unknown := [name for name in values if name not in analysis.columns]:
             raise RequestError(f"{what} names {unknown}, not among {list(analysis.columns)}")
         positive = what == "scale"
@@ -74,7 +76,7 @@ def _number(value: Any, what: str, positive: bool) -> float:
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not math.isfinite(number) or (positive and number <= 0):
-        raise RequestError(f"{what} must be a {'positive ' * positive}number, got {value!r}")
+        raise RequestError(f"{what} must be a {'positive ' * positive}number, got {short(value)}")
     return number
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from dpstats.analyses.moments.mean import centre_of
 from dpstats.analyses.notes import cell_rules, subgroup_notes
-from dpstats.checks import listed
+from dpstats.checks import listed, short
 from dpstats.errors import RequestError
 from dpstats.families.block import Block, Family
 from dpstats.families.coarse_moments import fourth_moments_of_pairs
@@ -57,9 +57,11 @@ class Correlation:
         given = listed(self.columns)
         several = isinstance(given, Sequence) and not isinstance(given, str)
         if not several or len(given) < 2 or not all(isinstance(name, str) for name in given):
-            raise RequestError(f"a correlation needs two or more names of numbers, got {given!r}")
+            raise RequestError(
+                f"a correlation needs two or more names of numbers, got {short(given)}"
+            )
         if len(set(given)) < len(given):
-            raise RequestError(f"a correlation needs different numbers, got {list(given)}")
+            raise RequestError(f"a correlation needs different numbers, got {short(given)}")
         object.__setattr__(self, "columns", tuple(given))
 
     def family(self, schema: Schema) -> Family:

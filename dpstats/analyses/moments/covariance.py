@@ -18,7 +18,7 @@ from dpstats.analyses.moments.clipping import (
 )
 from dpstats.analyses.notes import cell_rules, subgroup_notes
 from dpstats.arrays import Floats
-from dpstats.checks import listed
+from dpstats.checks import listed, short
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
 from dpstats.inference.moments.covariance_intervals import CovarianceIntervals
@@ -177,9 +177,9 @@ def checked_columns(columns: Sequence[str]) -> tuple[str, ...]:
     columns = listed(columns)
     several = isinstance(columns, Sequence) and not isinstance(columns, str)
     if not several or not all(isinstance(name, str) for name in columns):
-        raise RequestError(f"columns must be a list of names, got {columns!r}")
+        raise RequestError(f"columns must be a list of names, got {short(columns)}")
     if len(columns) < 2 or len(set(columns)) < len(columns):
-        raise RequestError(f"give at least two different columns, got {list(columns)}")
+        raise RequestError(f"give at least two different columns, got {short(columns)}")
     return tuple(columns)
 
 

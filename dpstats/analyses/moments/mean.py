@@ -14,7 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 from dpstats.analyses.notes import cell_rules, subgroup_note
-from dpstats.checks import listed
+from dpstats.checks import listed, short
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
 from dpstats.families.group_moments import GroupMoments
@@ -69,7 +69,7 @@ class Mean:
             return
         names = isinstance(given, Sequence) and all(isinstance(name, str) for name in given)
         if not names or not given or len(set(given)) < len(given):
-            raise RequestError(f"give one number, or a list of different ones; got {given!r}")
+            raise RequestError(f"give one number, or a list of different ones; got {short(given)}")
         object.__setattr__(self, "columns", tuple(given))
 
     def family(self, schema: Schema) -> Family:

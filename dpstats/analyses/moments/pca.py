@@ -26,6 +26,7 @@ from dpstats.checks import (
     check_method,
     check_numbers,
     check_target,
+    short,
 )
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
@@ -92,14 +93,14 @@ class PCA:
         object.__setattr__(self, "columns", checked_columns(self.columns))
         check_clipping(self)
         if not isinstance(self.standardize, bool):
-            raise RequestError(f"standardize must be True or False, got {self.standardize!r}")
+            raise RequestError(f"standardize must be True or False, got {short(self.standardize)}")
         k = self.n_components
         if k is None:
             return
         if type(k) is not int or not 1 <= k <= len(self.columns):
             raise RequestError(
                 f"n_components must be a whole number from 1 to {len(self.columns)}, the number of "
-                f"columns, got {k!r}"
+                f"columns, got {short(k)}"
             )
 
     def __hash__(self) -> int:

@@ -12,7 +12,7 @@ from typing import ClassVar, Literal, get_args
 import numpy as np
 
 from dpstats.analyses.notes import cell_rules, subgroup_notes
-from dpstats.checks import as_float, check_choice
+from dpstats.checks import as_float, check_choice, short
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
 from dpstats.inference.regression.design_moments import DesignMoments
@@ -82,7 +82,7 @@ class OLS:
     def __post_init__(self) -> None:
         numeric = isinstance(self.ridge, int | float | np.integer | np.floating)
         if not numeric or isinstance(self.ridge, bool) or not 0 <= self.ridge < np.inf:
-            raise RequestError(f"ridge must be a number of at least 0, got {self.ridge!r}")
+            raise RequestError(f"ridge must be a number of at least 0, got {short(self.ridge)}")
         check_choice("cov_type", self.cov_type, get_args(CovType))
         object.__setattr__(self, "ridge", as_float(self.ridge))
 

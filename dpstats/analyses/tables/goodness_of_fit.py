@@ -11,7 +11,7 @@ import numpy as np
 
 from dpstats.analyses.notes import cell_rules
 from dpstats.arrays import Floats
-from dpstats.checks import as_float, check_whole
+from dpstats.checks import as_float, check_whole, short
 from dpstats.corrected.chi_square import check_probabilities, fit_verdict
 from dpstats.corrected.verdicts import CertifiedChiSquare
 from dpstats.errors import RequestError
@@ -84,16 +84,16 @@ class GoodnessOfFit:
             isinstance(given, str) or not isinstance(given, Sequence | np.ndarray)
         ):
             raise RequestError(
-                f"probabilities must be a list or a mapping from labels, got {given!r}"
+                f"probabilities must be a list or a mapping from labels, got {short(given)}"
             )
         pairs = list(given.items()) if labelled else list(enumerate(given))  # type: ignore[attr-defined,arg-type]
         labels, values = [str(label) for label, _ in pairs], [value for _, value in pairs]
         if len(set(labels)) < len(labels):
-            raise RequestError(f"probabilities name a label twice: {labels}")
+            raise RequestError("probabilities name a label twice")
         try:
             numbers = [as_float(value) for value in values]
         except (TypeError, ValueError):
-            raise RequestError(f"probabilities must be numbers, got {values!r}") from None
+            raise RequestError(f"probabilities must be numbers, got {short(given)}") from None
         check_probabilities(numbers)
         plain = dict(zip(labels, numbers, strict=True)) if labelled else tuple(numbers)
         object.__setattr__(self, "probabilities", plain)

@@ -136,7 +136,10 @@ def _clopper_pearson(
     sums: Floats, q: Floats | float, sizes: tuple[int, int], alpha: float, beta: float
 ) -> tuple[Floats, Floats]:
     """Certified limits from counts within q of the noisy ones, at every number of rows."""
-    found = {n: proportion_confint(sums / n, q / n, n, alpha=alpha, beta=beta) for n in set(sizes)}
+    found = {}
+    for n in set(sizes):  # beyond these ends the box misses [0, 1] all the same
+        share = np.clip(sums / n, -1 - q / n, 2 + q / n)
+        found[n] = proportion_confint(share, q / n, n, alpha=alpha, beta=beta)
     return found[sizes[1]][0], found[sizes[0]][1]
 
 

@@ -1,0 +1,90 @@
+"""What the command line prints and asks: results to stdout, all else to stderr."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dpstats.private.tables import Progress
+
+
+class Unprinted(Exception):
+    """Results could not be printed."""
+
+
+def prepare_streams() -> None:
+    """Open the standard streams that are closed, on nothing, and write every text to the others.
+
+    Otherwise the next file that is opened would get the number of a closed one.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115, open until the end
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # characters that the encoding lacks as \xe4
+            stream.reconfigure(errors="backslashreplace")
+
+
+def show(text: object, *, end: str = "\n", done: str = "") -> None:
+    """Print a result to stdout.
+
+    Raises
+    ------
+    BrokenPipeError
+        If its reader has closed it.
+    Unprinted
+        If it cannot be printed otherwise; with what is `done` already.
+    """
+    try:
+        print(text, end=end, flush=True)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise Unprinted(f"{done and done + '; '}printing failed: {error.strerror}") from None
+
+
+def close_output() -> None:
+    """Send what stdout still holds, and cannot print, to nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def say(text: str, end: str = "\n") -> None:
+    """Print to stderr; that nobody reads it stops nothing."""
+    with suppress(OSError):
+        print(text, end=end, file=sys.stderr, flush=True)
+
+
+def attended() -> bool:
+    """Whether a person can be asked."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def agrees(question: str) -> bool:
+    """Whether a person answers yes."""
+    say(f"{question} [y/N] ", end="")
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def progress(at: Mapping[str, Callable[[], None]] | None = None) -> Progress:
+    """Progress on stderr: one line rewritten in place, or one line per stage in a log.
+
+    What `at` names for a stage is called when it begins.
+    """
+    live = sys.stderr.isatty()
+    last = [""]
+
+    def report(text: str, done: int, total: int | None) -> None:
+        if at and text in at and text != last[0]:
+            at[text]()
+        if live:
+            share = f" {done / total:.0%}" if total else ""
+            say(f"\r\033[K{text}{share}", end="\n" if text == "done" else "")
+        elif text != last[0]:
+            say(text)
+        last[0] = text
+
+    return report

@@ -1,0 +1,100 @@
+"""A table, or a list of its cells, in the place of another argument: no message quotes a cell."""
+
+import re
+
+import pandas as pd
+import pytest
+
+import dpstats as dps
+from dpstats.checks import short
+
+SCHEMA = dps.Schema([dps.Category("c", ["a", "b"]), dps.Number("x", 0, 9, missing=0)])
+ASKED = {"t": dps.Proportion("c == 'b'")}
+ONE = dps.PureDP(1)
+PLAN = dps.plan(SCHEMA, ASKED, budget=ONE)
+FRAME = pd.DataFrame({"c": ["Ann Smith", "Bob Jones"] * 50, "x": [4321.25] * 100})
+CELLS, NUMBERS = FRAME["c"].tolist(), FRAME["x"].tolist()
+KNOWN = {"radius": 0.1, "n": 100, "schema": SCHEMA}
+GIVEN = [FRAME, FRAME["c"], FRAME["x"], CELLS, NUMBERS, tuple(CELLS), {"k": CELLS}]
+
+
+def planned(analysis):
+    return dps.plan(SCHEMA, {"t": analysis}, budget=ONE)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        dps.Mean,
+        dps.Covariance,
+        dps.PCA,
+        dps.Correlation,
+        dps.PureDP,
+        lambda given: dps.corrected.infer(given, FRAME, **KNOWN),
+        lambda given: dps.corrected.infer(ASKED["t"], given, **KNOWN),
+        lambda given: planned(dps.Proportion(given)),
+        lambda given: planned(dps.Proportion("c == 'b'", given=given)),
+        lambda given: planned(dps.GoodnessOfFit("c", given)),
+        lambda given: planned(dps.Marginals(given, 1)),
+        lambda given: planned(dps.Quantile("x", given)),
+        lambda given: planned(dps.Difference("x >= 3", by="c", groups=given)),
+        lambda given: planned(dps.OLS(given)),
+        lambda given: planned(dps.OLS("x ~ c", ridge=given)),
+        lambda given: planned(dps.PCA(["x", "y"], clip_norm=1, center=given)),
+        lambda given: planned(dps.PCA(["x", "y"], n_components=given)),
+        lambda given: dps.plan(SCHEMA, ASKED, budget=ONE, unit=given),
+        lambda given: dps.plan(SCHEMA, ASKED, budget=ONE, n=given),
+        lambda given: dps.plan(SCHEMA, ASKED, budget=ONE, shares=given),
+        lambda given: dps.plan(SCHEMA, ASKED, budget=ONE, allocation=given),
+        lambda given: dps.plan(SCHEMA, ASKED, budget=ONE, reference=given),
+        lambda given: dps.plan(SCHEMA, given, budget=ONE),
+        lambda given: dps.plan(SCHEMA, {"t": given}, budget=ONE),
+        lambda given: dps.release(PLAN, FRAME, m=given),
+        lambda given: dps.release(PLAN, FRAME, fit=given),
+        lambda given: dps.release(PLAN, FRAME, ledger=given),
+        lambda given: dps.release(given, PLAN),
+        lambda given: dps.check(given, PLAN),
+        lambda given: dps.Schema(given),
+        lambda given: SCHEMA[given],
+        lambda given: dps.Category("c", ["a", "b"], missing=given),
+        lambda given: dps.Boolean("c", allow_missing=given),
+        lambda given: dps.Number("x", given, 3),
+        lambda given: dps.Number("x", 0, 9, edges=given),
+        lambda given: dps.Number("x", values=given),
+        lambda given: dps.Number("x", 0, 9, points=given),
+        lambda given: dps.BernsteinKDE(columns=given),
+        lambda given: dps.Uniform(over=given),
+        lambda given: dps.LogLinear(sweeps=given),
+        lambda given: dps.corrected.chisquare([0.5, 0.5], 0.1, given, [0.5, 0.5]),
+        lambda given: dps.load(given),
+    ],
+)
+@pytest.mark.parametrize("given", GIVEN, ids=lambda given: type(given).__name__)
+def test_no_message_quotes_what_may_be_a_private_cell(call, given):
+    with pytest.raises((dps.DpstatsError, TypeError)) as refused:
+        call(given)
+    assert not re.search(r"Ann|Bob|Smith|Jones|4321|4\.321", str(refused.value))
+    assert not isinstance(refused.value, TypeError) or "unhashable" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (0.5, "0.5"),
+        (None, "None"),
+        (True, "True"),
+        ("grid", "'grid'"),
+        ("x" * 300, "a text of 300 characters"),
+        (10**5_000, "a whole number of 16610 bits"),
+        ([1, 2], "a list of length 2"),
+        ((), "a tuple of length 0"),
+        ({"a": 1}, "a dict of length 1"),
+        (b"cell", "a bytes of length 4"),
+        (FRAME, "DataFrame"),
+        (FRAME["x"], "Series"),
+        (FRAME["x"].to_numpy(), "ndarray"),
+    ],
+    ids=range(13),
+)
+def test_a_message_shows_numbers_and_short_texts_and_the_type_of_all_else(value, shown):
+    assert short(value) == shown
