@@ -7,7 +7,7 @@ given the size N, X ~ Binomial(N, risk). N is never taken as known, nor replaced
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -155,11 +155,12 @@ class GroupCounts:
         observed = (1 - p) * self.yes - p * self.no
         normal = special.ndtri(np.array([self.u_yes, self.u_no]) + 0.5)
         d = observed + np.where(p <= 0.5, normal[0], -normal[1])
-        nodes = self._inversion.nodes(d, n, p)
+        inversion = self._inversion()
+        nodes = inversion.nodes(d, n, p)
         sampling, noise = self.variances(p, 1.0)
         wide = (n * sampling + noise >= _WIDE**2) & np.isfinite(nodes)
         cdf = np.empty(p.size)
-        cdf[wide] = self._inversion.cdf(d[wide], n[wide], p[wide], nodes[wide])
+        cdf[wide] = inversion.cdf(d[wide], n[wide], p[wide], nodes[wide])
         for risk in np.unique(p[~wide]).tolist():
             some = ~wide & (p == risk)
             if risk <= 0.5:
@@ -168,7 +169,6 @@ class GroupCounts:
                 cdf[some] = 1 - self._exchanged()._summed(1 - risk, n[some])
         return cdf.reshape(len(risks), len(sizes))
 
-    @cached_property
     def _inversion(self) -> Inversion:
         def log_noise(s: Floats, p: Floats) -> Floats:
             risks, which = np.unique(p, return_inverse=True)
