@@ -17,7 +17,7 @@ def find_roots(
     low: Floats,
     high: Floats,
     *,
-    tolerance: float = 1e-10,
+    tolerance: float | Floats = 1e-10,
     values: tuple[Floats, Floats] | None = None,
 ) -> Floats:
     """Roots of many continuous functions, each with a change of sign between its ends.
@@ -31,8 +31,8 @@ def find_roots(
         ``function(y, which)`` evaluates function number ``which[i]`` at ``y[i]``; both are (k,).
     low, high : (m,) float64
         Brackets. If there is no change of sign, the end with the smaller absolute value wins.
-    tolerance : float
-        Largest absolute error of a root, in units of the argument (never below its rounding).
+    tolerance : float or (m,) float64
+        Largest absolute error of each root, in units of the argument (never below its rounding).
     values : pair of (m,) float64, optional
         The functions at `low` and `high`, where they are known.
 
@@ -51,6 +51,7 @@ def find_roots(
     root = np.where(np.abs(fa) < np.abs(fb), a, b)
     open_ = np.sign(fa) * np.sign(fb) < 0
     which, a, b, fa, fb = which[open_], a[open_], b[open_], fa[open_], fb[open_]
+    tolerances = np.broadcast_to(tolerance, low.shape)
     step = np.full(which.size, 0.5)
     while which.size:
         x = a + step * (b - a)
@@ -61,7 +62,7 @@ def find_roots(
         b, fb = np.where(same, b, a), np.where(same, fb, fa)
         a, fa = x, fx
         best = np.where(np.abs(fa) < np.abs(fb), a, b)
-        limit = (0.5 * tolerance + 2 * _EPS * np.abs(best)) / np.abs(b - a)
+        limit = (0.5 * tolerances[which] + 2 * _EPS * np.abs(best)) / np.abs(b - a)
         done = (limit > 0.5) | (fa == 0)
         root[which[done]] = best[done]
         keep = ~done
@@ -83,7 +84,7 @@ def find_roots_near(
     low: Floats,
     high: Floats,
     *,
-    tolerance: float = 1e-10,
+    tolerance: float | Floats = 1e-10,
 ) -> Floats:
     """The roots of many decreasing functions, each with a guess that is usually close.
 

@@ -25,7 +25,7 @@ def test_long_tables_are_cut_and_say_so():
     assert result._repr_html_().count("<tr") == 61
     assert len(result.summary(most=3).splitlines()) < 15
     whole, first = result.conf_int(), result._first(3).conf_int()
-    np.testing.assert_allclose(whole[:3], first, rtol=1e-8)
+    np.testing.assert_allclose(whole[:3], first, rtol=1e-10)
 
 
 def test_intervals_are_computed_once(schema, survey, monkeypatch):

@@ -191,7 +191,7 @@ def _logit_upper(t: Floats, n: int, law: "NoiseLaw", level: float) -> Floats:
         return root
     guess, step = _normal_upper(t[inside], n, law, level)
     reach = np.full(inside.size, 50.0)  # expit(-50) = 2e-22
-    tolerance = _TOLERANCE * float(step.min())
+    tolerance = _TOLERANCE * step
     found = find_roots_near(
         lambda y, i: excess(y, inside[i]), guess, step, -reach, reach, tolerance=tolerance
     )

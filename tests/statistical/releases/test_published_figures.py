@@ -62,7 +62,7 @@ def test_width_and_coverage_of_a_release(table):
     for at in range(0, len(lattice), 5):  # every fifth outcome through a release
         for u in range(4):
             ends = result(int(lattice[at]), node[u] / 2, n, epsilon).conf_int()
-            np.testing.assert_allclose(ends, (low[at, u], high[at, u]), rtol=1e-9)
+            np.testing.assert_allclose(ends, (low[at, u], high[at, u]), rtol=1e-8)
 
     def covers(t):
         low, high = proportion_interval(t, n, law)
