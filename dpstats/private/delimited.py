@@ -10,6 +10,8 @@ import csv
 import gzip
 import io
 import os
+import sys
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,6 +50,7 @@ def delimited(path: Path, names: Sequence[str]) -> Source:
                 for batch in read(wanted, block, done):
                     yield batch
                     done += batch.num_rows
+                _check_quotes(path, header.delimiter, done, zipped=zipped)
                 return
             except pa.ArrowInvalid:  # a row longer than a block, or a damaged file
                 if block >= longest:
@@ -85,6 +88,29 @@ def delimited(path: Path, names: Sequence[str]) -> Source:
         share_read=lambda: position[0] / max(size, 1),
         first_line=f"the first line of {path.name!r} {header.described}",
     )
+
+
+def _check_quotes(path: Path, delimiter: str, rows: int, *, zipped: bool) -> None:
+    """Refuse a file whose last cell opens a quote and swallows the lines up to the end.
+
+    Only where there are more lines than rows: blank ones, or line breaks within cells.
+    """
+    read = gzip.open if zipped else open
+    with read(path, "rb") as raw:
+        lines, ending = 0, b""
+        while block := raw.read(_FIRST_LINE):
+            lines += block.count(b"\n")
+            ending = (ending + block)[-_FIRST_LINE:]
+    if lines <= rows + 1 or ending.rstrip(b"\r\n").endswith(b'"'):
+        return
+    usual = csv.field_size_limit(sys.maxsize)  # of the process
+    try:
+        with read(path, "rt", encoding="utf-8-sig", errors="replace", newline="") as text:
+            last = deque(csv.reader(text, delimiter=delimiter), maxlen=1)
+    finally:
+        csv.field_size_limit(usual)
+    if last and last[0] and "\n" in last[0][-1]:
+        raise pa.ArrowInvalid("CSV parse error: Expected 1 columns, got 0")  # see `sources.unread`
 
 
 @dataclass(frozen=True)

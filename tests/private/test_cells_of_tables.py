@@ -8,9 +8,11 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpstats.errors import DataError
 from dpstats.families.cells import Cells
 from dpstats.private import delimited
 from dpstats.private.tables import exact_sums, open_source
@@ -145,6 +147,18 @@ def test_csv_rows_longer_than_a_block_are_read(tmp_path, monkeypatch):
     schema = Schema([Category("word", ["no", "yes"])])
     lines = ["note,word", *(f"{'z' * (i * 7 % 300)},{'yes' if i % 3 else 'no'}" for i in range(90))]
     assert read_csv("\n".join(lines), schema, tmp_path) == ([[30, 60]], 90)
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\r\n\n"])
+def test_a_quote_that_swallows_the_last_lines_is_refused(tmp_path, end):
+    """The reader takes them for one cell: three rows would be lost without a word."""
+    schema = Schema([Category("word", ["no", "yes"])])
+    with pytest.raises(DataError, match="a quote is not closed; nothing was released"):
+        read_csv(f'word,note\nyes,a\nno,"b\nno,c\nyes,d\nyes,e{end}', schema, tmp_path)
+    closed = f'word,note\nyes,a\nno,"b\nno,c"\n\nyes,d\nyes,"e\nf"{end}'
+    assert read_csv(closed, schema, tmp_path) == ([[1, 3]], 4)
+    inches = f'word,note\nyes,5"\n\nno,"b\nc"\nyes,6" and 7{end}'
+    assert read_csv(inches, schema, tmp_path) == ([[1, 2]], 3)
 
 
 def test_text_that_is_no_utf8_is_undeclared(tmp_path):
