@@ -228,7 +228,7 @@ def certificate_split(
     RequestError
         If `alpha` is out of range, `n` is not positive or `scale` is negative or infinite.
     """
-    from scipy import optimize, stats
+    from scipy import optimize, special
 
     alpha = check_alpha(alpha)
     if not (n > 0 and 0 <= scale < np.inf):
@@ -238,11 +238,12 @@ def certificate_split(
         )
 
     def gradient(beta: float) -> float:
-        z = stats.norm.isf((alpha - beta) / 2)
+        z = special.ndtri((alpha - beta) / 2)
         if gaussian:
-            y = stats.norm.isf(beta / 2)
+            y = special.ndtri(beta / 2)
             return float(np.log(np.sqrt(n) / (2 * scale)) + (z**2 - y**2) / 2)
-        return float(beta - 4 * scale / np.sqrt(n) * stats.norm.pdf(z))
+        density = np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi)
+        return float(beta - 4 * scale / np.sqrt(n) * density)
 
     least, most = 1e-6 * alpha, (1 - 1e-6) * alpha
     if scale == 0 or gradient(least) >= 0:
