@@ -20,6 +20,7 @@ from dpstats.measured.combining import Sources, WeightRows, law_of_key
 from dpstats.measured.measurements import Measurements
 from dpstats.measured.row_count import RowCount
 from dpstats.privacy.laws import joint_quantiles
+from dpstats.privacy.weighted_noise import JointNoise
 from dpstats.schema import Schema
 from dpstats.spending import bonferroni
 
@@ -129,6 +130,23 @@ class Answers(Cached):
     def weights(self) -> Floats:
         """The noise on the sums as weights (d, |F|) on the independent measured noises."""
         return self._rows.matrix()
+
+    @cached_property
+    def with_count(self) -> tuple[list[JointNoise], NDArray[np.intp]] | None:
+        """Joint laws of the noise on each sum and on the number of rows, and which each has (d,).
+
+        None where the number of rows is public, or is not the one that was measured.
+        """
+        if self.rows.public or self.rows is not self._rows.sources.rows:
+            return None
+        keys = self._rows.joint_keys(self.law_of)
+        distinct = {key: i for i, key in enumerate(dict.fromkeys(keys))}
+        budget = self._rows.sources.measurements.budget
+        laws = [
+            JointNoise(tuple((a, b, budget.law(scale, count)) for a, b, scale, count in key))
+            for key in distinct
+        ]
+        return laws, np.array([distinct[key] for key in keys], dtype=np.intp)
 
     @cached_property
     def independent(self) -> bool:

@@ -62,9 +62,35 @@ class WeightRows:
         for block in self.blocks:
             inside = [f - first for f in wanted if first <= f < first + block.size]
             if inside:
-                rows.append(self.sources.best(block, disjoint=self.disjoint).rows()[inside])
+                rows.append(self.sources.best(block, disjoint=self.disjoint).rows(inside))
             first += block.size
         return np.concatenate(rows)
+
+    def joint_keys(self, law_of: NDArray[np.intp]) -> list[JointKey]:
+        """Joint laws of the noise of each function and of the number of rows.
+
+        Where all cells of a measured table have one weight in the number of rows, functions of one
+        block with one law differ by an exchange of cells, so one of them serves all.
+        """
+        exchangeable = all(
+            np.ptp(weights) <= _NOTHING
+            for weights in np.split(self.sources.weights_of_count, self.sources.starts[1:])
+        )
+        keys: list[JointKey] = []
+        wanted, first = self.functions, 0
+        for block in self.blocks:
+            inside = [f - first for f in wanted if first <= f < first + block.size]
+            first += block.size
+            if not inside:
+                continue
+            laws = law_of[len(keys) : len(keys) + len(inside)]
+            which = laws if exchangeable else np.arange(len(inside))
+            _, examples, of = np.unique(which, return_index=True, return_inverse=True)
+            estimate = self.sources.best(block, disjoint=self.disjoint)
+            rows = estimate.rows([inside[i] for i in examples])
+            found = [self.sources.joint_key(row) for row in rows]
+            keys += [found[i] for i in of]
+        return keys
 
 
 def law_of_key(measurements: Measurements, key: LawKey) -> NoiseLaw:
@@ -77,6 +103,10 @@ def law_of_key(measurements: Measurements, key: LawKey) -> NoiseLaw:
     )
 
 
+JointKey = tuple[tuple[float, float, float, int], ...]
+"""Terms (weight in a sum, weight in the number of rows, scale, count) of their joint noise."""
+
+
 @dataclass
 class BlockEstimate:
     """Estimates of the sums of one block."""
@@ -85,7 +115,7 @@ class BlockEstimate:
     variances: Floats
     uniforms: Floats
     laws: list[LawKey]
-    rows: Callable[[], Floats]
+    rows: Callable[[Sequence[int]], Floats]  # of some of the functions
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,6 +204,28 @@ class Sources(Cached):
         found = self.best(ROWS, disjoint=False)
         return RowCount(float(found.sums[0]), law_of_key(self.measurements, found.laws[0]))
 
+    @cached_property
+    def weights_of_count(self) -> Floats:
+        """Weights (measured functions,) of their noises in the estimated number of rows."""
+        if self.n is not None:
+            return np.zeros(self.size)
+        return np.asarray(self.best(ROWS, disjoint=False).rows([0])[0], dtype=np.float64)
+
+    def joint_key(self, row: Floats) -> JointKey:
+        """Joint law of the noise of a sum, a row of weights, and of the number of rows."""
+        count = self.weights_of_count
+        used = np.flatnonzero((np.abs(row) > _NOTHING) | (np.abs(count) > _NOTHING))
+        # the noise is symmetric, so both signs may change together
+        sign = np.where(row[used] < -_NOTHING, -1.0, 1.0)
+        terms = np.round([sign * row[used], sign * count[used]], 12)
+        joined = np.vstack([terms, self.scales[used]]).T.copy()
+        whole = joined.view([("", np.float64)] * 3).ravel()
+        distinct, counts = np.unique(whole, return_counts=True)
+        return tuple(
+            (*map(float, term), number)
+            for term, number in zip(distinct.tolist(), counts.tolist(), strict=True)
+        )
+
     def best(self, block: Block, *, disjoint: bool) -> BlockEstimate:
         """The best single source, or the combination of several where it has less variance."""
         estimate = self._single(block, complements=not disjoint and self.n is not None)
@@ -198,7 +250,7 @@ class Sources(Cached):
             np.full(wanted.size, np.inf),
             np.zeros(wanted.size),
             [((1.0, 1.0, 1),)] * wanted.size,
-            lambda: _rows_of(members, signs, self.size),
+            lambda chosen: _rows_of(chosen, members, signs, self.size),
         )
         members = [np.zeros(0, np.int64)] * wanted.size
         signs = [1] * wanted.size
@@ -238,6 +290,7 @@ class Sources(Cached):
         sums = self._value(functions, rows)
         if conditions:
             rows, sums = self._updated(rows, sums, conditions)
+        present = rows
         uniforms = np.concatenate([noisy.uniforms for noisy in self.blocks])
         uniform = (np.abs(rows) > _NOTHING) @ uniforms
         return BlockEstimate(
@@ -245,7 +298,7 @@ class Sources(Cached):
             rows**2 @ self.variances,
             uniform - np.rint(uniform),
             [self._key(row) for row in rows],
-            lambda: rows,
+            lambda chosen: present[chosen],
         )
 
     def _combined_table(self, wanted: Table) -> BlockEstimate | None:
@@ -253,15 +306,13 @@ class Sources(Cached):
         estimate = self.tables.table(wanted.columns)
         if estimate is None:
             return None
-        first = np.zeros((1, *wanted.shape))
-        first.flat[0] = 1
-        row = _present(self._rows(wanted.columns, first))[0]
+        row = _present(self._rows(wanted.columns, _cells_of(wanted, [0])))[0]
         return BlockEstimate(
             estimate.ravel(),
             np.full(wanted.size, row**2 @ self.variances),
             np.zeros(wanted.size),
             [self._key(row)] * wanted.size,
-            lambda: _present(self._rows(wanted.columns, _functions_of(wanted))),
+            lambda chosen: _present(self._rows(wanted.columns, _cells_of(wanted, chosen))),
         )
 
     def _rows(self, columns: tuple[Column, ...], functions: Floats) -> Floats | None:
@@ -314,19 +365,28 @@ class Sources(Cached):
         )
 
 
-def _rows_of(members: Sequence[Codes], signs: Sequence[int], size: int) -> Floats:
+def _rows_of(
+    chosen: Sequence[int], members: Sequence[Codes], signs: Sequence[int], size: int
+) -> Floats:
     """Plain sums as rows of weights."""
-    rows = np.zeros((len(members), size))
-    for row, member, sign in zip(rows, members, signs, strict=True):
-        row[member] = sign
+    rows = np.zeros((len(chosen), size))
+    for row, f in zip(rows, chosen, strict=True):
+        row[members[f]] = signs[f]
     return rows
 
 
 def _functions_of(wanted: Table | Indicator) -> Floats:
     """Values (d, bins of each column...) of the functions on the cells of their columns."""
     if isinstance(wanted, Table):
-        return np.eye(wanted.size).reshape(-1, *wanted.shape)
+        return _cells_of(wanted, range(wanted.size))
     return wanted.cells.array[np.newaxis].astype(np.float64)
+
+
+def _cells_of(table: Table, chosen: Sequence[int]) -> Floats:
+    """The same for some cells of a table."""
+    functions = np.zeros((len(chosen), table.size))
+    functions[np.arange(len(chosen)), list(chosen)] = 1
+    return functions.reshape(-1, *table.shape)
 
 
 def _present(rows: Floats | None) -> Floats:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import ClassVar
 
@@ -138,6 +138,65 @@ class Combination:
     def support(self, tail: float = 1e-12) -> int:
         """Integer beyond which the probability is at most 1e-12."""
         return math.ceil(self._window)
+
+
+@dataclass(frozen=True)
+class JointNoise:
+    """Joint law of the noise on a sum, sum of a Z, and on the number of rows, sum of b Z.
+
+    Of a share p it is the noise on the sum less p times the noise on the number that counts.
+
+    Parameters
+    ----------
+    parts : tuple of (a, b, law)
+        Weights, and the law of the noises with these weights: of a sum of equal ones.
+    """
+
+    parts: tuple[tuple[float, float, LatticeLaw], ...]
+
+    @cached_property
+    def moments(self) -> tuple[float, float, float]:
+        """Variances of both, and their covariance after the first."""
+        parts = [(a, b, law.variance) for a, b, law in self.parts]
+        return (
+            math.fsum(a * a * v for a, _, v in parts),
+            math.fsum(a * b * v for a, b, v in parts),
+            math.fsum(b * b * v for _, b, v in parts),
+        )
+
+    def variance(self, p: Floats) -> Floats:
+        """Variance of the noise on (sum - p rows), of the shape of p."""
+        own, crossed, count = self.moments
+        return np.asarray(own - 2 * p * crossed + p**2 * count, dtype=np.float64)
+
+    @cached_property
+    def reach(self) -> float:
+        """Beyond it the noise on (sum - p rows) has a probability below 1e-12, for p in [0, 1].
+
+        There abs(a - p b) is at most the larger of its values at 0 and 1, and so is each weight in
+        Chernoff's bound.
+        """
+        largest = tuple((max(abs(a), abs(a - b)), law) for a, b, law in self.parts)
+        return Combination(largest)._window
+
+    def log_characteristic(self, s: Floats, p: Floats) -> Floats:
+        """Logarithm (m, k) of E exp(i s (sum - p rows)) at frequencies (k,) and shares (m,)."""
+        total = np.zeros((len(p), len(s)))
+        for law, a, b, counts in self._by_scale:
+            weights = a - p[:, np.newaxis] * b
+            of_parts = law.log_characteristic(weights[:, :, np.newaxis] * s)
+            total += np.einsum("mgk,g->mk", of_parts, counts)
+        return total
+
+    @cached_property
+    def _by_scale(self) -> list[tuple[LatticeLaw, Floats, Floats, Floats]]:
+        """One noise of each scale, and the weights a and b and numbers (g,) of those like it."""
+        found = []
+        for scale in dict.fromkeys(law.scale for _, _, law in self.parts):
+            parts = [part for part in self.parts if part[2].scale == scale]
+            a, b, counts = np.array([(a, b, law.terms) for a, b, law in parts]).T
+            found.append((replace(parts[0][2], terms=1), a, b, counts))
+        return found
 
 
 @lru_cache(maxsize=32)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpstats.arrays import Floats
 from dpstats.checks import Alternative
@@ -20,6 +22,7 @@ from dpstats.inference.counts.conditional import (
     conditional_interval,
     conditional_pvalue,
 )
+from dpstats.inference.counts.count_pivot import CountPivot
 from dpstats.inference.counts.group_counts import GroupCounts
 from dpstats.inference.joint_coverage import joint_level
 from dpstats.measured.answers import joint_noise_quantiles
@@ -30,6 +33,9 @@ if TYPE_CHECKING:
     from dpstats.measured.answers import Answers
 
 
+BOTH: tuple[Alternative, ...] = ("smaller", "larger")
+
+
 @dataclass(frozen=True)
 class ProportionIntervals:
     """Intervals and tests for d proportions, each from its own noisy count.
@@ -37,7 +43,8 @@ class ProportionIntervals:
     Noise-aware: F_p(T + U) is continuous and decreases in p (Awan & Slavkovic 2018), so two
     root-finds have exact coverage. Certified: Clopper-Pearson at the ends of T +- q, q a quantile
     of the noise at a share of alpha fixed before looking. Where the number of rows is not public, a
-    share of alpha is for a confidence set of it, and the interval is the union over the set.
+    share of alpha is for a confidence set of it. Noise-aware intervals then invert T - p N, see
+    `inference.counts.count_pivot`; certified ones are unions over the set.
     """
 
     answers: Answers
@@ -88,16 +95,33 @@ class ProportionIntervals:
         return low, high
 
     def _inverted(self, alpha: float, sizes: tuple[int, int]) -> tuple[Floats, Floats]:
-        """Exact ends at every number of rows: they decrease in it, so two numbers suffice."""
+        """Ends that hold at every number of rows between two."""
         answers = self.answers
         low, high = np.zeros(len(answers.sums)), np.ones(len(answers.sums))
-        for i, law in enumerate(answers.law_table):
+        for chosen, pivot in self._pivots(sizes):
+            ends = pivot.interval(answers.sums[chosen], answers.uniforms[chosen], alpha)
+            low[chosen], high[chosen] = ends
+        if answers.with_count is not None:
+            return low, high
+        for i, law in enumerate(answers.law_table):  # ends decrease in the number of rows
             of_law = np.flatnonzero(answers.law_of == i)
             smoothed = answers.sums[of_law] + answers.uniforms[of_law]
             found = {n: proportion_interval(smoothed, n, law, alpha) for n in set(sizes)}
-            low[of_law] = found[sizes[1]][0]
-            high[of_law] = found[sizes[0]][1]
+            low[of_law], high[of_law] = found[sizes[1]][0], found[sizes[0]][1]
         return low, high
+
+    def _pivots(self, sizes: tuple[int, int]) -> Iterator[tuple[NDArray[np.intp], CountPivot]]:
+        """Counts of one law, and their joint law with the number of rows where it was measured."""
+        answers, joint = self.answers, self.answers.with_count
+        if joint is None:
+            return
+        count = answers.rows.estimate
+        within = max(count - sizes[0], sizes[1] - count)
+        for i, law in enumerate(joint[0]):
+            chosen = np.flatnonzero(joint[1] == i)
+            own = answers.law(int(chosen[0])) if chosen.size else None
+            if own is not None:
+                yield chosen, CountPivot(own, law, count, sizes, within)
 
     def first(self, count: int) -> ProportionIntervals:
         """The same for the first few counts."""
@@ -108,23 +132,25 @@ class ProportionIntervals:
     def pvalues(self, value: float, alternative: Alternative) -> Floats:
         """P-values (d,) that the proportion equals `value`; exact where n is public.
 
-        Otherwise the largest over a confidence set of error 0.001 for n, plus that error. Both
-        one-sided p-values are monotone in n, so the ends of the set suffice.
+        Otherwise the largest at the ends of a confidence set of error 0.001 for n, plus that error.
         """
-        answers = self.answers
-        beta = self.least_pvalue
-        sizes = set(answers.rows.bounds(beta))
-        sides: tuple[Alternative, ...] = (
-            ("larger", "smaller") if alternative == "two-sided" else (alternative,)
-        )
-        found = np.array([
-            min(
-                max(proportion_pvalue(t, n, value, answers.law(f), side).item() for n in sizes)
-                for side in sides
-            )
-            for f, t in enumerate(answers.sums + answers.uniforms)
-        ])  # fmt: skip
-        return np.minimum(1, len(sides) * found + beta)
+        answers, beta = self.answers, self.least_pvalue
+        sizes = answers.rows.bounds(beta)
+        sides = BOTH if alternative == "two-sided" else (alternative,)
+        tails = np.ones((2, len(answers.sums)))
+        for chosen, pivot in self._pivots(sizes):
+            shares = np.full(chosen.size, value)
+            of_law = pivot.tails(answers.sums[chosen], answers.uniforms[chosen], shares)
+            tails[:, chosen] = of_law
+        if answers.with_count is None:
+            for f, t in enumerate(answers.sums + answers.uniforms):
+                of_sizes = [
+                    [proportion_pvalue(t, n, value, answers.law(f), side).item() for side in BOTH]
+                    for n in set(sizes)
+                ]
+                tails[:, f] = np.max(of_sizes, axis=0)
+        found = np.min([tails[BOTH.index(side)] for side in sides], axis=0)
+        return np.asarray(np.minimum(1, len(sides) * found + beta), dtype=np.float64)
 
 
 def _shares(sums: Floats, q: Floats | float, sizes: tuple[int, int]) -> tuple[Floats, Floats]:
