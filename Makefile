@@ -22,6 +22,7 @@ check: .venv/installed-dev
 	$(BIN)/mypy
 
 benchmark: .venv/installed-dev
+	$(BIN)/python tests/benchmarks/waiting.py
 	$(BIN)/python tests/benchmarks/minimax.py
 	$(BIN)/python tests/benchmarks/import_time.py
 
