@@ -1,5 +1,6 @@
 """Exact inference for one proportion from a noisy count, T = X + Z with X ~ Binomial(n, p)."""
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -173,29 +174,58 @@ def proportion_interval(
 
 def _logit_upper(t: Floats, n: int, law: "NoiseLaw", level: float) -> Floats:
     """Logit of the largest p with P_p(X + Z + U <= t) >= level; -inf or inf at 0 and 1."""
+    return largest_logit(
+        lambda p, which: noisy_binomial_cdf(t[which], n, p, law),
+        level,
+        lambda which: _normal_upper(t[which], n, law, level),
+        t.size,
+    )
+
+
+def largest_logit(
+    tail: Callable[[Floats, NDArray[np.intp]], Floats],
+    level: float,
+    guess: Callable[[NDArray[np.intp]], tuple[Floats, Floats]],
+    size: int,
+) -> Floats:
+    """Logits (size,) of the largest proportions whose tails are at least a level, outwards.
+
+    Parameters
+    ----------
+    tail : callable
+        Probabilities that decrease in the proportion: of proportions (k,) and their positions (k,).
+    level : float
+    guess : callable
+        Of positions: logits near the roots, and first steps from there, a tenth of a standard
+        error.
+    size : int
+
+    Returns
+    -------
+    (size,) float64
+        -inf if the tail is below the level everywhere in (0, 1), inf if it never is.
+    """
     from scipy import special
 
     score = special.ndtri(level)
 
     def excess(y: Floats, which: NDArray[np.intp]) -> Floats:
         """Normal score of the probability, which is nearly linear in the logit."""
-        cdf = noisy_binomial_cdf(t[which], n, special.expit(y), law)
-        return special.ndtri(np.clip(cdf, _TAIL, 1 - _TAIL)) - score
+        scores = special.ndtri(np.clip(tail(special.expit(y), which), _TAIL, 1 - _TAIL))
+        return np.asarray(scores - score)
 
-    every = np.arange(t.size)
-    infinite = np.full(t.size, np.inf)
-    at_zero, at_one = excess(-infinite, every), excess(infinite, every)
+    every, far = np.arange(size), np.full(size, np.inf)
+    at_zero, at_one = excess(-far, every), excess(far, every)
     root = np.where(at_one >= 0, np.inf, -np.inf)
     inside = np.flatnonzero((at_zero > 0) & (at_one < 0))
-    if not inside.size:
-        return root
-    guess, step = _normal_upper(t[inside], n, law, level)
-    reach = np.full(inside.size, 50.0)  # expit(-50) = 2e-22
-    tolerance = _TOLERANCE * step
-    found = find_roots_near(
-        lambda y, i: excess(y, inside[i]), guess, step, -reach, reach, tolerance=tolerance
-    )
-    root[inside] = found + tolerance
+    if inside.size:
+        near, step = guess(inside)
+        reach = np.full(inside.size, 50.0)  # expit(-50) = 2e-22
+        tolerance = _TOLERANCE * step
+        found = find_roots_near(
+            lambda y, i: excess(y, inside[i]), near, step, -reach, reach, tolerance=tolerance
+        )
+        root[inside] = found + tolerance
     return root
 
 

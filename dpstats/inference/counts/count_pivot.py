@@ -8,6 +8,7 @@ when p is inferred from T at every n.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -16,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.arrays import Floats
-from dpstats.corrected.roots import find_roots_near
-from dpstats.inference.counts.binomial import noisy_binomial_cdf
+from dpstats.inference.counts.binomial import largest_logit, noisy_binomial_cdf
 from dpstats.inference.counts.characteristic import Inversion
 
 if TYPE_CHECKING:
@@ -28,8 +28,6 @@ _WIDE = 8.0  # standard deviation of D to which a standard normal variable adds 
 _FEW_ROWS = 4.0  # times the reach of the count's noise
 _DIRECT = 8  # parts of a noise that are evaluated at every proportion
 _DEGREE = 24
-_TINY = 1e-12
-_TOLERANCE = 1e-7  # of an end, in tenths of its standard error; ends are moved outwards by it
 
 
 @dataclass(frozen=True)
@@ -93,40 +91,27 @@ class CountPivot:
 
     def interval(self, t: Floats, u: Floats, alpha: float) -> tuple[Floats, Floats]:
         """Ends (d,) of the values of p of which neither tail is below alpha/2."""
-        ends = [self._end(t, u, alpha / 2, side) for side in (1.0, -1.0)]
-        return ends[1], ends[0]
-
-    def _end(self, t: Floats, u: Floats, level: float, side: float) -> Floats:
-        """The largest p (side 1) of which the lower tail is at least a level, or the smallest."""
         from scipy import special
 
-        score = special.ndtri(level)
+        def lower(p: Floats, which: NDArray[np.intp]) -> Floats:
+            return self.tails(t[which], u[which], p)[0]
 
-        def excess(y: Floats, which: NDArray[np.intp]) -> Floats:
-            """Normal score of the tail, which falls in the logit towards the side."""
-            lower, upper = self.tails(t[which], u[which], special.expit(side * y))
-            tail = lower if side > 0 else upper
-            return special.ndtri(np.clip(tail, _TINY, 1 - _TINY)) - score
+        def upper(q: Floats, which: NDArray[np.intp]) -> Floats:
+            """At p = 1 - q, in which it decreases."""
+            return self.tails(t[which], u[which], 1 - q)[1]
 
-        every, far = np.arange(t.size), np.full(t.size, np.inf)
-        near_end, far_end = excess(-far, every), excess(far, every)
-        root = np.where(far_end >= 0, np.inf, -np.inf)
-        inside = np.flatnonzero((near_end > 0) & (far_end < 0))
-        if inside.size:
-            guess, step = self._guess(t[inside], score, side)
-            reach = np.full(inside.size, 50.0)
-            tolerance = _TOLERANCE * step
-            found = find_roots_near(
-                lambda y, i: excess(y, inside[i]), guess, step, -reach, reach, tolerance=tolerance
-            )
-            root[inside] = found + tolerance
-        return np.asarray(special.expit(side * root))
+        def near(side: float) -> Callable[[NDArray[np.intp]], tuple[Floats, Floats]]:
+            return lambda which: self._guess(t[which], alpha / 2, side)
 
-    def _guess(self, t: Floats, score: float, side: float) -> tuple[Floats, Floats]:
+        high = largest_logit(lower, alpha / 2, near(1.0), t.size)
+        mirrored = largest_logit(upper, alpha / 2, near(-1.0), t.size)
+        return special.expit(-mirrored), special.expit(high)
+
+    def _guess(self, t: Floats, level: float, side: float) -> tuple[Floats, Floats]:
         """Logit (times the side) of the end if D were normal, and a first step from there."""
         from scipy import special
 
-        n = max(self.count, 1.0)
+        n, score = max(self.count, 1.0), special.ndtri(level)
         least = 0.1 / n
         p = np.clip(t / n, least, 1 - least)
         for _ in range(3):
