@@ -56,7 +56,7 @@ class NoiseLaw(Protocol):
     def invertible(self) -> bool:
         """Whether the characteristic function of Z + U is known from frequencies up to 12.
 
-        Of an integer up to pi, since it repeats; of others if it is below exp(-20) from pi on.
+        Of an integer up to pi, since it repeats; of others if it is below exp(-20) beyond.
         """
 
     def pmf(self, z: ArrayLike) -> Floats:

@@ -17,7 +17,7 @@ from dpstats.privacy.laws import LatticeLaw
 _POINTS = 2**17
 _TAIL = 28.0  # the window leaves out a probability below exp(-28), about 1e-12
 _VANISHED = -60.0  # logarithm of a characteristic function that is zero to every digit
-_FARTHEST = 12.0  # frequency, from which on the sums of `Inversion` need nothing
+_FARTHEST = 200.0  # frequency up to which returns are looked for
 _SMOOTHING = 2.0  # grid steps: sd of the normal variable that turns atoms into a density
 
 
@@ -67,12 +67,13 @@ class Combination:
 
     @cached_property
     def invertible(self) -> bool:
-        """Whether the characteristic function is below exp(-20) from frequency pi to 12.
+        """Whether the characteristic function is below exp(-20) from frequency pi to 200.
 
         That of a part with weight w returns to 1 at the multiples of 2 pi / w, and stays high over
-        a distance of about 1 / (w scale): the product is looked at there, and on a grid.
+        a distance of about 1 / (w scale): the product is looked at there, and on a grid. A lattice
+        that returns beyond 200 has a step below 1/30, which the uniform of width 1 covers.
         """
-        looked = [np.linspace(math.pi, _FARTHEST, 2**12)]
+        looked = [np.linspace(math.pi, _FARTHEST, 2**14)]
         for weight, law in self.parts:
             period = 2 * math.pi / max(abs(weight), 1e-3)
             returns = period * np.arange(1, _FARTHEST / period + 1)

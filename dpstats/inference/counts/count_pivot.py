@@ -28,6 +28,8 @@ _WIDE = 8.0  # standard deviation of D to which a standard normal variable adds 
 _FEW_ROWS = 4.0  # times the reach of the count's noise
 _DIRECT = 8  # parts of a noise that are evaluated at every proportion
 _DEGREE = 24
+_CLOSE = 1e-11
+_GRID = 1 / (1 + np.exp(-np.linspace(-16, 16, 641)))  # of p, to see where D is wide
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,8 @@ class CountPivot:
 
     Every p and n has its own test, chosen by public numbers and by n: D + R with R standard normal
     where D is wide and n is large beside the noise of N, else T + U at this n. Both have exactly
-    uniform tails for the true n. R and U are functions of the stored uniform.
+    uniform tails for the true n. R and U are functions of the stored uniform. A p is rejected where
+    the largest tail over a set of n is small, hence with at most the probability for the true n.
 
     Attributes
     ----------
@@ -61,24 +64,32 @@ class CountPivot:
     def tails(self, t: Floats, u: Floats, p: Floats) -> tuple[Floats, Floats]:
         """Largest probabilities (r,) of a D (or T) up to the observed one, and from it on.
 
-        Of a D that is wide they are monotone in n away from the middle of its law, of T they are
-        monotone anywhere: so the two ends of the set of n suffice.
+        Of a wide D they are monotone in n away from the middle of its law, and of T anywhere: the
+        ends of the set of n suffice. Where the larger n has a D and the smaller one a T, the tail
+        of T from the observed one on is also taken at the larger n, where it is largest.
         """
-        found = np.array([self._cdf(t, u, p, float(n)) for n in dict.fromkeys(self.sizes)])
-        return found.max(axis=0), 1 - found.min(axis=0)
+        most, least = float(self.sizes[1]), float(self.sizes[0])
+        wide = self._wide(p, most), self._wide(p, least)
+        cdfs = [self._cdf(t, u, p, n, w) for n, w in zip((most, least), wide, strict=True)]
+        mixed = np.flatnonzero(wide[0] & ~wide[1])
+        lowest = np.minimum(*cdfs)
+        others = noisy_binomial_cdf((t + u)[mixed], int(most), p[mixed], self.law)
+        lowest[mixed] = np.minimum(lowest[mixed], others)
+        return np.maximum(*cdfs), 1 - lowest
 
-    def _cdf(self, t: Floats, u: Floats, p: Floats, n: float) -> Floats:
+    def _wide(self, p: Floats, n: float) -> NDArray[np.bool_]:
+        """Whether the test at p and n is that of D: by its standard deviation and cost."""
+        wide = n * p * (1 - p) + self.joint.variance(p) >= _WIDE**2
+        return np.asarray(wide & self._possible(p, n))
+
+    def _cdf(self, t: Floats, u: Floats, p: Floats, n: float, wide: NDArray[np.bool_]) -> Floats:
+        """P(D <= observed) where wide, P(T + U <= observed) elsewhere."""
         from scipy import special
 
-        sizes, inversion = np.full(p.size, n), self._inversion
-        d = t - p * self.count + special.ndtri(u + 0.5)
-        wide = np.full(p.size, n >= _FEW_ROWS * self.within)
-        wide &= n * p * (1 - p) + self.joint.variance(p) >= _WIDE**2
-        nodes = np.full(p.size, np.inf)
-        nodes[wide] = inversion.nodes(d[wide], sizes[wide], p[wide])
-        wide = np.isfinite(nodes)
-        cdf = np.empty(p.size)
-        cdf[wide] = inversion.cdf(d[wide], sizes[wide], p[wide], nodes[wide])
+        cdf, sizes = np.empty(p.size), np.full(int(wide.sum()), n)
+        d = (t - p * self.count + special.ndtri(u + 0.5))[wide]
+        nodes = self._inversion.nodes(d, sizes, p[wide])
+        cdf[wide] = self._inversion.cdf(d, sizes, p[wide], nodes)
         cdf[~wide] = noisy_binomial_cdf((t + u)[~wide], int(n), p[~wide], self.law)
         return cdf
 
@@ -90,15 +101,63 @@ class CountPivot:
         return Inversion(lambda s, p: noise(s, p.ravel()), self.joint.reach, "normal")
 
     def interval(self, t: Floats, u: Floats, alpha: float) -> tuple[Floats, Floats]:
-        """Ends (d,) of the values of p of which neither tail is below alpha/2."""
+        """Ends (d,) of an interval that holds all p of which neither tail is below alpha/2.
+
+        The test is D's between two p and T's outside, so the values kept may be in pieces: what D
+        alone keeps in its region, and what T alone keeps in its own. The ends are the outer ones.
+        """
+        grid = np.concatenate([[0.0], _GRID, [1.0]])
+        wide = np.array([self._wide(grid, float(n)) for n in dict.fromkeys(self.sizes)])
+        of_d, of_t = np.flatnonzero(wide.any(axis=0)), np.flatnonzero(~wide.all(axis=0))
+        never = lambda p, n: np.zeros(p.size, bool)  # noqa: E731
+        if not of_d.size:
+            return self._ends(t, u, alpha, never)
+        low, high = self._ends(t, u, alpha, self._possible)
+        if not of_t.size:
+            return low, high
+        first, last = grid[max(of_d[0] - 1, 0)], grid[min(of_d[-1] + 1, len(grid) - 1)]
+        kept = (low <= last) & (high >= first)
+        low, high = np.maximum(low, first), np.minimum(high, last)
+        inside = grid[wide.all(axis=0)]  # where T has no say
+        look = ~kept
+        if inside.size:
+            smallest, largest = np.full(t.size, inside[0]), np.full(t.size, inside[-1])
+            from_t = 1 - noisy_binomial_cdf(t + u, self.sizes[1], smallest, self.law)
+            up_to_t = noisy_binomial_cdf(t + u, self.sizes[0], largest, self.law)
+            look |= np.maximum(from_t, up_to_t) >= alpha / 2
+        else:
+            look[:] = True
+        ones = np.flatnonzero(look)
+        t_low, t_high = self._ends(t[ones], u[ones], alpha, never)
+        low[ones] = np.where(kept[ones], np.minimum(low[ones], t_low), t_low)
+        high[ones] = np.where(kept[ones], np.maximum(high[ones], t_high), t_high)
+        return low, high
+
+    def _possible(self, p: Floats, n: float) -> NDArray[np.bool_]:
+        """Where D has a test at all."""
+        if n < _FEW_ROWS * self.within:
+            return np.zeros(p.size, bool)
+        nodes = self._inversion.nodes(np.zeros(p.size), np.full(p.size, n), p)
+        return np.isfinite(nodes)
+
+    def _ends(
+        self, t: Floats, u: Floats, alpha: float, wide: Callable[[Floats, float], NDArray[np.bool_]]
+    ) -> tuple[Floats, Floats]:
+        """Ends of the interval of one kind of test."""
         from scipy import special
 
+        def cdfs(p: Floats, which: NDArray[np.intp]) -> Floats:
+            ones = t[which], u[which]
+            return np.array([
+                self._cdf(*ones, p, float(n), wide(p, float(n))) for n in dict.fromkeys(self.sizes)
+            ])  # fmt: skip
+
         def lower(p: Floats, which: NDArray[np.intp]) -> Floats:
-            return self.tails(t[which], u[which], p)[0]
+            return np.asarray(cdfs(p, which).max(axis=0))
 
         def upper(q: Floats, which: NDArray[np.intp]) -> Floats:
             """At p = 1 - q, in which it decreases."""
-            return self.tails(t[which], u[which], 1 - q)[1]
+            return np.asarray(1 - cdfs(1 - q, which).min(axis=0))
 
         def near(side: float) -> Callable[[NDArray[np.intp]], tuple[Floats, Floats]]:
             return lambda which: self._guess(t[which], alpha / 2, side)
@@ -124,11 +183,12 @@ class CountPivot:
 class _Interpolated:
     """The characteristic function of a noise of many parts, by Chebyshev polynomials in p.
 
-    Each part is a small share of it, so that its logarithm is nearly quadratic in p.
+    Where each part is a small share of it, its logarithm is nearly quadratic in p. It is compared
+    with the function itself at some p, which serves where they differ.
     """
 
     joint: JointNoise
-    _kept: dict[tuple[float, float], Floats] = field(default_factory=dict)
+    _kept: dict[tuple[float, float], Floats | None] = field(default_factory=dict)
 
     def __call__(self, s: Floats, p: Floats) -> Floats:
         """Logarithms (m, k) at frequencies (k,), which are few, and shares (m,)."""
@@ -138,6 +198,16 @@ class _Interpolated:
             basis = np.cos(np.arange(_DEGREE) * angle[:, np.newaxis])
             basis[:, 0] /= 2
             values = self.joint.log_characteristic(s, (1 + np.cos(angle)) / 2)
-            self._kept[key] = 2 / _DEGREE * basis.T @ values
-        place = np.arccos(np.clip(2 * p - 1, -1, 1))
-        return np.asarray(np.cos(np.arange(_DEGREE) * place[:, np.newaxis]) @ self._kept[key])
+            found = np.asarray(2 / _DEGREE * basis.T @ values)
+            tried = (1 + np.cos(np.pi * np.arange(0, _DEGREE + 1, 3) / _DEGREE)) / 2
+            exact = np.exp(self.joint.log_characteristic(s, tried))
+            close = np.max(np.abs(np.exp(_polynomial(found, tried)) - exact)) < _CLOSE
+            self._kept[key] = found if close else None
+        kept = self._kept[key]
+        return self.joint.log_characteristic(s, p) if kept is None else _polynomial(kept, p)
+
+
+def _polynomial(coefficients: Floats, p: Floats) -> Floats:
+    """Chebyshev polynomials on [0, 1] with coefficients (degree, k) at p (m,): (m, k)."""
+    place = np.arccos(np.clip(2 * p - 1, -1, 1))
+    return np.asarray(np.cos(np.arange(len(coefficients)) * place[:, np.newaxis]) @ coefficients)

@@ -77,6 +77,38 @@ def test_the_noise_on_both_is_one_law():
         assert np.abs(row @ z).max() < joint.reach
 
 
+@pytest.mark.parametrize(
+    ("scale", "scale_0", "count", "within", "t", "u", "alpha"),
+    [
+        (3.779, 0.612, 544, 27, 428.0, 0.2886, 0.001),  # T keeps values beyond those of D
+        (2.0, 2.0, 100, 12, 9.0, -0.3, 0.3),
+        (2.0, 8.0, 150, 60, 140.0, 0.1, 0.05),
+        (9.0, 9.0, 60, 55, 30.0, 0.4, 0.05),  # too few rows for D at the smaller size
+        (5.0, 5.0, 2000, 31, 3.0, 0.0, 0.05),
+    ],
+)
+def test_the_interval_holds_all_values_that_are_not_rejected(
+    scale, scale_0, count, within, t, u, alpha
+):
+    found = pivot(DiscreteLaplace(scale), DiscreteLaplace(scale_0), count, within)
+    low, high = found.interval(np.array([t]), np.array([u]), alpha)
+    p = np.linspace(0, 1, 1501)
+    tails = np.min(found.tails(np.full(1501, t), np.full(1501, u), p), axis=0)
+    kept = p[tails >= alpha / 2]
+    assert low[0] <= kept.min() + 1e-9
+    assert high[0] >= kept.max() - 1e-9
+    assert high[0] - low[0] <= 1.2 * np.ptp(kept) + 0.01
+
+
+def test_a_dominant_noise_is_not_interpolated():
+    parts = [(0.0, 0.77, DiscreteLaplace(350.0))]
+    parts += [(0.1 * i, 0.05, DiscreteLaplace(20.0)) for i in range(9)]
+    joint = JointNoise(tuple(parts))
+    s, p = (np.arange(64) + 0.5) * 4e-3, np.linspace(0, 1, 77)
+    found, exact = _Interpolated(joint)(s, p), joint.log_characteristic(s, p)
+    np.testing.assert_allclose(np.exp(found), np.exp(exact), atol=1e-10)
+
+
 def check(n, p, scale, gaussian, runs):
     """Coverage .95 to 2.5 s.e.; 15 intervals, at p = .9 shorter than .6 of those of the union.
 
