@@ -148,12 +148,12 @@ class Table(Block):
                 f"{MAX_TABLE_CELLS}; use fewer columns or coarser bins"
             )
 
-    @property
+    @cached_property
     def shape(self) -> tuple[int, ...]:
         """Number of bins of each column."""
         return tuple(column.bins for column in self.columns)
 
-    @property
+    @cached_property
     def size(self) -> int:
         """Number of cells."""
         return math.prod(self.shape)

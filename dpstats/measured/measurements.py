@@ -169,8 +169,10 @@ class Measurements(HasStrategy):
         ends = np.cumsum([planned.block.size for planned in self.strategy.blocks])[:-1]
         sums, uniforms = np.split(self.noisy_sums, ends), np.split(self.uniforms, ends)
         return tuple(
-            (planned.role, NoisyBlock(planned.block, self.strategy.scales_of(planned), s, u))
-            for planned, s, u in zip(self.strategy.blocks, sums, uniforms, strict=True)
+            (planned.role, NoisyBlock(planned.block, scales, s, u))
+            for planned, scales, s, u in zip(
+                self.strategy.blocks, self.strategy.block_scales, sums, uniforms, strict=True
+            )
         )
 
     @cached_property

@@ -174,16 +174,25 @@ class Strategy(Cached):
                     f"{planned.block.overflow((SAFE_TOTAL - 1) // MOST_ROWS)}; under "
                     "unit='add_remove' sums must be exact whatever the number of rows, up to 2^32"
                 )
-            self.scales_of(planned)  # refuses impossible scales
+        _ = self.block_scales  # refuses impossible scales
 
     def scales_of(self, planned: PlannedBlock) -> Floats:
         """Scale of the noise on each sum of one block, (d,) float64."""
         return noise_scales(planned.block, planned.multiplier, self.budget.noise)
 
     @cached_property
+    def block_scales(self) -> tuple[Floats, ...]:
+        """The same of all blocks, in their order; the arrays are read-only."""
+        found = tuple(self.scales_of(planned) for planned in self.blocks)
+        for scales in found:
+            scales.flags.writeable = False
+        return found
+
+    @cached_property
     def scales(self) -> Floats:
         """Scale of the noise on each sum of the family, (|F|,) float64."""
-        return np.concatenate([self.scales_of(planned) for planned in self.measured])
+        pairs = zip(self.blocks, self.block_scales, strict=True)
+        return np.concatenate([scales for planned, scales in pairs if planned.role == "family"])
 
     @cached_property
     def laws(self) -> tuple[list[LatticeLaw], NDArray[np.intp]]:

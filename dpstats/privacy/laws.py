@@ -337,7 +337,8 @@ def joint_quantiles(laws: Sequence[NoiseLaw], beta: float) -> NDArray[np.int64]:
     # Rounding up to integers left some slack; it is worth most where bounds are small.
     for law in sorted(counts, key=lambda law: bounds[law]):
         n, rest = counts[law], math.fsum(logs[other] for other in logs if other != law)
-        bounds[law] = _smallest(lambda q: n * _log_within(law, q) + rest >= target)  # noqa: B023
+        within = lambda q: n * _log_within(law, q) + rest >= target  # noqa: B023, E731
+        bounds[law] = _smallest(within, near=int(bounds[law]))
         logs[law] = n * _log_within(law, bounds[law])
     return np.array([bounds[law] for law in laws], dtype=np.int64)
 
@@ -353,11 +354,13 @@ def _quantile(law: NoiseLaw, beta: float) -> int:
     return _smallest(lambda q: bool(law.tail(q + 1) <= beta))
 
 
-def _smallest(holds: Callable[[int], bool]) -> int:
+def _smallest(holds: Callable[[int], bool], near: int = 0) -> int:
     """Smallest integer q >= 0 for which a condition holds that never fails again above it."""
-    low, high = -1, 0
+    low, high, step = near - 1, near, 1
     while not holds(high):
-        low, high = high, 2 * high + 1
+        low, high, step = high, high + step, 2 * step
+    while low >= 0 and holds(low):
+        low, high, step = max(low - step, -1), low, 2 * step
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if holds(middle) else (middle, high)

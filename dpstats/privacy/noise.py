@@ -78,17 +78,26 @@ def scale_for(multiplier: int | Fraction, bound: int, noise: Noise = "laplace") 
         raise BudgetError(f"bound must be an int of at least 1, got {short(bound)}")
     power = POWERS[noise]
     exact = Fraction(multiplier) * bound**power
-    root = f"{_approximately(Fraction(multiplier)) ** (1 / power):.4g}"
     if exact > Fraction(MAX_SCALE) ** power:
         raise BudgetError(
-            f"the noise scale {root} * {bound} is above 2**52, too large for "
+            f"the noise scale {_root(multiplier, power)} * {bound} is above 2**52, too large for "
             "64-bit sums; use a coarser grid or a larger budget"
         )
     if exact < Fraction(MIN_SCALE) ** power:
         raise BudgetError(
-            f"the noise scale {root} * {bound} is below 2**-20, which would "
+            f"the noise scale {_root(multiplier, power)} * {bound} is below 2**-20, which would "
             "release the sums without noise; use a smaller budget"
         )
+    return _smallest_float(exact, power)
+
+
+def _root(multiplier: int | Fraction, power: int) -> str:
+    return f"{_approximately(Fraction(multiplier)) ** (1 / power):.4g}"
+
+
+@lru_cache(maxsize=1024)
+def _smallest_float(exact: Fraction, power: int) -> float:
+    """The smallest float whose power is at least a fraction."""
     scale = math.sqrt(exact) if power == 2 else float(exact)  # close; exact comparisons decide
     while Fraction(scale) ** power < exact:
         scale = math.nextafter(scale, math.inf)

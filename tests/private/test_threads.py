@@ -54,7 +54,7 @@ def every_block(loop):
     return schema, blocks
 
 
-def rows(n=3_000):
+def rows(n=450):
     rng = np.random.default_rng(5)
     texts = {
         f"c{i}": pa.array(rng.choice([*(f"level {j}" for j in range(i + 2)), "?", None], n))
@@ -80,8 +80,8 @@ def test_threads_and_dictionaries_change_no_integer(every_block, threads, tmp_pa
     for name in texts:
         at = coded.column_names.index(name)
         coded = coded.set_column(at, name, coded[name].dictionary_encode())
-    pq.write_table(table, tmp_path / "plain.parquet", row_group_size=170, use_dictionary=False)
-    pq.write_table(coded, tmp_path / "coded.parquet", row_group_size=170)
+    pq.write_table(table, tmp_path / "plain.parquet", row_group_size=120, use_dictionary=False)
+    pq.write_table(coded, tmp_path / "coded.parquet", row_group_size=120)
     monkeypatch.setattr(sources, "BATCH_ROWS", 64)
     kernel = Kernel(schema, blocks)
     assert len(kernel._tables) > 1

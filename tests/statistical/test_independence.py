@@ -80,10 +80,10 @@ LEVELS = {
 }
 
 
-def check_levels(runs, table, tools, some=None):
+def check_levels(runs, table, tools, some=None, simulations=199):
     for seed, (setting, (p, n, epsilon)) in enumerate(LEVELS.items()):
         if some is None or seed in some:
-            found = rejections(p, n, epsilon, runs, tools, 100 * seed)
+            found = rejections(p, n, epsilon, runs, tools, 100 * seed, simulations)
             table.level(setting, "ours: level", found, runs, 0.06)
 
 
@@ -160,7 +160,7 @@ def check_certified(runs, table, tools):
 
 def test_levels_and_power_of_a_few(table, tools):
     """300 runs of four levels and of the power, 60 of synthetic rows, 60 intervals, 20 verdicts."""
-    check_levels(300, table, tools, some=(0, 1, 6, 12))
+    check_levels(300, table, tools, some=(0, 1, 6, 12), simulations=99)
     check_power(300, table, tools)
     check_synthetic_rows(60, table, tools)
     check_effect(60, table, tools, some=(1,))

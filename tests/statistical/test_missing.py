@@ -1,6 +1,7 @@
 """Coverage and level of answers from complete cases and subgroups, cells missing not at random."""
 
 from dataclasses import replace
+from functools import lru_cache
 from types import SimpleNamespace
 
 import numpy as np
@@ -34,9 +35,15 @@ def drawn(n, rng):
     }
 
 
+@lru_cache(maxsize=1)
+def population():
+    """A million rows: their own error is far below any width here."""
+    return drawn(1_000_000, np.random.default_rng(99))
+
+
 def truth_of(statistic, given=None):
-    """The population's, from four million rows: its own error is far below any width here."""
-    codes = drawn(4_000_000, np.random.default_rng(99))
+    """The population's."""
+    codes = population()
     kept = np.ones(len(codes["g"]), dtype=bool) if given is None else given(codes)
     return statistic({name: values[kept] for name, values in codes.items()})
 

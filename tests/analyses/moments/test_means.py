@@ -1,6 +1,7 @@
 """Mean, MeanDifference and Correlation: textbook numbers without noise, honest ones with it."""
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -59,14 +60,21 @@ class Seeded:
         return one - other
 
 
-def released(budget, unit="replace", frame=None):
+def released_from(frame, budget, unit="replace"):
     """All analyses, with seeded noise."""
     plan = dps.plan(SCHEMA, ANALYSES, budget=budget, unit=unit)
     with _noise_from(Seeded(budget.noise)):
-        measured = dps.measure(plan, rows() if frame is None else frame)
+        measured = dps.measure(plan, frame)
     return dps.synthesize(measured, rng=0, m=200, k=50)
 
 
+@cache
+def released(budget, unit="replace"):
+    """The same of the usual rows, once."""
+    return released_from(rows(), budget, unit)
+
+
+@cache
 def exact(unit):
     """All analyses, with the fixture `no_noise` and a law of the noise that is next to zero."""
     plan = dps.plan(SCHEMA, ANALYSES, budget=dps.PureDP(1e7), unit=unit)
@@ -265,7 +273,7 @@ def test_a_variance_lost_in_noise_is_told_and_a_constant_is_not_certain():
     frame = rows()
     frame["pay"] = 5.0
     frame["age"] = 50.0
-    result = released(dps.PureDP(1), frame=frame).infer("one")
+    result = released_from(frame, dps.PureDP(1)).infer("one")
     low, high = result.conf_int(alpha=0.002)
     assert low < 5 < high
     assert "variance of pay is small relative to its noise" in result.summary()

@@ -135,12 +135,12 @@ def test_noise_widens_and_the_two_methods_and_targets_nest(budget, unit):
 def test_certified_holds_the_tables_own_coefficients():
     params = smf.ols("y ~ a + C(g)", rows()).fit().params.to_numpy()[[0, 3, 1, 2]]
     held = 0
-    for _ in range(20):  # misses once in 10^6 by the size of alpha
+    for _ in range(8):  # each misses once in 10^6 by the size of alpha
         found = released(dps.OLS("y ~ a + C(g)"), dps.PureDP(20)).infer("o")
         ends = found.conf_int(alpha=1e-6, method="certified", target="table")
         assert np.all((ends[:, 0] <= params) & (params <= ends[:, 1]))
         held += np.isfinite(ends).all()
-    assert held > 10
+    assert held > 4
 
 
 def test_where_noise_drowns_everything_it_says_so(seeded_noise):

@@ -6,6 +6,7 @@ abs(S_f - S'_f) / scale_f, in rationals, at most epsilon.
 """
 
 import itertools
+import os
 from dataclasses import replace
 from fractions import Fraction
 
@@ -42,6 +43,13 @@ CELLS = {
     "z": [17.5, 22.0, 27.0],
 }
 TYPES = {"c": pa.string(), "b": pa.bool_(), "d": pa.bool_()}
+
+
+@pytest.fixture(autouse=True)
+def one_thread(monkeypatch):
+    """Tables of a row, thousands of them, need no helpers."""
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+
 
 CALL, COORDINATE, HALF = 2**42, 2**22, 2**21
 
