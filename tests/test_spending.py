@@ -65,6 +65,7 @@ def test_halves_on_the_noise_are_named():
         "corrected/proportions.py",
         "inference/confidence_law.py",
         "inference/counts/binomial.py",
+        "inference/counts/count_pivot.py",
         "inference/counts/quantile_intervals.py",
         "inference/moments/covariance_intervals.py",
         "inference/tables/association.py",

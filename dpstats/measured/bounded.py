@@ -107,6 +107,11 @@ class BoundedAnswers(Answers):
             law_of=self.law_of[chosen],
         )
 
+    @property
+    def with_count(self) -> None:
+        """Not known."""
+        return None
+
     def _check(self) -> None:
         if self._draws.refused:
             raise RequestError(ONLY_CERTIFIED)
