@@ -7,7 +7,7 @@ least variance.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -58,13 +58,8 @@ class WeightRows:
 
     def matrix(self) -> Floats:
         """(d, measured functions) weights on the measured noises; other blocks are left out."""
-        wanted, first, rows = self.functions, 0, [np.zeros((0, self.sources.size))]
-        for block in self.blocks:
-            inside = [f - first for f in wanted if first <= f < first + block.size]
-            if inside:
-                rows.append(self.sources.best(block, disjoint=self.disjoint).rows(inside))
-            first += block.size
-        return np.concatenate(rows)
+        rows = [estimate.rows(inside) for estimate, inside in self._estimates()]
+        return np.concatenate([np.zeros((0, self.sources.size)), *rows])
 
     def joint_keys(self, law_of: NDArray[np.intp]) -> list[JointKey]:
         """Joint laws of the noise of each function and of the number of rows.
@@ -77,20 +72,23 @@ class WeightRows:
             for weights in np.split(self.sources.weights_of_count, self.sources.starts[1:])
         )
         keys: list[JointKey] = []
-        wanted, first = self.functions, 0
-        for block in self.blocks:
-            inside = [f - first for f in wanted if first <= f < first + block.size]
-            first += block.size
-            if not inside:
-                continue
+        for estimate, inside in self._estimates():
             laws = law_of[len(keys) : len(keys) + len(inside)]
             which = laws if exchangeable else np.arange(len(inside))
             _, examples, of = np.unique(which, return_index=True, return_inverse=True)
-            estimate = self.sources.best(block, disjoint=self.disjoint)
             rows = estimate.rows([inside[i] for i in examples])
             found = [self.sources.joint_key(row) for row in rows]
             keys += [found[i] for i in of]
         return keys
+
+    def _estimates(self) -> Iterator[tuple[BlockEstimate, list[int]]]:
+        """Of every block that holds wanted functions: its estimate, and their numbers in it."""
+        wanted = np.array(self.functions)
+        edges = np.cumsum([0, *(block.size for block in self.blocks)])
+        for block, first, last in zip(self.blocks, edges[:-1], edges[1:], strict=True):
+            inside = wanted[(wanted >= first) & (wanted < last)] - first
+            if inside.size:
+                yield self.sources.best(block, disjoint=self.disjoint), inside.tolist()
 
 
 def law_of_key(measurements: Measurements, key: LawKey) -> NoiseLaw:

@@ -26,6 +26,7 @@ import numpy as np
 
 from dpstats.arrays import Floats
 
+WIDE = 8.0  # standard deviation of a sum to which "normal" smoothing adds below 1%
 _NOTHING = 28.0  # exp(-28) is about 1e-12
 _MOST_NODES = 1 << 12
 _CELLS = 1 << 15  # numbers held in memory at a time: they stay in the cache

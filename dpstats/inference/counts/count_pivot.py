@@ -18,13 +18,12 @@ from numpy.typing import NDArray
 
 from dpstats.arrays import Floats
 from dpstats.inference.counts.binomial import largest_logit, noisy_binomial_cdf
-from dpstats.inference.counts.characteristic import Inversion
+from dpstats.inference.counts.characteristic import WIDE, Inversion
 
 if TYPE_CHECKING:
     from dpstats.privacy.laws import NoiseLaw
     from dpstats.privacy.weighted_noise import JointNoise
 
-_WIDE = 8.0  # standard deviation of D to which a standard normal variable adds below 1%
 _FEW_ROWS = 4.0  # times the reach of the count's noise
 _DIRECT = 8  # parts of a noise that are evaluated at every proportion
 _DEGREE = 24
@@ -79,7 +78,7 @@ class CountPivot:
 
     def _wide(self, p: Floats, n: float) -> NDArray[np.bool_]:
         """Whether the test at p and n is that of D: by its standard deviation and cost."""
-        wide = n * p * (1 - p) + self.joint.variance(p) >= _WIDE**2
+        wide = n * p * (1 - p) + self.joint.variance(p) >= WIDE**2
         return np.asarray(wide & self._possible(p, n))
 
     def _cdf(self, t: Floats, u: Floats, p: Floats, n: float, wide: NDArray[np.bool_]) -> Floats:
@@ -109,9 +108,8 @@ class CountPivot:
         grid = np.concatenate([[0.0], _GRID, [1.0]])
         wide = np.array([self._wide(grid, float(n)) for n in dict.fromkeys(self.sizes)])
         of_d, of_t = np.flatnonzero(wide.any(axis=0)), np.flatnonzero(~wide.all(axis=0))
-        never = lambda p, n: np.zeros(p.size, bool)  # noqa: E731
         if not of_d.size:
-            return self._ends(t, u, alpha, never)
+            return self._ends(t, u, alpha, _never)
         low, high = self._ends(t, u, alpha, self._possible)
         if not of_t.size:
             return low, high
@@ -128,7 +126,7 @@ class CountPivot:
         else:
             look[:] = True
         ones = np.flatnonzero(look)
-        t_low, t_high = self._ends(t[ones], u[ones], alpha, never)
+        t_low, t_high = self._ends(t[ones], u[ones], alpha, _never)
         low[ones] = np.where(kept[ones], np.minimum(low[ones], t_low), t_low)
         high[ones] = np.where(kept[ones], np.maximum(high[ones], t_high), t_high)
         return low, high
@@ -136,7 +134,7 @@ class CountPivot:
     def _possible(self, p: Floats, n: float) -> NDArray[np.bool_]:
         """Where D has a test at all."""
         if n < _FEW_ROWS * self.within:
-            return np.zeros(p.size, bool)
+            return _never(p, n)
         nodes = self._inversion.nodes(np.zeros(p.size), np.full(p.size, n), p)
         return np.isfinite(nodes)
 
@@ -177,6 +175,11 @@ class CountPivot:
             spread = np.sqrt(n * p * (1 - p) + self.joint.variance(p) + 1)
             p = np.clip((t - side * score * spread) / n, least, 1 - least)
         return side * special.logit(p), np.minimum(0.1 * spread / (n * p * (1 - p)), 1.0)
+
+
+def _never(p: Floats, n: float) -> NDArray[np.bool_]:
+    """The test is that of T at all p."""
+    return np.zeros(p.size, bool)
 
 
 @dataclass(frozen=True)

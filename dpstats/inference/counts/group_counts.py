@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dpstats.arrays import Floats
 from dpstats.corrected.roots import find_roots
 from dpstats.inference.counts.binomial import binomial_weights, binomial_window
-from dpstats.inference.counts.characteristic import Inversion
+from dpstats.inference.counts.characteristic import WIDE, Inversion
 from dpstats.spending import bonferroni
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ _STRIDE = 8  # binomial lattices are summed with strides of at most sd / 8
 _DIRECT = 2**17  # values of the laws; a sum of more is interpolated in a table of the noise's cdf
 _TABLE = 300
 _CELLS = 1 << 14  # values of the cdf at a time: they stay in the cache
-_WIDE = 8.0  # standard deviation of a sum to which a standard normal variable adds below 1%
 _SIZES_IF_SMOOTH = 5
 _MOST_SIZES = 17  # group sizes in the confidence set that are tried one by one
 
@@ -139,7 +138,7 @@ class GroupCounts:
         depend on the size through a variance alone, and five sizes represent the set.
         """
         sampling, noise = self.variances(risks, 1.0)
-        smooth = sizes[0] * sampling + noise >= _WIDE**2
+        smooth = sizes[0] * sampling + noise >= WIDE**2
         of_smooth = np.linspace(0, len(sizes) - 1, min(len(sizes), _SIZES_IF_SMOOTH)).astype(int)
         lower, upper = np.empty(len(risks)), np.empty(len(risks))
         for which, tried in ((smooth, sizes[of_smooth]), (~smooth, sizes)):
@@ -158,7 +157,7 @@ class GroupCounts:
         inversion = self._inversion()
         nodes = inversion.nodes(d, n, p)
         sampling, noise = self.variances(p, 1.0)
-        wide = (n * sampling + noise >= _WIDE**2) & np.isfinite(nodes)
+        wide = (n * sampling + noise >= WIDE**2) & np.isfinite(nodes)
         cdf = np.empty(p.size)
         cdf[wide] = inversion.cdf(d[wide], n[wide], p[wide], nodes[wide])
         for risk in np.unique(p[~wide]).tolist():

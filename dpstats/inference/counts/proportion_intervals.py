@@ -117,11 +117,10 @@ class ProportionIntervals:
             return
         count = answers.rows.estimate
         within = max(count - sizes[0], sizes[1] - count)
-        for i, law in enumerate(joint[0]):
-            chosen = np.flatnonzero(joint[1] == i)
-            own = answers.law(int(chosen[0])) if chosen.size else None
-            if own is not None:
-                yield chosen, CountPivot(own, law, count, sizes, within)
+        laws, law_of = joint
+        for i in np.unique(law_of).tolist():
+            chosen = np.flatnonzero(law_of == i)
+            yield chosen, CountPivot(answers.law(int(chosen[0])), laws[i], count, sizes, within)
 
     def first(self, count: int) -> ProportionIntervals:
         """The same for the first few counts."""
