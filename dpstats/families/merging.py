@@ -56,7 +56,7 @@ def _dropped(
 ) -> list[Block]:
     """One pass of `merge` over distinct blocks."""
     kept = dict(enumerate(blocks))
-    sources = Sources(blocks)
+    sources = BlockIndex(blocks)
     for i in sorted(kept, key=lambda i: -blocks[i].size):
         block = blocks[i]
         derivations = {
@@ -88,7 +88,7 @@ def _of(kept: Mapping[int, Block], variances: Variances, chosen: Sequence[int]) 
     return variances(list(kept.values()), [place[number] for number in chosen])
 
 
-class Sources:
+class BlockIndex:
     """Finds the blocks that functions of another one may follow from, without trying every pair.
 
     A function follows only from a table or moments that hold its columns, or from a condition on

@@ -11,7 +11,7 @@ import numpy as np
 from dpstats.errors import NotMeasuredError
 from dpstats.families.block import Block, Family
 from dpstats.families.cells import ROWS
-from dpstats.families.merging import Sources
+from dpstats.families.merging import BlockIndex
 from dpstats.measured.answers import Answers
 from dpstats.measured.measurements import Measurements
 
@@ -123,7 +123,7 @@ def _functions(measurements: Measurements, wanted: Block) -> Iterable[str]:
         return [f"the condition {wanted.names[0]!r}"]
     if kind != "moments":
         return [f"the {kind} of {_listed([repr(column.name) for column in wanted.columns])}"]
-    sources = Sources([noisy.block for noisy in measurements.sources])
+    sources = BlockIndex([noisy.block for noisy in measurements.sources])
     follows = sources.derivable(wanted, complements=measurements.count is None)
     return [f"the mean of {name!r}" for name, f in zip(wanted.names, follows, strict=True) if not f]
 

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 from dpstats.checks import check_choice, short
 from dpstats.errors import RequestError
 from dpstats.families.block import Block
-from dpstats.families.merging import Sources
+from dpstats.families.merging import BlockIndex
 from dpstats.privacy.budget import Budget
 from dpstats.privacy.neighbours import Unit
 from dpstats.privacy.rationals import read_rational, total_of
@@ -86,7 +86,7 @@ class Split:
         assert self.shares is not None
         prices = [relative_price([block], self.budget, self.unit) for block in blocks]
         number = {block: i for i, block in reversed(list(enumerate(blocks)))}
-        sources = Sources(blocks)
+        sources = BlockIndex(blocks)
         parts = [Fraction(0)] * len(blocks)
         for name, wanted in self.asked.items():
             serving = dict.fromkeys(
@@ -98,7 +98,11 @@ class Split:
         return parts
 
     def _serving(
-        self, wanted: Block, blocks: Sequence[Block], number: Mapping[Block, int], sources: Sources
+        self,
+        wanted: Block,
+        blocks: Sequence[Block],
+        number: Mapping[Block, int],
+        sources: BlockIndex,
     ) -> list[int]:
         """Numbers of the measured blocks that answer the needs of a block.
 

@@ -12,7 +12,7 @@ from dpstats.analyses.registry import family_of, spelled
 from dpstats.errors import RequestError
 from dpstats.families import is_library_block
 from dpstats.families.block import Block
-from dpstats.families.merging import Sources
+from dpstats.families.merging import BlockIndex
 from dpstats.measured.contents import unasked
 from dpstats.measured.strategy import Strategy
 from dpstats.results.base import Result
@@ -46,7 +46,7 @@ def check_asked(strategy: Strategy, analyses: Mapping[str, Analysis[Result]]) ->
     if not analyses:
         raise RequestError("the plan asks for no analysis; make it again with dps.plan")
     blocks, every = strategy.family.blocks, []
-    sources = Sources(blocks)
+    sources = BlockIndex(blocks)
     for name, analysis in analyses.items():
         for wanted in blocks_asked(analysis, strategy.schema):
             every.append(wanted)

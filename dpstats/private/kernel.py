@@ -11,7 +11,7 @@ from dpstats.arrays import Codes
 from dpstats.errors import DataError
 from dpstats.families.block import Block
 from dpstats.families.cells import Indicator, Table
-from dpstats.families.merging import Sources
+from dpstats.families.merging import BlockIndex
 from dpstats.private.histograms import Histograms
 from dpstats.schema import Schema
 
@@ -42,7 +42,7 @@ class Kernel:
         counted = [block for block in self.blocks if isinstance(block, Table | Indicator)]
         self._histograms = Histograms.of(counted)
         self._tables = self._histograms.tables
-        sources = Sources(self._tables)
+        sources = BlockIndex(self._tables)
         self._table_of: dict[Block, int | None] = {
             block: next(sources.of(block), None) for block in counted
         }

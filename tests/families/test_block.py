@@ -16,7 +16,7 @@ from dpstats.errors import FileFormatError, RequestError
 from dpstats.families import KINDS, block_from_dict, is_library_block
 from dpstats.families.block import Block, Derivation, Family
 from dpstats.families.cells import ROWS, Cells, Table
-from dpstats.families.merging import Sources, merge
+from dpstats.families.merging import BlockIndex, merge
 from dpstats.families.moments import Moments
 from dpstats.privacy.budget import ZCDP, PureDP
 from dpstats.schema import Boolean, Category, Number, Schema
@@ -368,11 +368,11 @@ def test_no_block_that_another_follows_from_is_overlooked(listed, wanted, comple
     listed = [*listed, ROWS, Moments.of(SCHEMA, ["pay"], degree=1)]
     for one in (wanted, ROWS):
         derivations = [block.derive(one, complements=complements) for block in listed]
-        found = list(Sources(listed).of(one))
+        found = list(BlockIndex(listed).of(one))
         assert {i for i, found in enumerate(derivations) if found is not None} <= set(found)
         assert len(found) == len(set(found))
         follows = sum(d.terms for d in derivations if d is not None) > 0
-        given = Sources(listed).derivable(one, complements=complements)
+        given = BlockIndex(listed).derivable(one, complements=complements)
         np.testing.assert_array_equal(given, np.broadcast_to(follows, one.size))
 
 
@@ -380,7 +380,7 @@ def test_of_many_tables_only_those_that_hold_the_columns_are_tried():
     schema = Schema([Boolean(f"c{i}") for i in range(12)])
     tables = [Table(columns) for columns in itertools.combinations(schema, 3)]
     conditions = Cells.monomials(schema, schema.names, 2)
-    sources = Sources([*tables, *conditions])
+    sources = BlockIndex([*tables, *conditions])
     for i, table in enumerate(tables):
         assert list(sources.of(table)) == [i]
     for condition in conditions:

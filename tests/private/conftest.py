@@ -5,6 +5,7 @@ import math
 from types import SimpleNamespace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from dpstats.families.cells import Cells, Indicator, Table
@@ -121,9 +122,27 @@ def _inside(group, levels):
     return known and bool(group.cells.array[tuple(levels[c.name] for c in group.cells.columns)])
 
 
+def random_rows(n, seed):
+    """Cells of the schema's columns, undeclared and missing ones among them."""
+    rng = np.random.default_rng(seed)
+    return pa.table({
+        "word": pa.array(rng.choice(["no", "yes", "Yes", None], n).tolist(), pa.string()),
+        "grade": rng.choice([1, 2.5, -3, 4, np.nan], n),
+        "flag": rng.random(n) < 0.5,
+        "x": rng.normal(0.5, 1.5, n).round(1),
+        "y": rng.choice([-1, 0, 2.5, 2.6, 5, 9.99, 10, np.inf], n),
+        "score": rng.choice([17.5, 20, 22, 27, np.nan], n),
+    })  # fmt: skip
+
+
 @pytest.fixture(scope="session")
 def loop():
     """The schema, its blocks, and the loop itself."""
     return SimpleNamespace(
-        schema=SCHEMA, blocks=blocks_of(SCHEMA), blocks_of=blocks_of, sums=naive_sums, code=code_of
+        schema=SCHEMA,
+        blocks=blocks_of(SCHEMA),
+        blocks_of=blocks_of,
+        sums=naive_sums,
+        code=code_of,
+        random_rows=random_rows,
     )

@@ -23,22 +23,10 @@ def listed(totals):
     return [total.tolist() for total in totals]
 
 
-def random_rows(n, seed):
-    rng = np.random.default_rng(seed)
-    return pa.table({
-        "word": pa.array(rng.choice(["no", "yes", "Yes", None], n).tolist(), pa.string()),
-        "grade": rng.choice([1, 2.5, -3, 4, np.nan], n),
-        "flag": rng.random(n) < 0.5,
-        "x": rng.normal(0.5, 1.5, n).round(1),
-        "y": rng.choice([-1, 0, 2.5, 2.6, 5, 9.99, 10, np.inf], n),
-        "score": rng.choice([17.5, 20, 22, 27, np.nan], n),
-    })  # fmt: skip
-
-
 @given(cuts=st.lists(st.integers(0, 60), max_size=6), seed=st.integers(0, 99))
 @settings(max_examples=40)
 def test_any_batching_gives_the_sums_of_the_loop(cuts, seed, loop):
-    table = random_rows(60, seed)
+    table = loop.random_rows(60, seed)
     empty = table.to_batches()[0].slice(0, 0)
     expected = loop.sums(loop.schema, loop.blocks, table.to_pylist())
     edges = [0, *sorted(cuts), 60]
@@ -57,7 +45,7 @@ def test_any_batching_gives_the_sums_of_the_loop(cuts, seed, loop):
 @settings(max_examples=40)
 def test_the_blocks_may_come_in_any_order(order, kept, loop):
     blocks = [loop.blocks[i] for i in order[:kept]]
-    table = random_rows(40, 7)
+    table = loop.random_rows(40, 7)
     expected = loop.sums(loop.schema, blocks, table.to_pylist())
     assert (
         listed(sum_parts(Kernel(loop.schema, blocks), one_by_one(table.to_batches()))[0])
@@ -76,7 +64,7 @@ def test_a_condition_on_three_columns_that_the_tables_name_in_another_order():
 
 
 def test_without_a_joint_histogram_the_sums_are_the_same(loop, monkeypatch):
-    table = random_rows(300, 1)
+    table = loop.random_rows(300, 1)
     joint = Kernel(loop.schema, loop.blocks)
     assert len(joint._tables) == 1
     with_it = listed(sum_parts(joint, one_by_one(table.to_batches()))[0])
@@ -112,7 +100,7 @@ class Halves:
 
 
 def test_a_block_it_does_not_know_is_summed_by_itself(loop):
-    table = random_rows(50, 2)
+    table = loop.random_rows(50, 2)
     blocks = [Halves(loop.schema["grade"]), loop.blocks[0]]
     totals, _ = sum_parts(
         Kernel(loop.schema, blocks), one_by_one(table.to_batches(max_chunksize=7))

@@ -54,27 +54,20 @@ def every_block(loop):
     return schema, blocks
 
 
-def rows(n=450):
+def rows(loop, n=450):
     rng = np.random.default_rng(5)
-    texts = {
-        f"c{i}": pa.array(rng.choice([*(f"level {j}" for j in range(i + 2)), "?", None], n))
-        for i in range(12)
-    }
-    return pa.table({
-        "word": pa.array(rng.choice(["no", "yes", "Yes", None], n).tolist(), pa.string()),
-        "grade": rng.choice([1, 2.5, -3, 4, np.nan], n),
-        "flag": rng.random(n) < 0.5,
-        "x": rng.normal(0.5, 1.5, n).round(1),
-        "y": rng.choice([-1, 0, 2.5, 2.6, 5, 9.99, 10, np.inf], n),
-        "score": rng.choice([17.5, 20, 22, 27, np.nan], n),
-        "fine": rng.normal(0, 20, n),
-        **texts,
-    })  # fmt: skip
+    table = loop.random_rows(n, 5).append_column("fine", pa.array(rng.normal(0, 20, n)))
+    for i in range(12):
+        texts = rng.choice([*(f"level {j}" for j in range(i + 2)), "?", None], n)
+        table = table.append_column(f"c{i}", pa.array(texts))
+    return table
 
 
-def test_threads_and_dictionaries_change_no_integer(every_block, threads, tmp_path, monkeypatch):
+def test_threads_and_dictionaries_change_no_integer(
+    every_block, loop, threads, tmp_path, monkeypatch
+):
     schema, blocks = every_block
-    table = rows()
+    table = rows(loop)
     texts = [name for name in table.column_names if pa.types.is_string(table[name].type)]
     coded = table
     for name in texts:
