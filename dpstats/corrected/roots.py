@@ -19,6 +19,7 @@ def find_roots(
     *,
     tolerance: float | Floats = 1e-10,
     values: tuple[Floats, Floats] | None = None,
+    straight: bool = False,
 ) -> Floats:
     """Roots of many continuous functions, each with a change of sign between its ends.
 
@@ -35,6 +36,8 @@ def find_roots(
         Largest absolute error of each root, in units of the argument (never below its rounding).
     values : pair of (m,) float64, optional
         The functions at `low` and `high`, where they are known.
+    straight : bool
+        Whether the functions are nearly linear there, so that the first step is a secant's.
 
     Returns
     -------
@@ -52,7 +55,9 @@ def find_roots(
     open_ = np.sign(fa) * np.sign(fb) < 0
     which, a, b, fa, fb = which[open_], a[open_], b[open_], fa[open_], fb[open_]
     tolerances = np.broadcast_to(tolerance, low.shape)
-    step = np.full(which.size, 0.5)
+    step = fa / (fa - fb) if straight else np.full(which.size, 0.5)
+    tight = 0.5 * tolerances[which] / np.abs(b - a)
+    step = np.clip(step, np.minimum(tight, 0.5), np.maximum(1 - tight, 0.5))
     while which.size:
         x = a + step * (b - a)
         fx = function(x, which)
@@ -97,11 +102,12 @@ def find_roots_near(
     guess, step : (m,) float64
         Where to look first, and a likely distance from there, above 0.
     low, high : (m,) float64
-        Ends between which every function has a root.
+        Ends between which roots are looked for.
 
     Returns
     -------
     (m,) float64
+        Infinite where a function keeps its sign: -inf if it is negative, inf if positive.
     """
     far = np.clip(guess, low, high)
     f_far = function(far, np.arange(far.size))
@@ -114,4 +120,6 @@ def find_roots_near(
         f_far[which] = function(far[which], which)
         step = 5 * step
         which = which[((side * f_far > 0) & (low < far) & (far < high))[which]]
-    return find_roots(function, near, far, tolerance=tolerance, values=(f_near, f_far))
+    values = f_near, f_far
+    found = find_roots(function, near, far, tolerance=tolerance, values=values, straight=True)
+    return np.where(side * f_far > 0, side * np.inf, found)

@@ -33,6 +33,14 @@ def test_stops_where_numbers_are_too_large_for_the_tolerance():
     np.testing.assert_allclose(roots, 1e11)
 
 
+def test_without_a_root_between_the_ends_it_is_beyond_them():
+    signs = np.array([1.0, -1.0, 1e-9, -1e-9])
+    found = find_roots_near(
+        lambda y, i: signs[i], np.zeros(4), np.ones(4), np.full(4, -50.0), np.full(4, 50.0)
+    )
+    np.testing.assert_array_equal(found, [np.inf, -np.inf, np.inf, -np.inf])
+
+
 def test_roots_near_a_guess_are_those_of_a_search_everywhere():
     roots = np.random.default_rng(0).uniform(-40, 40, 60)
     guess = roots + np.random.default_rng(1).normal(0, 1, 60) * np.geomspace(1e-9, 30, 60)

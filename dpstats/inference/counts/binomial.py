@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 
 _TAIL = 1e-12  # mass of a law that may be ignored
 _CELLS = 1 << 20  # numbers held in memory at a time
-_ERROR = 3e-12  # of a probability; counted towards a wider interval
+ERROR = 3e-12  # of a probability; counted towards a wider interval
 _TOLERANCE = 1e-7  # of an end, in tenths of its standard error; ends are moved outwards by it
+_FAR = 50.0  # a logit; that of 2e-22
 _STEEP = 700.0  # a logit with which the weights of neighbours differ by more than a float holds
 
 
@@ -179,32 +180,29 @@ def _logit_upper(t: Floats, n: int, law: "NoiseLaw", level: float) -> Floats:
     return largest_logit(
         lambda p, which: noisy_binomial_cdf(t[which], n, p, law),
         level,
-        lambda which: _normal_upper(t[which], n, law, level),
-        t.size,
+        *_normal_upper(t, n, law, level),
     )
 
 
 def largest_logit(
     tail: Callable[[Floats, NDArray[np.intp]], Floats],
     level: float,
-    guess: Callable[[NDArray[np.intp]], tuple[Floats, Floats]],
-    size: int,
+    guess: Floats,
+    step: Floats,
 ) -> Floats:
-    """Logits (size,) of the largest proportions whose tails are at least a level, outwards.
+    """Logits (m,) of the largest proportions whose tails are at least a level, outwards.
 
     Parameters
     ----------
     tail : callable
         Probabilities that decrease in the proportion: of proportions (k,) and their positions (k,).
     level : float
-    guess : callable
-        Of positions: logits near the roots, and first steps from there, a tenth of a standard
-        error.
-    size : int
+    guess, step : (m,) float64
+        Logits near the roots, and first steps from there, a tenth of a standard error.
 
     Returns
     -------
-    (size,) float64
+    (m,) float64
         -inf if the tail is below the level everywhere in (0, 1), inf if it never is.
     """
     from scipy import special
@@ -213,23 +211,12 @@ def largest_logit(
 
     def excess(y: Floats, which: NDArray[np.intp]) -> Floats:
         """Normal score of the probability, which is nearly linear in the logit."""
-        tails = tail(special.expit(y), which) + _ERROR
+        tails = tail(special.expit(y), which) + ERROR
         scores = special.ndtri(np.clip(tails, _TAIL, 1 - _TAIL))
         return np.asarray(scores - score)
 
-    every, far = np.arange(size), np.full(size, np.inf)
-    at_zero, at_one = excess(-far, every), excess(far, every)
-    root = np.where(at_one >= 0, np.inf, -np.inf)
-    inside = np.flatnonzero((at_zero > 0) & (at_one < 0))
-    if inside.size:
-        near, step = guess(inside)
-        reach = np.full(inside.size, 50.0)  # expit(-50) = 2e-22
-        tolerance = _TOLERANCE * step
-        found = find_roots_near(
-            lambda y, i: excess(y, inside[i]), near, step, -reach, reach, tolerance=tolerance
-        )
-        root[inside] = found + tolerance
-    return root
+    far, tolerance = np.full(guess.size, _FAR), _TOLERANCE * step
+    return find_roots_near(excess, guess, step, -far, far, tolerance=tolerance) + tolerance
 
 
 def _normal_upper(t: Floats, n: int, law: "NoiseLaw", level: float) -> tuple[Floats, Floats]:

@@ -57,21 +57,27 @@ class Inversion:
     reach: float
     smoothing: Literal["lattice", "uniform", "normal"]
 
-    def nodes(self, d: Floats, n: Floats, p: Floats) -> Floats:
-        """Number of nodes (r,) that each sum needs; infinite where that is too many, for any d.
-
-        None where d is so far out that the value is 0 or 1.
-        """
+    def farthest(self, n: Floats, p: Floats) -> Floats:
+        """Frequency (r,) from which on phi is nothing; infinite where the sum would be too long."""
         variance = n * p * (1 - p)
         probes, square = _probes(np.pi if self.smoothing == "lattice" else _FARTHEST)
         noise = self.log_noise(probes, p[:, np.newaxis]) + self._log_smoothing(probes)
         seen = noise - variance[:, np.newaxis] * square > -_NOTHING
         last = _PROBES - 1 - np.argmax(seen[:, ::-1], axis=1)
         farthest = probes[np.minimum(last + 1, _PROBES - 1)]
-        few = farthest <= _MOST_NODES * self._step(np.zeros_like(d), variance)
+        few = farthest <= _MOST_NODES * self._step(np.zeros_like(variance), variance)
         ends = few & ((last < _PROBES - 1) | (self.smoothing == "lattice"))
-        count = np.where(ends, np.ceil(farthest / self._step(d, variance)), np.inf)
-        return np.where(np.abs(d) < self._reach(variance), np.maximum(count, 1), 0)
+        return np.where(ends, farthest, np.inf)
+
+    def nodes(self, d: Floats, n: Floats, p: Floats, farthest: Floats | None = None) -> Floats:
+        """Number of nodes (r,) that each sum needs; infinite where that is too many.
+
+        None where d is so far out that the value is 0 or 1. `farthest` is computed if not given.
+        """
+        farthest = self.farthest(n, p) if farthest is None else farthest
+        variance = n * p * (1 - p)
+        count = np.maximum(np.ceil(farthest / self._step(d, variance)), 1)
+        return np.where(np.abs(d) < self._reach(variance), count, 0)
 
     def cdf(self, d: Floats, n: Floats, p: Floats, nodes: Floats) -> Floats:
         """Values (r,), with an absolute error of about 1e-12.

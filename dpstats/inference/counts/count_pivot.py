@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.arrays import Floats
-from dpstats.inference.counts.binomial import largest_logit, noisy_binomial_cdf
+from dpstats.inference.counts.binomial import ERROR, largest_logit, noisy_binomial_cdf
 from dpstats.inference.counts.characteristic import WIDE, Inversion
 
 if TYPE_CHECKING:
@@ -28,7 +28,10 @@ _FEW_ROWS = 4.0  # times the reach of the count's noise
 _DIRECT = 8  # parts of a noise that are evaluated at every proportion
 _DEGREE = 24
 _CLOSE = 1e-11
+_NARROWEST = 2.0**-10  # part of [0, 1]
 _GRID = 1 / (1 + np.exp(-np.linspace(-16, 16, 641)))  # of p, to see where D is wide
+
+_Test: TypeAlias = Literal["D", "T", "chosen"]
 
 
 @dataclass(frozen=True)
@@ -68,26 +71,34 @@ class CountPivot:
         of T from the observed one on is also taken at the larger n, where it is largest.
         """
         most, least = float(self.sizes[1]), float(self.sizes[0])
-        wide = self._wide(p, most), self._wide(p, least)
-        cdfs = [self._cdf(t, u, p, n, w) for n, w in zip((most, least), wide, strict=True)]
-        mixed = np.flatnonzero(wide[0] & ~wide[1])
+        farthest = self._farthest(p, most, "chosen"), self._farthest(p, least, "chosen")
+        cdfs = [self._cdf(t, u, p, n, f) for n, f in zip((most, least), farthest, strict=True)]
+        mixed = np.flatnonzero(np.isfinite(farthest[0]) & np.isinf(farthest[1]))
         lowest = np.minimum(*cdfs)
         others = noisy_binomial_cdf((t + u)[mixed], int(most), p[mixed], self.law)
         lowest[mixed] = np.minimum(lowest[mixed], others)
         return np.maximum(*cdfs), 1 - lowest
 
-    def _wide(self, p: Floats, n: float) -> NDArray[np.bool_]:
-        """Whether the test at p and n is that of D: by its standard deviation and cost."""
-        wide = n * p * (1 - p) + self.joint.variance(p) >= WIDE**2
-        return np.asarray(wide & self._possible(p, n))
+    def _farthest(self, p: Floats, n: float, test: _Test) -> Floats:
+        """Last frequencies of D's law at p and n; infinite where the test is that of T.
 
-    def _cdf(self, t: Floats, u: Floats, p: Floats, n: float, wide: NDArray[np.bool_]) -> Floats:
-        """P(D <= observed) where wide, P(T + U <= observed) elsewhere."""
+        "chosen": by the standard deviation and the cost.
+        """
+        if test == "T" or n < _FEW_ROWS * self.within:
+            return np.full(p.size, np.inf)
+        farthest = self._inversion.farthest(np.full(p.size, n), p)
+        if test == "chosen":
+            farthest[n * p * (1 - p) + self.joint.variance(p) < WIDE**2] = np.inf
+        return farthest
+
+    def _cdf(self, t: Floats, u: Floats, p: Floats, n: float, farthest: Floats) -> Floats:
+        """P(D <= observed), or P(T + U <= observed) where `farthest` is infinite."""
         from scipy import special
 
-        cdf, sizes = np.empty(p.size), np.full(int(wide.sum()), n)
+        cdf, wide = np.empty(p.size), np.isfinite(farthest)
+        sizes = np.full(int(wide.sum()), n)
         d = (t - p * self.count + special.ndtri(u + 0.5))[wide]
-        nodes = self._inversion.nodes(d, sizes, p[wide])
+        nodes = self._inversion.nodes(d, sizes, p[wide], farthest[wide])
         cdf[wide] = self._inversion.cdf(d, sizes, p[wide], nodes)
         cdf[~wide] = noisy_binomial_cdf((t + u)[~wide], int(n), p[~wide], self.law)
         return cdf
@@ -106,11 +117,12 @@ class CountPivot:
         alone keeps in its region, and what T alone keeps in its own. The ends are the outer ones.
         """
         grid = np.concatenate([[0.0], _GRID, [1.0]])
-        wide = np.array([self._wide(grid, float(n)) for n in dict.fromkeys(self.sizes)])
+        farthest = [self._farthest(grid, float(n), "chosen") for n in dict.fromkeys(self.sizes)]
+        wide = np.isfinite(farthest)
         of_d, of_t = np.flatnonzero(wide.any(axis=0)), np.flatnonzero(~wide.all(axis=0))
         if not of_d.size:
-            return self._ends(t, u, alpha, _never)
-        low, high = self._ends(t, u, alpha, self._possible)
+            return self._ends(t, u, alpha, "T")
+        low, high = self._ends(t, u, alpha, "D")
         if not of_t.size:
             return low, high
         first, last = grid[max(of_d[0] - 1, 0)], grid[min(of_d[-1] + 1, len(grid) - 1)]
@@ -126,43 +138,40 @@ class CountPivot:
         else:
             look[:] = True
         ones = np.flatnonzero(look)
-        t_low, t_high = self._ends(t[ones], u[ones], alpha, _never)
+        t_low, t_high = self._ends(t[ones], u[ones], alpha, "T")
         low[ones] = np.where(kept[ones], np.minimum(low[ones], t_low), t_low)
         high[ones] = np.where(kept[ones], np.maximum(high[ones], t_high), t_high)
         return low, high
 
-    def _possible(self, p: Floats, n: float) -> NDArray[np.bool_]:
-        """Where D has a test at all."""
-        if n < _FEW_ROWS * self.within:
-            return _never(p, n)
-        nodes = self._inversion.nodes(np.zeros(p.size), np.full(p.size, n), p)
-        return np.isfinite(nodes)
-
-    def _ends(
-        self, t: Floats, u: Floats, alpha: float, wide: Callable[[Floats, float], NDArray[np.bool_]]
-    ) -> tuple[Floats, Floats]:
+    def _ends(self, t: Floats, u: Floats, alpha: float, test: _Test) -> tuple[Floats, Floats]:
         """Ends of the interval of one kind of test."""
         from scipy import special
 
-        def cdfs(p: Floats, which: NDArray[np.intp]) -> Floats:
-            ones = t[which], u[which]
-            return np.array([
-                self._cdf(*ones, p, float(n), wide(p, float(n))) for n in dict.fromkeys(self.sizes)
-            ])  # fmt: skip
-
-        def lower(p: Floats, which: NDArray[np.intp]) -> Floats:
-            return np.asarray(cdfs(p, which).max(axis=0))
-
-        def upper(q: Floats, which: NDArray[np.intp]) -> Floats:
-            """At p = 1 - q, in which it decreases."""
-            return np.asarray(1 - cdfs(1 - q, which).min(axis=0))
-
-        def near(side: float) -> Callable[[NDArray[np.intp]], tuple[Floats, Floats]]:
-            return lambda which: self._guess(t[which], alpha / 2, side)
-
-        high = largest_logit(lower, alpha / 2, near(1.0), t.size)
-        mirrored = largest_logit(upper, alpha / 2, near(-1.0), t.size)
+        high, mirrored = (self._end(t, u, alpha / 2, test, side) for side in (1, -1))
         return special.expit(-mirrored), special.expit(high)
+
+    def _end(self, t: Floats, u: Floats, level: float, test: _Test, side: int) -> Floats:
+        """Largest logits of p, or of 1 - p on side -1, kept at one of the two n at least."""
+        from scipy import special
+
+        def tail(n: int, some: NDArray[np.intp]) -> Callable[..., Floats]:
+            def of_some(q: Floats, which: NDArray[np.intp]) -> Floats:
+                p, i = q if side > 0 else 1 - q, some[which]
+                cdf = self._cdf(t[i], u[i], p, n, self._farthest(p, n, test))
+                return cdf if side > 0 else 1 - cdf
+
+            return of_some
+
+        every = np.arange(t.size)
+        largest, some = np.full(t.size, -np.inf), every
+        first = self.sizes[0] if test == "T" and side > 0 else self.sizes[1]  # mostly the larger
+        for n in dict.fromkeys((first, *self.sizes)):
+            if n != first:  # tails decrease in q
+                kept = tail(n, every)(special.expit(largest), every) + ERROR >= level
+                some = np.flatnonzero(kept & (largest < np.inf))
+            found = largest_logit(tail(n, some), level, *self._guess(t[some], level, side))
+            largest[some] = np.maximum(largest[some], found)
+        return largest
 
     def _guess(self, t: Floats, level: float, side: float) -> tuple[Floats, Floats]:
         """Logit (times the side) of the end if D were normal, and a first step from there."""
@@ -177,37 +186,48 @@ class CountPivot:
         return side * special.logit(p), np.minimum(0.1 * spread / (n * p * (1 - p)), 1.0)
 
 
-def _never(p: Floats, n: float) -> NDArray[np.bool_]:
-    """The test is that of T at all p."""
-    return np.zeros(p.size, bool)
-
-
 @dataclass(frozen=True)
 class _Interpolated:
     """The characteristic function of a noise of many parts, by Chebyshev polynomials in p.
 
     Where each part is a small share of it, its logarithm is nearly quadratic in p. It is compared
-    with the function itself at some p, which serves where they differ.
+    with the function itself at some p; where they differ, [0, 1] is halved.
     """
 
     joint: JointNoise
-    _kept: dict[tuple[float, float], Floats | None] = field(default_factory=dict)
+    _kept: dict[tuple[float, ...], Floats | None] = field(default_factory=dict)
 
     def __call__(self, s: Floats, p: Floats) -> Floats:
         """Logarithms (m, k) at frequencies (k,), which are few, and shares (m,)."""
-        key = (float(s[0]), float(s[-1]))
-        if key not in self._kept:
-            angle = np.pi * (np.arange(_DEGREE) + 0.5) / _DEGREE
-            basis = np.cos(np.arange(_DEGREE) * angle[:, np.newaxis])
-            basis[:, 0] /= 2
-            values = self.joint.log_characteristic(s, (1 + np.cos(angle)) / 2)
-            found = np.asarray(2 / _DEGREE * basis.T @ values)
-            tried = (1 + np.cos(np.pi * np.arange(0, _DEGREE + 1, 3) / _DEGREE)) / 2
-            exact = np.exp(self.joint.log_characteristic(s, tried))
-            close = np.max(np.abs(np.exp(_polynomial(found, tried)) - exact)) < _CLOSE
-            self._kept[key] = found if close else None
-        kept = self._kept[key]
-        return self.joint.log_characteristic(s, p) if kept is None else _polynomial(kept, p)
+        found = np.empty((p.size, s.size))
+        parts = [(0.0, 1.0, np.arange(p.size))]
+        while parts:
+            low, high, which = parts.pop()
+            key = (float(s[0]), float(s[-1]), low, high)
+            if key not in self._kept:
+                self._kept[key] = self._coefficients(s, low, high)
+            kept, middle = self._kept[key], (low + high) / 2
+            if kept is not None:
+                found[which] = _polynomial(kept, (p[which] - low) / (high - low))
+            elif high - low <= _NARROWEST:
+                found[which] = self.joint.log_characteristic(s, p[which])
+            else:
+                below = p[which] < middle
+                halves = (low, middle, which[below]), (middle, high, which[~below])
+                parts += [half for half in halves if half[2].size]
+        return found
+
+    def _coefficients(self, s: Floats, low: float, high: float) -> Floats | None:
+        """Coefficients (degree, k) between two p; None if they do not serve."""
+        angle = np.pi * (np.arange(_DEGREE) + 0.5) / _DEGREE
+        basis = np.cos(np.arange(_DEGREE) * angle[:, np.newaxis])
+        basis[:, 0] /= 2
+        shares = low + (high - low) * (1 + np.cos(angle)) / 2
+        found = np.asarray(2 / _DEGREE * basis.T @ self.joint.log_characteristic(s, shares))
+        tried = (1 + np.cos(np.pi * np.arange(0, _DEGREE + 1, 3) / _DEGREE)) / 2
+        exact = np.exp(self.joint.log_characteristic(s, low + (high - low) * tried))
+        close = np.max(np.abs(np.exp(_polynomial(found, tried)) - exact)) < _CLOSE
+        return found if close else None
 
 
 def _polynomial(coefficients: Floats, p: Floats) -> Floats:
