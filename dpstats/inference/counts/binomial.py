@@ -66,10 +66,13 @@ def noisy_binomial_cdf(t: ArrayLike, n: int, p: ArrayLike, law: "NoiseLaw") -> F
 
     Notes
     -----
-    The sum runs over X, without a mass of 1e-12, or over the frequencies of `Inversion`, whichever
-    are fewer. The absolute error is about 1e-12; where the noise is a combination with atoms, whose
-    distribution function is tabulated, it may reach 1e-5 of an atom.
+    The sum runs over the X within reach of the noise, without a mass of 1e-12, or over the
+    frequencies of `Inversion`, whichever are fewer. The absolute error is about 1e-12; where the
+    noise is a combination with atoms, whose distribution function is tabulated, it may reach 1e-5
+    of an atom.
     """
+    from scipy import stats
+
     t, p = np.broadcast_arrays(np.asarray(t, dtype=np.float64), np.asarray(p, np.float64))
     shape, t, p = t.shape, t.ravel(), p.ravel()
     sizes = np.full(t.size, float(n))
@@ -80,6 +83,10 @@ def noisy_binomial_cdf(t: ArrayLike, n: int, p: ArrayLike, law: "NoiseLaw") -> F
     cdf = np.empty(t.size)
     some = np.flatnonzero(by_frequency)
     cdf[some] = inversion.cdf(d[some], sizes[some], p[some], nodes[some])
+    # beyond the reach of Z + U every X counts in full or not at all
+    reach = law.support(_TAIL) + 1
+    low = np.clip(np.floor(t - reach), low, high)
+    high = np.clip(np.ceil(t + reach), low, high)
     order = np.flatnonzero(~by_frequency)
     order = order[np.argsort((high - low)[order])]
     while order.size:
@@ -89,17 +96,20 @@ def noisy_binomial_cdf(t: ArrayLike, n: int, p: ArrayLike, law: "NoiseLaw") -> F
         x = low[some, None] + np.arange(np.max(high[some] - low[some]) + 1)
         weight = binomial_weights(x, n, p[some, None])
         value = law.smoothed_cdf(t[some, None] - x)
-        cdf[some] = np.sum(weight * value, axis=1) / np.sum(weight, axis=1)
+        top = np.arange(some.size), np.argmax(weight, axis=1)
+        scale = binomial_pmf(x[top], n, p[some]) / weight[top]
+        below = stats.binom.cdf(low[some] - 1, n, p[some])
+        cdf[some] = below + scale * np.sum(weight * value, axis=1)
     return cdf.reshape(shape)
 
 
 @lru_cache(maxsize=64)
 def _inversion(law: "NoiseLaw") -> Inversion:
-    found: dict[tuple[float, float], Floats] = {}
+    found: dict[tuple[float, float, int], Floats] = {}
 
     def kept(s: Floats, p: Floats) -> Floats:
         """Most sums share their frequencies, which are few."""
-        key = (s[0], s[-1])
+        key = (s[0], s[-1], s.size)
         if key not in found:
             found[key] = law.log_characteristic(s)[np.newaxis]
         return found[key]

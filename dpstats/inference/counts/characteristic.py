@@ -88,7 +88,8 @@ class Inversion:
         nodes : (r,) float64
             From `nodes`, all finite.
         """
-        step, value = self._step(d, n * p * (1 - p)), np.where(d < 0, 0.0, 1.0)
+        variance = n * p * (1 - p)
+        step, value = self._step(d, variance), np.where(d < 0, 0.0, 1.0)
         order = np.lexsort((nodes, step))
         order = order[nodes[order] > 0]
         while order.size:
@@ -99,6 +100,10 @@ class Inversion:
             s = (np.arange(count) + 0.5) * step[some[0]]
             if self.smoothing == "lattice":
                 s = s[s < np.pi]
+            else:  # phi of X is nothing between its returns; by powers of 2, so that few s occur
+                least = np.exp2(np.floor(np.log2(np.maximum(variance[some].min(), 1e-9))))
+                bound = -2 * least * np.sin(s / 2) ** 2 + self._log_smoothing(s)
+                s = s[bound > -_NOTHING]
             value[some] = self._summed(d[some, None], n[some, None], p[some, None], s)
         return np.clip(value, 0, 1)
 
@@ -125,7 +130,9 @@ class Inversion:
         with np.errstate(divide="ignore"):  # p = 1/2 at s = pi
             size = 0.5 * n * np.log1p(-4 * p * (1 - p) * half**2)
         size = np.exp(size + self.log_noise(s, p) + self._log_smoothing(s))
-        angle = n * (np.arctan2(p * np.sin(s), 1 - 2 * p * half**2) - s * p)
+        less = np.minimum(p, 1 - p)  # of n - X it is the opposite: near p = 1 digits are kept
+        angle = n * (np.arctan2(less * np.sin(s), 1 - 2 * less * half**2) - s * less)
+        angle *= np.where(p > 0.5, -1.0, 1.0)
         if self.smoothing == "lattice":
             t = d + n * p
             below = np.floor(t + 0.5)  # F at it and at one less, weighted for the uniform

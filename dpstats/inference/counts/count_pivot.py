@@ -203,7 +203,7 @@ class _Interpolated:
         parts = [(0.0, 1.0, np.arange(p.size))]
         while parts:
             low, high, which = parts.pop()
-            key = (float(s[0]), float(s[-1]), low, high)
+            key = (float(s[0]), float(s[-1]), s.size, low, high)
             if key not in self._kept:
                 self._kept[key] = self._coefficients(s, low, high)
             kept, middle = self._kept[key], (low + high) / 2
