@@ -67,13 +67,11 @@ class ProportionIntervals:
             radius = joint_noise_quantiles(answers, beta)
             single = beta + bonferroni(alpha - beta, d)  # one box for all
             return _clopper_pearson(answers.sums, radius, sizes, single, beta)
-        low, high = np.zeros(d), np.ones(d)
+        levels = np.empty(d)
         pieces = self.tables or tuple(slice(f, f + 1) for f in range(d))
         for piece in pieces:
-            table = answers.subset(piece)
-            level = joint_level(table, bonferroni(alpha, len(pieces)))
-            low[piece], high[piece] = ProportionIntervals(table)._inverted(level, sizes)
-        return low, high
+            levels[piece] = joint_level(answers.subset(piece), bonferroni(alpha, len(pieces)))
+        return self._inverted(levels, sizes)
 
     def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """Lower and upper limits, two (d,) arrays in [0, 1]."""
@@ -81,7 +79,7 @@ class ProportionIntervals:
         of_rows = answers.rows.spent(alpha)
         sizes, alpha = answers.rows.bounds(of_rows), alpha - of_rows
         if target == "population" and method == "noise_aware":
-            return self._inverted(alpha, sizes)
+            return self._inverted(np.full(len(answers.sums), alpha), sizes)
         low, high = np.zeros(len(answers.sums)), np.ones(len(answers.sums))
         for i, law in enumerate(answers.law_table):
             of_law = np.flatnonzero(answers.law_of == i)
@@ -94,20 +92,23 @@ class ProportionIntervals:
             low[of_law], high[of_law] = ends
         return low, high
 
-    def _inverted(self, alpha: float, sizes: tuple[int, int]) -> tuple[Floats, Floats]:
-        """Ends that hold at every number of rows between two."""
+    def _inverted(self, levels: Floats, sizes: tuple[int, int]) -> tuple[Floats, Floats]:
+        """Ends of levels (d,) that hold at every number of rows between two."""
         answers = self.answers
         low, high = np.zeros(len(answers.sums)), np.ones(len(answers.sums))
-        for chosen, pivot in self._pivots(sizes):
-            ends = pivot.interval(answers.sums[chosen], answers.uniforms[chosen], alpha)
-            low[chosen], high[chosen] = ends
+        for every, pivot in self._pivots(sizes):
+            for alpha in np.unique(levels[every]).tolist():
+                chosen = every[levels[every] == alpha]
+                ends = pivot.interval(answers.sums[chosen], answers.uniforms[chosen], alpha)
+                low[chosen], high[chosen] = ends
         if answers.with_count is not None:
             return low, high
-        for i, law in enumerate(answers.law_table):  # ends decrease in the number of rows
-            of_law = np.flatnonzero(answers.law_of == i)
-            smoothed = answers.sums[of_law] + answers.uniforms[of_law]
-            found = {n: proportion_interval(smoothed, n, law, alpha) for n in set(sizes)}
-            low[of_law], high[of_law] = found[sizes[1]][0], found[sizes[0]][1]
+        smoothed = answers.sums + answers.uniforms
+        for i, alpha in dict.fromkeys(zip(answers.law_of.tolist(), levels.tolist(), strict=True)):
+            chosen = np.flatnonzero((answers.law_of == i) & (levels == alpha))
+            law = answers.law_table[i]  # ends decrease in the number of rows
+            found = {n: proportion_interval(smoothed[chosen], n, law, alpha) for n in set(sizes)}
+            low[chosen], high[chosen] = found[sizes[1]][0], found[sizes[0]][1]
         return low, high
 
     def _pivots(self, sizes: tuple[int, int]) -> Iterator[tuple[NDArray[np.intp], CountPivot]]:
