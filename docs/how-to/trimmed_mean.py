@@ -116,6 +116,6 @@ class TrimmedMeanIntervals:
         """There is one parameter."""
         return self.conf_int(alpha, method, target)
 
-    def first(self, count):
+    def subset(self, chosen):
         """There is one parameter."""
         return self

@@ -25,8 +25,8 @@ class Intervals(Protocol):
     def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """Limits that hold jointly for all d parameters with probability 1 - alpha."""
 
-    def first(self, count: int) -> Intervals:
-        """The same for the first few parameters."""
+    def subset(self, chosen: slice) -> Intervals:
+        """The same for some of the parameters."""
 
 
 def with_far_tails(

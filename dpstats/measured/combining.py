@@ -215,13 +215,19 @@ class Sources(Cached):
         used = np.flatnonzero((np.abs(row) > _NOTHING) | (np.abs(count) > _NOTHING))
         # the noise is symmetric, so both signs may change together
         sign = np.where(row[used] < -_NOTHING, -1.0, 1.0)
-        terms = np.round([sign * row[used], sign * count[used]], 12)
-        joined = np.vstack([terms, self.scales[used]]).T.copy()
-        whole = joined.view([("", np.float64)] * 3).ravel()
-        distinct, counts = np.unique(whole, return_counts=True)
+        # Pairs as complex numbers, which sort far faster than columns do.
+        pairs = np.round(sign * row[used], 12) + 1j * np.round(sign * count[used], 12)
+        distinct, which = np.unique(pairs, return_inverse=True)
+        counts = np.zeros((len(distinct), len(self.laws)), dtype=np.int64)
+        np.add.at(counts, (which, self.law_of[used]), 1)
         return tuple(
-            (*map(float, term), number)
-            for term, number in zip(distinct.tolist(), counts.tolist(), strict=True)
+            (
+                float(distinct[i].real),
+                float(distinct[i].imag),
+                self.laws[j].scale,
+                int(counts[i, j]),
+            )
+            for i, j in np.argwhere(counts).tolist()
         )
 
     def best(self, block: Block, *, disjoint: bool) -> BlockEstimate:
@@ -354,7 +360,6 @@ class Sources(Cached):
     def _key(self, row: Floats) -> LawKey:
         """Law of a combination, equal weights (up to sign: the noise is symmetric) together."""
         used = np.flatnonzero(np.abs(row) > _NOTHING)
-        # Pairs as complex numbers, which sort far faster than columns do.
         pairs = np.round(np.abs(row[used]), 12) + 1j * self.scales[used]
         distinct, counts = np.unique(pairs, return_counts=True)
         return tuple(

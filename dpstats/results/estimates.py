@@ -47,6 +47,7 @@ METHODS = {
     "certified": "certified (finite sample, any data, worst case)",
 }
 _MOST = 60  # parameters that print
+_PREVIEWED = 500  # intervals whose widths a preview looks at, about
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -128,7 +129,12 @@ class EstimateResult(Cached, Result):
         return "proportion" if self.scalar else "proportions"
 
     def preview_widths(self, method: Method) -> Floats:
-        """Widths (d,) of the 95% intervals for the population."""
+        """Widths (d,) of the 95% intervals for the population; of many, every so many only."""
+        every = -(-len(self.terms) // _PREVIEWED)
+        if every > 1 and self.previewed == slice(None):
+            some = self.intervals.subset(slice(0, None, every))
+            low, high = some.conf_int(0.05, method, "population")
+            return high - low
         return np.diff(np.asarray(self.conf_int(method=method)).reshape(-1, 2))[:, 0]
 
     def intervals_frame(
@@ -320,7 +326,7 @@ class EstimateResult(Cached, Result):
             params=Named(self.params[:count], self.terms[:count]),
             sampling_variance=self.sampling_variance[:count],
             privacy_variance=self.privacy_variance[:count],
-            intervals=self.intervals.first(count),
+            intervals=self.intervals.subset(slice(0, count)),
         )
 
     def _remarks(self, shown: pd.DataFrame) -> list[str]:

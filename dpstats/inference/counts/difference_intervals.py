@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
@@ -31,7 +31,7 @@ class DifferenceIntervals:
     """
 
     answers: Answers
-    count: int = 3
+    chosen: slice = field(default_factory=lambda: slice(None))
     least_pvalue: ClassVar[float] = LEAST_OF_RISKS
 
     @cached_property
@@ -46,7 +46,7 @@ class DifferenceIntervals:
             found = measure_interval(*self.groups, self.answers.rows.exact, alpha)
         # If every pair of risks is rejected, the certified interval can only cover more.
         low, high = self._certified(alpha, target) if found is None else found
-        return low[: self.count], high[: self.count]
+        return low[self.chosen], high[self.chosen]
 
     def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """Simultaneous limits: the certified ones are; noise-aware, by Bonferroni."""
@@ -68,9 +68,9 @@ class DifferenceIntervals:
         # 0/0: the other risk alone gives no bound
         return np.where(np.isnan(low), 0.0, low), np.where(np.isnan(high), np.inf, high)
 
-    def first(self, count: int) -> DifferenceIntervals:
-        """The same for the first few measures."""
-        return replace(self, count=count)
+    def subset(self, chosen: slice) -> DifferenceIntervals:
+        """The same for some of the measures."""
+        return replace(self, chosen=chosen)
 
     def pvalues(self, value: float, alternative: Alternative) -> Floats:
         """P-values (d,) that each measure equals `value`; nan where that is not possible."""
@@ -79,7 +79,7 @@ class DifferenceIntervals:
             [
                 self.pvalue(measure, value, alternative) if fits else np.nan
                 for measure, fits in zip(MEASURES, possible, strict=True)
-            ][: self.count]
+            ][self.chosen]
         )
 
     def pvalue(self, measure: Measure, value: float, alternative: Alternative) -> float:

@@ -123,11 +123,11 @@ class ProportionIntervals:
             chosen = np.flatnonzero(law_of == i)
             yield chosen, CountPivot(answers.law(int(chosen[0])), laws[i], count, sizes, within)
 
-    def first(self, count: int) -> ProportionIntervals:
-        """The same for the first few counts."""
-        whole = tuple(piece for piece in self.tables if piece.stop <= count)
-        exact = whole and whole[-1].stop == count
-        return ProportionIntervals(self.answers.subset(slice(0, count)), whole if exact else ())
+    def subset(self, chosen: slice) -> ProportionIntervals:
+        """The same for some of the counts."""
+        whole = tuple(piece for piece in self.tables if piece.stop <= (chosen.stop or 0))
+        exact = whole and slice(0, whole[-1].stop, 1) == slice(*chosen.indices(chosen.stop))
+        return ProportionIntervals(self.answers.subset(chosen), whole if exact else ())
 
     def pvalues(self, value: float, alternative: Alternative) -> Floats:
         """P-values (d,) that the proportion equals `value`; exact where n is public.
@@ -199,7 +199,7 @@ class GroupIntervals:
         ends = conditional_interval(group, alpha, n=n)
         return np.array(ends[:1]), np.array(ends[1:])
 
-    def first(self, count: int) -> GroupIntervals:
+    def subset(self, chosen: slice) -> GroupIntervals:
         """The same: there is one parameter."""
         return self
 

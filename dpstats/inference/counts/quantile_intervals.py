@@ -125,9 +125,9 @@ class QuantileIntervals(Cached):
         """Simultaneous limits for all d quantiles, by Bonferroni."""
         return self.conf_int(bonferroni(alpha, len(self.probabilities)), method, target)
 
-    def first(self, count: int) -> QuantileIntervals:
-        """The same for the first few quantiles."""
-        return replace(self, probabilities=self.probabilities[:count])
+    def subset(self, chosen: slice) -> QuantileIntervals:
+        """The same for some of the quantiles."""
+        return replace(self, probabilities=self.probabilities[chosen])
 
     def pvalues(self, value: float, alternative: Alternative) -> Floats:
         """P-values (d,) that the quantile equals `value`, by F at the two ends of its bin.

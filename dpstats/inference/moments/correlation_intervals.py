@@ -229,9 +229,9 @@ class CorrelationIntervals:
         """Simultaneous limits for all pairs, by Bonferroni's inequality."""
         return self.conf_int(bonferroni(alpha, len(self.pairs)), method, target)
 
-    def first(self, count: int) -> CorrelationIntervals:
-        """The same for the first few pairs."""
-        return replace(self, pairs=self.pairs[:count])
+    def subset(self, chosen: slice) -> CorrelationIntervals:
+        """The same for some of the pairs."""
+        return replace(self, pairs=self.pairs[chosen])
 
     def pvalues(self, value: float, alternative: Alternative) -> Floats:
         """P-values (d,) that each correlation equals `value`."""

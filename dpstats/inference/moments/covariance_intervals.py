@@ -127,6 +127,6 @@ class CovarianceIntervals(Cached):
         found = {"larger": above, "smaller": below, "two-sided": two_sided}
         return np.asarray(found[alternative], dtype=np.float64)
 
-    def first(self, count: int) -> CovarianceIntervals:
-        """The same for the first few pairs."""
-        return replace(self, pairs=self.pairs[:, :count])
+    def subset(self, chosen: slice) -> CovarianceIntervals:
+        """The same for some of the pairs."""
+        return replace(self, pairs=self.pairs[:, chosen])

@@ -317,35 +317,35 @@ class EigenIntervals(Cached):
         """Not offered: there is more than one parameter."""
         raise RequestError("components have no p-values; read their intervals with conf_int()")
 
-    def first(self, count: int) -> FirstEigenIntervals:
-        """The same for the first few parameters."""
-        return FirstEigenIntervals(self, count)
+    def subset(self, chosen: slice) -> SomeEigenIntervals:
+        """The same for some of the parameters."""
+        return SomeEigenIntervals(self, chosen)
 
 
 @dataclass(frozen=True)
-class FirstEigenIntervals:
-    """The first `count` of some intervals."""
+class SomeEigenIntervals:
+    """Those of some of the parameters."""
 
     whole: EigenIntervals
-    count: int
+    chosen: slice
 
     def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        """Lower and upper limits, two (count,) arrays."""
+        """Lower and upper limits, two (d,) arrays."""
         low, high = self.whole.conf_int(alpha, method, target)
-        return low[: self.count], high[: self.count]
+        return low[self.chosen], high[self.chosen]
 
     def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """Simultaneous limits."""
         low, high = self.whole.simultaneous(alpha, method, target)
-        return low[: self.count], high[: self.count]
+        return low[self.chosen], high[self.chosen]
 
     def pvalues(self, value: float, alternative: Alternative) -> Floats:
         """Not offered."""
         return self.whole.pvalues(value, alternative)
 
-    def first(self, count: int) -> FirstEigenIntervals:
-        """The same for fewer."""
-        return FirstEigenIntervals(self.whole, count)
+    def subset(self, chosen: slice) -> SomeEigenIntervals:
+        """The same for some of all parameters."""
+        return SomeEigenIntervals(self.whole, chosen)
 
 
 def _eigenvalues(values: Floats, errors: Floats) -> Floats:

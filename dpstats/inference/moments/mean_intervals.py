@@ -123,9 +123,9 @@ class MeanIntervals:
         """
         return self.conf_int(bonferroni(alpha, len(self.contrasts)), method, target)
 
-    def first(self, count: int) -> MeanIntervals:
-        """The same for the first few."""
-        return MeanIntervals(self.contrasts[:count])
+    def subset(self, chosen: slice) -> MeanIntervals:
+        """The same for some of them."""
+        return MeanIntervals(self.contrasts[chosen])
 
     def pvalues(self, value: float, alternative: Alternative) -> Floats:
         """P-values (d,) that each equals `value`."""

@@ -139,9 +139,9 @@ class LinearIntervals(Cached):
             lambda: self.simultaneous(alpha, "certified", target),
         )
 
-    def first(self, count: int) -> LinearIntervals:
-        """The same for the first few combinations."""
-        return replace(self, combinations=self.combinations[:count], offsets=self.offsets[:count])
+    def subset(self, chosen: slice) -> LinearIntervals:
+        """The same for some of the combinations."""
+        return replace(self, combinations=self.combinations[chosen], offsets=self.offsets[chosen])
 
     def pvalues(self, value: float | Floats, alternative: Alternative) -> Floats:
         """P-values (k,) that each combination equals `value`."""

@@ -59,3 +59,16 @@ def test_impossible_marginals(schema, options):
 def test_impossible_columns(schema, columns):
     with pytest.raises(dps.RequestError):
         dps.plan(schema, {"t": dps.Marginals(columns, degree=1)}, budget=dps.PureDP(1))
+
+
+def test_previews_look_at_some_of_many_widths():
+    schema = dps.Schema([dps.Category("a", list(range(30))), dps.Category("b", list(range(20)))])
+    plan = dps.plan(
+        schema, {"t": dps.Marginals(["a", "b"])}, budget=dps.PureDP(1), unit="add_remove"
+    )
+    result = plan.preview(2_000).results["t"][0]
+    for method in ("noise_aware", "certified"):
+        all_widths = np.diff(np.asarray(result.conf_int(method=method)))[:, 0]
+        found = result.preview_widths(method)
+        np.testing.assert_allclose(found, all_widths[::2], rtol=1e-12)
+        assert np.median(found) == pytest.approx(np.median(all_widths), rel=0.1)
