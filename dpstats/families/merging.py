@@ -92,7 +92,7 @@ class BlockIndex:
     """Finds the blocks that functions of another one may follow from, without trying every pair.
 
     A function follows only from a table or moments that hold its columns, or from a condition on
-    the same columns. For each column, the blocks that hold it are the bits of one integer.
+    the same columns.
 
     Parameters
     ----------
@@ -103,27 +103,20 @@ class BlockIndex:
     def __init__(self, blocks: Sequence[Block]) -> None:
         self._blocks = blocks
         self._conditions: dict[tuple[str, ...], list[int]] = {}
-        self._others = 0
-        self._holding: dict[str, int] = {}
+        others: dict[int, tuple[str, ...]] = {}
         for i, block in enumerate(blocks):
             names = _names(block)
             if block.joint and block.size == 1:
                 self._conditions.setdefault(names, []).append(i)
-                continue
-            self._others |= 1 << i
-            for name in names:
-                self._holding[name] = self._holding.get(name, 0) | 1 << i
+            else:
+                others[i] = names
+        self._others = ColumnIndex(others)
 
     def of(self, wanted: Block) -> Iterator[int]:
         """Numbers of the blocks that some function of `wanted` may follow from."""
         names = _names(wanted)
         yield from self._conditions.get(names, ())
-        holding = [self._holding.get(name, 0) for name in names]
-        found = reduce(and_, holding, self._others) if wanted.joint else reduce(or_, holding, 0)
-        while found:
-            last = found & -found
-            yield last.bit_length() - 1
-            found ^= last
+        yield from self._others.with_all(names) if wanted.joint else self._others.with_any(names)
 
     def derivable(self, wanted: Block, *, complements: bool = True) -> NDArray[np.bool_]:
         """(d,) whether each function of a block follows from one of the blocks by itself."""
@@ -133,6 +126,37 @@ class BlockIndex:
             if derivation is not None:
                 follows |= derivation.terms > 0
         return follows
+
+
+class ColumnIndex:
+    """Finds the sets of columns that hold some: for each column, the bits of one integer.
+
+    Parameters
+    ----------
+    sets : mapping of number to names of columns
+    """
+
+    def __init__(self, sets: Mapping[int, Iterable[str]]) -> None:
+        self._all = sum(1 << i for i in sets)
+        self._holding: dict[str, int] = {}
+        for i, names in sets.items():
+            for name in names:
+                self._holding[name] = self._holding.get(name, 0) | 1 << i
+
+    def with_all(self, names: Iterable[str]) -> Iterator[int]:
+        """Numbers, ascending, of the sets that hold all of these columns."""
+        return _bits(reduce(and_, (self._holding.get(name, 0) for name in names), self._all))
+
+    def with_any(self, names: Iterable[str]) -> Iterator[int]:
+        """Numbers, ascending, of the sets that hold one of them at least."""
+        return _bits(reduce(or_, (self._holding.get(name, 0) for name in names), 0))
+
+
+def _bits(number: int) -> Iterator[int]:
+    while number:
+        last = number & -number
+        yield last.bit_length() - 1
+        number ^= last
 
 
 def _names(block: Block) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from dpstats.caching import Cached
 from dpstats.errors import NotMeasuredError
 from dpstats.families.block import Block
 from dpstats.families.cells import ROWS, Indicator, Table
+from dpstats.families.merging import BlockIndex
 from dpstats.measured.measurements import Measurements, NoisyBlock
 from dpstats.measured.overlapping_tables import MeasuredTable, OverlappingTables
 from dpstats.measured.row_count import RowCount
@@ -180,6 +181,10 @@ class Sources(Cached):
         return [int(start) for start in np.cumsum([0, *sizes])[:-1]]
 
     @cached_property
+    def _index(self) -> BlockIndex:
+        return BlockIndex([noisy.block for noisy in self.blocks])
+
+    @cached_property
     def tables(self) -> OverlappingTables:
         """All measured tables."""
         tables = [
@@ -258,7 +263,8 @@ class Sources(Cached):
         )
         members = [np.zeros(0, np.int64)] * wanted.size
         signs = [1] * wanted.size
-        for noisy, start in zip(self.blocks, self.starts, strict=True):
+        for i in sorted(self._index.of(wanted)):
+            noisy, start = self.blocks[i], self.starts[i]
             derivation = noisy.block.derive(wanted, complements=complements)
             if derivation is None:
                 continue
@@ -320,13 +326,7 @@ class Sources(Cached):
         )
 
     def _rows(self, columns: tuple[Column, ...], functions: Floats) -> Floats | None:
-        weights = self.tables.weights(columns, functions)
-        if weights is None:
-            return None
-        rows = np.zeros((len(functions), self.size))
-        for table, block in weights:
-            rows[:, table.start : table.start + table.counts.size] = block.reshape(len(rows), -1)
-        return rows
+        return self.tables.rows(columns, functions, self.size)
 
     def _value(self, functions: Floats, rows: Floats) -> Floats:
         level = (self.n or 0) * functions.reshape(len(rows), -1).mean(axis=1)

@@ -16,11 +16,13 @@ import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
+from dpstats.families.merging import ColumnIndex
 from dpstats.schema import Column
 
 Subset = frozenset[Column]
@@ -65,13 +67,20 @@ class OverlappingTables(Cached):
 
     def shares(self, subset: Subset) -> list[tuple[MeasuredTable, float]]:
         """Tables that hold a residual, with weights that sum to one."""
-        holding = [t for t in self.tables if subset <= set(t.columns)]
+        return self._once(("shares", subset), lambda: self._shares(subset))
+
+    def _shares(self, subset: Subset) -> list[tuple[MeasuredTable, float]]:
+        holding = [self.tables[i] for i in self._index.with_all(c.name for c in subset)]
         precisions = [
             1 / (t.variance * math.prod(c.bins for c in t.columns if c not in subset))
             for t in holding
         ]
         total = sum(precisions)
         return [(t, p / total) for t, p in zip(holding, precisions, strict=True)]
+
+    @cached_property
+    def _index(self) -> ColumnIndex:
+        return ColumnIndex({i: [c.name for c in t.columns] for i, t in enumerate(self.tables)})
 
     def residual(self, subset: Subset) -> Floats | None:
         """Combined residual, one axis per column of the subset in schema order; None if unseen."""
@@ -96,24 +105,24 @@ class OverlappingTables(Cached):
             counts += _spread(residual, columns, subset) / others
         return counts
 
-    def weights(
-        self, columns: tuple[Column, ...], functions: Floats
-    ) -> list[tuple[MeasuredTable, Floats]] | None:
-        """Weights on measured cells of the estimated sums of functions of some columns.
+    def rows(self, columns: tuple[Column, ...], functions: Floats, size: int) -> Floats | None:
+        """Weights on the measured functions of the estimated sums of functions of some columns.
 
         Parameters
         ----------
         columns : tuple of columns
         functions : (d, bins of each column...) float64
             Values of d functions on the cells of `columns`.
+        size : int
+            Number of all measured functions.
 
         Returns
         -------
-        list of (table, (d, bins of the table...) float64), or None
+        (d, size) float64, or None
             The estimate is the weighted sum of noisy counts, plus the public n times the mean of
             the function; None if it does not follow from the tables.
         """
-        weights: dict[int, Floats] = {}
+        rows = np.zeros((len(functions), size))
         for subset in self._subsets(columns):
             residual = _residual(functions, columns, subset, sum_others=False)
             if np.abs(residual).max() <= _NOTHING * np.abs(functions).max():
@@ -121,14 +130,25 @@ class OverlappingTables(Cached):
             shares = self.shares(subset)
             if not shares:
                 return None
+            if not subset:  # the total, which all tables see
+                rows += residual[:, np.newaxis] * self._total(size)
+                continue
             for table, share in shares:
-                spread = share * _spread(residual, table.columns, subset)
-                weights[table.start] = weights.get(table.start, 0.0) + spread
-        shapes = {t.start: t for t in self.tables}
-        return [
-            (shapes[start], np.broadcast_to(w, (len(functions), *shapes[start].counts.shape)))
-            for start, w in weights.items()
-        ]
+                of_table = rows[:, table.start : table.start + table.counts.size]
+                of_cells = of_table.reshape(-1, *table.counts.shape)  # a view
+                of_cells += share * _spread(residual, table.columns, subset)
+        return rows
+
+    def _total(self, size: int) -> Floats:
+        """Weights (size,) on the measured functions of the total."""
+
+        def found() -> Floats:
+            row = np.zeros(size)
+            for table, share in self.shares(frozenset()):
+                row[table.start : table.start + table.counts.size] = share
+            return row
+
+        return self._once("total", found)
 
     def _subsets(self, columns: tuple[Column, ...]) -> Iterable[Subset]:
         """All subsets that have a residual to estimate: the empty one too if n is not public."""
