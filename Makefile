@@ -23,8 +23,6 @@ check: .venv/installed-dev
 
 benchmark: .venv/installed-dev
 	$(BIN)/python tests/benchmarks/waiting.py
-	$(BIN)/python tests/benchmarks/minimax.py
-	$(BIN)/python tests/benchmarks/import_time.py
 
 .venv/bin/python:
 	$(PYTHON) -c "import sys; sys.exit('dpstats needs Python 3.11 or newer: make PYTHON=python3.11 ...' if sys.version_info < (3, 11) else 0)"

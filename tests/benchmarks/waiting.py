@@ -3,15 +3,17 @@
     python tests/benchmarks/waiting.py [--base 83b3659] [--only intervals]
 
 The base is a commit of this repository; it is checked out beside the working tree. Every figure is
-of a process of its own, base and now in turn, so that both meet the same load. Tables are those of
-eight columns with the numbers of levels of the Adult census extract and 48,842 made-up rows: 28
-two-way tables, 1,582 cells. Clocks start when scipy is loaded, except for `first`.
+of a process of its own, base and now at the same time, so that both meet the same load. Tables are
+those of eight columns with the numbers of levels of columns of the Adult census extract and 48,842
+made-up rows: 28 two-way tables, 1,582 cells, or 9,256. Clocks start when scipy is loaded, except
+for `first`.
 """
 
 import argparse
 import json
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -21,6 +23,7 @@ from pathlib import Path
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 LEVELS = (9, 16, 7, 15, 6, 5, 2, 2)
+LARGE = (85, 9, 7, 15, 5, 2, 42, 2)
 ROOT = Path(__file__).parents[2]
 N = 48_842
 
@@ -96,6 +99,23 @@ def mixed():
     return dps.plan(schema, asked, budget=dps.PureDP(3)), rows, n
 
 
+def moments(p):
+    """A plan of the components of p columns, and rows with four factors."""
+    import numpy as np
+    import pandas as pd
+
+    import dpstats as dps
+
+    names = [f"x{i}" for i in range(p)]
+    schema = dps.Schema([dps.Number(name, -1, 1, points=201, missing=0) for name in names])
+    plan = dps.plan(schema, {"pca": dps.PCA(names)}, budget=dps.PureDP(5), n=20_000)
+    rng = np.random.default_rng(0)
+    loadings = rng.standard_normal((4, p)) * [[0.3], [0.2], [0.15], [0.1]]
+    rows = rng.standard_normal((20_000, 4)) @ loadings
+    rows += 0.15 * rng.standard_normal(rows.shape)
+    return plan, pd.DataFrame(np.round(np.clip(rows, -1, 1), 2), columns=names)
+
+
 def three_way():
     """A schema of 20 columns and all its 1,140 three-way tables."""
     import itertools
@@ -137,6 +157,16 @@ def rows_10_6():
     return lambda: result.conf_int()
 
 
+def large():
+    result = pairs(levels=LARGE)
+    return lambda: result.conf_int()
+
+
+def joint():
+    result = pairs(levels=(4,) * 10, n=20_000)
+    return lambda: result.conf_int(simultaneous=True)
+
+
 def preview():
     plan, _ = tables()
     return lambda: str(plan.preview(N))
@@ -164,6 +194,68 @@ def difference():
     return lambda: release.infer("risks").summary()
 
 
+def components(p):
+    import dpstats as dps
+
+    plan, rows = moments(p)
+    release = dps.release(plan, rows, m=2_000, k=10, rng=0)
+    return lambda: release.infer("pca").summary()
+
+
+def preview_components():
+    plan, rows = moments(20)
+    return lambda: str(plan.preview(len(rows)))
+
+
+def synthesis():
+    import dpstats as dps
+
+    plan, rows = moments(20)
+    measured = dps.measure(plan, rows)
+    return lambda: dps.synthesize(measured, k=20_000, rng=0)
+
+
+def minimax():
+    """448 functions, 10^5 candidates; those are uniform, and drawn in little time."""
+    import dpstats as dps
+
+    plan, rows = tables(levels=(4,) * 8)
+    plan = dps.plan(
+        plan.schema, plan.analyses, budget=dps.PureDP(1), reference=dps.Uniform()
+    )  # fmt: skip
+    measured = dps.measure(plan, rows)
+    return lambda: dps.synthesize(measured, fit="minimax", m=100_000, k=100, draw="iid", rng=0)
+
+
+def data_pass(numbers):
+    """10^6 rows of eight columns of text, or of numbers, from a Parquet file."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    import dpstats as dps
+
+    rng, n = np.random.default_rng(0), 1_000_000
+    if numbers:
+        names = [f"x{i}" for i in range(8)]
+        columns = [dps.Number(x, 0, 100, points=101, missing=50) for x in names]
+        rows = {x: rng.normal(50, 20, n).round() for x in names}
+        asked = dps.Covariance(names)
+    else:
+        names = [f"c{i}" for i in range(8)]
+        labels = [[f"level {j}" for j in range(levels)] for levels in LEVELS]
+        columns = [dps.Category(c, of) for c, of in zip(names, labels, strict=True)]
+        rows = {
+            c: pa.DictionaryArray.from_arrays(rng.integers(len(of), size=n).astype(np.int8), of)
+            for c, of in zip(names, labels, strict=True)
+        }
+        asked = dps.Marginals(names)
+    plan = dps.plan(dps.Schema(columns), {"asked": asked}, budget=dps.PureDP(1))
+    folder = Path(tempfile.mkdtemp())
+    pq.write_table(pa.table(rows), folder / "rows.parquet")
+    return lambda: (dps.measure(plan, folder / "rows.parquet"), shutil.rmtree(folder))
+
+
 def planning():
     import dpstats as dps
 
@@ -186,11 +278,20 @@ WORK = {
     "simultaneous": (simultaneous, "  simultaneous intervals"),
     "frame": (frame, "  to_frame()"),
     "preview": (preview, "  preview, with its text"),
+    "large": (large, "9,256 cells, add/remove: intervals"),
+    "joint": (joint, "45 tables of 4 x 4 cells: simultaneous intervals"),
     "rows_10_4": (rows_10_4, "448 cells, 10^4 rows: intervals"),
     "rows_10_6": (rows_10_6, "  10^6 rows"),
     "preview_mixed": (preview_mixed, "thirteen analyses: preview"),
     "all_intervals": (all_intervals, "  release.intervals()"),
     "difference": (difference, "  summary of a Difference"),
+    "components_10": (lambda: components(10), "PCA of 10 columns: infer and summary"),
+    "components_20": (lambda: components(20), "  of 20 columns"),
+    "preview_components": (preview_components, "  preview, with its text"),
+    "synthesis": (synthesis, "  synthesis"),
+    "minimax": (minimax, "minimax fit, 448 functions, 10^5 candidates"),
+    "texts": (lambda: data_pass(False), "10^6 rows of Parquet: 28 tables of texts"),
+    "numbers": (lambda: data_pass(True), "  moments of 8 numbers, to the fourth power"),
     "planning": (planning, "plan of 1,140 three-way tables"),
     "first": (first, "first plan of a process"),
 }
@@ -214,13 +315,20 @@ def run(name):
     print(json.dumps([seconds, resource.getrusage(who).ru_maxrss / 1024]))
 
 
-def measured(name, tree):
-    """The same in a process of its own, with the package of a tree."""
-    done = subprocess.run(
-        [sys.executable, __file__, "--run", name], env=os.environ | {"PYTHONPATH": str(tree)},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    return json.loads(done.stdout) if done.returncode == 0 else [float("nan")] * 2
+def both(name, trees):
+    """The same in processes of their own, with the packages of two trees at the same time."""
+    running = [
+        subprocess.Popen(
+            [sys.executable, __file__, "--run", name], env=os.environ | {"PYTHONPATH": str(tree)},
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        ) for tree in trees
+    ]  # fmt: skip
+    printed = [process.communicate()[0] for process in running]
+    failed = [float("nan")] * 2
+    return [
+        json.loads(text) if process.returncode == 0 else failed
+        for text, process in zip(printed, running, strict=True)
+    ]
 
 
 def main():
@@ -244,7 +352,7 @@ def main():
         try:
             started = time.monotonic()
             for name in [given.only] if given.only else WORK:
-                (old, before), (new, now) = measured(name, tree), measured(name, ROOT)
+                (old, before), (new, now) = both(name, (tree, ROOT))
                 figures = f"{old:8.2f}{new:8.2f}{old / new:7.1f}{before:6.0f}{now:6.0f}"
                 print(f"{WORK[name][1]:<50}{figures}", flush=True)
             print(f"{time.monotonic() - started:.0f} s in all")
