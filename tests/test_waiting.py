@@ -1,0 +1,100 @@
+"""What people wait for, as multiples of CPU seconds of a known piece of work in the same run.
+
+Limits are two to three times what was measured. Were every pair of tables tried again, every row
+or the whole program, they would be exceeded.
+"""
+
+import time
+
+import numpy as np
+import pandas as pd
+from scipy import optimize, stats
+
+import dpstats as dps
+from dpstats.inference.counts.binomial import proportion_interval
+from dpstats.measured.answers import answer
+from dpstats.privacy.laws import DiscreteLaplace
+
+
+def seconds(work, runs=2):
+    """Least CPU seconds of some runs, and the last result."""
+    taken = []
+    for _ in range(runs):
+        started = time.process_time()
+        result = work()
+        taken.append(time.process_time() - started)
+    return min(taken), result
+
+
+def noisy_counts(n, cells, law, seed=0):
+    """T + U of cells of all sizes."""
+    rng = np.random.default_rng(seed)
+    shares = np.geomspace(1e-4, 0.5, cells)
+    z = np.arange(-law.support(), law.support() + 1)
+    noise = rng.choice(z, size=cells, p=law.pmf(z) / law.pmf(z).sum())
+    return rng.binomial(n, shares) + noise + rng.uniform(-0.5, 0.5, cells)
+
+
+def exact_by_scipy(t, n, law, alpha):
+    """Two roots of the full sum over X."""
+
+    def cdf(p):
+        reach = 8 * np.sqrt(n * p * (1 - p)) + 20
+        x = np.arange(max(0, np.floor(n * p - reach)), min(n, n * p + reach) + 1)
+        return stats.binom.pmf(x, n, p) @ law.smoothed_cdf(t - x)
+
+    return [
+        optimize.brentq(lambda p: cdf(p) - level, 1e-9, 1 - 1e-9, xtol=1e-13)
+        for level in (1 - alpha / 2, alpha / 2)
+    ]
+
+
+def test_1582_intervals_take_half_the_time_of_100_by_scipy():
+    n, law = 48_842, DiscreteLaplace(28.0)
+    t = noisy_counts(n, 1_582, law)
+    some = np.flatnonzero(t > 150)[::20][:50]
+    base, exact = seconds(lambda: [exact_by_scipy(x, n, law, 0.05) for x in t[some]], runs=1)
+    ours, (low, high) = seconds(lambda: proportion_interval(t, n, law))
+    exact = np.array(exact)
+    off = np.abs(np.column_stack([low, high])[some] - exact) / np.ptp(exact, axis=1)[:, None]
+    assert off.max() < 1e-6
+    assert ours < base * 50 / len(some)
+
+
+def test_intervals_do_not_grow_with_the_number_of_rows():
+    law, taken = DiscreteLaplace(1.0), []
+    for n in (10_000, 1_000_000):
+        t = noisy_counts(n, 448, law)
+        taken.append(seconds(lambda t=t, n=n: proportion_interval(t, n, law), runs=3)[0])
+    assert taken[1] < 2 * taken[0]
+
+
+def test_answers_grow_as_the_number_of_tables():
+    """Twice as many tables of the same kind take about twice as long, not four times."""
+    rng, taken = np.random.default_rng(0), []
+    for columns in (12, 17):  # 66 and 136 tables
+        names = [f"c{i}" for i in range(columns)]
+        schema = dps.Schema([dps.Category(name, [0, 1, 2]) for name in names])
+        rows = pd.DataFrame({name: rng.integers(3, size=200) for name in names})
+        asked = dps.Marginals(names)
+        plan = dps.plan(schema, {"t": asked}, budget=dps.PureDP(1), unit="add_remove")
+        measured = dps.measure(plan, rows)
+        family = asked.family(schema)
+        taken.append(seconds(lambda m=measured, f=family: answer(m, f), runs=3)[0])
+    assert taken[1] < 3 * taken[0]
+
+
+def test_column_generation_takes_a_fraction_of_the_whole_program():
+    names = [f"c{i}" for i in range(8)]
+    schema = dps.Schema([dps.Category(name, list("abcd")) for name in names])
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame({name: rng.choice(list("abcd"), 2_000) for name in names})
+    asked = {"t": dps.Marginals(names)}
+    plan = dps.plan(schema, asked, budget=dps.PureDP(1), reference=dps.Uniform())
+    measured = dps.measure(plan, rows)
+
+    def fitted(solver):
+        chosen = {"fit": "minimax", "solver": solver, "draw": "iid"}
+        return seconds(lambda: dps.synthesize(measured, **chosen, m=8_000, k=10, rng=0), runs=1)
+
+    assert 2 * fitted("columns")[0] < fitted("highs")[0]
