@@ -182,7 +182,9 @@ def check_groups(setting, runs, table, tools, every=1):
     table.covers(setting, "in a group, test", kept, runs)
     for i, what in enumerate([*MEASURES, "in a group"]):
         for method in METHODS:
-            table.covers(setting, f"{what}, {method}", within[method][i], len(range(0, runs, every)))
+            table.covers(
+                setting, f"{what}, {method}", within[method][i], len(range(0, runs, every))
+            )
 
 
 QUANTILES = [(200, 1.0), (2000, 0.01), (50_000, 1e-5)]
