@@ -233,12 +233,12 @@ def test_a_perfect_fit_is_certified_at_exactly_the_stated_rate(alpha, shares, se
 
 @pytest.mark.parametrize("fit", ["entropy", "minimax"])
 def test_it_holds_against_the_private_table(fit, seeded_noise):
-    """100 releases with a fit each: at least the stated share, and each function at its own rate.
+    """60 releases with a fit each: at least the stated share, and each function at its own rate.
 
     Fails if a Clopper-Pearson bound at one in a million puts the rate below what is stated.
     """
     exact = measured(no_noise)
-    source, runs = seeded_noise(7), 100
+    source, runs = seeded_noise(7), 60
     joint, single = 0, np.zeros(exact.family.size)
     for run in range(runs):
         noisy = [
@@ -344,9 +344,9 @@ def shares_held(alpha, unit, runs, source):
 
 @pytest.mark.parametrize("unit", ["replace", "add_remove"])
 def test_the_radius_of_an_analysis_holds_at_its_own_level(unit, seeded_noise):
-    # 300 runs: a right level falls below the limit once in a million. One function with a public n,
+    # 150 runs: a right level falls below the limit once in a million. One function with a public n,
     # and independent ones, reach the level exactly, up to the lattice.
-    runs, alpha = 300, 0.3
+    runs, alpha = 150, 0.3
     held = shares_held(alpha, unit, runs, seeded_noise(11))
     least = stats.binom.ppf(1e-6, runs, 1 - alpha)
     assert min(held.values()) >= least, held
