@@ -191,7 +191,7 @@ def test_a_mixed_table_of_fifteen_columns_end_to_end():
         budget=dps.PureDP(20),
     )  # fmt: skip
     assert isinstance(plan.reference, LogLinear)  # nobody can enumerate it
-    release = dps.synthesize(dps.measure(plan, frame), m=2000, rng=0)
+    release = dps.synthesize(dps.measure(plan, frame), m=3000, rng=0)
     rows = release.to_frame()
     assert rows.shape == (5000, 15)
     for name in numbers:  # sd about 11; noise far below
@@ -201,7 +201,7 @@ def test_a_mixed_table_of_fifteen_columns_end_to_end():
     assert rows[numbers].corr().to_numpy() == pytest.approx(frame[numbers].corr(), abs=0.2)
     uniform = dps.synthesize(
         dps.measure(dps.plan(schema, plan.analyses, budget=dps.PureDP(20), reference=Uniform()),
-                    frame), m=2000, rng=0,
+                    frame), m=3000, rng=0,
     )  # fmt: skip
     misfit, blind = (
         np.abs(r.accuracy().synthetic - r.measurements.means) for r in (release, uniform)
