@@ -78,8 +78,8 @@ def check(epsilon, draw, runs, table, tools):
 
 @pytest.mark.parametrize(("epsilon", "draw"), [(1, "systematic"), (10, "iid")])
 def test_naive_intervals_cover_badly(epsilon, draw, table, tools):
-    """16 releases of 62 cells each."""
-    check(epsilon, draw, 16, table, tools)
+    """25 releases of 62 cells each."""
+    check(epsilon, draw, 25, table, tools)
 
 
 @pytest.mark.slow
