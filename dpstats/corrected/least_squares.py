@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -97,10 +96,9 @@ def _by_orthants(
     low, high = np.full(len(directions), np.inf), np.full(len(directions), -np.inf)
     while waiting:
         signs = waiting.pop()
-        values = [*_extremes(signs, matrix, right, radius, right_radius, directions)]
-        if None in values or len(values) < p + 1 + 2 * len(directions):
+        found = _extremes(signs, matrix, right, radius, right_radius, directions)
+        if found is None:
             return None
-        found = np.array(values, dtype=np.float64)
         low = np.minimum(low, found[p + 1 :: 2])
         high = np.maximum(high, -found[p + 2 :: 2])
         for j in np.flatnonzero(found[:p] <= _MARGIN):
@@ -117,12 +115,13 @@ def _by_orthants(
 def _extremes(
     signs: tuple[int, ...], matrix: Floats, right: Floats, radius: Floats, right_radius: Floats,
     directions: Floats,
-) -> Iterator[float | None]:  # fmt: skip
+) -> Floats | None:  # fmt: skip
     """Minima over the solutions in one orthant: |b_j| for every j, -sum |b_j|, h'b and -h'b.
 
-    None, and no more after it, where there is no minimum or the solver finds none.
+    None where one of them has no minimum or the solver finds none. They share one linear program,
+    each with unknowns of its own: a call of the solver costs more than a small program.
     """
-    from scipy import optimize
+    from scipy import optimize, sparse
 
     sign = np.array(signs, dtype=np.float64)
     # b = signs * u with u >= 0
@@ -133,14 +132,17 @@ def _extremes(
     objectives = [*np.eye(len(sign)), -np.ones(len(sign))]
     for direction in directions:
         objectives += [direction * sign, -direction * sign]
-    for objective in objectives:
-        found = optimize.linprog(
-            objective, A_ub=upper / size[:, None], b_ub=limits / size, method="highs"
-        )
-        if found.status != _OPTIMAL:
-            yield None
-            return
-        yield float(found.fun or 0.0)
+    unlike, which = np.unique(np.array(objectives) + 0.0, axis=0, return_inverse=True)
+    found = optimize.linprog(
+        unlike.ravel(),
+        A_ub=sparse.block_diag([upper / size[:, None]] * len(unlike), format="csc"),
+        b_ub=np.tile(limits / size, len(unlike)),
+        method="highs",
+    )
+    if found.status != _OPTIMAL or found.x is None:
+        return None
+    least = (unlike * found.x.reshape(unlike.shape)).sum(axis=1)
+    return np.asarray(least[which.ravel()])
 
 
 def ols(

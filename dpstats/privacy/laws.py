@@ -350,8 +350,14 @@ def _log_within(law: NoiseLaw, q: float) -> float:
 
 
 @lru_cache(maxsize=4096)
-def _quantile(law: NoiseLaw, beta: float) -> int:
-    return _smallest(lambda q: bool(law.tail(q + 1) <= beta))
+def _quantile(law: LatticeLaw, beta: float) -> int:
+    from scipy import special
+
+    # Near that of a normal law or, for one Laplace noise, of the continuous one: few tails to try.
+    normal = math.sqrt(2) * float(special.erfcinv(beta))
+    reach = normal if law.gaussian or law.terms > 1 else -math.log(beta) / math.sqrt(2)
+    near = int(min(math.sqrt(law.variance) * reach, _FAR))
+    return _smallest(lambda q: bool(law.tail(q + 1) <= beta), near)
 
 
 def _smallest(holds: Callable[[int], bool], near: int = 0) -> int:

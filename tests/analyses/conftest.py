@@ -12,7 +12,6 @@ PAIR, THREE = ["age", "pay"], ["age", "pay", "score"]
 CLIPPED = {"clip_norm": 0.7, "center": {"pay": 9}}
 EXAMPLES = {
     "correlation": [
-        dps.Correlation(PAIR),
         dps.Correlation(["score", "age", "pay"]),
         dps.Correlation(["rent", "age"], given="smoker == 'yes'"),
     ],
@@ -29,13 +28,11 @@ EXAMPLES = {
     "marginals": [dps.Marginals(["smoker", "region"])],
     "mean": [
         dps.Mean("pay"),
-        dps.Mean(THREE),
         dps.Mean(["pay", "rent"], given="smoker == 'yes'"),
     ],
     "mean_difference": [
         dps.MeanDifference("pay", by="region", groups=("south", "north")),
         dps.MeanDifference("age", by="region", groups=("north", "west")),
-        dps.MeanDifference("score", by="smoker"),
     ],
     "ols": [
         dps.OLS("age ~ C(region) + smoker"),
@@ -48,7 +45,6 @@ EXAMPLES = {
         dps.PCA(THREE),
         dps.PCA(["age", "rent"], standardize=True),
         dps.PCA(THREE, n_components=1, **CLIPPED),
-        dps.PCA(PAIR, standardize=True, clip_norm=1),
     ],
     "proportion": [
         dps.Proportion("smoker == 'yes'"),

@@ -127,9 +127,9 @@ def test_critical_value_of_many_rows_is_the_classical_one():
 
 @pytest.mark.parametrize("shift", [0.0, 0.05, 0.12])
 def test_verdicts_are_valid_for_the_worst_centre(shift):
-    """600 tables; the centre is moved by the whole radius against the truth of each verdict."""
+    """300 tables; the centre is moved by the whole radius against the truth of each verdict."""
     rng = np.random.default_rng(5)
-    n, radius, runs = 300, 0.02, 600
+    n, radius, runs = 300, 0.02, 300
     p0 = np.array([0.25, 0.25, 0.25, 0.25])
     p = p0 + shift * np.array([1, -1, 1, -1])
     seen = {"reject": 0, "accept": 0, "inconclusive": 0}

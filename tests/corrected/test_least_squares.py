@@ -125,8 +125,7 @@ def test_an_orthant_that_the_solver_is_not_sure_of_leaves_the_closed_bound(monke
     monkeypatch.setattr(interval_systems, "MOST_UNKNOWNS", 0)
     closed = solution_bounds(matrix, right, radius, right_radius, np.eye(3))
     monkeypatch.undo()
-    extremes = interval_systems._extremes
-    monkeypatch.setattr(interval_systems, "_extremes", lambda *a: list(extremes(*a))[:4])
+    monkeypatch.setattr(interval_systems, "_extremes", lambda *a: None)
     np.testing.assert_array_equal(
         solution_bounds(matrix, right, radius, right_radius, np.eye(3)), closed
     )

@@ -272,7 +272,7 @@ def patterned():
     analyses = {"line": dps.OLS("y ~ x + C(g)"), "even": dps.GoodnessOfFit("g", [0.5, 0.5])}
     n = 20_000
     rich = dps.plan(schema, analyses, budget=dps.PureDP(100), reference=dps.Uniform())
-    return schema, analyses, n, dps.release(rich, crowded(n), rng=1)
+    return schema, analyses, n, dps.release(rich, crowded(n), m=5_000, rng=1)
 
 
 @pytest.mark.parametrize(

@@ -106,12 +106,12 @@ def test_far_tails_of_sums_keep_their_relative_accuracy(terms):
         assert at == pytest.approx(float(law.tail(t + 1)) / 2, rel=1e-11)
 
 
-@pytest.mark.parametrize("terms", [1, 3, 100])
+@pytest.mark.parametrize("terms", [1, 3, 60])
 @pytest.mark.parametrize("scale", [0.4, 6.0, 3e3, 1e7])
 def test_smoothed_cdf_follows_from_cdf_and_pmf_near_and_far(scale, terms):
     law = DiscreteLaplace(scale, terms)
     sd = math.sqrt(law.variance)
-    t = np.concatenate([np.linspace(-60, 60, 1001), [-1000.3, -0.5, 0, 0.2, 0.5, 1000.3]]) * sd
+    t = np.concatenate([np.linspace(-60, 60, 401), [-1000.3, -0.5, 0, 0.2, 0.5, 1000.3]]) * sd
     for part in (t, t[np.abs(t) < 5 * sd]):  # far points together with near ones, and near alone
         nearest = np.floor(part + 0.5)
         expected = law.cdf(nearest - 1) + law.pmf(nearest) * (part - nearest + 0.5)
@@ -128,10 +128,10 @@ def test_a_sum_of_three_noises_costs_no_more_than_one():
 
     def seconds(law):
         law.smoothed_cdf(t)
-        started = [time.perf_counter()]
+        started = [time.thread_time()]
         for _ in range(5):
             law.smoothed_cdf(t)
-            started.append(time.perf_counter())
+            started.append(time.thread_time())
         return min(np.diff(started))
 
     assert seconds(DiscreteLaplace(6.0, 3)) < 4 * seconds(DiscreteLaplace(6.0))
@@ -160,9 +160,9 @@ def test_extreme_arguments_give_numbers_without_warnings(kind, scale, terms):
 
 
 def test_many_terms_approach_the_normal_law():
-    law = DiscreteLaplace(2.0, 1000)
+    law = DiscreteLaplace(2.0, 200)
     z = 1.5 * math.sqrt(law.variance)
-    # Kurtosis of the sum is 3/1000, an Edgeworth shift of about 1e-4.
+    # Kurtosis of the sum is 3/200, an Edgeworth shift of about 1e-4.
     assert float(law.smoothed_cdf(z)) == pytest.approx(0.9331928, abs=3e-4)
 
 

@@ -1,6 +1,7 @@
 """The trust boundary, read from the source: who may see rows, draw noise, and import whom."""
 
 import ast
+import functools
 import graphlib
 import importlib
 import inspect
@@ -43,9 +44,14 @@ def room(module):
     return module.split(".")[1]
 
 
+@functools.cache
+def import_statements(tree):
+    return [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+
+
 def imports(tree, modules=SOURCES):
     """Modules that a module imports anywhere: inside functions and for types too."""
-    for node in ast.walk(tree):
+    for node in import_statements(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -112,7 +118,7 @@ def test_a_planted_circle_is_seen(planted):
 def test_no_module_imports_through_the_public_names():
     # They load lazily, so that such an import would escape the order.
     for module in MODULES:
-        for node in ast.walk(TREES[module]):
+        for node in import_statements(TREES[module]):
             if isinstance(node, ast.Import):
                 assert "dpstats" not in [alias.name for alias in node.names], module
             if isinstance(node, ast.ImportFrom) and node.module == "dpstats":
@@ -149,6 +155,7 @@ def test_an_import_of_a_later_room_is_seen(text):
     assert not order_of("dpstats.privacy.noise", ast.parse("from dpstats.errors import NoiseError"))
 
 
+@functools.cache
 def calls(tree):
     """Every call with the name of the function or method, and the functions it stands in."""
 
@@ -161,7 +168,7 @@ def calls(tree):
         for child in ast.iter_child_nodes(node):
             yield from visit(child, inside)
 
-    yield from visit(tree, ())
+    return list(visit(tree, ()))
 
 
 def may_see_rows(module):

@@ -101,7 +101,7 @@ def test_text_that_spells_numbers_is_read_as_numbers():
     broken=st.booleans(),
     start=st.integers(0, 3),
 )
-@settings(max_examples=400)
+@settings(max_examples=250)
 def test_texts_read_at_once_have_the_numbers_of_the_pattern(texts, broken, start):
     cells = [None if text is None else text.encode() for text in texts]
     cells += [b"1\xff"] * broken

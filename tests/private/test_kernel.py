@@ -24,7 +24,7 @@ def listed(totals):
 
 
 @given(cuts=st.lists(st.integers(0, 60), max_size=6), seed=st.integers(0, 99))
-@settings(max_examples=40)
+@settings(max_examples=25)
 def test_any_batching_gives_the_sums_of_the_loop(cuts, seed, loop):
     table = loop.random_rows(60, seed)
     empty = table.to_batches()[0].slice(0, 0)
@@ -42,7 +42,7 @@ def test_any_batching_gives_the_sums_of_the_loop(cuts, seed, loop):
 
 
 @given(order=st.permutations(range(12)), kept=st.integers(1, 12))
-@settings(max_examples=40)
+@settings(max_examples=25)
 def test_the_blocks_may_come_in_any_order(order, kept, loop):
     blocks = [loop.blocks[i] for i in order[:kept]]
     table = loop.random_rows(40, 7)

@@ -104,7 +104,7 @@ def test_sweeps_leave_the_model_invariant():
 def test_sweeps_reach_the_model_from_the_base():
     sampler, chances = model(3, size=0.4)
     rng = np.random.default_rng(4)
-    points = sampler.draw_base(40_000, rng)
+    points = sampler.draw_base(25_000, rng)
     assert goodness(points, chances) < 1e-6
     for _ in range(15):
         points = sampler.sweep(points, rng)

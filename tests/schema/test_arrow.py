@@ -20,7 +20,7 @@ COLUMNS = [Category("v", ["1", "true"], other="true"),
 
 
 @given(cells=st.lists(st.none() | texts, max_size=6))
-@settings(max_examples=50)
+@settings(max_examples=30)
 def test_bytes_of_any_kind_have_a_code(cells):
     for kind in (pa.binary(), pa.large_binary()):
         values = pa.array(cells, kind)

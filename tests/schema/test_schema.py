@@ -111,7 +111,7 @@ def test_plain_data_gives_back_the_same_coding(schema):
 
 
 @given(schema=schemas)
-@settings(max_examples=50)
+@settings(max_examples=30)
 def test_a_toml_file_gives_back_the_same_coding(schema, tmp_path_factory):
     path = tmp_path_factory.getbasetemp() / "schema.toml"
     path.write_text(to_toml(schema), encoding="utf-8")

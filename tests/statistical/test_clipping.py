@@ -43,7 +43,7 @@ def truth_of(rows, norm):
     }
 
 
-def check(n, budget, norm, runs, table, tools, unit="replace", seed=3):
+def check(n, budget, norm, runs, table, tools, unit="replace", seed=3, m=2_000):
     rows, rng = population(), np.random.default_rng(seed)
     options = {"clip_norm": norm, "center": CENTER, "scale": dict.fromkeys(NAMES, 1.0)}
     analyses = {"pca": dps.PCA(NAMES, **options), "cov": dps.Covariance(NAMES, **options)}
@@ -57,7 +57,7 @@ def check(n, budget, norm, runs, table, tools, unit="replace", seed=3):
         drawn = rows[rng.integers(0, POPULATION, n)]
         with _noise_from(source):
             measured = dps.measure(plan, pd.DataFrame(drawn, columns=NAMES))
-        release = dps.synthesize(measured, m=2_000, k=10, rng=rng)
+        release = dps.synthesize(measured, m=m, k=10, rng=rng)
         own = truth_of(drawn, norm)
         for name in analyses:
             result = release.infer(name)
@@ -78,12 +78,12 @@ def check(n, budget, norm, runs, table, tools, unit="replace", seed=3):
 
 def test_a_few_releases(table, tools):
     """6 runs: sees intervals of wrong units or forgotten scales, which miss always."""
-    check(4_000, dps.PureDP(1), 0.6, 6, table, tools)
+    check(4_000, dps.PureDP(1), 0.6, 6, table, tools, m=500)
 
 
 def test_a_few_releases_with_a_measured_count(table, tools):
     """5 runs, Gaussian noise."""
-    check(4_000, dps.ZCDP(0.02), 0.6, 5, table, tools, unit="add_remove")
+    check(4_000, dps.ZCDP(0.02), 0.6, 5, table, tools, unit="add_remove", m=500)
 
 
 SETTINGS = [

@@ -70,7 +70,7 @@ def world(make):
     return dps.Schema(columns), rows.astype(float), names
 
 
-def releases(make, n, epsilon, analyses, runs, tools, seed, unit="replace", budget=None):
+def releases(make, n, epsilon, analyses, runs, tools, seed, unit="replace", budget=None, m=2_000):
     schema, rows, names = world(make)
     budget = dps.PureDP(epsilon) if budget is None else budget
     count = n if unit == "replace" else None
@@ -81,7 +81,7 @@ def releases(make, n, epsilon, analyses, runs, tools, seed, unit="replace", budg
         drawn = pd.DataFrame(rows[rng.integers(0, len(rows), n)], columns=names)
         with _noise_from(source):
             measured = dps.measure(plan, drawn)
-        yield dps.synthesize(measured, m=2_000, k=10, rng=rng), drawn
+        yield dps.synthesize(measured, m=m, k=10, rng=rng), drawn
 
 
 def truth_of(rows, standardize):
@@ -139,13 +139,13 @@ CASES = [
 ]
 
 
-def check_signs(runs, table, tools, seed=9):
+def check_signs(runs, table, tools, seed=9, **options):
     """The top eigenvalue of ten signs; certified for the table, noise-aware for both targets."""
     _, rows, names = world(binary)
     analyses = {"pca": dps.PCA(names, n_components=1)}
     population = truth_of(rows, False)[0][0]
     found = {case: [] for case in CASES}
-    for release, drawn in releases(binary, 10_000, 1.0, analyses, runs, tools, seed):
+    for release, drawn in releases(binary, 10_000, 1.0, analyses, runs, tools, seed, **options):
         result = release.infer("pca")
         own = truth_of(drawn.to_numpy(), False)[0][0]
         for method, target in CASES:
@@ -165,14 +165,14 @@ def check_signs(runs, table, tools, seed=9):
 WIDEST = {("certified", "table"): 0.25, ("noise_aware", "population"): 0.14}
 
 
-def check_covariance(setting, runs, table, tools, seed=4):
+def check_covariance(setting, runs, table, tools, seed=4, **options):
     make, n, epsilon, _ = setting
     _, rows, names = world(make)
     analyses = {"cov": dps.Covariance(names)}
     pairs = np.triu_indices(len(names))
     name = f"{make.__name__}, n = {n}, eps = {epsilon:g}"
     hits, widths, joint = {}, {}, {}
-    for release, drawn in releases(make, n, epsilon, analyses, runs, tools, seed):
+    for release, drawn in releases(make, n, epsilon, analyses, runs, tools, seed, **options):
         result = release.infer("cov")
         for method, target in CASES:
             rows_meant = rows if target == "population" else drawn.to_numpy()
@@ -200,18 +200,19 @@ def test_a_few_signs(table, tools):
 @pytest.mark.parametrize("setting", [SETTINGS[7]], ids=lambda s: s[0].__name__)
 def test_a_few_components(setting, table, tools):
     """10 runs: sees a coverage below about 0.25; the slow test of 200 runs sees 0.86."""
-    check_pca(setting, 10, table, tools)
+    check_pca(setting, 10, table, tools, m=500)
 
 
 def test_a_few_covariances(table, tools):
     """12 runs: sees a coverage below about 0.35."""
-    check_covariance(SETTINGS[5], 12, table, tools)
+    check_covariance(SETTINGS[5], 12, table, tools, m=500)
 
 
 @pytest.mark.parametrize("budget", [None, dps.ZCDP(0.02)], ids=["Laplace", "Gaussian"])
 def test_a_measured_count(budget, table, tools):
     """5 runs of 4 columns: sees intervals that miss always, such as by a forgotten scale."""
-    check_pca((near, 2_000, 0.5, False), 5, table, tools, unit="add_remove", budget=budget)
+    setting = near, 2_000, 0.5, False
+    check_pca(setting, 5, table, tools, unit="add_remove", budget=budget, m=500)
 
 
 @pytest.mark.slow
@@ -235,7 +236,9 @@ def test_the_check_sees_intervals_that_ignore_the_noise(tools):
     """Anderson's interval at the noisy eigenvalue, where noise is most of the error."""
     _, rows, names = world(near)
     truth, hits = truth_of(rows, False)[0][0], 0
-    for release, _ in releases(near, 2_000, 0.3, {"cov": dps.Covariance(names)}, 12, tools, 2):
+    for release, _ in releases(
+        near, 2_000, 0.3, {"cov": dps.Covariance(names)}, 12, tools, 2, m=50
+    ):
         upper = np.zeros((len(names), len(names)))
         upper[np.triu_indices(len(names))] = release.infer("cov").params
         value = np.linalg.eigvalsh(upper, "U")[-1]

@@ -161,6 +161,22 @@ def test_tests_agree_with_intervals(schema, people):
         score.test(23)
 
 
+def test_bins_are_those_that_the_tests_of_the_edges_keep(schema, people):
+    """From either end, up to the first edge whose one-sided test does not reject at alpha / 2."""
+    asked = dps.Quantile("age", np.arange(1, 20) / 20)
+    intervals = released(schema, people, {"a": asked}, epsilon=0.1).infer("a").intervals
+    edges, some = [intervals._of_edge(j) for j in range(len(EDGES))], 0
+    for i, p in enumerate(asked.probability):
+        below = np.array([edge.pvalues(p, "smaller").item() for edge in edges])
+        above = np.array([edge.pvalues(p, "larger").item() for edge in edges])
+        for alpha in (0.02, 0.2):
+            first, last = intervals.bins(alpha)[i]
+            assert first == [*(below <= alpha / 2), False].index(False)
+            assert last == len(edges) - [*(above <= alpha / 2)[::-1], False].index(False)
+            some += first < last
+    assert some > 5
+
+
 def test_bands(schema, people):
     result = released(schema, people, {"a": dps.Quantile("age")}).infer("a")
     aware, certified = result.distribution(), result.distribution(method="certified")

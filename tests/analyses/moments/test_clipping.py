@@ -64,7 +64,9 @@ def shrunk(frame, clip_norm, center=None, scale=None):
 def infer(analysis, *, epsilon=1.0, n=800, unit="replace", budget=None):
     count = n if unit == "replace" else None
     budget = dps.PureDP(epsilon) if budget is None else budget
-    plan = dps.plan(SCHEMA, {"a": analysis}, budget=budget, n=count, unit=unit)
+    plan = dps.plan(
+        SCHEMA, {"a": analysis}, budget=budget, n=count, unit=unit, reference=dps.Uniform()
+    )
     release = dps.release(plan, rows(n), rng=0, m=500)
     return release.infer("a"), release
 

@@ -62,7 +62,7 @@ class Seeded:
 
 def released_from(frame, budget, unit="replace"):
     """All analyses, with seeded noise."""
-    plan = dps.plan(SCHEMA, ANALYSES, budget=budget, unit=unit)
+    plan = dps.plan(SCHEMA, ANALYSES, budget=budget, unit=unit, reference=dps.Uniform())
     with _noise_from(Seeded(budget.noise)):
         measured = dps.measure(plan, frame)
     return dps.synthesize(measured, rng=0, m=200, k=50)
@@ -77,7 +77,7 @@ def released(budget, unit="replace"):
 @cache
 def exact(unit):
     """All analyses, with the fixture `no_noise` and a law of the noise that is next to zero."""
-    plan = dps.plan(SCHEMA, ANALYSES, budget=dps.PureDP(1e7), unit=unit)
+    plan = dps.plan(SCHEMA, ANALYSES, budget=dps.PureDP(1e7), unit=unit, reference=dps.Uniform())
     return dps.release(plan, rows(), rng=0, m=200, k=50)
 
 

@@ -32,7 +32,9 @@ def infer(analysis, *, epsilon=1.0, n=800, unit="replace", budget=None):
     frame = rows(n)
     count = n if unit == "replace" else None
     budget = dps.PureDP(epsilon) if budget is None else budget
-    plan = dps.plan(SCHEMA, {"a": analysis}, budget=budget, n=count, unit=unit)
+    plan = dps.plan(
+        SCHEMA, {"a": analysis}, budget=budget, n=count, unit=unit, reference=dps.Uniform()
+    )
     release = dps.release(plan, frame, rng=0, m=500)
     return release.infer("a"), frame, release
 

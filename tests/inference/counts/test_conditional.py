@@ -122,16 +122,16 @@ def test_extremes():
 
 @pytest.mark.parametrize(("size", "scale", "p"), [(4, 0.5, 0.3), (1, 0.6, 0.8)])
 def test_level_by_enumeration(size, scale, p):
-    """All counts and noises up to 4, four values of the uniform; the rest counts as rejected."""
+    """All counts and noises up to 4, two values of the uniform; the rest counts as rejected."""
     law = DiscreteLaplace(scale)
     z, w = laplace(scale, 4)
     accepted = 0.0
     for x, (za, wa), (zc, wc) in itertools.product(
         range(size + 1), zip(z, w, strict=True), zip(z, w, strict=True)
     ):
-        mass = stats.binom.pmf(x, size, p) * wa * wc / 4
-        for u in (-0.375, -0.125, 0.125, 0.375):
-            if mass > 1e-7:
+        mass = stats.binom.pmf(x, size, p) * wa * wc / 2
+        for u in (-0.25, 0.25):
+            if mass > 1e-5:
                 group = GroupCounts(float(x + za), float(size - x + zc), u, u, law, law)
                 pvalue = conditional_pvalue(group, p, beta=0.002)
                 accepted += mass * (pvalue > 0.1)
@@ -151,8 +151,8 @@ def simulate(size, p, scale, runs, seed):
 
 @pytest.mark.parametrize(("size", "p", "scale"), [(200, 0.3, 4.0), (200, 0.5, 80.0)])
 def test_coverage(size, p, scale):
-    """400 runs, standard error .011: fails below .917, which is 3 of them."""
-    assert simulate(size, p, scale, 400, 1) >= 0.95 - 3 * 0.011
+    """250 runs, standard error .0138: fails below .909, which is 3 of them."""
+    assert simulate(size, p, scale, 250, 1) >= 0.95 - 3 * 0.0138
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ from scipy import stats
 import dpstats as dps
 from dpstats.families.formula import Design
 from dpstats.inference.regression.design_moments import DesignMoments
-from dpstats.inference.regression.error_law import ErrorLaw, student_cdf
+from dpstats.inference.regression.error_law import ErrorLaw
 from dpstats.inference.regression.least_squares import DRAWS, LeastSquares
 from dpstats.inference.simulation import calibration_generator
 from dpstats.privacy.noise import _noise_from
@@ -141,12 +141,6 @@ def test_a_joint_test_allows_for_the_law_of_the_noise(deviations, seeded_noise):
     assert statistic == pytest.approx(apart @ precision @ apart / 2, rel=0.03)
     drawn = np.einsum("ij,jk,ik->i", errors, precision, errors) / 2
     assert pvalue == pytest.approx(np.mean(drawn >= statistic), abs=0.004)
-
-
-@pytest.mark.parametrize("df", [1.0, 3.5, 40.0, 1e6])
-def test_the_spline_follows_students_t(df):
-    t = np.concatenate([-np.geomspace(1e-4, 1e9, 300), np.linspace(-9, 9, 301)])
-    np.testing.assert_allclose(student_cdf(df)(t), stats.t.cdf(t, df), rtol=0, atol=2e-10)
 
 
 def test_a_narrow_sampling_part_leaves_the_quantile_of_the_noise():

@@ -71,7 +71,7 @@ def test_p54_what_measure_draws_follows_its_exact_law(drawn, chi_square_pvalue):
 
 def test_p54_what_measure_draws_under_rho_follows_the_gaussian_law(monkeypatch, chi_square_pvalue):
     # A scale off by five percent shows in half of the draws that Laplace noise needs.
-    draws, _, law = draws_of(Fraction(1, 16), 240 * 240, dps.ZCDP)
+    draws, _, law = draws_of(Fraction(1, 16), 220 * 220, dps.ZCDP)
     assert law == DiscreteGaussian(4.0)  # squared L2 sensitivity 2
     assert chi_square_pvalue(draws, law) > 1e-6
     real = measuring.add_noise  # the same scale, of Laplace noise
@@ -80,12 +80,12 @@ def test_p54_what_measure_draws_under_rho_follows_the_gaussian_law(monkeypatch, 
     assert chi_square_pvalue(draws, law) < 1e-6
 
 
-@pytest.mark.parametrize("wrong", [0.95, 1.05])
 def test_p54_the_same_test_rejects_a_scale_off_by_five_percent(
-    wrong, monkeypatch, chi_square_pvalue
+    drawn, monkeypatch, chi_square_pvalue
 ):
+    assert chi_square_pvalue(drawn[0], DiscreteLaplace(4 / 0.95)) < 1e-6
     backend = noise._laplace
-    monkeypatch.setattr(noise, "_laplace", lambda scale: backend(wrong * scale))
+    monkeypatch.setattr(noise, "_laplace", lambda scale: backend(1.05 * scale))
     draws, _, law = draws_of()
     assert law == DiscreteLaplace(4.0)  # what is claimed
     assert chi_square_pvalue(draws, law) < 1e-6
@@ -123,13 +123,14 @@ def test_p65_planted_floating_noise_is_refused_or_seen(monkeypatch, chi_square_p
 
 
 def test_p66_planted_rounded_noise_is_seen(monkeypatch, chi_square_pvalue):
+    """In half of the draws that are seen to be right below."""
     rng = np.random.default_rng(1)
     monkeypatch.setattr(
         noise,
         "_opendp",
         lambda sums, scale, _: sums + np.rint(rng.laplace(0, scale, sums.size)).astype(np.int64),
     )
-    draws, _, law = draws_of(epsilon=2, size=200 * 200)
+    draws, _, law = draws_of(epsilon=2, size=140 * 140)
     assert law == DiscreteLaplace(1.0)
     assert chi_square_pvalue(draws, law) < 1e-6
 

@@ -75,8 +75,13 @@ def check_certificate(exact, epsilon, runs, m, table, tools):
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
 def test_the_certificate_holds(exact, epsilon, table, tools):
-    """8 releases with a fit, 300 without: what needs a fit to fail needs the thousand below."""
-    runs = {"no fit": 300, "perfect fit": 300, "entropy": 8, "minimax": 8}
+    """250 releases without a fit; 5 with one, where the noise is larger.
+
+    What needs a fit to fail needs the thousand below.
+    """
+    runs = {"no fit": 60, "perfect fit": 250}
+    if epsilon == 1:
+        runs |= {"entropy": 5, "minimax": 5}
     check_certificate(exact, epsilon, runs, 40, table, tools)
 
 

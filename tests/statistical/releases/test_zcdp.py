@@ -66,7 +66,8 @@ def test_coverage_of_a_proportion_by_enumeration(n, p, rho, table):
     t = np.arange(-reach, n + reach + 1)
     x = np.arange(n + 1)
     weight = np.array([stats.binom.pmf(x, n, p) @ law.pmf(v - x) for v in t])
-    points = 256 if n < 100 else 32
+    t, weight = t[weight > 1e-9], weight[weight > 1e-9]  # within the 1e-6 allowed below
+    points = 128 if n < 100 else 32
     grid = (np.arange(points) + 0.5) / points - 0.5
     rates = dict.fromkeys(METHODS, 0.0)
     for method in METHODS:
@@ -158,34 +159,39 @@ def check_independence(name, runs, table, tools):
 GROUPS = [(200, 0.5, 1.0, 0.3, 0.2), (2000, 0.1, 0.05, 0.3, 0.3), (5000, 0.5, 1e-4, 0.3, 0.2)]
 
 
-def check_groups(setting, runs, table, tools):
+def check_groups(setting, runs, table, tools, every=1):
+    """In a group tests at the truth in all runs; intervals, which are slow, in every so many."""
     n, share, rho, p, q = setting
     asked = dps.Difference("ill", by="exposed")
     plan = plan_of([dps.Boolean("ill"), dps.Boolean("exposed")], {"d": asked}, n, rho)
     wanted = asked._counts(plan.schema)
     mass = [(1 - q) * (1 - share), (1 - p) * share, q * (1 - share), p * share]
     truth = np.array([measure_of(np.array(p), np.array(q), measure) for measure in MEASURES])
-    within = {method: np.zeros(3) for method in METHODS}
-    group = dict.fromkeys(METHODS, 0)
-    for release in releases(plan, n, mass, runs, tools, 11):
+    kept = 0
+    within = {method: np.zeros(4) for method in METHODS}
+    for run, release in enumerate(releases(plan, n, mass, runs, tools, 11)):
         answers = release.answers(wanted, disjoint=True)
+        both, one = DifferenceIntervals(answers), GroupIntervals(answers.subset(slice(0, 2)))
+        kept += one.pvalues(p, "two-sided").item() > 0.05
+        for method in METHODS if run % every == 0 else ():
+            ends = [np.append(*pair) for pair in zip(
+                both.conf_int(0.05, method, "population"),
+                one.conf_int(0.05, method, "population"), strict=True,
+            )]  # fmt: skip
+            within[method] += (ends[0] <= [*truth, p]) & ([*truth, p] <= ends[1])
+    table.covers(setting, "in a group, test", kept, runs)
+    for i, what in enumerate([*MEASURES, "in a group"]):
         for method in METHODS:
-            low, high = DifferenceIntervals(answers).conf_int(0.05, method, "population")
-            within[method] += (low <= truth) & (truth <= high)
-            low, high = GroupIntervals(answers.subset(slice(0, 2))).conf_int(
-                0.05, method, "population"
+            table.covers(
+                setting, f"{what}, {method}", within[method][i], len(range(0, runs, every))
             )
-            group[method] += bool(low[0] <= p <= high[0])
-    for method in METHODS:
-        for measure, successes in zip(MEASURES, within[method], strict=True):
-            table.covers(setting, f"{measure}, {method}", successes, runs)
-        table.covers(setting, f"in a group, {method}", group[method], runs)
 
 
 QUANTILES = [(200, 1.0), (2000, 0.01), (50_000, 1e-5)]
 
 
-def check_quantile(setting, runs, table, tools):
+def check_quantile(setting, runs, table, tools, every=1):
+    """Tests of the true bin in all runs; the intervals, by all edges, in every so many."""
     n, rho = setting
     asked = dps.Quantile("x", [0.1, 0.5, 0.9])
     number = dps.Number("x", 0, 100, edges=list(range(10, 100, 10)))
@@ -193,18 +199,25 @@ def check_quantile(setting, runs, table, tools):
     p = 0.8 ** np.arange(10)
     p /= p.sum()
     truth = [int(np.searchsorted(np.cumsum(p), t)) for t in asked.probability]
+    kept = np.zeros(3)
     within = {method: np.zeros(3) for method in METHODS}
-    for release in releases(plan, n, p, runs, tools, 13):
+    for run, release in enumerate(releases(plan, n, p, runs, tools, 13)):
         intervals = asked.infer(release).intervals
         assert isinstance(intervals, QuantileIntervals)
-        for method in METHODS:
+        kept += [
+            intervals._pvalue(true, t, "two-sided") > 0.05
+            for true, t in zip(truth, asked.probability, strict=True)
+        ]
+        for method in METHODS if run % every == 0 else ():
             ends = intervals.bins(0.05, method)
             within[method] += [
                 first <= true <= last for (first, last), true in zip(ends, truth, strict=True)
             ]
-    for method in METHODS:
-        for t, successes in zip(asked.probability, within[method], strict=True):
-            table.covers(setting, f"quantile {t}, {method}", successes, runs)
+    for i, t in enumerate(asked.probability):
+        table.covers(setting, f"quantile {t}, test", kept[i], runs)
+        for method in METHODS:
+            few = len(range(0, runs, every))
+            table.covers(setting, f"quantile {t}, {method}", within[method][i], few)
 
 
 CHECKS = [
@@ -218,7 +231,9 @@ IDS = [f"{check.__name__}-{setting}" for check, setting in CHECKS]
 
 @pytest.mark.parametrize(("simulate", "setting"), CHECKS, ids=IDS)
 def test_level_and_coverage(simulate, setting, table, tools):
-    simulate(setting, 12 if simulate is check_groups else 40, table, tools)
+    """40 runs: sees a coverage below about .68; of slow intervals, in 8 runs, below .38."""
+    slow = {"every": 5} if simulate in (check_groups, check_quantile) else {}
+    simulate(setting, 40, table, tools, **slow)
 
 
 @pytest.mark.slow
