@@ -106,6 +106,11 @@ def _declared(stored: tuple[str, ...], kind: pa.DataType) -> pa.Array:
 
 def floats(values: pa.Array) -> NDArray[np.float64]:
     """Numbers (n,) float64 of an Arrow array; NaN for every other cell."""
+    if values.type == pa.large_binary() and _starts_as_number(values).all():
+        try:  # cells of most files, of which an empty one fails
+            return _parsed(values)
+        except pa.ArrowInvalid:
+            pass
     return _floats(plain(values))
 
 
@@ -152,17 +157,25 @@ def numbers_from_text(texts: pa.Array) -> NDArray[np.float64]:
     """
     likely = _starts_as_number(texts)
     try:
-        rest = texts if likely.all() else _without(texts, _cells(~likely))
-        numbers = rest.cast(pa.large_string()).cast(pa.float64())
-    except pa.ArrowInvalid:  # a text only starts as a number does, or is no UTF-8
-        numbers = None
-    if numbers is None:
+        found = _parsed(texts if likely.all() else _without(texts, _cells(~likely)))
+    except pa.ArrowInvalid:  # a text only starts as a number does
+        found = None
+    if found is None:
         return _numbers_by_pattern(texts)
-    found = _numpy(_filled(numbers, _NAN_CELL), np.float64)
     if not likely.all():
         found = found.copy()
         found[~likely] = _numbers_by_pattern(texts.filter(_cells(~likely)))
     return found
+
+
+def _parsed(texts: pa.Array) -> NDArray[np.float64]:
+    """Numbers (n,) of bytes that spell one; NaN for null.
+
+    What is no UTF-8 spells none: to check for it first takes a sixth of the time.
+    """
+    held = texts.buffers(), texts.null_count, texts.offset
+    numbers = pa.Array.from_buffers(pa.large_string(), len(texts), *held).cast(pa.float64())
+    return _numpy(_filled(numbers, _NAN_CELL), np.float64)
 
 
 def _starts_as_number(texts: pa.Array) -> NDArray[np.bool_]:
