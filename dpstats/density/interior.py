@@ -24,11 +24,12 @@ from dpstats.arrays import Floats
 from dpstats.density.products import Products
 
 EXACT = 2000  # up to this many functions the system is factorised as a whole
-JOINT = 1000  # of more functions, those that are factorised as a preconditioner, at most
+JOINT = 700  # of more functions, those that are factorised as a preconditioner, at most
 COUPLED = 0.9  # they are those whose own diagonal is less than this part of the whole one
-ACCURACY, ROUGH = 1e-3, 0.1  # of conjugate gradients, for the step and for the predictor
+ACCURACY, ROUGH = 1e-3, 0.03  # of conjugate gradients, for the step and for the predictor
 MAX_CG = 150
 RIDGE = 1e-10  # relative; functions of tables are linearly dependent
+CLOSE = 2  # from this many times the least mean product, a step is not predicted
 SHORT = 0.99  # part of the way to the boundary that a step goes
 
 
@@ -100,17 +101,22 @@ def start(products: Products, target: Floats) -> Point:
 
 
 def step(products: Products, target: Floats, at: Point, least: float) -> Point:
-    """One predictor and corrector step; the mean product aims at no less than `least`."""
+    """One predictor and corrector step; the mean product aims at no less than `least`.
+
+    Near the aim there is no predictor: its products, found roughly and anew in every step, would
+    keep the equations from holding ever better.
+    """
     system = _System(products, target, at)
-    affine = system.solve(-at.over * at.u, -at.under * at.v, -at.weights * at.excess, ROUGH)
-    ahead = _moved(at, affine, 1.0).mu / at.mu
-    mu = max(ahead**3 * at.mu, least)
-    whole = system.solve(
-        mu - at.over * at.u - affine.over * affine.u,
-        mu - at.under * at.v - affine.under * affine.v,
-        mu - at.weights * at.excess - affine.weights * affine.excess,
-    )
-    return _moved(at, whole, SHORT)
+    over, under, weights = at.over * at.u, at.under * at.v, at.weights * at.excess
+    mu = least
+    if at.mu > CLOSE * least:
+        affine = system.solve(-over, -under, -weights, ROUGH)
+        ahead = _moved(at, affine, 1.0).mu / at.mu
+        mu = max(ahead**3 * at.mu, least)
+        over = over + affine.over * affine.u
+        under = under + affine.under * affine.v
+        weights = weights + affine.weights * affine.excess
+    return _moved(at, system.solve(mu - over, mu - under, mu - weights, ACCURACY), SHORT)
 
 
 def _moved(at: Point, by: Point, part: float) -> Point:
@@ -157,7 +163,8 @@ class _System:
         self.share = (over - under) * self.diagonal
         self.curvature = float(np.sum(4 * over * under * self.diagonal))
         self._factorise(means)
-        self.of_largest = self._solved(self.share, ACCURACY)
+        self.of_share = self._precondition(self.share)
+        self.of_largest = self.curvature + float(self.share @ self.of_share)
 
     def _factorise(self, means: Floats) -> None:
         """The preconditioner: exact, or for the functions that others matter to most."""
@@ -177,41 +184,52 @@ class _System:
         self.factor = linalg.cho_factor(matrix, overwrite_a=True) if len(rows) else None
 
     def _precondition(self, right: Floats) -> Floats:
+        """About the solution y of the system without t."""
         from scipy import linalg
 
         found = right / self.own
         if self.factor is not None:
-            found[self.rows] = linalg.cho_solve(self.factor, right[self.rows])
+            mine = linalg.cho_solve(self.factor, right[self.rows], check_finite=False)
+            found[self.rows] = mine
         return found
 
-    def _image(self, y: Floats) -> Floats:
+    def _pair(self, right: Floats, both: float) -> tuple[Floats, float]:
+        """About the y and t that solve the whole system."""
+        found = self._precondition(right)
+        largest = (both - float(self.share @ found)) / self.of_largest
+        return found + largest * self.of_share, largest
+
+    def _image(self, y: Floats, largest: float) -> Floats:
         combined = self.spread * (self.products.combine(y) - self.centre @ y)
         image = self.products.average(combined) - self.centre * combined.sum()
-        return np.asarray(image + self.diagonal * y)
+        return np.asarray(image + self.diagonal * y - self.share * largest)
 
-    def _solved(self, right: Floats, accuracy: float) -> Floats:
-        """Conjugate gradients."""
-        found, residual = np.zeros_like(right), right
-        direction = conjugate = self._precondition(residual)
-        first = product = float(residual @ conjugate)
+    def _solved(self, right: Floats, both: float, accuracy: float) -> tuple[Floats, float]:
+        """Conjugate gradients for y, with t eliminated.
+
+        Each y goes with the t that its own equation gives. The two are found together: to divide
+        by the curvature, which vanishes at the end, would cost all digits.
+        """
+        found, largest = self._pair(right, both)
+        residual = right - self._image(found, largest)
+        direction, change = conjugate, with_it = self._pair(residual, 0.0)
+        first = float(right @ (found - largest * self.of_share)) + largest**2 * self.of_largest
+        product = float(residual @ conjugate)
         for _ in range(MAX_CG):
-            if not product > 0:
+            if not product > accuracy**2 * first:
                 break
-            image = self._image(direction)
+            image = self._image(direction, change)
             length = product / float(direction @ image)
-            found = found + length * direction
+            found, largest = found + length * direction, largest + length * change
             residual = residual - length * image
-            conjugate = self._precondition(residual)
+            conjugate, with_it = self._pair(residual, 0.0)
             following = float(residual @ conjugate)
-            if following <= accuracy**2 * first:
-                break
             direction = conjugate + following / product * direction
+            change = with_it + following / product * change
             product = following
-        return found
+        return found, largest
 
-    def solve(
-        self, over: Floats, under: Floats, weights: Floats, accuracy: float = ACCURACY
-    ) -> Point:
+    def solve(self, over: Floats, under: Floats, weights: Floats, accuracy: float) -> Point:
         """The move that changes the products of inequalities and multipliers by these numbers."""
         at = self.at
         over = over - at.u * self.lack_over
@@ -222,9 +240,7 @@ class _System:
         both = float((over / at.over + under / at.under).sum()) - self.lack_multipliers
         both += float(self.share @ net)
         right = self.diagonal * net - self.products.average(moved) + self.centre * gained
-        y = self._solved(right, accuracy)
-        largest = (both - self.share @ y) / (self.curvature + self.share @ self.of_largest)
-        y = y + largest * self.of_largest
+        y, largest = self._solved(right, both, accuracy)
         level = gained / self.total + float(self.centre @ y)
         combined = self.products.combine(y)
         fitted = self.diagonal * (net - y) + self.share * largest

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from scipy.sparse import csc_array, csr_array
 
 MOST_CELLS = 2**16  # of a joint table: its coefficients must stay in the processor's cache
-POINTS_PER_CELL = 16  # fewer points than this would not repay the cells of a joint table
+POINTS_PER_CELL = 8  # fewer points than this would not repay the cells of a joint table
 
 SMALL = 500_000  # numbers up to which cells are multiplied faster as a dense array
 CHUNK = 2**20  # numbers of a dense array that are multiplied at a time

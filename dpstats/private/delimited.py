@@ -97,11 +97,11 @@ def _check_quotes(path: Path, delimiter: str, rows: int, *, zipped: bool) -> Non
     """
     read = gzip.open if zipped else open
     with read(path, "rb") as raw:
-        lines, ending = 0, b""
+        lines, end = 0, b""
         while block := raw.read(_FIRST_LINE):
             lines += block.count(b"\n")
-            ending = (ending + block)[-_FIRST_LINE:]
-    if lines <= rows + 1 or ending.rstrip(b"\r\n").endswith(b'"'):
+            end = block.rstrip(b"\r\n")[-1:] or end
+    if lines <= rows + 1 or end == b'"':
         return
     usual = csv.field_size_limit(sys.maxsize)  # of the process
     try:

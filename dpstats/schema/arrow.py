@@ -23,16 +23,17 @@ _NUMBER = r"(?i)^\s*([+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?)|true|false
 _NAN = r"(?i)^\s*nan\s*$"
 _TRUTH = r"(?i)^\s*(true|false)\s*$"
 _DATE = r"^\s*\d{4}-\d{2}-\d{2}([T ]\d[ -~]*)?\s*$"  # ASCII: text that is no UTF-8 must not fail
+_TEXT = frozenset(
+    kind.id for kind in (pa.string(), pa.large_string(), pa.string_view(), pa.binary(),
+                         pa.large_binary())
+)  # fmt: skip
 _NUMBER_STARTS = np.isin(np.arange(256), np.frombuffer(b"0123456789.-", np.uint8))
 _PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400 * 10**6, "ns": 86_400 * 10**9}
 
 
 def holds_text(arrow_type: pa.DataType) -> bool:
     """Whether an Arrow type is text, or bytes, in which files may hold text."""
-    types = pa.types
-    tests = (types.is_string, types.is_large_string, types.is_string_view, types.is_binary,
-             types.is_large_binary)  # fmt: skip
-    return any(test(arrow_type) for test in tests)
+    return arrow_type.id in _TEXT
 
 
 def holds_dates(arrow_type: pa.DataType) -> bool:
@@ -106,6 +107,11 @@ def _declared(stored: tuple[str, ...], kind: pa.DataType) -> pa.Array:
 
 def floats(values: pa.Array) -> NDArray[np.float64]:
     """Numbers (n,) float64 of an Arrow array; NaN for every other cell."""
+    if values.type == pa.large_binary() and _starts_as_number(values).all():
+        try:  # cells of most files, of which an empty one fails
+            return _parsed(values)
+        except pa.ArrowInvalid:
+            pass
     return _floats(plain(values))
 
 
@@ -152,17 +158,25 @@ def numbers_from_text(texts: pa.Array) -> NDArray[np.float64]:
     """
     likely = _starts_as_number(texts)
     try:
-        rest = texts if likely.all() else _without(texts, _cells(~likely))
-        numbers = rest.cast(pa.large_string()).cast(pa.float64())
-    except pa.ArrowInvalid:  # a text only starts as a number does, or is no UTF-8
-        numbers = None
-    if numbers is None:
+        found = _parsed(texts if likely.all() else _without(texts, _cells(~likely)))
+    except pa.ArrowInvalid:  # a text only starts as a number does
+        found = None
+    if found is None:
         return _numbers_by_pattern(texts)
-    found = _numpy(_filled(numbers, _NAN_CELL), np.float64)
     if not likely.all():
         found = found.copy()
         found[~likely] = _numbers_by_pattern(texts.filter(_cells(~likely)))
     return found
+
+
+def _parsed(texts: pa.Array) -> NDArray[np.float64]:
+    """Numbers (n,) of bytes that spell one; NaN for null.
+
+    What is no UTF-8 spells none: to check for it first takes a sixth of the time.
+    """
+    held = texts.buffers(), texts.null_count, texts.offset
+    numbers = pa.Array.from_buffers(pa.large_string(), len(texts), *held).cast(pa.float64())
+    return _numpy(_filled(numbers, _NAN_CELL), np.float64)
 
 
 def _starts_as_number(texts: pa.Array) -> NDArray[np.bool_]:
@@ -242,6 +256,8 @@ def _absent(values: pa.Array, *, numbers: bool) -> NDArray[np.bool_]:
         return _numpy(_filled(matches, _cells(np.array([True]))), np.bool_)
     if pa.types.is_floating(values.type):
         return _numpy(pc.is_null(values, nan_is_null=True), np.bool_)
+    if not values.null_count:
+        return np.zeros(len(values), np.bool_)
     return _numpy(values.is_null(), np.bool_)
 
 

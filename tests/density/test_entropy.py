@@ -180,6 +180,35 @@ def test_the_chosen_penalty_is_nearly_the_best_of_the_path(name, sd, loss):
     assert np.mean(chosen) < 1.2 * truth.size  # and no worse than the answers themselves, or so
 
 
+def test_a_sample_has_the_optima_of_all_candidates():
+    """Of ten million draws every candidate has its share, at any penalty and not only the first."""
+    dual, *_ = dual_of("moments", 0.02)
+    none = np.zeros(dual.target.size)
+    first = dual.minimise(none, 50.0)
+    sampled = dual.sampled(first, 10**7)
+    for s2 in (50.0, 2.0):
+        found, expected = sampled.minimise(none, s2), dual.minimise(none, s2)
+        np.testing.assert_allclose(found.fitted, expected.fitted, atol=0.005)
+        np.testing.assert_allclose(found.y, expected.y, atol=0.002)
+        assert sampled.risk(found) == pytest.approx(dual.risk(expected), rel=1e-3)
+    assert np.abs(first.y - expected.y).max() > 0.1  # the two penalties differ
+
+
+@pytest.mark.parametrize("sd", [1e-3, 2e-2])
+def test_a_sample_chooses_the_penalty_and_all_candidates_are_fitted(sd, monkeypatch):
+    monkeypatch.setattr(entropy, "LEAST_SAMPLED", 0)
+    for seed in range(3):
+        dual, seen, truth = dual_of("moments", sd, seed)
+        assert len(seen.reference) > entropy.MANY * entropy.SAMPLED * truth.size
+        fit = fit_entropy(seen.values, seen.reference, dual.target * sd, np.full(truth.size, sd))
+        point = dual.minimise(np.zeros(truth.size), fit.penalty[0])
+        np.testing.assert_allclose(fit.dual, point.y, atol=0.01)
+        assert fit.converged
+        assert fit.risk == pytest.approx(dual.risk(point), abs=0.01)
+        whole = min(dual.risk(dual.minimise(point.y, 4.0**-k / sd)) for k in range(-1, 8))
+        assert fit.risk < whole + 0.05 * truth.size
+
+
 @pytest.mark.parametrize("s2_times_sd", [4.0, 0.25, 4.0**-4])
 @pytest.mark.parametrize("name", FAMILIES)
 def test_risk_estimates_the_squared_error_without_bias(name, s2_times_sd):
@@ -230,8 +259,12 @@ WILD = {
 
 @pytest.mark.parametrize("sd", [1e-6, 1e-2, 1.0, 1e6])
 @pytest.mark.parametrize("answers", WILD)
-@pytest.mark.parametrize("name", FAMILIES)
-def test_wild_answers_never_fail_and_always_give_a_density(name, answers, sd):
+@pytest.mark.parametrize("name", [*FAMILIES, "sampled moments"])
+def test_wild_answers_never_fail_and_always_give_a_density(name, answers, sd, monkeypatch):
+    if name == "sampled moments":
+        name = "moments"
+        monkeypatch.setattr(entropy, "LEAST_SAMPLED", 0)
+        monkeypatch.setattr(entropy, "SAMPLED", 3)
     seen, truth = problem(name, m=200)
     fit = fit_entropy(
         seen.values, seen.reference, WILD[answers](truth), np.full(truth.size, sd)

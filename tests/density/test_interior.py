@@ -3,18 +3,19 @@
 import numpy as np
 import pytest
 
+from dpstats.density import interior
 from dpstats.density.interior import start, step
 from dpstats.density.products import Products
 from dpstats.families.block import FamilyValues
 from dpstats.families.cells import DenseValues
 
 
-def program(points, seed=0):
-    """Ten functions at some points, and a target out of reach."""
+def program(points, seed=0, functions=10):
+    """Functions at some points, and a target out of reach."""
     rng = np.random.default_rng(seed)
-    array = rng.uniform(-1, 1, (10, points))
-    values = FamilyValues((DenseValues(array),), np.ones(10, np.int64))
-    return array, Products(values, np.ones(10)), rng.uniform(-1, 1, 10)
+    array = rng.uniform(-1, 1, (functions, points))
+    values = FamilyValues((DenseValues(array),), np.ones(functions, np.int64))
+    return array, Products(values, np.ones(functions)), rng.uniform(-1, 1, functions)
 
 
 def lacks(array, target, at):
@@ -45,6 +46,20 @@ def test_it_starts_inside_and_ends_at_the_optimum():
     dual = target @ at.y - (array.T @ at.y).max()
     assert at.largest == pytest.approx(np.abs(array @ at.weights - target).max(), abs=1e-8)
     assert dual == pytest.approx(at.largest, abs=1e-8)
+
+
+@pytest.mark.parametrize("joint", [3, 30])
+def test_equations_hold_ever_better_near_the_aim(joint, monkeypatch):
+    """Also where every system is solved roughly: then t is no less than the misfit of weights."""
+    monkeypatch.setattr(interior, "EXACT", 0)
+    monkeypatch.setattr(interior, "JOINT", joint)
+    array, products, target = program(200, functions=60)
+    at = start(products, target)
+    for _ in range(25):
+        at = step(products, target, at, 1e-6)
+    np.testing.assert_allclose(lacks(array, target, at), 0, atol=1e-12)
+    assert at.mu == pytest.approx(1e-6)
+    assert np.abs(array @ at.weights - target).max() <= at.largest
 
 
 def test_candidates_join_between_steps():

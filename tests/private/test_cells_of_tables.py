@@ -105,12 +105,15 @@ def test_text_that_spells_numbers_is_read_as_numbers():
 def test_texts_read_at_once_have_the_numbers_of_the_pattern(texts, broken, start):
     cells = [None if text is None else text.encode() for text in texts]
     cells += [b"1\xff"] * broken
-    array = arrow.plain(pa.array(cells, pa.large_binary()).slice(start))
+    stored = pa.array(cells, pa.large_binary()).slice(start)
+    array = arrow.plain(stored)
     by_pattern = arrow._numbers_by_pattern(array)
     np.testing.assert_array_equal(numbers_from_text(array), by_pattern)
-    for text in array:
+    np.testing.assert_array_equal(arrow.floats(stored), by_pattern)
+    for text, number in zip(array, by_pattern, strict=True):
         one = pa.array([text.as_py()], pa.large_binary())
-        np.testing.assert_array_equal(numbers_from_text(one), arrow._numbers_by_pattern(one))
+        np.testing.assert_array_equal(numbers_from_text(one), [number])
+        np.testing.assert_array_equal(arrow.floats(one), [number])
 
 
 def test_numbers_in_text_are_read_to_the_last_bit():
