@@ -178,7 +178,7 @@ def rises(
 
     Each is at its lower limit, seen less reach, and all others are as high as they may be: seen
     plus slack, those of higher numbers at most the limit. A reach that takes all of a group below
-    the limits is no closer than that.
+    the limits is no closer than that, and a step that would reject all possible values is not made.
 
     Parameters
     ----------
@@ -199,19 +199,23 @@ def rises(
     for numbers in _groups(seen, slack, wanted):
         i, size = numbers[0], _size(seen, slack, numbers[0], level, len(draws.errors))
         used = sized.setdefault(size, draws.first(size))
+        least, most = (float(seen[i] - limit) for limit in limits[::-1])
         moves, given = used.largest(i), None
         for end, found in last.get(size, []):
             reach = outer(found, level)
             all_rejected = end <= limits[0] or end + reach <= seen[numbers[-1]]
-            if all_rejected and reach < outer(moves, level):
+            if all_rejected and least <= reach < outer(moves, level):
                 moves = given = found
-        most, last[size] = float(seen[i] - limits[0]), []
+        last[size] = []
         for _ in range(_STEPS if most > 0 else 0):
             before = outer(moves, level)
             values = _worst(seen, limits, slack, numbers, before)
-            moves = given = _moves(used, values, i, level, given, shares[i], most)
-            last[size].append((float(values[i]), moves))
-            if outer(moves, level) >= _SLOW * before:
+            given = _moves(used, values, i, level, given, shares[i], most)
+            reach = outer(given, level)
+            last[size].append((float(values[i]), given))
+            if reach >= least:
+                moves = given
+            if not least <= reach < _SLOW * before:
                 break
         yield Moves(numbers, moves, outer(moves, level))
 

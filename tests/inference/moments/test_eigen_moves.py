@@ -118,6 +118,16 @@ def test_limits_of_noise_alone_are_those_of_full_decompositions(mirrored, shift)
             assert not mirrored or found.reach < reach + 0.12 * slack
 
 
+def test_estimates_that_no_value_explains_keep_a_possible_limit():
+    """The noise spreads eigenvalues by far more than these."""
+    draws, seen = errors(5, 400).mirrored(), np.linspace(-0.01, -0.05, 5)
+    slack, limits = outer(draws.norms, 0.005), (-np.inf, 0.0)
+    every = exact(draws, seen, slack, 4, limits)
+    assert seen[4] - every > 0
+    for found in rises(draws, seen, limits, slack, LEVEL, range(5)):
+        assert np.all(seen[list(found.numbers)] - found.reach <= 0)
+
+
 @pytest.mark.parametrize("name", SPECTRA)
 def test_bounds_hold_for_every_draw_and_their_quantile_is_that_of_the_moves(name):
     seen = SPECTRA[name]
