@@ -210,8 +210,10 @@ class EigenIntervals(Cached):
         return min(self.covariance.draws, max(_USUAL, 2 * math.ceil(FEWEST / alpha)))
 
     def _laws(self, alpha: float, target: Target) -> Iterator[ErrorDraws]:
-        kind = "both" if target == "population" else "privacy"
-        return self._draws(kind, self._size(alpha))
+        kind, size = "both" if target == "population" else "privacy", self._size(alpha)
+        for number, draws in enumerate(self._draws(kind, size)):
+            ends = self._once((kind, size, number), draws.find_ends)  # small, and used again
+            yield ErrorDraws(draws.errors, ends)
 
     def _within(
         self, radius: float, of_trace: float, alpha: float | None, target: Target

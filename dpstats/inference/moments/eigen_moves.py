@@ -81,13 +81,20 @@ class ErrorDraws(Cached):
     ----------
     errors : (size, p, p) float64
         Pairs of neighbours have opposite noise: the first few are balanced too.
+    known_ends : (size, 2) float64, optional
+        Least and largest eigenvalues, if they are known.
     """
 
     errors: Floats
+    known_ends: Floats | None = None
 
     @cached_property
     def ends(self) -> Floats:
         """(size, 2) least and largest eigenvalues."""
+        return self.find_ends() if self.known_ends is None else self.known_ends
+
+    def find_ends(self) -> Floats:
+        """The same by decomposition."""
         return np.asarray(np.linalg.eigvalsh(self.errors)[:, [0, -1]])
 
     @cached_property
@@ -113,9 +120,7 @@ class ErrorDraws(Cached):
 
     def mirrored(self) -> ErrorDraws:
         """Draws of -A, rows and columns in reverse."""
-        found = ErrorDraws(-self.errors[:, ::-1, ::-1])
-        found.__dict__["ends"] = -self.ends[:, ::-1]  # computed once
-        return found
+        return ErrorDraws(-self.errors[:, ::-1, ::-1], -self.ends[:, ::-1])
 
     def first(self, size: int) -> ErrorDraws:
         """The first few."""
@@ -123,10 +128,7 @@ class ErrorDraws(Cached):
 
     def some(self, which: slice | NDArray[np.bool_]) -> ErrorDraws:
         """Those of a slice or mask."""
-        found = ErrorDraws(self.errors[which])
-        if "ends" in self.__dict__:
-            found.__dict__["ends"] = self.ends[which]
-        return found
+        return ErrorDraws(self.errors[which], self.ends[which])
 
 
 def outer(draws: Floats, level: float) -> float:
@@ -200,13 +202,12 @@ def rises(
         i, size = numbers[0], _size(seen, slack, numbers[0], level, len(draws.errors))
         used = sized.setdefault(size, draws.first(size))
         least, most = (float(seen[i] - limit) for limit in limits[::-1])
-        moves, given = used.largest(i), None
+        given: Floats | None = None
         for end, found in last.get(size, []):
             reach = outer(found, level)
-            all_rejected = end <= limits[0] or end + reach <= seen[numbers[-1]]
-            if all_rejected and least <= reach < outer(moves, level):
-                moves = given = found
-        last[size] = []
+            if (end <= limits[0] or end + reach <= seen[numbers[-1]]) and reach >= least:
+                given = found
+        moves, last[size] = used.largest(i) if given is None else given, []
         for _ in range(_STEPS if most > 0 else 0):
             before = outer(moves, level)
             values = _worst(seen, limits, slack, numbers, before)
