@@ -203,7 +203,8 @@ class EigenIntervals(Cached):
         def certified() -> tuple[Floats, Floats]:
             return self.of_first(len(ends[0]), alpha, "certified", target)
 
-        return with_far_tails(ends, alpha, self._size(alpha), certified)
+        # The slack and two limits each take two draws at least (`outer`): six in all.
+        return with_far_tails(ends, alpha, self._size(alpha) * FEWEST // 6, certified)
 
     def _size(self, alpha: float) -> int:
         """Number of draws of the error, even."""
@@ -411,5 +412,6 @@ def _apart(values: Floats, i: int, slack: float) -> bool:
 
 def _slack(draws: ErrorDraws, alpha: float) -> tuple[float, float]:
     """Simulated radius that bounds the error of all eigenvalues, and the rest of alpha."""
-    spent, left = for_other_eigenvalues(alpha)
-    return outer(draws.norms, spent), left
+    spent, _ = for_other_eigenvalues(alpha)
+    spent = max(spent, 2 / (len(draws.errors) + 2))  # which the largest draw has: see `outer`
+    return outer(draws.norms, spent), alpha - spent
