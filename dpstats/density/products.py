@@ -52,9 +52,7 @@ class Products:
         self._rows = np.concatenate(
             [np.zeros(0, np.int64), *(np.arange(s, s + part.size) for part, s in dense)]
         )
-        self._dense = np.concatenate([part.array for part, _ in dense]) if dense else None
-        if self._dense is not None:
-            self._dense *= self._scales[self._rows, np.newaxis]
+        self._dense = _scaled([part.array for part, _ in dense], self._scales[self._rows])
         used = self._dense if self._cells is None else self._cells
         assert used is not None  # a family has at least one block
         self.points = int(used.shape[1])
@@ -103,11 +101,14 @@ class Products:
             found = np.full(len(self._scales), -1)
             found[self._rows] = np.arange(len(self._rows))
             mine = np.flatnonzero(found[rows] >= 0)
+            wanted = found[rows[mine]]
+            every = np.array_equal(wanted, np.arange(len(self._dense)))
+            chosen_rows = slice(None) if every else wanted  # a slice is not copied
             crossed, own = np.zeros((len(rows), len(mine))), np.zeros((len(mine), len(mine)))
             step = max(1, CHUNK // max(len(mine), 1))
             for first in range(0, self.points, step):  # some points at a time, for their memory
                 piece = slice(first, first + step)
-                dense = self._dense[found[rows[mine]], piece] * roots[piece]
+                dense = self._dense[chosen_rows, piece] * roots[piece]
                 own += dense @ dense.T
                 if cells is not None:
                     crossed += cells[:, piece] @ dense.T
@@ -141,6 +142,17 @@ class Products:
         if self._dense is not None:
             squares[self._rows] = np.einsum("fm,fm,m->f", self._dense, self._dense, density)
         return np.maximum(squares - means**2, 0.0)
+
+
+def _scaled(arrays: list[Floats], scales: Floats) -> Floats | None:
+    """Arrays (.., m) on top of each other, every row times its scale; None without arrays."""
+    if not arrays:
+        return None
+    found, first = np.empty((len(scales), arrays[0].shape[1])), 0
+    for array in arrays:
+        piece = slice(first, first := first + len(array))
+        np.multiply(array, scales[piece, np.newaxis], out=found[piece])
+    return found
 
 
 def _stacked(

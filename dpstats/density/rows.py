@@ -76,8 +76,8 @@ def _exchanged(counts: Codes, weights: Floats, values: FamilyValues) -> Codes:
         steepness = values.combine(misfit)
         held = np.flatnonzero(counts)
         moves = min(moves, len(pool), len(held))
-        away = held[np.argsort(-steepness[held], kind="stable")[:moves]]
-        towards = pool[np.argsort(steepness[pool], kind="stable")[:moves]]
+        away = held[np.argpartition(-steepness[held], moves - 1)[:moves]]
+        towards = pool[np.argpartition(steepness[pool], moves - 1)[:moves]]
         trial = counts.copy()
         trial[away] -= 1
         trial[towards] += 1

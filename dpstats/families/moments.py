@@ -315,7 +315,9 @@ class Moments(Block):
         """The functions at m points, in integer units."""
         _, left, right = self._halves
         values = self._half_values(codes, np.float64)
-        products = values[left] * values[right]
+        products = np.empty((self.size, values.shape[1]))
+        for row, i, j in zip(products, left, right, strict=True):  # without copies of all halves
+            np.multiply(values[i], values[j], out=row)
         if self.given is not None:
             products *= self.given.holds(codes)
         return DenseValues(products)

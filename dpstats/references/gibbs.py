@@ -9,9 +9,11 @@ it, for all rows at once, which leaves the model invariant.
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +34,7 @@ from dpstats.references.subgroup_potential import (
 from dpstats.schema import Column, Number, Schema
 
 Single = NDArray[np.float32]  # log probabilities: errors of 1e-6 do not matter
+_LARGE = 1e4  # a coefficient from which single precision is not enough
 CHUNK = 2**16  # entries of a conditional that are worked on at a time: what a cache holds
 
 
@@ -63,6 +66,17 @@ class Support:
     bins: Codes
     coded: bool
 
+    @cached_property
+    def _places(self) -> Codes:
+        """The state of every code from the least on."""
+        places = np.zeros(int(self.codes[-1] - self.codes[0]) + 1, dtype=np.int64)
+        places[self.codes - self.codes[0]] = np.arange(len(self.codes))
+        return places
+
+    def states_of(self, codes: Codes) -> Codes:
+        """States (rows,) of codes, where states are codes."""
+        return np.asarray(self._places[codes - self.codes[0]])
+
     @staticmethod
     def of(column: Column, coded: bool) -> Support:
         """The support of a column."""
@@ -71,6 +85,35 @@ class Support:
             return Support(codes, column.bins_of(codes), coded=True)
         bins = np.arange(column.bins)
         return Support(column.draw_inside(bins, np.random.default_rng(0)), bins, coded=False)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows in every form that conditional distributions need.
+
+    Attributes
+    ----------
+    codes, bins : column name -> (rows,) int64
+    units : name of a coded number -> (rows,) float64
+        Values in unit scale.
+    """
+
+    codes: dict[str, Codes]
+    bins: dict[str, Codes]
+    units: dict[str, Floats]
+
+    def put(self, column: Column, codes: Codes) -> None:
+        """Replace a column."""
+        self.codes[column.name], self.bins[column.name] = codes, column.bins_of(codes)
+        if column.name in self.units:
+            assert isinstance(column, Number)
+            self.units[column.name] = column.units_of(codes)
+
+    def __getitem__(self, piece: slice) -> Rows:
+        codes, bins = (
+            {name: array[piece] for name, array in part.items()} for part in (self.codes, self.bins)
+        )
+        return Rows(codes, bins, {name: array[piece] for name, array in self.units.items()})
 
 
 class GibbsSampler:
@@ -97,7 +140,7 @@ class GibbsSampler:
         tables: dict[tuple[str, ...], Floats] = {}
         self._linear: dict[str, float] = {}
         self.squares: dict[str, float] = {}
-        self._products: list[tuple[str, str, float]] = []
+        self._products: dict[str, list[tuple[str, float]]] = {}
         self._monomials: list[Monomial] = []
         self._subgroups: list[SubgroupPotential] = []
         self._balls: list[BallPotential] = []
@@ -143,7 +186,8 @@ class GibbsSampler:
                 if first == second:
                     self.squares[first] = self.squares.get(first, 0.0) + value
                 else:
-                    self._products.append((first, second, value))
+                    self._products.setdefault(first, []).append((second, value))
+                    self._products.setdefault(second, []).append((first, value))
             elif numbers and groups:
                 (name, level), number = groups[0], numbers[0]
                 slopes.setdefault((number, name), np.zeros(bins[name]))[level] += value
@@ -175,169 +219,142 @@ class GibbsSampler:
             drawn[column.name] = self._codes(column, states, rng)
         return drawn
 
+    def rows(self, codes: Mapping[str, Codes]) -> Rows:
+        """Rows given as column name -> (rows,) codes."""
+        empty = np.empty(0)
+        rows = Rows({}, {}, {name: empty for name, own in self.supports.items() if own.coded})
+        for column in self.schema:
+            rows.put(column, codes[column.name])
+        return rows
+
     def sweep(self, codes: Mapping[str, Codes], rng: np.random.Generator) -> dict[str, Codes]:
         """Draw every column once, in the order of the schema, given the others."""
-        moved = dict(codes)
-        bins = {column.name: column.bins_of(moved[column.name]) for column in self.schema}
-        m = len(next(iter(moved.values())))
+        rows = self.rows(codes)
+        m = len(next(iter(codes.values())))
         for column in self.schema:
             drawn = np.empty(m, dtype=np.int64)
-            size = self._width(column)
-            step = max(1, CHUNK // size)
+            step = max(1, CHUNK // self._width(column))
             for first in range(0, m, step):
                 piece = slice(first, first + step)
-                drawn[piece] = self._drawn(
-                    column,
-                    {name: array[piece] for name, array in moved.items()},
-                    {name: array[piece] for name, array in bins.items()},
-                    rng,
-                )
-            moved[column.name] = drawn
-            bins[column.name] = column.bins_of(drawn)
-        return moved
+                drawn[piece] = self._drawn(column, rows[piece], rng)
+            rows.put(column, drawn)
+        return rows.codes
 
     def _width(self, column: Column) -> int:
         return max(column.bins, math.isqrt(len(self.supports[column.name].codes)) + 1)
 
-    def _drawn(
-        self,
-        column: Column,
-        codes: Mapping[str, Codes],
-        bins: Mapping[str, Codes],
-        rng: np.random.Generator,
-    ) -> Codes:
-        by_bin = self.bin_potentials(column, codes, bins)
+    def _drawn(self, column: Column, rows: Rows, rng: np.random.Generator) -> Codes:
+        by_bin = self.bin_potentials(column, rows)
         if not self.supports[column.name].coded:
-            states = _categorical(by_bin + self.base[column.name], rng)
-            return self._codes(column, states, rng)
+            logits = np.ascontiguousarray((by_bin + self.base[column.name]).T)
+            return self._codes(column, _categorical(logits, rng), rng)
         assert isinstance(column, Number)
-        powers, balls = self.polynomial(column, codes, bins), self.balls(column, codes)
-        subgroups = self.subgroups(column, codes, bins)
-        return self._move_number(column, by_bin, powers, balls, subgroups, codes, rng)
+        return self._move_number(column, by_bin, rows, rng)
 
-    def bin_potentials(
-        self, column: Column, codes: Mapping[str, Codes], bins: Mapping[str, Codes]
-    ) -> Single:
+    def bin_potentials(self, column: Column, rows: Rows) -> Single:
         """Log conditional given the other columns up to a constant, (rows, bins) float32.
 
         Without the base, and without what depends on a number's code inside its bin.
         """
         name = column.name
-        total = np.zeros((len(codes[name]), column.bins), dtype=np.float32)
-        for others, rows in self._rows[name]:
+        total = np.zeros((len(rows.codes[name]), column.bins), dtype=np.float32)
+        for others, table in self._rows[name]:
             index: Codes | int = 0
             for other in others:
-                index = index * self.schema[other].bins + bins[other]
-            total += rows[index]
+                index = index * self.schema[other].bins + rows.bins[other]
+            total += table[index]
         for (number, group), slope in self._slopes.items():
             if group == name:
-                total += np.outer(self._unit(number, codes), slope).astype(np.float32)
+                total += np.outer(rows.units[number], slope).astype(np.float32)
         for monomial in self._monomials:
             for group, level in monomial.levels:
                 if group == name:
-                    total[:, level] += monomial.without(name, self._units(codes), bins)
-        for subgroup in self.subgroups(column, codes, bins):
+                    total[:, level] += monomial.without(name, rows.units.__getitem__, rows.bins)
+        for subgroup in self.subgroups(column, rows):
             total += subgroup.by_bin.astype(np.float32)
         return total
 
-    def polynomial(
-        self, column: Number, codes: Mapping[str, Codes], bins: Mapping[str, Codes]
-    ) -> list[Floats]:
+    def polynomial(self, column: Number, rows: Rows) -> list[Floats]:
         """Coefficients (rows,) of the powers 1, 2, .. of a number's value in unit scale."""
         name = column.name
-        square = np.full(len(bins[name]), self.squares.get(name, 0.0))
-        powers = [self._slope(column, codes, bins), square]
+        square = np.full(len(rows.codes[name]), self.squares.get(name, 0.0))
+        powers = [self._slope(name, rows), square]
         for monomial in self._monomials:
             power = monomial.powers.get(name, 0)
             if power:
                 while len(powers) < power:
-                    powers.append(np.zeros(len(codes[name])))
-                powers[power - 1] = powers[power - 1] + monomial.without(
-                    name, self._units(codes), bins
-                )
+                    powers.append(np.zeros(len(square)))
+                rest = monomial.without(name, rows.units.__getitem__, rows.bins)
+                powers[power - 1] = powers[power - 1] + rest
         return powers
 
-    def _slope(
-        self, column: Number, codes: Mapping[str, Codes], bins: Mapping[str, Codes]
-    ) -> Floats:
+    def _slope(self, name: str, rows: Rows) -> Floats:
         """Coefficient (rows,) of a number's own value in unit scale, given the other columns."""
-        name = column.name
-        total = np.full(len(codes[name]), self._linear.get(name, 0.0))
-        for first, second, value in self._products:
-            if name in (first, second):
-                total += value * self._unit(second if name == first else first, codes)
+        total = np.full(len(rows.codes[name]), self._linear.get(name, 0.0))
+        for other, value in self._products.get(name, []):
+            total += value * rows.units[other]
         for (number, group), slope in self._slopes.items():
             if number == name:
-                total += slope[bins[group]]
+                total += slope[rows.bins[group]]
         return total
 
-    def balls(self, column: Number, codes: Mapping[str, Codes]) -> list[BallConditional]:
+    def balls(self, column: Number, rows: Rows) -> list[BallConditional]:
         """The terms of clipped moments, given the other columns."""
         return [
-            potential.given_others(column.name, codes)
+            potential.given_others(column.name, rows.codes)
             for potential in self._balls
             if column in potential.block.numbers
         ]
 
-    def subgroups(
-        self, column: Column, codes: Mapping[str, Codes], bins: Mapping[str, Codes]
-    ) -> list[SubgroupConditional]:
+    def subgroups(self, column: Column, rows: Rows) -> list[SubgroupConditional]:
         """The terms of moments of subgroups, given the other columns."""
+        units = rows.units.__getitem__
         return [
-            potential.given_others(column.name, column.bins, self._units(codes), bins)
+            potential.given_others(column.name, column.bins, units, rows.bins)
             for potential in self._subgroups
             if potential.involves(column.name)
         ]
 
-    def _units(self, codes: Mapping[str, Codes]) -> Callable[[str], Floats]:
-        return lambda number: self._unit(number, codes)
-
-    def _unit(self, number: str, codes: Mapping[str, Codes]) -> Floats:
-        column = self.schema[number]
-        assert isinstance(column, Number)
-        return column.units_of(codes[number])
-
     def _move_number(
-        self,
-        column: Number,
-        by_bin: Single,
-        powers: list[Floats],
-        balls: list[BallConditional],
-        subgroups: list[SubgroupConditional],
-        codes: Mapping[str, Codes],
-        rng: np.random.Generator,
+        self, column: Number, by_bin: Single, rows: Rows, rng: np.random.Generator
     ) -> Codes:
         """Two draws, with the state as quotient and remainder of a step near the square root.
 
         First the quotient given the remainder (a coarse grid through the current state), then the
         remainder given the quotient (a run of states). Each is a draw from the conditional
         distribution on a set that holds the current state, which leaves the model invariant. With s
-        states, the cost is that of 2 sqrt(s).
+        states, the cost is that of 2 sqrt(s). States are along the first axis, where sums are
+        faster; those beyond the last have probability zero.
         """
-        support, base = self.supports[column.name], self.base[column.name]
+        support = self.supports[column.name]
         size = len(support.codes)
         step = max(1, math.isqrt(size))
-        state = np.searchsorted(support.codes, codes[column.name])
-        units = column.units_of(support.codes)
+        beyond = -size % step
+        base = np.append(self.base[column.name], np.full(beyond, -np.inf, np.float32))
+        codes = np.append(support.codes, np.repeat(support.codes[-1:], beyond))
+        bins = np.append(support.bins, np.repeat(support.bins[-1:], beyond))
+        powers = self.polynomial(column, rows)
+        exact = max(float(np.abs(power).max()) for power in powers) > _LARGE
+        kind = np.float64 if exact else np.float32
+        units = column.units_of(codes).astype(kind)
+        powers = [power.astype(kind) for power in powers]
+        balls, subgroups = self.balls(column, rows), self.subgroups(column, rows)
+        state = support.states_of(rows.codes[column.name])
         for coarse in (True, False):
-            if coarse:
-                trial = (state % step)[:, None] + step * np.arange(-(-size // step))
-            else:
-                trial = (state // step * step)[:, None] + np.arange(step)
-            valid = trial < size
-            trial = np.minimum(trial, size - 1)
+            grid = np.arange(0, len(codes), step) if coarse else np.arange(step)
+            first = state % step if coarse else state - state % step
+            trial = grid[:, np.newaxis] + first
             at = units[trial]
-            logits = base[trial] + horner(powers, at)
+            logits = horner(powers, at)
+            logits += base[trial]
             if column.bins > 1:
-                logits += np.take_along_axis(by_bin, support.bins[trial], axis=1)
+                logits += np.take_along_axis(by_bin, bins[trial].T, axis=1).T
             for subgroup in subgroups:
-                logits += subgroup.at(at, support.bins[trial])
+                logits += subgroup.at(at.T, bins[trial].T).T
             for ball in balls:
-                logits += ball.at(support.codes[trial])
-            logits[~valid] = -np.inf
-            chosen = _categorical(logits, rng)
-            state = np.take_along_axis(trial, chosen[:, None], axis=1)[:, 0]
-        return support.codes[state]
+                logits += ball.at(codes[trial].T).T
+            state = first + grid[_categorical(logits, rng)]
+        return codes[state]
 
     def _codes(self, column: Column, states: Codes, rng: np.random.Generator) -> Codes:
         support = self.supports[column.name]
@@ -353,10 +370,16 @@ def _add(tables: dict[tuple[str, ...], Floats], names: tuple[str, ...], values: 
 
 
 def _categorical(logits: NDArray[np.floating], rng: np.random.Generator) -> Codes:
-    """One draw per row of (rows, states) log probabilities, up to a constant per row."""
-    edges = np.ascontiguousarray(logits.T)  # sums are faster along the first axis
-    edges -= edges.max(axis=0)
-    np.cumsum(np.exp(edges, out=edges), axis=0, out=edges)
-    level = rng.random(len(logits)) * edges[-1]
-    chosen = np.minimum((edges <= level).sum(axis=0), len(edges) - 1)
+    """One draw per column of (states, rows) log probabilities, up to a constant; overwritten."""
+    logits -= logits.max(axis=0)
+    edges = np.exp(logits, out=logits)
+    states, rows = edges.shape
+    if states > rows:
+        np.cumsum(edges, axis=0, out=edges)
+    else:  # row by row, since sums across rows of an array are slow
+        for last, edge in itertools.pairwise(edges):
+            edge += last
+    level = rng.random(rows, dtype=edges.dtype.type) * edges[-1]
+    passed = (edges[:-1] <= level).view(np.int8)
+    chosen = passed.sum(axis=0, dtype=np.int8 if states < 128 else np.int64)  # bytes are faster
     return np.asarray(chosen, dtype=np.int64)

@@ -121,13 +121,13 @@ class SubgroupConditional:
         if not self.powers:
             return np.zeros(units.shape)
         held = np.broadcast_to(self.holds, self.flat.shape)
-        return horner(self.powers, units) * np.take_along_axis(held, bins, axis=1)
+        return horner(self.powers, units.T).T * np.take_along_axis(held, bins, axis=1)
 
 
 def horner(powers: list[Floats], at: Floats) -> Floats:
-    """The polynomial without constant at (rows, states), coefficients (rows,) of each power."""
-    total = powers[-1][:, None] * at
+    """The polynomial without constant at (states, rows), coefficients (rows,) of each power."""
+    total = powers[-1] * at
     for coefficient in reversed(powers[:-1]):
-        total += coefficient[:, None]
+        total += coefficient
         total *= at
     return total

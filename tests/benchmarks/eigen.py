@@ -1,4 +1,4 @@
-"""CPU and memory of PCA: its intervals for 10, 20 and 50 columns, and the preview of 20.
+"""CPU and memory of PCA: intervals for 10, 20 and 50 columns, preview and synthesis of 20.
 
     python tests/benchmarks/eigen.py
 
@@ -42,9 +42,13 @@ def measure(what, p):
     plan, rows = plan_of(p)
     if what == "infer":
         release = dps.release(plan, rows, m=2_000, k=10, rng=0)
+    elif what == "rows":
+        measurements = dps.measure(plan, rows)
     started = time.process_time()
     if what == "infer":
         release.infer("pca").summary()
+    elif what == "rows":
+        dps.synthesize(measurements, rng=0)
     else:
         str(plan.preview(N))
     seconds = time.process_time() - started
@@ -58,5 +62,5 @@ if __name__ == "__main__":
         measure(sys.argv[1], int(sys.argv[2]))
     else:
         print("                    CPU   peak    decompositions per component", flush=True)
-        for what, p in (("infer", 10), ("infer", 20), ("infer", 50), ("preview", 20)):
+        for what, p in (("infer", 10), ("infer", 20), ("infer", 50), ("preview", 20), ("rows", 20)):
             subprocess.run([sys.executable, __file__, what, str(p)], check=True)

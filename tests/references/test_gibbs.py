@@ -67,18 +67,18 @@ def model(seed=0, size=1.0):
 def test_the_conditionals_are_those_of_the_model_by_brute_force():
     """Every column, every point: log conditional over its states, up to a constant."""
     sampler, chances = model()
-    bins = {c.name: c.bins_of(CODES[c.name]) for c in SCHEMA}
+    rows = sampler.rows(CODES)
     for column in SCHEMA:
         name, support = column.name, sampler.supports[column.name]
-        logs = sampler.bin_potentials(column, CODES, bins)[:, support.bins] + sampler.base[name]
+        logs = sampler.bin_potentials(column, rows)[:, support.bins] + sampler.base[name]
         if support.coded:
             unit = column.units_of(support.codes)
-            for power, value in enumerate(sampler.polynomial(column, CODES, bins), start=1):
+            for power, value in enumerate(sampler.polynomial(column, rows), start=1):
                 logs = logs + value[:, None] * unit**power
             at = np.tile(support.codes, (len(EVERY), 1))
-            logs = logs + sum(ball.at(at) for ball in sampler.balls(column, CODES))
+            logs = logs + sum(ball.at(at) for ball in sampler.balls(column, rows))
             tiled = np.tile(unit, (len(EVERY), 1)), np.tile(support.bins, (len(EVERY), 1))
-            logs = logs + sum(s.at(*tiled) for s in sampler.subgroups(column, CODES, bins))
+            logs = logs + sum(s.at(*tiled) for s in sampler.subgroups(column, rows))
         ours = np.exp(logs - logs.max(axis=1, keepdims=True))
         ours /= ours.sum(axis=1, keepdims=True)
         others = [n for n in SCHEMA.names if n != name]

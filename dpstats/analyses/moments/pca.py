@@ -168,10 +168,8 @@ class PCA:
             notes.insert(0, "columns are standardised")
         elif ball is None:
             notes.insert(0, "columns are in unit scale: from -1 to 1 between their declared bounds")
-        open_ends = intervals.conf_int(0.05, "noise_aware", "population")[0][2 * k :]
-        unknown = [
-            n for n, low in zip(numbers, open_ends.reshape(k, -1), strict=True) if low.max() <= -1
-        ]
+        distinct = intervals.distinct(0.05, "population")
+        unknown = [name for name, known in zip(numbers, distinct, strict=True) if not known]
         if unknown:
             notes.append(
                 f"the direction of {', '.join(unknown)} is unknown: its eigenvalue cannot be "
@@ -280,6 +278,12 @@ class PCAResult(EstimateResult):
     def previewed(self) -> slice:
         """The eigenvalues, which come first."""
         return slice(self.n_components_)
+
+    def preview_widths(self, method: Method) -> Floats:
+        """Widths (k,) of the 95% intervals of the eigenvalues."""
+        first = self._intervals.first(self.n_components_)
+        low, high = first.conf_int(0.05, method, "population")
+        return high - low
 
     @property
     def _intervals(self) -> EigenIntervals:

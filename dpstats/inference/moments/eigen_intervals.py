@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from dpstats.checks import Method, Target
 
 FEW = 500  # draws that are decomposed for a vector; a variance takes twice as many
+_WIDE = 5.0  # a gap in norms of the error, where perturbation theory is accurate for most draws
 _USUAL = 2_000  # draws of the error, unless alpha needs more
 
 
@@ -49,8 +51,10 @@ class EigenIntervals(Cached):
     spectral norm of A allows, at a share of alpha, and an upper limit with all as low: close to
     first order where gaps are wide relative to the noise, close to Weyl where they are not.
     Loadings have limits only where some gap remains, which then replaces the true one. Where
-    sampling has two laws (`RowSampling`), each limit is the wider of the two. `eigen_moves` says
-    how the limits are computed without a decomposition of every matrix, and why that is valid.
+    sampling has two laws (`RowSampling`), each limit is the wider of the two. A share is that of
+    the eigenvalue's least (or largest) value and the trace, draw by draw, at the eigenvalue's
+    limit. `eigen_moves` says how the limits are computed without a decomposition of every matrix,
+    and why that is valid.
 
     Attributes
     ----------
@@ -87,9 +91,7 @@ class EigenIntervals(Cached):
     @cached_property
     def corrected(self) -> Floats:
         """(p,) eigenvalues less the bias of the noise, not negative."""
-        errors = next(self._draws("privacy", 2 * FEW)).errors
-        seen = np.linalg.eigvalsh(np.diag(self.values) + errors)[:, ::-1]
-        corrected = self.values - (seen.mean(axis=0) - self.values)
+        corrected = 2 * self.values - self._privacy[0]
         return np.sort(np.clip(corrected, 0, self._most(self.covariance.p)))[::-1]
 
     @cached_property
@@ -102,13 +104,15 @@ class EigenIntervals(Cached):
     @cached_property
     def variances(self) -> tuple[Floats, Floats]:
         """Sampling and privacy variances (2 k + k p,) of the estimates, simulated."""
-        sampling, privacy = (
-            np.max([self._variances(draws) for draws in self._draws(kind, 2 * FEW)], axis=0)
-            for kind in ("sampling", "privacy")
-        )
-        return sampling, privacy
+        laws = self._draws("sampling", 2 * FEW)
+        return np.max([self._simulated(draws)[1] for draws in laws], axis=0), self._privacy[1]
 
-    def _variances(self, draws: ErrorDraws) -> Floats:
+    @cached_property
+    def _privacy(self) -> tuple[Floats, Floats]:
+        return self._simulated(next(self._draws("privacy", 2 * FEW)))
+
+    def _simulated(self, draws: ErrorDraws) -> tuple[Floats, Floats]:
+        """Means (p,) of all eigenvalues, and variances (2 k + k p,) of the estimates."""
         k = self.k
         seen, vectors = np.linalg.eigh(np.diag(self.values) + draws.errors)
         seen, vectors = seen[:, ::-1], vectors[:, :, ::-1]
@@ -118,7 +122,7 @@ class EigenIntervals(Cached):
         for i in range(k):
             vector = vectors[:, :, i] * np.where(vectors[:, i, i : i + 1] < 0, -1, 1)
             found.append((vector @ self.vectors).var(axis=0))
-        return np.concatenate(found)
+        return seen.mean(axis=0), np.concatenate(found)
 
     def _draws(self, kind: str, most: int) -> Iterator[ErrorDraws]:
         """Draws of the error in the basis of the eigenvectors, for every law of the sampling."""
@@ -135,19 +139,52 @@ class EigenIntervals(Cached):
 
     def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """Lower and upper limits, two (2 k + k p,) arrays."""
+        return self.of_first(self.k * (2 + self.covariance.p), alpha, method, target)
 
-        def limits() -> tuple[Floats, Floats]:
-            if method == "certified":
-                return self._within(*self.certified.radii(alpha, target), alpha, target)
-            if self.covariance.unknown:
-                return self._within(np.inf, np.inf, alpha, target)
+    def of_first(
+        self, count: int, alpha: float, method: Method, target: Target
+    ) -> tuple[Floats, Floats]:
+        """The same for the first parameters, (count,); without loadings, at less cost."""
+        if method == "certified":
+            radii = self.certified.radii(alpha, target)
+            low, high = self._within(*radii, alpha, target)
+        elif self.covariance.unknown:
+            low, high = self._within(np.inf, np.inf, alpha, target)
+        else:
+            found = self._of_values(alpha, target)[0]
+            components = math.ceil((count - 2 * self.k) / self.covariance.p)
+            if components > 0:
+                found = np.hstack([found, self._of_loadings(components, alpha, target)])
+            low, high = self._with_far_tails((found[0], found[1]), alpha, target)
+        return low[:count].copy(), high[:count].copy()
+
+    def distinct(self, alpha: float, target: Target) -> NDArray[np.bool_]:
+        """(k,) whether each eigenvalue is certainly distinct, and its direction known at all."""
+        if self.covariance.unknown:
+            return np.zeros(self.k, dtype=bool)
+        return self._of_values(alpha, target)[1]
+
+    def _of_values(self, alpha: float, target: Target) -> tuple[Floats, NDArray[np.bool_]]:
+        """Limits (2, 2 k) of eigenvalues and shares, and which are distinct under every law."""
+
+        def limits() -> tuple[Floats, NDArray[np.bool_]]:
+            ends, distinct = [], np.ones(self.k, dtype=bool)
+            for draws in self._laws(alpha, target):
+                slack, left = _slack(draws, alpha)
+                ends.append(self._aware(draws, slack, left / 2, target))
+                distinct &= [_apart(self.values, i, slack) for i in range(self.k)]
+            return _widest(ends), distinct
+
+        return self._once((alpha, target), limits)
+
+    def _of_loadings(self, components: int, alpha: float, target: Target) -> Floats:
+        """Limits (2, components p)."""
+
+        def limits() -> Floats:
             laws = self._laws(alpha, target)
-            found = np.array([self._aware(alpha, draws, target) for draws in laws])
-            ends = found[:, 0].min(axis=0), found[:, 1].max(axis=0)
-            return self._with_far_tails(ends, alpha, target)
+            return _widest([self._aware_loadings(components, alpha, draws) for draws in laws])
 
-        low, high = self._once((alpha, method, target), limits)
-        return low.copy(), high.copy()
+        return self._once((alpha, target, components), limits)
 
     def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """Simultaneous limits: the certified ones are; noise-aware, by the norm of the error."""
@@ -163,16 +200,21 @@ class EigenIntervals(Cached):
     def _with_far_tails(
         self, ends: tuple[Floats, Floats], alpha: float, target: Target
     ) -> tuple[Floats, Floats]:
-        size = self._size(alpha)
-        return with_far_tails(ends, alpha, size, lambda: self.conf_int(alpha, "certified", target))
+        def certified() -> tuple[Floats, Floats]:
+            return self.of_first(len(ends[0]), alpha, "certified", target)
+
+        # The slack and two limits each take two draws at least (`outer`): six in all.
+        return with_far_tails(ends, alpha, self._size(alpha) * FEWEST // 6, certified)
 
     def _size(self, alpha: float) -> int:
         """Number of draws of the error, even."""
         return min(self.covariance.draws, max(_USUAL, 2 * math.ceil(FEWEST / alpha)))
 
     def _laws(self, alpha: float, target: Target) -> Iterator[ErrorDraws]:
-        kind = "both" if target == "population" else "privacy"
-        return self._draws(kind, self._size(alpha))
+        kind, size = "both" if target == "population" else "privacy", self._size(alpha)
+        for number, draws in enumerate(self._draws(kind, size)):
+            ends = self._once((kind, size, number), draws.find_ends)  # small, and used again
+            yield ErrorDraws(draws.errors, ends)
 
     def _within(
         self, radius: float, of_trace: float, alpha: float | None, target: Target
@@ -243,10 +285,9 @@ class EigenIntervals(Cached):
         least = np.linalg.svd(overlap, compute_uv=False)[:, -1]
         return outer(np.sqrt(np.clip(1 - least**2, 0, 1)), alpha)
 
-    def _aware(self, alpha: float, draws: ErrorDraws, target: Target) -> tuple[Floats, Floats]:
+    def _aware(self, draws: ErrorDraws, slack: float, level: float, target: Target) -> Floats:
+        """Limits (2, 2 k) of eigenvalues and shares under one law, each with error `level`."""
         k, p = self.k, self.covariance.p
-        slack, left = _slack(draws, alpha)
-        level = left / 2
         low, high = np.zeros((2, k)), np.zeros((2, k))
         rising = rises(draws, self.values, (0.0, np.inf), slack, level, range(k))
         for moves in rising:
@@ -260,22 +301,25 @@ class EigenIntervals(Cached):
             for i in moves.numbers:
                 high[0, p - 1 - i] = self.values[p - 1 - i] + moves.reach
                 high[1, p - 1 - i] = outer(of_shares(p - 1 - i), level)
-        loadings = -np.ones((k, p)), np.ones((k, p))
-        for i in range(k):
+        caps = np.stack([self._most(k, target), 1 / np.arange(1, k + 1)])
+        ends = np.clip([low, high], 0, caps)
+        ends[:, 0] *= self.unit
+        return np.asarray(ends.reshape(2, -1))
+
+    def _aware_loadings(self, components: int, alpha: float, draws: ErrorDraws) -> Floats:
+        """Limits (2, components p) of the first loadings under one law."""
+        slack, left = _slack(draws, alpha)
+        ends = np.empty((2, components, self.covariance.p))
+        ends[0], ends[1] = -1, 1
+        for i in range(components):
             found = self._turned_vectors(draws, i, slack, left)
             if found is not None:
                 difference = np.abs(found[0] @ self.vectors - self.vectors[i])
                 difference += found[1][:, np.newaxis]
                 reach = np.array([outer(column, left) for column in difference.T])
-                loadings[0][i] = np.maximum(self.vectors[i] - reach, -1)
-                loadings[1][i] = np.minimum(self.vectors[i] + reach, 1)
-        caps = np.stack([self._most(k, target), 1 / np.arange(1, k + 1)])
-        low, high = np.clip(low, 0, caps), np.clip(high, 0, caps)
-        low[0], high[0] = low[0] * self.unit, high[0] * self.unit
-        return (
-            np.concatenate([low.ravel(), loadings[0].ravel()]),
-            np.concatenate([high.ravel(), loadings[1].ravel()]),
-        )
+                ends[0, i] = np.maximum(self.vectors[i] - reach, -1)
+                ends[1, i] = np.minimum(self.vectors[i] + reach, 1)
+        return np.asarray(ends.reshape(2, -1))
 
     def _shares(self, draws: ErrorDraws, moves: Moves, side: int) -> Callable[[int], Floats]:
         """Draws of the share of an eigenvalue at its limit; unlimited where the sum is not."""
@@ -294,24 +338,31 @@ class EigenIntervals(Cached):
         """Eigenvector i of D + A with the least gaps around eigenvalue i, in the basis of D.
 
         Draws (size, p), entry i not negative, and bounds (size,) on their errors; None if a gap
-        may be zero. Where perturbation theory would widen the limits by more than 2%, all of
-        D + A is decomposed, for fewer draws.
+        may be zero. Draws where perturbation theory would widen the limits by more than 2% are
+        decomposed. They are fewer where those may be many, by a rule that looks at no draw but
+        the slack: see `eigen_moves`.
         """
         values = self.values.copy()
         values[:i] -= slack
         values[i + 1 :] += slack
-        above, below = values[:i].min(initial=np.inf), values[i + 1 :].max(initial=-np.inf)
-        if not above > values[i] > below:
+        gap = np.abs(np.delete(values, i) - values[i]).min()
+        if not _apart(self.values, i, slack):
             return None
-        found = isolated(draws, values, i)
-        if found is not None:
+        few = max(fewest(level, len(values)), FEW)
+        used = draws if gap > _WIDE * slack else draws.first(few)
+        found = isolated(used, values, i)
+        if found is None:
+            vectors, errors = np.empty(used.errors.shape[:2]), np.full(len(used.errors), np.inf)
+            rough = np.ones(len(errors), dtype=bool)
+        else:
             vectors, errors = found.vectors()
             turned = np.sqrt(np.maximum(1 - vectors[:, i] ** 2, 0))
-            if outer(errors, level) <= 0.02 * outer(turned, level) / np.sqrt(len(values)):
-                return vectors, errors
-        few = draws.first(max(fewest(level, len(values)), FEW)).errors
-        own = np.linalg.eigh(np.diag(values) + few)[1][:, :, -1 - i]
-        return own * np.where(own[:, i : i + 1] < 0, -1, 1), np.zeros(len(own))
+            rough = ~(errors <= 0.02 * outer(turned, level) / np.sqrt(len(values)))
+        if rough.any():
+            own = np.linalg.eigh(np.diag(values) + used.errors[rough])[1][:, :, -1 - i]
+            vectors[rough] = own * np.where(own[:, i : i + 1] < 0, -1, 1)
+            errors[rough] = 0
+        return vectors, errors
 
     def pvalues(self, value: float, alternative: Alternative) -> Floats:
         """Not offered: there is more than one parameter."""
@@ -331,7 +382,9 @@ class SomeEigenIntervals:
 
     def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """Lower and upper limits, two (d,) arrays."""
-        low, high = self.whole.conf_int(alpha, method, target)
+        every = range(self.whole.k * (2 + self.whole.covariance.p))
+        last = max(every[self.chosen], default=-1)
+        low, high = self.whole.of_first(last + 1, alpha, method, target)
         return low[self.chosen], high[self.chosen]
 
     def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
@@ -348,12 +401,20 @@ class SomeEigenIntervals:
         return SomeEigenIntervals(self.whole, chosen)
 
 
-def _eigenvalues(values: Floats, errors: Floats) -> Floats:
-    """(size, p) eigenvalues of diag(values) + errors, descending."""
-    return np.asarray(np.linalg.eigvalsh(np.diag(values) + errors)[:, ::-1])
+def _widest(ends: list[Floats]) -> Floats:
+    """Limits (2, d) that hold whichever law does."""
+    found = np.array(ends)
+    return np.stack([found[:, 0].min(axis=0), found[:, 1].max(axis=0)])
+
+
+def _apart(values: Floats, i: int, slack: float) -> bool:
+    """Whether eigenvalue i is certainly distinct from its neighbours."""
+    gaps = np.abs(np.diff(values[max(i - 1, 0) : i + 2]))
+    return bool(np.all(gaps > slack))
 
 
 def _slack(draws: ErrorDraws, alpha: float) -> tuple[float, float]:
     """Simulated radius that bounds the error of all eigenvalues, and the rest of alpha."""
-    spent, left = for_other_eigenvalues(alpha)
-    return outer(draws.norms, spent), left
+    spent, _ = for_other_eigenvalues(alpha)
+    spent = max(spent, 2 / (len(draws.errors) + 2))  # which the largest draw has: see `outer`
+    return outer(draws.norms, spent), alpha - spent

@@ -1,8 +1,34 @@
 """How far eigenvalues and eigenvectors of diag(values) + A are from values and axes, A a draw.
 
 `rises` bounds the largest moves of eigenvalues from above, and the mirrored problem (`mirrored`)
-gives the smallest ones. A full decomposition per eigenvalue, step and draw is avoided in three
-ways. The first two err outwards only, the third in neither direction more than the other.
+gives the smallest ones.
+
+Level. Let N draws be given, N fixed by the estimates and the slack alone, and let m(A, d) be the
+move if the eigenvalue is at d and all others are as high as they may be. The test of d that rejects
+if seen - d exceeds q(d), the `outer` quantile of the N moves, has its level over all draws, since
+the true error is exchangeable with them. All d below the limit must be rejected. Raising d raises
+other values by no more: m falls with d, and so does q. If all d below e are rejected, so are those
+from e to seen - q(e), where q(d) <= q(e) < seen - d. A step from e to seen - q(e) therefore errs
+outwards only, wherever one stops, but for one condition: q is the quantile of the same N draws in
+all steps. Any upper bound may replace the move of a draw, and the draws may decide which: q is then
+too large, if anything. The first e is seen less the quantile of the largest eigenvalues of A. The
+slack is a quantile of the draws' norms, which the norm of the true error exceeds at a share of
+alpha. Where it does not, the slack is an order statistic of draws and error together: given it,
+they are exchangeable. Two things are approximate: the law of A is estimated, and bounds on the
+other eigenvalues, which are taken as given, depend on the error.
+
+Four kinds of bounds replace most decompositions; draws near the quantile are decomposed until it is
+known.
+
+Other moves: of an earlier step, since m falls with d; of the last group, if e is not below its e.
+Without rows i, .., j - 1, the problems of numbers i and j at one d are the same, and removing them
+makes eigenvalue j of the second at most number i of the first (Cauchy's interlacing). If e + q(e)
+of the first is at most the estimate of number j, all up to e is rejected for j too.
+
+Larger values: by elimination. With F the rows of larger numbers, B the others and C between them,
+all entries less d, no eigenvalue but those of larger numbers exceeds t >= 0 if F > t and
+B - C F^-1 C' <= t: the inertia of a matrix is that of F - t and of its Schur complement. Here
+F <= D_F + |A|.
 
 Isolated eigenvalues: perturbation theory with a bound on the rest. With a the row of A beside
 entry i, F the other indices and R(x) = (x - D_F - A_FF)^-1, eigenvalue number i is the solution of
@@ -10,19 +36,14 @@ x = G(x) = d_i + A_ii + a' R(x) a between those eigenvalues of D_F + A_FF that b
 to larger numbers. With W = (x - D_F)^-1 and w = W a, R = W + W A W + W A R A W. The distance of x
 from the eigenvalues of D_F + A_FF is at least g, that from D_F less |A| (Weyl), so |R| <= 1 / g and
 a'w + w'Aw, the third order, is within |Aw|^2 / g of a' R a. G decreases, with a slope of at most
-|a|^2 / g^2: its value at any x is within that slope times |x - G(x)| of the solution. Perturbation
-theory fails where another value is within a few |A|: g is then negative, or the two errors are not
-small beside the moves, and diag(values) + A is decomposed instead.
+|a|^2 / g^2: its value at any x is within that slope times |x - G(x)| of the solution. Where another
+value is within a few |A|, g is negative or the two errors are not small beside the moves.
 
 Close eigenvalues: in groups. If the estimates of numbers i, .., l are close, the move of each is at
 most that of number i with the limit of number l. For number j, subtract its limit e_j: entries
 before j are others + slack - e_j, those from j on min(others + slack - e_j, 0). Remove the rows i,
-.., j - 1: eigenvalue j is at most number i of the rest (Cauchy's interlacing). All entries of that
-increase as e_j falls to e_l, and adding the rows again raises number i (Cauchy).
-
-Fewer draws where the law is narrow. The largest of many tied eigenvalues hardly varies: a quantile
-needs as many draws as its own error asks for. It is the order statistic that one more draw exceeds
-with at most the given probability, over all draws, which is true of any number of draws.
+.., j - 1: eigenvalue j is at most number i of the rest (Cauchy). All entries of that increase as
+e_j falls to e_l, and adding the rows again raises number i (Cauchy).
 """
 
 from __future__ import annotations
@@ -33,33 +54,47 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpstats.arrays import Floats
+from dpstats.caching import Cached
 from dpstats.inference.intervals import FEWEST
 
 _ACCURACY = 0.04  # of a bound by perturbation, in standard deviations of the move
 _ISOLATED = 2.0  # distance from all other values, in norms of A, below which it is not tried
 _GROUP = 12  # a group has about one in so many of the eigenvalues within the slack below it
 _SPAN = 0.15  # and spans at most this share of the slack
-_ENTRIES = 7_000  # rows of matrices that are decomposed at least, for one eigenvalue
-_DRAWN = 0.04  # error of a simulated reach, as a share of it
+_ENTRIES = 5_000  # rows of matrices that are decomposed at least, for one eigenvalue
+_ALONE = 1_200  # draws for an eigenvalue that is close to none below it
+_BLOCKS = 8  # trailing blocks whose largest eigenvalues are computed, at most
+_STEPS = 3  # towards a limit, at most
+_SLOW = 0.97  # no further step after one that leaves more of the reach
+_MARGIN = 1.5  # draws are decomposed out to so many times the level
+_REST = 0.01  # and no more of them for less than this share of the reach
 
 
 @dataclass(frozen=True)
-class ErrorDraws:
+class ErrorDraws(Cached):
     """Draws of a symmetric error A.
 
     Attributes
     ----------
     errors : (size, p, p) float64
         Pairs of neighbours have opposite noise: the first few are balanced too.
+    known_ends : (size, 2) float64, optional
+        Least and largest eigenvalues, if they are known.
     """
 
     errors: Floats
+    known_ends: Floats | None = None
 
     @cached_property
     def ends(self) -> Floats:
         """(size, 2) least and largest eigenvalues."""
+        return self.find_ends() if self.known_ends is None else self.known_ends
+
+    def find_ends(self) -> Floats:
+        """The same by decomposition."""
         return np.asarray(np.linalg.eigvalsh(self.errors)[:, [0, -1]])
 
     @cached_property
@@ -72,26 +107,46 @@ class ErrorDraws:
         """(size,)."""
         return np.asarray(np.trace(self.errors, axis1=1, axis2=2))
 
+    def largest(self, i: int) -> Floats:
+        """(size,) at least the largest eigenvalues without the first i rows and columns."""
+        i -= i % math.ceil(self.errors.shape[1] / _BLOCKS)  # without fewer they are no less
+        if i == 0:
+            return self.ends[:, 1]
+
+        def largest() -> Floats:
+            return np.asarray(np.linalg.eigvalsh(self.errors[:, i:, i:])[:, -1])
+
+        return self._once(i, largest)
+
     def mirrored(self) -> ErrorDraws:
         """Draws of -A, rows and columns in reverse."""
-        found = ErrorDraws(-self.errors[:, ::-1, ::-1])
-        found.__dict__["ends"] = -self.ends[:, ::-1]  # computed once
-        return found
+        return ErrorDraws(-self.errors[:, ::-1, ::-1], -self.ends[:, ::-1])
 
     def first(self, size: int) -> ErrorDraws:
         """The first few."""
-        return ErrorDraws(self.errors[:size])
+        return self.some(slice(size))
+
+    def some(self, which: slice | NDArray[np.bool_]) -> ErrorDraws:
+        """Those of a slice or mask."""
+        return ErrorDraws(self.errors[which], self.ends[which])
 
 
 def outer(draws: Floats, level: float) -> float:
-    """What one more draw exceeds with probability `level` at most, or else the largest draw."""
-    rank = min(math.ceil((len(draws) + 1) * (1 - level)), len(draws))
+    """What one more draw exceeds with probability `level` at most, or else the largest draw.
+
+    Over all draws, which are of exchangeable pairs (or independent). Add the pair of the new draw.
+    The new one is as likely any of all size + 2. It exceeds the number with size - rank of the
+    given draws above only if it is among the size - rank + 1 largest of all, or the next with its
+    partner among these.
+    """
+    rank = min(math.ceil((len(draws) + 2) * (1 - level)), len(draws))
     return float(np.partition(draws, rank - 1)[rank - 1])
 
 
 def fewest(level: float, p: int) -> int:
-    """Draws, an even number, of which `FEWEST` are beyond a quantile; more of small matrices."""
-    return 2 * math.ceil(max(FEWEST / level, _ENTRIES / p) / 2)
+    """Draws, an even number, of which `FEWEST` are beyond `outer`; more of small matrices."""
+    beyond = max(FEWEST + 2, math.ceil(level * _ENTRIES / p))
+    return 2 * math.ceil((beyond / level - 2) / 2)
 
 
 @dataclass(frozen=True)
@@ -103,7 +158,7 @@ class Moves:
     numbers : range
         Which eigenvalues.
     moves : (used,) float64
-        For the first few draws, or all.
+        For the first few draws, or all; close where they are near their quantile.
     reach : float
         Their quantile.
     """
@@ -124,8 +179,8 @@ def rises(
     """Bounds on how far the wanted eigenvalues may have risen, for a lower limit of each.
 
     Each is at its lower limit, seen less reach, and all others are as high as they may be: seen
-    plus slack, those of higher numbers at most the limit. The move falls as the limit rises:
-    starting from a limit that is too low (Weyl's) and going inwards, it is never understated.
+    plus slack, those of higher numbers at most the limit. A reach that takes all of a group below
+    the limits is no closer than that, and a step that would reject all possible values is not made.
 
     Parameters
     ----------
@@ -139,22 +194,30 @@ def rises(
         Probability of a larger move.
     wanted : range
     """
-    weyl, few = outer(draws.ends[:, 1], level), fewest(level, len(seen))
+    total = float(seen.sum())
+    shares = np.clip(seen / total, 0, 1) if total else np.zeros(len(seen))
+    sized: dict[int, ErrorDraws] = {}
+    last: dict[int, list[tuple[float, Floats]]] = {}  # limits and moves, for every size
     for numbers in _groups(seen, slack, wanted):
-        i = numbers[0]
-
-        def worst(reach: float, numbers: range = numbers) -> Floats:
-            return _worst(seen, limits, slack, numbers, reach)
-
-        moves = _isolated_rise(draws, worst(weyl), i, level) if len(numbers) == 1 else None
-        if moves is not None:
-            again = _isolated_rise(draws, worst(outer(moves, level)), i, level)
-            moves = moves if again is None else again
-        else:
-            moves = _rise(draws.first(few // 2), worst(weyl), i)
-            reach = outer(moves, level)
-            size = _size(moves, reach, level, few, len(draws.errors))
-            moves = _rise(draws.first(size), worst(reach), i)
+        i, size = numbers[0], _size(seen, slack, numbers[0], level, len(draws.errors))
+        used = sized.setdefault(size, draws.first(size))
+        least, most = (float(seen[i] - limit) for limit in limits[::-1])
+        given: Floats | None = None
+        for end, found in last.get(size, []):
+            reach = outer(found, level)
+            if (end <= limits[0] or end + reach <= seen[numbers[-1]]) and reach >= least:
+                given = found
+        moves, last[size] = used.largest(i) if given is None else given, []
+        for _ in range(_STEPS if most > 0 else 0):
+            before = outer(moves, level)
+            values = _worst(seen, limits, slack, numbers, before)
+            given = _moves(used, values, i, level, given, shares[i], most)
+            reach = outer(given, level)
+            last[size].append((float(values[i]), given))
+            if reach >= least:
+                moves = given
+            if not least <= reach < _SLOW * before:
+                break
         yield Moves(numbers, moves, outer(moves, level))
 
 
@@ -171,17 +234,17 @@ def _worst(
     return values
 
 
-def _size(moves: Floats, reach: float, level: float, least: int, most: int) -> int:
-    """An even number of draws with which the error of the reach is a small share of it.
+def _size(seen: Floats, slack: float, i: int, level: float, most: int) -> int:
+    """An even number of draws: the error of the reach is then some per cent of it.
 
-    At the tail of a normal law an order statistic of N draws has an error of about
-    2.75 sqrt(0.0225 / level) standard deviations over the root of N.
+    The more values are close below, the less the move varies. Nothing but the estimates and the
+    slack may decide.
     """
-    wanted = 2.75 * math.sqrt(0.0225 / level) * float(moves.std())
-    enough = math.sqrt(most) * _DRAWN * reach
-    if wanted >= enough:
-        return most
-    return int(np.clip(2 * math.ceil((wanted / (_DRAWN * reach)) ** 2 / 2), least, most))
+    close = int(np.sum(seen[i:] >= seen[i] - slack))
+    others = np.delete(seen, i)
+    if close == 1 and np.all(np.abs(others - seen[i]) > (1 + _ISOLATED) * slack):
+        return most  # by perturbation
+    return min(max(fewest(level, len(seen)), 2 * math.ceil(_ALONE / close / 2)), most)
 
 
 def _groups(seen: Floats, slack: float, wanted: range) -> Iterator[range]:
@@ -200,14 +263,51 @@ def _rise(draws: ErrorDraws, values: Floats, i: int) -> Floats:
     return np.asarray(np.linalg.eigvalsh(np.diag(values) + draws.errors)[:, -1 - i] - values[i])
 
 
-def _isolated_rise(draws: ErrorDraws, values: Floats, i: int, level: float) -> Floats | None:
-    """(size,) upper bounds on the moves of eigenvalue i; None where they are not close."""
+def _without_larger(draws: ErrorDraws, values: Floats, i: int) -> Floats:
+    """(size,) bounds on the moves of eigenvalue i by elimination; infinite if others are close."""
+    gaps, norms = values[:i] - values[i], draws.norms
+    others = draws.errors[:, i:, :i]
+    block = np.diag(values[i:] - values[i]) + draws.errors[:, i:, i:]
+    block -= (others / (gaps + norms[:, np.newaxis])[:, np.newaxis]) @ others.swapaxes(1, 2)
+    moves = np.maximum(np.linalg.eigvalsh(block)[:, -1], 0)
+    return np.where(gaps.min(initial=np.inf) - norms > moves, moves, np.inf)
+
+
+def _moves(
+    draws: ErrorDraws,
+    values: Floats,
+    i: int,
+    level: float,
+    bounds: Floats | None = None,
+    share: float = 0.0,
+    most: float = np.inf,
+) -> Floats:
+    """(size,) upper bounds on the moves of eigenvalue i, close where they are near a quantile.
+
+    That of the moves, and that of the moves less a share of the trace, which decides on shares. Not
+    close if the quantile is above `most`. Other bounds may be given.
+    """
     found = isolated(draws, values, i)
-    if found is None:
-        return None
-    high, low = found.moves + found.errors, found.moves - found.errors
-    close = outer(high, level) - outer(low, level) <= _ACCURACY * float(found.moves.std())
-    return high if close else None
+    if found is not None:
+        high, low = found.moves + found.errors, found.moves - found.errors
+        bounds = high if bounds is None else np.minimum(bounds, high)
+        if outer(high, level) - outer(low, level) <= _ACCURACY * found.spread:
+            return bounds
+    elif bounds is None:
+        bounds = _without_larger(draws, values, i)
+    bounds, known = bounds.copy(), np.zeros(len(bounds), dtype=bool)
+    while True:
+        near = np.zeros_like(known)
+        for x in (bounds, bounds - share * draws.traces):
+            near |= x >= outer(x, _MARGIN * level)
+        near &= ~known
+        if not near.any():
+            return bounds
+        bounds[near] = _rise(draws.some(near), values, i)
+        known |= near
+        least = outer(np.where(known, bounds, -np.inf), level)
+        if outer(bounds, level) <= (1 + _REST) * least or least >= most:
+            return bounds
 
 
 @dataclass(frozen=True)
@@ -217,9 +317,10 @@ class Isolated:
     Attributes
     ----------
     moves, errors : (size,) float64
-        The eigenvalue is values[i] + move, within the error.
+        The eigenvalue is values[i] + move, within the error, which is infinite where no bound is
+        known.
     draws, weights, turned, gaps : arrays
-        For the eigenvector: the draws, 1 / (x - D) and A w, (size, p) each, and g, (size,).
+        For the eigenvector: the draws, 1 / (x - D) and A w, (size, p) each, and g, (size,), or 0.
     number : int
     shifts : (size,) float64
         Bounds on the distance of x from the eigenvalue, which is between x and G(x).
@@ -233,6 +334,12 @@ class Isolated:
     gaps: Floats
     number: int
     shifts: Floats
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation of the moves, where they are known."""
+        known = np.isfinite(self.errors)
+        return float(self.moves[known].std()) if known.any() else 0.0
 
     def vectors(self) -> tuple[Floats, Floats]:
         """Unit eigenvectors (size, p), entry i positive, and bounds (size,) on their errors.
@@ -248,7 +355,8 @@ class Isolated:
         vectors = self.weights * row + second
         vectors[:, self.number] = 1
         vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-        return vectors, rest / self.gaps + self.shifts * size / self.gaps**2
+        with np.errstate(divide="ignore"):
+            return vectors, rest / self.gaps + self.shifts * size / self.gaps**2
 
 
 def isolated(draws: ErrorDraws, values: Floats, i: int) -> Isolated | None:
@@ -268,13 +376,13 @@ def isolated(draws: ErrorDraws, values: Floats, i: int) -> Isolated | None:
     third = own + np.sum(row * w, axis=1) + np.sum(w * turned, axis=1)
     shifts = np.abs(values[i] + third - x)
     gaps = gaps - draws.norms - shifts
-    if not np.all(gaps > 0):
-        return None
-    rest = np.sum(turned**2, axis=1) / gaps
-    shifts, gaps = shifts + rest, gaps - rest
-    if not np.all(gaps > 0):
-        return None
-    errors = rest + np.sum(row**2, axis=1) / gaps**2 * shifts
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rest = np.sum(turned**2, axis=1) / gaps
+        close = (gaps > 0) & (gaps > rest)
+        shifts, gaps = shifts + rest, gaps - rest
+        errors = rest + np.sum(row**2, axis=1) / gaps**2 * shifts
+    errors[~close], shifts[~close], gaps[~close] = np.inf, np.inf, 0.0
+    third[~close] = 0.0
     return Isolated(third, errors, draws, weights, turned, gaps, i, shifts)
 
 
