@@ -281,7 +281,7 @@ class PCAResult(EstimateResult):
 
     def preview_widths(self, method: Method) -> Floats:
         """Widths (k,) of the 95% intervals of the eigenvalues."""
-        first = self._intervals.first(self.n_components_)
+        first = self._intervals.subset(slice(0, self.n_components_))
         low, high = first.conf_int(0.05, method, "population")
         return high - low
 
