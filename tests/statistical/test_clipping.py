@@ -48,7 +48,7 @@ def check(n, budget, norm, runs, table, tools, unit="replace", seed=3, m=2_000):
     options = {"clip_norm": norm, "center": CENTER, "scale": dict.fromkeys(NAMES, 1.0)}
     analyses = {"pca": dps.PCA(NAMES, **options), "cov": dps.Covariance(NAMES, **options)}
     count = n if unit == "replace" else None
-    plan = dps.plan(SCHEMA, analyses, budget=budget, n=count, unit=unit)
+    plan = dps.plan(SCHEMA, analyses, budget=budget, n=count, unit=unit, reference=dps.Uniform())
     laplace = isinstance(budget, dps.PureDP)
     source = tools.Laplace(seed + 1) if laplace else tools.Gaussian(seed + 1)
     whole = truth_of(rows, norm)

@@ -74,7 +74,7 @@ def releases(make, n, epsilon, analyses, runs, tools, seed, unit="replace", budg
     schema, rows, names = world(make)
     budget = dps.PureDP(epsilon) if budget is None else budget
     count = n if unit == "replace" else None
-    plan = dps.plan(schema, analyses, budget=budget, n=count, unit=unit)
+    plan = dps.plan(schema, analyses, budget=budget, n=count, unit=unit, reference=dps.Uniform())
     rng = np.random.default_rng(seed)
     source = tools.Laplace(seed + 1) if isinstance(budget, dps.PureDP) else tools.Gaussian(seed + 1)
     for _ in range(runs):
