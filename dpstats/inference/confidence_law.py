@@ -14,6 +14,7 @@ from dpstats.inference.student import student_cdf
 from dpstats.spending import LEAST_OF_DRAWS
 
 DRAWS = round(1 / LEAST_OF_DRAWS)
+_STEP = 1e-12  # of a probability
 _LEAST_ERROR = 1e-13  # a sampling error of zero still needs a scale
 
 
@@ -58,7 +59,9 @@ class ConfidenceLaw:
         """Ends where H is alpha/2 and 1 - alpha/2, within the possible values [low, high]."""
         from scipy import special
 
-        levels = np.array([alpha / 2, 1 - alpha / 2])
+        # Where sampling errors are far below the spacing of the draws, H has steps: of a step at
+        # the level the outer end is taken.
+        levels = np.array([alpha / 2 - _STEP, 1 - alpha / 2 + _STEP])
         at_low, at_high = (self.cdf(end) - levels for end in (low, high))
         # No change of sign: the limit is beyond the possible values.
         ends = np.where(at_low >= 0, float(low), float(high))

@@ -9,7 +9,7 @@ _FURTHEST = 1e8  # where either tail of 50 degrees of freedom is 0 in double pre
 
 
 def student_cdf(df: float | Floats, x: Floats) -> Floats:
-    """Probabilities (m,) that t with `df` (a number or (m,), above 0) is at most x.
+    """Probabilities (m,) that t with `df` (a number or (m,), above 0, finite) is at most x.
 
     The normal probability of a score that has the same tail: Hill's series, within 1e-13 and at a
     thirtieth of the cost of the incomplete beta function, which serves below 50 degrees of freedom.

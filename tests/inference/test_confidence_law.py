@@ -105,3 +105,11 @@ def test_limits_do_not_end_where_the_draws_end(name):
                 assert np.all(aware[:, 1] >= certified[:, 1] - 1e-12)
         assert np.all(widths[0] <= widths[1])
         assert np.all(widths[1] <= widths[2])
+
+
+def test_of_a_step_at_the_level_the_outer_end_is_a_limit():
+    centre = np.arange(100.0)
+    law = ConfidenceLaw(centre, np.full(100, 1e-9))
+    low, high = law.limits(0.1, -1e3, 1e3)  # five draws below and above
+    assert low == pytest.approx(4, abs=1e-6)
+    assert high == pytest.approx(95, abs=1e-6)

@@ -63,10 +63,10 @@ class Inversion:
         probes, square = _probes(np.pi if self.smoothing == "lattice" else _FARTHEST)
         noise = self.log_noise(probes, p[:, np.newaxis]) + self._log_smoothing(probes)
         seen = noise - variance[:, np.newaxis] * square > -_NOTHING
-        last = _PROBES - 1 - np.argmax(seen[:, ::-1], axis=1)
-        farthest = probes[np.minimum(last + 1, _PROBES - 1)]
+        last = probes.size - 1 - np.argmax(seen[:, ::-1], axis=1)
+        farthest = probes[np.minimum(last + 1, probes.size - 1)]
         few = farthest <= _MOST_NODES * self._step(np.zeros_like(variance), variance)
-        ends = few & ((last < _PROBES - 1) | (self.smoothing == "lattice"))
+        ends = few & ((last < probes.size - 1) | (self.smoothing == "lattice"))
         return np.where(ends, farthest, np.inf)
 
     def nodes(self, d: Floats, n: Floats, p: Floats, farthest: Floats | None = None) -> Floats:
@@ -150,7 +150,10 @@ class Inversion:
 def _probes(farthest: float) -> tuple[Floats, Floats]:
     """Frequencies at which phi is looked at, and 2 sin^2(s/2), or 0 beyond pi.
 
-    Of X |phi|^2 is at most exp(-4 n p (1-p) sin^2(s/2)), but 1 again at 2 pi.
+    Of X |phi|^2 is at most exp(-4 n p (1-p) sin^2(s/2)), but 1 again at 2 pi, and so is that of a
+    noise on the integers.
     """
     probes = np.geomspace(1e-9, farthest, _PROBES)
+    if farthest > 2 * np.pi:
+        probes = np.sort(np.append(probes, 2 * np.pi))
     return probes, np.where(probes <= np.pi, 2 * np.sin(probes / 2) ** 2, 0.0)

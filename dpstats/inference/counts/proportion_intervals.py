@@ -67,7 +67,7 @@ class ProportionIntervals:
             radius = joint_noise_quantiles(answers, beta)
             single = beta + bonferroni(alpha - beta, d)  # one box for all
             return _clopper_pearson(answers.sums, radius, sizes, single, beta)
-        levels = np.empty(d)
+        levels = np.full(d, bonferroni(alpha, d))
         pieces = self.tables or tuple(slice(f, f + 1) for f in range(d))
         for piece in pieces:
             levels[piece] = joint_level(answers.subset(piece), bonferroni(alpha, len(pieces)))

@@ -203,8 +203,14 @@ class EigenIntervals(Cached):
         def certified() -> tuple[Floats, Floats]:
             return self.of_first(len(ends[0]), alpha, "certified", target)
 
-        # The slack and two limits each take two draws at least (`outer`): six in all.
-        return with_far_tails(ends, alpha, self._size(alpha) * FEWEST // 6, certified)
+        return with_far_tails(ends, alpha, self._enough(alpha), certified)
+
+    def _enough(self, alpha: float) -> int:
+        """Draws, of which `FEWEST` must be beyond a level, for `with_far_tails`.
+
+        The slack and two limits each take two draws at least (`outer`): six in all.
+        """
+        return self._size(alpha) * FEWEST // 6
 
     def _size(self, alpha: float) -> int:
         """Number of draws of the error, even."""
@@ -257,8 +263,18 @@ class EigenIntervals(Cached):
                 return np.ones(self.k), np.ones(self.k)
             return sine_bounds(values, radius)[: self.k], subspace_sines(values, radius)[: self.k]
         found = [self._simulated_sines(draws, alpha) for draws in self._laws(alpha, target)]
-        single, spaces = zip(*found, strict=True)
-        return np.max(single, axis=0), np.max(spaces, axis=0)
+        of_laws = np.asarray(np.max(found, axis=0), dtype=np.float64)
+        _, (single, spaces) = with_far_tails(
+            (-of_laws, of_laws), alpha, self._enough(alpha), self._certified_sines(alpha, target)
+        )
+        return single, spaces
+
+    def _certified_sines(self, alpha: float, target: Target) -> Callable[[], tuple[Floats, Floats]]:
+        def bounds() -> tuple[Floats, Floats]:
+            found = np.array(self.sines(alpha, "certified", target))
+            return -found, found
+
+        return bounds
 
     def _simulated_sines(self, draws: ErrorDraws, alpha: float) -> tuple[Floats, Floats]:
         slack, alpha = _slack(draws, alpha)
@@ -414,7 +430,11 @@ def _apart(values: Floats, i: int, slack: float) -> bool:
 
 
 def _slack(draws: ErrorDraws, alpha: float) -> tuple[float, float]:
-    """Simulated radius that bounds the error of all eigenvalues, and the rest of alpha."""
+    """Simulated radius that bounds the error of all eigenvalues, and the rest of alpha.
+
+    Of an alpha below what three largest draws have, more than all is spent: see `_enough`.
+    """
     spent, _ = for_other_eigenvalues(alpha)
-    spent = max(spent, 2 / (len(draws.errors) + 2))  # which the largest draw has: see `outer`
-    return outer(draws.norms, spent), alpha - spent
+    least = 2 / (len(draws.errors) + 2)  # which the largest draw has: see `outer`
+    spent = max(spent, least)
+    return outer(draws.norms, spent), max(alpha - spent, 2 * least)

@@ -216,7 +216,7 @@ def rises(
             last[size].append((float(values[i]), given))
             if reach >= least:
                 moves = given
-            if not least <= reach < _SLOW * before:
+            if not least <= reach < before - (1 - _SLOW) * abs(before):
                 break
         yield Moves(numbers, moves, outer(moves, level))
 
@@ -306,7 +306,7 @@ def _moves(
         bounds[near] = _rise(draws.some(near), values, i)
         known |= near
         least = outer(np.where(known, bounds, -np.inf), level)
-        if outer(bounds, level) <= (1 + _REST) * least or least >= most:
+        if outer(bounds, level) <= least + _REST * abs(least) or least >= most:
             return bounds
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from dpstats.checks import Alternative
 
 _FURTHEST = 1e9  # standard errors; an end beyond it is infinite
+_STEP = 1e-12  # of a p-value: where it is alpha on a step, the outer end is taken
 _FEW = 250  # draws for a first approximation of a limit, at little cost
 
 
@@ -90,7 +91,7 @@ class ErrorLaw:
             return 0.0
         if self.spread == 0:
             return float(np.quantile(self._last(sign), 1 - alpha, method="higher"))
-        excess = lru_cache(maxsize=None)(lambda t: self.pvalue(sign * t) - alpha)
+        excess = lru_cache(maxsize=None)(lambda t: self.pvalue(sign * t) - alpha + _STEP)
         start, part = self._start(alpha, sign, scale)
         low = high = start
         while excess(high) > 0:
