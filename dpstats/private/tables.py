@@ -24,7 +24,7 @@ from dpstats.private.delimited import delimited, is_delimited
 from dpstats.private.kernel import Kernel
 from dpstats.private.sources import Part, Source, in_slices, one_by_one, unread
 from dpstats.private.threads import sum_parts
-from dpstats.schema import Schema
+from dpstats.schema import Number, Schema
 
 Progress = Callable[[str, int, int | None], None]
 _FILES = ".csv, .tsv (both also .gz) and .parquet files"
@@ -47,13 +47,15 @@ def open_source(data: object, schema: Schema) -> Source:
     DataError
         For a table that cannot be opened, and for missing or duplicate columns.
     """
-    source = find_source(data, schema)
+    source = find_source(data, schema, parsed=True)
     source.check_names(schema)
     return source
 
 
-def find_source(data: object, schema: Schema) -> Source:
+def find_source(data: object, schema: Schema, *, parsed: bool = False) -> Source:
     """As `open_source`, for a table that may lack columns.
+
+    With `parsed`, numbers in text files may come without their text.
 
     Raises
     ------
@@ -62,7 +64,7 @@ def find_source(data: object, schema: Schema) -> Source:
     """
     failure = ""
     try:
-        source = _open(data, schema)
+        source = _open(data, schema, parsed)
     except DataError:
         raise
     except Exception as error:  # a reader's own message may quote cells: keep only its type
@@ -97,6 +99,7 @@ def exact_sums(
         failure = f"{unread(error)}; nothing was released or spent"
     except BaseException as error:  # an interrupt
         stopped = error.with_traceback(None)
+        stopped.__cause__ = stopped.__context__ = None  # a reader's error may quote cells
     if stopped is not None:
         raise stopped
     if failure:  # raised here, where no frame of the traceback holds sums
@@ -135,7 +138,7 @@ class Reported:
             self._say("reading rows", self._shown, 100)
 
 
-def _open(data: object, schema: Schema) -> Source:
+def _open(data: object, schema: Schema, parsed: bool) -> Source:
     if isinstance(data, str | Path):
         path = Path(data)
         if not path.is_file():
@@ -145,7 +148,8 @@ def _open(data: object, schema: Schema) -> Source:
                 else f"there is no file {path.name!r}"
             )
         if is_delimited(path):
-            return delimited(path, schema.names)
+            numbers = [c.name for c in schema if isinstance(c, Number) and not c.dates]
+            return delimited(path, schema.names, numbers if parsed else ())
         if path.suffix.lower() in (".parquet", ".pq"):
             return _parquet(path)
         raise DataError(f"{path.name!r}: only {_FILES} can be read")

@@ -1,0 +1,185 @@
+"""Numbers that are parsed with the lines are those of the cells' text, whatever the cells hold."""
+
+import gzip
+import os
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dpstats as dps
+from dpstats.errors import DataError
+from dpstats.families.cells import Cells
+from dpstats.families.moments import Moments
+from dpstats.private import delimited
+from dpstats.private.tables import exact_sums, find_source, open_source
+from dpstats.schema import Category, Number, Schema, arrow
+
+SCHEMA = Schema([
+    Number("x", -2, 9, points=45, edges=[0.5, 5], allow_missing=True),
+    Number("y", values=[0, 1, 5], missing=1),
+    Category("word", ["no", "NA", "5"], allow_missing=True),
+    Category("grade", [1, 5], allow_missing=True),
+    Number("seen", "2024-01-01", "2024-12-31", edges=["2024-05-02"], allow_missing=True),
+])  # fmt: skip
+BLOCKS = [*(Cells.table(SCHEMA, [name]) for name in SCHEMA.names), Moments.of(SCHEMA, ["x", "y"])]
+HEADER = '"x",y,word,grade,"seen"'
+PLAIN = ["5", "-0", "0.25", "1e0", ".5", "5.", "4.9999999999999999999", "1e-400", "-1e308"]
+ODD = [
+    "", "NA", "nan", "NaN", "null", "NULL", "N/A", "+5", "++5", "+-5", "+nan", "+inf", " 5", "5 ",
+    "\t5", "\u00a05", "5\n", "  ", "1e3", "1e", "e5", "0x10", "1_000", "1,5", "1.5.0", "inf",
+    "-Infinity", "-nan", "nan(1)", "1e400", "-1e999999999999", "1e-999999999999", "true", "FALSE",
+    "5f", "1d5", "5\0", "\u0665", "--5", "-", "+", ".", "word", "2024-05-02", '"5"', "5'",
+]  # fmt: skip
+
+
+def outcome(source):
+    """The sums and the number of rows, or the sentence of a refusal."""
+    try:
+        sums, rows = exact_sums(source, SCHEMA, BLOCKS)
+    except DataError as error:
+        return str(error)
+    return [block.tolist() for block in sums], rows
+
+
+def both(path):
+    """Outcomes with numbers parsed, and with all cells as text."""
+    return outcome(open_source(path, SCHEMA)), outcome(find_source(path, SCHEMA))
+
+
+def kinds(path, name):
+    """Whether the cells of a column came as numbers, batch by batch."""
+    batches = open_source(path, SCHEMA).batches(SCHEMA.names)
+    return [batch.column(name).type == pa.float64() for batch in batches if batch.num_rows]
+
+
+def quoted(cell):
+    return '"' + cell.replace('"', '""') + '"'
+
+
+cells = st.sampled_from(PLAIN) | st.sampled_from(ODD) | st.floats().map(repr)
+spelled = st.tuples(cells, st.booleans()).map(
+    lambda pair: quoted(pair[0]) if pair[1] or set(pair[0]) & set(',"\n\r') else pair[0]
+)
+
+
+def test_every_cell_means_what_its_text_means(tmp_path):
+    @given(rows=st.lists(st.lists(spelled, min_size=5, max_size=5), max_size=5), end=st.booleans())
+    @settings(max_examples=60)
+    def check(rows, end):
+        lines = [HEADER, *map(",".join, rows)]
+        path = tmp_path / "rows.csv"
+        path.write_bytes("\n".join(lines).encode() + b"\n" * end)
+        parsed, text = both(path)
+        assert parsed == text
+        assert isinstance(parsed, str) or parsed[1] == len(rows)
+
+    check()
+
+
+@pytest.mark.parametrize("cell", [*PLAIN, *ODD])
+def test_a_number_alone_means_what_its_text_means(cell, tmp_path):
+    """One column, where a blank line is a missing cell: to the last bit."""
+    path = tmp_path / "rows.csv"
+    for text in {cell if not set(cell) & set(',"\n\r') else quoted(cell), quoted(cell)}:
+        path.write_bytes(f"x\n1\n{text}\n\n3\n".encode())
+        found = [
+            np.concatenate([arrow.floats(batch.column("x")) for batch in source.batches(["x"])])
+            for source in (
+                delimited.delimited(path, ["x"], ["x"]),
+                delimited.delimited(path, ["x"]),
+            )
+        ]
+        assert found[0].tobytes() == found[1].tobytes()
+        assert len(found[0]) == 4
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+def test_lines_of_any_kind_have_one_outcome(delimiter, tmp_path, monkeypatch):
+    """Quotes that are never closed, short and long lines, bytes that are no UTF-8."""
+    line = st.text('"15.+ eN,;\t\r', max_size=9) | st.just(delimiter.join("15551"))
+    monkeypatch.setattr(delimited, "CSV_BLOCK", 32)
+
+    @given(
+        lines=st.lists(line, max_size=6),
+        bad=st.sampled_from([b"", b"5\xff", b"\xff\xfe1\x005\x00"]),
+    )
+    @settings(max_examples=40)
+    def check(lines, bad):
+        rows = [*lines, delimiter.join("51551")]
+        header = HEADER.replace(",", delimiter)
+        path = tmp_path / "rows.csv"
+        path.write_bytes("\r\n".join([header, *rows]).encode() + bad)
+        parsed, text = both(path)
+        assert parsed == text
+
+    check()
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".csv.gz"])
+@pytest.mark.parametrize("odd", ["five", "  ", "true", "5\xff"])
+def test_an_odd_cell_in_the_last_block_changes_no_other(suffix, odd, tmp_path, monkeypatch):
+    monkeypatch.setattr(delimited, "CSV_BLOCK", 512)
+    lines = [HEADER, *(f"{i % 9}.25,{i % 6},no,5,2024-05-0{1 + i % 5}" for i in range(200))]
+    path = tmp_path / f"rows{suffix}"
+    opened = gzip.open if suffix == ".csv.gz" else open
+    seen = []
+    for last in ("5", odd):
+        with opened(path, "wb") as file:
+            text = "\n".join([*lines, f"{last},1,NA,,"]).encode("utf-8-sig")
+            file.write(text.replace("\xff".encode(), b"\xff"))
+        parsed, text = both(path)
+        assert parsed == text
+        assert parsed[1] == 201
+        seen.append(kinds(path, "x"))
+    assert len(seen[0]) > 3
+    assert all(seen[0])
+    assert seen[1][0]  # only what follows is read as text
+    assert not seen[1][-1]
+
+
+def test_texts_that_are_usual_for_missing_cells_stop_no_parsing(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text(f"{HEADER}\nNA,,NA,1,\n" + '"",nan,,NULL,2024-05-01\nnull,5,no,5,\n')
+    assert kinds(path, "x") == kinds(path, "y") == [True]
+    assert kinds(path, "word") == kinds(path, "grade") == kinds(path, "seen") == [False]
+    parsed, text = both(path)
+    assert parsed == text
+    assert parsed[0][2] == [1, 1, 0, 1]  # NA is a level of a text column
+
+
+def test_the_fit_of_a_schema_still_sees_the_text(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text(f"{HEADER}\nNA,1,no,1,\n,1,no,1,\n")
+    plan = dps.plan(SCHEMA, {"x": dps.Mean("x")}, budget=dps.PureDP(1))
+    assert "'NA' (1)" in str(dps.check(plan, path))
+
+
+def test_no_error_holds_a_cell_that_did_not_convert(tmp_path, monkeypatch):
+    monkeypatch.setattr(delimited, "CSV_BLOCK", 64)
+    path = tmp_path / "rows.csv"
+    rows = ["1,1,no,1,"] * 30
+    path.write_text("\n".join([HEADER, *rows, "secret,1,no,1,", *rows, "secret"]))
+    with pytest.raises(DataError, match=r"^a line has more or fewer fields than") as refused:
+        exact_sums(open_source(path, SCHEMA), SCHEMA, BLOCKS)
+    assert "secret" not in str(refused.value)
+    assert refused.value.__context__ is None
+    assert refused.value.__cause__ is None
+
+
+def test_an_interrupt_while_an_error_is_handled_holds_no_cell(tmp_path, monkeypatch):
+    def stop(self, rows):
+        try:
+            raise pa.ArrowInvalid("secret")
+        except pa.ArrowInvalid:
+            raise KeyboardInterrupt  # noqa: B904
+
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)  # progress is reported in the first thread
+    monkeypatch.setattr("dpstats.private.tables.Reported.__call__", stop)
+    path = tmp_path / "rows.csv"
+    path.write_text(f"{HEADER}\n1,1,no,1,\n")
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        exact_sums(open_source(path, SCHEMA), SCHEMA, BLOCKS)
+    assert stopped.value.__context__ is None
