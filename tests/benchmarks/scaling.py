@@ -20,7 +20,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 SIZES = {
     "rows": ("rows n", (10_000, 100_000, 1_000_000, 10_000_000)),
-    "cells": ("cells |F| of the 28 tables of 8 columns", (112, 1_008, 10_108, 100_800)),
+    "cells": ("cells of the 28 tables of 8 columns", (112, 1_008, 10_108, 100_800)),
     "tables": ("columns p, all two-way tables of 4 x 4 cells", (5, 10, 20, 50)),
     "numbers": ("numeric columns p, all second moments", (5, 10, 20, 50)),
     "candidates": ("candidates m", (10_000, 100_000, 1_000_000)),
@@ -152,7 +152,7 @@ def show(factor, found):
     for step in found[sizes[-1]][0]:
         seconds = [found[size][0][step] for size in sizes]
         power = math.log(seconds[-1] / seconds[-2]) / math.log(sizes[-1] / sizes[-2])
-        print(f"| {step} | " + " | ".join(f"{s:.3g}" for s in seconds) + f" | {power:.1f} |")
+        print(f"| {step} | " + " | ".join(f"{s:.3g}" for s in seconds) + f" | {round(power, 1) + 0.0:.1f} |")
     print("| peak memory, MB | " + " | ".join(f"{found[s][1]:.0f}" for s in sizes) + " | |")
 
 
@@ -161,7 +161,7 @@ def draw(found, path):
     import matplotlib
 
     matplotlib.use("svg")
-    matplotlib.rcParams["svg.hashsalt"] = "scaling"
+    matplotlib.rcParams.update({"svg.hashsalt": "scaling", "svg.fonttype": "none"})
     from matplotlib import pyplot as plt
 
     figure, axes = plt.subplots(2, 3, figsize=(13, 8), constrained_layout=True)
