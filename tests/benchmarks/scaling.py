@@ -152,7 +152,8 @@ def show(factor, found):
     for step in found[sizes[-1]][0]:
         seconds = [found[size][0][step] for size in sizes]
         power = math.log(seconds[-1] / seconds[-2]) / math.log(sizes[-1] / sizes[-2])
-        print(f"| {step} | " + " | ".join(f"{s:.3g}" for s in seconds) + f" | {round(power, 1) + 0.0:.1f} |")
+        figures = " | ".join(f"{s:.3g}" for s in seconds)
+        print(f"| {step} | {figures} | {round(power, 1) + 0.0:.1f} |")
     print("| peak memory, MB | " + " | ".join(f"{found[s][1]:.0f}" for s in sizes) + " | |")
 
 
@@ -170,6 +171,10 @@ def draw(found, path):
         for step in by_size[sizes[-1]][0]:
             axis.plot(sizes, [by_size[s][0][step] for s in sizes], marker="o", ms=3, label=step)
         axis.set(xscale="log", yscale="log", xlabel=title, ylabel="CPU seconds")
+        low, high = axis.get_ylim()
+        axis.set_ylim(low / 2, 2 * high)
+        axis.minorticks_off()
+        axis.set_xticks(sizes, [f"{size:,}" for size in sizes])
         axis.grid(alpha=0.3)
         axis.legend(fontsize=7)
     figure.savefig(path, metadata={"Date": None})
