@@ -120,12 +120,12 @@ def test_the_check_sees_a_count_taken_for_exact(table, tools):
     from dpstats.measured.row_count import RowCount
 
     covered, well = 0, dps.Proportion("not ill or not exposed")
-    for held, _, _ in releases(40, dps.PureDP(0.5), 400, tools, 3, {"well": well}):
+    for held, _, _ in releases(40, dps.PureDP(0.5), 600, tools, 3, {"well": well}):
         answers = answer(held, well.family(SCHEMA))
         plugged = replace(answers, rows=RowCount(float(held.n)))
         result = well.infer(SimpleNamespace(
             schema=SCHEMA, n=held.n, budget=held.budget, answers=lambda *a, p=plugged, **k: p
         ))  # fmt: skip
         covered += result.test(1 - ILL * EXPOSED).pvalue > 0.05
-    table.row("n=40, eps .5", "count plugged in", covered / 400, "", "misses .95", 400)
-    assert not tools.at_least(covered, 400, 0.95)
+    table.row("n=40, eps .5", "count plugged in", covered / 600, "", "misses .95", 600)
+    assert not tools.at_least(covered, 600, 0.95)
