@@ -6,10 +6,13 @@ Every figure is of a process of its own. The ratio is the CPU time of a componen
 of a p x p matrix (`eigh` of many at once): it hardly depends on the machine.
 """
 
+import os
 import resource
 import subprocess
 import sys
 import time
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 import pandas as pd
