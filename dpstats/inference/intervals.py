@@ -29,6 +29,11 @@ class Intervals(Protocol):
         """The same for some of the parameters."""
 
 
+def reached(alpha: float, draws: int) -> bool:
+    """Whether enough draws lie beyond a level, so that limits may be read off them."""
+    return draws >= FEWEST / alpha
+
+
 def with_far_tails(
     ends: tuple[Floats, Floats],
     alpha: float,
@@ -41,7 +46,7 @@ def with_far_tails(
     is that of the extreme draw. Certified limits at the same alpha need no draws, and the wider of
     two limits errs no more often than either.
     """
-    if draws >= FEWEST / alpha:
+    if reached(alpha, draws):
         return ends
     low, high = certified()
     return np.minimum(ends[0], low), np.maximum(ends[1], high)

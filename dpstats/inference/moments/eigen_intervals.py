@@ -16,7 +16,7 @@ from dpstats.caching import Cached
 from dpstats.checks import Alternative
 from dpstats.corrected.spectral import descending, loading_bounds, sine_bounds, subspace_sines
 from dpstats.errors import RequestError
-from dpstats.inference.intervals import FEWEST, with_far_tails
+from dpstats.inference.intervals import FEWEST, reached, with_far_tails
 from dpstats.inference.moments.certified_radii import CertifiedRadii
 from dpstats.inference.moments.eigen_moves import (
     ErrorDraws,
@@ -263,18 +263,10 @@ class EigenIntervals(Cached):
                 return np.ones(self.k), np.ones(self.k)
             return sine_bounds(values, radius)[: self.k], subspace_sines(values, radius)[: self.k]
         found = [self._simulated_sines(draws, alpha) for draws in self._laws(alpha, target)]
-        of_laws = np.asarray(np.max(found, axis=0), dtype=np.float64)
-        _, (single, spaces) = with_far_tails(
-            (-of_laws, of_laws), alpha, self._enough(alpha), self._certified_sines(alpha, target)
-        )
+        if not reached(alpha, self._enough(alpha)):
+            found.append(self.sines(alpha, "certified", target))
+        single, spaces = np.max(found, axis=0)
         return single, spaces
-
-    def _certified_sines(self, alpha: float, target: Target) -> Callable[[], tuple[Floats, Floats]]:
-        def bounds() -> tuple[Floats, Floats]:
-            found = np.array(self.sines(alpha, "certified", target))
-            return -found, found
-
-        return bounds
 
     def _simulated_sines(self, draws: ErrorDraws, alpha: float) -> tuple[Floats, Floats]:
         slack, alpha = _slack(draws, alpha)
