@@ -22,15 +22,20 @@ import dpstats as dps
 N = 20_000
 
 
-def plan_of(p):
-    """A plan with one PCA of p columns, and rows with four factors."""
+def numbers(p, n=N):
+    """p columns, and rows with four factors."""
     names = [f"x{i}" for i in range(p)]
     schema = dps.Schema([dps.Number(name, -1, 1, points=201, missing=0) for name in names])
-    plan = dps.plan(schema, {"pca": dps.PCA(names)}, budget=dps.PureDP(5), n=N)
     rng = np.random.default_rng(0)
     loadings = rng.standard_normal((4, p)) * [[0.3], [0.2], [0.15], [0.1]]
-    rows = rng.standard_normal((N, 4)) @ loadings + 0.15 * rng.standard_normal((N, p))
-    return plan, pd.DataFrame(np.round(np.clip(rows, -1, 1), 2), columns=names)
+    rows = rng.standard_normal((n, 4)) @ loadings + 0.15 * rng.standard_normal((n, p))
+    return schema, pd.DataFrame(np.round(np.clip(rows, -1, 1), 2), columns=names)
+
+
+def plan_of(p):
+    """A plan with one PCA of p columns, and rows."""
+    schema, rows = numbers(p)
+    return dps.plan(schema, {"pca": dps.PCA(schema.names)}, budget=dps.PureDP(5), n=N), rows
 
 
 def decomposition(p):

@@ -43,40 +43,26 @@ class Clock:
 
 
 def tables(levels, n=N):
-    """A plan of all two-way tables of columns with these numbers of levels, and rows."""
-    import numpy as np
-    import pandas as pd
+    """How to plan all two-way tables of columns with these numbers of levels, and rows."""
+    from waiting import categories
 
     import dpstats as dps
 
-    names = [f"c{i}" for i in range(len(levels))]
-    columns = zip(names, levels, strict=True)
-    schema = dps.Schema([dps.Category(name, list(range(size))) for name, size in columns])
-    rng = np.random.default_rng(0)
-    common = rng.random(n)
-    rows = {
-        name: np.minimum((size * (0.6 * common + 0.4 * rng.random(n)) ** 2).astype(int), size - 1)
-        for name, size in zip(names, levels, strict=True)
-    }
-    asked = {"tables": dps.Marginals(names)}
-    return lambda: dps.plan(schema, asked, budget=dps.PureDP(2)), pd.DataFrame(rows)
+    schema, rows = categories(levels, n)
+    asked = {"tables": dps.Marginals(schema.names)}
+    return lambda: dps.plan(schema, asked, budget=dps.PureDP(2)), rows
 
 
 def numbers(p, n=N):
-    """A plan of a regression and components of p columns, and rows with four factors."""
-    import numpy as np
-    import pandas as pd
+    """How to plan a regression and components of p columns, and rows with four factors."""
+    from eigen import numbers
 
     import dpstats as dps
 
-    names = [f"x{i}" for i in range(p)]
-    schema = dps.Schema([dps.Number(name, -1, 1, points=201, missing=0) for name in names])
-    rng = np.random.default_rng(0)
-    loadings = rng.standard_normal((4, p)) * [[0.3], [0.2], [0.15], [0.1]]
-    rows = rng.standard_normal((n, 4)) @ loadings + 0.15 * rng.standard_normal((n, p))
-    asked = {"pca": dps.PCA(names), "ols": dps.OLS(f"x0 ~ {' + '.join(names[1:])}")}
-    frame = pd.DataFrame(np.round(np.clip(rows, -1, 1), 2), columns=names)
-    return lambda: dps.plan(schema, asked, budget=dps.PureDP(10)), frame
+    schema, rows = numbers(p, n)
+    first, *others = schema.names
+    asked = {"pca": dps.PCA(schema.names), "ols": dps.OLS(f"{first} ~ {' + '.join(others)}")}
+    return lambda: dps.plan(schema, asked, budget=dps.PureDP(10)), rows
 
 
 def whole(clock, plan, rows, m=M, k=K):

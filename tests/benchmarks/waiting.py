@@ -28,8 +28,8 @@ ROOT = Path(__file__).parents[2]
 N = 48_842
 
 
-def tables(levels=LEVELS, n=N, unit="add_remove", epsilon=1):
-    """Plan of all two-way tables, and rows that depend on a common factor."""
+def categories(levels, n):
+    """Columns with these numbers of levels, and rows that depend on a common factor."""
     import numpy as np
     import pandas as pd
 
@@ -39,16 +39,22 @@ def tables(levels=LEVELS, n=N, unit="add_remove", epsilon=1):
     schema = dps.Schema(
         [dps.Category(c, list(range(k))) for c, k in zip(names, levels, strict=True)]
     )
-    plan = dps.plan(
-        schema, {"pairs": dps.Marginals(names)}, budget=dps.PureDP(epsilon), unit=unit
-    )  # fmt: skip
     rng = np.random.default_rng(0)
     factor = rng.random(n)
     rows = {
         c: np.minimum((k * (0.6 * factor + 0.4 * rng.random(n)) ** 2).astype(int), k - 1)
         for c, k in zip(names, levels, strict=True)
     }
-    return plan, pd.DataFrame(rows)
+    return schema, pd.DataFrame(rows)
+
+
+def tables(levels=LEVELS, n=N, unit="add_remove", epsilon=1):
+    """Plan of all two-way tables, and rows."""
+    import dpstats as dps
+
+    schema, rows = categories(levels, n)
+    asked = {"pairs": dps.Marginals(schema.names)}
+    return dps.plan(schema, asked, budget=dps.PureDP(epsilon), unit=unit), rows
 
 
 def pairs(**options):
@@ -97,23 +103,6 @@ def mixed():
         "regression": dps.OLS("sbp ~ age + bmi + sex"),
     }  # fmt: skip
     return dps.plan(schema, asked, budget=dps.PureDP(3)), rows, n
-
-
-def moments(p):
-    """A plan of the components of p columns, and rows with four factors."""
-    import numpy as np
-    import pandas as pd
-
-    import dpstats as dps
-
-    names = [f"x{i}" for i in range(p)]
-    schema = dps.Schema([dps.Number(name, -1, 1, points=201, missing=0) for name in names])
-    plan = dps.plan(schema, {"pca": dps.PCA(names)}, budget=dps.PureDP(5), n=20_000)
-    rng = np.random.default_rng(0)
-    loadings = rng.standard_normal((4, p)) * [[0.3], [0.2], [0.15], [0.1]]
-    rows = rng.standard_normal((20_000, 4)) @ loadings
-    rows += 0.15 * rng.standard_normal(rows.shape)
-    return plan, pd.DataFrame(np.round(np.clip(rows, -1, 1), 2), columns=names)
 
 
 def three_way():
@@ -195,22 +184,28 @@ def difference():
 
 
 def components(p):
+    from eigen import plan_of
+
     import dpstats as dps
 
-    plan, rows = moments(p)
+    plan, rows = plan_of(p)
     release = dps.release(plan, rows, m=2_000, k=10, rng=0)
     return lambda: release.infer("pca").summary()
 
 
 def preview_components():
-    plan, rows = moments(20)
+    from eigen import plan_of
+
+    plan, rows = plan_of(20)
     return lambda: str(plan.preview(len(rows)))
 
 
 def synthesis():
+    from eigen import plan_of
+
     import dpstats as dps
 
-    plan, rows = moments(20)
+    plan, rows = plan_of(20)
     measured = dps.measure(plan, rows)
     return lambda: dps.synthesize(measured, k=20_000, rng=0)
 
