@@ -11,6 +11,7 @@ from .analyses.counts.marginals import Marginals as Marginals
 from .analyses.counts.proportion import Proportion as Proportion
 from .analyses.counts.quantile import Quantile as Quantile
 from .analyses.counts.quantile import QuantileResult as QuantileResult
+from .analyses.graphs.graphical_model import GraphicalModel as GraphicalModel
 from .analyses.moments.correlation import Correlation as Correlation
 from .analyses.moments.correlation import CorrelationResult as CorrelationResult
 from .analyses.moments.covariance import Covariance as Covariance
@@ -64,6 +65,7 @@ from .results.contrasts import FTestResult as FTestResult
 from .results.contrasts import LinearResult as LinearResult
 from .results.contrasts import Prediction as Prediction
 from .results.estimates import EstimateResult as EstimateResult
+from .results.graph import GraphResult as GraphResult
 from .results.hypothesis import HypothesisResult as HypothesisResult
 from .results.least_squares import OLSResult as OLSResult
 from .results.rows_only import RowsResult as RowsResult

@@ -26,6 +26,7 @@ BUILT_IN: Mapping[str, tuple[str, str]] = {
     "covariance": ("moments.covariance", "Covariance"),
     "difference": ("counts.difference", "Difference"),
     "goodness_of_fit": ("tables.goodness_of_fit", "GoodnessOfFit"),
+    "graphical_model": ("graphs.graphical_model", "GraphicalModel"),
     "independence": ("tables.independence", "Independence"),
     "marginals": ("counts.marginals", "Marginals"),
     "mean": ("moments.mean", "Mean"),

@@ -1,0 +1,1 @@
+"""Analyses whose results are graphs of the columns."""

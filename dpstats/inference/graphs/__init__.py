@@ -1,0 +1,1 @@
+"""Graphical models: noisy precision matrices, their edges, and spanning trees."""

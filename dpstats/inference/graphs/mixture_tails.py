@@ -1,0 +1,146 @@
+"""Tails and quantiles of a normal error plus many small noises, by the saddlepoint method.
+
+A first-order error is sum_k w_k Z_k + N(0, s^2) with independent noises Z_k. Under Gaussian noise
+it is normal. Under Laplace noise its tail is heavier: with tens of terms the 2.5% point is near the
+normal one, but tests of hundreds of pairs look at tails of 1e-4, where a normal law gives far too
+small p-values. Lugannani and Rice's formula [1]_ has a small *relative* error at any distance, since
+the cumulant generating function is known:
+
+    K(t) = s^2 t^2 / 2 + sum over Gaussian k of v_k t^2 / 2 - sum over Laplace k of
+    m_k log(1 - v_k t^2 / (2 m_k)),
+
+v_k the variance of w_k Z_k and m_k the number of Laplace terms in Z_k. With the saddlepoint t of
+K'(t) = x, r = sqrt(2 (t x - K)) and u = t sqrt(K''(t)), the tail above x is
+1 - Phi(r) + phi(r) (1/u - 1/r). It is exact for normal laws. The lattice of the noise is left out:
+sums of hundreds of noises with unequal weights have no lattice.
+
+References
+----------
+.. [1] R. Lugannani and S. Rice (1980), Saddle point approximation for the distribution of the sum
+   of independent random variables. Adv. Appl. Prob. 12, 475-490.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from dpstats.arrays import Floats
+from dpstats.caching import Cached
+from dpstats.corrected.roots import find_roots
+
+_NEAR = 0.3  # standard deviations within which the formula loses digits; the tail is normal there
+_STEPS = 60  # of Newton's method at most; about ten are used
+_CLOSE = 1e-12
+_FARTHEST = 40.0  # of a saddlepoint in units of one over the standard deviation
+_LEAST = 1e-30  # of a variance; without noise there is no error
+
+
+@dataclass(frozen=True)
+class MixtureTails(Cached):
+    """Laws of d errors, each a normal one plus weighted independent noises, symmetric about zero.
+
+    Attributes
+    ----------
+    normal : (d,) float64
+        Variances of the normal parts, those of Gaussian noises included.
+    laplace : (d, k) float64
+        Variances of the weighted Laplace noises.
+    terms : (k,) float64
+        Number of equal Laplace terms in each noise.
+    """
+
+    normal: Floats
+    laplace: Floats
+    terms: Floats
+
+    @cached_property
+    def variances(self) -> Floats:
+        """(d,) variances of the errors, positive."""
+        return np.asarray(np.maximum(self.normal + self.laplace.sum(axis=1), _LEAST))
+
+    @cached_property
+    def _rates(self) -> Floats:
+        """(d, k) c_k: the factor of t^2 in the logarithms."""
+        return np.asarray(self.laplace / (2 * self.terms))
+
+    @cached_property
+    def _pole(self) -> Floats:
+        """(d,) where the first logarithm ends; infinite without Laplace noise."""
+        most = self._rates.max(axis=1, initial=0.0)
+        return np.divide(1, np.sqrt(most), out=np.full(len(most), np.inf), where=most > 0)
+
+    def _derivatives(self, t: Floats) -> tuple[Floats, Floats, Floats]:
+        """K, K' and K'' at one t for each law."""
+        square = (t * t)[:, np.newaxis]
+        share = self._rates * square
+        rest = 1 - share
+        value = self.normal * t * t / 2 - np.log1p(-share) @ self.terms
+        ratio = self._rates / rest
+        first = self.normal * t + 2 * t * (ratio @ self.terms)
+        second = self.normal + 2 * ((ratio * (1 + share) / rest) @ self.terms)
+        return value, first, second
+
+    def _saddlepoints(self, x: Floats) -> Floats:
+        """Solutions t of K'(t) = x for positive x.
+
+        K' is convex, so Newton's method from a larger t falls towards the solution. K'(t) is at
+        least t times the variance, and at least the part of the largest Laplace noise.
+        """
+        t = x / self.variances
+        most = self._rates.max(axis=1, initial=0.0)
+        root = np.sqrt(1 + np.divide(x * x, most, out=np.zeros_like(x), where=most > 0))
+        bound = np.divide(root - 1, x, out=np.full_like(x, np.inf), where=(most > 0) & (x > 0))
+        t = np.minimum(t, bound)
+        for _ in range(_STEPS):
+            _, first, second = self._derivatives(t)
+            step = (first - x) / second
+            t = t - np.maximum(step, 0)
+            if np.all(step <= _CLOSE * t):
+                break
+        return np.asarray(t)
+
+    def tail(self, x: Floats) -> Floats:
+        """P(|error| >= |x|), (d,), of the error number i at x[i]."""
+        from scipy import special
+
+        x, sd = np.abs(x), np.sqrt(self.variances)
+        near = x < _NEAR * sd
+        far = np.where(near, sd, x)
+        found = 2 * self._at(self._saddlepoints(far))[1]
+        return np.asarray(np.where(near, 2 * special.ndtr(-x / sd), np.clip(found, 0, 1)))
+
+    def _at(self, t: Floats) -> tuple[Floats, Floats]:
+        """The point x of a saddlepoint t, and the tail above it."""
+        from scipy import special
+
+        value, x, second = self._derivatives(t)
+        r, u = np.sqrt(2 * np.maximum(t * x - value, 0)), t * np.sqrt(second)
+        density = np.exp(-(r**2) / 2) / np.sqrt(2 * np.pi)
+        return x, special.ndtr(-r) + density * (1 / u - 1 / r)
+
+    def quantile(self, alpha: float) -> Floats:
+        """The points (d,) that |error| exceeds with probability alpha; for alpha up to 1/2.
+
+        The tail decreases in the saddlepoint, so the search needs no inner solution.
+        """
+        from scipy import special
+
+        sd = np.sqrt(self.variances)
+        z = -special.ndtri(alpha / 2)
+        if not np.any(self.laplace):
+            return np.asarray(z * sd)
+        end = np.minimum(_FARTHEST / sd, self._pole * (1 - 1e-9))
+        start = np.minimum(_NEAR / sd, end / 2)
+
+        def excess(t: Floats, which: np.ndarray[tuple[int], np.dtype[np.intp]]) -> Floats:
+            tail = self._subset(which)._at(t)[1]
+            return np.asarray(np.log(alpha / 2) - np.log(np.maximum(tail, 1e-300)))
+
+        t = find_roots(excess, start, end, tolerance=1e-9 / sd)
+        return self._at(t)[0]
+
+    def _subset(self, which: np.ndarray[tuple[int], np.dtype[np.intp]]) -> MixtureTails:
+        return MixtureTails(self.normal[which], self.laplace[which], self.terms)

@@ -1,0 +1,310 @@
+"""Results of graphical models: partial correlations, edges and their certified verdicts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from dpstats.arrays import Floats
+from dpstats.checks import Method, Target, check_alpha, check_method, check_target, short
+from dpstats.errors import RequestError
+from dpstats.inference.graphs.partial_intervals import PartialIntervals
+from dpstats.results.estimates import EstimateResult
+from dpstats.results.named import Named
+from dpstats.spending import USUAL_ALPHA, percent
+
+if TYPE_CHECKING:
+    import networkx
+    import pandas as pd
+
+Adjustment = Literal["holm", "fdr_bh", "none"]
+_ADJUSTED = {
+    "holm": "adjusted by Holm's method over all tested pairs",
+    "fdr_bh": "adjusted by Benjamini and Hochberg's method over all tested pairs",
+    "none": "not adjusted for the number of pairs",
+}
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class GraphResult(EstimateResult):
+    """Partial correlations of all pairs of columns, given all other columns, and their edges.
+
+    Parameters are partial correlations, one per pair of columns, row by row of the upper triangle.
+
+    Attributes
+    ----------
+    columns : tuple of str
+    location_ : (p,) float64
+        Noisy means, original units.
+    precision_ : (p, p) float64
+        Precision matrix, original units; of the covariance matrix with divisor n - 1, and nan if
+        that is nearly singular at this noise.
+    tolerance : float or None
+        An edge with a partial correlation below it counts as absent.
+    tested : (d,) bool
+        The pairs that have a p-value.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> schema = dps.Schema([dps.Number(name, -3, 3, missing=0) for name in ("a", "b", "c")])
+    >>> graph = dps.GraphicalModel(["a", "b", "c"], tolerance=0.2)
+    >>> plan = dps.plan(schema, {"graph": graph}, budget=dps.PureDP(5))
+    >>> normal = np.random.default_rng(0).standard_normal((20_000, 3))
+    >>> rows = pd.DataFrame(normal @ [[1, 0.8, 0], [0, 0.6, 0.5], [0, 0, 0.8]], columns=list("abc"))
+    >>> result = dps.release(plan, rows, m=2_000).infer(graph)
+    >>> result.terms
+    ['a, b', 'a, c', 'b, c']
+    >>> result.edges()["term"].tolist()
+    ['a, b', 'b, c']
+    >>> result.precision_.shape
+    (3, 3)
+    """
+
+    columns: tuple[str, ...] = ()
+    location_: Floats = ()  # type: ignore[assignment]
+    precision_: Floats = ()  # type: ignore[assignment]
+    units: Floats = ()  # type: ignore[assignment]
+    tolerance: float | None = None
+    tested: np.ndarray[tuple[int], np.dtype[np.bool_]] = field(
+        default_factory=lambda: np.ones(0, dtype=bool)
+    )
+
+    @property
+    def interval_of(self) -> str:
+        """Partial correlations, without a unit."""
+        return "partial correlations"
+
+    @property
+    def _graph(self) -> PartialIntervals:
+        assert isinstance(self.intervals, PartialIntervals)
+        return self.intervals
+
+    @property
+    def known(self) -> bool:
+        """Whether the precision matrix was estimated; False if it is nearly singular."""
+        return not self._graph.precision.singular
+
+    @property
+    def partial_correlation_(self) -> Floats:
+        """(p, p) partial correlations, ones on the diagonal."""
+        p = len(self.columns)
+        matrix = np.eye(p)
+        upper = np.triu_indices(p, 1)
+        matrix[upper] = matrix.T[upper] = np.asarray(self.params)
+        return matrix
+
+    @property
+    def matrix(self) -> pd.DataFrame:
+        """`partial_correlation_` with the columns' names."""
+        import pandas as pd
+
+        return pd.DataFrame(self.partial_correlation_, index=self.columns, columns=self.columns)
+
+    @property
+    def covariance_(self) -> Floats:
+        """(p, p) inverse of `precision_`, original units; nan where that is."""
+        return np.linalg.inv(self.precision_) if self.known else self.precision_
+
+    @cached_property
+    def p_unadjusted(self) -> Named:
+        """(d,) noise-aware p-values that each partial correlation is zero; nan if not tested."""
+        found = self._graph.pvalues(0.0, "two-sided")
+        return Named(np.where(self.tested, found, np.nan), self.terms)
+
+    @property
+    def pvalues(self) -> Named:
+        """(d,) the same, adjusted by Holm's method."""
+        return self.adjusted_pvalues("holm")
+
+    def adjusted_pvalues(self, adjust: Adjustment = "holm") -> Named:
+        """P-values (d,), adjusted for the number of tested pairs.
+
+        Parameters
+        ----------
+        adjust : {"holm", "fdr_bh", "none"}
+            Holm's method bounds the probability of any false edge, under any dependence of the
+            pairs; Benjamini and Hochberg's the expected share of false edges among those found,
+            for independent or positively dependent pairs. By statsmodels' `multipletests`.
+
+        Raises
+        ------
+        RequestError
+            For another method.
+        """
+        if adjust not in _ADJUSTED:
+            raise RequestError(f"adjust must be one of {list(_ADJUSTED)}, got {short(adjust)}")
+        raw = np.asarray(self.p_unadjusted)
+        if adjust == "none" or not self.tested.any():
+            return Named(raw, self.terms)
+        return self._once(adjust, lambda: Named(_adjusted(raw, adjust), self.terms))
+
+    def edges(
+        self, *, alpha: float = USUAL_ALPHA, adjust: Adjustment = "holm", target: Target = "population"
+    ) -> pd.DataFrame:
+        """The pairs with an adjusted p-value of at most alpha, strongest first.
+
+        Parameters
+        ----------
+        alpha : float
+        adjust : {"holm", "fdr_bh", "none"}
+            See `adjusted_pvalues`.
+        target : {"population", "table"}
+            Of the certified verdicts; tests are of the population.
+
+        Returns
+        -------
+        DataFrame
+            The rows of `to_frame` of these pairs.
+        """
+        check_alpha(alpha)
+        frame = self.to_frame(alpha=alpha, adjust=adjust)
+        if target != "population":
+            frame["certified"] = self.verdicts(alpha=alpha, target=target)
+        found = frame[frame["p_value"] <= alpha]
+        order = found["estimate"].abs().sort_values(ascending=False, kind="stable").index
+        return found.loc[order].reset_index(drop=True)
+
+    def verdicts(self, *, alpha: float = USUAL_ALPHA, target: Target = "population") -> list[str]:
+        """Certified verdicts on all pairs: present, absent, or undecided.
+
+        They assume nothing about the rows, and all of them are right with probability 1 - alpha.
+
+        Parameters
+        ----------
+        alpha : float
+        target : {"population", "table"}
+
+        Returns
+        -------
+        list of str
+            "present": the certified interval excludes 0. "absent": it lies within `tolerance`.
+        """
+        check_alpha(alpha)
+        check_target(target)
+        return list(self._graph.verdicts(alpha, target, self.tolerance))
+
+    def to_frame(
+        self,
+        *,
+        alpha: float = USUAL_ALPHA,
+        method: Method = "noise_aware",
+        target: Target = "population",
+        adjust: Adjustment = "holm",
+    ) -> pd.DataFrame:
+        """One row per pair; the columns of `EstimateResult.to_frame` and further ones.
+
+        ``first`` and ``second``, the columns of the pair; ``p_value``, adjusted as `adjust` says,
+        and ``p_unadjusted`` beside it; ``certified``, the verdict.
+        """
+        frame = super().to_frame(alpha=alpha, method=method, target=target)
+        first, second = self._graph.pairs
+        names = np.array(self.columns, dtype=object)
+        frame = frame.assign(first=names[first], second=names[second])
+        if target == "population":
+            adjusted = np.asarray(self.adjusted_pvalues(adjust))
+            unadjusted = np.asarray(self.p_unadjusted)
+            frame = frame.assign(p_value=adjusted, p_unadjusted=unadjusted)
+        return frame.assign(certified=self.verdicts(alpha=alpha, target=target))
+
+    def precision(
+        self, *, alpha: float = USUAL_ALPHA, target: Target = "population"
+    ) -> pd.DataFrame:
+        """Entries of the precision matrix with certified limits, which hold jointly.
+
+        Parameters
+        ----------
+        alpha : float
+            Probability that one of the limits fails.
+        target : {"population", "table"}
+
+        Returns
+        -------
+        DataFrame
+            Columns first, second, estimate, conf_low, conf_high: the upper triangle row by row,
+            original units; infinite limits where the noise is too large for any.
+        """
+        import pandas as pd
+
+        check_alpha(alpha)
+        check_target(target)
+        low, high = self._graph.precision.bounds(alpha, target)
+        scale = np.outer(self.units, self.units)
+        i, j = np.triu_indices(len(self.columns))
+        names = np.array(self.columns, dtype=object)
+        columns = {"first": names[i], "second": names[j], "estimate": self.precision_[i, j]}
+        ends = {"conf_low": (low / scale)[i, j], "conf_high": (high / scale)[i, j]}
+        return pd.DataFrame({**columns, **ends})
+
+    def to_networkx(
+        self, *, alpha: float = USUAL_ALPHA, adjust: Adjustment = "holm"
+    ) -> networkx.Graph[str]:
+        """The edges found, as a networkx graph of the columns.
+
+        Every edge has the attributes ``weight`` (the partial correlation), ``p_value`` and
+        ``certified``.
+
+        Raises
+        ------
+        RequestError
+            If networkx is not installed.
+        """
+        try:
+            import networkx
+        except ImportError:
+            raise RequestError(
+                "to_networkx() needs networkx; install it with: pip install networkx"
+            ) from None
+        graph: networkx.Graph[str] = networkx.Graph()
+        graph.add_nodes_from(self.columns)
+        for row in self.edges(alpha=alpha, adjust=adjust).to_dict("records"):
+            graph.add_edge(
+                row["first"], row["second"], weight=row["estimate"], p_value=row["p_value"],
+                certified=row["certified"],
+            )  # fmt: skip
+        return graph
+
+    def _shown(self, alpha: float, target: Target, most: int) -> pd.DataFrame:
+        """The strongest pairs first."""
+        frame = self.to_frame(alpha=alpha, target=target)
+        low, high = np.asarray(self.conf_int(alpha=alpha, method="certified", target=target)).T
+        frame = frame.assign(certified_low=low, certified_high=high)
+        order = frame["estimate"].abs().sort_values(ascending=False, kind="stable").index
+        kept = ["term", "estimate", "std_error", "statistic", "p_value", "conf_low", "conf_high"]
+        return frame.loc[order[:most], [*kept, "privacy_share", "certified_low", "certified_high"]]
+
+    def _head(self, target: Target) -> list[str]:
+        return [self.title, *self._counts(USUAL_ALPHA, target)]
+
+    def _counts(self, alpha: float, target: Target) -> list[str]:
+        """How many pairs are edges, by the tests and by the certified verdicts."""
+        lines, pairs = [], len(self.terms)
+        if target == "population" and self.known:
+            found = int(np.sum(np.asarray(self.pvalues)[self.tested] <= alpha))
+            lines.append(
+                f"edges: {found} of {int(self.tested.sum())} pairs at level {alpha:g}, p-values "
+                f"{_ADJUSTED['holm']}"
+            )
+        count = Counter(self.verdicts(alpha=alpha, target=target))
+        within = "" if self.tolerance is None else f" (below {self.tolerance:g})"
+        lines.append(
+            f"certified at {percent(alpha)}, of {pairs} pairs: {count['present']} present, "
+            f"{count['absent']} absent{within}, {count['undecided']} undecided"
+        )
+        return lines
+
+
+def _adjusted(pvalues: Floats, method: str) -> Floats:
+    """Adjusted p-values; nan for those that are nan."""
+    from statsmodels.stats.multitest import multipletests
+
+    found = pvalues.copy()
+    known = np.isfinite(pvalues)
+    found[known] = multipletests(pvalues[known], method=method)[1]
+    return found
