@@ -68,8 +68,10 @@ from .results.estimates import EstimateResult as EstimateResult
 from .results.graph import GraphResult as GraphResult
 from .results.hypothesis import HypothesisResult as HypothesisResult
 from .results.least_squares import OLSResult as OLSResult
+from .results.penalised_graph import PenalisedGraphResult as PenalisedGraphResult
 from .results.rows_only import RowsResult as RowsResult
 from .results.rows_only import RowsTest as RowsTest
+from .results.spanning_tree import TreeResult as TreeResult
 from .schema import Boolean as Boolean
 from .schema import Category as Category
 from .schema import Number as Number

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from dpstats.arrays import Floats
-from dpstats.checks import Method, Target, check_alpha, check_method, check_target, short
+from dpstats.checks import Method, Target, check_alpha, check_target, short
 from dpstats.errors import RequestError
-from dpstats.inference.graphs.partial_intervals import PartialIntervals
+from dpstats.inference.graphs.pair_intervals import PartialIntervals
 from dpstats.results.estimates import EstimateResult
 from dpstats.results.named import Named
+from dpstats.results.rendering import Page
 from dpstats.spending import USUAL_ALPHA, percent
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ class GraphResult(EstimateResult):
     @property
     def covariance_(self) -> Floats:
         """(p, p) inverse of `precision_`, original units; nan where that is."""
-        return np.linalg.inv(self.precision_) if self.known else self.precision_
+        return np.asarray(np.linalg.inv(self.precision_)) if self.known else self.precision_
 
     @cached_property
     def p_unadjusted(self) -> Named:
@@ -146,7 +147,11 @@ class GraphResult(EstimateResult):
         return self._once(adjust, lambda: Named(_adjusted(raw, adjust), self.terms))
 
     def edges(
-        self, *, alpha: float = USUAL_ALPHA, adjust: Adjustment = "holm", target: Target = "population"
+        self,
+        *,
+        alpha: float = USUAL_ALPHA,
+        adjust: Adjustment = "holm",
+        target: Target = "population",
     ) -> pd.DataFrame:
         """The pairs with an adjusted p-value of at most alpha, strongest first.
 
@@ -210,7 +215,9 @@ class GraphResult(EstimateResult):
         if target == "population":
             adjusted = np.asarray(self.adjusted_pvalues(adjust))
             unadjusted = np.asarray(self.p_unadjusted)
-            frame = frame.assign(p_value=adjusted, p_unadjusted=unadjusted)
+            frame = frame.assign(
+                statistic=self._graph.statistics(), p_value=adjusted, p_unadjusted=unadjusted
+            )
         return frame.assign(certified=self.verdicts(alpha=alpha, target=target))
 
     def precision(
@@ -269,6 +276,10 @@ class GraphResult(EstimateResult):
                 certified=row["certified"],
             )  # fmt: skip
         return graph
+
+    def _page(self, alpha: float, target: Target, most: int) -> Page:
+        page = super()._page(alpha, target, most)
+        return page if self.known else replace(page, header=(), rows=())
 
     def _shown(self, alpha: float, target: Target, most: int) -> pd.DataFrame:
         """The strongest pairs first."""

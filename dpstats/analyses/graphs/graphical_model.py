@@ -4,31 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
-from dpstats.analyses.moments.clipping import (
-    ball_of,
-    check_clipping,
-    clipping_notes,
-    hash_of,
-)
+from dpstats.analyses.graphs.remarks import certificate_remark, clipping_remark, singular_remark
+from dpstats.analyses.moments.clipping import ball_of, check_clipping, clipping_notes, hash_of
 from dpstats.analyses.moments.covariance import checked_columns, notes_of
 from dpstats.analyses.notes import cell_rules
-from dpstats.checks import is_number, short
+from dpstats.checks import check_choice, check_numbers, is_number, short
 from dpstats.errors import RequestError
 from dpstats.families.block import Block, Family
 from dpstats.families.coarse_moments import third_and_fourth_powers
 from dpstats.families.moments import Moments
 from dpstats.families.subgroups import Subgroup
-from dpstats.inference.graphs.noisy_precision import NoisyPrecision
-from dpstats.inference.graphs.partial_intervals import PartialIntervals
+from dpstats.inference.graphs.pair_intervals import MarginalIntervals, PartialIntervals
+from dpstats.inference.graphs.sparse_precision import (
+    clime,
+    graphical_lasso,
+    positive_definite,
+    usual_penalty,
+)
 from dpstats.inference.moments.noisy_covariance import NoisyCovariance
 from dpstats.measured.view import ReleaseView
 from dpstats.results.graph import GraphResult
 from dpstats.results.named import Named
+from dpstats.results.penalised_graph import PenalisedGraphResult
+from dpstats.results.spanning_tree import TreeResult
 from dpstats.schema import Schema
+
+Estimator = Literal["inverse", "glasso", "clime"]
+Structure = Literal["any", "tree"]
+BOUNDED = (
+    "the graph is that of the columns as measured, clamped to their bounds: clipping tails changes "
+    "partial correlations a little, and bounds that clip nothing grow with log p, and the noise "
+    "with them"
+)
+_NAMED = 12  # columns in a title
+_MULTIPLES = (0.25, 0.5, 1.0, 2.0)  # of the usual penalty
 
 
 @dataclass(frozen=True)
@@ -36,16 +49,26 @@ class GraphicalModel:
     """Partial correlations of all pairs of some columns given the others, and their edges.
 
     In a Gaussian graphical model two columns are joined by an edge unless their partial correlation
-    is zero.
+    is zero. All variants use the same moments: one release answers all of them.
 
     Parameters
     ----------
     columns : sequence of str
         At least two numbers, each with `missing=` or ``allow_missing=True`` in the schema. Rows
         without a value of one of them are left out.
+    estimator : {"inverse", "glasso", "clime"}
+        "inverse": the inverse of the noisy covariance matrix, less the bias of the noise, with
+        intervals, tests and certified verdicts. "glasso" and "clime": sparse pictures at several
+        penalties, without error probabilities; the first needs scikit-learn.
+    structure : {"any", "tree"}
+        "tree": the columns form a tree, the maximum spanning tree of their absolute correlations;
+        each edge is sure, impossible or undecided.
     tolerance : float, optional
         Partial correlations below it in absolute value count as absent in certified verdicts, which
         cannot say that one is exactly zero.
+    penalties : sequence of float, optional
+        With "glasso" and "clime": between 0 and 1, on the scale of correlations; by default a
+        quarter to twice the penalty at which an empty graph stays empty with probability .95.
     given : str, optional
         The graph in the rows with this condition, such as ``"age >= 65"``.
     clip_norm, center, scale : optional
@@ -66,7 +89,10 @@ class GraphicalModel:
     kind: ClassVar[str] = "graphical_model"
 
     columns: Sequence[str]
+    estimator: Estimator = "inverse"
+    structure: Structure = "any"
     tolerance: float | None = None
+    penalties: Sequence[float] | None = None
     given: str | None = None
     clip_norm: float | None = None
     center: Mapping[str, float] | None = None
@@ -75,6 +101,13 @@ class GraphicalModel:
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", checked_columns(self.columns))
         check_clipping(self)
+        check_choice("estimator", self.estimator, get_args(Estimator))
+        check_choice("structure", self.structure, get_args(Structure))
+        if self.structure == "tree" and (self.estimator != "inverse" or self.tolerance is not None):
+            raise RequestError(
+                "a tree is found from correlations: structure='tree' goes with neither estimator= "
+                "nor tolerance="
+            )
         if self.tolerance is not None:
             if not is_number(self.tolerance) or not 0 < self.tolerance < 1:
                 raise RequestError(
@@ -86,9 +119,24 @@ class GraphicalModel:
             raise RequestError(
                 "clip_norm shrinks all rows, and given= names some of them: give one of the two"
             )
+        object.__setattr__(self, "penalties", self._checked_penalties())
+
+    def _checked_penalties(self) -> tuple[float, ...] | None:
+        if self.penalties is None:
+            return None
+        if self.estimator == "inverse":
+            raise RequestError("penalties are for estimator='glasso' and estimator='clime'")
+        found = check_numbers("penalties", self.penalties)
+        if found.ndim != 1 or not len(found) or not np.all((found > 0) & (found < 1)):
+            raise RequestError(
+                "penalties must be numbers between 0 and 1, on the scale of correlations; got "
+                f"{short(self.penalties)}"
+            )
+        return tuple(sorted(set(found.tolist())))
 
     def __hash__(self) -> int:
-        return hash((hash_of(self), self.tolerance, self.given))
+        own = (self.estimator, self.structure, self.tolerance, self.penalties, self.given)
+        return hash((hash_of(self), own))
 
     def family(self, schema: Schema) -> Family:
         """First moments, squares and products; coarse third and fourth powers."""
@@ -103,47 +151,100 @@ class GraphicalModel:
         """The rows that are meant; None for all, and for rows that are clipped."""
         return None if self.clip_norm is not None else Subgroup.of(schema, self.given, self.columns)
 
-    def infer(self, release: ReleaseView) -> GraphResult:
-        """Estimates with noise-aware and certified intervals."""
-        columns = tuple(self.columns)
+    def infer(self, release: ReleaseView) -> GraphResult | TreeResult | PenalisedGraphResult:
+        """Estimates with intervals, a spanning tree, or pictures at several penalties."""
         covariance = NoisyCovariance.of(
-            release, columns, ball=ball_of(release.schema, self), given=self._group(release.schema)
+            release,
+            tuple(self.columns),
+            ball=ball_of(release.schema, self),
+            given=self._group(release.schema),
         )
-        precision = NoisyPrecision(covariance)
-        pairs = np.array(np.triu_indices(len(columns), 1))
-        intervals = PartialIntervals(precision, pairs)
-        sampling, privacy = intervals.variances
-        terms = [f"{columns[i]}, {columns[j]}" for i, j in pairs.T]
-        moments = covariance.moments
+        if self.estimator != "inverse":
+            return self._pictures(release, covariance)
+        return (self._tree if self.structure == "tree" else self._graph)(release, covariance)
+
+    def _graph(self, release: ReleaseView, covariance: NoisyCovariance) -> GraphResult:
+        intervals = PartialIntervals(covariance, self._pairs)
+        precision, moments = intervals.precision, covariance.moments
         units = moments.spread
-        whole = precision.matrix / np.outer(units, units) / covariance.correction
+        remarks = [
+            singular_remark(precision),
+            certificate_remark(precision),
+            clipping_remark(release.schema, self, covariance),
+            "" if moments.ball is not None else BOUNDED,
+        ]
         return GraphResult(
-            title=f"Graphical model of {', '.join(columns)}"
-            + ("" if self.given is None else f", given {self.given}"),
-            terms=terms,
-            params=Named(intervals.values, terms),
-            sampling_variance=sampling,
-            privacy_variance=privacy,
-            intervals=intervals,
-            rows=moments.answers.rows,
-            budget=str(release.budget),
-            notes=[
-                *_singular_notes(precision),
-                *notes_of(covariance),
-                *clipping_notes(moments),
-                cell_rules(release.schema, self),
-            ],
-            columns=columns,
+            **self._common(release, covariance, intervals, "Graphical model", remarks),
             location_=moments.origin + units * covariance.mean,
-            precision_=whole,
+            precision_=precision.matrix / np.outer(units, units) / covariance.correction,
             units=units,
             tolerance=self.tolerance,
-            tested=np.ones(len(terms), dtype=bool),
+            tested=np.ones(len(intervals.values), dtype=bool),
         )
 
+    def _tree(self, release: ReleaseView, covariance: NoisyCovariance) -> TreeResult:
+        intervals = MarginalIntervals(covariance, self._pairs)
+        remarks = [
+            "the tree is that of columns of which each depends on its neighbours linearly; the "
+            "maximum spanning tree of the correlations is estimated in any case"
+        ]
+        return TreeResult(**self._common(release, covariance, intervals, "Spanning tree", remarks))
 
-def _singular_notes(precision: NoisyPrecision) -> list[str]:
-    """Why nothing is estimated, and what would do."""
-    if not precision.singular:
-        return []
-    return ["nearly singular"]
+    def _common(
+        self,
+        release: ReleaseView,
+        covariance: NoisyCovariance,
+        intervals: PartialIntervals | MarginalIntervals,
+        what: str,
+        remarks: Sequence[str],
+    ) -> dict[str, Any]:
+        """Fields that results of all structures share."""
+        sampling, privacy = intervals.variances
+        terms = [f"{self.columns[i]}, {self.columns[j]}" for i, j in intervals.pairs.T]
+        return {
+            "title": self._title(what),
+            "terms": terms,
+            "params": Named(intervals.values, terms),
+            "sampling_variance": sampling,
+            "privacy_variance": privacy,
+            "intervals": intervals,
+            "rows": covariance.moments.answers.rows,
+            "budget": str(release.budget),
+            "notes": [
+                *filter(None, remarks),
+                *notes_of(covariance),
+                *clipping_notes(covariance.moments),
+                cell_rules(release.schema, self),
+            ],
+            "columns": tuple(self.columns),
+        }
+
+    def _pictures(self, release: ReleaseView, covariance: NoisyCovariance) -> PenalisedGraphResult:
+        laws = MarginalIntervals(covariance, self._pairs).laws
+        usual = usual_penalty(laws, self._pairs)
+        penalties = self.penalties or [min(m * usual, 0.99) for m in _MULTIPLES]
+        correlation = np.clip(laws.correlations, -1, 1)
+        np.fill_diagonal(correlation, 1.0)
+        correlation = positive_definite(correlation)
+        fit = graphical_lasso if self.estimator == "glasso" else clime
+        return PenalisedGraphResult(
+            title=self._title({"glasso": "Graphical lasso", "clime": "CLIME"}[self.estimator]),
+            columns=tuple(self.columns),
+            estimator=self.estimator,
+            penalties=np.array(sorted(set(penalties))),
+            precision_=fit(correlation, sorted(set(penalties))),
+            usual=usual,
+            rows=covariance.moments.answers.rows,
+            budget=str(release.budget),
+            notes=tuple(clipping_notes(covariance.moments)),
+        )
+
+    def _title(self, what: str) -> str:
+        where = "" if self.given is None else f", given {self.given}"
+        names, more = self.columns[:_NAMED], len(self.columns) - _NAMED
+        rest = f" and {more} more columns" if more > 0 else ""
+        return f"{what} of {', '.join(names)}{rest}{where}"
+
+    @property
+    def _pairs(self) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
+        return np.array(np.triu_indices(len(self.columns), 1))

@@ -144,3 +144,17 @@ def clipped_share(moments: MomentMatrix, alpha: float) -> tuple[float, float]:
     low = max(seen - q, 0) / max(rows + of_rows, 1)
     high = max(seen + q, 0) / max(rows - of_rows, 1)
     return min(low, 1.0), min(high, 1.0)
+
+
+def noise_ratio(
+    schema: Schema, columns: Sequence[str], clip_norm: float, *, gaussian: bool
+) -> float:
+    """Noise on products of two columns of clipped rows over that of clamped ones, at one price.
+
+    The noise is in proportion to the root of the squared L2 sensitivity if it is Gaussian, else to
+    the L1 sensitivity, and to the largest product: 1 in the box, R^2 / sqrt(2) in the ball.
+    """
+    box, ball = Moments.of(schema, columns), BallMoments.of(schema, columns, clip_norm)
+    one, other = (block.sensitivity("replace") for block in (box, ball))
+    ratio = other.l2_squared / one.l2_squared if gaussian else other.l1 / one.l1
+    return (math.sqrt(ratio) if gaussian else float(ratio)) * clip_norm**2 / math.sqrt(2)

@@ -1,10 +1,10 @@
 """Tails and quantiles of a normal error plus many small noises, by the saddlepoint method.
 
 A first-order error is sum_k w_k Z_k + N(0, s^2) with independent noises Z_k. Under Gaussian noise
-it is normal. Under Laplace noise its tail is heavier: with tens of terms the 2.5% point is near the
-normal one, but tests of hundreds of pairs look at tails of 1e-4, where a normal law gives far too
-small p-values. Lugannani and Rice's formula [1]_ has a small *relative* error at any distance, since
-the cumulant generating function is known:
+it is normal. Under Laplace noise its tail is heavier: with tens of terms the 2.5% point is near
+the normal one, but tests of hundreds of pairs look at tails of 1e-4, where a normal law gives far
+too small p-values. Lugannani and Rice's formula [1]_ has a small *relative* error at any distance,
+since the cumulant generating function is known:
 
     K(t) = s^2 t^2 / 2 + sum over Gaussian k of v_k t^2 / 2 - sum over Laplace k of
     m_k log(1 - v_k t^2 / (2 m_k)),
@@ -70,7 +70,9 @@ class MixtureTails(Cached):
     def _pole(self) -> Floats:
         """(d,) where the first logarithm ends; infinite without Laplace noise."""
         most = self._rates.max(axis=1, initial=0.0)
-        return np.divide(1, np.sqrt(most), out=np.full(len(most), np.inf), where=most > 0)
+        return np.asarray(
+            np.divide(1, np.sqrt(most), out=np.full(len(most), np.inf), where=most > 0)
+        )
 
     def _derivatives(self, t: Floats) -> tuple[Floats, Floats, Floats]:
         """K, K' and K'' at one t for each law."""

@@ -73,12 +73,12 @@ class PairLaws(Cached):
     def marginal(covariance: NoisyCovariance) -> PairLaws:
         """Correlations of two columns."""
         sample = covariance.plain + np.diag(covariance.moments.noise_sd[0, 1:] ** 2)
-        directions = np.diag(1 / np.sqrt(np.diag(sample)))
+        directions = np.diag(1 / np.sqrt(np.maximum(np.diag(sample), 1e-12)))
         return PairLaws(covariance, sample, directions, max(1, covariance.n - 3), 1)
 
     @cached_property
     def correlations(self) -> Floats:
-        """(p, p) estimates; may exceed one in size where the noise has changed S much."""
+        """(p, p) estimates; noise can make one exceed 1 in size."""
         return np.asarray(self.sign * self.directions @ self.sample @ self.directions.T)
 
     def error(self, pairs: Pairs, at: Floats, *, sampling: bool = True) -> MixtureTails:
@@ -118,7 +118,7 @@ class PairLaws(Cached):
         members = sparse.csr_array((np.ones(len(entries)), (entries, function)), shape=shape)
         found = np.empty((pairs.shape[1], len(laws)))
         for some, gradient in self._gradients(pairs, at):
-            by_function = gradient.reshape(len(gradient), -1) @ members
+            by_function = np.asarray(gradient.reshape(len(gradient), -1) @ members)
             found[some] = by_function @ weights.T
         return found**2 * np.array([law.variance for law in laws]), laws
 

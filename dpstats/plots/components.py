@@ -1,4 +1,4 @@
-"""Plots of results, as functions that return matplotlib Axes. matplotlib is optional."""
+"""Plots of principal components."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from dpstats.checks import short
 from dpstats.errors import RequestError
+from dpstats.plots.axes import axes_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from dpstats.analyses.moments.pca import PCAResult
     from dpstats.arrays import Floats
     from dpstats.checks import Method
-
-__all__ = ["loadings", "scree"]
 
 
 def scree(
@@ -140,7 +139,7 @@ def _prepared(
             f"{type(result).__name__}"
         )
     ends = np.asarray(result.conf_int(alpha=alpha, method=method))
-    return result.n_components_, ends, _axes(ax)
+    return result.n_components_, ends, axes_of(ax)
 
 
 def _number(component: object, k: int) -> int:
@@ -160,16 +159,3 @@ def _bars(ax: Axes, x: object, estimates: object, ends: object, label: str | Non
     x, estimates, ends = np.asarray(x), np.asarray(estimates), np.asarray(ends)
     ax.vlines(x, ends[:, 0], ends[:, 1], color="0.5", linewidth=1.2)
     ax.plot(x, estimates, "o", label=label)
-
-
-def _axes(ax: Axes | None) -> Axes:
-    if ax is not None:
-        return ax
-    try:
-        from matplotlib import pyplot
-    except ImportError:
-        raise RequestError(
-            "plots need matplotlib; install it with: pip install matplotlib"
-        ) from None
-    made: Axes = pyplot.subplots(layout="constrained")[1]
-    return made

@@ -1,0 +1,6 @@
+"""Plots of results, as functions that return matplotlib Axes. matplotlib is optional."""
+
+from dpstats.plots.components import loadings, scree
+from dpstats.plots.graphs import matrix, network
+
+__all__ = ["loadings", "matrix", "network", "scree"]

@@ -1,0 +1,178 @@
+"""Sparse graphs at several penalties: pictures without p-values or intervals."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpstats.arrays import Floats
+from dpstats.checks import Target, check_target
+from dpstats.errors import RequestError
+from dpstats.results.base import Result
+from dpstats.results.rendering import Page, fixed, significant
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from dpstats.measured.row_count import RowCount
+
+_MOST = 30  # edges that print
+NO_ERRORS = (
+    "a picture: the edges depend on the penalty and none has an error probability; use "
+    "estimator='inverse' on the same release for intervals and tests"
+)
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class PenalisedGraphResult(Result):
+    """Sparse precision matrices at k penalties, on the scale of correlations.
+
+    Attributes
+    ----------
+    columns : tuple of str
+    estimator : str
+        "glasso" or "clime".
+    penalties : (k,) float64
+        Increasing.
+    precision_ : (k, p, p) float64
+        Inverse correlation matrices.
+    usual : float
+        The penalty at which a graph without edges stays empty with probability .95, no more.
+    rows : RowCount
+    budget : str
+    notes : tuple of str
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> schema = dps.Schema([dps.Number(name, -3, 3, missing=0) for name in ("a", "b", "c")])
+    >>> graph = dps.GraphicalModel(["a", "b", "c"])
+    >>> plan = dps.plan(schema, {"graph": graph}, budget=dps.PureDP(5))
+    >>> normal = np.random.default_rng(0).standard_normal((20_000, 3))
+    >>> rows = pd.DataFrame(normal @ [[1, 0.8, 0], [0, 0.6, 0.5], [0, 0, 0.8]], columns=list("abc"))
+    >>> release = dps.release(plan, rows, m=2_000)
+    >>> sparse = dps.GraphicalModel(["a", "b", "c"], estimator="clime", penalties=[0.1, 0.9])
+    >>> release.infer(sparse).edge_counts.tolist()
+    [2, 0]
+    """
+
+    columns: tuple[str, ...]
+    estimator: str
+    penalties: Floats
+    precision_: Floats
+    usual: float
+    rows: RowCount
+    budget: str
+    notes: tuple[str, ...] = ()
+
+    @property
+    def partial_correlation_(self) -> Floats:
+        """(k, p, p) partial correlations of the sparse matrices, ones on the diagonal."""
+        root = np.sqrt(np.diagonal(self.precision_, axis1=1, axis2=2))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found = -self.precision_ / (root[:, :, np.newaxis] * root[:, np.newaxis, :])
+        own = np.arange(len(self.columns))
+        found[:, own, own] = 1.0
+        return np.asarray(np.nan_to_num(found))
+
+    @property
+    def edge_counts(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        """(k,) number of edges at each penalty."""
+        i, j = np.triu_indices(len(self.columns), 1)
+        return np.asarray(np.count_nonzero(self.precision_[:, i, j], axis=1))
+
+    @property
+    def headline(self) -> str:
+        """The number of edges at the fitted penalty nearest to the usual one."""
+        count = self.edge_counts[self.penalties == self._nearest][0]
+        return f"{count} edges at penalty {significant(self._nearest)}"
+
+    def edges(self, penalty: float | None = None) -> pd.DataFrame:
+        """The edges at one of the penalties, strongest first.
+
+        Parameters
+        ----------
+        penalty : float, optional
+            One of `penalties`; by default the one nearest to `usual`.
+
+        Returns
+        -------
+        DataFrame with columns first, second, estimate (the partial correlation).
+
+        Raises
+        ------
+        RequestError
+            For a penalty that was not asked for.
+        """
+        found = self.pairs(penalty)
+        found = found[found["estimate"] != 0]
+        order = found["estimate"].abs().sort_values(ascending=False, kind="stable").index
+        return found.loc[order].reset_index(drop=True)
+
+    def pairs(self, penalty: float | None = None) -> pd.DataFrame:
+        """All pairs at one of the penalties: first, second, estimate (zero without an edge).
+
+        Parameters and errors as in `edges`.
+        """
+        wanted = self._nearest if penalty is None else penalty
+        if not np.any(np.isclose(self.penalties, wanted)):
+            raise RequestError(
+                f"penalty {wanted!r} was not fitted; fitted: {self.penalties.tolist()}. Ask the "
+                "same release for another: dps.GraphicalModel(..., penalties=[...])"
+            )
+        frame = self.to_frame()
+        same = np.isclose(frame["penalty"], wanted)
+        return frame.loc[same, ["first", "second", "estimate"]].reset_index(drop=True)
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per penalty and pair: penalty, first, second, estimate."""
+        import pandas as pd
+
+        i, j = np.triu_indices(len(self.columns), 1)
+        names, k = np.array(self.columns, dtype=object), len(self.penalties)
+        return pd.DataFrame(
+            {
+                "penalty": np.repeat(self.penalties, len(i)),
+                "first": np.tile(names[i], k),
+                "second": np.tile(names[j], k),
+                "estimate": self.partial_correlation_[:, i, j].ravel(),
+            }
+        )
+
+    def summary(self, *, alpha: float = 0.05, target: Target = "population") -> str:
+        """Text: edges at every penalty, and the strongest ones at the usual penalty.
+
+        `alpha` and `target` have no effect: there are no intervals.
+        """
+        check_target(target)
+        return self._page().text()
+
+    def _repr_html_(self) -> str:
+        return self._page().html()
+
+    def _page(self) -> Page:
+        counts = zip(self.penalties.tolist(), self.edge_counts.tolist(), strict=True)
+        listed = ", ".join(f"{significant(one)}: {count}" for one, count in counts)
+        edges = self.edges()
+        rows = [
+            [f"{one}, {other}", fixed(value, 3)]
+            for one, other, value in edges.head(_MOST).itertuples(index=False)
+        ]
+        more = len(edges) - _MOST
+        after = [f"{self.rows}; {self.budget}.", f"Note: {NO_ERRORS}"]
+        after += [f"Note: {more} more edges are in edges()"] if more > 0 else []
+        return Page(
+            self.title,
+            [f"edges by penalty: {listed}", f"below: penalty {significant(self._nearest)}"],
+            ["", "partial correlation"],
+            rows,
+            after=[*after, *(f"Note: {note}" for note in self.notes)],
+        )
+
+    @property
+    def _nearest(self) -> float:
+        return float(self.penalties[np.argmin(np.abs(np.log(self.penalties / self.usual)))])

@@ -1,0 +1,150 @@
+"""Results for tree-structured graphical models: which edges the spanning tree surely has."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.arrays import Floats
+from dpstats.checks import Method, Target, check_alpha, check_method, check_target
+from dpstats.inference.graphs.pair_intervals import MarginalIntervals
+from dpstats.inference.graphs.spanning_tree import TreeVerdict, spanning_tree, tree_verdicts
+from dpstats.results.estimates import METHODS, EstimateResult
+from dpstats.spending import USUAL_ALPHA, percent
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class TreeResult(EstimateResult):
+    """Correlations of all pairs of columns, and their maximum spanning tree.
+
+    Parameters are Pearson's correlations, one per pair of columns, row by row of the upper
+    triangle. There are no p-values: a test after a search over trees has no level.
+
+    Attributes
+    ----------
+    columns : tuple of str
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> schema = dps.Schema([dps.Number(name, -3, 3, missing=0) for name in ("a", "b", "c")])
+    >>> tree = dps.GraphicalModel(["a", "b", "c"], structure="tree")
+    >>> plan = dps.plan(schema, {"tree": tree}, budget=dps.PureDP(5))
+    >>> normal = np.random.default_rng(0).standard_normal((20_000, 3))
+    >>> rows = pd.DataFrame(normal @ [[1, 0.8, 0], [0, 0.6, 0.5], [0, 0, 0.8]], columns=list("abc"))
+    >>> result = dps.release(plan, rows, m=2_000).infer(tree)
+    >>> result.verdicts()
+    ['sure', 'impossible', 'sure']
+    """
+
+    columns: tuple[str, ...] = ()
+
+    @property
+    def interval_of(self) -> str:
+        """Correlations, without a unit."""
+        return "correlations"
+
+    @property
+    def _tree(self) -> MarginalIntervals:
+        assert isinstance(self.intervals, MarginalIntervals)
+        return self.intervals
+
+    @property
+    def in_tree(self) -> NDArray[np.bool_]:
+        """(d,) Chow and Liu's tree of the estimates, a picture; none if an estimate is unknown."""
+        weights = np.abs(np.asarray(self.params))
+        if np.isnan(weights).any():
+            return np.zeros(len(weights), dtype=bool)
+        return spanning_tree(weights, self._tree.pairs, len(self.columns))
+
+    def weights(
+        self,
+        *,
+        alpha: float = USUAL_ALPHA,
+        method: Method = "noise_aware",
+        target: Target = "population",
+    ) -> tuple[Floats, Floats]:
+        """Limits (d,) of the absolute correlations, of all pairs jointly."""
+        low, high = self._tree.simultaneous(alpha, method, target)
+        return np.maximum(np.maximum(low, -high), 0), np.maximum(np.abs(low), np.abs(high))
+
+    def verdicts(
+        self,
+        *,
+        alpha: float = USUAL_ALPHA,
+        method: Method = "noise_aware",
+        target: Target = "population",
+    ) -> list[TreeVerdict]:
+        """Whether each pair is surely an edge of the tree, cannot be one, or is undecided.
+
+        Right for all pairs with probability 1 - alpha, since the limits of all correlations hold
+        jointly.
+
+        Parameters
+        ----------
+        alpha : float
+        method : {"noise_aware", "certified"}
+        target : {"population", "table"}
+
+        Returns
+        -------
+        list of {"sure", "impossible", "undecided"}
+        """
+        check_alpha(alpha)
+        check_method(method)
+        check_target(target)
+        low, high = self.weights(alpha=alpha, method=method, target=target)
+        return tree_verdicts(low, high, self._tree.pairs, len(self.columns))
+
+    def to_frame(
+        self,
+        *,
+        alpha: float = USUAL_ALPHA,
+        method: Method = "noise_aware",
+        target: Target = "population",
+    ) -> pd.DataFrame:
+        """One row per pair: see `EstimateResult.to_frame`, and further columns.
+
+        ``first`` and ``second``, the columns of the pair; ``in_tree``, whether Chow and Liu's tree
+        of the estimates has it; ``verdict``.
+        """
+        frame = super().to_frame(alpha=alpha, method=method, target=target)
+        names = np.array(self.columns, dtype=object)
+        first, second = self._tree.pairs
+        verdict = self.verdicts(alpha=alpha, method=method, target=target)
+        frame = frame.assign(first=names[first], second=names[second], in_tree=self.in_tree)
+        return frame.assign(verdict=verdict)
+
+    def _shown(self, alpha: float, target: Target, most: int) -> pd.DataFrame:
+        """Edges of Chow and Liu's tree first, then by strength."""
+        frame = self.to_frame(alpha=alpha, target=target)
+        low, high = np.asarray(self.conf_int(alpha=alpha, method="certified", target=target)).T
+        frame = frame.assign(certified_low=low, certified_high=high)
+        strength = frame["estimate"].abs()
+        order = frame.assign(strength=strength).sort_values(
+            ["in_tree", "strength"], ascending=False, kind="stable"
+        )
+        order["term"] += np.where(order["in_tree"], " (tree, " + order["verdict"] + ")", "")
+        dropped = ["first", "second", "in_tree", "verdict", "strength"]
+        return order.drop(columns=dropped).head(most)
+
+    def _head(self, target: Target) -> list[str]:
+        lines = [self.title]
+        for method in METHODS:
+            count = Counter(self.verdicts(method=method, target=target))  # type: ignore[arg-type]
+            lines.append(
+                f"{method.replace('_', '-')} at {percent(USUAL_ALPHA)}, of "
+                f"{len(self.columns) - 1} edges of the tree and {len(self.terms)} pairs: "
+                f"{count['sure']} sure, {count['impossible']} impossible, "
+                f"{count['undecided']} undecided"
+            )
+        return lines
