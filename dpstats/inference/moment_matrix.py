@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from dpstats.arrays import Codes, Floats
 from dpstats.errors import RequestError
 from dpstats.families.ball_moments import RADIUS, BallMoments
-from dpstats.families.moments import Feature, Moments, Term
+from dpstats.families.features import Feature, Term
+from dpstats.families.moments import Moments
 from dpstats.families.subgroups import Subgroup
 from dpstats.inference.simulation import draw_noise
 from dpstats.measured.answers import joint_noise_quantiles

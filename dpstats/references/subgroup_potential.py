@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.arrays import Codes, Floats
+from dpstats.families.features import Term
 from dpstats.families.group_moments import PARTS, GroupMoments
-from dpstats.families.moments import Term
 from dpstats.families.subgroups import Subgroup
 
 Units = Callable[[str], Floats]
