@@ -38,6 +38,14 @@ def indicator(level: int, bins: Codes) -> NDArray[Any]:
     return np.where(bins == 1, 1, -1) if level == SIGN else np.equal(bins, level)
 
 
+def add_by_bin(total: NDArray[Any], level: int, values: NDArray[Any]) -> None:
+    """Add values (n,) times the indicator of a level, or the sign, to (n, bins) of its column."""
+    if level == SIGN:
+        total += np.outer(values, indicator(SIGN, np.arange(total.shape[1])))
+    else:
+        total[:, level] += values
+
+
 def feature_name(feature: Feature, labels: Sequence[str]) -> str:
     """Such as ``age``, ``sign(smoker)`` or ``region=north``, given the labels of the bins."""
     name, level = feature
