@@ -18,7 +18,8 @@ from dpstats.checks import short, shortest_decimal
 from dpstats.errors import FileFormatError, RequestError
 from dpstats.families.block import Block, Derivation
 from dpstats.families.cells import DenseValues
-from dpstats.families.moments import Moments, Term
+from dpstats.families.features import Term
+from dpstats.families.moments import Moments
 from dpstats.families.subgroups import require_answered
 from dpstats.privacy.neighbours import Sensitivity
 from dpstats.privacy.rationals import parse_fraction

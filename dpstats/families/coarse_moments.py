@@ -27,11 +27,12 @@ def fourth_moments_of_pairs(
 ) -> Moments | None:
     """Coarse means of all products of third and fourth degree within every pair of numbers.
 
-    Pairs of two-valued columns are excluded; None if no pair remains.
+    Pairs of two-valued columns are excluded, and those with a sign; None if no pair remains.
     """
+    numbers = sorted(name for name in names if isinstance(schema[name], Number))
     pairs = [
         pair
-        for pair in itertools.combinations(sorted(names), 2)
+        for pair in itertools.combinations(numbers, 2)
         if any(takes_more_than_two(schema[name]) for name in pair)
     ]
     terms = dict.fromkeys(

@@ -14,7 +14,7 @@ import numpy as np
 from dpstats.arrays import Floats
 from dpstats.checks import excerpt, short
 from dpstats.errors import RequestError, SchemaError
-from dpstats.families.moments import Feature
+from dpstats.families.features import Feature
 from dpstats.schema import Boolean, Category, Column, Number
 
 if TYPE_CHECKING:

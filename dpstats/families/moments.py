@@ -1,4 +1,4 @@
-"""Moments: sums of products of numbers, with powers, and of the indicators of levels."""
+"""Moments: sums of products of numbers, with powers, of signs and of indicators of levels."""
 
 from __future__ import annotations
 
@@ -19,17 +19,25 @@ from dpstats.checks import short
 from dpstats.errors import RequestError
 from dpstats.families.block import Block, Derivation
 from dpstats.families.cells import DenseValues
+from dpstats.families.features import (
+    SIGN,
+    Feature,
+    Term,
+    alternatives,
+    feature_name,
+    has_sign,
+    indicator,
+    is_level,
+    is_signed,
+    product,
+    replacement,
+)
 from dpstats.families.subgroups import Subgroup, require_answered
 from dpstats.privacy.neighbours import Sensitivity
 from dpstats.schema import Column, Number, Schema
 
 if TYPE_CHECKING:
     from dpstats.privacy.neighbours import Unit
-
-Feature = tuple[str, int | None]
-"""A number's column name with None, or a group's column name with a level or bin."""
-Term = tuple[Feature, ...]
-"""A product of features, as `product` writes it."""
 
 COARSE_STEPS = 64  # to either side of the middle of a number's range
 COARSE_NOISE = 16
@@ -41,36 +49,25 @@ _FEWEST_ROWS = 2**9
 _COUNTED = 2**15
 
 
-def product(one: Iterable[Feature], other: Iterable[Feature]) -> Term | None:
-    """The product of two products of features, sorted; None where it is always zero.
-
-    A level times itself is itself, and two levels of one column exclude each other; numbers have
-    powers.
-    """
-    both = (*one, *other)
-    numbers = sorted(feature for feature in both if feature[1] is None)
-    levels = {feature for feature in both if feature[1] is not None}
-    if len({name for name, _ in levels}) < len(levels):
-        return None
-    return (*numbers, *sorted(levels, key=str))
-
-
 @dataclass(frozen=True)
 class Moments(Block):
-    """Sums of products of numbers, with powers, and of the indicators of levels.
+    """Sums of products of numbers, with powers, of signs and of the indicators of levels.
 
     Built by `Moments.of`, for first and second moments, or by `Moments.of_terms`. In unit scale a
-    number runs over [-1, 1] (its code divided by K) and an indicator over {0, 1}.
+    number runs over [-1, 1] (its code divided by K) and an indicator over {0, 1}. The sign of a
+    column with two declared levels is -1 at the first and +1 at the second: products of signs hold
+    the same as tables of these columns, in fewer functions.
 
     Attributes
     ----------
     columns : tuple of columns
-        Numbers; Categories, Booleans or binned numbers, with one indicator per level or bin.
+        Numbers; Categories, Booleans or binned numbers, with one indicator per level or bin;
+        Categories of two levels and Booleans, with a sign.
     terms : tuple of terms
         The functions, each a product of features.
     given : Subgroup, optional
         The rows that the sums are over; the others add nothing. It excludes rows without a value
-        of some number. Then the product of no features, (), is their number.
+        of some number or sign. Then the product of no features, (), is their number.
     coarse : bool
         For third and fourth moments. They are used only to estimate sampling variances, which
         matter where noise is small, and a rough value suffices. Finer grids are rounded to 64 steps
@@ -83,6 +80,8 @@ class Moments(Block):
     >>> columns = [dps.Number("age", 0, 100, missing=40), dps.Boolean("smoker")]
     >>> dps.Moments.of(dps.Schema(columns), ["age"], ["smoker"]).names
     ['age', 'smoker=False', 'smoker=True', 'age^2', 'age*smoker=False', 'age*smoker=True']
+    >>> dps.Moments.of(dps.Schema(columns), ["age"], signs=["smoker"]).names
+    ['age', 'sign(smoker)', 'age^2', 'age*sign(smoker)']
     """
 
     columns: tuple[Column, ...]
@@ -96,6 +95,7 @@ class Moments(Block):
         # The sensitivity counts every function once, each within its range.
         names = [column.name for column in self.columns]
         known: set[Feature] = {(c.name, None) for c in self.columns if isinstance(c, Number)}
+        known |= {(c.name, SIGN) for c in self.columns if has_sign(c)}
         known |= {(c.name, i) for c in self.columns if c.bins > 1 for i in range(c.bins)}
         if (
             not self.terms
@@ -106,10 +106,10 @@ class Moments(Block):
             or not known.issuperset(itertools.chain.from_iterable(self.terms))
         ):
             raise RequestError(
-                f"moments of {names} need distinct terms, each a sorted product of numbers and of "
-                "levels of different columns; use Moments.of"
+                f"moments of {names} need distinct terms, each a sorted product of numbers, of "
+                "signs and of levels of different columns; use Moments.of"
             )
-        require_answered(self.numbers, self.given)
+        require_answered((*self.numbers, *self.signs), self.given)
 
     @staticmethod
     def of(
@@ -118,11 +118,13 @@ class Moments(Block):
         groups: Sequence[str] = (),
         degree: int = 2,
         given: str | None = None,
+        signs: Sequence[str] = (),
     ) -> Moments:
-        """All moments up to a degree (1 or 2) of some numbers and one-hot groups.
+        """All moments up to a degree (1 or 2) of some numbers, one-hot groups and signs.
 
-        With a condition `given`, or numbers with ``allow_missing=True``, they are those of the rows
-        with the condition and a value of all numbers; then the number of these rows is the last.
+        The square of a sign, which is one, is left out. With a condition `given`, or numbers or
+        signs of columns with ``allow_missing=True``, they are those of the rows with the condition
+        and a value of all of these; then the number of these rows is the last.
 
         Raises
         ------
@@ -139,16 +141,22 @@ class Moments(Block):
         for name in groups:
             if schema[name].bins < 2:
                 raise RequestError(f"{name!r} has a single bin; add edges to the schema")
-        names = [*numbers, *groups]
+        for name in signs:
+            if not has_sign(schema[name]):
+                raise RequestError(
+                    f"{name!r} has no sign; signs are of Booleans and Categories of two levels"
+                )
+        names = [*numbers, *signs, *groups]
         if not names or len(set(names)) < len(names):
             raise RequestError(f"moments need distinct columns, got {names}")
         features: list[Feature] = [(c.name, None) for c in schema if c.name in numbers]
+        features += [(c.name, SIGN) for c in schema if c.name in signs]
         features += [(c.name, i) for c in schema if c.name in groups for i in range(c.bins)]
         pairs = itertools.combinations_with_replacement(features, degree)
         terms = dict.fromkeys([*((f,) for f in features), *(product(pair, ()) for pair in pairs)])
-        group = Subgroup.of(schema, given, numbers)
+        group = Subgroup.of(schema, given, [*numbers, *signs])
         count: list[Term] = [] if group is None else [()]
-        kept = [term for term in terms if term is not None]
+        kept = [term for term in terms if term]  # neither the zero nor the square of a sign
         return Moments.of_terms(schema, [*kept, *count], given=group)
 
     @staticmethod
@@ -181,9 +189,15 @@ class Moments(Block):
         return self.numbers
 
     @property
+    def signs(self) -> tuple[Column, ...]:
+        """Columns of which the functions use the sign."""
+        used = {name for term in self.terms for name, level in term if level == SIGN}
+        return tuple(c for c in self.columns if c.name in used)
+
+    @property
     def groups(self) -> tuple[Column, ...]:
         """Columns of which the functions use levels or bins."""
-        used = {name for term in self.terms for name, level in term if level is not None}
+        used = {feature[0] for term in self.terms for feature in term if is_level(feature)}
         return tuple(c for c in self.columns if c.name in used)
 
     @property
@@ -198,14 +212,14 @@ class Moments(Block):
 
     @property
     def names(self) -> list[str]:
-        """Such as ``age``, ``age^2``, ``age^2*income*region=north``."""
+        """Such as ``age``, ``age^2``, ``age^2*income*sign(smoker)*region=north``."""
         labels = {c.name: c.bin_labels for c in self.columns}
         suffix = "" if self.given is None else f", {self.given.name}"
         return [
             "*".join(
-                (name if level is None else f"{name}={labels[name][level]}")
+                feature_name(feature, labels.get(feature[0], ()))
                 + (f"^{power}" if power > 1 else "")
-                for (name, level), power in Counter(term or (("rows", None),)).items()
+                for feature, power in Counter(term or (("rows", None),)).items()
             )
             + suffix
             for term in self.terms
@@ -227,7 +241,7 @@ class Moments(Block):
         if max(largest) > 2**62:
             raise RequestError("the grids are too fine for these products; use fewer points")
         high = np.array(largest, dtype=np.int64)
-        return np.where([_signed(term) for term in self.terms], -high, 0), high
+        return np.where([is_signed(term) for term in self.terms], -high, 0), high
 
     @cached_property
     def _halves(self) -> tuple[list[Term], Codes, Codes]:
@@ -259,7 +273,7 @@ class Moments(Block):
     def _feature(self, column: Column, level: int | None, codes: Codes) -> NDArray[Any]:
         """One factor (n,); coarse grids round to the nearest step, halves away from the middle."""
         if level is not None:
-            return np.equal(column.bins_of(codes), level)
+            return indicator(level, column.bins_of(codes))
         assert isinstance(column, Number)
         half, steps = column.half_points, self._steps(column)
         if steps == half:
@@ -323,30 +337,35 @@ class Moments(Block):
         return DenseValues(products)
 
     def sensitivity(self, unit: Unit) -> Sensitivity:
-        """A rational bound, exact for all first and second moments of numbers; see the notes.
+        """A rational bound, exact for all first and second moments of numbers and signs (notes).
 
         Notes
         -----
-        Alternatives: take the terms that share their numbers (with powers) and their groups. One
-        row has one level in each group, so it gives its product v to at most one of these terms,
-        with |v| at most 1, and v at least 0 if all powers are even. Replacing it changes one term
-        by at most 2 (1 if v cannot be negative), or two terms by at most 1 each: L1 at most 2,
-        squared L2 at most 4 if v can be negative; else L1 and squared L2 are at most the smaller of
-        2 and the number of terms. Adding or removing it changes one term by at most 1.
+        Alternatives: take the terms that share their numbers (with powers), their signs and their
+        groups. One row has one level in each group, so it gives its product v to at most one of
+        these terms, with |v| at most 1, and v at least 0 if there are no signs and all powers are
+        even. Replacing it changes one term by at most 2 (1 if v cannot be negative), or two terms
+        by at most 1 each: L1 at most 2, squared L2 at most 4 if v can be negative; else L1 and
+        squared L2 are at most the smaller of 2 and the number of terms. Adding or removing it
+        changes one term by at most 1.
 
         The sum over all alternatives is a bound. For terms of one or two features the following is
         another, and the smaller is used. Replace one row x by x', and write u = (x + x')/2,
-        v = (x - x')/2, so |u_i| + |v_i| <= 1 and x_i x_j - x'_i x'_j = 2 (u_i v_j + v_i u_j). With
-        p numbers and G groups:
+        v = (x - x')/2, so |u_i| + |v_i| <= 1 and x_i x_j - x'_i x'_j = 2 (u_i v_j + v_i u_j), for
+        numbers and for signs, which have no squares. With p numbers, q signs, P = p + q and G
+        groups:
 
-        L1: numbers contribute at most (2p + 4) S - 2 S^2 (1 + 1/p), S = sum |v_i|, largest at
-        S = p (p + 2) / (2 (p + 1)); every group adds at most 2, every product of a number and a
-        group 2, every pair of groups 2.
+        L1: let k signs change (v_i is -1, 0 or 1) and T = sum |v_i| over the numbers, S = k + T.
+        Numbers and signs contribute at most 2 (P - S) S + 2 k + 4 T - 2 T^2 / p, which is concave
+        in T; every group adds at most 2, every product of a number or sign and a group 2, every
+        pair of groups 2.
 
-        Squared L2: let s groups keep their level. With a_i = |v_i|, numbers contribute at most
-        4 sum a_i + 4 sum_{i<j} (a_i + a_j - 2 a_i a_j); a number times a group at most 4 a_i if
-        the level stays and 2 if it changes; a changed group 2, a pair of groups 2 unless both
-        stay. All is multilinear in a, so the largest value is at k of the a_i equal to one.
+        Squared L2: let h groups keep their level. With a_i = |v_i|, numbers and signs contribute at
+        most 4 sum a_i + 4 sum_{i<j} (a_i + a_j - 2 a_i a_j); one of them times a group at most
+        4 a_i if the level stays and 2 if it changes; a changed group 2, a pair of groups 2 unless
+        both stay. All is multilinear in a, so the largest value is at k of the a_i equal to one.
+        Without groups it is 4 k (P - k + 1), which signs alone reach: k of them change, and with
+        them their products with the others.
 
         A subset of the terms can only lower both.
 
@@ -354,31 +373,15 @@ class Moments(Block):
         changes every alternative by at most 1 (the number of rows is one of them), as removing it
         does: the larger of the two.
         """
-        count = Fraction(len(_alternatives(self.terms)))
+        count = Fraction(len(alternatives(self.terms)))
         removed = Sensitivity(count, count)
         if unit == "add_remove":
             return removed
-        replaced = self._replaced([term for term in self.terms if term])
+        replaced = replacement([term for term in self.terms if term])
         if self.given is None:
             return replaced
         l1, l2_squared = max(replaced.l1, count), max(replaced.l2_squared, count)
         return Sensitivity(l1, l2_squared)
-
-    @staticmethod
-    def _replaced(terms: Sequence[Term]) -> Sensitivity:
-        """Bound on the changes of the sums when a row replaces another one."""
-        short = [term for term in terms if len(term) <= 2]
-        separate = _changes(short)
-        p = len({name for term in short for name, level in term if level is None})
-        g = len({name for term in short for name, level in term if level is not None})
-        l1 = Fraction(p * (p + 2) ** 2, 2 * (p + 1)) + 2 * g + 2 * p * g + g * (g - 1)
-        l2_squared = max(
-            4 * k * (1 + s + p - k) + 2 * (g - s) * (1 + p) + g * (g - 1) - s * (s - 1)
-            for k in range(p + 1)
-            for s in range(g + 1)
-        )
-        together = Sensitivity(min(separate.l1, l1), min(separate.l2_squared, Fraction(l2_squared)))
-        return together + _changes([term for term in terms if len(term) > 2])
 
     def derive(self, wanted: Block, *, complements: bool = True) -> Derivation | None:
         """The moments that both hold; those that only `wanted` holds have no terms."""
@@ -414,27 +417,3 @@ class Moments(Block):
         terms = [tuple((str(name), level) for name, level in term) for term in plain["terms"]]
         given = Subgroup.from_dict(plain["given"], schema) if "given" in plain else None
         return Moments.of_terms(schema, terms, bool(plain.get("coarse", False)), given)
-
-
-def _signed(term: Iterable[Feature]) -> bool:
-    """Whether a product can be negative: some number has an odd power."""
-    powers = Counter(name for name, level in term if level is None)
-    return any(power % 2 for power in powers.values())
-
-
-def _alternatives(terms: Iterable[Term]) -> Counter[tuple[Term, tuple[str, ...]]]:
-    """How many terms share their numbers, with powers, and their groups."""
-    return Counter(
-        (tuple(f for f in t if f[1] is None), tuple(f[0] for f in t if f[1] is not None))
-        for t in terms
-    )
-
-
-def _changes(terms: Iterable[Term]) -> Sensitivity:
-    """Sum over alternatives of the largest changes that replacing a row makes."""
-    l1 = l2_squared = 0
-    for (numbers, _), count in _alternatives(terms).items():
-        signed = _signed(numbers)
-        l1 += 2 if signed else min(2, count)
-        l2_squared += 4 if signed else min(2, count)
-    return Sensitivity(Fraction(l1), Fraction(l2_squared))

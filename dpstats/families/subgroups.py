@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dpstats.arrays import Codes
 from dpstats.errors import RequestError
 from dpstats.families.conditions import CellSet, cell_index, read_condition
-from dpstats.schema import Column, Number
+from dpstats.schema import Column
 
 if TYPE_CHECKING:
     from dpstats.schema import Schema
@@ -145,18 +145,18 @@ def disjoint(groups: Iterable[Subgroup]) -> bool:
     return alike and bool(np.all(sum(g.cells.array.astype(np.int64) for g in groups) <= 1))
 
 
-def require_answered(numbers: Iterable[Number], group: Subgroup | None) -> None:
-    """Refuse numbers that may be missing in a subgroup: the code of a missing cell is no value.
+def require_answered(columns: Iterable[Column], group: Subgroup | None) -> None:
+    """Refuse columns that may be missing in a subgroup: the code of a missing cell is no value.
 
     Raises
     ------
     RequestError
     """
     known = () if group is None else group.answered
-    for number in numbers:
-        if number.allow_missing and number not in known:
+    for column in columns:
+        if column.allow_missing and column not in known:
             raise RequestError(
-                f"{number.name!r} has allow_missing=True in the schema, and these functions need a "
+                f"{column.name!r} has allow_missing=True in the schema, and these functions need a "
                 "value in every row; declare missing= instead, the value that missing cells count "
                 "as, or use an analysis of the rows that have a value, such as dps.Mean"
             )

@@ -1,8 +1,9 @@
 """The noisy second-moment matrix of some features, with the law of its noise.
 
-Features are a constant, numbers and indicators of levels. Their products were measured one by one
-with independent noise; some entries of the matrix are the same measurement (an indicator times
-itself), some are known (two levels of one column exclude each other). All uses of the matrix are
+Features are a constant, numbers, signs of two-level columns and indicators of levels. Their
+products were measured one by one with independent noise; some entries of the matrix are the same
+measurement (an indicator times itself), some are known (two levels of one column exclude each
+other; a sign times itself is the constant times itself). All uses of the matrix are
 homogeneous in it: where the number of rows is not public, as in a subgroup, its noisy count is one
 more entry, at the constant times itself.
 """
@@ -21,7 +22,8 @@ from numpy.typing import NDArray
 from dpstats.arrays import Codes, Floats
 from dpstats.errors import RequestError
 from dpstats.families.ball_moments import RADIUS, BallMoments
-from dpstats.families.moments import Feature, Moments, Term
+from dpstats.families.features import SIGN, Feature, Term, feature_name, indicator, is_level
+from dpstats.families.moments import Moments
 from dpstats.families.subgroups import Subgroup
 from dpstats.inference.simulation import draw_noise
 from dpstats.measured.answers import joint_noise_quantiles
@@ -49,8 +51,10 @@ def moments_block(
         For a number without a rule for missing cells, or columns of the wrong kind.
     """
     numbers = list(dict.fromkeys(name for name, level in features if level is None))
-    groups = list(dict.fromkeys(name for name, level in features if level is not None))
-    every = [term for term in Moments.of(schema, numbers, groups).terms if term]  # checks columns
+    signs = list(dict.fromkeys(name for name, level in features if level == SIGN))
+    groups = list(dict.fromkeys(feature[0] for feature in features if is_level(feature)))
+    checked = Moments.of(schema, numbers, groups, signs=signs)
+    every = [term for term in checked.terms if term]
     wanted = {frozenset(term) if len(set(term)) > 1 else (len(term), term[0]) for term in terms}
     kept = [t for t in every if (frozenset(t) if len(set(t)) > 1 else (len(t), t[0])) in wanted]
     count: list[Term] = [] if given is None else [()]
@@ -58,7 +62,7 @@ def moments_block(
 
 
 def products_of(features: Sequence[Feature]) -> list[Term]:
-    """First moments and all products of two features, squares of numbers too."""
+    """First moments and all products of two features, the squares of numbers alone."""
     terms: list[Term] = [(feature,) for feature in features]
     for i, a in enumerate(features):
         for b in features[i:]:
@@ -133,7 +137,8 @@ class NoisyMatrix:
 class MomentMatrix(NoisyMatrix):
     """Noisy mean products of q features, the constant first, in unit scale.
 
-    A number runs over [-1, 1] there, an indicator over {0, 1}; clipped rows lie in the unit ball.
+    A number runs over [-1, 1] there, a sign is -1 or 1, an indicator 0 or 1; clipped rows lie in
+    the unit ball.
 
     Attributes
     ----------
@@ -175,7 +180,9 @@ class MomentMatrix(NoisyMatrix):
         for i, a in enumerate(features, start=1):
             place[0, i] = place[i, 0] = at[(a,)]
             for j, b in enumerate(features, start=1):
-                if a == b:
+                if a == b and a[1] == SIGN:
+                    place[i, i] = place[0, 0]
+                elif a == b:
                     place[i, i] = at[(a, a)] if a[1] is None else at[(a,)]
                 elif a[0] != b[0]:
                     place[i, j] = at[frozenset((a, b))]
@@ -190,12 +197,12 @@ class MomentMatrix(NoisyMatrix):
 
     @cached_property
     def origin(self) -> Floats:
-        """(q - 1,) original values at unit value zero; 0 for an indicator."""
+        """(q - 1,) original values at unit value zero; 0 for a sign or an indicator."""
         return self._ends[0]
 
     @cached_property
     def spread(self) -> Floats:
-        """(q - 1,) original units in one unit of each feature; 1 for an indicator."""
+        """(q - 1,) original units in one unit of each feature; 1 for a sign or an indicator."""
         return self._ends[1]
 
     @cached_property
@@ -215,7 +222,7 @@ class MomentMatrix(NoisyMatrix):
     def scaling(self) -> Floats:
         """(q, q) lower triangular L: features in original units are L times those in unit scale.
 
-        A number is its origin + spread times its unit value; indicators are unchanged. The matrix
+        A number is its origin + spread times its unit value; the others are unchanged. The matrix
         in original units is L M L', and coefficients b there are b_unit = L' b in unit scale.
         """
         scaling = np.eye(len(self.features) + 1)
@@ -224,15 +231,19 @@ class MomentMatrix(NoisyMatrix):
         return scaling
 
     def unit_rows(self, codes: Mapping[str, Codes]) -> Floats:
-        """Rows (m, q - 1) in unit scale, given as column name -> (m,) codes; of numbers alone."""
-        names = [name for name, _ in self.features]
+        """Rows (m, q - 1) in unit scale, given as column name -> (m,) codes."""
         if self.ball is not None:
             order = [column.name for column in self.ball.numbers]
-            return self.ball.rows(codes).T[:, [order.index(name) for name in names]] / RADIUS
-        numbers = [
-            column for column in map(self.schema.__getitem__, names) if isinstance(column, Number)
-        ]
-        return np.stack([number.units_of(codes[number.name]) for number in numbers], axis=1)
+            used = [order.index(name) for name, _ in self.features]
+            return self.ball.rows(codes).T[:, used] / RADIUS
+        rows = np.empty((len(codes[self.features[0][0]]), len(self.features)))
+        for values, (name, level) in zip(rows.T, self.features, strict=True):
+            column = self.schema[name]
+            if level is not None:
+                values[:] = indicator(level, column.bins_of(codes[name]))
+            elif isinstance(column, Number):
+                values[:] = column.units_of(codes[name])
+        return rows
 
     @cached_property
     def limits(self) -> Floats:
@@ -260,7 +271,6 @@ class MomentMatrix(NoisyMatrix):
     def names(self) -> list[str]:
         """Names of the features, the constant first."""
         names = ["Intercept"]
-        for name, level in self.features:
-            label = "" if level is None else f"={self.schema[name].bin_labels[level]}"
-            names.append(name + label)
+        for feature in self.features:
+            names.append(feature_name(feature, self.schema[feature[0]].bin_labels))
         return names

@@ -13,7 +13,7 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from dpstats.arrays import Codes, Floats
 from dpstats.families.ball_moments import BallMoments
 from dpstats.families.block import Family
 from dpstats.families.cells import Indicator, Table
+from dpstats.families.features import add_by_bin, indicator
 from dpstats.families.group_moments import GroupMoments
 from dpstats.families.moments import Moments
 from dpstats.references.ball_potential import BallConditional, BallPotential
@@ -178,7 +179,11 @@ class GibbsSampler:
         bins = {c.name: c.bins for c in block.columns}
         for term, value in zip(block.terms, part.tolist(), strict=True):
             numbers = [name for name, level in term if level is None]
-            groups = [(name, level) for name, level in term if level is not None]
+            factors = {
+                name: indicator(level, np.arange(bins[name]))
+                for name, level in term
+                if level is not None
+            }
             if len(term) > 2:
                 self._monomials.append(Monomial.of(term, value))
             elif len(numbers) == 2:
@@ -188,15 +193,14 @@ class GibbsSampler:
                 else:
                     self._products.setdefault(first, []).append((second, value))
                     self._products.setdefault(second, []).append((first, value))
-            elif numbers and groups:
-                (name, level), number = groups[0], numbers[0]
-                slopes.setdefault((number, name), np.zeros(bins[name]))[level] += value
+            elif numbers and factors:
+                ((name, factor),) = factors.items()
+                slopes.setdefault((numbers[0], name), np.zeros(bins[name]))[:] += value * factor
             elif numbers:
                 self._linear[numbers[0]] = self._linear.get(numbers[0], 0.0) + value
             else:
-                potential = np.zeros([bins[name] for name, _ in groups])
-                potential[tuple(level for _, level in groups)] = value
-                _add(tables, tuple(name for name, _ in groups), potential)
+                potential = value * reduce(np.multiply.outer, factors.values())
+                _add(tables, tuple(factors), potential)
 
     def _look_ups(
         self, name: str, tables: Mapping[tuple[str, ...], Floats]
@@ -269,7 +273,8 @@ class GibbsSampler:
         for monomial in self._monomials:
             for group, level in monomial.levels:
                 if group == name:
-                    total[:, level] += monomial.without(name, rows.units.__getitem__, rows.bins)
+                    rest = monomial.without(name, rows.units.__getitem__, rows.bins)
+                    add_by_bin(total, level, rest)
         for subgroup in self.subgroups(column, rows):
             total += subgroup.by_bin.astype(np.float32)
         return total

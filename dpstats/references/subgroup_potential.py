@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.arrays import Codes, Floats
+from dpstats.families.features import Term, add_by_bin, indicator
 from dpstats.families.group_moments import PARTS, GroupMoments
-from dpstats.families.moments import Term
 from dpstats.families.subgroups import Subgroup
 
 Units = Callable[[str], Floats]
@@ -23,7 +23,7 @@ _PARTS = np.array([[1, -2, 1], [2, 0, -2], [1, 2, 1]]) / 4
 
 @dataclass(frozen=True)
 class Monomial:
-    """A coefficient times powers of numbers and indicators of levels."""
+    """A coefficient times powers of numbers, signs and indicators of levels."""
 
     powers: Mapping[str, int]
     levels: tuple[tuple[str, int], ...]
@@ -44,7 +44,7 @@ class Monomial:
                 rest *= units(number) ** power
         for group, level in self.levels:
             if group != name:
-                rest *= bins[group] == level
+                rest *= indicator(level, bins[group])
         return rest
 
 
@@ -85,7 +85,10 @@ class SubgroupPotential:
             rest = monomial.without(name, units, bins)
             power, level = monomial.powers.get(name, 0), dict(monomial.levels).get(name)
             if power == 0:
-                flat[:, slice(None) if level is None else slice(level, level + 1)] += rest[:, None]
+                if level is None:
+                    flat += rest[:, np.newaxis]
+                else:
+                    add_by_bin(flat, level, rest)
                 continue
             while len(powers) < power:
                 powers.append(np.zeros(len(rest)))

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 import dpstats as dps
 from dpstats.errors import RequestError
 from dpstats.families import block_from_dict
-from dpstats.families.moments import Moments, product
+from dpstats.families.features import product
+from dpstats.families.moments import Moments
 from dpstats.inference.regression.design_moments import Design, DesignMoments
 from dpstats.schema import Boolean, Category, Number, Schema
 

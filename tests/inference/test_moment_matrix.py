@@ -6,14 +6,17 @@ import pandas as pd
 import pytest
 
 import dpstats as dps
+from dpstats.families.features import SIGN
+from dpstats.families.subgroups import Subgroup
 from dpstats.inference.moment_matrix import MomentMatrix, moments_block, products_of
 
 SCHEMA = dps.Schema([
     dps.Number("age", 0, 100, points=201, missing=40),
     dps.Number("pay", -10, 30, points=401, missing=0),
     dps.Category("region", ["n", "s", "w"]),
+    dps.Boolean("smoker"), dps.Category("ill", ["no", "yes"], allow_missing=True),
 ])  # fmt: skip
-FEATURES = (("pay", None), ("region", 1), ("region", 2), ("age", None))
+FEATURES = (("pay", None), ("region", 1), ("region", 2), ("age", None), ("smoker", SIGN))
 
 
 @dps.register
@@ -34,12 +37,14 @@ def rows(n=500):
     rng = np.random.default_rng(0)
     return pd.DataFrame({
         "age": rng.integers(0, 201, n) / 2, "pay": rng.integers(-100, 301, n) / 10,
-        "region": rng.choice(["n", "s", "w"], n),
+        "region": rng.choice(["n", "s", "w"], n), "smoker": rng.random(n) < 0.3,
+        "ill": rng.choice(["no", "yes", ""], n),
     })  # fmt: skip
 
 
-def held(epsilon=1.0, unit="replace", n=500):
-    plan = dps.plan(SCHEMA, {"all": Everything()}, budget=dps.PureDP(epsilon), unit=unit)
+def held(epsilon=1.0, unit="replace", n=500, analysis=None):
+    asked = {"all": analysis or Everything()}
+    plan = dps.plan(SCHEMA, asked, budget=dps.PureDP(epsilon), unit=unit)
     measurements = dps.measure(plan, rows(n))
 
     class Seen:
@@ -50,18 +55,18 @@ def held(epsilon=1.0, unit="replace", n=500):
 
             return answer(measurements, wanted, **options)
 
-    return MomentMatrix.of(Seen(), FEATURES)
+    return (analysis or Everything()).infer(Seen())
 
 
 @pytest.mark.parametrize("unit", ["replace", "add_remove"])
 def test_without_noise_it_is_the_mean_of_products(no_noise, unit):
     found, frame = held(unit=unit), rows()
     columns = [np.ones(len(frame)), frame["pay"], frame["region"] == "s", frame["region"] == "w",
-               frame["age"]]  # fmt: skip
+               frame["age"], 2 * frame["smoker"] - 1]  # fmt: skip
     features = np.column_stack(columns).astype(float)
     scaled = found.scaling @ found.matrix @ found.scaling.T
     np.testing.assert_allclose(scaled, features.T @ features / len(frame), rtol=1e-12)
-    assert found.names == ["Intercept", "pay", "region=s", "region=w", "age"]
+    assert found.names == ["Intercept", "pay", "region=s", "region=w", "age", "sign(smoker)"]
 
 
 @pytest.mark.parametrize("unit", ["replace", "add_remove"])
@@ -73,5 +78,59 @@ def test_noise_has_the_stated_standard_deviations_and_shared_entries(unit):
     np.testing.assert_array_equal(drawn[:, 2, 2], drawn[:, 0, 2])  # an indicator is its square
     assert np.all(found.noise_sd[2, 3] == 0)  # two levels of one group never meet
     assert (found.noise_sd[0, 0] > 0) == (unit == "add_remove")
+    np.testing.assert_array_equal(drawn[:, 5, 5], drawn[:, 0, 0])  # a sign times itself is one
+    assert found.matrix[5, 5] == found.matrix[0, 0]
     inside = np.all(np.abs(drawn) <= found.radius(0.1) + 1e-12, axis=(1, 2))
     assert 0.88 < inside.mean() < 0.95
+
+
+def test_products_of_signs_without_their_squares():
+    age, smoker, ill = ("age", None), ("smoker", SIGN), ("ill", SIGN)
+    assert products_of((age, smoker)) == [(age,), (smoker,), (age, age), (age, smoker)]
+    group = Subgroup.of(SCHEMA, None, ["ill"])
+    block = moments_block(SCHEMA, (age, smoker, ill), products_of((age, smoker, ill)), group)
+    assert len(block.terms) == 8
+    assert block.terms[-1] == ()
+    with pytest.raises(dps.RequestError, match="distinct columns"):
+        moments_block(SCHEMA, (smoker, ("smoker", 1)), [(smoker,)])
+
+
+def test_unit_rows_are_the_features():
+    found = held()
+    codes = {"pay": np.array([-200, 0]), "region": np.array([1, 2]), "age": np.array([100, -50]),
+             "smoker": np.array([0, 1])}  # fmt: skip
+    expected = [[-1, 1, 0, 1, -1], [0, 0, 1, -0.5, 1]]
+    np.testing.assert_allclose(found.unit_rows(codes), expected)
+    assert found.origin.tolist() == [10, 0, 0, 50, 0]
+    assert found.spread.tolist() == [20, 1, 1, 50, 1]
+
+
+@dps.register
+@dataclass(frozen=True)
+class Answered(Everything):
+    """Signs of the rows that have a value."""
+
+    kind: ClassVar[str] = "answered_signs"
+    features: ClassVar = (("ill", SIGN), ("smoker", SIGN), ("age", None))
+
+    def family(self, schema):
+        group = Subgroup.of(schema, None, ["ill"])
+        return dps.Family(
+            (moments_block(schema, self.features, products_of(self.features), group),)
+        )
+
+    def infer(self, release):
+        group = Subgroup.of(release.schema, None, ["ill"])
+        return MomentMatrix.of(release, self.features, given=group)
+
+
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+def test_signs_of_rows_with_a_value(no_noise, unit):
+    found, frame = held(unit=unit, analysis=Answered()), rows()
+    frame = frame[frame["ill"] != ""]
+    columns = [np.ones(len(frame)), np.where(frame["ill"] == "yes", 1, -1),
+               2 * frame["smoker"] - 1, frame["age"] / 50 - 1]  # fmt: skip
+    features = np.column_stack(columns).astype(float)
+    assert found.n == len(frame)
+    np.testing.assert_allclose(found.matrix, features.T @ features / len(frame), rtol=1e-12)
+    assert found.noise_sd[1, 1] == found.noise_sd[0, 0] > 0

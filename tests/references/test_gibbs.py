@@ -9,18 +9,21 @@ from scipy import stats
 import dpstats as dps
 from dpstats.families.ball_moments import BallMoments
 from dpstats.families.cells import Cells
+from dpstats.families.features import SIGN
 from dpstats.families.group_moments import GroupMoments
 from dpstats.families.moments import Moments
 from dpstats.families.subgroups import Subgroup
 from dpstats.references.gibbs import GibbsSampler, Support, knows, states
 
 U, V, W = ("u", None), ("v", None), ("w", None)
+B, C, D = ("b", SIGN), ("c", SIGN), ("d", SIGN)
 SCHEMA = dps.Schema([
     dps.Category("a", ["x", "y", "z"]),
     dps.Boolean("b"),
     dps.Number("u", -1, 1, points=7, missing=0, edges=[0]),
     dps.Number("v", values=[0, 1, 4], missing=0),
     dps.Number("w", 0, 1, points=3, edges=[0.5], allow_missing=True),
+    dps.Boolean("c"), dps.Category("d", ["no", "yes"], allow_missing=True),
 ])  # fmt: skip
 FAMILY = dps.Family((
     Cells.table(SCHEMA, ["a", "u"]),
@@ -41,9 +44,13 @@ FAMILY = dps.Family((
     GroupMoments(SCHEMA["w"], (Subgroup.of(SCHEMA, "w >= 0.5 or a == 'x'", ["w"]),)),
     GroupMoments.by(SCHEMA["w"], SCHEMA["u"], (1,)),
     Cells.table(SCHEMA, ["a", "w"]),
+    Moments.of(SCHEMA, ["u", "v"], ["a"], signs=["b", "c"]),
+    Moments.of_terms(SCHEMA, [(U, B, C), (U, U, V, C), (B, C, ("a", 1)), (V, C, ("a", 2))]),
+    Moments.of(SCHEMA, ["u"], ["a"], signs=["b", "d"], given="c or u >= 0"),
+    Moments.of_terms(SCHEMA, [(U, B, C, D)], given=Subgroup.of(SCHEMA, None, ["d"])),
 ))  # fmt: skip
 EVERY = np.array(list(itertools.product(
-    range(3), range(2), *(SCHEMA[name].all_codes for name in ("u", "v", "w"))
+    range(3), range(2), *(SCHEMA[name].all_codes for name in ("u", "v", "w")), range(2), range(3)
 )))  # fmt: skip
 CODES = dict(zip(SCHEMA.names, EVERY.T, strict=True))
 
@@ -82,7 +89,7 @@ def test_the_conditionals_are_those_of_the_model_by_brute_force():
         ours = np.exp(logs - logs.max(axis=1, keepdims=True))
         ours /= ours.sum(axis=1, keepdims=True)
         others = [n for n in SCHEMA.names if n != name]
-        for i in range(0, len(EVERY), 7):
+        for i in range(0, len(EVERY), 41):
             same = np.all([CODES[n] == CODES[n][i] for n in others], axis=0)
             brute = chances[same] / chances[same].sum()  # in increasing order of the codes
             np.testing.assert_allclose(ours[i], brute, atol=5e-4)  # rows in a ball are rounded
@@ -174,6 +181,6 @@ def test_equal_generators_give_equal_points():
 
 
 def test_states_and_known_families():
-    assert [states(column, coded=True) for column in SCHEMA] == [3, 2, 7, 3, 4]
-    assert [states(column, coded=False) for column in SCHEMA] == [3, 2, 2, 3, 3]
+    assert [states(column, coded=True) for column in SCHEMA] == [3, 2, 7, 3, 4, 2, 3]
+    assert [states(column, coded=False) for column in SCHEMA] == [3, 2, 2, 3, 3, 2, 3]
     assert knows(FAMILY)

@@ -1,4 +1,4 @@
-"""Covariance and correlation matrices of numbers from noisy moments, with the law of their error.
+"""Covariance and correlation matrices from noisy moments, with the law of their error.
 
 In unit scale: every column runs from -1 to 1 between its declared bounds; where rows are clipped,
 they lie in the unit ball.
@@ -18,6 +18,7 @@ from dpstats.arrays import Floats
 from dpstats.caching import Cached
 from dpstats.families.ball_moments import BallMoments
 from dpstats.families.coarse_moments import takes_more_than_two
+from dpstats.families.features import SIGN, Feature, has_sign
 from dpstats.families.subgroups import Subgroup
 from dpstats.inference.moment_matrix import MomentMatrix
 from dpstats.inference.moments.row_sampling import (
@@ -39,18 +40,18 @@ _CLEAR = 4.0  # a variance (or a count) within this many noise sds of zero is no
 
 @dataclass(frozen=True)
 class NoisyCovariance(Cached):
-    """The covariance matrix of p numbers (or their correlation matrix), noisy.
+    """The covariance matrix of p numbers and signs (or their correlation matrix), noisy.
 
     Attributes
     ----------
     moments : MomentMatrix
-        Of the p numbers.
+        Of the p numbers and signs.
     points : (m, p) float64
         Points of the release's fitted density, unit scale.
     weights : (m,) float64
         Their weights; they sum to one, or to zero if none is in the subgroup.
     powers : (p, 2) float64
-        Noisy means of third and fourth powers, unit scale; NaN where not measured.
+        Noisy means of third and fourth powers, unit scale; NaN where not known.
     standardize : bool
         The correlation matrix.
     """
@@ -71,15 +72,21 @@ class NoisyCovariance(Cached):
         ball: BallMoments | None = None,
         given: Subgroup | None = None,
     ) -> NoisyCovariance:
-        """From a release that measured the moments of some numbers, or of clipped rows.
+        """From a release that measured the moments of some columns, or of clipped rows.
 
-        With `given`, of the rows of a subgroup.
+        Numbers, and two-level columns as their signs; with `given`, of the rows of a subgroup.
         """
-        moments = MomentMatrix.of(release, [(name, None) for name in columns], ball, given)
+        signs = [has_sign(release.schema[name]) for name in columns]
+        features: list[Feature] = [
+            (name, SIGN if s else None) for name, s in zip(columns, signs, strict=True)
+        ]
+        moments = MomentMatrix.of(release, features, ball, given)
         points = moments.unit_rows(release.candidates)
         powers = np.full((len(columns), 2), np.nan)
         if ball is None:
             powers = mean_powers(release, columns, given, moments.n)
+            powers[signs, 0] = moments.matrix[0, 1:][signs]  # the third power of a sign is itself
+            powers[signs, 1] = moments.matrix[0, 0]
         weights = np.asarray(release.weights)
         if given is not None:
             weights = weights * given.holds(release.candidates)
@@ -188,6 +195,11 @@ class NoisyCovariance(Cached):
         found = kurtosis_of(self.powers / self.count, self.mean, self.variances)
         return np.where(self._clear, found, 3.0)
 
+    @property
+    def signs(self) -> tuple[int, ...]:
+        """Which columns are signs."""
+        return tuple(i for i, (_, level) in enumerate(self.moments.features) if level == SIGN)
+
     @cached_property
     def two_valued(self) -> tuple[bool, ...]:
         """Whether each column takes two values only."""
@@ -199,7 +211,7 @@ class NoisyCovariance(Cached):
         """How the moments of independent rows vary."""
         return RowSampling(
             self.n, self.mean, self.plain, self.kurtosis, self.points, self.weights,
-            two_valued=all(self.two_valued),
+            two_valued=all(self.two_valued), signs=self.signs,
         )  # fmt: skip
 
     def deviations(self, kind: str, most: int | None = None) -> Iterator[Floats]:

@@ -25,7 +25,7 @@ _CHUNK = 2**19  # products of points that are worked on at a time
 
 @dataclass(frozen=True)
 class RowSampling:
-    """The sampling error of mean products of p numbers, approximately normal.
+    """The sampling error of mean products of p numbers and signs, approximately normal.
 
     Its covariance needs all fourth moments, which are too many to measure. Two laws approximate it:
 
@@ -50,6 +50,8 @@ class RowSampling:
         The fitted density.
     two_valued : bool
         Every column takes two values: the first law does not apply.
+    signs : tuple of int
+        Columns that are -1 or 1: their squares do not vary.
 
     References
     ----------
@@ -64,6 +66,7 @@ class RowSampling:
     points: Floats
     weights: Floats
     two_valued: bool = False
+    signs: tuple[int, ...] = ()
 
     @property
     def laws(self) -> tuple[SamplingLaw, ...]:
@@ -76,16 +79,22 @@ class RowSampling:
     def _dense(self) -> bool:
         """Whether the fitted density has enough points for the law "fitted".
 
-        A vertex of the minimax program has at most one point more than there are functions.
+        A vertex of the minimax program has at most one point more than there are functions. All
+        cells of columns of two values are enough, however few they are.
         """
         p = len(self.mean)
         effective = 1 / float(np.sum(self.weights**2)) if np.any(self.weights) else 0.0
-        points = int(np.sum(self.weights > 0.01 / len(self.weights)))
-        return effective >= _LEAST_POINTS and points >= 2 + p * (p + 3)
+        used = self.weights > 0.01 / len(self.weights)
+        if self.two_valued and 2**p == len(np.unique(self.points[used], axis=0)):
+            return True
+        return effective >= _LEAST_POINTS and int(np.sum(used)) >= 2 + p * (p + 3)
 
     def draw(self, law: SamplingLaw, size: int, rng: np.random.Generator) -> Floats:
         """Draws (size, p + 1, p + 1) of the error of the moment matrix, the constant first."""
-        return self._fitted(size, rng) if law == "fitted" else self._by_kurtosis(size, rng)
+        drawn = self._fitted(size, rng) if law == "fitted" else self._by_kurtosis(size, rng)
+        own = np.array(self.signs, dtype=np.int64) + 1
+        drawn[:, own, own] = 0.0
+        return drawn
 
     def _fitted(self, size: int, rng: np.random.Generator) -> Floats:
         i, j = np.triu_indices(len(self.mean) + 1)

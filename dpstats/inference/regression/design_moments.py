@@ -13,8 +13,9 @@ import numpy as np
 from dpstats.arrays import Floats
 from dpstats.errors import NotMeasuredError, RequestError
 from dpstats.families.block import Block
+from dpstats.families.features import Feature, Term, product
 from dpstats.families.formula import Design
-from dpstats.families.moments import COARSE_STEPS, Feature, Moments, Term, product
+from dpstats.families.moments import COARSE_STEPS, Moments
 from dpstats.families.subgroups import Subgroup
 from dpstats.inference.moment_matrix import ONE, ZERO, NoisyMatrix, moments_block
 from dpstats.inference.regression.fourth_moments import FourthMoments

@@ -1,0 +1,251 @@
+"""Signs of two-level columns as features: algebra, sums, and sensitivities by brute force."""
+
+import itertools
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dpstats as dps
+from dpstats.errors import RequestError
+from dpstats.families import block_from_dict
+from dpstats.families.features import SIGN, has_sign, indicator, is_signed, product
+from dpstats.families.moments import Moments
+from dpstats.families.subgroups import Subgroup
+
+SCHEMA = dps.Schema([
+    dps.Number("a", 0, 4, points=5, edges=[2], missing=0),
+    dps.Number("b", -1, 1, points=3, allow_missing=True),
+    dps.Category("g", ["n", "s", "w"]),
+    dps.Boolean("t"), dps.Category("u", ["no", "yes"]), dps.Boolean("v", allow_missing=True),
+    dps.Boolean("w"),
+])  # fmt: skip
+A, B, G = ("a", None), ("b", None), ("g", 1)
+T, U, V, W = (("t", SIGN), ("u", SIGN), ("v", SIGN), ("w", SIGN))
+
+
+def is_below(found, claimed):
+    return found.l1 <= claimed.l1 and found.l2_squared <= claimed.l2_squared
+
+
+def test_the_square_of_a_sign_is_one():
+    assert product((T,), (T,)) == ()
+    assert product((T, A), (T, G)) == (A, G)
+    assert product((U, G), (T, A)) == (A, T, U, G)
+    assert product((T,) * 3, ()) == (T,)
+    assert product((T, U), (U, V)) == (T, V)
+    assert product((("t", 0),), (("t", 1), U)) is None
+    assert is_signed((A, A, T))
+    assert not is_signed((A, A, G))
+
+
+def test_a_sign_is_bounded_at_the_level_of_missing_cells():
+    assert indicator(SIGN, np.arange(3)).tolist() == [-1, 1, -1]
+    assert indicator(1, np.arange(3)).tolist() == [False, True, False]
+
+
+def test_a_sign_times_a_level_of_its_column_is_refused():
+    with pytest.raises(RequestError, match="holds the sign of 't' or its levels, not both"):
+        product((T,), (("t", 1),))
+
+
+def test_which_columns_have_signs():
+    assert [column.name for column in SCHEMA if has_sign(column)] == ["t", "u", "v", "w"]
+
+
+@pytest.mark.parametrize("terms", [
+    [(T, T)], [(U, T)], [(T, A)], [(G, T)], [(("g", SIGN),)], [(("a", SIGN),)], [(("t", -2),)],
+    [(T, ("t", 1))], [(V,)], [(A, V)],
+])  # fmt: skip
+def test_impossible_terms_are_refused(terms):
+    with pytest.raises(RequestError):
+        Moments.of_terms(SCHEMA, terms)
+
+
+def test_columns_that_cannot_have_signs_are_refused_with_a_reason():
+    for signs, says in [
+        (["g"], "'g' has no sign; signs are of Booleans and Categories of two levels"),
+        (["a"], "'a' has no sign"), (["t", "t"], "distinct columns"), (["x"], "no column 'x'"),
+    ]:  # fmt: skip
+        with pytest.raises(RequestError, match=says):
+            Moments.of(SCHEMA, ["a"], signs=signs)
+    with pytest.raises(RequestError, match="distinct columns, got"):
+        Moments.of(SCHEMA, [], ["t"], signs=["t"])
+    with pytest.raises(RequestError, match="'v' has allow_missing=True in the schema"):
+        Moments.of_terms(SCHEMA, [(V,)], given=Subgroup.of(SCHEMA, "t == True", []))
+
+
+def test_all_moments_of_numbers_groups_and_signs():
+    block = Moments.of(SCHEMA, ["a"], ["g"], signs=["u", "t"])
+    assert block.names == [
+        "a", "sign(t)", "sign(u)", "g=n", "g=s", "g=w",
+        "a^2", "a*sign(t)", "a*sign(u)", "a*g=n", "a*g=s", "a*g=w",
+        "sign(t)*sign(u)", "sign(t)*g=n", "sign(t)*g=s", "sign(t)*g=w",
+        "sign(u)*g=n", "sign(u)*g=s", "sign(u)*g=w",
+    ]  # fmt: skip
+    low, high = block.ranges
+    assert low.tolist() == [-2, -1, -1, 0, 0, 0, 0, *[-2] * 5, *[-1] * 7]
+    assert high.tolist() == [2, 1, 1, 1, 1, 1, 4, *[2] * 5, *[1] * 7]
+    assert [c.name for c in block.numbers] == [c.name for c in block.coded] == ["a"]
+    assert [c.name for c in block.signs] == ["t", "u"]
+    assert [c.name for c in block.groups] == ["g"]
+    assert block_from_dict(block.to_dict(), SCHEMA) == block
+    part = block.restrict(np.array(["sign(u)" in name for name in block.names]))
+    assert [c.name for c in part.columns] == ["a", "g", "t", "u"]
+    assert (block.derive(part).terms == 1).all()
+    assert Moments.of(SCHEMA, [], signs=["t", "u"], degree=1).names == ["sign(t)", "sign(u)"]
+
+
+def test_rows_without_a_value_are_left_out():
+    block = Moments.of(SCHEMA, ["a"], signs=["t", "v"])
+    assert block.terms[-1] == ()
+    assert block.given.answered == (SCHEMA["v"],)
+    codes = {"a": np.array([1, 2, -2]), "t": np.array([0, 1, 1]), "v": np.array([1, 2, 0])}
+    sums = dict(zip(block.terms, block.sums(codes).tolist(), strict=True))
+    assert sums == {
+        (A,): -1, (T,): 0, (V,): 0, (A, A): 5, (A, T): -3, (A, V): 3, (T, V): -2, (): 2,
+    }  # fmt: skip
+    assert block_from_dict(block.to_dict(), SCHEMA) == block
+
+
+def all_moments(p, q, g):
+    """Moments of p numbers, on a grid that holds the worst case, q signs and g groups."""
+    numbers = [dps.Number(f"x{i}", -1, 1, points=2 * p + 3, missing=0) for i in range(p)]
+    signs = [dps.Boolean(f"s{i}") for i in range(q)]
+    groups = [dps.Category(f"g{i}", ["a", "b", "c"]) for i in range(g)]
+    schema = dps.Schema([*numbers, *signs, *groups])
+    names = schema.names
+    return Moments.of(schema, names[:p], names[p + q :], signs=names[p : p + q])
+
+
+FEW = [(0, q, 0) for q in range(1, 7)] + [(1, 1, 0), (1, 3, 0), (2, 1, 0), (2, 2, 0), (1, 2, 1)]
+
+
+@pytest.mark.parametrize(("p", "q", "g"), [*FEW, (0, 2, 1), (0, 3, 1), (0, 1, 2), (2, 1, 1)])
+def test_no_pair_of_rows_passes_the_claim_and_some_pair_reaches_it(p, q, g, rows_of, change_of):
+    block = all_moments(p, q, g)
+    rows = rows_of(block.columns)
+    claimed = block.sensitivity("replace")
+    found = change_of(block, rows, rows)
+    assert found.l2_squared == claimed.l2_squared
+    assert Fraction(9, 10) * claimed.l1 <= found.l1 <= claimed.l1
+    if g == 0:
+        assert found == claimed
+    assert change_of(block, rows) == block.sensitivity("add_remove")
+
+
+@pytest.mark.parametrize("q", range(1, 12))
+def test_the_price_of_signs(q):
+    claimed = all_moments(0, q, 0).sensitivity("replace")
+    k = (q + 1) // 2
+    assert claimed.l2_squared == 4 * k * (q - k + 1)
+    assert claimed.l1 == 2 * k * (q - k + 1)
+
+
+@pytest.mark.parametrize(("p", "q"), [(3, 3), (4, 2), (2, 6), (6, 5)])
+def test_the_claim_is_reached_by_numbers_that_move_together(p, q, change_of):
+    block = all_moments(p, q, 0)
+    top = p + 1
+    rows = [[x] * p + [0] * k + [1] * (q - k) for x in range(-top, top + 1) for k in range(q + 1)]
+    rows += [[-top] * i + [top] * (p - i) + [1] * q for i in range(p + 1)]
+    names = [column.name for column in block.columns]
+    codes = dict(zip(names, np.array(rows).T, strict=True))
+    first = dict(zip(names, np.array([[top] * p + [1] * q]).T, strict=True))
+    assert change_of(block, codes, first).l1 == block.sensitivity("replace").l1
+
+
+def test_signs_at_the_price_of_indicators_would_be_too_cheap(rows_of, change_of):
+    """The brute force sees an understatement: a sign moves by 2, an indicator by 1."""
+    of_signs = Moments.of_terms(SCHEMA, [(T,), (U,), (T, U, W)])
+    of_levels = Moments.of_terms(SCHEMA, [(("t", 1),), (("u", 1),), (("t", 1), ("u", 1))])
+    rows = rows_of(of_signs.columns)
+    found = change_of(of_signs, rows, rows)
+    assert found.l2_squared == 12 == of_signs.sensitivity("replace").l2_squared
+    assert found.l1 > of_levels.sensitivity("replace").l1
+    assert found.l2_squared > of_levels.sensitivity("replace").l2_squared
+
+
+@st.composite
+def mixed_terms(draw):
+    """Products of up to four numbers, signs and levels, of all rows or of a subgroup."""
+    given_rows = draw(st.sampled_from([None, "", "u == 'yes'", "g in ['n', 's']"]))
+    columns = [c for c in SCHEMA if given_rows is not None or not c.allow_missing]
+    names = draw(st.sets(st.sampled_from([c.name for c in columns]), min_size=1, max_size=4))
+    used = [c for c in columns if c.name in names]
+    features = [(c.name, None) for c in used if isinstance(c, dps.Number)]
+    features += [(c.name, SIGN) for c in used if has_sign(c)] * 2
+    features += [(c.name, level) for c in used if not has_sign(c) for level in range(c.bins)
+                 if c.bins > 1]  # fmt: skip
+    lists = st.lists(st.sampled_from(features), min_size=1, max_size=4)
+    terms = {product(factors, ()) for factors in draw(st.lists(lists, min_size=1, max_size=12))}
+    terms = sorted(terms - {None, ()}, key=str) or [features[:1]]
+    group = None
+    if given_rows is not None:
+        group = Subgroup.of(SCHEMA, given_rows or None, names)
+        terms += [()] * (group is not None and draw(st.booleans()))
+    return Moments.of_terms(SCHEMA, map(tuple, terms), coarse=draw(st.booleans()), given=group)
+
+
+@given(block=mixed_terms())
+@settings(max_examples=150)
+def test_no_pair_of_rows_passes_the_claim_for_products_of_any_length(block, rows_of, change_of):
+    rows = rows_of(block.columns)
+    claimed = block.sensitivity("replace")
+    low, high = block.ranges
+    values = block.evaluate(rows).matrix().toarray()
+    assert np.all((values >= low[:, None]) & (values <= high[:, None]))
+    if len(values.T) <= 1500:
+        assert is_below(change_of(block, rows, rows), claimed)
+    assert is_below(change_of(block, rows), block.sensitivity("add_remove"))
+    for dropped in range(block.size):
+        kept = np.arange(block.size) != dropped
+        if kept.any():
+            assert is_below(block.restrict(kept).sensitivity("replace"), claimed)
+
+
+@pytest.mark.parametrize("degree", [3, 4])
+def test_all_products_of_three_and_four_signs(degree, rows_of, change_of):
+    names = [T, U, W, ("z", SIGN)]
+    schema = dps.Schema([*SCHEMA, dps.Boolean("z")])
+    terms = [t for size in range(1, degree + 1) for t in itertools.combinations(names, size)]
+    block = Moments.of_terms(schema, terms)
+    rows = rows_of(block.columns)
+    assert is_below(change_of(block, rows, rows), block.sensitivity("replace"))
+    assert change_of(block, rows) == block.sensitivity("add_remove")
+
+
+@given(block=mixed_terms(), seed=st.integers(0, 2**32), n=st.integers(1, 25))
+@settings(max_examples=50)
+def test_sums_equal_a_loop_over_rows_and_functions(block, seed, n):
+    rng = np.random.default_rng(seed)
+    codes = {c.name: rng.integers(*c.code_range, size=n, endpoint=True) for c in block.columns}
+    steps = {c.name: block._feature(c, None, codes[c.name]) for c in block.numbers}
+    expected = np.zeros(block.size, int)
+    inside = np.ones(n, bool) if block.given is None else block.given.holds(codes)
+    for row in np.flatnonzero(inside):
+        for f, term in enumerate(block.terms):
+            value = 1
+            for name, level in term:
+                if level is None:
+                    value *= steps[name][row]
+                elif level == SIGN:
+                    value *= {0: -1, 1: 1}[int(codes[name][row])]
+                else:
+                    value *= int(SCHEMA[name].bins_of(codes[name])[row] == level)
+            expected[f] += value
+    np.testing.assert_array_equal(block.sums(codes), expected)
+    np.testing.assert_array_equal(block.evaluate(codes).average(np.ones(n)), expected)
+
+
+def test_sums_are_exact_where_floats_are_not():
+    schema = dps.Schema([dps.Number(x, -1, 1, points=2**19 + 1, missing=0) for x in "xyz"]
+                        + [dps.Boolean("t")])  # fmt: skip
+    block = Moments.of_terms(schema, [(("x", None), ("y", None), ("z", None), T), (T,)])
+    rng = np.random.default_rng(0)
+    codes = {name: rng.integers(2**18 - 99, 2**18, size=100) for name in "xyz"}
+    codes["t"] = rng.integers(0, 2, size=100)
+    rows = list(zip(*(codes[name].tolist() for name in "xyzt"), strict=True))
+    exact = [sum(x * y * z * (2 * t - 1) for x, y, z, t in rows), sum(2 * t - 1 for *_, t in rows)]
+    assert block.sums(codes).tolist() == exact

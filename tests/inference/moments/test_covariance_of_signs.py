@@ -1,0 +1,165 @@
+"""Covariances of two-level columns with each other and with numbers: values, noise, sampling."""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpstats as dps
+from dpstats.families.coarse_moments import third_and_fourth_powers
+from dpstats.inference.moment_matrix import moments_block
+from dpstats.inference.moments.correlation_spread import correlation_spread
+from dpstats.inference.moments.noisy_covariance import NoisyCovariance
+from dpstats.inference.simulation import draw_noise
+from dpstats.privacy.noise import _noise_from
+
+NAMES = ("a", "s", "t", "u")
+SCHEMA = dps.Schema([
+    dps.Number("a", -1, 1, points=201, missing=0), dps.Boolean("s"),
+    dps.Category("t", ["no", "yes"]), dps.Boolean("u"),
+    dps.Category("group", ["x", "y"]),
+])  # fmt: skip
+
+
+@dps.register
+@dataclass(frozen=True)
+class Products(dps.Analysis):
+    """All products of some columns, and the powers of numbers."""
+
+    kind: ClassVar[str] = "products_with_signs"
+
+    columns: tuple[str, ...]
+    given: str | None = None
+
+    def family(self, schema):
+        numbers = [name for name in self.columns if name == "a"]
+        signs = [name for name in self.columns if name != "a"]
+        block = dps.Moments.of(schema, numbers, given=self.given, signs=signs)
+        powers = third_and_fourth_powers(schema, self.columns, block.given)
+        return dps.Family((block, *([] if powers is None else [powers])))
+
+    def infer(self, release):
+        raise NotImplementedError
+
+
+class NoNoise:
+    def __call__(self, scale, size):
+        return np.zeros(size, dtype=np.int64)
+
+
+def rows(n):
+    """Numbers and signs that depend on each other; s is rare."""
+    rng = np.random.default_rng(0)
+    z = rng.standard_normal(n)
+    return pd.DataFrame({
+        "a": (0.2 + 0.2 * z + 0.1 * rng.standard_normal(n)).clip(-1, 1).round(2),
+        "s": rng.random(n) < 0.1 + 0.1 * (z > 0),
+        "t": np.where(z + rng.standard_normal(n) > 0.2, "yes", "no"),
+        "u": rng.random(n) < 0.6,
+        "group": rng.choice(["x", "y"], n, p=[0.8, 0.2]),
+    })  # fmt: skip
+
+
+def exact(columns=NAMES, n=3_000, *, unit="replace", standardize=False, epsilon=1.0, given=None):
+    """The covariance of a release without noise, whose laws are those of epsilon, and the rows."""
+    frame = rows(n)
+    analysis = Products(columns, given)
+    plan = dps.plan(
+        SCHEMA, {"it": analysis}, budget=dps.PureDP(epsilon), unit=unit,
+        n=n if unit == "replace" else None,
+    )  # fmt: skip
+    with _noise_from(NoNoise()):
+        release = dps.release(plan, frame, rng=0, m=1_000)
+    group = analysis.family(SCHEMA).blocks[0].given
+    found = NoisyCovariance.of(release, columns, standardize=standardize, given=group)
+    if given is not None:
+        frame = frame[frame["group"] == "x"]
+    values = frame.assign(
+        s=np.where(frame["s"], 1, -1), t=np.where(frame["t"] == "yes", 1, -1),
+        u=np.where(frame["u"], 1, -1),
+    )  # fmt: skip
+    return found, values[list(columns)].to_numpy(float), release
+
+
+EVERY_KIND = pytest.mark.parametrize(
+    ("columns", "unit", "standardize", "given"),
+    [
+        (NAMES, "replace", True, None), (NAMES, "add_remove", False, None),
+        (NAMES[1:], "replace", False, None), (NAMES[1:], "add_remove", True, None),
+        (NAMES, "replace", True, "group == 'x'"), (NAMES[1:], "add_remove", False, "group == 'x'"),
+    ],
+)  # fmt: skip
+
+
+@EVERY_KIND
+def test_values_and_the_spread_of_noise(columns, unit, standardize, given):
+    found, data, _ = exact(columns, unit=unit, standardize=standardize, given=given)
+    matrix = np.corrcoef(data.T) if standardize else np.cov(data.T)
+    np.testing.assert_allclose(found.matrix, matrix, rtol=1e-9)
+    answers = found.moments.answers
+    errors = []
+    for draw in draw_noise(answers, 300, np.random.default_rng(2)):
+        count = answers.rows
+        if not count.public:
+            count = replace(count, estimate=answers.sums[-1] + draw[-1])
+        moved = replace(answers, sums=answers.sums + draw, rows=count)
+        one = replace(found, moments=replace(found.moments, answers=moved))
+        errors.append(one.matrix - matrix)
+    simulated = next(found.deviations("privacy"))
+    pairs = np.triu_indices(len(columns), 1 if standardize else 0)
+    ratio = np.std(errors, axis=0)[pairs] / simulated.std(axis=0)[pairs]
+    np.testing.assert_allclose(ratio, 1, atol=0.2)
+
+
+def resampled(data, matrix_of):
+    """Standard deviations (p, p) of a matrix of resampled rows."""
+    rng = np.random.default_rng(3)
+    return np.std(
+        [matrix_of(data[rng.integers(0, len(data), len(data))].T) for _ in range(600)], axis=0
+    )
+
+
+@pytest.mark.parametrize("columns", [NAMES, NAMES[1:], NAMES[1:3]])
+@pytest.mark.parametrize("standardize", [False, True])
+def test_sampling_is_that_of_resampled_rows(columns, standardize):
+    found, data, _ = exact(columns, standardize=standardize, epsilon=1e4)
+    signs_only = "a" not in columns
+    assert found.sampling.laws == (("fitted",) if signs_only else ("kurtosis", "fitted"))
+    assert found.two_valued == tuple(name != "a" for name in columns)
+    true = resampled(data, np.corrcoef if standardize else np.cov)
+    pairs = np.triu_indices(len(columns), 1 if standardize else 0)
+    widest = np.max([drawn.std(axis=0) for drawn in found.deviations("sampling")], axis=0)
+    ratio = widest[pairs] / true[pairs]
+    assert ratio.min() > 0.85
+    if signs_only:
+        assert ratio.max() < 1.2
+    if not standardize:  # the variance of a sign follows from its mean, under every law
+        for drawn in found.deviations("sampling"):
+            own = (np.diag(drawn.std(axis=0)) / np.diag(true))[list(found.signs)]
+            np.testing.assert_allclose(own, 1, atol=0.15)
+    *_, fitted = found.deviations("sampling")  # the law of the density
+    np.testing.assert_allclose(fitted.std(axis=0)[pairs] / true[pairs], 1, atol=0.25)
+
+
+def test_the_kurtosis_of_a_rare_sign_is_known():
+    found, data, _ = exact()
+    y = data[:, 1] - data[:, 1].mean()
+    kurtosis = np.mean(y**4) / np.mean(y**2) ** 2
+    assert kurtosis > 3.5
+    np.testing.assert_allclose(found.kurtosis[1], kurtosis, rtol=1e-6)
+    assert found.kurtosis[3] == 3  # less, in truth
+
+
+def test_spreads_of_mixed_pairs_need_no_products_of_powers():
+    found, _, release = exact(standardize=True)
+    spread = correlation_spread(release, found)
+    assert spread.shape == (4, 4)
+    assert np.all(spread >= 1)
+
+
+def test_it_agrees_with_the_block_of_its_products():
+    block = Products(NAMES).family(SCHEMA).blocks[0]
+    found, *_ = exact()
+    assert moments_block(SCHEMA, found.moments.features, block.terms) == block
