@@ -123,7 +123,10 @@ def results(setting, runs, tools, seed=1):
     _, schema, formula, draw, _, n, budget, unit = setting
     analysis = dps.OLS(formula) if isinstance(formula, str) else formula
     rng = np.random.default_rng(seed)
-    plan = dps.plan(schema, {"o": analysis}, budget=budget, n=n, unit=unit, reference=dps.Uniform())
+    public = n if unit == "replace" else None
+    plan = dps.plan(
+        schema, {"o": analysis}, budget=budget, n=public, unit=unit, reference=dps.Uniform()
+    )
     source = (tools.Gaussian if budget.noise == "gaussian" else tools.Laplace)(seed + 1)
     for _ in range(runs):
         codes = codes_of(schema, draw(rng, n))
@@ -162,7 +165,7 @@ def check(setting, runs, table, tools, wide_runs):
         table.check(which, "widest interval", width.max(), runs=wide_runs, most=WIDEST[name])
 
 
-@pytest.mark.parametrize("setting", [SETTINGS[i] for i in (1, 7, 14, 15, 18)], ids=lambda s: s[0])
+@pytest.mark.parametrize("setting", [SETTINGS[i] for i in (1, 7, 14, 15, 19)], ids=lambda s: s[0])
 def test_a_few(setting, table, tools):
     """40 runs: sees a coverage below about 0.68; the slow test of 400 runs sees 0.88."""
     check(setting, 40, table, tools, 5)
