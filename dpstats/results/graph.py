@@ -44,6 +44,11 @@ class GraphResult(EstimateResult):
     precision_ : (p, p) float64
         Precision matrix, original units; of the covariance matrix with divisor n - 1, and nan if
         that is nearly singular at this noise.
+    covariance_ : (p, p) float64
+        Noisy covariance matrix, original units, divisor n - 1; `precision_` is the inverse of one
+        with the bias of the noise taken off.
+    units : (p,) float64
+        Original units in one of each column.
     tolerance : float or None
         An edge with a partial correlation below it counts as absent.
     tested : (d,) bool
@@ -71,6 +76,7 @@ class GraphResult(EstimateResult):
     columns: tuple[str, ...] = ()
     location_: Floats = ()  # type: ignore[assignment]
     precision_: Floats = ()  # type: ignore[assignment]
+    covariance_: Floats = ()  # type: ignore[assignment]
     units: Floats = ()  # type: ignore[assignment]
     tolerance: float | None = None
     tested: np.ndarray[tuple[int], np.dtype[np.bool_]] = field(
@@ -107,11 +113,6 @@ class GraphResult(EstimateResult):
         import pandas as pd
 
         return pd.DataFrame(self.partial_correlation_, index=self.columns, columns=self.columns)
-
-    @property
-    def covariance_(self) -> Floats:
-        """(p, p) inverse of `precision_`, original units; nan where that is."""
-        return np.asarray(np.linalg.inv(self.precision_)) if self.known else self.precision_
 
     @cached_property
     def p_unadjusted(self) -> Named:
@@ -241,9 +242,10 @@ class GraphResult(EstimateResult):
 
         check_alpha(alpha)
         check_target(target)
-        low, high = self._graph.precision.bounds(alpha, target)
+        p = len(self.columns)
+        low, high = (ends[:p, :p] for ends in self._graph.precision.bounds(alpha, target))
         scale = np.outer(self.units, self.units)
-        i, j = np.triu_indices(len(self.columns))
+        i, j = np.triu_indices(p)
         names = np.array(self.columns, dtype=object)
         columns = {"first": names[i], "second": names[j], "estimate": self.precision_[i, j]}
         ends = {"conf_low": (low / scale)[i, j], "conf_high": (high / scale)[i, j]}

@@ -12,13 +12,16 @@ from dpstats.analyses.graphs.remarks import certificate_remark, clipping_remark,
 from dpstats.analyses.moments.clipping import ball_of, check_clipping, clipping_notes, hash_of
 from dpstats.analyses.moments.covariance import checked_columns, notes_of
 from dpstats.analyses.notes import cell_rules
-from dpstats.checks import check_choice, check_numbers, is_number, short
+from dpstats.checks import check_choice, check_numbers, is_number, listed, short
 from dpstats.errors import RequestError
 from dpstats.families.block import Block, Family
 from dpstats.families.coarse_moments import third_and_fourth_powers
+from dpstats.families.features import Term, has_sign
 from dpstats.families.moments import Moments
+from dpstats.families.separators import Edges, separators, sign_products, triangulated
 from dpstats.families.subgroups import Subgroup
 from dpstats.inference.graphs.pair_intervals import MarginalIntervals, PartialIntervals
+from dpstats.inference.graphs.sign_products import covariance_of_products, products_block
 from dpstats.inference.graphs.sparse_precision import (
     clime,
     graphical_lasso,
@@ -31,7 +34,7 @@ from dpstats.results.graph import GraphResult
 from dpstats.results.named import Named
 from dpstats.results.penalised_graph import PenalisedGraphResult
 from dpstats.results.spanning_tree import TreeResult
-from dpstats.schema import Schema
+from dpstats.schema import Number, Schema
 
 Estimator = Literal["inverse", "glasso", "clime"]
 Structure = Literal["any", "tree"]
@@ -39,6 +42,15 @@ BOUNDED = (
     "the graph is that of the columns as measured, clamped to their bounds: clipping tails changes "
     "partial correlations a little, and bounds that clip nothing grow with log p, and the noise "
     "with them"
+)
+SIGNS = (
+    "columns of two levels count as -1 and 1, and tests are of linear partial correlations: where "
+    "the graph has loops these can differ slightly from zero without an edge (by .006 on a 3 x 3 "
+    "grid); separators= of a declared graph makes the tests exact"
+)
+SEPARATED = (
+    "partial correlations are given all other columns and the products over the separator sets of "
+    "the declared graph; pairs that its triangulation joins are not tested"
 )
 _NAMED = 12  # columns in a title
 _MULTIPLES = (0.25, 0.5, 1.0, 2.0)  # of the usual penalty
@@ -54,8 +66,9 @@ class GraphicalModel:
     Parameters
     ----------
     columns : sequence of str
-        At least two numbers, each with `missing=` or ``allow_missing=True`` in the schema. Rows
-        without a value of one of them are left out.
+        At least two numbers, each with `missing=` or ``allow_missing=True`` in the schema, and
+        columns of two levels, which are coded -1 and 1. Rows without a value of one of them are
+        left out.
     estimator : {"inverse", "glasso", "clime"}
         "inverse": the inverse of the noisy covariance matrix, less the bias of the noise, with
         intervals, tests and certified verdicts. "glasso" and "clime": sparse pictures at several
@@ -69,6 +82,10 @@ class GraphicalModel:
     penalties : sequence of float, optional
         With "glasso" and "clime": between 0 and 1, on the scale of correlations; by default a
         quarter to twice the penalty at which an empty graph stays empty with probability .95.
+    separators : sequence of pairs of columns, optional
+        The edges of a declared graph of columns of two levels. The products over the separator sets
+        of its triangulation are measured too; then the tests are exact for pairs that it does not
+        join, and these alone are tested.
     given : str, optional
         The graph in the rows with this condition, such as ``"age >= 65"``.
     clip_norm, center, scale : optional
@@ -93,6 +110,7 @@ class GraphicalModel:
     structure: Structure = "any"
     tolerance: float | None = None
     penalties: Sequence[float] | None = None
+    separators: Sequence[tuple[str, str]] | None = None
     given: str | None = None
     clip_norm: float | None = None
     center: Mapping[str, float] | None = None
@@ -120,6 +138,7 @@ class GraphicalModel:
                 "clip_norm shrinks all rows, and given= names some of them: give one of the two"
             )
         object.__setattr__(self, "penalties", self._checked_penalties())
+        object.__setattr__(self, "separators", self._checked_edges())
 
     def _checked_penalties(self) -> tuple[float, ...] | None:
         if self.penalties is None:
@@ -134,18 +153,71 @@ class GraphicalModel:
             )
         return tuple(sorted(set(found.tolist())))
 
+    def _checked_edges(self) -> tuple[tuple[str, str], ...] | None:
+        if self.separators is None:
+            return None
+        if self.estimator != "inverse" or self.structure == "tree" or self.clip_norm is not None:
+            raise RequestError(
+                "separators= are for estimator='inverse' of columns with two levels, not for a "
+                "tree and not with clip_norm="
+            )
+        given = listed(self.separators)
+        pairs: list[Any] = (
+            [listed(edge) for edge in given] if isinstance(given, list | tuple) else [0]
+        )
+        if not all(
+            isinstance(e, Sequence) and not isinstance(e, str) and len(e) == 2 for e in pairs
+        ):
+            raise RequestError(
+                "separators must be the edges of a graph, such as [('a', 'b'), ('b', 'c')]; got "
+                f"{short(self.separators)}"
+            )
+        edges = tuple((edge[0], edge[1]) for edge in pairs)
+        if unknown := [e for e in edges if not set(e) <= set(self.columns) or e[0] == e[1]]:
+            raise RequestError(
+                f"separators hold {unknown[0]!r}, which are not two of {list(self.columns)}"
+            )
+        return edges
+
     def __hash__(self) -> int:
         own = (self.estimator, self.structure, self.tolerance, self.penalties, self.given)
-        return hash((hash_of(self), own))
+        return hash((hash_of(self), own, self.separators))
 
     def family(self, schema: Schema) -> Family:
         """First moments, squares and products; coarse third and fourth powers."""
         ball = ball_of(schema, self)
         if ball is not None:
             return Family((ball,))
-        blocks: list[Block] = [Moments.of(schema, self.columns, given=self.given)]
+        numbers, signs = self._numbers_and_signs(schema)
+        if self.separators is not None:
+            products, _ = self._products(schema)
+            return Family((products_block(schema, products, self._group(schema)),))
+        blocks: list[Block] = [Moments.of(schema, numbers, given=self.given, signs=signs)]
         powers = third_and_fourth_powers(schema, self.columns, self._group(schema))
         return Family((*blocks, powers) if powers is not None else tuple(blocks))
+
+    def _numbers_and_signs(self, schema: Schema) -> tuple[list[str], list[str]]:
+        """The columns by kind, or a RequestError."""
+        signs = [name for name in self.columns if has_sign(schema[name])]
+        numbers = [name for name in self.columns if isinstance(schema[name], Number)]
+        for name in self.columns:
+            if name not in signs and name not in numbers:
+                raise RequestError(
+                    f"{name!r} has {schema[name].bins} levels; a graphical model takes numbers and "
+                    "columns of two levels: merge its levels in the schema, or look at its tables "
+                    "with dps.Independence"
+                )
+        return numbers, signs
+
+    def _products(self, schema: Schema) -> tuple[list[Term], Edges]:
+        """The products of signs that the declared graph needs, and its triangulation."""
+        numbers, _ = self._numbers_and_signs(schema)
+        if numbers:
+            raise RequestError(
+                f"{numbers[0]!r} is a number; separators= are for columns of two levels alone"
+            )
+        filled, cliques = triangulated(self.columns, self.separators or ())
+        return sign_products(self.columns, separators(cliques)), filled
 
     def _group(self, schema: Schema) -> Subgroup | None:
         """The rows that are meant; None for all, and for rows that are clipped."""
@@ -153,33 +225,42 @@ class GraphicalModel:
 
     def infer(self, release: ReleaseView) -> GraphResult | TreeResult | PenalisedGraphResult:
         """Estimates with intervals, a spanning tree, or pictures at several penalties."""
-        covariance = NoisyCovariance.of(
-            release,
-            tuple(self.columns),
-            ball=ball_of(release.schema, self),
-            given=self._group(release.schema),
-        )
+        schema = release.schema
+        self._numbers_and_signs(schema)
+        group, ball = self._group(schema), ball_of(schema, self)
+        if self.separators is not None:
+            products, filled = self._products(schema)
+            return self._graph(release, covariance_of_products(release, products, group), filled)
+        covariance = NoisyCovariance.of(release, tuple(self.columns), ball=ball, given=group)
         if self.estimator != "inverse":
             return self._pictures(release, covariance)
         return (self._tree if self.structure == "tree" else self._graph)(release, covariance)
 
-    def _graph(self, release: ReleaseView, covariance: NoisyCovariance) -> GraphResult:
+    def _graph(
+        self, release: ReleaseView, covariance: NoisyCovariance, declared: Edges | None = None
+    ) -> GraphResult:
+        """Partial correlations; `declared` edges of a triangulated graph are not tested."""
         intervals = PartialIntervals(covariance, self._pairs)
         precision, moments = intervals.precision, covariance.moments
-        units = moments.spread
+        p, units = len(self.columns), moments.spread
+        names = [[self.columns[i] for i in pair] for pair in intervals.pairs.T]
+        tested = np.array([declared is None or frozenset(pair) not in declared for pair in names])
+        _, signs = self._numbers_and_signs(release.schema)
         remarks = [
             singular_remark(precision),
             certificate_remark(precision),
             clipping_remark(release.schema, self, covariance),
-            "" if moments.ball is not None else BOUNDED,
+            "" if moments.ball is not None or len(signs) == p else BOUNDED,
+            SEPARATED if declared is not None else SIGNS if signs else "",
         ]
         return GraphResult(
             **self._common(release, covariance, intervals, "Graphical model", remarks),
-            location_=moments.origin + units * covariance.mean,
-            precision_=precision.matrix / np.outer(units, units) / covariance.correction,
-            units=units,
+            location_=(moments.origin + units * covariance.mean)[:p],
+            precision_=(precision.matrix / np.outer(units, units) / covariance.correction)[:p, :p],
+            covariance_=(covariance.matrix * np.outer(units, units))[:p, :p],
+            units=units[:p],
             tolerance=self.tolerance,
-            tested=np.ones(len(intervals.values), dtype=bool),
+            tested=tested,
         )
 
     def _tree(self, release: ReleaseView, covariance: NoisyCovariance) -> TreeResult:

@@ -203,8 +203,10 @@ class NoisyCovariance(Cached):
     @cached_property
     def two_valued(self) -> tuple[bool, ...]:
         """Whether each column takes two values only."""
-        columns = [self.moments.schema[name] for name, _ in self.moments.features]
-        return tuple(not takes_more_than_two(column) for column in columns)
+        schema, features = self.moments.schema, self.moments.features
+        return tuple(
+            level == SIGN or not takes_more_than_two(schema[name]) for name, level in features
+        )
 
     @cached_property
     def sampling(self) -> RowSampling:
