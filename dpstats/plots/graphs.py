@@ -62,7 +62,7 @@ def network(
     >>> graph = dps.GraphicalModel(["a", "b", "c"])
     >>> plan = dps.plan(schema, {"graph": graph}, budget=dps.PureDP(5))
     >>> normal = np.random.default_rng(0).standard_normal((20_000, 3))
-    >>> rows = pd.DataFrame(normal @ [[1, 0.8, 0], [0, 0.6, 0.5], [0, 0, 0.8]], columns=list("abc"))
+    >>> rows = pd.DataFrame(normal @ [[1, 0.8, 0.4], [0, 0.6, 0.3], [0, 0, 0.8]], columns=list("abc"))
     >>> ax = dps.plots.network(dps.release(plan, rows, m=2_000).infer("graph"))
     >>> len(ax.lines)
     2
@@ -120,7 +120,7 @@ def matrix(result: AnyGraph, *, penalty: float | None = None, ax: Axes | None = 
     >>> graph = dps.GraphicalModel(["a", "b", "c"])
     >>> plan = dps.plan(schema, {"graph": graph}, budget=dps.PureDP(5))
     >>> normal = np.random.default_rng(0).standard_normal((20_000, 3))
-    >>> rows = pd.DataFrame(normal @ [[1, 0.8, 0], [0, 0.6, 0.5], [0, 0, 0.8]], columns=list("abc"))
+    >>> rows = pd.DataFrame(normal @ [[1, 0.8, 0.4], [0, 0.6, 0.3], [0, 0, 0.8]], columns=list("abc"))
     >>> ax = dps.plots.matrix(dps.release(plan, rows, m=2_000).infer("graph"))
     >>> [label.get_text() for label in ax.get_xticklabels()]
     ['a', 'b', 'c']

@@ -63,7 +63,7 @@ class GraphResult(EstimateResult):
     >>> graph = dps.GraphicalModel(["a", "b", "c"], tolerance=0.2)
     >>> plan = dps.plan(schema, {"graph": graph}, budget=dps.PureDP(5))
     >>> normal = np.random.default_rng(0).standard_normal((20_000, 3))
-    >>> rows = pd.DataFrame(normal @ [[1, 0.8, 0], [0, 0.6, 0.5], [0, 0, 0.8]], columns=list("abc"))
+    >>> rows = pd.DataFrame(normal @ [[1, 0.8, 0.4], [0, 0.6, 0.3], [0, 0, 0.8]], columns=list("abc"))
     >>> result = dps.release(plan, rows, m=2_000).infer(graph)
     >>> result.terms
     ['a, b', 'a, c', 'b, c']

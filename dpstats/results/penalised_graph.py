@@ -53,7 +53,7 @@ class PenalisedGraphResult(Result):
     >>> graph = dps.GraphicalModel(["a", "b", "c"])
     >>> plan = dps.plan(schema, {"graph": graph}, budget=dps.PureDP(5))
     >>> normal = np.random.default_rng(0).standard_normal((20_000, 3))
-    >>> rows = pd.DataFrame(normal @ [[1, 0.8, 0], [0, 0.6, 0.5], [0, 0, 0.8]], columns=list("abc"))
+    >>> rows = pd.DataFrame(normal @ [[1, 0.8, 0.4], [0, 0.6, 0.3], [0, 0, 0.8]], columns=list("abc"))
     >>> release = dps.release(plan, rows, m=2_000)
     >>> sparse = dps.GraphicalModel(["a", "b", "c"], estimator="clime", penalties=[0.1, 0.9])
     >>> release.infer(sparse).edge_counts.tolist()
