@@ -126,10 +126,10 @@ def matrix(result: AnyGraph, *, penalty: float | None = None, ax: Axes | None = 
     ['a', 'b', 'c']
     >>> ax.figure.savefig("matrix.png")
     """
-    ax = axes_of(ax)
-    names = list(result.columns)
+    pairs = _pairs(result, penalty)
+    ax, names = axes_of(ax), list(result.columns)
     values = np.full((len(names), len(names)), np.nan)
-    for first, second, estimate in _pairs(result, penalty).itertuples(index=False):
+    for first, second, estimate in pairs.itertuples(index=False):
         i, j = names.index(first), names.index(second)
         values[i, j] = values[j, i] = estimate
     image = ax.imshow(values, cmap="RdBu", vmin=-1, vmax=1)

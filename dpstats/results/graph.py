@@ -190,7 +190,7 @@ class GraphResult(EstimateResult):
         Returns
         -------
         list of str
-            "present": the certified interval excludes 0. "absent": it lies within `tolerance`.
+            "absent": the certified interval lies within `tolerance`. "present": it excludes 0.
         """
         check_alpha(alpha)
         check_target(target)
