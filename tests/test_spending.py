@@ -67,6 +67,7 @@ def test_halves_on_the_noise_are_named():
         "inference/counts/binomial.py",
         "inference/counts/count_pivot.py",
         "inference/counts/quantile_intervals.py",
+        "inference/graphs/mixture_tails.py",
         "inference/moments/covariance_intervals.py",
         "inference/tables/association.py",
         "inference/tables/effect_size.py",

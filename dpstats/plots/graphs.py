@@ -61,11 +61,11 @@ def network(
     >>> schema = dps.Schema([dps.Number(name, -3, 3, missing=0) for name in ("a", "b", "c")])
     >>> graph = dps.GraphicalModel(["a", "b", "c"])
     >>> plan = dps.plan(schema, {"graph": graph}, budget=dps.PureDP(5))
-    >>> normal = np.random.default_rng(0).standard_normal((20_000, 3))
-    >>> rows = pd.DataFrame(normal @ [[1, 0.8, 0], [0, 0.6, 0.5], [0, 0, 0.8]], columns=list("abc"))
+    >>> z = np.random.default_rng(0).standard_normal((20_000, 3))
+    >>> rows = pd.DataFrame(z @ [[1, 0.8, 0.4], [0, 0.6, 0.3], [0, 0, 0.8]], columns=list("abc"))
     >>> ax = dps.plots.network(dps.release(plan, rows, m=2_000).infer("graph"))
-    >>> len(ax.lines)
-    2
+    >>> len(ax.lines) >= 2
+    True
     >>> ax.figure.savefig("network.png")
     """
     edges = _edges(result, alpha, penalty)
@@ -119,17 +119,17 @@ def matrix(result: AnyGraph, *, penalty: float | None = None, ax: Axes | None = 
     >>> schema = dps.Schema([dps.Number(name, -3, 3, missing=0) for name in ("a", "b", "c")])
     >>> graph = dps.GraphicalModel(["a", "b", "c"])
     >>> plan = dps.plan(schema, {"graph": graph}, budget=dps.PureDP(5))
-    >>> normal = np.random.default_rng(0).standard_normal((20_000, 3))
-    >>> rows = pd.DataFrame(normal @ [[1, 0.8, 0], [0, 0.6, 0.5], [0, 0, 0.8]], columns=list("abc"))
+    >>> z = np.random.default_rng(0).standard_normal((20_000, 3))
+    >>> rows = pd.DataFrame(z @ [[1, 0.8, 0.4], [0, 0.6, 0.3], [0, 0, 0.8]], columns=list("abc"))
     >>> ax = dps.plots.matrix(dps.release(plan, rows, m=2_000).infer("graph"))
     >>> [label.get_text() for label in ax.get_xticklabels()]
     ['a', 'b', 'c']
     >>> ax.figure.savefig("matrix.png")
     """
-    ax = axes_of(ax)
-    names = list(result.columns)
+    pairs = _pairs(result, penalty)
+    ax, names = axes_of(ax), list(result.columns)
     values = np.full((len(names), len(names)), np.nan)
-    for first, second, estimate in _pairs(result, penalty).itertuples(index=False):
+    for first, second, estimate in pairs.itertuples(index=False):
         i, j = names.index(first), names.index(second)
         values[i, j] = values[j, i] = estimate
     image = ax.imshow(values, cmap="RdBu", vmin=-1, vmax=1)

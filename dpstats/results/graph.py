@@ -62,12 +62,12 @@ class GraphResult(EstimateResult):
     >>> schema = dps.Schema([dps.Number(name, -3, 3, missing=0) for name in ("a", "b", "c")])
     >>> graph = dps.GraphicalModel(["a", "b", "c"], tolerance=0.2)
     >>> plan = dps.plan(schema, {"graph": graph}, budget=dps.PureDP(5))
-    >>> normal = np.random.default_rng(0).standard_normal((20_000, 3))
-    >>> rows = pd.DataFrame(normal @ [[1, 0.8, 0], [0, 0.6, 0.5], [0, 0, 0.8]], columns=list("abc"))
+    >>> z = np.random.default_rng(0).standard_normal((20_000, 3))
+    >>> rows = pd.DataFrame(z @ [[1, 0.8, 0.4], [0, 0.6, 0.3], [0, 0, 0.8]], columns=list("abc"))
     >>> result = dps.release(plan, rows, m=2_000).infer(graph)
     >>> result.terms
     ['a, b', 'a, c', 'b, c']
-    >>> result.edges()["term"].tolist()
+    >>> result.edges().head(2)["term"].tolist()
     ['a, b', 'b, c']
     >>> result.precision_.shape
     (3, 3)
@@ -190,7 +190,7 @@ class GraphResult(EstimateResult):
         Returns
         -------
         list of str
-            "present": the certified interval excludes 0. "absent": it lies within `tolerance`.
+            "absent": the certified interval lies within `tolerance`. "present": it excludes 0.
         """
         check_alpha(alpha)
         check_target(target)

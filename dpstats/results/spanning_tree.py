@@ -39,8 +39,8 @@ class TreeResult(EstimateResult):
     >>> schema = dps.Schema([dps.Number(name, -3, 3, missing=0) for name in ("a", "b", "c")])
     >>> tree = dps.GraphicalModel(["a", "b", "c"], structure="tree")
     >>> plan = dps.plan(schema, {"tree": tree}, budget=dps.PureDP(5))
-    >>> normal = np.random.default_rng(0).standard_normal((20_000, 3))
-    >>> rows = pd.DataFrame(normal @ [[1, 0.8, 0], [0, 0.6, 0.5], [0, 0, 0.8]], columns=list("abc"))
+    >>> z = np.random.default_rng(0).standard_normal((20_000, 3))
+    >>> rows = pd.DataFrame(z @ [[1, 0.8, 0.4], [0, 0.6, 0.3], [0, 0, 0.8]], columns=list("abc"))
     >>> result = dps.release(plan, rows, m=2_000).infer(tree)
     >>> result.verdicts()
     ['sure', 'impossible', 'sure']

@@ -21,6 +21,13 @@ EXAMPLES = {
         dps.GoodnessOfFit("region", [0.5, 0.3, 0.2], simulations=199),
         dps.GoodnessOfFit("smoker", {"yes": 0.4, "no": 0.6}, simulations=99),
     ],
+    "graphical_model": [
+        dps.GraphicalModel([*THREE, "smoker"], tolerance=0.3),
+        dps.GraphicalModel(["age", "rent"], given="smoker == 'yes'"),
+        dps.GraphicalModel(THREE, **CLIPPED),
+        dps.GraphicalModel([*PAIR, "smoker"], structure="tree"),
+        dps.GraphicalModel(THREE, estimator="clime", penalties=[0.1, 0.5]),
+    ],
     "independence": [
         dps.Independence("smoker", "region", simulations=199),
         dps.Independence("smoker", "age", given="region", simulations=99),

@@ -164,16 +164,26 @@ def truth_of(setting, result, structure="any"):
     return (found / np.outer(root, root))[first, second], inside
 
 
+def holm(pvalues):
+    """Holm's adjustment, nan for pairs that are not tested; the library's takes .1 s a call."""
+    adjusted, known = np.full(len(pvalues), np.nan), np.flatnonzero(np.isfinite(pvalues))
+    order = known[np.argsort(pvalues[known])]
+    steps = np.maximum.accumulate(pvalues[order] * np.arange(len(order), 0, -1))
+    adjusted[order] = np.minimum(steps, 1)
+    return adjusted
+
+
 def check(setting, runs, table, tools):
     """Level of Holm's tests, coverage of single and of simultaneous intervals, the certificate."""
     false, held, jointly, certified, power, widths = 0, [], 0, 0, [], []
-    refused, truth = 0, None
-    for result in releases(setting, runs, tools):
-        if truth is None:
+    refused, bounded = 0, -(-runs // 4)  # certified limits take longer
+    for run, result in enumerate(releases(setting, runs, tools)):
+        if not run:
             truth, edges = truth_of(setting, result)
             null = ~edges & result.tested & (np.abs(truth) < NULL)
-        low, high = result.conf_int(method="certified").T
-        certified += np.all((low <= truth) & (truth <= high))
+        if run < bounded:
+            low, high = result.conf_int(method="certified").T
+            certified += np.all((low <= truth) & (truth <= high))
         if not result.known:
             refused += 1
             continue
@@ -182,12 +192,12 @@ def check(setting, runs, table, tools):
         widths.append(np.mean(high - low))
         low, high = result.conf_int(simultaneous=True).T
         jointly += np.all((low <= truth) & (truth <= high))
-        adjusted = np.asarray(result.pvalues)
+        adjusted = holm(np.asarray(result.p_unadjusted))
         false += np.any(adjusted[null] <= 0.05)
         power.append(adjusted[edges & result.tested] <= 0.05)
     known = runs - refused
     table.row(setting, "nearly singular", refused / runs, runs=runs)
-    table.covers(setting, "certified, all pairs", certified, runs)
+    table.covers(setting, "certified, all pairs", certified, bounded)
     assert known, "no run has an estimate"
     if np.any(edges & result.tested):
         table.row(setting, "edges found", float(np.mean(power)), runs=known)
@@ -230,13 +240,13 @@ SETTINGS = [
 
 @pytest.mark.parametrize("setting", FEW, ids=str)
 def test_a_few(setting, table, tools):
-    check(setting, 25, table, tools)
+    check(setting, 20, table, tools)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("setting", SETTINGS, ids=str)
 def test_level_and_coverage(setting, table, tools):
-    check(setting, 200, table, tools)
+    check(setting, 200 if setting.p < 30 else 60, table, tools)
 
 
 def test_the_check_sees_tests_that_forget_the_noise(tools):
@@ -298,7 +308,8 @@ def test_edges_of_a_chain_are_found(setting, least, table, tools):
     found = []
     for result in releases(setting, 20, tools):
         _, edges = truth_of(setting, result)
-        found.append(np.mean(np.asarray(result.pvalues)[edges] <= 0.05) if result.known else 0.0)
+        adjusted = holm(np.asarray(result.p_unadjusted))
+        found.append(np.mean(adjusted[edges] <= 0.05) if result.known else 0.0)
     table.check(setting, "edges found", float(np.mean(found)), runs=20, least=least)
 
 

@@ -317,7 +317,7 @@ class GraphicalModel:
             usual=usual,
             rows=covariance.moments.answers.rows,
             budget=str(release.budget),
-            notes=tuple(clipping_notes(covariance.moments)),
+            notes=(*clipping_notes(covariance.moments), cell_rules(release.schema, self)),
         )
 
     def _title(self, what: str) -> str:

@@ -79,10 +79,11 @@ class MixtureTails(Cached):
         square = (t * t)[:, np.newaxis]
         share = self._rates * square
         rest = 1 - share
-        value = self.normal * t * t / 2 - np.log1p(-share) @ self.terms
+        normal = np.maximum(self.normal, _LEAST)
+        value = normal * t * t / 2 - np.log1p(-share) @ self.terms
         ratio = self._rates / rest
-        first = self.normal * t + 2 * t * (ratio @ self.terms)
-        second = self.normal + 2 * ((ratio * (1 + share) / rest) @ self.terms)
+        first = normal * t + 2 * t * (ratio @ self.terms)
+        second = normal + 2 * ((ratio * (1 + share) / rest) @ self.terms)
         return value, first, second
 
     def _saddlepoints(self, x: Floats) -> Floats:

@@ -103,14 +103,14 @@ class PairIntervals(ABC, Cached):
     def verdicts(self, alpha: float, target: Target, tolerance: float | None) -> list[EdgeVerdict]:
         """Certified verdicts on all pairs, wrong for any of them with probability at most alpha.
 
-        Present: the limits exclude 0. Absent: they are within the declared tolerance; that a
-        correlation is exactly zero cannot be certified.
+        Absent: the limits are within the declared tolerance; that a correlation is exactly zero
+        cannot be certified. Present: they exclude 0, and are not within the tolerance.
         """
         low, high = self.certified(alpha, target)
         found = np.full(len(low), "undecided", dtype=object)
+        found[(low > 0) | (high < 0)] = "present"
         if tolerance is not None:
             found[np.maximum(-low, high) < tolerance] = "absent"
-        found[(low > 0) | (high < 0)] = "present"
         return list(found)
 
     def pvalues(self, value: float, alternative: Alternative) -> Floats:

@@ -210,11 +210,19 @@ class NoisyCovariance(Cached):
 
     @cached_property
     def sampling(self) -> RowSampling:
-        """How the moments of independent rows vary."""
-        return RowSampling(
+        """How the moments of independent rows vary.
+
+        The kurtosis of a rare sign is large, and the law "kurtosis" would have all of its products
+        vary as its square, which does not vary. It is used only where no other law applies.
+        """
+        law = RowSampling(
             self.n, self.mean, self.plain, self.kurtosis, self.points, self.weights,
             two_valued=all(self.two_valued), signs=self.signs,
         )  # fmt: skip
+        if "fitted" not in law.laws:
+            return law
+        others = np.isin(np.arange(self.p), self.signs, invert=True)
+        return replace(law, kurtosis=np.where(others, self.kurtosis, 3.0))
 
     def deviations(self, kind: str, most: int | None = None) -> Iterator[Floats]:
         """Draws (size, p, p) of the error of `matrix`; an array for every law of the sampling.

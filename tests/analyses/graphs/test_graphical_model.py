@@ -1,0 +1,275 @@
+"""Graphical models: options, what is measured, estimates without noise, and what results say."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from statsmodels.stats.multitest import multipletests
+
+import dpstats as dps
+from dpstats.errors import RequestError
+
+NAMES = ["a", "b", "c", "d", "e"]
+SCHEMA = dps.Schema([
+    *(dps.Number(name, -4, 4, points=801, missing=0) for name in NAMES),
+    dps.Boolean("yes"), dps.Category("side", ["left", "right"]),
+    dps.Category("three", ["x", "y", "z"]), dps.Number("open", -4, 4, allow_missing=True),
+])  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def rows():
+    """A chain of five numbers, a Boolean that follows the first, and others."""
+    rng, n = np.random.default_rng(0), 6_000
+    chain = rng.standard_normal((n, 5))
+    for i in range(1, 5):
+        chain[:, i] = 0.6 * chain[:, i - 1] + 0.8 * chain[:, i]
+    frame = pd.DataFrame(np.clip(np.round(chain, 2), -4, 4), columns=NAMES)
+    return frame.assign(
+        yes=chain[:, 0] + rng.standard_normal(n) > 0,
+        side=np.where(rng.random(n) < 0.5, "left", "right"),
+        three="x",
+        open=np.where(rng.random(n) < 0.2, np.nan, frame["a"]),
+    )
+
+
+@pytest.fixture(scope="module")
+def release(rows):
+    """Little noise, of three analyses."""
+    analyses = {
+        "numbers": dps.GraphicalModel(NAMES, tolerance=0.2),
+        "mixed": dps.GraphicalModel(["a", "yes", "side"]),
+        "given": dps.GraphicalModel(["open", "b"], given="yes"),
+    }
+    plan = dps.plan(SCHEMA, analyses, budget=dps.PureDP(20_000), n=len(rows))
+    return dps.release(plan, rows, m=2_000, rng=0)
+
+
+@pytest.fixture(scope="module")
+def noisy(rows):
+    plan = dps.plan(SCHEMA, {"g": dps.GraphicalModel(NAMES)}, budget=dps.PureDP(0.1), n=len(rows))
+    return dps.release(plan, rows, m=2_000, rng=0).infer("g")
+
+
+def partials(values):
+    precision = np.linalg.inv(np.cov(np.asarray(values, dtype=float).T))
+    root = np.sqrt(np.diag(precision))
+    return precision, -precision / np.outer(root, root)
+
+
+def test_without_noise_estimates_are_those_of_the_rows(release, rows):
+    result = release.infer("numbers")
+    precision, partial = partials(rows[NAMES])
+    np.testing.assert_allclose(result.precision_, precision, rtol=2e-3, atol=2e-3)
+    np.testing.assert_allclose(result.params, partial[np.triu_indices(5, 1)], atol=1e-3)
+    np.testing.assert_allclose(result.covariance_, np.cov(rows[NAMES].T), rtol=2e-3, atol=2e-3)
+    np.testing.assert_allclose(result.location_, rows[NAMES].mean(), atol=1e-3)
+    frame = result.precision(target="table")
+    low, high = frame["conf_low"], frame["conf_high"]
+    exact = precision[np.triu_indices(5)]
+    assert np.all((low <= exact) & (exact <= high))
+    assert np.all(high - low < 0.2)
+
+
+def test_columns_of_two_levels_are_signs(release, rows):
+    result = release.infer("mixed")
+    signs = pd.DataFrame({
+        "a": rows["a"], "yes": np.where(rows["yes"], 1, -1),
+        "side": np.where(rows["side"] == "right", 1, -1),
+    })  # fmt: skip
+    _, partial = partials(signs)
+    np.testing.assert_allclose(result.params, partial[np.triu_indices(3, 1)], atol=2e-3)
+    assert result.edges()["term"].tolist() == ["a, yes"]
+    assert "columns of two levels" in result.summary()
+
+
+def test_given_and_missing_cells_leave_rows_out(release, rows):
+    result = release.infer("given")
+    kept = rows[rows["yes"] & rows["open"].notna()]
+    assert float(result) == pytest.approx(kept["open"].corr(kept["b"]), abs=0.01)
+    assert abs(result.nobs - len(kept)) < 5
+    assert result.title == "Graphical model of open, b, given yes"
+
+
+def test_edges_and_adjustments(release):
+    result = release.infer("numbers")
+    assert result.edges()["term"].head(4).isin(["a, b", "b, c", "c, d", "d, e"]).all()
+    raw = np.asarray(result.p_unadjusted)
+    for method in ("holm", "fdr_bh"):
+        expected = multipletests(raw, method=method)[1]
+        np.testing.assert_allclose(result.adjusted_pvalues(method), expected)
+    np.testing.assert_array_equal(result.adjusted_pvalues("none"), raw)
+    np.testing.assert_array_equal(result.pvalues, result.adjusted_pvalues("holm"))
+    with pytest.raises(RequestError, match=r"adjust must be one of \['holm', 'fdr_bh', 'none'\]"):
+        result.adjusted_pvalues("bonferroni")
+
+
+def test_the_frame_has_a_row_for_every_pair(release):
+    result = release.infer("numbers")
+    frame = result.to_frame()
+    assert len(frame) == 10
+    assert (frame["first"] + ", " + frame["second"] == frame["term"]).all()
+    assert (frame["p_value"] >= frame["p_unadjusted"]).all()
+    assert set(frame["certified"]) <= {"present", "absent", "undecided"}
+    table = result.to_frame(target="table")
+    assert "p_unadjusted" not in table
+    assert (table["certified"] == "present").sum() >= 4  # hardly any noise
+    assert (table["certified"] == "absent").sum() >= 4
+    assert (table["std_error"] < 0.01).all()
+
+
+def test_intervals_widen(release):
+    result = release.infer("numbers")
+    single, joint = (
+        np.diff(result.conf_int(simultaneous=simultaneous)) for simultaneous in (False, True)
+    )
+    assert np.all(joint > single)
+    assert np.all(np.diff(result.conf_int(alpha=0.01)) > single)
+    assert np.all(np.diff(result.conf_int(target="table")) < single)
+
+
+def test_verdicts_need_a_tolerance_to_be_absent(release, rows):
+    result = release.infer(dps.GraphicalModel(NAMES))
+    assert "absent" not in result.verdicts(target="table")
+    assert "0 absent," in result.summary(target="table")
+
+
+def test_networks_for_networkx(release):
+    networkx = pytest.importorskip("networkx")
+    result = release.infer("numbers")
+    graph = result.to_networkx()
+    assert isinstance(graph, networkx.Graph)
+    assert set(graph.nodes) == set(NAMES)
+    assert graph.edges["a", "b"]["weight"] == result.params["a, b"]
+
+
+def test_a_singular_matrix_gets_a_sentence_and_no_number(noisy):
+    assert not noisy.known
+    assert np.isnan(noisy.params).all()
+    assert np.isnan(noisy.precision_).all()
+    np.testing.assert_array_equal(noisy.conf_int(), np.tile([-1.0, 1.0], (10, 1)))
+    np.testing.assert_array_equal(noisy.pvalues, 1)
+    assert noisy.edges().empty
+    text = noisy.summary()
+    assert "nearly singular" in text
+    assert "times the rows, or times the epsilon, would do" in text
+    assert "clip_norm=" in text
+    assert "noise-aware" not in text  # no table
+    assert "10 undecided" in text
+
+
+def test_summaries_begin_with_the_strongest_edges(release):
+    lines = release.infer("numbers").summary().splitlines()
+    assert lines[1].startswith("edges: ")
+    first = [line.split("  ")[0] for line in lines if line[:2] in ("a,", "b,", "c,", "d,")]
+    assert set(first[:4]) == {"a, b", "b, c", "c, d", "d, e"}
+
+
+def test_trees(release):
+    tree = release.infer(dps.GraphicalModel(NAMES, structure="tree"))
+    frame = tree.to_frame()
+    assert frame.loc[frame["in_tree"], "term"].tolist() == ["a, b", "b, c", "c, d", "d, e"]
+    assert (frame["verdict"] == np.where(frame["in_tree"], "sure", "impossible")).all()
+    assert "4 sure, 6 impossible, 0 undecided" in tree.summary()
+    assert np.isnan(frame["p_value"]).all()
+    certified = tree.verdicts(method="certified", target="table")
+    assert certified == frame["verdict"].tolist()
+
+
+def test_pictures_are_those_of_the_rows(release, rows):
+    from sklearn.covariance import graphical_lasso
+
+    correlation = np.corrcoef(rows[NAMES].T)
+    sparse = dps.GraphicalModel(NAMES, estimator="glasso", penalties=[0.3, 0.05])
+    result = release.infer(sparse)
+    np.testing.assert_array_equal(result.penalties, [0.05, 0.3])
+    expected = graphical_lasso(correlation, 0.05)[1]
+    np.testing.assert_allclose(result.precision_[0], expected, atol=0.01)
+    assert result.edges(0.3)["first"].tolist() != []
+    assert len(result.to_frame()) == 20
+    assert "no error probability" not in result.summary()
+    assert "none has an error probability" in result.summary()
+    with pytest.raises(RequestError, match=r"penalty 0\.7 was not fitted"):
+        result.edges(0.7)
+    usual = release.infer(dps.GraphicalModel(NAMES, estimator="clime"))
+    assert len(usual.penalties) == 4
+    assert usual.edge_counts.tolist() == sorted(usual.edge_counts.tolist(), reverse=True)
+
+
+def test_separators_test_pairs_outside_of_the_declared_graph():
+    rng, n = np.random.default_rng(1), 8_000
+    names = ["p", "q", "r", "s"]
+    schema = dps.Schema([dps.Boolean(name) for name in names])
+    values = [rng.random(n) < 0.5]
+    for _ in range(3):
+        values.append(values[-1] ^ (rng.random(n) < 0.25))
+    frame = pd.DataFrame(dict(zip(names, values, strict=True)))
+    loop = [("p", "q"), ("q", "r"), ("r", "s"), ("s", "p")]
+    model = dps.GraphicalModel(names, separators=loop)
+    plan = dps.plan(schema, {"g": model}, budget=dps.PureDP(500), n=n)
+    result = dps.release(plan, frame, m=1_000).infer("g")
+    assert dps.GraphicalModel(names).family(schema).size == 10
+    assert model.family(schema).size > 10
+    assert result.tested.sum() == 1  # the other diagonal of the loop is filled in
+    assert np.isnan(result.pvalues[~result.tested]).all()
+    assert result.pvalues[result.tested] > 1e-4
+    assert result.precision_.shape == (4, 4)
+    assert "triangulation" in result.summary()
+    assert dps.GraphicalModel(names, separators=[["p", "q"]]).separators == (("p", "q"),)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"estimator": "lasso"}, r"estimator must be one of \['inverse', 'glasso', 'clime'\]"),
+        ({"structure": "chain"}, r"structure must be one of \['any', 'tree'\]"),
+        ({"structure": "tree", "tolerance": 0.1}, "neither estimator= nor tolerance="),
+        ({"structure": "tree", "estimator": "clime"}, "neither estimator= nor tolerance="),
+        ({"tolerance": 0}, "tolerance must be a partial correlation between 0 and 1"),
+        ({"tolerance": True}, "tolerance must be"),
+        ({"penalties": [0.1]}, "penalties are for estimator='glasso'"),
+        ({"estimator": "clime", "penalties": [0, 1]}, "numbers between 0 and 1"),
+        ({"estimator": "clime", "penalties": []}, "numbers between 0 and 1"),
+        ({"clip_norm": 1, "given": "yes"}, "give one of the two"),
+        ({"separators": "ab"}, "separators must be the edges of a graph"),
+        ({"separators": [("a", "x")]}, r"\('a', 'x'\), which are not two of"),
+        ({"separators": [("a", "b")], "clip_norm": 1}, "not with clip_norm="),
+        ({"separators": [("a", "b")], "structure": "tree"}, "not for a tree"),
+    ],
+)
+def test_wrong_options(options, message):
+    with pytest.raises(RequestError, match=message):
+        dps.GraphicalModel(["a", "b", "c"], **options)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (dps.GraphicalModel(["a", "three"]), "'three' has 3 levels; a graphical model takes"),
+        (dps.GraphicalModel(["a", "yes"], separators=[("a", "yes")]), "'a' is a number"),
+        (dps.GraphicalModel(["a", "yes"], clip_norm=1), "yes"),
+        (dps.GraphicalModel(["a", "open"], clip_norm=1), "declare missing= instead"),
+    ],
+)
+def test_columns_that_do_not_suit(model, message):
+    with pytest.raises(RequestError, match=message):
+        dps.plan(SCHEMA, {"g": model}, budget=dps.PureDP(1))
+
+
+def test_models_are_written_and_read():
+    from dpstats.analyses.registry import analysis_from_dict, analysis_to_dict
+
+    for model in (
+        dps.GraphicalModel(["a", "b"], tolerance=0.1, given="yes"),
+        dps.GraphicalModel(["yes", "side"], separators=[("yes", "side")]),
+        dps.GraphicalModel(NAMES, estimator="glasso", penalties=(0.2, 0.1)),
+    ):
+        again = analysis_from_dict(analysis_to_dict(model))
+        assert again == model
+        assert hash(again) == hash(model)
+
+
+def test_all_variants_have_one_price():
+    family = dps.GraphicalModel(NAMES).family(SCHEMA)
+    assert family == dps.Covariance(NAMES).family(SCHEMA)
+    for variant in ({"structure": "tree"}, {"estimator": "glasso"}, {"tolerance": 0.1}):
+        assert dps.GraphicalModel(NAMES, **variant).family(SCHEMA) == family

@@ -1,0 +1,88 @@
+"""Triangulations, separator sets, and the zeros that they give the inverse covariance matrix."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from dpstats.families.features import SIGN
+from dpstats.families.separators import (
+    moments_of_products,
+    separators,
+    sign_products,
+    triangulated,
+)
+
+GRAPHS = {
+    "chain": ("abcd", [("a", "b"), ("b", "c"), ("c", "d")]),
+    "loop": ("abcde", [("a", "b"), ("b", "c"), ("c", "d"), ("d", "e"), ("e", "a")]),
+    "two parts": ("abcd", [("a", "b"), ("c", "d")]),
+    "grid": (
+        "abcdef",
+        [("a", "b"), ("b", "c"), ("d", "e"), ("e", "f"), ("a", "d"), ("b", "e"), ("c", "f")],
+    ),
+}
+
+
+def ising(columns, edges, products):
+    """Covariance of products of signs under an Ising model with uneven fields."""
+    states = np.array(list(itertools.product([-1, 1], repeat=len(columns))))
+    at = {name: states[:, i] for i, name in enumerate(columns)}
+    energy = sum(0.5 * at[a] * at[b] for a, b in edges) + 0.3 * states @ np.arange(len(columns)) / 4
+    chances = np.exp(energy)
+    rows = [np.prod([at[name] for name, _ in term], axis=0) for term in products]
+    return np.cov(rows, aweights=chances / chances.sum(), bias=True)
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_the_inverse_is_zero_outside_of_the_triangulation(name):
+    columns, edges = GRAPHS[name]
+    filled, cliques = triangulated(columns, edges)
+    products = sign_products(columns, separators(cliques))
+    assert {frozenset(edge) for edge in edges} <= filled
+    inverse = np.linalg.inv(ising(columns, edges, products))
+    for (i, a), (j, b) in itertools.combinations(enumerate(columns), 2):
+        assert (abs(inverse[i, j]) > 1e-9) >= (frozenset((a, b)) in {frozenset(e) for e in edges})
+        if frozenset((a, b)) not in filled:
+            assert abs(inverse[i, j]) < 1e-9, (a, b)
+
+
+def test_single_columns_are_not_enough_where_there_are_loops():
+    columns, edges = GRAPHS["loop"]
+    inverse = np.linalg.inv(ising(columns, edges, sign_products(columns, [])))
+    assert abs(inverse[1, 4]) > 1e-4
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_triangulations_have_no_loop_without_a_chord(name):
+    """A perfect elimination order exists: some column's neighbours are always joined."""
+    columns, edges = GRAPHS[name]
+    filled, cliques = triangulated(columns, edges)
+    left = set(columns)
+    while left:
+        simplicial = [
+            c
+            for c in left
+            if all(
+                frozenset(pair) in filled
+                for pair in itertools.combinations(
+                    [o for o in left if frozenset((c, o)) in filled], 2
+                )
+            )
+        ]
+        assert simplicial
+        left -= {simplicial[0]}
+    for clique in cliques:
+        assert all(frozenset(pair) in filled for pair in itertools.combinations(clique, 2))
+
+
+def test_a_tree_has_separators_of_one_column():
+    columns, edges = GRAPHS["chain"]
+    _, cliques = triangulated(columns, edges)
+    assert sorted(map(sorted, separators(cliques))) == [["b"], ["c"]]
+    assert len(sign_products(columns, separators(cliques))) == 4
+
+
+def test_products_that_occur_twice_are_measured_once():
+    products = [(("a", SIGN),), (("b", SIGN),), (("a", SIGN), ("b", SIGN))]
+    assert moments_of_products(products) == products

@@ -1,0 +1,56 @@
+"""Sparse pictures: at no penalty the inverse, at a large one nothing, and scikit-learn's own."""
+
+import numpy as np
+import pytest
+from sklearn import covariance as sklearn_covariance
+
+from dpstats.inference.graphs.sparse_precision import clime, graphical_lasso, positive_definite
+
+
+@pytest.fixture(scope="module")
+def correlation():
+    precision = np.eye(6) - np.diag(np.full(5, 0.4), 1) - np.diag(np.full(5, 0.4), -1)
+    found = np.linalg.inv(precision)
+    root = np.sqrt(np.diag(found))
+    return found / np.outer(root, root)
+
+
+def edges(matrix):
+    return np.count_nonzero(np.abs(matrix[np.triu_indices(6, 1)]) > 1e-6)
+
+
+def test_clime_without_a_penalty_is_the_inverse(correlation):
+    [found] = clime(correlation, [1e-9])
+    np.testing.assert_allclose(found, np.linalg.inv(correlation), atol=1e-6)
+
+
+@pytest.mark.parametrize("method", [clime, graphical_lasso])
+def test_edges_go_with_the_penalty(method, correlation):
+    found = method(correlation, [0.05, 0.2, 0.9])
+    assert [edges(matrix) for matrix in found] == [5, 5, 0]
+    np.testing.assert_allclose(found, found.swapaxes(1, 2), atol=1e-6)
+
+
+def test_clime_is_within_its_constraint(correlation):
+    [found] = clime(correlation, [0.1])
+    # The symmetric matrix keeps the entries that are smaller: the constraint holds to a factor.
+    assert np.abs(correlation @ found - np.eye(6)).max() < 0.3
+
+
+def test_the_lasso_is_scikit_learns(correlation):
+    rows = np.random.default_rng(0).multivariate_normal(np.zeros(6), correlation, 2_000)
+    empirical = np.corrcoef(rows.T)
+    fitted = sklearn_covariance.GraphicalLasso(alpha=0.1, covariance="precomputed").fit(empirical)
+    np.testing.assert_allclose(graphical_lasso(empirical, [0.1])[0], fitted.precision_, atol=1e-3)
+
+
+def test_an_indefinite_matrix_is_lifted(correlation):
+    noisy = correlation.copy()
+    noisy[0, 1] = noisy[1, 0] = 0.99
+    noisy[0, 2] = noisy[2, 0] = -0.9
+    assert np.linalg.eigvalsh(noisy)[0] < 0
+    lifted = positive_definite(noisy)
+    assert np.linalg.eigvalsh(lifted)[0] > 0
+    np.testing.assert_allclose(np.diag(lifted), 1)
+    assert positive_definite(correlation) is correlation
+    assert np.all(np.isfinite(graphical_lasso(lifted, [0.1])))
