@@ -14,6 +14,7 @@ from dpstats.cli import DONE, main
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 VIGNETTES = sorted((ROOT / "vignettes").glob("*.md"))
+GRAPHS = ROOT / "docs" / "explanation" / "graphical-models.md"
 
 
 def fences(path, kind):
@@ -71,6 +72,35 @@ def test_vignette(path, tmp_path, monkeypatch):
     scope = {}
     for block in blocks:
         run(path, block, scope)
+
+
+def test_the_page_on_graphs_shows_what_its_code_prints(tmp_path, monkeypatch, capsys):
+    scope = {}
+    for block in fences(GRAPHS, "python"):
+        run(GRAPHS, block, scope)
+    false_edges, leaks = capsys.readouterr().out.split("\n0.4 0 ", 1)
+    text = GRAPHS.read_text("utf-8")
+    found = [line.split() for line in false_edges.splitlines()]
+    said = re.findall(r"(\d\.\d\d) for (\d+)", text)
+    assert [(number, p) for p, number in found] == said
+    assert len(said) == 3
+    shown = re.findall(r"^\| (-?0\.\d) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|$", text, re.MULTILINE)
+    printed = [line.split() for line in f"0.4 0 {leaks}".splitlines()]
+    rings, grids = printed[::2], printed[1::2]
+    for row, ring, grid in zip(shown, rings, grids, strict=True):
+        assert row[:2] == tuple(ring[:2]) == tuple(grid[:2])
+        assert (float(row[2]), float(row[3])) == (float(ring[2]), float(grid[2]))
+
+    monkeypatch.chdir(tmp_path)
+    (entry,) = fences(GRAPHS, "toml")
+    numbers = "".join(
+        f'[[column]]\nname = "{name}"\nlow = 0\nhigh = 200\nmissing = 50\n'
+        for name in ("age", "pressure", "bmi")
+    )
+    smoker = '[budget]\nepsilon = 1.0\n[[column]]\nname = "smoker"\nkind = "boolean"\n'
+    Path("request.toml").write_text(smoker + numbers + entry)
+    assert main(["plan", "request.toml", "-o", "plan.json"]) == DONE
+    assert dps.Plan.load("plan.json").analyses["network"] == scope["graph"]
 
 
 def test_there_are_vignettes():

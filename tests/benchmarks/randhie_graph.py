@@ -90,7 +90,7 @@ def of_table(scope, epsilon, runs):
     counts["beyond .1"] = [strong[t] for t in terms]
     counts["sure in the tree"] = [sure[t] for t in terms]
     order = counts["exact"].abs().sort_values(ascending=False).index
-    print(counts.loc[order].round(3).to_string())
+    print(counts.loc[order].round(3).to_string(), flush=True)
 
 
 def of_nothing(scope, epsilon, runs):
@@ -105,19 +105,20 @@ def of_nothing(scope, epsilon, runs):
         rows.append(found)
     counts = pd.DataFrame(rows)
     print(f"\nepsilon {epsilon}, {runs} releases of rows without an edge")
-    print(pd.DataFrame({"any edge": (counts > 0).mean(), "edges": counts.mean()}).round(3))
+    print(
+        pd.DataFrame({"any edge": (counts > 0).mean(), "edges": counts.mean()}).round(3), flush=True
+    )
 
 
 def main(runs):
     scope = vignette()
-    clamped = scope["table"][scope["columns"][2:]].ne(
-        scope["cleaned"](scope["table"])[scope["columns"][2:]]
-    )
-    print("share clamped", clamped.mean().round(4).to_dict())
+    numbers = scope["columns"][2:]
+    outside = scope["table"][numbers].ne(scope["cleaned"](scope["table"])[numbers]).mean()
+    print("share clamped", outside.round(4).to_dict(), flush=True)
     for epsilon in (1, 3, 10):
         of_table(scope, epsilon, runs)
     for epsilon in (1, 3, 10):
-        of_nothing(scope, epsilon, 5 * runs)
+        of_nothing(scope, epsilon, 3 * runs)
 
 
 if __name__ == "__main__":
