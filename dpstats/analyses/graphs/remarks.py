@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _FEWEST_CLIPPED = 5  # columns from which rows are better clipped to a ball than to a box
 _CHAIN = 3.0  # smallest variance over least eigenvalue of a chain with partial correlations .4
 _LONG = 0.001  # share of normal rows that the recommended norm shrinks
+_GUESS = 1 / 9  # of a mean square, where noise hides the variances: bounds at three deviations
 _WORTH = 0.9  # a ratio of noises below which clipping is recommended
 
 
@@ -80,9 +81,9 @@ def clipping_remark(schema: Schema, asked: _Asked, covariance: NoisyCovariance) 
         return ""
     if not all(isinstance(column, Number) and not column.allow_missing for column in columns):
         return ""
-    variances = np.maximum(covariance.variances + covariance.mean**2, covariance.variance_sd)
-    p = len(columns)
-    norm = float(np.sqrt(stats.chi2.isf(_LONG, p) * np.mean(variances)))
+    p, hidden = len(columns), bool(covariance.hidden_columns)
+    squares = np.full(p, _GUESS) if hidden else covariance.variances + covariance.mean**2
+    norm = float(np.sqrt(stats.chi2.isf(_LONG, p) * np.mean(squares)))
     norm = float(f"{norm:.2g}")
     answers: Answers = covariance.moments.answers
     ratio = noise_ratio(schema, asked.columns, norm, gaussian=answers.law(0).gaussian)
@@ -90,5 +91,6 @@ def clipping_remark(schema: Schema, asked: _Asked, covariance: NoisyCovariance) 
         return ""
     return (
         f"clip_norm={norm:g} in a next plan would have about {ratio:.2g} of this noise, and shrink "
-        f"about one row in {1 / _LONG:g} (of normal rows, by the noisy variances)"
+        f"about one row in {1 / _LONG:g} of normal rows "
+        + ("that vary over a third of half their bounds" if hidden else "by the noisy variances")
     )

@@ -7,6 +7,7 @@ from statsmodels.stats.multitest import multipletests
 
 import dpstats as dps
 from dpstats.errors import RequestError
+from dpstats.privacy.noise import _noise_from
 
 NAMES = ["a", "b", "c", "d", "e"]
 SCHEMA = dps.Schema([
@@ -45,9 +46,10 @@ def release(rows):
 
 
 @pytest.fixture(scope="module")
-def noisy(rows):
-    plan = dps.plan(SCHEMA, {"g": dps.GraphicalModel(NAMES)}, budget=dps.PureDP(0.1), n=len(rows))
-    return dps.release(plan, rows, m=2_000, rng=0).infer("g")
+def noisy(rows, seeded_noise):
+    plan = dps.plan(SCHEMA, {"g": dps.GraphicalModel(NAMES)}, budget=dps.PureDP(0.3), n=len(rows))
+    with _noise_from(seeded_noise(1)):
+        return dps.release(plan, rows, m=2_000, rng=0).infer("g")
 
 
 def partials(values):
