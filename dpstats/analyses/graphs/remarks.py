@@ -73,7 +73,21 @@ def certificate_remark(precision: NoisyPrecision) -> str:
 
 
 def clipping_remark(schema: Schema, asked: _Asked, covariance: NoisyCovariance) -> str:
-    """A norm that would lower the noise; "" if there is none, or rows are clipped already."""
+    """A norm that would lower the noise, by the noisy variances; "" if there is none."""
+    squares = covariance.variances + covariance.mean**2
+    seen = not covariance.hidden_columns
+    return _clipping(schema, asked, covariance, float(np.mean(squares)) if seen else None)
+
+
+def planned_clipping_remark(schema: Schema, asked: _Asked, covariance: NoisyCovariance) -> str:
+    """The same from public numbers alone, for a preview."""
+    return _clipping(schema, asked, covariance, None)
+
+
+def _clipping(
+    schema: Schema, asked: _Asked, covariance: NoisyCovariance, square: float | None
+) -> str:
+    """For columns with this mean square, or else with bounds at three standard deviations."""
     from scipy import stats
 
     columns = [schema[name] for name in asked.columns]
@@ -81,16 +95,17 @@ def clipping_remark(schema: Schema, asked: _Asked, covariance: NoisyCovariance) 
         return ""
     if not all(isinstance(column, Number) and not column.allow_missing for column in columns):
         return ""
-    p, hidden = len(columns), bool(covariance.hidden_columns)
-    squares = np.full(p, _GUESS) if hidden else covariance.variances + covariance.mean**2
-    norm = float(np.sqrt(stats.chi2.isf(_LONG, p) * np.mean(squares)))
-    norm = float(f"{norm:.2g}")
+    reach = stats.chi2.isf(_LONG, len(columns)) * (_GUESS if square is None else square)
+    norm = float(f"{math.sqrt(reach):.2g}")
     answers: Answers = covariance.moments.answers
     ratio = noise_ratio(schema, asked.columns, norm, gaussian=answers.law(0).gaussian)
     if answers.certain or ratio > _WORTH:
         return ""
+    where = (
+        "columns with bounds at three standard deviations" if square is None
+        else "the noisy variances found here"
+    )  # fmt: skip
     return (
-        f"clip_norm={norm:g} in a next plan would have about {ratio:.2g} of this noise, and shrink "
-        f"about one row in {1 / _LONG:g} of normal rows "
-        + ("that vary over a third of half their bounds" if hidden else "by the noisy variances")
+        f"clip_norm={norm:g} would have about {ratio:.2g} of this noise, and shrink about one row "
+        f"in {1 / _LONG:g} of normal rows (for {where})"
     )

@@ -270,6 +270,16 @@ def test_models_are_written_and_read():
         assert hash(again) == hash(model)
 
 
+def test_previews_recommend_a_norm_from_five_columns_on():
+    def text(model):
+        plan = dps.plan(SCHEMA, {"g": model}, budget=dps.ZCDP(0.1), n=5_000)
+        return str(plan.preview(5_000))
+
+    assert "clip_norm=1.5 would have about 0.4" in text(dps.GraphicalModel(NAMES))
+    assert "clip_norm" not in text(dps.GraphicalModel(NAMES[:4]))
+    assert "clip_norm=" not in text(dps.GraphicalModel(NAMES, clip_norm=1.5))
+
+
 def test_all_variants_have_one_price():
     family = dps.GraphicalModel(NAMES).family(SCHEMA)
     assert family == dps.Covariance(NAMES).family(SCHEMA)
