@@ -53,6 +53,8 @@ class GraphResult(EstimateResult):
         An edge with a partial correlation below it counts as absent.
     tested : (d,) bool
         The pairs that have a p-value.
+    advice : str
+        What a plan could do for less noise, or "".
 
     Examples
     --------
@@ -82,11 +84,17 @@ class GraphResult(EstimateResult):
     tested: np.ndarray[tuple[int], np.dtype[np.bool_]] = field(
         default_factory=lambda: np.ones(0, dtype=bool)
     )
+    advice: str = ""
 
     @property
     def interval_of(self) -> str:
         """Partial correlations, without a unit."""
         return "partial correlations"
+
+    @property
+    def preview_remark(self) -> str:  # type: ignore[override]
+        """The advice."""
+        return self.advice
 
     @property
     def _graph(self) -> PartialIntervals:

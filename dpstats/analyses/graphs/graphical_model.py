@@ -8,7 +8,12 @@ from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
-from dpstats.analyses.graphs.remarks import certificate_remark, clipping_remark, singular_remark
+from dpstats.analyses.graphs.remarks import (
+    certificate_remark,
+    clipping_remark,
+    planned_clipping_remark,
+    singular_remark,
+)
 from dpstats.analyses.moments.clipping import ball_of, check_clipping, clipping_notes, hash_of
 from dpstats.analyses.moments.covariance import checked_columns, notes_of
 from dpstats.analyses.notes import cell_rules
@@ -261,6 +266,7 @@ class GraphicalModel:
             units=units[:p],
             tolerance=self.tolerance,
             tested=tested,
+            advice=planned_clipping_remark(release.schema, self, covariance),
         )
 
     def _tree(self, release: ReleaseView, covariance: NoisyCovariance) -> TreeResult:

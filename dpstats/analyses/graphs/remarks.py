@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _FEWEST_CLIPPED = 5  # columns from which rows are better clipped to a ball than to a box
 _CHAIN = 3.0  # smallest variance over least eigenvalue of a chain with partial correlations .4
 _LONG = 0.001  # share of normal rows that the recommended norm shrinks
+_GUESS = 1 / 9  # of a mean square, where noise hides the variances: bounds at three deviations
 _WORTH = 0.9  # a ratio of noises below which clipping is recommended
 
 
@@ -72,7 +73,21 @@ def certificate_remark(precision: NoisyPrecision) -> str:
 
 
 def clipping_remark(schema: Schema, asked: _Asked, covariance: NoisyCovariance) -> str:
-    """A norm that would lower the noise; "" if there is none, or rows are clipped already."""
+    """A norm that would lower the noise, by the noisy variances; "" if there is none."""
+    squares = covariance.variances + covariance.mean**2
+    seen = not covariance.hidden_columns
+    return _clipping(schema, asked, covariance, float(np.mean(squares)) if seen else None)
+
+
+def planned_clipping_remark(schema: Schema, asked: _Asked, covariance: NoisyCovariance) -> str:
+    """The same from public numbers alone, for a preview."""
+    return _clipping(schema, asked, covariance, None)
+
+
+def _clipping(
+    schema: Schema, asked: _Asked, covariance: NoisyCovariance, square: float | None
+) -> str:
+    """For columns with this mean square, or else with bounds at three standard deviations."""
     from scipy import stats
 
     columns = [schema[name] for name in asked.columns]
@@ -80,15 +95,17 @@ def clipping_remark(schema: Schema, asked: _Asked, covariance: NoisyCovariance) 
         return ""
     if not all(isinstance(column, Number) and not column.allow_missing for column in columns):
         return ""
-    variances = np.maximum(covariance.variances + covariance.mean**2, covariance.variance_sd)
-    p = len(columns)
-    norm = float(np.sqrt(stats.chi2.isf(_LONG, p) * np.mean(variances)))
-    norm = float(f"{norm:.2g}")
+    reach = stats.chi2.isf(_LONG, len(columns)) * (_GUESS if square is None else square)
+    norm = float(f"{math.sqrt(reach):.2g}")
     answers: Answers = covariance.moments.answers
     ratio = noise_ratio(schema, asked.columns, norm, gaussian=answers.law(0).gaussian)
     if answers.certain or ratio > _WORTH:
         return ""
+    where = (
+        "columns with bounds at three standard deviations" if square is None
+        else "the noisy variances found here"
+    )  # fmt: skip
     return (
-        f"clip_norm={norm:g} in a next plan would have about {ratio:.2g} of this noise, and shrink "
-        f"about one row in {1 / _LONG:g} (of normal rows, by the noisy variances)"
+        f"clip_norm={norm:g} would have about {ratio:.2g} of this noise, and shrink about one row "
+        f"in {1 / _LONG:g} of normal rows (for {where})"
     )

@@ -7,6 +7,7 @@ from statsmodels.stats.multitest import multipletests
 
 import dpstats as dps
 from dpstats.errors import RequestError
+from dpstats.privacy.noise import _noise_from
 
 NAMES = ["a", "b", "c", "d", "e"]
 SCHEMA = dps.Schema([
@@ -45,9 +46,10 @@ def release(rows):
 
 
 @pytest.fixture(scope="module")
-def noisy(rows):
-    plan = dps.plan(SCHEMA, {"g": dps.GraphicalModel(NAMES)}, budget=dps.PureDP(0.1), n=len(rows))
-    return dps.release(plan, rows, m=2_000, rng=0).infer("g")
+def noisy(rows, seeded_noise):
+    plan = dps.plan(SCHEMA, {"g": dps.GraphicalModel(NAMES)}, budget=dps.PureDP(0.3), n=len(rows))
+    with _noise_from(seeded_noise(1)):
+        return dps.release(plan, rows, m=2_000, rng=0).infer("g")
 
 
 def partials(values):
@@ -266,6 +268,16 @@ def test_models_are_written_and_read():
         again = analysis_from_dict(analysis_to_dict(model))
         assert again == model
         assert hash(again) == hash(model)
+
+
+def test_previews_recommend_a_norm_from_five_columns_on():
+    def text(model):
+        plan = dps.plan(SCHEMA, {"g": model}, budget=dps.ZCDP(0.1), n=5_000)
+        return str(plan.preview(5_000))
+
+    assert "clip_norm=1.5 would have about 0.4" in text(dps.GraphicalModel(NAMES))
+    assert "clip_norm" not in text(dps.GraphicalModel(NAMES[:4]))
+    assert "clip_norm=" not in text(dps.GraphicalModel(NAMES, clip_norm=1.5))
 
 
 def test_all_variants_have_one_price():
