@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.arrays import Floats
+from dpstats.arrays import Floats, on_one_blas_thread
 from dpstats.caching import Cached
 from dpstats.checks import Alternative
 from dpstats.corrected.spectral import descending, loading_bounds, sine_bounds, subspace_sines
@@ -112,6 +112,7 @@ class EigenIntervals(Cached):
     def _privacy(self) -> tuple[Floats, Floats]:
         return self._simulated(next(self._draws("privacy", 2 * FEW)))
 
+    @on_one_blas_thread
     def _simulated(self, draws: ErrorDraws) -> tuple[Floats, Floats]:
         """Means (p,) of all eigenvalues, and variances (2 k + k p,) of the estimates."""
         k = self.k
@@ -142,6 +143,7 @@ class EigenIntervals(Cached):
         """Lower and upper limits, two (2 k + k p,) arrays."""
         return self.of_first(self.k * (2 + self.covariance.p), alpha, method, target)
 
+    @on_one_blas_thread
     def of_first(
         self, count: int, alpha: float, method: Method, target: Target
     ) -> tuple[Floats, Floats]:
@@ -159,6 +161,7 @@ class EigenIntervals(Cached):
             low, high = self._with_far_tails((found[0], found[1]), alpha, target)
         return low[:count].copy(), high[:count].copy()
 
+    @on_one_blas_thread
     def distinct(self, alpha: float, target: Target) -> NDArray[np.bool_]:
         """(k,) whether each eigenvalue is certainly distinct, and its direction known at all."""
         if self.covariance.unknown:
@@ -187,6 +190,7 @@ class EigenIntervals(Cached):
 
         return self._once((alpha, target, components), limits)
 
+    @on_one_blas_thread
     def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """Simultaneous limits: the certified ones are; noise-aware, by the norm of the error."""
         if method == "certified" or self.covariance.unknown:
@@ -256,6 +260,7 @@ class EigenIntervals(Cached):
             return 1.0, 1.0
         return self.certified.corrections(alpha)
 
+    @on_one_blas_thread
     def sines(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """Bounds (k,) on the sine of each vector's angle and of each leading subspace's."""
         if method == "certified" or self.covariance.unknown:

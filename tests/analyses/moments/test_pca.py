@@ -1,6 +1,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import dpstats as dps
 from dpstats.analyses.registry import analysis_from_dict, analysis_to_dict
@@ -344,6 +345,31 @@ def test_intervals_and_bounds_on_angles_are_nested(unit):
     slack = 0.002 * np.diff(ends[:-1])[..., 0]  # the accuracy of simulated limits
     assert np.all(np.diff(ends[..., 0], axis=0) <= slack)
     assert np.all(np.diff(ends[..., 1], axis=0) >= -slack)
+
+
+def test_small_matrices_are_decomposed_on_one_blas_thread(monkeypatch):
+    seen = []
+
+    def noted(name, own):
+        def decompose(matrices, *args, **options):
+            if np.ndim(matrices) == 3:
+                seen.append((name, min(lib["num_threads"] for lib in threadpool_info())))
+            return own(matrices, *args, **options)
+
+        return decompose
+
+    for name in ("eigh", "eigvalsh", "svd"):
+        monkeypatch.setattr(np.linalg, name, noted(name, getattr(np.linalg, name)))
+    with threadpool_limits(2, user_api="blas"):
+        if any(lib["num_threads"] < 2 for lib in threadpool_info()):
+            pytest.skip("this BLAS has one thread")
+        result, *_ = infer(dps.PCA(NAMES), epsilon=5.0)
+        for method in ("noise_aware", "certified"):
+            result.conf_int(method=method)
+            result.conf_int(method=method, simultaneous=True)
+            result.angles(method=method)
+    assert {name for name, _ in seen} == {"eigh", "eigvalsh", "svd"}
+    assert {threads for _, threads in seen} == {1}
 
 
 @pytest.mark.parametrize("standardize", [False, True])
