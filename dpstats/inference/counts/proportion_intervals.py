@@ -123,6 +123,21 @@ class ProportionIntervals:
             chosen = np.flatnonzero(law_of == i)
             yield chosen, CountPivot(answers.law(int(chosen[0])), laws[i], count, sizes, within)
 
+    @cached_property
+    def extremes(self) -> list[ProportionIntervals]:
+        """The counts that have an interval of width zero if any has one.
+
+        The ends rise with the noisy count, among counts with one law of the noise: an interval is
+        [0, 0] for small counts and [1, 1] for large ones.
+        """
+        answers = self.answers
+        law_of = answers.law_of if answers.with_count is None else answers.with_count[1]
+        smoothed, found = answers.sums + answers.uniforms, set()
+        for law in np.unique(law_of):
+            same = np.flatnonzero(law_of == law)
+            found |= {int(same[smoothed[same].argmin()]), int(same[smoothed[same].argmax()])}
+        return [self.subset(slice(i, i + 1)) for i in sorted(found)]
+
     def subset(self, chosen: slice) -> ProportionIntervals:
         """The same for some of the counts."""
         whole = tuple(piece for piece in self.tables if piece.stop <= (chosen.stop or 0))
