@@ -47,6 +47,9 @@ METHODS = {
     "noise_aware": "noise-aware (sampling and the known law of the privacy noise)",
     "certified": "certified (finite sample, any data, worst case)",
 }
+SMALL_GROUPS = """\
+Small groups have wider intervals: a group with a share g of the rows instead of an even share e has
+about sqrt(e / g) times the width, or more."""
 _MOST = 60  # parameters that print
 _PREVIEWED = 500  # intervals whose widths a preview looks at, about
 
@@ -123,6 +126,11 @@ class EstimateResult(Cached, Result):
     def has_intervals(self) -> bool:
         """True."""
         return True
+
+    @property
+    def preview_remark(self) -> str:
+        """That of the intervals, or else one on small groups."""
+        return getattr(self.intervals, "preview_remark", SMALL_GROUPS)
 
     @property
     def interval_of(self) -> str:

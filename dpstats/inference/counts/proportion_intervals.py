@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from dpstats.measured.answers import Answers
 
 
+SHARES = """\
+A share of all rows has the widest interval at one half. Most cells of an uneven table are smaller
+than even ones and have narrower intervals; larger cells have wider ones."""
 BOTH: tuple[Alternative, ...] = ("smaller", "larger")
 
 
@@ -49,6 +52,7 @@ class ProportionIntervals:
 
     answers: Answers
     tables: tuple[slice, ...] = ()
+    preview_remark: ClassVar[str] = SHARES
 
     @property
     def least_pvalue(self) -> float:

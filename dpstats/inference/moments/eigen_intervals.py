@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,9 @@ from dpstats.spending import for_other_eigenvalues
 if TYPE_CHECKING:
     from dpstats.checks import Method, Target
 
+TIED = """\
+Even rows have nearly equal eigenvalues. Related columns have some larger ones with wider intervals,
+and some smaller ones with narrower intervals."""
 FEW = 500  # draws that are decomposed for a vector; a variance takes twice as many
 _WIDE = 5.0  # a gap in norms of the error, where perturbation theory is accurate for most draws
 
@@ -65,6 +68,8 @@ class EigenIntervals(Cached):
     unit : float
         Original units in an eigenvalue of one.
     """
+
+    preview_remark: ClassVar[str] = TIED
 
     covariance: NoisyCovariance
     k: int
