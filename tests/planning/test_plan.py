@@ -205,6 +205,16 @@ def test_most_cells_of_an_uneven_table_have_narrower_intervals_than_previewed(po
     assert ratio < 0.75 if power else ratio == pytest.approx(1, abs=0.03)
 
 
+def test_one_of_a_kind_is_singular(schema, survey):
+    plan = dps.plan(schema, {"a": dps.Proportion("smoker == 'yes'")}, budget=dps.PureDP(1))
+    assert str(plan).startswith("Plan: 1 analysis, 1 test function in 1 block, on column smoker\n")
+    release = dps.release(plan, survey, m=50, k=1, rng=0)
+    assert str(release).startswith(
+        "Release: 1 noisy answer from 2000 private rows, 1 synthetic row"
+    )
+    assert str(release.measurements).startswith("Measurements: 1 noisy answer from 2000 private")
+
+
 def test_preview_needs_rows(schema):
     with pytest.raises(dps.RequestError, match="number of rows"):
         small_plan(schema).preview()
