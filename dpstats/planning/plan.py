@@ -329,7 +329,7 @@ def plan(
     >>> schema = dps.Schema([dps.Boolean("smoker"), dps.Category("region", ["north", "south"])])
     >>> asked = {"smoking": dps.Proportion("smoker"), "link": dps.Independence("smoker", "region")}
     >>> print(dps.plan(schema, asked, budget=dps.PureDP(1)))
-    Plan: 2 analyses, 4 test functions in 1 blocks, on columns smoker, region
+    Plan: 2 analyses, 4 test functions in 1 block, on columns smoker, region
     Budget: epsilon = 1 (pure differential privacy); neighbours differ by replacing one row
     Noise: discrete Laplace of scale 2 rows on every function in [-1, 1]
     Reference: uniform, share of the budget 0
