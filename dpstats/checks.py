@@ -212,6 +212,31 @@ def first_few(values: Sequence[object], most: int = 12) -> str:
     return f"[{shown}{', ...' if len(values) > most else ''}]"
 
 
+def counted(number: int, one: str, many: str = "") -> str:
+    """A number with its noun.
+
+    Examples
+    --------
+    >>> counted(1, "block"), counted(0, "block"), counted(3, "analysis", "analyses")
+    ('1 block', '0 blocks', '3 analyses')
+    """
+    return f"{number} {one if number == 1 else many or one + 's'}"
+
+
+def columns_named(names: Sequence[str]) -> str:
+    """Names of columns in a sentence.
+
+    Examples
+    --------
+    >>> columns_named(["age"]), columns_named(["age", "sex", "pay"])
+    ("column 'age'", "columns 'age', 'sex' and 'pay'")
+    """
+    quoted = [repr(name) for name in names]
+    if len(quoted) == 1:
+        return f"column {quoted[0]}"
+    return f"columns {', '.join(quoted[:-1])} and {quoted[-1]}"
+
+
 def listed(values: Any) -> Any:
     """A pandas Index or an array as a list; anything else as it is."""
     return values.tolist() if hasattr(values, "tolist") else values

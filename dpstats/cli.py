@@ -13,6 +13,7 @@ from dpstats.errors import BudgetError, DpstatsError
 from dpstats.terminal import (
     Unprinted,
     agrees,
+    as_flags,
     attended,
     close_output,
     prepare_streams,
@@ -43,10 +44,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         run = options.run
         run(options)
     except BudgetError as error:
-        say(f"dpstats: {error}")
+        say(f"dpstats: {as_flags(str(error))}")
         return OVER_BUDGET
     except DpstatsError as error:
-        say(f"dpstats: {error}")
+        say(f"dpstats: {as_flags(str(error))}")
         return REFUSED
     except BrokenPipeError:  # the reader of the results closed it, as in `dpstats ... | head`
         close_output()

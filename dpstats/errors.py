@@ -87,7 +87,7 @@ class DataError(DpstatsError):
     >>> dps.measure(plan, pd.DataFrame({"age": [30, 40]}))
     Traceback (most recent call last):
         ...
-    dpstats.errors.DataError: the table has no column ['smoker']; the plan needs ['smoker'];
+    dpstats.errors.DataError: the table has no column 'smoker'; the plan needs ['smoker'];
     the table has ['age']
     """
 

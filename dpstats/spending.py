@@ -38,6 +38,10 @@ _NOISE_OF_MEANS = 3  # one over the share; bounds on sampling error are wider th
 _BAND_SPLITS = 24  # steps of the search for the narrowest band; its width is flat near the minimum
 _FIT_SHARES = (0.02, 0.1, 0.25, 0.5, 0.75)  # tried in turn; here too the minimum is flat
 
+# The least error that a noise-aware interval is computed for, of each parameter: probabilities are
+# computed to 1e-12, and an error near that would leave no limit.
+LEAST_COMPUTED = 1e-9
+
 # Floors of p-values.
 LEAST_OF_DRAWS = 1 / 5_000  # of a simulated law: one over the number of draws
 LEAST_OF_COUNT = USUAL_ALPHA / _GROUP_SIZE  # where a number of rows is not public

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -50,6 +51,20 @@ def show(text: object, *, end: str = "\n", done: str = "") -> None:
 def close_output() -> None:
     """Send what stdout still holds, and cannot print, to nowhere."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def as_flags(message: str) -> str:
+    """A message of the library with options as the command line spells them.
+
+    Examples
+    --------
+    >>> as_flags("replace it with overwrite=True (--force on the command line)")
+    'replace it with --force'
+    >>> as_flags("drop solver=, or give fit='minimax'")
+    'drop --solver, or give --fit minimax'
+    """
+    message = message.replace("overwrite=True (--force on the command line)", "--force")
+    return re.sub(r"\b(fit|solver|draw)=(?:'(\w+)')?", r"--\1 \2", message).replace(" ,", ",")
 
 
 def say(text: str, end: str = "\n") -> None:

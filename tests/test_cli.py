@@ -85,12 +85,13 @@ def test_nothing_is_spent_when_the_output_cannot_be_kept(folder, capsys):
         assert main([*release, "out.zip", option, str(value)]) == REFUSED
         assert f"dpstats: {option} must be" in capsys.readouterr().err
     assert main([*release, "out.zip", "--solver", "pulp"]) == REFUSED
-    assert "drop solver=" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "--solver pulp is for the linear program of --fit minimax; drop --solver, or" in said
     assert dps.Ledger.open("book").spent == 0
     assert main([*release, "out.zip"]) == DONE
     paid = (folder / "out.zip").read_bytes()
     assert main([*release, "out.zip"]) == REFUSED
-    assert "--force" in capsys.readouterr().err
+    assert "is kept; name another file, or replace it with --force;" in capsys.readouterr().err
     assert (folder / "out.zip").read_bytes() == paid
     assert dps.Ledger.open("book").spent == 1
     minimax = ["--fit", "minimax", "--solver", "pulp", "--candidates", "50"]

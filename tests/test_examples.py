@@ -41,7 +41,7 @@ def test_custodian_and_analyst(tmp_path, monkeypatch, capsys):
         }
     )
     survey.to_parquet("survey.parquet")
-    (toml,) = fences(README, "toml")
+    toml, _ = fences(README, "toml")
     Path("survey.toml").write_text(toml)
     assert main(["ledger", "new", "survey.ledger", "--cap", "2"]) == DONE
     custodian, hidden_n, analyst = fences(README, "python")
@@ -60,6 +60,22 @@ def test_custodian_and_analyst(tmp_path, monkeypatch, capsys):
     low, high = scope["release"].infer("smoking").conf_int(alpha=1e-6)
     assert low < 0.3 < high
     assert set(scope["release"].to_frame()["age"]) <= set(range(121))
+
+
+def test_the_request_of_the_readme_runs_with_its_commands(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    survey = {"smoker": rng.choice(["no", "yes"], 2_000), "age": rng.integers(0, 100, 2_000)}
+    pd.DataFrame(survey).to_parquet("survey.parquet")
+    _, request = fences(README, "toml")
+    Path("request.toml").write_text(request)
+    assert main(["ledger", "new", "survey.ledger", "--cap", "2"]) == DONE
+    commands = re.findall(r"^dpstats (.*?)(?: *#.*)?$", README.read_text("utf-8"), re.MULTILINE)
+    assert len(commands) == 6
+    for command in commands:
+        assert main(command.split()) == DONE
+    assert "smoker == 'yes'" in capsys.readouterr().out
+    assert dps.Ledger.open("survey.ledger").spent == 1
 
 
 @pytest.mark.parametrize("path", VIGNETTES, ids=lambda path: path.stem)

@@ -40,6 +40,7 @@ def ages(n, seed=0):
 def test_the_page_shows_the_file(example, capsys):
     first, *others = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), flags=re.DOTALL)
     assert first == FILE.read_text("utf-8")
+    assert f"[{FILE.name}]({FILE.name})" in PAGE.read_text("utf-8")
     assert "from dpstats" not in first  # public names serve
     scope = dict(vars(example))
     for block in others:

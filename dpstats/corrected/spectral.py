@@ -103,7 +103,7 @@ def sine_bounds(values: Floats, radius: float) -> Floats:
     values : (p,) float64
         Eigenvalues, descending.
     radius : float
-        Of the error in spectral norm.
+        Of the error in spectral norm; infinite if it is unknown.
     """
     gaps = -np.diff(values)
     gap = np.minimum(np.append(np.inf, gaps), np.append(gaps, np.inf))
@@ -116,8 +116,10 @@ def subspace_sines(values: Floats, radius: float) -> Floats:
 
 
 def _sines(gap: Floats, radius: float) -> Floats:
-    known = gap > 2 * radius  # else the bound is one or more
-    return np.divide(radius, gap - radius, out=np.ones_like(gap), where=known)
+    sines = np.where(np.isinf(gap), 0.0, 1.0)  # all space has no other to turn to
+    known = np.isfinite(gap) & (gap > 2 * radius)  # else the bound is one or more
+    sines[known] = radius / (gap[known] - radius)
+    return sines
 
 
 def loading_bounds(vectors: Floats, sines: Floats) -> tuple[Floats, Floats]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +11,6 @@ from numpy.typing import NDArray
 from dpstats.arrays import Codes, Floats
 from dpstats.families.block import Family, FamilyValues
 from dpstats.schema import Schema
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)
@@ -90,7 +86,7 @@ class Seen:
 
 def seen_by(family: Family, candidates: Candidates) -> Seen:
     """Merge candidates that the family cannot distinguish."""
-    first, which = _distinct(list(family.signature(candidates.codes).T))
+    first, which = _distinct(family.signature(candidates.codes))
     reference: Floats = np.bincount(which, weights=candidates.weights).astype(np.float64)
     values = family.evaluate({name: codes[first] for name, codes in candidates.codes.items()})
     return Seen(values, reference, which, candidates.weights / reference[which])

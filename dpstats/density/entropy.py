@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from dpstats.measured.measurements import Measurements
 
 TOLERANCE = 1e-3  # largest dual gradient, in noise standard deviations
+ROUGH = 0.1  # the same, of fits that only choose the penalty or the candidates of the next one
 MAX_NEWTON = 100
 MAX_CG = 250
 EXACT_FREEDOM = 600  # up to this many functions C is computed, and its trace in the risk exactly
@@ -87,8 +88,8 @@ def fit_entropy(
     A h without bias for Gaussian noise and is a heuristic for Laplace noise. It uses released
     values only, so it costs no privacy, and the certificate holds for any penalty.
 
-    Of many candidates a sample, drawn from the first fit, serves to choose the penalty; the fit
-    with that penalty is over all of them, and so is its risk.
+    Of many candidates a sample, drawn from the first fit, serves to choose the penalty and to
+    estimate the risk; the fit with that penalty is over all of them.
 
     Parameters
     ----------
@@ -106,21 +107,21 @@ def fit_entropy(
     none = np.zeros(len(means))
     size = max(SAMPLED * len(means), LEAST_SAMPLED)
     if len(reference) > MANY * size:
-        first = dual.minimise(none, s2)
-        chosen, _ = _least_risk(dual.sampled(first, size), first.y, s2)
+        first = dual.minimise(none, s2, ROUGH)
+        chosen, risk = _least_risk(dual.sampled(first, size), first.y, s2, ROUGH)
         point = dual.minimise(chosen.y, chosen.s2)
         if point.converged:
-            return dual.result(point, dual.risk(point))
-    return dual.result(*_least_risk(dual, none, s2))
+            return dual.result(point, risk)
+    return dual.result(*_least_risk(dual, none, s2, TOLERANCE))
 
 
-def _least_risk(dual: _Dual, y: Floats, s2: float) -> tuple[_Point, float]:
+def _least_risk(dual: _Dual, y: Floats, s2: float, tolerance: float) -> tuple[_Point, float]:
     """The point with the least risk along falling penalties, each search started at the last."""
-    best = dual.minimise(y, s2)
+    best = dual.minimise(y, s2, tolerance)
     best_risk = dual.risk(best)
     for _ in range(PATH_LENGTH):
         s2 /= PATH_RATIO
-        point = dual.minimise(best.y, s2)
+        point = dual.minimise(best.y, s2, tolerance)
         risk = dual.risk(point)
         flat = risk > best_risk - FLAT * len(y)
         if point.converged and risk < best_risk:
@@ -139,7 +140,7 @@ def fit_tilted(
     *,
     tilt: Floats,
     start: Floats,
-    tolerance: float | None = None,
+    tolerance: float = TOLERANCE,
     risk: bool = False,
 ) -> EntropyFit:
     """Fit the weights of candidates that were drawn from mu exp(A't), with given penalties.
@@ -154,14 +155,13 @@ def fit_tilted(
         s2 of each function: the penalty on the dual is the sum of s2 y^2 / 2.
     tilt, start : (|F|,) float64
         t, and where the search starts, in the units of `EntropyFit.dual`.
-    tolerance : float, optional
-        Largest entry of the gradient, in noise standard deviations; 0.001.
+    tolerance : float
+        Largest entry of the gradient, in noise standard deviations.
     risk : bool
         Whether to estimate the risk, which costs a few more solutions.
     """
     dual = _Dual(values, reference, means, standard_deviations, tilt)
-    dual.tolerance = TOLERANCE if tolerance is None else tolerance
-    point = dual.minimise(start, penalty)
+    point = dual.minimise(start, penalty, tolerance)
     return dual.result(point, dual.risk(point) if risk else math.nan)
 
 
@@ -212,7 +212,6 @@ class _Dual:
         self.scale = 1.0 / deviations
         self.target = means * self.scale
         self.tilt = np.zeros(len(means)) if tilt is None else tilt
-        self.tolerance = TOLERANCE
         self.products = Products(values, self.scale)
 
     def sampled(self, point: _Point, size: int) -> _Dual:
@@ -230,14 +229,21 @@ class _Dual:
         objective = top + np.log(total) - self.target @ y + y @ (s2 * y) / 2
         return float(objective), density / total
 
-    def _point(self, y: Floats, s2: float | Floats, objective: float, density: Floats) -> _Point:
+    def _point(
+        self,
+        y: Floats,
+        s2: float | Floats,
+        objective: float,
+        density: Floats,
+        tolerance: float = TOLERANCE,
+    ) -> _Point:
         fitted = self.products.average(density)
         gradient = fitted - self.target + s2 * y
-        return _Point(y, s2, objective, density, fitted, gradient, self.tolerance)
+        return _Point(y, s2, objective, density, fitted, gradient, tolerance)
 
-    def minimise(self, y: Floats, s2: float | Floats) -> _Point:
+    def minimise(self, y: Floats, s2: float | Floats, tolerance: float = TOLERANCE) -> _Point:
         """Newton's method from y with a backtracking line search."""
-        point = self._point(y, s2, *self._objective(y, s2))
+        point = self._point(y, s2, *self._objective(y, s2), tolerance)
         for _ in range(MAX_NEWTON):
             if point.converged:
                 break
@@ -264,7 +270,7 @@ class _Dual:
             gain = point.objective - objective
             descends = gain > 0 and gain >= -1e-4 * length * slope
             if descends or gain >= -rounding:
-                trial = self._point(y, point.s2, objective, density)
+                trial = self._point(y, point.s2, objective, density, point.tolerance)
                 if descends or np.linalg.norm(trial.gradient) < np.linalg.norm(point.gradient):
                     return trial
             length /= 2

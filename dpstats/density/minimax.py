@@ -29,7 +29,7 @@ Solver = Literal["columns", "highs", "pulp"]
 
 TOLERANCE = 1e-3  # largest distance of the bounds, in noise standard deviations
 SMALLEST_TOLERANCE = 1e-9
-FIRST, LEAST_FIRST = 2.5, 1000  # candidates at the start, per function and in all
+FIRST, LEAST_FIRST = 1.5, 1000  # candidates at the start, per function and in all
 JOINING, LEAST_JOINING = 0.5, 100  # most candidates that join at a time
 MAX_STEPS, PATIENCE = 100, 12  # the latter without any progress
 AIM = 0.3  # part of the tolerance that the mean product of the method stops at

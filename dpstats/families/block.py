@@ -271,15 +271,14 @@ class Family:
         """All functions at m points, in the paper's scale."""
         return FamilyValues(tuple(block.evaluate(codes) for block in self.blocks), self.bounds)
 
-    def signature(self, codes: Mapping[str, Codes]) -> NDArray[np.int64]:
-        """(m, q) int64: points with equal rows are the same to every function of the family."""
+    def signature(self, codes: Mapping[str, Codes]) -> list[Codes]:
+        """Of (m,) int64: points that agree in all are the same to every function of the family."""
         coded = self.coded_columns
         columns = {c.name: c for block in self.blocks for c in block.columns}
-        seen = [
+        return [
             codes[name] if name in coded else columns[name].bins_of(codes[name])
             for name in sorted(columns)
         ]
-        return np.stack(seen, axis=1)
 
 
 @dataclass(frozen=True)

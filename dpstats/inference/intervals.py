@@ -34,6 +34,11 @@ def reached(alpha: float, draws: int) -> bool:
     return draws >= FEWEST / alpha
 
 
+def wider(ends: tuple[Floats, Floats], others: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
+    """The least interval that contains both of two: it errs no more often than either."""
+    return np.minimum(ends[0], others[0]), np.maximum(ends[1], others[1])
+
+
 def with_far_tails(
     ends: tuple[Floats, Floats],
     alpha: float,
@@ -43,10 +48,6 @@ def with_far_tails(
     """Limits that were read off draws, widened to certified ones where the draws end.
 
     Fewer than `FEWEST` of the draws lie beyond a level below FEWEST / draws, and the quantile there
-    is that of the extreme draw. Certified limits at the same alpha need no draws, and the wider of
-    two limits errs no more often than either.
+    is that of the extreme draw. Certified limits at the same alpha need no draws.
     """
-    if reached(alpha, draws):
-        return ends
-    low, high = certified()
-    return np.minimum(ends[0], low), np.maximum(ends[1], high)
+    return ends if reached(alpha, draws) else wider(ends, certified())

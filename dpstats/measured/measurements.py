@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from dpstats import files
 from dpstats.arrays import Codes, Floats
+from dpstats.checks import counted
 from dpstats.errors import DpstatsError, RequestError
 from dpstats.families.block import Block
 from dpstats.families.cells import Table
@@ -107,16 +108,20 @@ class Measurements(HasStrategy):
 
     def __repr__(self) -> str:
         names = ", ".join(self.requests)
-        return f"<dpstats Measurements: {names}; {self.family.size} noisy answers, {self.budget}>"
+        return f"<dpstats Measurements: {names}; {self._counted}, {self.budget}>"
 
     def __str__(self) -> str:
         lines = [
-            f"Measurements: {self.family.size} noisy answers from "
-            f"{'' if self.rows.public else 'about '}{self.n} private rows",
+            f"Measurements: {self._counted} from "
+            f"{'' if self.rows.public else 'about '}{counted(self.n, 'private row')}",
             *self.summary_lines(),
             f"To finish: 'dpstats synthesize' or dps.synthesize makes a release of them; {_SPENT}",
         ]
         return "\n".join(lines)
+
+    @property
+    def _counted(self) -> str:
+        return counted(self.family.size, "noisy answer")
 
     def summary_lines(self) -> list[str]:
         """What a release and its measurements say of how they were made."""

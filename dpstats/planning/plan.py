@@ -14,7 +14,7 @@ import numpy as np
 from dpstats import files
 from dpstats.analyses.base import Analysis
 from dpstats.analyses.registry import analysis_from_dict, analysis_to_dict, check_readable
-from dpstats.checks import check_label, short
+from dpstats.checks import check_label, counted, short
 from dpstats.errors import FileFormatError, RequestError
 from dpstats.families.block import Block, Family
 from dpstats.families.cells import ROWS
@@ -256,14 +256,17 @@ class Plan(HasStrategy):
         return loaded
 
     def __str__(self) -> str:
+        columns = self.columns.names
         noise = sorted({self.budget.natural_scale(p.multiplier) for p in self.blocks})
         scales = f"{noise[0]:.4g}" + (f" to {noise[-1]:.4g}" if len(noise) > 1 else "")
         share = self.reference.share
         own = self.reference_block
-        paid = "" if own is None else f" for {own.block.size} sums that place candidates"
+        paid = "" if own is None else f" for {counted(own.block.size, 'sum')} to place candidates"
         lines = [
-            f"Plan: {len(self.analyses)} analyses, {self.family.size} test functions in "
-            f"{len(self.blocks)} blocks, on columns {', '.join(self.columns.names)}",
+            f"Plan: {counted(len(self.analyses), 'analysis', 'analyses')}, "
+            f"{counted(self.family.size, 'test function')} in "
+            f"{counted(len(self.blocks), 'block')}, on "
+            f"{'column' if len(columns) == 1 else 'columns'} {', '.join(columns)}",
             f"Budget: {self.budget}; {NEIGHBOURS[self.unit]}",
             f"Noise: discrete {self.budget.noise.capitalize()} of scale {scales} rows on every "
             "function in [-1, 1]",
@@ -326,7 +329,7 @@ def plan(
     >>> schema = dps.Schema([dps.Boolean("smoker"), dps.Category("region", ["north", "south"])])
     >>> asked = {"smoking": dps.Proportion("smoker"), "link": dps.Independence("smoker", "region")}
     >>> print(dps.plan(schema, asked, budget=dps.PureDP(1)))
-    Plan: 2 analyses, 4 test functions in 1 blocks, on columns smoker, region
+    Plan: 2 analyses, 4 test functions in 1 block, on columns smoker, region
     Budget: epsilon = 1 (pure differential privacy); neighbours differ by replacing one row
     Noise: discrete Laplace of scale 2 rows on every function in [-1, 1]
     Reference: uniform, share of the budget 0

@@ -41,9 +41,7 @@ PRETEND_RELEASES = 3
 POINTS_AT_A_TIME = 4_000
 EVEN = """\
 Preview at n = {} rows drawn evenly over the cells, with simulated noise (no data were read).
-Small groups and uneven columns have wider intervals: a group with a share g of the
-rows instead of an even share e has about sqrt(e / g) times the width, or more. For better widths
-give like=, a release of rows that resemble the real ones."""
+For better widths give like=, a release of rows that resemble the real ones."""
 RESEMBLING = """\
 Preview at n = {} rows drawn from the density of another release, with simulated noise (no data
 were read)."""

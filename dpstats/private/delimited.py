@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from dpstats.errors import DataError
 from dpstats.private.sources import Source, one_by_one
 
 CSV_BLOCK = 2**23
@@ -28,6 +29,15 @@ _LARGEST_RATIO = 1032  # of the lengths of text and its deflated form
 _DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 # Texts that spell no number, as usual as empty cells: a number's cell is missing without one.
 _NO_NUMBER = ["", "NA", "NaN", "nan", "NULL", "null"]
+_GZIP = b"\x1f\x8b"
+_NOT_TEXT = {  # first bytes, what has them, and what to do
+    _GZIP: ("a gzip file", "add .gz to its name, or decompress it"),
+    b"PK\x03\x04": ("a zip file or an Excel workbook", "save its table as CSV"),
+    b"PAR1": ("a Parquet file", "name it .parquet"),
+    b"\xff\xfe": ("text in UTF-16", "save it as UTF-8"),
+    b"\xfe\xff": ("text in UTF-16", "save it as UTF-8"),
+    b"\0\0\xfe\xff": ("text in UTF-32", "save it as UTF-8"),
+}
 SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 
 
@@ -43,6 +53,7 @@ def delimited(path: Path, names: Sequence[str], numbers: Collection[str] = ()) -
     block in which a cell does not convert; from there on, and in other columns, they are bytes.
     """
     zipped = path.suffix.lower() == ".gz"
+    _check_kind(path, zipped)
     header = _read_header(path, names, zipped)
     size = path.stat().st_size
     position = [0]
@@ -103,6 +114,21 @@ def delimited(path: Path, names: Sequence[str], numbers: Collection[str] = ()) -
         share_read=lambda: position[0] / max(size, 1),
         first_line=f"the first line of {path.name!r} {header.described}",
     )
+
+
+def _check_kind(path: Path, zipped: bool) -> None:
+    """Refuse a file whose first bytes are those of something else than delimited text."""
+    with path.open("rb") as raw:
+        start = raw.read(4)
+    if zipped and start and not start.startswith(_GZIP):
+        raise DataError(f"{path.name!r} is not a gzip file; take .gz off its name")
+    if zipped and start:
+        with gzip.open(path, "rb") as text:
+            start = text.read(4)
+    for first, (kind, remedy) in _NOT_TEXT.items():
+        if start.startswith(first):
+            within = "holds" if zipped else "seems to be"
+            raise DataError(f"{path.name!r} {within} {kind}, not delimited text; {remedy}")
 
 
 def _check_quotes(path: Path, delimiter: str, rows: int, *, zipped: bool) -> None:

@@ -23,7 +23,14 @@ import numpy as np
 from dpstats.arrays import Codes, Floats
 from dpstats.checks import short
 from dpstats.density.candidates import Candidates, Seen, merged, seen_by
-from dpstats.density.entropy import FLAT, EntropyFit, fit_entropy, fit_tilted, usable_deviations
+from dpstats.density.entropy import (
+    FLAT,
+    ROUGH,
+    EntropyFit,
+    fit_entropy,
+    fit_tilted,
+    usable_deviations,
+)
 from dpstats.density.penalties import adapted
 from dpstats.density.rows import systematic
 from dpstats.errors import NotMeasuredError, RequestError
@@ -52,7 +59,7 @@ TRUSTED = 2.0  # residual of one function, in noise standard deviations, that is
 # that follow the answers, and more so the lower the penalties are. Where they are high and
 # functions few, any fall counts: convergence may be slow and still far from the answers.
 GAIN = 0.15
-ROUGH, ROUGHEST = 0.1, 0.5  # largest gradients of fits but the last, with penalties low or not
+ROUGHEST = 0.5  # largest gradient of fits whose penalties are not low; of others it is ROUGH
 MOST = 1e12  # penalty beyond which nothing is fitted
 PER_FUNCTION = 10  # candidates per function at which falls of the risk below GAIN count
 SUPPORTED = 0.02  # least effective share of candidates that a fit may rest on

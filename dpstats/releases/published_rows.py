@@ -19,7 +19,7 @@ from dpstats.analyses.base import Analysis, answered
 from dpstats.analyses.registry import BUILT_IN, spelled
 from dpstats.arrays import Codes, Floats
 from dpstats.caching import Cached
-from dpstats.checks import check_counts, check_number, short
+from dpstats.checks import check_counts, check_number, columns_named, short
 from dpstats.errors import RequestError
 from dpstats.families.block import Block, Family
 from dpstats.families.cells import ROWS
@@ -402,7 +402,9 @@ def _coded(analysis: Analysis[Result], schema: Schema, rows: pd.DataFrame) -> di
         )
     needed = analysis.family(schema).column_names
     if lacking := [name for name in schema.names if name in needed and name not in rows.columns]:
-        raise RequestError(f"the rows have no column {lacking}, which {spelled(analysis)} needs")
+        raise RequestError(
+            f"the rows have no {columns_named(lacking)}, which {spelled(analysis)} needs"
+        )
     return {name: _codes_of(schema[name], rows[name]) for name in schema.names if name in needed}
 
 

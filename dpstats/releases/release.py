@@ -20,6 +20,7 @@ from dpstats.checks import (
     check_alpha,
     check_method,
     check_target,
+    counted,
     short,
 )
 from dpstats.density.rows import random_order
@@ -513,10 +514,10 @@ class Release(Cached):
     def __str__(self) -> str:
         held = self.measurements
         lines = [
-            f"Release: {held.family.size} noisy answers from "
-            f"{'' if held.rows.public else 'about '}{self.n} private rows, "
-            f"{self.k} synthetic rows ({self.draw}, {self.fit} fit on "
-            f"{len(self.weights)} candidates)",
+            f"Release: {counted(held.family.size, 'noisy answer')} from "
+            f"{'' if held.rows.public else 'about '}{counted(self.n, 'private row')}, "
+            f"{counted(self.k, 'synthetic row')} ({self.draw}, {self.fit} fit on "
+            f"{counted(len(self.weights), 'candidate')})",
             *held.summary_lines(),
             *(f"Note: {reason}" for reason in self.unread.values()),
             *(

@@ -59,7 +59,6 @@ class Result(ABC):
 
     title: str
 
-    preview_remark: ClassVar[str] = ""  # what a preview of such results adds
     preview_itemised: ClassVar[bool] = False  # whether it lists all parameters, each in its unit
 
     @property
@@ -112,6 +111,11 @@ class Result(ABC):
             Unless the result has a single parameter.
         """
         raise RequestError("test() needs a single parameter; ask for one analysis per question")
+
+    @property
+    def preview_remark(self) -> str:
+        """What a preview with even rows says of the widths of real ones; "" for nothing."""
+        return ""
 
     @property
     def interval_of(self) -> str:

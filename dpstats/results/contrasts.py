@@ -52,10 +52,14 @@ class LinearResult(EstimateResult):
     (True, (2,))
     """
 
-    preview_remark: ClassVar[str] = NARROW
     preview_itemised: ClassVar[bool] = True
 
     null: Floats = field(default_factory=lambda: np.zeros(1))
+
+    @property
+    def preview_remark(self) -> str:
+        """Widths depend on how much the columns vary."""
+        return NARROW
 
     @property
     def interval_of(self) -> str:

@@ -21,11 +21,12 @@ from dpstats.checks import (
     check_target,
 )
 from dpstats.errors import RequestError
-from dpstats.inference.intervals import Intervals
+from dpstats.inference.intervals import Intervals, wider
 from dpstats.results.base import INTERVAL_COLUMNS, Result, footer
 from dpstats.results.hypothesis import HypothesisResult
 from dpstats.results.named import Named
 from dpstats.results.rendering import Page, brief_list, table_of
+from dpstats.spending import LEAST_COMPUTED
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,6 +47,9 @@ METHODS = {
     "noise_aware": "noise-aware (sampling and the known law of the privacy noise)",
     "certified": "certified (finite sample, any data, worst case)",
 }
+SMALL_GROUPS = """\
+Small groups have wider intervals: a group with a share g of the rows instead of an even share e has
+about sqrt(e / g) times the width, or more."""
 _MOST = 60  # parameters that print
 _PREVIEWED = 500  # intervals whose widths a preview looks at, about
 
@@ -122,6 +126,11 @@ class EstimateResult(Cached, Result):
     def has_intervals(self) -> bool:
         """True."""
         return True
+
+    @property
+    def preview_remark(self) -> str:
+        """That of the intervals, or else one on small groups."""
+        return getattr(self.intervals, "preview_remark", SMALL_GROUPS)
 
     @property
     def interval_of(self) -> str:
@@ -205,15 +214,26 @@ class EstimateResult(Cached, Result):
         Returns
         -------
         (d, 2) Named, or (2,) for a single parameter
+
+        Notes
+        -----
+        Below an alpha of 1e-9 (of each parameter), where probabilities are not computed accurately,
+        noise-aware limits are those at 1e-9, widened to the certified ones at alpha. They contain a
+        valid interval, and all those at larger alphas.
         """
         check_alpha(alpha)
         check_method(method)
         check_target(target)
         of = self.intervals.simultaneous if simultaneous else self.intervals.conf_int
-        ends: Floats = self._once(
-            (alpha, method, target, simultaneous),
-            lambda: np.stack(of(alpha, method, target), axis=-1),
-        )
+        least = LEAST_COMPUTED * (len(self.terms) if simultaneous else 1)
+
+        def limits() -> Floats:
+            if method == "certified" or alpha >= least:
+                return np.stack(of(alpha, method, target), axis=-1)
+            ends = wider(of(least, method, target), of(alpha, "certified", target))
+            return np.stack(ends, axis=-1)
+
+        ends: Floats = self._once((alpha, method, target, simultaneous), limits)
         return Named(ends[0]) if self.scalar else Named(ends, self.terms)
 
     @property
@@ -304,7 +324,9 @@ class EstimateResult(Cached, Result):
     def _page(self, alpha: float, target: Target, most: int) -> Page:
         shown = self._shown(alpha, target, most)
         title, *head = self._head(target)
-        after = [*self._footer(None, target).splitlines(), *self._remarks(shown)]
+        after = [
+            *self._footer(None, target).splitlines(), *self._remarks(shown, alpha, target)
+        ]  # fmt: skip
         return Page(title, head, *table_of(shown, alpha), after=after)
 
     def _head(self, target: Target) -> list[str]:
@@ -329,16 +351,28 @@ class EstimateResult(Cached, Result):
             intervals=self.intervals.subset(slice(0, count)),
         )
 
-    def _remarks(self, shown: pd.DataFrame) -> list[str]:
+    def _without_width(self, shown: pd.DataFrame, alpha: float, target: Target) -> bool:
+        """Whether some interval has width zero, printed or not."""
+        if (shown["conf_low"] == shown["conf_high"]).any():
+            return True
+        if len(shown) == len(self.terms):
+            return False
+        for some in getattr(self.intervals, "extremes", ()):
+            low, high = some.conf_int(alpha, "noise_aware", target)
+            if (low == high).any():
+                return True
+        return False
+
+    def _remarks(self, shown: pd.DataFrame, alpha: float, target: Target) -> list[str]:
         """Notes below the table, one per line."""
         remarks = list(self.notes)
         if len(shown) < len(self.terms):
             remarks.append(f"{len(self.terms) - len(shown)} more rows are in to_frame()")
         if len(self.terms) > 1:
             remarks.append("the level is that of each interval, not of all of them jointly")
-        if (shown["conf_low"] == shown["conf_high"]).any():
+        if self._without_width(shown, alpha, target):
             remarks.append(
-                "an interval of width zero: no value of the parameter makes the noisy answer "
+                "an interval has width zero: no value of the parameter makes the noisy answer "
                 "likely; use the certified interval there"
             )
         return [f"Note: {remark}" for remark in remarks]

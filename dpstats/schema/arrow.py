@@ -283,17 +283,24 @@ def level_codes(
     """
     if pa.types.is_dictionary(values.type):  # code the dictionary once, then look up
         coded = level_codes(values.dictionary, stored, missing, other)
-        indices = values.indices
-        if indices.null_count:
-            indices = _filled(indices.cast(pa.int64()), _cells(np.array([len(coded)])))
-        # Without a check of the indices, which Arrow has checked: twice as fast.
-        at: NDArray[Any] = np.from_dlpack(indices)
-        return np.append(coded, missing).take(at, mode="clip")
+        return _looked_up(np.append(coded, missing), values.indices)
     values = plain(values)
     found = _index_of_level(values, stored)
     codes = np.where(found >= 0, found, other)
     codes[_absent(values, numbers=not isinstance(stored[0], str))] = missing
     return codes
+
+
+def _looked_up(codes: NDArray[np.int64], indices: pa.Array) -> NDArray[np.int64]:
+    """The code (n,) at each index; the last one for null."""
+    last = len(codes) - 1
+    if indices.null_count:
+        indices = _filled(indices.cast(pa.int64()), _cells(np.array([last])))
+    at: NDArray[Any] = np.from_dlpack(indices)
+    # Arrow need not have checked an index, and to let it takes longer than all the rest.
+    if len(at) and (at.min() < 0 or at.max() > last):
+        indices = _cells(np.clip(at.astype(np.int64), 0, last))
+    return _numpy(pc.take(_cells(codes), indices, boundscheck=False), np.int64)
 
 
 def _index_of_level(values: pa.Array, stored: Sequence[Any]) -> NDArray[np.int64]:

@@ -407,14 +407,15 @@ class Number:
 
         cells = arrow.days(values) if self.dates else arrow.floats(values)
         missing = np.isnan(cells)
-        inside = np.clip(cells, float(self.low), float(self.high))  # type: ignore[arg-type]
-        np.copyto(inside, float(self.low), where=missing)  # type: ignore[arg-type]
-        codes = self._codes_of(inside)
+        if not missing.any():
+            return self._codes_of(cells)
+        codes = self._codes_of(np.where(missing, float(self.low), cells))  # type: ignore[arg-type]
         np.copyto(codes, self.missing_code, where=missing)
         return codes
 
+    @np.errstate(over="ignore")  # of values far outside the bounds
     def _codes_of(self, values: NDArray[np.float64]) -> Codes:
-        """Codes of values within the bounds."""
+        """Codes of numbers, which may be infinite."""
         if self.values is not None:
             codes = self._value_codes[nearest(np.asarray(self.values, float), values)]
         else:
@@ -429,7 +430,8 @@ class Number:
                 np.floor(at, out=at)
                 at *= 2
                 at += 1
-            codes = np.clip(at, -k, k, out=at).astype(np.int64)
+            # Processors convert many numbers at a time to 32 bits, but one at a time to 64.
+            codes = np.clip(at, -k, k, out=at).astype(np.int32).astype(np.int64)
         if self.edges:
             first, last = self._bin_codes
             bins = self._bins_of_values(values)

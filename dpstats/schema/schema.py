@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dpstats import files
 from dpstats.arrays import Codes
-from dpstats.checks import first_few, short
+from dpstats.checks import columns_named, first_few, short
 from dpstats.errors import DataError, FileFormatError, SchemaError
 from dpstats.schema.category import Boolean, Category
 from dpstats.schema.number import Number
@@ -126,8 +126,8 @@ class Schema:
         missing = [name for name in self.names if name not in present]
         if missing:
             raise DataError(
-                f"the table has no column {missing}; the plan needs {list(self.names)}; the table "
-                f"has {first_few(present)}"
+                f"the table has no {columns_named(missing)}; the plan needs {list(self.names)}; "
+                f"the table has {first_few(present)}"
             )
         twice = [name for name in self.names if present.count(name) > 1]
         if twice:

@@ -60,6 +60,7 @@ def test_bounds_say_nothing_without_a_gap():
     np.testing.assert_array_equal(sine_bounds(np.array([1.0, 0.9, 0.1]), 0.06)[:2], 1)
     assert sine_bounds(np.array([1.0, 0.9, 0.1]), 0.06)[2] == pytest.approx(0.06 / 0.74)
     assert subspace_sines(np.array([1.0, 0.9, 0.1]), 0.06)[2] == 0
+    np.testing.assert_array_equal(subspace_sines(np.array([1.0, 0.9, 0.1]), np.inf), [1, 1, 0])
     low, high = loading_bounds(np.array([[0.6, 0.8]]), np.array([1.0]))
     np.testing.assert_array_equal(low, -1)
     np.testing.assert_array_equal(high, 1)

@@ -92,9 +92,8 @@ def test_the_optimum_has_the_exponential_form_and_the_stated_residual(name):
 
 
 @pytest.mark.parametrize("s2", [0.1, 2.0, 50.0])
-def test_it_is_the_optimum_of_the_primal_by_a_generic_solver(s2, monkeypatch):
+def test_it_is_the_optimum_of_the_primal_by_a_generic_solver(s2):
     """min KL(h || mu) + |(A h - b)/sigma|^2 / (2 s2), by SLSQP over the simplex of 12 points."""
-    monkeypatch.setattr(entropy, "TOLERANCE", 1e-9)
     schema = dps.Schema([dps.Category("a", ["x", "y", "z"]), dps.Category("b", list("stuv"))])
     family = dps.Family((
         Cells.table(schema, ["a"]),
@@ -127,7 +126,7 @@ def test_it_is_the_optimum_of_the_primal_by_a_generic_solver(s2, monkeypatch):
         constraints={"type": "eq", "fun": lambda h: h.sum() - 1, "jac": np.ones_like},
         options={"ftol": 1e-15, "maxiter": 500},
     )
-    point = _Dual(values, reference, means, deviations).minimise(np.zeros(5), s2)
+    point = _Dual(values, reference, means, deviations).minimise(np.zeros(5), s2, 1e-9)
     assert objective(point.density) <= solved.fun + 1e-9
     np.testing.assert_allclose(point.density, solved.x, atol=2e-5)
     # no duality gap: the dual's optimum is minus the primal's
@@ -204,7 +203,7 @@ def test_a_sample_chooses_the_penalty_and_all_candidates_are_fitted(sd, monkeypa
         point = dual.minimise(np.zeros(truth.size), fit.penalty[0])
         np.testing.assert_allclose(fit.dual, point.y, atol=0.01)
         assert fit.converged
-        assert fit.risk == pytest.approx(dual.risk(point), abs=0.01)
+        assert fit.risk == pytest.approx(dual.risk(point), rel=0.02)  # that of the sample
         whole = min(dual.risk(dual.minimise(point.y, 4.0**-k / sd)) for k in range(-1, 8))
         assert fit.risk < whole + 0.05 * truth.size
 

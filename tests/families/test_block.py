@@ -155,7 +155,7 @@ def test_points_of_one_signature_are_the_same_to_every_function(chosen, seed):
     family, codes = Family(tuple(chosen)), some_codes(seed)
     matrix = family.evaluate(codes).matrix().toarray()
     seen = {}
-    for point, key in enumerate(map(tuple, family.signature(codes))):
+    for point, key in enumerate(zip(*family.signature(codes), strict=True)):
         first = seen.setdefault(key, point)
         np.testing.assert_array_equal(matrix[:, first], matrix[:, point])
 

@@ -179,6 +179,42 @@ def test_preview_matches_what_a_release_gives(schema, survey):
     assert "no data were read" in str(plan.preview())
 
 
+def test_a_preview_says_how_widths_of_real_rows_differ_by_analysis(schema):
+    of = {
+        "A share of all rows": dps.Marginals(["smoker", "region"]),
+        "Small groups": dps.Proportion("smoker == 'yes'", given="region == 'east'"),
+        "Means of columns": dps.Mean("age"),
+        "": dps.GoodnessOfFit("smoker", [0.5, 0.5]),
+    }
+    for start, analysis in of.items():
+        text = str(dps.plan(schema, {"a": analysis}, budget=dps.PureDP(1)).preview(2_000))
+        assert [other for other in of if other and other in text] == [start][: len(start)]
+
+
+@pytest.mark.parametrize("power", [0, 1])
+def test_most_cells_of_an_uneven_table_have_narrower_intervals_than_previewed(power):
+    """As the preview says; those of an even table have the width that it promises."""
+    levels = list("abcdefgh")
+    schema = dps.Schema([dps.Category("c", levels)])
+    plan = dps.plan(schema, {"t": dps.Marginals(["c"], degree=1)}, budget=dps.PureDP(20), n=20_000)
+    shares = np.arange(1, 9.0) ** (-3 * power)
+    rows = np.random.default_rng(0).choice(levels, 20_000, p=shares / shares.sum())
+    result = dps.release(plan, pd.DataFrame({"c": rows}), rng=0, m=100).infer("t")
+    width = np.median(np.diff(result.conf_int()))
+    ratio = width / plan.preview().outlooks[0].width
+    assert ratio < 0.75 if power else ratio == pytest.approx(1, abs=0.03)
+
+
+def test_one_of_a_kind_is_singular(schema, survey):
+    plan = dps.plan(schema, {"a": dps.Proportion("smoker == 'yes'")}, budget=dps.PureDP(1))
+    assert str(plan).startswith("Plan: 1 analysis, 1 test function in 1 block, on column smoker\n")
+    release = dps.release(plan, survey, m=50, k=1, rng=0)
+    assert str(release).startswith(
+        "Release: 1 noisy answer from 2000 private rows, 1 synthetic row"
+    )
+    assert str(release.measurements).startswith("Measurements: 1 noisy answer from 2000 private")
+
+
 def test_preview_needs_rows(schema):
     with pytest.raises(dps.RequestError, match="number of rows"):
         small_plan(schema).preview()

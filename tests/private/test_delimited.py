@@ -140,6 +140,30 @@ def test_an_odd_cell_in_the_last_block_changes_no_other(suffix, odd, tmp_path, m
     assert not seen[1][-1]
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.csv", gzip.compress(b"x,y\n7,7\n"), "seems to be a gzip file, not delimited text; add"),
+        ("a.csv", "x,y\n7,7\n".encode("utf-16"), "seems to be text in UTF-16, not .* as UTF-8"),
+        ("a.tsv", b"\xfe\xff" + "x,y\n7".encode("utf-16-be"), "seems to be text in UTF-16"),
+        ("a.csv.gz", gzip.compress("x\n7\n".encode("utf-16")), "holds text in UTF-16"),
+        ("a.csv.gz", b"x,y\n7,7\n", "is not a gzip file; take .gz off its name"),
+        ("a.csv", b"PK\x03\x04777", "seems to be a zip file or an Excel workbook"),
+        ("a.csv", b"PAR1777", "seems to be a Parquet file, .*name it .parquet"),
+    ],
+)
+def test_a_file_of_another_kind_is_named_without_a_cell(name, content, said, tmp_path):
+    path = tmp_path / name
+    path.write_bytes(content)
+    plan = dps.plan(
+        dps.Schema([dps.Boolean("x")]), {"x": dps.Proportion("x")}, budget=dps.PureDP(1)
+    )
+    for read in (dps.check, dps.measure):
+        with pytest.raises(dps.DataError, match=rf"^'{name}' {said}") as caught:
+            read(plan, path)
+        assert "7" not in str(caught.value)
+
+
 def test_texts_that_are_usual_for_missing_cells_stop_no_parsing(tmp_path):
     path = tmp_path / "rows.csv"
     path.write_text(f"{HEADER}\nNA,,NA,1,\n" + '"",nan,,NULL,2024-05-01\nnull,5,no,5,\n')

@@ -1,5 +1,6 @@
 """The fit of a schema: counts that agree with the codes, likely meanings, and no leak."""
 
+import datetime
 import logging
 import math
 import pickle
@@ -261,3 +262,36 @@ def test_a_cell_fits_however_a_table_spells_it(tmp_path):
         found = counts(dps.check(plan_for(schema), data))
         assert found == {"digit": (1, 0, 0), "flag": (0, 0, 0), "share": (0, 1, 0),
                          "day": (1, 0, 0), "score": (0, 0, 1)}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("cell", "number", "text"),
+    [
+        ("", "missing", "missing"), (None, "missing", "missing"), (math.nan, "missing", "missing"),
+        ("NaN", "missing", "undeclared"), ("NA", "undeclared", "undeclared"),
+        ("null", "undeclared", "undeclared"), ("five", "undeclared", "undeclared"),
+        (datetime.date(2024, 5, 1), "undeclared", "undeclared"), ([1], "undeclared", "undeclared"),
+    ],
+)  # fmt: skip
+def test_cells_without_a_value_are_counted_as_the_guide_says(cell, number, text):
+    """The table in docs/how-to/check-the-schema.md."""
+    schema = dps.Schema(
+        [dps.Number("x", 0, 9, edges=[5], missing=5), dps.Category("c", ["no", "yes"])]
+    )
+    frame = pd.DataFrame({"x": pd.Series([cell, 1]), "c": pd.Series([cell, "yes"])}, dtype=object)
+    found = dps.check(plan_for(schema), frame).columns
+    assert [column.missing for column in found] == [kind == "missing" for kind in (number, text)]
+    assert [column.undeclared for column in found] == [
+        kind == "undeclared" for kind in (number, text)
+    ]
+
+
+def test_a_blank_line_is_a_row_of_a_single_column_alone(tmp_path):
+    """As docs/how-to/check-the-schema.md says."""
+    one = dps.Schema([dps.Number("x", 0, 9, edges=[5], missing=0)])
+    two = dps.Schema([*one, dps.Number("y", 0, 9, edges=[5], missing=0)])
+    path = tmp_path / "rows.csv"
+    for schema, line, rows in ((one, "1\n", 4), (two, "1,1\n", 2)):
+        path.write_text(",".join(schema.names) + "\n" + line + "\n" + line + "\n")
+        fit = dps.check(plan_for(schema), path)
+        assert (fit.rows, fit.columns[0].missing) == (rows, rows - 2)

@@ -336,10 +336,10 @@ def test_infer_and_show_name_what_a_file_holds(folder, capsys):
         assert sentence in capsys.readouterr().err
     digest = plan.digest[:16]
     for file, start in {
-        "out.zip": "Release: 1 noisy answers from 200 private rows",
-        "paid.zip": "Measurements: 1 noisy answers from 200 private rows",
-        "plan.json": "Plan: 1 analyses",
-        "request.toml": "Plan: 1 analyses",
+        "out.zip": "Release: 1 noisy answer from 200 private rows",
+        "paid.zip": "Measurements: 1 noisy answer from 200 private rows",
+        "plan.json": "Plan: 1 analysis",
+        "request.toml": "Plan: 1 analysis",
         "book": "cap       epsilon = 5",
     }.items():
         assert main(["show", file]) == DONE

@@ -287,7 +287,7 @@ def test_arguments_out_of_range(options, message, release):
 
 def test_rows_that_do_not_fit(release):
     known = {"radius": 0.01, "n": 100, "schema": SCHEMA}
-    with pytest.raises(RequestError, match=r"no column \['age', 'bmi'\], which dps.Correlation"):
+    with pytest.raises(RequestError, match=r"no columns 'age' and 'bmi', which dps.Correlation"):
         dps.corrected.infer(ASKED["pair"], release.to_frame()[["smoker"]], **known)
     with pytest.raises(RequestError, match=r"'age' as (object|str), and the schema declares"):
         dps.corrected.infer(ASKED["mean"], pd.DataFrame({"age": ["a"], "bmi": [1]}), **known)

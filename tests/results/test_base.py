@@ -58,6 +58,54 @@ def test_an_interval_of_width_zero_is_explained(schema, survey):
     assert "use the certified interval" in result.summary()
 
 
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+@pytest.mark.parametrize("far", [None, 0, 35, 99])
+def test_an_interval_of_width_zero_is_explained_where_it_does_not_print(unit, far, seeded_noise):
+    """Cell number `far`, or none, is far below zero; the tables print three cells."""
+    schema = dps.Schema([dps.Category(f"c{i}", list("abcdefghij")) for i in range(2)])
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({f"c{i}": rng.choice(list("abcdefghij"), 3000) for i in range(2)})
+    source = seeded_noise(0)
+
+    def one_far(scale, size):
+        return source(scale, size) - 1_000 * (np.arange(size) == far) * (size == 100)
+
+    one_far.uniforms = source.uniforms
+    plan = dps.plan(schema, {"t": dps.Marginals(["c0", "c1"])}, budget=dps.PureDP(5), unit=unit)
+    with noise._noise_from(one_far):
+        result = dps.release(plan, frame, rng=0, m=500).infer("t")
+    points = np.diff(result.conf_int())[:, 0] == 0
+    assert list(np.flatnonzero(points)) == [far] * (far is not None)
+    assert ("an interval has width zero" in result.summary(most=3)) == (far is not None)
+
+
+def test_tiny_errors_have_limits(schema, survey):
+    """They contain certified ones, and limits at larger errors; none says nothing."""
+    analyses = {
+        "one": dps.Proportion("smoker == 'yes'"),
+        "group": dps.Proportion("smoker == 'yes'", given="region == 'south'"),
+        "cells": dps.Marginals(["smoker", "region"], degree=1),
+        "difference": dps.Difference("smoker == 'yes'", by="region", groups=("north", "south")),
+        "mean": dps.Mean("age"),
+        "median": dps.Quantile("age", 0.5),
+    }
+    plan = dps.plan(schema, analyses, budget=dps.PureDP(30), n=len(survey))
+    release = dps.release(plan, survey, rng=0, m=100)
+    for name in analyses:
+        result, joint = release.infer(name), name == "cells"
+        ends = np.array([
+            np.reshape(result.conf_int(alpha=alpha, simultaneous=joint), (-1, 2))
+            for alpha in (1e-6, 1e-9, 3e-12, 1e-12, 1e-13)
+        ])  # fmt: skip
+        assert np.all(np.diff(ends[..., 0], axis=0) <= 0), name
+        assert np.all(np.diff(ends[..., 1], axis=0) >= 0), name
+        certified = result.conf_int(alpha=1e-13, method="certified", simultaneous=joint)
+        low, high = np.reshape(certified, (-1, 2)).T
+        assert np.all((ends[-1, :, 0] <= low) & (high <= ends[-1, :, 1])), name
+        widths = np.diff(ends)[..., 0]
+        assert np.all(widths[-1] < 3 * widths[0]), name
+
+
 def test_results_show_themselves(schema, survey):
     plan = dps.plan(schema, {"a": dps.Proportion("smoker == 'yes'")}, budget=dps.PureDP(1))
     release = dps.release(plan, survey, rng=0, m=100)

@@ -32,6 +32,17 @@ def test_bytes_of_any_kind_have_a_code(cells):
                 assert np.all((codes >= low) & (codes <= high))
 
 
+def test_an_index_outside_a_dictionary_has_a_code():
+    column = Category("v", ["a", "b", "c"], missing="c")
+    for kind in (pa.int8(), pa.uint16(), pa.int64()):
+        indices = pa.array([0, 1, None, 2, 100], kind)
+        cells = pa.DictionaryArray.from_arrays(indices, pa.array(["b", "a"]), safe=False)
+        assert column.encode(cells).tolist() == [1, 0, 2, 2, 2]
+    low = pa.array([-100], pa.int8())
+    below = pa.DictionaryArray.from_arrays(low, cells.dictionary, safe=False)
+    assert column.encode(below).tolist() == [1]
+
+
 def test_text_that_is_no_utf8_is_no_date():
     cells = [b"2024-05-01", b"2024-05-01 \xff", b"2024-05-01T\xc3\xa9", b"\xff2024-05-01"]
     days = arrow.days(pa.array(cells))

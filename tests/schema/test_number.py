@@ -156,6 +156,9 @@ def test_what_is_no_finite_number_still_has_a_code():
     cells = [None, math.nan, math.inf, -math.inf, 1e308, -1e308, 5e-324, -0.0, 7]
     assert codes(column, cells) == [2, 2, 5, -5, 5, -5, -5, -5, 2]
     assert codes(Number("x", 0, 10, points=11), [None]) == [0]
+    for edges in ([], [5]):
+        narrow = Number("x", 0, 1e-3, points=11, edges=[edge * 1e-4 for edge in edges])
+        assert codes(narrow, [1e308, -1e308]) == [5, -5]
     assert codes(column, [2**63 - 1, -(2**63), 3], pa.int64()) == [5, -5, -2]
     assert codes(column, [True, False, None]) == [-4, -5, 2]
 

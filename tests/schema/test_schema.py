@@ -319,7 +319,8 @@ def test_booleans_decode_to_bool():
 @pytest.mark.parametrize(
     ("names", "says"),
     [
-        (["age"], r"the table has no column \['smoker'\]; the plan needs \['smoker', 'age'\]"),
+        ([], r"the table has no columns 'smoker' and 'age'; the plan needs \['smoker', 'age'\]"),
+        (["age"], r"the table has no column 'smoker'; the plan needs \['smoker', 'age'\]"),
         (["smoker", "age", "age"], r"more than one column named \['age'\]"),
     ],
 )

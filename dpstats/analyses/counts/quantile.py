@@ -217,9 +217,8 @@ class QuantileResult(EstimateResult):
         assert isinstance(self.intervals, QuantileIntervals)
         return f"{self.intervals.number.name}, in its own unit"
 
-    def _remarks(self, shown: pd.DataFrame) -> list[str]:
-        # An interval of a single declared value is valid here.
-        return [text for text in super()._remarks(shown) if "width zero" not in text]
+    def _without_width(self, shown: pd.DataFrame, alpha: float, target: Target) -> bool:
+        return False  # an interval of a single declared value is valid
 
     def distribution(
         self,

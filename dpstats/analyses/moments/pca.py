@@ -168,6 +168,10 @@ class PCA:
             notes.insert(0, "columns are standardised")
         elif ball is None:
             notes.insert(0, "columns are in unit scale: from -1 to 1 between their declared bounds")
+        notes.append(
+            f"noise-aware limits are read off {covariance.draws} draws; at an alpha below "
+            f"{intervals.least_alpha:.2g} they are the certified ones, or wider"
+        )
         distinct = intervals.distinct(0.05, "population")
         unknown = [name for name, known in zip(numbers, distinct, strict=True) if not known]
         if unknown:

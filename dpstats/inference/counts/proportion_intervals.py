@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from dpstats.measured.answers import Answers
 
 
+SHARES = """\
+A share of all rows has the widest interval at one half. Most cells of an uneven table are smaller
+than even ones and have narrower intervals; larger cells have wider ones."""
 BOTH: tuple[Alternative, ...] = ("smaller", "larger")
 
 
@@ -49,6 +52,7 @@ class ProportionIntervals:
 
     answers: Answers
     tables: tuple[slice, ...] = ()
+    preview_remark: ClassVar[str] = SHARES
 
     @property
     def least_pvalue(self) -> float:
@@ -122,6 +126,21 @@ class ProportionIntervals:
         for i in np.unique(law_of).tolist():
             chosen = np.flatnonzero(law_of == i)
             yield chosen, CountPivot(answers.law(int(chosen[0])), laws[i], count, sizes, within)
+
+    @cached_property
+    def extremes(self) -> list[ProportionIntervals]:
+        """The counts that have an interval of width zero if any has one.
+
+        The ends rise with the noisy count, among counts with one law of the noise: an interval is
+        [0, 0] for small counts and [1, 1] for large ones.
+        """
+        answers = self.answers
+        law_of = answers.law_of if answers.with_count is None else answers.with_count[1]
+        smoothed, found = answers.sums + answers.uniforms, set()
+        for law in np.unique(law_of):
+            same = np.flatnonzero(law_of == law)
+            found |= {int(same[smoothed[same].argmin()]), int(same[smoothed[same].argmax()])}
+        return [self.subset(slice(i, i + 1)) for i in sorted(found)]
 
     def subset(self, chosen: slice) -> ProportionIntervals:
         """The same for some of the counts."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpstats.arrays import Floats
+from dpstats.arrays import Floats, on_one_blas_thread
 from dpstats.caching import Cached
 from dpstats.corrected.covariance import divided, outer, sampling_box
 from dpstats.corrected.spectral import mean_error, sampling_radii
@@ -174,6 +174,7 @@ class CertifiedRadii(Cached):
         """
         return self._once((alpha, target), lambda: self._radii(alpha, target))
 
+    @on_one_blas_thread
     def _radii(self, alpha: float, target: Target) -> tuple[float, float]:
         covariance = self.covariance
         if covariance.unknown:
@@ -228,6 +229,7 @@ class CertifiedRadii(Cached):
         """Largest relative error of one over the number of rows."""
         return max(abs(self.covariance.count / count - 1) for count in counts)
 
+    @on_one_blas_thread
     def of_noise(self, beta: float) -> SpectralRadius:
         """Bounds on the noise alone, at variances of one, with probability 1 - beta."""
         counts = self._counts(for_covariance_count(beta))

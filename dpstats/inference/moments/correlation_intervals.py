@@ -140,6 +140,11 @@ class NoisyPair:
         Each draw of the noise gives a correlation r, and atanh r is normal with variance
         spread / (n - 3), 1 / (n - 3) for normal rows; a draw with no variance, or fewer than 4
         rows, counts against both sides.
+
+        Noise may put nearly all draws beyond 1, which no correlation is. Their limits would be 1
+        and 1: an error within the level, but no interval. If most draws are beyond 1 (or -1) all
+        are moved until half are. That moves the limit inside outwards, and the one at 1 remains,
+        since half of the draws are there: the interval only widens, and is nested in alpha.
         """
         rng = np.random.default_rng(self.seed)
         noises = np.array([
@@ -152,6 +157,8 @@ class NoisyPair:
         seen = enough & (xx > 0) & (yy > 0)
         root = np.sqrt(np.where(seen, xx, 1.0) * np.where(seen, yy, 1.0))
         r = np.where(seen, (xy - x * y) / root, 0.0)
+        middle = float(np.median(r[seen])) if seen.any() else 0.0
+        r -= middle - np.clip(middle, -1, 1)
         with np.errstate(divide="ignore"):
             centre = np.clip(np.arctanh(np.clip(r, -1, 1)), -_FAR, _FAR)
         spread = two_valued_spread(x, y, r, n) if self.two_valued else self.spread

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -18,6 +18,10 @@ from dpstats.spending import of_simulation
 
 if TYPE_CHECKING:
     from dpstats.checks import Method, Target
+
+SPREAD = """\
+Columns that vary less within their bounds than even ones have narrower intervals of variances and
+covariances, down to the width that the noise leaves."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,8 @@ class CovarianceIntervals(Cached):
     pairs : (2, d) int64
         Which pairs of columns.
     """
+
+    preview_remark: ClassVar[str] = SPREAD
 
     covariance: NoisyCovariance
     units: Floats

@@ -6,12 +6,12 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.arrays import Floats
+from dpstats.arrays import Floats, on_one_blas_thread
 from dpstats.caching import Cached
 from dpstats.checks import Alternative
 from dpstats.corrected.spectral import descending, loading_bounds, sine_bounds, subspace_sines
@@ -21,20 +21,22 @@ from dpstats.inference.moments.certified_radii import CertifiedRadii
 from dpstats.inference.moments.eigen_moves import (
     ErrorDraws,
     Moves,
-    fewest,
+    few,
     isolated,
-    outer,
     rises,
 )
+from dpstats.inference.moments.nested_quantiles import Tail, outer
 from dpstats.inference.moments.noisy_covariance import NoisyCovariance
 from dpstats.spending import for_other_eigenvalues
 
 if TYPE_CHECKING:
     from dpstats.checks import Method, Target
 
+TIED = """\
+Even rows have nearly equal eigenvalues. Related columns have some larger ones with wider intervals,
+and some smaller ones with narrower intervals."""
 FEW = 500  # draws that are decomposed for a vector; a variance takes twice as many
 _WIDE = 5.0  # a gap in norms of the error, where perturbation theory is accurate for most draws
-_USUAL = 2_000  # draws of the error, unless alpha needs more
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,9 @@ class EigenIntervals(Cached):
     sampling has two laws (`RowSampling`), each limit is the wider of the two. A share is that of
     the eigenvalue's least (or largest) value and the trace, draw by draw, at the eigenvalue's
     limit. `eigen_moves` says how the limits are computed without a decomposition of every matrix,
-    and why that is valid.
+    and why that is valid. All alphas share one set of draws, and a smaller alpha takes the
+    quantiles of larger ones into account (`Tail`), which can only widen an interval: the intervals
+    are valid at each alpha and nested in it.
 
     Attributes
     ----------
@@ -64,6 +68,8 @@ class EigenIntervals(Cached):
     unit : float
         Original units in an eigenvalue of one.
     """
+
+    preview_remark: ClassVar[str] = TIED
 
     covariance: NoisyCovariance
     k: int
@@ -111,6 +117,7 @@ class EigenIntervals(Cached):
     def _privacy(self) -> tuple[Floats, Floats]:
         return self._simulated(next(self._draws("privacy", 2 * FEW)))
 
+    @on_one_blas_thread
     def _simulated(self, draws: ErrorDraws) -> tuple[Floats, Floats]:
         """Means (p,) of all eigenvalues, and variances (2 k + k p,) of the estimates."""
         k = self.k
@@ -124,7 +131,7 @@ class EigenIntervals(Cached):
             found.append((vector @ self.vectors).var(axis=0))
         return seen.mean(axis=0), np.concatenate(found)
 
-    def _draws(self, kind: str, most: int) -> Iterator[ErrorDraws]:
+    def _draws(self, kind: str, most: int | None = None) -> Iterator[ErrorDraws]:
         """Draws of the error in the basis of the eigenvectors, for every law of the sampling."""
         for errors in self.covariance.deviations(kind, most):
             yield ErrorDraws(self.vectors @ errors @ self.vectors.T)
@@ -141,6 +148,7 @@ class EigenIntervals(Cached):
         """Lower and upper limits, two (2 k + k p,) arrays."""
         return self.of_first(self.k * (2 + self.covariance.p), alpha, method, target)
 
+    @on_one_blas_thread
     def of_first(
         self, count: int, alpha: float, method: Method, target: Target
     ) -> tuple[Floats, Floats]:
@@ -158,6 +166,7 @@ class EigenIntervals(Cached):
             low, high = self._with_far_tails((found[0], found[1]), alpha, target)
         return low[:count].copy(), high[:count].copy()
 
+    @on_one_blas_thread
     def distinct(self, alpha: float, target: Target) -> NDArray[np.bool_]:
         """(k,) whether each eigenvalue is certainly distinct, and its direction known at all."""
         if self.covariance.unknown:
@@ -169,7 +178,7 @@ class EigenIntervals(Cached):
 
         def limits() -> tuple[Floats, NDArray[np.bool_]]:
             ends, distinct = [], np.ones(self.k, dtype=bool)
-            for draws in self._laws(alpha, target):
+            for draws in self._laws(target):
                 slack, left = _slack(draws, alpha)
                 ends.append(self._aware(draws, slack, left / 2, target))
                 distinct &= [_apart(self.values, i, slack) for i in range(self.k)]
@@ -181,18 +190,19 @@ class EigenIntervals(Cached):
         """Limits (2, components p)."""
 
         def limits() -> Floats:
-            laws = self._laws(alpha, target)
+            laws = self._laws(target)
             return _widest([self._aware_loadings(components, alpha, draws) for draws in laws])
 
         return self._once((alpha, target, components), limits)
 
+    @on_one_blas_thread
     def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """Simultaneous limits: the certified ones are; noise-aware, by the norm of the error."""
         if method == "certified" or self.covariance.unknown:
             return self.conf_int(alpha, "certified", target)
         radius = max(
             outer(np.maximum(draws.norms, np.abs(draws.traces)), alpha)
-            for draws in self._laws(alpha, target)
+            for draws in self._laws(target)
         )
         ends = self._within(radius, radius, None, target)
         return self._with_far_tails(ends, alpha, target)
@@ -203,23 +213,25 @@ class EigenIntervals(Cached):
         def certified() -> tuple[Floats, Floats]:
             return self.of_first(len(ends[0]), alpha, "certified", target)
 
-        return with_far_tails(ends, alpha, self._enough(alpha), certified)
+        return with_far_tails(ends, alpha, self._enough, certified)
 
-    def _enough(self, alpha: float) -> int:
+    @property
+    def least_alpha(self) -> float:
+        """The alpha below which certified limits bound the noise-aware ones from inside."""
+        return FEWEST / self._enough
+
+    @property
+    def _enough(self) -> int:
         """Draws, of which `FEWEST` must be beyond a level, for `with_far_tails`.
 
         The slack and two limits each take two draws at least (`outer`): six in all.
         """
-        return self._size(alpha) * FEWEST // 6
+        return self.covariance.draws * FEWEST // 6
 
-    def _size(self, alpha: float) -> int:
-        """Number of draws of the error, even."""
-        return min(self.covariance.draws, max(_USUAL, 2 * math.ceil(FEWEST / alpha)))
-
-    def _laws(self, alpha: float, target: Target) -> Iterator[ErrorDraws]:
-        kind, size = "both" if target == "population" else "privacy", self._size(alpha)
-        for number, draws in enumerate(self._draws(kind, size)):
-            ends = self._once((kind, size, number), draws.find_ends)  # small, and used again
+    def _laws(self, target: Target) -> Iterator[ErrorDraws]:
+        kind = "both" if target == "population" else "privacy"
+        for number, draws in enumerate(self._draws(kind)):
+            ends = self._once((kind, number), draws.find_ends)  # small, and used again
             yield ErrorDraws(draws.errors, ends)
 
     def _within(
@@ -240,8 +252,7 @@ class EigenIntervals(Cached):
         high_share = high / least_trace if least_trace > 0 else np.ones(k)
         caps = 1 / np.arange(1, k + 1)
         low_share, high_share = np.clip(low_share, 0, caps), np.clip(high_share, 0, caps)
-        sines = sine_bounds(values, radius)[:k] if np.isfinite(radius) else np.ones(k)
-        loadings = loading_bounds(self.vectors[:k], sines)
+        loadings = loading_bounds(self.vectors[:k], sine_bounds(values, radius)[:k])
         low, high = low * factors[0] * self.unit, high * factors[1] * self.unit
         return (
             np.concatenate([low, low_share, loadings[0].ravel()]),
@@ -254,16 +265,15 @@ class EigenIntervals(Cached):
             return 1.0, 1.0
         return self.certified.corrections(alpha)
 
+    @on_one_blas_thread
     def sines(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """Bounds (k,) on the sine of each vector's angle and of each leading subspace's."""
         if method == "certified" or self.covariance.unknown:
             radius, _ = self.certified.radii(alpha, target)
             values = self.values / self.covariance.correction
-            if not np.isfinite(radius):
-                return np.ones(self.k), np.ones(self.k)
             return sine_bounds(values, radius)[: self.k], subspace_sines(values, radius)[: self.k]
-        found = [self._simulated_sines(draws, alpha) for draws in self._laws(alpha, target)]
-        if not reached(alpha, self._enough(alpha)):
+        found = [self._simulated_sines(draws, alpha) for draws in self._laws(target)]
+        if not reached(alpha, self._enough):
             found.append(self.sines(alpha, "certified", target))
         single, spaces = np.max(found, axis=0)
         return single, spaces
@@ -271,27 +281,35 @@ class EigenIntervals(Cached):
     def _simulated_sines(self, draws: ErrorDraws, alpha: float) -> tuple[Floats, Floats]:
         slack, alpha = _slack(draws, alpha)
         single, spaces = np.ones(self.k), np.ones(self.k)
-        few = draws.first(max(fewest(alpha, self.covariance.p), FEW)).errors
         for i in range(self.k):
-            found = self._turned_vectors(draws, i, slack, alpha)
-            if found is not None:
-                others = np.delete(found[0], i, axis=1)
-                sines = np.linalg.norm(others, axis=1) + found[1]
-                single[i] = min(outer(sines, alpha), 1.0)
-            spaces[i] = self._subspace_sine(few, i + 1, slack, alpha)
+            single[i] = self._vector_sine(draws, i, slack, alpha)
+            spaces[i] = self._subspace_sine(draws, i + 1, slack, alpha)
+        spaces[0] = single[0]  # a vector and its line
         return single, spaces
 
-    def _subspace_sine(self, errors: Floats, size: int, slack: float, alpha: float) -> float:
+    def _vector_sine(self, draws: ErrorDraws, i: int, slack: float, alpha: float) -> float:
+        found = self._turned_vectors(draws, i, slack, alpha)
+        if found is None:
+            return 1.0
+        others = np.delete(found.vectors, i, axis=1)
+        return min(found.tail.quantile(np.linalg.norm(others, axis=1) + found.errors), 1.0)
+
+    def _subspace_sine(self, draws: ErrorDraws, size: int, slack: float, alpha: float) -> float:
         if size == self.covariance.p:
             return 0.0
         values = self.values.copy()
         values[size:] += slack
         if values[size - 1] <= values[size]:
             return 1.0
-        _, vectors = np.linalg.eigh(np.diag(values) + errors)
+        tail = self._few(draws, alpha)
+        _, vectors = np.linalg.eigh(np.diag(values) + draws.errors[: tail.size])
         overlap = vectors[:, :size, ::-1][:, :, :size]
         least = np.linalg.svd(overlap, compute_uv=False)[:, -1]
-        return outer(np.sqrt(np.clip(1 - least**2, 0, 1)), alpha)
+        return tail.quantile(np.sqrt(np.clip(1 - least**2, 0, 1)))
+
+    def _few(self, draws: ErrorDraws, level: float) -> Tail:
+        """Draws that are decomposed for a vector, at a level."""
+        return Tail.of(level, max(few(self.covariance.p), FEW), len(draws.errors))
 
     def _aware(self, draws: ErrorDraws, slack: float, level: float, target: Target) -> Floats:
         """Limits (2, 2 k) of eigenvalues and shares under one law, each with error `level`."""
@@ -302,13 +320,13 @@ class EigenIntervals(Cached):
             of_shares = self._shares(draws, moves, 1)
             for i in moves.numbers:
                 low[0, i] = self.values[i] - moves.reach
-                low[1, i] = -outer(-of_shares(i), level)
+                low[1, i] = -moves.tail.quantile(-of_shares(i))
         mirrored, values = draws.mirrored(), -self.values[::-1]
         for moves in rises(mirrored, values, (-np.inf, 0.0), slack, level, range(p - k, p)):
             of_shares = self._shares(draws, moves, -1)
             for i in moves.numbers:
                 high[0, p - 1 - i] = self.values[p - 1 - i] + moves.reach
-                high[1, p - 1 - i] = outer(of_shares(p - 1 - i), level)
+                high[1, p - 1 - i] = moves.tail.quantile(of_shares(p - 1 - i))
         caps = np.stack([self._most(k, target), 1 / np.arange(1, k + 1)])
         ends = np.clip([low, high], 0, caps)
         ends[:, 0] *= self.unit
@@ -322,9 +340,9 @@ class EigenIntervals(Cached):
         for i in range(components):
             found = self._turned_vectors(draws, i, slack, left)
             if found is not None:
-                difference = np.abs(found[0] @ self.vectors - self.vectors[i])
-                difference += found[1][:, np.newaxis]
-                reach = np.array([outer(column, left) for column in difference.T])
+                difference = np.abs(found.vectors @ self.vectors - self.vectors[i])
+                difference += found.errors[:, np.newaxis]
+                reach = np.array([found.tail.quantile(column) for column in difference.T])
                 ends[0, i] = np.maximum(self.vectors[i] - reach, -1)
                 ends[1, i] = np.minimum(self.vectors[i] + reach, 1)
         return np.asarray(ends.reshape(2, -1))
@@ -342,22 +360,22 @@ class EigenIntervals(Cached):
 
     def _turned_vectors(
         self, draws: ErrorDraws, i: int, slack: float, level: float
-    ) -> tuple[Floats, Floats] | None:
-        """Eigenvector i of D + A with the least gaps around eigenvalue i, in the basis of D.
+    ) -> _TurnedVectors | None:
+        """Eigenvector i of D + A with the least gaps around eigenvalue i; None if one may be zero.
 
-        Draws (size, p), entry i not negative, and bounds (size,) on their errors; None if a gap
-        may be zero. Draws where perturbation theory would widen the limits by more than 2% are
-        decomposed. They are fewer where those may be many, by a rule that looks at no draw but
-        the slack: see `eigen_moves`.
+        Draws where perturbation theory would widen the limits by more than 2% are decomposed. They
+        are fewer where those may be many, by a rule that looks at no draw but the largest norm and
+        not at the level: see `eigen_moves`.
         """
         values = self.values.copy()
         values[:i] -= slack
         values[i + 1 :] += slack
-        gap = np.abs(np.delete(values, i) - values[i]).min()
         if not _apart(self.values, i, slack):
             return None
-        few = max(fewest(level, len(values)), FEW)
-        used = draws if gap > _WIDE * slack else draws.first(few)
+        gap, most = np.abs(np.delete(self.values, i) - self.values[i]).min(), len(draws.errors)
+        wide = gap > (1 + _WIDE) * draws.usual_slack
+        tail = Tail.of(level, most, most) if wide else self._few(draws, level)
+        used = draws.first(tail.size)
         found = isolated(used, values, i)
         if found is None:
             vectors, errors = np.empty(used.errors.shape[:2]), np.full(len(used.errors), np.inf)
@@ -365,12 +383,12 @@ class EigenIntervals(Cached):
         else:
             vectors, errors = found.vectors()
             turned = np.sqrt(np.maximum(1 - vectors[:, i] ** 2, 0))
-            rough = ~(errors <= 0.02 * outer(turned, level) / np.sqrt(len(values)))
+            rough = ~(errors <= 0.02 * tail.quantile(turned) / np.sqrt(len(values)))
         if rough.any():
             own = np.linalg.eigh(np.diag(values) + used.errors[rough])[1][:, :, -1 - i]
             vectors[rough] = own * np.where(own[:, i : i + 1] < 0, -1, 1)
             errors[rough] = 0
-        return vectors, errors
+        return _TurnedVectors(vectors, errors, tail)
 
     def pvalues(self, value: float, alternative: Alternative) -> Floats:
         """Not offered: there is more than one parameter."""
@@ -407,6 +425,18 @@ class SomeEigenIntervals:
     def subset(self, chosen: slice) -> SomeEigenIntervals:
         """The same for some of all parameters."""
         return SomeEigenIntervals(self.whole, chosen)
+
+
+@dataclass(frozen=True)
+class _TurnedVectors:
+    """Draws (size, p) of a unit vector in the basis of D, its own entry not negative.
+
+    With bounds (size,) on their errors, and the tail of the draws.
+    """
+
+    vectors: Floats
+    errors: Floats
+    tail: Tail
 
 
 def _widest(ends: list[Floats]) -> Floats:

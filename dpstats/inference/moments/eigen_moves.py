@@ -3,19 +3,24 @@
 `rises` bounds the largest moves of eigenvalues from above, and the mirrored problem (`mirrored`)
 gives the smallest ones.
 
-Level. Let N draws be given, N fixed by the estimates and the slack alone, and let m(A, d) be the
-move if the eigenvalue is at d and all others are as high as they may be. The test of d that rejects
-if seen - d exceeds q(d), the `outer` quantile of the N moves, has its level over all draws, since
-the true error is exchangeable with them. All d below the limit must be rejected. Raising d raises
-other values by no more: m falls with d, and so does q. If all d below e are rejected, so are those
-from e to seen - q(e), where q(d) <= q(e) < seen - d. A step from e to seen - q(e) therefore errs
-outwards only, wherever one stops, but for one condition: q is the quantile of the same N draws in
-all steps. Any upper bound may replace the move of a draw, and the draws may decide which: q is then
-too large, if anything. The first e is seen less the quantile of the largest eigenvalues of A. The
-slack is a quantile of the draws' norms, which the norm of the true error exceeds at a share of
-alpha. Where it does not, the slack is an order statistic of draws and error together: given it,
-they are exchangeable. Two things are approximate: the law of A is estimated, and bounds on the
-other eigenvalues, which are taken as given, depend on the error.
+Level. Let N draws be given, N fixed by the estimates, the level and the largest norm alone, and let
+m(A, d) be the move if the eigenvalue is at d and all others are as high as they may be. The test of
+d that rejects if seen - d exceeds q(d), the `outer` quantile of the N moves, has its level over all
+draws, since the true error is exchangeable with them. A larger q is valid too: that of a `Tail`
+does not fall with the level. All d below the limit must be rejected. Raising d raises other values
+by no more: m falls with d, and so does q. If all d below e are rejected, so are those from e to
+seen - q(e), where q(d) <= q(e) < seen - d. A step from e to seen - q(e) therefore errs outwards
+only, wherever one stops, but for one condition: q is the quantile of the same N draws in all steps.
+Any upper bound may replace the move of a draw, and the draws may decide which: q is then too large,
+if anything. The first e is seen less the quantile of the largest eigenvalues of A. The slack is a
+quantile of the draws' norms, which the norm of the true error exceeds at a share of alpha. Where it
+does not, the slack and the largest norm are order statistics of draws and error together: given
+them, they are exchangeable. Two things are approximate: the law of A is estimated, and bounds on
+the other eigenvalues, which are taken as given, depend on the error.
+
+Nested intervals. As alpha falls, the slack and every move grow, N does not fall and the first draws
+are the same ones: a limit moves outwards, but for the accuracy of the bounds on moves, some tenths
+of a per cent of the width. Sizes and groups are chosen at no level for that reason.
 
 Four kinds of bounds replace most decompositions; draws near the quantile are decomposed until it is
 known.
@@ -58,14 +63,16 @@ from numpy.typing import NDArray
 
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
-from dpstats.inference.intervals import FEWEST
+from dpstats.inference.moments.nested_quantiles import Tail, outer
 
 _ACCURACY = 0.04  # of a bound by perturbation, in standard deviations of the move
 _ISOLATED = 2.0  # distance from all other values, in norms of A, below which it is not tried
 _GROUP = 12  # a group has about one in so many of the eigenvalues within the slack below it
 _SPAN = 0.15  # and spans at most this share of the slack
 _ENTRIES = 5_000  # rows of matrices that are decomposed at least, for one eigenvalue
+_DRAWS = 310  # at least
 _ALONE = 1_200  # draws for an eigenvalue that is close to none below it
+_USUAL = 0.8  # slack at usual levels, in norms of the largest draw
 _BLOCKS = 8  # trailing blocks whose largest eigenvalues are computed, at most
 _STEPS = 3  # towards a limit, at most
 _SLOW = 0.97  # no further step after one that leaves more of the reach
@@ -102,6 +109,11 @@ class ErrorDraws(Cached):
         """(size,) spectral norms."""
         return np.asarray(np.abs(self.ends).max(axis=1))
 
+    @property
+    def usual_slack(self) -> float:
+        """About the slack at usual levels; the same at all."""
+        return _USUAL * float(self.norms.max())
+
     @cached_property
     def traces(self) -> Floats:
         """(size,)."""
@@ -131,24 +143,6 @@ class ErrorDraws(Cached):
         return ErrorDraws(self.errors[which], self.ends[which])
 
 
-def outer(draws: Floats, level: float) -> float:
-    """What one more draw exceeds with probability `level` at most, or else the largest draw.
-
-    Over all draws, which are of exchangeable pairs (or independent). Add the pair of the new draw.
-    The new one is as likely any of all size + 2. It exceeds the number with size - rank of the
-    given draws above only if it is among the size - rank + 1 largest of all, or the next with its
-    partner among these.
-    """
-    rank = min(math.ceil((len(draws) + 2) * (1 - level)), len(draws))
-    return float(np.partition(draws, rank - 1)[rank - 1])
-
-
-def fewest(level: float, p: int) -> int:
-    """Draws, an even number, of which `FEWEST` are beyond `outer`; more of small matrices."""
-    beyond = max(FEWEST + 2, math.ceil(level * _ENTRIES / p))
-    return 2 * math.ceil((beyond / level - 2) / 2)
-
-
 @dataclass(frozen=True)
 class Moves:
     """Bounds on the moves of neighbouring eigenvalues, one per draw.
@@ -159,13 +153,18 @@ class Moves:
         Which eigenvalues.
     moves : (used,) float64
         For the first few draws, or all; close where they are near their quantile.
-    reach : float
-        Their quantile.
+    tail : Tail
+        Of the draws.
     """
 
     numbers: range
     moves: Floats
-    reach: float
+    tail: Tail
+
+    @property
+    def reach(self) -> float:
+        """Quantile of the moves."""
+        return self.tail.quantile(self.moves)
 
 
 def rises(
@@ -197,28 +196,29 @@ def rises(
     total = float(seen.sum())
     shares = np.clip(seen / total, 0, 1) if total else np.zeros(len(seen))
     sized: dict[int, ErrorDraws] = {}
-    last: dict[int, list[tuple[float, Floats]]] = {}  # limits and moves, for every size
-    for numbers in _groups(seen, slack, wanted):
-        i, size = numbers[0], _size(seen, slack, numbers[0], level, len(draws.errors))
-        used = sized.setdefault(size, draws.first(size))
+    last: dict[Tail, list[tuple[float, Floats]]] = {}  # limits and moves
+    for numbers in _groups(seen, draws.usual_slack, wanted):
+        i = numbers[0]
+        tail = Tail.of(level, _least(draws, seen, i), len(draws.errors))
+        used = sized.setdefault(tail.size, draws.first(tail.size))
         least, most = (float(seen[i] - limit) for limit in limits[::-1])
         given: Floats | None = None
-        for end, found in last.get(size, []):
-            reach = outer(found, level)
+        for end, found in last.get(tail, []):
+            reach = tail.quantile(found)
             if (end <= limits[0] or end + reach <= seen[numbers[-1]]) and reach >= least:
                 given = found
-        moves, last[size] = used.largest(i) if given is None else given, []
+        moves, last[tail] = used.largest(i) if given is None else given, []
         for _ in range(_STEPS if most > 0 else 0):
-            before = outer(moves, level)
+            before = tail.quantile(moves)
             values = _worst(seen, limits, slack, numbers, before)
-            given = _moves(used, values, i, level, given, shares[i], most)
-            reach = outer(given, level)
-            last[size].append((float(values[i]), given))
+            given = _moves(used, values, i, tail, given, shares[i], most)
+            reach = tail.quantile(given)
+            last[tail].append((float(values[i]), given))
             if reach >= least:
                 moves = given
             if not least <= reach < before - (1 - _SLOW) * abs(before):
                 break
-        yield Moves(numbers, moves, outer(moves, level))
+        yield Moves(numbers, moves, tail)
 
 
 def _worst(
@@ -234,17 +234,23 @@ def _worst(
     return values
 
 
-def _size(seen: Floats, slack: float, i: int, level: float, most: int) -> int:
-    """An even number of draws: the error of the reach is then some per cent of it.
+def few(p: int) -> int:
+    """An even number of draws for a quantile of p x p matrices; more of small ones."""
+    return 2 * math.ceil(max(_DRAWS, _ENTRIES / p) / 2)
+
+
+def _least(draws: ErrorDraws, seen: Floats, i: int) -> int:
+    """An even number of draws, unless the level needs more: the reach is then within some per cent.
 
     The more values are close below, the less the move varies. Nothing but the estimates and the
-    slack may decide.
+    largest norm may decide, at no level, for the intervals to be valid and nested.
     """
+    slack, most = draws.usual_slack, len(draws.errors)
     close = int(np.sum(seen[i:] >= seen[i] - slack))
     others = np.delete(seen, i)
     if close == 1 and np.all(np.abs(others - seen[i]) > (1 + _ISOLATED) * slack):
         return most  # by perturbation
-    return min(max(fewest(level, len(seen)), 2 * math.ceil(_ALONE / close / 2)), most)
+    return min(max(few(len(seen)), 2 * math.ceil(_ALONE / close / 2)), most)
 
 
 def _groups(seen: Floats, slack: float, wanted: range) -> Iterator[range]:
@@ -277,7 +283,7 @@ def _moves(
     draws: ErrorDraws,
     values: Floats,
     i: int,
-    level: float,
+    tail: Tail,
     bounds: Floats | None = None,
     share: float = 0.0,
     most: float = np.inf,
@@ -291,7 +297,7 @@ def _moves(
     if found is not None:
         high, low = found.moves + found.errors, found.moves - found.errors
         bounds = high if bounds is None else np.minimum(bounds, high)
-        if outer(high, level) - outer(low, level) <= _ACCURACY * found.spread:
+        if tail.quantile(high) - tail.quantile(low) <= _ACCURACY * found.spread:
             return bounds
     elif bounds is None:
         bounds = _without_larger(draws, values, i)
@@ -299,14 +305,14 @@ def _moves(
     while True:
         near = np.zeros_like(known)
         for x in (bounds, bounds - share * draws.traces):
-            near |= x >= outer(x, _MARGIN * level)
+            near |= tail.beyond(x, _MARGIN)
         near &= ~known
         if not near.any():
             return bounds
         bounds[near] = _rise(draws.some(near), values, i)
         known |= near
-        least = outer(np.where(known, bounds, -np.inf), level)
-        if outer(bounds, level) <= least + _REST * abs(least) or least >= most:
+        least = tail.quantile(np.where(known, bounds, -np.inf))
+        if tail.quantile(bounds) <= least + _REST * abs(least) or least >= most:
             return bounds
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -18,6 +18,10 @@ from dpstats.spending import bonferroni, for_noise_of_means
 
 if TYPE_CHECKING:
     from dpstats.checks import Method, Target
+
+MEANS = """\
+Means of columns that vary less within their bounds than even ones have narrower intervals, down to
+the width that the noise leaves; those of small groups have wider ones."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +106,7 @@ class MeanIntervals:
     """
 
     contrasts: tuple[Contrast, ...]
+    preview_remark: ClassVar[str] = MEANS
 
     def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """Lower and upper limits, two (d,) arrays."""

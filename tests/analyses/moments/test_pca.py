@@ -1,6 +1,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import dpstats as dps
 from dpstats.analyses.registry import analysis_from_dict, analysis_to_dict
@@ -322,16 +323,60 @@ def test_a_covariance_of_next_to_no_rows_prints_without_warnings(n, epsilon):
 
 
 @pytest.mark.parametrize("unit", ["replace", "add_remove"])
-def test_bounds_on_angles_do_not_fall_with_alpha(unit):
+def test_intervals_and_bounds_on_angles_are_nested(unit):
     """Beyond the draws certified bounds serve, also at the alpha that the largest draw has."""
     rng = np.random.default_rng(0)
     schema = dps.Schema([dps.Number(name, -1, 1, points=201, missing=0) for name in "abc"])
     rows = pd.DataFrame(np.clip(rng.normal(0, [0.5, 0.3, 0.1], (800, 3)), -1, 1), columns=[*"abc"])
     plan = dps.plan(schema, {"p": dps.PCA([*"abc"])}, budget=dps.PureDP(50), n=800, unit=unit)
     result = dps.release(plan, rows, m=100, k=10, rng=0).infer("p")
-    alphas = (0.05, 1e-3, 6e-4, 2 / 4002, 4e-4, 1e-6)
+    alphas = (0.05, 0.0055, 0.005, 0.004, 0.003, 0.0025, 0.0015, 1e-3, 6e-4, 2 / 4002, 4e-4, 1e-6)
     found = [result.angles(alpha=alpha)["vector"].to_numpy() for alpha in alphas]
     assert np.all(np.diff(found, axis=0) >= -1e-9)
     certified = result.angles(alpha=1e-6, method="certified")["vector"].to_numpy()
     assert np.all(found[-1] >= certified - 1e-9)
-    result.conf_int(alpha=2 / 4002)
+    ends = np.array([result.conf_int(alpha=alpha) for alpha in alphas])
+    least = 5 / (4_000 * 5 // 6)
+    assert f"at an alpha below {least:.2g} they are the certified ones" in result.summary()
+    for alpha, beyond in ((0.999 * least, True), (1.001 * least, False)):
+        aware, sure = (result.conf_int(alpha=alpha, method=m) for m in ("noise_aware", "certified"))
+        within = (aware[:, 0] <= sure[:, 0]) & (sure[:, 1] <= aware[:, 1])
+        assert np.all(within) == beyond
+    slack = 0.002 * np.diff(ends[:-1])[..., 0]  # the accuracy of simulated limits
+    assert np.all(np.diff(ends[..., 0], axis=0) <= slack)
+    assert np.all(np.diff(ends[..., 1], axis=0) >= -slack)
+
+
+def test_small_matrices_are_decomposed_on_one_blas_thread(monkeypatch):
+    seen = []
+
+    def noted(name, own):
+        def decompose(matrices, *args, **options):
+            if np.ndim(matrices) == 3:
+                seen.append((name, min(lib["num_threads"] for lib in threadpool_info())))
+            return own(matrices, *args, **options)
+
+        return decompose
+
+    for name in ("eigh", "eigvalsh", "svd"):
+        monkeypatch.setattr(np.linalg, name, noted(name, getattr(np.linalg, name)))
+    with threadpool_limits(2, user_api="blas"):
+        if any(lib["num_threads"] < 2 for lib in threadpool_info()):
+            pytest.skip("this BLAS has one thread")
+        result, *_ = infer(dps.PCA(NAMES), epsilon=5.0)
+        for method in ("noise_aware", "certified"):
+            result.conf_int(method=method)
+            result.conf_int(method=method, simultaneous=True)
+            result.angles(method=method)
+    assert {name for name, _ in seen} == {"eigh", "eigvalsh", "svd"}
+    assert {threads for _, threads in seen} == {1}
+
+
+@pytest.mark.parametrize("standardize", [False, True])
+@pytest.mark.parametrize("epsilon", [1e-4, 50.0])
+def test_the_first_subspace_is_the_first_vector_and_the_last_is_all_space(standardize, epsilon):
+    result, *_ = infer(dps.PCA(NAMES, standardize=standardize), epsilon=epsilon)
+    for method in ("noise_aware", "certified"):
+        vector, subspace = result.angles(method=method)[["vector", "subspace"]].to_numpy().T
+        assert subspace[0] == vector[0]
+        assert subspace[-1] == 0
