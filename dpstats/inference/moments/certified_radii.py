@@ -243,6 +243,28 @@ class CertifiedRadii(Cached):
             *found, (math.floor(n * counts[0] + 1e-9), math.ceil(n * counts[1] - 1e-9))
         )
 
+    def of_rows(self, shares: Floats, alpha: float) -> SpectralRadius:
+        """How far the matrix of synthetic rows is from the private one, with probability 1 - alpha.
+
+        The noise on the noisy matrix is within its radius, and the distance of the rows' matrix
+        from the noisy one is known: the triangle inequality.
+
+        Parameters
+        ----------
+        shares : (m,) float64
+            Shares of the points of the density in the rows.
+        alpha : float
+        """
+        noisy, noise = self.covariance, self.of_noise(alpha)
+        mean = shares @ noisy.points
+        misfit = (noisy.points.T * shares) @ noisy.points - np.outer(mean, mean) - noisy.plain
+        return SpectralRadius(
+            noise.norm + float(np.linalg.norm(misfit, 2)),
+            noise.trace + abs(float(np.trace(misfit))),
+            noise.mean + float(np.linalg.norm(mean - noisy.mean)),
+            noise.n,
+        )
+
     def _of_noise(
         self, beta: float, least: Floats, counts: tuple[float, float]
     ) -> tuple[float, float, float]:
