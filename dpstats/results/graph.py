@@ -92,9 +92,9 @@ class GraphResult(EstimateResult):
         return "partial correlations"
 
     @property
-    def preview_remark(self) -> str:  # type: ignore[override]
-        """The advice."""
-        return self.advice
+    def preview_remark(self) -> str:
+        """What other rows do to the widths, and the advice."""
+        return "\n".join(filter(None, [super().preview_remark, self.advice]))
 
     @property
     def _graph(self) -> PartialIntervals:

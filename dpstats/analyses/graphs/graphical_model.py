@@ -17,6 +17,7 @@ from dpstats.analyses.graphs.remarks import (
 from dpstats.analyses.moments.clipping import ball_of, check_clipping, clipping_notes, hash_of
 from dpstats.analyses.moments.covariance import checked_columns, notes_of
 from dpstats.analyses.notes import cell_rules
+from dpstats.arrays import Floats
 from dpstats.checks import check_choice, check_numbers, is_number, listed, short
 from dpstats.errors import RequestError
 from dpstats.families.block import Block, Family
@@ -33,7 +34,9 @@ from dpstats.inference.graphs.sparse_precision import (
     positive_definite,
     usual_penalty,
 )
+from dpstats.inference.moments.certified_radii import CertifiedRadii
 from dpstats.inference.moments.noisy_covariance import NoisyCovariance
+from dpstats.measured.radius import SpectralRadius
 from dpstats.measured.view import ReleaseView
 from dpstats.results.graph import GraphResult
 from dpstats.results.named import Named
@@ -227,6 +230,27 @@ class GraphicalModel:
     def _group(self, schema: Schema) -> Subgroup | None:
         """The rows that are meant; None for all, and for rows that are clipped."""
         return None if self.clip_norm is not None else Subgroup.of(schema, self.given, self.columns)
+
+    def spectral_radius(
+        self, release: ReleaseView, shares: Floats, alpha: float
+    ) -> SpectralRadius | None:
+        """How far the rows' covariance matrix is from the private one, as a whole.
+
+        The noise on the matrix is within a certified radius with probability 1 - alpha, and the
+        distance of the rows' matrix from the noisy one is known: the triangle inequality.
+
+        Parameters
+        ----------
+        release : ReleaseView
+        shares : (m,) float64
+            Shares of the candidates in the rows.
+        alpha : float
+        """
+        if self.separators is not None or self._group(release.schema) is not None:
+            return None  # of products; or with a divisor that has an error too
+        ball = ball_of(release.schema, self)
+        noisy = NoisyCovariance.of(release, tuple(self.columns), ball=ball)
+        return CertifiedRadii(noisy).of_rows(shares, alpha)
 
     def infer(self, release: ReleaseView) -> GraphResult | TreeResult | PenalisedGraphResult:
         """Estimates with intervals, a spanning tree, or pictures at several penalties."""

@@ -131,15 +131,7 @@ class PCA:
             return None  # its divisor is the number of complete cases, which has an error too
         ball = ball_of(release.schema, self)
         noisy = NoisyCovariance.of(release, tuple(self.columns), ball=ball)
-        noise = CertifiedRadii(noisy).of_noise(alpha)
-        mean = shares @ noisy.points
-        misfit = (noisy.points.T * shares) @ noisy.points - np.outer(mean, mean) - noisy.plain
-        return SpectralRadius(
-            noise.norm + float(np.linalg.norm(misfit, 2)),
-            noise.trace + abs(float(np.trace(misfit))),
-            noise.mean + float(np.linalg.norm(mean - noisy.mean)),
-            noise.n,
-        )
+        return CertifiedRadii(noisy).of_rows(shares, alpha)
 
     def infer(self, release: ReleaseView) -> PCAResult:
         """Estimates with noise-aware and certified intervals."""

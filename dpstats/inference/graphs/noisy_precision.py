@@ -39,7 +39,7 @@ class NoisyPrecision(Cached):
     radii: CertifiedRadii = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "radii", CertifiedRadii(self.covariance))
+        object.__setattr__(self, "radii", CertifiedRadii(self.covariance, norm_alone=True))
 
     @property
     def p(self) -> int:

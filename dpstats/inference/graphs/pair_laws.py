@@ -95,7 +95,7 @@ class PairLaws(Cached):
         scale = 1 - at**2
         variances, laws = self._noise(pairs, at)
         variances = variances / scale[:, np.newaxis] ** 2
-        gaussian = np.array([law.gaussian for law in laws])
+        gaussian = np.array([law.gaussian for law in laws], dtype=bool)
         normal = variances[:, gaussian].sum(axis=1)
         if sampling:
             i, j = pairs
@@ -110,6 +110,8 @@ class PairLaws(Cached):
         moments = self.covariance.moments
         groups = moments.answers.noise_groups
         laws = [law for _, law in groups]
+        if not groups:  # of published rows: no law of the noise is known
+            return np.zeros((pairs.shape[1], 0)), laws
         weights = np.array([weight for weight, _ in groups]) / (self.covariance.n * moments.units)
         # Entries of the moment matrix that are one function add up; known ones have no noise.
         entries = np.flatnonzero(moments.place >= 0)

@@ -41,9 +41,13 @@ class CertifiedRadii(Cached):
     Attributes
     ----------
     covariance : NoisyCovariance
+    norm_alone : bool
+        Only the spectral norm of the noise is drawn. Its trace is at most p times it, a wide bound;
+        where noise on the diagonal is large, a joint bound on both widens that of the norm.
     """
 
     covariance: NoisyCovariance
+    norm_alone: bool = False
 
     @property
     def _moments(self) -> MomentMatrix:
@@ -239,6 +243,28 @@ class CertifiedRadii(Cached):
             *found, (math.floor(n * counts[0] + 1e-9), math.ceil(n * counts[1] - 1e-9))
         )
 
+    def of_rows(self, shares: Floats, alpha: float) -> SpectralRadius:
+        """How far the matrix of synthetic rows is from the private one, with probability 1 - alpha.
+
+        The noise on the noisy matrix is within its radius, and the distance of the rows' matrix
+        from the noisy one is known: the triangle inequality.
+
+        Parameters
+        ----------
+        shares : (m,) float64
+            Shares of the points of the density in the rows.
+        alpha : float
+        """
+        noisy, noise = self.covariance, self.of_noise(alpha)
+        mean = shares @ noisy.points
+        misfit = (noisy.points.T * shares) @ noisy.points - np.outer(mean, mean) - noisy.plain
+        return SpectralRadius(
+            noise.norm + float(np.linalg.norm(misfit, 2)),
+            noise.trace + abs(float(np.trace(misfit))),
+            noise.mean + float(np.linalg.norm(mean - noisy.mean)),
+            noise.n,
+        )
+
     def _of_noise(
         self, beta: float, least: Floats, counts: tuple[float, float]
     ) -> tuple[float, float, float]:
@@ -261,7 +287,8 @@ class CertifiedRadii(Cached):
         if not math.isfinite(found):
             found = most * self._without_draws(main, own + slack, q1) / float(least.min())
         spectral_shift, trace_shift = self._shifts(least, counts)
-        return found + spectral_shift, found + trace_shift, q1 * most
+        of_trace = found * self.covariance.p if self.norm_alone else found
+        return found + spectral_shift, of_trace + trace_shift, q1 * most
 
     def _shifts(self, least: Floats, counts: tuple[float, float]) -> tuple[float, float]:
         """Change of the matrix itself with the number of rows, in norm and in trace."""
@@ -300,8 +327,8 @@ class CertifiedRadii(Cached):
     def _simulated(self, beta: float, least: Floats) -> tuple[Floats, Floats]:
         """Draws (size,) of the noise's length on the means, and of its size on the covariance.
 
-        The size is the larger of norm and trace, over variances `least`. The matrices are drawn
-        some at a time; the statistics of all draws are independent and have one law.
+        The size is the larger of norm and trace, or the norm, over variances `least`. The matrices
+        are drawn some at a time; the statistics of all draws are independent and have one law.
         """
         m, own, scale = self._moments.matrix[0, 1:], 1 / self.covariance.count, 1 / np.sqrt(least)
         rng = calibration_generator(self._moments.answers, _RADII)
@@ -311,8 +338,9 @@ class CertifiedRadii(Cached):
             product = (m + first / 2)[:, :, np.newaxis] * (own * first)[:, np.newaxis, :]
             noise = (noise - product - product.swapaxes(1, 2)) * scale[:, np.newaxis] * scale
             norm = np.abs(np.linalg.eigvalsh(noise)[:, [0, -1]]).max(axis=1)
-            trace = np.abs(np.trace(noise, axis1=1, axis2=2))
-            found.append((np.linalg.norm(first, axis=1), np.maximum(norm, trace)))
+            if not self.norm_alone:
+                norm = np.maximum(norm, np.abs(np.trace(noise, axis1=1, axis2=2)))
+            found.append((np.linalg.norm(first, axis=1), norm))
         lengths, sizes = zip(*found, strict=True)
         return np.concatenate(lengths), np.concatenate(sizes)
 

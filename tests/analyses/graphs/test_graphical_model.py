@@ -285,3 +285,25 @@ def test_all_variants_have_one_price():
     assert family == dps.Covariance(NAMES).family(SCHEMA)
     for variant in ({"structure": "tree"}, {"estimator": "glasso"}, {"tolerance": 0.1}):
         assert dps.GraphicalModel(NAMES, **variant).family(SCHEMA) == family
+
+
+def test_published_rows_alone_have_certified_intervals(rows):
+    names = NAMES[:3]
+    model = dps.GraphicalModel(names)
+    plan = dps.plan(SCHEMA, {"g": model}, budget=dps.PureDP(500), n=len(rows))
+    release = dps.release(plan, rows, m=3_000, rng=0)
+    published, radius = release.to_frame(), release.radius("g")
+    assert radius.spectral is not None
+    found = dps.corrected.infer(model, published, radius=radius, schema=SCHEMA)
+    ends = np.asarray(found.conf_int(target="table"))
+    _, partial = partials(rows[names])
+    truth = partial[np.triu_indices(3, 1)]
+    assert np.all((ends[:, 0] <= truth) & (truth <= ends[:, 1]))
+    assert np.all(np.diff(ends) < 0.5)
+    tree = dps.GraphicalModel(names, structure="tree")
+    ends = np.asarray(dps.corrected.infer(tree, published, radius=radius, schema=SCHEMA).conf_int())
+    truth = rows[names].corr().to_numpy()[np.triu_indices(3, 1)]
+    assert np.all((ends[:, 0] <= truth) & (truth <= ends[:, 1]))
+    with pytest.raises(RequestError, match="no certified intervals from a radius"):
+        picture = dps.GraphicalModel(names, estimator="clime")
+        dps.corrected.infer(picture, published, radius=radius, schema=SCHEMA)
