@@ -304,6 +304,6 @@ def test_published_rows_alone_have_certified_intervals(rows):
     ends = np.asarray(dps.corrected.infer(tree, published, radius=radius, schema=SCHEMA).conf_int())
     truth = rows[names].corr().to_numpy()[np.triu_indices(3, 1)]
     assert np.all((ends[:, 0] <= truth) & (truth <= ends[:, 1]))
+    picture = dps.GraphicalModel(names, estimator="clime")
     with pytest.raises(RequestError, match="no certified intervals from a radius"):
-        picture = dps.GraphicalModel(names, estimator="clime")
         dps.corrected.infer(picture, published, radius=radius, schema=SCHEMA)
