@@ -10,12 +10,15 @@ from dpstats.errors import RequestError
 from dpstats.plots.axes import axes_of
 from dpstats.results.graph import GraphResult
 from dpstats.results.penalised_graph import PenalisedGraphResult
+from dpstats.results.rendering import fixed
 from dpstats.results.spanning_tree import TreeResult
 from dpstats.spending import USUAL_ALPHA
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
+
+    from dpstats.checks import Target
 
 AnyGraph: TypeAlias = GraphResult | TreeResult | PenalisedGraphResult
 
@@ -28,6 +31,7 @@ def network(
     result: AnyGraph,
     *,
     alpha: float = USUAL_ALPHA,
+    target: Target = "population",
     penalty: float | None = None,
     ax: Axes | None = None,
 ) -> Axes:
@@ -42,7 +46,9 @@ def network(
     ----------
     result : GraphResult, TreeResult or PenalisedGraphResult
     alpha : float
-        Level of the tests, adjusted by Holm's method, and of the certified verdicts.
+        Level of the tests, adjusted by Holm's method, and of the verdicts.
+    target : {"population", "table"}
+        Of the verdicts; tests are of the population.
     penalty : float, optional
         For a penalised graph: one of its penalties.
     ax : Axes, optional
@@ -68,7 +74,7 @@ def network(
     True
     >>> ax.figure.savefig("network.png")
     """
-    edges = _edges(result, alpha, penalty)
+    edges = _edges(result, alpha, target, penalty)
     ax = axes_of(ax)
     names = result.columns
     turn = 2 * np.pi * np.arange(len(names)) / len(names)
@@ -137,7 +143,7 @@ def matrix(result: AnyGraph, *, penalty: float | None = None, ax: Axes | None = 
         for i, j in np.argwhere(np.isfinite(values)).tolist():
             dark = abs(values[i, j]) > 0.6
             ax.text(
-                j, i, f"{values[i, j]:.2f}", ha="center", va="center",
+                j, i, fixed(values[i, j], 2), ha="center", va="center",
                 color="white" if dark else "black", fontsize="small",
             )  # fmt: skip
     ax.set_xticks(range(len(names)), names, rotation=90)
@@ -159,14 +165,14 @@ def _pairs(result: AnyGraph, penalty: float | None) -> pd.DataFrame:
     )
 
 
-def _edges(result: AnyGraph, alpha: float, penalty: float | None) -> pd.DataFrame:
+def _edges(result: AnyGraph, alpha: float, target: Target, penalty: float | None) -> pd.DataFrame:
     """The edges to draw: first, second, estimate, and whether the line is solid."""
     kept = ["first", "second", "estimate", "firm"]
     if isinstance(result, GraphResult):
-        found = result.edges(alpha=alpha)
+        found = result.edges(alpha=alpha, target=target)
         return found.assign(firm=found["certified"] == "present")[kept]
     if isinstance(result, TreeResult):
-        frame = result.to_frame(alpha=alpha)
+        frame = result.to_frame(alpha=alpha, target=target)
         sure = frame["verdict"] == "sure"
         return frame.assign(firm=sure)[sure | frame["in_tree"]][kept]
     found = _pairs(result, penalty)

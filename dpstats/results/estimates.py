@@ -252,8 +252,8 @@ class EstimateResult(Cached, Result):
         if not self.scalar:
             raise RequestError(
                 f"test() needs a single parameter, and this result has {len(self.terms)}; infer an "
-                "analysis of one of them from the same release, or read pvalues, t_test and f_test "
-                "of a regression"
+                "analysis of one of them from the same release, or read its pvalues; a regression "
+                "has t_test and f_test too"
             )
         check_alternative(alternative)
         value = check_number("value", value)
@@ -323,13 +323,13 @@ class EstimateResult(Cached, Result):
 
     def _page(self, alpha: float, target: Target, most: int) -> Page:
         shown = self._shown(alpha, target, most)
-        title, *head = self._head(target)
+        title, *head = self._head(alpha, target)
         after = [
             *self._footer(None, target).splitlines(), *self._remarks(shown, alpha, target)
         ]  # fmt: skip
         return Page(title, head, *table_of(shown, alpha), after=after)
 
-    def _head(self, target: Target) -> list[str]:
+    def _head(self, alpha: float, target: Target) -> list[str]:
         """The title, and lines on the parameters jointly."""
         return [self.title]
 

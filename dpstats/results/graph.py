@@ -15,7 +15,7 @@ from dpstats.errors import RequestError
 from dpstats.inference.graphs.pair_intervals import PartialIntervals
 from dpstats.results.estimates import EstimateResult
 from dpstats.results.named import Named
-from dpstats.results.rendering import Page
+from dpstats.results.rendering import Page, brief_list
 from dpstats.spending import USUAL_ALPHA, percent
 
 if TYPE_CHECKING:
@@ -95,6 +95,21 @@ class GraphResult(EstimateResult):
     def preview_remark(self) -> str:
         """What other rows do to the widths, and the advice."""
         return "\n".join(filter(None, [super().preview_remark, self.advice]))
+
+    @property
+    def headline(self) -> str:
+        """The number of edges, and the strongest pairs with their 95% intervals."""
+        if not self.known:
+            return "nearly singular: no estimates"
+        order = np.argsort(-np.abs(np.asarray(self.params)), kind="stable")
+        terms = [self.terms[i] for i in order]
+        pairs = brief_list(
+            terms, np.asarray(self.params)[order], np.asarray(self.conf_int())[order]
+        )
+        return f"{self._found(USUAL_ALPHA)} edges of {int(self.tested.sum())} pairs; {pairs}"
+
+    def _found(self, alpha: float) -> int:
+        return int(np.sum(np.asarray(self.pvalues)[self.tested] <= alpha))
 
     @property
     def _graph(self) -> PartialIntervals:
@@ -289,7 +304,10 @@ class GraphResult(EstimateResult):
 
     def _page(self, alpha: float, target: Target, most: int) -> Page:
         page = super()._page(alpha, target, most)
-        return page if self.known else replace(page, header=(), rows=())
+        if not self.known:
+            return replace(page, header=(), rows=())
+        names = {"t": "z", "P>|t|": "P>|z| (Holm)"}
+        return replace(page, header=[names.get(cell, cell) for cell in page.header])
 
     def _shown(self, alpha: float, target: Target, most: int) -> pd.DataFrame:
         """The strongest pairs first."""
@@ -300,17 +318,16 @@ class GraphResult(EstimateResult):
         kept = ["term", "estimate", "std_error", "statistic", "p_value", "conf_low", "conf_high"]
         return frame.loc[order[:most], [*kept, "privacy_share", "certified_low", "certified_high"]]
 
-    def _head(self, target: Target) -> list[str]:
-        return [self.title, *self._counts(USUAL_ALPHA, target)]
+    def _head(self, alpha: float, target: Target) -> list[str]:
+        return [self.title, *self._counts(alpha, target)]
 
     def _counts(self, alpha: float, target: Target) -> list[str]:
         """How many pairs are edges, by the tests and by the certified verdicts."""
         lines, pairs = [], len(self.terms)
         if target == "population" and self.known:
-            found = int(np.sum(np.asarray(self.pvalues)[self.tested] <= alpha))
             lines.append(
-                f"edges: {found} of {int(self.tested.sum())} pairs at level {alpha:g}, p-values "
-                f"{_ADJUSTED['holm']}"
+                f"edges: {self._found(alpha)} of {int(self.tested.sum())} pairs at level "
+                f"{alpha:g}, p-values {_ADJUSTED['holm']}"
             )
         count = Counter(self.verdicts(alpha=alpha, target=target))
         within = "" if self.tolerance is None else f" (below {self.tolerance:g})"

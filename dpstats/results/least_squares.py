@@ -259,7 +259,7 @@ class OLSResult(LinearResult):
             null=np.zeros(len(matrix)),
         )  # fmt: skip
 
-    def _head(self, target: Target) -> list[str]:
+    def _head(self, alpha: float, target: Target) -> list[str]:
         if not self._law.known:
             return [self.title, "R-squared, residual sd and F test: not available, see the notes"]
         fit = (

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from dpstats.measured.row_count import RowCount
 
 _MOST = 30  # edges that print
+_ROUNDED = 1e-3  # relative error of a penalty as it prints
 NO_ERRORS = (
     "a picture: the edges depend on the penalty and none has an error probability; use "
     "estimator='inverse' on the same release for intervals and tests"
@@ -119,13 +120,14 @@ class PenalisedGraphResult(Result):
         Parameters and errors as in `edges`.
         """
         wanted = self._nearest if penalty is None else penalty
-        if not np.any(np.isclose(self.penalties, wanted)):
+        if not np.any(np.isclose(self.penalties, wanted, rtol=_ROUNDED)):
             raise RequestError(
-                f"penalty {wanted!r} was not fitted; fitted: {self.penalties.tolist()}. Ask the "
+                f"penalty {wanted!r} was not fitted; fitted: "
+                f"{', '.join(significant(one) for one in self.penalties.tolist())}. Ask the "
                 "same release for another: dps.GraphicalModel(..., penalties=[...])"
             )
         frame = self.to_frame()
-        same = np.isclose(frame["penalty"], wanted)
+        same = np.isclose(frame["penalty"], wanted, rtol=_ROUNDED)
         return frame.loc[same, ["first", "second", "estimate"]].reset_index(drop=True)
 
     def to_frame(self) -> pd.DataFrame:

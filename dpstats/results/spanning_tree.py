@@ -54,6 +54,13 @@ class TreeResult(EstimateResult):
         return "correlations"
 
     @property
+    def headline(self) -> str:
+        """How many edges are sure, and the estimated tree."""
+        sure = self.verdicts().count("sure")
+        tree = "; ".join(np.array(self.terms, dtype=object)[self.in_tree].tolist())
+        return f"{sure} sure edges of {len(self.columns) - 1}; estimated tree: {tree or 'unknown'}"
+
+    @property
     def _tree(self) -> MarginalIntervals:
         assert isinstance(self.intervals, MarginalIntervals)
         return self.intervals
@@ -137,12 +144,12 @@ class TreeResult(EstimateResult):
         dropped = ["first", "second", "in_tree", "verdict", "strength"]
         return order.drop(columns=dropped).head(most)
 
-    def _head(self, target: Target) -> list[str]:
+    def _head(self, alpha: float, target: Target) -> list[str]:
         lines = [self.title]
         for method in METHODS:
-            count = Counter(self.verdicts(method=method, target=target))  # type: ignore[arg-type]
+            count = Counter(self.verdicts(alpha=alpha, method=method, target=target))  # type: ignore[arg-type]
             lines.append(
-                f"{method.replace('_', '-')} at {percent(USUAL_ALPHA)}, of "
+                f"{method.replace('_', '-')} at {percent(alpha)}, of "
                 f"{len(self.columns) - 1} edges of the tree and {len(self.terms)} pairs: "
                 f"{count['sure']} sure, {count['impossible']} impossible, "
                 f"{count['undecided']} undecided"

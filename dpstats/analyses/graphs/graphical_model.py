@@ -53,8 +53,9 @@ BOUNDED = (
 )
 SIGNS = (
     "columns of two levels count as -1 and 1, and tests are of linear partial correlations: where "
-    "the graph has loops these can differ slightly from zero without an edge (by .006 on a 3 x 3 "
-    "grid); separators= of a declared graph makes the tests exact"
+    "the graph has loops these can differ from zero without an edge, by .009 on a 3 x 3 grid with "
+    "even levels, by .05 and more with uneven ones; separators= of a declared graph makes the "
+    "tests exact"
 )
 SEPARATED = (
     "partial correlations are given all other columns and the products over the separator sets of "
@@ -193,10 +194,15 @@ class GraphicalModel:
 
     def family(self, schema: Schema) -> Family:
         """First moments, squares and products; coarse third and fourth powers."""
+        numbers, signs = self._numbers_and_signs(schema)
+        if self.clip_norm is not None and signs:
+            raise RequestError(
+                f"clip_norm shrinks rows of numbers, and {signs[0]!r} has two levels: leave out "
+                "clip_norm=, or the column"
+            )
         ball = ball_of(schema, self)
         if ball is not None:
             return Family((ball,))
-        numbers, signs = self._numbers_and_signs(schema)
         if self.separators is not None:
             products, _ = self._products(schema)
             return Family((products_block(schema, products, self._group(schema)),))

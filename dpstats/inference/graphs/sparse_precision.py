@@ -19,6 +19,7 @@ from dpstats.spending import USUAL_ALPHA, bonferroni
 
 _LEAST_EIGENVALUE = 1e-3  # of a correlation matrix
 _SWEEPS = 500
+_INNER = 1e-7  # tolerance of a column; at scikit-learn's 1e-4 noisy matrices may not converge
 _ZERO = 1e-9
 
 
@@ -71,7 +72,7 @@ def graphical_lasso(correlation: Floats, penalties: Sequence[float]) -> Floats:
             "use estimator='clime'"
         ) from None
     found = [
-        covariance.graphical_lasso(correlation, penalty, max_iter=_SWEEPS)[1]
+        covariance.graphical_lasso(correlation, penalty, max_iter=_SWEEPS, enet_tol=_INNER)[1]
         for penalty in penalties
     ]
     return np.asarray(found)

@@ -248,7 +248,10 @@ def test_wrong_options(options, message):
     [
         (dps.GraphicalModel(["a", "three"]), "'three' has 3 levels; a graphical model takes"),
         (dps.GraphicalModel(["a", "yes"], separators=[("a", "yes")]), "'a' is a number"),
-        (dps.GraphicalModel(["a", "yes"], clip_norm=1), "yes"),
+        (
+            dps.GraphicalModel(["a", "yes"], clip_norm=1),
+            "rows of numbers, and 'yes' has two",
+        ),
         (dps.GraphicalModel(["a", "open"], clip_norm=1), "declare missing= instead"),
     ],
 )
@@ -307,3 +310,19 @@ def test_published_rows_alone_have_certified_intervals(rows):
     picture = dps.GraphicalModel(names, estimator="clime")
     with pytest.raises(RequestError, match="no certified intervals from a radius"):
         dps.corrected.infer(picture, published, radius=radius, schema=SCHEMA)
+
+
+def test_headlines_say_what_was_found(release, noisy):
+    graph = release.infer("numbers")
+    assert graph.headline.startswith(f"{len(graph.edges())} edges of 10 pairs; ")
+    assert ": 0.5" in graph.headline  # the strongest pairs, not the first
+    tree = release.infer(dps.GraphicalModel(NAMES, structure="tree"))
+    assert tree.headline == "4 sure edges of 4; estimated tree: a, b; b, c; c, d; d, e"
+    assert noisy.headline == "nearly singular: no estimates"
+
+
+def test_the_head_of_a_summary_has_its_level(release):
+    graph = release.infer("numbers")
+    assert "at level 0.2," in graph.summary(alpha=0.2)
+    assert "certified at 80%" in graph.summary(alpha=0.2)
+    assert "P>|z| (Holm)" in graph.summary()
