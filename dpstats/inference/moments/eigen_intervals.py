@@ -25,8 +25,8 @@ from dpstats.inference.moments.eigen_moves import (
     isolated,
     rises,
 )
-from dpstats.inference.moments.nested_quantiles import Tail, outer
-from dpstats.inference.moments.noisy_covariance import NoisyCovariance
+from dpstats.inference.moments.nested_quantiles import Tail
+from dpstats.inference.moments.noisy_covariance import PART, NoisyCovariance
 from dpstats.spending import for_other_eigenvalues
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ class EigenIntervals(Cached):
 
         def limits() -> tuple[Floats, NDArray[np.bool_]]:
             ends, distinct = [], np.ones(self.k, dtype=bool)
-            for draws in self._laws(target):
+            for draws in self._laws(target, self._size(alpha)):
                 slack, left = _slack(draws, alpha)
                 ends.append(self._aware(draws, slack, left / 2, target))
                 distinct &= [_apart(self.values, i, slack) for i in range(self.k)]
@@ -190,7 +190,7 @@ class EigenIntervals(Cached):
         """Limits (2, components p)."""
 
         def limits() -> Floats:
-            laws = self._laws(target)
+            laws = self._laws(target, self._size(alpha))
             return _widest([self._aware_loadings(components, alpha, draws) for draws in laws])
 
         return self._once((alpha, target, components), limits)
@@ -201,8 +201,8 @@ class EigenIntervals(Cached):
         if method == "certified" or self.covariance.unknown:
             return self.conf_int(alpha, "certified", target)
         radius = max(
-            outer(np.maximum(draws.norms, np.abs(draws.traces)), alpha)
-            for draws in self._laws(target)
+            self._tail(alpha).quantile(np.maximum(draws.norms, np.abs(draws.traces)))
+            for draws in self._laws(target, self._tail(alpha).size)
         )
         ends = self._within(radius, radius, None, target)
         return self._with_far_tails(ends, alpha, target)
@@ -228,10 +228,18 @@ class EigenIntervals(Cached):
         """
         return self.covariance.draws * FEWEST // 6
 
-    def _laws(self, target: Target) -> Iterator[ErrorDraws]:
+    def _tail(self, level: float) -> Tail:
+        """Of the first draws, or of all."""
+        return Tail.of(level, min(PART, self.covariance.draws), self.covariance.draws)
+
+    def _size(self, alpha: float) -> int:
+        """How many draws an alpha needs: as many as the slack does."""
+        return self._tail(for_other_eigenvalues(alpha)[0]).size
+
+    def _laws(self, target: Target, size: int) -> Iterator[ErrorDraws]:
         kind = "both" if target == "population" else "privacy"
-        for number, draws in enumerate(self._draws(kind)):
-            ends = self._once((kind, number), draws.find_ends)  # small, and used again
+        for number, draws in enumerate(self._draws(kind, size)):
+            ends = self._once((kind, number, size), draws.find_ends)  # small, and used again
             yield ErrorDraws(draws.errors, ends)
 
     def _within(
@@ -272,7 +280,8 @@ class EigenIntervals(Cached):
             radius, _ = self.certified.radii(alpha, target)
             values = self.values / self.covariance.correction
             return sine_bounds(values, radius)[: self.k], subspace_sines(values, radius)[: self.k]
-        found = [self._simulated_sines(draws, alpha) for draws in self._laws(target)]
+        laws = self._laws(target, self._size(alpha))
+        found = [self._simulated_sines(draws, alpha) for draws in laws]
         if not reached(alpha, self._enough):
             found.append(self.sines(alpha, "certified", target))
         single, spaces = np.max(found, axis=0)
@@ -373,8 +382,9 @@ class EigenIntervals(Cached):
         if not _apart(self.values, i, slack):
             return None
         gap, most = np.abs(np.delete(self.values, i) - self.values[i]).min(), len(draws.errors)
+        first = min(PART, most)
         wide = gap > (1 + _WIDE) * draws.usual_slack
-        tail = Tail.of(level, most, most) if wide else self._few(draws, level)
+        tail = Tail.of(level, first, most) if wide else self._few(draws, level)
         used = draws.first(tail.size)
         found = isolated(used, values, i)
         if found is None:
@@ -459,4 +469,5 @@ def _slack(draws: ErrorDraws, alpha: float) -> tuple[float, float]:
     spent, _ = for_other_eigenvalues(alpha)
     least = 2 / (len(draws.errors) + 2)  # which the largest draw has: see `outer`
     spent = max(spent, least)
-    return outer(draws.norms, spent), max(alpha - spent, 2 * least)
+    tail = Tail.of(spent, min(PART, len(draws.errors)), len(draws.errors))
+    return tail.quantile(draws.norms), max(alpha - spent, 2 * least)

@@ -64,6 +64,7 @@ from numpy.typing import NDArray
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
 from dpstats.inference.moments.nested_quantiles import Tail, outer
+from dpstats.inference.moments.noisy_covariance import PART
 
 _ACCURACY = 0.04  # of a bound by perturbation, in standard deviations of the move
 _ISOLATED = 2.0  # distance from all other values, in norms of A, below which it is not tried
@@ -111,8 +112,8 @@ class ErrorDraws(Cached):
 
     @property
     def usual_slack(self) -> float:
-        """About the slack at usual levels; the same at all."""
-        return _USUAL * float(self.norms.max())
+        """About the slack at usual levels, by the draws that all levels share; the same at all."""
+        return _USUAL * float(self.norms[:PART].max())
 
     @cached_property
     def traces(self) -> Floats:
@@ -249,7 +250,7 @@ def _least(draws: ErrorDraws, seen: Floats, i: int) -> int:
     close = int(np.sum(seen[i:] >= seen[i] - slack))
     others = np.delete(seen, i)
     if close == 1 and np.all(np.abs(others - seen[i]) > (1 + _ISOLATED) * slack):
-        return most  # by perturbation
+        return min(PART, most)  # by perturbation
     return min(max(few(len(seen)), 2 * math.ceil(_ALONE / close / 2)), most)
 
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from dpstats.measured.view import ReleaseView
 
 NUMBERS = 2 * 10**7  # floats in one array of draws
+PART = 2_000  # draws of the error that are drawn together; an even number
 _NOISE, _SAMPLING = 0, 3  # purposes of draws; 1 and 2 are those of `CertifiedRadii` and
 # `correlation_spread`
 _CLEAR = 4.0  # a variance (or a count) within this many noise sds of zero is not usable
@@ -227,7 +228,8 @@ class NoisyCovariance(Cached):
     def deviations(self, kind: str, most: int | None = None) -> Iterator[Floats]:
         """Draws (size, p, p) of the error of `matrix`; an array for every law of the sampling.
 
-        Every draw is followed by its opposite. The arrays are large, and not kept.
+        Every draw is followed by its opposite. The first `PART` of more draws are the same as those
+        of `PART` alone. The arrays are large, and not kept.
 
         Parameters
         ----------
@@ -240,15 +242,17 @@ class NoisyCovariance(Cached):
         laws: tuple[SamplingLaw | None, ...] = (None,) if kind == "privacy" else self.sampling.laws
         for law in laws:
             errors = np.zeros((size // 2, *self.moments.matrix.shape))
-            if kind != "sampling":
-                errors += self.moments.noise(len(errors), self._generator(_NOISE))
-            if law is not None:
-                errors += self.sampling.draw(law, len(errors), self._generator(_SAMPLING))
+            for part, start in enumerate(range(0, len(errors), PART // 2)):
+                some = errors[start : start + PART // 2]
+                if kind != "sampling":
+                    some += self.moments.noise(len(some), self._generator(_NOISE, part))
+                if law is not None:
+                    some += self.sampling.draw(law, len(some), self._generator(_SAMPLING, part))
             moved = self.of_moments(self.moments.matrix + _both_signs(errors))
             yield self.correction * moved - self.matrix
 
-    def _generator(self, purpose: int) -> np.random.Generator:
-        return calibration_generator(self.moments.answers, purpose)
+    def _generator(self, purpose: int, part: int) -> np.random.Generator:
+        return calibration_generator(self.moments.answers, (purpose, part) if part else purpose)
 
     @property
     def draws(self) -> int:
