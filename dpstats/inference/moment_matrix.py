@@ -245,6 +245,11 @@ class MomentMatrix(NoisyMatrix):
                 values[:] = column.units_of(codes[name])
         return rows
 
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """The distinct columns of the features."""
+        return tuple(dict.fromkeys(name for name, _ in self.features))
+
     @cached_property
     def limits(self) -> Floats:
         """(q, q) largest absolute moments; without the constant, of covariances too.

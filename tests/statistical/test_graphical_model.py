@@ -32,10 +32,12 @@ class Setting:
     clip_norm: float | None = None
     unit: str = "replace"
     separators: bool = False
+    coupling: float = 0.4  # of signs
 
     def __str__(self):
         budget = str(self.budget).split(" (")[0]
         extra = ", clipped" * (self.clip_norm is not None) + ", separators" * self.separators
+        extra += f", coupling {self.coupling}" * (self.law == "Ising")
         return f"{self.graph} p={self.p} n={self.n} {budget} {self.law} {self.unit}{extra}"
 
 
@@ -48,6 +50,7 @@ def edges_of(graph, p):
     return {
         "empty": [],
         "chain": [(i, i + 1) for i in range(p - 1)],
+        "pair": [(0, 1)],
         "star": [(0, i) for i in range(1, p)],
         "grid": grid,
         "random": [pair for pair in pairs if rng.random() < 1.5 / p],
@@ -56,12 +59,12 @@ def edges_of(graph, p):
 
 def normal_rows(graph, p):
     """Rows whose partial correlations are those of the graph exactly."""
-    weight = {"chain": 0.4, "star": 0.8 / np.sqrt(p - 1), "grid": 0.22, "random": 0.2}
+    weight = {"chain": 0.4, "star": 0.8 / np.sqrt(p - 1), "grid": 0.22, "random": 0.2, "pair": 0.95}
     precision = np.eye(p)
     for i, j in edges_of(graph, p):
         precision[i, j] = precision[j, i] = -weight[graph]
     lowest = np.linalg.eigvalsh(precision)[0]
-    if lowest < 0.15:
+    if lowest < 0.15 and graph != "pair":
         precision = np.eye(p) + (precision - np.eye(p)) * 0.85 / (1 - lowest)
     covariance = np.linalg.inv(precision)
     root = np.sqrt(np.diag(covariance))
@@ -82,10 +85,10 @@ def rows_of(graph, p, law):
     return rows
 
 
-def signs_of(graph, p):
+def signs_of(graph, p, coupling):
     """All states of an Ising model, and their probabilities."""
     states = np.array(list(itertools.product([-1, 1], repeat=p)))
-    energy = sum(0.4 * states[:, i] * states[:, j] for i, j in edges_of(graph, p))
+    energy = sum(coupling * states[:, i] * states[:, j] for i, j in edges_of(graph, p))
     chances = np.exp(np.zeros(len(states)) + energy)
     return states, chances / chances.sum()
 
@@ -95,7 +98,7 @@ def world(setting, structure="any"):
     """The plan, codes of the population with their probabilities, and functions at each."""
     names = [f"x{i}" for i in range(setting.p)]
     if setting.law == "Ising":
-        states, chances = signs_of(setting.graph, setting.p)
+        states, chances = signs_of(setting.graph, setting.p, setting.coupling)
         schema = dps.Schema([dps.Boolean(name) for name in names])
         codes = {name: (states[:, i] + 1) // 2 for i, name in enumerate(names)}
     else:
@@ -235,6 +238,11 @@ SETTINGS = [
     Setting("grid", 9, 20_000, dps.ZCDP(0.5), law="Ising"),
     Setting("chain", 6, 3_000, dps.PureDP(3), law="Ising", unit="add_remove"),
     Setting("grid", 9, 20_000, dps.ZCDP(0.5), law="Ising", separators=True),
+    # Where fourth moments are far from normal ones, and where columns are nearly collinear.
+    Setting("chain", 4, 6_000, dps.ZCDP(2), law="Ising", coupling=1.2),
+    Setting("grid", 4, 5_000, dps.ZCDP(2), law="Ising", coupling=0.8, separators=True),
+    Setting("pair", 2, 2_500, dps.ZCDP(0.2)), Setting("pair", 3, 9_000, dps.ZCDP(0.2)),
+    Setting("pair", 3, 6_000, dps.PureDP(3)),
 ]  # fmt: skip
 
 

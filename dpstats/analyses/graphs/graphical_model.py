@@ -344,6 +344,8 @@ class GraphicalModel:
         np.fill_diagonal(correlation, 1.0)
         correlation = positive_definite(correlation)
         fit = graphical_lasso if self.estimator == "glasso" else clime
+        if covariance.unknown or covariance.hidden_columns:  # see the notes
+            correlation = np.eye(len(correlation))
         return PenalisedGraphResult(
             title=self._title({"glasso": "Graphical lasso", "clime": "CLIME"}[self.estimator]),
             columns=tuple(self.columns),
@@ -353,7 +355,11 @@ class GraphicalModel:
             usual=usual,
             rows=covariance.moments.answers.rows,
             budget=str(release.budget),
-            notes=(*clipping_notes(covariance.moments), cell_rules(release.schema, self)),
+            notes=(
+                *notes_of(covariance)[1:],
+                *clipping_notes(covariance.moments),
+                cell_rules(release.schema, self),
+            ),
         )
 
     def _title(self, what: str) -> str:

@@ -41,12 +41,18 @@ def singular_remark(precision: NoisyPrecision) -> str:
     noise = precision.noise_norm
     if not math.isfinite(noise) or variance <= 0:
         return "nearly singular: the noise exceeds a variance, and nothing is estimated"
-    times = max(noise / (2 * variance / _CHAIN), 1.1)
+    times = noise / (2 * variance / _CHAIN)
+    if times < 1:
+        return (
+            "nearly singular: columns are nearly collinear (least eigenvalue "
+            f"{precision.least_eigenvalue:.2g}, noise up to {noise:.2g}), and nothing is inverted; "
+            "leave one of them out"
+        )
     return (
         "nearly singular: the noise on the covariance matrix (spectral norm up to "
         f"{noise:.2g}) hides its least eigenvalue ({precision.least_eigenvalue:.2g}), so nothing "
-        f"is inverted. About {times:.2g} times the rows, or times the epsilon, would do if the "
-        f"least eigenvalue is a third of the smallest variance, as in a chain of partial "
+        f"is inverted. About {max(times, 1.1):.2g} times the rows, or times the epsilon, would do "
+        "if the least eigenvalue is a third of the smallest variance, as in a chain of partial "
         "correlations .4; more if the columns are more strongly correlated"
     )
 

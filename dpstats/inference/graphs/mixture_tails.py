@@ -34,6 +34,7 @@ from dpstats.corrected.roots import find_roots
 _NEAR = 0.3  # standard deviations within which the formula loses digits; the tail is normal there
 _STEPS = 60  # of Newton's method at most; about ten are used
 _CLOSE = 1e-12
+_FAR = 1e3  # standard deviations
 _FARTHEST = 40.0  # of a saddlepoint in units of one over the standard deviation
 _LEAST = 1e-30  # of a variance; without noise there is no error
 
@@ -50,11 +51,15 @@ class MixtureTails(Cached):
         Variances of the weighted Laplace noises.
     terms : (k,) float64
         Number of equal Laplace terms in each noise.
+    step : (d,) float64
+        Largest change of an error by one more of a noise, where nothing else smooths it: the noises
+        are whole numbers. Half of it widens an interval.
     """
 
     normal: Floats
     laplace: Floats
     terms: Floats
+    step: Floats | float = 0.0
 
     @cached_property
     def variances(self) -> Floats:
@@ -109,7 +114,8 @@ class MixtureTails(Cached):
         """P(|error| >= |x|), (d,), of the error number i at x[i]."""
         from scipy import special
 
-        x, sd = np.abs(x), np.sqrt(self.variances)
+        sd = np.sqrt(self.variances)
+        x = np.minimum(np.abs(x), _FAR * sd)
         near = x < _NEAR * sd
         far = np.where(near, sd, x)
         found = 2 * self._at(self._saddlepoints(far))[1]
@@ -125,7 +131,7 @@ class MixtureTails(Cached):
         return x, special.ndtr(-r) + density * (1 / u - 1 / r)
 
     def quantile(self, alpha: float) -> Floats:
-        """The points (d,) that |error| exceeds with probability alpha; for alpha up to 1/2.
+        """The points (d,) that |error| exceeds with probability alpha, and half a step.
 
         The tail decreases in the saddlepoint, so the search needs no inner solution.
         """
@@ -133,8 +139,8 @@ class MixtureTails(Cached):
 
         sd = np.sqrt(self.variances)
         z = -special.ndtri(alpha / 2)
-        if not np.any(self.laplace):
-            return np.asarray(z * sd)
+        if z < _NEAR or not np.any(self.laplace):
+            return np.asarray(z * sd + self.step / 2)
         end = np.minimum(_FARTHEST / sd, self._pole * (1 - 1e-9))
         start = np.minimum(_NEAR / sd, end / 2)
 
@@ -143,7 +149,7 @@ class MixtureTails(Cached):
             return np.asarray(np.log(alpha / 2) - np.log(np.maximum(tail, 1e-300)))
 
         t = find_roots(excess, start, end, tolerance=1e-9 / sd)
-        return self._at(t)[0]
+        return np.asarray(self._at(t)[0] + self.step / 2)
 
     def _subset(self, which: np.ndarray[tuple[int], np.dtype[np.intp]]) -> MixtureTails:
         return MixtureTails(self.normal[which], self.laplace[which], self.terms)

@@ -82,32 +82,36 @@ class NoisyPrecision(Cached):
         return np.asarray(square[1:, 1:] + crossed + np.diag(np.diag(crossed)))
 
     @cached_property
-    def unbiased(self) -> Floats:
-        """(p, p) the noisy covariance matrix, divisor n, plus what makes its inverse unbiased."""
-        noise = self.noise_variances
-        sample = self.covariance.plain + np.diag(self.covariance.moments.noise_sd[0, 1:] ** 2)
-        if self.singular:
-            return sample
-        inverse = np.linalg.inv(sample)
-        ridge = noise * inverse
-        np.fill_diagonal(ridge, noise @ np.diag(inverse))
-        return np.asarray(sample + ridge)
+    def sample(self) -> Floats:
+        """(p, p) the noisy covariance matrix, divisor n, less the bias of the squared means."""
+        own = self.covariance.moments.noise_sd[0, 1:] ** 2
+        return np.asarray(self.covariance.plain + np.diag(own))
+
+    @cached_property
+    def _inverse(self) -> Floats:
+        """Of the sample."""
+        inverse = np.linalg.inv(self.sample)
+        return np.asarray((inverse + inverse.T) / 2)
 
     @cached_property
     def matrix(self) -> Floats:
         """(p, p) the precision matrix, of the covariance with divisor n; nan if singular."""
         if self.singular:
             return np.full((self.p, self.p), np.nan)
-        inverse = np.linalg.inv(self.unbiased)
-        return np.asarray((inverse + inverse.T) / 2)
+        noise, inverse = self.noise_variances, self._inverse
+        ridge = noise * inverse
+        np.fill_diagonal(ridge, noise @ np.diag(inverse))
+        corrected = np.linalg.inv(self.sample + ridge)
+        return np.asarray((corrected + corrected.T) / 2)
 
     @cached_property
     def regressions(self) -> Floats:
         """(p, p) rows a_i with u_i = a_i'y the scaled residual of column i given all others.
 
-        The correlation of u_i and u_j is minus the partial correlation of i and j.
+        The correlation of u_i and u_j is minus the partial correlation of i and j. They are those
+        of the sample: the ridge that takes the bias off the matrix would shrink large ones.
         """
-        return np.asarray(self.matrix / np.sqrt(np.diag(self.matrix))[:, np.newaxis])
+        return np.asarray(self._inverse / np.sqrt(np.diag(self._inverse))[:, np.newaxis])
 
     def bounds(self, alpha: float, target: Target) -> tuple[Floats, Floats]:
         """Certified limits (p, p) of all entries jointly, infinite where they say nothing.

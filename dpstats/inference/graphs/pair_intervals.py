@@ -35,7 +35,8 @@ class PairIntervals(ABC, Cached):
 
     Noise-aware: atanh of the estimate has a first-order error of known law (`PairLaws`), whose
     quantiles are those of a sum of the measured noises and a normal sampling error; a test of the
-    value v takes the derivatives at v.
+    value v takes the derivatives at v. Where the noise is large, neither atanh r nor r has the law
+    of its first order: an interval is the union of both, which differ to second order only.
 
     Attributes
     ----------
@@ -91,7 +92,9 @@ class PairIntervals(ABC, Cached):
             at = self.values[self.known]
             law = self.laws.error(self.pairs[:, self.known], at, sampling=target == "population")
             reach, centre = law.quantile(alpha), np.arctanh(at)
-            low[self.known], high[self.known] = np.tanh(centre - reach), np.tanh(centre + reach)
+            linear = reach * (1 - at**2)
+            low[self.known] = np.maximum(np.minimum(np.tanh(centre - reach), at - linear), -1)
+            high[self.known] = np.minimum(np.maximum(np.tanh(centre + reach), at + linear), 1)
         return low, high
 
     def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:

@@ -67,7 +67,7 @@ class PairLaws(Cached):
         """Partial correlations."""
         covariance = precision.covariance
         df = max(1, covariance.n - covariance.p - 1)
-        return PairLaws(covariance, precision.unbiased, precision.regressions, df, -1)
+        return PairLaws(covariance, precision.sample, precision.regressions, df, -1)
 
     @staticmethod
     def marginal(covariance: NoisyCovariance) -> PairLaws:
@@ -92,19 +92,20 @@ class PairLaws(Cached):
         sampling : bool
             False: the noise alone.
         """
-        scale = 1 - at**2
-        variances, laws = self._noise(pairs, at)
-        variances = variances / scale[:, np.newaxis] ** 2
+        weights, laws = self._noise(pairs, at)
+        weights = weights / (1 - at**2)[:, np.newaxis]
+        variances = weights**2 * np.array([law.variance for law in laws])
         gaussian = np.array([law.gaussian for law in laws], dtype=bool)
         normal = variances[:, gaussian].sum(axis=1)
+        step = np.abs(weights).max(axis=1, initial=0.0)
         if sampling:
             i, j = pairs
-            normal = normal + self.spread[i, j] / self.df
+            normal, step = normal + self.spread[i, j] / self.df, np.zeros_like(step)
         terms = np.array([law.terms for law in laws], dtype=np.float64)
-        return MixtureTails(normal, variances[:, ~gaussian], terms[~gaussian])
+        return MixtureTails(normal, variances[:, ~gaussian], terms[~gaussian], step)
 
     def _noise(self, pairs: Pairs, at: Floats) -> tuple[Floats, list[LatticeLaw]]:
-        """Variances (d, k) of the k independent noises in each correlation, and their laws."""
+        """Weights (d, k) of the k independent noises in each correlation, and their laws."""
         from scipy import sparse
 
         moments = self.covariance.moments
@@ -122,7 +123,7 @@ class PairLaws(Cached):
         for some, gradient in self._gradients(pairs, at):
             by_function = np.asarray(gradient.reshape(len(gradient), -1) @ members)
             found[some] = by_function @ weights.T
-        return found**2 * np.array([law.variance for law in laws]), laws
+        return found, laws
 
     def _gradients(self, pairs: Pairs, at: Floats) -> Iterator[tuple[slice, Floats]]:
         """Derivatives (some, q, q) of the correlations in the moment matrix, some pairs at a time.
@@ -168,7 +169,7 @@ class PairLaws(Cached):
     def _of_kurtosis(self, r: Floats) -> Floats:
         """2 tr(MAMA) + the positive part of (tr MA)^2 - (tr MS)^2."""
         own = []
-        for matrix in (with_kurtosis(self.sample, self.covariance.kurtosis), self.sample):
+        for matrix in (with_kurtosis(self.sample, self.covariance.sampling.kurtosis), self.sample):
             both = self.directions @ matrix @ self.directions.T
             first, second = np.diag(both)[:, np.newaxis], np.diag(both)
             # With N = [[-r, 1], [1, -r]] / 2 and G the covariance of the two residuals, NG is

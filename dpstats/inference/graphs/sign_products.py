@@ -74,6 +74,11 @@ class ProductMatrix(MomentMatrix):
         ).astype(np.float64)
 
     @property
+    def column_names(self) -> tuple[str, ...]:
+        """The distinct columns of the products."""
+        return tuple(dict.fromkeys(name for term in self.products for name, _ in term))
+
+    @property
     def names(self) -> list[str]:
         """Names of the products, the constant first."""
         return ["Intercept", *(name for name, _ in self.features)]

@@ -218,7 +218,8 @@ class NoisyCovariance(Cached):
         """
         law = RowSampling(
             self.n, self.mean, self.plain, self.kurtosis, self.points, self.weights,
-            two_valued=all(self.two_valued), signs=self.signs,
+            two_valued=all(self.two_valued), cells=2.0 ** len(self.moments.column_names),
+            signs=self.signs,
         )  # fmt: skip
         if "fitted" not in law.laws:
             return law

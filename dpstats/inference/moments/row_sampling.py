@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -49,7 +50,9 @@ class RowSampling:
     points, weights : (m, p) and (m,) float64
         The fitted density.
     two_valued : bool
-        Every column takes two values: the first law does not apply.
+        Every column takes two values: the first law does not apply, unless the density lacks cells.
+    cells : float
+        Number of cells of the columns, if every one takes two values.
     signs : tuple of int
         Columns that are -1 or 1: their squares do not vary.
 
@@ -66,27 +69,30 @@ class RowSampling:
     points: Floats
     weights: Floats
     two_valued: bool = False
+    cells: float = math.inf
     signs: tuple[int, ...] = ()
 
     @property
     def laws(self) -> tuple[SamplingLaw, ...]:
-        """Those that apply here, one or both."""
-        if not self._dense:
-            return ("kurtosis",)
-        return ("fitted",) if self.two_valued else ("kurtosis", "fitted")
+        """Those that apply here, one or both.
+
+        Products of two values have fourth moments far from normal ones where they depend on each
+        other strongly: then a density with gaps is still a better guide.
+        """
+        if self.two_valued and np.any(self.weights):
+            whole = self._dense or len(np.unique(self.points, axis=0)) >= self.cells
+            return ("fitted",) if whole else ("kurtosis", "fitted")
+        return ("kurtosis", "fitted") if self._dense else ("kurtosis",)
 
     @property
     def _dense(self) -> bool:
         """Whether the fitted density has enough points for the law "fitted".
 
-        A vertex of the minimax program has at most one point more than there are functions. All
-        cells of columns of two values are enough, however few they are.
+        A vertex of the minimax program has at most one point more than there are functions.
         """
         p = len(self.mean)
         effective = 1 / float(np.sum(self.weights**2)) if np.any(self.weights) else 0.0
         used = self.weights > 0.01 / len(self.weights)
-        if self.two_valued and 2**p == len(np.unique(self.points[used], axis=0)):
-            return True
         return effective >= _LEAST_POINTS and int(np.sum(used)) >= 2 + p * (p + 3)
 
     def draw(self, law: SamplingLaw, size: int, rng: np.random.Generator) -> Floats:

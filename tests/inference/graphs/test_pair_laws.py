@@ -89,7 +89,8 @@ def test_answers_that_share_noise_are_counted_once(graph_tools):
     covariance, _, _ = graph_tools.covariance_of(budget=dps.PureDP(20))
     laws = PairLaws.partial(NoisyPrecision(covariance))
     at = laws.correlations[tuple(PAIRS)]
-    found, _ = laws._noise(PAIRS, at)
+    weights, drawn = laws._noise(PAIRS, at)
+    found = weights**2 * np.array([law.variance for law in drawn])
     answers = covariance.moments.answers
     [(_, gradients)] = list(laws._gradients(PAIRS, at))
     unit = covariance.n * covariance.moments.units
