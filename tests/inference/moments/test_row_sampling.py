@@ -66,4 +66,4 @@ def test_which_laws_serve():
     assert law_of(rows).laws == ("kurtosis", "fitted")
     assert law_of(rows, two_valued=True).laws == ("fitted",)
     assert law_of(rows[:20]).laws == ("kurtosis",)
-    assert law_of(rows[:20], two_valued=True).laws == ("kurtosis",)
+    assert law_of(rows[:20], two_valued=True).laws == ("kurtosis", "fitted")
