@@ -188,12 +188,16 @@ def requests_with_a_function():
         "mean": {"columns": ["x", "w"]}, "correlation": {"columns": ["x", "w"]},
         "covariance": {"columns": ["x", "w"]}, "pca": {"columns": ["x", "w"]},
         "mean_difference": {"column": "x", "by": "b"}, "ols": {"formula": "x ~ w"},
+        "graphical_model": {"columns": ["x", "w"]},
     }  # fmt: skip
+    only_with = {"center": {"clip_norm": 1}, "scale": {"clip_norm": 1},
+                 "penalties": {"estimator": "clime"}}  # fmt: skip
     for kind in registry().values():
         parameters = inspect.signature(kind).parameters
         needed = [name for name, p in parameters.items() if p.default is inspect.Parameter.empty]
         for name in parameters:
-            yield kind, of_numbers.get(kind.kind, {n: known.get(n, "c") for n in needed}), name
+            options = of_numbers.get(kind.kind, {n: known.get(n, "c") for n in needed})
+            yield kind, options | only_with.get(name, {}), name
 
 
 @pytest.mark.parametrize(
