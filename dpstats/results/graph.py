@@ -291,7 +291,7 @@ class GraphResult(EstimateResult):
             import networkx
         except ImportError:
             raise RequestError(
-                "to_networkx() needs networkx; install it with: pip install networkx"
+                "to_networkx() needs networkx; install it with: pip install 'dpstats[graphs]'"
             ) from None
         graph: networkx.Graph[str] = networkx.Graph()
         graph.add_nodes_from(self.columns)

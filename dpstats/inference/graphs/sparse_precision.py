@@ -68,7 +68,7 @@ def graphical_lasso(correlation: Floats, penalties: Sequence[float]) -> Floats:
         from sklearn import covariance
     except ImportError:
         raise RequestError(
-            "estimator='glasso' needs scikit-learn; install it with: pip install scikit-learn, or "
+            "estimator='glasso' needs scikit-learn; install it with: pip install 'dpstats[graphs]', or "
             "use estimator='clime'"
         ) from None
     found = [
