@@ -68,8 +68,8 @@ def graphical_lasso(correlation: Floats, penalties: Sequence[float]) -> Floats:
         from sklearn import covariance
     except ImportError:
         raise RequestError(
-            "estimator='glasso' needs scikit-learn; install it with: pip install 'dpstats[graphs]', "
-            "or use estimator='clime'"
+            "estimator='glasso' needs scikit-learn; install it with: "
+            "pip install 'dpstats[graphs]', or use estimator='clime'"
         ) from None
     found = [
         covariance.graphical_lasso(correlation, penalty, max_iter=_SWEEPS, enet_tol=_INNER)[1]
