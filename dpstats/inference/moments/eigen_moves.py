@@ -20,7 +20,8 @@ the other eigenvalues, which are taken as given, depend on the error.
 
 Nested intervals. As alpha falls, the slack and every move grow, N does not fall and the first draws
 are the same ones: a limit moves outwards, but for the accuracy of the bounds on moves, some tenths
-of a per cent of the width. Sizes and groups are chosen at no level for that reason.
+of a per cent of the width. Sizes and groups are chosen at no level for that reason. A share of the
+sum has a quantile of its own, of other draws, which are decomposed too.
 
 Four kinds of bounds replace most decompositions; draws near the quantile are decomposed until it is
 known.
@@ -54,7 +55,7 @@ e_j falls to e_l, and adding the rows again raises number i (Cauchy).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -194,8 +195,6 @@ def rises(
         Probability of a larger move.
     wanted : range
     """
-    total = float(seen.sum())
-    shares = np.clip(seen / total, 0, 1) if total else np.zeros(len(seen))
     sized: dict[int, ErrorDraws] = {}
     last: dict[Tail, list[tuple[float, Floats]]] = {}  # limits and moves
     for numbers in _groups(seen, draws.usual_slack, wanted):
@@ -209,10 +208,11 @@ def rises(
             if (end <= limits[0] or end + reach <= seen[numbers[-1]]) and reach >= least:
                 given = found
         moves, last[tail] = used.largest(i) if given is None else given, []
+        of_share = _of_share(seen, i, used.traces, tail, limits)
         for _ in range(_STEPS if most > 0 else 0):
             before = tail.quantile(moves)
             values = _worst(seen, limits, slack, numbers, before)
-            given = _moves(used, values, i, tail, given, shares[i], most)
+            given = _moves(used, values, i, tail, given, of_share, most)
             reach = tail.quantile(given)
             last[tail].append((float(values[i]), given))
             if reach >= least:
@@ -233,6 +233,30 @@ def _worst(
     values[first:] = np.minimum(values[first:], end)
     values[first] = end
     return values
+
+
+def _itself(moves: Floats) -> Floats:
+    return moves
+
+
+def _of_share(
+    seen: Floats, i: int, traces: Floats, tail: Tail, limits: tuple[float, float]
+) -> Callable[[Floats], Floats]:
+    """Moves of the eigenvalue alone that change its share of the sum as much as moves of both do.
+
+    Their order is that of the shares. Of mirrored values the sum is negative, and so are all.
+    """
+    total = float(seen.sum())
+    sums = total - traces if limits[1] > 0 else traces - total
+    unlimited = np.where(sums > 0, -np.inf, np.inf)
+    if not total or tail.quantile(unlimited) > 0:
+        return _itself  # a share without a limit needs no accuracy
+    ratios = abs(total) / np.where(sums > 0, sums, abs(total))
+
+    def of_share(moves: Floats) -> Floats:
+        return np.asarray(np.maximum(seen[i] + (moves - seen[i]) * ratios, unlimited))
+
+    return of_share
 
 
 def few(p: int) -> int:
@@ -286,34 +310,37 @@ def _moves(
     i: int,
     tail: Tail,
     bounds: Floats | None = None,
-    share: float = 0.0,
+    of_share: Callable[[Floats], Floats] = _itself,
     most: float = np.inf,
 ) -> Floats:
     """(size,) upper bounds on the moves of eigenvalue i, close where they are near a quantile.
 
-    That of the moves, and that of the moves less a share of the trace, which decides on shares. Not
-    close if the quantile is above `most`. Other bounds may be given.
+    That of the moves, and that of `of_share` of them. Not close if the first is above `most`. Other
+    bounds may be given.
     """
+    both = (_itself, of_share)
     found = isolated(draws, values, i)
     if found is not None:
-        high, low = found.moves + found.errors, found.moves - found.errors
+        high = found.moves + found.errors
         bounds = high if bounds is None else np.minimum(bounds, high)
-        if tail.quantile(high) - tail.quantile(low) <= _ACCURACY * found.spread:
+        if all(found.accurate(tail, of) for of in both):
             return bounds
     elif bounds is None:
         bounds = _without_larger(draws, values, i)
     bounds, known = bounds.copy(), np.zeros(len(bounds), dtype=bool)
     while True:
         near = np.zeros_like(known)
-        for x in (bounds, bounds - share * draws.traces):
-            near |= tail.beyond(x, _MARGIN)
+        for of in both:
+            near |= tail.beyond(of(bounds), _MARGIN)
         near &= ~known
         if not near.any():
             return bounds
         bounds[near] = _rise(draws.some(near), values, i)
         known |= near
-        least = tail.quantile(np.where(known, bounds, -np.inf))
-        if tail.quantile(bounds) <= least + _REST * abs(least) or least >= most:
+        sure = np.where(known, bounds, -np.inf)
+        least = [tail.quantile(of(sure)) for of in both]
+        rest = [tail.quantile(of(bounds)) - x for of, x in zip(both, least, strict=True)]
+        if least[0] >= most or np.all(np.array(rest) <= _REST * np.abs(least)):
             return bounds
 
 
@@ -342,11 +369,13 @@ class Isolated:
     number: int
     shifts: Floats
 
-    @property
-    def spread(self) -> float:
-        """Standard deviation of the moves, where they are known."""
-        known = np.isfinite(self.errors)
-        return float(self.moves[known].std()) if known.any() else 0.0
+    def accurate(self, tail: Tail, of: Callable[[Floats], Floats]) -> bool:
+        """Whether a quantile of a function of the moves is known, relative to its spread."""
+        usual = of(self.moves)
+        usual = usual[np.isfinite(self.errors) & np.isfinite(usual)]
+        spread = float(usual.std()) if len(usual) else 0.0
+        high, low = (tail.quantile(of(self.moves + side * self.errors)) for side in (1, -1))
+        return high - low <= _ACCURACY * spread
 
     def vectors(self) -> tuple[Floats, Floats]:
         """Unit eigenvectors (size, p), entry i positive, and bounds (size,) on their errors.
