@@ -203,6 +203,24 @@ def condition_numbers(nu, n, epsilon, runs, rng):
         return (nu**2 / (clipped / clipped.sum(axis=1, keepdims=True))).sum(axis=1)
 
 
+def test_the_condition_number_at_the_edge_of_its_events():
+    """A cell with 3/4 of its rows and noise of -1/8 of them, the others with noise of +1/8."""
+    cells = 10_000
+    counts = np.full(cells, 1 + 0.25 / (cells - 1)) / cells
+    noise = np.full(cells, 1 / 8) / cells
+    counts[0], noise[0] = 0.75 / cells, -noise[0]
+    noisy = counts + noise
+    theorem = HistogramSampling(**BASE, cells=cells)
+    largest = noisy.sum() / noisy[0] / cells  # of dnu/dmu
+    assert largest == pytest.approx(theorem.sizes(0.5).condition_number, rel=1e-3)
+    log, tau1 = math.log(cells / BASE["gamma"]), 1 / cells
+    n = theorem.sizes(0.5).least_n["reference"]
+    assert cells * math.exp(-n * tau1 / 32) <= BASE["gamma"] * (
+        1 + 1e-9
+    )  # Chernoff, a quarter less
+    assert 2 / BASE["epsilon"] * log / n <= tau1 / 8 * (1 + 1e-9)
+
+
 @pytest.mark.parametrize("epsilon", [0.05, 5.0])
 def test_the_condition_number_of_a_perturbed_histogram(epsilon):
     """At the least n of the corrected theorem, 2,000 runs; at a fiftieth of it the bound fails."""
