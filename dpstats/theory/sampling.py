@@ -1,4 +1,4 @@
-"""Sizes that theorems on Algorithm 1 of BL24 ask for, forwards from delta and backwards from n.
+"""The theorems: any reference fixed beforehand, uniform, perturbed histogram, kernel density.
 
 All assume that the n rows are independent draws from one distribution nu, that neighbours replace
 one row, that every mean gets independent Laplace noise of scale sigma, that the density is the
@@ -8,187 +8,22 @@ minimax one, and that the k rows are independent draws from it. BL24 is Bojkovic
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dpstats.checks import check_whole, is_finite, is_number, short
+from dpstats.checks import check_whole
 from dpstats.errors import RequestError
+from dpstats.theory.theorem import Theorem, check_range
 
-LARGEST_DELTA, LARGEST_GAMMA = 0.5, 0.25
-_HALVINGS, _ROUNDING = 100, 1e-9
 # At beta = 2/3 and 1/2, (beta^-3 - 1)/(1 - beta) is 57/8 and 14: the constants that BL24's proofs
 # leave unnamed. The total variations that they multiply have a factor 1/2, 1 and tau/3.
 _C1, _C2, _C_KERNEL = 57 / 16, 57 / 8, 14 / 3
-_HISTOGRAM_CONDITION = 9 / 5
-_PEAK, _FACES = 0.8, 1.2  # of a folded normal kernel with bandwidth h <= 1/2, times 1/h
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """What a theorem asks for, and what it then promises.
-
-    Attributes
-    ----------
-    n, k, m : int
-        Least numbers of private rows, synthetic rows and candidates.
-    sigma : float
-        Scale of the Laplace noise on every mean.
-    condition_number : float
-        K, the bound on the Renyi condition number of nu and the reference density mu, the
-        mean under mu of (dnu/dmu)^2; the candidates are in proportion to it.
-    error : float
-        With the probability below, the mean of every function over the synthetic rows is within
-        this of that over the private rows: 8 delta. Functions have values in [-1, 1], so 2 or
-        more says nothing.
-    probability : float
-        Over rows, noise and candidates; 0 if the theorem says nothing.
-    epsilon : float
-        What the release spends in all.
-    least_n : mapping of str to float
-        The conditions on n, of which `n` meets the largest: "privacy", "sampling" and, if the
-        reference is measured, "reference".
-
-    Examples
-    --------
-    >>> import dpstats as dps
-    >>> uniform = dps.theory.UniformSampling(epsilon=0.1, gamma=0.05, functions=10, cells=64)
-    >>> sizes = uniform.sizes(delta=0.1)
-    >>> {name: round(least) for name, least in sizes.least_n.items()}  # privacy decides
-    {'privacy': 10597, 'sampling': 530}
-    """
-
-    n: int
-    k: int
-    m: int
-    sigma: float
-    condition_number: float
-    error: float
-    probability: float
-    epsilon: float
-    least_n: Mapping[str, float]
+HISTOGRAM_CONDITION = 9 / 5
+PEAK, FACES = 0.8, 1.2  # of a folded normal kernel with bandwidth h <= 1/2, times 1/h
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Theorem:
-    """Any reference density: the conditions that all theorems share.
-
-    Parameters
-    ----------
-    epsilon : float
-        Budget of the noisy means, positive. A measured reference spends as much again.
-    gamma : float
-        In (0, 1/4]: the probability of failure is a multiple of it. The theorems exclude 1/4, at
-        which they promise nothing; the simulation of BL24 has it.
-    functions : int
-        |F|, functions with values in [-1, 1].
-    sensitivity : float, optional
-        L1 sensitivity of the sums of all functions; 2 |F| if not given, which is always valid.
-    """
-
-    epsilon: float
-    gamma: float
-    functions: int
-    sensitivity: float | None = None
-
-    def __post_init__(self) -> None:
-        _check("epsilon", self.epsilon, above=0)
-        _check("gamma", self.gamma, above=0, most=LARGEST_GAMMA)
-        check_whole("functions", self.functions, 1)
-        if self.sensitivity is not None:
-            _check("sensitivity", self.sensitivity, above=0, most=2 * self.functions)
-
-    def sizes(self, delta: float) -> Sizes:
-        """What 8 delta-accurate rows ask for.
-
-        Parameters
-        ----------
-        delta : float
-            In (0, 1/2]; the promise is 8 delta.
-
-        Raises
-        ------
-        RequestError
-        """
-        _check("delta", delta, above=0, most=LARGEST_DELTA)
-        needs = self._needs(delta)
-        n = math.ceil(max(needs.values()))
-        failure, parts = self._failure(n)
-        return Sizes(
-            n=n,
-            k=math.ceil(self._sampled(delta)),
-            m=math.ceil(self._candidates(delta, n)),
-            sigma=delta / self._log,
-            condition_number=self._condition(delta, n),
-            error=8 * delta,
-            probability=max(0.0, 1 - failure),
-            epsilon=parts * self.epsilon,
-            least_n=needs,
-        )
-
-    def delta(self, n: int, *, k: int | None = None, m: int | None = None) -> float:
-        """Return the smallest delta that n rows afford; the promise is 8 times it.
-
-        Parameters
-        ----------
-        n : int
-            Private rows.
-        k, m : int, optional
-            Synthetic rows and candidates; as many as are needed if not given.
-
-        Returns
-        -------
-        float
-            In (0, 1/2]; infinite if the theorem promises nothing at these sizes.
-        """
-        for name, size in (("n", n), ("k", k), ("m", m)):
-            if size is not None:
-                check_whole(name, size, 1)
-
-        def affords(delta: float) -> bool:
-            rows = n if k is None else min(n, k)
-            return (
-                self._private(delta) <= n
-                and self._sampled(delta) <= rows
-                and (m is None or self._candidates(delta, n) <= m)
-            )
-
-        low, high = 0.0, LARGEST_DELTA
-        if not affords(high):
-            return math.inf
-        for _ in range(_HALVINGS):
-            middle = (low + high) / 2
-            low, high = (low, middle) if affords(middle) else (middle, high)
-        # What a measured reference asks for does not decrease in delta: it decides last.
-        return high if max(self._needs(high).values()) <= n else math.inf
-
-    @property
-    def _log(self) -> float:
-        return math.log(self.functions / self.gamma)
-
-    def _needs(self, delta: float) -> dict[str, float]:
-        return {"privacy": self._private(delta), "sampling": self._sampled(delta)}
-
-    def _private(self, delta: float) -> float:
-        moved = 2 * self.functions if self.sensitivity is None else self.sensitivity
-        return moved * self._log / (self.epsilon * delta)
-
-    def _sampled(self, delta: float) -> float:
-        return self._log / delta**2
-
-    def _candidates(self, delta: float, n: int) -> float:
-        return self._condition(delta, n) * self.functions / (delta**2 * self.gamma)
-
-    def _condition(self, delta: float, n: int) -> float:
-        """K."""
-        raise NotImplementedError
-
-    def _failure(self, n: int) -> tuple[float, int]:
-        """Probability of failure, and how many times epsilon is spent."""
-        return 4 * self.gamma, 1
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReferenceSampling(_Theorem):
+class ReferenceSampling(Theorem):
     """Boedihardjo, Strohmer & Vershynin (2022), Theorems 2.2 and 2.3 (BL24, Theorem II.1).
 
     The reference density mu is fixed before the data are seen.
@@ -215,14 +50,14 @@ class ReferenceSampling(_Theorem):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check("condition_number", self.condition_number, least=1)
+        check_range("condition_number", self.condition_number, least=1)
 
     def _condition(self, delta: float, n: int) -> float:
         return self.condition_number
 
 
 @dataclass(frozen=True, kw_only=True)
-class UniformSampling(_Theorem):
+class UniformSampling(Theorem):
     """BL24, Theorem B.1: uniform candidates on a finite domain.
 
     K = |Omega|, whatever the distribution of the rows. As printed, with the sensitivity as an
@@ -263,7 +98,7 @@ class UniformSampling(_Theorem):
 
 
 @dataclass(frozen=True, kw_only=True)
-class HistogramSampling(_Theorem):
+class HistogramSampling(Theorem):
     """BL24, Theorem III.1: candidates from a perturbed histogram of all cells.
 
     Without `smallest` and `largest`, rows that are uniform: Corollary III.1.1.
@@ -311,9 +146,9 @@ class HistogramSampling(_Theorem):
         check_whole("cells", self.cells, 1)
         even = 1 / self.cells
         if self.smallest is not None:
-            _check("smallest", self.smallest, above=0, most=even)
+            check_range("smallest", self.smallest, above=0, most=even)
         if self.largest is not None:
-            _check("largest", self.largest, least=even, most=1)
+            check_range("largest", self.largest, least=even, most=1)
         _refuse_sensitivity(self.sensitivity, self.printed)
 
     @property
@@ -336,7 +171,7 @@ class HistogramSampling(_Theorem):
 
     def _condition(self, delta: float, n: int) -> float:
         if not self.printed:
-            return _HISTOGRAM_CONDITION
+            return HISTOGRAM_CONDITION
         sampled = math.sqrt(-2 * math.log(self.gamma) / n) + math.sqrt(self.cells / n)
         noise = self._printed_noise(delta) / n
         return math.sqrt((1 + _C1 * sampled) * (1 + _C2 * noise))
@@ -349,7 +184,7 @@ class HistogramSampling(_Theorem):
 
 
 @dataclass(frozen=True, kw_only=True)
-class KernelSampling(_Theorem):
+class KernelSampling(Theorem):
     """BL24, Theorem IV.1: candidates from a Bernstein kernel density on [0, 1]^p.
 
     Without `smallest` and `lipschitz`, rows that are uniform: Corollary IV.1.1.
@@ -398,8 +233,8 @@ class KernelSampling(_Theorem):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_whole("columns", self.columns, 1)
-        _check("smallest", self.smallest, above=0, most=1)
-        _check("lipschitz", self.lipschitz, least=0)
+        check_range("smallest", self.smallest, above=0, most=1)
+        check_range("lipschitz", self.lipschitz, least=0)
         if not self.printed and self._largest < 1 - _ROUNDING:
             raise RequestError(
                 f"a density with smallest={self.smallest:g} and lipschitz={self.lipschitz:g} is at "
@@ -431,7 +266,7 @@ class KernelSampling(_Theorem):
             own = (3 / tau) ** (p + 1) * 2 * -math.log(self.gamma) / (self.epsilon * root)
             return {**super()._needs(delta), "reference": own}
         h, k, points = self.bandwidth, self.steps, p * math.log(self.steps + 1)
-        peak, row = (_PEAK / h) ** p, 2 * (k + _FACES / h) ** p
+        peak, row = (PEAK / h) ** p, 2 * (k + FACES / h) ** p
         variance = peak * (self._largest + tau / 18)  # with the linear term of Bernstein's bound
         estimate = 72 * variance * (points + math.log(2 / self.gamma)) / tau**2
         noise = 6 * row * (points - math.log(self.gamma)) / (self.epsilon * tau)
@@ -453,19 +288,3 @@ def _refuse_sensitivity(sensitivity: float | None, printed: bool) -> None:
             "printed=True takes the paper's sensitivity, 2 |F|; leave sensitivity= out, or "
             "printed=True"
         )
-
-
-def _check(
-    name: str,
-    value: float,
-    *,
-    above: float = -math.inf,
-    least: float = -math.inf,
-    most: float = math.inf,
-) -> None:
-    """Refuse what is not a finite number of a range, of whose limits some are given."""
-    limits = {"above": above, "at least": least, "at most": most}
-    numeric = is_number(value) and is_finite(value)
-    if not (numeric and value > above and least <= value <= most):
-        said = " and ".join(f"{word} {x:g}" for word, x in limits.items() if math.isfinite(x))
-        raise RequestError(f"{name} must be a number {said}, got {short(value)}")

@@ -9,6 +9,7 @@ from scipy.optimize import linprog
 import dpstats as dps
 from dpstats.errors import RequestError
 from dpstats.theory import HistogramSampling, KernelSampling, ReferenceSampling, UniformSampling
+from dpstats.theory.sampling import FACES, PEAK
 
 BASE = {"epsilon": 0.5, "gamma": 0.1, "functions": 10}
 THEOREMS = [
@@ -250,9 +251,9 @@ def test_peak_and_row_of_a_folded_kernel(h, k):
     rows = np.linspace(0, 1, 401)
     values = folded(np.linspace(0, 1, 401)[:, None], rows, h)
     np.testing.assert_allclose(np.trapezoid(values, rows, axis=1), 1, atol=1e-3)
-    assert 0.99 * 0.8 / h < values.max() <= 0.8 / h
+    assert 0.99 * PEAK / h < values.max() <= PEAK / h
     lattice = folded((np.arange(k + 1) / k)[:, None], rows, h).sum(axis=0)
-    assert lattice.max() <= k + 1.2 / h
+    assert lattice.max() <= k + FACES / h
 
 
 def test_the_condition_number_of_a_bernstein_density():
