@@ -4,6 +4,7 @@ __version__: str
 from . import corrected as corrected
 from . import plots as plots
 from . import testing as testing
+from . import theory as theory
 from .analyses.base import Analysis as Analysis
 from .analyses.counts.difference import Difference as Difference
 from .analyses.counts.difference import DifferenceResult as DifferenceResult

@@ -25,6 +25,7 @@ from dpstats.measured.combining import Sources
 from dpstats.measured.measurements import Measurements
 from dpstats.measured.strategy import Strategy
 from dpstats.measured.view import ReleaseView
+from dpstats.planning.expected_accuracy import ExpectedAccuracy, expected_accuracy
 from dpstats.references.uniform import Uniform
 from dpstats.results.base import Result
 from dpstats.results.rendering import significant
@@ -67,7 +68,8 @@ def preview_strategy(
         name: tuple(analysis.infer(pretend) for pretend in pretended)
         for name, analysis in analyses.items()
     }
-    return Preview(heading, analyses, n, results, tuple(pretended), like is not None)
+    accuracy = expected_accuracy(pretended[0].measurements)
+    return Preview(heading, analyses, n, results, tuple(pretended), accuracy, like is not None)
 
 
 def _check_columns(wanted: Schema, like: ReleaseView) -> None:
@@ -107,7 +109,7 @@ class _PretendRelease:
         measurements = Measurements(strategy, noisy, rng.uniform(-0.5, 0.5, len(noisy)))
         self.candidates, self.weights = codes, rows / n
         self.schema, self.n, self.budget = strategy.schema, measurements.n, strategy.budget
-        self._sources = Sources(measurements)
+        self.measurements, self._sources = measurements, Sources(measurements)
 
     def answers(
         self,
@@ -183,6 +185,8 @@ class Preview:
     results : mapping of name to tuple of results
         Of every analysis on each simulated release; widths are medians over them.
     pretended : tuple of simulated releases
+    accuracy : ExpectedAccuracy
+        Of the synthetic rows, beside what a theorem promises.
     resembling : bool
         Whether rows were drawn from the density of a release rather than evenly.
     """
@@ -192,6 +196,7 @@ class Preview:
     n: int
     results: Mapping[str, tuple[Result, ...]]
     pretended: tuple[ReleaseView, ...]
+    accuracy: ExpectedAccuracy
     resembling: bool = False
 
     @cached_property
@@ -275,6 +280,7 @@ class Preview:
             ]
         if any(o.width == 0 for o in self.outlooks):
             lines.append("A width of 0: the interval is a single declared value.")
+        lines.append(str(self.accuracy))
         return "\n".join(lines)
 
     def _further(self, name: str) -> list[tuple[str, float, float]]:

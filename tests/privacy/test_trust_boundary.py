@@ -18,7 +18,7 @@ PACKAGE = Path(dps.__file__).parent
 ROOMS = [
     "errors", "arrays", "caching", "checks", "files", "spending",
     "schema", "privacy",
-    "families", "corrected",
+    "families", "corrected", "theory",
     "measured",
     "inference", "density", "references",
     "results",

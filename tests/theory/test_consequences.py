@@ -1,0 +1,152 @@
+"""Errors of statistics from the accuracy of rows: never exceeded, attained where they can be."""
+
+import math
+
+import numpy as np
+import pytest
+
+from dpstats import theory
+from dpstats.errors import RequestError
+
+
+def matrices(seed):
+    """A second-moment matrix of rows in [-1, 1]^p and one with entries within delta of it."""
+    rng = np.random.default_rng(seed)
+    p, delta = int(rng.integers(1, 6)), float(rng.uniform(0.001, 0.05))
+    rows = rng.uniform(-1, 1, (200, p + 1)) @ (np.eye(p + 1) + 0.3) / 2
+    rows = np.clip(rows, -1, 1)
+    moved = np.sign(rng.normal(size=(p + 1, p + 1))) * delta
+    moved = np.triu(moved) + np.triu(moved, 1).T
+    moments = rows.T @ rows / 200
+    return p, delta, moments, moments + moved
+
+
+def test_the_margin_of_a_proportion_covers():
+    """Exact for 50 rows and the worst shift of delta; the bound is Hoeffding's."""
+    from scipy import stats
+
+    n, delta = 50, 0.03
+    margin = theory.proportion_margin(delta, n, alpha=0.1)
+    assert margin == pytest.approx(delta + math.sqrt(math.log(20) / 100))
+    for p in (0.05, 0.3, 0.5):
+        counts = np.arange(n + 1)
+        for shift in (-delta, delta):
+            missed = np.abs(counts / n + shift - p) > margin
+            assert stats.binom.pmf(counts, n, p)[missed].sum() <= 0.1
+    assert theory.proportion_margin(delta, 10**9) < 0.0301
+
+
+def test_chi_square():
+    rng = np.random.default_rng(0)
+    n, q = 500, np.array([0.1, 0.2, 0.3, 0.4])
+
+    def statistic(p):
+        return n * ((p - q) ** 2 / q).sum()
+
+    largest = 0
+    for _ in range(300):
+        p, delta = rng.dirichlet(q * 30), rng.uniform(0.001, 0.05)
+        private = p + delta * np.sign(p - q)  # the farthest within the box
+        error = theory.chi_square_error(delta, n, q, statistic(p))
+        assert abs(statistic(private) - statistic(p)) <= error * (1 + 1e-12)
+        largest = max(largest, abs(statistic(private) - statistic(p)) / error)
+    assert largest > 0.9
+    even = theory.chi_square_error(0.01, n, np.full(4, 0.25), statistic=0)
+    assert even == pytest.approx(500 * 4 * 0.01**2 / 0.25)  # attained at p = q
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_matrices(seed):
+    p, delta, of_y, of_x = matrices(seed)
+    a, b = of_y[:p, :p], of_x[:p, :p]
+    bound = theory.covariance_error(delta, p)
+    assert np.linalg.norm(b - a, 2) <= bound * (1 + 1e-12)
+    values, vectors = np.linalg.eigh(a)
+    turned = np.linalg.eigh(b)[1]
+    sines = np.sqrt(np.clip(1 - (vectors * turned).sum(axis=0) ** 2, 0, 1))[::-1]
+    assert (sines <= theory.principal_component_sines(delta, values[::-1]) + 1e-9).all()
+    error = theory.precision_error(delta, p, values[0])
+    if math.isfinite(error):
+        difference = np.linalg.inv(b) - np.linalg.inv(a)
+        assert np.linalg.norm(difference, 2) <= error * (1 + 1e-9)
+    coefficients = np.linalg.solve(a, of_y[:p, p])
+    error = theory.least_squares_error(delta, values[0], coefficients)
+    if math.isfinite(error):
+        private = np.linalg.solve(b, of_x[:p, p])
+        assert np.linalg.norm(private - coefficients) <= error * (1 + 1e-9)
+
+
+def test_bounds_of_matrices_are_attained():
+    """By moving every entry by delta: the matrix of ones has norm p."""
+    p, delta = 3, 0.02
+    a = np.eye(p) * 0.4
+    b = a - delta
+    assert np.linalg.norm(b - a, 2) == pytest.approx(theory.covariance_error(delta, p))
+    inverse = np.linalg.norm(np.linalg.inv(b) - np.linalg.inv(a), 2)
+    assert inverse == pytest.approx(theory.precision_error(delta, p, 0.4))
+    y = np.full(p, 0.2)
+    moved = np.linalg.norm(np.linalg.solve(b, y + delta) - np.linalg.solve(a, y))
+    assert moved == pytest.approx(theory.least_squares_error(delta, 0.4, y / 0.4))
+
+
+def test_a_centred_matrix_moves_up_to_three_times_as_much():
+    """E x^2 - (E x)^2 with both means off by delta, at a mean near one."""
+    delta, mean, square = 1e-4, 0.999, 0.9985
+    moved = (square + delta - (mean - delta) ** 2) - (square - mean**2)
+    assert theory.covariance_error(delta, 1) < moved
+    assert moved <= theory.covariance_error(delta, 1, centred=True) <= 1.001 * moved
+
+
+def test_what_cannot_be_bounded_is_infinite():
+    assert math.isinf(theory.least_squares_error(0.1, 0.2, [1.0, 1.0]))
+    assert math.isinf(theory.precision_error(0.1, 2, 0.2))
+    assert theory.principal_component_sines(0.1, [0.5, 0.4]).tolist() == [1, 1]
+
+
+def test_the_excess_risk_of_a_minimiser_over_a_grid():
+    """Absolute loss |y - b| / 2, b in [0, 1]; X and Y differ by delta at the points of a grid."""
+    rng = np.random.default_rng(4)
+    mesh, fine = 0.05, np.linspace(0, 1, 2001)
+    points = (2 * np.arange(theory.grid_size(1, side=1, mesh=mesh)) + 1) * mesh
+    assert np.abs(fine[:, None] - points).min(axis=1).max() <= mesh + 1e-12
+    worst = 0
+    for _ in range(50):
+        private, rows = rng.beta(2, 3, 40), rng.beta(2, 3, 30)
+        risk = [np.abs(fine[:, None] - sample).mean(axis=1) / 2 for sample in (private, rows)]
+        at = [np.abs(points[:, None] - sample).mean(axis=1) / 2 for sample in (private, rows)]
+        delta = np.abs(at[0] - at[1]).max()
+        excess = risk[0][risk[1].argmin()] - risk[0].min()
+        bound = theory.excess_risk(delta, 0.5, mesh)
+        assert np.abs(risk[0] - risk[1]).max() <= bound / 2 + 1e-12
+        worst = max(worst, excess / bound)
+    assert 0 < worst <= 1
+    assert theory.excess_risk(0.1, 1, 0, bound=3) == pytest.approx(0.6)
+
+
+def test_a_grid_covers_a_square():
+    side, mesh, p = 2.0, 0.3, 2
+    each = math.isqrt(theory.grid_size(p, side=side, mesh=mesh))
+    axis = (np.arange(each) + 0.5) * side / each
+    assert math.hypot(side / each / 2, side / each / 2) <= mesh
+    assert each == 5
+    assert len(axis) == each
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: theory.proportion_margin(-0.1, 10), "delta must not be negative"),
+        (lambda: theory.proportion_margin(0.1, 0), "n must be a whole number"),
+        (lambda: theory.proportion_margin(0.1, 10, alpha=0.95), "did you mean alpha=0.05"),
+        (lambda: theory.chi_square_error(0.1, 10, [0.5, 0.4], 1), "positive shares with sum one"),
+        (lambda: theory.chi_square_error(0.1, 10, [0.5, 0.5], -1), "statistic must not be"),
+        (lambda: theory.covariance_error(0.1, 0), "p must be a whole number"),
+        (lambda: theory.principal_component_sines(0.1, [0.1, 0.2]), "descending order"),
+        (lambda: theory.least_squares_error(0.1, 1, [[1.0]]), "coefficients must be a vector"),
+        (lambda: theory.excess_risk(0.1, -1, 0.1), "lipschitz must not be negative"),
+        (lambda: theory.grid_size(2, side=1, mesh=0), "mesh must be positive"),
+    ],
+)
+def test_what_is_refused(make, message):
+    with pytest.raises(RequestError, match=message):
+        make()

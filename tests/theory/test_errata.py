@@ -1,0 +1,335 @@
+"""Where the printed paper needs care: a counter-example or a check for each entry of errata.md.
+
+Names of tests begin with the number of the entry. Almost all are exact: closed forms, enumeration,
+or quadrature. BL24 is Bojkovic & Loh (2024).
+"""
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.special import gammaln
+
+from dpstats.density.minimax import minimax_highs
+from dpstats.references.bernstein import _bernstein, _iterated
+from dpstats.theory import HistogramSampling, KernelSampling, UniformSampling
+
+
+def lattice_kernels(p, k, h, rows):
+    """Gaussian products exp(-|u - x|^2 / (2 h^2)) at the lattice, ((k + 1)^p, rows)."""
+    points = np.array(list(itertools.product(np.arange(k + 1) / k, repeat=p)))
+    distances = ((points[:, None] - np.asarray(rows)[None]) ** 2).sum(axis=2)
+    return np.exp(-distances / (2 * h**2))
+
+
+# Algorithm 3 and Theorem IV.1
+
+
+def spent(p, k, h):
+    """Epsilons that noise of scale S(F) (k + 1) / eps on the lattice spends, one row replaced."""
+    rows = [[0.3] * p, [0.7] * p]
+    values = lattice_kernels(p, k, h, rows)
+    moved = np.abs(values[:, 0] - values[:, 1]).sum()
+    largest = 1.0  # S(F), that of any two kernels: both are between 0 and 1
+    return moved / (largest * (k + 1))
+
+
+def test_1_the_noise_of_the_bernstein_mechanism_lacks_an_exponent():
+    """With p = 2, k = 20, h = .1 it spends 2.4 eps; with (k + 1)^p in place of k + 1, at most 1."""
+    assert spent(1, 20, 0.1) <= 1
+    assert spent(2, 20, 0.1) > 2.3
+    assert spent(3, 12, 0.2) > 25
+    for p, k, h in ((2, 20, 0.1), (3, 12, 0.2)):
+        assert spent(p, k, h) * (k + 1) / (k + 1) ** p <= 1
+
+
+def test_2_the_sensitivity_of_a_kernel_estimate_has_h_to_the_power_p():
+    """It moves by more than 1 / (n h (2 pi)^(p/2)), and by at most that with h^p."""
+    p, h, n = 2, 0.1, 50
+    near, far = lattice_kernels(p, 10, h, [[0.2, 0.2], [0.8, 0.8]]).T
+    moved = np.abs(near - far).max() / (n * h**p * (2 * math.pi) ** (p / 2))
+    printed = 1 / (n * h * (2 * math.pi) ** (p / 2))
+    assert moved > 9 * printed
+    assert moved <= 1 / (n * h**p * (2 * math.pi) ** (p / 2))
+
+
+@pytest.mark.parametrize("p", [1, 2, 3])
+def test_3_a_kernel_estimate_is_too_small_on_the_faces(p):
+    """Uniform rows, tau = 1: the expectation in a corner is 2^-p and the claim allows 1/3."""
+    h = 0.05
+    inside = stats.norm.cdf(1 / h) - 0.5  # mass of a kernel at 0 inside [0, 1]
+    face, corner = inside, inside**p
+    assert corner == pytest.approx(2.0**-p, rel=1e-12)
+    assert 1 - face > 1 / 3
+    images = [sign * 0.3 + 2 * m for m in range(-3, 4) for sign in (1, -1)]  # folded: no loss
+    x = np.linspace(0, 1, 2001)
+    kernel = sum(stats.norm.pdf(x, image, h) for image in images)
+    assert np.trapezoid(kernel, x) == pytest.approx(1, abs=1e-6)
+
+
+def test_4_the_conditions_of_the_claim_are_turned_round():
+    """Both terms grow with log n / n; thirds of tau / 3 need 9 and 576, and a minimum."""
+    tau, c1, h, p = 0.8, 2.0, 0.1, 2
+    root = (2 * math.pi) ** (p / 2)
+
+    def terms(ratio):  # ratio = log n / n
+        return c1 * math.sqrt(ratio / h**p), 64 * p**2 * ratio / (h**p * root)
+
+    printed = max((tau / (6 * c1)) ** 2 * h**p, tau * h**p * root / (384 * p**2))
+    for ratio in (printed, 2 * printed):
+        assert sum(terms(ratio)) + tau / 9 > tau / 3
+    corrected = min((tau / (9 * c1)) ** 2 * h**p, tau * h**p * root / (576 * p**2))
+    for ratio in (corrected, corrected / 2):
+        assert max(terms(ratio)) <= tau / 9 * (1 + 1e-12)
+
+
+def test_5_the_bandwidth_s_constant_enters_to_the_power_p_over_2():
+    """C1 sqrt(log n / (n h^p)) with h = C' (log n / n)^(1/p) is C1 / C'^(p/2)."""
+    p, c1, c, n = 3, 1.7, 4.0, 10_000
+    h = c * (math.log(n) / n) ** (1 / p)
+    term = c1 * math.sqrt(math.log(n) / (n * h**p))
+    assert term == pytest.approx(c1 / c ** (p / 2))
+    assert term != pytest.approx(c1 / math.sqrt(c), rel=0.1)
+
+
+def test_6_the_printed_bandwidth_needs_rows_exponential_in_the_printed_number():
+    """At the printed n, even with C = 1, the proof's own condition fails; n h^p is log n."""
+    theorem = KernelSampling(epsilon=1, gamma=0.05, functions=1, columns=2, printed=True)
+    asked = theorem.sizes(0.5).least_n["reference"]
+    n = math.ceil(asked)
+    h = (math.log(n) / n) ** 0.5
+    assert n < asked / h  # Theorem D.2 as cited, 1 / h
+    assert n < asked / h**2  # and with the sensitivity of entry 2
+    huge = 10**11
+    assert huge * (math.log(huge) / huge) == pytest.approx(math.log(huge))
+    assert math.log(huge) < asked < math.log(10**12)
+
+
+def test_7_a_bernstein_polynomial_need_not_be_a_density():
+    """Order two, from lattice values of 0 and 1: a value below zero, and an integral of 1/7."""
+    k = 6
+    values = np.zeros(k + 1)
+    values[3] = 1
+    y = np.linspace(0, 1, 401)
+    polynomial = _bernstein(k, y) @ (_iterated(k, 2) @ values)
+    assert polynomial.min() < -0.01
+    assert np.trapezoid(_bernstein(k, y) @ values, y) == pytest.approx(1 / (k + 1), abs=1e-4)
+
+
+def test_8_a_kernel_estimate_with_noise_is_no_distribution_and_k_needs_its_integral():
+    """K = 3 + 2 tau: the worst density and polynomial, two thirds of tau below and above."""
+    for tau in (0.1, 0.5, 1.0):
+        ratio = tau / (tau - 2 * tau / 3) * (1 + 2 * tau / 3)
+        assert ratio == pytest.approx(3 + 2 * tau)
+        theorem = KernelSampling(epsilon=1, gamma=0.1, functions=1, columns=1, smallest=tau,
+                                 lipschitz=1)  # fmt: skip
+        assert theorem.sizes(0.5).condition_number == pytest.approx(ratio)
+
+
+# Algorithm 2 and Theorem III.1
+
+
+def test_9_m_cubes_that_fill_the_unit_cube_have_sides_m_to_the_minus_one_over_p():
+    for p, m in ((2, 4), (3, 8), (3, 27)):
+        assert m * (m ** (-1 / p)) ** p == pytest.approx(1)
+        assert m * float(m) ** (-p * p) < 0.05  # printed: sides 1 / m^p
+
+
+def test_10_the_histogram_s_noise_is_not_the_noise_of_the_means():
+    """16 cells at the printed n and a small epsilon: some cell is empty, so K is infinite.
+
+    log(1 - exp(-t) / 2) is concave in t and counts sum to n, so all cells are positive with
+    probability at most (1 - exp(-eps n / (2 |Omega|)) / 2)^|Omega|.
+    """
+    about = {"epsilon": 1e-4, "gamma": 0.05, "functions": 1, "cells": 16}
+    printed = HistogramSampling(**about, printed=True).sizes(0.24)
+    positive = (1 - math.exp(-1e-4 * printed.n / 32) / 2) ** 16
+    assert positive < 0.02 < printed.probability
+    assert printed.condition_number < 2
+    assert printed.error < 2
+    corrected = HistogramSampling(**about).sizes(0.24)
+    assert (1 - math.exp(-1e-4 * corrected.n / 32) / 2) ** 16 > 0.999
+
+
+def test_11_the_largest_cell_exceeds_its_probability():
+    """Uniform rows: nu_1 <= tau_2 everywhere only if all counts are equal, which tends to 0."""
+    equal = [gammaln(n + 1) - 8 * gammaln(n / 8 + 1) - n * math.log(8) for n in (8, 64, 512, 4096)]
+    assert equal[1] < math.log(0.001)
+    assert all(np.diff(equal) < -5)
+    rng = np.random.default_rng(0)
+    for _ in range(200):  # within TV tau_1 / 4 of nu, (5/4) tau_2 holds
+        nu = rng.dirichlet(np.full(5, 2.0))
+        other = rng.dirichlet(np.full(5, 2.0))
+        tv = np.abs(other - nu).sum() / 2
+        near = nu + (other - nu) * min(1, nu.min() / 4 / tv)
+        assert near.max() <= 1.25 * nu.max() + 1e-12
+
+
+def test_12_the_theorem_it_rests_on_fails_by_itself_with_nearly_gamma():
+    """The noise alone: 1 - (1 - gamma/|F|)^|F|. The printed probabilities leave all of it out."""
+    for functions in (1, 10, 1000):
+        gamma = 0.05
+        log = math.log(functions / gamma)
+        sigma = 1 / log
+        outside = -math.expm1(functions * math.log1p(-math.exp(-1 / sigma)))
+        assert 0.97 * gamma < outside <= gamma * (1 + 1e-9)
+    about = {"epsilon": 1, "gamma": 0.05, "functions": 10}
+    assert HistogramSampling(**about, cells=4).sizes(0.1).probability == pytest.approx(0.7)
+    printed = HistogramSampling(**about, cells=4, printed=True).sizes(0.1)
+    assert printed.probability == pytest.approx(0.85)
+
+
+def positive_part(n):
+    """E max(X_1, .., X_n, 0) of Laplace variables of scale one, as the paper computes it."""
+    return sum(Fraction(2**i - 1, 2**i * i) for i in range(1, n + 1))
+
+
+def test_13_the_largest_of_n_laplace_variables():
+    """E max is above log n for n = 2, 3; its positive part, that Markov needs, for n = 1 to 4."""
+    t = np.linspace(-40, 60, 400_001)
+    below = np.where(t < 0, np.exp(np.minimum(t, 0)) / 2, 1 - np.exp(-np.maximum(t, 0)) / 2)
+    for n in range(1, 7):
+        expected = float(positive_part(n) - Fraction(1, 2**n * n))
+        step = np.where(t < 0, -(below**n), 1 - below**n)
+        assert np.trapezoid(step, t) == pytest.approx(expected, abs=1e-3)
+        assert (expected > math.log(n)) == (n in (2, 3))
+        assert (positive_part(n) > math.log(n)) == (n <= 4)
+    assert sum(1 / i for i in range(1, 11)) > math.log(10)  # the sum that the proof bounds
+
+
+def test_13_the_lemma_itself_is_false_for_one_variable_only():
+    """P(X > 0) = 1/2 for n = 1; from n = 2 on the bound holds, for absolute values too."""
+    assert stats.laplace.sf(math.log(1) / 0.1) == 0.5
+    for n, gamma in itertools.product((2, 3, 10, 1000), (0.249, 0.1, 0.01)):
+        outside = -math.expm1(n * math.log1p(-(n ** (-1 / gamma))))
+        assert outside <= gamma
+        union = -math.expm1(n * math.log1p(-gamma / n))  # beyond log(n / gamma)
+        assert 0.85 * gamma < union <= gamma
+        assert math.log(n / gamma) < math.log(n) / gamma
+
+
+def test_14_the_constants_of_the_renyi_bound():
+    """D_3 needs beta^-2; the printed beta^-3 is larger. Values at beta = 2/3 and 1/2."""
+
+    def constant(beta, power):
+        return (beta**-power - 1) / (1 - beta)
+
+    two_thirds = Fraction(2, 3)
+    assert constant(two_thirds, 3) == Fraction(57, 8)
+    assert constant(two_thirds, 2) == Fraction(15, 4)
+    assert constant(Fraction(1, 2), 3) == 14
+    rng = np.random.default_rng(1)
+    for _ in range(300):
+        q, r = rng.dirichlet(np.ones(4)), rng.dirichlet(np.ones(4))
+        beta, tv = (r / q).min(), np.abs(q - r).sum() / 2
+        third = 0.5 * math.log((q**3 / r**2).sum())
+        assert third <= 0.5 * math.log1p(tv * constant(beta, 2)) + 1e-12
+        assert constant(beta, 2) <= constant(beta, 3)
+
+
+def l1_distance_law(cells, n):
+    """P(n |p^ - p|_1 = d), d = 0, 1, .. for n draws from a uniform law, n a multiple of cells."""
+    even = n // cells
+    state = np.zeros((n + 1, 2 * n + 1))  # draws left, distance so far
+    state[n, 0] = 1
+    for _ in range(cells):
+        after = np.zeros_like(state)
+        for count in range(min(n, 5 * even) + 1):  # more has next to no probability
+            moved = abs(count - even)
+            weight = math.exp(count * math.log(even) - even - gammaln(count + 1))
+            after[: n + 1 - count, moved:] += weight * state[count:, : 2 * n + 1 - moved]
+        state = after
+    return state[0] / stats.poisson.pmf(n, n)
+
+
+def test_15_the_l1_distance_of_a_sample_from_its_law():
+    """10 cells, 200 rows, t = sqrt(k/n): exact probability .098, printed bound .05, corrected 1."""
+    cells, n = 10, 200
+    law = l1_distance_law(cells, n)
+    assert law.sum() == pytest.approx(1, abs=1e-6)
+    root, printed = math.sqrt(cells / n), cells / n
+    beyond = law[np.arange(len(law)) / n > root].sum()
+    assert beyond > 1.5 * math.exp(-n / 2 * (root - printed) ** 2)
+    for t in (root, 1.2 * root, 1.5 * root, 2 * root):
+        outside = law[np.arange(len(law)) / n > t].sum()
+        assert outside <= math.exp(-n / 2 * (t - root) ** 2)
+
+
+def test_16_uniform_candidates_need_no_more_where_rows_are_uniform():
+    """The corollary and the simulation compare bounds: |Omega| bounds a K that is 1 there."""
+    cells = 8
+    nu = np.full(cells, 1 / cells)
+    assert (nu**2 / nu).sum() == pytest.approx(1)
+    about = {"epsilon": 0.2, "gamma": 0.2, "functions": 7, "cells": cells}
+    uniform = UniformSampling(**about).sizes(0.5)
+    histogram = HistogramSampling(**about, printed=True).sizes(0.5)
+    assert uniform.m / cells < histogram.m < uniform.m
+    assert histogram.n > 8 * uniform.n
+
+
+# Performance section and applications
+
+
+def test_17_the_sizes_of_the_simulation_promise_nothing():
+    """gamma = 1/4 leaves probability 0, and delta = 1/2 allows 4 where means differ by 2."""
+    assert 1 - 4 * 0.25 == 0
+    largest = UniformSampling(epsilon=0.2, gamma=0.2, functions=7, cells=8).sizes(0.5).error
+    assert largest == 4 > 2
+
+
+def test_18_an_interval_of_order_one_over_root_n_needs_k_of_order_n():
+    """k = sqrt(n) independent rows, no noise at all: 1/sqrt(n) times 3 covers less and less."""
+    covers = []
+    for k in (10, 100, 1000):
+        n = k * k
+        counts = np.arange(k + 1)
+        inside = np.abs(counts / k - 0.5) <= 3 / math.sqrt(n)
+        covers.append(stats.binom.pmf(counts, k, 0.5)[inside].sum())
+    assert covers[0] > 0.9
+    assert covers[1] < 0.5
+    assert covers[2] < 0.2
+
+
+# Algorithm 1
+
+
+def test_19_clipping_the_answers_only_lowers_their_errors():
+    """A projection: |clip(b) - t| <= |b - t| for every t in the range. So the theorem covers it."""
+    rng = np.random.default_rng(2)
+    t, b = rng.uniform(0, 1, 1_000), rng.normal(0.5, 1, 1_000)
+    assert (np.abs(np.clip(b, 0, 1) - t) <= np.abs(b - t)).all()
+
+
+def test_19_clipping_the_answers_helps_minimax():
+    """Tables of three pairs of columns, 120 rows, eps = 1; 30 runs with equal noise in both."""
+    sizes, pairs = (4, 5, 3), ((0, 1), (0, 2), (1, 2))
+    cells = np.array(list(itertools.product(*map(range, sizes))))
+    values = np.array([
+        (cells[:, i] == a) & (cells[:, j] == b)
+        for i, j in pairs for a in range(sizes[i]) for b in range(sizes[j])
+    ], dtype=float)  # fmt: skip
+    rng, lower = np.random.default_rng(3), []
+    for _ in range(30):
+        shares = rng.multinomial(120, rng.dirichlet(np.full(60, 0.3))) / 120
+        truth = values @ shares
+        noisy = truth + rng.laplace(0, 6 / 120, len(truth))
+        letter, clipped = (
+            np.abs(values @ minimax_highs(values, target)[0] - truth).max()
+            for target in (noisy, np.clip(noisy, 0, 1))
+        )
+        lower.append(letter - clipped)
+    assert np.mean(lower) > 0.04
+    assert np.mean(lower) > 4 * np.std(lower) / math.sqrt(30)
+
+
+def test_20_the_sensitivity_of_a_table_does_not_grow_with_its_cells():
+    """Replacing a row moves two counts by one, where 2 |F| allows for 2 |F|."""
+    about = {"epsilon": 1, "gamma": 0.05, "functions": 100}
+    table = UniformSampling(**about, cells=100, sensitivity=2).sizes(0.05).least_n["privacy"]
+    printed = UniformSampling(**about, cells=100).sizes(0.05).least_n["privacy"]
+    assert printed == pytest.approx(100 * table)
+    rows = np.eye(100)
+    assert max(np.abs(rows[0] - row).sum() for row in rows) == 2
