@@ -27,7 +27,7 @@ def triangulated(
     """A triangulation of a graph, and the maximal cliques of it.
 
     Columns are eliminated one by one, each time the one whose neighbours lack the fewest edges, and
-    these edges are filled in.
+    these edges are filled in; ties go by name, so the order of the columns does not matter.
     """
     neighbours: dict[str, set[str]] = {name: set() for name in columns}
     for one, other in edges:
@@ -41,7 +41,7 @@ def triangulated(
         return [(a, b) for a, b in pairs if b not in neighbours[a]]
 
     while neighbours:
-        name = min(neighbours, key=lambda name: (len(missing(name)), list(columns).index(name)))
+        name = min(neighbours, key=lambda name: (len(missing(name)), name))
         for a, b in missing(name):
             neighbours[a].add(b)
             neighbours[b].add(a)
@@ -81,9 +81,8 @@ def sign_products(columns: Sequence[str], sets: Iterable[set[str]]) -> list[Term
         for size in range(2, len(one) + 1)
         for subset in itertools.combinations(sorted(one), size)
     )
-    return [((name, SIGN),) for name in columns] + [
-        tuple((name, SIGN) for name in subset) for subset in subsets
-    ]
+    every = [*((name,) for name in columns), *sorted(subsets)]
+    return [tuple((name, SIGN) for name in subset) for subset in every]
 
 
 def moments_of_products(products: Sequence[Term]) -> list[Term]:

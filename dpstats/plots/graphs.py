@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from dpstats.checks import counted
 from dpstats.errors import RequestError
 from dpstats.plots.axes import axes_of
-from dpstats.results.graph import GraphResult
+from dpstats.results.graph import Adjustment, GraphResult
 from dpstats.results.penalised_graph import PenalisedGraphResult
 from dpstats.results.rendering import fixed
 from dpstats.results.spanning_tree import TreeResult
@@ -31,6 +32,7 @@ def network(
     result: AnyGraph,
     *,
     alpha: float = USUAL_ALPHA,
+    adjust: Adjustment = "holm",
     target: Target = "population",
     penalty: float | None = None,
     ax: Axes | None = None,
@@ -46,7 +48,9 @@ def network(
     ----------
     result : GraphResult, TreeResult or PenalisedGraphResult
     alpha : float
-        Level of the tests, adjusted by Holm's method, and of the verdicts.
+        Level of the tests and of the verdicts.
+    adjust : {"holm", "fdr_bh", "none"}
+        Of the tests, see `GraphResult.adjusted_pvalues`.
     target : {"population", "table"}
         Of the verdicts; tests are of the population.
     penalty : float, optional
@@ -74,7 +78,7 @@ def network(
     True
     >>> ax.figure.savefig("network.png")
     """
-    edges = _edges(result, alpha, target, penalty)
+    edges = _edges(result, alpha, adjust, target, penalty)
     ax = axes_of(ax)
     names = result.columns
     turn = 2 * np.pi * np.arange(len(names)) / len(names)
@@ -165,11 +169,13 @@ def _pairs(result: AnyGraph, penalty: float | None) -> pd.DataFrame:
     )
 
 
-def _edges(result: AnyGraph, alpha: float, target: Target, penalty: float | None) -> pd.DataFrame:
+def _edges(
+    result: AnyGraph, alpha: float, adjust: Adjustment, target: Target, penalty: float | None
+) -> pd.DataFrame:
     """The edges to draw: first, second, estimate, and whether the line is solid."""
     kept = ["first", "second", "estimate", "firm"]
     if isinstance(result, GraphResult):
-        found = result.edges(alpha=alpha, target=target)
+        found = result.edges(alpha=alpha, adjust=adjust, target=target)
         return found.assign(firm=found["certified"] == "present")[kept]
     if isinstance(result, TreeResult):
         frame = result.to_frame(alpha=alpha, target=target)
@@ -186,5 +192,6 @@ def _caption(result: AnyGraph, edges: pd.DataFrame, alpha: float) -> str:
     if isinstance(result, GraphResult):
         if not result.known:
             return "nearly singular: no edges can be tested"
-        return f"{len(edges)} edges at level {alpha:g}"
-    return f"{len(edges)} edges, {result.estimator}"
+        tested = counted(int(result.tested.sum()), "tested pair")
+        return f"{counted(len(edges), 'edge')} of {tested}, level {alpha:g}"
+    return f"{counted(len(edges), 'edge')}, {result.estimator}"

@@ -10,10 +10,22 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from dpstats.arrays import Floats
-from dpstats.checks import Method, Target, check_alpha, check_target, short
+from dpstats.checks import (
+    Alternative,
+    Method,
+    Target,
+    check_alpha,
+    check_alternative,
+    check_number,
+    check_target,
+    counted,
+    first_few,
+    short,
+)
 from dpstats.errors import RequestError
 from dpstats.inference.graphs.pair_intervals import PartialIntervals
 from dpstats.results.estimates import EstimateResult
+from dpstats.results.hypothesis import HypothesisResult
 from dpstats.results.named import Named
 from dpstats.results.rendering import Page, brief_list
 from dpstats.spending import USUAL_ALPHA, percent
@@ -22,6 +34,7 @@ if TYPE_CHECKING:
     import networkx
     import pandas as pd
 
+OF_POPULATION = "no certified statement on the population"  # a note that the table has no use for
 Adjustment = Literal["holm", "fdr_bh", "none"]
 _ADJUSTED = {
     "holm": "adjusted by Holm's method over all tested pairs",
@@ -106,7 +119,8 @@ class GraphResult(EstimateResult):
         pairs = brief_list(
             terms, np.asarray(self.params)[order], np.asarray(self.conf_int())[order]
         )
-        return f"{self._found(USUAL_ALPHA)} edges of {int(self.tested.sum())} pairs; {pairs}"
+        found = counted(self._found(USUAL_ALPHA), "edge")
+        return f"{found} of {counted(int(self.tested.sum()), 'pair')}; {pairs}"
 
     def _found(self, alpha: float) -> int:
         return int(np.sum(np.asarray(self.pvalues)[self.tested] <= alpha))
@@ -169,6 +183,42 @@ class GraphResult(EstimateResult):
         if adjust == "none" or not self.tested.any():
             return Named(raw, self.terms)
         return self._once(adjust, lambda: Named(_adjusted(raw, adjust), self.terms))
+
+    @property
+    def testable(self) -> bool:
+        """True: `test` takes a pair and a value."""
+        return True
+
+    def test(
+        self,
+        value: float = 0.0,
+        alternative: Alternative = "two-sided",
+        *,
+        pair: str | None = None,
+    ) -> HypothesisResult:
+        """Test whether the partial correlation of one pair equals `value`; not adjusted.
+
+        Parameters
+        ----------
+        value : float
+            Between -1 and 1.
+        alternative : {"two-sided", "larger", "smaller"}
+        pair : str, optional
+            One of `terms`, such as ``"age, income"``; may be left out if there is one only.
+
+        Raises
+        ------
+        RequestError
+        """
+        if pair is None and len(self.terms) == 1:
+            pair = self.terms[0]
+        if pair not in self.terms:
+            raise RequestError(f"pair must be one of {first_few(self.terms)}, got {short(pair)}")
+        check_alternative(alternative)
+        value, i = check_number("value", value), self.terms.index(pair)
+        return self._tested(
+            i, value, float(self._graph.pvalues(value, alternative)[i]), alternative
+        )
 
     def edges(
         self,
@@ -304,6 +354,8 @@ class GraphResult(EstimateResult):
 
     def _page(self, alpha: float, target: Target, most: int) -> Page:
         page = super()._page(alpha, target, most)
+        if target == "table":
+            page = replace(page, after=[line for line in page.after if OF_POPULATION not in line])
         if not self.known:
             return replace(page, header=(), rows=())
         names = {"t": "z", "P>|t|": "P>|z| (Holm)"}
@@ -323,17 +375,18 @@ class GraphResult(EstimateResult):
 
     def _counts(self, alpha: float, target: Target) -> list[str]:
         """How many pairs are edges, by the tests and by the certified verdicts."""
-        lines, pairs = [], len(self.terms)
+        lines, tested = [], counted(int(self.tested.sum()), "pair")
         if target == "population" and self.known:
             lines.append(
-                f"edges: {self._found(alpha)} of {int(self.tested.sum())} pairs at level "
-                f"{alpha:g}, p-values {_ADJUSTED['holm']}"
+                f"edges: {self._found(alpha)} of {tested} at level {alpha:g}, p-values "
+                f"{_ADJUSTED['holm']}"
             )
         count = Counter(self.verdicts(alpha=alpha, target=target))
         within = "" if self.tolerance is None else f" (below {self.tolerance:g})"
         lines.append(
-            f"certified at {percent(alpha)}, of {pairs} pairs: {count['present']} present, "
-            f"{count['absent']} absent{within}, {count['undecided']} undecided"
+            f"certified at {percent(alpha)}, of {counted(len(self.terms), 'pair')}: "
+            f"{count['present']} present, {count['absent']} absent{within}, "
+            f"{count['undecided']} undecided"
         )
         return lines
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpstats.arrays import Floats
-from dpstats.checks import Target, check_target
+from dpstats.checks import Target, check_number, check_target, counted
 from dpstats.errors import RequestError
 from dpstats.results.base import Result
 from dpstats.results.rendering import Page, fixed, significant
@@ -90,7 +90,7 @@ class PenalisedGraphResult(Result):
     def headline(self) -> str:
         """The number of edges at the fitted penalty nearest to the usual one."""
         count = self.edge_counts[self.penalties == self._nearest][0]
-        return f"{count} edges at penalty {significant(self._nearest)}"
+        return f"{counted(int(count), 'edge')} at penalty {significant(self._nearest)}"
 
     def edges(self, penalty: float | None = None) -> pd.DataFrame:
         """The edges at one of the penalties, strongest first.
@@ -119,7 +119,7 @@ class PenalisedGraphResult(Result):
 
         Parameters and errors as in `edges`.
         """
-        wanted = self._nearest if penalty is None else penalty
+        wanted = self._nearest if penalty is None else check_number("penalty", penalty)
         if not np.any(np.isclose(self.penalties, wanted, rtol=_ROUNDED)):
             raise RequestError(
                 f"penalty {wanted!r} was not fitted; fitted: "

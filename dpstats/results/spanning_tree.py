@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.arrays import Floats
-from dpstats.checks import Method, Target, check_alpha, check_method, check_target
+from dpstats.checks import Method, Target, check_alpha, check_method, check_target, counted
 from dpstats.inference.graphs.pair_intervals import MarginalIntervals
 from dpstats.inference.graphs.spanning_tree import TreeVerdict, spanning_tree, tree_verdicts
 from dpstats.results.estimates import METHODS, EstimateResult
@@ -58,7 +58,8 @@ class TreeResult(EstimateResult):
         """How many edges are sure, and the estimated tree."""
         sure = self.verdicts().count("sure")
         tree = "; ".join(np.array(self.terms, dtype=object)[self.in_tree].tolist())
-        return f"{sure} sure edges of {len(self.columns) - 1}; estimated tree: {tree or 'unknown'}"
+        edges = counted(len(self.columns) - 1, "edge")
+        return f"{sure} of {edges} sure; estimated tree: {tree or 'unknown'}"
 
     @property
     def _tree(self) -> MarginalIntervals:
@@ -150,7 +151,8 @@ class TreeResult(EstimateResult):
             count = Counter(self.verdicts(alpha=alpha, method=method, target=target))  # type: ignore[arg-type]
             lines.append(
                 f"{method.replace('_', '-')} at {percent(alpha)}, of "
-                f"{len(self.columns) - 1} edges of the tree and {len(self.terms)} pairs: "
+                f"{counted(len(self.columns) - 1, 'edge')} of the tree and "
+                f"{counted(len(self.terms), 'pair')}: "
                 f"{count['sure']} sure, {count['impossible']} impossible, "
                 f"{count['undecided']} undecided"
             )

@@ -47,9 +47,9 @@ from dpstats.schema import Number, Schema
 Estimator = Literal["inverse", "glasso", "clime"]
 Structure = Literal["any", "tree"]
 BOUNDED = (
-    "the graph is that of the columns as measured, clamped to their bounds: clipping tails changes "
-    "partial correlations a little, and bounds that clip nothing grow with log p, and the noise "
-    "with them"
+    "the graph is that of the columns as measured, clamped to their bounds and rounded to their "
+    "grids, which changes partial correlations a little; bounds that clip none of p columns grow "
+    "with p (as the root of log p for normal ones), and the noise with their squares"
 )
 SIGNS = (
     "columns of two levels count as -1 and 1, and tests are of linear partial correlations: where "
@@ -142,6 +142,11 @@ class GraphicalModel:
                     f"counts as absent; got {short(self.tolerance)}"
                 )
             object.__setattr__(self, "tolerance", float(self.tolerance))
+        if self.tolerance is not None and self.estimator != "inverse":
+            raise RequestError(
+                "tolerance= is for certified verdicts, and a picture has none: leave it out, or "
+                "use estimator='inverse'"
+            )
         if self.given is not None and self.clip_norm is not None:
             raise RequestError(
                 "clip_norm shrinks all rows, and given= names some of them: give one of the two"
@@ -231,6 +236,11 @@ class GraphicalModel:
                 f"{numbers[0]!r} is a number; separators= are for columns of two levels alone"
             )
         filled, cliques = triangulated(self.columns, self.separators or ())
+        if len(filled) == len(self.columns) * (len(self.columns) - 1) // 2:
+            raise RequestError(
+                "the triangulation of the declared graph joins every pair of columns, and no pair "
+                "would be tested: declare fewer edges in separators="
+            )
         return sign_products(self.columns, separators(cliques)), filled
 
     def _group(self, schema: Schema) -> Subgroup | None:
@@ -317,7 +327,8 @@ class GraphicalModel:
     ) -> dict[str, Any]:
         """Fields that results of all structures share."""
         sampling, privacy = intervals.variances
-        terms = [f"{self.columns[i]}, {self.columns[j]}" for i, j in intervals.pairs.T]
+        names = [f'"{name}"' if "," in name else name for name in self.columns]
+        terms = [f"{names[i]}, {names[j]}" for i, j in intervals.pairs.T]
         return {
             "title": self._title(what),
             "terms": terms,

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from dpstats.analyses.moments.clipping import noise_ratio
+from dpstats.checks import first_few
 from dpstats.inference.graphs.noisy_precision import NoisyPrecision
 from dpstats.inference.moments.noisy_covariance import NoisyCovariance
+from dpstats.results.graph import OF_POPULATION
 from dpstats.schema import Number, Schema
 from dpstats.spending import USUAL_ALPHA
 
@@ -37,6 +39,11 @@ def singular_remark(precision: NoisyPrecision) -> str:
         return ""
     if precision.n <= precision.p + 1:
         return f"a precision matrix of {precision.p} columns needs more than {precision.p + 1} rows"
+    if hidden := precision.covariance.hidden_columns:
+        return (
+            f"nearly singular: the noise exceeds the variance of {first_few(hidden)}, and nothing "
+            "is inverted; leave out what hardly varies, declare tighter bounds, or use more rows"
+        )
     variance = float(np.min(precision.covariance.variances))
     noise = precision.noise_norm
     if not math.isfinite(noise) or variance <= 0:
@@ -64,7 +71,7 @@ def certificate_remark(precision: NoisyPrecision) -> str:
     table, _ = precision.radii.radii(USUAL_ALPHA, "table")
     if population < least:
         return ""
-    silent = "no certified statement" + (" on the population" if table < least else "")
+    silent = OF_POPULATION if table < least else "no certified statement"
     if not math.isfinite(population) or least <= 0:
         return f"{silent}: the noise exceeds the least eigenvalue"
     # The noise falls with 1/n, the sampling error with about 1/sqrt(n).

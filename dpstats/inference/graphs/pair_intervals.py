@@ -34,8 +34,8 @@ class PairIntervals(ABC, Cached):
     """Intervals and tests of a correlation of d pairs of columns, marginal or partial.
 
     Noise-aware: atanh of the estimate has a first-order error of known law (`PairLaws`), whose
-    quantiles are those of a sum of the measured noises and a normal sampling error; a test of the
-    value v takes the derivatives at v. Where the noise is large, neither atanh r nor r has the law
+    quantiles are those of a sum of the measured noises and a normal sampling error; a test inverts
+    that interval. Where the noise is large, neither atanh r nor r has the law
     of its first order: an interval is the union of both, which differ to second order only.
 
     Attributes
@@ -123,8 +123,8 @@ class PairIntervals(ABC, Cached):
         found = np.ones_like(self.values)
         if not self.known.any():
             return found
-        at = np.full(int(self.known.sum()), value)
-        distance = np.arctanh(self.values[self.known]) - np.arctanh(value)
+        at = self.values[self.known]
+        distance = np.arctanh(at) - np.arctanh(value)
         pvalues = self.laws.error(self.pairs[:, self.known], at).tail(distance)
         if alternative != "two-sided":
             beyond = (distance > 0) == (alternative == "larger")
@@ -133,11 +133,12 @@ class PairIntervals(ABC, Cached):
         return found
 
     def statistics(self) -> Floats:
-        """(d,) atanh of the estimates over their standard deviations at zero; nan where unknown."""
+        """(d,) atanh of the estimates over its standard deviations; nan where unknown."""
         found = np.full_like(self.values, np.nan)
         if self.known.any():
-            law = self.laws.error(self.pairs[:, self.known], np.zeros(int(self.known.sum())))
-            found[self.known] = np.arctanh(self.values[self.known]) / np.sqrt(law.variances)
+            at = self.values[self.known]
+            law = self.laws.error(self.pairs[:, self.known], at)
+            found[self.known] = np.arctanh(at) / np.sqrt(law.variances)
         return found
 
     def subset(self, chosen: slice) -> Self:

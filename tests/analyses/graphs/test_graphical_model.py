@@ -47,7 +47,7 @@ def release(rows):
 
 @pytest.fixture(scope="module")
 def noisy(rows, seeded_noise):
-    plan = dps.plan(SCHEMA, {"g": dps.GraphicalModel(NAMES)}, budget=dps.PureDP(0.3), n=len(rows))
+    plan = dps.plan(SCHEMA, {"g": dps.GraphicalModel(NAMES)}, budget=dps.PureDP(0.6), n=len(rows))
     with _noise_from(seeded_noise(1)):
         return dps.release(plan, rows, m=2_000, rng=0).infer("g")
 
@@ -317,7 +317,7 @@ def test_headlines_say_what_was_found(release, noisy):
     assert graph.headline.startswith(f"{len(graph.edges())} edges of 10 pairs; ")
     assert ": 0.5" in graph.headline  # the strongest pairs, not the first
     tree = release.infer(dps.GraphicalModel(NAMES, structure="tree"))
-    assert tree.headline == "4 sure edges of 4; estimated tree: a, b; b, c; c, d; d, e"
+    assert tree.headline == "4 of 4 edges sure; estimated tree: a, b; b, c; c, d; d, e"
     assert noisy.headline == "nearly singular: no estimates"
 
 
@@ -326,3 +326,35 @@ def test_the_head_of_a_summary_has_its_level(release):
     assert "at level 0.2," in graph.summary(alpha=0.2)
     assert "certified at 80%" in graph.summary(alpha=0.2)
     assert "P>|z| (Holm)" in graph.summary()
+
+
+def test_one_pair_is_tested_by_name(release, rows):
+    graph = release.infer("numbers")
+    value = float(graph.params["a, b"])
+    near = graph.test(value, pair="a, b")
+    assert near.pvalue == pytest.approx(1)
+    assert graph.test(0, pair="a, b").pvalue == pytest.approx(graph.p_unadjusted["a, b"])
+    low, high = graph.conf_int(alpha=0.1)[0]
+    assert low < value < high
+    assert graph.test(float(np.tanh(2 * np.arctanh(value))), pair="a, b").pvalue < 1e-6
+    with pytest.raises(RequestError, match="pair must be one of"):
+        graph.test(0)
+    single = release.infer("given")
+    assert single.test(0).pvalue == pytest.approx(single.p_unadjusted[0])
+
+
+def test_intervals_and_tests_agree(noisy, rows, seeded_noise):
+    """A pair whose single interval excludes zero by far has a p-value below its alpha."""
+    plan = dps.plan(SCHEMA, {"g": dps.GraphicalModel(NAMES)}, budget=dps.PureDP(3), n=len(rows))
+    with _noise_from(seeded_noise(2)):
+        graph = dps.release(plan, rows, m=2_000, rng=0).infer("g")
+    for alpha in (0.2, 0.05, 0.001):
+        low, high = graph.conf_int(alpha=alpha).T
+        outside = (low > 0) | (high < 0)
+        np.testing.assert_array_equal(outside, np.asarray(graph.p_unadjusted) < alpha)
+
+
+def test_names_with_commas_are_quoted():
+    schema = dps.Schema([dps.Number(name, -1, 1, missing=0) for name in ("a, b", "c", "d")])
+    plan = dps.plan(schema, {"g": dps.GraphicalModel(["a, b", "c", "d"])}, budget=dps.PureDP(1))
+    assert list(plan.preview(1_000).widths()["term"]) == ['"a, b", c', '"a, b", d', "c, d"]
