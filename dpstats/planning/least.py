@@ -74,16 +74,19 @@ class Search:
 
     def _outwards(self, value: float, sign: int) -> float:
         """The next value up (+1) or down (-1), a little beyond where the target should be."""
-        here, next_ = self.seen[value], value * _FIRST**sign
+        here, step = self.seen[value], math.log(_FIRST)
         if math.isfinite(here):
-            next_ = value * math.exp(here / _USUAL)
+            step = abs(here) / _USUAL
             others = [v for v in self.seen if v != value and math.isfinite(self.seen[v])]
             if others:
                 near = min(others, key=lambda other: abs(math.log(other / value)))
-                next_ = self._root(value, near) or next_
-        step = 1.1 * sign * math.log(next_ / value)
-        next_ = value * math.exp(sign * min(max(step, math.log(1.03)), math.log(_MOST)))
-        return self.grid(min(max(next_, self.low), self.high))
+                root = self._root(value, near)
+                if root == self.high:  # it seems out of reach: look there
+                    return self.high
+                step = step if root is None else sign * math.log(root / value)
+        least = math.log(1.03) * 2 ** len(self.seen)  # never creep
+        step = sign * min(max(1.1 * step, least), math.log(_MOST))
+        return self.grid(min(max(value * math.exp(step), self.low), self.high))
 
     def _between(self, miss: float, hit: float, sides: int) -> float:
         """A value between the two, beside where a line through both crosses zero.

@@ -16,7 +16,7 @@ from dpstats.analyses.moments.mean_difference import MeanDifferenceResult
 from dpstats.analyses.registry import spelled
 from dpstats.analyses.tables.goodness_of_fit import GoodnessOfFit
 from dpstats.arrays import Codes, Floats
-from dpstats.checks import check_finite, check_proportion, short
+from dpstats.checks import check_finite, short
 from dpstats.errors import RequestError
 from dpstats.results.base import Result
 from dpstats.results.estimates import EstimateResult
@@ -53,7 +53,9 @@ def under_alternative(
     family = answered(analysis, schema)
     groups: list[tuple[list[int], Floats]]
     if isinstance(analysis, Proportion):
-        p = check_proportion(_number("alternative", effect))
+        p = _number("the alternative", effect)
+        if not 0 <= p <= 1:
+            raise RequestError(f"the alternative of a Proportion is in [0, 1]; got {p:g}")
         groups = [([0, 1], np.array([p, 1 - p]))]
     elif isinstance(analysis, Difference):
         groups = [([2 * i, 2 * i + 1], np.array([risk, 1 - risk]))

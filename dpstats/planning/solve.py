@@ -16,8 +16,9 @@ from dpstats.checks import Method, check_alpha, check_finite, short
 from dpstats.errors import BudgetError, RequestError
 from dpstats.measured.strategy import Strategy, check_rows
 from dpstats.measured.view import ReleaseView
+from dpstats.planning import measures
 from dpstats.planning.least import CLOSE, Search
-from dpstats.planning.measures import RELEASES, Delta, Measure, Power, Subject, Width
+from dpstats.planning.measures import Delta, Measure, Power, Subject, Width
 from dpstats.planning.power import Effect
 from dpstats.planning.pretended import seen_by_analyses
 from dpstats.privacy.budget import ZCDP, Budget, PureDP, check_budget
@@ -287,7 +288,9 @@ class _Problem(Generic[P]):
         hit, miss, seen = self._search(unknown)
         if hit is not None:
             return self._solution(unknown, hit, miss, seen)
-        rows, _, _ = self._search(self._rows(own))
+        here = seen.get(float(own.total), math.nan) / self.target
+        near = n * here**1.5 if self.quantity == "width" and 1 < here < 1e3 else n
+        rows, _, _ = self._search(replace(self._rows(own), n=int(min(near, ROWS[1]))))
         alone = "" if self.quantity == "delta" else ", from sampling alone"
         cure = (
             "no number of rows would do with the plan's own budget"
@@ -349,10 +352,13 @@ class _Problem(Generic[P]):
         low, high = unknown.range
         if not isinstance(measure, Power):
             search = Search(shortfall, low, high, unknown.grid, unknown.curve)
-            return *search.least(unknown.start), measured
+            hit, miss = search.least(unknown.start)
+            if hit is not None and max(measured) < 1.5 * hit <= high / 2:
+                shortfall(unknown.grid(2 * hit))  # whether more does not hurt
+            return hit, miss, measured
         measure.forget()
         first, _ = Search(shortfall, low, high, unknown.grid).least(unknown.start)
-        measure.size = RELEASES
+        measure.size = measures.RELEASES
         measured.clear()  # shares of few releases
         hit, miss = Search(shortfall, low, high, unknown.grid).least(first or high)
         while hit is not None and shortfall(hit, sure=True) > 0:
@@ -377,8 +383,8 @@ class _Problem(Generic[P]):
             below=None if miss is None else (unknown.as_given(miss), seen[miss]),
             details=self.measure.details,
             note="".join(
-                f"Note: the {self.quantity} is not monotone: at {unknown.text(value)} it is "
-                f"{_shown(seen[value])}"
+                f"Note: more is not always better here: at {unknown.text(value)} the "
+                f"{self.quantity} is {_shown(seen[value])}"
                 for value in odd[:1]
             ),
         )
