@@ -3,7 +3,14 @@
 import numpy as np
 
 import dpstats as dps
-from dpstats.planning.pretended import PretendRows, generator, points
+from dpstats.planning.pretended import (
+    PretendRelease,
+    PretendRows,
+    generator,
+    points,
+    seen_by_analyses,
+)
+from dpstats.planning.solve import with_budget
 
 SCHEMA = dps.Schema([dps.Category("g", ["a", "b", "c"]), dps.Number("x", 0, 1, missing=0)])
 PLAN = dps.plan(
@@ -47,3 +54,15 @@ def test_tables_of_nearby_sizes_resemble_each_other():
     one, other = (rows.table(0, n, 1024)[2] / n for n in (1500, 1520))
     alone = rows.table(0, 1520)[2] / 1520
     assert np.abs(one - other).max() < 0.1 * np.abs(one - alone).max()
+
+
+def noise(n, epsilon, seed=0):
+    strategy = seen_by_analyses(with_budget(PLAN, dps.PureDP(epsilon)).strategy, n)
+    codes, weights, sums = rows_of(tables=1).table(0, n)
+    return PretendRelease(strategy, n, codes, weights, sums, seed)._sources.sums - sums
+
+
+def test_noise_is_the_same_draw_at_every_n_and_up_to_its_scale_at_every_budget():
+    np.testing.assert_array_equal(noise(1000, 0.01), noise(5000, 0.01))
+    np.testing.assert_allclose(noise(1000, 0.001), 10 * noise(1000, 0.01), atol=10)
+    assert np.any(noise(1000, 0.01) != noise(1000, 0.01, seed=1))

@@ -73,6 +73,7 @@ def test_where_noise_dominates_the_budget_follows_from_its_law():
 
 def test_the_solution_is_what_the_preview_shows_and_the_least_on_a_fine_grid(plan):
     solution = plan.solve(width=0.16, of="north", n=1_000)
+    assert isinstance(solution, dps.Solution)
     shown = {o.name: o.width for o in solution.plan.preview(1_000).outlooks}
     assert shown["north"] == solution.reached <= 0.16
     below, width = solution.below
@@ -316,7 +317,9 @@ def test_power_of_a_coefficient_under_rows_that_resemble_a_release(plan, like, m
         ),
     ],
 )
-def test_refusals_are_one_sentence(plan, options, sentence, few):
+def test_refusals_are_one_sentence(plan, options, sentence, monkeypatch):
+    monkeypatch.setattr(measures, "RELEASES", 30)
+    monkeypatch.setattr(measures, "FEW_RELEASES", 10)
     with pytest.raises(dps.RequestError, match=sentence):
         plan.solve(**{"of": "smoking", "n": 1_000, **options})
 
