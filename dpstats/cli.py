@@ -14,6 +14,7 @@ from dpstats.terminal import (
     Unprinted,
     agrees,
     as_flags,
+    as_options,
     attended,
     close_output,
     prepare_streams,
@@ -25,8 +26,10 @@ from dpstats.terminal import (
 if TYPE_CHECKING:
     from dpstats.measured.measurements import Measurements
     from dpstats.planning.plan import Plan
+    from dpstats.privacy.budget import ZCDP, PureDP
 
 DONE, FAILED, REFUSED, OVER_BUDGET = 0, 1, 2, 3
+_TARGETS = ("width", "delta", "power", "budget", "alpha", "method", "alternative", "null", "term")
 _TABLE = "a .csv or .tsv file, which may be gzipped (.gz), or a .parquet file"
 _EXITS = (
     "exit codes: 0 done, 1 unexpected failure, 2 a request, table or file was refused, "
@@ -91,6 +94,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     preview.add_argument("request", type=Path, help="request.toml or plan.json")
     preview.add_argument("--rows", type=int, help="assumed number of rows")
+    preview.add_argument(
+        "--like",
+        type=Path,
+        metavar="RELEASE",
+        help="release.zip of rows that resemble the real ones",
+    )
+    _add_solve(preview)
     preview.set_defaults(run=_preview)
 
     plan = commands.add_parser("plan", help="write a plan for approval")
@@ -175,6 +185,28 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _add_solve(parser: argparse.ArgumentParser) -> None:
+    """The options of `Plan.solve`."""
+    solve = parser.add_argument_group(
+        "the least budget, or number of rows",
+        "for one analysis: --solve NAME with --width, --delta or --power. With a number of rows "
+        "(--rows, or in the request) it finds the least budget, with --budget the least number of "
+        "rows",
+    )
+    solve.add_argument("--solve", metavar="NAME", help="name of the analysis")
+    solve.add_argument("--width", type=float, help="wanted width of its intervals")
+    solve.add_argument("--delta", type=float, help="wanted error of the rows over its functions")
+    solve.add_argument("--power", type=float, help="wanted power of its test")
+    solve.add_argument("--budget", help="epsilon (or rho) of the whole plan, such as 2 or 1/3")
+    solve.add_argument("--alpha", type=float, help="level of the interval or test (default: 0.05)")
+    solve.add_argument("--method", choices=("noise_aware", "certified"), help="of the interval")
+    solve.add_argument(
+        "--alternative", metavar="EFFECT", help="for --power: one number, or several with commas"
+    )
+    solve.add_argument("--null", type=float, help="for --power: value of the null hypothesis")
+    solve.add_argument("--term", help="for --power: the coefficient or pair that is tested")
+
+
 def _add_synthesis(parser: argparse.ArgumentParser) -> None:
     """The options of `dps.synthesize`."""
     parser.add_argument("--fit", choices=("entropy", "minimax"), default="entropy")
@@ -209,7 +241,43 @@ def _demo(options: argparse.Namespace) -> None:
 
 
 def _preview(options: argparse.Namespace) -> None:
-    show(_read_plan(options.request, options.rows).preview(options.rows))
+    from dpstats.errors import RequestError
+    from dpstats.releases.opening import open_release
+
+    given = {
+        name: getattr(options, name) for name in _TARGETS if getattr(options, name) is not None
+    }
+    if given and options.solve is None:
+        raise RequestError(f"--{next(iter(given))} needs --solve with the name of an analysis")
+    plan = _read_plan(options.request, options.rows)
+    like = None if options.like is None else open_release(options.like)
+    if options.solve is None:
+        show(plan.preview(options.rows, like=like))
+        return
+    if "budget" in given:
+        given["budget"] = _budget(given["budget"], plan.budget.kind, "--budget")
+    if "alternative" in given:
+        given["alternative"] = _effect(given["alternative"])
+    try:
+        solved = plan.solve(
+            of=options.solve, n=options.rows, like=like, progress=progress(), **given
+        )
+    except RequestError as error:
+        raise RequestError(as_options(str(error))) from None
+    show(solved)
+
+
+def _effect(text: str) -> float | list[float]:
+    """An effect size: a number, or several."""
+    from dpstats.errors import RequestError
+
+    try:
+        numbers = [float(part) for part in text.split(",")]
+    except ValueError:
+        raise RequestError(
+            f"--alternative must be a number, or several with commas such as 0.3,0.2; got {text!r}"
+        ) from None
+    return numbers[0] if len(numbers) == 1 else numbers
 
 
 def _plan(options: argparse.Namespace) -> None:
@@ -366,23 +434,29 @@ def _infer(options: argparse.Namespace) -> None:
 
 
 def _new_ledger(options: argparse.Namespace) -> None:
-    from dpstats.errors import RequestError
-    from dpstats.privacy.budget import KINDS
     from dpstats.privacy.ledger import Ledger
-    from dpstats.privacy.rationals import parse_fraction
 
-    cap = parse_fraction(options.cap)
-    if cap is None:
-        try:
-            cap = float(options.cap)  # type: ignore[assignment]
-        except ValueError:
-            cap = options.cap
-    try:
-        limit = KINDS[options.kind](cap)  # type: ignore[arg-type]
-    except BudgetError as error:  # no budget is exceeded
-        raise RequestError(f"--cap: {error}") from None
+    limit = _budget(options.cap, options.kind, "--cap")
     ledger = Ledger.create(options.file, limit, unit=options.unit)
     show(ledger, done=f"{options.file} is written")
+
+
+def _budget(text: str, kind: str, option: str) -> PureDP | ZCDP:
+    """A budget of a kind, from a number or a fraction."""
+    from dpstats.errors import RequestError
+    from dpstats.privacy.budget import KINDS
+    from dpstats.privacy.rationals import parse_fraction
+
+    amount: Any = parse_fraction(text)
+    if amount is None:
+        try:
+            amount = float(text)
+        except ValueError:
+            amount = text
+    try:
+        return KINDS[kind](amount)
+    except BudgetError as error:  # no budget is exceeded
+        raise RequestError(f"{option}: {error}") from None
 
 
 def _show_ledger(options: argparse.Namespace) -> None:

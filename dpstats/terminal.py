@@ -67,6 +67,20 @@ def as_flags(message: str) -> str:
     return re.sub(r"\b(fit|solver|draw)=(?:'(\w+)')?", r"--\1 \2", message).replace(" ,", ",")
 
 
+def as_options(message: str) -> str:
+    """The same for the arguments of `Plan.solve`.
+
+    Examples
+    --------
+    >>> as_options("give n= for the least budget, or budget= for the least n")
+    'give --rows for the least budget, or --budget for the least n'
+    """
+    message = re.sub(r"\bn=", "--rows", re.sub(r"\bof=", "--solve", message))
+    names = "width|delta|power|budget|alternative|null|term|like|method"
+    return re.sub(rf"\b({names})=(?=\S)", r"--\1 ", re.sub(rf"\b({names})=(?=[\s,;]|$)", r"--\1",
+                  message))  # fmt: skip
+
+
 def say(text: str, end: str = "\n") -> None:
     """Print to stderr; that nobody reads it stops nothing."""
     with suppress(OSError):

@@ -14,6 +14,7 @@ from scipy import stats
 
 import dpstats as dps
 from dpstats.analyses import registry
+from dpstats.planning import measures
 from dpstats.privacy.noise import _noise_from
 
 FOLDER = Path(__file__).parents[1] / "docs" / "how-to"
@@ -155,3 +156,21 @@ def test_coverage_thinned(example, seeded_noise):
 @pytest.mark.parametrize("unit", ["replace", "add_remove"])
 def test_coverage(example, seeded_noise, unit):
     check_coverage(example, 2_000, seeded_noise, unit)
+
+
+def test_the_page_on_budgets_shows_what_is_printed(capsys, monkeypatch):
+    monkeypatch.setattr(measures, "RELEASES", 60)
+    monkeypatch.setattr(measures, "FEW_RELEASES", 20)
+    page = run_page("choose-a-budget.md")
+    printed = capsys.readouterr().out
+    shown = re.findall(r"```\n(smoking: .*?)```", page, flags=re.DOTALL)
+    assert len(shown) == 1
+    assert shown[0] in printed
+    for line in (
+        r"least epsilon = 0\.\d+ at n = 5000: width 0\.0\d+; at epsilon = 0\.\d+ it is 0\.03",
+        r"\n\d{4}\n",
+        r"link: delta of at most 0\.01 .*\nleast epsilon",
+        r"smoking: power of at least 0\.8 .*\nleast epsilon",
+        r"not even epsilon = 10000 gives 'smoking' a width of 0\.01 at n = 5000: it gives 0\.02",
+    ):
+        assert re.search(line, printed), line

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
-from dpstats.arrays import Codes, Floats
 from dpstats.checks import (
     Method,
     Target,
@@ -17,16 +16,10 @@ from dpstats.checks import (
     check_method,
     check_target,
 )
-from dpstats.errors import RequestError
-from dpstats.families.block import Block, Family
-from dpstats.inference.simulation import draw_from
-from dpstats.measured.answers import Answers, answer
-from dpstats.measured.combining import Sources
-from dpstats.measured.measurements import Measurements
 from dpstats.measured.strategy import Strategy
 from dpstats.measured.view import ReleaseView
 from dpstats.planning.expected_accuracy import ExpectedAccuracy, expected_accuracy
-from dpstats.references.uniform import Uniform
+from dpstats.planning.pretended import PretendRelease, pretend_rows, seen_by_analyses
 from dpstats.results.base import Result
 from dpstats.results.rendering import significant
 
@@ -34,12 +27,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from dpstats.analyses.base import Analysis
-    from dpstats.privacy.budget import Budget
-    from dpstats.schema import Schema
 
-PRETEND_POINTS = 20_000
 PRETEND_RELEASES = 3
-POINTS_AT_A_TIME = 4_000
 EVEN = """\
 Preview at n = {} rows drawn evenly over the cells, with simulated noise (no data were read).
 For better widths give like=, a release of rows that resemble the real ones."""
@@ -61,84 +50,17 @@ def preview_strategy(
     Draw rows evenly over levels and bins, or from the fitted density of the release `like`, and
     noise by a public simulation with a fixed seed: both decide the width of intervals.
     """
-    if like is not None:
-        _check_columns(strategy.columns, like)
-    pretended = [_PretendRelease(strategy, n, seed, like) for seed in range(PRETEND_RELEASES)]
+    seen = seen_by_analyses(strategy, n)
+    pretended = [
+        PretendRelease(seen, n, *rows.table(0, n), seed)
+        for seed, rows in enumerate(pretend_rows(strategy, like, PRETEND_RELEASES))
+    ]
     results = {
         name: tuple(analysis.infer(pretend) for pretend in pretended)
         for name, analysis in analyses.items()
     }
     accuracy = expected_accuracy(pretended[0].measurements)
     return Preview(heading, analyses, n, results, tuple(pretended), accuracy, like is not None)
-
-
-def _check_columns(wanted: Schema, like: ReleaseView) -> None:
-    """Refuse a release whose points are not coded as the plan's columns."""
-    if not all(hasattr(like, name) for name in ("schema", "candidates", "weights")):
-        raise RequestError(f"like must be a release, got {type(like).__name__}")
-    for column in wanted:
-        if column.name not in like.candidates or like.schema[column.name] != column:
-            raise RequestError(
-                f"the release given as like= holds no column {column.name!r} declared as in the "
-                f"plan; it holds {list(like.candidates)}"
-            )
-
-
-class _PretendRelease:
-    """What analyses would see of n rows, drawn evenly over the cells or from a density."""
-
-    def __init__(self, strategy: Strategy, n: int, seed: int, like: ReleaseView | None) -> None:
-        rng = np.random.default_rng(seed)
-        codes: dict[str, Codes] = {}
-        if like is None:
-            codes = Uniform().draw(PRETEND_POINTS, strategy.columns, None, rng)
-            density = np.full(PRETEND_POINTS, 1 / PRETEND_POINTS)
-        else:
-            codes = {name: like.candidates[name] for name in strategy.columns.names}
-            density = like.weights / like.weights.sum()
-        rows = rng.multinomial(n, density).astype(np.float64)
-        # What the reference would measure places candidates only; no analysis looks at it.
-        seen = [planned for planned in strategy.blocks if planned.role != "reference"]
-        public = n if strategy.unit == "replace" else None
-        strategy = replace(strategy, blocks=tuple(seen), n=public)
-        sums = [
-            np.array([float(n)]) if p.role == "count" else _sums(p.block, codes, rows) for p in seen
-        ]
-        scales = np.concatenate([strategy.scales_of(planned) for planned in seen])
-        noisy = _with_noise(np.rint(np.concatenate(sums)), scales, strategy.budget, rng)
-        measurements = Measurements(strategy, noisy, rng.uniform(-0.5, 0.5, len(noisy)))
-        self.candidates, self.weights = codes, rows / n
-        self.schema, self.n, self.budget = strategy.schema, measurements.n, strategy.budget
-        self.measurements, self._sources = measurements, Sources(measurements)
-
-    def answers(
-        self,
-        wanted: Family | Block | Sequence[Block],
-        *,
-        disjoint: bool = False,
-        with_count: bool = False,
-    ) -> Answers:
-        """Answers with the strategy's noise laws and the simulated values."""
-        return answer(self._sources, wanted, disjoint=disjoint, with_count=with_count)
-
-
-def _sums(block: Block, codes: Mapping[str, Codes], rows: Floats) -> Floats:
-    """Sums (d,) over points, rows (m,) at each; some points at a time."""
-    total = np.zeros(block.size)
-    for first in range(0, len(rows), POINTS_AT_A_TIME):
-        piece = slice(first, first + POINTS_AT_A_TIME)
-        some = {column.name: codes[column.name][piece] for column in block.columns}
-        total += block.evaluate(some).average(rows[piece])
-    return total
-
-
-def _with_noise(sums: Floats, scales: Floats, budget: Budget, rng: np.random.Generator) -> Codes:
-    """Sums (D,) with simulated noise of the law that each would get."""
-    noisy = sums.copy()
-    for scale in np.unique(scales):
-        same = np.flatnonzero(scales == scale)
-        noisy[same] += draw_from(budget.law(float(scale)), len(same), rng)
-    return noisy.astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -166,9 +88,9 @@ class Outlook:
     of: str
 
 
-def _width(result: Result, method: Method) -> float:
+def previewed_width(result: Result, method: Method, alpha: float = 0.05) -> float:
     """Median width of the previewed intervals; nan without intervals."""
-    widths = result.preview_widths(method)[result.previewed]
+    widths = result.preview_widths(method, alpha)[result.previewed]
     return float(np.median(widths)) if len(widths) else np.nan
 
 
@@ -209,7 +131,7 @@ class Preview:
         family = analysis.family(self.pretended[0].schema)
         noise = float(np.sqrt(np.median(self.pretended[0].answers(family).noise_variances)))
         aware, certified = (
-            float(np.median([_width(result, method) for result in results]))
+            float(np.median([previewed_width(result, method) for result in results]))
             for method in get_args(Method)
         )
         what = results[0].interval_of

@@ -127,8 +127,8 @@ class Result(ABC):
         """The parameters whose median width a preview shows."""
         return slice(None)
 
-    def preview_widths(self, method: Method) -> Floats:
-        """Widths (d,) of the 95% intervals that a preview shows; empty without intervals."""
+    def preview_widths(self, method: Method, alpha: float = 0.05) -> Floats:
+        """Widths (d,) of the intervals that a preview shows; empty without intervals."""
         return np.empty(0)
 
     def __eq__(self, other: object) -> bool:

@@ -124,10 +124,10 @@ class ChiSquareResult(Cached, HypothesisResult):
         """The effect; the certified interval is that of the private table's effect."""
         return self.effect_name
 
-    def preview_widths(self, method: Method) -> Floats:
-        """Width (1,) of the 95% interval that the method has: see `conf_int`."""
+    def preview_widths(self, method: Method, alpha: float = 0.05) -> Floats:
+        """Width (1,) of the interval that the method has: see `conf_int`."""
         target: Target = "population" if method == "noise_aware" else "table"
-        return np.diff(self.conf_int(method=method, target=target))
+        return np.diff(self.conf_int(alpha=alpha, method=method, target=target))
 
     @property
     def certified(self) -> CertifiedChiSquare:

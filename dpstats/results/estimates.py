@@ -137,14 +137,14 @@ class EstimateResult(Cached, Result):
         """Proportions, unless a subclass says otherwise."""
         return "proportion" if self.scalar else "proportions"
 
-    def preview_widths(self, method: Method) -> Floats:
-        """Widths (d,) of the 95% intervals for the population; of many, every so many only."""
+    def preview_widths(self, method: Method, alpha: float = 0.05) -> Floats:
+        """Widths (d,) of the intervals for the population; of many, every so many only."""
         every = -(-len(self.terms) // _PREVIEWED)
         if every > 1 and self.previewed == slice(None):
             some = self.intervals.subset(slice(0, None, every))
-            low, high = some.conf_int(0.05, method, "population")
+            low, high = some.conf_int(alpha, method, "population")
             return high - low
-        return np.diff(np.asarray(self.conf_int(method=method)).reshape(-1, 2))[:, 0]
+        return np.diff(np.asarray(self.conf_int(alpha=alpha, method=method)).reshape(-1, 2))[:, 0]
 
     def intervals_frame(
         self,

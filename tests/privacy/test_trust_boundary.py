@@ -109,10 +109,10 @@ def test_no_modules_import_each_other_in_a_circle():
 )  # fmt: skip
 def test_a_planted_circle_is_seen(planted):
     trees = {name: TREES[name] for name in MODULES}
-    trees["dpstats.planning.preview"] = ast.parse(
-        f"{SOURCES['dpstats.planning.preview']}\n{planted}"
+    trees["dpstats.planning.allocation"] = ast.parse(
+        f"{SOURCES['dpstats.planning.allocation']}\n{planted}"
     )
-    assert set(circle(trees)) == {"dpstats.planning.plan", "dpstats.planning.preview"}
+    assert set(circle(trees)) == {"dpstats.planning.plan", "dpstats.planning.allocation"}
 
 
 def test_no_module_imports_through_the_public_names():
@@ -289,7 +289,7 @@ BEFORE_CHANCE = (
 
 @pytest.mark.parametrize(
     "module",
-    [m for m in MODULES if room(m) in BEFORE_CHANCE and m != "dpstats.planning.preview"],
+    [m for m in MODULES if room(m) in BEFORE_CHANCE and m != "dpstats.planning.pretended"],
 )
 def test_nothing_before_synthesis_draws_ordinary_random_numbers(module):
     assert "np.random" not in ast.unparse(TREES[module]).replace("np.random.Generator", "")

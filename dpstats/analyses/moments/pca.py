@@ -275,10 +275,10 @@ class PCAResult(EstimateResult):
         """The eigenvalues, which come first."""
         return slice(self.n_components_)
 
-    def preview_widths(self, method: Method) -> Floats:
-        """Widths (k,) of the 95% intervals of the eigenvalues."""
+    def preview_widths(self, method: Method, alpha: float = 0.05) -> Floats:
+        """Widths (k,) of the intervals of the eigenvalues."""
         first = self._intervals.subset(slice(0, self.n_components_))
-        low, high = first.conf_int(0.05, method, "population")
+        low, high = first.conf_int(alpha, method, "population")
         return high - low
 
     @property

@@ -108,12 +108,12 @@ class GoodnessOfFit:
     def family(self, schema: Schema) -> Family:
         """The table of the one column."""
         table = Cells.table(schema, [self.column])
-        self._expected_shares(schema)
+        self.expected_shares(schema)
         return Family((table,))
 
     def infer(self, release: ReleaseView) -> ChiSquareResult:
         """Calibrated and certified tests, residuals and effect size."""
-        p0 = self._expected_shares(release.schema)
+        p0 = self.expected_shares(release.schema)
         family = self.family(release.schema)
         best, tested = (
             Departures(a, p0)
@@ -163,7 +163,7 @@ class GoodnessOfFit:
         noise = best.noise(draws_for_interval(alpha, self.simulations), rng)
         return effect_interval(best.observed, noise, best.n, best.p0, rng, alpha=alpha)
 
-    def _expected_shares(self, schema: Schema) -> Floats:
+    def expected_shares(self, schema: Schema) -> Floats:
         """Probabilities (d,) in the order of the levels."""
         column, given = schema[self.column], self.probabilities
         labels = list(column.bin_labels)

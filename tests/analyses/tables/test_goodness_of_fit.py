@@ -60,7 +60,7 @@ def test_mapping_equals_list_and_bins_of_numbers(schema, survey):
 def test_booleans_and_numpy_probabilities():
     schema = dps.Schema([dps.Boolean("smoker")])
     labelled = dps.GoodnessOfFit("smoker", {True: 0.25, False: 0.75})
-    np.testing.assert_allclose(labelled._expected_shares(schema), [0.75, 0.25])
+    np.testing.assert_allclose(labelled.expected_shares(schema), [0.75, 0.25])
     assert dps.GoodnessOfFit("smoker", np.array([0.75, 0.25])).probabilities == (0.75, 0.25)
 
 
@@ -233,7 +233,7 @@ def scores():
 )
 def test_probabilities_of_numbers_go_by_value(given):
     fit = dps.GoodnessOfFit("score", given)
-    assert fit._expected_shares(scores()).tolist() == pytest.approx([0.2, 0.3, 0.5], abs=1e-15)
+    assert fit.expected_shares(scores()).tolist() == pytest.approx([0.2, 0.3, 0.5], abs=1e-15)
     plan = dps.plan(scores(), {"fit": fit}, budget=dps.PureDP(1))
     again = dps.Plan.from_dict(plan.to_dict())
     assert again.analyses["fit"] == fit
@@ -241,7 +241,7 @@ def test_probabilities_of_numbers_go_by_value(given):
 
 def test_labels_keep_their_meaning():
     numbered = dps.GoodnessOfFit("level", {2.0: 0.9, 1: 0.1})
-    assert numbered._expected_shares(scores()).tolist() == [0.1, 0.9]
+    assert numbered.expected_shares(scores()).tolist() == [0.1, 0.9]
     for wrong, message in (
         ({22: 0.2, "22": 0.3, 17.5: 0.5}, "twice"),
         ({22: 0.2, 22.5: 0.3, 17.5: 0.5}, "unknown labels \\['22.5'\\]"),

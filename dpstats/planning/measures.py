@@ -1,0 +1,183 @@
+"""What can be asked of one analysis of a plan: a width, an accuracy, the power of its test."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.analyses.base import answered
+from dpstats.checks import Method, check_method
+from dpstats.errors import RequestError
+from dpstats.measured.certificate import certify_answers
+from dpstats.measured.strategy import Strategy
+from dpstats.measured.view import ReleaseView
+from dpstats.planning import preview
+from dpstats.planning.power import Effect, pvalue_of, under_alternative
+from dpstats.planning.pretended import (
+    PretendRelease,
+    PretendRows,
+    generator,
+    points,
+    pretend_rows,
+)
+
+if TYPE_CHECKING:
+    from dpstats.analyses.base import Analysis
+    from dpstats.results.base import Result
+
+FEW_RELEASES, RELEASES = 100, 400  # whose tests give a power: while searching, and at the end
+_TINY = 1e-300
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One analysis of a plan, by name, and the rows that it is previewed on."""
+
+    strategy: Strategy
+    analysis: Analysis[Result]
+    name: str
+    like: ReleaseView | None
+    alpha: float
+
+
+class Measure(ABC):
+    """A quantity of one analysis, from simulated releases of a strategy.
+
+    Attributes
+    ----------
+    details : str
+        What it is.
+    """
+
+    details: str
+
+    @abstractmethod
+    def __call__(self, strategy: Strategy, n: int, base: int) -> float:
+        """The quantity at n rows; `base` as in `PretendRows.table`."""
+
+    def shortfall(self, measured: float, target: float) -> float:
+        """How far a measured width or delta is above the target, as a logarithm."""
+        return math.log(max(measured, _TINY) / target)
+
+
+class Width(Measure):
+    """Median width of the intervals, as a preview shows it."""
+
+    def __init__(self, subject: Subject, method: Method) -> None:
+        check_method(method)
+        self.subject, self.method = subject, method
+        self.rows = pretend_rows(subject.strategy, subject.like, preview.PRETEND_RELEASES)
+        self.details = f"{method.replace('_', '-')} {1 - subject.alpha:.6g} interval"
+
+    def __call__(self, strategy: Strategy, n: int, base: int) -> float:
+        """The median over as many simulated releases as a preview has."""
+        asked, widths = self.subject, []
+        for seed, rows in enumerate(self.rows):
+            result = asked.analysis.infer(
+                PretendRelease(strategy, n, *rows.table(0, n, base), seed)
+            )
+            widths.append(preview.previewed_width(result, self.method, asked.alpha))
+            if math.isnan(widths[-1]):
+                raise RequestError(
+                    f"{asked.name!r} has no {self.method} interval whose width could be asked "
+                    "for; ask for delta= or power="
+                )
+        return float(np.median(widths))
+
+
+class Delta(Measure):
+    """Largest joint bound on the noise of the analysis' functions: the certificate's own.
+
+    A release adds the distance between its rows and the noisy answers, which the fit makes small.
+    """
+
+    def __init__(self, subject: Subject) -> None:
+        self.alpha, schema = subject.alpha, subject.strategy.schema
+        self.family = answered(subject.analysis, schema)
+        self.rows = pretend_rows(subject.strategy, subject.like, 1)[0]
+        self.details = (
+            f"bound on the error of rows that match the noisy answers, at level {1 - self.alpha:g}"
+        )
+
+    def __call__(self, strategy: Strategy, n: int, base: int) -> float:
+        """The bound, in unit scale."""
+        pretended = PretendRelease(strategy, n, *self.rows.table(0, n, base), 0)
+        answers = pretended.answers(self.family, with_count=True)
+        means = answers.means[: self.family.size]
+        found = certify_answers(answers, self.family, means, alpha=self.alpha, target="")
+        return float(found.joint_radius.max())
+
+
+class Power(Measure):
+    """Share of simulated releases whose p-value is at most alpha.
+
+    A release that rejects the null hypothesis at a value is taken to do so at larger ones, and one
+    that keeps it to do so at smaller ones: with common random numbers few do otherwise. So most are
+    inferred a few times only. What is returned as the solution is inferred in full (`sure`).
+    """
+
+    def __init__(
+        self, subject: Subject, alternative: Effect | None, null: float | None, term: str | None
+    ) -> None:
+        self.subject, self.null, self.term = subject, null, term
+        self.analysis, strategy, like = subject.analysis, subject.strategy, subject.like
+        if alternative is None and like is None:
+            raise RequestError(
+                "power= needs alternative=, an effect size, or like=, a release of rows that "
+                "follow the alternative"
+            )
+        simulated = getattr(self.analysis, "simulations", 0)
+        enough = max(999, math.ceil(50 / subject.alpha))
+        if isinstance(simulated, int) and enough < simulated:
+            # The power hardly depends on how many tables a p-value is simulated from.
+            self.analysis = replace(self.analysis, simulations=enough)  # type: ignore[type-var]
+        codes, density = points(strategy.columns, like, generator(0))
+        if alternative is not None:
+            density = under_alternative(self.analysis, strategy.schema, codes, density, alternative)
+        generators = [generator((seed, 2)) for seed in range(RELEASES)]
+        self.rows = PretendRows(strategy, codes, density, generators)
+        self.details = f"of the test at level {subject.alpha:g}, {RELEASES} simulated releases"
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin another search, with few releases."""
+        self.size = FEW_RELEASES
+        self.rejects_at, self.keeps_at = np.full(RELEASES, np.inf), np.zeros(RELEASES)
+
+    def __call__(self, strategy: Strategy, n: int, base: int) -> float:
+        """The share, among the first `size` releases."""
+        value = float(strategy.budget.total) * n  # either grows while the other is fixed
+        unknown = (self.keeps_at < value) & (value < self.rejects_at)
+        chosen = np.flatnonzero(unknown[: self.size])
+        rejects = self._rejects(strategy, n, base, chosen)
+        self.rejects_at[chosen[rejects]] = value
+        self.keeps_at[chosen[~rejects]] = value
+        return float(np.mean(self.rejects_at[: self.size] <= value))
+
+    def sure(self, strategy: Strategy, n: int, base: int) -> float:
+        """The share among all releases, without such knowledge."""
+        return float(self._rejects(strategy, n, base, np.arange(RELEASES)).mean())
+
+    def _rejects(
+        self, strategy: Strategy, n: int, base: int, chosen: NDArray[np.intp]
+    ) -> NDArray[np.bool_]:
+        rejects = np.zeros(len(chosen), dtype=bool)
+        for place, i in enumerate(chosen.tolist()):
+            pretended = PretendRelease(strategy, n, *self.rows.table(i, n, base), i)
+            result = self.analysis.infer(pretended)
+            pvalue = pvalue_of(result, self.subject.name, self.null, self.term)
+            rejects[place] = pvalue <= self.subject.alpha
+        return rejects
+
+    def shortfall(self, measured: float, target: float) -> float:
+        """How far a power is below the target, as normal quantiles."""
+        from scipy.special import ndtri
+
+        inside = np.clip(measured, 0.5 / RELEASES, 1 - 0.5 / RELEASES)
+        gap = float(ndtri(target) - ndtri(inside))
+        return min(gap, 0.0) if measured >= target else max(gap, _TINY)

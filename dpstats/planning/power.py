@@ -1,0 +1,142 @@
+"""Simulated power of the test of an analysis, and rows that follow an alternative."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from dpstats.analyses.base import Analysis, answered
+from dpstats.analyses.counts.difference import Difference, DifferenceResult
+from dpstats.analyses.counts.proportion import Proportion
+from dpstats.analyses.moments.correlation import CorrelationResult
+from dpstats.analyses.moments.mean_difference import MeanDifferenceResult
+from dpstats.analyses.registry import spelled
+from dpstats.analyses.tables.goodness_of_fit import GoodnessOfFit
+from dpstats.arrays import Codes, Floats
+from dpstats.checks import check_finite, short
+from dpstats.errors import RequestError
+from dpstats.results.base import Result
+from dpstats.results.estimates import EstimateResult
+from dpstats.results.hypothesis import HypothesisResult
+from dpstats.schema import Schema
+
+Effect = float | Sequence[float] | Mapping[str, float]
+"""An effect size: see `under_alternative`."""
+
+
+def under_alternative(
+    analysis: Analysis[Result],
+    schema: Schema,
+    codes: Mapping[str, Codes],
+    density: Floats,
+    effect: Effect,
+) -> Floats:
+    """Probabilities (m,) of points under an alternative; as before within each condition.
+
+    Parameters
+    ----------
+    analysis : Proportion, Difference or GoodnessOfFit
+    schema : Schema
+    codes, density :
+        Points and their probabilities (m,).
+    effect : number or numbers
+        The proportion; both risks, or their difference around one half; probabilities of levels.
+
+    Raises
+    ------
+    RequestError
+        For another analysis, an effect that is not possible, or a condition at no point.
+    """
+    family = answered(analysis, schema)
+    groups: list[tuple[list[int], Floats]]
+    if isinstance(analysis, Proportion):
+        p = _number("the alternative", effect)
+        if not 0 <= p <= 1:
+            raise RequestError(f"the alternative of a Proportion is in [0, 1]; got {p:g}")
+        groups = [([0, 1], np.array([p, 1 - p]))]
+    elif isinstance(analysis, Difference):
+        groups = [([2 * i, 2 * i + 1], np.array([risk, 1 - risk]))
+                  for i, risk in enumerate(_risks(effect))]  # fmt: skip
+    elif isinstance(analysis, GoodnessOfFit):
+        shares = replace(analysis, probabilities=effect).expected_shares(schema)  # type: ignore[arg-type]
+        groups = [(list(range(len(shares))), shares)]
+    else:
+        raise RequestError(
+            "alternative= is for a Proportion, a Difference or a GoodnessOfFit; for "
+            f"{spelled(analysis)} give like=, a release of rows that follow the alternative"
+        )
+    values = family.evaluate(codes)
+    holds = np.array([values.combine(one) for one in np.eye(family.size)])
+    if len(holds) == 1:  # a proportion of all rows
+        holds = np.vstack([holds, 1 - holds])
+    tilted = density * (1 - holds.sum(axis=0))
+    for members, shares in groups:
+        weights = holds[members] * density
+        masses = weights.sum(axis=1)
+        if np.any(masses == 0):
+            raise RequestError(
+                f"no simulated row is in one of the conditions of {spelled(analysis)}, so its "
+                "alternative cannot be simulated; give like=, a release with such rows"
+            )
+        tilted += masses.sum() * (shares / masses) @ weights
+    return np.asarray(tilted / tilted.sum())
+
+
+def _number(name: str, value: object) -> float:
+    array = check_finite(name, value)  # type: ignore[arg-type]
+    if array.ndim:
+        raise RequestError(f"{name} must be one number, got {short(value)}")
+    return float(array)
+
+
+def _risks(effect: Effect) -> tuple[float, float]:
+    """Both risks of a difference."""
+    array: Any = check_finite("alternative", effect)  # type: ignore[arg-type]
+    risks = (0.5 + array / 2, 0.5 - array / 2) if array.ndim == 0 else tuple(array)
+    if len(risks) != 2 or not all(0 <= risk <= 1 for risk in risks):
+        raise RequestError(
+            "the alternative of a Difference is a difference in [-1, 1], around one half, or both "
+            f"risks; got {short(effect)}"
+        )
+    return float(risks[0]), float(risks[1])
+
+
+def pvalue_of(result: Result, name: str, null: float | None, term: str | None) -> float:
+    """The two-sided noise-aware p-value of the test of an analysis.
+
+    Raises
+    ------
+    RequestError
+        If it has no test, or several; or if the hypothesis is not clear.
+    """
+    several = np.asarray(result.pvalues)
+    if len(several) and null is not None:
+        raise RequestError(f"{name!r} has its own hypothesis; drop null=")
+    if isinstance(result, HypothesisResult):
+        _no_term(name, term)
+        return float(result.pvalue)
+    if len(several):
+        terms = list(result.terms) if isinstance(result, EstimateResult) else []
+        if term not in terms:
+            asked = "" if term is None else f", not {term!r}"
+            raise RequestError(f"{name!r} tests several terms; give term=, one of {terms}{asked}")
+        return float(several[terms.index(term)])
+    _no_term(name, term)
+    if isinstance(result, DifferenceResult):
+        return result.test(null).pvalue
+    if not isinstance(result, EstimateResult) or not result.testable:
+        raise RequestError(
+            f"{name!r} has no single test whose power could be asked for; ask for an analysis of "
+            "one parameter, or for width= or delta="
+        )
+    if null is None and not isinstance(result, MeanDifferenceResult | CorrelationResult):
+        raise RequestError(f"the test of {name!r} needs null=, the value of the null hypothesis")
+    return result.test(0.0 if null is None else _number("null", null)).pvalue
+
+
+def _no_term(name: str, term: str | None) -> None:
+    if term is not None:
+        raise RequestError(f"{name!r} has a single test; drop term={term!r}")

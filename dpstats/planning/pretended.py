@@ -1,0 +1,221 @@
+"""Simulated releases: rows drawn from public numbers alone, with noise of a strategy's laws.
+
+The seeds are fixed, so simulations at two budgets or two numbers of rows differ by these alone
+(common random numbers): the noise is the same draw at another scale, and the tables resemble each
+other as much as tables of different sizes can; see `PretendRows`.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpstats.arrays import Codes, Floats
+from dpstats.errors import RequestError
+from dpstats.families.block import Block, Family
+from dpstats.inference.simulation import draw_from
+from dpstats.measured.answers import Answers, answer
+from dpstats.measured.combining import Sources
+from dpstats.measured.measurements import Measurements
+from dpstats.measured.strategy import Strategy
+from dpstats.measured.view import ReleaseView
+from dpstats.references.uniform import Uniform
+
+if TYPE_CHECKING:
+    from dpstats.privacy.budget import Budget
+    from dpstats.schema import Schema
+
+PRETEND_POINTS = 20_000
+POINTS_AT_A_TIME = 4_000
+
+
+class PretendRows:
+    """Simulated tables of rows from one density: at every n, the sums of a strategy's blocks.
+
+    A table of n rows is one multinomial draw S_n of sums. For another n near it, the mean of the
+    table is moved towards the density's, mu + sqrt(base / n) (S_base / base - mu) with base <= n.
+    That has the mean and covariance of n rows exactly, and is a mean of possible rows, as a mixture
+    of S_base / base and mu. So a search over n sees a smooth curve.
+
+    Parameters
+    ----------
+    strategy : Strategy
+    codes : mapping of column to (m,) codes
+        Points.
+    density : (m,) float64
+        Their probabilities.
+    generators : sequence of numpy Generators
+        One per table; they are not changed.
+    """
+
+    def __init__(
+        self,
+        strategy: Strategy,
+        codes: Mapping[str, Codes],
+        density: Floats,
+        generators: Sequence[np.random.Generator],
+    ) -> None:
+        self.codes, self.density = codes, density
+        self._blocks = strategy.family.blocks
+        self._generators = generators
+        self._drawn: dict[int, tuple[Codes, Floats]] = {}
+
+    def table(
+        self, number: int, n: int, base: int | None = None
+    ) -> tuple[Mapping[str, Codes], Floats, Floats]:
+        """Of one table: the points, their weights (m,) and the sums (d,) of the family.
+
+        Parameters
+        ----------
+        number : int
+            Which table.
+        n : int
+        base : int, optional
+            Number of rows of the draw that is moved to n, at most n; default: n itself.
+        """
+        base = n if base is None else base
+        if base not in self._drawn:
+            draws = [copy.deepcopy(g).multinomial(base, self.density) for g in self._generators]
+            rows: Codes = np.array(draws, dtype=np.int64 if base >= 2**31 else np.int32)
+            self._drawn = {base: (rows, self._sums(rows))}  # the last one only: they are large
+        row, sums = (found[number] for found in self._drawn[base])
+        if base == n:
+            return self.codes, row / n, np.rint(sums)
+        pull = math.sqrt(base / n)
+        weights = self.density + pull * (row / base - self.density)
+        return self.codes, weights, np.rint(n * (self._means + pull * (sums / base - self._means)))
+
+    @cached_property
+    def _means(self) -> Floats:
+        """Means (d,) of the functions under the density."""
+        return np.asarray(self._sums(self.density[None])[0])
+
+    def _sums(self, rows: Codes | Floats) -> Floats:
+        """Sums (tables, d) over points, rows (tables, m) at each; some points at a time."""
+        parts = []
+        for block in self._blocks:
+            total = np.zeros((len(rows), block.size))
+            for first in range(0, rows.shape[1], POINTS_AT_A_TIME):
+                piece = slice(first, first + POINTS_AT_A_TIME)
+                some = {column.name: self.codes[column.name][piece] for column in block.columns}
+                values = block.evaluate(some)
+                for table, weights in zip(total, rows[:, piece].astype(np.float64), strict=True):
+                    table += values.average(weights)
+            parts.append(total)
+        return np.concatenate(parts, axis=1)
+
+
+def generator(seed: int | tuple[int, int]) -> np.random.Generator:
+    """Of a public simulation."""
+    return np.random.default_rng(seed)
+
+
+def pretend_rows(strategy: Strategy, like: ReleaseView | None, count: int) -> list[PretendRows]:
+    """As many tables, each from points of its own: even ones, or those of a release."""
+    made = []
+    for seed in range(count):
+        rng = generator(seed)
+        codes, density = points(strategy.columns, like, rng)
+        made.append(PretendRows(strategy, codes, density, [rng]))
+    return made
+
+
+def points(
+    columns: Schema, like: ReleaseView | None, rng: np.random.Generator
+) -> tuple[dict[str, Codes], Floats]:
+    """Points even over levels and bins, or those of a release, and their probabilities (m,).
+
+    Raises
+    ------
+    RequestError
+        If the release lacks a column or declares it otherwise.
+    """
+    if like is None:
+        codes = Uniform().draw(PRETEND_POINTS, columns, None, rng)
+        return codes, np.full(PRETEND_POINTS, 1 / PRETEND_POINTS)
+    _check_columns(columns, like)
+    return {
+        name: like.candidates[name] for name in columns.names
+    }, like.weights / like.weights.sum()
+
+
+def _check_columns(wanted: Schema, like: ReleaseView) -> None:
+    """Refuse a release whose points are not coded as the plan's columns."""
+    if not all(hasattr(like, name) for name in ("schema", "candidates", "weights")):
+        raise RequestError(f"like must be a release, got {type(like).__name__}")
+    for column in wanted:
+        if column.name not in like.candidates or like.schema[column.name] != column:
+            raise RequestError(
+                f"the release given as like= holds no column {column.name!r} declared as in the "
+                f"plan; it holds {list(like.candidates)}"
+            )
+
+
+def seen_by_analyses(strategy: Strategy, n: int) -> Strategy:
+    """The strategy of n rows, without what the reference would measure.
+
+    That places candidates only; no analysis looks at it.
+    """
+    seen = tuple(planned for planned in strategy.blocks if planned.role != "reference")
+    return replace(strategy, blocks=seen, n=n if strategy.unit == "replace" else None)
+
+
+class PretendRelease:
+    """What analyses would see of n rows.
+
+    Parameters
+    ----------
+    strategy : Strategy
+        See `seen_by_analyses`.
+    n : int
+    codes, weights :
+        Points, and the shares (m,) of the rows at each.
+    sums : (d,) float64
+        Of the family over the rows.
+    seed : int
+        Of the noise: the same draw, up to its scale, whatever n and the budget.
+    """
+
+    def __init__(
+        self,
+        strategy: Strategy,
+        n: int,
+        codes: Mapping[str, Codes],
+        weights: Floats,
+        sums: Floats,
+        seed: int,
+    ) -> None:
+        rng = generator((seed, 1))
+        if strategy.unit == "add_remove":  # the number of rows is measured after the family
+            sums = np.append(sums, float(n))
+        scales = np.concatenate(strategy.block_scales)
+        noisy = _with_noise(sums, scales, strategy.budget, rng)
+        measurements = Measurements(strategy, noisy, rng.uniform(-0.5, 0.5, len(noisy)))
+        self.candidates, self.weights = codes, weights
+        self.schema, self.n, self.budget = strategy.schema, measurements.n, strategy.budget
+        self.measurements, self._sources = measurements, Sources(measurements)
+
+    def answers(
+        self,
+        wanted: Family | Block | Sequence[Block],
+        *,
+        disjoint: bool = False,
+        with_count: bool = False,
+    ) -> Answers:
+        """Answers with the strategy's noise laws and the simulated values."""
+        return answer(self._sources, wanted, disjoint=disjoint, with_count=with_count)
+
+
+def _with_noise(sums: Floats, scales: Floats, budget: Budget, rng: np.random.Generator) -> Codes:
+    """Sums (D,) with simulated noise of the law that each would get."""
+    noisy = sums.copy()
+    for scale in np.unique(scales):
+        same = np.flatnonzero(scales == scale)
+        noisy[same] += draw_from(budget.law(float(scale)), len(same), rng)
+    return noisy.astype(np.int64)

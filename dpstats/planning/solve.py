@@ -1,0 +1,435 @@
+"""The least budget, or the least number of rows, for a wanted width, accuracy or power.
+
+From public numbers alone, by previews of one analysis within the whole plan: it keeps the share of
+the budget that the plan gives it, and no other analysis is computed. Simulated rows and noise have
+fixed seeds (common random numbers), so what is searched is one curve, the same in every run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
+
+from dpstats.checks import Method, check_alpha, check_finite, short
+from dpstats.errors import BudgetError, RequestError
+from dpstats.measured.strategy import Strategy, check_rows
+from dpstats.measured.view import ReleaseView
+from dpstats.planning import measures
+from dpstats.planning.least import CLOSE, Search
+from dpstats.planning.measures import Delta, Measure, Power, Subject, Width
+from dpstats.planning.power import Effect
+from dpstats.planning.pretended import seen_by_analyses
+from dpstats.privacy.budget import ZCDP, Budget, PureDP, check_budget
+from dpstats.privacy.rationals import decimal_text
+from dpstats.results.rendering import significant
+
+if TYPE_CHECKING:
+    from dpstats.analyses.base import Analysis
+    from dpstats.references.base import Reference
+    from dpstats.results.base import Result
+
+Quantity = Literal["width", "delta", "power"]
+Progress = Callable[[str, int, int | None], None]
+BUDGETS: Mapping[str, tuple[float, float]] = {PureDP.kind: (1e-4, 1e4), ZCDP.kind: (1e-8, 1e4)}
+ROWS = (10.0, 1e9)
+USUAL_ROWS = 10_000
+
+
+class Planned(Protocol):
+    """What is used of a plan."""
+
+    @property
+    def strategy(self) -> Strategy:
+        """The blocks with their noise."""
+
+    @property
+    def analyses(self) -> Mapping[str, Analysis[Result]]:
+        """By name."""
+
+    @property
+    def reference(self) -> Reference:
+        """Where candidates come from."""
+
+    def check_reference(self, n: int) -> None:
+        """Refuse a reference that would be mostly noise."""
+
+
+P = TypeVar("P", bound=Planned)
+
+
+@dataclass(frozen=True, repr=False)
+class Solution(Generic[P]):
+    """The least budget or number of rows at which a plan reaches a target.
+
+    Attributes
+    ----------
+    plan : Plan
+        With that budget, or for that number of rows: release with it at once.
+    of : str
+        The analysis.
+    n : int
+        Number of rows, given or found.
+    found : {"budget", "n"}
+        What was solved for.
+    quantity : {"width", "delta", "power"}
+    target, reached : float
+        What was asked for, and what the preview shows at the solution.
+    below : pair of a Budget or int and a float, or None
+        The largest smaller value that was tried, at most 2% below, and what the preview shows
+        there; None if the least value of the range suffices.
+    details, note : str
+        What the quantity is, and a warning or "".
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> schema = dps.Schema([dps.Boolean("smoker")])
+    >>> plan = dps.plan(schema, {"smoking": dps.Proportion("smoker")}, budget=dps.PureDP(1))
+    >>> solution = plan.solve(width=0.05, of="smoking", n=2_000)
+    >>> solution.found, 0.049 < solution.reached <= 0.05 < solution.below[1]
+    ('budget', True)
+    >>> solution.plan.budget == solution.budget
+    True
+    """
+
+    plan: P
+    of: str
+    n: int
+    found: Literal["budget", "n"]
+    quantity: Quantity
+    target: float
+    reached: float
+    below: tuple[Budget | int, float] | None
+    details: str
+    note: str = ""
+
+    @property
+    def budget(self) -> Budget:
+        """The budget of the whole plan, found or given."""
+        return self.plan.strategy.budget
+
+    def __str__(self) -> str:
+        bound = "at least" if self.quantity == "power" else "at most"
+        asked = f"{self.of}: {self.quantity} of {bound} {self.target:g} ({self.details})"
+        if self.found == "budget":
+            least = f"least {_text(self.budget)} at n = {self.n}"
+        else:
+            least = f"least n = {self.n} at {_text(self.budget)}"
+        if self.below is None:
+            beside = "the least value that is tried suffices"
+        else:
+            value, other = self.below
+            name = f"n = {value}" if isinstance(value, int) else _text(value)
+            beside = f"at {name} it is {significant(other)}"
+        lines = [asked, f"{least}: {self.quantity} {significant(self.reached)}; {beside}"]
+        return "\n".join(lines + ([self.note] if self.note else []))
+
+    __repr__ = __str__
+
+
+def _text(budget: Budget) -> str:
+    """A budget in short; rho with its epsilon."""
+    text = f"{budget.parameter} = {decimal_text(budget.total)}"
+    if isinstance(budget, ZCDP):
+        text += f" (epsilon = {budget.epsilon_at():.3g} at delta = {float(budget.delta):.3g})"
+    return text
+
+
+def solve(
+    plan: P,
+    *,
+    of: str,
+    width: float | None = None,
+    delta: float | None = None,
+    power: float | None = None,
+    n: int | None = None,
+    budget: Budget | None = None,
+    alpha: float = 0.05,
+    method: Method | None = None,
+    alternative: Effect | None = None,
+    null: float | None = None,
+    term: str | None = None,
+    like: ReleaseView | None = None,
+    progress: Progress | None = None,
+) -> Solution[P]:
+    """See `Plan.solve`."""
+    if not isinstance(of, str) or of not in plan.analyses:
+        raise RequestError(
+            f"of= must name an analysis of the plan, one of {list(plan.analyses)}; got {short(of)}"
+        )
+    quantity, target = _target({"width": width, "delta": delta, "power": power}, alpha)
+    only: dict[str, tuple[object, Quantity]] = {
+        "method": (method, "width"),
+        "alternative": (alternative, "power"),
+        "null": (null, "power"),
+        "term": (term, "power"),
+    }
+    for name, (value, belongs) in only.items():
+        if value is not None and belongs != quantity:
+            raise RequestError(f"{name}= belongs to {belongs}=; drop it for {quantity}=")
+    if n is not None and budget is not None:
+        raise RequestError(
+            "give n= for the least budget, or budget= for the least n, not both; to see the widths "
+            "of both given, use preview"
+        )
+    if n is not None:
+        check_rows(n)
+    if budget is not None and type(check_budget(budget)) is not type(plan.strategy.budget):
+        raise RequestError(
+            "budget= must be of the plan's own kind, whose split it follows: a "
+            f"dps.{type(plan.strategy.budget).__name__}; make the plan again for another kind"
+        )
+    known = plan.strategy.n if n is None and budget is None else n
+    subject = Subject(plan.strategy, plan.analyses[of], of, like, alpha)
+    measure: Measure
+    if quantity == "width":
+        measure = Width(subject, method or "noise_aware")
+    elif quantity == "delta":
+        measure = Delta(subject)
+    else:
+        measure = Power(subject, alternative, null, term)
+    problem = _Problem(plan, of, quantity, target, measure, progress)
+    solution = (
+        problem.least_rows(plan.strategy.budget if budget is None else budget)
+        if known is None
+        else problem.least_budget(known)
+    )
+    if progress is not None:
+        progress("done", 1, 1)
+    return solution
+
+
+def _target(given: Mapping[Quantity, Any], alpha: float) -> tuple[Quantity, float]:
+    """The one quantity that is given, and its value."""
+    check_alpha(alpha)
+    found = [(name, value) for name, value in given.items() if value is not None]
+    if len(found) != 1:
+        raise RequestError(
+            "give exactly one of width=, delta= and power=; got "
+            + (", ".join(f"{name}=" for name, _ in found) or "none")
+        )
+    name, value = found[0]
+    array = check_finite(name, value)
+    if array.ndim or not array > 0:
+        raise RequestError(f"{name} must be a positive number, got {short(value)}")
+    if name == "power" and not alpha < array < 1:
+        raise RequestError(
+            f"power={float(array):g} is out of range: more than alpha={alpha:g}, which a test "
+            "reaches without any effect, and less than 1"
+        )
+    return name, float(array)
+
+
+@dataclass(frozen=True)
+class _Unknown(Generic[P]):
+    """The number that is searched for: of the plan's budget, or of rows."""
+
+    found: Literal["budget", "n"]
+    plan: P
+    budget: Budget
+    n: int
+    range: tuple[float, float]
+
+    def at(self, value: float) -> tuple[P, int, int]:
+        """The plan there, the number of rows, and that of the draw to move to it."""
+        if self.found == "budget":
+            return with_budget(self.plan, _budget(self.budget, value)), self.n, self.n
+        n = int(value)
+        return with_budget(self.plan, self.budget, n), n, 2 ** (n.bit_length() - 1)
+
+    @property
+    def start(self) -> float:
+        """Where the search begins."""
+        return float(self.budget.total if self.found == "budget" else self.n)
+
+    def grid(self, value: float) -> float:
+        """To three digits: at most half a per cent away."""
+        rounded = float(f"{value:.3g}")
+        return rounded if self.found == "budget" else float(int(rounded))
+
+    def as_given(self, value: float) -> Budget | int:
+        """As users write it."""
+        return int(value) if self.found == "n" else _budget(self.budget, value)
+
+    def text(self, value: float) -> str:
+        """The value in a sentence."""
+        given = self.as_given(value)
+        return f"n = {given}" if isinstance(given, int) else _text(given)
+
+    @property
+    def curve(self) -> float:
+        """The variance of the noise falls as epsilon^2, or as rho; see `Search`."""
+        return 0.0 if self.found == "n" else 2.0 if self.budget.noise == "laplace" else 1.0
+
+
+@dataclass(frozen=True)
+class _Problem(Generic[P]):
+    """A target for one analysis of a plan."""
+
+    plan: P
+    of: str
+    quantity: Quantity
+    target: float
+    measure: Measure
+    progress: Progress | None
+
+    def least_budget(self, n: int) -> Solution[P]:
+        """Given the number of rows.
+
+        Raises
+        ------
+        RequestError
+            If no budget reaches the target.
+        """
+        own = self.plan.strategy.budget
+        unknown = _Unknown("budget", self.plan, own, n, BUDGETS[own.kind])
+        hit, miss, seen = self._search(unknown)
+        if hit is not None:
+            return self._solution(unknown, hit, miss, seen)
+        here = seen.get(float(own.total), math.nan) / self.target
+        near = n * here**1.5 if self.quantity == "width" and 1 < here < 1e3 else n
+        rows, _, _ = self._search(replace(self._rows(own), n=int(min(near, ROWS[1]))))
+        alone = "" if self.quantity == "delta" else ", from sampling alone"
+        cure = (
+            "no number of rows would do with the plan's own budget"
+            if rows is None
+            else f"with the plan's own budget, {_text(own)}, n = {int(rows)} rows would do"
+        )
+        raise RequestError(
+            f"{self._not_even(unknown, seen)} at n = {n}: it gives "
+            f"{_shown(seen[unknown.range[1]])}{alone}; {cure}"
+        )
+
+    def least_rows(self, budget: Budget) -> Solution[P]:
+        """Given the budget.
+
+        Raises
+        ------
+        RequestError
+            If no number of rows reaches the target.
+        """
+        unknown = self._rows(budget)
+        hit, miss, seen = self._search(unknown)
+        if hit is not None:
+            return self._solution(unknown, hit, miss, seen)
+        raise RequestError(
+            f"{self._not_even(unknown, seen)} at {_text(budget)}: it gives "
+            f"{_shown(seen[unknown.range[1]])}; ask for less"
+        )
+
+    def _rows(self, budget: Budget) -> _Unknown[P]:
+        return _Unknown("n", self.plan, budget, self.plan.strategy.n or USUAL_ROWS, ROWS)
+
+    def _not_even(self, unknown: _Unknown[P], seen: Mapping[float, float]) -> str:
+        """The start of a refusal; that of the reference where it is the reason."""
+        high = unknown.range[1]
+        plan, n, _ = unknown.at(high)
+        plan.check_reference(n)
+        return (
+            f"not even {unknown.text(high)} gives {self.of!r} a {self.quantity} of {self.target:g}"
+        )
+
+    def _search(
+        self, unknown: _Unknown[P]
+    ) -> tuple[float | None, float | None, dict[float, float]]:
+        """The least value and one that misses the target, and what was measured at all."""
+        measure, measured = self.measure, dict[float, float]()
+
+        def shortfall(value: float, sure: bool = False) -> float:
+            if self.progress is not None:
+                where = f"previewing {self.of!r} at {unknown.text(value)}"
+                self.progress(where, len(measured), None)
+            plan, n, base = unknown.at(value)
+            of = measure.sure if sure and isinstance(measure, Power) else measure
+            measured[value] = math.nan
+            if _possible(plan, n):
+                measured[value] = of(seen_by_analyses(plan.strategy, n), n, base)
+            gap = measure.shortfall(measured[value], self.target)
+            return math.inf if math.isnan(gap) else gap
+
+        low, high = unknown.range
+        if not isinstance(measure, Power):
+            search = Search(shortfall, low, high, unknown.grid, unknown.curve)
+            hit, miss = search.least(unknown.start)
+            if hit is not None and max(measured) < 1.5 * hit <= high / 2:
+                shortfall(unknown.grid(2 * hit))  # whether more does not hurt
+            return hit, miss, measured
+        measure.forget()
+        first, _ = Search(shortfall, low, high, unknown.grid).least(unknown.start)
+        measure.size = measures.RELEASES
+        measured.clear()  # shares of few releases
+        hit, miss = Search(shortfall, low, high, unknown.grid).least(first or high)
+        while hit is not None and shortfall(hit, sure=True) > 0:
+            miss, further = hit, unknown.grid(hit * CLOSE)
+            hit = further if miss < further <= high else None
+        return hit, miss, measured
+
+    def _solution(
+        self, unknown: _Unknown[P], hit: float, miss: float | None, seen: Mapping[float, float]
+    ) -> Solution[P]:
+        plan, n, _ = unknown.at(hit)
+        missed = {v: self.measure.shortfall(m, self.target) > 0 for v, m in seen.items()}
+        odd = [v for v in seen if v != hit and missed[v] == (v > hit)]
+        return Solution(
+            plan=plan,
+            of=self.of,
+            n=n,
+            found=unknown.found,
+            quantity=self.quantity,
+            target=self.target,
+            reached=seen[hit],
+            below=None if miss is None else (unknown.as_given(miss), seen[miss]),
+            details=self.measure.details,
+            note="".join(
+                f"Note: more is not always better here: at {unknown.text(value)} the "
+                f"{self.quantity} is {_shown(seen[value])}"
+                for value in odd[:1]
+            ),
+        )
+
+
+def _possible(plan: Planned, n: int) -> bool:
+    """Whether the noise can be drawn, and candidates placed."""
+    try:
+        plan.check_reference(n)
+        _ = plan.strategy.block_scales
+    except (BudgetError, RequestError):
+        return False
+    return True
+
+
+def _shown(measured: float) -> str:
+    return significant(measured) if math.isfinite(measured) else "nothing finite"
+
+
+def _budget(own: Budget, amount: float) -> Budget:
+    """A budget of the same kind."""
+    return ZCDP(amount, own.delta) if isinstance(own, ZCDP) else PureDP(amount)
+
+
+def with_budget(plan: P, budget: Budget, n: int | None = None) -> P:
+    """The same plan with another budget of its kind, every noise in proportion.
+
+    Parameters
+    ----------
+    plan : Plan
+    budget : Budget
+    n : int, optional
+        Another number of rows, for a plan that declares one.
+    """
+    old = plan.strategy
+    scale = old.budget.total / budget.total
+    planned = [replace(p, multiplier=p.multiplier * scale) for p in old.blocks]
+    rows = old.n if n is None or old.n is None else n
+    own = old.own_block("reference")
+    if own is not None and rows != old.n:  # its bins may depend on n
+        block = plan.reference.block(old.columns, rows)
+        assert block is not None
+        amount = budget.total * plan.reference.share
+        multiplier = block.multiplier(budget, old.unit, amount)
+        planned[old.blocks.index(own)] = replace(own, block=block, multiplier=multiplier)
+    strategy = replace(old, blocks=tuple(planned), budget=budget, n=rows)
+    made: P = replace(plan, strategy=strategy)  # type: ignore[type-var]
+    return made

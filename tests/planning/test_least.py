@@ -1,0 +1,76 @@
+"""The search: its promise for any curve, and few evaluations for the usual ones."""
+
+import math
+
+import pytest
+
+from dpstats.planning.least import CLOSE, Search
+
+
+def digits(value):
+    return float(f"{value:.3g}")
+
+
+def search(curve, start=1.0, power=0.0, low=1e-4, high=1e4):
+    tried = []
+
+    def shortfall(value):
+        tried.append(value)
+        return curve(value)
+
+    return *Search(shortfall, low, high, digits, power).least(start), tried
+
+
+@pytest.mark.parametrize("start", [1e-4, 0.03, 1.0, 500.0])
+@pytest.mark.parametrize("sampling", [0.0, 0.5, 0.999, 0.99999])
+@pytest.mark.parametrize("root", [0.007, 1.23, 2_000.0])
+def test_few_evaluations_find_the_root_of_a_width(root, sampling, start):
+    """w^2 = sampling + noise / v^2, at one where v is the root."""
+
+    def curve(value):
+        return 0.5 * math.log(sampling + (1 - sampling) * (root / value) ** 2)
+
+    hit, miss, tried = search(curve, start, power=2.0)
+    assert miss < root <= hit * (1 + 1e-12) <= miss * CLOSE * (1 + 1e-12)
+    assert len(tried) <= 10
+
+
+@pytest.mark.parametrize("root", [0.5, 1.004, 77.0])
+@pytest.mark.parametrize(
+    "curve",
+    [
+        lambda ratio: math.log(ratio),
+        lambda ratio: math.copysign(1.0, ratio - 1 + 1e-12),  # a step
+        lambda ratio: math.log(ratio) if ratio < 3 else math.inf,
+        lambda ratio: -700.0 if ratio < 1 else 1e-6,  # a width of zero
+        lambda ratio: math.log(ratio) ** 3,
+    ],
+)
+def test_other_curves_only_take_longer(root, curve):
+    hit, miss, tried = search(lambda value: curve(root / value))
+    assert curve(root / hit) <= 0 < curve(root / miss)
+    assert hit <= miss * CLOSE * (1 + 1e-12)
+    assert len(tried) <= 40
+
+
+def test_a_curve_with_waves_still_ends_beside_a_crossing():
+    def waves(value):
+        return math.log(5 / value) + 0.3 * math.sin(40 * math.log(value))
+
+    for start in (0.01, 4.0, 9.0):
+        hit, miss, _ = search(waves, start)
+        assert waves(hit) <= 0 < waves(miss)
+        assert miss < hit <= miss * CLOSE
+
+
+def test_out_of_reach_and_always_reached():
+    hit, miss, tried = search(lambda v: 0.5 * math.log(2 + 1 / v**2), power=2.0)
+    assert (hit, miss) == (None, 1e4)
+    assert len(tried) <= 4  # the line says so
+    hit, miss, _ = search(lambda v: -1.0)
+    assert (hit, miss) == (1e-4, None)
+
+
+def test_whole_numbers_end_at_neighbours():
+    found = Search(lambda v: math.log(5.5 / v), 1, 100, lambda v: float(int(v))).least(50)
+    assert found == (6, 5)

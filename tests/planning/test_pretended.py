@@ -1,0 +1,68 @@
+"""Simulated rows: at every n the mean and covariance of so many rows, and possible ones."""
+
+import numpy as np
+
+import dpstats as dps
+from dpstats.planning.pretended import (
+    PretendRelease,
+    PretendRows,
+    generator,
+    points,
+    seen_by_analyses,
+)
+from dpstats.planning.solve import with_budget
+
+SCHEMA = dps.Schema([dps.Category("g", ["a", "b", "c"]), dps.Number("x", 0, 1, missing=0)])
+PLAN = dps.plan(
+    SCHEMA, {"g": dps.Marginals(["g"], degree=1), "x": dps.Mean("x")}, budget=dps.PureDP(1)
+)
+TABLES = 400
+
+
+def rows_of(tables=TABLES, m=200):
+    codes, _ = points(SCHEMA, None, generator(0))
+    codes = {name: column[:m] for name, column in codes.items()}
+    density = np.arange(1.0, m + 1)
+    generators = [generator((seed, 2)) for seed in range(tables)]
+    return PretendRows(PLAN.strategy, codes, density / density.sum(), generators)
+
+
+def test_sums_are_those_of_the_weighted_points():
+    rows = rows_of(tables=2)
+    for n, base in ((1000, 1000), (1500, 1024)):
+        codes, weights, sums = rows.table(1, n, base)
+        assert np.isclose(weights.sum(), 1)
+        assert weights.min() >= 0  # a mixture of possible rows, since the base is not above n
+        values = np.concatenate([b.evaluate(codes).average(weights) for b in PLAN.family.blocks])
+        np.testing.assert_allclose(sums, n * values, atol=0.5 + 1e-6)
+
+
+def test_a_moved_table_has_the_mean_and_the_covariance_of_n_rows():
+    rows, n = rows_of(), 1_500
+    sums = np.array([rows.table(i, n, 1024)[2] for i in range(TABLES)])
+    values = np.concatenate([b.evaluate(rows.codes).matrix().toarray() for b in PLAN.family.blocks])
+    mean = values @ rows.density
+    expected = n * ((values * rows.density) @ values.T - np.outer(mean, mean))
+    errors = np.sqrt(np.diag(expected) / TABLES)
+    assert np.all(np.abs(sums.mean(axis=0) - n * mean) < 4 * errors + 0.5)
+    ratio = np.var(sums, axis=0) / np.diag(expected)
+    assert np.all(np.abs(ratio - 1) < 5 * np.sqrt(2 / TABLES))
+
+
+def test_tables_of_nearby_sizes_resemble_each_other():
+    rows = rows_of(tables=1)
+    one, other = (rows.table(0, n, 1024)[2] / n for n in (1500, 1520))
+    alone = rows.table(0, 1520)[2] / 1520
+    assert np.abs(one - other).max() < 0.1 * np.abs(one - alone).max()
+
+
+def noise(n, epsilon, seed=0):
+    strategy = seen_by_analyses(with_budget(PLAN, dps.PureDP(epsilon)).strategy, n)
+    codes, weights, sums = rows_of(tables=1).table(0, n)
+    return PretendRelease(strategy, n, codes, weights, sums, seed)._sources.sums - sums
+
+
+def test_noise_is_the_same_draw_at_every_n_and_up_to_its_scale_at_every_budget():
+    np.testing.assert_array_equal(noise(1000, 0.01), noise(5000, 0.01))
+    np.testing.assert_allclose(noise(1000, 0.001), 10 * noise(1000, 0.01), atol=10)
+    assert np.any(noise(1000, 0.01) != noise(1000, 0.01, seed=1))
