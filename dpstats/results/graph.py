@@ -186,8 +186,8 @@ class GraphResult(EstimateResult):
 
     @property
     def testable(self) -> bool:
-        """True: `test` takes a pair and a value."""
-        return True
+        """Whether `test` needs no pair."""
+        return len(self.terms) == 1
 
     def test(
         self,
