@@ -290,12 +290,12 @@ class GraphicalModel:
         p, units = len(self.columns), moments.spread
         names = [[self.columns[i] for i in pair] for pair in intervals.pairs.T]
         tested = np.array([declared is None or frozenset(pair) not in declared for pair in names])
-        _, signs = self._numbers_and_signs(release.schema)
+        signs = covariance.signs
         remarks = [
             singular_remark(precision),
             certificate_remark(precision),
             clipping_remark(release.schema, self, covariance),
-            "" if moments.ball is not None or len(signs) == p else BOUNDED,
+            "" if moments.ball is not None or len(signs) == covariance.p else BOUNDED,
             SEPARATED if declared is not None else SIGNS if signs else "",
         ]
         return GraphResult(

@@ -82,15 +82,9 @@ class NoisyPrecision(Cached):
         return np.asarray(square[1:, 1:] + crossed + np.diag(np.diag(crossed)))
 
     @cached_property
-    def sample(self) -> Floats:
-        """(p, p) the noisy covariance matrix, divisor n, less the bias of the squared means."""
-        own = self.covariance.moments.noise_sd[0, 1:] ** 2
-        return np.asarray(self.covariance.plain + np.diag(own))
-
-    @cached_property
     def _inverse(self) -> Floats:
         """Of the sample."""
-        inverse = np.linalg.inv(self.sample)
+        inverse = np.linalg.inv(self.covariance.sample)
         return np.asarray((inverse + inverse.T) / 2)
 
     @cached_property
@@ -101,7 +95,7 @@ class NoisyPrecision(Cached):
         noise, inverse = self.noise_variances, self._inverse
         ridge = noise * inverse
         np.fill_diagonal(ridge, noise @ np.diag(inverse))
-        corrected = np.linalg.inv(self.sample + ridge)
+        corrected = np.linalg.inv(self.covariance.sample + ridge)
         return np.asarray((corrected + corrected.T) / 2)
 
     @cached_property

@@ -67,12 +67,12 @@ class PairLaws(Cached):
         """Partial correlations."""
         covariance = precision.covariance
         df = max(1, covariance.n - covariance.p - 1)
-        return PairLaws(covariance, precision.sample, precision.regressions, df, -1)
+        return PairLaws(covariance, covariance.sample, precision.regressions, df, -1)
 
     @staticmethod
     def marginal(covariance: NoisyCovariance) -> PairLaws:
         """Correlations of two columns."""
-        sample = covariance.plain + np.diag(covariance.moments.noise_sd[0, 1:] ** 2)
+        sample = covariance.sample
         directions = np.diag(1 / np.sqrt(np.maximum(np.diag(sample), 1e-12)))
         return PairLaws(covariance, sample, directions, max(1, covariance.n - 3), 1)
 

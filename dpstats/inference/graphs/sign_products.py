@@ -14,7 +14,7 @@ from dpstats.families.moments import Moments
 from dpstats.families.separators import moments_of_products
 from dpstats.families.subgroups import Subgroup
 from dpstats.inference.moment_matrix import ONE, ZERO, MomentMatrix
-from dpstats.inference.moments.noisy_covariance import NoisyCovariance
+from dpstats.inference.moments.noisy_covariance import NoisyCovariance, weights_within
 
 if TYPE_CHECKING:
     from dpstats.measured.view import ReleaseView
@@ -89,9 +89,6 @@ def covariance_of_products(
 ) -> NoisyCovariance:
     """The noisy covariance matrix of some products of signs."""
     moments = ProductMatrix.of_products(release, products, given)
-    weights = np.asarray(release.weights)
-    if given is not None:
-        weights = weights * given.holds(release.candidates)
-        weights = weights / max(float(weights.sum()), 1e-300)
+    weights = weights_within(release, given)
     powers = np.full((len(products), 2), np.nan)
     return NoisyCovariance(moments, moments.unit_rows(release.candidates), weights, powers)

@@ -88,11 +88,7 @@ class NoisyCovariance(Cached):
             powers = mean_powers(release, columns, given, moments.n)
             powers[signs, 0] = moments.matrix[0, 1:][signs]  # the third power of a sign is itself
             powers[signs, 1] = moments.matrix[0, 0]
-        weights = np.asarray(release.weights)
-        if given is not None:
-            weights = weights * given.holds(release.candidates)
-            weights = weights / max(float(weights.sum()), 1e-300)
-        return cls(moments, points, weights, powers, standardize)
+        return cls(moments, points, weights_within(release, given), powers, standardize)
 
     @property
     def p(self) -> int:
@@ -172,6 +168,12 @@ class NoisyCovariance(Cached):
     def plain(self) -> Floats:
         """(p, p) noisy covariances, divisor n."""
         return replace(self, standardize=False).of_moments(self.moments.matrix)
+
+    @cached_property
+    def sample(self) -> Floats:
+        """(p, p) the same, less the bias that the noise gives the squared means."""
+        own = self.moments.noise_sd[0, 1:] ** 2
+        return np.asarray(self.plain + np.diag(own))
 
     @cached_property
     def hidden_columns(self) -> list[str]:
@@ -259,6 +261,15 @@ class NoisyCovariance(Cached):
     def draws(self) -> int:
         """Number of draws of the error, even."""
         return 2 * int(np.clip(NUMBERS / 10 / (self.p + 1) ** 2, 500, 2_000))
+
+
+def weights_within(release: ReleaseView, given: Subgroup | None) -> Floats:
+    """Weights (m,) of the fitted density in a subgroup, with sum one, or zero if none is in it."""
+    weights = np.asarray(release.weights)
+    if given is None:
+        return weights
+    weights = weights * given.holds(release.candidates)
+    return np.asarray(weights / max(float(weights.sum()), 1e-300))
 
 
 def _both_signs(draws: Floats) -> Floats:
