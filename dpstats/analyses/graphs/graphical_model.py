@@ -54,8 +54,8 @@ BOUNDED = (
 SIGNS = (
     "columns of two levels count as -1 and 1, and tests are of linear partial correlations: where "
     "the graph has loops these can differ from zero without an edge, by .009 on a 3 x 3 grid with "
-    "even levels, by .05 and more with uneven ones; separators= of a declared graph makes the "
-    "tests exact"
+    "even levels, by .05 and more with uneven ones; given the products that separators= adds they "
+    "are zero, if the declared graph is right"
 )
 SEPARATED = (
     "partial correlations are given all other columns and the products over the separator sets of "
@@ -93,8 +93,8 @@ class GraphicalModel:
         quarter to twice the penalty at which an empty graph stays empty with probability .95.
     separators : sequence of pairs of columns, optional
         The edges of a declared graph of columns of two levels. The products over the separator sets
-        of its triangulation are measured too; then the tests are exact for pairs that it does not
-        join, and these alone are tested.
+        of its triangulation are measured too; then a pair that it does not join has partial
+        correlation zero if the declared graph is right, and such pairs alone are tested.
     given : str, optional
         The graph in the rows with this condition, such as ``"age >= 65"``.
     clip_norm, center, scale : optional
