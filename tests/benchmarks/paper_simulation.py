@@ -57,9 +57,14 @@ def equal_time(reference, p, seconds, runs, steps=4):
     return m
 
 
+def brief(value):
+    """Two digits, without a power of ten for large numbers."""
+    return f"{value:.2g}" if value < 100 else f"{value:.0f}"
+
+
 def spread(values):
     """Median and quartiles; one run by itself."""
-    low, middle, high = (f"{v:.2g}" for v in np.quantile(values, [0.25, 0.5, 0.75]))
+    low, middle, high = map(brief, np.quantile(values, [0.25, 0.5, 0.75]))
     return f"{middle} ({low}-{high})" if len(values) > 1 else f"{middle} (one run)"
 
 
@@ -133,12 +138,12 @@ def tables(found, passes):
         slow, fast = (
             np.median([r.seconds for r in found[p, reference, "PuLP"]]) for reference in every[:2]
         )
-        return f"{slow / fast:.2g}"
+        return brief(slow / fast)
 
     def promise(reference):
-        return lambda p: f"{promised(reference, p, sizes(reference, p)[0]):.2g}"
+        return lambda p: brief(promised(reference, p, sizes(reference, p)[0]))
 
-    counting = {"ratio": ratio, "counting the histogram's n rows": lambda p: f"{passes[p]:.2g}"}
+    counting = {"ratio": ratio, "histogram, counting n rows": lambda p: brief(passes[p])}
     promises = {f"promised, {reference}": promise(reference) for reference in every[:2]}
     merging = ("PuLP, merged", "HiGHS, merged", "columns", "entropy")
     return {
@@ -183,7 +188,12 @@ DRAWN = {
     ("uniform", "entropy"): dict(color="C4", marker="^"),
     ("uniform", "release"): dict(color="C3", marker="D"),
 }
-LABELS = {"PuLP": "PuLP", "columns": "columns", "entropy": "entropy", "release": "default release"}
+LABELS = {
+    "PuLP": "PuLP",
+    "columns": "merged, column generation",
+    "entropy": "entropy fit",
+    "release": "default release",
+}
 
 
 def draw(found, passes, path):
@@ -207,12 +217,15 @@ def draw(found, passes, path):
                 error.errorbar(
                     np.array(shown) + beside, middle, bars, ms=4, lw=1, label=label, **style
                 )
-        pass_label = "counting n rows of the histogram"
+        pass_label = "histogram, counting its n rows"
         time.plot(every, [passes[p] for p in every], color="0.5", ls="--", label=pass_label)
         sized(time, every, xlabel="columns p", ylabel="CPU seconds")
         error.axhline(8 * DELTA, color="0.3", ls="--", lw=1, label="promised, 8 delta")
         error.axhline(1, color="0.6", ls=":", lw=1, label="largest possible")
+        ticks = (0.03, 0.1, 0.3, 1, 4)
         sized(error, every, xlabel="columns p", ylabel="largest error of the rows over F")
+        error.set(ylim=(0.02, 6))
+        error.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
 
 
 def main():
