@@ -40,10 +40,10 @@ def svg(path, rows, columns, size):
         figure.savefig(path, format="svg", metadata={"Date": None})
 
 
-def sized(axis, sizes, **labels):
-    """Finish a panel over sizes: logarithmic up, a tick per size, a legend."""
+def sized(axis, sizes, legend=None, **labels):
+    """Finish a panel over sizes: logarithmic up, a tick per size, a legend with its options."""
     axis.set(yscale="log", **labels)
     axis.minorticks_off()
     axis.set_xticks(sizes, [f"{size:,}" for size in sizes])
     axis.grid(alpha=0.3)
-    axis.legend(fontsize=7)
+    axis.legend(fontsize=7, **(legend or {}))

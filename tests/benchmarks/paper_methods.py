@@ -183,6 +183,10 @@ class Run:
     density: float
     rows: float
 
+    @property
+    def milliseconds(self):
+        return 1000 * self.seconds
+
 
 def run(reference, way, p, seed, m=None):
     """One run at the sizes of the theorem, or with another m; noise depends on p and seed only."""

@@ -76,6 +76,8 @@ def simulate(largest, runs, seconds, say):
             if at in ended:
                 continue
             found[p, *at] = repeated(lambda seed, at=(*at, p): run(*at, seed), runs, seconds)
+            if len(found[p, *at]) < runs:
+                say(f"{', '.join(at)}: {len(found[p, *at])} of {runs} runs at p = {p}")
             longest = max(r.seconds for r in found[p, *at])
             if longest > seconds:
                 ended.add(at)
@@ -148,8 +150,10 @@ def tables(found, passes):
     merging = ("PuLP, merged", "HiGHS, merged", "columns", "entropy")
     return {
         "CPU seconds, the program as printed": columns("seconds", every, "PuLP") | counting,
-        "CPU seconds, equal candidates merged, uniform": columns("seconds", every[:1], *merging),
-        "the same, histogram": columns("seconds", every[1:2], *merging),
+        "CPU milliseconds, equal candidates merged, uniform": (
+            columns("milliseconds", every[:1], *merging)
+        ),
+        "the same, histogram": columns("milliseconds", every[1:2], *merging),
         "largest error of the rows, as printed": columns("rows", every, "PuLP"),
         "largest error of the rows, this library": (
             columns("rows", every[:2], "columns", "entropy")
@@ -174,8 +178,9 @@ def at_equal_time(p, runs):
         says = f"{error:.2g}" if error < np.inf else "nothing"
         for way in ("PuLP", "columns", "entropy"):
             done = [run(reference, way, p, seed, m) for seed in range(runs)]
-            parts = ([getattr(r, part) for r in done] for part in ("seconds", "density", "rows"))
-            lines.append([f"{p}", reference, f"{m:,}", way, *map(spread, parts), says])
+            parts = ("milliseconds", "density", "rows")
+            cells = (spread([getattr(r, part) for r in done]) for part in parts)
+            lines.append([f"{p}", reference, f"{m:,}", way, *cells, says])
     return lines
 
 
@@ -223,7 +228,9 @@ def draw(found, passes, path):
         error.axhline(8 * DELTA, color="0.3", ls="--", lw=1, label="promised, 8 delta")
         error.axhline(1, color="0.6", ls=":", lw=1, label="largest possible")
         ticks = (0.03, 0.1, 0.3, 1, 4)
-        sized(error, every, xlabel="columns p", ylabel="largest error of the rows over F")
+        between = {"ncols": 2, "loc": "upper center", "bbox_to_anchor": (0.5, 0.92)}
+        title = "largest error of the rows over F"
+        sized(error, every, between, xlabel="columns p", ylabel=title)
         error.set(ylim=(0.02, 6))
         error.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
 
@@ -252,7 +259,7 @@ def main():
         print(f"\n{title}\n\n{by_p(found, cells)}", flush=True)
     compared = [p for p in ((4,) if options.quick else (4, 6, 8)) if p <= options.largest]
     lines = [line for p in compared for line in at_equal_time(p, options.runs)]
-    head = ["p", "reference", "m", "way", "CPU s", "error, density", "error, rows", "promised"]
+    head = ["p", "reference", "m", "way", "CPU ms", "error, density", "error, rows", "promised"]
     print(f"\nat equal time\n\n{markdown(head, lines)}")
     if options.figure:
         draw(found, passes, options.figure)
