@@ -111,10 +111,10 @@ def test_a_release_is_within_the_promise_for_its_rows(methods):
 
 def test_equal_time_chooses_m_in_proportion(methods, simulation, monkeypatch):
     def run(reference, way, p, seed, m=None):
-        return methods.Run(2e-4 * m, 0, 0)
+        return methods.Run(0.1 if m is None else 2e-4 * m, 0, 0)
 
     monkeypatch.setattr(simulation, "run", run)
-    assert simulation.equal_time("uniform", 4, 0.1, runs=1) == 500
+    assert simulation.equal_time("uniform", 4, runs=1) == 500
 
 
 def test_a_way_that_takes_too_long_ends(methods, simulation, monkeypatch):

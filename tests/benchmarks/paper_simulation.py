@@ -48,12 +48,19 @@ def repeated(one, runs, seconds):
     return done
 
 
-def equal_time(reference, p, seconds, runs, steps=4):
-    """The m at which PuLP takes about so many CPU seconds, by a few steps in proportion."""
+def equal_time(reference, p, runs, steps=4):
+    """The m at which PuLP takes the CPU time of the histogram at its printed m.
+
+    A few steps in proportion. Both are timed in turn, so that they meet the same load.
+    """
     m = sizes("histogram", p)[2]
     for _ in range(steps):
-        taken = np.median([run(reference, "PuLP", p, seed, m).seconds for seed in range(runs)])
-        m = max(2, round(m * seconds / taken))
+        both = [
+            [run("histogram", "PuLP", p, seed), run(reference, "PuLP", p, seed, m)]
+            for seed in range(runs)
+        ]
+        wanted, taken = np.median([[r.seconds for r in pair] for pair in both], axis=0)
+        m = max(2, round(m * wanted / taken))
     return m
 
 
@@ -168,12 +175,11 @@ def tables(found, passes):
 
 def at_equal_time(p, runs):
     """Lines: every reference with the m that takes the CPU time of the histogram's printed m."""
-    wanted = np.median([run("histogram", "PuLP", p, seed).seconds for seed in range(runs)])
     lines = []
     for reference in references(p):
         n, k, m, _ = sizes(reference, p)
         if reference != "histogram":
-            m = equal_time(reference, p, wanted, runs)
+            m = equal_time(reference, p, runs)
         error = 8 * theorem(reference, p).delta(n, k=k, m=m)
         says = f"{error:.2g}" if error < np.inf else "nothing"
         for way in ("PuLP", "columns", "entropy"):
