@@ -160,7 +160,9 @@ def tables(found, passes):
         "CPU milliseconds, equal candidates merged, uniform": (
             columns("milliseconds", every[:1], *merging)
         ),
-        "the same, histogram": columns("milliseconds", every[1:2], *merging),
+        "CPU milliseconds, equal candidates merged, histogram": columns(
+            "milliseconds", every[1:2], *merging
+        ),
         "largest error of the rows, as printed": columns("rows", every, "PuLP"),
         "largest error of the rows, this library": (
             columns("rows", every[:2], "columns", "entropy")
@@ -249,6 +251,10 @@ def main():
     parser.add_argument("--figure", type=Path, help="the SVG file to write")
     parser.add_argument("--quick", action="store_true", help="p to 5, three runs")
     options = parser.parse_args()
+    if options.largest < 3 or options.runs < 1:
+        parser.error("--largest must be at least 3, --runs at least 1")
+    if options.figure and not options.figure.parent.is_dir():
+        parser.error(f"--figure: there is no folder {options.figure.parent}")
     if options.quick:
         options.largest, options.runs, options.seconds = min(options.largest, 5), 3, 3
     for way in ("HiGHS, merged", "PuLP", "columns", "entropy"):  # what they import is not timed
