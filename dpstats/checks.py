@@ -161,6 +161,11 @@ def is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
+def is_real(value: object) -> bool:
+    """Whether a value is a real number of any kind, such as a float32 or a Fraction; not a bool."""
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
 def is_finite(value: float) -> bool:
     """Whether a number is finite as a float."""
     try:

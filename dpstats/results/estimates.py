@@ -22,7 +22,7 @@ from dpstats.checks import (
 )
 from dpstats.errors import RequestError
 from dpstats.inference.intervals import Intervals, wider
-from dpstats.results.base import INTERVAL_COLUMNS, Result, footer
+from dpstats.results.base import INTERVAL_COLUMNS, Result, footer, notes_for
 from dpstats.results.hypothesis import HypothesisResult
 from dpstats.results.named import Named
 from dpstats.results.rendering import Page, brief_list, table_of
@@ -365,7 +365,7 @@ class EstimateResult(Cached, Result):
 
     def _remarks(self, shown: pd.DataFrame, alpha: float, target: Target) -> list[str]:
         """Notes below the table, one per line."""
-        remarks = list(self.notes)
+        remarks = notes_for(self.notes, target)
         if len(shown) < len(self.terms):
             remarks.append(f"{len(self.terms) - len(shown)} more rows are in to_frame()")
         if len(self.terms) > 1:

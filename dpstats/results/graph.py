@@ -27,14 +27,19 @@ from dpstats.inference.graphs.pair_intervals import PartialIntervals
 from dpstats.results.estimates import EstimateResult
 from dpstats.results.hypothesis import HypothesisResult
 from dpstats.results.named import Named
+from dpstats.results.pair_graph import (
+    EVEN_ROWS,
+    PairGraph,
+    pair_names,
+    strongest_first,
+    symmetric,
+)
 from dpstats.results.rendering import Page, brief_list
 from dpstats.spending import USUAL_ALPHA, percent
 
 if TYPE_CHECKING:
-    import networkx
     import pandas as pd
 
-OF_POPULATION = "no certified statement on the population"  # a note that the table has no use for
 Adjustment = Literal["holm", "fdr_bh", "none"]
 _ADJUSTED = {
     "holm": "adjusted by Holm's method over all tested pairs",
@@ -44,7 +49,7 @@ _ADJUSTED = {
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class GraphResult(EstimateResult):
+class GraphResult(PairGraph, EstimateResult):
     """Partial correlations of all pairs of columns, given all other columns, and their edges.
 
     Parameters are partial correlations, one per pair of columns, row by row of the upper triangle.
@@ -107,7 +112,7 @@ class GraphResult(EstimateResult):
     @property
     def preview_remark(self) -> str:
         """What other rows do to the widths, and the advice."""
-        return "\n".join(filter(None, [super().preview_remark, self.advice]))
+        return "\n".join(filter(None, [EVEN_ROWS, self.advice]))
 
     @property
     def headline(self) -> str:
@@ -138,18 +143,7 @@ class GraphResult(EstimateResult):
     @property
     def partial_correlation_(self) -> Floats:
         """(p, p) partial correlations, ones on the diagonal."""
-        p = len(self.columns)
-        matrix = np.eye(p)
-        upper = np.triu_indices(p, 1)
-        matrix[upper] = matrix.T[upper] = np.asarray(self.params)
-        return matrix
-
-    @property
-    def matrix(self) -> pd.DataFrame:
-        """`partial_correlation_` with the columns' names."""
-        import pandas as pd
-
-        return pd.DataFrame(self.partial_correlation_, index=self.columns, columns=self.columns)
+        return symmetric(np.asarray(self.params), len(self.columns))
 
     @cached_property
     def p_unadjusted(self) -> Named:
@@ -220,6 +214,13 @@ class GraphResult(EstimateResult):
             i, value, float(self._graph.pvalues(value, alternative)[i]), alternative
         )
 
+    def pairs(self) -> pd.DataFrame:
+        """All pairs, tested or not: columns first, second, estimate and whether it is tested."""
+        import pandas as pd
+
+        columns = {"estimate": np.asarray(self.params), "tested": self.tested}
+        return pd.DataFrame({**pair_names(self.columns), **columns})
+
     def edges(
         self,
         *,
@@ -247,8 +248,7 @@ class GraphResult(EstimateResult):
         if target != "population":
             frame["certified"] = self.verdicts(alpha=alpha, target=target)
         found = frame[frame["p_value"] <= alpha]
-        order = found["estimate"].abs().sort_values(ascending=False, kind="stable").index
-        return found.loc[order].reset_index(drop=True)
+        return strongest_first(found).reset_index(drop=True)
 
     def verdicts(self, *, alpha: float = USUAL_ALPHA, target: Target = "population") -> list[str]:
         """Certified verdicts on all pairs: present, absent, or undecided.
@@ -283,9 +283,7 @@ class GraphResult(EstimateResult):
         and ``p_unadjusted`` beside it; ``certified``, the verdict.
         """
         frame = super().to_frame(alpha=alpha, method=method, target=target)
-        first, second = self._graph.pairs
-        names = np.array(self.columns, dtype=object)
-        frame = frame.assign(first=names[first], second=names[second])
+        frame = frame.assign(**pair_names(self.columns))
         if target == "population":
             adjusted = np.asarray(self.adjusted_pvalues(adjust))
             unadjusted = np.asarray(self.p_unadjusted)
@@ -319,43 +317,12 @@ class GraphResult(EstimateResult):
         low, high = (ends[:p, :p] for ends in self._graph.precision.bounds(alpha, target))
         scale = np.outer(self.units, self.units)
         i, j = np.triu_indices(p)
-        names = np.array(self.columns, dtype=object)
-        columns = {"first": names[i], "second": names[j], "estimate": self.precision_[i, j]}
+        columns = {**pair_names(self.columns, own=True), "estimate": self.precision_[i, j]}
         ends = {"conf_low": (low / scale)[i, j], "conf_high": (high / scale)[i, j]}
         return pd.DataFrame({**columns, **ends})
 
-    def to_networkx(
-        self, *, alpha: float = USUAL_ALPHA, adjust: Adjustment = "holm"
-    ) -> networkx.Graph[str]:
-        """The edges found, as a networkx graph of the columns.
-
-        Every edge has the attributes ``weight`` (the partial correlation), ``p_value`` and
-        ``certified``.
-
-        Raises
-        ------
-        RequestError
-            If networkx is not installed.
-        """
-        try:
-            import networkx
-        except ImportError:
-            raise RequestError(
-                "to_networkx() needs networkx; install it with: pip install 'dpstats[graphs]'"
-            ) from None
-        graph: networkx.Graph[str] = networkx.Graph()
-        graph.add_nodes_from(self.columns)
-        for row in self.edges(alpha=alpha, adjust=adjust).to_dict("records"):
-            graph.add_edge(
-                row["first"], row["second"], weight=row["estimate"], p_value=row["p_value"],
-                certified=row["certified"],
-            )  # fmt: skip
-        return graph
-
     def _page(self, alpha: float, target: Target, most: int) -> Page:
         page = super()._page(alpha, target, most)
-        if target == "table":
-            page = replace(page, after=[line for line in page.after if OF_POPULATION not in line])
         if not self.known:
             return replace(page, header=(), rows=())
         names = {"t": "z", "P>|t|": "P>|z| (Holm)"}
@@ -366,9 +333,9 @@ class GraphResult(EstimateResult):
         frame = self.to_frame(alpha=alpha, target=target)
         low, high = np.asarray(self.conf_int(alpha=alpha, method="certified", target=target)).T
         frame = frame.assign(certified_low=low, certified_high=high)
-        order = frame["estimate"].abs().sort_values(ascending=False, kind="stable").index
         kept = ["term", "estimate", "std_error", "statistic", "p_value", "conf_low", "conf_high"]
-        return frame.loc[order[:most], [*kept, "privacy_share", "certified_low", "certified_high"]]
+        kept += ["privacy_share", "certified_low", "certified_high"]
+        return strongest_first(frame).head(most)[kept]
 
     def _head(self, alpha: float, target: Target) -> list[str]:
         return [self.title, *self._counts(alpha, target)]
