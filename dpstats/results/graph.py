@@ -16,6 +16,7 @@ from dpstats.checks import (
     Target,
     check_alpha,
     check_alternative,
+    check_choice,
     check_number,
     check_target,
     counted,
@@ -24,7 +25,7 @@ from dpstats.checks import (
 )
 from dpstats.errors import RequestError
 from dpstats.inference.graphs.pair_intervals import PartialIntervals
-from dpstats.results.estimates import EstimateResult
+from dpstats.results.estimates import MOST, EstimateResult
 from dpstats.results.hypothesis import HypothesisResult
 from dpstats.results.named import Named
 from dpstats.results.pair_graph import (
@@ -41,10 +42,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Adjustment = Literal["holm", "fdr_bh", "none"]
-_ADJUSTED = {
-    "holm": "adjusted by Holm's method over all tested pairs",
-    "fdr_bh": "adjusted by Benjamini and Hochberg's method over all tested pairs",
-    "none": "not adjusted for the number of pairs",
+_ADJUSTED = {  # in the header of a table, and in a sentence
+    "holm": ("Holm", "adjusted by Holm's method over all tested pairs"),
+    "fdr_bh": ("BH", "adjusted by Benjamini and Hochberg's method over all tested pairs"),
+    "none": ("plain", "not adjusted for the number of pairs"),
 }
 
 
@@ -73,6 +74,8 @@ class GraphResult(PairGraph, EstimateResult):
         The pairs that have a p-value.
     advice : str
         What a plan could do for less noise, or "".
+    adjust : {"holm", "fdr_bh", "none"}
+        Of `pvalues` and of the text, see `adjusted_pvalues`.
 
     Examples
     --------
@@ -103,6 +106,11 @@ class GraphResult(PairGraph, EstimateResult):
         default_factory=lambda: np.ones(0, dtype=bool)
     )
     advice: str = ""
+    adjust: Adjustment = "holm"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice("adjust", self.adjust, list(_ADJUSTED))
 
     @property
     def interval_of(self) -> str:
@@ -153,8 +161,8 @@ class GraphResult(PairGraph, EstimateResult):
 
     @property
     def pvalues(self) -> Named:
-        """(d,) the same, adjusted by Holm's method."""
-        return self.adjusted_pvalues("holm")
+        """(d,) the same, adjusted as `adjust` says."""
+        return self.adjusted_pvalues(self.adjust)
 
     def adjusted_pvalues(self, adjust: Adjustment = "holm") -> Named:
         """P-values (d,), adjusted for the number of tested pairs.
@@ -171,8 +179,7 @@ class GraphResult(PairGraph, EstimateResult):
         RequestError
             For another method.
         """
-        if adjust not in _ADJUSTED:
-            raise RequestError(f"adjust must be one of {list(_ADJUSTED)}, got {short(adjust)}")
+        check_choice("adjust", adjust, list(_ADJUSTED))
         raw = np.asarray(self.p_unadjusted)
         if adjust == "none" or not self.tested.any():
             return Named(raw, self.terms)
@@ -321,16 +328,37 @@ class GraphResult(PairGraph, EstimateResult):
         ends = {"conf_low": (low / scale)[i, j], "conf_high": (high / scale)[i, j]}
         return pd.DataFrame({**columns, **ends})
 
-    def _page(self, alpha: float, target: Target, most: int) -> Page:
-        page = super()._page(alpha, target, most)
+    def summary(
+        self,
+        *,
+        alpha: float = USUAL_ALPHA,
+        target: Target = "population",
+        most: int = MOST,
+        simultaneous: bool = False,
+        adjust: Adjustment | None = None,
+    ) -> str:
+        """Text table, the strongest pairs first; see `EstimateResult.summary`.
+
+        Parameters
+        ----------
+        alpha, target, most, simultaneous
+            As there.
+        adjust : {"holm", "fdr_bh", "none"}, optional
+            Of the p-values; default: that of the result.
+        """
+        chosen = self if adjust is None else replace(self, adjust=adjust)
+        return chosen._page(alpha, target, most, simultaneous).text()
+
+    def _page(self, alpha: float, target: Target, most: int, simultaneous: bool = False) -> Page:
+        page = super()._page(alpha, target, most, simultaneous)
         if not self.known:
             return replace(page, header=(), rows=())
-        names = {"t": "z", "P>|t|": "P>|z| (Holm)"}
+        names = {"t": "z", "P>|t|": f"P>|z| ({_ADJUSTED[self.adjust][0]})"}
         return replace(page, header=[names.get(cell, cell) for cell in page.header])
 
     def _shown(self, alpha: float, target: Target, most: int) -> pd.DataFrame:
         """The strongest pairs first."""
-        frame = self.to_frame(alpha=alpha, target=target)
+        frame = self.to_frame(alpha=alpha, target=target, adjust=self.adjust)
         low, high = np.asarray(self.conf_int(alpha=alpha, method="certified", target=target)).T
         frame = frame.assign(certified_low=low, certified_high=high)
         kept = ["term", "estimate", "std_error", "statistic", "p_value", "conf_low", "conf_high"]
@@ -346,7 +374,7 @@ class GraphResult(PairGraph, EstimateResult):
         if target == "population" and self.known:
             lines.append(
                 f"edges: {self._found(alpha)} of {tested} at level {alpha:g}, p-values "
-                f"{_ADJUSTED['holm']}"
+                f"{_ADJUSTED[self.adjust][1]}"
             )
         count = Counter(self.verdicts(alpha=alpha, target=target))
         within = "" if self.tolerance is None else f" (below {self.tolerance:g})"

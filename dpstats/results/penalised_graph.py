@@ -143,21 +143,27 @@ class PenalisedGraphResult(PairGraph, Result):
             }
         )
 
-    def summary(self, *, alpha: float = 0.05, target: Target = "population") -> str:
-        """Text: edges at every penalty, and the strongest ones at the usual penalty.
+    def summary(
+        self,
+        *,
+        alpha: float = 0.05,
+        target: Target = "population",
+        penalty: float | None = None,
+    ) -> str:
+        """Text: how many edges there are at every penalty, and the strongest ones at one of them.
 
-        `alpha` and `target` have no effect: there are no intervals.
+        `alpha` and `target` have no effect: there are no intervals. `penalty` is as in `edges`.
         """
         check_target(target)
-        return self._page().text()
+        return self._page(penalty).text()
 
     def _repr_html_(self) -> str:
         return self._page().html()
 
-    def _page(self) -> Page:
+    def _page(self, penalty: float | None = None) -> Page:
         counts = zip(self.penalties.tolist(), self.edge_counts.tolist(), strict=True)
         listed = ", ".join(f"{significant(one)}: {count}" for one, count in counts)
-        edges = self.edges()
+        edges, below = self.edges(penalty), self.nearest if penalty is None else penalty
         rows = [
             [f"{one}, {other}", fixed(value, 3)]
             for one, other, value in edges.head(_MOST).itertuples(index=False)
@@ -167,7 +173,7 @@ class PenalisedGraphResult(PairGraph, Result):
         after += [f"Note: {more} more edges are in edges()"] if more > 0 else []
         return Page(
             self.title,
-            [f"edges by penalty: {listed}", f"below: penalty {significant(self.nearest)}"],
+            [f"edges by penalty: {listed}", f"below: penalty {significant(below)}"],
             ["", "partial correlation"],
             rows,
             after=[*after, *(f"Note: {note}" for note in self.notes)],

@@ -1,5 +1,6 @@
 """Graphical models: options, what is measured, estimates without noise, and what results say."""
 
+import re
 from fractions import Fraction
 
 import numpy as np
@@ -368,6 +369,22 @@ def test_headlines_say_what_was_found(release, noisy):
     tree = release.infer(dps.GraphicalModel(NAMES, structure="tree"))
     assert tree.headline == "4 of 4 edges sure; estimated tree: a, b; b, c; c, d; d, e"
     assert noisy.headline == "nearly singular: no estimates"
+
+
+def test_a_summary_may_be_joint_or_adjusted_otherwise(release):
+    graph = release.infer("numbers")
+    each, joint = graph.summary(most=1), graph.summary(most=1, simultaneous=True)
+    number = graph.terms.index(graph.edges()["term"][0])
+    for text, simultaneous in ((each, False), (joint, True)):
+        low, high = graph.conf_int(simultaneous=simultaneous)[number]
+        shown = re.search(r"\[(\S+), (\S+)\]", text)
+        assert [float(shown[1]), float(shown[2])] == pytest.approx([low, high], abs=1e-3)
+    assert "of each interval" in each
+    assert "of all intervals jointly" in joint
+    text = graph.summary(adjust="fdr_bh")
+    assert "P>|z| (BH)" in text
+    assert f"edges: {len(graph.edges(adjust='fdr_bh'))} of 10 pairs" in text
+    assert "Benjamini and Hochberg" in text
 
 
 def test_the_head_of_a_summary_has_its_level(release):
