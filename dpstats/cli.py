@@ -274,7 +274,7 @@ def _preview(options: argparse.Namespace) -> None:
     plan = _read_plan(options.request, options.rows)
     like = None if options.like is None else open_release(options.like)
     if options.solve is None:
-        show(plan.preview(options.rows, like=like))
+        show(plan.preview(options.rows, like=like, progress=progress()))
         return
     if "budget" in given:
         given["budget"] = _budget(given["budget"], plan.budget.kind, "--budget")

@@ -130,7 +130,8 @@ def test_options_of_summaries(folder, capsys):
     survey = pd.read_csv("survey.csv")
     numbers = pd.RangeIndex(len(survey)).to_numpy()
     survey.assign(weight=numbers % 100, height=numbers % 70).to_csv("survey.csv", index=False)
-    assert main(["release", "--unchecked", "graph.toml", "survey.csv", "-o", "g.zip"]) == DONE
+    release = ["release", "--unchecked", "graph.toml", "survey.csv", "-o", "g.zip"]
+    assert main([*release, "--candidates", "1000"]) == DONE
     release = dps.load("g.zip")
     capsys.readouterr()
 

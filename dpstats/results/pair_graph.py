@@ -15,10 +15,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 EVEN_ROWS = """\
-Rows that are even are the best case of a graph: columns that are independent and use all of their
-bounds. Real certified intervals are often several times as wide (2 to 9 times for normal columns
-with bounds at three standard deviations, the most for a chain of correlations .4), and noise-aware
-ones up to 3 times where noise is most of the variance."""
+Even rows are an easy case for a graph: columns are independent and use all of their bounds. For
+normal columns with bounds at three standard deviations, certified intervals were 2 to 9 times as
+wide, or said nothing, and noise-aware ones up to 3 times where most of the variance is noise."""
 _ATTRIBUTES = ("p_value", "certified", "verdict")  # of an edge, besides its weight
 
 
