@@ -72,7 +72,8 @@ class PairGraph(ABC):
         graph: networkx.Graph[str] = networkx.Graph()
         graph.add_nodes_from(self.columns)
         for row in self.edges(**options).to_dict("records"):
-            kept = {name: row[name] for name in _ATTRIBUTES if name in row}
+            found = {name: row[name] for name in _ATTRIBUTES if name in row}
+            kept = {name: value for name, value in found.items() if value == value}  # no nan
             graph.add_edge(row["first"], row["second"], weight=row["estimate"], **kept)
         return graph
 

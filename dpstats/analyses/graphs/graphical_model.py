@@ -23,10 +23,7 @@ from dpstats.checks import (
     as_float,
     check_choice,
     check_numbers,
-    counted,
-    first_few,
     is_real,
-    listed,
     short,
 )
 from dpstats.errors import RequestError
@@ -35,7 +32,13 @@ from dpstats.families.coarse_moments import third_and_fourth_powers
 from dpstats.families.conditions import parsed_condition
 from dpstats.families.features import Term, has_sign
 from dpstats.families.moments import Moments
-from dpstats.families.separators import Edges, separators, sign_products, triangulated
+from dpstats.families.separators import (
+    Edges,
+    checked_edges,
+    separators,
+    sign_products,
+    triangulated,
+)
 from dpstats.families.subgroups import Subgroup
 from dpstats.inference.graphs.pair_intervals import MarginalIntervals, PartialIntervals
 from dpstats.inference.graphs.sign_products import covariance_of_products, products_block
@@ -190,22 +193,7 @@ class GraphicalModel:
                 "separators= are for estimator='inverse' of columns with two levels, not for a "
                 "tree and not with clip_norm="
             )
-        given = listed(self.separators)
-        pairs: list[Any] = list(given) if isinstance(given, list | tuple) else [given]
-        edges = tuple(listed(edge) for edge in pairs)
-        for place, edge in enumerate(edges, start=1):  # no message quotes a name: it may be a cell
-            names = isinstance(edge, list | tuple) and all(isinstance(name, str) for name in edge)
-            if not names or len(edge) != 2:
-                found = f"of {counted(len(edge), 'name')}" if names else f"a {type(edge).__name__}"
-                raise RequestError(
-                    "separators must be the edges of a graph, such as [('a', 'b'), ('b', 'c')]; "
-                    f"entry {place} is {found}"
-                )
-            if edge[0] == edge[1] or not set(edge) <= set(self.columns):
-                raise RequestError(
-                    f"entry {place} of separators does not name two of {first_few(self.columns)}"
-                )
-        return tuple((edge[0], edge[1]) for edge in edges)
+        return checked_edges(self.separators, self.columns)
 
     def __hash__(self) -> int:
         own = (self.estimator, self.structure, self.tolerance, self.penalties, self.given)

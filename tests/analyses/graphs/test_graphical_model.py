@@ -161,6 +161,7 @@ def test_all_graphs_have_pairs_edges_and_a_matrix(release, variant, options):
     graph = result.to_networkx(**options)
     assert isinstance(graph, networkx.Graph)
     assert list(graph.nodes) == NAMES
+    assert all(not pd.isna(v) for *_, kept in graph.edges(data=True) for v in kept.values())
     ends = zip(edges["first"], edges["second"], edges["estimate"], strict=True)
     assert {frozenset(pair[:2]): pair[2] for pair in ends} == {
         frozenset(pair[:2]): pair[2]["weight"] for pair in graph.edges(data=True)
@@ -264,7 +265,7 @@ def test_separators_test_pairs_outside_of_the_declared_graph():
         ({"clip_norm": 1, "given": "yes"}, "give one of the two"),
         ({"separators": "ab"}, "separators must be the edges of a graph"),
         ({"separators": [("a", "b"), ("a", "b", "c")]}, "entry 2 is of 3 names"),
-        ({"separators": [(["a"], "b")]}, "entry 1 is a tuple"),
+        ({"separators": [(["a"], "b")]}, "entry 1 is of type tuple"),
         ({"estimator": "clime", "penalties": [0.1, 2.5]}, "between 0 and 1, .* entry 2 is not"),
         ({"given": 3}, "a condition must be non-empty text, got 3"),
         ({"given": "yes =="}, "cannot read the condition 'yes =='"),
