@@ -24,7 +24,6 @@ USUAL_ALPHA = 0.05  # p-values spend what an interval at this level does, so the
 # error: a small share costs the rest of alpha little, and widens the confidence set little.
 _ROW_COUNT = 25  # one over the share for the number of rows
 _GROUP_SIZE = 50  # for the size of one group: two groups cost what the number of rows does
-_FAR_RISKS = 25  # for pairs of risks far from the estimate, which then need no test
 _OTHER_EIGENVALUES = 0.1  # for the other eigenvalues: only their gaps matter
 _VARIANCES = 0.2  # for lower bounds of variances: a correlation divides by them
 
@@ -45,7 +44,6 @@ LEAST_COMPUTED = 1e-9
 # Floors of p-values.
 LEAST_OF_DRAWS = 1 / 5_000  # of a simulated law: one over the number of draws
 LEAST_OF_COUNT = USUAL_ALPHA / _GROUP_SIZE  # where a number of rows is not public
-LEAST_OF_RISKS = 2 * USUAL_ALPHA / _GROUP_SIZE + USUAL_ALPHA / _FAR_RISKS  # of two groups
 
 
 def bonferroni(alpha: float, count: int) -> float:
@@ -92,11 +90,6 @@ def for_row_count(alpha: float) -> float:
 def for_group_size(alpha: float) -> float:
     """Share for the size of each group."""
     return alpha / _GROUP_SIZE
-
-
-def for_far_risks(alpha: float) -> float:
-    """Share for the pairs of risks that are not tested."""
-    return alpha / _FAR_RISKS
 
 
 def for_other_eigenvalues(alpha: float) -> tuple[float, float]:

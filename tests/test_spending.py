@@ -68,6 +68,7 @@ def test_halves_on_the_noise_are_named():
         "inference/counts/count_pivot.py",
         "inference/counts/quantile_intervals.py",
         "inference/graphs/mixture_tails.py",
+        "inference/noisy_ratio.py",
         "inference/moments/covariance_intervals.py",
         "inference/tables/association.py",
         "inference/tables/effect_size.py",
@@ -83,7 +84,7 @@ def test_shares_leave_something_and_never_exceed_alpha(alpha):
     for rule in (spending.for_noise, spending.for_noise_of_means, spending.for_row_count,
                  spending.for_variances):  # fmt: skip
         assert 0 < rule(alpha) < alpha
-    assert 2 * spending.for_group_size(alpha) + spending.for_far_risks(alpha) < alpha
+    assert 2 * spending.for_group_size(alpha) < alpha
     assert sum(spending.for_other_eigenvalues(alpha)) <= alpha * (1 + 1e-15)
     for public in (True, False):
         used = sum(spending.for_covariance_noise(alpha, public=public))
@@ -103,7 +104,6 @@ def test_bonferroni_and_sidak_hold_together(alpha, count):
 
 def test_floors_of_pvalues():
     assert spending.LEAST_OF_COUNT == 0.001
-    assert pytest.approx(0.004, rel=1e-15) == spending.LEAST_OF_RISKS
     assert spending.of_simulation(0, 99) == 0.01
     np.testing.assert_array_equal(spending.of_simulation(np.array([0, 99]), 99), [0.01, 1])
     assert spending.least_of_noise(0.0, 0.0, 10) == 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +46,11 @@ class ConfidenceLaw:
     centre: Floats
     error: Floats
     df: Floats | None = None
+
+    @property
+    def without_sampling(self) -> ConfidenceLaw:
+        """The same of the rows themselves: the noise is the only error."""
+        return replace(self, error=np.where(np.isfinite(self.error), 0.0, self.error))
 
     def cdf(self, value: float) -> float:
         """H(value), which increases in the value."""

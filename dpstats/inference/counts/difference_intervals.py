@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,8 +13,8 @@ from dpstats.checks import Alternative
 from dpstats.inference.counts.conditional import conditional_certified
 from dpstats.inference.counts.group_counts import GroupCounts
 from dpstats.inference.counts.risk_measures import MEASURES, Measure, measure_of
-from dpstats.inference.counts.two_risks import measure_interval, measure_pvalue
-from dpstats.spending import LEAST_OF_RISKS, bonferroni
+from dpstats.inference.counts.two_risks import Share, measure_interval, measure_pvalue
+from dpstats.spending import LEAST_COMPUTED, bonferroni
 
 if TYPE_CHECKING:
     from dpstats.checks import Method, Target
@@ -27,12 +27,12 @@ class DifferenceIntervals:
 
     Noise-aware: see `inference.counts.two_risks`; valid whatever the sizes of the groups.
     Certified: both risks are in their certified intervals at alpha/2 each, and a measure lies
-    between its extremes there, which are at corners. For the private table both methods are this.
+    between its extremes there, which are at corners. For the private table both methods are the
+    noise-aware one, with the law of the noise alone.
     """
 
     answers: Answers
     chosen: slice = field(default_factory=lambda: slice(None))
-    least_pvalue: ClassVar[float] = LEAST_OF_RISKS
 
     @cached_property
     def groups(self) -> tuple[GroupCounts, GroupCounts]:
@@ -41,16 +41,23 @@ class DifferenceIntervals:
 
     def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """Lower and upper limits (d,), of the ratios in [0, inf]."""
-        found = None
-        if method == "noise_aware" and target == "population":
-            found = measure_interval(*self.groups, self.answers.rows.exact, alpha)
+        found, shares = None, self._shares(method, target)
+        if shares is not None and alpha >= LEAST_COMPUTED:
+            found = measure_interval(*shares, self.answers.rows.exact, alpha)
         # If every pair of risks is rejected, the certified interval can only cover more.
         low, high = self._certified(alpha, target) if found is None else found
         return low[self.chosen], high[self.chosen]
 
+    def _shares(self, method: Method, target: Target) -> tuple[Share, Share] | None:
+        """The risks whose law is inverted; None for certified boxes."""
+        if target == "table":
+            first, second = (group.of_table for group in self.groups)
+            return None if first is None or second is None else (first, second)
+        return self.groups if method == "noise_aware" else None
+
     def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        """Simultaneous limits: the certified ones are; noise-aware, by Bonferroni."""
-        if method == "certified" or target == "table":
+        """Simultaneous limits: the certified ones are; otherwise by Bonferroni."""
+        if self._shares(method, target) is None:
             return self.conf_int(alpha, method, target)
         return self.conf_int(bonferroni(alpha, len(MEASURES)), method, target)
 

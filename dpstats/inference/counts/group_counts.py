@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from dpstats.arrays import Floats
 from dpstats.corrected.roots import find_roots
 from dpstats.inference.counts.binomial import binomial_weights, binomial_window
 from dpstats.inference.counts.characteristic import WIDE, Inversion
+from dpstats.inference.noisy_ratio import NoisyRatio
 from dpstats.spending import bonferroni
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ class GroupCounts:
         Laws of the two independent noises, in counts.
     """
 
+    sampled: ClassVar[bool] = True
+
     yes: float
     no: float
     u_yes: float
@@ -63,6 +66,21 @@ class GroupCounts:
         (yes, no), (u_yes, u_no) = answers.sums[f : f + 2], answers.uniforms[f : f + 2]
         laws = answers.law(f), answers.law(f + 1)
         return cls(float(yes), float(no), float(u_yes), float(u_no), *laws)
+
+    @property
+    def of_table(self) -> NoisyRatio | None:
+        """The share among the private rows themselves, if it is to be had from one law.
+
+        Its uniform is the difference of the two modulo one: exchanged counts have its opposite.
+        """
+        u, noise = self.u_yes - self.u_no, ((1.0, 1.0, self.law_yes), (0.0, 1.0, self.law_no))
+        yes, uniform = np.array([self.yes]), np.array([u - round(u)])
+        return NoisyRatio.of(noise, self.observed_size, yes, uniform)
+
+    @property
+    def observed_size(self) -> float:
+        """Noisy number of rows in the group."""
+        return self.yes + self.no
 
     @property
     def risk(self) -> float:

@@ -25,8 +25,9 @@ from dpstats.inference.counts.conditional import (
 from dpstats.inference.counts.count_pivot import CountPivot
 from dpstats.inference.counts.group_counts import GroupCounts
 from dpstats.inference.joint_coverage import joint_level
+from dpstats.inference.noisy_ratio import NoisyRatio
 from dpstats.measured.answers import joint_noise_quantiles
-from dpstats.spending import LEAST_OF_COUNT, bonferroni, for_noise, split_for
+from dpstats.spending import LEAST_COMPUTED, LEAST_OF_COUNT, bonferroni, for_noise, split_for
 
 if TYPE_CHECKING:
     from dpstats.checks import Method, Target
@@ -47,7 +48,8 @@ class ProportionIntervals:
     root-finds have exact coverage. Certified: Clopper-Pearson at the ends of T +- q, q a quantile
     of the noise at a share of alpha fixed before looking. Where the number of rows is not public, a
     share of alpha is for a confidence set of it. Noise-aware intervals then invert T - p N, see
-    `inference.counts.count_pivot`; certified ones are unions over the set.
+    `inference.counts.count_pivot`; certified ones are unions over the set. For the private table
+    T - p N is noise alone, and no set is needed; see `inference.noisy_ratio`.
     """
 
     answers: Answers
@@ -62,6 +64,8 @@ class ProportionIntervals:
     def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """Simultaneous limits for all d proportions; see `inference.joint_coverage`."""
         answers, d = self.answers, len(self.answers.sums)
+        if target == "table" and answers.with_count is not None and not answers.certain:
+            return self.conf_int(bonferroni(alpha, d), method, target)
         of_rows = answers.rows.spent(alpha)
         sizes, alpha = answers.rows.bounds(of_rows), alpha - of_rows
         if target == "table":
@@ -79,7 +83,7 @@ class ProportionIntervals:
 
     def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """Lower and upper limits, two (d,) arrays in [0, 1]."""
-        answers = self.answers
+        answers, whole = self.answers, alpha
         of_rows = answers.rows.spent(alpha)
         sizes, alpha = answers.rows.bounds(of_rows), alpha - of_rows
         if target == "population" and method == "noise_aware":
@@ -94,7 +98,21 @@ class ProportionIntervals:
                 beta = split_for(answers.n, law, alpha)
                 ends = _clopper_pearson(sums, law.quantile(beta), sizes, alpha, beta)
             low[of_law], high[of_law] = ends
+        if target == "table":
+            self._of_table(low, high, whole)
         return low, high
+
+    def _of_table(self, low: Floats, high: Floats, alpha: float) -> None:
+        """Replace limits (d,) for the private rows by those of the ratios of noisy counts."""
+        answers, joint = self.answers, self.answers.with_count
+        if joint is None or answers.certain or alpha < LEAST_COMPUTED:
+            return
+        for i, noise in enumerate(joint[0]):
+            chosen = np.flatnonzero(joint[1] == i)
+            sums, uniforms = answers.sums[chosen], answers.uniforms[chosen]
+            ratio = NoisyRatio(noise, answers.rows.estimate, sums, uniforms)
+            if chosen.size and ratio.computable:
+                low[chosen], high[chosen] = ratio.interval(alpha)
 
     def _inverted(self, levels: Floats, sizes: tuple[int, int]) -> tuple[Floats, Floats]:
         """Ends of levels (d,) that hold at every number of rows between two."""
@@ -192,7 +210,8 @@ def _clopper_pearson(
 class GroupIntervals:
     """Intervals and tests for the prevalence within a group; see `inference.counts.conditional`.
 
-    For the private table itself both methods give the same box, the certified one.
+    For the private table itself both methods invert the law of the noise, see
+    `inference.noisy_ratio`.
     """
 
     answers: Answers
@@ -210,6 +229,9 @@ class GroupIntervals:
     def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """Lower and upper limit, two (1,) arrays in [0, 1]."""
         group, n = self.group, self.answers.rows.exact
+        ratio = group.of_table if target == "table" and alpha >= LEAST_COMPUTED else None
+        if ratio is not None:
+            return ratio.interval(alpha)
         if method == "certified" or target == "table":
             low, high = conditional_certified(
                 group.yes, group.no, group.law_yes, group.law_no, alpha, n=n, target=target

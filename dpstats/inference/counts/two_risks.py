@@ -1,20 +1,23 @@
-"""Risks p1 and p2 in two groups of unknown size: difference, ratio and odds ratio.
+"""Risks p1 and p2 in two groups: difference, ratio and odds ratio.
 
 Given the sizes, each group's counts give an exactly uniform tail at its true risk, and the two are
-independent. Their normal scores, combined with weights that depend on the hypothesis alone, make
-an exact test of every pair (p1, p2); the interval is the range of a measure over the pairs that are
-not rejected.
+independent. Their normal scores, turned by an angle that depends on the hypothesis alone, are the
+evidence X on the measure and an independent S, the distance along the pairs with one value of it.
+A pair is rejected for a large |X| + S^2 / (2k), inside a parabola; the interval is the range of a
+measure over the pairs that are not rejected.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import ClassVar, Protocol
 
 import numpy as np
 
 from dpstats.arrays import Floats
 from dpstats.checks import Alternative
-from dpstats.inference.counts.group_counts import GroupCounts
 from dpstats.inference.counts.risk_measures import (
     MEASURES,
     Measure,
@@ -22,10 +25,42 @@ from dpstats.inference.counts.risk_measures import (
     measure_of,
     second_risk,
 )
-from dpstats.spending import LEAST_OF_RISKS, USUAL_ALPHA, for_far_risks, for_group_size
+from dpstats.spending import LEAST_COMPUTED, USUAL_ALPHA, for_group_size
 
 _NODES, _DENSE = 24, 401
 _LARGEST_SCORE = 7.0
+_FARTHEST = 6.9  # distance of scores beyond which a pair is rejected, with an error of 5e-11
+# The curvature k of the parabola: a wide one costs nothing where the angle is known; a narrow one
+# where it is not, since the sizes are not, or where noise has heavier tails than sampling.
+_NARROW, _WIDE = 3.0, 8.0
+_KNOWN_SIZES = 0.05  # relative sd of the noise on the sizes, summed, up to which they are known
+
+
+class Share(Protocol):
+    """A risk in one group: `GroupCounts`, or `NoisyRatio` for that of the private table."""
+
+    sampled: ClassVar[bool]  # whether the rows are draws from a population
+
+    @property
+    def size_noise(self) -> float:
+        """Standard deviation of the noise on the size."""
+
+    @property
+    def risk(self) -> float:
+        """Estimate."""
+
+    @property
+    def observed_size(self) -> float:
+        """Noisy size of the group."""
+
+    def sizes(self, n: int | None, beta: float) -> Floats:
+        """Increasing sizes that represent a confidence set of error beta."""
+
+    def tails(self, risks: Floats, sizes: Floats) -> tuple[Floats, Floats]:
+        """Largest lower and upper tails (m,) at risks (m,), over sizes."""
+
+    def variances(self, risk: Floats | float, size: float) -> tuple[Floats, Floats]:
+        """Sampling and privacy variance of the estimate at a risk and a size."""
 
 
 @dataclass(frozen=True)
@@ -55,32 +90,82 @@ class _Evidence:
         return _Evidence(self.risks[kept], *scores, small, large, self.step)
 
 
+def statistic_tail(c: float, curvature: float, *, sides: int) -> float:
+    """P(|X| + S^2 / (2 curvature) > c), or without | | for one side; X and S standard normal."""
+    from scipy import special
+
+    s, weight = _normal_nodes()
+    tail = sides * special.ndtr(s**2 / (2 * curvature) - c)
+    return float(weight @ np.minimum(1, tail))
+
+
+@lru_cache(maxsize=1)
+def _normal_nodes() -> tuple[Floats, Floats]:
+    """Points and weights of a midpoint rule for the standard normal law."""
+    s = (np.arange(4_000) + 0.5) / 400  # to 10 standard deviations
+    density = np.exp(-(s**2) / 2)
+    return s, density / density.sum()
+
+
+def _critical(level: float, curvature: float) -> float:
+    from scipy import optimize
+
+    def excess(c: float) -> float:
+        return statistic_tail(c, curvature, sides=2) - level
+
+    return float(optimize.brentq(excess, 0.0, 20.0, xtol=1e-9)) + 1e-8
+
+
+def _radius(critical: float, curvature: float) -> float:
+    """Largest |(X, S)| at which the statistic is at most critical: at S = 0 or at X = 0."""
+    return min(max(critical, float(np.sqrt(2 * curvature * critical))), _FARTHEST)
+
+
+def _curvatures(first: Share, second: Share, n: int | None, beta: float) -> list[float]:
+    """Those of the tests of all pairs of sizes: each pair of sizes has one, by public numbers."""
+    if not (first.sampled and second.sampled):
+        return [_NARROW]
+    sizes, noises = (first.sizes(n, beta), second.sizes(n, beta)), (first, second)
+
+    def relative(i: int) -> float:
+        both = zip(noises, sizes, strict=True)
+        return sum(group.size_noise / max(float(of[i]), 1e-9) for group, of in both)
+
+    narrow = [_NARROW] if relative(0) > _KNOWN_SIZES else []
+    return [*narrow, _WIDE] if relative(-1) <= _KNOWN_SIZES else narrow
+
+
 def measure_interval(
-    first: GroupCounts, second: GroupCounts, n: int | None, alpha: float
+    first: Share,
+    second: Share,
+    n: int | None,
+    alpha: float,
+    measures: Sequence[Measure] = MEASURES,
 ) -> tuple[Floats, Floats] | None:
     """Intervals for p1 - p2, p1/p2 and the odds ratio, each at level 1 - alpha.
 
-    A pair of risks is rejected if the combined score, in either direction, exceeds the normal
-    quantile at (1 - c) alpha/2; or if the pair is outside a disc of scores of error alpha/25;
-    or if no sizes in their confidence sets (error alpha/50 each) explain it. With the true sizes
-    the scores are independent standard normal variables, so the true pair is rejected with
-    probability at most alpha, whatever the weights. The weights are those of the delta method at
-    the hypothesis, so that near the estimate the score depends on the measure alone.
+    With the true sizes the scores of the true pair are independent standard normal variables, and
+    so are X and S, whatever the angle. The pair is rejected if |X| + S^2 / (2k) exceeds its
+    quantile of error (1 - 1/25) alpha for all sizes in confidence sets (error alpha/50 each): with
+    probability at most alpha. The angle is that of the delta method at the hypothesis, so that near
+    the estimate X depends on the measure alone. The sizes leave a range of angles; S, which a
+    straight boundary would ignore, keeps pairs far along the curve from being accepted for it.
 
     Parameters
     ----------
-    first, second : GroupCounts
+    first, second : GroupCounts or NoisyRatio
         With independent noise.
     n : int or None
         Public number of rows; None if it is not public.
     alpha : float
         Error probability, in (0, 1/2].
+    measures : sequence of {"difference", "ratio", "odds ratio"}
 
     Returns
     -------
-    low, high : (3,) float64, or None if every pair is rejected
-        In [-1, 1] and twice in [0, inf], rounded outwards by one step of the grid (about 2% of a
-        standard error).
+    low, high : (measures,) float64, or None if every pair is rejected
+        In [-1, 1] for the difference, else in [0, inf], rounded outwards by one step of the grid
+        (about 2% of a standard error).
 
     References
     ----------
@@ -89,20 +174,15 @@ def measure_interval(
     Liptak, T. (1958). On the combination of independent tests. Magyar Tud. Akad. Mat. Kutato Int.
     Kozl. 3, 171-197.
     """
-    from scipy import special
-
-    beta, gamma = for_group_size(alpha), for_far_risks(alpha)
-    radius = float(np.sqrt(special.chdtri(2, gamma)))
-    critical = float(-special.ndtri((alpha - 2 * beta - gamma) / 2))
+    beta = for_group_size(alpha)
+    tests = [(k, _critical(alpha - 2 * beta, k)) for k in _curvatures(first, second, n, beta)]
+    radius = max(_radius(critical, k) for k, critical in tests)
     one, two = (_evidence(group, n, beta, radius) for group in (first, second))
     one, two = one.within(radius), two.within(radius)
-    near = one.distance[:, None] ** 2 + two.distance**2 <= radius**2
     ends = []
-    for measure in MEASURES:
-        kept = near.copy()
-        kept &= _combined(one, two, measure, "larger") <= critical
-        kept &= _combined(one, two, measure, "smaller") <= critical
-        i, j = np.nonzero(kept)
+    for measure in measures:
+        kept = [_statistic(_column(one), two, measure, "two-sided", k) <= c for k, c in tests]
+        i, j = np.nonzero(np.any(kept, axis=0))
         if not i.size:
             return None
         p_low, p_high = one.risks[i] - one.step, one.risks[i] + one.step
@@ -118,14 +198,18 @@ def measure_interval(
 
 
 def measure_pvalue(
-    first: GroupCounts,
-    second: GroupCounts,
+    first: Share,
+    second: Share,
     n: int | None,
     measure: Measure,
     value: float,
     alternative: Alternative,
 ) -> float:
-    """P-value that the measure equals `value`; the largest over the pairs of risks in the null.
+    """P-value that the measure equals `value`: the least alpha at which its test rejects.
+
+    At alpha the largest tail over pairs in the null, with sizes in sets of error alpha/50 each (at
+    most 0.001), must be below the rest of alpha. The sets grow as alpha falls: a test that rejects
+    at one alpha rejects at all larger ones, and the least of them is a p-value without a floor.
 
     Parameters
     ----------
@@ -138,34 +222,52 @@ def measure_pvalue(
 
     Returns
     -------
-    float, from 0.004 (the error of the sets of sizes and pairs, fixed before looking) to 1
+    float, from 1e-9 to 1
         Below 0.05 exactly where the interval at alpha = 0.05 excludes `value`, to the rounding of
         its ends.
     """
-    from scipy import special
+    share = 2 * for_group_size(1.0)
 
-    beta, gamma = for_group_size(USUAL_ALPHA), for_far_risks(USUAL_ALPHA)
-    radius = float(np.sqrt(special.chdtri(2, gamma)))
-    one, two = (_evidence(group, n, beta, radius) for group in (first, second))
-    largest = 0.0
+    def tail(alpha: float) -> float:
+        beta = for_group_size(alpha)
+        return _largest_tail(first, second, n, measure, value, alternative, beta)
+
+    usual = tail(USUAL_ALPHA)
+    if usual >= (1 - share) * USUAL_ALPHA:
+        return min(1.0, usual + share * USUAL_ALPHA)
+    # The sets at USUAL_ALPHA are too small for a smaller alpha: this is a lower bound of the
+    # p-value, and the tail over its larger sets, over 1 - share, an upper one, which rejects.
+    least = max(usual / (1 - share), LEAST_COMPUTED)
+    return min(max(tail(least) / (1 - share), least), USUAL_ALPHA)
+
+
+def _largest_tail(
+    first: Share,
+    second: Share,
+    n: int | None,
+    measure: Measure,
+    value: float,
+    alternative: Alternative,
+    beta: float,
+) -> float:
+    """Largest tail over the pairs in the null and sizes in sets of error beta."""
+    one, two = (_evidence(group, n, beta, _FARTHEST) for group in (first, second))
     # The curve of pairs, by points of the first risk and by points of the second.
     of_two, of_one = second_risk(one.risks, value, measure), first_risk(two.risks, value, measure)
-    for one_at, two_at in ((one, _at(two, of_two)), (_at(one, of_one), two)):
-        scores = [_paired(one_at, two_at, measure, side) for side in ("larger", "smaller")]
-        near = one_at.distance**2 + two_at.distance**2 <= radius**2
-        tails = special.ndtr(-np.stack(scores))
-        pvalues = {"larger": tails[0], "smaller": tails[1], "two-sided": 2 * tails.min(axis=0)}
-        largest = max(largest, float(np.max(pvalues[alternative][near], initial=0.0)))
-    if alternative != "two-sided":  # the null holds all pairs on the other side of the value too
-        with_value = measure_of(one.risks[:, None], two.risks, measure)
-        null = with_value <= value if alternative == "larger" else ~(with_value <= value)
-        null &= one.distance[:, None] ** 2 + two.distance**2 <= radius**2
-        tail = special.ndtr(-_combined(one, two, measure, alternative))
-        largest = max(largest, float(np.max(tail[null], initial=0.0)))
-    return min(1.0, largest + LEAST_OF_RISKS)
+    curve = (one, _at(two, of_two)), (_at(one, of_one), two)
+    sides, largest = 2 if alternative == "two-sided" else 1, 0.0
+    for k in _curvatures(first, second, n, beta):
+        least = min(float(np.min(_statistic(*pair, measure, alternative, k))) for pair in curve)
+        if sides == 1:  # the null holds all pairs on the other side of the value too
+            with_value = measure_of(one.risks[:, None], two.risks, measure)
+            null = with_value <= value if alternative == "larger" else ~(with_value <= value)
+            statistic = _statistic(_column(one), two, measure, alternative, k)
+            least = min(least, float(np.min(statistic[null], initial=least)))
+        largest = max(largest, statistic_tail(least, k, sides=sides))
+    return largest
 
 
-def _evidence(group: GroupCounts, n: int | None, beta: float, radius: float) -> _Evidence:
+def _evidence(group: Share, n: int | None, beta: float, radius: float) -> _Evidence:
     """Scores on a dense grid that covers all risks with a score below `radius`."""
     from scipy import interpolate, special
 
@@ -178,7 +280,7 @@ def _evidence(group: GroupCounts, n: int | None, beta: float, radius: float) -> 
 
     coarse, risk = np.linspace(0, 1, 13), group.risk
     sd = float(
-        np.sqrt(sum(group.variances(risk, group.yes + group.no)) + 1 / max(1.0, sizes[-1]) ** 2)
+        np.sqrt(sum(group.variances(risk, group.observed_size)) + 1 / max(1.0, sizes[-1]) ** 2)
     )
     spread = sd * np.array([0, 1, 2, 3, 4.5, 7, 12])
     coarse = np.unique(np.clip(np.concatenate([coarse, risk - spread, risk + spread]), 0, 1))
@@ -215,22 +317,24 @@ def _at(evidence: _Evidence, risks: Floats) -> _Evidence:
     )
 
 
-def _combined(one: _Evidence, two: _Evidence, measure: Measure, side: str) -> Floats:
-    """Scores (m1, m2) of all pairs."""
-    above, below, small, large = (
-        np.reshape(row, (-1, 1)) for row in (one.above, one.below, one.sd_small, one.sd_large)
-    )
-    column = _Evidence(one.risks[:, np.newaxis], above, below, small, large, one.step)
-    return _paired(column, two, measure, side)
+def _column(one: _Evidence) -> _Evidence:
+    """The same as a column, to meet all risks of the other group."""
+    rows = (one.risks, one.above, one.below, one.sd_small, one.sd_large)
+    risks, above, below, small, large = (row[:, np.newaxis] for row in rows)
+    return _Evidence(risks, above, below, small, large, one.step)
 
 
-def _paired(one: _Evidence, two: _Evidence, measure: Measure, side: str) -> Floats:
-    """Weighted score that the measure is larger (smaller), the least over sizes in their sets.
+def _statistic(
+    one: _Evidence, two: _Evidence, measure: Measure, side: Alternative, curvature: float
+) -> Floats:
+    """X + S^2 / (2k) for "larger" and "smaller", |X| + S^2 / (2k) else; the least over the sizes.
 
-    Weights are (cos a, sin a), 0 <= a <= pi/2. Where the score is positive at both ends of a
-    range of angles it is concave in between, so its least value is at an end.
+    With weights (cos a, sin a), X = z1 cos a - z2 sin a and S = z1 sin a + z2 cos a, and the scores
+    are known up to intervals. As a function of the angle the statistic falls on either side of
+    S = 0 while X is below k, and is at least |(z1, z2)| from there on: its least value over a range
+    of angles is at an end, or is at least that. Where X changes its sign in between, |X| has its
+    least value there, and S is all of |(z1, z2)|.
     """
-    first, second = (one.above, two.below) if side == "larger" else (one.below, two.above)
     p, q = one.risks, two.risks
     if measure == "difference":
         slope_one, slope_two = np.ones_like(p), np.ones_like(q)
@@ -238,10 +342,21 @@ def _paired(one: _Evidence, two: _Evidence, measure: Measure, side: str) -> Floa
         slope_one, slope_two = q, p
     else:
         slope_one, slope_two = q * (1 - q), p * (1 - p)
-    least: Floats | None = None
+    least = distance = np.hypot(one.distance, two.distance)
+    of_one_sign = [np.ones(least.shape, dtype=bool) for _ in range(2)]
     for sd_one, sd_two in ((one.sd_small, two.sd_large), (one.sd_large, two.sd_small)):
         weight_one, weight_two = slope_one * sd_one + 1e-12, slope_two * sd_two + 1e-12
-        score = (weight_one * first + weight_two * second) / np.hypot(weight_one, weight_two)
-        least = score if least is None else np.minimum(least, score)
-    assert least is not None
-    return least
+        length = np.hypot(weight_one, weight_two)
+        cos, sin = weight_one / length, weight_two / length
+        larger = cos * one.above + sin * two.below
+        smaller = cos * one.below + sin * two.above
+        along = np.maximum(sin * one.above + cos * two.above, sin * one.below + cos * two.below)
+        either = np.maximum(np.maximum(larger, smaller), 0)
+        of_one_sign = [of_one_sign[0] & (larger > 0), of_one_sign[1] & (smaller > 0)]
+        of_side = {"larger": larger, "smaller": smaller, "two-sided": either}
+        bound = of_side[side] + np.maximum(along, 0) ** 2 / (2 * curvature)
+        least = np.minimum(least, bound)
+    if side == "two-sided":
+        crosses = ~(of_one_sign[0] | of_one_sign[1])
+        least = np.where(crosses, np.minimum(least, distance**2 / (2 * curvature)), least)
+    return np.where(distance > _FARTHEST, np.inf, least)

@@ -12,9 +12,10 @@ from dpstats.arrays import Floats
 from dpstats.checks import Alternative, check_finite
 from dpstats.corrected.means import mean_confint
 from dpstats.inference.confidence_law import DRAWS, ConfidenceLaw
+from dpstats.inference.counts.two_risks import measure_interval
 from dpstats.inference.intervals import with_far_tails
 from dpstats.inference.moments.noisy_mean import NoisyMean, law_of_contrast
-from dpstats.spending import bonferroni, for_noise_of_means
+from dpstats.spending import LEAST_COMPUTED, bonferroni, for_noise_of_means
 
 if TYPE_CHECKING:
     from dpstats.checks import Method, Target
@@ -68,13 +69,45 @@ class Contrast:
         return law_of_contrast(self.groups)
 
     def interval(self, alpha: float, method: Method, target: Target) -> tuple[float, float]:
-        """Lower and upper limit, within the range of the number."""
-        reach = float(len(self.groups))
-        if method == "noise_aware" and target == "population":
-            low, high = self._law.limits(alpha, -reach, reach)
-        else:
+        """Lower and upper limit, within the range of the number.
+
+        Noise-aware ones for the population contain those for the private table: both are read off
+        draws, and the wider of two intervals errs no more often than either.
+        """
+        if target == "table":
+            low, high = self._of_table(alpha, method)
+        elif method == "certified":
             low, high = self._certified(alpha, target)
+        else:
+            reach = float(len(self.groups))
+            ends = np.array([
+                self._law.limits(alpha, -reach, reach), self._of_table(alpha, method)
+            ])  # fmt: skip
+            low, high = float(ends[:, 0].min()), float(ends[:, 1].max())
         return self._shift + self.half * low, self._shift + self.half * high
+
+    def _of_table(self, alpha: float, method: Method) -> tuple[float, float]:
+        """Limits from the law of the noise alone; a box where only a box is to be had.
+
+        On the scale of [0, 1] the mean of a group is the ratio of two noisy sums, and of one mean
+        both methods invert the law of the noise. Two means differ by two unknown sizes: certified
+        limits hold for all sizes, as those of two risks do; noise-aware ones average over draws.
+        """
+        ratios = [ratio for group in self.groups if (ratio := group.of_table) is not None]
+        if alpha < LEAST_COMPUTED or len(ratios) < len(self.groups):
+            return self._certified(alpha, "table")
+        if len(ratios) == 1:
+            low, high = (float(end[0]) for end in ratios[0].interval(alpha))
+            return 2 * low - 1, 2 * high - 1
+        if method == "noise_aware":
+            return self._law.without_sampling.limits(alpha, -2.0, 2.0)
+        first, second = ratios
+        most = self.groups[0].most
+        n = int(most) if np.isfinite(most) else None
+        found = measure_interval(first, second, n, alpha, ("difference",))
+        if found is None:
+            return self._certified(alpha, "table")
+        return 2 * float(found[0][0]), 2 * float(found[1][0])
 
     def _certified(self, alpha: float, target: Target) -> tuple[float, float]:
         """Every mean in its certified interval, at alpha over their number."""
@@ -101,8 +134,8 @@ class Contrast:
 class MeanIntervals:
     """Intervals and tests of d contrasts.
 
-    Noise-aware: see `inference.confidence_law`. Certified: see `corrected.means`. For the
-    private table itself both methods give the box of the noise.
+    Noise-aware: see `inference.confidence_law`. Certified: see `corrected.means`. Of the private
+    table both use the law of the noise alone: a box if n is public, else `inference.noisy_ratio`.
     """
 
     contrasts: tuple[Contrast, ...]
@@ -111,7 +144,7 @@ class MeanIntervals:
     def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """Lower and upper limits, two (d,) arrays."""
         ends = np.array([c.interval(alpha, method, target) for c in self.contrasts])
-        if method == "certified" or target == "table":
+        if method == "certified":
             return ends[:, 0], ends[:, 1]
         return with_far_tails(
             (ends[:, 0], ends[:, 1]),

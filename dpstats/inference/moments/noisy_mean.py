@@ -12,6 +12,7 @@ import numpy as np
 from dpstats.arrays import Floats
 from dpstats.families.group_moments import PARTS, TO_MOMENTS
 from dpstats.inference.confidence_law import DRAWS, ConfidenceLaw
+from dpstats.inference.noisy_ratio import NoisyRatio
 from dpstats.inference.simulation import calibration_seed, draw_evenly
 from dpstats.privacy.laws import LatticeLaw
 from dpstats.spending import bonferroni
@@ -171,6 +172,24 @@ class NoisyMean:
     def certain(self) -> bool:
         """Whether only bounds on the noises are known, whose error is counted elsewhere."""
         return all(law.certain for law in self.laws if law is not None)
+
+    @cached_property
+    def of_table(self) -> NoisyRatio | None:
+        """(1 + mean) / 2 of the private rows themselves, if their number is noisy.
+
+        The uniform is drawn with the seed, which is independent of the noise.
+        """
+        if self.laws[0] is None:
+            return None
+        size, total = self.mixing[:2] / self.units
+        weighted = [
+            ((s + t) / 2, s, law)
+            for s, t, law in zip(size.tolist(), total.tolist(), self.laws, strict=True)
+            if law is not None and (s or t)
+        ]
+        u = np.random.default_rng((self.seed, 1)).random(1) - 0.5
+        half = np.array([(self.observed[0] + self.observed[1]) / 2])
+        return NoisyRatio.of(weighted, float(self.observed[0]), half, u)
 
     def _reaches(self, beta: float, count: int) -> list[float]:
         """Bounds on the first `count` combinations of noises, jointly with probability 1 - beta.

@@ -73,8 +73,7 @@ def test_one_sided_tests_point_the_right_way():
             measure_pvalue(one, two, 5_000, measure, null, side)
             for side in ("larger", "smaller", "two-sided")
         )
-        assert larger == pytest.approx(0.004, abs=1e-3)
-        assert both == pytest.approx(0.004, abs=1e-3)
+        assert 1e-9 <= larger <= both < 1e-6  # an estimate 9 standard errors from the null
         assert smaller > 0.9
 
 
@@ -163,7 +162,7 @@ def test_result_tests_and_frame(schema, survey):
     assert pvalue == pytest.approx(result.test(1, measure="ratio").pvalue, abs=5e-3)
     assert pvalue == pytest.approx(result.test(measure="odds ratio").pvalue, abs=5e-3)
     assert "risk ratio = 1" in str(result.test(measure="ratio"))
-    assert "no p-value is below 0.004" in result.summary()
+    assert "no p-value is below" not in result.summary()
     assert len(result.intervals.pvalues(0.0, "two-sided")) == 3
     assert np.isnan(result.intervals.pvalues(-0.5, "two-sided")[1])
     for options, message in (

@@ -161,7 +161,9 @@ def test_intervals_tests_and_certificates_fit_each_other(unit, budget):
         together = np.atleast_2d(result.conf_int(simultaneous=True))
         if name != "small":
             assert np.all((aware[:, 0] >= certified[:, 0]) & (aware[:, 1] <= certified[:, 1])), name
-        assert np.all((table[:, 0] >= certified[:, 0]) & (table[:, 1] <= certified[:, 1])), name
+            assert np.all((table[:, 0] >= certified[:, 0]) & (table[:, 1] <= certified[:, 1])), name
+        if name in ("one", "means", "difference", "small", "ill"):
+            assert np.all((table[:, 0] >= aware[:, 0]) & (table[:, 1] <= aware[:, 1])), name
         assert np.all((together[:, 0] <= aware[:, 0]) & (together[:, 1] >= aware[:, 1])), name
         assert np.all(result.privacy_variance > 0)
         if result.scalar and name != "small":
@@ -208,7 +210,12 @@ def test_a_certified_difference_gives_each_group_half_of_alpha(name, target, alp
         for group in contrast.groups
     )
     found = result.conf_int(alpha=alpha, method="certified", target=target)
-    np.testing.assert_allclose(found, [low - other_high, high - other_low], rtol=1e-9)
+    corners = low - other_high, high - other_low
+    if target == "population":
+        np.testing.assert_allclose(found, corners, rtol=1e-9)
+    else:  # inside of them: the joint law of the noise on both groups is known
+        assert corners[0] < found[0] < found[1] < corners[1]
+        assert np.ptp(found) < 0.9 * np.ptp(corners)
     assert np.ptp(found) < 40  # some of what is possible is left out
 
 
@@ -221,7 +228,11 @@ def test_a_certified_mean_spends_a_third_of_alpha_on_the_noise(unit):
     found = result.conf_int(alpha=0.06, method="certified")
     np.testing.assert_allclose(found, [10 + 20 * low[0], 10 + 20 * high[0]], rtol=1e-9)
     table = result.conf_int(alpha=0.06, target="table")  # has no rows to pay for
-    np.testing.assert_allclose(table, 10 + 20 * np.array(group.box(0.06, squares=False)[:2]))
+    box = 10 + 20 * np.array(group.box(0.06, squares=False)[:2])
+    if unit == "replace":
+        np.testing.assert_allclose(table, box)
+    else:  # the number of rows is noisy too, and a box pays for it twice
+        assert box[0] < table[0] < table[1] < box[1]
 
 
 @pytest.mark.parametrize("target", ["population", "table"])

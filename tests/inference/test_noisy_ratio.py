@@ -1,0 +1,138 @@
+"""Ratios of noisy sums over the private rows: tails by brute force, coverage, widths, limits."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+import dpstats as dps
+from dpstats.inference.counts.group_counts import GroupCounts
+from dpstats.inference.noisy_ratio import NoisyRatio
+from dpstats.measured.bounded import Bounded
+from dpstats.privacy.gaussian import DiscreteGaussian
+from dpstats.privacy.laws import DiscreteLaplace
+
+
+def noise(law, runs, rng):
+    z = np.arange(-law.support(), law.support() + 1)
+    return rng.choice(z, runs, p=law.pmf(z) / law.pmf(z).sum())
+
+
+def ratio(law, of_count, count, t, u):
+    """A count and the number of rows, with independent noises."""
+    weighted = (1.0, 0.0, law), (0.0, 1.0, of_count)
+    return NoisyRatio.of(weighted, count, np.atleast_1d(float(t)), np.atleast_1d(float(u)))
+
+
+@pytest.mark.parametrize("r", [0.0, 0.07, 0.5, 1.0])
+@pytest.mark.parametrize(
+    ("law", "of_count"),
+    [
+        (DiscreteLaplace(5.0), DiscreteLaplace(9.0)),
+        (DiscreteLaplace(0.4), DiscreteLaplace(0.4)),
+        (DiscreteGaussian(3.0), DiscreteGaussian(1.0)),
+    ],
+    ids=str,
+)
+def test_tails_are_those_of_the_sums(law, of_count, r):
+    z, z_0 = (np.arange(-x.support(), x.support() + 1) for x in (law, of_count))
+    unit = np.sqrt(law.variance + r**2 * of_count.variance) / 8
+    values = z[:, None] - r * z_0
+    for t, u in ((20, 0.3), (26, -0.4), (14, 0.0)):
+        found = ratio(law, of_count, 41.0, t, u)
+        d = t - r * 41 + unit * stats.norm.ppf(u + 0.5)
+        exact = law.pmf(z) @ stats.norm.cdf((d - values) / unit) @ of_count.pmf(z_0)
+        lower, upper = found.tails(np.array([r]), np.zeros(1))
+        assert lower[0] == pytest.approx(exact, abs=1e-9)
+        assert upper[0] == pytest.approx(1 - exact, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("x", "size", "scale", "scale_0"), [(1_800, 2_000, 20.0, 20.0), (3, 9, 4.0, 4.0)]
+)
+def test_coverage_is_exact_and_the_interval_holds_what_is_kept(x, size, scale, scale_0):
+    """500 tests at the true ratio: uniform, so that a wrong law of 8% is seen; 12 intervals.
+
+    Of 9 rows with noise of sd 6 what is kept may be in pieces, or all of [0, 1].
+    """
+    laws, rng = (DiscreteLaplace(scale), DiscreteLaplace(scale_0)), np.random.default_rng(1)
+    counts, sums = size + noise(laws[1], 500, rng), x + noise(laws[0], 500, rng)
+    truth, cdfs = np.array([x / size]), []
+    for i, u in enumerate(rng.uniform(-0.5, 0.5, 500)):
+        found = ratio(*laws, float(counts[i]), sums[i], u)
+        cdfs.append(found.tails(truth, truth)[0][0])
+        if i < 12:
+            low, high = found.interval(0.1)
+            r = np.linspace(0, 1, 401)
+            kept = r[np.minimum(*found.tails(r, r)) >= 0.05]
+            assert low[0] - 1e-9 <= kept.min(initial=1)
+            assert kept.max(initial=0) <= high[0] + 1e-9
+            if size > 9:  # and no more
+                assert high[0] - low[0] <= np.ptp(kept) + 2 / 400
+    assert stats.kstest(cdfs, "uniform").pvalue > 1e-3
+
+
+def test_a_common_share_is_half_as_wide_as_in_a_box():
+    law = DiscreteLaplace(20.0)
+    low, high = ratio(law, law, 2_000.0, 1_800, 0.1).interval(0.05)
+    box = 1_800 + law.quantile(0.048), 1_800 - law.quantile(0.048)
+    sizes = 2_000 - law.quantile(0.002), 2_000 + law.quantile(0.002)
+    assert high[0] - low[0] < 0.5 * (box[0] / sizes[0] - box[1] / sizes[1])
+    sd = np.sqrt((1 + 0.9**2) * law.variance) / 2_000
+    assert high[0] - low[0] == pytest.approx(2 * 2.02 * sd, rel=0.05)
+
+
+def test_many_counts_at_once_are_those_one_by_one():
+    law, rng = DiscreteLaplace(6.0), np.random.default_rng(2)
+    t, u = rng.integers(-9, 210, 20).astype(float), rng.uniform(-0.5, 0.5, 20)
+    weighted = (1.0, 0.3, law), (0.0, 1.0, law)
+    together = NoisyRatio.of(weighted, 200.0, t, u).interval(0.05)
+    for i in range(20):
+        one = NoisyRatio.of(weighted, 200.0, t[i : i + 1], u[i : i + 1]).interval(0.05)
+        np.testing.assert_allclose([end[i] for end in together], np.ravel(one), atol=1e-6)
+    assert np.all(together[0] <= together[1])
+
+
+def test_exchanged_counts_have_the_mirrored_share():
+    laws = DiscreteLaplace(4.0), DiscreteLaplace(9.0)
+    one = GroupCounts(70, 44, 0.2, -0.4, *laws).of_table
+    other = GroupCounts(44, 70, -0.4, 0.2, *laws[::-1]).of_table
+    np.testing.assert_allclose(
+        np.ravel(one.interval(0.05)), 1 - np.ravel(other.interval(0.05))[::-1], atol=1e-6
+    )
+
+
+def test_limits():
+    law, narrow = DiscreteLaplace(5.0), DiscreteLaplace(0.02)
+    assert ratio(law, law, -3.0, 4, 0.1).interval(0.05) == (0, 1)  # no rows are seen
+    low, high = ratio(law, law, 1_000.0, -400, 0.1).interval(0.05)
+    assert low == high == 0  # no ratio is likely
+    low, high = ratio(law, law, 1_000.0, 1_000, 0.1).interval(0.05)
+    assert high == 1
+    assert ratio(narrow, narrow, 90.0, 4, 0.1) is None  # exact counts: a box has no width
+    assert NoisyRatio.of([(1.0, 0.0, Bounded(3.0))], 9.0, np.ones(1), np.ones(1)) is None
+    sizes = ratio(law, law, 30.0, 4, 0.1).sizes(40, 0.01)
+    assert sizes.tolist() == [max(0, 30 - law.quantile(0.01)), 40]
+
+
+def test_shares_of_private_rows_of_unknown_number():
+    """Every share, its quantile and joint limits: n p within them, half as wide as the box."""
+    schema = dps.Schema([
+        dps.Boolean("ill"), dps.Number("age", 0, 100, edges=[10, 20, 90], missing=50)
+    ])  # fmt: skip
+    frame = pd.DataFrame({"ill": np.arange(2_000) < 1_800, "age": np.arange(2_000) % 100})
+    asked = {"ill": dps.Proportion("ill"), "ages": dps.Marginals(["age", "ill"], 1)}
+    plan = dps.plan(schema, asked, budget=dps.PureDP(0.3), unit="add_remove")
+    release = dps.release(plan, frame, rng=3, m=50)
+    for name, truth in (("ill", [0.9]), ("ages", [0.1, 0.9, 0.1, 0.1, 0.7, 0.1])):
+        result = release.infer(name)
+        answers, most = result.intervals.answers, int(np.argmax(truth))
+        for method in ("noise_aware", "certified"):
+            ends = np.reshape(result.conf_int(target="table", method=method, alpha=0.002), (-1, 2))
+            assert np.all((ends[:, 0] <= truth) & (truth <= ends[:, 1])), name
+        ends = np.reshape(result.conf_int(target="table"), (-1, 2))
+        of_all = np.reshape(result.conf_int(target="table", simultaneous=True), (-1, 2))
+        assert np.all((of_all[:, 0] <= ends[:, 0]) & (ends[:, 1] <= of_all[:, 1]))
+        q, sizes = answers.law(most).quantile(0.048), answers.rows.bounds(0.002)
+        box = (answers.sums[most] + q) / sizes[0] - (answers.sums[most] - q) / sizes[1]
+        assert np.ptp(ends[most]) < 0.6 * box
