@@ -59,17 +59,30 @@ def check_difference(setting, runs, table, tools, seed=1):
     # cells: (well, ill) x (not exposed, exposed)
     mass = [(1 - q) * (1 - share), (1 - p) * share, q * (1 - share), p * share]
     truth = np.array([measure_of(np.array(p), np.array(q), measure) for measure in MEASURES])
-    ends = {method: [] for method in METHODS}
-    for answers in releases(plan, lambda rng: rng.multinomial(n, mass), runs, tools, seed):
+    ends = {method: [] for method in (*METHODS, "table")}
+    truths, drawn = [], []
+
+    def draw(rng):
+        drawn.append(rng.multinomial(n, mass))
+        return drawn[-1]
+
+    for answers in releases(plan, draw, runs, tools, seed):
         intervals = DifferenceIntervals(answers(wanted, disjoint=True))
         for method in METHODS:
             ends[method].append(intervals.conf_int(0.05, method, "population"))
-    for method in METHODS:
-        low, high = np.array(ends[method]).transpose(1, 2, 0)
+        ends["table"].append(intervals.conf_int(0.05, "certified", "table"))
+        # of the private rows; without a row in a group any value in the interval will do
+        well, ill = drawn[-1].reshape(2, 2)
+        risks = [np.array(ill[g] / max(well[g] + ill[g], 1)) for g in (1, 0)]
+        value = np.array([measure_of(*risks, measure) for measure in MEASURES])
+        truths.append(np.where(np.isnan(value), ends["table"][-1][0], value))
+    for method, found in ends.items():
+        low, high = np.array(found).transpose(1, 2, 0)
+        of_runs = np.transpose(truths) if method == "table" else truth[:, np.newaxis]
+        covered = np.sum((low <= of_runs) & (of_runs <= high), axis=1)
         for i, measure in enumerate(MEASURES):
-            covered = np.sum((low[i] <= truth[i]) & (truth[i] <= high[i]))
             width = np.median(high[i] - low[i])
-            table.covers(f"{setting} {measure}", method, covered, runs, width=float(width))
+            table.covers(f"{setting} {measure}", method, covered[i], runs, width=float(width))
 
 
 def check_distribution(setting, runs, table, tools, every=1, seed=2):

@@ -93,7 +93,7 @@ def releases(analysis, n, budget, unit, draw, runs, tools, seed):
         )  # fmt: skip
 
 
-def check(analysis, truth, setting, draw, runs, table, tools, seed=5):
+def check(analysis, truth, setting, draw, runs, table, tools, seed=5, of_rows=None):
     """Coverage of both methods; the noise-aware one by its test, which is quicker.
 
     That test and interval agree is tested in tests/analyses. A p-value above 0.05 is coverage. The
@@ -101,18 +101,27 @@ def check(analysis, truth, setting, draw, runs, table, tools, seed=5):
     """
     *name, n, budget, unit = setting
     covered, widths = dict.fromkeys(METHODS, 0), {method: [] for method in METHODS}
+    tables = {method: [] for method in METHODS}
     for run, release in enumerate(releases(analysis, n, budget, unit, draw, runs, tools, seed)):
         result = analysis.infer(release)
         low, high = result.conf_int(method="certified")
         covered["certified"] += low <= truth <= high
         covered["noise_aware"] += result.test(truth).pvalue > 0.05
         widths["certified"].append(high - low)
+        if of_rows is not None:
+            for method in METHODS:
+                tables[method].append(result.conf_int(method=method, target="table"))
         if run < 15:
             widths["noise_aware"].append(np.diff(result.conf_int())[0])
     for method in METHODS:
         text = f"{name}, n = {n}, {budget}, {unit}"
         width = float(np.median(widths[method]))
         table.covers(text, method, covered[method], runs, 0.94, width)
+        if of_rows:
+            low, high = np.transpose(tables[method])
+            inside = np.sum((low <= of_rows) & (of_rows <= high))
+            rate, width = 0.95 if method == "certified" else 0.94, float(np.median(high - low))
+            table.covers(f"{text}, table", method, inside, runs, rate, width)
 
 
 def check_mean(setting, runs, table, tools):
@@ -124,16 +133,19 @@ def check_mean(setting, runs, table, tools):
 def check_difference(setting, runs, table, tools):
     first, second, share, n, *_ = setting
 
+    of_rows = []
+
     def draw(rng):
         groups = rng.choice(3, n, p=[share, 0.9 * (1 - share), 0.1 * (1 - share)])
         x = rng.choice(CODES, n, p=LAWS[second])
         mine = groups == 0
         x[mine] = rng.choice(CODES, mine.sum(), p=LAWS[first])
+        of_rows.append((x[mine].mean() - x[groups == 1].mean()) / 100)
         return {"x": x, "g": groups}
 
     truth = float((LAWS[first] - LAWS[second]) @ UNIT)
     analysis = dps.MeanDifference("x", by="g", groups=("a", "b"))
-    check(analysis, truth, setting, draw, runs, table, tools)
+    check(analysis, truth, setting, draw, runs, table, tools, of_rows=of_rows)
 
 
 def check_correlation(setting, runs, table, tools):

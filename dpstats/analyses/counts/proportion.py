@@ -13,7 +13,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpstats.analyses.notes import cell_rules, subgroup_note
+from dpstats.analyses.notes import cell_rules, rare_shares, subgroup_note
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
 from dpstats.families.cells import Cells, Indicator
@@ -130,7 +130,7 @@ def proportions_result(
         rows=answers.rows,
         budget=budget,
         scalar=scalar,
-        notes=notes,
+        notes=[*notes, *rare_shares(estimate, answers.n)],
     )
 
 
@@ -150,6 +150,8 @@ def _group_result(
         notes.append(
             "the group is small relative to the noise: ignore the estimate, use the interval"
         )
+    else:
+        notes += rare_shares(np.array([group.risk]), size)
     notes.append(rules)
     within = "" if analysis.given is None else f" | {analysis.given}"
     terms = [f"{analysis.condition}{within}"]

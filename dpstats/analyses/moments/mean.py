@@ -13,7 +13,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpstats.analyses.notes import cell_rules, subgroup_note
+from dpstats.analyses.notes import cell_rules, rare_mean, subgroup_note
 from dpstats.checks import listed, short
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
@@ -139,9 +139,10 @@ def _remarks(name: str, contrast: Contrast) -> list[str]:
     if group.variance <= 2 * group.variance_noise:
         return [
             f"the variance of {name} is small relative to its noise (sd "
-            f"{contrast.half**2 * group.variance_noise:.3g}); intervals allow for that"
+            f"{contrast.half**2 * group.variance_noise:.3g}); intervals allow for that",
+            *rare_mean(name, group),
         ]
-    return []
+    return rare_mean(name, group)
 
 
 @dataclass(frozen=True, repr=False, eq=False)

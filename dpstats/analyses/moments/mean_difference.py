@@ -13,7 +13,7 @@ import numpy as np
 
 from dpstats.analyses.compared_groups import ComparesGroups, Groups, small_groups
 from dpstats.analyses.moments.mean import NOTES, centre_of
-from dpstats.analyses.notes import cell_rules
+from dpstats.analyses.notes import cell_rules, rare_mean
 from dpstats.families.block import Family
 from dpstats.families.group_moments import GroupMoments
 from dpstats.inference.moments.mean_intervals import Contrast, MeanIntervals
@@ -75,6 +75,9 @@ class MeanDifference(ComparesGroups):
             *NOTES,
             *small_groups(names, groups),
         ]
+        for name, group in zip(names, groups, strict=True):
+            if not group.hidden_by_noise:
+                notes += rare_mean(f"{self.column} in group {name}", group)
         terms = [f"mean of {self.column}: {names[0]} - {names[1]}"]
         return MeanDifferenceResult(
             title=f"Mean difference: {self.column}, by {self.by}: {names[0]} against {names[1]}",

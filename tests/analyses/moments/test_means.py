@@ -259,6 +259,36 @@ def test_drowned_signals_give_all_that_is_possible_and_a_sentence(unit, seeded_n
     assert "or small relative to the noise" in release.infer("difference").summary()
 
 
+def test_rare_two_point_numbers_and_rare_shares_are_noted(seeded_noise):
+    """A number of 0 and 99 in 1% of 300 rows, and one of 40% of them; the notes are noisy ones."""
+    schema = dps.Schema([
+        *(dps.Number(name, 0, 99, missing=0) for name in ("rare", "common", "near")),
+        dps.Boolean("ill"), dps.Boolean("old"),
+    ])  # fmt: skip
+    i = np.arange(300)
+    frame = pd.DataFrame({
+        "rare": 99.0 * (i < 3), "common": 99.0 * (i < 120), "near": 1.0 + i % 2,
+        "ill": i < 3, "old": i < 150,
+    })  # fmt: skip
+    asked = {"means": dps.Mean(["rare", "common", "near"]), "ill": dps.Proportion("ill"),
+             "old": dps.Proportion("old"), "given": dps.Proportion("ill", given="old"),
+             "cells": dps.Marginals(["ill", "old"], 1),
+             "gap": dps.MeanDifference("rare", by="old")}  # fmt: skip
+    plan = dps.plan(schema, asked, budget=dps.PureDP(300), reference=dps.Uniform())
+    with _noise_from(seeded_noise(1)):
+        release = dps.release(plan, frame, rng=0, m=50, k=5)
+    text = {name: release.infer(name).summary() for name in asked}
+    assert text["means"].count("looks like a rare number with two values") == 1
+    assert "rare looks like a rare number" in text["means"]
+    assert "the mean of near is near one of its bounds" in text["means"]
+    assert "common is" not in text["means"]
+    assert "rare in group True looks like a rare number" in text["gap"]
+    for name in ("ill", "given"):
+        assert "n p (1 - p) is below 10 for p, which is near 0 or 1" in text[name]
+    assert "below 10 for 2 of 4 estimates p, which are near" in text["cells"]
+    assert "below 10" not in text["old"]
+
+
 @pytest.mark.parametrize("epsilon", [0.01, 1, 1e5])
 @pytest.mark.parametrize("left", [0, 1])
 def test_a_standard_error_next_to_an_empty_group_is_what_the_interval_says(
