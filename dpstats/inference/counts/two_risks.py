@@ -27,6 +27,7 @@ from dpstats.inference.counts.risk_measures import (
 )
 from dpstats.spending import LEAST_COMPUTED, USUAL_ALPHA, for_group_size
 
+_RARE = np.geomspace(0.003, 3, 49)  # rows
 _NODES, _DENSE = 24, 401
 _LARGEST_SCORE = 7.0
 _FARTHEST = 6.9  # distance of scores beyond which a pair is rejected, with an error of 5e-11
@@ -290,17 +291,24 @@ def _evidence(group: Share, n: int | None, beta: float, radius: float) -> _Evide
         inside = np.array([np.argmin(found.max(axis=0))])
     low = coarse[max(inside[0] - 1, 0)]
     high = coarse[min(inside[-1] + 1, len(coarse) - 1)]
-    fine = np.setdiff1d(np.linspace(low, high, _NODES), coarse)
+    # With little noise scores bend below one row, towards risks of zero and one.
+    ends = np.concatenate([
+        end + sign * _RARE / max(1.0, float(sizes[-1]))
+        for end, sign, reached in ((0, 1, low == 0), (1, -1, high == 1)) if reached
+    ] or [np.zeros(0)])  # fmt: skip
+    ends = ends[(ends > low) & (ends < high)]
+    fine = np.setdiff1d(np.concatenate([np.linspace(low, high, _NODES), ends[::4]]), coarse)
     nodes = np.concatenate([coarse, fine])
     values = np.concatenate([found, scores(fine)], axis=1)
     order = np.argsort(nodes)
     curve = interpolate.PchipInterpolator(nodes[order], values[:, order], axis=1)
-    dense = np.linspace(low, high, _DENSE)
+    dense = np.union1d(np.linspace(low, high, _DENSE), ends)
     above, below = curve(dense)
     sd_small, sd_large = (
         np.sqrt(sum(group.variances(dense, float(size)))) for size in (sizes[-1], sizes[0])
     )
-    return _Evidence(dense, above, below, sd_small, sd_large, float(dense[1] - dense[0]))
+    step = (high - low) / (_DENSE - 1)  # the largest
+    return _Evidence(dense, above, below, sd_small, sd_large, step)
 
 
 def _at(evidence: _Evidence, risks: Floats) -> _Evidence:
