@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from dpstats.analyses.base import Analysis
+from dpstats.analyses.base import Analysis, combines
 from dpstats.analyses.registry import family_of, spelled
 from dpstats.errors import RequestError
 from dpstats.families import is_library_block
@@ -45,9 +45,10 @@ def check_asked(strategy: Strategy, analyses: Mapping[str, Analysis[Result]]) ->
     """
     if not analyses:
         raise RequestError("the plan asks for no analysis; make it again with dps.plan")
-    blocks, every = strategy.family.blocks, []
-    sources = BlockIndex(blocks)
+    blocks, every = strategy.published.blocks, []
+    published, measured = BlockIndex(blocks), BlockIndex(strategy.family.blocks)
     for name, analysis in analyses.items():
+        sources = published if combines(analysis, strategy.schema) else measured
         for wanted in blocks_asked(analysis, strategy.schema):
             every.append(wanted)
             follows = sources.derivable(wanted, complements=strategy.unit == "replace")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpstats.checks import counted
-from dpstats.measured.certificate import answering, certify
+from dpstats.measured.certificate import answering, certify, published_answers
 from dpstats.measured.measurements import Measurements
 from dpstats.results.rendering import significant
 from dpstats.theory.sampling import ReferenceSampling
@@ -55,11 +55,13 @@ class ExpectedAccuracy:
 
 def expected_accuracy(measurements: Measurements) -> ExpectedAccuracy:
     """Expected and promised errors under a strategy, given simulated measurements at its n."""
-    accuracy = certify(measurements, measurements.means, alpha=0.5, target="rows")
+    tables = measurements.strategy.tables
+    means = published_answers(measurements).means if tables else measurements.means
+    accuracy = certify(measurements, means, alpha=0.5, target="rows")
     strategy, promised = measurements.strategy, None
     if strategy.unit == "replace" and strategy.budget.noise == "laplace":
         promised = _promised(measurements)
-    return ExpectedAccuracy(accuracy.delta, int(answering(strategy.family).sum()), promised)
+    return ExpectedAccuracy(accuracy.delta, int(answering(strategy.published).sum()), promised)
 
 
 def _promised(measurements: Measurements) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -16,18 +16,19 @@ from dpstats.analyses.base import Analysis
 from dpstats.analyses.registry import analysis_from_dict, analysis_to_dict, check_readable
 from dpstats.checks import Method, check_label, counted, short
 from dpstats.errors import FileFormatError, RequestError
-from dpstats.families.block import Block, Family
+from dpstats.families.block import Family
 from dpstats.families.cells import ROWS
-from dpstats.families.merging import merge
 from dpstats.measured.digest import plan_digest
 from dpstats.measured.measurements import Measurements
 from dpstats.measured.strategy import HasStrategy, PlannedBlock, Strategy, check_rows
 from dpstats.measured.view import ReleaseView
-from dpstats.planning.allocation import Allocation, Split, read_shares, relative_price
+from dpstats.planning.allocation import Allocation, Split, read_shares
 from dpstats.planning.asked import blocks_asked, check_asked
+from dpstats.planning.division import divide
 from dpstats.planning.power import Effect
 from dpstats.planning.preview import Preview, preview_strategy
 from dpstats.planning.solve import Progress, Solution, solve
+from dpstats.planning.table_split import Weights, check_weights
 from dpstats.privacy.budget import Budget, check_budget
 from dpstats.privacy.neighbours import NEIGHBOURS, Unit, check_unit
 from dpstats.references import default_reference, reference_from_dict
@@ -373,6 +374,7 @@ def plan(
     reference: Reference | None = None,
     shares: Mapping[str, float | Fraction] | None = None,
     allocation: Allocation = "equal",
+    weights: Weights | None = None,
 ) -> Plan:
     """Plan a release: merge what the analyses need and split the budget. Reads no data.
 
@@ -400,6 +402,14 @@ def plan(
         Without shares: equal noise on every test function in natural units, as in BL24, or the
         least sum of the noise variances. The number of rows, where it is measured, gets what it
         would in an equal split.
+    weights : {"balanced", "cells", "max", "equal"}
+        How tables with common columns share what they get together, for the least noise in their
+        combined answers: the sum of the variances of all cells, every table weighted by its number
+        of cells to the power -1/2 ("balanced", the default without shares) or by one ("cells"), or
+        the largest variance ("max"); or with equal noise on all cells, as in BL24 ("equal"). Under
+        `ZCDP` all but the last measure residuals of the tables; see
+        ``docs/explanation/overlapping-tables.md``. Tables that an analysis needs as they were
+        measured, such as those of a `Difference`, do not share.
 
     Raises
     ------
@@ -449,6 +459,7 @@ def plan(
     for analysis in analyses.values():
         check_readable(analysis)
     share = Fraction(0) if reference is None else reference.share
+    weights = check_weights(weights, shares)
     rule = Split(
         asked,
         budget,
@@ -457,8 +468,9 @@ def plan(
         allocation,
         None if shares is None else read_shares(shares, list(analyses)),
     )
-    family = _merged(rule)
-    planned = list(map(PlannedBlock, family.blocks, _beside_the_count(rule, family.blocks)))
+    division = divide(rule, analyses, schema, weights)
+    planned = division.blocks
+    family = Family(tuple(one.block for one in planned))
     columns = schema.select(family.column_names)
     reference = default_reference(columns, family) if reference is None else reference
     reference.check_family(family)
@@ -467,36 +479,9 @@ def plan(
         multiplier = own.multiplier(budget, unit, budget.total * share)
         planned.append(PlannedBlock(own, multiplier, "reference"))
     if unit == "add_remove":
-        paid = _paid_for_count(rule, family.blocks)
-        multiplier = ROWS.multiplier(budget, unit, paid)
+        multiplier = ROWS.multiplier(budget, unit, division.count)
         planned.append(PlannedBlock(ROWS, multiplier, "count"))
-    made = Plan(Strategy(schema, tuple(planned), budget, unit, n), analyses, reference)
+    strategy = Strategy(schema, tuple(planned), budget, unit, n, division.tables)
+    made = Plan(strategy, analyses, reference)
     made.check(n)
     return made
-
-
-def _merged(rule: Split) -> Family:
-    """The blocks of all analyses, merged under the noise that the rule would give."""
-
-    def variances(blocks: Sequence[Block], chosen: Sequence[int]) -> list[float]:
-        scales = map(rule.budget.natural_scale, _beside_the_count(rule, blocks, chosen))
-        return [rule.budget.law(scale).variance for scale in scales]
-
-    wanted = [block for blocks in rule.asked.values() for block in blocks]
-    return merge(wanted, variances, complements=rule.unit == "replace")
-
-
-def _beside_the_count(
-    rule: Split, blocks: Sequence[Block], chosen: Sequence[int] | None = None
-) -> list[Fraction]:
-    """Multipliers of the blocks (or of some) that leave the count of rows its part."""
-    return replace(rule, amount=rule.amount - _paid_for_count(rule, blocks))(blocks, chosen)
-
-
-def _paid_for_count(rule: Split, blocks: Sequence[Block]) -> Fraction:
-    """Part of the budget for the number of rows: what it would get in an equal split."""
-    if rule.unit == "replace":
-        return Fraction(0)
-    one = ROWS.price(rule.budget, rule.unit)
-    others = relative_price(blocks, rule.budget, rule.unit)
-    return rule.amount * one / (one + others)

@@ -17,7 +17,7 @@ from dpstats.density.minimax import Solver, SolverError, feasible, minimax, tole
 from dpstats.density.rows import Draw, draw_counts
 from dpstats.errors import RequestError
 from dpstats.measured.candidates_file import MOST_ROWS
-from dpstats.measured.certificate import Accuracy, certify
+from dpstats.measured.certificate import Accuracy, certify, published_answers
 from dpstats.measured.combining import Sources
 from dpstats.measured.measurements import Measurements
 from dpstats.references import reference_from_dict
@@ -119,7 +119,7 @@ def generate(
         if weights is None:
             weights = _entropy(measurements, candidates, proposal.fit, notes)
         say("drawing rows", 2, 3)
-        values = measurements.family.evaluate(candidates.codes)
+        values = measurements.published.evaluate(candidates.codes)
         rows = _number_of_rows(measurements, notes) if k is None else k
         counts = draw_counts(weights, rows, draw, values, rng)
     say("done", 3, 3)
@@ -132,9 +132,14 @@ def _minimax(
     measurements: Measurements, candidates: Candidates, solver: Solver, notes: list[str]
 ) -> Floats | None:
     """Weights by the linear program; the budget is spent, and a failure must not lose a release."""
-    seen = seen_by(measurements.family, candidates)
-    target = feasible(measurements.family, measurements.means)
-    within = tolerance(usable_deviations(measurements))
+    family, means = measurements.published, measurements.means
+    deviations = measurements.standard_deviations
+    if measurements.strategy.tables:
+        answers = published_answers(measurements)
+        means, deviations = answers.means, np.sqrt(answers.noise_variances)
+    seen = seen_by(family, candidates)
+    target = feasible(family, means)
+    within = tolerance(usable_deviations(measurements, deviations))
     try:
         fit = minimax(seen.values, target, solver, within)
     except SolverError as error:

@@ -58,6 +58,10 @@ class Marginals:
             return Family(tuple(Cells.monomials(schema, self.columns, self.degree)))
         return Family(tuple(tables_of_degree(schema, self.columns, self.degree)))
 
+    def combines(self, schema: Schema) -> bool:
+        """Its answers may be combined from several measurements."""
+        return True
+
     def infer(self, release: ReleaseView) -> EstimateResult:
         """The proportion in every cell, each with its own interval."""
         family = self.family(release.schema)

@@ -77,6 +77,10 @@ class Proportion:
     def _group(self, schema: Schema) -> Subgroup | None:
         return Subgroup.of(schema, self.given, answered_in(schema, self.condition))
 
+    def combines(self, schema: Schema) -> bool:
+        """Without a group, its answer may be combined from several measurements."""
+        return self._group(schema) is None
+
     def infer(self, release: ReleaseView) -> EstimateResult:
         """Estimate with exact noise-aware and certified intervals."""
         family = self.family(release.schema)
