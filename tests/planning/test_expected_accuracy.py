@@ -38,7 +38,7 @@ def shares(frame, n):
 def test_expected_delta_is_the_median_of_the_largest_noise_and_what_rows_have():
     """The median of 4,000 draws; and the largest true error of the rows of three releases."""
     n, rng = 2_000, np.random.default_rng(0)
-    plan = dps.plan(SCHEMA, TABLES, budget=dps.PureDP(0.5), n=n)
+    plan = dps.plan(SCHEMA, TABLES, budget=dps.PureDP(0.5), n=n, weights="equal")
     expected = plan.preview().accuracy
     assert expected.functions == plan.family.size == 20
     law = plan.budget.law(float(plan.strategy.scales[0]))
@@ -59,7 +59,7 @@ def test_expected_delta_is_the_median_of_the_largest_noise_and_what_rows_have():
 def test_the_promise_is_that_of_the_theorem_at_the_plan_s_noise():
     """Two tables: L1 sensitivity 4, and 20 functions, whatever the number of cells."""
     n = 20_000
-    shown = preview(dps.PureDP(0.05), n)
+    shown = preview(dps.PureDP(0.05), n, weights="equal")
     theorem = UniformSampling(epsilon=0.05, gamma=0.0125, functions=20, cells=24, sensitivity=4)
     assert shown.accuracy.promised == pytest.approx(8 * theorem.delta(n))
     last = str(shown).splitlines()[-2:]
