@@ -58,8 +58,8 @@ class Residual(Block):
     joint: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if not self.columns or min(self.shape) < 2:
-            raise RequestError("a residual is over columns of two bins or more")
+        if not self.columns:
+            raise RequestError("a residual is over one column or more")
 
     @cached_property
     def table(self) -> Table:
@@ -153,15 +153,11 @@ def residual_of(table: Table) -> Residual:
 
 
 def residuals_of(tables: Iterable[Table]) -> list[Residual]:
-    """The residuals of some tables and of all their margins, small ones first.
-
-    Columns with one bin have none.
-    """
+    """The residuals of some tables and of all their margins, small ones first."""
     found: dict[tuple[Column, ...], None] = {}
     for table in tables:
-        columns = [column for column in table.columns if column.bins > 1]
-        for size in range(1, len(columns) + 1):
-            found.update(dict.fromkeys(itertools.combinations(columns, size)))
+        for size in range(1, len(table.columns) + 1):
+            found.update(dict.fromkeys(itertools.combinations(table.columns, size)))
     return [Residual(columns) for columns in sorted(found, key=len)]
 
 

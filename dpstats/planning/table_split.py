@@ -110,9 +110,8 @@ class TableSplit(Cached):
         number = {some: i for i, some in enumerate(self.sets)}
         rows, columns, entries = [], [], []
         for t, table in enumerate(self.tables):
-            several = [column for column in table.columns if column.bins > 1]
-            for size in range(len(several) + 1):
-                for chosen in itertools.combinations(several, size):
+            for size in range(len(table.columns) + 1):
+                for chosen in itertools.combinations(table.columns, size):
                     if frozenset(chosen) in number:
                         inside = math.prod(c.bins - 1 for c in chosen)
                         others = table.size / math.prod(c.bins for c in chosen)
