@@ -157,4 +157,4 @@ def test_previews_see_the_noise_of_the_tables():
     equal = plan("replace", "1/200", n=N, weights="equal").preview()
     widths = [p.widths().set_index("analysis")["width"] for p in (shown, equal)]
     assert widths[0]["pairs"].mean() < 0.99 * widths[1]["pairs"].mean()
-    assert widths[0]["age"].mean() == pytest.approx(widths[1]["age"].mean())
+    assert widths[0]["age"].mean() == pytest.approx(widths[1]["age"].mean(), rel=0.02)
