@@ -177,10 +177,10 @@ class TableSplit(Cached):
             worst = int(cost.argmax())
             gap = cost.max() - 1
             if self.weights == "max":
-                each = (self.spread @ variances) / self.cells
-                lower = float(weights @ (each * self.cells)) / float(weights @ self.cells)
+                variance = (self.spread @ variances) / self.cells
+                lower = float(weights @ (variance * self.cells)) / float(weights @ self.cells)
                 gap = max(gap, best / lower - 1)
-                weights = weights * (each / each.max()) ** min(1.0, 4 / math.sqrt(number))
+                weights = weights * (variance / variance.max()) ** min(1.0, 4 / math.sqrt(number))
             elif len(prices) == 1:
                 break
             if gap <= _CLOSE:
@@ -282,11 +282,11 @@ class TableSplit(Cached):
         shares = np.exp(logs - logs.max())
         shares /= shares.sum()
         precisions = self.seen @ shares**2
-        each = self._first_weights * (self.spread @ (1 / precisions))
-        largest = each.max()
-        raised = (each / largest) ** power
+        variance = self._first_weights * (self.spread @ (1 / precisions))
+        largest = variance.max()
+        raised = (variance / largest) ** power
         loss = math.log(largest) + math.log(raised.sum()) / power
-        weights = raised / raised.sum() / each * self._first_weights
+        weights = raised / raised.sum() / variance * self._first_weights
         slope = -2 * shares**2 * ((weights @ self.spread / precisions**2) @ self.seen)
         return loss, slope - shares * slope.sum()
 
