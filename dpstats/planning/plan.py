@@ -14,7 +14,7 @@ import numpy as np
 from dpstats import files
 from dpstats.analyses.base import Analysis
 from dpstats.analyses.registry import analysis_from_dict, analysis_to_dict, check_readable
-from dpstats.checks import Method, check_label, counted, short
+from dpstats.checks import Method, Progress, check_label, check_progress, counted, short
 from dpstats.errors import FileFormatError, RequestError
 from dpstats.families.block import Family
 from dpstats.families.cells import ROWS
@@ -27,7 +27,7 @@ from dpstats.planning.asked import blocks_asked, check_asked
 from dpstats.planning.division import divide
 from dpstats.planning.power import Effect
 from dpstats.planning.preview import Preview, preview_strategy
-from dpstats.planning.solve import Progress, Solution, solve
+from dpstats.planning.solve import Solution, solve
 from dpstats.planning.table_split import Weights, check_weights
 from dpstats.privacy.budget import Budget, check_budget
 from dpstats.privacy.neighbours import NEIGHBOURS, Unit, check_unit
@@ -150,7 +150,13 @@ class Plan(HasStrategy):
             law = self.budget.law(self.budget.natural_scale(own.multiplier))
             self.reference.check(own.block, n, law)
 
-    def preview(self, n: int | None = None, *, like: ReleaseView | None = None) -> Preview:
+    def preview(
+        self,
+        n: int | None = None,
+        *,
+        like: ReleaseView | None = None,
+        progress: Progress | None = None,
+    ) -> Preview:
         """Functions, noise and expected interval widths, from public numbers alone.
 
         Every analysis runs on simulated releases of n rows. Rows spread evenly over the levels and
@@ -166,6 +172,8 @@ class Plan(HasStrategy):
             Draw rows from its fitted density: a release of an earlier year, or of rows made up
             from public knowledge, that declares the plan's columns as the plan does. A release is
             public: nothing here reads private rows.
+        progress : callable, optional
+            Called with a text, the number of analyses so far, and that of all.
 
         Raises
         ------
@@ -179,7 +187,10 @@ class Plan(HasStrategy):
             )
         check_rows(rows)
         self.check_reference(rows)
-        return preview_strategy(self.strategy, self.analyses, rows, like, heading=str(self))
+        check_progress(progress)
+        return preview_strategy(
+            self.strategy, self.analyses, rows, like, heading=str(self), progress=progress
+        )
 
     def solve(
         self,
