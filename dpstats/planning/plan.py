@@ -359,8 +359,8 @@ class Plan(HasStrategy):
         paid = "" if own is None else f" for {counted(own.block.size, 'sum')} to place candidates"
         lines = [
             f"Plan: {counted(len(self.analyses), 'analysis', 'analyses')}, "
-            f"{counted(self.family.size, 'test function')} in "
-            f"{counted(len(self.blocks), 'block')}, on "
+            f"{counted(self.published.size, 'test function')} "
+            f"{self._measured_as} {counted(len(self.blocks), 'block')}, on "
             f"{'column' if len(columns) == 1 else 'columns'} {', '.join(columns)}",
             f"Budget: {self.budget}; {NEIGHBOURS[self.unit]}",
             f"Noise: discrete {self.budget.noise.capitalize()} of scale {scales} rows on every "
@@ -370,6 +370,11 @@ class Plan(HasStrategy):
             f"Digest: {files.short_digest(self.digest)}",
         ]
         return "\n".join(lines)
+
+    @property
+    def _measured_as(self) -> str:
+        tables = self.strategy.tables
+        return f"from {counted(self.family.size, 'sum')} in" if tables else "in"
 
     def __repr__(self) -> str:
         return str(self)

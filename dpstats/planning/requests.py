@@ -17,7 +17,17 @@ from dpstats.results.base import Result
 from dpstats.schema import Schema
 from dpstats.schema.schema import read_toml
 
-_KEYS = {"rows", "unit", "allocation", "budget", "reference", "schema", "column", "analysis"}
+_KEYS = {
+    "rows",
+    "unit",
+    "allocation",
+    "weights",
+    "budget",
+    "reference",
+    "schema",
+    "column",
+    "analysis",
+}
 
 
 def load_request(path: str | Path, *, rows: int | None = None) -> Plan:
@@ -30,7 +40,7 @@ def load_request(path: str | Path, *, rows: int | None = None) -> Plan:
         ``[[column]]`` tables, or ``schema = "file.toml"`` beside the request;
         ``[[analysis]]`` tables with ``name``, ``kind``, the parameters of the analysis, and
         ``share`` to set its share of the budget; optional ``rows``, ``unit``,
-        ``allocation`` and ``[reference]``.
+        ``allocation``, ``weights`` and ``[reference]``.
     rows : int, optional
         Public number of rows, instead of the one in the file.
 
@@ -61,6 +71,7 @@ def load_request(path: str | Path, *, rows: int | None = None) -> Plan:
         reference=None if reference is None else reference_from_dict(reference),
         shares=shares or None,
         allocation=document.get("allocation", "equal"),
+        weights=document.get("weights"),
     )
 
 
