@@ -179,6 +179,7 @@ class CertifiedRadii(Cached):
         """
         return self._once((alpha, target), lambda: self._radii(alpha, target))
 
+    @on_one_blas_thread
     def exceed(self, limit: float, alpha: float) -> bool:
         """Whether the radius of the noise, `radii` for the table, is above a limit.
 
