@@ -8,11 +8,11 @@ fixed seeds (common random numbers), so what is searched is one curve, the same 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal
 
-from dpstats.checks import Method, check_alpha, check_finite, short
+from dpstats.checks import Method, Progress, check_alpha, check_finite, short
 from dpstats.errors import BudgetError, RequestError
 from dpstats.measured.strategy import check_rows
 from dpstats.measured.view import ReleaseView
@@ -25,7 +25,6 @@ from dpstats.planning.solution import P, Planned, Quantity, Solution, text_of
 from dpstats.privacy.budget import ZCDP, Budget, PureDP, check_budget
 from dpstats.results.rendering import significant
 
-Progress = Callable[[str, int, int | None], None]
 BUDGETS: Mapping[str, tuple[float, float]] = {PureDP.kind: (1e-4, 1e4), ZCDP.kind: (1e-8, 1e4)}
 ROWS = (10.0, 1e9)
 USUAL_ROWS = 10_000

@@ -251,10 +251,15 @@ def test_a_few(setting, table, tools):
     check(setting, 20, table, tools)
 
 
+def runs_of(setting):
+    """More where a run is fast."""
+    return 1_000 if setting.p <= 4 else 200 if setting.p < 30 else 60
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("setting", SETTINGS, ids=str)
 def test_level_and_coverage(setting, table, tools):
-    check(setting, 200 if setting.p < 30 else 60, table, tools)
+    check(setting, runs_of(setting), table, tools)
 
 
 def test_the_check_sees_tests_that_forget_the_noise(tools):
