@@ -70,7 +70,10 @@ def holm(pvalues: Floats) -> Floats:
 
 
 def benjamini_hochberg(pvalues: Floats) -> Floats:
-    """P-values (d,) adjusted by Benjamini and Hochberg's method: at most alpha are false."""
+    """P-values (d,) adjusted by Benjamini and Hochberg's method.
+
+    Of those at most alpha, a share of at most alpha is false in the mean.
+    """
     from scipy import stats
 
     return np.asarray(stats.false_discovery_control(pvalues, method="bh"))
