@@ -58,8 +58,8 @@ def divide(
     if not others:  # the number of rows serves the tables alone
         amount, count = rule.amount, Fraction(0)
     split = TableSplit(together, rule.unit, weights)
-    if rule.budget.noise == "laplace":
-        tables, shares, part = split.measured_tables()
+    if rule.budget.noise == "laplace" or split.whole_is_better:
+        tables, shares, part = split.measured_tables(rule.budget.noise)
         made = [
             PlannedBlock(table, table.multiplier(rule.budget, rule.unit, amount * share))
             for table, share in zip(tables, shares, strict=True)

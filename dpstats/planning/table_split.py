@@ -43,6 +43,7 @@ from dpstats.families.residuals import (
     joint_l2_squared,
     residuals_of,
 )
+from dpstats.privacy.laws import POWERS, Noise
 from dpstats.privacy.neighbours import Unit
 from dpstats.schema import Column
 
@@ -52,8 +53,9 @@ if TYPE_CHECKING:
 Weights = Literal["balanced", "cells", "max", "equal"]
 _ROUNDS = 60
 _CLOSE = 1e-4  # relative gap at which a search ends
+_TIGHT = {"ftol": 1e-13, "gtol": 1e-9, "maxiter": 2_000, "maxfun": 20_000}
 _LEAST_COUNT = Fraction(1, 100)  # share of the number of rows, which must be measured
-_FINE = 2.0**50  # integers for precisions: the rounding of a share is far below a thousandth
+_FINE = 2.0**60  # integers for precisions: a share is rounded to the squared cells over this
 
 
 def check_weights(weights: object, shares: object) -> Weights:
@@ -236,7 +238,15 @@ class TableSplit(Cached):
         ]
         return self.residuals, multipliers, part
 
-    # Laplace noise: the tables, whole.
+    @property
+    def whole_is_better(self) -> bool:
+        """Whether whole tables have less Gaussian noise, as when the cost is only bounded."""
+        if self.unit == "add_remove" or len(self.changes) > 1:
+            return False  # whole tables are residuals of certain scales
+        whole = self.value(1 / (self.seen @ self.shares("gaussian")))  # a share e has variance 1/e
+        return whole < self.value(self.shrinkage / (2 * self.precisions))
+
+    # Whole tables.
 
     @cached_property
     def seen(self) -> csr_array[Any]:
@@ -249,50 +259,56 @@ class TableSplit(Cached):
         count = sparse.csr_array(([1.0], ([0], [0])), shape=(len(self.sets), 1))
         return sparse.csr_array(sparse.hstack([own, count]) if self.unit == "add_remove" else own)
 
-    @cached_property
-    def shares(self) -> Floats:
-        """(T,) shares of epsilon, with the number of rows (T + 1,); the best of a local search.
+    def shares(self, noise: Noise) -> Floats:
+        """(T,) shares of the budget, with the number of rows (T + 1,); the best of a local search.
 
-        A table with the share e has precision e^2 up to a factor, so the sum of the variances is
-        not convex in the shares, and a margin of other tables is best not measured at all. Margins
-        that are not published never helped either.
+        A table with the share e has precision e (Gaussian) or e^2 (Laplace) up to a factor. With
+        squares the sum of the variances is not convex in the shares, and a margin of other tables
+        is best not measured at all. Margins that are not published never helped either.
         """
+        return self._once(("shares", noise), lambda: self._search(2 // POWERS[noise]))
+
+    def _search(self, exponent: int) -> Floats:
         from scipy.optimize import minimize
 
         sizes = np.append(self.cells, 1.0)[: self.seen.shape[1]]
-        powers = (1, 4, 16, 64, 256) if self.weights == "max" else (1,)
+        powers = (1, 4, 16, 64, 256, 1024) if self.weights == "max" else (1,)
         best, found = math.inf, sizes
         for start in (sizes ** (1 / 3), np.ones(len(sizes)), sizes):
             logs = np.log(start)
             for power in powers:
-                logs = minimize(self._loss, logs, (power,), method="L-BFGS-B", jac=True).x
+                given = power, exponent
+                logs = minimize(
+                    self._loss, logs, given, jac=True, method="L-BFGS-B", options=_TIGHT
+                ).x
             shares = np.exp(logs - logs.max())
             shares /= shares.sum()
-            value = self.value(1 / (self.seen @ shares**2))
+            value = self.value(1 / (self.seen @ shares**exponent))
             if value < best:
                 best, found = value, shares
         return np.asarray(found)
 
-    def _loss(self, logs: Floats, power: int) -> tuple[float, Floats]:
+    def _loss(self, logs: Floats, power: int, exponent: int) -> tuple[float, Floats]:
         """Logarithm of the norm of the tables' weighted variances, with its gradient.
 
-        At shares proportional to exp(logs); the norm of power 1 is their sum, and of a large power
-        nearly the largest.
+        At shares proportional to exp(logs), precisions proportional to their `exponent`. The norm
+        of power 1 is the sum, and of a large power nearly the largest.
         """
         shares = np.exp(logs - logs.max())
         shares /= shares.sum()
-        precisions = self.seen @ shares**2
+        precisions = self.seen @ shares**exponent
         variance = self._first_weights * (self.spread @ (1 / precisions))
         largest = variance.max()
         raised = (variance / largest) ** power
         loss = math.log(largest) + math.log(raised.sum()) / power
         weights = raised / raised.sum() / variance * self._first_weights
-        slope = -2 * shares**2 * ((weights @ self.spread / precisions**2) @ self.seen)
+        slope = -exponent * shares**exponent * ((weights @ self.spread / precisions**2) @ self.seen)
         return loss, slope - shares * slope.sum()
 
-    def measured_tables(self) -> tuple[list[Table], list[Fraction], Fraction]:
+    def measured_tables(self, noise: Noise) -> tuple[list[Table], list[Fraction], Fraction]:
         """Tables to measure, their shares of the budget and that of the number of rows."""
-        whole = [Fraction(float(share)).limit_denominator(10**6) for share in self.shares]
+        shares = self.shares(noise).tolist()
+        whole = [Fraction(share).limit_denominator(10**6) for share in shares]
         if self.unit == "add_remove":
             whole[-1] = max(whole[-1], _LEAST_COUNT)
         total = sum(whole)

@@ -94,7 +94,7 @@ def test_balanced_weights_spare_the_small_tables():
 def test_laplace_shares_beat_random_starts_also_over_margins(unit, weights):
     asked = tables((5, 3, 2), 2)
     split = TableSplit(asked, unit, weights)
-    mine = split.value(1 / (split.seen @ split.shares**2))
+    mine = split.value(1 / (split.seen @ split.shares("laplace") ** 2))
     rng = np.random.default_rng(0)
     margins = TableSplit([*asked, *tables((5, 3, 2), 1)], unit, weights)
     for _ in range(5):
@@ -111,6 +111,19 @@ def test_laplace_shares_beat_random_starts_also_over_margins(unit, weights):
         shares = np.exp(logs - logs.max())
         other = split.value(1 / (margins.seen @ (shares / shares.sum()) ** 2))
         assert mine <= 1.02 * other  # of a variance: 1.01 of its root
+
+
+@pytest.mark.parametrize(("columns", "residual"), [(16, True), (17, False)])
+def test_whole_tables_are_measured_where_the_cost_of_residuals_is_only_bounded(columns, residual):
+    chain = tables((5,) * columns, 2)
+    chain = [t for t in chain if int(t.columns[1].name[1:]) - int(t.columns[0].name[1:]) == 1]
+    made = dps.plan(
+        dps.Schema(list(dict.fromkeys(c for t in chain for c in t.columns))),
+        {t.names[0]: dps.Marginals([c.name for c in t.columns]) for t in chain},
+        budget=dps.ZCDP(1), reference=dps.LogLinear(),
+    )  # fmt: skip
+    assert bool(made.strategy.tables) is residual
+    assert made.cost() == 1
 
 
 SCHEMA = dps.Schema([
