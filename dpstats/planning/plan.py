@@ -219,7 +219,7 @@ class Plan(HasStrategy):
         n : int, optional
             Number of rows, for which to find the least budget. Without it and without `budget`,
             the plan's own n if it declares one.
-        budget : PureDP or ZCDP, optional
+        budget : PureDP, ZCDP or ApproxDP, optional
             For which to find the least n, of the plan's kind; without a number of rows, the plan's
             own.
         alpha : float
@@ -380,7 +380,7 @@ def plan(
     ----------
     schema : Schema
     analyses : mapping of name to Analysis
-    budget : PureDP or ZCDP
+    budget : PureDP, ZCDP or ApproxDP
         For everything that is measured.
     n : int, optional
         The public number of rows; checked if given, needed where a bandwidth depends on it. Under

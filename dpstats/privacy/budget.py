@@ -333,9 +333,9 @@ class ApproxDP(ZCDP):
 
         Examples
         --------
-        >>> from fractions import Fraction
-        >>> ApproxDP.from_rho(Fraction("0.0164161"), 1e-9).epsilon
-        Fraction(1, 1)
+        >>> import dpstats as dps
+        >>> print(dps.ApproxDP.from_rho(0.01, 1e-6))
+        epsilon = 0.576822, delta = 1e-06 (approximate differential privacy: rho = 0.01)
         """
         exact = read_rational(rho, cls.parameter), _read_delta(delta)
         # a budget is positive; a few rho of nearly one delta are private at no epsilon at all

@@ -50,7 +50,7 @@ def log_delta_of_gaussians(rho: float, epsilon: float) -> float:
     --------
     >>> from dpstats.privacy.conversion import log_delta
     >>> f"{math.exp(log_delta_of_gaussians(0.0164, 1)):.2g}, {math.exp(log_delta(0.0164, 1)):.2g}"
-    '9.9e-10, 4.3e-09'
+    '9.8e-10, 4.7e-09'
     """
     kappa = 2 * rho * _ROUNDED
     rounded = _ROUNDED[kappa < 1]
