@@ -4,7 +4,7 @@ import math
 import numbers
 import re
 import reprlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any, Literal, cast, get_args
 
@@ -16,6 +16,7 @@ from dpstats.errors import RequestError
 Alternative = Literal["two-sided", "larger", "smaller"]
 Method = Literal["noise_aware", "certified"]
 Target = Literal["population", "table"]
+Progress = Callable[[str, int, int | None], None]  # text, done, total
 _QUOTED = 40  # characters of a value that a message quotes
 _LONGEST = 200  # of a condition or formula
 _MOST_ROWS = 2**53  # a float64 holds every whole number up to it
@@ -159,6 +160,11 @@ def check_number(name: str, value: float) -> float:
 def is_number(value: object) -> bool:
     """Whether a value is an int or a float (bool is neither)."""
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def is_real(value: object) -> bool:
+    """Whether a value is a real number of any kind, such as a float32 or a Fraction; not a bool."""
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
 def is_finite(value: float) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 DONE, FAILED, REFUSED, OVER_BUDGET = 0, 1, 2, 3
 _TARGETS = ("width", "delta", "power", "budget", "alpha", "method", "alternative", "null", "term")
+_SHOWN = ("simultaneous", "adjust", "penalty")
 _TABLE = "a .csv or .tsv file, which may be gzipped (.gz), or a .parquet file"
 _EXITS = (
     "exit codes: 0 done, 1 unexpected failure, 2 a request, table or file was refused, "
@@ -161,6 +163,7 @@ def _parser() -> argparse.ArgumentParser:
         default="population",
         help="what the intervals cover: the population (default) or the private table itself",
     )
+    _add_shown(infer)
     infer.set_defaults(run=_infer)
 
     ledger = commands.add_parser("ledger", help="create or show the record of spent budget")
@@ -209,6 +212,25 @@ def _add_solve(parser: argparse.ArgumentParser) -> None:
     solve.add_argument("--term", help="for --power: the coefficient or pair that is tested")
 
 
+def _add_shown(parser: argparse.ArgumentParser) -> None:
+    """Options of `summary` that some results have; see `_SHOWN`."""
+    parser.add_argument(
+        "--simultaneous",
+        action="store_true",
+        default=None,
+        help="intervals that cover all parameters of an analysis jointly",
+    )
+    parser.add_argument(
+        "--adjust",
+        choices=("holm", "fdr_bh", "none"),
+        help="of the p-values of a graphical model: Holm's method (default), the false discovery "
+        "rate by Benjamini and Hochberg, or none",
+    )
+    parser.add_argument(
+        "--penalty", type=float, help="of a graphical lasso or CLIME: the one whose edges to print"
+    )
+
+
 def _add_synthesis(parser: argparse.ArgumentParser) -> None:
     """The options of `dps.synthesize`."""
     parser.add_argument("--fit", choices=("entropy", "minimax"), default="entropy")
@@ -254,7 +276,7 @@ def _preview(options: argparse.Namespace) -> None:
     plan = _read_plan(options.request, options.rows)
     like = None if options.like is None else open_release(options.like)
     if options.solve is None:
-        show(plan.preview(options.rows, like=like))
+        show(plan.preview(options.rows, like=like, progress=progress()))
         return
     if "budget" in given:
         delta = getattr(plan.budget, "delta", None)
@@ -426,14 +448,23 @@ def _show(options: argparse.Namespace) -> None:
 
 
 def _infer(options: argparse.Namespace) -> None:
+    from dpstats.errors import RequestError
     from dpstats.releases.opening import open_release
 
     release = open_release(options.release)
     for reason in () if options.names else release.unread.values():
         say(reason)
-    for name in options.names or release.analyses:
-        result = release.infer(name)
-        show(result.summary(alpha=options.alpha, target=options.target), end="\n\n")
+    asked = {name: getattr(options, name) for name in _SHOWN if getattr(options, name) is not None}
+    names = options.names or release.analyses
+    for name in names if asked else ():  # before anything prints
+        known = inspect.signature(release.infer(name).summary).parameters
+        if other := [option for option in asked if option not in known]:
+            raise RequestError(
+                f"--{other[0]} has no meaning for {name!r}; name the analyses that it is for"
+            )
+    for name in names:
+        summary: Callable[..., str] = release.infer(name).summary
+        show(summary(alpha=options.alpha, target=options.target, **asked), end="\n\n")
 
 
 def _new_ledger(options: argparse.Namespace) -> None:

@@ -19,7 +19,7 @@ from dpstats.synthesis import release
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dpstats.private.tables import Progress
+    from dpstats.checks import Progress
 
 
 PROPORTIONS = ("affair", "affair, good marriage", "affair, poor marriage", "religious")

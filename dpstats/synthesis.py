@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dpstats.checks import check_progress
+from dpstats.checks import Progress, check_progress
 from dpstats.density.minimax import Solver
 from dpstats.density.rows import Draw
 from dpstats.errors import RequestError
@@ -12,7 +12,6 @@ from dpstats.measured.measurements import Measurements
 from dpstats.planning.plan import Plan
 from dpstats.privacy.ledger import Ledger
 from dpstats.private.measure import measure
-from dpstats.private.tables import Progress
 from dpstats.references.generator import Fit, Seed, check_options, generate
 from dpstats.releases import Release
 from dpstats.releases.paid import attached

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dpstats.private.tables import Progress
+    from dpstats.checks import Progress
 
 
 class Unprinted(Exception):

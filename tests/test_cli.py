@@ -102,6 +102,57 @@ def test_nothing_is_spent_when_the_output_cannot_be_kept(folder, capsys):
     assert (folder / "out.zip").read_bytes() != paid
 
 
+GRAPH = """
+[[column]]
+name = "weight"
+low = 0
+high = 100
+missing = 0
+[[column]]
+name = "height"
+low = 0
+high = 100
+missing = 0
+[[analysis]]
+name = "graph"
+kind = "graphical_model"
+columns = ["height", "weight", "smoker"]
+[[analysis]]
+name = "picture"
+kind = "graphical_model"
+columns = ["height", "weight", "smoker"]
+estimator = "clime"
+penalties = [0.1, 0.3]
+"""
+
+
+def test_options_of_summaries(folder, capsys):
+    (folder / "graph.toml").write_text(REQUEST + GRAPH)
+    survey = pd.read_csv("survey.csv")
+    numbers = pd.RangeIndex(len(survey)).to_numpy()
+    survey.assign(weight=numbers % 100, height=numbers % 70).to_csv("survey.csv", index=False)
+    release = ["release", "--unchecked", "graph.toml", "survey.csv", "-o", "g.zip"]
+    assert main([*release, "--candidates", "1000"]) == DONE
+    release = dps.load("g.zip")
+    capsys.readouterr()
+
+    def printed(*options):
+        assert main(["infer", "g.zip", *options]) == DONE
+        return capsys.readouterr().out.rstrip()
+
+    graph, picture = release.infer("graph"), release.infer("picture")
+    assert printed("graph", "--simultaneous") == graph.summary(simultaneous=True)
+    smoking = release.infer("smoking").summary(simultaneous=True)
+    assert printed("smoking", "--simultaneous") == smoking
+    assert printed("graph", "--adjust", "fdr_bh") == graph.summary(adjust="fdr_bh")
+    other = next(one for one in (0.1, 0.3) if one != picture.nearest)
+    assert f"below: penalty {other}" in printed("picture", "--penalty", str(other))
+    assert main(["infer", "g.zip", "graph", "--penalty", "0.3"]) == REFUSED
+    assert "--penalty has no meaning for 'graph'" in capsys.readouterr().err
+    assert main(["infer", "g.zip", "--adjust", "none"]) == REFUSED
+    assert capsys.readouterr().out == ""
+
+
 def test_missing_ledger_is_warned_about(folder, capsys):
     assert main(["release", "--unchecked", "request.toml", "survey.csv", "-o", "out.zip"]) == DONE
     assert "no --ledger" in capsys.readouterr().err

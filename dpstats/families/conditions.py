@@ -97,6 +97,31 @@ def cell_index(columns: Sequence[Column], codes: Mapping[str, Codes]) -> Codes:
     return index
 
 
+def parsed_condition(text: str) -> tuple[ast.expr, dict[str, str]]:
+    """What can be read without a schema: the expression, and the names that were in backticks.
+
+    Raises
+    ------
+    ConditionError
+        For anything but text that is an expression.
+    """
+    if not isinstance(text, str) or not text.strip():
+        raise ConditionError(f"a condition must be non-empty text, got {short(text)}; {GRAMMAR}")
+    if len(text) > MOST_CHARACTERS:
+        raise ConditionError(
+            f"a condition has {len(text)} characters; at most {MOST_CHARACTERS} are allowed: "
+            f"{text[:40]!r}..."
+        )
+    source, quoted = _rewrite(text)
+    try:
+        return ast.parse(source.strip(), mode="eval").body, quoted
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        dates = "; dates need quotes" if re.search(r"\d{4}-\d\d-\d\d", text) else ""
+        raise ConditionError(
+            f"cannot read the condition {excerpt(text)}{dates}; {GRAMMAR}"
+        ) from None
+
+
 def read_condition(text: str, schema: Schema) -> CellSet:
     """Read a condition against a schema.
 
@@ -113,21 +138,7 @@ def read_condition(text: str, schema: Schema) -> CellSet:
         For text outside the grammar, unknown columns or levels, numbers not compared at declared
         edges, and conditions that are always true or always false.
     """
-    if not isinstance(text, str) or not text.strip():
-        raise ConditionError(f"a condition must be non-empty text, got {short(text)}; {GRAMMAR}")
-    if len(text) > MOST_CHARACTERS:
-        raise ConditionError(
-            f"a condition has {len(text)} characters; at most {MOST_CHARACTERS} are allowed: "
-            f"{text[:40]!r}..."
-        )
-    source, quoted = _rewrite(text)
-    try:
-        tree = ast.parse(source.strip(), mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        dates = "; dates need quotes" if re.search(r"\d{4}-\d\d-\d\d", text) else ""
-        raise ConditionError(
-            f"cannot read the condition {excerpt(text)}{dates}; {GRAMMAR}"
-        ) from None
+    tree, quoted = parsed_condition(text)
     reader = _Reader(text, schema, quoted)
     try:
         names = reader.columns_of(tree)

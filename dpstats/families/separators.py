@@ -16,9 +16,30 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Sequence
 
+from dpstats.checks import counted, first_few, listed
+from dpstats.errors import RequestError
 from dpstats.families.features import SIGN, Term, product
 
 Edges = frozenset[frozenset[str]]
+
+
+def checked_edges(given: object, columns: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Pairs of columns, or a RequestError, which quotes no name: it may be a cell."""
+    given = listed(given)
+    edges = [listed(edge) for edge in (given if isinstance(given, list | tuple) else [given])]
+    for place, edge in enumerate(edges, start=1):
+        names = isinstance(edge, list | tuple) and all(isinstance(name, str) for name in edge)
+        if not names or len(edge) != 2:
+            kind = counted(len(edge), "name") if names else f"type {type(edge).__name__}"
+            raise RequestError(
+                "separators must be the edges of a graph, such as [('a', 'b'), ('b', 'c')]; "
+                f"entry {place} is of {kind}"
+            )
+        if edge[0] == edge[1] or not set(edge) <= set(columns):
+            raise RequestError(
+                f"entry {place} of separators does not name two of {first_few(columns)}"
+            )
+    return tuple((edge[0], edge[1]) for edge in edges)
 
 
 def triangulated(

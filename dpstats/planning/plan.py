@@ -14,7 +14,7 @@ import numpy as np
 from dpstats import files
 from dpstats.analyses.base import Analysis
 from dpstats.analyses.registry import analysis_from_dict, analysis_to_dict, check_readable
-from dpstats.checks import Method, check_label, counted, short
+from dpstats.checks import Method, Progress, check_label, check_progress, counted, short
 from dpstats.errors import FileFormatError, RequestError
 from dpstats.families.block import Block, Family
 from dpstats.families.cells import ROWS
@@ -27,7 +27,7 @@ from dpstats.planning.allocation import Allocation, Split, read_shares, relative
 from dpstats.planning.asked import blocks_asked, check_asked
 from dpstats.planning.power import Effect
 from dpstats.planning.preview import Preview, preview_strategy
-from dpstats.planning.solve import Progress, Solution, solve
+from dpstats.planning.solve import Solution, solve
 from dpstats.privacy.budget import Budget, check_budget
 from dpstats.privacy.neighbours import NEIGHBOURS, Unit, check_unit
 from dpstats.references import default_reference, reference_from_dict
@@ -149,7 +149,13 @@ class Plan(HasStrategy):
             law = self.budget.law(self.budget.natural_scale(own.multiplier))
             self.reference.check(own.block, n, law)
 
-    def preview(self, n: int | None = None, *, like: ReleaseView | None = None) -> Preview:
+    def preview(
+        self,
+        n: int | None = None,
+        *,
+        like: ReleaseView | None = None,
+        progress: Progress | None = None,
+    ) -> Preview:
         """Functions, noise and expected interval widths, from public numbers alone.
 
         Every analysis runs on simulated releases of n rows. Rows spread evenly over the levels and
@@ -165,6 +171,8 @@ class Plan(HasStrategy):
             Draw rows from its fitted density: a release of an earlier year, or of rows made up
             from public knowledge, that declares the plan's columns as the plan does. A release is
             public: nothing here reads private rows.
+        progress : callable, optional
+            Called with a text, the number of analyses so far, and that of all.
 
         Raises
         ------
@@ -178,7 +186,10 @@ class Plan(HasStrategy):
             )
         check_rows(rows)
         self.check_reference(rows)
-        return preview_strategy(self.strategy, self.analyses, rows, like, heading=str(self))
+        check_progress(progress)
+        return preview_strategy(
+            self.strategy, self.analyses, rows, like, heading=str(self), progress=progress
+        )
 
     def solve(
         self,

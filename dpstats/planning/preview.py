@@ -11,6 +11,7 @@ import numpy as np
 
 from dpstats.checks import (
     Method,
+    Progress,
     Target,
     check_alpha,
     check_method,
@@ -44,6 +45,7 @@ def preview_strategy(
     like: ReleaseView | None = None,
     *,
     heading: str = "",
+    progress: Progress | None = None,
 ) -> Preview:
     """Run analyses on simulated releases: n rows, and noise of the strategy's laws.
 
@@ -55,10 +57,13 @@ def preview_strategy(
         PretendRelease(seen, n, *rows.table(0, n), seed)
         for seed, rows in enumerate(pretend_rows(strategy, like, PRETEND_RELEASES))
     ]
-    results = {
-        name: tuple(analysis.infer(pretend) for pretend in pretended)
-        for name, analysis in analyses.items()
-    }
+    results, total = {}, len(analyses)
+    for done, (name, analysis) in enumerate(analyses.items()):
+        if progress is not None:
+            progress("previewing", done, total)
+        results[name] = tuple(analysis.infer(pretend) for pretend in pretended)
+    if progress is not None:
+        progress("done", total, total)
     accuracy = expected_accuracy(pretended[0].measurements)
     return Preview(heading, analyses, n, results, tuple(pretended), accuracy, like is not None)
 

@@ -8,11 +8,11 @@ fixed seeds (common random numbers), so what is searched is one curve, the same 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 
-from dpstats.checks import Method, check_alpha, check_finite, short
+from dpstats.checks import Method, Progress, check_alpha, check_finite, short
 from dpstats.errors import BudgetError, RequestError
 from dpstats.measured.strategy import Strategy, check_rows
 from dpstats.measured.view import ReleaseView
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from dpstats.results.base import Result
 
 Quantity = Literal["width", "delta", "power"]
-Progress = Callable[[str, int, int | None], None]
 BUDGETS: Mapping[str, tuple[float, float]] = {"epsilon": (1e-4, 1e4), "rho": (1e-8, 1e4)}
 ROWS = (10.0, 1e9)
 USUAL_ROWS = 10_000

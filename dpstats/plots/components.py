@@ -9,7 +9,7 @@ import numpy as np
 
 from dpstats.checks import short
 from dpstats.errors import RequestError
-from dpstats.plots.axes import axes_of
+from dpstats.plots.axes import axes_of, labels_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,7 +43,7 @@ def scree(
     Raises
     ------
     RequestError
-        If matplotlib is not installed, or an option is not known.
+        If matplotlib is not installed, `ax` is no Axes, or an option is not known.
 
     Examples
     --------
@@ -93,7 +93,7 @@ def loadings(
     Raises
     ------
     RequestError
-        If matplotlib is not installed, or an option is not known.
+        If matplotlib is not installed, `ax` is no Axes, or an option is not known.
 
     Examples
     --------
@@ -120,7 +120,7 @@ def loadings(
         own = result.components_[number - 1]
         _bars(ax, places + aside, own, ends[number - 1], label=f"PC{number}")
     ax.axhline(0, color="0.7", linewidth=0.8, zorder=0)
-    ax.set_xticks(places, list(result.columns))
+    ax.set_xticks(places, labels_of(result.columns))
     ax.set_ylabel("loading")
     ax.set_ylim(-1.05, 1.05)
     ax.legend()

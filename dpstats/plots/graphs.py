@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from dpstats.checks import counted
+from dpstats.checks import counted, short
 from dpstats.errors import RequestError
-from dpstats.plots.axes import axes_of
+from dpstats.plots.axes import axes_of, labels_of
 from dpstats.results.graph import Adjustment, GraphResult
+from dpstats.results.pair_graph import symmetric
 from dpstats.results.penalised_graph import PenalisedGraphResult
-from dpstats.results.rendering import fixed
+from dpstats.results.rendering import fixed, significant
 from dpstats.results.spanning_tree import TreeResult
 from dpstats.spending import USUAL_ALPHA
 
@@ -25,7 +26,13 @@ AnyGraph: TypeAlias = GraphResult | TreeResult | PenalisedGraphResult
 
 _WIDEST = 8.0  # points, of the line of a correlation of one
 _LABELLED = 12  # columns up to which a matrix shows numbers
-_POSITIVE, _NEGATIVE = "tab:blue", "tab:red"
+_COLORS = {"positive": "tab:blue", "negative": "tab:red", "not tested": "0.6"}
+_STYLES = {
+    "certified": "solid", "by a test": "dashed",
+    "sure": "solid", "undecided": "dashed",
+    "at this penalty": "dashed",
+    "not tested": "dotted",
+}  # fmt: skip
 
 
 def network(
@@ -42,7 +49,11 @@ def network(
     The width of an edge is its (partial) correlation in absolute value; blue is positive, red
     negative. Of a tree, sure edges are solid and the undecided ones of Chow and Liu's tree dashed.
     Otherwise edges that are certified present are solid, and those that rest on a test (or on a
-    penalty) dashed.
+    penalty) dashed. Pairs that are not tested, since the triangulation of a declared graph joins
+    them, are dotted grey.
+
+    The middle of a long name is left out. A name that matplotlib's font cannot write shows as its
+    place, such as "column 2": set ``plt.rcParams["font.family"]`` to a font that can.
 
     Parameters
     ----------
@@ -61,7 +72,7 @@ def network(
     Raises
     ------
     RequestError
-        If matplotlib is not installed, or for another result.
+        If matplotlib is not installed, or for another result, axes or penalty.
 
     Examples
     --------
@@ -78,30 +89,30 @@ def network(
     True
     >>> ax.figure.savefig("network.png")
     """
-    edges = _edges(result, alpha, adjust, target, penalty)
-    ax = axes_of(ax)
-    names = result.columns
+    lines = _lines(result, alpha, adjust, target, penalty)
+    ax, names = axes_of(ax), result.columns
     turn = 2 * np.pi * np.arange(len(names)) / len(names)
     place = {n: (np.sin(t), np.cos(t)) for n, t in zip(names, turn.tolist(), strict=True)}
-    for first, second, estimate, firm in edges.itertuples(index=False):
+    for first, second, estimate, basis, color in lines.itertuples(index=False):
         (x0, y0), (x1, y1) = place[first], place[second]
         ax.plot(
             [x0, x1], [y0, y1],
-            color=_POSITIVE if estimate > 0 else _NEGATIVE,
-            linewidth=max(_WIDEST * abs(estimate), 0.5),
-            linestyle="solid" if firm else "dashed",
+            color=_COLORS[color],
+            linewidth=1.0 if basis == "not tested" else max(_WIDEST * abs(estimate), 0.5),
+            linestyle=_STYLES[basis],
             zorder=1,
         )  # fmt: skip
     x, y = np.array(list(place.values())).T
     ax.scatter(x, y, s=60, color="0.2", zorder=2)
-    for name, (a, b) in place.items():
+    for label, (a, b) in zip(labels_of(names), place.values(), strict=True):
         side = "left" if a > 0.1 else "right" if a < -0.1 else "center"
-        ax.annotate(name, (1.1 * a, 1.1 * b), ha=side, va="center")
+        ax.annotate(label, (1.1 * a, 1.1 * b), ha=side, va="center")
     ax.set_xlim(-1.6, 1.6)
     ax.set_ylim(-1.3, 1.3)
     ax.set_aspect("equal")
     ax.set_axis_off()
-    ax.set_title(_caption(result, edges, alpha))
+    ax.set_title(_caption(result, lines, alpha, penalty))
+    _add_legend(ax, lines)
     return ax
 
 
@@ -119,7 +130,7 @@ def matrix(result: AnyGraph, *, penalty: float | None = None, ax: Axes | None = 
     Raises
     ------
     RequestError
-        If matplotlib is not installed, or for another result.
+        If matplotlib is not installed, or for another result, axes or penalty.
 
     Examples
     --------
@@ -137,11 +148,9 @@ def matrix(result: AnyGraph, *, penalty: float | None = None, ax: Axes | None = 
     >>> ax.figure.savefig("matrix.png")
     """
     pairs = _pairs(result, penalty)
-    ax, names = axes_of(ax), list(result.columns)
-    values = np.full((len(names), len(names)), np.nan)
-    for first, second, estimate in pairs.itertuples(index=False):
-        i, j = names.index(first), names.index(second)
-        values[i, j] = values[j, i] = estimate
+    ax, names = axes_of(ax), labels_of(result.columns)
+    values = symmetric(pairs["estimate"].to_numpy(), len(names))
+    np.fill_diagonal(values, np.nan)
     image = ax.imshow(values, cmap="RdBu", vmin=-1, vmax=1)
     if len(names) <= _LABELLED:
         for i, j in np.argwhere(np.isfinite(values)).tolist():
@@ -154,44 +163,89 @@ def matrix(result: AnyGraph, *, penalty: float | None = None, ax: Axes | None = 
     ax.set_yticks(range(len(names)), names)
     what = "correlation" if isinstance(result, TreeResult) else "partial correlation"
     ax.figure.colorbar(image, ax=ax, label=what)
+    if isinstance(result, GraphResult) and not result.known:
+        ax.set_title("nearly singular: no estimates")
+    else:
+        ax.set_title(f"{what.capitalize()}s{_at_penalty(result, penalty)}")
     return ax
 
 
 def _pairs(result: AnyGraph, penalty: float | None) -> pd.DataFrame:
-    """All pairs of columns: first, second, estimate."""
+    """All pairs of columns; RequestError for another result, or a penalty that it does not have."""
     if isinstance(result, PenalisedGraphResult):
         return result.pairs(penalty)
-    if isinstance(result, GraphResult | TreeResult):
-        return result.to_frame()[["first", "second", "estimate"]]
-    raise RequestError(
-        "this plot needs the result of a dps.GraphicalModel, such as release.infer('graph'); got "
-        f"{type(result).__name__}"
-    )
+    if not isinstance(result, GraphResult | TreeResult):
+        raise RequestError(
+            "this plot needs the result of a dps.GraphicalModel, such as release.infer('graph'); "
+            f"got {type(result).__name__}"
+        )
+    if penalty is not None:
+        raise RequestError(
+            "penalty= is for the result of estimator='glasso' or 'clime', and this one is a "
+            f"{type(result).__name__}, without penalties; got {short(penalty)}"
+        )
+    return result.pairs()
 
 
-def _edges(
+def _lines(
     result: AnyGraph, alpha: float, adjust: Adjustment, target: Target, penalty: float | None
 ) -> pd.DataFrame:
-    """The edges to draw: first, second, estimate, and whether the line is solid."""
-    kept = ["first", "second", "estimate", "firm"]
+    """What is drawn: first, second, estimate, what a line rests on (a style), and its color."""
+    import pandas as pd
+
+    pairs = _pairs(result, penalty)
     if isinstance(result, GraphResult):
         found = result.edges(alpha=alpha, adjust=adjust, target=target)
-        return found.assign(firm=found["certified"] == "present")[kept]
-    if isinstance(result, TreeResult):
-        frame = result.to_frame(alpha=alpha, target=target)
-        sure = frame["verdict"] == "sure"
-        return frame.assign(firm=sure)[sure | frame["in_tree"]][kept]
-    found = _pairs(result, penalty)
-    return found.assign(firm=False)[found["estimate"] != 0][kept]
+        certified = found["certified"] == "present"
+        found = found.assign(basis=np.where(certified, "certified", "by a test"))
+        found = pd.concat([pairs[~pairs["tested"]].assign(basis="not tested"), found])
+    elif isinstance(result, TreeResult):
+        found = result.edges(alpha=alpha, target=target)
+        found = found.assign(basis=found["verdict"])
+    else:
+        found = result.edges(penalty).assign(basis="at this penalty")
+    signs = np.where(found["estimate"] > 0, "positive", "negative")
+    colors = np.where(found["basis"] == "not tested", "not tested", signs)
+    return found.assign(color=colors)[["first", "second", "estimate", "basis", "color"]]
 
 
-def _caption(result: AnyGraph, edges: pd.DataFrame, alpha: float) -> str:
+def _add_legend(ax: Axes, lines: pd.DataFrame) -> None:
+    """The colors and styles that were drawn, below the plot."""
+    from matplotlib.lines import Line2D
+
+    colors, bases = set(lines["color"]), set(lines["basis"])
+    shown: dict[str, dict[str, Any]] = {
+        sign: {"color": _COLORS[sign]} for sign in ("positive", "negative") if sign in colors
+    }
+    shown |= {
+        basis: {"color": _COLORS.get(basis, "0.2"), "linestyle": style}
+        for basis, style in _STYLES.items()
+        if basis in bases
+    }
+    if shown:
+        handles = [Line2D([], [], label=name, **looks) for name, looks in shown.items()]
+        ax.legend(
+            handles=handles, loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=len(handles),
+            frameon=False, fontsize="small",
+        )  # fmt: skip
+
+
+def _caption(result: AnyGraph, lines: pd.DataFrame, alpha: float, penalty: float | None) -> str:
     """What the edges are."""
     if isinstance(result, TreeResult):
-        return f"{int(edges['firm'].sum())} sure edges of {len(result.columns) - 1}"
+        return f"{int(np.sum(lines['basis'] == 'sure'))} sure edges of {len(result.columns) - 1}"
+    edges = counted(int(np.sum(lines["basis"] != "not tested")), "edge")
     if isinstance(result, GraphResult):
         if not result.known:
             return "nearly singular: no edges can be tested"
         tested = counted(int(result.tested.sum()), "tested pair")
-        return f"{counted(len(edges), 'edge')} of {tested}, level {alpha:g}"
-    return f"{counted(len(edges), 'edge')}, {result.estimator}"
+        return f"{edges} of {tested}, level {alpha:g}"
+    return f"{edges}{_at_penalty(result, penalty)}"
+
+
+def _at_penalty(result: AnyGraph, penalty: float | None) -> str:
+    """Estimator and penalty of a picture; "" for other results."""
+    if not isinstance(result, PenalisedGraphResult):
+        return ""
+    shown = result.nearest if penalty is None else penalty
+    return f", {result.estimator} at penalty {significant(shown)}"

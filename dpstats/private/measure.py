@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from dpstats.arrays import Codes, Floats
-from dpstats.checks import check_progress
+from dpstats.checks import Progress, check_progress
 from dpstats.errors import DataError, NoiseError, RequestError
 from dpstats.measured.measurements import Measurements
 from dpstats.measured.strategy import PlannedBlock, noise_scales
@@ -19,7 +19,7 @@ from dpstats.planning.plan import Plan
 from dpstats.privacy.laws import Noise
 from dpstats.privacy.ledger import Ledger
 from dpstats.privacy.noise import add_noise, draw_uniforms, is_private
-from dpstats.private.tables import Progress, exact_sums, open_source
+from dpstats.private.tables import exact_sums, open_source
 from dpstats.releases.paid import attached, held_interrupts
 
 _log = logging.getLogger(__name__)

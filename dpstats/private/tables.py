@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from dpstats import files
 from dpstats.arrays import Codes, one_blas_thread
+from dpstats.checks import Progress
 from dpstats.errors import DataError
 from dpstats.families.block import Block
 from dpstats.private import sources
@@ -26,7 +27,6 @@ from dpstats.private.sources import Part, Source, in_slices, one_by_one, unread
 from dpstats.private.threads import sum_parts
 from dpstats.schema import Number, Schema
 
-Progress = Callable[[str, int, int | None], None]
 _FILES = ".csv, .tsv (both also .gz) and .parquet files"
 
 

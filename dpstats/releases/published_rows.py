@@ -27,7 +27,7 @@ from dpstats.measured.answers import blocks_of
 from dpstats.measured.bounded import Bounded, BoundedAnswers, Switch
 from dpstats.measured.radius import Radius, Rows, SpectralRadius
 from dpstats.measured.row_count import RowCount
-from dpstats.results.base import Result
+from dpstats.results.base import SILENT, Result
 from dpstats.results.chi_square import ChiSquareResult
 from dpstats.results.estimates import EstimateResult
 from dpstats.results.named import Named
@@ -153,6 +153,7 @@ def infer(
         beta=known.beta,
         rows=result.rows,
         scalar=result.scalar,
+        notes=[note for note in result.notes if note.startswith(SILENT)],
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -19,10 +20,12 @@ if TYPE_CHECKING:
     from dpstats.measured.row_count import RowCount
     from dpstats.privacy.budget import Budget
 
-_TARGETS = {
+TARGETS = {
     "population": "the population (rows assumed independent draws; no weights, no clusters)",
     "table": "the private table itself",
 }
+SILENT = "no certified statement"  # how a note on certified limits that say nothing begins
+OF_POPULATION = f"{SILENT} on the population"  # the same, where the table has one
 INTERVAL_COLUMNS = ("term", "estimate", "conf_low", "conf_high")
 
 
@@ -161,7 +164,12 @@ def _equal(one: Any, other: Any) -> bool:
     return bool(one == other or (one != one and other != other))
 
 
+def notes_for(notes: Sequence[str], target: Target) -> list[str]:
+    """Notes that concern this target."""
+    return [note for note in notes if target == "population" or OF_POPULATION not in note]
+
+
 def footer(rows: RowCount, budget: Budget | str, method: str, target: Target = "population") -> str:
     """Target, number of rows, budget, and the method if one is given."""
     how = f" Method: {method}." if method else ""
-    return f"Target: {_TARGETS[target]}. {rows}; {budget}.{how}"
+    return f"Target: {TARGETS[target]}. {rows}; {budget}.{how}"

@@ -22,7 +22,7 @@ from dpstats.checks import (
 )
 from dpstats.errors import RequestError
 from dpstats.inference.intervals import Intervals, wider
-from dpstats.results.base import INTERVAL_COLUMNS, Result, footer
+from dpstats.results.base import INTERVAL_COLUMNS, Result, footer, notes_for
 from dpstats.results.hypothesis import HypothesisResult
 from dpstats.results.named import Named
 from dpstats.results.rendering import Page, brief_list, table_of
@@ -34,23 +34,21 @@ if TYPE_CHECKING:
     from dpstats.measured.row_count import RowCount
 
 FRAME_COLUMNS = (
-    "term",
-    "estimate",
-    "std_error",
-    "statistic",
-    "p_value",
-    "conf_low",
-    "conf_high",
+    "term", "estimate", "std_error", "statistic", "p_value", "conf_low", "conf_high",
     "privacy_share",
-)
+)  # fmt: skip
 METHODS = {
     "noise_aware": "noise-aware (sampling and the known law of the privacy noise)",
     "certified": "certified (finite sample, any data, worst case)",
 }
+ENDS: dict[Method, tuple[str, str]] = {  # columns of the limits of printed intervals
+    "noise_aware": ("conf_low", "conf_high"), "certified": ("certified_low", "certified_high"),
+}  # fmt: skip
 SMALL_GROUPS = """\
 Small groups have wider intervals: a group with a share g of the rows instead of an even share e has
 about sqrt(e / g) times the width, or more."""
-_MOST = 60  # parameters that print
+MOST = 60  # parameters that print
+_EACH = "each interval, not of all of them jointly"
 _PREVIEWED = 500  # intervals whose widths a preview looks at, about
 
 
@@ -304,7 +302,12 @@ class EstimateResult(Cached, Result):
         return pd.DataFrame(dict(zip(FRAME_COLUMNS, columns, strict=True)))
 
     def summary(
-        self, *, alpha: float = 0.05, target: Target = "population", most: int = _MOST
+        self,
+        *,
+        alpha: float = 0.05,
+        target: Target = "population",
+        most: int = MOST,
+        simultaneous: bool = False,
     ) -> str:
         """Text table with the noise-aware and the certified intervals side by side.
 
@@ -315,18 +318,23 @@ class EstimateResult(Cached, Result):
         target : {"population", "table"}
         most : int
             Largest number of parameters to print; `to_frame` has them all.
+        simultaneous : bool
+            Intervals that hold jointly, see `conf_int`.
         """
-        return self._page(alpha, target, most).text()
+        return self._page(alpha, target, most, simultaneous).text()
 
     def _repr_html_(self) -> str:
-        return self._page(0.05, "population", _MOST).html()
+        return self._page(0.05, "population", MOST).html()
 
-    def _page(self, alpha: float, target: Target, most: int) -> Page:
+    def _page(self, alpha: float, target: Target, most: int, simultaneous: bool = False) -> Page:
         shown = self._shown(alpha, target, most)
+        for method, names in ENDS.items() if simultaneous else ():
+            ends = self.conf_int(alpha=alpha, method=method, target=target, simultaneous=True)
+            limits = np.asarray(ends).reshape(-1, 2)[shown.index].T
+            shown = shown.assign(**dict(zip(names, limits, strict=True)))
         title, *head = self._head(alpha, target)
-        after = [
-            *self._footer(None, target).splitlines(), *self._remarks(shown, alpha, target)
-        ]  # fmt: skip
+        after = self._footer(None, target).splitlines()
+        after += self._remarks(shown, alpha, target, simultaneous)
         return Page(title, head, *table_of(shown, alpha), after=after)
 
     def _head(self, alpha: float, target: Target) -> list[str]:
@@ -334,12 +342,12 @@ class EstimateResult(Cached, Result):
         return [self.title]
 
     def _shown(self, alpha: float, target: Target, most: int) -> pd.DataFrame:
-        """The printed rows of `to_frame`, with the certified intervals beside them."""
+        """The printed rows of `to_frame` by their numbers, and certified intervals beside them."""
         printed = self if len(self.terms) <= most else self._first(most)
         frame = printed.to_frame(alpha=alpha, target=target)
-        certified = printed.conf_int(alpha=alpha, method="certified", target=target)
-        low, high = np.asarray(certified).reshape(-1, 2).T
-        return frame.assign(certified_low=low, certified_high=high)
+        ends = printed.conf_int(alpha=alpha, method="certified", target=target)
+        limits = np.asarray(ends).reshape(-1, 2).T
+        return frame.assign(**dict(zip(ENDS["certified"], limits, strict=True)))
 
     def _first(self, count: int) -> EstimateResult:
         return replace(
@@ -363,13 +371,16 @@ class EstimateResult(Cached, Result):
                 return True
         return False
 
-    def _remarks(self, shown: pd.DataFrame, alpha: float, target: Target) -> list[str]:
+    def _remarks(
+        self, shown: pd.DataFrame, alpha: float, target: Target, simultaneous: bool
+    ) -> list[str]:
         """Notes below the table, one per line."""
-        remarks = list(self.notes)
+        remarks = notes_for(self.notes, target)
         if len(shown) < len(self.terms):
             remarks.append(f"{len(self.terms) - len(shown)} more rows are in to_frame()")
         if len(self.terms) > 1:
-            remarks.append("the level is that of each interval, not of all of them jointly")
+            whose = "all intervals jointly" if simultaneous else _EACH
+            remarks.append(f"the level is that of {whose}")
         if self._without_width(shown, alpha, target):
             remarks.append(
                 "an interval has width zero: no value of the parameter makes the noisy answer "

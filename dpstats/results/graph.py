@@ -16,6 +16,7 @@ from dpstats.checks import (
     Target,
     check_alpha,
     check_alternative,
+    check_choice,
     check_number,
     check_target,
     counted,
@@ -24,27 +25,32 @@ from dpstats.checks import (
 )
 from dpstats.errors import RequestError
 from dpstats.inference.graphs.pair_intervals import PartialIntervals
-from dpstats.results.estimates import EstimateResult
+from dpstats.results.estimates import MOST, EstimateResult
 from dpstats.results.hypothesis import HypothesisResult
 from dpstats.results.named import Named
+from dpstats.results.pair_graph import (
+    EVEN_ROWS,
+    PairGraph,
+    pair_names,
+    strongest_first,
+    symmetric,
+)
 from dpstats.results.rendering import Page, brief_list
 from dpstats.spending import USUAL_ALPHA, percent
 
 if TYPE_CHECKING:
-    import networkx
     import pandas as pd
 
-OF_POPULATION = "no certified statement on the population"  # a note that the table has no use for
 Adjustment = Literal["holm", "fdr_bh", "none"]
-_ADJUSTED = {
-    "holm": "adjusted by Holm's method over all tested pairs",
-    "fdr_bh": "adjusted by Benjamini and Hochberg's method over all tested pairs",
-    "none": "not adjusted for the number of pairs",
+_ADJUSTED = {  # in the header of a table, and in a sentence
+    "holm": ("Holm", "adjusted by Holm's method over all tested pairs"),
+    "fdr_bh": ("BH", "adjusted by Benjamini and Hochberg's method over all tested pairs"),
+    "none": ("plain", "not adjusted for the number of pairs"),
 }
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class GraphResult(EstimateResult):
+class GraphResult(PairGraph, EstimateResult):
     """Partial correlations of all pairs of columns, given all other columns, and their edges.
 
     Parameters are partial correlations, one per pair of columns, row by row of the upper triangle.
@@ -68,6 +74,8 @@ class GraphResult(EstimateResult):
         The pairs that have a p-value.
     advice : str
         What a plan could do for less noise, or "".
+    adjust : {"holm", "fdr_bh", "none"}
+        Of `pvalues` and of the text, see `adjusted_pvalues`.
 
     Examples
     --------
@@ -98,6 +106,11 @@ class GraphResult(EstimateResult):
         default_factory=lambda: np.ones(0, dtype=bool)
     )
     advice: str = ""
+    adjust: Adjustment = "holm"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice("adjust", self.adjust, list(_ADJUSTED))
 
     @property
     def interval_of(self) -> str:
@@ -107,7 +120,7 @@ class GraphResult(EstimateResult):
     @property
     def preview_remark(self) -> str:
         """What other rows do to the widths, and the advice."""
-        return "\n".join(filter(None, [super().preview_remark, self.advice]))
+        return "\n".join(filter(None, [EVEN_ROWS, self.advice]))
 
     @property
     def headline(self) -> str:
@@ -138,18 +151,7 @@ class GraphResult(EstimateResult):
     @property
     def partial_correlation_(self) -> Floats:
         """(p, p) partial correlations, ones on the diagonal."""
-        p = len(self.columns)
-        matrix = np.eye(p)
-        upper = np.triu_indices(p, 1)
-        matrix[upper] = matrix.T[upper] = np.asarray(self.params)
-        return matrix
-
-    @property
-    def matrix(self) -> pd.DataFrame:
-        """`partial_correlation_` with the columns' names."""
-        import pandas as pd
-
-        return pd.DataFrame(self.partial_correlation_, index=self.columns, columns=self.columns)
+        return symmetric(np.asarray(self.params), len(self.columns))
 
     @cached_property
     def p_unadjusted(self) -> Named:
@@ -159,8 +161,8 @@ class GraphResult(EstimateResult):
 
     @property
     def pvalues(self) -> Named:
-        """(d,) the same, adjusted by Holm's method."""
-        return self.adjusted_pvalues("holm")
+        """(d,) the same, adjusted as `adjust` says."""
+        return self.adjusted_pvalues(self.adjust)
 
     def adjusted_pvalues(self, adjust: Adjustment = "holm") -> Named:
         """P-values (d,), adjusted for the number of tested pairs.
@@ -177,8 +179,7 @@ class GraphResult(EstimateResult):
         RequestError
             For another method.
         """
-        if adjust not in _ADJUSTED:
-            raise RequestError(f"adjust must be one of {list(_ADJUSTED)}, got {short(adjust)}")
+        check_choice("adjust", adjust, list(_ADJUSTED))
         raw = np.asarray(self.p_unadjusted)
         if adjust == "none" or not self.tested.any():
             return Named(raw, self.terms)
@@ -220,6 +221,13 @@ class GraphResult(EstimateResult):
             i, value, float(self._graph.pvalues(value, alternative)[i]), alternative
         )
 
+    def pairs(self) -> pd.DataFrame:
+        """All pairs, tested or not: columns first, second, estimate and whether it is tested."""
+        import pandas as pd
+
+        columns = {"estimate": np.asarray(self.params), "tested": self.tested}
+        return pd.DataFrame({**pair_names(self.columns), **columns})
+
     def edges(
         self,
         *,
@@ -247,8 +255,7 @@ class GraphResult(EstimateResult):
         if target != "population":
             frame["certified"] = self.verdicts(alpha=alpha, target=target)
         found = frame[frame["p_value"] <= alpha]
-        order = found["estimate"].abs().sort_values(ascending=False, kind="stable").index
-        return found.loc[order].reset_index(drop=True)
+        return strongest_first(found).reset_index(drop=True)
 
     def verdicts(self, *, alpha: float = USUAL_ALPHA, target: Target = "population") -> list[str]:
         """Certified verdicts on all pairs: present, absent, or undecided.
@@ -283,9 +290,7 @@ class GraphResult(EstimateResult):
         and ``p_unadjusted`` beside it; ``certified``, the verdict.
         """
         frame = super().to_frame(alpha=alpha, method=method, target=target)
-        first, second = self._graph.pairs
-        names = np.array(self.columns, dtype=object)
-        frame = frame.assign(first=names[first], second=names[second])
+        frame = frame.assign(**pair_names(self.columns))
         if target == "population":
             adjusted = np.asarray(self.adjusted_pvalues(adjust))
             unadjusted = np.asarray(self.p_unadjusted)
@@ -319,56 +324,46 @@ class GraphResult(EstimateResult):
         low, high = (ends[:p, :p] for ends in self._graph.precision.bounds(alpha, target))
         scale = np.outer(self.units, self.units)
         i, j = np.triu_indices(p)
-        names = np.array(self.columns, dtype=object)
-        columns = {"first": names[i], "second": names[j], "estimate": self.precision_[i, j]}
+        columns = {**pair_names(self.columns, own=True), "estimate": self.precision_[i, j]}
         ends = {"conf_low": (low / scale)[i, j], "conf_high": (high / scale)[i, j]}
         return pd.DataFrame({**columns, **ends})
 
-    def to_networkx(
-        self, *, alpha: float = USUAL_ALPHA, adjust: Adjustment = "holm"
-    ) -> networkx.Graph[str]:
-        """The edges found, as a networkx graph of the columns.
+    def summary(
+        self,
+        *,
+        alpha: float = USUAL_ALPHA,
+        target: Target = "population",
+        most: int = MOST,
+        simultaneous: bool = False,
+        adjust: Adjustment | None = None,
+    ) -> str:
+        """Text table, the strongest pairs first; see `EstimateResult.summary`.
 
-        Every edge has the attributes ``weight`` (the partial correlation), ``p_value`` and
-        ``certified``.
-
-        Raises
-        ------
-        RequestError
-            If networkx is not installed.
+        Parameters
+        ----------
+        alpha, target, most, simultaneous
+            As there.
+        adjust : {"holm", "fdr_bh", "none"}, optional
+            Of the p-values; default: that of the result.
         """
-        try:
-            import networkx
-        except ImportError:
-            raise RequestError(
-                "to_networkx() needs networkx; install it with: pip install 'dpstats[graphs]'"
-            ) from None
-        graph: networkx.Graph[str] = networkx.Graph()
-        graph.add_nodes_from(self.columns)
-        for row in self.edges(alpha=alpha, adjust=adjust).to_dict("records"):
-            graph.add_edge(
-                row["first"], row["second"], weight=row["estimate"], p_value=row["p_value"],
-                certified=row["certified"],
-            )  # fmt: skip
-        return graph
+        chosen = self if adjust is None else replace(self, adjust=adjust)
+        return chosen._page(alpha, target, most, simultaneous).text()
 
-    def _page(self, alpha: float, target: Target, most: int) -> Page:
-        page = super()._page(alpha, target, most)
-        if target == "table":
-            page = replace(page, after=[line for line in page.after if OF_POPULATION not in line])
+    def _page(self, alpha: float, target: Target, most: int, simultaneous: bool = False) -> Page:
+        page = super()._page(alpha, target, most, simultaneous)
         if not self.known:
             return replace(page, header=(), rows=())
-        names = {"t": "z", "P>|t|": "P>|z| (Holm)"}
+        names = {"t": "z", "P>|t|": f"P>|z| ({_ADJUSTED[self.adjust][0]})"}
         return replace(page, header=[names.get(cell, cell) for cell in page.header])
 
     def _shown(self, alpha: float, target: Target, most: int) -> pd.DataFrame:
         """The strongest pairs first."""
-        frame = self.to_frame(alpha=alpha, target=target)
+        frame = self.to_frame(alpha=alpha, target=target, adjust=self.adjust)
         low, high = np.asarray(self.conf_int(alpha=alpha, method="certified", target=target)).T
         frame = frame.assign(certified_low=low, certified_high=high)
-        order = frame["estimate"].abs().sort_values(ascending=False, kind="stable").index
         kept = ["term", "estimate", "std_error", "statistic", "p_value", "conf_low", "conf_high"]
-        return frame.loc[order[:most], [*kept, "privacy_share", "certified_low", "certified_high"]]
+        kept += ["privacy_share", "certified_low", "certified_high"]
+        return strongest_first(frame).head(most)[kept]
 
     def _head(self, alpha: float, target: Target) -> list[str]:
         return [self.title, *self._counts(alpha, target)]
@@ -379,7 +374,7 @@ class GraphResult(EstimateResult):
         if target == "population" and self.known:
             lines.append(
                 f"edges: {self._found(alpha)} of {tested} at level {alpha:g}, p-values "
-                f"{_ADJUSTED['holm']}"
+                f"{_ADJUSTED[self.adjust][1]}"
             )
         count = Counter(self.verdicts(alpha=alpha, target=target))
         within = "" if self.tolerance is None else f" (below {self.tolerance:g})"

@@ -11,6 +11,7 @@ from dpstats.arrays import Floats
 from dpstats.checks import Target, check_number, check_target, counted
 from dpstats.errors import RequestError
 from dpstats.results.base import Result
+from dpstats.results.pair_graph import PairGraph, pair_names, strongest_first
 from dpstats.results.rendering import Page, fixed, significant
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ NO_ERRORS = (
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class PenalisedGraphResult(Result):
+class PenalisedGraphResult(PairGraph, Result):
     """Sparse precision matrices at k penalties, on the scale of correlations.
 
     Attributes
@@ -78,7 +79,7 @@ class PenalisedGraphResult(Result):
             found = -self.precision_ / (root[:, :, np.newaxis] * root[:, np.newaxis, :])
         own = np.arange(len(self.columns))
         found[:, own, own] = 1.0
-        return np.asarray(np.nan_to_num(found))
+        return np.asarray(np.nan_to_num(found) + 0.0)  # no -0
 
     @property
     def edge_counts(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
@@ -89,8 +90,8 @@ class PenalisedGraphResult(Result):
     @property
     def headline(self) -> str:
         """The number of edges at the fitted penalty nearest to the usual one."""
-        count = self.edge_counts[self.penalties == self._nearest][0]
-        return f"{counted(int(count), 'edge')} at penalty {significant(self._nearest)}"
+        count = self.edge_counts[self.penalties == self.nearest][0]
+        return f"{counted(int(count), 'edge')} at penalty {significant(self.nearest)}"
 
     def edges(self, penalty: float | None = None) -> pd.DataFrame:
         """The edges at one of the penalties, strongest first.
@@ -110,16 +111,14 @@ class PenalisedGraphResult(Result):
             For a penalty that was not asked for.
         """
         found = self.pairs(penalty)
-        found = found[found["estimate"] != 0]
-        order = found["estimate"].abs().sort_values(ascending=False, kind="stable").index
-        return found.loc[order].reset_index(drop=True)
+        return strongest_first(found[found["estimate"] != 0]).reset_index(drop=True)
 
     def pairs(self, penalty: float | None = None) -> pd.DataFrame:
         """All pairs at one of the penalties: first, second, estimate (zero without an edge).
 
         Parameters and errors as in `edges`.
         """
-        wanted = self._nearest if penalty is None else check_number("penalty", penalty)
+        wanted = self.nearest if penalty is None else check_number("penalty", penalty)
         if not np.any(np.isclose(self.penalties, wanted, rtol=_ROUNDED)):
             raise RequestError(
                 f"penalty {wanted!r} was not fitted; fitted: "
@@ -135,31 +134,36 @@ class PenalisedGraphResult(Result):
         import pandas as pd
 
         i, j = np.triu_indices(len(self.columns), 1)
-        names, k = np.array(self.columns, dtype=object), len(self.penalties)
+        k, names = len(self.penalties), pair_names(self.columns)
         return pd.DataFrame(
             {
                 "penalty": np.repeat(self.penalties, len(i)),
-                "first": np.tile(names[i], k),
-                "second": np.tile(names[j], k),
+                **{side: np.tile(found, k) for side, found in names.items()},
                 "estimate": self.partial_correlation_[:, i, j].ravel(),
             }
         )
 
-    def summary(self, *, alpha: float = 0.05, target: Target = "population") -> str:
-        """Text: edges at every penalty, and the strongest ones at the usual penalty.
+    def summary(
+        self,
+        *,
+        alpha: float = 0.05,
+        target: Target = "population",
+        penalty: float | None = None,
+    ) -> str:
+        """Text: how many edges there are at every penalty, and the strongest ones at one of them.
 
-        `alpha` and `target` have no effect: there are no intervals.
+        `alpha` and `target` have no effect: there are no intervals. `penalty` is as in `edges`.
         """
         check_target(target)
-        return self._page().text()
+        return self._page(penalty).text()
 
     def _repr_html_(self) -> str:
         return self._page().html()
 
-    def _page(self) -> Page:
+    def _page(self, penalty: float | None = None) -> Page:
         counts = zip(self.penalties.tolist(), self.edge_counts.tolist(), strict=True)
         listed = ", ".join(f"{significant(one)}: {count}" for one, count in counts)
-        edges = self.edges()
+        edges, below = self.edges(penalty), self.nearest if penalty is None else penalty
         rows = [
             [f"{one}, {other}", fixed(value, 3)]
             for one, other, value in edges.head(_MOST).itertuples(index=False)
@@ -169,12 +173,13 @@ class PenalisedGraphResult(Result):
         after += [f"Note: {more} more edges are in edges()"] if more > 0 else []
         return Page(
             self.title,
-            [f"edges by penalty: {listed}", f"below: penalty {significant(self._nearest)}"],
+            [f"edges by penalty: {listed}", f"below: penalty {significant(below)}"],
             ["", "partial correlation"],
             rows,
             after=[*after, *(f"Note: {note}" for note in self.notes)],
         )
 
     @property
-    def _nearest(self) -> float:
+    def nearest(self) -> float:
+        """The fitted penalty nearest to `usual`."""
         return float(self.penalties[np.argmin(np.abs(np.log(self.penalties / self.usual)))])

@@ -121,7 +121,7 @@ def brief(name: str, estimate: float, low: float, high: float) -> str:
     'smoking: 0.252 [0.246, 0.258]'
     """
     show = Numerals.of((estimate, low, high), high - low, digits=2)
-    return f"{_shortened(name)}: {show(estimate)} {show.interval(low, high)}"
+    return f"{shortened(name)}: {show(estimate)} {show.interval(low, high)}"
 
 
 def brief_list(names: Sequence[str], estimates: Iterable[float], ends: Floats) -> str:
@@ -193,7 +193,7 @@ class Page:
 
 def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """Lines of a table with a rule below the header; the first column is left-aligned."""
-    cut = [[_shortened(row[0]), *row[1:]] for row in rows]
+    cut = [[shortened(row[0]), *row[1:]] for row in rows]
     widths = [max(map(len, column)) for column in zip(header, *cut, strict=True)]
     lines = [
         "  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]).rstrip()
@@ -220,5 +220,7 @@ def as_html(title: str, before: Sequence[str], table: str = "", after: Sequence[
     return f"<h4>{html.escape(title)}</h4><p>{head}</p>{table}<p>{foot}</p>"
 
 
-def _shortened(text: str) -> str:
-    return text if len(text) <= _WIDEST else text[: _WIDEST - 3] + "..."
+def shortened(text: str, less: int = 0) -> str:
+    """A name for the first column of a table, with room for so many more characters."""
+    most = _WIDEST - less
+    return text if len(text) <= most else text[: most - 3] + "..."

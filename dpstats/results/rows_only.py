@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,7 @@ from dpstats.corrected.verdicts import CertifiedChiSquare
 from dpstats.errors import RequestError
 from dpstats.inference.intervals import Intervals
 from dpstats.measured.bounded import ONLY_CERTIFIED
-from dpstats.results.base import INTERVAL_COLUMNS, Result
+from dpstats.results.base import INTERVAL_COLUMNS, TARGETS, Result, notes_for
 from dpstats.results.chi_square import effect_of, effect_of_table, no_certified_interval
 from dpstats.results.hypothesis import HypothesisResult
 from dpstats.results.named import Named
@@ -79,6 +79,8 @@ class RowsResult(_FromRows):
         Number of private rows.
     scalar : bool
         One parameter: ``conf_int`` then returns one pair, and ``test`` tests a value.
+    notes : sequence of str
+        Why intervals say nothing, where they do.
 
     Examples
     --------
@@ -100,6 +102,7 @@ class RowsResult(_FromRows):
     beta: float
     rows: RowCount
     scalar: bool = False
+    notes: Sequence[str] = ()
 
     @property
     def headline(self) -> str:
@@ -243,7 +246,8 @@ class RowsResult(_FromRows):
         for term, estimate, low, high in frame.head(most).itertuples(index=False):
             show = Numerals.of((estimate, low, high), high - low)
             rows.append([str(term), show(estimate), show.interval(low, high)])
-        after = [self._foot(target)]
+        notes = [f"Note: {note}" for note in notes_for(self.notes, target)]
+        after = [self._foot(target), *notes]
         if len(frame) > most:
             after.append(f"Note: {len(frame) - most} more rows are in to_frame()")
         if len(frame) > 1:
@@ -402,11 +406,7 @@ def left_of(alpha: float, beta: float, target: Target) -> float:
 
 
 def _footer(beta: float, rows: RowCount, target: Target) -> str:
-    whom = {
-        "population": "the population (rows assumed independent draws; no weights, no clusters)",
-        "table": "the private table itself",
-    }[target]
     return (
-        f"Target: {whom}. {rows}. Method: certified, from the rows and a radius that holds with "
-        f"probability {percent(beta)}, which is counted."
+        f"Target: {TARGETS[target]}. {rows}. Method: certified, from the rows and a radius that "
+        f"holds with probability {percent(beta)}, which is counted."
     )

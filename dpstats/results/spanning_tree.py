@@ -14,6 +14,8 @@ from dpstats.checks import Method, Target, check_alpha, check_method, check_targ
 from dpstats.inference.graphs.pair_intervals import MarginalIntervals
 from dpstats.inference.graphs.spanning_tree import TreeVerdict, spanning_tree, tree_verdicts
 from dpstats.results.estimates import METHODS, EstimateResult
+from dpstats.results.pair_graph import EVEN_ROWS, PairGraph, pair_names, strongest_first
+from dpstats.results.rendering import shortened
 from dpstats.spending import USUAL_ALPHA, percent
 
 if TYPE_CHECKING:
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class TreeResult(EstimateResult):
+class TreeResult(PairGraph, EstimateResult):
     """Correlations of all pairs of columns, and their maximum spanning tree.
 
     Parameters are Pearson's correlations, one per pair of columns, row by row of the upper
@@ -52,6 +54,11 @@ class TreeResult(EstimateResult):
     def interval_of(self) -> str:
         """Correlations, without a unit."""
         return "correlations"
+
+    @property
+    def preview_remark(self) -> str:
+        """What other rows do to the widths."""
+        return EVEN_ROWS
 
     @property
     def headline(self) -> str:
@@ -113,6 +120,38 @@ class TreeResult(EstimateResult):
         low, high = self.weights(alpha=alpha, method=method, target=target)
         return tree_verdicts(low, high, self._tree.pairs, len(self.columns))
 
+    def pairs(self) -> pd.DataFrame:
+        """All pairs: columns first, second, estimate (Pearson's correlation)."""
+        import pandas as pd
+
+        return pd.DataFrame({**pair_names(self.columns), "estimate": np.asarray(self.params)})
+
+    def edges(
+        self,
+        *,
+        alpha: float = USUAL_ALPHA,
+        method: Method = "noise_aware",
+        target: Target = "population",
+    ) -> pd.DataFrame:
+        """Sure edges and those of Chow and Liu's tree, strongest first.
+
+        The column ``verdict`` has which are sure and which undecided.
+
+        Parameters
+        ----------
+        alpha : float
+        method : {"noise_aware", "certified"}
+        target : {"population", "table"}
+
+        Returns
+        -------
+        DataFrame
+            The rows of `to_frame` of these pairs.
+        """
+        frame = self.to_frame(alpha=alpha, method=method, target=target)
+        found = frame[frame["in_tree"] | (frame["verdict"] == "sure")]
+        return strongest_first(found).reset_index(drop=True)
+
     def to_frame(
         self,
         *,
@@ -126,11 +165,8 @@ class TreeResult(EstimateResult):
         of the estimates has it; ``verdict``.
         """
         frame = super().to_frame(alpha=alpha, method=method, target=target)
-        names = np.array(self.columns, dtype=object)
-        first, second = self._tree.pairs
         verdict = self.verdicts(alpha=alpha, method=method, target=target)
-        frame = frame.assign(first=names[first], second=names[second], in_tree=self.in_tree)
-        return frame.assign(verdict=verdict)
+        return frame.assign(**pair_names(self.columns), in_tree=self.in_tree, verdict=verdict)
 
     def _shown(self, alpha: float, target: Target, most: int) -> pd.DataFrame:
         """Edges of Chow and Liu's tree first, then by strength."""
@@ -141,7 +177,11 @@ class TreeResult(EstimateResult):
         order = frame.assign(strength=strength).sort_values(
             ["in_tree", "strength"], ascending=False, kind="stable"
         )
-        order["term"] += np.where(order["in_tree"], " (tree, " + order["verdict"] + ")", "")
+        marks = np.where(order["in_tree"], " (tree, " + order["verdict"] + ")", "")
+        order["term"] = [
+            shortened(term, len(mark)) + mark
+            for term, mark in zip(order["term"], marks.tolist(), strict=True)
+        ]
         dropped = ["first", "second", "in_tree", "verdict", "strength"]
         return order.drop(columns=dropped).head(most)
 

@@ -145,25 +145,16 @@ def show(factor, found):
 
 def draw(found, path):
     """One panel per factor, both axes logarithmic."""
-    import matplotlib
+    from measuring import sized, svg
 
-    matplotlib.use("svg")
-    matplotlib.rcParams.update({"svg.hashsalt": "scaling", "svg.fonttype": "none"})
-    from matplotlib import pyplot as plt
-
-    figure, axes = plt.subplots(2, 3, figsize=(13, 8), constrained_layout=True)
-    for axis, (factor, by_size) in zip(axes.flat, found.items(), strict=False):
-        title, sizes = SIZES[factor]
-        for step in by_size[sizes[-1]][0]:
-            axis.plot(sizes, [by_size[s][0][step] for s in sizes], marker="o", ms=3, label=step)
-        axis.set(xscale="log", yscale="log", xlabel=title, ylabel="CPU seconds")
-        low, high = axis.get_ylim()
-        axis.set_ylim(low / 2, 2 * high)
-        axis.minorticks_off()
-        axis.set_xticks(sizes, [f"{size:,}" for size in sizes])
-        axis.grid(alpha=0.3)
-        axis.legend(fontsize=7)
-    figure.savefig(path, metadata={"Date": None})
+    with svg(path, 2, 3, (13, 8)) as axes:
+        for axis, (factor, by_size) in zip(axes.flat, found.items(), strict=False):
+            title, sizes = SIZES[factor]
+            for step in by_size[sizes[-1]][0]:
+                axis.plot(sizes, [by_size[s][0][step] for s in sizes], marker="o", ms=3, label=step)
+            axis.set(xscale="log", yscale="log")
+            low, high = axis.get_ylim()
+            sized(axis, sizes, ylim=(low / 2, 2 * high), xlabel=title, ylabel="CPU seconds")
 
 
 def main():

@@ -215,6 +215,15 @@ def test_one_of_a_kind_is_singular(schema, survey):
     assert str(release.measurements).startswith("Measurements: 1 noisy answer from 2000 private")
 
 
+def test_a_preview_reports_its_progress(schema):
+    asked = {"share": dps.Proportion("smoker == 'yes'"), "age": dps.Quantile("age")}
+    plan, seen = dps.plan(schema, asked, budget=dps.PureDP(1)), []
+    plan.preview(1_000, progress=lambda *report: seen.append(report))
+    assert seen == [("previewing", 0, 2), ("previewing", 1, 2), ("done", 2, 2)]
+    with pytest.raises(dps.RequestError, match="progress must be a function"):
+        plan.preview(1_000, progress=True)
+
+
 def test_preview_needs_rows(schema):
     with pytest.raises(dps.RequestError, match="number of rows"):
         small_plan(schema).preview()

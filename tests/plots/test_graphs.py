@@ -57,7 +57,7 @@ def test_trees_and_pictures(release, ax):
     sparse = dps.GraphicalModel(NAMES, estimator="clime", penalties=[0.1, 0.95])
     result = release.infer(sparse)
     dps.plots.network(result, penalty=0.1, ax=ax)
-    assert ax.get_title() == f"{result.edge_counts[0]} edges, clime"
+    assert ax.get_title() == f"{result.edge_counts[0]} edges, clime at penalty 0.1"
     ax.clear()
     dps.plots.network(result, penalty=0.95, ax=ax)
     assert not ax.lines
@@ -78,3 +78,33 @@ def test_matrices_show_every_pair(release, ax):
 def test_other_results_are_refused(plot, ax):
     with pytest.raises(RequestError, match=r"needs the result of a dps\.GraphicalModel"):
         plot("graph", ax=ax)
+
+
+def test_pairs_that_are_not_tested_are_dotted(ax):
+    names = ["p", "q", "r", "s"]
+    schema = dps.Schema([dps.Boolean(name) for name in names])
+    loop = [("p", "q"), ("q", "r"), ("r", "s"), ("s", "p")]
+    model = dps.GraphicalModel(names, separators=loop)
+    plan = dps.plan(schema, {"g": model}, budget=dps.PureDP(500), n=2_000)
+    rows = pd.DataFrame(np.random.default_rng(0).random((2_000, 4)) < 0.5, columns=names)
+    result = dps.release(plan, rows, m=500, rng=0).infer("g")
+    dps.plots.network(result, ax=ax)
+    dotted = [line for line in ax.lines if line.get_linestyle() == ":"]
+    assert len(dotted) == (~result.tested).sum() == 5
+    assert {line.get_color() for line in dotted} == {"0.6"}
+    assert "not tested" in [text.get_text() for text in ax.get_legend().get_texts()]
+
+
+def test_a_matrix_has_a_title(release, ax):
+    dps.plots.matrix(release.infer("g"), ax=ax)
+    assert ax.get_title() == "Partial correlations"
+    ax.clear()
+    picture = release.infer(dps.GraphicalModel(NAMES, estimator="clime", penalties=[0.1]))
+    dps.plots.matrix(picture, ax=ax)
+    assert ax.get_title() == "Partial correlations, clime at penalty 0.1"
+
+
+@pytest.mark.parametrize("plot", [dps.plots.network, dps.plots.matrix])
+def test_a_penalty_is_for_pictures_alone(plot, release, ax):
+    with pytest.raises(RequestError, match="penalty= is for the result of estimator='glasso'"):
+        plot(release.infer("g"), penalty=0.1, ax=ax)

@@ -13,18 +13,32 @@ from dpstats.analyses.graphs.remarks import (
     clipping_remark,
     planned_clipping_remark,
     singular_remark,
+    tree_remark,
 )
 from dpstats.analyses.moments.clipping import ball_of, check_clipping, clipping_notes, hash_of
 from dpstats.analyses.moments.covariance import checked_columns, notes_of
 from dpstats.analyses.notes import cell_rules
 from dpstats.arrays import Floats
-from dpstats.checks import check_choice, check_numbers, is_number, listed, short
+from dpstats.checks import (
+    as_float,
+    check_choice,
+    check_numbers,
+    is_real,
+    short,
+)
 from dpstats.errors import RequestError
 from dpstats.families.block import Block, Family
 from dpstats.families.coarse_moments import third_and_fourth_powers
+from dpstats.families.conditions import parsed_condition
 from dpstats.families.features import Term, has_sign
 from dpstats.families.moments import Moments
-from dpstats.families.separators import Edges, separators, sign_products, triangulated
+from dpstats.families.separators import (
+    Edges,
+    checked_edges,
+    separators,
+    sign_products,
+    triangulated,
+)
 from dpstats.families.subgroups import Subgroup
 from dpstats.inference.graphs.pair_intervals import MarginalIntervals, PartialIntervals
 from dpstats.inference.graphs.sign_products import covariance_of_products, products_block
@@ -136,17 +150,19 @@ class GraphicalModel:
                 "nor tolerance="
             )
         if self.tolerance is not None:
-            if not is_number(self.tolerance) or not 0 < self.tolerance < 1:
+            if not is_real(self.tolerance) or not 0 < self.tolerance < 1:
                 raise RequestError(
                     "tolerance must be a partial correlation between 0 and 1, below which an edge "
                     f"counts as absent; got {short(self.tolerance)}"
                 )
-            object.__setattr__(self, "tolerance", float(self.tolerance))
+            object.__setattr__(self, "tolerance", as_float(self.tolerance))
         if self.tolerance is not None and self.estimator != "inverse":
             raise RequestError(
                 "tolerance= is for certified verdicts, and a picture has none: leave it out, or "
                 "use estimator='inverse'"
             )
+        if self.given is not None:
+            parsed_condition(self.given)
         if self.given is not None and self.clip_norm is not None:
             raise RequestError(
                 "clip_norm shrinks all rows, and given= names some of them: give one of the two"
@@ -160,10 +176,12 @@ class GraphicalModel:
         if self.estimator == "inverse":
             raise RequestError("penalties are for estimator='glasso' and estimator='clime'")
         found = check_numbers("penalties", self.penalties)
-        if found.ndim != 1 or not len(found) or not np.all((found > 0) & (found < 1)):
+        wrong = [i for i, one in enumerate(found.ravel().tolist(), start=1) if not 0 < one < 1]
+        if wrong or found.ndim != 1 or not len(found):
+            which = f"entry {wrong[0]} is not" if wrong else f"got {short(self.penalties)}"
             raise RequestError(
-                "penalties must be numbers between 0 and 1, on the scale of correlations; got "
-                f"{short(self.penalties)}"
+                "penalties must be a list of numbers between 0 and 1, on the scale of "
+                f"correlations; {which}"
             )
         return tuple(sorted(set(found.tolist())))
 
@@ -175,23 +193,7 @@ class GraphicalModel:
                 "separators= are for estimator='inverse' of columns with two levels, not for a "
                 "tree and not with clip_norm="
             )
-        given = listed(self.separators)
-        pairs: list[Any] = (
-            [listed(edge) for edge in given] if isinstance(given, list | tuple) else [0]
-        )
-        if not all(
-            isinstance(e, Sequence) and not isinstance(e, str) and len(e) == 2 for e in pairs
-        ):
-            raise RequestError(
-                "separators must be the edges of a graph, such as [('a', 'b'), ('b', 'c')]; got "
-                f"{short(self.separators)}"
-            )
-        edges = tuple((edge[0], edge[1]) for edge in pairs)
-        if unknown := [e for e in edges if not set(e) <= set(self.columns) or e[0] == e[1]]:
-            raise RequestError(
-                f"separators hold {unknown[0]!r}, which are not two of {list(self.columns)}"
-            )
-        return edges
+        return checked_edges(self.separators, self.columns)
 
     def __hash__(self) -> int:
         own = (self.estimator, self.structure, self.tolerance, self.penalties, self.given)
@@ -313,7 +315,8 @@ class GraphicalModel:
         intervals = MarginalIntervals(covariance, self._pairs)
         remarks = [
             "the tree is that of columns of which each depends on its neighbours linearly; the "
-            "maximum spanning tree of the correlations is estimated in any case"
+            "maximum spanning tree of the correlations is estimated in any case",
+            tree_remark(intervals),
         ]
         return TreeResult(**self._common(release, covariance, intervals, "Spanning tree", remarks))
 

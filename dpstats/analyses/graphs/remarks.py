@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from dpstats.analyses.moments.clipping import noise_ratio
-from dpstats.checks import first_few
+from dpstats.checks import counted, first_few
 from dpstats.inference.graphs.noisy_precision import NoisyPrecision
+from dpstats.inference.graphs.pair_intervals import MarginalIntervals
 from dpstats.inference.moments.noisy_covariance import NoisyCovariance
-from dpstats.results.graph import OF_POPULATION
+from dpstats.results.base import OF_POPULATION, SILENT
 from dpstats.schema import Number, Schema
-from dpstats.spending import USUAL_ALPHA
+from dpstats.spending import USUAL_ALPHA, for_noise
 
 if TYPE_CHECKING:
     from dpstats.measured.answers import Answers
@@ -67,13 +68,19 @@ def singular_remark(precision: NoisyPrecision) -> str:
 def certificate_remark(precision: NoisyPrecision) -> str:
     """Why the certificate for the population says nothing, and what would do; "" if it speaks."""
     least = precision.least_eigenvalue
-    population, _ = precision.radii.radii(USUAL_ALPHA, "population")
-    table, _ = precision.radii.radii(USUAL_ALPHA, "table")
+    # The bounds on the noise of published rows have spent their part of the error already.
+    certain = precision.covariance.moments.answers.certain
+    alpha = for_noise(USUAL_ALPHA) if certain else USUAL_ALPHA
+    population, _ = precision.radii.radii(alpha, "population")
+    table, _ = precision.radii.radii(alpha, "table")
     if population < least:
         return ""
-    silent = OF_POPULATION if table < least else "no certified statement"
+    silent = OF_POPULATION if table < least else SILENT
     if not math.isfinite(population) or least <= 0:
-        return f"{silent}: the noise exceeds the least eigenvalue"
+        return (
+            f"{silent}: the noise exceeds the least eigenvalue of the covariance matrix; more "
+            "rows, a larger epsilon or fewer columns would do"
+        )
     # The noise falls with 1/n, the sampling error with about 1/sqrt(n).
     sampling = max(population - table, 0.0)
     root = (sampling + math.sqrt(sampling**2 + 4 * least * table)) / (2 * least)
@@ -82,6 +89,17 @@ def certificate_remark(precision: NoisyPrecision) -> str:
         f"{population:.2g} ({table:.2g} of it noise), more than its least eigenvalue {least:.2g}; "
         f"about {max(root**2, 1.1):.2g} times the rows would do"
         + ("" if table < least else f" ({table / least:.2g} times for the private table)")
+    )
+
+
+def tree_remark(intervals: MarginalIntervals) -> str:
+    """The same for correlations of pairs; "" if there are limits for all of them."""
+    low, high = intervals.certified(USUAL_ALPHA, "population")
+    if not (silent := int(np.sum((low <= -1) & (high >= 1)))):
+        return ""
+    return (
+        f"{OF_POPULATION} for {counted(silent, 'pair')}: the variance of a column is not certified "
+        "to be above zero; more rows, a larger epsilon or tighter bounds would do"
     )
 
 

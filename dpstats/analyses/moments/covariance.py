@@ -173,13 +173,23 @@ class CovarianceResult(EstimateResult):
 
 
 def checked_columns(columns: Sequence[str]) -> tuple[str, ...]:
-    """Column names as a tuple, or a RequestError."""
+    """Column names as a tuple, or a RequestError, which quotes none: they may be cells."""
     columns = listed(columns)
-    several = isinstance(columns, Sequence) and not isinstance(columns, str)
-    if not several or not all(isinstance(name, str) for name in columns):
+    if not isinstance(columns, Sequence) or isinstance(columns, str):
         raise RequestError(f"columns must be a list of names, got {short(columns)}")
-    if len(columns) < 2 or len(set(columns)) < len(columns):
-        raise RequestError(f"give at least two different columns, got {short(columns)}")
+    if odd := [i for i, name in enumerate(columns) if not isinstance(name, str)]:
+        raise RequestError(
+            f"columns must be a list of names, and entry {odd[0] + 1} is of type "
+            f"{type(columns[odd[0]]).__name__}"
+        )
+    first = {name: i for i, name in reversed(list(enumerate(columns)))}
+    if twice := [i for i, name in enumerate(columns) if first[name] != i]:
+        raise RequestError(
+            "columns must be different names, and entries "
+            f"{first[columns[twice[0]]] + 1} and {twice[0] + 1} are the same"
+        )
+    if len(columns) < 2:
+        raise RequestError(f"give at least two different columns, got {len(columns)}")
     return tuple(columns)
 
 

@@ -1,5 +1,8 @@
 """Graphical models: options, what is measured, estimates without noise, and what results say."""
 
+import re
+from fractions import Fraction
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -135,13 +138,41 @@ def test_verdicts_need_a_tolerance_to_be_absent(release, rows):
     assert "0 absent," in result.summary(target="table")
 
 
-def test_networks_for_networkx(release):
+VARIANTS = {
+    "any": ({}, {"alpha": 1e-9}),
+    "tree": ({"structure": "tree"}, {"alpha": 1e-9}),
+    "picture": ({"estimator": "clime", "penalties": [0.05, 0.3]}, {"penalty": 0.3}),
+}
+
+
+@pytest.mark.parametrize(("variant", "options"), VARIANTS.values(), ids=VARIANTS)
+def test_all_graphs_have_pairs_edges_and_a_matrix(release, variant, options):
     networkx = pytest.importorskip("networkx")
-    result = release.infer("numbers")
-    graph = result.to_networkx()
+    result = release.infer(dps.GraphicalModel(NAMES, **variant))
+    matrix, pairs, edges = result.matrix, result.pairs(), result.edges(**options)
+    assert list(matrix) == list(matrix.index) == NAMES
+    np.testing.assert_array_equal(matrix, matrix.T)
+    np.testing.assert_array_equal(np.diag(matrix), 1)
+    for first, second, estimate in pairs[["first", "second", "estimate"]].itertuples(index=False):
+        assert matrix.loc[first, second] == estimate
+    assert len(pairs) == 10
+    assert 0 < len(edges) <= 6
+    assert edges["estimate"].abs().is_monotonic_decreasing
+    graph = result.to_networkx(**options)
     assert isinstance(graph, networkx.Graph)
-    assert set(graph.nodes) == set(NAMES)
-    assert graph.edges["a", "b"]["weight"] == result.params["a, b"]
+    assert list(graph.nodes) == NAMES
+    assert all(not pd.isna(v) for *_, kept in graph.edges(data=True) for v in kept.values())
+    ends = zip(edges["first"], edges["second"], edges["estimate"], strict=True)
+    assert {frozenset(pair[:2]): pair[2] for pair in ends} == {
+        frozenset(pair[:2]): pair[2]["weight"] for pair in graph.edges(data=True)
+    }
+
+
+def test_pairs_without_an_edge_are_a_plain_zero(release):
+    picture = release.infer(dps.GraphicalModel(NAMES, estimator="clime", penalties=[0.3]))
+    zeros = picture.pairs()["estimate"].loc[lambda found: found == 0]
+    assert len(zeros)
+    assert not np.signbit(zeros).any()
 
 
 def test_a_singular_matrix_gets_a_sentence_and_no_number(noisy):
@@ -233,14 +264,30 @@ def test_separators_test_pairs_outside_of_the_declared_graph():
         ({"estimator": "clime", "penalties": []}, "numbers between 0 and 1"),
         ({"clip_norm": 1, "given": "yes"}, "give one of the two"),
         ({"separators": "ab"}, "separators must be the edges of a graph"),
-        ({"separators": [("a", "x")]}, r"\('a', 'x'\), which are not two of"),
+        ({"separators": [("a", "b"), ("a", "b", "c")]}, "entry 2 is of 3 names"),
+        ({"separators": [(["a"], "b")]}, "entry 1 is of type tuple"),
+        ({"estimator": "clime", "penalties": [0.1, 2.5]}, "between 0 and 1, .* entry 2 is not"),
+        ({"given": 3}, "a condition must be non-empty text, got 3"),
+        ({"given": "yes =="}, "cannot read the condition 'yes =='"),
+        ({"columns": ["a", "b", "a"]}, "different names, and entries 1 and 3 are the same"),
+        ({"columns": ["a", 2]}, "entry 2 is of type int"),
+        ({"columns": ["a"]}, "at least two different columns, got 1"),
+        (
+            {"separators": [("a", "x")]},
+            r"entry 1 of separators does not name two of \['a', 'b', 'c'\]",
+        ),
         ({"separators": [("a", "b")], "clip_norm": 1}, "not with clip_norm="),
         ({"separators": [("a", "b")], "structure": "tree"}, "not for a tree"),
     ],
 )
 def test_wrong_options(options, message):
     with pytest.raises(RequestError, match=message):
-        dps.GraphicalModel(["a", "b", "c"], **options)
+        dps.GraphicalModel(**{"columns": ["a", "b", "c"]} | options)
+
+
+def test_a_tolerance_may_be_any_real_number():
+    for value in (0.1, np.float32(0.1), Fraction(1, 10)):
+        assert dps.GraphicalModel(["a", "b"], tolerance=value).tolerance == 0.1
 
 
 @pytest.mark.parametrize(
@@ -271,6 +318,20 @@ def test_models_are_written_and_read():
         again = analysis_from_dict(analysis_to_dict(model))
         assert again == model
         assert hash(again) == hash(model)
+
+
+def test_even_rows_are_too_good_for_a_certificate_and_like_is_not(release, rows):
+    def widths(result):
+        return np.median(np.diff(result.conf_int(method="certified")))
+
+    plan = dps.plan(SCHEMA, {"g": dps.GraphicalModel(NAMES)}, budget=dps.PureDP(2_000), n=40_000)
+    many = pd.concat([rows] * 7).head(40_000)
+    made = dps.release(plan, many, m=2_000, rng=0)
+    even, like = plan.preview(), plan.preview(like=made)
+    assert widths(made.infer("g")) > 2 * widths(even.results["g"][0])
+    assert widths(like.results["g"][0]) == pytest.approx(widths(made.infer("g")), rel=0.1)
+    assert "Even rows are an easy case for a graph" in str(even)
+    assert "Even rows" not in str(like)
 
 
 def test_previews_recommend_a_norm_from_five_columns_on():
@@ -307,6 +368,10 @@ def test_published_rows_alone_have_certified_intervals(rows):
     ends = np.asarray(dps.corrected.infer(tree, published, radius=radius, schema=SCHEMA).conf_int())
     truth = rows[names].corr().to_numpy()[np.triu_indices(3, 1)]
     assert np.all((ends[:, 0] <= truth) & (truth <= ends[:, 1]))
+    wide = dps.corrected.infer(model, published, radius=0.2, n=len(rows), schema=SCHEMA)
+    assert np.all(np.diff(wide.conf_int()) == 2)
+    assert "Note: no certified statement: " in str(wide)
+    assert "times the rows would do" in str(wide)
     picture = dps.GraphicalModel(names, estimator="clime")
     with pytest.raises(RequestError, match="no certified intervals from a radius"):
         dps.corrected.infer(picture, published, radius=radius, schema=SCHEMA)
@@ -319,6 +384,22 @@ def test_headlines_say_what_was_found(release, noisy):
     tree = release.infer(dps.GraphicalModel(NAMES, structure="tree"))
     assert tree.headline == "4 of 4 edges sure; estimated tree: a, b; b, c; c, d; d, e"
     assert noisy.headline == "nearly singular: no estimates"
+
+
+def test_a_summary_may_be_joint_or_adjusted_otherwise(release):
+    graph = release.infer("numbers")
+    each, joint = graph.summary(most=1), graph.summary(most=1, simultaneous=True)
+    number = graph.terms.index(graph.edges()["term"][0])
+    for text, simultaneous in ((each, False), (joint, True)):
+        low, high = graph.conf_int(simultaneous=simultaneous)[number]
+        shown = re.search(r"\[(\S+), (\S+)\]", text)
+        assert [float(shown[1]), float(shown[2])] == pytest.approx([low, high], abs=1e-3)
+    assert "of each interval" in each
+    assert "of all intervals jointly" in joint
+    text = graph.summary(adjust="fdr_bh")
+    assert "P>|z| (BH)" in text
+    assert f"edges: {len(graph.edges(adjust='fdr_bh'))} of 10 pairs" in text
+    assert "Benjamini and Hochberg" in text
 
 
 def test_the_head_of_a_summary_has_its_level(release):
@@ -352,6 +433,14 @@ def test_intervals_and_tests_agree(noisy, rows, seeded_noise):
         low, high = graph.conf_int(alpha=alpha).T
         outside = (low > 0) | (high < 0)
         np.testing.assert_array_equal(outside, np.asarray(graph.p_unadjusted) < alpha)
+
+
+def test_the_mark_of_an_edge_fits_beside_a_long_name():
+    names = ["a" * 40, "b" * 40]
+    schema = dps.Schema([dps.Number(name, -1, 1, missing=0) for name in names])
+    tree = dps.GraphicalModel(names, structure="tree")
+    plan = dps.plan(schema, {"t": tree}, budget=dps.PureDP(1))
+    assert "... (tree, sure) " in plan.preview(1_000).results["t"][0].summary()
 
 
 def test_names_with_commas_are_quoted():

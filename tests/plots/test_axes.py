@@ -1,0 +1,50 @@
+"""What all plots share: axes, and names that fit."""
+
+import pandas as pd
+import pytest
+
+import dpstats as dps
+from dpstats.errors import RequestError
+from dpstats.plots.axes import labels_of
+
+matplotlib = pytest.importorskip("matplotlib")
+matplotlib.use("Agg")
+ODD = ["a name of forty characters, or even more", "収入", "$x^{$", "plain"]
+
+
+@pytest.fixture(scope="module")
+def release():
+    """Two analyses of columns with names that plots cannot show as they are."""
+    schema = dps.Schema([dps.Number(name, 0, 9, missing=0) for name in ODD])
+    asked = {"graph": dps.GraphicalModel(ODD), "shape": dps.PCA(ODD)}
+    plan = dps.plan(schema, asked, budget=dps.PureDP(1_000))
+    rows = pd.DataFrame({name: [i * k % 10 for k in range(2_000)]
+                         for i, name in enumerate(ODD, start=1)})  # fmt: skip
+    return dps.release(plan, rows, m=500, rng=0)
+
+
+PLOTS = {
+    dps.plots.network: "graph",
+    dps.plots.matrix: "graph",
+    dps.plots.scree: "shape",
+    dps.plots.loadings: "shape",
+}
+
+
+@pytest.mark.parametrize("plot", PLOTS)
+def test_axes_are_those_of_matplotlib(plot, release):
+    with pytest.raises(RequestError, match=r"ax must be a matplotlib Axes.*got int"):
+        plot(release.infer(PLOTS[plot]), ax=3)
+
+
+@pytest.mark.parametrize("plot", PLOTS)
+def test_any_name_can_be_drawn(plot, release):
+    from matplotlib import pyplot
+
+    ax = plot(release.infer(PLOTS[plot]))  # a warning is an error
+    ax.figure.canvas.draw()
+    pyplot.close(ax.figure)
+
+
+def test_names_are_shortened_or_numbered():
+    assert labels_of(ODD) == ["a name of …even more", "column 2", r"\$x^{\$", "plain"]
