@@ -14,7 +14,7 @@ import numpy as np
 from dpstats import files
 from dpstats.analyses.base import Analysis
 from dpstats.analyses.registry import analysis_from_dict, analysis_to_dict, check_readable
-from dpstats.checks import Method, Progress, check_label, check_progress, counted, short
+from dpstats.checks import Progress, check_label, check_progress, counted, short
 from dpstats.errors import FileFormatError, RequestError
 from dpstats.families.block import Block, Family
 from dpstats.families.cells import ROWS
@@ -25,9 +25,8 @@ from dpstats.measured.strategy import HasStrategy, PlannedBlock, Strategy, check
 from dpstats.measured.view import ReleaseView
 from dpstats.planning.allocation import Allocation, Split, read_shares, relative_price
 from dpstats.planning.asked import blocks_asked, check_asked
-from dpstats.planning.power import Effect
 from dpstats.planning.preview import Preview, preview_strategy
-from dpstats.planning.solve import Solution, solve
+from dpstats.planning.solve import Solvable
 from dpstats.privacy.budget import Budget, check_budget
 from dpstats.privacy.neighbours import NEIGHBOURS, Unit, check_unit
 from dpstats.references import default_reference, reference_from_dict
@@ -37,7 +36,7 @@ from dpstats.schema import Schema
 
 
 @dataclass(frozen=True, repr=False)
-class Plan(HasStrategy):
+class Plan(HasStrategy, Solvable):
     """What will be measured, and how the budget is split; made before any row is read.
 
     Attributes
@@ -190,87 +189,6 @@ class Plan(HasStrategy):
         return preview_strategy(
             self.strategy, self.analyses, rows, like, heading=str(self), progress=progress
         )
-
-    def solve(
-        self,
-        *,
-        of: str,
-        width: float | None = None,
-        delta: float | None = None,
-        power: float | None = None,
-        n: int | None = None,
-        budget: Budget | None = None,
-        alpha: float = 0.05,
-        method: Method | None = None,
-        alternative: Effect | None = None,
-        null: float | None = None,
-        term: str | None = None,
-        like: ReleaseView | None = None,
-        progress: Progress | None = None,
-    ) -> Solution[Plan]:
-        """The least budget, or the least number of rows, that reaches a target for one analysis.
-
-        From public numbers alone, by previews of that analysis within the whole plan, to 2%. The
-        whole plan is given the budget; the analysis keeps its share. The search assumes that more
-        budget, or more rows, never hurt; what it returns reaches the target in any case.
-
-        Parameters
-        ----------
-        of : str
-            Name of the analysis.
-        width : float, optional
-            Wanted median width of its intervals, as `preview` shows it.
-        delta : float, optional
-            Wanted error of the rows over its functions, in unit scale, as the certificate bounds it
-            with probability 1 - alpha where the rows match the noisy answers.
-        power : float, optional
-            Wanted power of its two-sided noise-aware test at level alpha (of a partial correlation:
-            with Holm's adjustment): the share of 400 simulated releases, s.e. at most 2.5%.
-            Give exactly one of the three.
-        n : int, optional
-            Number of rows, for which to find the least budget. Without it and without `budget`,
-            the plan's own n if it declares one.
-        budget : PureDP, ZCDP or ApproxDP, optional
-            For which to find the least n, of the plan's kind; without a number of rows, the plan's
-            own.
-        alpha : float
-        method : {"noise_aware", "certified"}, optional
-            Of the interval; default: noise-aware.
-        alternative : number or numbers, optional
-            Effect size for `power`: the proportion; the difference of two proportions, around one
-            half, or both; the probabilities of a goodness of fit. Rows are otherwise even, or as in
-            `like`.
-        null : float, optional
-            For `power`: the value of the null hypothesis, where the analysis has none.
-        term : str, optional
-            For `power`: the coefficient or pair that is tested, where there are several.
-        like : Release, optional
-            Draw rows from its fitted density; see `preview`.
-        progress : callable, optional
-            Called with a text, the number of previews so far, and None.
-
-        Raises
-        ------
-        RequestError
-            If the target is out of reach, with the n that would do; or for an argument that does
-            not fit the analysis.
-
-        Examples
-        --------
-        >>> import dpstats as dps
-        >>> schema = dps.Schema([dps.Boolean("smoker")])
-        >>> plan = dps.plan(schema, {"smoking": dps.Proportion("smoker")}, budget=dps.PureDP(1))
-        >>> plan.solve(width=0.05, of="smoking", n=2_000)
-        smoking: width of at most 0.05 (noise-aware 0.95 interval)
-        least epsilon = 0.118 at n = 2000: width 0.04985; at epsilon = 0.116 it is 0.05005
-        >>> plan.solve(width=0.05, of="smoking", budget=dps.PureDP(1)).found
-        'n'
-        """
-        return solve(
-            self, of=of, width=width, delta=delta, power=power, n=n, budget=budget, alpha=alpha,
-            method=method, alternative=alternative, null=null, term=term, like=like,
-            progress=progress,
-        )  # fmt: skip
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write the plan as JSON: the approved plan is the plan that runs.

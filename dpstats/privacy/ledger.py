@@ -9,6 +9,7 @@ is written.
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import stat
@@ -257,6 +258,8 @@ class Ledger:
         """An amount; under an (epsilon, delta) cap with its epsilon."""
         if self.delta is None or amount <= 0:
             return _show(amount)
+        if amount.numerator.bit_length() + amount.denominator.bit_length() > _LONGEST:
+            amount = Fraction(math.nextafter(float(amount), math.inf))  # of many spendings
         return f"{_show(amount)}: {ApproxDP.from_rho(amount, self.delta).reading}"
 
     def _check(self, budget: Budget, unit: Unit, spent: Fraction) -> None:

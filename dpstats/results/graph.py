@@ -36,7 +36,7 @@ from dpstats.results.pair_graph import (
     symmetric,
 )
 from dpstats.results.rendering import Page, brief_list
-from dpstats.spending import USUAL_ALPHA, percent
+from dpstats.spending import USUAL_ALPHA, benjamini_hochberg, holm, percent
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -172,7 +172,7 @@ class GraphResult(PairGraph, EstimateResult):
         adjust : {"holm", "fdr_bh", "none"}
             Holm's method bounds the probability of any false edge, under any dependence of the
             pairs; Benjamini and Hochberg's the expected share of false edges among those found,
-            for independent or positively dependent pairs. By statsmodels' `multipletests`.
+            for independent or positively dependent pairs.
 
         Raises
         ------
@@ -183,7 +183,7 @@ class GraphResult(PairGraph, EstimateResult):
         raw = np.asarray(self.p_unadjusted)
         if adjust == "none" or not self.tested.any():
             return Named(raw, self.terms)
-        return self._once(adjust, lambda: Named(_adjusted(raw, adjust), self.terms))
+        return self._once(adjust, lambda: Named(adjusted(raw, adjust), self.terms))
 
     @property
     def testable(self) -> bool:
@@ -386,11 +386,10 @@ class GraphResult(PairGraph, EstimateResult):
         return lines
 
 
-def _adjusted(pvalues: Floats, method: str) -> Floats:
-    """Adjusted p-values; nan for those that are nan."""
-    from statsmodels.stats.multitest import multipletests
-
+def adjusted(pvalues: Floats, method: Adjustment) -> Floats:
+    """P-values (d,) adjusted for the number of those that are not nan."""
     found = pvalues.copy()
     known = np.isfinite(pvalues)
-    found[known] = multipletests(pvalues[known], method=method)[1]
+    adjust = holm if method == "holm" else benjamini_hochberg
+    found[known] = adjust(pvalues[known])
     return found

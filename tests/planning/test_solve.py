@@ -12,7 +12,7 @@ import dpstats as dps
 from dpstats.analyses.base import answered
 from dpstats.planning import measures
 from dpstats.planning.least import CLOSE
-from dpstats.planning.power import pvalue_of, under_alternative
+from dpstats.planning.power import pvalue_in, pvalue_of, under_alternative
 from dpstats.planning.pretended import generator, points
 from dpstats.planning.solve import with_budget
 
@@ -90,15 +90,15 @@ def test_the_solution_is_what_the_preview_shows_and_the_least_on_a_fine_grid(pla
     again = plan.solve(width=0.16, of="north", n=1_000)
     assert (again.budget, again.reached, again.below) == (solution.budget, solution.reached,
                                                           solution.below)  # fmt: skip
-    # From another start, and on a grid.
+    # From another start, and around it.
     far = with_budget(plan, dps.PureDP(50)).solve(width=0.16, of="north", n=1_000)
     assert far.budget.epsilon == pytest.approx(solution.budget.epsilon, rel=0.02)
     only = dps.plan(SCHEMA, {"gap": ASKED["gap"]}, budget=dps.PureDP(1))
     found = only.solve(width=0.1, of="gap", n=3_000).budget.epsilon
-    grid = [float(f"{float(found) * 1.005**k:.4g}") for k in range(-6, 3)]
+    grid = [float(f"{float(found) * 1.005**k:.4g}") for k in (-6, -5, 0)]
     widths = [with_budget(only, dps.PureDP(e)).preview(3_000).outlooks[0].width for e in grid]
-    least = next(e for e, width in zip(grid, widths, strict=True) if width <= 0.1)
-    assert least <= float(found) <= 1.02 * least
+    assert widths[1] > 0.1 >= widths[2]
+    assert widths[0] > 0.1
 
 
 def test_rows_for_a_width_agree_with_the_preview(plan):
@@ -143,8 +143,10 @@ def test_the_certificate_of_a_release_keeps_the_wanted_delta(unit):
     )
     rows = pd.DataFrame({"region": ["north"] * 1_000 + ["south"] * 500 + ["east"] * 500})
     found = dps.release(solution.plan, rows, rng=1).accuracy("fit", alpha=0.1)
+    # Where the number of rows is noisy the bound grows with the mean: half of the rows are in one
+    # level here, a third of the simulated ones. Of 300 releases it was .0212 to .0225.
     assert found.joint_radius.max() == pytest.approx(
-        0.02, rel=0.1 if unit == "add_remove" else 0.02
+        0.02, rel=0.25 if unit == "add_remove" else 0.02
     )
     if unit == "replace":
         assert found.joint_radius.max() <= 0.02
@@ -208,6 +210,27 @@ def test_power_of_a_noisy_count_is_that_of_its_law(few):
     error = 200 / stats.norm.ppf(0.975)
     rho = 1 / (2 * (error**2 - 2_000 * 0.25))
     assert float(solution.budget.rho) == pytest.approx(rho, rel=0.35)
+
+
+def test_few_inferences_and_none_twice(monkeypatch):
+    """All to be sure of the power, all near it once, and about as many again to find it."""
+    monkeypatch.setattr(measures, "RELEASES", 200)
+    monkeypatch.setattr(measures, "FEW_RELEASES", 20)
+    inferred = []
+
+    def recorded(analysis, release, name, null, term):
+        uniforms = release.measurements.uniforms.tobytes()
+        inferred.append((release.budget, release.n, uniforms))
+        return pvalue_in(analysis, release, name, null, term)
+
+    monkeypatch.setattr(measures, "pvalue_in", recorded)
+    plan = alone(dps.PureDP(1))
+    for given in ({"n": 1_000}, {"budget": dps.PureDP(0.2)}):
+        inferred.clear()
+        solution = plan.solve(power=0.8, of="smoking", alternative=0.56, null=0.5, **given)
+        assert len(inferred) == len(set(inferred)) <= 4 * measures.RELEASES
+        there = [one for one in inferred if one[:2] == (solution.budget, solution.n)]
+        assert len(there) == measures.RELEASES  # the solution's power assumes nothing
 
 
 @pytest.mark.parametrize(
@@ -274,8 +297,8 @@ def test_each_analysis_has_its_own_pvalue(like):
 
 
 def test_power_of_a_coefficient_under_rows_that_resemble_a_release(plan, like, monkeypatch):
-    monkeypatch.setattr(measures, "RELEASES", 40)
-    monkeypatch.setattr(measures, "FEW_RELEASES", 20)
+    monkeypatch.setattr(measures, "RELEASES", 30)
+    monkeypatch.setattr(measures, "FEW_RELEASES", 10)
     more, less = (
         plan.solve(power=power, of="line", term="x", n=2_000, like=like).budget.epsilon
         for power in (0.9, 0.4)

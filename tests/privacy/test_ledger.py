@@ -466,3 +466,10 @@ def test_any_value_in_a_line_is_refused_with_a_sentence(path, value):
                 continue
             with pytest.raises(FileFormatError):
                 Ledger.open(path)
+
+
+def test_an_approx_ledger_shows_sums_of_long_fractions(tmp_path):
+    book = Ledger.create(tmp_path / "ledger", ApproxDP(2, 1e-6))
+    for prime in (10**301 + 7, 10**302 + 9, 10**303 + 11):
+        book.spend(ZCDP(Fraction(1, 10**3) + Fraction(1, prime)), "long")
+    assert "epsilon = " in str(book)

@@ -108,6 +108,16 @@ def test_edges_and_adjustments(release):
         result.adjusted_pvalues("bonferroni")
 
 
+def test_pvalues_alone_are_those_of_the_result(release):
+    for name in ("numbers", "mixed", "given"):
+        alone = release.analyses[name].pvalues(release)
+        result = release.infer(name)
+        assert list(alone.names) == result.terms
+        np.testing.assert_array_equal(alone, result.pvalues)
+    assert dps.GraphicalModel(NAMES, structure="tree").pvalues(release) is None
+    assert dps.GraphicalModel(NAMES, estimator="clime").pvalues(release) is None
+
+
 def test_the_frame_has_a_row_for_every_pair(release):
     result = release.infer("numbers")
     frame = result.to_frame()
@@ -242,6 +252,7 @@ def test_separators_test_pairs_outside_of_the_declared_graph():
     result = dps.release(plan, frame, m=1_000).infer("g")
     assert dps.GraphicalModel(names).family(schema).size == 10
     assert model.family(schema).size > 10
+    np.testing.assert_array_equal(model.pvalues(dps.release(plan, frame, m=10)).names, result.terms)
     assert result.tested.sum() == 1  # the other diagonal of the loop is filled in
     assert np.isnan(result.pvalues[~result.tested]).all()
     assert result.pvalues[result.tested] > 1e-4
