@@ -316,7 +316,7 @@ def plan(
     ----------
     schema : Schema
     analyses : mapping of name to Analysis
-    budget : PureDP or ZCDP
+    budget : PureDP, ZCDP or ApproxDP
         For everything that is measured.
     n : int, optional
         The public number of rows; checked if given, needed where a bandwidth depends on it. Under

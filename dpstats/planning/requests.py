@@ -10,7 +10,7 @@ from dpstats.analyses.base import Analysis
 from dpstats.analyses.registry import analysis_from_dict, kinds
 from dpstats.errors import RequestError
 from dpstats.planning.plan import Plan, plan
-from dpstats.privacy.budget import ZCDP, Budget, PureDP
+from dpstats.privacy.budget import ZCDP, ApproxDP, Budget, PureDP
 from dpstats.privacy.rationals import parse_fraction
 from dpstats.references import reference_from_dict
 from dpstats.results.base import Result
@@ -83,11 +83,11 @@ def _budget(table: Any, name: str) -> Budget:
     if set(given) == {"rho"}:
         return ZCDP(given["rho"])
     if set(given) == {"epsilon", "delta"}:
-        return ZCDP.from_epsilon_delta(given["epsilon"], given["delta"])
+        return ApproxDP(given["epsilon"], given["delta"])
     raise RequestError(
-        f"{name}: needs [budget] with epsilon = ... (pure privacy, Laplace noise), with rho = ... "
-        "or with epsilon = ... and delta = ... (zero-concentrated privacy, Gaussian noise), and "
-        "nothing else"
+        f"{name}: needs [budget] with epsilon = ... (pure privacy, Laplace noise), with epsilon = "
+        "... and delta = ... (approximate privacy, Gaussian noise), or with rho = ... "
+        "(zero-concentrated privacy, Gaussian noise), and nothing else"
     )
 
 

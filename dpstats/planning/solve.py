@@ -22,10 +22,10 @@ from dpstats.planning.measures import Delta, Measure, Power, Subject, Width
 from dpstats.planning.power import Effect
 from dpstats.planning.pretended import seen_by_analyses
 from dpstats.planning.solution import P, Planned, Quantity, Solution, text_of
-from dpstats.privacy.budget import ZCDP, Budget, PureDP, check_budget
+from dpstats.privacy.budget import Budget, check_budget
 from dpstats.results.rendering import significant
 
-BUDGETS: Mapping[str, tuple[float, float]] = {PureDP.kind: (1e-4, 1e4), ZCDP.kind: (1e-8, 1e4)}
+BUDGETS: Mapping[str, tuple[float, float]] = {"epsilon": (1e-4, 1e4), "rho": (1e-8, 1e4)}
 ROWS = (10.0, 1e9)
 USUAL_ROWS = 10_000
 
@@ -72,7 +72,7 @@ class Solvable:
         n : int, optional
             Number of rows, for which to find the least budget. Without it and without `budget`,
             the plan's own n if it declares one.
-        budget : PureDP or ZCDP, optional
+        budget : PureDP, ZCDP or ApproxDP, optional
             For which to find the least n, of the plan's kind; without a number of rows, the plan's
             own.
         alpha : float
@@ -189,7 +189,7 @@ class _Unknown(Generic[P]):
     def at(self, value: float) -> tuple[P, int, int]:
         """The plan there, the number of rows, and that of the draw to move to it."""
         if self.found == "budget":
-            return with_budget(self.plan, _budget(self.budget, value)), self.n, self.n
+            return with_budget(self.plan, self.budget.of_total(value)), self.n, self.n
         n = int(value)
         return with_budget(self.plan, self.budget, n), n, 2 ** (n.bit_length() - 1)
 
@@ -205,7 +205,7 @@ class _Unknown(Generic[P]):
 
     def as_given(self, value: float) -> Budget | int:
         """As users write it."""
-        return int(value) if self.found == "n" else _budget(self.budget, value)
+        return int(value) if self.found == "n" else self.budget.of_total(value)
 
     def text(self, value: float) -> str:
         """The value in a sentence."""
@@ -238,7 +238,7 @@ class _Problem(Generic[P]):
             If no budget reaches the target.
         """
         own = self.plan.strategy.budget
-        unknown = _Unknown("budget", self.plan, own, n, BUDGETS[own.kind])
+        unknown = _Unknown("budget", self.plan, own, n, BUDGETS[own.parameter])
         hit, miss, seen = self._search(unknown)
         if hit is not None:
             return self._solution(unknown, hit, miss, seen)
@@ -364,11 +364,6 @@ def _possible(plan: Planned, n: int) -> bool:
 
 def _shown(measured: float) -> str:
     return significant(measured) if math.isfinite(measured) else "nothing finite"
-
-
-def _budget(own: Budget, amount: float) -> Budget:
-    """A budget of the same kind."""
-    return ZCDP(amount, own.delta) if isinstance(own, ZCDP) else PureDP(amount)
 
 
 def with_budget(plan: P, budget: Budget, n: int | None = None) -> P:

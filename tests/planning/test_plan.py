@@ -115,7 +115,7 @@ def test_an_edited_plan_that_does_not_measure_what_its_reference_needs_is_refuse
             Plan.from_dict(edited)
 
 
-@pytest.mark.parametrize("budget", [dps.PureDP(1), dps.ZCDP(0.1)])
+@pytest.mark.parametrize("budget", [dps.PureDP(1), dps.ZCDP(0.1), dps.ApproxDP(1, 1e-6)])
 def test_a_block_listed_twice_pays_twice_and_is_refused(schema, budget, tmp_path):
     path = tmp_path / "plan.json"
     dps.plan(schema, {"tables": dps.Marginals(["smoker", "region"])}, budget=budget).save(path)
@@ -131,7 +131,7 @@ def test_a_block_listed_twice_pays_twice_and_is_refused(schema, budget, tmp_path
 
 
 @pytest.mark.parametrize("allocation", ["equal", "optimal"])
-@pytest.mark.parametrize("budget", [dps.PureDP(1), dps.ZCDP(0.1)])
+@pytest.mark.parametrize("budget", [dps.PureDP(1), dps.ZCDP(0.1), dps.ApproxDP(1, 1e-6)])
 def test_a_split_over_a_block_listed_twice_spends_the_amount(schema, budget, allocation):
     block = dps.Cells.table(schema, ["smoker", "region"])
     split = Split({"tables": [block]}, budget, budget.total, "replace", allocation)
@@ -139,7 +139,7 @@ def test_a_split_over_a_block_listed_twice_spends_the_amount(schema, budget, all
     assert costs == [budget.total / 2] * 2
 
 
-@pytest.mark.parametrize("budget", [dps.PureDP(0.1), dps.ZCDP(0.1)])
+@pytest.mark.parametrize("budget", [dps.PureDP(0.1), dps.ZCDP(0.1), dps.ApproxDP(1, 1e-6)])
 def test_a_cost_above_the_budget_by_less_than_floats_see_is_refused(schema, budget, tmp_path):
     path = tmp_path / "plan.json"
     small_plan(schema, budget=budget).save(path)

@@ -69,6 +69,14 @@ def test_where_noise_dominates_the_budget_follows_from_its_law():
     assert rho.budget.rho == pytest.approx(1 / (2 * sigma**2), rel=0.025)
     assert rho.budget.delta == dps.ZCDP(1, 1e-6).delta
     assert re.search(r"least rho = \S+ \(epsilon = \S+ at delta = 1e-06\)", str(rho))
+    approx = alone(dps.ApproxDP(1, 1e-6)).solve(width=0.3, of="smoking", n=20_000)
+    assert approx.budget.rho == rho.budget.rho
+    assert approx.budget.epsilon < rho.budget.epsilon_at()
+    assert approx.plan.cost() == approx.budget.rho
+    wanted = alone(dps.ApproxDP(1, 1e-6)).solve(
+        width=0.02, of="smoking", budget=dps.ApproxDP(0.5, 1e-6)
+    )
+    assert wanted.budget == dps.ApproxDP(0.5, 1e-6)
 
 
 def test_the_solution_is_what_the_preview_shows_and_the_least_on_a_fine_grid(plan):
