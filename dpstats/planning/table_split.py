@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 Weights = Literal["balanced", "cells", "max", "equal"]
 _ROUNDS = 60
 _CLOSE = 1e-4  # relative gap at which a search ends
-_TIGHT = {"ftol": 1e-13, "gtol": 1e-9, "maxiter": 2_000, "maxfun": 20_000}
+_TIGHT: Any = {"ftol": 1e-13, "gtol": 1e-9, "maxiter": 2_000, "maxfun": 20_000}
 _LEAST_COUNT = Fraction(1, 100)  # share of the number of rows, which must be measured
 _FINE = 2.0**60  # integers for precisions: a share is rounded to the squared cells over this
 
