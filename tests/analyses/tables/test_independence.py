@@ -79,6 +79,20 @@ def test_zero_noise_strata_are_cochran_mantel_haenszel(no_noise):
     assert release.infer("wide").df == 4
 
 
+def test_a_stratum_with_an_empty_margin_counts_as_in_the_textbook(no_noise):
+    from statsmodels.stats.contingency_tables import StratifiedTable
+
+    schema = dps.Schema([dps.Category("region", list("nsw")), dps.Boolean("a"), dps.Boolean("b")])
+    counts = np.array([[[30, 20], [10, 40]], [[25, 15], [0, 0]], [[12, 0], [9, 0]]])
+    rows = schema.to_frame(dict(zip(schema.names, np.nonzero(counts >= 0), strict=True)))
+    rows = rows.loc[rows.index.repeat(counts.ravel())]
+    test = dps.Independence("a", "b", given="region")
+    result = released(schema, rows, {"t": test}, 1e5).infer("t")
+    classical = StratifiedTable(list(counts)).test_null_odds()
+    assert result.pearson == pytest.approx(classical.statistic, rel=1e-9)
+    assert result.statistic == pytest.approx(classical.statistic, rel=0.05)  # margins of half a row
+
+
 def test_strata_of_one_kind_are_seen_together():
     """A common association adds up over strata; the statistic does not pay for the strata's df."""
     expected = np.full((20, 2, 2), 25.0)
