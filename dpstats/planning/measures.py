@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 FEW_RELEASES, RELEASES = 40, 400  # whose tests give a power: to begin with, and at the end
 _TINY = 1e-300
+_ROUNDING = 1e-9  # relative, of a width or delta that rounding may move above its target
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,8 @@ class Measure(ABC):
 
     def shortfall(self, measured: float, target: float) -> float:
         """How far a measured width or delta is above the target, as a logarithm."""
+        if target < measured <= target * (1 + _ROUNDING):
+            return 0.0
         return math.log(max(measured, _TINY) / target)
 
 
@@ -72,7 +75,8 @@ class Width(Measure):
         check_method(method)
         self.subject, self.method = subject, method
         self.rows = pretend_rows(subject.strategy, subject.like, preview.PRETEND_RELEASES)
-        self.details = f"{method.replace('_', '-')} {1 - subject.alpha:.6g} interval"
+        self.interval = f"{method.replace('_', '-')} {1 - subject.alpha:.6g} interval"
+        self.details = self.interval
 
     def __call__(self, strategy: Strategy, n: int, base: int) -> float:
         """The median over as many simulated releases as a preview has."""
@@ -82,6 +86,8 @@ class Width(Measure):
                 PretendRelease(strategy, n, *rows.table(0, n, base), seed)
             )
             widths.append(preview.previewed_width(result, self.method, asked.alpha))
+            if self.method == "certified" and result.certified_target == "table":
+                self.details = f"{self.interval} for the private table"
             if math.isnan(widths[-1]):
                 raise RequestError(
                     f"{asked.name!r} has no {self.method} interval whose width could be asked "

@@ -82,6 +82,8 @@ class Outlook:
         Median width of its 95% intervals; nan for a result without intervals.
     of : str
         What the intervals estimate, whose unit the widths have.
+    certified_target : {"population", "table"}
+        What the certified intervals are for: the private table only, for the effect of a test.
     """
 
     name: str
@@ -91,6 +93,7 @@ class Outlook:
     width: float
     certified_width: float
     of: str
+    certified_target: Target
 
 
 def previewed_width(result: Result, method: Method, alpha: float = 0.05) -> float:
@@ -139,8 +142,11 @@ class Preview:
             float(np.median([previewed_width(result, method) for result in results]))
             for method in get_args(Method)
         )
-        what = results[0].interval_of
-        return Outlook(name, analysis.kind, family.size, noise, aware, certified, what)
+        first = results[0]
+        return Outlook(
+            name, analysis.kind, family.size, noise, aware, certified, first.interval_of,
+            first.certified_target,
+        )  # fmt: skip
 
     def to_frame(self) -> pd.DataFrame:
         """One row per analysis: functions, noise sd, median 95% widths and what they are of."""
@@ -187,6 +193,8 @@ class Preview:
 
     def __str__(self) -> str:
         width = max(len("analysis"), *(len(o.name) for o in self.outlooks))
+        certified = {o.name: _certified_text(o) for o in self.outlooks}
+        last = max(len("certified"), *map(len, certified.values()))
         remarks = dict.fromkeys(results[0].preview_remark for results in self.results.values())
         lines = [
             self.heading,
@@ -194,15 +202,15 @@ class Preview:
             *(RESEMBLING if self.resembling else EVEN).format(self.n).splitlines(),
             *(line for r in remarks if not self.resembling for line in r.splitlines()),
             f"{'analysis':<{width}}  {'functions':>9}  {'noise sd':>8}  "
-            f"{'95% width':>9}  {'certified':>9}  of",
+            f"{'95% width':>9}  {'certified':>{last}}  of",
         ]
         for o in self.outlooks:
             lines.append(
                 f"{o.name:<{width}}  {o.functions:>9}  {significant(o.noise):>8}  "
-                f"{_text(o.width):>9}  {_text(o.certified_width):>9}  {o.of}"
+                f"{_text(o.width):>9}  {certified[o.name]:>{last}}  {o.of}"
             )
             lines += [
-                f"{'':<{width + 23}}{_text(one):>9}  {_text(other):>9}  {term}"
+                f"{'':<{width + 23}}{_text(one):>9}  {_text(other):>{last}}  {term}"
                 for term, one, other in self._further(o.name)
             ]
         if any(o.width == 0 for o in self.outlooks):
@@ -226,6 +234,12 @@ class Preview:
 
     def __repr__(self) -> str:
         return str(self)
+
+
+def _certified_text(outlook: Outlook) -> str:
+    """The certified width, and that it is for the private table where it is for nothing else."""
+    only = outlook.certified_target == "table" and not np.isnan(outlook.certified_width)
+    return _text(outlook.certified_width) + only * " (table)"
 
 
 def _text(width: float) -> str:

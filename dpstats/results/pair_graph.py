@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 EVEN_ROWS = """\
 Even rows are an easy case for a graph: columns are independent and use all of their bounds. For
 normal columns with bounds at three standard deviations, certified intervals were 2 to 9 times as
-wide, or said nothing, and noise-aware ones up to 3 times where most of the variance is noise."""
+wide, noise-aware ones up to 6 times where most of the variance is noise; or they said nothing."""
 _ATTRIBUTES = ("p_value", "certified", "verdict")  # of an edge, besides its weight
 
 

@@ -152,6 +152,15 @@ def test_the_certificate_of_a_release_keeps_the_wanted_delta(unit):
         assert found.joint_radius.max() <= 0.02
 
 
+def test_rounding_turns_no_hit_into_a_miss():
+    """A target that previews reach exactly is reached, though a sum of them is an ulp above."""
+    measure = measures.Delta(
+        measures.Subject(alone(dps.PureDP(1)).strategy, ASKED["smoking"], "smoking", None, 0.05)
+    )
+    assert measure.shortfall(0.010000000000000064, 0.01) == 0
+    assert measure.shortfall(0.01 * (1 + 1e-8), 0.01) > 0
+
+
 def test_the_level_of_the_interval_counts():
     epsilons = [
         alone(dps.PureDP(1)).solve(width=0.04, of="smoking", n=3_000, alpha=alpha).budget.epsilon
