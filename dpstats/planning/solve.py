@@ -28,6 +28,7 @@ from dpstats.results.rendering import significant
 BUDGETS: Mapping[str, tuple[float, float]] = {"epsilon": (1e-4, 1e4), "rho": (1e-8, 1e4)}
 ROWS = (10.0, 1e9)
 USUAL_ROWS = 10_000
+MOST_POWER = 0.99  # four of 400 simulated releases keep the hypothesis
 
 
 class Solvable:
@@ -173,6 +174,11 @@ def _target(given: Mapping[Quantity, Any], alpha: float) -> tuple[Quantity, floa
             f"power={float(array):g} is out of range: more than alpha={alpha:g}, which a test "
             "reaches without any effect, and less than 1"
         )
+    if name == "power" and array > MOST_POWER:
+        raise RequestError(
+            f"power={float(array):g} is too near 1 for the share of {measures.RELEASES} simulated "
+            f"releases; ask for at most {MOST_POWER:g}"
+        )
     return name, float(array)
 
 
@@ -245,9 +251,9 @@ class _Problem(Generic[P]):
         here = seen.get(float(own.total), math.nan) / self.target
         near = n * here**1.5 if self.quantity == "width" and 1 < here < 1e3 else n
         rows, _, _ = self._search(replace(self._rows(own), n=int(min(near, ROWS[1]))))
-        alone = "" if self.quantity == "delta" else ", from sampling alone"
+        alone = "" if self.quantity == "delta" or rows is None else ", from sampling alone"
         cure = (
-            "no number of rows would do with the plan's own budget"
+            f"no number of rows would do with the plan's own budget; {self.measure.advice}"
             if rows is None
             else f"with the plan's own budget, {text_of(own)}, n = {int(rows)} rows would do"
         )
@@ -270,7 +276,7 @@ class _Problem(Generic[P]):
             return self._solution(unknown, hit, miss, seen)
         raise RequestError(
             f"{self._not_even(unknown, seen)} at {text_of(budget)}: it gives "
-            f"{_shown(seen[unknown.range[1]])}; ask for less"
+            f"{_shown(seen[unknown.range[1]])}; {self.measure.advice}"
         )
 
     def _rows(self, budget: Budget) -> _Unknown[P]:
