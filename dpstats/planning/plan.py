@@ -32,6 +32,7 @@ from dpstats.privacy.budget import Budget, check_budget
 from dpstats.privacy.neighbours import NEIGHBOURS, Unit, check_unit
 from dpstats.references import default_reference, reference_from_dict
 from dpstats.references.base import Reference
+from dpstats.references.uniform import Uniform
 from dpstats.results.base import Result
 from dpstats.schema import Schema
 
@@ -188,8 +189,9 @@ class Plan(HasStrategy, Solvable):
         self.check_reference(rows)
         check_progress(progress)
         return preview_strategy(
-            self.strategy, self.analyses, rows, like, heading=str(self), progress=progress
-        )
+            self.strategy, self.analyses, rows, like, fixed=isinstance(self.reference, Uniform),
+            heading=str(self), progress=progress,
+        )  # fmt: skip
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write the plan as JSON: the approved plan is the plan that runs.

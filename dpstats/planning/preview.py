@@ -44,13 +44,15 @@ def preview_strategy(
     n: int,
     like: ReleaseView | None = None,
     *,
+    fixed: bool,
     heading: str = "",
     progress: Progress | None = None,
 ) -> Preview:
     """Run analyses on simulated releases: n rows, and noise of the strategy's laws.
 
     Draw rows evenly over levels and bins, or from the fitted density of the release `like`, and
-    noise by a public simulation with a fixed seed: both decide the width of intervals.
+    noise by a public simulation with a fixed seed: both decide the width of intervals. `fixed` is
+    whether candidates come from a density that is fixed beforehand.
     """
     seen = seen_by_analyses(strategy, n)
     pretended = [
@@ -64,7 +66,7 @@ def preview_strategy(
         results[name] = tuple(analysis.infer(pretend) for pretend in pretended)
     if progress is not None:
         progress("done", total, total)
-    accuracy = expected_accuracy(pretended[0].measurements)
+    accuracy = expected_accuracy(pretended[0].measurements, fixed=fixed)
     return Preview(heading, analyses, n, results, tuple(pretended), accuracy, like is not None)
 
 
