@@ -23,7 +23,7 @@ from dpstats.measured.measurements import Measurements
 from dpstats.measured.strategy import HasStrategy, PlannedBlock, Strategy, check_rows
 from dpstats.measured.view import ReleaseView
 from dpstats.planning.allocation import Allocation, Split, read_shares
-from dpstats.planning.asked import blocks_asked, check_asked
+from dpstats.planning.asked import blocks_asked, check_asked, refuse_needless_norms
 from dpstats.planning.division import divide
 from dpstats.planning.preview import Preview, preview_strategy
 from dpstats.planning.solve import Solvable
@@ -392,6 +392,8 @@ def plan(
         )
 
     asked = {name: blocks_asked(analysis, schema) for name, analysis in analyses.items()}
+    for blocks in asked.values():
+        refuse_needless_norms(blocks)
     for analysis in analyses.values():
         check_readable(analysis)
     share = Fraction(0) if reference is None else reference.share
