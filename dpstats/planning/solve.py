@@ -68,7 +68,8 @@ class Solvable:
             with probability 1 - alpha where the rows match the noisy answers.
         power : float, optional
             Wanted power of its two-sided noise-aware test at level alpha (of a partial correlation:
-            with Holm's adjustment): the share of 400 simulated releases, s.e. at most 2.5%.
+            with Holm's adjustment): the share of 400 simulated releases, s.e. at most 2.5%. At most
+            0.99.
             Give exactly one of the three.
         n : int, optional
             Number of rows, for which to find the least budget. Without it and without `budget`,
@@ -78,7 +79,8 @@ class Solvable:
             own.
         alpha : float
         method : {"noise_aware", "certified"}, optional
-            Of the interval; default: noise-aware.
+            Of the interval; default: noise-aware. Certified intervals of a `GoodnessOfFit` or
+            `Independence` are for the private table, and `details` says so.
         alternative : number or numbers, optional
             Effect size for `power`: the proportion; the difference of two proportions, around one
             half, or both; the probabilities of a goodness of fit. Rows are otherwise even, or as in
