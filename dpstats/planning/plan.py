@@ -23,7 +23,7 @@ from dpstats.measured.measurements import Measurements
 from dpstats.measured.strategy import HasStrategy, PlannedBlock, Strategy, check_rows
 from dpstats.measured.view import ReleaseView
 from dpstats.planning.allocation import Allocation, Split, read_shares
-from dpstats.planning.asked import blocks_asked, check_asked
+from dpstats.planning.asked import blocks_asked, check_asked, refuse_needless_norms
 from dpstats.planning.division import divide
 from dpstats.planning.preview import Preview, preview_strategy
 from dpstats.planning.solve import Solvable
@@ -32,6 +32,7 @@ from dpstats.privacy.budget import Budget, check_budget
 from dpstats.privacy.neighbours import NEIGHBOURS, Unit, check_unit
 from dpstats.references import default_reference, reference_from_dict
 from dpstats.references.base import Reference
+from dpstats.references.uniform import Uniform
 from dpstats.results.base import Result
 from dpstats.schema import Schema
 
@@ -188,8 +189,9 @@ class Plan(HasStrategy, Solvable):
         self.check_reference(rows)
         check_progress(progress)
         return preview_strategy(
-            self.strategy, self.analyses, rows, like, heading=str(self), progress=progress
-        )
+            self.strategy, self.analyses, rows, like, fixed=isinstance(self.reference, Uniform),
+            heading=str(self), progress=progress,
+        )  # fmt: skip
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write the plan as JSON: the approved plan is the plan that runs.
@@ -390,6 +392,8 @@ def plan(
         )
 
     asked = {name: blocks_asked(analysis, schema) for name, analysis in analyses.items()}
+    for blocks in asked.values():
+        refuse_needless_norms(blocks)
     for analysis in analyses.values():
         check_readable(analysis)
     share = Fraction(0) if reference is None else reference.share

@@ -87,6 +87,32 @@ def under_alternative(
     return np.asarray(tilted / tilted.sum())
 
 
+def refuse_null(
+    analysis: Analysis[Result], schema: Schema, effect: Effect, null: float | None
+) -> None:
+    """Refuse an effect that is the null hypothesis itself.
+
+    Raises
+    ------
+    RequestError
+    """
+    one: Any = np.nan  # another analysis, or no null: refused elsewhere
+    other: Any = np.nan if null is None else _number("null", null)
+    if isinstance(analysis, Proportion):
+        one = _number("the alternative", effect)
+    elif isinstance(analysis, Difference):
+        first, second = _risks(effect)
+        one, other = first - second, 0.0 if null is None else other
+    elif isinstance(analysis, GoodnessOfFit):
+        one = replace(analysis, probabilities=effect).expected_shares(schema)  # type: ignore[arg-type]
+        other = analysis.expected_shares(schema)
+    if np.allclose(one, other, rtol=0, atol=1e-12):
+        raise RequestError(
+            f"alternative={short(effect)} is the null hypothesis itself, which the test rejects "
+            "with probability alpha at any budget and n; give another alternative"
+        )
+
+
 def _number(name: str, value: object) -> float:
     array = check_finite(name, value)  # type: ignore[arg-type]
     if array.ndim:

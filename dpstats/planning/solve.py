@@ -28,6 +28,7 @@ from dpstats.results.rendering import significant
 BUDGETS: Mapping[str, tuple[float, float]] = {"epsilon": (1e-4, 1e4), "rho": (1e-8, 1e4)}
 ROWS = (10.0, 1e9)
 USUAL_ROWS = 10_000
+MOST_POWER = 0.99  # four of 400 simulated releases keep the hypothesis
 
 
 class Solvable:
@@ -67,7 +68,8 @@ class Solvable:
             with probability 1 - alpha where the rows match the noisy answers.
         power : float, optional
             Wanted power of its two-sided noise-aware test at level alpha (of a partial correlation:
-            with Holm's adjustment): the share of 400 simulated releases, s.e. at most 2.5%.
+            with Holm's adjustment): the share of 400 simulated releases, s.e. at most 2.5%. At most
+            0.99.
             Give exactly one of the three.
         n : int, optional
             Number of rows, for which to find the least budget. Without it and without `budget`,
@@ -77,7 +79,8 @@ class Solvable:
             own.
         alpha : float
         method : {"noise_aware", "certified"}, optional
-            Of the interval; default: noise-aware.
+            Of the interval; default: noise-aware. Certified intervals of a `GoodnessOfFit` or
+            `Independence` are for the private table, and `details` says so.
         alternative : number or numbers, optional
             Effect size for `power`: the proportion; the difference of two proportions, around one
             half, or both; the probabilities of a goodness of fit. Rows are otherwise even, or as in
@@ -173,6 +176,11 @@ def _target(given: Mapping[Quantity, Any], alpha: float) -> tuple[Quantity, floa
             f"power={float(array):g} is out of range: more than alpha={alpha:g}, which a test "
             "reaches without any effect, and less than 1"
         )
+    if name == "power" and array > MOST_POWER:
+        raise RequestError(
+            f"power={float(array):g} is too near 1 for the share of {measures.RELEASES} simulated "
+            f"releases; ask for at most {MOST_POWER:g}"
+        )
     return name, float(array)
 
 
@@ -245,9 +253,9 @@ class _Problem(Generic[P]):
         here = seen.get(float(own.total), math.nan) / self.target
         near = n * here**1.5 if self.quantity == "width" and 1 < here < 1e3 else n
         rows, _, _ = self._search(replace(self._rows(own), n=int(min(near, ROWS[1]))))
-        alone = "" if self.quantity == "delta" else ", from sampling alone"
+        alone = "" if self.quantity == "delta" or rows is None else ", from sampling alone"
         cure = (
-            "no number of rows would do with the plan's own budget"
+            f"no number of rows would do with the plan's own budget; {self.measure.advice}"
             if rows is None
             else f"with the plan's own budget, {text_of(own)}, n = {int(rows)} rows would do"
         )
@@ -270,7 +278,7 @@ class _Problem(Generic[P]):
             return self._solution(unknown, hit, miss, seen)
         raise RequestError(
             f"{self._not_even(unknown, seen)} at {text_of(budget)}: it gives "
-            f"{_shown(seen[unknown.range[1]])}; ask for less"
+            f"{_shown(seen[unknown.range[1]])}; {self.measure.advice}"
         )
 
     def _rows(self, budget: Budget) -> _Unknown[P]:

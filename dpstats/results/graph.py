@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -257,6 +257,29 @@ class GraphResult(PairGraph, EstimateResult):
         found = frame[frame["p_value"] <= alpha]
         return strongest_first(found).reset_index(drop=True)
 
+    def joined(self, **options: Any) -> pd.DataFrame:
+        """The edges, and pairs that are not tested but certified present: what pictures show.
+
+        Parameters
+        ----------
+        **options
+            Those of `edges`.
+
+        Returns
+        -------
+        DataFrame
+            That of `edges`, and a column ``tested``.
+        """
+        import pandas as pd
+
+        found = self.edges(**options).assign(tested=True)
+        level = {name: options[name] for name in ("alpha",) if name in options}
+        target = {name: options[name] for name in ("target",) if name in options}
+        present = np.asarray(self.verdicts(**level, **target)) == "present"
+        frame = self.to_frame(**level).assign(certified="present", tested=False)
+        parts = [part for part in (found, frame[present & ~self.tested]) if len(part)]
+        return pd.concat(parts, ignore_index=True) if parts else found
+
     def verdicts(self, *, alpha: float = USUAL_ALPHA, target: Target = "population") -> list[str]:
         """Certified verdicts on all pairs: present, absent, or undecided.
 
@@ -354,7 +377,20 @@ class GraphResult(PairGraph, EstimateResult):
         if not self.known:
             return replace(page, header=(), rows=())
         names = {"t": "z", "P>|t|": f"P>|z| ({_ADJUSTED[self.adjust][0]})"}
-        return replace(page, header=[names.get(cell, cell) for cell in page.header])
+        header = [names.get(cell, cell) for cell in page.header]
+        return replace(page, header=header, after=[*page.after, *self._entries(alpha, target)])
+
+    def _entries(self, alpha: float, target: Target) -> list[str]:
+        """A note where no partial correlation is certified, but entries of the matrix are."""
+        low, high = np.asarray(self.conf_int(alpha=alpha, method="certified", target=target)).T
+        bounds = self._graph.precision.bounds(alpha, target)
+        if (low > -1).any() or (high < 1).any() or not np.isfinite(bounds).all():
+            return []
+        return [
+            "Note: all certified partial correlations are [-1, 1], since a diagonal entry of the "
+            f'precision matrix may be zero; precision(target="{target}") has finite limits of all '
+            "entries."
+        ]
 
     def _shown(self, alpha: float, target: Target, most: int) -> pd.DataFrame:
         """The strongest pairs first."""

@@ -152,6 +152,15 @@ def test_the_certificate_of_a_release_keeps_the_wanted_delta(unit):
         assert found.joint_radius.max() <= 0.02
 
 
+def test_rounding_turns_no_hit_into_a_miss():
+    """A target that previews reach exactly is reached, though a sum of them is an ulp above."""
+    measure = measures.Delta(
+        measures.Subject(alone(dps.PureDP(1)).strategy, ASKED["smoking"], "smoking", None, 0.05)
+    )
+    assert measure.shortfall(0.010000000000000064, 0.01) == 0
+    assert measure.shortfall(0.01 * (1 + 1e-8), 0.01) > 0
+
+
 def test_the_level_of_the_interval_counts():
     epsilons = [
         alone(dps.PureDP(1)).solve(width=0.04, of="smoking", n=3_000, alpha=alpha).budget.epsilon
@@ -344,7 +353,17 @@ def test_power_of_a_coefficient_under_rows_that_resemble_a_release(plan, like, m
         ),
         (
             {"power": 0.8, "alternative": 0.5, "null": 0.5},
-            "not even epsilon = 10000 gives 'smoking' a power of 0.8 .*no number of rows would do",
+            "alternative=0.5 is the null hypothesis itself, which the test rejects with prob",
+        ),
+        ({"power": 0.8, "alternative": [0.3, 0.3], "of": "gap"}, "is the null hypothesis itself"),
+        ({"power": 0.8, "alternative": 0.2, "null": 0.2, "of": "gap"}, "null hypothesis itself"),
+        (
+            {"power": 0.8, "alternative": [0.5, 0.25, 0.25], "of": "fit"},
+            "null hypothesis itself",
+        ),
+        (
+            {"power": 0.995, "alternative": 0.6, "null": 0.5},
+            "power=0.995 is too near 1 for the share of 30 .*; ask for at most 0.99",
         ),
     ],
 )
@@ -359,10 +378,19 @@ def test_rows_out_of_reach_and_budgets_that_always_suffice(monkeypatch):
     asked = {"half": dps.Quantile("x", 0.5)}
     schema = dps.Schema([dps.Number("x", 0, 10, edges=[2, 4, 6, 8], missing=0)])
     plan = dps.plan(schema, asked, budget=dps.PureDP(1))
-    with pytest.raises(
-        dps.RequestError, match=r"not even n = 1000000000 gives 'half' a width of 0\.5"
-    ):
-        plan.solve(width=0.5, of="half")
+    finer = "end at declared edges, here 2 apart: declare finer edges of 'x' in the schema, or ask"
+    starts = {
+        None: "not even n = 1000000000 gives 'half' a width of 0.5",
+        1_000: "it gives 2; no number of rows would do with the plan's own budget",
+    }
+    for rows, start in starts.items():
+        with pytest.raises(dps.RequestError) as caught:
+            plan.solve(width=0.5, of="half", n=rows)
+        assert start in str(caught.value)
+        assert f"{finer} for a larger width" in str(caught.value)
+        assert "sampling alone" not in str(caught.value)
+    with pytest.raises(dps.RequestError, match="; ask for a larger delta"):
+        plan.solve(delta=1e-12, of="half")
     wide = alone(dps.PureDP(1)).solve(width=1.5, of="smoking", n=100)
     assert (wide.budget, wide.below) == (dps.PureDP(0.0001), None)
     assert "the least value that is tried suffices" in str(wide)
