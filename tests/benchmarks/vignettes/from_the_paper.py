@@ -1,6 +1,6 @@
 """The figures that vignettes/from-the-paper.md quotes: the whole vignette, many times.
 
-Run `python tests/benchmarks/from_the_paper.py [runs, 40]`.
+Run `python tests/benchmarks/vignettes/from_the_paper.py [runs, 40]`.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-VIGNETTE = Path(__file__).parents[2] / "vignettes" / "from-the-paper.md"
+VIGNETTE = Path(__file__).parents[3] / "vignettes" / "from-the-paper.md"
 
 
 def run():
