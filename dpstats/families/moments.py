@@ -30,8 +30,8 @@ from dpstats.families.features import (
     is_level,
     is_signed,
     product,
-    replacement,
 )
+from dpstats.families.monomials import replacement
 from dpstats.families.subgroups import Subgroup, require_answered
 from dpstats.privacy.neighbours import Sensitivity
 from dpstats.schema import Column, Number, Schema
@@ -349,11 +349,11 @@ class Moments(Block):
         squared L2 are at most the smaller of 2 and the number of terms. Adding or removing it
         changes one term by at most 1.
 
-        The sum over all alternatives is a bound. For terms of one or two features the following is
-        another, and the smaller is used. Replace one row x by x', and write u = (x + x')/2,
-        v = (x - x')/2, so |u_i| + |v_i| <= 1 and x_i x_j - x'_i x'_j = 2 (u_i v_j + v_i u_j), for
-        numbers and for signs, which have no squares. With p numbers, q signs, P = p + q and G
-        groups:
+        The sum over all alternatives is a bound. Longer products have smaller ones, in
+        `dpstats.families.monomials`. For terms of one or two features the following is another, and
+        the smaller is used. Replace one row x by x', and write u = (x + x')/2, v = (x - x')/2, so
+        |u_i| + |v_i| <= 1 and x_i x_j - x'_i x'_j = 2 (u_i v_j + v_i u_j), for numbers and for
+        signs, which have no squares. With p numbers, q signs, P = p + q and G groups:
 
         L1: let k signs change (v_i is -1, 0 or 1) and T = sum |v_i| over the numbers, S = k + T.
         Numbers and signs contribute at most 2 (P - S) S + 2 k + 4 T - 2 T^2 / p, which is concave
@@ -373,6 +373,9 @@ class Moments(Block):
         changes every alternative by at most 1 (the number of rows is one of them), as removing it
         does: the larger of the two.
         """
+        return self._once(("sensitivity", unit), lambda: self._sensitivity(unit))
+
+    def _sensitivity(self, unit: Unit) -> Sensitivity:
         count = Fraction(len(alternatives(self.terms)))
         removed = Sensitivity(count, count)
         if unit == "add_remove":
