@@ -33,8 +33,27 @@ _STEPS = 64
 def replacement(terms: Sequence[Term]) -> Sensitivity:
     """Bound on the changes of the sums of products when a row replaces another one.
 
-    The proofs are in the notes of `Moments.sensitivity` for products of at most two features, and
-    of the functions below for longer ones. The bounds of the two parts are added.
+    Exact for all first and second moments of numbers and signs. For terms of one or two features
+    the bound is the smaller of two, alternatives one by one and the following. Bounds for longer
+    ones are in the functions below, and added.
+
+    Replace one row x by x', and write u = (x + x')/2, v = (x - x')/2, so |u_i| + |v_i| <= 1 and
+    x_i x_j - x'_i x'_j = 2 (u_i v_j + v_i u_j), for numbers and for signs, which have no squares.
+    With p numbers, q signs, P = p + q and G groups:
+
+    L1: let k signs change (v_i is -1, 0 or 1) and T = sum |v_i| over the numbers, S = k + T.
+    Numbers and signs contribute at most 2 (P - S) S + 2 k + 4 T - 2 T^2 / p, which is concave in T;
+    every group adds at most 2, every product of a number or sign and a group 2, every pair of
+    groups 2.
+
+    Squared L2: let h groups keep their level. With a_i = |v_i|, numbers and signs contribute at
+    most 4 sum a_i + 4 sum_{i<j} (a_i + a_j - 2 a_i a_j); one of them times a group at most 4 a_i if
+    the level stays and 2 if it changes; a changed group 2, a pair of groups 2 unless both stay. All
+    is multilinear in a, so the largest value is at k of the a_i equal to one. Without groups it is
+    4 k (P - k + 1), which signs alone reach: k of them change, and with them their products with
+    the others.
+
+    A subset of the terms can only lower both.
     """
     few = [term for term in terms if len(term) <= 2]
     used = {feature for term in few for feature in term}
@@ -63,7 +82,12 @@ def _l1_of_pairs(p: int, s: int) -> Fraction:
 
 
 def _one_by_one(terms: Iterable[Term]) -> Sensitivity:
-    """Sum over alternatives of the largest changes that replacing a row makes."""
+    """Sum over alternatives of the largest changes that replacing a row makes.
+
+    An alternative is a set of terms that share all but their levels: a row gives its product v to
+    one of them at most. Replacing it changes one term by at most 2 (1 if v cannot be negative), or
+    two terms by at most 1 each.
+    """
     l1 = l2_squared = 0
     for (values, _), count in alternatives(terms).items():
         signed = is_signed(values)
@@ -189,11 +213,11 @@ def _by_thresholds(terms: Sequence[Term]) -> Sensitivity:
             turned = [i < k for length, k in zip(runs, negatives, strict=True)
                       for i in range(length)]  # fmt: skip
             negative = kept @ np.array(turned, np.int64) % 2 == 1
-            below = np.zeros((2, *highest), np.int64)
+            below = np.zeros((2, *highest), np.int32)
             for total, more in zip(below, (1, 3), strict=True):
                 np.add.at(total, at, np.where(negative, more, -1))
             for axis in range(1, below.ndim):
-                below = below.cumsum(axis=axis)
+                np.cumsum(below, axis=axis, out=below)
             l1 = max(l1, own + int(below[0].max()))
             l2_squared = max(l2_squared, own + int(below[1].max()))
     return Sensitivity(Fraction(l1), Fraction(l2_squared))
