@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 COARSE_STEPS = 64  # to either side of the middle of a number's range
 COARSE_NOISE = 16
 CALIBRATION = Fraction(3, 100)  # the most that coarse moments cost, of what they calibrate costs
-ROBUST = Fraction(1, 10)
+ROBUST = Fraction(1, 7)
 
 _EXACT = 2**53  # integers below this are exact in float64
 _ROWS = 2**16  # at a time
@@ -221,7 +221,7 @@ class Moments(Block):
         least 16 times the noise of these, and as much more as it takes to cost at most 3% of what
         these do: more under pure DP, where many functions cost much. Robust errors are estimated
         from them alone: for these 16 times the noise is the most, and less if it costs at most a
-        tenth.
+        seventh.
         """
         if not self.coarse:
             return 1

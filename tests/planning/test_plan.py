@@ -55,16 +55,16 @@ def test_coarse_functions_cost_at_most_three_per_cent(analysis, p, budget, power
     assert 0 < paid <= Fraction(3, 100) * budget.total
 
 
-def test_moments_of_robust_errors_cost_a_tenth_and_have_at_most_sixteen_times_the_noise():
+def test_moments_of_robust_errors_cost_a_seventh_and_have_at_most_sixteen_times_the_noise():
     names = ["a", "b", "c"]
     numbers = dps.Schema([dps.Number(name, 0, 1, points=65, missing=0) for name in [*names, "y"]])
     robust = {"o": dps.OLS("y ~ a + b + c", cov_type="HC1")}
-    for budget, factor in (dps.PureDP(1), 16), (dps.ZCDP(0.1), 7):
+    for budget, factor in (dps.PureDP(1), 16), (dps.ZCDP(0.1), 6):
         plan = dps.plan(numbers, robust, budget=budget)
         (coarse,) = (planned for planned in plan.blocks if planned.block.calibrates)
         assert coarse.block.noise_factor(budget, "replace") == factor
     paid = budget.cost(coarse.block.sensitivity("replace"), coarse.multiplier)
-    assert paid <= budget.total / 10
+    assert 0 < paid <= budget.total / 8
 
 
 def test_shares_and_the_optimal_split_know_coarse_functions():
