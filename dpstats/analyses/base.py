@@ -48,7 +48,7 @@ def answered(analysis: Analysis[Result], schema: Schema) -> Family:
     """
     own = getattr(analysis, "answered", None)
     family: Family = analysis.family(schema) if own is None else own(schema)
-    kept = [block for block in family.blocks if block.noise_factor == 1]
+    kept = [block for block in family.blocks if not block.calibrates]
     return Family(tuple(kept) or family.blocks)
 
 

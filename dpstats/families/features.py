@@ -1,10 +1,9 @@
-"""Features of a row, products of them, and how much one row changes the sums of such products."""
+"""Features of a row, and products of them."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,6 @@ from numpy.typing import NDArray
 
 from dpstats.arrays import Codes
 from dpstats.errors import RequestError
-from dpstats.privacy.neighbours import Sensitivity
 from dpstats.schema import Category, Column
 
 SIGN = -1
@@ -90,45 +88,3 @@ def alternatives(terms: Iterable[Term]) -> Counter[tuple[Term, tuple[str, ...]]]
         (tuple(f for f in t if not is_level(f)), tuple(f[0] for f in t if is_level(f)))
         for t in terms
     )
-
-
-def replacement(terms: Sequence[Term]) -> Sensitivity:
-    """Bound on the changes of the sums of products when a row replaces another one.
-
-    The proof is in the notes of `Moments.sensitivity`.
-    """
-    short = [term for term in terms if len(term) <= 2]
-    separate = _changes(short)
-    used = {feature for term in short for feature in term}
-    p = sum(level is None for _, level in used)
-    s = sum(level == SIGN for _, level in used)
-    g = len({feature[0] for feature in used if is_level(feature)})
-    l1 = _l1_of_pairs(p, s) + 2 * g + 2 * (p + s) * g + g * (g - 1)
-    l2_squared = max(
-        4 * k * (1 + h + p + s - k) + 2 * (g - h) * (1 + p + s) + g * (g - 1) - h * (h - 1)
-        for k in range(p + s + 1)
-        for h in range(g + 1)
-    )
-    together = Sensitivity(min(separate.l1, l1), min(separate.l2_squared, Fraction(l2_squared)))
-    return together + _changes([term for term in terms if len(term) > 2])
-
-
-def _l1_of_pairs(p: int, s: int) -> Fraction:
-    """Largest L1 change of all first and second moments of p numbers and s signs."""
-    largest = Fraction(0)
-    for k in range(s + 1):  # signs that change
-        best = Fraction(p * (p + s + 2 - 2 * k), 2 * (p + 1))
-        total = min(max(best, Fraction(0)), Fraction(p))  # of the |v| of the numbers
-        changes = 2 * (p + s - k - total) * (k + total) + 2 * k + 4 * total
-        largest = max(largest, changes - 2 * total**2 / max(p, 1))
-    return largest
-
-
-def _changes(terms: Iterable[Term]) -> Sensitivity:
-    """Sum over alternatives of the largest changes that replacing a row makes."""
-    l1 = l2_squared = 0
-    for (values, _), count in alternatives(terms).items():
-        signed = is_signed(values)
-        l1 += 2 if signed else min(2, count)
-        l2_squared += 4 if signed else min(2, count)
-    return Sensitivity(Fraction(l1), Fraction(l2_squared))

@@ -157,7 +157,7 @@ class Accuracy:
 
 def answering(family: Family) -> NDArray[np.bool_]:
     """(|F|,) which functions answer: all but coarse moments, unless there are no others."""
-    coarse = [np.full(block.size, block.noise_factor > 1) for block in family.blocks]
+    coarse = [np.full(block.size, block.calibrates) for block in family.blocks]
     answers = ~np.concatenate(coarse)
     return answers if answers.any() else ~answers
 
