@@ -30,8 +30,8 @@ from dpstats.families.features import (
     is_level,
     is_signed,
     product,
+    replacement,
 )
-from dpstats.families.monomials import replacement
 from dpstats.families.subgroups import Subgroup, require_answered
 from dpstats.privacy.laws import POWERS
 from dpstats.privacy.neighbours import Sensitivity
@@ -371,7 +371,7 @@ class Moments(Block):
         Alternatives are the terms that share their numbers (with powers), their signs and their
         groups. One row has one level in each group, so it gives its product v to at most one of
         these terms, with |v| at most 1. Adding or removing it changes one term by at most 1; how
-        much replacing it changes them is in `dpstats.families.monomials`.
+        much replacing it changes them is in `dpstats.families.features`.
 
         Given a subgroup, a row of it is replaced by another, or by a row outside, which changes
         every alternative by at most 1 (the number of rows is one of them), as removing it does: the

@@ -194,7 +194,7 @@ def certify(
     if measurements.strategy.tables:
         whole = measurements.published
         chosen = np.flatnonzero(answering(whole))
-        blocks = [block for block in whole.blocks if block.noise_factor == 1]
+        blocks = [block for block in whole.blocks if not block.calibrates]
         family = Family(tuple(blocks)) if len(chosen) < whole.size else whole
         answers = answer(measured, family, with_count=True)
         return certify_answers(answers, family, synthetic[chosen], alpha=alpha, target=target)

@@ -10,9 +10,8 @@ import pytest
 import dpstats as dps
 from dpstats.families import monomials
 from dpstats.families.coarse_moments import fourth_moments_of_pairs, third_and_fourth_powers
-from dpstats.families.features import alternatives, product
+from dpstats.families.features import alternatives, product, replacement
 from dpstats.families.moments import Moments
-from dpstats.families.monomials import replacement
 
 
 def numbers(p, points):
