@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import dpstats as dps
-from dpstats.families import monomials
+from dpstats.families import features
 from dpstats.families.coarse_moments import fourth_moments_of_pairs, third_and_fourth_powers
 from dpstats.families.features import alternatives, product, replacement
 from dpstats.families.moments import Moments
@@ -138,22 +138,22 @@ def test_moments_of_robust_errors_by_brute_force(rows_of, change_of):
 def test_signs_of_features_that_can_change_places_are_counted_once(monkeypatch):
     terms = fourth_terms(3, 1)
     quick = replacement(terms)
-    monkeypatch.setattr(monomials, "_interchangeable", lambda rows, features: [1] * len(features))
+    monkeypatch.setattr(features, "_interchangeable", lambda rows, features: [1] * len(features))
     assert replacement(terms) == quick
 
 
 def test_features_change_places_only_if_nothing_else_does():
     rows = np.array([[2, 1, 0], [1, 2, 0], [1, 0, 2], [0, 1, 1]])
-    assert monomials._interchangeable(rows, [0, 1, 2]) == [1, 1, 1]
+    assert features._interchangeable(rows, [0, 1, 2]) == [1, 1, 1]
     rows = np.array([[2, 1, 0], [1, 2, 0], [1, 0, 2], [0, 1, 2]])
-    assert monomials._interchangeable(rows, [0, 1, 2]) == [2, 1]
+    assert features._interchangeable(rows, [0, 1, 2]) == [2, 1]
 
 
 def test_too_many_patterns_fall_back_on_one_alternative_at_a_time(monkeypatch):
     terms = fourth_terms(3)
     few = replacement(terms)
-    monkeypatch.setattr(monomials, "_MOST_PATTERNS", 1)
+    monkeypatch.setattr(features, "_MOST_PATTERNS", 1)
     many = replacement(terms)
-    assert many == monomials._one_by_one(terms)
+    assert many == features._one_by_one(terms)
     assert few.l1 < many.l1
     assert few.l2_squared < many.l2_squared
