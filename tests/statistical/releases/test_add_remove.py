@@ -50,7 +50,7 @@ def releases(n, budget, runs, tools, seed, asked=ASKED):
         truth = np.concatenate(held.published.sums(codes)) / (n * held.published.bounds)
         held = tools.with_noise(held, source)
         yield held, truth, SimpleNamespace(
-            schema=SCHEMA, n=held.n, budget=budget,
+            schema=SCHEMA, n=held.n, budget=budget, candidates=codes, weights=np.full(n, 1 / n),
             answers=lambda wanted, held=held, **options: answer(held, wanted, **options),
         )  # fmt: skip
 
