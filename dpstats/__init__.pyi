@@ -48,7 +48,8 @@ from .measured.radius import Radius as Radius
 from .measured.view import ReleaseView as ReleaseView
 from .planning.plan import Plan as Plan
 from .planning.plan import plan as plan
-from .planning.solve import Solution as Solution
+from .planning.solution import Solution as Solution
+from .privacy.budget import ApproxDP as ApproxDP
 from .privacy.budget import PureDP as PureDP
 from .privacy.budget import ZCDP as ZCDP
 from .privacy.ledger import Ledger as Ledger

@@ -27,7 +27,7 @@ from dpstats.terminal import (
 if TYPE_CHECKING:
     from dpstats.measured.measurements import Measurements
     from dpstats.planning.plan import Plan
-    from dpstats.privacy.budget import ZCDP, PureDP
+    from dpstats.privacy.budget import Budget
 
 DONE, FAILED, REFUSED, OVER_BUDGET = 0, 1, 2, 3
 _TARGETS = ("width", "delta", "power", "budget", "alpha", "method", "alternative", "null", "term")
@@ -173,10 +173,12 @@ def _parser() -> argparse.ArgumentParser:
     new.add_argument("--cap", required=True, help="largest total epsilon, such as 2 or 1/3")
     new.add_argument(
         "--kind",
-        choices=("pure", "zcdp"),
+        choices=("pure", "zcdp", "approx"),
         default="pure",
-        help="kind of the budgets; with zcdp the cap is the largest total rho (default: pure)",
+        help="kind of the budgets; with zcdp the cap is the largest total rho, with approx the "
+        "epsilon of all releases together at --delta (default: pure)",
     )
+    new.add_argument("--delta", help="of --kind approx, such as 1e-9")
     new.add_argument(
         "--unit", choices=["replace", "add_remove"], default="replace",
         help="neighbour relation of all entries",
@@ -239,7 +241,9 @@ def _add_synthesis(parser: argparse.ArgumentParser) -> None:
         help="for --fit minimax",
     )
     parser.add_argument("--draw", choices=("systematic", "iid"), default="systematic")
-    parser.add_argument("--candidates", type=int, default=20_000, metavar="M")
+    parser.add_argument(
+        "--candidates", type=int, metavar="M", help="default: 20000 to 80000, by the noise"
+    )
     parser.add_argument("--synthetic-rows", type=int, metavar="K", help="default: as many as rows")
     parser.add_argument("--seed", type=int, help="seed of candidates and rows, never of noise")
 
@@ -277,7 +281,8 @@ def _preview(options: argparse.Namespace) -> None:
         show(plan.preview(options.rows, like=like, progress=progress()))
         return
     if "budget" in given:
-        given["budget"] = _budget(given["budget"], plan.budget.kind, "--budget")
+        delta = getattr(plan.budget, "delta", None)
+        given["budget"] = _budget(given["budget"], plan.budget.kind, "--budget", delta)
     if "alternative" in given:
         given["alternative"] = _effect(given["alternative"])
     try:
@@ -364,8 +369,8 @@ def _release(options: argparse.Namespace) -> None:
         if options.ledger is None:
             say(
                 "dpstats: warning: no --ledger: no file records that this data set spends "
-                f"{plan.budget}; create one with 'dpstats ledger new FILE --kind "
-                f"{plan.budget.kind} --cap {plan.budget.parameter.upper()}'"
+                f"{plan.budget}; create one with 'dpstats ledger new FILE "
+                f"{plan.budget.cap_options}'"
             )
         _let_a_person_look(plan, options)
         try:
@@ -465,29 +470,40 @@ def _infer(options: argparse.Namespace) -> None:
 
 
 def _new_ledger(options: argparse.Namespace) -> None:
+    from dpstats.errors import RequestError
     from dpstats.privacy.ledger import Ledger
 
-    limit = _budget(options.cap, options.kind, "--cap")
+    if (options.delta is None) == (options.kind == "approx"):
+        raise RequestError("give --delta with --kind approx, and with no other kind")
+    delta = None if options.delta is None else _number(options.delta)
+    limit = _budget(options.cap, options.kind, "--cap", delta)
     ledger = Ledger.create(options.file, limit, unit=options.unit)
     show(ledger, done=f"{options.file} is written")
 
 
-def _budget(text: str, kind: str, option: str) -> PureDP | ZCDP:
+def _budget(text: str, kind: str, option: str, delta: Any = None) -> Budget:
     """A budget of a kind, from a number or a fraction."""
     from dpstats.errors import RequestError
-    from dpstats.privacy.budget import KINDS
-    from dpstats.privacy.rationals import parse_fraction
+    from dpstats.privacy.budget import ZCDP, ApproxDP, PureDP
 
-    amount: Any = parse_fraction(text)
-    if amount is None:
-        try:
-            amount = float(text)
-        except ValueError:
-            amount = text
+    amount = _number(text)
     try:
-        return KINDS[kind](amount)
+        if kind == ApproxDP.kind:
+            return ApproxDP(amount, delta)
+        return PureDP(amount) if kind == PureDP.kind else ZCDP(amount)
     except BudgetError as error:  # no budget is exceeded
         raise RequestError(f"{option}: {error}") from None
+
+
+def _number(text: str) -> Any:
+    """A fraction or a float; the text itself if it is neither, for the message."""
+    from dpstats.privacy.rationals import parse_fraction
+
+    exact = parse_fraction(text)
+    try:
+        return float(text) if exact is None else exact
+    except ValueError:
+        return text
 
 
 def _show_ledger(options: argparse.Namespace) -> None:

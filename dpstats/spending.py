@@ -56,6 +56,27 @@ def sidak(alpha: float, count: int) -> float:
     return float(-np.expm1(np.log1p(-alpha) / count))
 
 
+def holm(pvalues: Floats) -> Floats:
+    """P-values (d,) adjusted by Holm's method: at level alpha, any false rejection is as rare.
+
+    The smallest of d is multiplied by d, the next by d - 1, and so on, in the order of the first.
+    """
+    order = np.argsort(pvalues, kind="stable")
+    found = np.empty_like(pvalues)
+    found[order] = np.maximum.accumulate(pvalues[order] * np.arange(len(pvalues), 0, -1))
+    return np.minimum(found, 1.0)
+
+
+def benjamini_hochberg(pvalues: Floats) -> Floats:
+    """P-values (d,) adjusted by Benjamini and Hochberg's method.
+
+    Of those at most alpha, a share of at most alpha is false in the mean.
+    """
+    from scipy import stats
+
+    return np.asarray(stats.false_discovery_control(pvalues, method="bh"))
+
+
 def percent(alpha: float) -> str:
     """The level 1 - alpha for a reader, with as many digits as it needs to differ from 100%.
 

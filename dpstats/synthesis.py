@@ -23,7 +23,7 @@ def synthesize(
     fit: Fit = "entropy",
     solver: Solver = "columns",
     draw: Draw = "systematic",
-    m: int = 20_000,
+    m: int | None = None,
     k: int | None = None,
     rng: Seed = None,
     progress: Progress | None = None,
@@ -44,8 +44,9 @@ def synthesize(
         release has the largest misfit and its lower bound.
     draw : {"systematic", "iid"}
         Balanced rows, or independent ones as in BL24.
-    m : int
-        Number of candidate points.
+    m : int, optional
+        Number of candidate points; by default 20,000, and up to 80,000 for many functions that were
+        measured with little noise.
     k : int, optional
         Number of synthetic rows; the private table's n if not given.
     rng : seed or numpy Generator, optional
@@ -100,7 +101,7 @@ def release(
     fit: Fit = "entropy",
     solver: Solver = "columns",
     draw: Draw = "systematic",
-    m: int = 20_000,
+    m: int | None = None,
     k: int | None = None,
     rng: Seed = None,
     progress: Progress | None = None,

@@ -94,11 +94,11 @@ def check_analysis(analysis: Analysis[Result], schema: Schema, data: pd.DataFram
     cases: list[tuple[Budget, Unit, bool]] = [
         (PureDP(1e6), "replace", False),
         (PureDP(1), "replace", True),
-        (PureDP(1e-6), "replace", True),
+        (PureDP(1e-5), "replace", True),
         (ZCDP(0.1), "replace", True),
         (PureDP(0.5), "add_remove", True),
     ]
-    previewed = [(PureDP(1e-6), "replace"), (PureDP(0.5), "add_remove")]
+    previewed = [(PureDP(1e-5), "replace"), (PureDP(0.5), "add_remove")]
     reloaded = [(PureDP(1e6), "replace"), (PureDP(0.5), "add_remove")]
     for budget, unit, noisy in cases:
         public = unit == "replace"  # the number of rows is; otherwise every plan measures it

@@ -1,5 +1,6 @@
 import io
 import json
+import re
 import subprocess
 import sys
 import tomllib
@@ -423,6 +424,32 @@ def test_a_ledger_and_a_request_of_zero_concentrated_privacy(folder, capsys):
         == 3
     )
     assert "different kinds cannot be added" in capsys.readouterr().err
+
+
+def test_a_ledger_and_a_request_of_approximate_privacy(folder, capsys):
+    request = (folder / "request.toml").read_text()
+    whole = "epsilon = 1\ndelta = 1e-6"
+    (folder / "request.toml").write_text(request.replace("epsilon = 1", whole, 1))
+    release = ["release", "--unchecked", "request.toml", "survey.csv", "-o", "out.zip"]
+    new = ["ledger", "new", "book", "--kind", "approx", "--cap"]
+    assert main([*new, "1.2"]) == REFUSED
+    assert "give --delta with --kind approx" in capsys.readouterr().err
+    assert main([*new, "1.2", "--delta", "2"]) == REFUSED
+    assert "--cap: delta must be below 1" in capsys.readouterr().err
+    assert main(["ledger", "new", "book", "--cap", "1", "--delta", "1e-6"]) == REFUSED
+    assert main([*new, "1.2", "--delta", "1e-6"]) == DONE
+    assert "epsilon = 1.2 at delta = 1e-06" in capsys.readouterr().out
+    assert main([*release, "--ledger", "book"]) == DONE
+    assert "epsilon = 1, delta = 1e-06 (approximate" in capsys.readouterr().out
+    assert main([*release, "--force", "--ledger", "book"]) == OVER_BUDGET
+    assert "requested 0.027634" in capsys.readouterr().err
+    assert main(["ledger", "show", "book"]) == DONE
+    assert re.search(r"spent .*: epsilon = 1 at delta = 1e-06", capsys.readouterr().out)
+    solve = ["preview", "request.toml", "--solve", "smoking", "--width", "0.5"]
+    assert main([*solve, "--budget", "0.5"]) == DONE
+    assert "(epsilon = 0.5 at delta = 1e-06)" in capsys.readouterr().out
+    assert main([*release[:-1], "other.zip"]) == DONE
+    assert "--kind approx --cap EPSILON --delta DELTA" in capsys.readouterr().err
 
 
 def test_help_and_version():

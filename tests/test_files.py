@@ -107,7 +107,7 @@ def test_a_plan_with_any_value_replaced_is_refused_with_a_sentence_or_is_another
         else:
             loaded.add(at[0])
             assert other.to_dict() == changed  # nothing was read as something else
-    assert loaded <= {"rows", "schema", "analyses", "blocks"}
+    assert loaded <= {"rows", "schema", "analyses", "blocks", "tables"}  # an empty list for itself
 
 
 @pytest.mark.parametrize("sign", [False, True])
@@ -115,7 +115,7 @@ def test_measurements_with_any_value_replaced_are_refused_or_readable(release, t
     """Also where the digest is made to fit, as an editor who knows the format could."""
     members = release._members()
     document = json.loads(members["measurements.json"])
-    keys = ("budget", "unit", "schema", "blocks", "analyses", "reference")
+    keys = ("budget", "unit", "schema", "blocks", "tables", "analyses", "reference")
     for at, _, changed in variants(document, [True, None, 2**70, "9" * 5_000, [[]], {"kind": "x"}]):
         if sign and isinstance(changed, dict) and at != ("plan",):
             changed = {**changed, "plan": files.digest({key: changed.get(key) for key in keys})}
@@ -303,7 +303,7 @@ def resigned(release, saved, change):
     """The release with its measurements changed, and a digest that fits."""
     document = json.loads(release._members()["measurements.json"])
     change(document)
-    keys = ("budget", "unit", "schema", "blocks", "analyses", "reference")
+    keys = ("budget", "unit", "schema", "blocks", "tables", "analyses", "reference")
     document["plan"] = files.digest({key: document[key] for key in keys})
     rewritten(saved, measurements_json=json.dumps(document))
     return dps.load(saved)

@@ -48,5 +48,14 @@ def answered(analysis: Analysis[Result], schema: Schema) -> Family:
     """
     own = getattr(analysis, "answered", None)
     family: Family = analysis.family(schema) if own is None else own(schema)
-    kept = [block for block in family.blocks if block.noise_factor == 1]
+    kept = [block for block in family.blocks if not block.calibrates]
     return Family(tuple(kept) or family.blocks)
+
+
+def combines(analysis: Analysis[Result], schema: Schema) -> bool:
+    """Whether tables that an analysis needs can follow from several measurements together.
+
+    An analysis says so in a method ``combines(schema)`` if it never asks for `disjoint` answers.
+    """
+    own = getattr(analysis, "combines", None)
+    return own is not None and own(schema) is True

@@ -166,12 +166,13 @@ def fit_tilted(
 
 
 def usable_deviations(measurements: Measurements, deviations: Floats | None = None) -> Floats:
-    """Noise standard deviations of the means (or others), at least a hundredth of a row.
+    """Noise standard deviations of the means (or others), at least one row.
 
-    Less noise (a huge epsilon) would gain nothing, and its inverse might overflow.
+    Rows are whole: to fit answers of less noise (a huge budget) gains nothing and rests the density
+    on few candidates, which spoils all that was not measured.
     """
     given = measurements.standard_deviations if deviations is None else deviations
-    return np.maximum(given, 0.01 / measurements.n)
+    return np.maximum(given, 1 / measurements.n)
 
 
 @dataclass(frozen=True)

@@ -12,14 +12,13 @@ from dpstats.families.cells import Indicator, Table
 from dpstats.families.group_moments import GroupMoments
 from dpstats.families.lattice import KernelLattice
 from dpstats.families.moments import Moments
+from dpstats.families.residuals import Residual
 
 if TYPE_CHECKING:
     from dpstats.schema import Schema
 
-KINDS: Mapping[str, type[Block]] = {
-    kind.kind: kind
-    for kind in (Table, Indicator, Moments, GroupMoments, BallMoments, KernelLattice)
-}
+_LIBRARY = (Table, Indicator, Residual, Moments, GroupMoments, BallMoments, KernelLattice)
+KINDS: Mapping[str, type[Block]] = {kind.kind: kind for kind in _LIBRARY}
 """The library's blocks: those whose sensitivity is proved and tested."""
 
 

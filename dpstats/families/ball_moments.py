@@ -139,6 +139,15 @@ class BallMoments(Block):
         """The numbers."""
         return self.numbers
 
+    @property
+    def squared_reach(self) -> Fraction:
+        """The square of the largest norm of a row within the bounds, in units of the scales."""
+        farthest = []
+        for number, center, scale in zip(self.numbers, self.center, self.scale, strict=True):
+            middle, half = _middle_and_half(number)
+            farthest.append((abs(center - middle) + half) / scale)
+        return sum((one**2 for one in farthest), Fraction(0))
+
     @cached_property
     def terms(self) -> tuple[Term, ...]:
         """Numbers, then products of two, squares too, as in `Moments`; () for a shrunk row."""

@@ -170,7 +170,11 @@ class Block(Cached, ABC):
         return np.maximum(np.abs(low), np.abs(high))
 
     @property
-    def noise_factor(self) -> int:
+    def calibrates(self) -> bool:
+        """Whether the functions only estimate the sampling variances of others, roughly."""
+        return False
+
+    def noise_factor(self, budget: Budget, unit: Unit) -> int:
         """Ratio of the noise on these functions to that on others, in an equal split."""
         return 1
 
@@ -180,9 +184,13 @@ class Block(Cached, ABC):
 
     def relative_price(self, budget: Budget, unit: Unit) -> Fraction:
         """The same at a scale `noise_factor` times as large, as in an equal split."""
-        cheaper: int = self.noise_factor ** POWERS[budget.noise]
+
+        def compute() -> Fraction:
+            cheaper: int = self.noise_factor(budget, unit) ** POWERS[budget.noise]
+            return self.price(budget, unit) / cheaper
+
         # A plan asks again for every way to split the budget.
-        return self._once((budget.kind, unit), lambda: self.price(budget, unit) / cheaper)
+        return self._once((budget.kind, unit), compute)
 
     def cost(self, budget: Budget, unit: Unit, multiplier: Fraction) -> Fraction:
         """Exact amount that the block spends with noise of this multiplier."""

@@ -33,14 +33,18 @@ from dpstats.families.features import (
     replacement,
 )
 from dpstats.families.subgroups import Subgroup, require_answered
+from dpstats.privacy.laws import POWERS
 from dpstats.privacy.neighbours import Sensitivity
 from dpstats.schema import Column, Number, Schema
 
 if TYPE_CHECKING:
+    from dpstats.privacy.budget import Budget
     from dpstats.privacy.neighbours import Unit
 
 COARSE_STEPS = 64  # to either side of the middle of a number's range
 COARSE_NOISE = 16
+CALIBRATION = Fraction(3, 100)  # the most that coarse moments cost, of what they calibrate costs
+ROBUST = Fraction(1, 7)
 
 _EXACT = 2**53  # integers below this are exact in float64
 _ROWS = 2**16  # at a time
@@ -72,7 +76,9 @@ class Moments(Block):
         For third and fourth moments. They are used only to estimate sampling variances, which
         matter where noise is small, and a rough value suffices. Finer grids are rounded to 64 steps
         on either side of their middle, which keeps sums of fourth powers in 64 bits, and an equal
-        split gives these functions 16 times the noise of others.
+        split gives these functions more noise than others: see `noise_factor`.
+    robust : bool
+        Coarse, for the robust errors of a regression.
 
     Examples
     --------
@@ -88,6 +94,7 @@ class Moments(Block):
     terms: tuple[Term, ...]
     coarse: bool = False
     given: Subgroup | None = None
+    robust: bool = False
 
     kind: ClassVar[str] = "moments"
 
@@ -103,6 +110,7 @@ class Moments(Block):
             or len(set(self.terms)) < len(self.terms)
             or not all(product(term, ()) == term for term in self.terms)
             or (() in self.terms and self.given is None)
+            or (self.robust and not self.coarse)
             or not known.issuperset(itertools.chain.from_iterable(self.terms))
         ):
             raise RequestError(
@@ -165,17 +173,18 @@ class Moments(Block):
         terms: Iterable[Term],
         coarse: bool = False,
         given: Subgroup | None = None,
+        robust: bool = False,
     ) -> Moments:
         """The block of some terms, without the columns that do not occur in it."""
         terms = tuple(terms)
         used = {name for term in terms for name, _ in term}
         used |= set() if given is None else {column.name for column in given.columns}
-        return Moments(tuple(c for c in columns if c.name in used), terms, coarse, given)
+        return Moments(tuple(c for c in columns if c.name in used), terms, coarse, given, robust)
 
     def restrict(self, kept: NDArray[np.bool_]) -> Moments:
         """The functions marked in `kept`, (d,) bool, without columns that no longer occur."""
         terms = itertools.compress(self.terms, kept)
-        return Moments.of_terms(self.columns, terms, self.coarse, self.given)
+        return Moments.of_terms(self.columns, terms, self.coarse, self.given, self.robust)
 
     @property
     def numbers(self) -> tuple[Number, ...]:
@@ -201,9 +210,27 @@ class Moments(Block):
         return tuple(c for c in self.columns if c.name in used)
 
     @property
-    def noise_factor(self) -> int:
-        """Ratio of the noise on these functions to that on others, in an equal split."""
-        return COARSE_NOISE if self.coarse else 1
+    def calibrates(self) -> bool:
+        """Whether the functions only estimate the sampling variances of others, roughly."""
+        return self.coarse
+
+    def noise_factor(self, budget: Budget, unit: Unit) -> int:
+        """Ratio of the noise on these functions to that on others, in an equal split.
+
+        Coarse moments are products of two first or second moments (their halves). They have at
+        least 16 times the noise of these, and as much more as it takes to cost at most 3% of what
+        these do: more under pure DP, where many functions cost much. Robust errors are estimated
+        from them alone: for these 16 times the noise is the most, and less if it costs at most a
+        seventh.
+        """
+        if not self.coarse:
+            return 1
+        halves = [term for term in self._halves[0] if term]
+        calibrated = Moments.of_terms(self.columns, halves, given=self.given)
+        most = calibrated.price(budget, unit) * (ROBUST if self.robust else CALIBRATION)
+        ratio, power = self.price(budget, unit) / most, POWERS[budget.noise]
+        factor = math.isqrt(math.ceil(ratio) - 1) + 1 if power == 2 else math.ceil(ratio)
+        return min(factor, COARSE_NOISE) if self.robust else max(factor, COARSE_NOISE)
 
     @property
     def size(self) -> int:
@@ -341,38 +368,18 @@ class Moments(Block):
 
         Notes
         -----
-        Alternatives: take the terms that share their numbers (with powers), their signs and their
+        Alternatives are the terms that share their numbers (with powers), their signs and their
         groups. One row has one level in each group, so it gives its product v to at most one of
-        these terms, with |v| at most 1, and v at least 0 if there are no signs and all powers are
-        even. Replacing it changes one term by at most 2 (1 if v cannot be negative), or two terms
-        by at most 1 each: L1 at most 2, squared L2 at most 4 if v can be negative; else L1 and
-        squared L2 are at most the smaller of 2 and the number of terms. Adding or removing it
-        changes one term by at most 1.
+        these terms, with |v| at most 1. Adding or removing it changes one term by at most 1; how
+        much replacing it changes them is in `dpstats.families.features`.
 
-        The sum over all alternatives is a bound. For terms of one or two features the following is
-        another, and the smaller is used. Replace one row x by x', and write u = (x + x')/2,
-        v = (x - x')/2, so |u_i| + |v_i| <= 1 and x_i x_j - x'_i x'_j = 2 (u_i v_j + v_i u_j), for
-        numbers and for signs, which have no squares. With p numbers, q signs, P = p + q and G
-        groups:
-
-        L1: let k signs change (v_i is -1, 0 or 1) and T = sum |v_i| over the numbers, S = k + T.
-        Numbers and signs contribute at most 2 (P - S) S + 2 k + 4 T - 2 T^2 / p, which is concave
-        in T; every group adds at most 2, every product of a number or sign and a group 2, every
-        pair of groups 2.
-
-        Squared L2: let h groups keep their level. With a_i = |v_i|, numbers and signs contribute at
-        most 4 sum a_i + 4 sum_{i<j} (a_i + a_j - 2 a_i a_j); one of them times a group at most
-        4 a_i if the level stays and 2 if it changes; a changed group 2, a pair of groups 2 unless
-        both stay. All is multilinear in a, so the largest value is at k of the a_i equal to one.
-        Without groups it is 4 k (P - k + 1), which signs alone reach: k of them change, and with
-        them their products with the others.
-
-        A subset of the terms can only lower both.
-
-        Given a subgroup, a row of it is replaced by another, as above, or by a row outside, which
-        changes every alternative by at most 1 (the number of rows is one of them), as removing it
-        does: the larger of the two.
+        Given a subgroup, a row of it is replaced by another, or by a row outside, which changes
+        every alternative by at most 1 (the number of rows is one of them), as removing it does: the
+        larger of the two.
         """
+        return self._once(("sensitivity", unit), lambda: self._sensitivity(unit))
+
+    def _sensitivity(self, unit: Unit) -> Sensitivity:
         count = Fraction(len(alternatives(self.terms)))
         removed = Sensitivity(count, count)
         if unit == "add_remove":
@@ -408,6 +415,7 @@ class Moments(Block):
             "kind": self.kind,
             "terms": [[list(feature) for feature in term] for term in self.terms],
             **({"coarse": True} if self.coarse else {}),
+            **({"robust": True} if self.robust else {}),
             **({"given": self.given.to_dict()} if self.given else {}),
         }
 
@@ -416,4 +424,5 @@ class Moments(Block):
         """Inverse of `to_dict`."""
         terms = [tuple((str(name), level) for name, level in term) for term in plain["terms"]]
         given = Subgroup.from_dict(plain["given"], schema) if "given" in plain else None
-        return Moments.of_terms(schema, terms, bool(plain.get("coarse", False)), given)
+        coarse, robust = (bool(plain.get(key, False)) for key in ("coarse", "robust"))
+        return Moments.of_terms(schema, terms, coarse, given, robust)

@@ -115,7 +115,9 @@ class NoisyRatio:
         """Ends (d,) of the hull of the ratios of which neither tail is below alpha/2.
 
         Quantiles of a symmetric log-concave noise are convex in its weights. Hence what the tests
-        keep on either side of T / N is one piece next to it and, with a small N, one at 0 or 1.
+        keep on either side of T / N is one piece next to it and, with a small N, one at 0 or 1. On
+        the integers this holds nearly: a further piece can be missed, of probability far below
+        alpha.
         """
         every = np.arange(self.t.size)
         if self.count <= 0:

@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 from dpstats.arrays import Codes, Floats
 from dpstats.checks import check_alpha
 from dpstats.families.block import Family
-from dpstats.measured.answers import Answers, joint_noise_quantiles
+from dpstats.measured.answers import Answers, answer, joint_noise_quantiles
+from dpstats.measured.combining import Sources
 from dpstats.measured.measurements import Measurements
 from dpstats.measured.radius import Rows
 from dpstats.privacy.laws import joint_quantiles
@@ -156,21 +157,27 @@ class Accuracy:
 
 def answering(family: Family) -> NDArray[np.bool_]:
     """(|F|,) which functions answer: all but coarse moments, unless there are no others."""
-    coarse = [np.full(block.size, block.noise_factor > 1) for block in family.blocks]
+    coarse = [np.full(block.size, block.calibrates) for block in family.blocks]
     answers = ~np.concatenate(coarse)
     return answers if answers.any() else ~answers
 
 
+def published_answers(measured: Measurements | Sources) -> Answers:
+    """Noisy answers to the published family; as measured, where no table is by residuals."""
+    measurements = measured.measurements if isinstance(measured, Sources) else measured
+    return answer(measured, measurements.published, disjoint=not measurements.strategy.tables)
+
+
 def certify(
-    measurements: Measurements, synthetic: Floats, *, alpha: float, target: str
+    measured: Measurements | Sources, synthetic: Floats, *, alpha: float, target: str
 ) -> Accuracy:
-    """Certificate of means over any synthetic rows, for all measured functions that answer.
+    """Certificate of means over any synthetic rows, for all test functions that answer.
 
     Parameters
     ----------
-    measurements : Measurements
+    measured : Measurements or Sources
     synthetic : (|F|,) float64
-        Means of all test functions over the rows, unit scale.
+        Means of the published functions over the rows, unit scale.
     alpha : float
         The certificate holds with probability at least 1 - alpha.
     target : str
@@ -179,9 +186,18 @@ def certify(
     Notes
     -----
     The noises are independent, and so is that of the number of rows where it is measured: bounds
-    whose product of probabilities is 1 - alpha hold jointly, exactly so.
+    whose product of probabilities is 1 - alpha hold jointly, exactly so. Tables that follow from
+    residuals share noise: then see `certify_answers`.
     """
     check_alpha(alpha)
+    measurements = measured.measurements if isinstance(measured, Sources) else measured
+    if measurements.strategy.tables:
+        whole = measurements.published
+        chosen = np.flatnonzero(answering(whole))
+        blocks = [block for block in whole.blocks if not block.calibrates]
+        family = Family(tuple(blocks)) if len(chosen) < whole.size else whole
+        answers = answer(measured, family, with_count=True)
+        return certify_answers(answers, family, synthetic[chosen], alpha=alpha, target=target)
     rows, family = measurements.rows, measurements.family
     chosen = np.flatnonzero(answering(family))
     laws, which = measurements.laws

@@ -21,6 +21,7 @@ from dpstats.errors import NotMeasuredError
 from dpstats.families.block import Block
 from dpstats.families.cells import ROWS, Indicator, Table
 from dpstats.families.merging import BlockIndex
+from dpstats.families.residuals import Residual
 from dpstats.measured.measurements import Measurements, NoisyBlock
 from dpstats.measured.overlapping_tables import MeasuredTable, OverlappingTables
 from dpstats.measured.row_count import RowCount
@@ -186,16 +187,17 @@ class Sources(Cached):
 
     @cached_property
     def tables(self) -> OverlappingTables:
-        """All measured tables."""
+        """All measured tables and residuals of tables."""
         tables = [
             MeasuredTable(
                 noisy.block.columns,
                 noisy.sums.reshape(noisy.block.shape).astype(np.float64),
                 float(self.variances[start]),
                 start,
+                isinstance(noisy.block, Residual),
             )
             for noisy, start in zip(self.blocks, self.starts, strict=True)
-            if isinstance(noisy.block, Table)
+            if isinstance(noisy.block, Table | Residual)
         ]
         return OverlappingTables(tables, self.n)
 
@@ -402,7 +404,7 @@ def _not_measured(measurements: Measurements, wanted: Block, variances: Floats) 
     columns = tuple(column.name for column in wanted.columns)
     measured = dict.fromkeys(
         repr(block.names[0]) if block.size == 1 else str(tuple(c.name for c in block.columns))
-        for block in measurements.family.blocks
+        for block in measurements.strategy.published.blocks
     )
     shown = ", ".join(list(measured)[:8]) + (", ..." if len(measured) > 8 else "")
     return NotMeasuredError(

@@ -58,7 +58,7 @@ def contents(
     import pandas as pd
 
     public = measurements.count is None
-    blocks = (*measurements.family.blocks, *(() if public else (ROWS,)))
+    blocks = (*measurements.published.blocks, *(() if public else (ROWS,)))
     rows = [
         (
             kind_of(block),

@@ -43,12 +43,28 @@ class MeasuredTable:
         Noise variance of each.
     start : int
         Number of its first cell among all measured functions.
+    residual : bool
+        The counts are sums of the functions of `Residual`: prod n_a times the residual of all its
+        columns, which is the only one that it holds.
     """
 
     columns: tuple[Column, ...]
     counts: Floats
     variance: float
     start: int
+    residual: bool = False
+
+    def precision(self, subset: Subset) -> float:
+        """One over the noise variance of each entry of a residual before it is centred."""
+        if self.residual:
+            return self.counts.size**2 / self.variance if subset == set(self.columns) else 0.0
+        others = math.prod(c.bins for c in self.columns if c not in subset)
+        return 1 / (self.variance * others)
+
+    @property
+    def scale(self) -> int:
+        """What the counts must be divided by."""
+        return self.counts.size if self.residual else 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,13 +86,10 @@ class OverlappingTables(Cached):
         return self._once(("shares", subset), lambda: self._shares(subset))
 
     def _shares(self, subset: Subset) -> list[tuple[MeasuredTable, float]]:
-        holding = [self.tables[i] for i in self._index.with_all(c.name for c in subset)]
-        precisions = [
-            1 / (t.variance * math.prod(c.bins for c in t.columns if c not in subset))
-            for t in holding
-        ]
-        total = sum(precisions)
-        return [(t, p / total) for t, p in zip(holding, precisions, strict=True)]
+        tables = [self.tables[i] for i in self._index.with_all(c.name for c in subset)]
+        holding = [(t, p) for t in tables if (p := t.precision(subset))]
+        total = sum(p for _, p in holding)
+        return [(t, p / total) for t, p in holding]
 
     @cached_property
     def _index(self) -> ColumnIndex:
@@ -89,7 +102,8 @@ class OverlappingTables(Cached):
     def _combined(self, subset: Subset) -> Floats | None:
         combined: Floats | None = None
         for table, share in self.shares(subset):
-            weighted = share * _residual(table.counts, table.columns, subset, sum_others=True)
+            seen = _residual(table.counts, table.columns, subset, sum_others=True)
+            weighted = share / table.scale * seen
             combined = weighted if combined is None else combined + weighted
         return combined
 
@@ -136,7 +150,7 @@ class OverlappingTables(Cached):
             for table, share in shares:
                 of_table = rows[:, table.start : table.start + table.counts.size]
                 of_cells = of_table.reshape(-1, *table.counts.shape)  # a view
-                of_cells += share * _spread(residual, table.columns, subset)
+                of_cells += share / table.scale * _spread(residual, table.columns, subset)
         return rows
 
     def _total(self, size: int) -> Floats:

@@ -6,7 +6,7 @@ from it is computed here, from public numbers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -21,9 +21,10 @@ from dpstats.checks import short
 from dpstats.errors import BudgetError, FileFormatError, RequestError
 from dpstats.families import block_from_dict
 from dpstats.families.block import Block, Family
-from dpstats.families.cells import ROWS
+from dpstats.families.cells import ROWS, Cells, Table
+from dpstats.families.residuals import Residual, joint_l2_squared, residuals_of
 from dpstats.privacy.budget import Budget, budget_from_dict
-from dpstats.privacy.neighbours import Unit, check_unit
+from dpstats.privacy.neighbours import Sensitivity, Unit, check_unit
 from dpstats.privacy.noise import scale_for
 from dpstats.privacy.rationals import parse_fraction
 from dpstats.schema import Schema
@@ -81,6 +82,22 @@ def noise_scales(block: Block, multiplier: Fraction, noise: Noise = "laplace") -
     return np.array([scale_for(multiplier, int(bound), noise) for bound in bounds])[which]
 
 
+def residuals_cost(blocks: Iterable[PlannedBlock], budget: Budget, unit: Unit) -> Fraction:
+    """Exact amount that all residuals together spend; zero for Laplace noise, whose blocks add up.
+
+    The sum over residuals of D / (2 sigma^2), maximised over pairs of rows.
+    """
+    residuals, precisions = [], []
+    for planned in blocks:
+        if isinstance(planned.block, Residual):
+            residuals.append(planned.block)
+            precisions.append(1 / (planned.multiplier * int(planned.block.bounds[0]) ** 2))
+    if not residuals or budget.noise == "laplace":
+        return Fraction(0)
+    joint = Sensitivity(Fraction(0), joint_l2_squared(residuals, precisions, unit))
+    return budget.cost(joint, Fraction(1))
+
+
 @dataclass(frozen=True)
 class Strategy(Cached):
     """The blocks to measure, the noise on each and the budget that it spends.
@@ -99,11 +116,14 @@ class Strategy(Cached):
     n : int or None
         The public number of rows, or None where it is not known yet. Under ``"add_remove"`` a
         number that sizes are planned for, never compared with the rows.
+    tables : tuple of Table
+        Published tables that follow from measured residuals; empty where tables are measured whole.
 
     Raises
     ------
     RequestError
-        If the roles of the blocks do not fit together or to the neighbour relation.
+        If the roles of the blocks do not fit together or to the neighbour relation, or a table does
+        not follow from the residuals.
     """
 
     schema: Schema
@@ -111,6 +131,7 @@ class Strategy(Cached):
     budget: Budget
     unit: Unit = "replace"
     n: int | None = None
+    tables: tuple[Table, ...] = ()
 
     def __post_init__(self) -> None:
         check_unit(self.unit)
@@ -129,6 +150,12 @@ class Strategy(Cached):
                 "unit='replace'; the plan was edited by hand: make it again with dps.plan"
             )
         self.family  # noqa: B018, refuses a strategy that answers nothing
+        needed = residuals_of(self.tables)
+        if set(needed) != {p.block for p in self.measured if isinstance(p.block, Residual)}:
+            raise RequestError(
+                "the plan does not measure the residuals of its tables; it was edited by hand: "
+                "make it again with dps.plan"
+            )
 
     @property
     def measured(self) -> tuple[PlannedBlock, ...]:
@@ -141,8 +168,14 @@ class Strategy(Cached):
 
     @cached_property
     def family(self) -> Family:
-        """The test functions F."""
+        """The functions that are measured."""
         return Family(tuple(planned.block for planned in self.measured))
+
+    @cached_property
+    def published(self) -> Family:
+        """The test functions F: the tables in place of their residuals, and all other blocks."""
+        others = (block for block in self.family.blocks if not isinstance(block, Residual))
+        return Family((*self.tables, *others)) if self.tables else self.family
 
     @property
     def columns(self) -> Schema:
@@ -150,10 +183,14 @@ class Strategy(Cached):
         return self.schema.select(self.family.column_names)
 
     def cost(self) -> Fraction:
-        """Exact amount of the budget that the noise spends, recomputed from sensitivities."""
-        spent = (p.block.cost(self.budget, self.unit, p.multiplier)
-                 for p in self.blocks)  # fmt: skip
-        return sum(spent, Fraction(0))
+        """Exact amount of the budget that the noise spends, recomputed from sensitivities.
+
+        Blocks add up, but residuals under Gaussian noise: one row cannot be the worst for all.
+        """
+        jointly = self.budget.noise == "gaussian"
+        own = [p for p in self.blocks if not (jointly and isinstance(p.block, Residual))]
+        spent = (p.block.cost(self.budget, self.unit, p.multiplier) for p in own)
+        return sum(spent, residuals_cost(self.blocks, self.budget, self.unit))
 
     def check(self) -> None:
         """Refuse noise that does not spend the budget exactly, and sums that may not be exact.
@@ -214,6 +251,7 @@ class Strategy(Cached):
             "rows": self.n,
             "schema": self.schema.to_dict(),
             "blocks": [planned.to_dict() for planned in self.blocks],
+            "tables": [[column.name for column in table.columns] for table in self.tables],
         }
 
     @classmethod
@@ -226,6 +264,7 @@ class Strategy(Cached):
             budget=budget_from_dict(plain["budget"]),
             unit=check_unit(plain["unit"]),
             n=plain["rows"],
+            tables=tuple(Cells.table(schema, columns) for columns in plain["tables"]),
         )
 
 
@@ -246,8 +285,13 @@ class HasStrategy(Cached):
 
     @property
     def family(self) -> Family:
-        """The test functions F."""
+        """The functions that are measured."""
         return self.strategy.family
+
+    @property
+    def published(self) -> Family:
+        """The test functions F, which rows and certificates are about."""
+        return self.strategy.published
 
     @property
     def budget(self) -> Budget:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from dpstats.analyses.base import Analysis
+from dpstats.analyses.base import Analysis, combines
 from dpstats.analyses.registry import family_of, spelled
 from dpstats.errors import RequestError
 from dpstats.families import is_library_block
+from dpstats.families.ball_moments import BallMoments
 from dpstats.families.block import Block
 from dpstats.families.merging import BlockIndex
 from dpstats.measured.contents import unasked
@@ -34,6 +36,23 @@ def blocks_asked(analysis: Analysis[Result], schema: Schema) -> tuple[Block, ...
     return blocks
 
 
+def refuse_needless_norms(blocks: Iterable[Block]) -> None:
+    """Refuse to shrink rows to a norm that none exceeds; files of such plans can still be read.
+
+    Raises
+    ------
+    RequestError
+    """
+    for block in blocks:
+        if isinstance(block, BallMoments) and block.clip_norm**2 > block.squared_reach:
+            raise RequestError(
+                f"clip_norm={float(block.clip_norm):g} would shrink no row: within the declared "
+                f"bounds of {[number.name for number in block.numbers]} no norm is above "
+                f"{math.sqrt(block.squared_reach):.4g}, and the noise grows with the square of "
+                "clip_norm; give a smaller one, or leave it out"
+            )
+
+
 def check_asked(strategy: Strategy, analyses: Mapping[str, Analysis[Result]]) -> None:
     """Refuse a plan that does not measure what its analyses ask for, or measures more.
 
@@ -45,9 +64,10 @@ def check_asked(strategy: Strategy, analyses: Mapping[str, Analysis[Result]]) ->
     """
     if not analyses:
         raise RequestError("the plan asks for no analysis; make it again with dps.plan")
-    blocks, every = strategy.family.blocks, []
-    sources = BlockIndex(blocks)
+    blocks, every = strategy.published.blocks, []
+    published, measured = BlockIndex(blocks), BlockIndex(strategy.family.blocks)
     for name, analysis in analyses.items():
+        sources = published if combines(analysis, strategy.schema) else measured
         for wanted in blocks_asked(analysis, strategy.schema):
             every.append(wanted)
             follows = sources.derivable(wanted, complements=strategy.unit == "replace")

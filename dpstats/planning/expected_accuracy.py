@@ -8,12 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpstats.checks import counted
-from dpstats.measured.certificate import answering, certify
+from dpstats.measured.certificate import answering, certify, published_answers
 from dpstats.measured.measurements import Measurements
 from dpstats.results.rendering import significant
 from dpstats.theory.sampling import ReferenceSampling
 
 _FAILURE = 0.05
+_THEOREM = "Theorem II.1 of Bojkovic & Loh (2024)"
+_GIVEN = "for the minimax fit, independent rows, and enough candidates and synthetic rows."
 
 
 @dataclass(frozen=True)
@@ -30,12 +32,16 @@ class ExpectedAccuracy:
     promised : float or None
         What Theorem II.1 of BL24 promises with probability 95% for the minimax fit, independent
         rows and enough of them and of candidates. Infinite if that is no less than functions can
-        differ by; None if its assumptions do not hold: Laplace noise and a public n.
+        differ by; None if its assumptions do not hold: Laplace noise, a public n, and candidates
+        from a density that is fixed beforehand.
+    lacking : str
+        The first of these assumptions that does not hold, or "".
     """
 
     delta: float
     functions: int
     promised: float | None
+    lacking: str = ""
 
     def __str__(self) -> str:
         noise = counted(self.functions, "function")
@@ -43,23 +49,36 @@ class ExpectedAccuracy:
             f"Synthetic rows: expected delta {significant(self.delta)}, the median of the largest "
             f"noise on {noise}."
         ]
-        if self.promised is not None:
-            promise = "nothing at this n"
-            if math.isfinite(self.promised):
-                promise = f"{self.promised:.2g} with probability 95%"
-                if self.delta > 0:
-                    promise += f", {round(self.promised / self.delta)} times as much"
-            lines.append(f"Theorem II.1 of Bojkovic & Loh (2024) promises {promise}.")
+        if self.promised is None:
+            lines.append(f"{_THEOREM} promises nothing here: it is for {self.lacking}.")
+        elif not math.isfinite(self.promised):
+            lines.append(f"{_THEOREM} promises nothing at this n.")
+        else:
+            times = f", {round(self.promised / self.delta)} times as much" if self.delta else ""
+            promise = f"{self.promised:.2g} with probability 95%{times}"
+            lines += [f"{_THEOREM} promises {promise},", _GIVEN]
         return "\n".join(lines)
 
 
-def expected_accuracy(measurements: Measurements) -> ExpectedAccuracy:
-    """Expected and promised errors under a strategy, given simulated measurements at its n."""
-    accuracy = certify(measurements, measurements.means, alpha=0.5, target="rows")
-    strategy, promised = measurements.strategy, None
-    if strategy.unit == "replace" and strategy.budget.noise == "laplace":
-        promised = _promised(measurements)
-    return ExpectedAccuracy(accuracy.delta, int(answering(strategy.family).sum()), promised)
+def expected_accuracy(measurements: Measurements, *, fixed: bool) -> ExpectedAccuracy:
+    """Expected and promised errors under a strategy, given simulated measurements at its n.
+
+    `fixed` is whether candidates come from a density that is fixed beforehand. One that is measured
+    or fitted depends on the rows, which the theorem does not allow.
+    """
+    tables = measurements.strategy.tables
+    means = published_answers(measurements).means if tables else measurements.means
+    accuracy = certify(measurements, means, alpha=0.5, target="rows")
+    strategy = measurements.strategy
+    assumptions = {
+        "Laplace noise": strategy.budget.noise == "laplace",
+        'a public number of rows, unit="replace"': strategy.unit == "replace",
+        "candidates from a density fixed beforehand, such as dps.Uniform()": fixed,
+    }
+    lacking = next((what for what, holds in assumptions.items() if not holds), "")
+    promised = None if lacking else _promised(measurements)
+    functions = int(answering(strategy.published).sum())
+    return ExpectedAccuracy(accuracy.delta, functions, promised, lacking)
 
 
 def _promised(measurements: Measurements) -> float:

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 CLOSE = 1.02  # a value that reaches the target is at most this times one that does not
-_USUAL = 0.7  # widths fall with about this power of the budget or of n: between 1/2 and 1
 _FIRST = 8.0  # factor where the shortfall is unknown
 _MOST = 50.0  # of one step
 
@@ -30,6 +29,11 @@ class Search:
     power : float
         If positive, the shortfall is the logarithm of a width w, and w^2 is about a + b / v^power
         at a value v: the variances of sampling and of the noise. Else it is about linear in log v.
+    slope : float
+        How fast the shortfall falls with log v, as a guess where one value is known: widths fall
+        with about this power of the budget or of n, between 1/2 and 1.
+    close : float
+        The value found is at most this times one that does not reach the target.
     """
 
     shortfall: Callable[[float], float]
@@ -37,10 +41,12 @@ class Search:
     high: float
     grid: Callable[[float], float]
     power: float = 0.0
+    slope: float = 0.7
+    close: float = CLOSE
     seen: dict[float, float] = field(default_factory=dict)
 
     def least(self, start: float) -> tuple[float | None, float | None]:
-        """The value that reaches the target, and one at most 2% (or a step of the grid) below.
+        """The value that reaches the target, and one that does not close below, or next to it.
 
         The first is None if not even `high` reaches it, the second if `low` does.
         """
@@ -61,11 +67,17 @@ class Search:
                     return hit, None
                 value = self._outwards(value, -1)
             else:
-                if hit <= miss * CLOSE:
+                if hit <= miss * self.close:
                     return hit, miss
                 value = self._between(miss, hit, sides)
                 if value in (miss, hit):
                     return hit, miss
+
+    def beside(self, miss: float, hit: float, shortfall: float) -> float:
+        """A value from miss to hit where a line through both has about this shortfall."""
+        gaps = self.seen[miss], self.seen[hit]
+        share = (gaps[0] - shortfall) / (gaps[0] - gaps[1]) if math.isfinite(gaps[0]) else 0.5
+        return float(miss * (hit / miss) ** min(max(share, 0.0), 1.0))
 
     def _at(self, value: float) -> float:
         if value not in self.seen:
@@ -76,7 +88,7 @@ class Search:
         """The next value up (+1) or down (-1), a little beyond where the target should be."""
         here, step = self.seen[value], math.log(_FIRST)
         if math.isfinite(here):
-            step = abs(here) / _USUAL
+            step = abs(here) / self.slope
             others = [v for v in self.seen if v != value and math.isfinite(self.seen[v])]
             if others:
                 near = min(others, key=lambda other: abs(math.log(other / value)))
@@ -98,7 +110,7 @@ class Search:
         if root is None:
             return self.grid(middle)
         # Next to the root, on the side of the end that is still far from it.
-        beside = CLOSE**0.4
+        beside = self.close**0.4
         tried = root * beside if root < middle else root / beside
         tried = self.grid(min(max(tried, miss * beside**0.25), hit / beside**0.25))
         return self.grid(middle) if tried in (miss, hit) else tried

@@ -11,13 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.analyses.base import answered
+from dpstats.analyses.counts.quantile import Quantile
 from dpstats.checks import Method, check_method
 from dpstats.errors import RequestError
 from dpstats.measured.certificate import certify_answers
 from dpstats.measured.strategy import Strategy
 from dpstats.measured.view import ReleaseView
 from dpstats.planning import preview
-from dpstats.planning.power import Effect, pvalue_of, under_alternative
+from dpstats.planning.power import Effect, pvalue_in, refuse_null, under_alternative
 from dpstats.planning.pretended import (
     PretendRelease,
     PretendRows,
@@ -25,13 +26,15 @@ from dpstats.planning.pretended import (
     points,
     pretend_rows,
 )
+from dpstats.schema import Number
 
 if TYPE_CHECKING:
     from dpstats.analyses.base import Analysis
     from dpstats.results.base import Result
 
-FEW_RELEASES, RELEASES = 100, 400  # whose tests give a power: while searching, and at the end
+FEW_RELEASES, RELEASES = 40, 400  # whose tests give a power: to begin with, and at the end
 _TINY = 1e-300
+_ROUNDING = 1e-9  # relative, of a width or delta that rounding may move above its target
 
 
 @dataclass(frozen=True)
@@ -52,9 +55,12 @@ class Measure(ABC):
     ----------
     details : str
         What it is.
+    advice : str
+        What to ask for where the target is out of reach.
     """
 
     details: str
+    advice: str
 
     @abstractmethod
     def __call__(self, strategy: Strategy, n: int, base: int) -> float:
@@ -62,6 +68,8 @@ class Measure(ABC):
 
     def shortfall(self, measured: float, target: float) -> float:
         """How far a measured width or delta is above the target, as a logarithm."""
+        if target < measured <= target * (1 + _ROUNDING):
+            return 0.0
         return math.log(max(measured, _TINY) / target)
 
 
@@ -72,7 +80,9 @@ class Width(Measure):
         check_method(method)
         self.subject, self.method = subject, method
         self.rows = pretend_rows(subject.strategy, subject.like, preview.PRETEND_RELEASES)
-        self.details = f"{method.replace('_', '-')} {1 - subject.alpha:.6g} interval"
+        self.interval = f"{method.replace('_', '-')} {1 - subject.alpha:.6g} interval"
+        self.details = self.interval
+        self.advice = f"{_finer(subject)}ask for a larger width"
 
     def __call__(self, strategy: Strategy, n: int, base: int) -> float:
         """The median over as many simulated releases as a preview has."""
@@ -82,6 +92,8 @@ class Width(Measure):
                 PretendRelease(strategy, n, *rows.table(0, n, base), seed)
             )
             widths.append(preview.previewed_width(result, self.method, asked.alpha))
+            if self.method == "certified" and result.certified_target == "table":
+                self.details = f"{self.interval} for the private table"
             if math.isnan(widths[-1]):
                 raise RequestError(
                     f"{asked.name!r} has no {self.method} interval whose width could be asked "
@@ -90,11 +102,27 @@ class Width(Measure):
         return float(np.median(widths))
 
 
+def _finer(subject: Subject) -> str:
+    """What to declare for narrower intervals of a quantile, which end at edges; "" for others."""
+    analysis, schema = subject.analysis, subject.strategy.schema
+    column = schema[analysis.column] if isinstance(analysis, Quantile) else None
+    if not isinstance(column, Number) or not column.edges:
+        return ""
+    apart = {f"{gap:g}" for gap in np.diff([column.low, *column.edges, column.high])}
+    spacing = apart.pop() if len(apart) == 1 else f"up to {max(apart, key=float)}"
+    return (
+        f"intervals of a quantile end at declared edges, here {spacing} apart: declare finer edges "
+        f"of {column.name!r} in the schema, or "
+    )
+
+
 class Delta(Measure):
     """Largest joint bound on the noise of the analysis' functions: the certificate's own.
 
     A release adds the distance between its rows and the noisy answers, which the fit makes small.
     """
+
+    advice = "ask for a larger delta"
 
     def __init__(self, subject: Subject) -> None:
         self.alpha, schema = subject.alpha, subject.strategy.schema
@@ -119,7 +147,15 @@ class Power(Measure):
     A release that rejects the null hypothesis at a value is taken to do so at larger ones, and one
     that keeps it to do so at smaller ones: with common random numbers few do otherwise. So most are
     inferred a few times only. What is returned as the solution is inferred in full (`sure`).
+
+    A larger value therefore costs the releases that keep the hypothesis, a fifth of them at a power
+    of 80%, and a smaller one those that reject it: look from below (`below`).
     """
+
+    slope = 1.5  # of the quantile of the power in log v: 2.8 standard errors at 80%, times a half
+    rough = 1.25  # how close few releases get
+    below = 0.25  # an error of their quantile of the power
+    advice = "ask for a lower power"
 
     def __init__(
         self, subject: Subject, alternative: Effect | None, null: float | None, term: str | None
@@ -138,6 +174,7 @@ class Power(Measure):
             self.analysis = replace(self.analysis, simulations=enough)  # type: ignore[type-var]
         codes, density = points(strategy.columns, like, generator(0))
         if alternative is not None:
+            refuse_null(self.analysis, strategy.schema, alternative, null)
             density = under_alternative(self.analysis, strategy.schema, codes, density, alternative)
         generators = [generator((seed, 2)) for seed in range(RELEASES)]
         self.rows = PretendRows(strategy, codes, density, generators)
@@ -148,31 +185,38 @@ class Power(Measure):
         """Begin another search, with few releases."""
         self.size = FEW_RELEASES
         self.rejects_at, self.keeps_at = np.full(RELEASES, np.inf), np.zeros(RELEASES)
+        self.found: dict[float, dict[int, bool]] = {}
 
     def __call__(self, strategy: Strategy, n: int, base: int) -> float:
         """The share, among the first `size` releases."""
         value = float(strategy.budget.total) * n  # either grows while the other is fixed
         unknown = (self.keeps_at < value) & (value < self.rejects_at)
         chosen = np.flatnonzero(unknown[: self.size])
-        rejects = self._rejects(strategy, n, base, chosen)
+        rejects = self._rejects(strategy, n, base, chosen, value)
         self.rejects_at[chosen[rejects]] = value
         self.keeps_at[chosen[~rejects]] = value
         return float(np.mean(self.rejects_at[: self.size] <= value))
 
     def sure(self, strategy: Strategy, n: int, base: int) -> float:
-        """The share among all releases, without such knowledge."""
-        return float(self._rejects(strategy, n, base, np.arange(RELEASES)).mean())
+        """The share among all releases, without such knowledge; it is all that is known then."""
+        value = float(strategy.budget.total) * n
+        rejects = self._rejects(strategy, n, base, np.arange(RELEASES), value)
+        self.rejects_at = np.where(rejects, value, np.inf)
+        self.keeps_at = np.where(rejects, 0.0, value)
+        return float(rejects.mean())
 
     def _rejects(
-        self, strategy: Strategy, n: int, base: int, chosen: NDArray[np.intp]
+        self, strategy: Strategy, n: int, base: int, chosen: NDArray[np.intp], value: float
     ) -> NDArray[np.bool_]:
-        rejects = np.zeros(len(chosen), dtype=bool)
-        for place, i in enumerate(chosen.tolist()):
+        """Whether each of the chosen releases rejects; none is inferred twice at a value."""
+        known = self.found.setdefault(value, {})
+        for i in chosen.tolist():
+            if i in known:
+                continue
             pretended = PretendRelease(strategy, n, *self.rows.table(i, n, base), i)
-            result = self.analysis.infer(pretended)
-            pvalue = pvalue_of(result, self.subject.name, self.null, self.term)
-            rejects[place] = pvalue <= self.subject.alpha
-        return rejects
+            pvalue = pvalue_in(self.analysis, pretended, self.subject.name, self.null, self.term)
+            known[i] = pvalue <= self.subject.alpha
+        return np.array([known[i] for i in chosen.tolist()], dtype=bool)
 
     def shortfall(self, measured: float, target: float) -> float:
         """How far a power is below the target, as normal quantiles."""

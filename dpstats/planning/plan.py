@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -14,30 +14,31 @@ import numpy as np
 from dpstats import files
 from dpstats.analyses.base import Analysis
 from dpstats.analyses.registry import analysis_from_dict, analysis_to_dict, check_readable
-from dpstats.checks import Method, Progress, check_label, check_progress, counted, short
+from dpstats.checks import Progress, check_label, check_progress, counted, short
 from dpstats.errors import FileFormatError, RequestError
-from dpstats.families.block import Block, Family
+from dpstats.families.block import Family
 from dpstats.families.cells import ROWS
-from dpstats.families.merging import merge
 from dpstats.measured.digest import plan_digest
 from dpstats.measured.measurements import Measurements
 from dpstats.measured.strategy import HasStrategy, PlannedBlock, Strategy, check_rows
 from dpstats.measured.view import ReleaseView
-from dpstats.planning.allocation import Allocation, Split, read_shares, relative_price
-from dpstats.planning.asked import blocks_asked, check_asked
-from dpstats.planning.power import Effect
+from dpstats.planning.allocation import Allocation, Split, read_shares
+from dpstats.planning.asked import blocks_asked, check_asked, refuse_needless_norms
+from dpstats.planning.division import divide
 from dpstats.planning.preview import Preview, preview_strategy
-from dpstats.planning.solve import Solution, solve
+from dpstats.planning.solve import Solvable
+from dpstats.planning.table_split import Weights, check_weights
 from dpstats.privacy.budget import Budget, check_budget
 from dpstats.privacy.neighbours import NEIGHBOURS, Unit, check_unit
 from dpstats.references import default_reference, reference_from_dict
 from dpstats.references.base import Reference
+from dpstats.references.uniform import Uniform
 from dpstats.results.base import Result
 from dpstats.schema import Schema
 
 
 @dataclass(frozen=True, repr=False)
-class Plan(HasStrategy):
+class Plan(HasStrategy, Solvable):
     """What will be measured, and how the budget is split; made before any row is read.
 
     Attributes
@@ -188,88 +189,8 @@ class Plan(HasStrategy):
         self.check_reference(rows)
         check_progress(progress)
         return preview_strategy(
-            self.strategy, self.analyses, rows, like, heading=str(self), progress=progress
-        )
-
-    def solve(
-        self,
-        *,
-        of: str,
-        width: float | None = None,
-        delta: float | None = None,
-        power: float | None = None,
-        n: int | None = None,
-        budget: Budget | None = None,
-        alpha: float = 0.05,
-        method: Method | None = None,
-        alternative: Effect | None = None,
-        null: float | None = None,
-        term: str | None = None,
-        like: ReleaseView | None = None,
-        progress: Progress | None = None,
-    ) -> Solution[Plan]:
-        """The least budget, or the least number of rows, that reaches a target for one analysis.
-
-        From public numbers alone, by previews of that analysis within the whole plan, to 2%. The
-        whole plan is given the budget; the analysis keeps its share. The search assumes that more
-        budget, or more rows, never hurt; what it returns reaches the target in any case.
-
-        Parameters
-        ----------
-        of : str
-            Name of the analysis.
-        width : float, optional
-            Wanted median width of its intervals, as `preview` shows it.
-        delta : float, optional
-            Wanted error of the rows over its functions, in unit scale, as the certificate bounds it
-            with probability 1 - alpha where the rows match the noisy answers.
-        power : float, optional
-            Wanted power of its two-sided noise-aware test at level alpha (of a partial correlation:
-            with Holm's adjustment): the share of 400 simulated releases, s.e. at most 2.5%.
-            Give exactly one of the three.
-        n : int, optional
-            Number of rows, for which to find the least budget. Without it and without `budget`,
-            the plan's own n if it declares one.
-        budget : PureDP or ZCDP, optional
-            For which to find the least n, of the plan's kind; without a number of rows, the plan's
-            own.
-        alpha : float
-        method : {"noise_aware", "certified"}, optional
-            Of the interval; default: noise-aware.
-        alternative : number or numbers, optional
-            Effect size for `power`: the proportion; the difference of two proportions, around one
-            half, or both; the probabilities of a goodness of fit. Rows are otherwise even, or as in
-            `like`.
-        null : float, optional
-            For `power`: the value of the null hypothesis, where the analysis has none.
-        term : str, optional
-            For `power`: the coefficient or pair that is tested, where there are several.
-        like : Release, optional
-            Draw rows from its fitted density; see `preview`.
-        progress : callable, optional
-            Called with a text, the number of previews so far, and None.
-
-        Raises
-        ------
-        RequestError
-            If the target is out of reach, with the n that would do; or for an argument that does
-            not fit the analysis.
-
-        Examples
-        --------
-        >>> import dpstats as dps
-        >>> schema = dps.Schema([dps.Boolean("smoker")])
-        >>> plan = dps.plan(schema, {"smoking": dps.Proportion("smoker")}, budget=dps.PureDP(1))
-        >>> plan.solve(width=0.05, of="smoking", n=2_000)
-        smoking: width of at most 0.05 (noise-aware 0.95 interval)
-        least epsilon = 0.118 at n = 2000: width 0.04985; at epsilon = 0.116 it is 0.05005
-        >>> plan.solve(width=0.05, of="smoking", budget=dps.PureDP(1)).found
-        'n'
-        """
-        return solve(
-            self, of=of, width=width, delta=delta, power=power, n=n, budget=budget, alpha=alpha,
-            method=method, alternative=alternative, null=null, term=term, like=like,
-            progress=progress,
+            self.strategy, self.analyses, rows, like, fixed=isinstance(self.reference, Uniform),
+            heading=str(self), progress=progress,
         )  # fmt: skip
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
@@ -358,8 +279,8 @@ class Plan(HasStrategy):
         paid = "" if own is None else f" for {counted(own.block.size, 'sum')} to place candidates"
         lines = [
             f"Plan: {counted(len(self.analyses), 'analysis', 'analyses')}, "
-            f"{counted(self.family.size, 'test function')} in "
-            f"{counted(len(self.blocks), 'block')}, on "
+            f"{counted(self.published.size, 'test function')} "
+            f"{self._measured_as} {counted(len(self.blocks), 'block')}, on "
             f"{'column' if len(columns) == 1 else 'columns'} {', '.join(columns)}",
             f"Budget: {self.budget}; {NEIGHBOURS[self.unit]}",
             f"Noise: discrete {self.budget.noise.capitalize()} of scale {scales} rows on every "
@@ -369,6 +290,11 @@ class Plan(HasStrategy):
             f"Digest: {files.short_digest(self.digest)}",
         ]
         return "\n".join(lines)
+
+    @property
+    def _measured_as(self) -> str:
+        tables = self.strategy.tables
+        return f"from {counted(self.family.size, 'sum')} in" if tables else "in"
 
     def __repr__(self) -> str:
         return str(self)
@@ -384,6 +310,7 @@ def plan(
     reference: Reference | None = None,
     shares: Mapping[str, float | Fraction] | None = None,
     allocation: Allocation = "equal",
+    weights: Weights | None = None,
 ) -> Plan:
     """Plan a release: merge what the analyses need and split the budget. Reads no data.
 
@@ -391,7 +318,7 @@ def plan(
     ----------
     schema : Schema
     analyses : mapping of name to Analysis
-    budget : PureDP or ZCDP
+    budget : PureDP, ZCDP or ApproxDP
         For everything that is measured.
     n : int, optional
         The public number of rows; checked if given, needed where a bandwidth depends on it. Under
@@ -411,6 +338,14 @@ def plan(
         Without shares: equal noise on every test function in natural units, as in BL24, or the
         least sum of the noise variances. The number of rows, where it is measured, gets what it
         would in an equal split.
+    weights : {"balanced", "cells", "max", "equal"}
+        How tables with common columns share what they get together, for the least noise in their
+        combined answers: the sum of the variances of all cells, every table weighted by its number
+        of cells to the power -1/2 ("balanced", the default without shares) or by one ("cells"), or
+        the largest variance ("max"); or with equal noise on all cells, as in BL24 ("equal"). Under
+        `ZCDP` all but the last measure residuals of the tables; see
+        ``docs/explanation/overlapping-tables.md``. Tables that an analysis needs as they were
+        measured, such as those of a `Difference`, do not share.
 
     Raises
     ------
@@ -457,9 +392,12 @@ def plan(
         )
 
     asked = {name: blocks_asked(analysis, schema) for name, analysis in analyses.items()}
+    for blocks in asked.values():
+        refuse_needless_norms(blocks)
     for analysis in analyses.values():
         check_readable(analysis)
     share = Fraction(0) if reference is None else reference.share
+    weights = check_weights(weights, shares)
     rule = Split(
         asked,
         budget,
@@ -468,8 +406,9 @@ def plan(
         allocation,
         None if shares is None else read_shares(shares, list(analyses)),
     )
-    family = _merged(rule)
-    planned = list(map(PlannedBlock, family.blocks, _beside_the_count(rule, family.blocks)))
+    division = divide(rule, analyses, schema, weights)
+    planned = division.blocks
+    family = Family(tuple(one.block for one in planned))
     columns = schema.select(family.column_names)
     reference = default_reference(columns, family) if reference is None else reference
     reference.check_family(family)
@@ -478,36 +417,9 @@ def plan(
         multiplier = own.multiplier(budget, unit, budget.total * share)
         planned.append(PlannedBlock(own, multiplier, "reference"))
     if unit == "add_remove":
-        paid = _paid_for_count(rule, family.blocks)
-        multiplier = ROWS.multiplier(budget, unit, paid)
+        multiplier = ROWS.multiplier(budget, unit, division.count)
         planned.append(PlannedBlock(ROWS, multiplier, "count"))
-    made = Plan(Strategy(schema, tuple(planned), budget, unit, n), analyses, reference)
+    strategy = Strategy(schema, tuple(planned), budget, unit, n, division.tables)
+    made = Plan(strategy, analyses, reference)
     made.check(n)
     return made
-
-
-def _merged(rule: Split) -> Family:
-    """The blocks of all analyses, merged under the noise that the rule would give."""
-
-    def variances(blocks: Sequence[Block], chosen: Sequence[int]) -> list[float]:
-        scales = map(rule.budget.natural_scale, _beside_the_count(rule, blocks, chosen))
-        return [rule.budget.law(scale).variance for scale in scales]
-
-    wanted = [block for blocks in rule.asked.values() for block in blocks]
-    return merge(wanted, variances, complements=rule.unit == "replace")
-
-
-def _beside_the_count(
-    rule: Split, blocks: Sequence[Block], chosen: Sequence[int] | None = None
-) -> list[Fraction]:
-    """Multipliers of the blocks (or of some) that leave the count of rows its part."""
-    return replace(rule, amount=rule.amount - _paid_for_count(rule, blocks))(blocks, chosen)
-
-
-def _paid_for_count(rule: Split, blocks: Sequence[Block]) -> Fraction:
-    """Part of the budget for the number of rows: what it would get in an equal split."""
-    if rule.unit == "replace":
-        return Fraction(0)
-    one = ROWS.price(rule.budget, rule.unit)
-    others = relative_price(blocks, rule.budget, rule.unit)
-    return rule.amount * one / (one + others)

@@ -11,6 +11,7 @@ import numpy as np
 from dpstats.analyses.base import Analysis, answered
 from dpstats.analyses.counts.difference import Difference, DifferenceResult
 from dpstats.analyses.counts.proportion import Proportion
+from dpstats.analyses.graphs.graphical_model import GraphicalModel
 from dpstats.analyses.moments.correlation import CorrelationResult
 from dpstats.analyses.moments.mean_difference import MeanDifferenceResult
 from dpstats.analyses.registry import spelled
@@ -18,6 +19,7 @@ from dpstats.analyses.tables.goodness_of_fit import GoodnessOfFit
 from dpstats.arrays import Codes, Floats
 from dpstats.checks import check_finite, short
 from dpstats.errors import RequestError
+from dpstats.measured.view import ReleaseView
 from dpstats.results.base import Result
 from dpstats.results.estimates import EstimateResult
 from dpstats.results.hypothesis import HypothesisResult
@@ -85,6 +87,32 @@ def under_alternative(
     return np.asarray(tilted / tilted.sum())
 
 
+def refuse_null(
+    analysis: Analysis[Result], schema: Schema, effect: Effect, null: float | None
+) -> None:
+    """Refuse an effect that is the null hypothesis itself.
+
+    Raises
+    ------
+    RequestError
+    """
+    one: Any = np.nan  # another analysis, or no null: refused elsewhere
+    other: Any = np.nan if null is None else _number("null", null)
+    if isinstance(analysis, Proportion):
+        one = _number("the alternative", effect)
+    elif isinstance(analysis, Difference):
+        first, second = _risks(effect)
+        one, other = first - second, 0.0 if null is None else other
+    elif isinstance(analysis, GoodnessOfFit):
+        one = replace(analysis, probabilities=effect).expected_shares(schema)  # type: ignore[arg-type]
+        other = analysis.expected_shares(schema)
+    if np.allclose(one, other, rtol=0, atol=1e-12):
+        raise RequestError(
+            f"alternative={short(effect)} is the null hypothesis itself, which the test rejects "
+            "with probability alpha at any budget and n; give another alternative"
+        )
+
+
 def _number(name: str, value: object) -> float:
     array = check_finite(name, value)  # type: ignore[arg-type]
     if array.ndim:
@@ -104,6 +132,32 @@ def _risks(effect: Effect) -> tuple[float, float]:
     return float(risks[0]), float(risks[1])
 
 
+def pvalue_in(
+    analysis: Analysis[Result],
+    release: ReleaseView,
+    name: str,
+    null: float | None,
+    term: str | None,
+) -> float:
+    """`pvalue_of` the result on a release, without the rest of the result where that takes long."""
+    if isinstance(analysis, GraphicalModel):
+        several = analysis.pvalues(release)
+        if several is not None:
+            return _of_term(np.asarray(several), list(several.names), name, null, term)
+    return pvalue_of(analysis.infer(release), name, null, term)
+
+
+def _of_term(
+    pvalues: Floats, terms: list[str], name: str, null: float | None, term: str | None
+) -> float:
+    """One of several p-values."""
+    _no_null(name, null)
+    if term not in terms:
+        asked = "" if term is None else f", not {term!r}"
+        raise RequestError(f"{name!r} tests several terms; give term=, one of {terms}{asked}")
+    return float(pvalues[terms.index(term)])
+
+
 def pvalue_of(result: Result, name: str, null: float | None, term: str | None) -> float:
     """The two-sided noise-aware p-value of the test of an analysis.
 
@@ -112,18 +166,14 @@ def pvalue_of(result: Result, name: str, null: float | None, term: str | None) -
     RequestError
         If it has no test, or several; or if the hypothesis is not clear.
     """
-    several = np.asarray(result.pvalues)
-    if len(several) and null is not None:
-        raise RequestError(f"{name!r} has its own hypothesis; drop null=")
     if isinstance(result, HypothesisResult):
+        _no_null(name, null)
         _no_term(name, term)
         return float(result.pvalue)
+    several = np.asarray(result.pvalues)
     if len(several):
         terms = list(result.terms) if isinstance(result, EstimateResult) else []
-        if term not in terms:
-            asked = "" if term is None else f", not {term!r}"
-            raise RequestError(f"{name!r} tests several terms; give term=, one of {terms}{asked}")
-        return float(several[terms.index(term)])
+        return _of_term(several, terms, name, null, term)
     _no_term(name, term)
     if isinstance(result, DifferenceResult):
         return result.test(null).pvalue
@@ -135,6 +185,11 @@ def pvalue_of(result: Result, name: str, null: float | None, term: str | None) -
     if null is None and not isinstance(result, MeanDifferenceResult | CorrelationResult):
         raise RequestError(f"the test of {name!r} needs null=, the value of the null hypothesis")
     return result.test(0.0 if null is None else _number("null", null)).pvalue
+
+
+def _no_null(name: str, null: float | None) -> None:
+    if null is not None:
+        raise RequestError(f"{name!r} has its own hypothesis; drop null=")
 
 
 def _no_term(name: str, term: str | None) -> None:

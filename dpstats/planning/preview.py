@@ -44,13 +44,15 @@ def preview_strategy(
     n: int,
     like: ReleaseView | None = None,
     *,
+    fixed: bool,
     heading: str = "",
     progress: Progress | None = None,
 ) -> Preview:
     """Run analyses on simulated releases: n rows, and noise of the strategy's laws.
 
     Draw rows evenly over levels and bins, or from the fitted density of the release `like`, and
-    noise by a public simulation with a fixed seed: both decide the width of intervals.
+    noise by a public simulation with a fixed seed: both decide the width of intervals. `fixed` is
+    whether candidates come from a density that is fixed beforehand.
     """
     seen = seen_by_analyses(strategy, n)
     pretended = [
@@ -64,7 +66,7 @@ def preview_strategy(
         results[name] = tuple(analysis.infer(pretend) for pretend in pretended)
     if progress is not None:
         progress("done", total, total)
-    accuracy = expected_accuracy(pretended[0].measurements)
+    accuracy = expected_accuracy(pretended[0].measurements, fixed=fixed)
     return Preview(heading, analyses, n, results, tuple(pretended), accuracy, like is not None)
 
 
@@ -82,6 +84,8 @@ class Outlook:
         Median width of its 95% intervals; nan for a result without intervals.
     of : str
         What the intervals estimate, whose unit the widths have.
+    certified_target : {"population", "table"}
+        What the certified intervals are for: the private table only, for the effect of a test.
     """
 
     name: str
@@ -91,6 +95,7 @@ class Outlook:
     width: float
     certified_width: float
     of: str
+    certified_target: Target
 
 
 def previewed_width(result: Result, method: Method, alpha: float = 0.05) -> float:
@@ -139,8 +144,11 @@ class Preview:
             float(np.median([previewed_width(result, method) for result in results]))
             for method in get_args(Method)
         )
-        what = results[0].interval_of
-        return Outlook(name, analysis.kind, family.size, noise, aware, certified, what)
+        first = results[0]
+        return Outlook(
+            name, analysis.kind, family.size, noise, aware, certified, first.interval_of,
+            first.certified_target,
+        )  # fmt: skip
 
     def to_frame(self) -> pd.DataFrame:
         """One row per analysis: functions, noise sd, median 95% widths and what they are of."""
@@ -187,6 +195,8 @@ class Preview:
 
     def __str__(self) -> str:
         width = max(len("analysis"), *(len(o.name) for o in self.outlooks))
+        certified = {o.name: _certified_text(o) for o in self.outlooks}
+        last = max(len("certified"), *map(len, certified.values()))
         remarks = dict.fromkeys(results[0].preview_remark for results in self.results.values())
         lines = [
             self.heading,
@@ -194,15 +204,15 @@ class Preview:
             *(RESEMBLING if self.resembling else EVEN).format(self.n).splitlines(),
             *(line for r in remarks if not self.resembling for line in r.splitlines()),
             f"{'analysis':<{width}}  {'functions':>9}  {'noise sd':>8}  "
-            f"{'95% width':>9}  {'certified':>9}  of",
+            f"{'95% width':>9}  {'certified':>{last}}  of",
         ]
         for o in self.outlooks:
             lines.append(
                 f"{o.name:<{width}}  {o.functions:>9}  {significant(o.noise):>8}  "
-                f"{_text(o.width):>9}  {_text(o.certified_width):>9}  {o.of}"
+                f"{_text(o.width):>9}  {certified[o.name]:>{last}}  {o.of}"
             )
             lines += [
-                f"{'':<{width + 23}}{_text(one):>9}  {_text(other):>9}  {term}"
+                f"{'':<{width + 23}}{_text(one):>9}  {_text(other):>{last}}  {term}"
                 for term, one, other in self._further(o.name)
             ]
         if any(o.width == 0 for o in self.outlooks):
@@ -226,6 +236,12 @@ class Preview:
 
     def __repr__(self) -> str:
         return str(self)
+
+
+def _certified_text(outlook: Outlook) -> str:
+    """The certified width, and that it is for the private table where it is for nothing else."""
+    only = outlook.certified_target == "table" and not np.isnan(outlook.certified_width)
+    return _text(outlook.certified_width) + only * " (table)"
 
 
 def _text(width: float) -> str:

@@ -10,14 +10,24 @@ from dpstats.analyses.base import Analysis
 from dpstats.analyses.registry import analysis_from_dict, kinds
 from dpstats.errors import RequestError
 from dpstats.planning.plan import Plan, plan
-from dpstats.privacy.budget import ZCDP, Budget, PureDP
+from dpstats.privacy.budget import ZCDP, ApproxDP, Budget, PureDP
 from dpstats.privacy.rationals import parse_fraction
 from dpstats.references import reference_from_dict
 from dpstats.results.base import Result
 from dpstats.schema import Schema
 from dpstats.schema.schema import read_toml
 
-_KEYS = {"rows", "unit", "allocation", "budget", "reference", "schema", "column", "analysis"}
+_KEYS = {
+    "rows",
+    "unit",
+    "allocation",
+    "weights",
+    "budget",
+    "reference",
+    "schema",
+    "column",
+    "analysis",
+}
 
 
 def load_request(path: str | Path, *, rows: int | None = None) -> Plan:
@@ -30,7 +40,7 @@ def load_request(path: str | Path, *, rows: int | None = None) -> Plan:
         ``[[column]]`` tables, or ``schema = "file.toml"`` beside the request;
         ``[[analysis]]`` tables with ``name``, ``kind``, the parameters of the analysis, and
         ``share`` to set its share of the budget; optional ``rows``, ``unit``,
-        ``allocation`` and ``[reference]``.
+        ``allocation``, ``weights`` and ``[reference]``.
     rows : int, optional
         Public number of rows, instead of the one in the file.
 
@@ -61,6 +71,7 @@ def load_request(path: str | Path, *, rows: int | None = None) -> Plan:
         reference=None if reference is None else reference_from_dict(reference),
         shares=shares or None,
         allocation=document.get("allocation", "equal"),
+        weights=document.get("weights"),
     )
 
 
@@ -72,11 +83,11 @@ def _budget(table: Any, name: str) -> Budget:
     if set(given) == {"rho"}:
         return ZCDP(given["rho"])
     if set(given) == {"epsilon", "delta"}:
-        return ZCDP.from_epsilon_delta(given["epsilon"], given["delta"])
+        return ApproxDP(given["epsilon"], given["delta"])
     raise RequestError(
-        f"{name}: needs [budget] with epsilon = ... (pure privacy, Laplace noise), with rho = ... "
-        "or with epsilon = ... and delta = ... (zero-concentrated privacy, Gaussian noise), and "
-        "nothing else"
+        f"{name}: needs [budget] with epsilon = ... (pure privacy, Laplace noise), with epsilon = "
+        "... and delta = ... (approximate privacy, Gaussian noise), or with rho = ... "
+        "(zero-concentrated privacy, Gaussian noise), and nothing else"
     )
 
 

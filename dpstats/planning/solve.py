@@ -10,194 +10,152 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
+from typing import Any, Generic, Literal
 
 from dpstats.checks import Method, Progress, check_alpha, check_finite, short
 from dpstats.errors import BudgetError, RequestError
-from dpstats.measured.strategy import Strategy, check_rows
+from dpstats.measured.strategy import check_rows
 from dpstats.measured.view import ReleaseView
 from dpstats.planning import measures
 from dpstats.planning.least import CLOSE, Search
 from dpstats.planning.measures import Delta, Measure, Power, Subject, Width
 from dpstats.planning.power import Effect
 from dpstats.planning.pretended import seen_by_analyses
-from dpstats.privacy.budget import ZCDP, Budget, PureDP, check_budget
-from dpstats.privacy.rationals import decimal_text
+from dpstats.planning.solution import P, Planned, Quantity, Solution, text_of
+from dpstats.privacy.budget import Budget, check_budget
 from dpstats.results.rendering import significant
 
-if TYPE_CHECKING:
-    from dpstats.analyses.base import Analysis
-    from dpstats.references.base import Reference
-    from dpstats.results.base import Result
-
-Quantity = Literal["width", "delta", "power"]
-BUDGETS: Mapping[str, tuple[float, float]] = {PureDP.kind: (1e-4, 1e4), ZCDP.kind: (1e-8, 1e4)}
+BUDGETS: Mapping[str, tuple[float, float]] = {"epsilon": (1e-4, 1e4), "rho": (1e-8, 1e4)}
 ROWS = (10.0, 1e9)
 USUAL_ROWS = 10_000
+MOST_POWER = 0.99  # four of 400 simulated releases keep the hypothesis
 
 
-class Planned(Protocol):
-    """What is used of a plan."""
+class Solvable:
+    """A plan that can be solved for its budget or its number of rows."""
 
-    @property
-    def strategy(self) -> Strategy:
-        """The blocks with their noise."""
+    def solve(
+        self: P,
+        *,
+        of: str,
+        width: float | None = None,
+        delta: float | None = None,
+        power: float | None = None,
+        n: int | None = None,
+        budget: Budget | None = None,
+        alpha: float = 0.05,
+        method: Method | None = None,
+        alternative: Effect | None = None,
+        null: float | None = None,
+        term: str | None = None,
+        like: ReleaseView | None = None,
+        progress: Progress | None = None,
+    ) -> Solution[P]:
+        """The least budget, or the least number of rows, that reaches a target for one analysis.
 
-    @property
-    def analyses(self) -> Mapping[str, Analysis[Result]]:
-        """By name."""
+        From public numbers alone, by previews of that analysis within the whole plan, to 2%. The
+        whole plan is given the budget; the analysis keeps its share. The search assumes that more
+        budget, or more rows, never hurt; what it returns reaches the target in any case.
 
-    @property
-    def reference(self) -> Reference:
-        """Where candidates come from."""
+        Parameters
+        ----------
+        of : str
+            Name of the analysis.
+        width : float, optional
+            Wanted median width of its intervals, as `preview` shows it.
+        delta : float, optional
+            Wanted error of the rows over its functions, in unit scale, as the certificate bounds it
+            with probability 1 - alpha where the rows match the noisy answers.
+        power : float, optional
+            Wanted power of its two-sided noise-aware test at level alpha (of a partial correlation:
+            with Holm's adjustment): the share of 400 simulated releases, s.e. at most 2.5%. At most
+            0.99.
+            Give exactly one of the three.
+        n : int, optional
+            Number of rows, for which to find the least budget. Without it and without `budget`,
+            the plan's own n if it declares one.
+        budget : PureDP, ZCDP or ApproxDP, optional
+            For which to find the least n, of the plan's kind; without a number of rows, the plan's
+            own.
+        alpha : float
+        method : {"noise_aware", "certified"}, optional
+            Of the interval; default: noise-aware. Certified intervals of a `GoodnessOfFit` or
+            `Independence` are for the private table, and `details` says so.
+        alternative : number or numbers, optional
+            Effect size for `power`: the proportion; the difference of two proportions, around one
+            half, or both; the probabilities of a goodness of fit. Rows are otherwise even, or as in
+            `like`.
+        null : float, optional
+            For `power`: the value of the null hypothesis, where the analysis has none.
+        term : str, optional
+            For `power`: the coefficient or pair that is tested, where there are several.
+        like : Release, optional
+            Draw rows from its fitted density; see `preview`.
+        progress : callable, optional
+            Called with a text, the number of previews so far, and None.
 
-    def check_reference(self, n: int) -> None:
-        """Refuse a reference that would be mostly noise."""
+        Raises
+        ------
+        RequestError
+            If the target is out of reach, with the n that would do; or for an argument that does
+            not fit the analysis.
 
-
-P = TypeVar("P", bound=Planned)
-
-
-@dataclass(frozen=True, repr=False)
-class Solution(Generic[P]):
-    """The least budget or number of rows at which a plan reaches a target.
-
-    Attributes
-    ----------
-    plan : Plan
-        With that budget, or for that number of rows: release with it at once.
-    of : str
-        The analysis.
-    n : int
-        Number of rows, given or found.
-    found : {"budget", "n"}
-        What was solved for.
-    quantity : {"width", "delta", "power"}
-    target, reached : float
-        What was asked for, and what the preview shows at the solution.
-    below : pair of a Budget or int and a float, or None
-        The largest smaller value that was tried, at most 2% below, and what the preview shows
-        there; None if the least value of the range suffices.
-    details, note : str
-        What the quantity is, and a warning or "".
-
-    Examples
-    --------
-    >>> import dpstats as dps
-    >>> schema = dps.Schema([dps.Boolean("smoker")])
-    >>> plan = dps.plan(schema, {"smoking": dps.Proportion("smoker")}, budget=dps.PureDP(1))
-    >>> solution = plan.solve(width=0.05, of="smoking", n=2_000)
-    >>> solution.found, 0.049 < solution.reached <= 0.05 < solution.below[1]
-    ('budget', True)
-    >>> solution.plan.budget == solution.budget
-    True
-    """
-
-    plan: P
-    of: str
-    n: int
-    found: Literal["budget", "n"]
-    quantity: Quantity
-    target: float
-    reached: float
-    below: tuple[Budget | int, float] | None
-    details: str
-    note: str = ""
-
-    @property
-    def budget(self) -> Budget:
-        """The budget of the whole plan, found or given."""
-        return self.plan.strategy.budget
-
-    def __str__(self) -> str:
-        bound = "at least" if self.quantity == "power" else "at most"
-        asked = f"{self.of}: {self.quantity} of {bound} {self.target:g} ({self.details})"
-        if self.found == "budget":
-            least = f"least {_text(self.budget)} at n = {self.n}"
+        Examples
+        --------
+        >>> import dpstats as dps
+        >>> schema = dps.Schema([dps.Boolean("smoker")])
+        >>> plan = dps.plan(schema, {"smoking": dps.Proportion("smoker")}, budget=dps.PureDP(1))
+        >>> plan.solve(width=0.05, of="smoking", n=2_000)
+        smoking: width of at most 0.05 (noise-aware 0.95 interval)
+        least epsilon = 0.118 at n = 2000: width 0.04985; at epsilon = 0.116 it is 0.05005
+        >>> plan.solve(width=0.05, of="smoking", budget=dps.PureDP(1)).found
+        'n'
+        """
+        if not isinstance(of, str) or of not in self.analyses:
+            raise RequestError(
+                f"of= must name an analysis of the plan, one of {list(self.analyses)}; got "
+                f"{short(of)}"
+            )
+        quantity, target = _target({"width": width, "delta": delta, "power": power}, alpha)
+        only: dict[str, tuple[object, Quantity]] = {
+            "method": (method, "width"),
+            "alternative": (alternative, "power"),
+            "null": (null, "power"),
+            "term": (term, "power"),
+        }
+        for name, (value, belongs) in only.items():
+            if value is not None and belongs != quantity:
+                raise RequestError(f"{name}= belongs to {belongs}=; drop it for {quantity}=")
+        if n is not None and budget is not None:
+            raise RequestError(
+                "give n= for the least budget, or budget= for the least n, not both; to see the "
+                "widths of both given, use preview"
+            )
+        if n is not None:
+            check_rows(n)
+        if budget is not None and type(check_budget(budget)) is not type(self.strategy.budget):
+            raise RequestError(
+                "budget= must be of the plan's own kind, whose split it follows: a "
+                f"dps.{type(self.strategy.budget).__name__}; make the plan again for another kind"
+            )
+        known = self.strategy.n if n is None and budget is None else n
+        subject = Subject(self.strategy, self.analyses[of], of, like, alpha)
+        measure: Measure
+        if quantity == "width":
+            measure = Width(subject, method or "noise_aware")
+        elif quantity == "delta":
+            measure = Delta(subject)
         else:
-            least = f"least n = {self.n} at {_text(self.budget)}"
-        if self.below is None:
-            beside = "the least value that is tried suffices"
-        else:
-            value, other = self.below
-            name = f"n = {value}" if isinstance(value, int) else _text(value)
-            beside = f"at {name} it is {significant(other)}"
-        lines = [asked, f"{least}: {self.quantity} {significant(self.reached)}; {beside}"]
-        return "\n".join(lines + ([self.note] if self.note else []))
-
-    __repr__ = __str__
-
-
-def _text(budget: Budget) -> str:
-    """A budget in short; rho with its epsilon."""
-    text = f"{budget.parameter} = {decimal_text(budget.total)}"
-    if isinstance(budget, ZCDP):
-        text += f" (epsilon = {budget.epsilon_at():.3g} at delta = {float(budget.delta):.3g})"
-    return text
-
-
-def solve(
-    plan: P,
-    *,
-    of: str,
-    width: float | None = None,
-    delta: float | None = None,
-    power: float | None = None,
-    n: int | None = None,
-    budget: Budget | None = None,
-    alpha: float = 0.05,
-    method: Method | None = None,
-    alternative: Effect | None = None,
-    null: float | None = None,
-    term: str | None = None,
-    like: ReleaseView | None = None,
-    progress: Progress | None = None,
-) -> Solution[P]:
-    """See `Plan.solve`."""
-    if not isinstance(of, str) or of not in plan.analyses:
-        raise RequestError(
-            f"of= must name an analysis of the plan, one of {list(plan.analyses)}; got {short(of)}"
+            measure = Power(subject, alternative, null, term)
+        problem = _Problem(self, of, quantity, target, measure, progress)
+        solution = (
+            problem.least_rows(self.strategy.budget if budget is None else budget)
+            if known is None
+            else problem.least_budget(known)
         )
-    quantity, target = _target({"width": width, "delta": delta, "power": power}, alpha)
-    only: dict[str, tuple[object, Quantity]] = {
-        "method": (method, "width"),
-        "alternative": (alternative, "power"),
-        "null": (null, "power"),
-        "term": (term, "power"),
-    }
-    for name, (value, belongs) in only.items():
-        if value is not None and belongs != quantity:
-            raise RequestError(f"{name}= belongs to {belongs}=; drop it for {quantity}=")
-    if n is not None and budget is not None:
-        raise RequestError(
-            "give n= for the least budget, or budget= for the least n, not both; to see the widths "
-            "of both given, use preview"
-        )
-    if n is not None:
-        check_rows(n)
-    if budget is not None and type(check_budget(budget)) is not type(plan.strategy.budget):
-        raise RequestError(
-            "budget= must be of the plan's own kind, whose split it follows: a "
-            f"dps.{type(plan.strategy.budget).__name__}; make the plan again for another kind"
-        )
-    known = plan.strategy.n if n is None and budget is None else n
-    subject = Subject(plan.strategy, plan.analyses[of], of, like, alpha)
-    measure: Measure
-    if quantity == "width":
-        measure = Width(subject, method or "noise_aware")
-    elif quantity == "delta":
-        measure = Delta(subject)
-    else:
-        measure = Power(subject, alternative, null, term)
-    problem = _Problem(plan, of, quantity, target, measure, progress)
-    solution = (
-        problem.least_rows(plan.strategy.budget if budget is None else budget)
-        if known is None
-        else problem.least_budget(known)
-    )
-    if progress is not None:
-        progress("done", 1, 1)
-    return solution
+        if progress is not None:
+            progress("done", 1, 1)
+        return solution
 
 
 def _target(given: Mapping[Quantity, Any], alpha: float) -> tuple[Quantity, float]:
@@ -218,6 +176,11 @@ def _target(given: Mapping[Quantity, Any], alpha: float) -> tuple[Quantity, floa
             f"power={float(array):g} is out of range: more than alpha={alpha:g}, which a test "
             "reaches without any effect, and less than 1"
         )
+    if name == "power" and array > MOST_POWER:
+        raise RequestError(
+            f"power={float(array):g} is too near 1 for the share of {measures.RELEASES} simulated "
+            f"releases; ask for at most {MOST_POWER:g}"
+        )
     return name, float(array)
 
 
@@ -234,7 +197,7 @@ class _Unknown(Generic[P]):
     def at(self, value: float) -> tuple[P, int, int]:
         """The plan there, the number of rows, and that of the draw to move to it."""
         if self.found == "budget":
-            return with_budget(self.plan, _budget(self.budget, value)), self.n, self.n
+            return with_budget(self.plan, self.budget.of_total(value)), self.n, self.n
         n = int(value)
         return with_budget(self.plan, self.budget, n), n, 2 ** (n.bit_length() - 1)
 
@@ -250,12 +213,12 @@ class _Unknown(Generic[P]):
 
     def as_given(self, value: float) -> Budget | int:
         """As users write it."""
-        return int(value) if self.found == "n" else _budget(self.budget, value)
+        return int(value) if self.found == "n" else self.budget.of_total(value)
 
     def text(self, value: float) -> str:
         """The value in a sentence."""
         given = self.as_given(value)
-        return f"n = {given}" if isinstance(given, int) else _text(given)
+        return f"n = {given}" if isinstance(given, int) else text_of(given)
 
     @property
     def curve(self) -> float:
@@ -283,18 +246,18 @@ class _Problem(Generic[P]):
             If no budget reaches the target.
         """
         own = self.plan.strategy.budget
-        unknown = _Unknown("budget", self.plan, own, n, BUDGETS[own.kind])
+        unknown = _Unknown("budget", self.plan, own, n, BUDGETS[own.parameter])
         hit, miss, seen = self._search(unknown)
         if hit is not None:
             return self._solution(unknown, hit, miss, seen)
         here = seen.get(float(own.total), math.nan) / self.target
         near = n * here**1.5 if self.quantity == "width" and 1 < here < 1e3 else n
         rows, _, _ = self._search(replace(self._rows(own), n=int(min(near, ROWS[1]))))
-        alone = "" if self.quantity == "delta" else ", from sampling alone"
+        alone = "" if self.quantity == "delta" or rows is None else ", from sampling alone"
         cure = (
-            "no number of rows would do with the plan's own budget"
+            f"no number of rows would do with the plan's own budget; {self.measure.advice}"
             if rows is None
-            else f"with the plan's own budget, {_text(own)}, n = {int(rows)} rows would do"
+            else f"with the plan's own budget, {text_of(own)}, n = {int(rows)} rows would do"
         )
         raise RequestError(
             f"{self._not_even(unknown, seen)} at n = {n}: it gives "
@@ -314,8 +277,8 @@ class _Problem(Generic[P]):
         if hit is not None:
             return self._solution(unknown, hit, miss, seen)
         raise RequestError(
-            f"{self._not_even(unknown, seen)} at {_text(budget)}: it gives "
-            f"{_shown(seen[unknown.range[1]])}; ask for less"
+            f"{self._not_even(unknown, seen)} at {text_of(budget)}: it gives "
+            f"{_shown(seen[unknown.range[1]])}; {self.measure.advice}"
         )
 
     def _rows(self, budget: Budget) -> _Unknown[P]:
@@ -356,13 +319,21 @@ class _Problem(Generic[P]):
                 shortfall(unknown.grid(2 * hit))  # whether more does not hurt
             return hit, miss, measured
         measure.forget()
-        first, _ = Search(shortfall, low, high, unknown.grid).least(unknown.start)
+        rough = Search(shortfall, low, high, unknown.grid, slope=measure.slope, close=measure.rough)
+        near, under = rough.least(unknown.start)
+        start = high if near is None else near
+        if near is not None and under is not None:
+            start = rough.beside(under, near, measure.below)
         measure.size = measures.RELEASES
         measured.clear()  # shares of few releases
-        hit, miss = Search(shortfall, low, high, unknown.grid).least(first or high)
+        search = Search(shortfall, low, high, unknown.grid, slope=measure.slope)
+        hit, miss = search.least(start)
         while hit is not None and shortfall(hit, sure=True) > 0:
-            miss, further = hit, unknown.grid(hit * CLOSE)
-            hit = further if miss < further <= high else None
+            reached = False  # further on, by what is known for sure now
+            while hit is not None and not reached:
+                miss, further = hit, unknown.grid(hit * CLOSE)
+                hit = further if miss < further <= high else None
+                reached = hit is not None and shortfall(hit) <= 0
         return hit, miss, measured
 
     def _solution(
@@ -401,11 +372,6 @@ def _possible(plan: Planned, n: int) -> bool:
 
 def _shown(measured: float) -> str:
     return significant(measured) if math.isfinite(measured) else "nothing finite"
-
-
-def _budget(own: Budget, amount: float) -> Budget:
-    """A budget of the same kind."""
-    return ZCDP(amount, own.delta) if isinstance(own, ZCDP) else PureDP(amount)
 
 
 def with_budget(plan: P, budget: Budget, n: int | None = None) -> P:

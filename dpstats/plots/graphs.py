@@ -50,7 +50,7 @@ def network(
     negative. Of a tree, sure edges are solid and the undecided ones of Chow and Liu's tree dashed.
     Otherwise edges that are certified present are solid, and those that rest on a test (or on a
     penalty) dashed. Pairs that are not tested, since the triangulation of a declared graph joins
-    them, are dotted grey.
+    them, are dotted grey unless they are certified present.
 
     The middle of a long name is left out. A name that matplotlib's font cannot write shows as its
     place, such as "column 2": set ``plt.rcParams["font.family"]`` to a font that can.
@@ -93,7 +93,7 @@ def network(
     ax, names = axes_of(ax), result.columns
     turn = 2 * np.pi * np.arange(len(names)) / len(names)
     place = {n: (np.sin(t), np.cos(t)) for n, t in zip(names, turn.tolist(), strict=True)}
-    for first, second, estimate, basis, color in lines.itertuples(index=False):
+    for first, second, estimate, basis, color, _ in lines.itertuples(index=False):
         (x0, y0), (x1, y1) = place[first], place[second]
         ax.plot(
             [x0, x1], [y0, y1],
@@ -190,23 +190,27 @@ def _pairs(result: AnyGraph, penalty: float | None) -> pd.DataFrame:
 def _lines(
     result: AnyGraph, alpha: float, adjust: Adjustment, target: Target, penalty: float | None
 ) -> pd.DataFrame:
-    """What is drawn: first, second, estimate, what a line rests on (a style), and its color."""
+    """What is drawn: first, second, estimate, what a line rests on (a style), its color, tested."""
     import pandas as pd
 
     pairs = _pairs(result, penalty)
     if isinstance(result, GraphResult):
-        found = result.edges(alpha=alpha, adjust=adjust, target=target)
+        found = result.joined(alpha=alpha, adjust=adjust, target=target)
         certified = found["certified"] == "present"
         found = found.assign(basis=np.where(certified, "certified", "by a test"))
-        found = pd.concat([pairs[~pairs["tested"]].assign(basis="not tested"), found])
+        known = set(zip(found["first"], found["second"], strict=True))
+        drawn = [pair in known for pair in zip(pairs["first"], pairs["second"], strict=True)]
+        others = pairs[~pairs["tested"] & ~np.array(drawn)]
+        found = pd.concat([others.assign(basis="not tested"), found])
     elif isinstance(result, TreeResult):
         found = result.edges(alpha=alpha, target=target)
-        found = found.assign(basis=found["verdict"])
+        found = found.assign(basis=found["verdict"], tested=True)
     else:
-        found = result.edges(penalty).assign(basis="at this penalty")
+        found = result.edges(penalty).assign(basis="at this penalty", tested=True)
     signs = np.where(found["estimate"] > 0, "positive", "negative")
     colors = np.where(found["basis"] == "not tested", "not tested", signs)
-    return found.assign(color=colors)[["first", "second", "estimate", "basis", "color"]]
+    shown = ["first", "second", "estimate", "basis", "color", "tested"]
+    return found.assign(color=colors)[shown]
 
 
 def _add_legend(ax: Axes, lines: pd.DataFrame) -> None:
@@ -234,12 +238,14 @@ def _caption(result: AnyGraph, lines: pd.DataFrame, alpha: float, penalty: float
     """What the edges are."""
     if isinstance(result, TreeResult):
         return f"{int(np.sum(lines['basis'] == 'sure'))} sure edges of {len(result.columns) - 1}"
-    edges = counted(int(np.sum(lines["basis"] != "not tested")), "edge")
+    edges = counted(int(lines["tested"].sum()), "edge")
     if isinstance(result, GraphResult):
         if not result.known:
             return "nearly singular: no edges can be tested"
         tested = counted(int(result.tested.sum()), "tested pair")
-        return f"{edges} of {tested}, level {alpha:g}"
+        declared = int(np.sum(~lines["tested"] & (lines["basis"] == "certified")))
+        also = f", {counted(declared, 'declared pair')} certified" if declared else ""
+        return f"{edges} of {tested}{also}, level {alpha:g}"
     return f"{edges}{_at_penalty(result, penalty)}"
 
 

@@ -7,6 +7,9 @@ from collections.abc import Callable
 from decimal import ROUND_DOWN, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
+from typing import TypeAlias
+
+Curve: TypeAlias = Callable[[float, float], float]  # of log(delta): rises in rho, falls in epsilon
 
 _ROUNDS = 120  # halvings of an interval of logarithms
 _MARGIN = 1e-9  # of log(delta); floating errors are far smaller
@@ -44,26 +47,45 @@ def log_delta(rho: float, epsilon: float) -> float:
 
 
 @lru_cache(maxsize=256)  # every summary of a result prints it
-def epsilon_of(rho: Fraction, delta: Fraction) -> float:
-    """Epsilon at which a rho-zCDP mechanism is (epsilon, delta)-private, rounded up."""
+def epsilon_of(rho: Fraction, delta: Fraction, curve: Curve = log_delta) -> float:
+    """Epsilon at which a rho-zCDP mechanism is (epsilon, delta)-private, rounded up.
+
+    Parameters
+    ----------
+    rho, delta : Fraction
+    curve : callable
+        (rho, epsilon) -> log(delta), at most `log_delta`: a better one is known for Gaussian noise.
+    """
     r, target = _float(rho), _log(delta) - _MARGIN
     most = r + 2 * math.sqrt(-r * target) + _MARGIN  # the simple bound of Bun and Steinke (2016)
-    if log_delta(r, math.exp(_LEAST)) <= target:
+    if curve(r, math.exp(_LEAST)) <= target:
         return 0.0
-    log_epsilon = _bisect(lambda x: log_delta(r, math.exp(x)) <= target, _LEAST, math.log(most))
+    log_epsilon = _bisect(lambda x: curve(r, math.exp(x)) <= target, _LEAST, math.log(most))
     return math.exp(log_epsilon)
 
 
-def rho_of(epsilon: Fraction, delta: Fraction) -> Fraction:
-    """Largest rho, rounded down to six digits, for which zCDP implies (epsilon, delta)-privacy."""
+@lru_cache(maxsize=256)
+def rho_of(epsilon: Fraction, delta: Fraction, curve: Curve = log_delta) -> Fraction:
+    """Largest rho, rounded down to six digits, for which zCDP implies (epsilon, delta)-privacy.
+
+    `curve` is that of `epsilon_of`.
+    """
     e, target = _float(epsilon), _log(delta) - _MARGIN
     high = math.log(e + 1)
-    while log_delta(math.exp(high), e) <= target and high < _MOST:
+    while curve(math.exp(high), e) <= target and high < _MOST:
         high += 1
-    excess = _bisect(lambda x: log_delta(math.exp(x), e) > target, _LEAST, high)
+    excess = _bisect(lambda x: curve(math.exp(x), e) > target, _LEAST, high)
     # The end of the bisection is on the far side; six digits rounded down are on the near one.
     near = Decimal(math.exp(excess)) * (1 - Decimal(10) ** -12)
     return Fraction(Context(prec=6, rounding=ROUND_DOWN).create_decimal(near))
+
+
+def implies(rho: Fraction, epsilon: Fraction, delta: Fraction, curve: Curve = log_delta) -> bool:
+    """Whether rho guarantees (epsilon, delta)-privacy.
+
+    It keeps half the margin, so what `rho_of` or `epsilon_of` found on one machine holds on others.
+    """
+    return curve(_float(rho), _float(epsilon)) <= _log(delta) - _MARGIN / 2
 
 
 def _bisect(holds: Callable[[float], bool], low: float, high: float) -> float:

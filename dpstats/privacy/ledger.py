@@ -9,6 +9,7 @@ is written.
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import stat
@@ -24,7 +25,7 @@ from typing import BinaryIO, Literal, NoReturn
 from dpstats import files
 from dpstats.checks import check_text, printable, short
 from dpstats.errors import BudgetError, FileFormatError, RequestError
-from dpstats.privacy.budget import KINDS, Budget, check_budget
+from dpstats.privacy.budget import KINDS, ApproxDP, Budget, check_budget
 from dpstats.privacy.neighbours import NEIGHBOURS, Unit, check_unit
 from dpstats.privacy.rationals import parse_fraction
 
@@ -73,11 +74,14 @@ class Ledger:
     path : Path
         The file.
     kind : str
-        Kind of budget, "pure" or "zcdp"; every spending is of this kind.
+        Kind of the cap, "pure", "zcdp" or "approx". The first counts epsilon; the other two count
+        rho, in which every release with Gaussian noise is paid.
     cap : Fraction
         The most that may be spent in total: epsilon or rho, both of which add up.
     unit : {"replace", "add_remove"}
         Neighbour relation of every spending: amounts for different relations do not add up.
+    delta : Fraction or None
+        Of an `ApproxDP` cap: what was spent is read as an epsilon at this delta.
 
     Examples
     --------
@@ -97,6 +101,7 @@ class Ledger:
     kind: str
     cap: Fraction
     unit: Unit = "replace"
+    delta: Fraction | None = None
 
     @classmethod
     def create(cls, path: str | Path, cap: Budget, *, unit: Unit = "replace") -> Ledger:
@@ -110,6 +115,8 @@ class Ledger:
         check_budget(cap, "cap")
         header = {"dpstats_ledger": _VERSION, "kind": cap.kind, "cap": str(cap.total)}
         header["unit"] = check_unit(unit)
+        if isinstance(cap, ApproxDP):
+            header["delta"] = str(cap.delta)
         path = files.as_path(path)
         try:
             with path.open("xb") as file, _locked(file), _removed_on_failure(path):
@@ -137,7 +144,7 @@ class Ledger:
         path = files.as_path(path)
         with _opened(path) as file:
             read = _read(file)
-        return cls(path, read.kind, read.cap, read.unit)
+        return cls(path, read.kind, read.cap, read.unit, read.delta)
 
     @property
     def spendings(self) -> tuple[Spending, ...]:
@@ -175,7 +182,7 @@ class Ledger:
 
         Parameters
         ----------
-        budget : PureDP or ZCDP
+        budget : PureDP, ZCDP or ApproxDP
             What is spent.
         note : str
             Public text stored next to it.
@@ -214,7 +221,7 @@ class Ledger:
         spent = self.spent
         lines = (("cap", self.cap), ("spent", spent), ("remaining", self.cap - spent))
         parameter = KINDS[self.kind].parameter
-        amounts = [f"{name:<9} {parameter} = {_show(value)}" for name, value in lines]
+        amounts = [f"{name:<9} {parameter} = {self._text(value)}" for name, value in lines]
         return "\n".join([*amounts, NEIGHBOURS[self.unit]])
 
     def table(self) -> str:
@@ -242,13 +249,22 @@ class Ledger:
         return "\n".join([head, *lines, last])
 
     def _same(self, read: _Read) -> _Read:
-        if (read.kind, read.cap, read.unit) != (self.kind, self.cap, self.unit):
-            _damaged(1, "the kind, cap or unit has changed since the ledger was opened")
+        own = (self.kind, self.cap, self.unit, self.delta)
+        if (read.kind, read.cap, read.unit, read.delta) != own:
+            _damaged(1, "the kind, cap, delta or unit has changed since the ledger was opened")
         return read
 
+    def _text(self, amount: Fraction) -> str:
+        """An amount; under an (epsilon, delta) cap with its epsilon."""
+        if self.delta is None or amount <= 0:
+            return _show(amount)
+        if amount.numerator.bit_length() + amount.denominator.bit_length() > _LONGEST:
+            amount = Fraction(math.nextafter(float(amount), math.inf))  # of many spendings
+        return f"{_show(amount)}: {ApproxDP.from_rho(amount, self.delta).reading}"
+
     def _check(self, budget: Budget, unit: Unit, spent: Fraction) -> None:
-        kind = getattr(budget, "kind", None)
-        if kind != self.kind:
+        # rho of Gaussian noise adds up, whichever guarantee is read from the sum
+        if getattr(budget, "parameter", None) != KINDS[self.kind].parameter:
             raise BudgetError(
                 f"this ledger counts budgets of kind {self.kind!r}, got {short(budget)}; "
                 "amounts of different kinds cannot be added; plan with a budget of this kind"
@@ -260,9 +276,10 @@ class Ledger:
             )
         remaining = self.cap - spent
         if budget.total > remaining:
+            asked = self._text(budget.total)
             raise BudgetError(
-                f"the ledger's cap would be exceeded: requested {_show(budget.total)}, remaining "
-                f"{_show(remaining)}, difference {_show(budget.total - remaining)}; "
+                f"the ledger's cap would be exceeded: requested {asked}, remaining "
+                f"{self._text(remaining)}, difference {_show(budget.total - remaining)}; "
                 "ask for a smaller budget"
             )
 
@@ -346,6 +363,7 @@ class _Read:
     kind: str
     cap: Fraction
     unit: Unit
+    delta: Fraction | None
     spendings: tuple[Spending, ...]
     last: str
 
@@ -367,13 +385,17 @@ def _read(file: BinaryIO) -> _Read:
             f"the ledger has version {short(version)}; this dpstats reads {_VERSION}; start a new "
             "ledger, with what remains in this one as its cap"
         )
-    if header.keys() != {*_HEADER, "digest"}:
+    kind = header.get("kind")
+    more = {"delta"} if kind == ApproxDP.kind else set[str]()
+    if header.keys() != {*_HEADER, *more, "digest"}:
         _damaged(1, "the header of a ledger is missing")
-    kind, cap = header["kind"], parse_fraction(header["cap"])
+    cap, delta = parse_fraction(header["cap"]), parse_fraction(header.get("delta"))
     if not isinstance(kind, str) or kind not in KINDS:
         _damaged(1, f"unknown kind of budget; allowed: {', '.join(KINDS)}")
     if not cap:
         _damaged(1, "the cap must be a positive fraction such as '2'")
+    if more and not (delta and delta < 1):
+        _damaged(1, "delta must be a fraction between 0 and 1")
     if not isinstance(header["unit"], str) or header["unit"] not in NEIGHBOURS:
         _damaged(1, f"unknown neighbour relation; allowed: {', '.join(NEIGHBOURS)}")
     last = _checked(1, header, "")
@@ -381,7 +403,7 @@ def _read(file: BinaryIO) -> _Read:
     for number, entry in enumerate(entries, 2):
         spendings.append(_spending(number, entry))
         last = _checked(number, entry, last)
-    return _Read(kind, cap, check_unit(header["unit"]), tuple(spendings), last)
+    return _Read(kind, cap, check_unit(header["unit"]), delta, tuple(spendings), last)
 
 
 def _spending(number: int, entry: dict[str, object]) -> Spending:

@@ -12,6 +12,7 @@ from dpstats.errors import DataError
 from dpstats.families.block import Block
 from dpstats.families.cells import Indicator, Table
 from dpstats.families.merging import BlockIndex
+from dpstats.families.residuals import Residual
 from dpstats.private.histograms import Histograms
 from dpstats.schema import Schema
 
@@ -24,9 +25,9 @@ SAFE_TOTAL = 2**62
 class Kernel:
     """Sums of all functions of some blocks over record batches.
 
-    Tables and conditions are read off a few histograms when all rows are in; a block that does not
-    follow from one is summed by its own ``sums``. The running sums are those of the histograms,
-    then of these blocks.
+    Tables, their residuals and conditions are read off a few histograms when all rows are in; a
+    block that does not follow from one is summed by its own ``sums``. The running sums are those of
+    the histograms, then of these blocks.
 
     Parameters
     ----------
@@ -39,7 +40,9 @@ class Kernel:
         self.blocks = tuple(blocks)
         used = {column.name for block in self.blocks for column in block.columns}
         self.schema = schema.select(used)
-        counted = [block for block in self.blocks if isinstance(block, Table | Indicator)]
+        counted = [
+            block for block in self.blocks if isinstance(block, Table | Indicator | Residual)
+        ]
         self._histograms = Histograms.of(counted)
         self._tables = self._histograms.tables
         sources = BlockIndex(self._tables)
@@ -69,9 +72,11 @@ class Kernel:
             if number is None:
                 sums.append(next(alone))
                 continue
-            derivation = self._tables[number].derive(block)
+            counted = block.table if isinstance(block, Residual) else block
+            derivation = self._tables[number].derive(counted)
             assert derivation is not None  # the table holds all columns of the block
-            sums.append(derivation.apply(running[number], rows))
+            counts = derivation.apply(running[number], rows)
+            sums.append(block.of_counts(counts) if isinstance(block, Residual) else counts)
         return sums
 
     def sums(self, batch: pa.RecordBatch) -> list[Codes]:

@@ -17,13 +17,16 @@ from dpstats.density.minimax import Solver, SolverError, feasible, minimax, tole
 from dpstats.density.rows import Draw, draw_counts
 from dpstats.errors import RequestError
 from dpstats.measured.candidates_file import MOST_ROWS
-from dpstats.measured.certificate import Accuracy, certify
+from dpstats.measured.certificate import Accuracy, certify, published_answers
 from dpstats.measured.combining import Sources
 from dpstats.measured.measurements import Measurements
 from dpstats.references import reference_from_dict
 
 Fit = Literal["entropy", "minimax"]
 Seed = int | np.random.Generator | np.random.SeedSequence | None
+CANDIDATES, MANY_CANDIDATES = 20_000, 80_000  # by default, and for little noise
+NOISY = 15  # standard deviation of the noise, in rows, from which the first number is enough
+PER_FUNCTION = 40
 MOST_CANDIDATES = 1_000_000  # and as many weights to fit; a thousand times fewer usually do
 
 _log = logging.getLogger(__name__)
@@ -51,10 +54,23 @@ class Generated:
     notes: tuple[str, ...]
 
 
+def number_of_candidates(measurements: Measurements, fit: Fit) -> int:
+    """How many candidates to draw by default, from public numbers and noise alone.
+
+    Little noise tells more of the table apart, which takes more points to represent: with 20,000
+    the rows of many tables get worse when the budget grows. Few functions never need more.
+    """
+    if fit == "minimax":
+        return CANDIDATES
+    noise = float(np.median(measurements.standard_deviations)) * measurements.n
+    most = np.clip(PER_FUNCTION * measurements.family.size, CANDIDATES, MANY_CANDIDATES)
+    return int(np.clip(CANDIDATES * NOISY / max(noise, 1e-9), CANDIDATES, most))
+
+
 def check_options(
     fit: Fit,
     draw: Draw,
-    m: int,
+    m: int | None,
     k: int | None,
     rng: Seed,
     solver: Solver = "columns",
@@ -63,7 +79,7 @@ def check_options(
     """Refuse impossible options; the generator to use. `names` are those in the messages."""
     most = (MOST_CANDIDATES, MOST_ROWS)
     for name, size, limit in zip(names, (m, k), most, strict=False):
-        if name == names[1] and size is None:  # as many as private rows
+        if size is None:  # as many as serve; as many as private rows
             continue
         if type(size) is not int or not 1 <= size <= limit:
             raise RequestError(
@@ -91,7 +107,7 @@ def generate(
     fit: Fit = "entropy",
     solver: Solver = "columns",
     draw: Draw = "systematic",
-    m: int = 20_000,
+    m: int | None = None,
     k: int | None = None,
     progress: Callable[[str, int, int | None], None] | None = None,
 ) -> Generated:
@@ -107,6 +123,7 @@ def generate(
         Called with a message, the work done and the total.
     """
     say = progress or (lambda text, done, total: None)
+    m = number_of_candidates(measurements, fit) if m is None else m
     with one_blas_thread():
         say("drawing candidates", 0, 3)
         reference = reference_from_dict(measurements.reference_spec)
@@ -119,7 +136,7 @@ def generate(
         if weights is None:
             weights = _entropy(measurements, candidates, proposal.fit, notes)
         say("drawing rows", 2, 3)
-        values = measurements.family.evaluate(candidates.codes)
+        values = measurements.published.evaluate(candidates.codes)
         rows = _number_of_rows(measurements, notes) if k is None else k
         counts = draw_counts(weights, rows, draw, values, rng)
     say("done", 3, 3)
@@ -132,9 +149,14 @@ def _minimax(
     measurements: Measurements, candidates: Candidates, solver: Solver, notes: list[str]
 ) -> Floats | None:
     """Weights by the linear program; the budget is spent, and a failure must not lose a release."""
-    seen = seen_by(measurements.family, candidates)
-    target = feasible(measurements.family, measurements.means)
-    within = tolerance(usable_deviations(measurements))
+    family, means = measurements.published, measurements.means
+    deviations = measurements.standard_deviations
+    if measurements.strategy.tables:
+        answers = published_answers(measurements)
+        means, deviations = answers.means, np.sqrt(answers.noise_variances)
+    seen = seen_by(family, candidates)
+    target = feasible(family, means)
+    within = tolerance(usable_deviations(measurements, deviations))
     try:
         fit = minimax(seen.values, target, solver, within)
     except SolverError as error:

@@ -25,6 +25,7 @@ from dpstats.families.cells import Indicator, Table
 from dpstats.families.features import add_by_bin, indicator
 from dpstats.families.group_moments import GroupMoments
 from dpstats.families.moments import Moments
+from dpstats.families.residuals import Residual
 from dpstats.references.ball_potential import BallConditional, BallPotential
 from dpstats.references.subgroup_potential import (
     Monomial,
@@ -41,7 +42,7 @@ CHUNK = 2**16  # entries of a conditional that are worked on at a time: what a c
 
 def knows(family: Family) -> bool:
     """Whether every block is of a kind that has conditional distributions here."""
-    kinds = Table | Indicator | Moments | GroupMoments | BallMoments
+    kinds = Table | Residual | Indicator | Moments | GroupMoments | BallMoments
     return all(isinstance(block, kinds) for block in family.blocks)
 
 
@@ -150,10 +151,13 @@ class GibbsSampler:
         for block in self.family.blocks:
             part = coefficients[start : start + block.size]
             start += block.size
-            if isinstance(block, Table | Indicator):
+            if isinstance(block, Table | Indicator | Residual):
                 shape = tuple(column.bins for column in block.columns)
-                whole = part if isinstance(block, Table) else part * block.cells.array.ravel()
-                _add(tables, tuple(c.name for c in block.columns), whole.reshape(shape))
+                if isinstance(block, Indicator):
+                    part = part * block.cells.array.ravel()
+                elif isinstance(block, Residual):
+                    part = block.potential(part) / int(block.bounds[0])
+                _add(tables, tuple(c.name for c in block.columns), part.reshape(shape))
             elif isinstance(block, GroupMoments):
                 self._subgroups += SubgroupPotential.of_group_moments(block, part)
             elif isinstance(block, BallMoments):

@@ -40,6 +40,7 @@ from dpstats.families.cells import Indicator, Table
 from dpstats.families.features import Term
 from dpstats.families.group_moments import GroupMoments
 from dpstats.families.moments import Moments
+from dpstats.families.residuals import Residual
 from dpstats.measured.answers import Answers, answer
 from dpstats.measured.combining import Sources
 from dpstats.references.base import Proposal, Unmeasured
@@ -300,7 +301,8 @@ def own_density(sources: Sources, column: Column) -> Floats:
 def _own_blocks(family: Family, column: Column) -> list[Block]:
     """Functions of one column alone that the family's answers may give."""
     own: list[Block] = []
-    if any(isinstance(block, Table) and column in block.columns for block in family.blocks):
+    tables = (block for block in family.blocks if isinstance(block, Table | Residual))
+    if any(column in table.columns for table in tables):
         own.append(Table((column,)))
     for block in family.blocks:
         if isinstance(block, Indicator) and block.columns == (column,):

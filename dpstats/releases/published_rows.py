@@ -364,7 +364,7 @@ class PublishedRows(Cached):
         and are known to lie in their range; only noise-aware intervals use them.
         """
         radii = np.array([self.known.radii.get(name, np.inf) for name in block.names])
-        if block.noise_factor > 1:
+        if block.calibrates:
             low, high = block.ranges
             return np.asarray((high - low) / block.bounds)  # fine functions have the same names
         for source in self.family.blocks if np.isinf(radii).any() else ():

@@ -358,8 +358,8 @@ class Release(Cached):
         weights = self.counts / self.k if of == "rows" else self.weights
         target = "synthetic rows" if of == "rows" else "weighted candidates"
         if analysis is None:
-            means = self.measurements.family.evaluate(self.candidates).average(weights)
-            return certify(self.measurements, means, alpha=alpha, target=target)
+            means = self.measurements.published.evaluate(self.candidates).average(weights)
+            return certify(self._sources, means, alpha=alpha, target=target)
         named = isinstance(analysis, str)
         asked = self._planned.named(analysis) if isinstance(analysis, str) else analysis
         _check_analysis("accuracy", asked)
@@ -514,7 +514,7 @@ class Release(Cached):
     def __str__(self) -> str:
         held = self.measurements
         lines = [
-            f"Release: {counted(held.family.size, 'noisy answer')} from "
+            f"Release: {counted(held.published.size, 'noisy answer')} from "
             f"{'' if held.rows.public else 'about '}{counted(self.n, 'private row')}, "
             f"{counted(self.k, 'synthetic row')} ({self.draw}, {self.fit} fit on "
             f"{counted(len(self.weights), 'candidate')})",
@@ -522,7 +522,7 @@ class Release(Cached):
             *(f"Note: {reason}" for reason in self.unread.values()),
             *(
                 f"Note: {note}"
-                for note in (*self._planned.notes(self.measurements.family), *self.notes)
+                for note in (*self._planned.notes(self.measurements.published), *self.notes)
             ),
             *printed(self._published),
         ]

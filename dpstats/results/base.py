@@ -63,6 +63,7 @@ class Result(ABC):
     title: str
 
     preview_itemised: ClassVar[bool] = False  # whether it lists all parameters, each in its unit
+    certified_target: ClassVar[Target] = "population"  # of the certified widths in a preview
 
     @property
     @abstractmethod

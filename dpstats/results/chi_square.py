@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -83,6 +83,8 @@ class ChiSquareResult(Cached, HypothesisResult):
     [0.4 0.4]
     """
 
+    certified_target: ClassVar[Target] = "table"
+
     df: int
     cells: list[str]
     observed: Floats
@@ -126,7 +128,7 @@ class ChiSquareResult(Cached, HypothesisResult):
 
     def preview_widths(self, method: Method, alpha: float = 0.05) -> Floats:
         """Width (1,) of the interval that the method has: see `conf_int`."""
-        target: Target = "population" if method == "noise_aware" else "table"
+        target = "population" if method == "noise_aware" else self.certified_target
         return np.diff(self.conf_int(alpha=alpha, method=method, target=target))
 
     @property

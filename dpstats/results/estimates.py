@@ -75,6 +75,10 @@ class EstimateResult(Cached, Result):
         The budget of the release, for the footer.
     notes : sequence of str
         Limits and warnings for this result.
+    fitted : (d,) float64, optional
+        Of cells of tables: their shares under the fitted density, which no count makes negative.
+        Shrunken towards the reference: nearer to the private table where noise is large, biased
+        where it is not. For display; no interval or test uses them.
 
     Examples
     --------
@@ -104,6 +108,7 @@ class EstimateResult(Cached, Result):
     budget: str
     scalar: bool = False
     notes: Sequence[str] = ()
+    fitted: Floats | None = None
 
     def __post_init__(self) -> None:
         d = len(self.terms)
@@ -281,6 +286,8 @@ class EstimateResult(Cached, Result):
     ) -> pd.DataFrame:
         """One row per parameter; every printed number comes from this frame.
 
+        Cells of tables have a column ``fitted`` too, see `fitted`.
+
         For the private table (``target="table"``) the only error is the noise: standard errors and
         intervals account for it alone, the privacy share is 1, and there is no test.
         """
@@ -299,7 +306,8 @@ class EstimateResult(Cached, Result):
             ends[:, 1],
             np.where(np.isnan(shares), np.nan, 1.0) if table else shares,
         )
-        return pd.DataFrame(dict(zip(FRAME_COLUMNS, columns, strict=True)))
+        frame = pd.DataFrame(dict(zip(FRAME_COLUMNS, columns, strict=True)))
+        return frame if self.fitted is None else frame.assign(fitted=self.fitted)
 
     def summary(
         self,
@@ -357,6 +365,7 @@ class EstimateResult(Cached, Result):
             sampling_variance=self.sampling_variance[:count],
             privacy_variance=self.privacy_variance[:count],
             intervals=self.intervals.subset(slice(0, count)),
+            fitted=None if self.fitted is None else self.fitted[:count],
         )
 
     def _without_width(self, shown: pd.DataFrame, alpha: float, target: Target) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -36,7 +36,7 @@ from dpstats.results.pair_graph import (
     symmetric,
 )
 from dpstats.results.rendering import Page, brief_list
-from dpstats.spending import USUAL_ALPHA, percent
+from dpstats.spending import USUAL_ALPHA, benjamini_hochberg, holm, percent
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -172,7 +172,7 @@ class GraphResult(PairGraph, EstimateResult):
         adjust : {"holm", "fdr_bh", "none"}
             Holm's method bounds the probability of any false edge, under any dependence of the
             pairs; Benjamini and Hochberg's the expected share of false edges among those found,
-            for independent or positively dependent pairs. By statsmodels' `multipletests`.
+            for independent or positively dependent pairs.
 
         Raises
         ------
@@ -183,7 +183,7 @@ class GraphResult(PairGraph, EstimateResult):
         raw = np.asarray(self.p_unadjusted)
         if adjust == "none" or not self.tested.any():
             return Named(raw, self.terms)
-        return self._once(adjust, lambda: Named(_adjusted(raw, adjust), self.terms))
+        return self._once(adjust, lambda: Named(adjusted(raw, adjust), self.terms))
 
     @property
     def testable(self) -> bool:
@@ -256,6 +256,29 @@ class GraphResult(PairGraph, EstimateResult):
             frame["certified"] = self.verdicts(alpha=alpha, target=target)
         found = frame[frame["p_value"] <= alpha]
         return strongest_first(found).reset_index(drop=True)
+
+    def joined(self, **options: Any) -> pd.DataFrame:
+        """The edges, and pairs that are not tested but certified present: what pictures show.
+
+        Parameters
+        ----------
+        **options
+            Those of `edges`.
+
+        Returns
+        -------
+        DataFrame
+            That of `edges`, and a column ``tested``.
+        """
+        import pandas as pd
+
+        found = self.edges(**options).assign(tested=True)
+        level = {name: options[name] for name in ("alpha",) if name in options}
+        target = {name: options[name] for name in ("target",) if name in options}
+        present = np.asarray(self.verdicts(**level, **target)) == "present"
+        frame = self.to_frame(**level).assign(certified="present", tested=False)
+        parts = [part for part in (found, frame[present & ~self.tested]) if len(part)]
+        return pd.concat(parts, ignore_index=True) if parts else found
 
     def verdicts(self, *, alpha: float = USUAL_ALPHA, target: Target = "population") -> list[str]:
         """Certified verdicts on all pairs: present, absent, or undecided.
@@ -354,7 +377,20 @@ class GraphResult(PairGraph, EstimateResult):
         if not self.known:
             return replace(page, header=(), rows=())
         names = {"t": "z", "P>|t|": f"P>|z| ({_ADJUSTED[self.adjust][0]})"}
-        return replace(page, header=[names.get(cell, cell) for cell in page.header])
+        header = [names.get(cell, cell) for cell in page.header]
+        return replace(page, header=header, after=[*page.after, *self._entries(alpha, target)])
+
+    def _entries(self, alpha: float, target: Target) -> list[str]:
+        """A note where no partial correlation is certified, but entries of the matrix are."""
+        low, high = np.asarray(self.conf_int(alpha=alpha, method="certified", target=target)).T
+        bounds = self._graph.precision.bounds(alpha, target)
+        if (low > -1).any() or (high < 1).any() or not np.isfinite(bounds).all():
+            return []
+        return [
+            "Note: all certified partial correlations are [-1, 1], since a diagonal entry of the "
+            f'precision matrix may be zero; precision(target="{target}") has finite limits of all '
+            "entries."
+        ]
 
     def _shown(self, alpha: float, target: Target, most: int) -> pd.DataFrame:
         """The strongest pairs first."""
@@ -386,11 +422,10 @@ class GraphResult(PairGraph, EstimateResult):
         return lines
 
 
-def _adjusted(pvalues: Floats, method: str) -> Floats:
-    """Adjusted p-values; nan for those that are nan."""
-    from statsmodels.stats.multitest import multipletests
-
+def adjusted(pvalues: Floats, method: Adjustment) -> Floats:
+    """P-values (d,) adjusted for the number of those that are not nan."""
     found = pvalues.copy()
     known = np.isfinite(pvalues)
-    found[known] = multipletests(pvalues[known], method=method)[1]
+    adjust = holm if method == "holm" else benjamini_hochberg
+    found[known] = adjust(pvalues[known])
     return found

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 EVEN_ROWS = """\
 Even rows are an easy case for a graph: columns are independent and use all of their bounds. For
 normal columns with bounds at three standard deviations, certified intervals were 2 to 9 times as
-wide, or said nothing, and noise-aware ones up to 3 times where most of the variance is noise."""
-_ATTRIBUTES = ("p_value", "certified", "verdict")  # of an edge, besides its weight
+wide, noise-aware ones up to 6 times where most of the variance is noise; or they said nothing."""
+_ATTRIBUTES = ("p_value", "certified", "verdict", "tested")  # of an edge, besides its weight
 
 
 class PairGraph(ABC):
@@ -39,6 +39,10 @@ class PairGraph(ABC):
     def edges(self) -> pd.DataFrame:
         """The edges, strongest first: columns first, second, estimate and further ones."""
 
+    def joined(self, **options: Any) -> pd.DataFrame:
+        """The edges of `to_networkx`."""
+        return self.edges(**options)
+
     @property
     def matrix(self) -> pd.DataFrame:
         """Estimates of all pairs as a symmetric (p, p) frame, ones on the diagonal."""
@@ -51,7 +55,8 @@ class PairGraph(ABC):
         """The edges as a networkx graph of the columns.
 
         Every edge has the attribute ``weight``, the estimate, and where the result has them
-        ``p_value``, ``certified`` and ``verdict``.
+        ``p_value``, ``certified``, ``verdict`` and ``tested``: False for a pair of a declared graph
+        (``separators=``) that is certified present.
 
         Parameters
         ----------
@@ -71,7 +76,7 @@ class PairGraph(ABC):
             ) from None
         graph: networkx.Graph[str] = networkx.Graph()
         graph.add_nodes_from(self.columns)
-        for row in self.edges(**options).to_dict("records"):
+        for row in self.joined(**options).to_dict("records"):
             found = {name: row[name] for name in _ATTRIBUTES if name in row}
             kept = {name: value for name, value in found.items() if value == value}  # no nan
             graph.add_edge(row["first"], row["second"], weight=row["estimate"], **kept)

@@ -3,8 +3,9 @@
 delta bounds, for all functions at once, the distance of a mean over the synthetic rows Y from that
 over the private rows X, in the scale where functions have values in [-1, 1] (BL24, Definition
 II.2). It is `Sizes.error` of a theorem, 8 times the delta that sizes are asked for, or
-`release.accuracy().delta`. The bounds are exact inequalities on that event, for any rows;
-docs/explanation/theory.md has their proofs.
+`release.accuracy().delta`. Where a theorem promises nothing it is infinite, and so are the bounds
+(1 for a sine). They are exact inequalities on that event, for any rows; docs/explanation/theory.md
+has their proofs.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpstats.arrays import Floats
-from dpstats.checks import check_alpha, check_finite, check_number, check_whole, short
+from dpstats.checks import check_alpha, check_finite, check_number, check_whole, is_number, short
 from dpstats.corrected.spectral import sine_bounds
 from dpstats.errors import RequestError
 
@@ -259,6 +260,8 @@ def excess_risk(delta: float, lipschitz: float, mesh: float, *, bound: float = 1
     for name, value in (("delta", delta), ("lipschitz", lipschitz), ("mesh", mesh)):
         _check_delta(value, name)
     _check_delta(bound, "bound")
+    if math.isinf(delta):
+        return math.inf
     return 2 * (bound * delta + 2 * lipschitz * mesh)
 
 
@@ -289,5 +292,7 @@ def grid_size(p: int, *, side: float, mesh: float) -> int:
 
 
 def _check_delta(value: float, name: str = "delta") -> None:
+    if name == "delta" and is_number(value) and value == math.inf:
+        return  # what a theorem promises where it promises nothing
     if check_number(name, value) < 0:
         raise RequestError(f"{name} must not be negative, got {short(value)}")

@@ -75,6 +75,8 @@ class UniformSampling(Theorem):
         L1 sensitivity of the sums of all functions; 2 |F| if not given, which is always valid.
     cells : int
         |Omega|.
+    printed : bool
+        As for the other theorems; the sizes are the printed ones in any case.
 
     Examples
     --------
@@ -88,10 +90,12 @@ class UniformSampling(Theorem):
     """
 
     cells: int
+    printed: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_whole("cells", self.cells, 1)
+        _refuse_sensitivity(self.sensitivity, self.printed)
 
     def _condition(self, delta: float, n: int) -> float:
         return float(self.cells)
@@ -131,7 +135,7 @@ class HistogramSampling(Theorem):
     >>> about = dict(epsilon=1, gamma=0.05 / 6, functions=100, cells=1000)
     >>> corrected = dps.theory.HistogramSampling(**about).sizes(delta=0.05)
     >>> corrected.n, corrected.m, round(corrected.probability, 3), corrected.epsilon
-    (374248, 8640000, 0.95, 2)
+    (374248, 8640000, 0.95, 2.0)
     >>> dps.theory.HistogramSampling(**about, printed=True).sizes(delta=0.05).n
     8076599868
     """
@@ -248,15 +252,36 @@ class KernelSampling(Theorem):
         """A bound on the density: the cube has diameter sqrt(p)."""
         return self.smallest + self.lipschitz * math.sqrt(self.columns)
 
+    def _refuse_printed(self, what: str) -> None:
+        if self.printed:
+            raise RequestError(
+                f"the printed {what} has constants that the paper does not name; leave "
+                "printed=True out for that of the corrected theorem"
+            )
+
     @property
     def bandwidth(self) -> float:
-        """Bandwidth h of the corrected theorem: the bias is at most tau / 6."""
+        """Bandwidth h of the corrected theorem: the bias is at most tau / 6.
+
+        Raises
+        ------
+        RequestError
+            With ``printed=True``: the paper does not name the constant of its bandwidth.
+        """
+        self._refuse_printed("bandwidth, C' (log n / n)^(1/p),")
         slope = 6 * self.lipschitz * math.sqrt(self.columns)
         return min(0.5, self.smallest / slope) if slope else 0.5
 
     @property
     def steps(self) -> int:
-        """Lattice steps along every column, of the corrected theorem."""
+        """Lattice steps along every column, of the corrected theorem.
+
+        Raises
+        ------
+        RequestError
+            With ``printed=True``, as for `bandwidth`.
+        """
+        self._refuse_printed("lattice")
         return max(1, math.ceil(9 * self.columns * (self.lipschitz / self.smallest) ** 2))
 
     def _needs(self, delta: float) -> dict[str, float]:

@@ -100,18 +100,27 @@ class Theorem:
         RequestError
         """
         check_range("delta", delta, above=0, most=LARGEST_DELTA)
-        needs = self._needs(delta)
+        try:
+            return self._sizes(float(delta))
+        except (OverflowError, ZeroDivisionError):
+            raise RequestError(
+                "the theorem asks for more rows or candidates than floating point holds; give "
+                "fewer columns or cells, or a larger delta or epsilon"
+            ) from None
+
+    def _sizes(self, delta: float) -> Sizes:
+        needs = {name: float(least) for name, least in self._needs(delta).items()}
         n = math.ceil(max(needs.values()))
         failure, parts = self._failure(n)
         return Sizes(
             n=n,
             k=math.ceil(self._sampled(delta)),
             m=math.ceil(self._candidates(delta, n)),
-            sigma=delta / self._log,
-            condition_number=self._condition(delta, n),
+            sigma=float(delta / self._log),
+            condition_number=float(self._condition(delta, n)),
             error=8 * delta,
-            probability=max(0.0, 1 - failure),
-            epsilon=parts * self.epsilon,
+            probability=float(max(0.0, 1 - failure)),
+            epsilon=float(parts * self.epsilon),
             least_n=needs,
         )
 
@@ -133,7 +142,12 @@ class Theorem:
         for name, size in (("n", n), ("k", k), ("m", m)):
             if size is not None:
                 check_whole(name, size, 1)
+        try:
+            return self._delta(n, k, m)
+        except OverflowError:  # the reference asks for more rows than floating point holds
+            return math.inf
 
+    def _delta(self, n: int, k: int | None, m: int | None) -> float:
         def affords(delta: float) -> bool:
             rows = n if k is None else min(n, k)
             return (
@@ -190,4 +204,5 @@ def check_range(
     numeric = is_number(value) and is_finite(value)
     if not (numeric and value > above and least <= value <= most):
         said = " and ".join(f"{word} {x:g}" for word, x in limits.items() if math.isfinite(x))
-        raise RequestError(f"{name} must be a number {said}, got {short(value)}")
+        of = "" if math.isfinite(above) else "of "
+        raise RequestError(f"{name} must be a number {of}{said}, got {short(value)}")

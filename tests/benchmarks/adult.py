@@ -58,18 +58,18 @@ def one_release(path, columns, budget, unit, m, intervals):
     used = {
         "cpu": time.process_time(),
         "mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-        "functions": plan.family.size,
+        "functions": plan.published.size,
     }
     codes = {name: frame[name].to_numpy(np.int64) for name in columns}
-    truth = np.concatenate(plan.family.sums(codes)) / len(frame)
+    truth = np.concatenate(plan.published.sums(codes)) / len(frame)
     for of in ("weights", "rows"):
         error = np.abs(release.accuracy(of=of).synthetic - truth)
         used |= {f"{of}_mean": error.mean(), f"{of}_max": error.max()}
-    answers = np.abs(release.measurements.means - truth)
+    answers = np.abs(release.answers(plan.published).means - truth)
     used |= {"answers_mean": answers.mean(), "answers_max": answers.max()}
     if intervals:
         result = release.infer("pairs")
-        order = [result.terms.index(name) for name in plan.family.names]
+        order = [result.terms.index(name) for name in plan.published.names]
         common = truth > COMMON
         for method, target in itertools.product(
             ("noise_aware", "certified"), ("table", "population")

@@ -1,6 +1,6 @@
 """The simulation of Bojkovic & Loh (2024, "Performance evaluation"): CPU seconds and errors.
 
-    python tests/benchmarks/paper_simulation.py [--figure docs/explanation/paper-simulation.svg]
+    python tests/benchmarks/paper_simulation.py [--figure docs/figures/paper-simulation.svg]
     python tests/benchmarks/paper_simulation.py --quick
 
 X is uniform on {0,1}^p, F the monomials to degree 2, eps = .2, delta = .5, gamma = .25; n, k and m

@@ -1,6 +1,6 @@
 """How the cost of every step grows, one size at a time: CPU seconds and peak memory.
 
-    python tests/benchmarks/scaling.py [--only rows] [--figure docs/explanation/scaling.svg]
+    python tests/benchmarks/scaling.py [--only rows] [--figure docs/figures/scaling.svg]
 
 Rows are made up: categories that depend on a common factor, or numbers with four factors. Every
 size is a process of its own; its peak memory is that of all steps together. Printed as Markdown.

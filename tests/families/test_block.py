@@ -230,15 +230,20 @@ def test_the_cost_of_a_block_is_exact(block, unit):
 
 
 def test_coarse_moments_cost_less_beside_others():
+    """x^3 and x^4 (2 + 27/256, or 4) against x and x^2 (9/4, or 4): a factor of 32, or of 16."""
     fine, coarse = (
         Moments.of_terms(SCHEMA, [(("age", None),) * 3, (("age", None),) * 4], coarse=coarse)
         for coarse in (False, True)
     )
-    for budget, power in (PureDP(1), 1), (ZCDP(1), 2):
+    assert not fine.calibrates
+    assert coarse.calibrates
+    for budget, power, factor in (PureDP(1), 1, 32), (ZCDP(1), 2, 16):
         price = fine.price(budget, "replace")
         assert coarse.price(budget, "replace") == price
         assert fine.relative_price(budget, "replace") == price
-        assert coarse.relative_price(budget, "replace") == price / 16**power
+        assert fine.noise_factor(budget, "replace") == 1
+        assert coarse.noise_factor(budget, "replace") == factor
+        assert coarse.relative_price(budget, "replace") == price / factor**power
 
 
 def test_grids_that_are_too_fine_are_named_with_the_remedy():

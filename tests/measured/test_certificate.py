@@ -284,7 +284,7 @@ def test_what_only_calibrates_intervals_is_not_in_the_headline(analysis, budget,
     certificate = certify(held, held.means, alpha=0.05, target="rows")
     assert certificate.names == dps.Moments.of(NUMBERS, [f"x{i}" for i in range(5)]).names
     assert certificate.delta < 0.02
-    coarse = [block for block in held.family.blocks if block.noise_factor > 1]
+    coarse = [block for block in held.family.blocks if block.calibrates]
     assert coarse
     assert not set(coarse[0].names) & set(certificate.names)
 

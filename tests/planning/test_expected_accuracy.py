@@ -38,7 +38,7 @@ def shares(frame, n):
 def test_expected_delta_is_the_median_of_the_largest_noise_and_what_rows_have():
     """The median of 4,000 draws; and the largest true error of the rows of three releases."""
     n, rng = 2_000, np.random.default_rng(0)
-    plan = dps.plan(SCHEMA, TABLES, budget=dps.PureDP(0.5), n=n)
+    plan = dps.plan(SCHEMA, TABLES, budget=dps.PureDP(0.5), n=n, weights="equal")
     expected = plan.preview().accuracy
     assert expected.functions == plan.family.size == 20
     law = plan.budget.law(float(plan.strategy.scales[0]))
@@ -59,16 +59,17 @@ def test_expected_delta_is_the_median_of_the_largest_noise_and_what_rows_have():
 def test_the_promise_is_that_of_the_theorem_at_the_plan_s_noise():
     """Two tables: L1 sensitivity 4, and 20 functions, whatever the number of cells."""
     n = 20_000
-    shown = preview(dps.PureDP(0.05), n)
+    shown = preview(dps.PureDP(0.05), n, weights="equal")
     theorem = UniformSampling(epsilon=0.05, gamma=0.0125, functions=20, cells=24, sensitivity=4)
     assert shown.accuracy.promised == pytest.approx(8 * theorem.delta(n))
-    last = str(shown).splitlines()[-2:]
+    last = str(shown).splitlines()[-3:]
     assert last[0].startswith("Synthetic rows: expected delta 0.01")
     times = round(shown.accuracy.promised / shown.accuracy.delta)
     assert last[1] == (
         "Theorem II.1 of Bojkovic & Loh (2024) promises "
-        f"{shown.accuracy.promised:.2g} with probability 95%, {times} times as much."
+        f"{shown.accuracy.promised:.2g} with probability 95%, {times} times as much,"
     )
+    assert last[2].startswith("for the minimax fit, independent rows, and enough candidates")
 
 
 def test_the_largest_noise_decides_the_promise():
@@ -85,14 +86,21 @@ def test_where_the_theorem_says_nothing():
     few = preview(dps.PureDP(1), 100).accuracy
     assert math.isinf(few.promised)
     assert str(few).endswith("promises nothing at this n.")
-    for budget, unit in ((dps.ZCDP(0.1), "replace"), (dps.PureDP(1), "add_remove")):
-        other = preview(budget, 20_000, unit=unit).accuracy
+    pure = dps.PureDP(1)
+    for budget, given, reason in (
+        (dps.ZCDP(0.1), {}, "Laplace noise"),
+        (dps.ApproxDP(1, 1e-6), {}, "Laplace noise"),
+        (pure, {"unit": "add_remove"}, 'a public number of rows, unit="replace"'),
+        (pure, {"reference": dps.LogLinear()}, "candidates from a density fixed beforehand"),
+        (pure, {"reference": dps.PerturbedHistogram()}, "candidates from a density fixed before"),
+    ):
+        other = preview(budget, 20_000, **given).accuracy
         assert other.promised is None
-        assert "Theorem" not in str(other)
+        assert f"Loh (2024) promises nothing here: it is for {reason}" in str(other)
         assert 0 < other.delta < 0.05
 
 
 def test_without_noise_to_speak_of_no_ratio_is_shown():
     exact = preview(dps.PureDP(1_000), 20_000).accuracy
     assert exact.delta == 0
-    assert str(exact).endswith("with probability 95%.")
+    assert "with probability 95%,\nfor the minimax fit" in str(exact)

@@ -71,6 +71,15 @@ def test_out_of_reach_and_always_reached():
     assert (hit, miss) == (1e-4, None)
 
 
+def test_a_value_beside_the_target():
+    found = Search(lambda v: math.log(5 / v), 1, 100, digits, close=2.0)
+    hit, miss = found.least(1)
+    assert miss < 5 <= hit <= 2 * miss
+    assert found.beside(miss, hit, 0.1) == pytest.approx(5 * math.exp(-0.1))
+    assert found.beside(miss, hit, 9.0) == miss
+    assert found.beside(miss, hit, -9.0) == hit
+
+
 def test_whole_numbers_end_at_neighbours():
     found = Search(lambda v: math.log(5.5 / v), 1, 100, lambda v: float(int(v))).least(50)
     assert found == (6, 5)

@@ -38,16 +38,33 @@ def test_shares_split_the_budget(schema):
 
 @pytest.mark.parametrize("unit", ["replace", "add_remove"])
 @pytest.mark.parametrize(("budget", "power"), [(dps.PureDP(1), 1), (dps.ZCDP(0.1), 2)])
-def test_coarse_functions_get_sixteen_times_the_noise_for_little(budget, power, unit):
-    """Fourth powers ask for noise of 16 times the scale; all still spend the budget exactly."""
-    numbers = dps.Schema([dps.Number(name, 0, 1, points=65, missing=0) for name in "abc"])
-    plan = dps.plan(numbers, {"c": dps.Covariance(["a", "b", "c"])}, budget=budget, unit=unit)
+@pytest.mark.parametrize("p", [2, 3, 5, 10])
+@pytest.mark.parametrize("analysis", [dps.Covariance, dps.Correlation, dps.PCA])
+def test_coarse_functions_cost_at_most_three_per_cent(analysis, p, budget, power, unit):
+    """They have at least 16 times the noise; all still spend the budget exactly."""
+    names = [f"x{i}" for i in range(p)]
+    numbers = dps.Schema([dps.Number(name, 0, 1, points=65, missing=0) for name in names])
+    plan = dps.plan(numbers, {"c": analysis(names)}, budget=budget, unit=unit)
     fine, coarse = plan.blocks
-    assert coarse.block.names == ["a^3", "a^4", "b^3", "b^4", "c^3", "c^4"]
-    assert coarse.multiplier == fine.multiplier * 16**power
+    assert coarse.block.calibrates
+    factor = coarse.block.noise_factor(budget, unit)
+    assert factor >= 16
+    assert coarse.multiplier == fine.multiplier * factor**power
     assert plan.cost() == budget.total
     paid = budget.cost(coarse.block.sensitivity(unit), coarse.multiplier)
-    assert 0 < paid < 0.1 * budget.total
+    assert 0 < paid <= Fraction(3, 100) * budget.total
+
+
+def test_moments_of_robust_errors_cost_a_seventh_and_have_at_most_sixteen_times_the_noise():
+    names = ["a", "b", "c"]
+    numbers = dps.Schema([dps.Number(name, 0, 1, points=65, missing=0) for name in [*names, "y"]])
+    robust = {"o": dps.OLS("y ~ a + b + c", cov_type="HC1")}
+    for budget, factor in (dps.PureDP(1), 16), (dps.ZCDP(0.1), 6):
+        plan = dps.plan(numbers, robust, budget=budget)
+        (coarse,) = (planned for planned in plan.blocks if planned.block.calibrates)
+        assert coarse.block.noise_factor(budget, "replace") == factor
+    paid = budget.cost(coarse.block.sensitivity("replace"), coarse.multiplier)
+    assert 0 < paid <= budget.total / 8
 
 
 def test_shares_and_the_optimal_split_know_coarse_functions():
@@ -115,7 +132,7 @@ def test_an_edited_plan_that_does_not_measure_what_its_reference_needs_is_refuse
             Plan.from_dict(edited)
 
 
-@pytest.mark.parametrize("budget", [dps.PureDP(1), dps.ZCDP(0.1)])
+@pytest.mark.parametrize("budget", [dps.PureDP(1), dps.ZCDP(0.1), dps.ApproxDP(1, 1e-6)])
 def test_a_block_listed_twice_pays_twice_and_is_refused(schema, budget, tmp_path):
     path = tmp_path / "plan.json"
     dps.plan(schema, {"tables": dps.Marginals(["smoker", "region"])}, budget=budget).save(path)
@@ -131,7 +148,7 @@ def test_a_block_listed_twice_pays_twice_and_is_refused(schema, budget, tmp_path
 
 
 @pytest.mark.parametrize("allocation", ["equal", "optimal"])
-@pytest.mark.parametrize("budget", [dps.PureDP(1), dps.ZCDP(0.1)])
+@pytest.mark.parametrize("budget", [dps.PureDP(1), dps.ZCDP(0.1), dps.ApproxDP(1, 1e-6)])
 def test_a_split_over_a_block_listed_twice_spends_the_amount(schema, budget, allocation):
     block = dps.Cells.table(schema, ["smoker", "region"])
     split = Split({"tables": [block]}, budget, budget.total, "replace", allocation)
@@ -139,7 +156,7 @@ def test_a_split_over_a_block_listed_twice_spends_the_amount(schema, budget, all
     assert costs == [budget.total / 2] * 2
 
 
-@pytest.mark.parametrize("budget", [dps.PureDP(0.1), dps.ZCDP(0.1)])
+@pytest.mark.parametrize("budget", [dps.PureDP(0.1), dps.ZCDP(0.1), dps.ApproxDP(1, 1e-6)])
 def test_a_cost_above_the_budget_by_less_than_floats_see_is_refused(schema, budget, tmp_path):
     path = tmp_path / "plan.json"
     small_plan(schema, budget=budget).save(path)

@@ -39,10 +39,10 @@ def test_request_becomes_a_plan(tmp_path):
     [
         ("rho = 0.1", dps.ZCDP(0.1)),
         ('rho = "1/3"', dps.ZCDP(Fraction(1, 3))),
-        ("epsilon = 1\ndelta = 1e-6", dps.ZCDP.from_epsilon_delta(1, 1e-6)),
+        ("epsilon = 1\ndelta = 1e-6", dps.ApproxDP(1, 1e-6)),
     ],
 )
-def test_zero_concentrated_budgets(tmp_path, budget, expected):
+def test_budgets_of_gaussian_noise(tmp_path, budget, expected):
     plan = load_request(write(tmp_path, REQUEST.replace("epsilon = 0.5", budget)))
     assert plan.budget == expected
     assert plan.cost() == expected.rho

@@ -12,7 +12,7 @@ import dpstats as dps
 from dpstats.analyses.base import answered
 from dpstats.planning import measures
 from dpstats.planning.least import CLOSE
-from dpstats.planning.power import pvalue_of, under_alternative
+from dpstats.planning.power import pvalue_in, pvalue_of, under_alternative
 from dpstats.planning.pretended import generator, points
 from dpstats.planning.solve import with_budget
 
@@ -69,6 +69,14 @@ def test_where_noise_dominates_the_budget_follows_from_its_law():
     assert rho.budget.rho == pytest.approx(1 / (2 * sigma**2), rel=0.025)
     assert rho.budget.delta == dps.ZCDP(1, 1e-6).delta
     assert re.search(r"least rho = \S+ \(epsilon = \S+ at delta = 1e-06\)", str(rho))
+    approx = alone(dps.ApproxDP(1, 1e-6)).solve(width=0.3, of="smoking", n=20_000)
+    assert approx.budget.rho == rho.budget.rho
+    assert approx.budget.epsilon < rho.budget.epsilon_at()
+    assert approx.plan.cost() == approx.budget.rho
+    wanted = alone(dps.ApproxDP(1, 1e-6)).solve(
+        width=0.02, of="smoking", budget=dps.ApproxDP(0.5, 1e-6)
+    )
+    assert wanted.budget == dps.ApproxDP(0.5, 1e-6)
 
 
 def test_the_solution_is_what_the_preview_shows_and_the_least_on_a_fine_grid(plan):
@@ -82,15 +90,15 @@ def test_the_solution_is_what_the_preview_shows_and_the_least_on_a_fine_grid(pla
     again = plan.solve(width=0.16, of="north", n=1_000)
     assert (again.budget, again.reached, again.below) == (solution.budget, solution.reached,
                                                           solution.below)  # fmt: skip
-    # From another start, and on a grid.
+    # From another start, and around it.
     far = with_budget(plan, dps.PureDP(50)).solve(width=0.16, of="north", n=1_000)
     assert far.budget.epsilon == pytest.approx(solution.budget.epsilon, rel=0.02)
     only = dps.plan(SCHEMA, {"gap": ASKED["gap"]}, budget=dps.PureDP(1))
     found = only.solve(width=0.1, of="gap", n=3_000).budget.epsilon
-    grid = [float(f"{float(found) * 1.005**k:.4g}") for k in range(-6, 3)]
+    grid = [float(f"{float(found) * 1.005**k:.4g}") for k in (-6, -5, 0)]
     widths = [with_budget(only, dps.PureDP(e)).preview(3_000).outlooks[0].width for e in grid]
-    least = next(e for e, width in zip(grid, widths, strict=True) if width <= 0.1)
-    assert least <= float(found) <= 1.02 * least
+    assert widths[1] > 0.1 >= widths[2]
+    assert widths[0] > 0.1
 
 
 def test_rows_for_a_width_agree_with_the_preview(plan):
@@ -135,11 +143,22 @@ def test_the_certificate_of_a_release_keeps_the_wanted_delta(unit):
     )
     rows = pd.DataFrame({"region": ["north"] * 1_000 + ["south"] * 500 + ["east"] * 500})
     found = dps.release(solution.plan, rows, rng=1).accuracy("fit", alpha=0.1)
+    # Where the number of rows is noisy the bound grows with the mean: half of the rows are in one
+    # level here, a third of the simulated ones. Of 300 releases it was .0212 to .0225.
     assert found.joint_radius.max() == pytest.approx(
-        0.02, rel=0.1 if unit == "add_remove" else 0.02
+        0.02, rel=0.25 if unit == "add_remove" else 0.02
     )
     if unit == "replace":
         assert found.joint_radius.max() <= 0.02
+
+
+def test_rounding_turns_no_hit_into_a_miss():
+    """A target that previews reach exactly is reached, though a sum of them is an ulp above."""
+    measure = measures.Delta(
+        measures.Subject(alone(dps.PureDP(1)).strategy, ASKED["smoking"], "smoking", None, 0.05)
+    )
+    assert measure.shortfall(0.010000000000000064, 0.01) == 0
+    assert measure.shortfall(0.01 * (1 + 1e-8), 0.01) > 0
 
 
 def test_the_level_of_the_interval_counts():
@@ -200,6 +219,27 @@ def test_power_of_a_noisy_count_is_that_of_its_law(few):
     error = 200 / stats.norm.ppf(0.975)
     rho = 1 / (2 * (error**2 - 2_000 * 0.25))
     assert float(solution.budget.rho) == pytest.approx(rho, rel=0.35)
+
+
+def test_few_inferences_and_none_twice(monkeypatch):
+    """All to be sure of the power, all near it once, and about as many again to find it."""
+    monkeypatch.setattr(measures, "RELEASES", 200)
+    monkeypatch.setattr(measures, "FEW_RELEASES", 20)
+    inferred = []
+
+    def recorded(analysis, release, name, null, term):
+        uniforms = release.measurements.uniforms.tobytes()
+        inferred.append((release.budget, release.n, uniforms))
+        return pvalue_in(analysis, release, name, null, term)
+
+    monkeypatch.setattr(measures, "pvalue_in", recorded)
+    plan = alone(dps.PureDP(1))
+    for given in ({"n": 1_000}, {"budget": dps.PureDP(0.2)}):
+        inferred.clear()
+        solution = plan.solve(power=0.8, of="smoking", alternative=0.56, null=0.5, **given)
+        assert len(inferred) == len(set(inferred)) <= 4 * measures.RELEASES
+        there = [one for one in inferred if one[:2] == (solution.budget, solution.n)]
+        assert len(there) == measures.RELEASES  # the solution's power assumes nothing
 
 
 @pytest.mark.parametrize(
@@ -266,8 +306,8 @@ def test_each_analysis_has_its_own_pvalue(like):
 
 
 def test_power_of_a_coefficient_under_rows_that_resemble_a_release(plan, like, monkeypatch):
-    monkeypatch.setattr(measures, "RELEASES", 40)
-    monkeypatch.setattr(measures, "FEW_RELEASES", 20)
+    monkeypatch.setattr(measures, "RELEASES", 30)
+    monkeypatch.setattr(measures, "FEW_RELEASES", 10)
     more, less = (
         plan.solve(power=power, of="line", term="x", n=2_000, like=like).budget.epsilon
         for power in (0.9, 0.4)
@@ -313,7 +353,17 @@ def test_power_of_a_coefficient_under_rows_that_resemble_a_release(plan, like, m
         ),
         (
             {"power": 0.8, "alternative": 0.5, "null": 0.5},
-            "not even epsilon = 10000 gives 'smoking' a power of 0.8 .*no number of rows would do",
+            "alternative=0.5 is the null hypothesis itself, which the test rejects with prob",
+        ),
+        ({"power": 0.8, "alternative": [0.3, 0.3], "of": "gap"}, "is the null hypothesis itself"),
+        ({"power": 0.8, "alternative": 0.2, "null": 0.2, "of": "gap"}, "null hypothesis itself"),
+        (
+            {"power": 0.8, "alternative": [0.5, 0.25, 0.25], "of": "fit"},
+            "null hypothesis itself",
+        ),
+        (
+            {"power": 0.995, "alternative": 0.6, "null": 0.5},
+            "power=0.995 is too near 1 for the share of 30 .*; ask for at most 0.99",
         ),
     ],
 )
@@ -328,10 +378,19 @@ def test_rows_out_of_reach_and_budgets_that_always_suffice(monkeypatch):
     asked = {"half": dps.Quantile("x", 0.5)}
     schema = dps.Schema([dps.Number("x", 0, 10, edges=[2, 4, 6, 8], missing=0)])
     plan = dps.plan(schema, asked, budget=dps.PureDP(1))
-    with pytest.raises(
-        dps.RequestError, match=r"not even n = 1000000000 gives 'half' a width of 0\.5"
-    ):
-        plan.solve(width=0.5, of="half")
+    finer = "end at declared edges, here 2 apart: declare finer edges of 'x' in the schema, or ask"
+    starts = {
+        None: "not even n = 1000000000 gives 'half' a width of 0.5",
+        1_000: "it gives 2; no number of rows would do with the plan's own budget",
+    }
+    for rows, start in starts.items():
+        with pytest.raises(dps.RequestError) as caught:
+            plan.solve(width=0.5, of="half", n=rows)
+        assert start in str(caught.value)
+        assert f"{finer} for a larger width" in str(caught.value)
+        assert "sampling alone" not in str(caught.value)
+    with pytest.raises(dps.RequestError, match="; ask for a larger delta"):
+        plan.solve(delta=1e-12, of="half")
     wide = alone(dps.PureDP(1)).solve(width=1.5, of="smoking", n=100)
     assert (wide.budget, wide.below) == (dps.PureDP(0.0001), None)
     assert "the least value that is tried suffices" in str(wide)

@@ -95,6 +95,32 @@ def test_pairs_that_are_not_tested_are_dotted(ax):
     assert "not tested" in [text.get_text() for text in ax.get_legend().get_texts()]
 
 
+def test_declared_pairs_that_are_certified_present_are_solid(ax):
+    """The first of the loop is strong; it is in the network too, as a pair that is not tested."""
+    names = ["p", "q", "r", "s"]
+    schema = dps.Schema([dps.Boolean(name) for name in names])
+    loop = [("p", "q"), ("q", "r"), ("r", "s"), ("s", "p")]
+    model = dps.GraphicalModel(names, separators=loop)
+    plan = dps.plan(schema, {"g": model}, budget=dps.PureDP(5_000), n=20_000)
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame(rng.random((20_000, 4)) < 0.5, columns=names)
+    rows["q"] = rows["p"] ^ (rng.random(len(rows)) < 0.1)
+    result = dps.release(plan, rows, m=500, rng=0).infer("g")
+    present = [term for term, one in zip(result.terms, result.verdicts(), strict=True)
+               if one == "present"]  # fmt: skip
+    assert present == ["p, q"]
+    dps.plots.network(result, ax=ax)
+    solid = [line for line in ax.lines if line.get_linestyle() == "-"]
+    assert [line.get_color() for line in solid] == ["tab:blue"]
+    assert sum(line.get_linestyle() == ":" for line in ax.lines) == (~result.tested).sum() - 1
+    assert ax.get_title() == "0 edges of 1 tested pair, 1 declared pair certified, level 0.05"
+    pytest.importorskip("networkx")
+    [(first, second, found)] = result.to_networkx().edges(data=True)
+    assert ({first, second}, found["tested"], found["certified"]) == ({"p", "q"}, False, "present")
+    assert found["weight"] == result.params["p, q"]
+    assert "p_value" not in found
+
+
 def test_a_matrix_has_a_title(release, ax):
     dps.plots.matrix(release.infer("g"), ax=ax)
     assert ax.get_title() == "Partial correlations"

@@ -6,11 +6,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpstats.errors import BudgetError, FileFormatError, RequestError
-from dpstats.privacy.budget import ZCDP, PureDP, budget_from_dict
+from dpstats.privacy.budget import ZCDP, ApproxDP, PureDP, budget_from_dict
 from dpstats.privacy.gaussian import DiscreteGaussian
 from dpstats.privacy.laws import DiscreteLaplace
 from dpstats.privacy.neighbours import check_unit
@@ -153,6 +153,11 @@ def test_dict():
         {"kind": "zcdp", "rho": "1", "delta": "0"},
         {"kind": "zcdp", "rho": "1", "delta": 1e-9},
         {"kind": ["pure"], "epsilon": "1"},
+        {"kind": "approx", "epsilon": "1", "delta": "1/1000000"},
+        {"kind": "approx", "epsilon": "1", "rho": "1/100"},
+        {"kind": "approx", "epsilon": "1", "delta": "1", "rho": "1/100"},
+        {"kind": "approx", "epsilon": "1", "delta": "1/1000000", "rho": "3/100"},
+        {"kind": "approx", "epsilon": "0", "delta": "1/1000000", "rho": "1/1000"},
         {"kind": "pure"},
         {"kind": "pure", "epsilon": 0.1},
         {"kind": "pure", "epsilon": "0"},
@@ -194,6 +199,44 @@ def test_zcdp_round_trips_and_reads_as_epsilon_and_delta():
     )
     assert ZCDP(1).epsilon_at(1e-3) < ZCDP(1).epsilon_at() == ZCDP(1).epsilon_at(1e-9)
     assert isinstance(ZCDP(1).law(3.0, 2), DiscreteGaussian)
+
+
+@given(st.fractions(Fraction(1, 10**4), 10), st.fractions(Fraction(1, 10**12), Fraction(1, 2)))
+@settings(max_examples=20)
+def test_approximate_budgets_round_trip(epsilon, delta):
+    budget = ApproxDP(epsilon, delta)
+    assert budget_from_dict(budget.to_dict()) == budget
+    smaller = ApproxDP(epsilon, delta, rho=budget.rho / 3)
+    assert budget_from_dict(smaller.to_dict()) == smaller != budget
+    other = budget.of_total(budget.rho / 2)
+    assert budget_from_dict(other.to_dict()) == other
+    assert (other.rho, other.delta) == (budget.rho / 2, delta)
+
+
+def test_a_rho_that_another_machine_rounds_differently_is_read_and_a_larger_one_is_not():
+    budget = ApproxDP(1, 1e-9)
+    near = budget.to_dict() | {"rho": str(budget.rho * (1 + Fraction(1, 10**13)))}
+    assert budget_from_dict(near).rho > budget.rho
+    far = budget.to_dict() | {"rho": str(budget.rho + Fraction(1, 10**7))}
+    with pytest.raises(FileFormatError, match="no larger than epsilon and delta allow"):
+        budget_from_dict(far)
+    with pytest.raises(BudgetError, match=r"rho must be at most 0\.0164161 for epsilon = 1"):
+        ApproxDP(1, 1e-9, 0.0165)
+
+
+def test_approximate_budgets_are_rho_at_the_exact_curve():
+    budget = ApproxDP(1, Fraction(1, 10**6))
+    assert budget == ApproxDP.from_epsilon_delta(1, 1e-6) != ZCDP(budget.rho, 1e-6)
+    assert budget.total == budget.rho == ApproxDP.from_rho(budget.rho, 1e-6).rho
+    zcdp, sensitivity = ZCDP(budget.rho), Sensitivity(Fraction(5), Fraction(3))
+    assert budget.multiplier(sensitivity, budget.rho) == zcdp.multiplier(sensitivity, budget.rho)
+    assert budget.law(3.0, 2) == zcdp.law(3.0, 2)
+    assert 0.999 < budget.epsilon_at() <= 1 < ZCDP(budget.rho, 1e-6).epsilon_at()
+    assert budget.epsilon_at(1e-12) > 1 > budget.epsilon_at(1e-3)
+    assert budget.to_dict() == {
+        "kind": "approx", "epsilon": "1", "delta": "1/1000000", "rho": str(budget.rho),
+    }  # fmt: skip
+    assert str(ApproxDP(0.5, 1e-6)).startswith("epsilon = 0.5, delta = 1e-06 (approximate")
 
 
 def test_p10_neighbour_relation():

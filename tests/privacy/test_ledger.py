@@ -15,7 +15,7 @@ import pytest
 import dpstats.errors
 from dpstats import files
 from dpstats.errors import BudgetError, FileFormatError, RequestError
-from dpstats.privacy.budget import ZCDP, PureDP
+from dpstats.privacy.budget import ZCDP, ApproxDP, PureDP
 from dpstats.privacy.ledger import Ledger
 
 
@@ -187,6 +187,68 @@ def test_p04_rho_adds_up_exactly_and_kinds_do_not_mix(path):
         with pytest.raises(BudgetError, match=r"'zcdp'.*different kinds cannot be added"):
             call(PureDP(Fraction(1, 10**9)))
     assert path.read_bytes() == before
+
+
+def test_p04_rho_adds_up_to_an_epsilon_at_the_ledgers_delta(path):
+    """Four releases of mu / 2 each are one of mu, by the curve and not by adding epsilons."""
+    whole = ApproxDP(1, 1e-6)
+    ledger = Ledger.create(path, whole)
+    part = whole.of_total(whole.rho / 4)
+    assert part.epsilon > 0.4
+    for _ in range(3):
+        ledger.spend(part)
+    assert Ledger.open(path) == ledger
+    assert (ledger.kind, ledger.cap, ledger.delta) == ("approx", whole.rho, whole.delta)
+    cap, spent, remaining, _ = str(ledger).splitlines()
+    assert re.fullmatch(r"cap       rho = 0\.027634 \(\S+\): epsilon = 1 at delta = 1e-06", cap)
+    assert spent.endswith(f": {whole.of_total(whole.rho * 3 / 4).reading}")
+    assert remaining.endswith(f": {part.reading}")
+    assert part.reading == "epsilon = 0.4729 at delta = 1e-06"
+    with pytest.raises(BudgetError, match=r"remaining \S+ \(\S+\): epsilon = 0\.4729 at delta"):
+        ledger.check(ApproxDP(0.5, 1e-6))
+    ledger.spend(part)
+    assert ledger.remaining == 0
+    assert "remaining rho = 0\n" in str(ledger)
+
+
+def test_p04_rho_of_gaussian_noise_is_counted_whichever_way_it_is_read(path):
+    """ApproxDP releases are zero-concentrated at their rho; ZCDP releases are Gaussian noise."""
+    zcdp = Ledger.create(path.with_name("zcdp"), ZCDP(0.1))
+    zcdp.spend(ApproxDP(1, 1e-6))
+    assert zcdp.spent == ApproxDP(1, 1e-6).rho
+    with pytest.raises(BudgetError, match="cap would be exceeded"):
+        zcdp.spend(ApproxDP(2, 1e-6))
+    approx = Ledger.create(path, ApproxDP(1, 1e-6))
+    approx.spend(ZCDP(0.02))
+    assert approx.remaining == ApproxDP(1, 1e-6).rho - Fraction("0.02")
+    for ledger in (zcdp, approx):
+        with pytest.raises(BudgetError, match="different kinds cannot be added"):
+            ledger.spend(PureDP(Fraction(1, 10**9)))
+    pure = Ledger.create(path.with_name("pure"), PureDP(100))
+    with pytest.raises(BudgetError, match=r"kind 'pure'.*different kinds cannot be added"):
+        pure.spend(ApproxDP(1, 1e-6))
+
+
+APPROX = {"dpstats_ledger": 2, "kind": "approx", "cap": "1/50", "unit": "replace"}
+
+
+def test_the_delta_of_a_ledger_is_part_of_it(path):
+    def write(content):
+        path.write_bytes(line(content, "")[0])
+
+    write(APPROX | {"delta": "1/1000000"})
+    ledger = Ledger.open(path)
+    for delta in (None, "0", "1", 1e-6, "1e-6", ["1/2"]):
+        write(APPROX | {"delta": delta})
+        with pytest.raises(FileFormatError, match="line 1: delta must be a fraction between"):
+            Ledger.open(path)
+    for content in (APPROX, APPROX | {"kind": "zcdp", "delta": "1/1000000"}):
+        write(content)
+        with pytest.raises(FileFormatError, match="the header of a ledger is missing"):
+            Ledger.open(path)
+    write(APPROX | {"delta": "1/1000"})
+    with pytest.raises(FileFormatError, match="has changed since the ledger was opened"):
+        ledger.spend(ZCDP(0.001))
 
 
 def test_a_note_must_be_text(path):
@@ -404,3 +466,10 @@ def test_any_value_in_a_line_is_refused_with_a_sentence(path, value):
                 continue
             with pytest.raises(FileFormatError):
                 Ledger.open(path)
+
+
+def test_an_approx_ledger_shows_sums_of_long_fractions(tmp_path):
+    book = Ledger.create(tmp_path / "ledger", ApproxDP(2, 1e-6))
+    for prime in (10**301 + 7, 10**302 + 9, 10**303 + 11):
+        book.spend(ZCDP(Fraction(1, 10**3) + Fraction(1, prime)), "long")
+    assert "epsilon = " in str(book)

@@ -365,7 +365,7 @@ def test_sizes_are_bounded_before_anything_is_spent(folder, size):
         with pytest.raises(dps.RequestError, match=rf"{name} must be a positive whole number of"):
             dps.synthesize(measurements, **{name: size})
     assert spent() == 0
-    for option in ({"m": None}, {"rng": -1}, {"progress": "x"}, {"fit": None}, {"solver": 1}):
+    for option in ({"m": "many"}, {"rng": -1}, {"progress": "x"}, {"fit": None}, {"solver": 1}):
         with pytest.raises(dps.RequestError, match=f"{next(iter(option))} must be"):
             dps.release(plan, "survey.csv", ledger="book", **option)
         with pytest.raises(dps.RequestError, match=f"{next(iter(option))} must be"):

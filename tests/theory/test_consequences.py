@@ -103,6 +103,20 @@ def test_what_cannot_be_bounded_is_infinite():
     assert theory.principal_component_sines(0.1, [0.5, 0.4]).tolist() == [1, 1]
 
 
+def test_nothing_promised_is_an_infinite_bound():
+    nothing = 8 * theory.UniformSampling(epsilon=1, gamma=0.05, functions=10, cells=5).delta(5)
+    for bound in (
+        theory.proportion_margin(nothing, 5),
+        theory.chi_square_error(nothing, 5, [0.5, 0.5], 1.0),
+        theory.covariance_error(nothing, 3),
+        theory.least_squares_error(nothing, 0.3, [0.0]),
+        theory.precision_error(nothing, 3, 0.2),
+        theory.excess_risk(nothing, 1.0, 0.1, bound=0),
+    ):
+        assert bound == math.inf
+    assert theory.principal_component_sines(nothing, [0.9, 0.3]).tolist() == [1, 1]
+
+
 def test_the_excess_risk_of_a_minimiser_over_a_grid():
     """Absolute loss |y - b| / 2, b in [0, 1]; X and Y differ by delta at the points of a grid."""
     rng = np.random.default_rng(4)

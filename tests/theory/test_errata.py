@@ -11,6 +11,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.optimize import linprog
 from scipy.special import gammaln
 
 from dpstats.density.minimax import minimax_highs
@@ -127,6 +128,22 @@ def test_8_a_kernel_estimate_with_noise_is_no_distribution_and_k_needs_its_integ
         theorem = KernelSampling(epsilon=1, gamma=0.1, functions=1, columns=1, smallest=tau,
                                  lipschitz=1)  # fmt: skip
         assert theorem.sizes(0.5).condition_number == pytest.approx(ratio)
+
+
+def test_8_divergences_of_a_function_whose_integral_is_not_one_say_too_little():
+    """nu is tau on a twentieth of the cube; the function is within 2 tau / 3 of it everywhere."""
+    tau, shares = 0.5, np.array([0.05, 0.95])
+    nu = np.array([tau, (1 - 0.05 * tau) / 0.95])
+    function = nu + np.array([-2, 2]) * tau / 3
+    integral = shares @ function
+    assert shares @ nu == pytest.approx(1)
+    assert integral == pytest.approx(1.3)
+    assert (nu / function).max() == pytest.approx(3)  # as if it were a density
+    normalised = function / integral
+    assert 3.8 < (nu / normalised).max() <= 3 + 2 * tau
+    # K is the mean of (dnu/dmu)^2 under mu: at least 1 for two distributions.
+    assert shares @ (nu**2 / function) < 0.9
+    assert 1 <= shares @ (nu**2 / normalised) <= 3 + 2 * tau
 
 
 # Algorithm 2 and Theorem III.1
@@ -293,6 +310,15 @@ def test_18_an_interval_of_order_one_over_root_n_needs_k_of_order_n():
     assert covers[2] < 0.2
 
 
+def test_18_nor_is_an_interval_of_the_synthetic_rows_alone_covered_by_the_promise():
+    """8 delta sqrt(k), where 1.96 / 2 is the half-width for k independent rows."""
+    for functions, gamma, delta in itertools.product((1, 100), (0.25, 0.01), (0.5, 0.01)):
+        theorem = UniformSampling(epsilon=1, gamma=gamma, functions=functions, cells=4)
+        sizes = theorem.sizes(delta)
+        assert sizes.error * math.sqrt(sizes.k) >= 8 * math.sqrt(math.log(functions / gamma))
+        assert sizes.error * math.sqrt(sizes.k) > 9 * 1.96 / 2
+
+
 # Algorithm 1
 
 
@@ -333,3 +359,41 @@ def test_20_the_sensitivity_of_a_table_does_not_grow_with_its_cells():
     assert printed == pytest.approx(100 * table)
     rows = np.eye(100)
     assert max(np.abs(rows[0] - row).sum() for row in rows) == 2
+
+
+# Slips
+
+
+def test_slip_the_linear_program_has_two_inequalities_for_every_function():
+    """From above alone, the largest error looks smaller than any density's is."""
+    rng = np.random.default_rng(5)
+    values, target = rng.random((3, 6)), np.array([0.9, 0.5, 0.1])
+    weights = minimax_highs(values, target)[0]
+    error = np.abs(values @ weights - target).max()
+    cost, one = np.r_[np.zeros(6), 1], np.r_[np.ones(6), 0][None]
+
+    def least(a, b):
+        a = np.column_stack([a, -np.ones(len(a))])
+        bounds = [(0, None)] * 6 + [(None, None)]
+        return linprog(cost, a, b, one, [1.0], bounds=bounds).fun
+
+    both = np.r_[values, -values], np.r_[target, -target]
+    assert len(both[0]) == 2 * len(values)
+    assert least(*both) == pytest.approx(error, abs=1e-9)
+    assert least(values, target) < error - 0.02
+
+
+def test_slip_twice_as_many_candidates_are_printed_as_the_theorem_needs():
+    """Chebyshev's event with K |F| / (delta^2 gamma): gamma (1 + 1 / |F|), as in Theorem II.1."""
+    about = {"epsilon": 1, "gamma": 0.05, "functions": 10}
+    delta = 0.1
+    for make in (
+        lambda printed: HistogramSampling(**about, cells=4, printed=printed),
+        lambda printed: KernelSampling(**about, columns=2, printed=printed),
+    ):
+        for printed, factor in ((True, 2), (False, 1)):
+            sizes = make(printed).sizes(delta)
+            needed = sizes.condition_number * 10 / (delta**2 * 0.05)
+            assert sizes.m == math.ceil(factor * needed)
+            failure = sizes.condition_number * (10 + 1) / (sizes.m * delta**2)
+            assert failure <= 0.05 * (1 + 1 / 10) / factor * (1 + 1e-12)

@@ -282,7 +282,25 @@ def test_the_condition_number_of_a_bernstein_density():
     assert failures <= 40 * 2 * gamma
 
 
+def test_what_is_beyond_all_floats_promises_nothing():
+    assert math.isinf(FAR.delta(10**9))
+
+
+def test_uniform_sampling_is_as_printed_in_any_case():
+    theorem, printed = (UniformSampling(**BASE, cells=8, printed=p) for p in (False, True))
+    assert theorem.sizes(0.1) == printed.sizes(0.1)
+
+
+def test_sizes_hold_plain_numbers():
+    share = np.float64(0.05)
+    about = {"epsilon": np.float64(1), "gamma": share, "functions": 10}
+    sizes = HistogramSampling(**about, cells=8, smallest=share).sizes(np.float64(0.1))
+    assert "np." not in repr(sizes)
+
+
 # Errors
+
+FAR = KernelSampling(**BASE, columns=300, smallest=0.1, lipschitz=3)
 
 
 @pytest.mark.parametrize(
@@ -295,7 +313,21 @@ def test_the_condition_number_of_a_bernstein_density():
         (lambda: UniformSampling(**BASE, cells=2).sizes(0.6), "delta must be .* at most 0.5"),
         (lambda: UniformSampling(**BASE, cells=2).sizes(True), "delta must be"),
         (lambda: UniformSampling(**BASE, cells=2).delta(10.0), "n must be a whole number"),
-        (lambda: ReferenceSampling(**BASE, condition_number=0.5), "at least 1, got 0.5"),
+        (
+            lambda: ReferenceSampling(**BASE, condition_number=0.5),
+            "condition_number must be a number of at least 1, got 0.5",
+        ),
+        (
+            lambda: UniformSampling(**BASE, cells=4, sensitivity=2, printed=True),
+            "printed=True takes the paper's sensitivity",
+        ),
+        (lambda: FAR.sizes(0.1), "more rows or candidates than floating point holds"),
+        (lambda: UniformSampling(**BASE, cells=10**400).sizes(0.1), "floating point holds"),
+        (
+            lambda: KernelSampling(**BASE, columns=2, printed=True).bandwidth,
+            "the printed bandwidth, .* constants that the paper does not name",
+        ),
+        (lambda: KernelSampling(**BASE, columns=2, printed=True).steps, "the printed lattice has"),
         (lambda: HistogramSampling(**BASE, cells=4, smallest=0.3), "at most 0.25, got 0.3"),
         (lambda: HistogramSampling(**BASE, cells=4, largest=0.2), "at least 0.25 and at most 1"),
         (

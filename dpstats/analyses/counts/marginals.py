@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+import numpy as np
+
 from dpstats.analyses.counts.proportion import proportions_result
 from dpstats.analyses.notes import cell_rules
 from dpstats.checks import check_choice, short
@@ -58,11 +60,16 @@ class Marginals:
             return Family(tuple(Cells.monomials(schema, self.columns, self.degree)))
         return Family(tuple(tables_of_degree(schema, self.columns, self.degree)))
 
+    def combines(self, schema: Schema) -> bool:
+        """Its answers may be combined from several measurements."""
+        return True
+
     def infer(self, release: ReleaseView) -> EstimateResult:
         """The proportion in every cell, each with its own interval."""
         family = self.family(release.schema)
         stops = list(itertools.accumulate(block.size for block in family.blocks))
         tables = tuple(slice(a, b) for a, b in itertools.pairwise([0, *stops]))
+        fitted = family.evaluate(release.candidates).average(np.asarray(release.weights))
         return proportions_result(
             f"Marginals of {', '.join(self.columns)} of degree {self.degree}",
             family.names,
@@ -70,4 +77,5 @@ class Marginals:
             str(release.budget),
             tables=tables,
             notes=(cell_rules(release.schema, self),),
+            fitted=fitted,
         )

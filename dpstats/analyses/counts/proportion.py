@@ -14,6 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 from dpstats.analyses.notes import cell_rules, rare_shares, subgroup_note
+from dpstats.arrays import Floats
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
 from dpstats.families.cells import Cells, Indicator
@@ -77,6 +78,10 @@ class Proportion:
     def _group(self, schema: Schema) -> Subgroup | None:
         return Subgroup.of(schema, self.given, answered_in(schema, self.condition))
 
+    def combines(self, schema: Schema) -> bool:
+        """Without a group, its answer may be combined from several measurements."""
+        return self._group(schema) is None
+
     def infer(self, release: ReleaseView) -> EstimateResult:
         """Estimate with exact noise-aware and certified intervals."""
         family = self.family(release.schema)
@@ -111,10 +116,12 @@ def proportions_result(
     scalar: bool = False,
     tables: tuple[slice, ...] = (),
     notes: Sequence[str] = (),
+    fitted: Floats | None = None,
 ) -> EstimateResult:
     """Result for the proportions of some measured conditions or cells.
 
-    Each slice of `tables` holds all cells of one table, for simultaneous intervals.
+    Each slice of `tables` holds all cells of one table, for simultaneous intervals; `fitted` are
+    their shares under the fitted density.
     """
     estimate = np.clip(answers.means, 0, 1)
     # T / N moves by (Z - p Z_N) / n; the covariance of the two is neglected.
@@ -131,6 +138,7 @@ def proportions_result(
         budget=budget,
         scalar=scalar,
         notes=[*notes, *rare_shares(estimate, answers.n)],
+        fitted=fitted,
     )
 
 

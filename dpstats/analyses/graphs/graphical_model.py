@@ -52,7 +52,7 @@ from dpstats.inference.moments.certified_radii import CertifiedRadii
 from dpstats.inference.moments.noisy_covariance import NoisyCovariance
 from dpstats.measured.radius import SpectralRadius
 from dpstats.measured.view import ReleaseView
-from dpstats.results.graph import GraphResult
+from dpstats.results.graph import GraphResult, adjusted
 from dpstats.results.named import Named
 from dpstats.results.penalised_graph import PenalisedGraphResult
 from dpstats.results.spanning_tree import TreeResult
@@ -272,26 +272,54 @@ class GraphicalModel:
 
     def infer(self, release: ReleaseView) -> GraphResult | TreeResult | PenalisedGraphResult:
         """Estimates with intervals, a spanning tree, or pictures at several penalties."""
+        covariance, declared = self._covariance(release)
+        if declared is not None:
+            return self._graph(release, covariance, declared)
+        if self.estimator != "inverse":
+            return self._pictures(release, covariance)
+        return (self._tree if self.structure == "tree" else self._graph)(release, covariance)
+
+    def pvalues(self, release: ReleaseView) -> Named | None:
+        """P-values of the result alone, which are had in a small part of its time.
+
+        None for a tree or a picture, which have none.
+        """
+        if self.estimator != "inverse" or self.structure == "tree":
+            return None
+        intervals, tested = self._tests(*self._covariance(release))
+        raw = np.where(tested, intervals.pvalues(0.0, "two-sided"), np.nan)
+        return Named(adjusted(raw, "holm"), self._terms(intervals))
+
+    def _covariance(self, release: ReleaseView) -> tuple[NoisyCovariance, Edges | None]:
+        """Of the columns; or of products, with the edges of a triangulated declared graph."""
         schema = release.schema
         self._numbers_and_signs(schema)
         group, ball = self._group(schema), ball_of(schema, self)
         if self.separators is not None:
             products, filled = self._products(schema)
-            return self._graph(release, covariance_of_products(release, products, group), filled)
-        covariance = NoisyCovariance.of(release, tuple(self.columns), ball=ball, given=group)
-        if self.estimator != "inverse":
-            return self._pictures(release, covariance)
-        return (self._tree if self.structure == "tree" else self._graph)(release, covariance)
+            return covariance_of_products(release, products, group), filled
+        return NoisyCovariance.of(release, tuple(self.columns), ball=ball, given=group), None
+
+    def _tests(
+        self, covariance: NoisyCovariance, declared: Edges | None
+    ) -> tuple[PartialIntervals, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
+        """Partial correlations, and which are tested: not those of `declared` edges."""
+        intervals = PartialIntervals(covariance, self._pairs)
+        names = [[self.columns[i] for i in pair] for pair in intervals.pairs.T]
+        tested = np.array([declared is None or frozenset(pair) not in declared for pair in names])
+        return intervals, tested
+
+    def _terms(self, intervals: PartialIntervals | MarginalIntervals) -> list[str]:
+        names = [f'"{name}"' if "," in name else name for name in self.columns]
+        return [f"{names[i]}, {names[j]}" for i, j in intervals.pairs.T]
 
     def _graph(
         self, release: ReleaseView, covariance: NoisyCovariance, declared: Edges | None = None
     ) -> GraphResult:
         """Partial correlations; `declared` edges of a triangulated graph are not tested."""
-        intervals = PartialIntervals(covariance, self._pairs)
+        intervals, tested = self._tests(covariance, declared)
         precision, moments = intervals.precision, covariance.moments
         p, units = len(self.columns), moments.spread
-        names = [[self.columns[i] for i in pair] for pair in intervals.pairs.T]
-        tested = np.array([declared is None or frozenset(pair) not in declared for pair in names])
         signs = covariance.signs
         remarks = [
             singular_remark(precision),
@@ -330,8 +358,7 @@ class GraphicalModel:
     ) -> dict[str, Any]:
         """Fields that results of all structures share."""
         sampling, privacy = intervals.variances
-        names = [f'"{name}"' if "," in name else name for name in self.columns]
-        terms = [f"{names[i]}, {names[j]}" for i, j in intervals.pairs.T]
+        terms = self._terms(intervals)
         return {
             "title": self._title(what),
             "terms": terms,

@@ -59,10 +59,16 @@ def singular_remark(precision: NoisyPrecision) -> str:
     return (
         "nearly singular: the noise on the covariance matrix (spectral norm up to "
         f"{noise:.2g}) hides its least eigenvalue ({precision.least_eigenvalue:.2g}), so nothing "
-        f"is inverted. About {max(times, 1.1):.2g} times the rows, or times the epsilon, would do "
+        f"is inverted. About {_times(times)} times the rows, or times the epsilon, would do "
         "if the least eigenvalue is a third of the smallest variance, as in a chain of partial "
         "correlations .4; more if the columns are more strongly correlated"
     )
+
+
+def _times(ratio: float) -> str:
+    """Rounded up to two digits, and at least 1.1: with fewer rows nothing would change."""
+    digits = 10.0 ** (1 - math.floor(math.log10(max(ratio, 1.1))))
+    return f"{math.ceil(max(ratio, 1.1) * digits * (1 - 1e-12)) / digits:g}"
 
 
 def certificate_remark(precision: NoisyPrecision) -> str:
@@ -87,8 +93,8 @@ def certificate_remark(precision: NoisyPrecision) -> str:
     return (
         f"{silent}: the error of the covariance matrix is certified to within "
         f"{population:.2g} ({table:.2g} of it noise), more than its least eigenvalue {least:.2g}; "
-        f"about {max(root**2, 1.1):.2g} times the rows would do"
-        + ("" if table < least else f" ({table / least:.2g} times for the private table)")
+        f"about {_times(root**2)} times the rows would do"
+        + ("" if table < least else f" ({_times(table / least)} times for the private table)")
     )
 
 

@@ -58,8 +58,8 @@ class OLS:
     cov_type : {"nonrobust", "HC1"}
         Sampling variances of the coefficients: for errors of equal variance; or of any variance,
         as statsmodels' HC1 with ``use_t=True``. HC1 needs the means of products of four columns,
-        which the plan must ask for: they have 16 times the noise of others, and finer grids are
-        rounded to 64 steps on either side of the middle.
+        which the plan must ask for: they have up to 16 times the noise of others, and finer grids
+        are rounded to 64 steps on either side of the middle.
     given : str, optional
         Regression in the rows with this condition, such as ``"age >= 65"``. Rows without a value of
         the response, or of a number in the formula, are left out in any case, where the schema has

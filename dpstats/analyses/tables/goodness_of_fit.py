@@ -14,7 +14,7 @@ from dpstats.arrays import Floats
 from dpstats.checks import as_float, check_whole, short
 from dpstats.corrected.chi_square import check_probabilities, fit_verdict
 from dpstats.corrected.verdicts import CertifiedChiSquare
-from dpstats.errors import RequestError
+from dpstats.errors import NotMeasuredError, RequestError
 from dpstats.families.block import Family
 from dpstats.families.cells import Cells
 from dpstats.inference.simulation import (
@@ -110,6 +110,10 @@ class GoodnessOfFit:
         table = Cells.table(schema, [self.column])
         self.expected_shares(schema)
         return Family((table,))
+
+    def combines(self, schema: Schema) -> bool:
+        """Its table may be combined from several measurements."""
+        return True
 
     def infer(self, release: ReleaseView) -> ChiSquareResult:
         """Calibrated and certified tests, residuals and effect size."""
@@ -212,7 +216,10 @@ def _tested(release: ReleaseView, family: Family) -> Answers:
     its variance; a likelihood of the measured counts uses n and the shape of the law.
     """
     combined = release.answers(family, with_count=True)
-    plain = release.answers(family, disjoint=True)
+    try:
+        plain = release.answers(family, disjoint=True)
+    except NotMeasuredError:  # its residuals were
+        return combined
     enough = 0.9 * (1 - 1 / len(plain.sums)) * np.mean(plain.noise_variances)
     gains_little = bool(np.mean(combined.noise_variances) >= enough)
     return plain if plain.rows.public and plain.independent and gains_little else combined

@@ -19,7 +19,7 @@ from dpstats.arrays import Floats
 from dpstats.checks import check_whole
 from dpstats.corrected.independence import independence_verdict
 from dpstats.corrected.verdicts import CertifiedChiSquare
-from dpstats.errors import RequestError
+from dpstats.errors import NotMeasuredError, RequestError
 from dpstats.families.block import Family
 from dpstats.families.cells import Cells, Indicator, Table
 from dpstats.families.conditions import cell_set
@@ -123,6 +123,10 @@ class Independence:
                 raise RequestError(f"{column.name!r} has a single level: nothing to test")
         return table
 
+    def combines(self, schema: Schema) -> bool:
+        """Without a subgroup, its table may be combined from several measurements."""
+        return self._group(schema) is None
+
     def infer(self, release: ReleaseView) -> ChiSquareResult:
         """Calibrated p-value, Cramer's V and a certified verdict."""
         from scipy import special
@@ -217,8 +221,11 @@ def noisy_table(analysis: Independence, release: ReleaseView) -> NoisyTable:
     axes = [order.index(name) for name in names]
     cells = np.arange(table.size).reshape(table.shape).transpose(axes)
     cells = cells.reshape(-1, *cells.shape[-2:])
-    plain = NoisyTable(release.answers(table, disjoint=True), cells)
     combined = NoisyTable(release.answers(table), cells)
+    try:
+        plain = NoisyTable(release.answers(table, disjoint=True), cells)
+    except NotMeasuredError:  # its residuals were
+        return combined
     return combined if combined.interaction_noise < plain.interaction_noise * 0.999 else plain
 
 

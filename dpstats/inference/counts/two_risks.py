@@ -340,8 +340,9 @@ def _statistic(
     With weights (cos a, sin a), X = z1 cos a - z2 sin a and S = z1 sin a + z2 cos a, and the scores
     are known up to intervals. As a function of the angle the statistic falls on either side of
     S = 0 while X is below k, and is at least |(z1, z2)| from there on: its least value over a range
-    of angles is at an end, or is at least that. Where X changes its sign in between, |X| has its
-    least value there, and S is all of |(z1, z2)|.
+    of angles is at an end, or is at least that (one-sided: where it is positive, so for tails below
+    one half). Where X changes its sign in between, |X| has its least value there, and S is all of
+    |(z1, z2)|.
     """
     p, q = one.risks, two.risks
     if measure == "difference":

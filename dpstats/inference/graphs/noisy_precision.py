@@ -71,7 +71,8 @@ class NoisyPrecision(Cached):
         """
         if self.covariance.moments.answers.certain:
             return self.least_eigenvalue <= 1e-9
-        return not self.noise_norm <= _SINGULAR * self.least_eigenvalue or self.n <= self.p + 1
+        most = _SINGULAR * self.least_eigenvalue
+        return self.n <= self.p + 1 or self.radii.exceed(most, USUAL_ALPHA)
 
     @cached_property
     def noise_variances(self) -> Floats:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 _MOST_DRAWS = 100_000
 _CHUNK = 2**21  # floats in the matrices that are worked on at a time, 16 MB
+_FEW = 12, 50  # draws that would be above a quantile, if few are made
 _RADII = 1  # the purpose of the draws, distinct from those of `NoisyCovariance`
 
 
@@ -179,6 +180,28 @@ class CertifiedRadii(Cached):
         return self._once((alpha, target), lambda: self._radii(alpha, target))
 
     @on_one_blas_thread
+    def exceed(self, limit: float, alpha: float) -> bool:
+        """Whether the radius of the noise, `radii` for the table, is above a limit.
+
+        The radius is a simulated quantile. A few draws suffice where far fewer of them are above
+        the limit than would be above the quantile, or far more: were the quantile on the other
+        side, that would have a probability of 6e-6 at most. Else all draws are made.
+        """
+        simulated = not (self.covariance.unknown or self.covariance.standardize or self._certain)
+        if simulated and self._public and limit > 0 and math.isfinite(limit):
+            main, minor = for_covariance_noise(alpha, public=True)
+            q1 = float(np.linalg.norm(self._moments.radius(minor)[0, 1:]))  # at least its quantile
+            for above in _FEW:
+                draws = math.ceil(above / main)
+                lengths, size = self._simulated(np.ones(self.covariance.p), draws)
+                most = size + 2 / self.covariance.count * q1 * lengths
+                if np.sum(most > limit) <= max(0, above - 5 * math.sqrt(above)):
+                    return False
+                if np.sum(size > limit) >= above + 6 * math.sqrt(above):
+                    return True
+        return not self.radii(alpha, "table")[0] <= limit
+
+    @on_one_blas_thread
     def _radii(self, alpha: float, target: Target) -> tuple[float, float]:
         covariance = self.covariance
         if covariance.unknown:
@@ -277,7 +300,7 @@ class CertifiedRadii(Cached):
         own = 1 / self.covariance.count
         most, slack = 1 / counts[0], own * self._count_slack(counts)
         m = self._moments.matrix[0, 1:]
-        lengths, size = self._simulated(minor, least)
+        lengths, size = self._simulated(least, self._usual_draws(minor))
         q1 = _upper_quantile(lengths, minor)
         if not math.isfinite(q1):
             q1 = float(np.linalg.norm(self._moments.radius(minor)[0, 1:]))
@@ -324,8 +347,8 @@ class CertifiedRadii(Cached):
         size = float(np.trace(r[1:, 1:])) + float(np.linalg.norm(r[1:, 1:]))
         return size + share * (2 * m * length + length**2)
 
-    def _simulated(self, beta: float, least: Floats) -> tuple[Floats, Floats]:
-        """Draws (size,) of the noise's length on the means, and of its size on the covariance.
+    def _simulated(self, least: Floats, draws: int) -> tuple[Floats, Floats]:
+        """Draws (draws,) of the noise's length on the means, and of its size on the covariance.
 
         The size is the larger of norm and trace, or the norm, over variances `least`. The matrices
         are drawn some at a time; the statistics of all draws are independent and have one law.
@@ -333,7 +356,7 @@ class CertifiedRadii(Cached):
         m, own, scale = self._moments.matrix[0, 1:], 1 / self.covariance.count, 1 / np.sqrt(least)
         rng = calibration_generator(self._moments.answers, _RADII)
         found = []
-        for drawn in self._draws(beta, rng):
+        for drawn in self._draws(draws, rng):
             first, noise = drawn[:, 0, 1:], drawn[:, 1:, 1:]
             product = (m + first / 2)[:, :, np.newaxis] * (own * first)[:, np.newaxis, :]
             noise = (noise - product - product.swapaxes(1, 2)) * scale[:, np.newaxis] * scale
@@ -344,10 +367,13 @@ class CertifiedRadii(Cached):
         lengths, sizes = zip(*found, strict=True)
         return np.concatenate(lengths), np.concatenate(sizes)
 
-    def _draws(self, beta: float, rng: np.random.Generator) -> Iterator[Floats]:
-        """Independent draws (some, q, q) of the noise on the moments."""
+    def _usual_draws(self, beta: float) -> int:
+        """How many draws a quantile is read from."""
         most = int(np.clip(NUMBERS / (self.covariance.p + 1) ** 2, 2_000, _MOST_DRAWS))
-        size = int(np.clip(10 / beta, 4_000, most)) if most > 4_000 else most
+        return int(np.clip(10 / beta, 4_000, most)) if most > 4_000 else most
+
+    def _draws(self, size: int, rng: np.random.Generator) -> Iterator[Floats]:
+        """Independent draws (some, q, q) of the noise on the moments."""
         step = max(1, _CHUNK // (self.covariance.p + 1) ** 2)
         for start in range(0, size, step):
             yield self._moments.noise(min(step, size - start), rng)

@@ -227,7 +227,7 @@ class DesignMoments:
         more = [term for term in needed if term not in known]
         if not more:
             return measured
-        return [*measured, Moments.of_terms(self.schema, more, True, self.given)]
+        return [*measured, Moments.of_terms(self.schema, more, True, self.given, robust=True)]
 
     def fourth(self, release: ReleaseView) -> FourthMoments:
         """The noisy mean products of four features.

@@ -13,10 +13,12 @@ from dpstats.arrays import Floats
 from dpstats.inference.simulation import draw_noise
 from dpstats.inference.tables.association import Association
 from dpstats.inference.tables.score_statistic import (
+    cochran_mantel_haenszel,
     fit_even_independence,
     fit_independence,
     score_statistic,
 )
+from dpstats.inference.tables.simplex import project_to_total
 from dpstats.measured.answers import joint_noise_quantiles
 from dpstats.privacy.laws import DiscreteLaplace
 from dpstats.spending import of_simulation
@@ -97,7 +99,14 @@ class NoisyTable:
         return score_statistic(tables, self.expected(tables), self.scales, other)
 
     def classical(self) -> float:
-        """Classical statistic of the noisy counts: Pearson's, or Cochran-Mantel-Haenszel's."""
+        """Classical statistic of the noisy counts: Pearson's, or Cochran-Mantel-Haenszel's.
+
+        The latter of the nearest non-negative counts with the total.
+        """
+        if len(self.cells) > 1:
+            n = self.n if self.answers.rows.public else max(float(self.observed.sum()), 1.0)
+            counts = project_to_total(self.observed.reshape(1, -1), n)
+            return cochran_mantel_haenszel(counts.reshape(self.cells.shape))
         none = np.zeros(self.cells.shape)
         return float(score_statistic(self.observed, self.expected(self.observed), none, none))
 

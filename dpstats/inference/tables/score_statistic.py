@@ -177,6 +177,30 @@ def _common_association(pull: Floats, mass: Floats, sizes: Floats) -> Floats:
     return np.asarray(statistics.reshape(shape[:-3]))
 
 
+def cochran_mantel_haenszel(tables: Floats) -> float:
+    """The textbook statistic of conditional independence, for non-negative counts (K, R, C).
+
+    With T_k the counts less their expectation given the margins and V_k the hypergeometric
+    covariance, (sum T_k)' (sum V_k)^- (sum T_k) over all but the last row and column; strata of
+    less than two rows, and empty levels, contribute nothing (Landis, Heyman and Koch 1978).
+    """
+    sizes = tables.sum(axis=(1, 2))
+    tables, sizes = tables[sizes > 1], sizes[sizes > 1]
+    rows, columns = (tables.sum(axis=axis) / sizes[:, np.newaxis] for axis in (2, 1))
+    expected = sizes[:, np.newaxis, np.newaxis] * rows[:, :, np.newaxis] * columns[:, np.newaxis]
+    excess = (tables - expected).sum(axis=0)[:-1, :-1].ravel()
+    covariance = sum(
+        n**2 / (n - 1) * np.kron(_multinomial(r[:-1]), _multinomial(c[:-1]))
+        for n, r, c in zip(sizes, rows, columns, strict=True)
+    )
+    return float(excess @ np.linalg.pinv(covariance, hermitian=True) @ excess)
+
+
+def _multinomial(shares: Floats) -> Floats:
+    """Covariance of the indicators of levels with these probabilities."""
+    return np.asarray(np.diag(shares) - np.outer(shares, shares))
+
+
 def noisy_score(x: Floats, deviation: Floats, scales: Floats) -> Floats:
     """Minus the derivative of log g, g the density of N(0, deviation^2) + Laplace(scale).
 

@@ -72,3 +72,19 @@ def test_previews_look_at_some_of_many_widths():
         found = result.preview_widths(method)
         np.testing.assert_allclose(found, all_widths[::2], rtol=1e-12)
         assert np.median(found) == pytest.approx(np.median(all_widths), rel=0.1)
+
+
+def test_cells_carry_the_share_of_the_fitted_density(survey, schema):
+    asked = dps.Marginals(["smoker", "region"])
+    plan = dps.plan(schema, {"m": asked}, budget=dps.PureDP(0.02))
+    release = dps.release(plan, survey, rng=0)
+    result = release.infer("m")
+    rows = release.to_frame(weighted=True)
+    weights = rows.groupby(["smoker", "region"])[rows.columns[-1]].sum()
+    frame = result.to_frame().set_index("term")
+    for (smoker, region), share in (weights / weights.sum()).items():
+        found = frame.loc[f"smoker={smoker}, region={region}", "fitted"]
+        assert found == pytest.approx(share, abs=2 / 2_000)  # rows are whole
+    assert frame["fitted"].min() >= 0
+    assert frame["fitted"].sum() == pytest.approx(1)
+    assert "fitted" not in release.infer(dps.Proportion("smoker == 'yes'")).to_frame()

@@ -9,6 +9,7 @@ import pytest
 from statsmodels.stats.multitest import multipletests
 
 import dpstats as dps
+from dpstats.analyses.graphs.remarks import _times
 from dpstats.errors import RequestError
 from dpstats.privacy.noise import _noise_from
 
@@ -106,6 +107,16 @@ def test_edges_and_adjustments(release):
     np.testing.assert_array_equal(result.pvalues, result.adjusted_pvalues("holm"))
     with pytest.raises(RequestError, match=r"adjust must be one of \['holm', 'fdr_bh', 'none'\]"):
         result.adjusted_pvalues("bonferroni")
+
+
+def test_pvalues_alone_are_those_of_the_result(release):
+    for name in ("numbers", "mixed", "given"):
+        alone = release.analyses[name].pvalues(release)
+        result = release.infer(name)
+        assert list(alone.names) == result.terms
+        np.testing.assert_array_equal(alone, result.pvalues)
+    assert dps.GraphicalModel(NAMES, structure="tree").pvalues(release) is None
+    assert dps.GraphicalModel(NAMES, estimator="clime").pvalues(release) is None
 
 
 def test_the_frame_has_a_row_for_every_pair(release):
@@ -242,6 +253,7 @@ def test_separators_test_pairs_outside_of_the_declared_graph():
     result = dps.release(plan, frame, m=1_000).infer("g")
     assert dps.GraphicalModel(names).family(schema).size == 10
     assert model.family(schema).size > 10
+    np.testing.assert_array_equal(model.pvalues(dps.release(plan, frame, m=10)).names, result.terms)
     assert result.tested.sum() == 1  # the other diagonal of the loop is filled in
     assert np.isnan(result.pvalues[~result.tested]).all()
     assert result.pvalues[result.tested] > 1e-4
@@ -332,6 +344,41 @@ def test_even_rows_are_too_good_for_a_certificate_and_like_is_not(release, rows)
     assert widths(like.results["g"][0]) == pytest.approx(widths(made.infer("g")), rel=0.1)
     assert "Even rows are an easy case for a graph" in str(even)
     assert "Even rows" not in str(like)
+
+
+def test_even_rows_are_too_good_for_noise_aware_intervals_where_noise_is_large(seeded_noise):
+    """Eight columns of a chain, bounds at three standard deviations: 3 to 6 times as wide."""
+    names, n, rng = [f"x{i}" for i in range(8)], 20_000, np.random.default_rng(0)
+    covariance = 0.4 ** np.abs(np.subtract.outer(range(8), range(8)))
+    rows = pd.DataFrame(rng.multivariate_normal(np.zeros(8), covariance, n), columns=names)
+    schema = dps.Schema([dps.Number(name, -3, 3, missing=0) for name in names])
+    plan = dps.plan(schema, {"g": dps.GraphicalModel(names)}, budget=dps.PureDP(1), n=n)
+    with _noise_from(seeded_noise(0)):
+        result = dps.release(plan, rows, m=500, rng=0).infer("g")
+    preview = plan.preview()
+    assert 3 < np.median(np.diff(result.conf_int())) / preview.outlooks[0].width < 6
+    assert "noise-aware ones up to 6 times where" in str(preview)
+
+
+def test_factors_of_rows_are_rounded_up():
+    assert [_times(x) for x in (0.4, 1.1, 1.101, 2.0, 9.95, 10.0, 123.0)] == [
+        "1.1", "1.1", "1.2", "2", "10", "10", "130",
+    ]  # fmt: skip
+
+
+def test_where_only_entries_of_the_precision_matrix_are_certified_the_summary_says_so(seeded_noise):
+    """The private table: l > q, but a diagonal entry may be zero."""
+    names = [f"x{i}" for i in range(10)]
+    rows = pd.DataFrame(np.random.default_rng(0).standard_normal((5_000, 10)), columns=names)
+    schema = dps.Schema([dps.Number(name, -3, 3, missing=0) for name in names])
+    plan = dps.plan(schema, {"g": dps.GraphicalModel(names)}, budget=dps.PureDP(3.5), n=5_000)
+    with _noise_from(seeded_noise(0)):
+        result = dps.release(plan, rows, m=500, rng=0).infer("g")
+    ends = result.conf_int(method="certified", target="table")
+    assert np.isfinite(result.precision(target="table")["conf_low"]).all()
+    assert (ends == [-1, 1]).all()
+    assert 'precision(target="table") has finite limits' in result.summary(target="table")
+    assert "has finite limits" not in result.summary()
 
 
 def test_previews_recommend_a_norm_from_five_columns_on():

@@ -232,6 +232,19 @@ def test_bad_options(make, options, message):
         make(["age", "pay"], **options).family(SCHEMA)
 
 
+@pytest.mark.parametrize("make", [dps.PCA, dps.Covariance, dps.GraphicalModel])
+def test_a_norm_that_no_row_exceeds_is_refused_by_a_plan(make):
+    """Of four columns in unit scale, 2; with a centre and scales, that of the farthest corner."""
+    budget, centred = dps.PureDP(1), {"center": {"age": 20}, "scale": {"pay": 10}}
+    for options, reach in (({}, 2.0), (centred, math.sqrt(1.6**2 + 4 + 2))):
+        fitting = make(NAMES, clip_norm=math.floor(reach * 1e6) / 1e6, **options)
+        dps.plan(SCHEMA, {"a": fitting}, budget=budget)
+        wide = make(NAMES, clip_norm=reach + 1e-5, **options)
+        with pytest.raises(dps.RequestError, match=f"would shrink no row: .* above {reach:.4g}, "):
+            dps.plan(SCHEMA, {"a": wide}, budget=budget)
+        assert wide.family(SCHEMA).size  # releases that were made with it can be read
+
+
 def test_numbers_of_numpy_are_plain_numbers():
     analysis = dps.PCA(NAMES, clip_norm=np.float32(0.7), center={"age": np.int64(40)})
     assert analysis == dps.PCA(NAMES, clip_norm=0.7, center={"age": 40})

@@ -4,7 +4,7 @@ import pytest
 from scipy import stats
 
 import dpstats as dps
-from dpstats.results.rendering import Numerals
+from dpstats.results.rendering import Numerals, significant
 
 P0 = [0.5, 0.3, 0.2]  # the region column of the survey was drawn from it
 
@@ -140,6 +140,11 @@ def test_intervals_and_preview(schema, survey):
     assert outlook["width"] == np.median(np.diff(ends))
     ends = [r.conf_int(method="certified", target="table") for r in pretended]
     assert outlook["certified_width"] == np.median(np.diff(ends))
+    assert outlook["certified_target"] == "table"
+    assert f"{significant(outlook['certified_width'])} (table)  Cohen's w" in str(preview)
+    solved = plan.solve(width=0.2, of="g", method="certified")
+    assert solved.details == "certified 0.95 interval for the private table"
+    assert solved.details not in str(plan.solve(width=0.2, of="g"))
 
 
 def test_a_summary_for_the_table_has_what_holds_for_the_table(schema, survey):

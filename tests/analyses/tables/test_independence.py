@@ -10,8 +10,8 @@ from dpstats.inference.tables.simplex import project_to_total
 from dpstats.privacy.noise import _noise_from
 
 
-def released(schema, survey, analyses, epsilon=1.0):
-    plan = dps.plan(schema, analyses, budget=dps.PureDP(epsilon))
+def released(schema, survey, analyses, epsilon=1.0, **options):
+    plan = dps.plan(schema, analyses, budget=dps.PureDP(epsilon), **options)
     return dps.release(plan, survey, rng=0, m=500)
 
 
@@ -77,6 +77,20 @@ def test_zero_noise_strata_are_cochran_mantel_haenszel(no_noise):
     wanted = shift @ np.linalg.solve(covariance, shift)
     assert release.infer("wide").statistic == pytest.approx(wanted, rel=1e-8)
     assert release.infer("wide").df == 4
+
+
+def test_a_stratum_with_an_empty_margin_counts_as_in_the_textbook(no_noise):
+    from statsmodels.stats.contingency_tables import StratifiedTable
+
+    schema = dps.Schema([dps.Category("region", list("nsw")), dps.Boolean("a"), dps.Boolean("b")])
+    counts = np.array([[[30, 20], [10, 40]], [[25, 15], [0, 0]], [[12, 0], [9, 0]]])
+    rows = schema.to_frame(dict(zip(schema.names, np.nonzero(counts >= 0), strict=True)))
+    rows = rows.loc[rows.index.repeat(counts.ravel())]
+    test = dps.Independence("a", "b", given="region")
+    result = released(schema, rows, {"t": test}, 1e5).infer("t")
+    classical = StratifiedTable(list(counts)).test_null_odds()
+    assert result.pearson == pytest.approx(classical.statistic, rel=1e-9)
+    assert result.statistic == pytest.approx(classical.statistic, rel=0.05)  # margins of half a row
 
 
 def test_strata_of_one_kind_are_seen_together():
@@ -145,10 +159,31 @@ def test_a_combination_of_tables_is_used_where_it_has_less_noise():
     asked = dps.Independence("a", "b")
     alone = released(schema, rows, {"t": asked}).infer(asked)
     both = {"t": asked, "s": dps.Marginals(["a", "b", "c"], 3)}
-    together = released(schema, rows, both, 2.0).infer(asked)
+    together = released(schema, rows, both, 2.0, weights="equal").infer(asked)
     assert np.all(alone.observed == np.rint(alone.observed))
     assert not np.all(together.observed == np.rint(together.observed))
     assert together.observed.sum() == pytest.approx(500)
+
+
+def test_tables_whose_residuals_were_measured_are_tested_in_combination():
+    schema = dps.Schema([dps.Boolean("a"), dps.Boolean("b"), dps.Category("c", list("uvw"))])
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame({
+        "a": rng.random(900) < 0.5, "b": rng.random(900) < 0.5, "c": rng.choice(list("uvw"), 900)
+    })  # fmt: skip
+    asked = {
+        "ab": dps.Independence("a", "b"), "ac": dps.Independence("a", "c"),
+        "bc": dps.Independence("b", "c"), "c": dps.GoodnessOfFit("c", [1 / 3] * 3),
+    }  # fmt: skip
+    plan = dps.plan(schema, asked, budget=dps.ZCDP(50), reference=dps.Uniform())
+    assert len(plan.strategy.tables) >= 3
+    release = dps.release(plan, rows, rng=0, m=500)
+    for name in ("ab", "ac", "bc"):
+        test = asked[name]
+        chi2 = stats.chi2_contingency(crossed(rows, test.a, test.b), correction=False)
+        assert release.infer(name).statistic == pytest.approx(chi2.statistic, abs=0.5)
+    counts = rows["c"].value_counts().to_numpy()
+    assert release.infer("c").pvalue == pytest.approx(stats.chisquare(counts).pvalue, abs=0.01)
 
 
 def test_drowned_association_is_zero_and_not_certified(schema, survey):

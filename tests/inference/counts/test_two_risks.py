@@ -9,9 +9,11 @@ from dpstats.inference.counts.risk_measures import MEASURES, measure_of
 from dpstats.inference.counts.two_risks import (
     _NARROW,
     _WIDE,
+    _at,
     _critical,
     _curvatures,
     _Evidence,
+    _evidence,
     _statistic,
     measure_interval,
     measure_pvalue,
@@ -139,3 +141,15 @@ def test_pvalues_fall_with_the_distance_and_have_no_floor():
     assert found[2] < 1e-3
     assert found[3] < 1e-6
     assert found[4] == 1e-9
+
+
+@pytest.mark.parametrize(
+    ("yes", "size", "risk"), [(1, 30, 0.00375), (4, 5_000, 9e-5), (4_997, 5_000, 0.99993)]
+)
+def test_scores_near_risks_of_zero_and_one_are_the_exact_ones(yes, size, risk):
+    """With little noise they bend below one row; even nodes gave 1.9 for 1.25."""
+    counts = group(yes, size, 0.2, (0.0, 0.0))
+    found = _at(_evidence(counts, size, 0.001, 6.9), np.array([risk]))
+    lower, upper = counts.tails(np.array([risk]), counts.sizes(size, 0.001))
+    exact = stats.norm.isf([float(upper[0]), float(lower[0])])
+    assert [float(found.above[0]), float(found.below[0])] == pytest.approx(exact, abs=0.03)

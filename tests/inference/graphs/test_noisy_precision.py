@@ -97,6 +97,22 @@ def test_much_noise_is_nearly_singular(graph_tools, unit):
     assert np.isinf(precision.bounds(0.05, "table")[1]).all()
 
 
+@pytest.mark.parametrize("ratio", [0.2, 0.8, 0.99, 1.01, 1.3, 5.0])
+def test_few_draws_decide_as_all_do(graph_tools, monkeypatch, ratio):
+    covariance, _, _ = graph_tools.covariance_of(budget=dps.PureDP(1))
+    radii = NoisyPrecision(covariance).radii
+    radius, _ = radii.radii(0.05, "table")
+    drawn = []
+    simulated = type(radii)._simulated
+    monkeypatch.setattr(
+        type(radii), "_simulated", lambda *args: drawn.append(args[-1]) or simulated(*args)
+    )
+    assert radii.exceed(ratio * radius, 0.05) == (ratio < 1)
+    assert len(drawn) <= (1 if ratio in (0.2, 5.0) else 2)
+    assert radii.exceed(np.nan, 0.05)
+    assert radii.exceed(-radius, 0.05)
+
+
 def test_few_rows_are_singular(graph_tools):
     covariance, _, _ = graph_tools.covariance_of(
         graph_tools.chain_rows(5), budget=dps.PureDP(10**7)

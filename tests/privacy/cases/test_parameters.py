@@ -123,6 +123,15 @@ def test_p06_a_budget_so_large_that_noise_vanishes_is_refused(attempt):
 @pytest.mark.parametrize("rho", [1 / 3, Fraction(1, 3), 0.1, Decimal("0.3"), 7e-9, 3])
 def test_p07_the_scale_used_never_costs_more_than_rho(rho, used):
     budget = dps.ZCDP(rho)
+    _assert_spent(budget, used)
+
+
+@pytest.mark.parametrize("pair", [(1, 1e-9), (Fraction(1, 3), 1e-6)])
+def test_p07_the_scale_used_never_costs_more_than_what_epsilon_and_delta_allow(pair, used):
+    _assert_spent(dps.ApproxDP(*pair), used)
+
+
+def _assert_spent(budget, used):
     # D^2 / (2 sigma^2)
     spent = sum(b.sensitivity("replace").l2_squared / (2 * s**2) for b, s in used(budget))
     assert spent <= budget.rho
@@ -139,6 +148,7 @@ def test_p07_a_plan_file_whose_budget_was_renamed_is_refused(columns):
     plan = dps.plan(dps.Schema(columns()), {"p": dps.Proportion("b")}, budget=dps.ZCDP(2))
     for budget in (
         {"kind": "zcdp", "rho": "1"},
+        dps.ApproxDP(1, 1e-9).to_dict(),
         {"kind": "pure", "epsilon": "2"},  # the multiplier would be a scale: 1/4 and not 2
     ):
         with pytest.raises(dps.BudgetError, match="edited by hand"):
@@ -153,11 +163,17 @@ def test_p01_rho_that_is_no_budget(rho):
 
 @pytest.mark.parametrize("delta", [0, -1, 1, 2, math.nan, True, None, "1"])
 def test_p01_delta_that_is_no_probability(delta):
-    for call in (lambda: dps.ZCDP(1, delta), lambda: dps.ZCDP.from_epsilon_delta(1, delta)):
+    for call in (
+        lambda: dps.ZCDP(1, delta),
+        lambda: dps.ZCDP.from_epsilon_delta(1, delta),
+        lambda: dps.ApproxDP(1, delta),
+    ):
         with pytest.raises(dps.BudgetError, match="delta must be"):
             call()
     with pytest.raises(dps.BudgetError, match="epsilon must be a positive"):
         dps.ZCDP.from_epsilon_delta(delta if delta in (0, -1) else None, 1e-9)
+    with pytest.raises(dps.BudgetError, match="epsilon must be a positive"):
+        dps.ApproxDP(delta if delta in (0, -1) else None, 1e-9)
 
 
 @pytest.mark.parametrize("rho", [1e-40, 1e20])

@@ -18,6 +18,7 @@ import dpstats as dps
 from dpstats.families.cells import ROWS, Indicator, Table
 from dpstats.families.lattice import KernelLattice
 from dpstats.families.moments import Moments
+from dpstats.families.residuals import Residual
 from dpstats.measured.strategy import PlannedBlock
 from dpstats.planning import allocation
 from dpstats.privacy import noise
@@ -146,6 +147,8 @@ PLANS = {
     "proportion": ({"p": dps.Proportion("c == 'a'")}, {}),
     "group": ({"p": dps.Proportion("b", given="c == 'a'"), "q": dps.Proportion("d")}, {}),
     "cells": ({"m": dps.Marginals(["c", "b", "x"]), "p": dps.Proportion("y < 1")}, {}),
+    "pairs": ({"m": dps.Marginals(["c", "b", "d"])}, {}),
+    "triples": ({"m": dps.Marginals(["c", "b", "d", "x"], degree=3)}, {"weights": "max"}),
     "monomials": ({"m": dps.Marginals(["b", "d"], 2, "monomials")}, {}),
     "numbers": ({"m": [moments(["x", "y", "z"])]}, {}),
     "first moments": ({"m": [moments(["x", "y"], ["c"], degree=1)]}, {}),
@@ -216,6 +219,12 @@ def test_p49_the_loss_of_a_whole_plan_is_at_most_rho(name, make_plan):
     assert guard(make_plan(name, kind=dps.ZCDP)) > 0.3  # bounds of groups are not sharp everywhere
 
 
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+@pytest.mark.parametrize("name", ["pairs", "triples"])
+def test_p49_residuals_spend_all_of_rho_for_some_pair_of_rows(name, unit, make_plan):
+    assert guard(make_plan(name, kind=dps.ZCDP, unit=unit)) > 0.999
+
+
 @pytest.mark.parametrize("rho", [1 / 3, 0.1, 5, 1e-7])
 def test_p49_for_rhos_that_are_no_short_binary_numbers(rho, make_plan):
     assert guard(make_plan("monomials", rho, dps.ZCDP)) > 0.999
@@ -282,9 +291,20 @@ def test_p62_planted_double_epsilon_fails_the_guard(monkeypatch, make_plan):
 def test_p61_planted_halved_squared_sensitivity_fails_the_guard(monkeypatch, make_plan):
     real = dps.ZCDP.price
     monkeypatch.setattr(dps.ZCDP, "price", lambda self, sensitivity: real(self, sensitivity) / 2)
-    for name in ("cells", "monomials"):
+    with pytest.raises(dps.BudgetError, match="spends"):  # residuals are priced in two places
+        make_plan("cells", kind=dps.ZCDP)
+    for name in ("numbers", "monomials"):
         with pytest.raises(AssertionError, match="costs more than the budget"):
             guard(make_plan(name, kind=dps.ZCDP))
+
+
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+def test_p61_planted_smaller_change_of_residuals_fails_the_guard(unit, monkeypatch, make_plan):
+    real = Residual.squared_change
+    smaller = lambda self, columns: real(self, columns) * 9 // 10  # noqa: E731
+    monkeypatch.setattr(Residual, "squared_change", smaller)
+    with pytest.raises(AssertionError, match="costs more than the budget"):
+        guard(make_plan("cells", kind=dps.ZCDP, unit=unit))
 
 
 def test_p62_planted_smaller_scale_at_the_draw_fails_the_guard(monkeypatch, make_plan):
@@ -302,7 +322,7 @@ def test_p63_planted_block_left_out_of_the_sensitivity_fails_the_guard(monkeypat
         lambda blocks, *rest: real(blocks[1:] or blocks, *rest),
     )
     with pytest.raises(dps.BudgetError, match="spends"):
-        make_plan("cells")
+        make_plan("overlapping")
     unchecked(monkeypatch)
     with pytest.raises(AssertionError, match="costs more than the budget"):
         guard(make_plan("monomials"))

@@ -1,6 +1,6 @@
 """The figures that vignettes/chi-square.md quotes: many releases with the real noise.
 
-    python tests/benchmarks/chi_square.py [null releases, 1000] [releases of the table, 200]
+    python tests/benchmarks/vignettes/chi_square.py [null releases] [releases of the table]
 
 First the level: in how many releases of tables without any effect each method rejects at 5%. Then,
 for the vignette's own table and both of its budgets, rejections, verdicts, intervals and coverage.
@@ -15,7 +15,7 @@ import pandas as pd
 
 import dpstats as dps
 
-VIGNETTE = Path(__file__).parents[2] / "vignettes" / "chi-square.md"
+VIGNETTE = Path(__file__).parents[3] / "vignettes" / "chi-square.md"
 
 
 def opening():

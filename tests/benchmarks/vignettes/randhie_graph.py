@@ -1,6 +1,6 @@
 """The figures that vignettes/graphical-model.md quotes: many releases with the real noise.
 
-    python tests/benchmarks/randhie_graph.py [releases]
+    python tests/benchmarks/vignettes/randhie_graph.py [releases]
 
 The code of the vignette runs first, and its functions are used. Then, at each epsilon: how often
 each pair was an edge, and what certified verdicts, trees and sparse pictures said; and how often
@@ -24,7 +24,7 @@ from statsmodels.stats.multitest import multipletests
 import dpstats as dps
 from dpstats.inference.graphs.spanning_tree import spanning_tree
 
-VIGNETTE = Path(__file__).parents[2] / "vignettes" / "graphical-model.md"
+VIGNETTE = Path(__file__).parents[3] / "vignettes" / "graphical-model.md"
 
 
 def vignette():

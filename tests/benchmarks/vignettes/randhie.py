@@ -1,6 +1,6 @@
 """The figures that vignettes/randhie.md quotes: many releases with the real noise.
 
-    python tests/benchmarks/randhie.py [releases]
+    python tests/benchmarks/vignettes/randhie.py [releases]
 
 For each budget: in how many releases an interval left out zero, and in how many the interval for
 the table held what least squares and the eigenvectors of the table itself give.
@@ -17,7 +17,7 @@ from statsmodels.datasets import randhie
 
 import dpstats as dps
 
-VIGNETTE = Path(__file__).parents[2] / "vignettes" / "randhie.md"
+VIGNETTE = Path(__file__).parents[3] / "vignettes" / "randhie.md"
 SIMPLE = "mdvis ~ lncoins"
 
 

@@ -1,0 +1,329 @@
+"""Residuals of contingency tables: what tables over a set of columns share, measured once."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.arrays import Codes, Floats
+from dpstats.errors import RequestError
+from dpstats.families.block import Block, Derivation
+from dpstats.families.cells import Table, TableValues
+from dpstats.privacy.neighbours import Sensitivity
+from dpstats.schema import Column, Schema
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+    from dpstats.privacy.neighbours import Unit
+
+MOST_COLUMNS = 16  # whose subsets are enumerated
+
+
+@dataclass(frozen=True)
+class Residual(Block):
+    """The residual of a table: prod_a (n_a 1{x_a = i_a} - 1) for every cell i.
+
+    n_a is the number of bins of column a. Over rows these sums are prod_a n_a times the table's
+    interaction: its sums along any column vanish, so residuals of different sets of columns are
+    orthogonal and together hold every table over these columns. ResidualPlanner [1]_ measures them
+    with noise in their own space; here every integer function gets a noise of its own, and the part
+    outside that space is dropped afterwards, which leaves the same law.
+
+    Notes
+    -----
+    A row's function values r(x) have |r(x)|^2 = prod_a n_a (n_a - 1) =: q and, where rows x and y
+    differ in the columns D, r(x) r(y) = prod_{a not in D} n_a (n_a - 1) prod_{a in D} (-n_a). So
+    adding or removing a row changes the sums by q, and replacing x by y by
+    2 q (1 - prod_{a in D} -1 / (n_a - 1)), both exactly.
+
+    References
+    ----------
+    .. [1] Y. Xiao, G. He, D. Zhang and D. Kifer (2023), An optimal and scalable matrix mechanism
+       for noisy marginals under convex loss functions, NeurIPS 36.
+    """
+
+    columns: tuple[Column, ...]
+
+    kind: ClassVar[str] = "residual"
+    needs_codes: ClassVar[bool] = False
+    joint: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if not self.columns:
+            raise RequestError("a residual is over one column or more")
+
+    @cached_property
+    def table(self) -> Table:
+        """The table whose interaction it is."""
+        return Table(self.columns)
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        """Number of bins of each column."""
+        return tuple(column.bins for column in self.columns)
+
+    @cached_property
+    def size(self) -> int:
+        """Number of cells."""
+        return math.prod(self.shape)
+
+    @property
+    def ranges(self) -> tuple[Codes, Codes]:
+        """Largest product of n_a - 1, and the same with one factor -1."""
+        largest = math.prod(bins - 1 for bins in self.shape)
+        least = -largest // (min(self.shape) - 1)
+        return np.full(self.size, least, np.int64), np.full(self.size, largest, np.int64)
+
+    @property
+    def names(self) -> list[str]:
+        """One name per cell."""
+        return [f"residual of {name}" for name in self.table.names]
+
+    def of_counts(self, counts: Codes) -> Codes:
+        """Exact sums (d,) int64 from the counts of the table."""
+        return _centred(counts.reshape(self.shape), len(self.shape)).ravel()
+
+    def sums(self, codes: Mapping[str, Codes]) -> Codes:
+        """Exact sums (d,) int64."""
+        return self.of_counts(self.table.sums(codes))
+
+    def evaluate(self, codes: Mapping[str, Codes]) -> ResidualValues:
+        """The functions at m points."""
+        return ResidualValues(self, self.table.evaluate(codes))
+
+    def potential(self, coefficients: Floats) -> Floats:
+        """Sum at every cell of the functions times coefficients, both (d, ...).
+
+        Along a column the functions are the symmetric matrix n I - J: so this also turns weights of
+        cells into sums of the functions.
+        """
+        table = coefficients.reshape(*self.shape, *coefficients.shape[1:])
+        return np.asarray(_centred(table, len(self.shape)).reshape(coefficients.shape))
+
+    def squared_change(self, differing: Iterable[Column] | None) -> int:
+        """Squared L2 change of the sums when a row changes in some columns, or (None) is added."""
+        length = math.prod(bins * (bins - 1) for bins in self.shape)
+        if differing is None:
+            return length
+        kept = set(differing)
+        same = math.prod(
+            -c.bins if c in kept else c.bins * (c.bins - 1) for c in self.columns
+        )  # fmt: skip
+        return 2 * (length - same)
+
+    def sensitivity(self, unit: Unit) -> Sensitivity:
+        """Exact in L2; in L1 exact for adding or removing a row, and at most twice that else."""
+        largest = int(self.bounds[0])
+        l1 = math.prod(2 * (bins - 1) for bins in self.shape)
+        if unit == "add_remove":
+            l2_squared = self.squared_change(None)
+            return Sensitivity(Fraction(l1, largest), Fraction(l2_squared, largest**2))
+        sets = itertools.chain.from_iterable(
+            itertools.combinations(self.columns, size) for size in range(1, len(self.columns) + 1)
+        )
+        l2_squared = max(self.squared_change(some) for some in sets)
+        return Sensitivity(Fraction(2 * l1, largest), Fraction(l2_squared, largest**2))
+
+    def derive(self, wanted: Block, *, complements: bool = True) -> Derivation | None:
+        """Itself; tables follow from several residuals together."""
+        return Derivation(np.arange(self.size), self.size) if wanted == self else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {"kind": self.kind, "columns": [column.name for column in self.columns]}
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any], schema: Schema) -> Residual:
+        """Inverse of `to_dict`."""
+        return residual_of(Table.from_dict(plain, schema))
+
+
+def residual_of(table: Table) -> Residual:
+    """The residual of a table itself."""
+    return Residual(table.columns)
+
+
+def residuals_of(tables: Iterable[Table]) -> list[Residual]:
+    """The residuals of some tables and of all their margins, small ones first."""
+    found: dict[tuple[Column, ...], None] = {}
+    for table in tables:
+        for size in range(1, len(table.columns) + 1):
+            found.update(dict.fromkeys(itertools.combinations(table.columns, size)))
+    return [Residual(columns) for columns in sorted(found, key=len)]
+
+
+def joint_l2_squared(
+    residuals: Sequence[Residual], precisions: Sequence[Fraction], unit: Unit
+) -> Fraction:
+    """Largest sum over residuals of precision times squared L2 change, for one row; exact.
+
+    Replacing a row, no single change is the worst for every residual: the sum depends on the set of
+    columns in which the rows differ, and is maximised over all of them. With more than
+    `MOST_COLUMNS` columns it is bounded by the sum of the maxima.
+
+    Parameters
+    ----------
+    residuals : sequence of d Residual
+    precisions : sequence of d Fraction
+        One over the squared noise scale of each.
+    unit : {"replace", "add_remove"}
+    """
+    columns = tuple(dict.fromkeys(c for residual in residuals for c in residual.columns))
+    if unit == "add_remove":
+        changes = [residual.squared_change(None) for residual in residuals]
+    elif len(columns) > MOST_COLUMNS:
+        changes = [
+            int(residual.sensitivity(unit).l2_squared * int(residual.bounds[0]) ** 2)
+            for residual in residuals
+        ]
+    else:
+        return _largest_joint_change(residuals, precisions, columns)
+    return sum((p * c for p, c in zip(precisions, changes, strict=True)), Fraction(0))
+
+
+def _largest_joint_change(
+    residuals: Sequence[Residual], precisions: Sequence[Fraction], columns: tuple[Column, ...]
+) -> Fraction:
+    """The maximum over sets of columns, in integers: precisions as multiples of one fraction."""
+    common = math.lcm(*(p.denominator for p in precisions))
+    whole = [int(p * common) for p in precisions]
+    divisor = math.gcd(*whole)
+    whole = [number // divisor for number in whole]
+    lengths = [residual.squared_change(None) for residual in residuals]
+    fits = sum(w * q for w, q in zip(whole, lengths, strict=True)) < 2**61
+    differs = differing_sets(len(columns))
+    total = np.zeros(len(differs), dtype=np.int64 if fits else object)
+    at = {column: i for i, column in enumerate(columns)}
+    for residual, number, length in zip(residuals, whole, lengths, strict=True):
+        same = np.ones(len(differs), dtype=total.dtype)
+        for column in residual.columns:
+            n = column.bins
+            same *= np.where(differs[:, at[column]], -n, n * (n - 1))
+        total += number * (length - same)
+    return 2 * int(total.max()) * Fraction(divisor, common)
+
+
+def differing_sets(columns: int) -> NDArray[np.bool_]:
+    """(2^p - 1, p) all sets of columns in which two rows can differ."""
+    numbers = np.arange(1, 2**columns)
+    return ((numbers[:, np.newaxis] >> np.arange(columns)) & 1).astype(np.bool_)
+
+
+@dataclass(frozen=True)
+class ResidualValues:
+    """The functions of a residual at m points, stored as the cell of each point."""
+
+    residual: Residual
+    cells: TableValues
+
+    @property
+    def size(self) -> int:
+        """Number of functions."""
+        return self.cells.size
+
+    def at(self, points: NDArray[np.intp]) -> ResidualValues:
+        """The same at some of the points."""
+        return ResidualValues(self.residual, self.cells.at(points))
+
+    def average(self, weights: Floats) -> Floats:
+        """(d,) weighted sums."""
+        return self.residual.potential(self.cells.average(weights))
+
+    def combine(self, coefficients: Floats) -> Floats:
+        """(m,) combinations."""
+        return self.cells.combine(self.residual.potential(coefficients))
+
+    def matrix(self) -> csr_array[Any]:
+        """(d, m) sparse matrix; every entry differs from zero."""
+        from scipy import sparse
+
+        every = self.residual.potential(np.eye(self.size))
+        return sparse.csr_array(every[:, self.cells.index])
+
+
+@dataclass(frozen=True, eq=False)
+class Contrasts:
+    """From sums of cells to those of the functions of several residuals, all at once.
+
+    With n I - J along every column, a residual is a sum over subsets B of its columns: the table
+    summed over the others, times prod_{a in B} n_a and a sign. The squares of its functions are the
+    same with prod_{a in B} n_a (n_a - 2), all positive, since (n 1{i} - 1)^2 is n (n - 2) 1{i} + 1.
+    Functions that belong to no residual stay as they are.
+
+    Attributes
+    ----------
+    sums : (M, |F|) sparse
+        From cells to the cells of all smaller margins.
+    signed, squared : (M,) float64
+        What multiplies them.
+    own_signed, own_squared : (|F|,) float64
+        What multiplies the cells themselves.
+    """
+
+    sums: csr_array[Any]
+    signed: Floats
+    squared: Floats
+    own_signed: Floats
+    own_squared: Floats
+
+    @staticmethod
+    def of(residuals: Iterable[tuple[int, Residual]], functions: int) -> Contrasts:
+        """For residuals with the numbers of their first functions, among so many functions."""
+        from scipy import sparse
+
+        own = np.ones((2, functions))
+        rows, columns, factors, used = [], [], [], 0
+        for start, residual in residuals:
+            piece = np.arange(start, start + residual.size)
+            bins = np.indices(residual.shape).reshape(len(residual.shape), -1)
+            for size in range(len(residual.shape) + 1):
+                for kept in itertools.combinations(range(len(residual.shape)), size):
+                    sign = -1.0 if (len(residual.shape) - size) % 2 else 1.0
+                    shape = [residual.shape[i] for i in kept]
+                    factor = sign * math.prod(shape), float(math.prod(n * (n - 2) for n in shape))
+                    if size == len(residual.shape):
+                        own[:, piece] = np.array(factor)[:, np.newaxis]
+                        continue
+                    cell = np.zeros(residual.size, dtype=np.int64)
+                    for i, n in zip(kept, shape, strict=True):
+                        cell = cell * n + bins[i]
+                    rows.append(used + cell)
+                    columns.append(piece)
+                    factors.append(np.tile(np.array(factor)[:, np.newaxis], math.prod(shape)))
+                    used += math.prod(shape)
+        entries = np.concatenate(rows), np.concatenate(columns)
+        sums = sparse.csr_array((np.ones(len(entries[0])), entries), shape=(used, functions))
+        signed, squared = np.concatenate(factors, axis=1)
+        return Contrasts(sums, signed, squared, *own)
+
+    @cached_property
+    def _back(self) -> csr_array[Any]:
+        return self.sums.T.tocsr()
+
+    def __call__(self, cells: Floats) -> Floats:
+        """From (|F|, ...) cells to functions; from coefficients to potentials too."""
+        ones = (1,) * (cells.ndim - 1)
+        margins = self.signed.reshape(-1, *ones) * (self.sums @ cells)
+        return np.asarray(self.own_signed.reshape(-1, *ones) * cells + self._back @ margins)
+
+    def squares(self, cells: Floats) -> Floats:
+        """Sums (|F|,) of the squared functions; of cells themselves, which are their squares."""
+        return np.asarray(
+            self.own_squared * cells + self._back @ (self.squared * (self.sums @ cells))
+        )
+
+
+def _centred(table: NDArray[Any], axes: int) -> NDArray[Any]:
+    """Along each of the first axes: n times the entries minus their sum."""
+    for axis in range(axes):
+        table = table.shape[axis] * table - table.sum(axis=axis, keepdims=True)
+    return table

@@ -1,0 +1,164 @@
+"""Residuals of tables: what they sum, how far one row moves them, alone and together."""
+
+import itertools
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpstats.errors import RequestError
+from dpstats.families import block_from_dict
+from dpstats.families.block import Family
+from dpstats.families.cells import Cells, Table
+from dpstats.families.residuals import (
+    Contrasts,
+    Residual,
+    joint_l2_squared,
+    residuals_of,
+)
+from dpstats.schema import Boolean, Category, Number, Schema
+
+SCHEMA = Schema([
+    Category("region", ["north", "south", "east"]),
+    Boolean("smoker"),
+    Boolean("tall", allow_missing=True),
+    Number("age", 0, 6, points=7, edges=[2, 5]),
+])  # fmt: skip
+ALL = list(SCHEMA.names)
+subsets = st.lists(st.sampled_from(ALL), min_size=1, max_size=3, unique=True)
+UNITS = ["replace", "add_remove"]
+
+
+def residual(names):
+    return Residual(Cells.table(SCHEMA, names).columns)
+
+
+def drawn(seed, n=30):
+    rng = np.random.default_rng(seed)
+    return {c.name: c.draw_inside(rng.integers(c.bins, size=n), rng) for c in SCHEMA}
+
+
+@given(names=subsets)
+def test_the_squared_sensitivity_is_exact(names, rows_of, change_of):
+    block = residual(names)
+    rows = rows_of(block.columns)
+    assert change_of(block, rows) == block.sensitivity("add_remove")
+    found, claimed = change_of(block, rows, rows), block.sensitivity("replace")
+    assert found.l2_squared == claimed.l2_squared
+    assert found.l1 <= claimed.l1
+
+
+@given(names=subsets, seed=st.integers(0, 2**32))
+def test_sums_are_those_of_the_functions_and_vanish_along_every_column(names, seed):
+    block, codes = residual(names), drawn(seed)
+    sums = block.sums(codes)
+    values = block.evaluate(codes).matrix().toarray()
+    assert np.array_equal(sums, values.sum(axis=1))
+    for axis in range(len(block.shape)):
+        assert not sums.reshape(block.shape).sum(axis=axis).any()
+    assert np.array_equal(sums, block.of_counts(block.table.sums(codes)))
+
+
+@given(names=subsets)
+def test_ranges_are_reached(names, rows_of):
+    block = residual(names)
+    values = block.evaluate(rows_of(block.columns)).matrix().toarray()
+    assert (values.min(axis=1) == block.ranges[0]).all()
+    assert (values.max(axis=1) == block.ranges[1]).all()
+
+
+@given(names=subsets, seed=st.integers(0, 2**32))
+def test_values_as_maps_are_their_matrix(names, seed):
+    codes, rng = drawn(seed), np.random.default_rng(seed)
+    values = residual(names).evaluate(codes)
+    matrix, weights, y = values.matrix().toarray(), rng.random(30), rng.normal(size=values.size)
+    assert values.average(weights) == pytest.approx(matrix @ weights)
+    assert values.combine(y) == pytest.approx(y @ matrix)
+    assert np.array_equal(values.at(np.array([3, 1])).matrix().toarray(), matrix[:, [3, 1]])
+
+
+@given(seed=st.integers(0, 2**32))
+@settings(max_examples=20)
+def test_several_residuals_at_once_are_each_by_itself(seed):
+    blocks = residuals_of([Cells.table(SCHEMA, ["region", "smoker", "age"])])
+    starts = np.cumsum([2, *(block.size for block in blocks)])
+    size = int(starts[-1]) + 3  # other functions before and after
+    contrasts = Contrasts.of(zip(starts.tolist(), blocks, strict=False), size)
+    cells = np.random.default_rng(seed).normal(size=(size, 2))
+    expected, squares = cells.copy(), cells[:, 0].copy()
+    for start, block in zip(starts.tolist(), blocks, strict=False):
+        piece = slice(start, start + block.size)
+        expected[piece] = block.potential(cells[piece])
+        every = block.potential(np.eye(block.size))
+        squares[piece] = every**2 @ cells[piece, 0]
+    assert contrasts(cells) == pytest.approx(expected)
+    assert contrasts(cells[:, 0]) == pytest.approx(expected[:, 0])
+    assert contrasts.squares(cells[:, 0]) == pytest.approx(squares)
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@given(
+    tables=st.lists(subsets, min_size=1, max_size=4),
+    precisions=st.lists(st.fractions(Fraction(1, 50), 20), min_size=14, max_size=14),
+)
+@settings(max_examples=25)
+def test_the_joint_change_is_the_largest_over_all_pairs_of_rows(unit, tables, precisions, rows_of):
+    blocks = residuals_of(Cells.table(SCHEMA, names) for names in tables)
+    precisions = precisions[: len(blocks)]
+    columns = SCHEMA.select({c.name for block in blocks for c in block.columns})
+    rows = rows_of(columns)
+    found = Fraction(0)
+    values = [np.rint(b.evaluate(rows).matrix().toarray()).astype(np.int64) for b in blocks]
+    squares = []  # of every change, by residual
+    for v in values:
+        added = (v**2).sum(axis=0)
+        both = added[:, np.newaxis] + added - 2 * v.T @ v
+        squares.append(added if unit == "add_remove" else both.ravel())
+    for change in {tuple(c) for c in np.stack(squares, axis=1).tolist()}:
+        found = max(found, sum((p * s for p, s in zip(precisions, change, strict=True))))
+    assert joint_l2_squared(blocks, precisions, unit) == found
+
+
+def test_many_columns_are_bounded_by_the_sum_of_the_maxima():
+    schema = Schema([Category(f"c{i}", list("abc")) for i in range(17)])
+    blocks = residuals_of(
+        [Cells.table(schema, [a, b]) for a, b in itertools.pairwise(schema.names)]
+    )
+    precisions = [Fraction(1, 1 + i) for i in range(len(blocks))]
+    fewer = [b for b in blocks if schema["c16"] not in b.columns]
+    exact = joint_l2_squared(fewer, precisions[: len(fewer)], "replace")
+    bound = joint_l2_squared(blocks, precisions, "replace")
+    own = [p * b.sensitivity("replace").l2_squared * int(b.bounds[0]) ** 2
+           for p, b in zip(precisions, blocks, strict=True)]  # fmt: skip
+    assert bound == sum(own) >= exact
+
+
+def test_precisions_beyond_64_bits_stay_exact():
+    blocks = residuals_of([Cells.table(SCHEMA, ["region", "age"])])
+    small = [Fraction(1, 3), Fraction(2, 7), Fraction(5, 11)]
+    large = [p * Fraction(2**70 + 1, 2**69 + 7) + Fraction(1, 10**30) for p in small]
+    exact = joint_l2_squared(blocks, large, "replace")
+    assert exact > joint_l2_squared(blocks, small, "replace")
+    assert float(exact) == pytest.approx(2 * float(joint_l2_squared(blocks, small, "replace")))
+
+
+def test_the_residuals_of_tables_are_those_of_all_margins_once():
+    tables = [Cells.table(SCHEMA, names) for names in (["region", "smoker"], ["region", "age"])]
+    found = [tuple(c.name for c in block.columns) for block in residuals_of(tables)]
+    assert found == [("region",), ("smoker",), ("age",), ("region", "smoker"), ("region", "age")]
+
+
+def test_a_residual_of_nothing_is_refused():
+    with pytest.raises(RequestError, match="one column or more"):
+        Residual(())
+
+
+def test_a_residual_comes_back_from_its_file():
+    block = residual(["region", "age"])
+    assert block_from_dict(block.to_dict(), SCHEMA) == block
+    assert block.names[0] == "residual of region=north, age=[0, 2)"
+    assert Family((block,)).size == 9
+    assert block.derive(block).terms.tolist() == [1] * 9
+    assert block.derive(Table(block.columns)) is None
