@@ -80,7 +80,10 @@ def _say(title: str, text: str) -> None:
 
 def _everything(planned: Plan) -> str:
     names = list(planned.schema.names)
-    pairs = plan(planned.schema, {"pairs": Marginals(names)}, budget=planned.budget, n=planned.n)
+    pairs = plan(
+        planned.schema, {"pairs": Marginals(names)}, budget=planned.budget, n=planned.n,
+        weights="equal",
+    )  # fmt: skip
     n = planned.n or 1
     here, there = (
         float(np.sqrt(p.budget.law(p.budget.natural_scale(p.blocks[0].multiplier)).variance)) / n
@@ -88,7 +91,7 @@ def _everything(planned: Plan) -> str:
     )
     return (
         f"All {len(pairs.blocks)} tables of two columns at the same epsilon: "
-        f"{pairs.family.size} functions, noise sd {there:.4f} on every proportion,\n"
+        f"{pairs.family.size} functions, equal noise of sd {there:.4f} on each,\n"
         f"instead of {planned.family.size} functions with noise sd {here:.4f}: "
         f"{there / here:.0f} times the noise. Ask for what you need."
     )
