@@ -66,15 +66,15 @@ class Residual(Block):
         """The table whose interaction it is."""
         return Table(self.columns)
 
-    @cached_property
+    @property
     def shape(self) -> tuple[int, ...]:
         """Number of bins of each column."""
-        return tuple(column.bins for column in self.columns)
+        return self.table.shape
 
-    @cached_property
+    @property
     def size(self) -> int:
         """Number of cells."""
-        return math.prod(self.shape)
+        return self.table.size
 
     @property
     def ranges(self) -> tuple[Codes, Codes]:
