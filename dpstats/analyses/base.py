@@ -48,8 +48,7 @@ def answered(analysis: Analysis[Result], schema: Schema) -> Family:
     """
     own = getattr(analysis, "answered", None)
     family: Family = analysis.family(schema) if own is None else own(schema)
-    kept = [block for block in family.blocks if not block.calibrates]
-    return Family(tuple(kept) or family.blocks)
+    return family.answering
 
 
 def combines(analysis: Analysis[Result], schema: Schema) -> bool:

@@ -271,6 +271,12 @@ class Family:
             total = total + block.sensitivity(unit)
         return total
 
+    @property
+    def answering(self) -> Family:
+        """The functions that answer: all but those that calibrate, unless there are no others."""
+        kept = [block for block in self.blocks if not block.calibrates]
+        return Family(tuple(kept)) if kept else self
+
     def sums(self, codes: Mapping[str, Codes]) -> list[Codes]:
         """Exact sums over rows, one (d,) int64 array per block."""
         return [block.sums(codes) for block in self.blocks]

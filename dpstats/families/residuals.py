@@ -124,14 +124,9 @@ class Residual(Block):
         """Exact in L2; in L1 exact for adding or removing a row, and at most twice that else."""
         largest = int(self.bounds[0])
         l1 = math.prod(2 * (bins - 1) for bins in self.shape)
-        if unit == "add_remove":
-            l2_squared = self.squared_change(None)
-            return Sensitivity(Fraction(l1, largest), Fraction(l2_squared, largest**2))
-        sets = itertools.chain.from_iterable(
-            itertools.combinations(self.columns, size) for size in range(1, len(self.columns) + 1)
-        )
-        l2_squared = max(self.squared_change(some) for some in sets)
-        return Sensitivity(Fraction(2 * l1, largest), Fraction(l2_squared, largest**2))
+        times = 1 if unit == "add_remove" else 2
+        l2_squared = joint_l2_squared([self], [Fraction(1)], unit)
+        return Sensitivity(Fraction(times * l1, largest), l2_squared / largest**2)
 
     def derive(self, wanted: Block, *, complements: bool = True) -> Derivation | None:
         """Itself; tables follow from several residuals together."""
@@ -144,12 +139,7 @@ class Residual(Block):
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any], schema: Schema) -> Residual:
         """Inverse of `to_dict`."""
-        return residual_of(Table.from_dict(plain, schema))
-
-
-def residual_of(table: Table) -> Residual:
-    """The residual of a table itself."""
-    return Residual(table.columns)
+        return Residual(Table.from_dict(plain, schema).columns)
 
 
 def residuals_of(tables: Iterable[Table]) -> list[Residual]:

@@ -155,13 +155,6 @@ class Accuracy:
         return str(self)
 
 
-def answering(family: Family) -> NDArray[np.bool_]:
-    """(|F|,) which functions answer: all but coarse moments, unless there are no others."""
-    coarse = [np.full(block.size, block.calibrates) for block in family.blocks]
-    answers = ~np.concatenate(coarse)
-    return answers if answers.any() else ~answers
-
-
 def published_answers(measured: Measurements | Sources) -> Answers:
     """Noisy answers to the published family; as measured, where no table is by residuals."""
     measurements = measured.measurements if isinstance(measured, Sources) else measured
@@ -192,14 +185,12 @@ def certify(
     check_alpha(alpha)
     measurements = measured.measurements if isinstance(measured, Sources) else measured
     if measurements.strategy.tables:
-        whole = measurements.published
-        chosen = np.flatnonzero(answering(whole))
-        blocks = [block for block in whole.blocks if not block.calibrates]
-        family = Family(tuple(blocks)) if len(chosen) < whole.size else whole
+        family = measurements.published.answering
+        chosen = _places(family, measurements.published)
         answers = answer(measured, family, with_count=True)
         return certify_answers(answers, family, synthetic[chosen], alpha=alpha, target=target)
     rows, family = measurements.rows, measurements.family
-    chosen = np.flatnonzero(answering(family))
+    chosen = _places(family.answering, family)
     laws, which = measurements.laws
     which, ranges, names = which[chosen], _ranges(family)[:, chosen], family.names
     single = np.array([law.quantile(alpha - rows.spent(alpha)) for law in laws])[which]
@@ -295,6 +286,12 @@ def _accuracy(
         of_sums=np.abs(synthetic - means) + together[:d] / unit,
         analysis=analysis,
     )
+
+
+def _places(chosen: Family, whole: Family) -> NDArray[np.intp]:
+    """Numbers of the functions of some blocks of a family."""
+    kept = [np.full(block.size, block in chosen.blocks) for block in whole.blocks]
+    return np.flatnonzero(np.concatenate(kept))
 
 
 def _ranges(family: Family) -> Floats:

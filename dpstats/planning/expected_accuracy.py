@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpstats.checks import counted
-from dpstats.measured.certificate import answering, certify, published_answers
+from dpstats.measured.certificate import certify, published_answers
 from dpstats.measured.measurements import Measurements
 from dpstats.results.rendering import significant
 from dpstats.theory.sampling import ReferenceSampling
@@ -66,8 +66,7 @@ def expected_accuracy(measurements: Measurements, *, fixed: bool) -> ExpectedAcc
     `fixed` is whether candidates come from a density that is fixed beforehand. One that is measured
     or fitted depends on the rows, which the theorem does not allow.
     """
-    tables = measurements.strategy.tables
-    means = published_answers(measurements).means if tables else measurements.means
+    means = published_answers(measurements).means
     accuracy = certify(measurements, means, alpha=0.5, target="rows")
     strategy = measurements.strategy
     assumptions = {
@@ -77,7 +76,7 @@ def expected_accuracy(measurements: Measurements, *, fixed: bool) -> ExpectedAcc
     }
     lacking = next((what for what, holds in assumptions.items() if not holds), "")
     promised = None if lacking else _promised(measurements)
-    functions = int(answering(strategy.published).sum())
+    functions = strategy.published.answering.size
     return ExpectedAccuracy(accuracy.delta, functions, promised, lacking)
 
 

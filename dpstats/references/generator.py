@@ -149,14 +149,10 @@ def _minimax(
     measurements: Measurements, candidates: Candidates, solver: Solver, notes: list[str]
 ) -> Floats | None:
     """Weights by the linear program; the budget is spent, and a failure must not lose a release."""
-    family, means = measurements.published, measurements.means
-    deviations = measurements.standard_deviations
-    if measurements.strategy.tables:
-        answers = published_answers(measurements)
-        means, deviations = answers.means, np.sqrt(answers.noise_variances)
+    family, answers = measurements.published, published_answers(measurements)
     seen = seen_by(family, candidates)
-    target = feasible(family, means)
-    within = tolerance(usable_deviations(measurements, deviations))
+    target = feasible(family, answers.means)
+    within = tolerance(usable_deviations(measurements, np.sqrt(answers.noise_variances)))
     try:
         fit = minimax(seen.values, target, solver, within)
     except SolverError as error:
