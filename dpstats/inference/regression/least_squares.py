@@ -128,7 +128,7 @@ class LeastSquares(Cached):
 
     @cached_property
     def _unit(self) -> Floats:
-        return np.asarray(self.matrix.n * self.matrix.answers.bounds, dtype=np.float64)
+        return np.asarray(self.matrix.n * self.matrix.units, dtype=np.float64)
 
     def _noise_covariance(self, weights: Floats) -> Floats:
         scaled = weights / self._unit
