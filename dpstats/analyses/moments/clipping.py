@@ -122,8 +122,8 @@ def family_of(schema: Schema, analysis: ClippingColumns) -> Family:
     return Family((moments,) if powers is None else (moments, powers))
 
 
-def clipping_notes(moments: MomentMatrix) -> list[str]:
-    """Notes on the shrunk rows and their share."""
+def clipping_notes(moments: MomentMatrix, lost: str = "the variance lost by it") -> list[str]:
+    """Notes on the shrunk rows and their share; `lost` is what was not measured."""
     ball = moments.ball
     if ball is None:
         return []
@@ -133,8 +133,8 @@ def clipping_notes(moments: MomentMatrix) -> list[str]:
     return [
         f"all results are for rows shrunk to norm {float(ball.clip_norm):g} at most, in columns "
         f"{scaled}",
-        f"{low:.1%} to {high:.1%} of the private rows were shrunk (certified at 95%); the variance "
-        "lost by it was not measured",
+        f"{low:.1%} to {high:.1%} of the private rows were shrunk (certified at 95%); {lost} was "
+        "not measured",
     ]
 
 

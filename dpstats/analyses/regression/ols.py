@@ -34,6 +34,7 @@ from dpstats.schema import Schema
 
 CovType = Literal["nonrobust", "HC1"]
 
+_BIAS = "the bias that this gives the coefficients, usually towards 0,"
 _SINGULAR = (
     "the noisy moments do not rule out collinear regressors. If the noise exceeds the signal, use "
     "more rows, more budget, fewer regressors, or ridge=; if columns are collinear or constant, or "
@@ -138,8 +139,8 @@ class OLS:
             budget=str(release.budget),
             notes=[
                 *subgroup_notes(moments.given, matrix.answers.rows),
-                *self._notes(intervals),
-                *(clipping_notes(matrix) if isinstance(matrix, MomentMatrix) else ()),
+                *self._notes(intervals, moments.design.names),
+                *(clipping_notes(matrix, _BIAS) if isinstance(matrix, MomentMatrix) else ()),
                 cell_rules(release.schema, self),
             ],
             null=np.zeros(len(moments.shift)),
@@ -158,7 +159,7 @@ class OLS:
             return moments
         return moments.in_ball(self.clip_norm, self.center, self.scale)
 
-    def _notes(self, intervals: LinearIntervals) -> list[str]:
+    def _notes(self, intervals: LinearIntervals, names: list[str]) -> list[str]:
         notes = [SAMPLING if self.cov_type == "nonrobust" else ROBUST]
         model = intervals.model
         if model.df_resid <= 0:
@@ -167,6 +168,8 @@ class OLS:
             notes.append(f"all intervals are unbounded: {_SINGULAR}")
         elif intervals.unbounded(0.05):
             notes.append(f"some intervals are unbounded: {_SINGULAR}")
+        if signs := _certain_signs(intervals, names):
+            notes.append(f"certified at 95% where an interval has no end: {', '.join(signs)}")
         if model.regular and model.error_variance <= 0:
             notes.append("the noise exceeds the variance of the errors: it has no estimate")
         if model.fourth_hidden(intervals.combinations):
@@ -176,3 +179,12 @@ class OLS:
             if self.cov_type == "nonrobust":
                 notes.append(PENALISED)
         return notes
+
+
+def _certain_signs(intervals: LinearIntervals, names: list[str]) -> list[str]:
+    """Coefficients whose certified interval is a half-line on one side of zero, with the side."""
+    if not intervals.unbounded(0.05):
+        return []
+    low, high = intervals.conf_int(0.05, "certified", "population")
+    above = [f"{name} is positive" for name, end in zip(names, low, strict=True) if end > 0]
+    return above + [f"{n} is negative" for n, end in zip(names, high, strict=True) if end < 0]

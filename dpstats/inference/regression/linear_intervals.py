@@ -10,6 +10,7 @@ import numpy as np
 
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
+from dpstats.corrected.half_lines import half_line_bounds
 from dpstats.corrected.least_squares import combination_bounds
 from dpstats.inference.intervals import with_far_tails
 from dpstats.inference.joint_coverage import level_of_draws
@@ -110,6 +111,12 @@ class LinearIntervals(Cached):
             model.second_moments, radius, self.combinations, rows=rows, error=alpha - beta,
             ridge=model.ridge, extra=self.extra, bounds=model.bounds,
         )  # fmt: skip
+        unknown = np.isinf(low) & np.isinf(high)
+        if np.any(unknown) and not np.any(model.ridge) and self.extra == 0:
+            low[unknown], high[unknown] = half_line_bounds(
+                model.second_moments, radius, self.combinations[unknown],
+                constant=model.constant, rows=rows, error=alpha - beta,
+            )  # fmt: skip
         return low + self.offsets, high + self.offsets
 
     def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
