@@ -100,6 +100,20 @@ class LinearIntervals(Cached):
         """Whether some noise-aware interval is unbounded."""
         return any(self._law(i, "population").unbounded(alpha) for i in range(len(self.offsets)))
 
+    def least_spread(self, alpha: float) -> Floats:
+        """(k,) standard deviations of regressors below which an interval is likely unbounded.
+
+        For combinations of one coefficient: of its regressor given the others, in the unit of the
+        regressor over that of the response. The noise that moves with the tested value is in
+        proportion to the inverse of that variance; zero where the noise cannot hide it, nan where
+        it does already.
+        """
+        inverse = np.einsum("ij,jk,ik->i", self.combinations, self.model.inverse, self.combinations)
+        laws = [self._law(i, "population") for i in range(len(self.offsets))]
+        moving = [np.quantile(np.abs(law.moving), 1 - alpha) for law in laws]
+        found = np.sqrt(np.array(moving) / np.where(inverse > 0, inverse, np.nan))
+        return np.where(self.known, found, np.nan)
+
     def _certified(self, alpha: float, target: Target) -> tuple[Floats, Floats]:
         model, sampled = self.model, target == "population"
         size = np.abs(model.rows)
