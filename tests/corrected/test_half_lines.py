@@ -50,6 +50,21 @@ def test_bounds_hold_the_tables_coefficients_and_have_one_end(p, constant):
     assert np.mean(sides) > 0.5
 
 
+@pytest.mark.parametrize("square", [0.01, -0.01, 0.05])
+def test_one_slope_is_the_smallest_and_largest_quotient(square):
+    moments, radii = np.array([[square, 0.06], [0.06, 1]]), np.full((2, 2), 0.02)
+    (low,), (high,) = half_line_bounds(moments, radii, np.eye(1))
+    assert low == pytest.approx(0.04 / (square + 0.02), rel=1e-5)
+    assert high == (pytest.approx(0.08 / 0.03, rel=1e-5) if square == 0.05 else np.inf)
+    (low,), (high,) = half_line_bounds(-moments, radii, np.eye(1)) if square < 0 else (
+        half_line_bounds(moments * [[1, -1], [-1, 1]], radii, np.eye(1)))  # fmt: skip
+    assert high == pytest.approx(-0.04 / (abs(square) + 0.02), rel=1e-5)
+    centred = np.array([[1, 0.1, 0.3], [0.1, 0.01 + square, 0.09], [0.3, 0.09, 1.09]])
+    radii = np.pad(radii, (1, 0))
+    (_, low), (_, high) = half_line_bounds(centred, radii, np.eye(2), constant=0)
+    assert low == pytest.approx(0.04 / (square + 0.02), rel=1e-5)
+
+
 def test_population_bounds_hold_the_populations_coefficients():
     rng, held, known, runs = np.random.default_rng(0), 0, 0, 100
     for seed in range(runs):
