@@ -6,7 +6,9 @@ Two designs, neighbours that add or remove a row. "two": n = 1,000, y = x1 + 2 x
 scale and normal, x declared on -5 to 5 and y on -20 to 20, (1, 1e-5), with and without an
 intercept. "three": n = 2,000, x uniform on 0 to 10, y = 1.5 x1 - 2 x2 + .5 x3 + e without an
 intercept, y declared on -30 to 30, mu-GDP as `ZCDP(mu^2 / 2)`, for which it is the same Gaussian
-noise (the plane passes through the middle of the bounds, towards which rows shrink). The last column is what was reported of BinAgg (S. Lin, A. Slavkovic and D. R. Bhoomireddy, 2026,
+noise (the plane passes through the middle of the bounds, towards which rows shrink).
+
+The last column is what was reported of BinAgg (S. Lin, A. Slavkovic and D. R. Bhoomireddy, 2026,
 Differentially private linear regression and synthetic data generation with statistical guarantees,
 AISTATS; arXiv 2510.16974) for designs without an intercept; it is not run here.
 

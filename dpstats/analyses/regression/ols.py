@@ -73,9 +73,9 @@ class OLS:
         centring and scaling: several times less noise where most rows are far shorter than the
         corners of their bounds. Regressors are numbers by themselves. All results are then for the
         shrunk rows, and their coefficients differ from those of the rows themselves by a bias that
-        no interval allows for: negligible if the norm is three times the usual length of a row or
-        more, see "Moments with less noise" in the documentation. Public: never chosen by looking
-        at the data.
+        no interval allows for. In simulations it is below 0.5% of a coefficient at twice the root
+        mean square of the norms, and below 0.2% at 2.5 times: see "Moments with less noise" in
+        the documentation. Public: never chosen by looking at the data.
     center, scale : mapping of column names to numbers, optional
         With `clip_norm`: public guesses of the location and spread of columns, in original units;
         by default the middle and half the width of the declared bounds. The unit of `ridge` is
