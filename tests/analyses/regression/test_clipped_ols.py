@@ -1,5 +1,8 @@
 """Least squares of rows shrunk to a public norm: statsmodels' on rows shrunk one by one."""
 
+from functools import partial
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,6 +10,7 @@ import statsmodels.formula.api as smf
 
 import dpstats as dps
 from dpstats.analyses.registry import analysis_from_dict, analysis_to_dict
+from dpstats.measured.answers import answer
 from dpstats.planning.requests import load_request
 from dpstats.privacy.noise import _noise_from
 
@@ -98,6 +102,24 @@ def test_noise_is_several_times_less_than_in_the_box():
         found = dps.release(plan, frame, rng=0, m=200).infer("o")
         widths.append(np.diff(found.conf_int(target="table"))[1:, 0])
     assert np.all(widths[1] < widths[0] / 2.5)
+
+
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+def test_the_privacy_variance_is_that_of_estimates(unit, seeded_noise):
+    """60 releases of one table: standard deviations to within a factor of 1.35 (3 errors)."""
+    analysis = dps.OLS("y ~ a + b", **OPTIONS)
+    plan = dps.plan(SCHEMA, {"o": analysis}, budget=dps.PureDP(40), unit=unit, n=N * (
+        unit == "replace") or None)  # fmt: skip
+    found = []
+    for seed in range(60):
+        with _noise_from(seeded_noise(seed)):
+            held = dps.measure(plan, rows())
+        view = SimpleNamespace(schema=SCHEMA, n=held.n, budget=plan.budget, answers=partial(
+            answer, held))  # fmt: skip
+        found.append(analysis.infer(view))
+    claimed = np.sqrt(np.mean([f.privacy_variance for f in found], axis=0))
+    ratio = np.std([f.params for f in found], axis=0) / claimed
+    assert np.all((ratio > 1 / 1.35) & (ratio < 1.35))
 
 
 def test_the_unit_of_a_penalty_is_that_of_shrunk_rows(no_noise):
