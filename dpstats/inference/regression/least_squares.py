@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 DRAWS = 5_000
 WALD, JOINT = 1, 2  # purposes of draws, distinct from those of the noise
 _NEGLIGIBLE = 1e-6
+_LARGEST_RELATIVE = 0.25  # variance of a variance: beyond it the noise prevails anyway
 _REDUNDANT = 1e-9  # of a standard deviation: a combination of others, up to rounding
 
 
@@ -121,11 +122,32 @@ class LeastSquares(Cached):
         return mean_square * self.matrix.n / max(self.df_resid, 1.0)
 
     @cached_property
-    def _safe_variance(self) -> float:
-        """The same, at least the standard deviation of its noise."""
+    def _noise_of_variance(self) -> float:
+        """Standard deviation of the noise on the error variance."""
         residual = self._residual(self.params)
         noise = self._noise_covariance(self._weights(residual[None, :], residual))
-        return max(self.error_variance, float(np.sqrt(noise[0, 0])))
+        return float(np.sqrt(noise[0, 0]))
+
+    @cached_property
+    def _safe_variance(self) -> float:
+        """The same, at least the standard deviation of its noise."""
+        return max(self.error_variance, self._noise_of_variance)
+
+    @cached_property
+    def _df_of_variance(self) -> float:
+        """Degrees of freedom of a variance with the same relative error [1]_.
+
+        That of n - p squares is 2 / (n - p); the noise has its own.
+
+        References
+        ----------
+        .. [1] F. E. Satterthwaite (1946), An approximate distribution of estimates of variance
+           components. Biometrics Bulletin 2, 110-114.
+        """
+        relative = (
+            (self._noise_of_variance / self._safe_variance) ** 2 if self._safe_variance else 0
+        )
+        return 1 / (1 / self.df_resid + min(relative, _LARGEST_RELATIVE) / 2)
 
     def _weights(self, left: Floats, right: Floats) -> Floats:
         """Combinations (k, d) of the measured functions that give left E right, left (k, q)."""
@@ -283,7 +305,7 @@ class LeastSquares(Cached):
             spread = float(self.sampling_variances(combination[None, :])[0])
             spread += extra * self._safe_variance
         return ErrorLaw(
-            float(np.sqrt(spread)), self.df_resid, self._noise @ fixed, self._noise @ moving
+            float(np.sqrt(spread)), self._df_of_variance, self._noise @ fixed, self._noise @ moving
         )
 
     def wald(self, combinations: Floats, values: Floats) -> tuple[float, float]:
