@@ -53,6 +53,8 @@ class NoisyCovariance(Cached):
         Their weights; they sum to one, or to zero if none is in the subgroup.
     powers : (p, 2) float64
         Noisy means of third and fourth powers, unit scale; NaN where not known.
+    power_noise : (p, 2) float64
+        Variances of the noise on them.
     standardize : bool
         The correlation matrix.
     """
@@ -61,6 +63,7 @@ class NoisyCovariance(Cached):
     points: Floats
     weights: Floats
     powers: Floats
+    power_noise: Floats
     standardize: bool = False
 
     @classmethod
@@ -83,12 +86,12 @@ class NoisyCovariance(Cached):
         ]
         moments = MomentMatrix.of(release, features, ball, given)
         points = moments.unit_rows(release.candidates)
-        powers = np.full((len(columns), 2), np.nan)
+        powers, noise = np.full((len(columns), 2), np.nan), np.zeros((len(columns), 2))
         if ball is None:
-            powers = mean_powers(release, columns, given, moments.n)
+            powers, noise = mean_powers(release, columns, given, moments.n)
             powers[signs, 0] = moments.matrix[0, 1:][signs]  # the third power of a sign is itself
             powers[signs, 1] = moments.matrix[0, 0]
-        return cls(moments, points, weights_within(release, given), powers, standardize)
+        return cls(moments, points, weights_within(release, given), powers, noise, standardize)
 
     @property
     def p(self) -> int:
@@ -193,10 +196,25 @@ class NoisyCovariance(Cached):
         return hidden_count or (self.standardize and bool(self.hidden_columns))
 
     @cached_property
-    def kurtosis(self) -> Floats:
-        """(p,) kurtosis of the columns; 3 where unknown, and never less."""
+    def noisy_kurtosis(self) -> Floats:
+        """(p,) kurtosis of the columns as measured; NaN where unknown."""
         found = kurtosis_of(self.powers / self.count, self.mean, self.variances)
-        return np.where(self._clear, found, 3.0)
+        return np.where(self._clear, found, np.nan)
+
+    @cached_property
+    def kurtosis(self) -> Floats:
+        """(p,) the same, 3 where unknown and never less."""
+        return np.fmax(self.noisy_kurtosis, 3.0)
+
+    @cached_property
+    def kurtosis_sd(self) -> Floats:
+        """(p,) standard deviations of the noise of third and fourth powers on the kurtosis.
+
+        The noise on means and variances is far smaller.
+        """
+        third, fourth = (self.power_noise / self.count**2).T
+        square = np.maximum(self.variances, 1e-12)
+        return np.asarray(np.sqrt(16 * self.mean**2 * third + fourth) / square**2)
 
     @property
     def signs(self) -> tuple[int, ...]:
