@@ -24,6 +24,7 @@ from dpstats.inference.moment_matrix import MomentMatrix
 from dpstats.inference.moments.row_sampling import (
     RowSampling,
     SamplingLaw,
+    allowing_for_noise,
     kurtosis_of,
     mean_powers,
 )
@@ -208,13 +209,26 @@ class NoisyCovariance(Cached):
 
     @cached_property
     def kurtosis_sd(self) -> Floats:
-        """(p,) standard deviations of the noise of third and fourth powers on the kurtosis.
+        """(p,) standard deviations of the noise of third and fourth powers on it; 0 where unknown.
 
         The noise on means and variances is far smaller.
         """
         third, fourth = (self.power_noise / self.count**2).T
         square = np.maximum(self.variances, 1e-12)
-        return np.asarray(np.sqrt(16 * self.mean**2 * third + fourth) / square**2)
+        found = np.sqrt(16 * self.mean**2 * third + fourth) / square**2
+        return np.where(np.isnan(self.noisy_kurtosis), 0.0, found)
+
+    @cached_property
+    def _safe_kurtosis(self) -> Floats:
+        """(p,) kurtosis, raised so that its noise leaves intervals of variances their coverage.
+
+        n times the variance of a sample variance is kurtosis - 1 times its square; 2 if normal.
+        """
+        square = np.maximum(self.variances, 1e-12) ** 2
+        rest = self.n * self.variance_sd**2 / (2 * square)
+        known = np.nan_to_num(self.noisy_kurtosis, nan=3.0)
+        spread = allowing_for_noise((known - 1) / 2, self.kurtosis_sd / 2, rest)
+        return np.maximum(self.kurtosis, 1 + 2 * spread)
 
     @property
     def signs(self) -> tuple[int, ...]:
@@ -237,14 +251,14 @@ class NoisyCovariance(Cached):
         vary as its square, which does not vary. It is used only where no other law applies.
         """
         law = RowSampling(
-            self.n, self.mean, self.plain, self.kurtosis, self.points, self.weights,
+            self.n, self.mean, self.plain, self._safe_kurtosis, self.points, self.weights,
             two_valued=all(self.two_valued), cells=2.0 ** len(self.moments.column_names),
             signs=self.signs,
         )  # fmt: skip
         if "fitted" not in law.laws:
             return law
         others = np.isin(np.arange(self.p), self.signs, invert=True)
-        return replace(law, kurtosis=np.where(others, self.kurtosis, 3.0))
+        return replace(law, kurtosis=np.where(others, law.kurtosis, 3.0))
 
     def deviations(self, kind: str, most: int | None = None) -> Iterator[Floats]:
         """Draws (size, p, p) of the error of `matrix`; an array for every law of the sampling.

@@ -21,7 +21,7 @@ SamplingLaw = Literal["kurtosis", "fitted"]
 
 _LEAST_POINTS = 50  # of equal weight, for a fourth moment within about a fifth
 _LARGEST_PRODUCT = 3 * 10**9
-_SHIFT, _NOISIEST = 0.4, 2.5
+_SHIFT, _NOISIEST, _LARGEST = 0.4, 2.5, 10.0  # see `allowing_for_noise`
 _CHUNK = 2**19  # products of points that are worked on at a time
 
 
@@ -210,8 +210,9 @@ def allowing_for_noise(spread: Floats, sd: Floats, rest: Floats) -> Floats:
     second order at 95%. The floor of 1 makes up for part of that. The least shift a(x), x = sd /
     (1 + rest), at which max(1, estimate + a) covers 95% on average over the noise, whatever the
     spread is from 1, was found by quadrature for normal and for Laplace noise: the power of x here
-    is between the two, and .949 the least coverage, for x up to the limit. Beyond it only a spread
-    that exceeds twice its noise is used: one that may be 1 would cost normal rows too much width.
+    is between the two, and .949 the least coverage, for x up to `_NOISIEST`. Beyond it, and above
+    `_LARGEST`, only an estimate that exceeds twice its noise is used: one that may be 1 would cost
+    normal rows too much width.
 
     Parameters
     ----------
@@ -220,9 +221,10 @@ def allowing_for_noise(spread: Floats, sd: Floats, rest: Floats) -> Floats:
     rest : float64 array
         Variances of the other, known part of the error, on the same scale.
     """
-    x = sd / (1 + rest)
+    x, clear = sd / (1 + rest), spread > 2 * sd
     shifted = np.maximum(spread + _SHIFT * (1 + rest) * x**1.5, 1)
-    return np.where((x <= _NOISIEST) | (spread > 2 * sd), shifted, 1.0)
+    hidden = np.where(x <= _NOISIEST, np.minimum(shifted, _LARGEST), 1.0)
+    return np.where(clear, shifted, hidden)
 
 
 def _rising(one: Floats, other: Floats) -> Floats:
