@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from dpstats.privacy.laws import NoiseLaw
 
 _FAR = 19.0  # atanh(1 - 2^-53) is 18.7
+_LARGEST = 1 - 2.0**-53
 _NUMBERS = 5  # moments of a pair, not counting the number of rows
 
 
@@ -205,6 +206,15 @@ class NoisyPair:
         x, y, xx, yy, xy = zip(low.tolist(), high.tolist(), strict=True)
         return correlation_range(x, y, xx, yy, xy)
 
+    def pvalue(self, value: float, alternative: Alternative) -> float:
+        """P-value that the correlation equals `value`, in (-1, 1)."""
+
+        def certified(alpha: float) -> Range:
+            low, high = np.clip(self.certified(alpha, "population"), -_LARGEST, _LARGEST)
+            return float(np.arctanh(low)), float(np.arctanh(high))
+
+        return self.law.pvalue(float(np.arctanh(value)), alternative, certified)
+
 
 @dataclass(frozen=True)
 class CorrelationIntervals:
@@ -258,5 +268,4 @@ class CorrelationIntervals:
         """P-values (d,) that each correlation equals `value`."""
         if not -1 < value < 1:
             raise RequestError(f"value={value:g} must be a correlation between -1 and 1")
-        at = float(np.arctanh(value))
-        return np.array([pair.law.pvalue(at, alternative) for pair in self.pairs])
+        return np.array([pair.pvalue(value, alternative) for pair in self.pairs])

@@ -210,9 +210,9 @@ def allowing_for_noise(spread: Floats, sd: Floats, rest: Floats) -> Floats:
     second order at 95%. The floor of 1 makes up for part of that. The least shift a(x), x = sd /
     (1 + rest), at which max(1, estimate + a) covers 95% on average over the noise, whatever the
     spread is from 1, was found by quadrature for normal and for Laplace noise: the power of x here
-    is between the two, and .948 the least coverage, for x up to `_NOISIEST` and spreads up to half of
-    `_LARGEST`. Beyond either only an estimate that exceeds twice its noise is used: one that may be
-    1 would cost normal rows too much width.
+    is between the two, and .948 the least coverage, for x up to `_NOISIEST` and spreads up to half
+    of `_LARGEST`. Beyond either only an estimate that exceeds twice its noise is used: one that may
+    be 1 would cost normal rows too much width.
 
     Parameters
     ----------
