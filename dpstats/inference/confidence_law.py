@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from dpstats.arrays import Floats
 from dpstats.checks import Alternative
 from dpstats.corrected.roots import find_roots_near
+from dpstats.inference.intervals import beyond_draws
 from dpstats.inference.student import student_cdf
 from dpstats.spending import LEAST_OF_DRAWS
 
@@ -84,8 +86,19 @@ class ConfidenceLaw:
         ends[inside] = find_roots_near(short, guess, step, *every, tolerance=1e-12)
         return float(ends[0]), float(ends[1])
 
-    def pvalue(self, value: float, alternative: Alternative) -> float:
-        """P-value of the hypothesis that the parameter equals `value`; at least 1 / DRAWS."""
+    def pvalue(
+        self,
+        value: float,
+        alternative: Alternative,
+        certified: Callable[[float], tuple[float, float]] | None = None,
+    ) -> float:
+        """P-value of the hypothesis that the parameter equals `value`.
+
+        At least 1 / DRAWS, unless there are `certified` limits at any alpha: see `beyond_draws`.
+        """
         below = self.cdf(value)
         sides = {"larger": below, "smaller": 1 - below, "two-sided": 2 * min(below, 1 - below)}
-        return float(np.clip(sides[alternative], LEAST_OF_DRAWS, 1))
+        found = min(float(sides[alternative]), 1.0)
+        if found >= LEAST_OF_DRAWS or certified is None:
+            return max(found, LEAST_OF_DRAWS)
+        return max(found, beyond_draws(value, alternative, certified))

@@ -10,7 +10,7 @@ from dpstats.inference.confidence_law import DRAWS, ConfidenceLaw
 from dpstats.inference.simulation import draw_evenly
 from dpstats.privacy.gaussian import DiscreteGaussian
 from dpstats.privacy.laws import DiscreteLaplace
-from dpstats.spending import LEAST_OF_DRAWS
+from dpstats.spending import LEAST_COMPUTED, LEAST_OF_DRAWS
 
 
 def law_of(centre, error, df=None):
@@ -113,3 +113,58 @@ def test_of_a_step_at_the_level_the_outer_end_is_a_limit():
     low, high = law.limits(0.1, -1e3, 1e3)  # five draws below and above
     assert low == pytest.approx(4, abs=1e-6)
     assert high == pytest.approx(95, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("alternative", "values", "ends"),
+    [("two-sided", [0.3, 0.45, 0.5, 0.7], (0, 1)), ("smaller", [0.3, 0.45, 0.5, 0.7], (1,)),
+     ("larger", [-0.3, -0.45, -0.5, -0.7], (0,))],
+)  # fmt: skip
+def test_beyond_the_draws_a_pvalue_is_that_of_certified_limits(alternative, values, ends):
+    """The least alpha at which they leave the value out, to a hundredth of itself."""
+    law = law_of(0.0, 0.05)
+
+    def certified(alpha):
+        reach = 0.12 * np.sqrt(-np.log(alpha))
+        return -reach, reach
+
+    found = [law.pvalue(value, alternative, certified) for value in values]
+    wanted = np.exp(-((np.array(values) / 0.12) ** 2))
+    np.testing.assert_allclose(found[1:3], wanted[1:3], rtol=0.011)
+    assert np.all(np.array(found[1:3]) >= wanted[1:3])
+    assert found[0] == LEAST_OF_DRAWS  # within the limits at that alpha
+    assert found[3] == LEAST_COMPUTED
+    assert law.pvalue(0.1, "two-sided", certified) == law.pvalue(0.1, "two-sided")
+    for value, pvalue in zip(values[1:3], found[1:3], strict=True):
+        for alpha, out in ((pvalue, True), (0.98 * pvalue, False)):
+            limits = certified(alpha)
+            assert any((value < limits[0], value > limits[1])[end] for end in ends) == out
+
+
+def test_a_pvalue_is_never_below_that_of_the_draws():
+    law = law_of(0.0, 0.1)
+    narrow = law.pvalue(0.4, "two-sided", lambda _: (-0.1, 0.1))
+    assert narrow == pytest.approx(2 * stats.norm.sf(4), rel=1e-9)
+
+
+SCHEMA = dps.Schema([
+    dps.Number("x", -1, 1, points=201, missing=0), dps.Number("y", -1, 1, points=201, missing=0),
+])  # fmt: skip
+
+
+@pytest.mark.parametrize("analysis", [dps.Mean("x"), dps.Correlation(["x", "y"])], ids=str)
+def test_small_pvalues_and_intervals_of_a_release_agree(analysis):
+    """A value has p <= alpha where the interval at alpha leaves it out, up to a hundredth of p."""
+    rng = np.random.default_rng(2)
+    x = rng.normal(0.1, 0.3, 20_000)
+    rows = pd.DataFrame({"x": x, "y": 0.9 * x + rng.normal(0, 0.05, 20_000)})
+    plan = dps.plan(SCHEMA, {"it": analysis}, budget=dps.PureDP(20))
+    result = dps.release(plan, rows, rng=0, m=500).infer("it")
+    for alpha in (1e-4, 1e-6, 1e-8):
+        low, high = result.conf_int(alpha=alpha)
+        ends = [(low, -1e-6)] + [(high, 1e-6)] * int(high < 0.999)
+        for end, outwards in ends:
+            assert result.test(end + outwards).pvalue <= 1.01 * alpha
+            assert result.test(end - outwards).pvalue >= 0.999 * alpha
+        assert result.test(low - 1e-6, alternative="larger").pvalue <= 1.01 * alpha
+    assert "p-values below 0.0002" in result.summary()

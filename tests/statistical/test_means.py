@@ -181,6 +181,9 @@ ODD = [
     ("signs", 0.7, 20_000, dps.ZCDP(1), "replace"),
     ("signs", 0.9, 20_000, dps.PureDP(2), "add_remove"),
     ("uneven", 0.0, 2_000, dps.PureDP(20), "replace"),
+    # whose measured moments have much noise
+    ("signs", 0.8, 2_000, dps.PureDP(3), "replace"),
+    ("uneven", 0.0, 2_000, dps.PureDP(3), "replace"),
 ]  # fmt: skip
 CHECKS = (
     [(check_mean, s) for s in MEANS]

@@ -18,13 +18,13 @@ from dpstats.families.block import Block, Family
 from dpstats.families.coarse_moments import fourth_moments_of_pairs
 from dpstats.families.moments import Moments
 from dpstats.families.subgroups import Subgroup
+from dpstats.inference.intervals import BEYOND_DRAWS
 from dpstats.inference.moments.correlation_intervals import CorrelationIntervals
 from dpstats.inference.moments.noisy_covariance import NoisyCovariance
 from dpstats.measured.view import ReleaseView
 from dpstats.results.estimates import EstimateResult
 from dpstats.results.named import Named
 from dpstats.schema import Schema
-from dpstats.spending import LEAST_OF_DRAWS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -105,7 +105,7 @@ class Correlation:
             "sampling variances are Fisher's for normal numbers, widened by "
             + ("measured fourth moments" if ball is None else "those of the fitted density")
             + ": with few rows or heavy tails use the certified interval",
-            f"no p-value is below {LEAST_OF_DRAWS:g}, one over the number of draws",
+            BEYOND_DRAWS,
             *clipping_notes(covariance.moments),
         ]
         notes += [

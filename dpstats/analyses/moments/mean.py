@@ -20,18 +20,18 @@ from dpstats.families.block import Family
 from dpstats.families.group_moments import GroupMoments
 from dpstats.families.moments import Moments
 from dpstats.families.subgroups import Subgroup
+from dpstats.inference.intervals import BEYOND_DRAWS
 from dpstats.inference.moments.mean_intervals import Contrast, MeanIntervals
 from dpstats.inference.moments.noisy_mean import NoisyMean
 from dpstats.measured.view import ReleaseView
 from dpstats.results.estimates import EstimateResult
 from dpstats.results.named import Named
 from dpstats.schema import Number, Schema
-from dpstats.spending import LEAST_OF_DRAWS
 
 NOTES = (
     "sampling variances are those of the t interval: with few rows or a very skewed number use the "
     "certified interval",
-    f"no p-value is below {LEAST_OF_DRAWS:g}, one over the number of draws",
+    BEYOND_DRAWS,
 )
 
 

@@ -90,5 +90,5 @@ def covariance_of_products(
     """The noisy covariance matrix of some products of signs."""
     moments = ProductMatrix.of_products(release, products, given)
     weights = weights_within(release, given)
-    powers = np.full((len(products), 2), np.nan)
-    return NoisyCovariance(moments, moments.unit_rows(release.candidates), weights, powers)
+    powers, noise = np.full((len(products), 2), np.nan), np.zeros((len(products), 2))
+    return NoisyCovariance(moments, moments.unit_rows(release.candidates), weights, powers, noise)

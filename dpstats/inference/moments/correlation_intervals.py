@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from dpstats.privacy.laws import NoiseLaw
 
 _FAR = 19.0  # atanh(1 - 2^-53) is 18.7
+_LARGEST = 1 - 2.0**-53
 _NUMBERS = 5  # moments of a pair, not counting the number of rows
 
 
@@ -58,7 +59,7 @@ class NoisyPair:
     seed: int = 0
 
     @classmethod
-    def of(cls, covariance: NoisyCovariance, i: int, j: int, spread: float) -> NoisyPair:
+    def of(cls, covariance: NoisyCovariance, i: int, j: int) -> NoisyPair:
         """Columns number i and j of a covariance matrix, from 0."""
         matrix = covariance.moments
         two_valued = covariance.two_valued[i] and covariance.two_valued[j]
@@ -71,9 +72,8 @@ class NoisyPair:
             np.append(rows.estimate, answers.sums[places] / units),
             (count, *(answers.law(f) for f in places)),
             np.append(1.0, units),
-            spread,
-            two_valued,
-            calibration_seed(answers, (i, j)),
+            two_valued=two_valued,
+            seed=calibration_seed(answers, (i, j)),
         )
 
     @property
@@ -132,6 +132,12 @@ class NoisyPair:
             1 / root,
         ])  # fmt: skip
         return float(gradient**2 @ self.noise_variances) / self.rows**2
+
+    @property
+    def relative_noise(self) -> float:
+        """`privacy_variance` over the variance of sampling of normal rows; 0 if not `seen`."""
+        normal = max((1 - self.estimate**2) ** 2, self.rows**-2) / self.rows
+        return self.privacy_variance / normal if self.seen else 0.0
 
     @cached_property
     def law(self) -> ConfidenceLaw:
@@ -200,6 +206,15 @@ class NoisyPair:
         x, y, xx, yy, xy = zip(low.tolist(), high.tolist(), strict=True)
         return correlation_range(x, y, xx, yy, xy)
 
+    def pvalue(self, value: float, alternative: Alternative) -> float:
+        """P-value that the correlation equals `value`, in (-1, 1)."""
+
+        def certified(alpha: float) -> Range:
+            low, high = np.clip(self.certified(alpha, "population"), -_LARGEST, _LARGEST)
+            return float(np.arctanh(low)), float(np.arctanh(high))
+
+        return self.law.pvalue(float(np.arctanh(value)), alternative, certified)
+
 
 @dataclass(frozen=True)
 class CorrelationIntervals:
@@ -218,8 +233,17 @@ class CorrelationIntervals:
         cls, release: ReleaseView, covariance: NoisyCovariance, pairs: Sequence[tuple[int, int]]
     ) -> CorrelationIntervals:
         """Some pairs of columns of a covariance matrix."""
-        spread = correlation_spread(release, covariance)
-        return cls(tuple(NoisyPair.of(covariance, i, j, float(spread[i, j])) for i, j in pairs))
+        plain = [NoisyPair.of(covariance, i, j) for i, j in pairs]
+        rest = np.zeros((covariance.p, covariance.p))
+        for pair, (i, j) in zip(plain, pairs, strict=True):
+            rest[i, j] = rest[j, i] = pair.relative_noise
+        spread = correlation_spread(release, covariance, rest)
+        return cls(
+            tuple(
+                replace(pair, spread=float(spread[at]))
+                for pair, at in zip(plain, pairs, strict=True)
+            )
+        )
 
     def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """Lower and upper limits, two (d,) arrays in [-1, 1]."""
@@ -244,5 +268,4 @@ class CorrelationIntervals:
         """P-values (d,) that each correlation equals `value`."""
         if not -1 < value < 1:
             raise RequestError(f"value={value:g} must be a correlation between -1 and 1")
-        at = float(np.arctanh(value))
-        return np.array([pair.law.pvalue(at, alternative) for pair in self.pairs])
+        return np.array([pair.pvalue(value, alternative) for pair in self.pairs])

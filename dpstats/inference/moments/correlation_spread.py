@@ -25,7 +25,7 @@ from dpstats.arrays import Floats
 from dpstats.errors import NotMeasuredError
 from dpstats.families.block import Family
 from dpstats.families.coarse_moments import fourth_moments_of_pairs
-from dpstats.inference.moments.row_sampling import RowSampling, with_kurtosis
+from dpstats.inference.moments.row_sampling import RowSampling, allowing_for_noise
 from dpstats.inference.simulation import calibration_generator
 
 if TYPE_CHECKING:
@@ -36,29 +36,24 @@ Indices = NDArray[np.intp]
 
 _LEAST = 1e-12
 _THINNING = 2  # the purpose of the draws, distinct from those of `NoisyCovariance`
-_CLEAR = 2.0  # a measured spread within this many noise sds of zero is not used,
-_PRECISE = 2.5  # unless its noise has at most this sd: too wide an interval, rather than too short
-_CONCAVE = 0.3
 # (a, b) -> coefficients of 1, r and r^2 of E u^a v^b in E (uv - r (u^2 + v^2)/2)^2
 _TERMS = {(2, 2): (1, 0, 0.5), (4, 0): (0, 0, 0.25), (0, 4): (0, 0, 0.25), (3, 1): (0, -1, 0),
           (1, 3): (0, -1, 0)}  # fmt: skip
 
 
-def correlation_spread(release: ReleaseView, covariance: NoisyCovariance) -> Floats:
+def correlation_spread(release: ReleaseView, covariance: NoisyCovariance, rest: Floats) -> Floats:
     """(p, p) spreads of all pairs, at least 1: the largest under any law of the sampling of rows.
 
-    Measured third and fourth moments of pairs are used too, where the release has them.
+    Measured third and fourth moments of pairs are used too, where the release has them. Their noise
+    is allowed for, see `allowing_for_noise`; `rest` is the variance of the noise on every
+    correlation (p, p) over that of sampling of normal rows.
     """
     sampling, shape = covariance.sampling, _Standardised.of(covariance.sampling)
-    spread = np.ones_like(shape.r)
-    for law in sampling.laws:
-        if law == "kurtosis":
-            variance = _of_kurtosis(sampling, shape.r)
-        else:
-            rng = calibration_generator(covariance.moments.answers, _THINNING)
-            variance = _of_points(sampling, shape.r, rng)
-        spread = np.maximum(spread, variance / shape.normal)
-    return np.maximum(spread, _measured(release, covariance, shape))
+    spread = _of_kurtosis(covariance, rest) if "kurtosis" in sampling.laws else np.ones_like(rest)
+    if "fitted" in sampling.laws:
+        rng = calibration_generator(covariance.moments.answers, _THINNING)
+        spread = np.maximum(spread, _of_points(sampling, shape.r, rng) / shape.normal)
+    return np.maximum(spread, _measured(release, covariance, shape, rest))
 
 
 @dataclass(frozen=True)
@@ -87,13 +82,13 @@ class _Standardised:
         return cls(sampling.mean, deviation, r, normal)
 
 
-def _measured(release: ReleaseView, covariance: NoisyCovariance, shape: _Standardised) -> Floats:
+def _measured(
+    release: ReleaseView, covariance: NoisyCovariance, shape: _Standardised, rest: Floats
+) -> Floats:
     """(p, p) spreads from measured third and fourth moments of pairs.
 
     1 where they are hidden by their noise, and for a pair of columns of two values, whose moments
-    are known without them. Coverage is concave in the spread s, so noise in it lowers the mean
-    coverage, as an error of -1.2 Var / s in s would (to second order, at 95%). The floor at 1 makes
-    up for part of that; `_CONCAVE` does for the rest.
+    are known without them.
     """
     names = [name for name, _ in covariance.moments.features]
     spread = np.ones_like(shape.r)
@@ -119,10 +114,7 @@ def _measured(release: ReleaseView, covariance: NoisyCovariance, shape: _Standar
         place = np.array([at.get(tuple(sorted(term)), -1) for term in terms])
         value += np.where(place >= 0, weight * answers.means[place], -np.inf)
         variance += weight**2 * answers.noise_variances[place]
-    noise = np.sqrt(variance)
-    raised = value + _CONCAVE * np.minimum(variance, 1) / np.maximum(value, 1)
-    found = np.where((value > _CLEAR * noise) | (noise < _PRECISE), np.maximum(raised, 1), 1)
-    spread[i, j] = spread[j, i] = found
+    spread[i, j] = spread[j, i] = allowing_for_noise(value, np.sqrt(variance), rest[i, j])
     return spread
 
 
@@ -139,19 +131,24 @@ def _weights(shape: _Standardised, i: Indices, j: Indices) -> dict[tuple[int, in
     return weights
 
 
-def _of_kurtosis(sampling: RowSampling, r: Floats) -> Floats:
-    """Var(uv - r (u^2 + v^2)/2) if E u_i u_j u_k u_l = A_ij A_kl + A_ik A_jl + A_il A_jk."""
-    own = np.sqrt(sampling.kurtosis / 3)
-    a = with_kurtosis(r, sampling.kurtosis)
-    first, second = own[:, np.newaxis], own[np.newaxis, :]
-    both = first * second + 2 * a**2  # E u^2 v^2
-    fourths = 3 * (first**2 + second**2)  # E u^4 + E v^4
-    mixed = 3 * a * (first + second)  # E u^3 v + E u v^3
-    return np.asarray(both + r**2 * (fourths + 2 * both) / 4 - r * mixed)
+def _of_kurtosis(covariance: NoisyCovariance, rest: Floats) -> Floats:
+    """(p, p) spreads if E u_i u_j u_k u_l = A_ij A_kl + A_ik A_jl + A_il A_jk, see `RowSampling`.
+
+    With k and l a third of the kurtosis of either column, the variance of uv - r (u^2 + v^2)/2 is
+    (1 - r^2) (sqrt(kl) - r^2 (sqrt k + sqrt l)^2 / 4), at most (1 - r^2)^2 sqrt(kl).
+    """
+    third = covariance.kurtosis / 3
+    spread = np.sqrt(np.outer(third, third))
+    # To first order in what the floor of the kurtosis has hidden, and in the noise.
+    error = np.nan_to_num((covariance.noisy_kurtosis / 3 - third) / third)
+    sd = covariance.kurtosis_sd / covariance.kurtosis
+    noisy = spread * (1 + np.add.outer(error, error) / 2)
+    noise = spread * np.hypot.outer(sd, sd) / 2
+    return np.maximum(spread, allowing_for_noise(noisy, noise, rest))
 
 
 def _of_points(sampling: RowSampling, r: Floats, rng: np.random.Generator) -> Floats:
-    """The same under the fitted density."""
+    """(p, p) variances of uv - r (u^2 + v^2)/2 under the fitted density."""
     points, weights = sampling.moved_points(rng)
     centred = points - weights @ points
     u = centred / np.sqrt(np.maximum(weights @ centred**2, _LEAST))

@@ -127,7 +127,11 @@ class Contrast:
 
     def pvalue(self, value: float, alternative: Alternative) -> float:
         """Noise-aware p-value of the hypothesis that it equals `value` (original units)."""
-        return self._law.pvalue((value - self._shift) / self.half, alternative)
+        return self._law.pvalue(
+            (value - self._shift) / self.half,
+            alternative,
+            lambda alpha: self._certified(alpha, "population"),
+        )
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from dpstats.inference.moment_matrix import MomentMatrix
 from dpstats.inference.moments.row_sampling import (
     RowSampling,
     SamplingLaw,
+    allowing_for_noise,
     kurtosis_of,
     mean_powers,
 )
@@ -53,6 +54,8 @@ class NoisyCovariance(Cached):
         Their weights; they sum to one, or to zero if none is in the subgroup.
     powers : (p, 2) float64
         Noisy means of third and fourth powers, unit scale; NaN where not known.
+    power_noise : (p, 2) float64
+        Variances of the noise on them.
     standardize : bool
         The correlation matrix.
     """
@@ -61,6 +64,7 @@ class NoisyCovariance(Cached):
     points: Floats
     weights: Floats
     powers: Floats
+    power_noise: Floats
     standardize: bool = False
 
     @classmethod
@@ -83,12 +87,12 @@ class NoisyCovariance(Cached):
         ]
         moments = MomentMatrix.of(release, features, ball, given)
         points = moments.unit_rows(release.candidates)
-        powers = np.full((len(columns), 2), np.nan)
+        powers, noise = np.full((len(columns), 2), np.nan), np.zeros((len(columns), 2))
         if ball is None:
-            powers = mean_powers(release, columns, given, moments.n)
+            powers, noise = mean_powers(release, columns, given, moments.n)
             powers[signs, 0] = moments.matrix[0, 1:][signs]  # the third power of a sign is itself
             powers[signs, 1] = moments.matrix[0, 0]
-        return cls(moments, points, weights_within(release, given), powers, standardize)
+        return cls(moments, points, weights_within(release, given), powers, noise, standardize)
 
     @property
     def p(self) -> int:
@@ -193,10 +197,38 @@ class NoisyCovariance(Cached):
         return hidden_count or (self.standardize and bool(self.hidden_columns))
 
     @cached_property
-    def kurtosis(self) -> Floats:
-        """(p,) kurtosis of the columns; 3 where unknown, and never less."""
+    def noisy_kurtosis(self) -> Floats:
+        """(p,) kurtosis of the columns as measured; NaN where unknown."""
         found = kurtosis_of(self.powers / self.count, self.mean, self.variances)
-        return np.where(self._clear, found, 3.0)
+        return np.where(self._clear, found, np.nan)
+
+    @cached_property
+    def kurtosis(self) -> Floats:
+        """(p,) the same, 3 where unknown and never less."""
+        return np.fmax(self.noisy_kurtosis, 3.0)
+
+    @cached_property
+    def kurtosis_sd(self) -> Floats:
+        """(p,) standard deviations of the noise of third and fourth powers on it; 0 where unknown.
+
+        The noise on means and variances is far smaller.
+        """
+        third, fourth = (self.power_noise / self.count**2).T
+        square = np.maximum(self.variances, 1e-12)
+        found = np.sqrt(16 * self.mean**2 * third + fourth) / square**2
+        return np.where(np.isnan(self.noisy_kurtosis), 0.0, found)
+
+    @cached_property
+    def _safe_kurtosis(self) -> Floats:
+        """(p,) kurtosis, raised so that its noise leaves intervals of variances their coverage.
+
+        n times the variance of a sample variance is kurtosis - 1 times its square; 2 if normal.
+        """
+        square = np.maximum(self.variances, 1e-12) ** 2
+        rest = self.n * self.variance_sd**2 / (2 * square)
+        known = np.nan_to_num(self.noisy_kurtosis, nan=3.0)
+        spread = allowing_for_noise((known - 1) / 2, self.kurtosis_sd / 2, rest)
+        return np.maximum(self.kurtosis, 1 + 2 * spread)
 
     @property
     def signs(self) -> tuple[int, ...]:
@@ -219,14 +251,14 @@ class NoisyCovariance(Cached):
         vary as its square, which does not vary. It is used only where no other law applies.
         """
         law = RowSampling(
-            self.n, self.mean, self.plain, self.kurtosis, self.points, self.weights,
+            self.n, self.mean, self.plain, self._safe_kurtosis, self.points, self.weights,
             two_valued=all(self.two_valued), cells=2.0 ** len(self.moments.column_names),
             signs=self.signs,
         )  # fmt: skip
         if "fitted" not in law.laws:
             return law
         others = np.isin(np.arange(self.p), self.signs, invert=True)
-        return replace(law, kurtosis=np.where(others, self.kurtosis, 3.0))
+        return replace(law, kurtosis=np.where(others, law.kurtosis, 3.0))
 
     def deviations(self, kind: str, most: int | None = None) -> Iterator[Floats]:
         """Draws (size, p, p) of the error of `matrix`; an array for every law of the sampling.

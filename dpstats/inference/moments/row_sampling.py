@@ -21,6 +21,7 @@ SamplingLaw = Literal["kurtosis", "fitted"]
 
 _LEAST_POINTS = 50  # of equal weight, for a fourth moment within about a fifth
 _LARGEST_PRODUCT = 3 * 10**9
+_SHIFT, _NOISIEST, _LARGEST = 0.4, 2.5, 10.0  # see `allowing_for_noise`
 _CHUNK = 2**19  # products of points that are worked on at a time
 
 
@@ -169,34 +170,61 @@ def with_kurtosis(covariance: Floats, kurtosis: Floats) -> Floats:
 
 def mean_powers(
     release: ReleaseView, columns: tuple[str, ...], given: Subgroup | None, n: int
-) -> Floats:
-    """(p, 2) noisy means of third and fourth powers, unit scale; NaN where not measured.
+) -> tuple[Floats, Floats]:
+    """Noisy means of third and fourth powers, unit scale, and the variances of their noise.
 
-    Of all rows or of a subgroup, about n.
+    Two (p, 2) arrays, NaN and zero where nothing was measured. Of all rows or of a subgroup,
+    about n.
     """
-    found = np.full((len(columns), 2), np.nan)
+    found, noise = np.full((len(columns), 2), np.nan), np.zeros((len(columns), 2))
     block = third_and_fourth_powers(release.schema, columns, given)
     if block is not None:
         try:
             answers = release.answers(Family((block,)))
         except NotMeasuredError:
-            return found
-        means = answers.sums / (n * answers.bounds)
-        for term, mean in zip(block.terms, means, strict=True):
-            found[columns.index(term[0][0]), len(term) - 3] = mean
-    return found
+            return found, noise
+        ratio = answers.n / n
+        for f, term in enumerate(block.terms):
+            at = columns.index(term[0][0]), len(term) - 3
+            found[at], noise[at] = answers.means[f] * ratio, answers.noise_variances[f] * ratio**2
+    return found, noise
 
 
 def kurtosis_of(powers: Floats, mean: Floats, variances: Floats) -> Floats:
     """(p,) E y^4 over (E y^2)^2 of centred columns, from mean third and fourth powers (p, 2).
 
-    At least 3, the value of what is not known; not more than columns in [-1, 1] can have.
+    Not more than columns in [-1, 1] can have.
     """
     third, fourth = powers.T
     square = np.maximum(variances, 1e-12)
     centred = fourth - 4 * mean * third + 6 * mean**2 * (square + mean**2) - 3 * mean**4
     most = np.maximum((1 + np.abs(mean)) ** 2 / square, 3)
-    return np.asarray(np.nan_to_num(np.clip(centred / square**2, 3, most), nan=3.0))
+    return np.asarray(np.minimum(centred / square**2, most))
+
+
+def allowing_for_noise(spread: Floats, sd: Floats, rest: Floats) -> Floats:
+    """Spreads to use, at least 1, for estimates with noise of standard deviation `sd`.
+
+    An error has variance spread + rest. Coverage is concave in the spread, so an estimate that is
+    right on average covers too seldom, as one that is short by 1.2 sd^2 / (spread + rest) would, to
+    second order at 95%. The floor of 1 makes up for part of that. The least shift a(x), x = sd /
+    (1 + rest), at which max(1, estimate + a) covers 95% on average over the noise, whatever the
+    spread is from 1, was found by quadrature for normal and for Laplace noise: the power of x here
+    is between the two, and .948 the least coverage, for x up to `_NOISIEST` and spreads up to half
+    of `_LARGEST`. Beyond either only an estimate that exceeds twice its noise is used: one that may
+    be 1 would cost normal rows too much width.
+
+    Parameters
+    ----------
+    spread, sd : float64 arrays
+        Variances of sampling over those of normal rows, and the sds of their noise.
+    rest : float64 array
+        Variances of the other, known part of the error, on the same scale.
+    """
+    x, clear = sd / (1 + rest), spread > 2 * sd
+    shifted = np.maximum(spread + _SHIFT * (1 + rest) * x**1.5, 1)
+    hidden = np.where(x <= _NOISIEST, np.minimum(shifted, _LARGEST), 1.0)
+    return np.where(clear, shifted, hidden)
 
 
 def _rising(one: Floats, other: Floats) -> Floats:

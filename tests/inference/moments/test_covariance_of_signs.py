@@ -158,7 +158,7 @@ def test_the_kurtosis_of_a_rare_sign_is_known():
 
 def test_spreads_of_mixed_pairs_need_no_products_of_powers():
     found, _, release = exact(standardize=True)
-    spread = correlation_spread(release, found)
+    spread = correlation_spread(release, found, np.zeros((4, 4)))
     assert spread.shape == (4, 4)
     assert np.all(spread >= 1)
 

@@ -133,6 +133,7 @@ def test_sampling_is_that_of_resampled_rows(options):
 def test_a_very_noisy_fit_does_not_shrink_the_sampling_part():
     """The fitted density is drawn to its reference; only its shape counts."""
     found, data = exact(epsilon=0.3)
+    found = replace(found, powers=np.full_like(found.powers, np.nan))  # or noise would widen it
     for drawn in found.deviations("sampling"):
         np.testing.assert_allclose(np.diag(drawn.std(axis=0) / resampled(data)), 1, atol=0.3)
 
@@ -180,3 +181,25 @@ def test_corrected_eigenvalues_are_nearer_to_the_truth():
     corrected = np.mean([one.corrected for one in own], axis=0) - truth
     assert raw[0] > 0 > raw[2]
     assert abs(corrected[0]) < 0.67 * raw[0]
+
+
+def test_noise_on_a_kurtosis_raises_it_where_it_is_known():
+    found, _ = exact(epsilon=50)
+    quiet, unknown = (
+        replace(found, power_noise=np.zeros((3, 2))),
+        replace(found, powers=np.full((3, 2), np.nan)),
+    )
+    sd = found.kurtosis_sd
+    third, fourth = (found.moments.answers.noise_variances[0], found.power_noise[:, 1])
+    assert np.all(fourth > third)  # coarse
+    rng = np.random.default_rng(0)
+    drawn = [
+        replace(
+            found, powers=found.powers + np.sqrt(found.power_noise) * rng.standard_normal((3, 2))
+        ).noisy_kurtosis
+        for _ in range(500)
+    ]
+    np.testing.assert_allclose(np.std(drawn, axis=0), sd, rtol=0.15)
+    assert np.all(found.sampling.kurtosis > quiet.sampling.kurtosis)
+    np.testing.assert_array_equal(quiet.sampling.kurtosis, quiet.kurtosis)
+    np.testing.assert_array_equal(unknown.sampling.kurtosis, 3.0)

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+from scipy import stats
 
-from dpstats.inference.moments.row_sampling import RowSampling
+from dpstats.inference.moments.row_sampling import RowSampling, allowing_for_noise
 
 
 def law_of(rows, kurtosis=None, n=1_000, **options):
@@ -67,3 +68,38 @@ def test_which_laws_serve():
     assert law_of(rows, two_valued=True).laws == ("fitted",)
     assert law_of(rows[:20]).laws == ("kurtosis",)
     assert law_of(rows[:20], two_valued=True).laws == ("kurtosis", "fitted")
+
+
+NOISES = {"normal": stats.norm, "laplace": stats.laplace(scale=np.sqrt(0.5))}
+
+
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize("rest", [0.0, 2.0])
+def test_noise_in_a_spread_leaves_the_coverage(noise, rest):
+    """On average over the noise, for spreads of 1 to 5; estimates alone fall short of it."""
+    z = NOISES[noise].ppf((np.arange(2_000) + 0.5) / 2_000)
+    for x in (0.05, 0.2, 0.5, 1.0, 1.5, 2.5):
+        sd = x * (1 + rest)
+        true = 1 + sd * np.linspace(0, 8, 41)[:, np.newaxis]
+        true = true[true[:, 0] <= 5]
+        seen = true + sd * z
+
+        def coverage(used, true=true):
+            return (2 * stats.norm.cdf(1.96 * np.sqrt((used + rest) / (true + rest))) - 1).mean(1)
+
+        covered = coverage(allowing_for_noise(seen, np.float64(sd), np.float64(rest)))
+        assert covered.min() >= 0.948
+        assert covered.max() < 0.99
+        if x >= 0.5:
+            assert coverage(np.maximum(seen, 1)).min() < 0.945
+
+
+def test_spreads_that_noise_hides_are_not_used():
+    spread = np.array([1.0, 4.0, 6.0, 7.0, 60.0, 4.0])
+    sd = np.array([3.0, 3.0, 3.0, 3.0, 20.0, 20.0])
+    rest = np.array([0.0, 0.0, 0.0, 0.0, 20.0, 20.0])
+    used = allowing_for_noise(spread, sd, rest)
+    np.testing.assert_array_equal(used[:3], 1.0)  # within two sds of zero, beyond 2.5
+    assert used[3] > 7.0
+    assert used[4] > 60.0  # clear of zero
+    assert used[5] == 10.0  # not clear: no more than rows may well have
