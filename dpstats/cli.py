@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 DONE, FAILED, REFUSED, OVER_BUDGET = 0, 1, 2, 3
 _TARGETS = ("width", "delta", "power", "budget", "alpha", "method", "alternative", "null", "term")
-_SHOWN = ("simultaneous", "adjust", "penalty")
+_SHOWN = ("simultaneous", "method", "adjust", "penalty")
 _TABLE = "a .csv or .tsv file, which may be gzipped (.gz), or a .parquet file"
 _EXITS = (
     "exit codes: 0 done, 1 unexpected failure, 2 a request, table or file was refused, "
@@ -219,6 +219,12 @@ def _add_shown(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         default=None,
         help="intervals that cover all parameters of an analysis jointly",
+    )
+    parser.add_argument(
+        "--method",
+        choices=("noise_aware", "shortest"),
+        help="of the intervals beside the certified ones: shortest, for proportions and cells, are "
+        "those of least mean width over all proportions (default: noise_aware)",
     )
     parser.add_argument(
         "--adjust",
