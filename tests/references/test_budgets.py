@@ -7,7 +7,7 @@ import pytest
 
 import dpstats as dps
 from dpstats.measured.measurements import Measurements
-from dpstats.references.generator import CANDIDATES, MANY_CANDIDATES, number_of_candidates
+from dpstats.references.sizes import CANDIDATES, MANY_CANDIDATES, number_of_candidates
 
 LEVELS = (9, 12, 7, 10, 6, 5, 2, 2)
 SCHEMA = dps.Schema([
