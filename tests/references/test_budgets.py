@@ -61,6 +61,21 @@ def test_the_number_of_candidates_follows_noise_and_family(rows):
     assert number_of_candidates(alone, "entropy") == CANDIDATES
 
 
+def test_many_functions_get_more_candidates_while_products_are_affordable():
+    def of(columns, bins):
+        schema = dps.Schema([dps.Category(f"c{i}", list(range(bins))) for i in range(columns)])
+        plan = dps.plan(schema, {"m": dps.Marginals(schema.names)}, budget=dps.ZCDP(0.01), n=N)
+        size = sum(block.block.size for block in plan.strategy.blocks)
+        zeros = np.zeros(size)
+        measurements = Measurements(plan.strategy, zeros.astype(int), zeros, not_private=True)
+        return number_of_candidates(measurements, "entropy"), plan.published.size
+
+    assert of(5, 10) == (CANDIDATES, 1_000)
+    found, size = of(6, 16)
+    assert found == 8 * size == 30_720
+    assert of(14, 12)[0] == CANDIDATES  # 91 tables
+
+
 @pytest.mark.slow
 def test_rows_get_no_worse_with_the_budget(rows):
     """Pairs and unmeasured triples, from rho .01 to 1000; 5% for chance."""
