@@ -41,7 +41,6 @@ from dpstats.families.cells import Indicator, Table
 from dpstats.families.features import Term
 from dpstats.families.group_moments import GroupMoments
 from dpstats.families.moments import Moments
-from dpstats.families.residuals import Residual
 from dpstats.measured.answers import Answers, answer
 from dpstats.measured.combining import Sources
 from dpstats.references.base import Proposal, Unmeasured
@@ -298,7 +297,7 @@ class _Problem:
 
 def own_density(sources: Sources, column: Column) -> Floats:
     """Probabilities of a column's states by the entropy fit to the answers that it alone gives."""
-    family = sources.measurements.family
+    family = sources.measurements.published
     support = Support.of(column, column.name in family.coded_columns)
     inside = np.bincount(support.bins, minlength=column.bins)[support.bins]
     uniform = 1.0 / (column.bins * inside)
@@ -334,7 +333,7 @@ def own_density(sources: Sources, column: Column) -> Floats:
 def _own_blocks(family: Family, column: Column) -> list[Block]:
     """Functions of one column alone that the family's answers may give."""
     own: list[Block] = []
-    tables = (block for block in family.blocks if isinstance(block, Table | Residual))
+    tables = (block for block in family.blocks if isinstance(block, Table))
     if any(column in table.columns for table in tables):
         own.append(Table((column,)))
     for block in family.blocks:
