@@ -81,7 +81,7 @@ class ProportionIntervals:
         of_rows = answers.rows.spent(alpha)
         sizes, alpha = answers.rows.bounds(of_rows), alpha - of_rows
         if target == "table":
-            return _shares(answers.sums, joint_noise_quantiles(answers, alpha), sizes)
+            return self._shares(answers.sums, joint_noise_quantiles(answers, alpha), sizes)
         if method == "certified":
             beta = for_noise(alpha, certain=answers.certain)
             radius = joint_noise_quantiles(answers, beta)
@@ -108,7 +108,7 @@ class ProportionIntervals:
                 smoothed = sums + answers.uniforms[of_law]
                 ends = _shortest_of_table(smoothed, answers.n, law, alpha)
             elif target == "table":  # the private count is T - Z, an integer from 0 to n
-                ends = _shares(sums, law.quantile(alpha), sizes)
+                ends = self._shares(sums, law.quantile(alpha), sizes)
             else:
                 beta = split_for(answers.n, law, alpha)
                 ends = _clopper_pearson(sums, law.quantile(beta), sizes, alpha, beta)
@@ -128,6 +128,13 @@ class ProportionIntervals:
             ratio = NoisyRatio(noise, answers.rows.estimate, sums, uniforms)
             if chosen.size and ratio.computable:
                 low[chosen], high[chosen] = ratio.interval(alpha)
+
+    def _shares(
+        self, sums: Floats, q: Floats | float, sizes: tuple[int, int]
+    ) -> tuple[Floats, Floats]:
+        """Shares of the private rows whose counts are within q of the noisy ones."""
+        low, high = np.clip((sums - q) / sizes[1], 0, 1), np.clip((sums + q) / sizes[0], 0, 1)
+        return _of_counts(low, high, sizes[0]) if self.answers.rows.public else (low, high)
 
     def _inverted(self, levels: Floats, sizes: tuple[int, int]) -> tuple[Floats, Floats]:
         """Ends of levels (d,) that hold at every number of rows between two."""
@@ -218,17 +225,16 @@ class ProportionIntervals:
         return np.asarray(np.minimum(1, len(sides) * found + beta), dtype=np.float64)
 
 
-def _shares(sums: Floats, q: Floats | float, sizes: tuple[int, int]) -> tuple[Floats, Floats]:
-    """Shares of the private rows whose counts are within q of the noisy ones."""
-    return np.clip((sums - q) / sizes[1], 0, 1), np.clip((sums + q) / sizes[0], 0, 1)
-
-
 def _shortest_of_table(t: Floats, n: int, law: NoiseLaw, alpha: float) -> tuple[Floats, Floats]:
     """Limits for the shares of the private rows, whose counts are integers from 0 to n."""
     tail = shortest_tails(n, law, alpha, sampled=False)
-    low, high = proportion_interval(t, n, law, alpha, tail, sampled=False)
+    return _of_counts(*proportion_interval(t, n, law, alpha, tail, sampled=False), n)
+
+
+def _of_counts(low: Floats, high: Floats, n: int) -> tuple[Floats, Floats]:
+    """The least and the largest share between two that are whole counts of n rows."""
     first, last = np.ceil(n * low - _ROUNDING) / n, np.floor(n * high + _ROUNDING) / n
-    some = first <= last  # else the interval is between two integers
+    some = first <= last  # else the interval is between two counts
     return np.where(some, first, low), np.where(some, last, high)
 
 
