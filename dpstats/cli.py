@@ -248,7 +248,10 @@ def _add_synthesis(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--draw", choices=("systematic", "iid"), default="systematic")
     parser.add_argument(
-        "--candidates", type=int, metavar="M", help="default: 20000 to 80000, by the noise"
+        "--candidates",
+        type=int,
+        metavar="M",
+        help="default: 20000 to 80000, by functions and noise",
     )
     parser.add_argument("--synthetic-rows", type=int, metavar="K", help="default: as many as rows")
     parser.add_argument("--seed", type=int, help="seed of candidates and rows, never of noise")
