@@ -275,15 +275,14 @@ class _Problem:
     def finished(self, last: _Round) -> EntropyFit:
         """The last fit to full accuracy, near all answers that noise cannot have moved so far.
 
-        Of |F| normal noises the largest is beyond sqrt(2 log(2 |F|)) with a small probability. A
-        function whose residual is gets a lower penalty until it is within a standard deviation:
-        a penalty by blocks shrinks the few strong associations of a table with many weak ones.
+        Of |F| normal noises hardly one is beyond sqrt(2 log(2 |F|)), of Laplace noises a few in a
+        thousand are. A function whose residual is gets a lower penalty until it is within one
+        standard deviation: a penalty by blocks shrinks the few strong associations of a table with
+        many weak ones.
         """
         fit, penalty = last.fit, last.fit.penalty
-        strong, far = (
-            np.zeros(len(penalty), dtype=np.bool_),
-            math.sqrt(2 * math.log(2 * len(penalty))),
-        )
+        far = math.sqrt(2 * math.log(2 * len(penalty)))
+        strong = np.zeros(len(penalty), dtype=np.bool_)
         for _ in range(MAX_TRUSTED):
             residuals = np.abs(penalty * fit.dual)
             strong |= residuals > far
