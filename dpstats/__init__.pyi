@@ -10,6 +10,7 @@ from .analyses.counts.difference import Difference as Difference
 from .analyses.counts.difference import DifferenceResult as DifferenceResult
 from .analyses.counts.marginals import Marginals as Marginals
 from .analyses.counts.proportion import Proportion as Proportion
+from .analyses.counts.proportion import ProportionResult as ProportionResult
 from .analyses.counts.quantile import Quantile as Quantile
 from .analyses.counts.quantile import QuantileResult as QuantileResult
 from .analyses.graphs.graphical_model import GraphicalModel as GraphicalModel

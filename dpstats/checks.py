@@ -15,6 +15,7 @@ from dpstats.errors import RequestError
 
 Alternative = Literal["two-sided", "larger", "smaller"]
 Method = Literal["noise_aware", "certified"]
+AnyMethod = Method | Literal["shortest"]  # the last for proportions alone
 Target = Literal["population", "table"]
 Progress = Callable[[str, int, int | None], None]  # text, done, total
 _QUOTED = 40  # characters of a value that a message quotes

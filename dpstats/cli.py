@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 DONE, FAILED, REFUSED, OVER_BUDGET = 0, 1, 2, 3
 _TARGETS = ("width", "delta", "power", "budget", "alpha", "method", "alternative", "null", "term")
-_SHOWN = ("simultaneous", "adjust", "penalty")
+_SHOWN = ("simultaneous", "method", "adjust", "penalty")
 _TABLE = "a .csv or .tsv file, which may be gzipped (.gz), or a .parquet file"
 _EXITS = (
     "exit codes: 0 done, 1 unexpected failure, 2 a request, table or file was refused, "
@@ -221,6 +221,12 @@ def _add_shown(parser: argparse.ArgumentParser) -> None:
         help="intervals that cover all parameters of an analysis jointly",
     )
     parser.add_argument(
+        "--method",
+        choices=("noise_aware", "shortest"),
+        help="of the intervals beside the certified ones: shortest, for proportions and cells, are "
+        "those of least mean width over all proportions (default: noise_aware)",
+    )
+    parser.add_argument(
         "--adjust",
         choices=("holm", "fdr_bh", "none"),
         help="of the p-values of a graphical model: Holm's method (default), the false discovery "
@@ -242,7 +248,10 @@ def _add_synthesis(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--draw", choices=("systematic", "iid"), default="systematic")
     parser.add_argument(
-        "--candidates", type=int, metavar="M", help="default: 20000 to 80000, by the noise"
+        "--candidates",
+        type=int,
+        metavar="M",
+        help="default: 20000 to 80000, by functions and noise",
     )
     parser.add_argument("--synthetic-rows", type=int, metavar="K", help="default: as many as rows")
     parser.add_argument("--seed", type=int, help="seed of candidates and rows, never of noise")

@@ -144,6 +144,8 @@ def test_options_of_summaries(folder, capsys):
     assert printed("graph", "--simultaneous") == graph.summary(simultaneous=True)
     smoking = release.infer("smoking").summary(simultaneous=True)
     assert printed("smoking", "--simultaneous") == smoking
+    smoking = release.infer("smoking").summary(method="shortest")
+    assert printed("smoking", "--method", "shortest") == smoking
     assert printed("graph", "--adjust", "fdr_bh") == graph.summary(adjust="fdr_bh")
     other = next(one for one in (0.1, 0.3) if one != picture.nearest)
     assert f"below: penalty {other}" in printed("picture", "--penalty", str(other))

@@ -22,7 +22,8 @@ import numpy as np
 from dpstats.arrays import Floats
 from dpstats.density.products import Products
 from dpstats.density.rows import systematic
-from dpstats.families.block import FamilyValues
+from dpstats.families.block import Family, FamilyValues
+from dpstats.measured.certificate import published_answers
 
 if TYPE_CHECKING:
     from dpstats.measured.measurements import Measurements
@@ -173,6 +174,21 @@ def usable_deviations(measurements: Measurements, deviations: Floats | None = No
     """
     given = measurements.standard_deviations if deviations is None else deviations
     return np.maximum(given, 1 / measurements.n)
+
+
+def targets(measurements: Measurements) -> tuple[Family, Floats, Floats]:
+    """The functions that a density is fitted to, their noisy means and standard deviations.
+
+    Functions as they were measured; but tables that follow from residuals by their combined
+    answers. Then a strong association of two levels is one function, which the fit may trust by
+    itself; it is spread over many functions of a residual. That their noises are dependent costs
+    the density little, and certificates and intervals nothing: they do not use the fit.
+    """
+    if not measurements.strategy.tables:
+        return measurements.family, measurements.means, usable_deviations(measurements)
+    answers = published_answers(measurements)
+    deviations = usable_deviations(measurements, np.sqrt(answers.noise_variances))
+    return measurements.published, answers.means, deviations
 
 
 @dataclass(frozen=True)

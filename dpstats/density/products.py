@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from dpstats.arrays import Floats
 from dpstats.families.block import FamilyValues
 from dpstats.families.cells import DenseValues, TableValues
-from dpstats.families.residuals import Contrasts, Residual, ResidualValues
 
 if TYPE_CHECKING:
     from scipy.sparse import csc_array, csr_array
@@ -30,8 +29,8 @@ class Products:
     A point lies in one cell of every table: all tables together are a sparse matrix with one
     entry per point and table, whose products cost half as much as a look-up per table. For many
     points, tables are margins of fewer joint tables of their columns, and A is the product of a
-    matrix of margins and one with an entry per point and joint table. Residuals of tables are
-    transformed cells. The other functions are stacked into one dense array.
+    matrix of margins and one with an entry per point and joint table. The other functions are
+    stacked into one dense array.
 
     Parameters
     ----------
@@ -46,17 +45,11 @@ class Products:
         starts = np.cumsum([0, *(part.size for part in values.parts)])
         placed = list(zip(values.parts, starts[:-1].tolist(), strict=True))
         tables = [(part, start) for part, start in placed if isinstance(part, TableValues)]
-        residuals: list[tuple[int, Residual]] = []
-        for part, start in placed:
-            if isinstance(part, ResidualValues):
-                tables.append((part.cells, start))
-                residuals.append((start, part.residual))
-        tables.sort(key=lambda table: table[1])
-        self._contrasts = Contrasts.of(residuals, len(scales)) if residuals else None
         self._margins, self._cells = _stacked(tables, len(scales))
         self._of_points = None if self._cells is None else self._cells.T  # checked only once
         self._of_margins = None if self._margins is None else self._margins.T
         dense = [(part, start) for part, start in placed if isinstance(part, DenseValues)]
+        assert len(tables) + len(dense) == len(placed)  # residuals are fitted as their tables
         self._rows = np.concatenate(
             [np.zeros(0, np.int64), *(np.arange(s, s + part.size) for part, s in dense)]
         )
@@ -74,7 +67,7 @@ class Products:
         """A'y: (m,) combinations of the functions at each point, y (|F|,)."""
         total: Floats | float = 0.0
         if self._of_points is not None:
-            coefficients = self._transformed(self._scales * y)
+            coefficients = self._scales * y
             if self._of_margins is not None:
                 coefficients = self._of_margins @ coefficients
             total = self._of_points @ coefficients
@@ -84,7 +77,7 @@ class Products:
 
     def average(self, weights: Floats) -> Floats:
         """A h: (|F|,) weighted sums over points, weights (m,)."""
-        means = self._scales * self._transformed(self._of_cells(weights))
+        means = self._scales * self._of_cells(weights)
         if self._dense is not None:
             means[self._rows] = self._dense @ weights
         return np.asarray(means)
@@ -95,10 +88,6 @@ class Products:
             return np.zeros(len(self._scales))
         sums = self._cells @ weights
         return np.asarray(sums if self._margins is None else self._margins @ sums)
-
-    def _transformed(self, cells: Floats) -> Floats:
-        """From sums (|F|, ...) of cells to those of the functions, and from coefficients back."""
-        return cells if self._contrasts is None else self._contrasts(cells)
 
     def gram(self, weights: Floats, rows: NDArray[np.intp] | None = None) -> Floats:
         """A diag(weights) A' for the functions `rows`, all if not given; weights (m,) positive."""
@@ -130,10 +119,7 @@ class Products:
                     crossed += cells[:, piece] @ dense.T
             result[:, mine], result[mine] = crossed, crossed.T
             result[np.ix_(mine, mine)] = own
-        if self._contrasts is not None:
-            assert len(rows) == len(self._scales)  # a part of a residual is never asked for
-            return self._transformed(self._transformed(result).T)
-        return np.asarray(result)
+        return result
 
     @cached_property
     def _by_function(self) -> csr_array[Any] | None:
@@ -149,7 +135,7 @@ class Products:
         """A itself, (|F|, m), for few functions and points."""
         whole = np.zeros((len(self._scales), self.points))
         if self._by_function is not None:
-            whole = self._transformed(self._by_function.toarray())
+            whole = self._by_function.toarray()
         if self._dense is not None:
             whole[self._rows] = self._dense
         return np.asarray(whole)
@@ -158,8 +144,6 @@ class Products:
         """Variance (|F|,) of each row of A under a density (m,)."""
         means = self.average(density)
         squares = self._scales * means  # a cell's indicator is its own square
-        if self._contrasts is not None:
-            squares = self._scales**2 * self._contrasts.squares(self._of_cells(density))
         if self._dense is not None:
             squares[self._rows] = np.einsum("fm,fm,m->f", self._dense, self._dense, density)
         return np.maximum(squares - means**2, 0.0)

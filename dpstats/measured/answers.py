@@ -121,6 +121,11 @@ class Answers(Cached):
         """The noise law of function number f."""
         return self.law_table[int(self.law_of[f])]
 
+    def quantiles(self, beta: float) -> Floats:
+        """Bounds (d,) on the noise, each of which holds with probability 1 - beta."""
+        used, which = np.unique(self.law_of, return_inverse=True)
+        return np.array([self.law_table[i].quantile(beta) for i in used], dtype=np.float64)[which]
+
     @property
     def certain(self) -> bool:
         """Whether only bounds on the noise are known, whose error is counted elsewhere."""
@@ -229,12 +234,10 @@ def joint_noise_quantiles(answers: Answers, beta: float) -> Floats:
     Exact products where the noises are independent; otherwise Bonferroni's inequality, which holds
     for any dependence.
     """
-    laws = [answers.law(f) for f in range(len(answers.sums))]
-    if all(law.lattice for law in laws) and answers.independent:
+    if all(answers.law_table[i].lattice for i in np.unique(answers.law_of)) and answers.independent:
+        laws = [answers.law_table[i] for i in answers.law_of]
         return joint_quantiles(laws, beta).astype(np.float64)
-    each = bonferroni(beta, len(laws))
-    distinct = {law: law.quantile(each) for law in set(laws)}
-    return np.array([distinct[law] for law in laws], dtype=np.float64)
+    return answers.quantiles(bonferroni(beta, len(answers.sums)))
 
 
 def blocks_of(wanted: object, schema: Schema) -> Sequence[Block]:

@@ -12,21 +12,19 @@ import numpy as np
 from dpstats.arrays import Codes, Floats, one_blas_thread
 from dpstats.checks import check_choice, short
 from dpstats.density.candidates import Candidates, seen_by
-from dpstats.density.entropy import EntropyFit, fit_entropy, usable_deviations
+from dpstats.density.entropy import EntropyFit, fit_entropy, targets
 from dpstats.density.minimax import Solver, SolverError, feasible, minimax, tolerance
 from dpstats.density.rows import Draw, draw_counts
 from dpstats.errors import RequestError
 from dpstats.measured.candidates_file import MOST_ROWS
-from dpstats.measured.certificate import Accuracy, certify, published_answers
+from dpstats.measured.certificate import Accuracy, certify
 from dpstats.measured.combining import Sources
 from dpstats.measured.measurements import Measurements
 from dpstats.references import reference_from_dict
+from dpstats.references.sizes import number_of_candidates
 
 Fit = Literal["entropy", "minimax"]
 Seed = int | np.random.Generator | np.random.SeedSequence | None
-CANDIDATES, MANY_CANDIDATES = 20_000, 80_000  # by default, and for little noise
-NOISY = 15  # standard deviation of the noise, in rows, from which the first number is enough
-PER_FUNCTION = 40
 MOST_CANDIDATES = 1_000_000  # and as many weights to fit; a thousand times fewer usually do
 
 _log = logging.getLogger(__name__)
@@ -52,19 +50,6 @@ class Generated:
     weights: Floats
     counts: Codes
     notes: tuple[str, ...]
-
-
-def number_of_candidates(measurements: Measurements, fit: Fit) -> int:
-    """How many candidates to draw by default, from public numbers and noise alone.
-
-    Little noise tells more of the table apart, which takes more points to represent: with 20,000
-    the rows of many tables get worse when the budget grows. Few functions never need more.
-    """
-    if fit == "minimax":
-        return CANDIDATES
-    noise = float(np.median(measurements.standard_deviations)) * measurements.n
-    most = np.clip(PER_FUNCTION * measurements.family.size, CANDIDATES, MANY_CANDIDATES)
-    return int(np.clip(CANDIDATES * NOISY / max(noise, 1e-9), CANDIDATES, most))
 
 
 def check_options(
@@ -149,10 +134,9 @@ def _minimax(
     measurements: Measurements, candidates: Candidates, solver: Solver, notes: list[str]
 ) -> Floats | None:
     """Weights by the linear program; the budget is spent, and a failure must not lose a release."""
-    family, answers = measurements.published, published_answers(measurements)
+    family, means, deviations = targets(measurements)
     seen = seen_by(family, candidates)
-    target = feasible(family, answers.means)
-    within = tolerance(usable_deviations(measurements, np.sqrt(answers.noise_variances)))
+    target, within = feasible(family, means), tolerance(deviations)
     try:
         fit = minimax(seen.values, target, solver, within)
     except SolverError as error:
@@ -171,10 +155,10 @@ def _entropy(
     measurements: Measurements, candidates: Candidates, fit: EntropyFit | None, notes: list[str]
 ) -> Floats:
     """Weights by the entropy fit, unless the reference has made it."""
-    seen = seen_by(measurements.family, candidates)
+    family, means, deviations = targets(measurements)
+    seen = seen_by(family, candidates)
     if fit is None:
-        deviations = usable_deviations(measurements)
-        fit = fit_entropy(seen.values, seen.reference, measurements.means, deviations)
+        fit = fit_entropy(seen.values, seen.reference, means, deviations)
         _log.info("entropy fit: penalty %.3g", fit.penalty[0])
     if not fit.converged:
         notes.append(

@@ -41,7 +41,7 @@ CHUNK = 2**16  # entries of a conditional that are worked on at a time: what a c
 
 
 def knows(family: Family) -> bool:
-    """Whether every block is of a kind that has conditional distributions here."""
+    """Whether every block has conditional distributions here; a residual is fitted as its table."""
     kinds = Table | Residual | Indicator | Moments | GroupMoments | BallMoments
     return all(isinstance(block, kinds) for block in family.blocks)
 
@@ -151,12 +151,10 @@ class GibbsSampler:
         for block in self.family.blocks:
             part = coefficients[start : start + block.size]
             start += block.size
-            if isinstance(block, Table | Indicator | Residual):
+            if isinstance(block, Table | Indicator):
                 shape = tuple(column.bins for column in block.columns)
                 if isinstance(block, Indicator):
                     part = part * block.cells.array.ravel()
-                elif isinstance(block, Residual):
-                    part = block.potential(part) / int(block.bounds[0])
                 _add(tables, tuple(c.name for c in block.columns), part.reshape(shape))
             elif isinstance(block, GroupMoments):
                 self._subgroups += SubgroupPotential.of_group_moments(block, part)

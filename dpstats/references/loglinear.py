@@ -29,6 +29,7 @@ from dpstats.density.entropy import (
     EntropyFit,
     fit_entropy,
     fit_tilted,
+    targets,
     usable_deviations,
 )
 from dpstats.density.penalties import adapted
@@ -40,11 +41,11 @@ from dpstats.families.cells import Indicator, Table
 from dpstats.families.features import Term
 from dpstats.families.group_moments import GroupMoments
 from dpstats.families.moments import Moments
-from dpstats.families.residuals import Residual
 from dpstats.measured.answers import Answers, answer
 from dpstats.measured.combining import Sources
 from dpstats.references.base import Proposal, Unmeasured
 from dpstats.references.gibbs import GibbsSampler, Support, knows
+from dpstats.references.sizes import for_noise
 from dpstats.references.uniform import Uniform
 from dpstats.schema import Column, Number
 
@@ -63,6 +64,7 @@ GAIN = 0.15
 ROUGHEST = 0.5  # largest gradient of fits whose penalties are not low; of others it is ROUGH
 MOST = 1e12  # penalty beyond which nothing is fitted
 PER_FUNCTION = 10  # candidates per function at which falls of the risk below GAIN count
+MAX_TRUSTED = 4  # times that penalties of single functions fall in the end
 SUPPORTED = 0.02  # least effective share of candidates that a fit may rest on
 
 _log = logging.getLogger(__name__)
@@ -140,6 +142,8 @@ class LogLinear(Unmeasured):
     ) -> tuple[Candidates, EntropyFit]:
         """Draw m candidates that follow the answers, and fit their weights.
 
+        Penalties are found with as many as the noise asks for, see `sizes`; the last fit has all.
+
         Parameters
         ----------
         measurements : Measurements
@@ -155,15 +159,15 @@ class LogLinear(Unmeasured):
             Of what the family sees of them.
         """
         problem = _Problem(measurements)
-        size = measurements.family.size
-        points = problem.sampler.draw_base(m, rng)
+        size, searched = problem.family.size, min(m, for_noise(measurements))
+        points = problem.sampler.draw_base(searched, rng)
         best = problem.round(points, np.zeros(size), FIRST / problem.deviations)
         while not best.supported and best.fit.penalty[0] < MOST:
             best = problem.round(points, best.tilt, 4 * best.fit.penalty)
-        fine, many = False, m >= PER_FUNCTION * size
+        fine, many = False, searched >= PER_FUNCTION * size
         for number in range(1, MAX_ROUNDS):
             fine = fine or problem.is_low(best.fit.penalty)
-            points = problem.moved(best, m, self.sweeps, rng)
+            points = problem.moved(best, searched, self.sweeps, rng)
             this = problem.round(points, best.fit.dual, problem.next_penalty(best.fit, fine))
             _log.info(
                 "round %d: misfit %.4g sd, risk %.6g", number, this.fit.residual, this.fit.risk
@@ -175,7 +179,10 @@ class LogLinear(Unmeasured):
             elif fine:
                 break
             fine = fine or this is not best  # the step was too long for these candidates
-        return best.candidates, problem.finished(problem.lowered(best) if many else best)
+        last = problem.lowered(best) if many else best
+        if m > searched:
+            last = problem.enlarged(last, problem.moved(last, m, self.sweeps, rng))
+        return last.candidates, problem.finished(last)
 
 
 @dataclass(frozen=True)
@@ -198,8 +205,8 @@ class _Problem:
     """The constants of all rounds."""
 
     def __init__(self, measurements: Measurements) -> None:
-        self.schema, self.family = measurements.columns, measurements.family
-        self.means, self.deviations = measurements.means, usable_deviations(measurements)
+        self.schema = measurements.columns
+        self.family, self.means, self.deviations = targets(measurements)
         sources = Sources(measurements)
         base = {c.name: np.log(own_density(sources, c)) for c in self.schema}
         self.sampler = GibbsSampler(self.schema, self.family, base)
@@ -258,14 +265,38 @@ class _Problem:
             last = this
         return last
 
+    def enlarged(self, last: _Round, points: Mapping[str, Codes]) -> _Round:
+        """The last fit at more points of the same model, whose weights are then more even."""
+        candidates = merged(self.schema, points, np.ones(len(points[self.schema.names[0]])))
+        seen, tilt = seen_by(self.family, candidates), last.fit.dual
+        fit = self._fit(seen, last.fit.penalty, tilt, tilt, tolerance=ROUGH)
+        return _Round(candidates, seen, tilt, fit) if fit.converged else last
+
     def finished(self, last: _Round) -> EntropyFit:
-        """The last fit to full accuracy."""
-        return self._fit(last.seen, last.fit.penalty, last.tilt, last.fit.dual)
+        """The last fit to full accuracy, near all answers that noise cannot have moved so far.
+
+        Of |F| normal noises hardly one is beyond sqrt(2 log(2 |F|)), of Laplace noises a few in a
+        thousand are. A function whose residual is gets a lower penalty until it is within one
+        standard deviation: a penalty by blocks shrinks the few strong associations of a table with
+        many weak ones.
+        """
+        fit, penalty = last.fit, last.fit.penalty
+        far = math.sqrt(2 * math.log(2 * len(penalty)))
+        strong = np.zeros(len(penalty), dtype=np.bool_)
+        for _ in range(MAX_TRUSTED):
+            residuals = np.abs(penalty * fit.dual)
+            strong |= residuals > far
+            shrunk = strong & (residuals > 1)
+            if not shrunk.any():
+                break
+            penalty = np.where(shrunk, penalty / (2 * np.maximum(residuals, 1)), penalty)
+            fit = self._fit(last.seen, penalty, last.tilt, fit.dual, tolerance=ROUGH)
+        return self._fit(last.seen, penalty, last.tilt, fit.dual)
 
 
 def own_density(sources: Sources, column: Column) -> Floats:
     """Probabilities of a column's states by the entropy fit to the answers that it alone gives."""
-    family = sources.measurements.family
+    family = sources.measurements.published
     support = Support.of(column, column.name in family.coded_columns)
     inside = np.bincount(support.bins, minlength=column.bins)[support.bins]
     uniform = 1.0 / (column.bins * inside)
@@ -301,7 +332,7 @@ def own_density(sources: Sources, column: Column) -> Floats:
 def _own_blocks(family: Family, column: Column) -> list[Block]:
     """Functions of one column alone that the family's answers may give."""
     own: list[Block] = []
-    tables = (block for block in family.blocks if isinstance(block, Table | Residual))
+    tables = (block for block in family.blocks if isinstance(block, Table))
     if any(column in table.columns for table in tables):
         own.append(Table((column,)))
     for block in family.blocks:

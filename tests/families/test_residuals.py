@@ -13,7 +13,6 @@ from dpstats.families import block_from_dict
 from dpstats.families.block import Family
 from dpstats.families.cells import Cells, Table
 from dpstats.families.residuals import (
-    Contrasts,
     Residual,
     joint_l2_squared,
     residuals_of,
@@ -77,25 +76,6 @@ def test_values_as_maps_are_their_matrix(names, seed):
     assert values.average(weights) == pytest.approx(matrix @ weights)
     assert values.combine(y) == pytest.approx(y @ matrix)
     assert np.array_equal(values.at(np.array([3, 1])).matrix().toarray(), matrix[:, [3, 1]])
-
-
-@given(seed=st.integers(0, 2**32))
-@settings(max_examples=20)
-def test_several_residuals_at_once_are_each_by_itself(seed):
-    blocks = residuals_of([Cells.table(SCHEMA, ["region", "smoker", "age"])])
-    starts = np.cumsum([2, *(block.size for block in blocks)])
-    size = int(starts[-1]) + 3  # other functions before and after
-    contrasts = Contrasts.of(zip(starts.tolist(), blocks, strict=False), size)
-    cells = np.random.default_rng(seed).normal(size=(size, 2))
-    expected, squares = cells.copy(), cells[:, 0].copy()
-    for start, block in zip(starts.tolist(), blocks, strict=False):
-        piece = slice(start, start + block.size)
-        expected[piece] = block.potential(cells[piece])
-        every = block.potential(np.eye(block.size))
-        squares[piece] = every**2 @ cells[piece, 0]
-    assert contrasts(cells) == pytest.approx(expected)
-    assert contrasts(cells[:, 0]) == pytest.approx(expected[:, 0])
-    assert contrasts.squares(cells[:, 0]) == pytest.approx(squares)
 
 
 @pytest.mark.parametrize("unit", UNITS)

@@ -7,7 +7,7 @@ import pytest
 
 import dpstats as dps
 from dpstats.measured.measurements import Measurements
-from dpstats.references.generator import CANDIDATES, MANY_CANDIDATES, number_of_candidates
+from dpstats.references.sizes import CANDIDATES, MANY_CANDIDATES, number_of_candidates
 
 LEVELS = (9, 12, 7, 10, 6, 5, 2, 2)
 SCHEMA = dps.Schema([
@@ -59,6 +59,21 @@ def test_the_number_of_candidates_follows_noise_and_family(rows):
     one = dps.plan(SCHEMA, {"p": dps.Proportion("c0 == 'v1'")}, budget=dps.ZCDP(100), n=N)
     alone = Measurements(one.strategy, np.array([5]), np.zeros(1), not_private=True)
     assert number_of_candidates(alone, "entropy") == CANDIDATES
+
+
+def test_many_functions_get_more_candidates_while_products_are_affordable():
+    def of(columns, bins):
+        schema = dps.Schema([dps.Category(f"c{i}", list(range(bins))) for i in range(columns)])
+        plan = dps.plan(schema, {"m": dps.Marginals(schema.names)}, budget=dps.ZCDP(0.01), n=N)
+        size = sum(block.block.size for block in plan.strategy.blocks)
+        zeros = np.zeros(size)
+        measurements = Measurements(plan.strategy, zeros.astype(int), zeros, not_private=True)
+        return number_of_candidates(measurements, "entropy"), plan.published.size
+
+    assert of(5, 10) == (CANDIDATES, 1_000)
+    found, size = of(6, 16)
+    assert found == 8 * size == 30_720
+    assert of(14, 12)[0] == CANDIDATES  # 91 tables
 
 
 @pytest.mark.slow

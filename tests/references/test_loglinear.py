@@ -4,6 +4,7 @@ import itertools
 import json
 import logging
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
@@ -12,11 +13,12 @@ import pytest
 
 import dpstats as dps
 from dpstats.density.candidates import seen_by
-from dpstats.density.entropy import fit_tilted, usable_deviations
+from dpstats.density.entropy import fit_tilted, targets, usable_deviations
 from dpstats.density.penalties import adapted
 from dpstats.errors import FileFormatError, RequestError
 from dpstats.families.moments import Moments
 from dpstats.measured.combining import Sources
+from dpstats.measured.measurements import Measurements
 from dpstats.privacy.noise import _noise_from
 from dpstats.references import default_reference, loglinear, reference_from_dict
 from dpstats.references.loglinear import LogLinear, own_density
@@ -294,3 +296,62 @@ def test_the_base_of_a_clipped_number_is_that_of_the_number_where_few_rows_are_s
         assert abs(mean - frame[name].mean()) < 0.03
         assert abs(sd / frame[name].std() - 1) < 0.05
         assert np.abs(ours - plain).sum() < 0.05
+
+
+def strong_pair(seed):
+    """Measurements by residuals of a table in which two rare levels always go together."""
+    rng = np.random.default_rng(seed)
+    sizes = (9, 11, 7, 8, 6)
+    schema = dps.Schema([dps.Category(f"c{i}", list(range(size))) for i, size in enumerate(sizes)])
+    frame = table(30_000, 5, sizes)
+    together = rng.random(len(frame)) < 0.06
+    other = (frame["c0"] == 8) | (frame["c1"] == 10)
+    frame.loc[other, ["c0", "c1"]] = [0, 0]
+    frame.loc[together, ["c0", "c1"]] = [8, 10]
+    asked = dps.Marginals(schema.names)
+    plan = dps.plan(schema, {"m": asked}, budget=dps.ZCDP(Fraction(1, 50)), n=len(frame))
+    sums = np.concatenate([
+        block.block.sums({name: frame[name].to_numpy() for name in schema.names})
+        for block in plan.strategy.blocks
+    ])  # fmt: skip
+    scales = np.concatenate(plan.strategy.block_scales)
+    sums = sums + np.rint(rng.normal(size=len(sums)) * scales).astype(np.int64)
+    zeros, reference = np.zeros(len(sums)), LogLinear().to_dict()
+    measurements = Measurements(plan.strategy, sums, zeros, reference, not_private=True)
+    return measurements, frame
+
+
+def test_an_association_beyond_noise_is_not_shrunk(monkeypatch):
+    """With block penalties alone the strongest cell misses by several standard deviations."""
+    measurements, frame = strong_pair(3)
+    assert measurements.strategy.tables
+    family, _, deviations = targets(measurements)
+    assert family == measurements.published
+    truth = np.concatenate(family.sums({c: frame[c].to_numpy() for c in frame})) / len(frame)
+    errors = {}
+    for trusted in (0, loglinear.MAX_TRUSTED):
+        monkeypatch.setattr(loglinear, "MAX_TRUSTED", trusted)
+        candidates, fit = LogLinear().refine(measurements, 4_000, np.random.default_rng(0))
+        seen = seen_by(family, candidates)
+        found = family.evaluate(candidates.codes).average(seen.spread(fit.density))
+        cell = family.names.index("c0=8, c1=10")
+        errors[trusted] = abs(found - truth)[cell] / deviations[cell]
+    assert errors[0] > 5
+    assert errors[loglinear.MAX_TRUSTED] < 4
+
+
+def test_many_functions_get_more_points_in_the_last_fit(monkeypatch):
+    """The search is that of few points; the last fit is at all of them, and nearer to the table."""
+    measurements, frame = strong_pair(4)
+    monkeypatch.setattr(loglinear, "for_noise", lambda measurements: 2_000)
+    family, truth = measurements.published, {c: frame[c].to_numpy() for c in frame}
+    errors, sizes = [], []
+    for m in (2_000, 12_000):
+        candidates, fit = LogLinear().refine(measurements, m, np.random.default_rng(1))
+        seen = seen_by(family, candidates)
+        found = family.evaluate(candidates.codes).average(seen.spread(fit.density))
+        errors.append(np.abs(found - np.concatenate(family.sums(truth)) / len(frame)).mean())
+        sizes.append(candidates.size)
+        assert fit.converged
+    assert sizes[1] > 2 * sizes[0]
+    assert errors[1] < 0.99 * errors[0]

@@ -9,14 +9,13 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from dpstats.analyses.counts.proportion import proportions_result
+from dpstats.analyses.counts.proportion import ProportionResult, proportions_result
 from dpstats.analyses.notes import cell_rules
 from dpstats.checks import check_choice, short
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
 from dpstats.families.cells import Cells, tables_of_degree
 from dpstats.measured.view import ReleaseView
-from dpstats.results.estimates import EstimateResult
 from dpstats.schema import Schema
 
 
@@ -64,7 +63,7 @@ class Marginals:
         """Its answers may be combined from several measurements."""
         return True
 
-    def infer(self, release: ReleaseView) -> EstimateResult:
+    def infer(self, release: ReleaseView) -> ProportionResult:
         """The proportion in every cell, each with its own interval."""
         family = self.family(release.schema)
         stops = list(itertools.accumulate(block.size for block in family.blocks))

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from dpstats.privacy.laws import NoiseLaw
 
 
+Tail = Callable[[Floats], Floats]
+"""An error probability as a function of the logit of p."""
+
 _TAIL = 1e-12  # mass of a law that may be ignored
 _CELLS = 1 << 20  # numbers held in memory at a time
 ERROR = 3e-12  # of a probability; counted towards a wider interval
@@ -142,9 +145,15 @@ def binomial_weights(x: Floats, n: Floats | int, p: Floats) -> Floats:
 
 
 def proportion_interval(
-    t: ArrayLike, n: int, law: "NoiseLaw", alpha: float = 0.05
+    t: ArrayLike,
+    n: int,
+    law: "NoiseLaw",
+    alpha: float = 0.05,
+    tail: Tail | None = None,
+    *,
+    sampled: bool = True,
 ) -> tuple[Floats, Floats]:
-    """Exact equal-tailed confidence interval for p from T + U.
+    """Exact confidence interval for p from T + U, equal-tailed unless `tail` divides alpha.
 
     F_p(T + U) is uniform under p because F_p is continuous, so {p: alpha/2 <= F_p(T + U) <=
     1 - alpha/2} covers p with probability exactly 1 - alpha; F_p decreases in p, so this set is
@@ -161,6 +170,11 @@ def proportion_interval(
         Law of Z, in counts. Without noise this is the randomised binomial interval.
     alpha : float
         Error probability, in (0, 1/2].
+    tail : callable, optional
+        Error probability of the lower tail at logits of p, rising from 0 to alpha, and of the upper
+        one at minus the logits; see `inference.counts.unequal_tails`.
+    sampled : bool
+        X is binomial; else it is n p itself, as for the private table.
 
     Returns
     -------
@@ -180,23 +194,22 @@ def proportion_interval(
 
     alpha, n, t = check_alpha(alpha), check_count(n), check_finite("t", t)
     # n - X ~ Binomial(n, 1 - p) and Z + U is symmetric
-    mirrored, upper = _logit_upper(np.stack([n - t, t]).ravel(), n, law, alpha / 2).reshape(2, -1)
+    both = np.stack([n - t, t]).ravel()
+
+    def below(p: Floats, which: NDArray[np.intp]) -> Floats:
+        if sampled:
+            return noisy_binomial_cdf(both[which], n, p, law)
+        return law.smoothed_cdf(both[which] - n * p)
+
+    near = _normal_upper(both, n, law, alpha / 2)
+    mirrored, upper = largest_logit(below, tail or alpha / 2, *near).reshape(2, -1)
     low, high = special.expit(-mirrored), special.expit(upper)
     return low.reshape(t.shape), high.reshape(t.shape)
 
 
-def _logit_upper(t: Floats, n: int, law: "NoiseLaw", level: float) -> Floats:
-    """Logit of the largest p with P_p(X + Z + U <= t) >= level; -inf or inf at 0 and 1."""
-    return largest_logit(
-        lambda p, which: noisy_binomial_cdf(t[which], n, p, law),
-        level,
-        *_normal_upper(t, n, law, level),
-    )
-
-
 def largest_logit(
     tail: Callable[[Floats, NDArray[np.intp]], Floats],
-    level: float,
+    level: float | Tail,
     guess: Floats,
     step: Floats,
 ) -> Floats:
@@ -206,7 +219,8 @@ def largest_logit(
     ----------
     tail : callable
         Probabilities that decrease in the proportion: of proportions (k,) and their positions (k,).
-    level : float
+    level : float or callable
+        One level, or levels that rise with the logit.
     guess, step : (m,) float64
         Logits near the roots, and first steps from there, a tenth of a standard error.
 
@@ -217,13 +231,14 @@ def largest_logit(
     """
     from scipy import special
 
-    score = special.ndtri(level)
+    def wanted(y: Floats) -> Floats:
+        return np.asarray(np.maximum(level(y) if callable(level) else level, _TAIL))
 
     def excess(y: Floats, which: NDArray[np.intp]) -> Floats:
         """Normal score of the probability, which is nearly linear in the logit."""
         tails = tail(special.expit(y), which) + ERROR
         scores = special.ndtri(np.clip(tails, _TAIL, 1 - _TAIL))
-        return np.asarray(scores - score)
+        return np.asarray(scores - special.ndtri(wanted(y)))
 
     far, tolerance = np.full(guess.size, _FAR), _TOLERANCE * step
     return find_roots_near(excess, guess, step, -far, far, tolerance=tolerance) + tolerance

@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.arrays import Floats
-from dpstats.inference.counts.binomial import ERROR, largest_logit, noisy_binomial_cdf
+from dpstats.inference.counts.binomial import ERROR, Tail, largest_logit, noisy_binomial_cdf
 from dpstats.inference.counts.characteristic import WIDE, Inversion
+from dpstats.inference.counts.unequal_tails import equal_tails
 
 if TYPE_CHECKING:
     from dpstats.privacy.laws import NoiseLaw
@@ -110,19 +111,24 @@ class CountPivot:
             noise = _Interpolated(self.joint)
         return Inversion(lambda s, p: noise(s, p.ravel()), self.joint.reach, "normal")
 
-    def interval(self, t: Floats, u: Floats, alpha: float) -> tuple[Floats, Floats]:
-        """Ends (d,) of an interval that holds all p of which neither tail is below alpha/2.
+    def interval(
+        self, t: Floats, u: Floats, alpha: float, tail: Tail | None = None
+    ) -> tuple[Floats, Floats]:
+        """Ends (d,) of an interval that holds all p of which neither tail is below its level.
 
-        The test is D's between two p and T's outside, so the values kept may be in pieces: what D
-        alone keeps in its region, and what T alone keeps in its own. The ends are the outer ones.
+        The levels are alpha/2, or those of `tail`, see `inference.counts.unequal_tails`. The test
+        is D's between two p and T's outside, so the values kept may be in pieces: what D alone
+        keeps in its region, and what T alone keeps in its own. The ends are the outer ones.
         """
+        from scipy import special
+
         grid = np.concatenate([[0.0], _GRID, [1.0]])
         farthest = [self._farthest(grid, float(n), "chosen") for n in dict.fromkeys(self.sizes)]
-        wide = np.isfinite(farthest)
+        wide, level = np.isfinite(farthest), tail or equal_tails(alpha)
         of_d, of_t = np.flatnonzero(wide.any(axis=0)), np.flatnonzero(~wide.all(axis=0))
         if not of_d.size:
-            return self._ends(t, u, alpha, "T")
-        low, high = self._ends(t, u, alpha, "D")
+            return self._ends(t, u, level, "T")
+        low, high = self._ends(t, u, level, "D")
         if not of_t.size:
             return low, high
         first, last = grid[max(of_d[0] - 1, 0)], grid[min(of_d[-1] + 1, len(grid) - 1)]
@@ -134,23 +140,24 @@ class CountPivot:
             smallest, largest = np.full(t.size, inside[0]), np.full(t.size, inside[-1])
             from_t = 1 - noisy_binomial_cdf(t + u, self.sizes[1], smallest, self.law)
             up_to_t = noisy_binomial_cdf(t + u, self.sizes[0], largest, self.law)
-            look |= np.maximum(from_t, up_to_t) >= alpha / 2
+            look |= from_t >= level(special.logit(1 - smallest))  # levels rise outwards
+            look |= up_to_t >= level(special.logit(largest))
         else:
             look[:] = True
         ones = np.flatnonzero(look)
-        t_low, t_high = self._ends(t[ones], u[ones], alpha, "T")
+        t_low, t_high = self._ends(t[ones], u[ones], level, "T")
         low[ones] = np.where(kept[ones], np.minimum(low[ones], t_low), t_low)
         high[ones] = np.where(kept[ones], np.maximum(high[ones], t_high), t_high)
         return low, high
 
-    def _ends(self, t: Floats, u: Floats, alpha: float, test: _Test) -> tuple[Floats, Floats]:
+    def _ends(self, t: Floats, u: Floats, level: Tail, test: _Test) -> tuple[Floats, Floats]:
         """Ends of the interval of one kind of test."""
         from scipy import special
 
-        high, mirrored = (self._end(t, u, alpha / 2, test, side) for side in (1, -1))
+        high, mirrored = (self._end(t, u, level, test, side) for side in (1, -1))
         return special.expit(-mirrored), special.expit(high)
 
-    def _end(self, t: Floats, u: Floats, level: float, test: _Test, side: int) -> Floats:
+    def _end(self, t: Floats, u: Floats, level: Tail, test: _Test, side: int) -> Floats:
         """Largest logits of p, or of 1 - p on side -1, kept at one of the two n at least."""
         from scipy import special
 
@@ -162,14 +169,14 @@ class CountPivot:
 
             return of_some
 
-        every = np.arange(t.size)
+        every, half = np.arange(t.size), float(level(np.zeros(1))[0])
         largest, some = np.full(t.size, -np.inf), every
         first = self.sizes[0] if test == "T" and side > 0 else self.sizes[1]  # mostly the larger
         for n in dict.fromkeys((first, *self.sizes)):
             if n != first:  # tails decrease in q
-                kept = tail(n, every)(special.expit(largest), every) + ERROR >= level
+                kept = tail(n, every)(special.expit(largest), every) + ERROR >= level(largest)
                 some = np.flatnonzero(kept & (largest < np.inf))
-            found = largest_logit(tail(n, some), level, *self._guess(t[some], level, side))
+            found = largest_logit(tail(n, some), level, *self._guess(t[some], half, side))
             largest[some] = np.maximum(largest[some], found)
         return largest
 

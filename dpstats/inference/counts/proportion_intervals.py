@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
@@ -13,10 +13,7 @@ from numpy.typing import NDArray
 from dpstats.arrays import Floats
 from dpstats.checks import Alternative
 from dpstats.corrected.proportions import proportion_confint
-from dpstats.inference.counts.binomial import (
-    proportion_interval,
-    proportion_pvalue,
-)
+from dpstats.inference.counts.binomial import Tail, proportion_interval, proportion_pvalue
 from dpstats.inference.counts.conditional import (
     conditional_certified,
     conditional_interval,
@@ -24,6 +21,7 @@ from dpstats.inference.counts.conditional import (
 )
 from dpstats.inference.counts.count_pivot import CountPivot
 from dpstats.inference.counts.group_counts import GroupCounts
+from dpstats.inference.counts.unequal_tails import shortest_between, shortest_tails
 from dpstats.inference.joint_coverage import joint_level
 from dpstats.inference.noisy_ratio import NoisyRatio
 from dpstats.measured.answers import joint_noise_quantiles
@@ -32,11 +30,13 @@ from dpstats.spending import LEAST_COMPUTED, LEAST_OF_COUNT, bonferroni, for_noi
 if TYPE_CHECKING:
     from dpstats.checks import Method, Target
     from dpstats.measured.answers import Answers
+    from dpstats.privacy.laws import NoiseLaw
 
 
 SHARES = """\
 A share of all rows has the widest interval at one half. Most cells of an uneven table are smaller
 than even ones and have narrower intervals; larger cells have wider ones."""
+_ROUNDING = 1e-6  # of a count
 BOTH: tuple[Alternative, ...] = ("smaller", "larger")
 
 
@@ -50,10 +50,15 @@ class ProportionIntervals:
     share of alpha is for a confidence set of it. Noise-aware intervals then invert T - p N, see
     `inference.counts.count_pivot`; certified ones are unions over the set. For the private table
     T - p N is noise alone, and no set is needed; see `inference.noisy_ratio`.
+
+    With `unequal`, noise-aware intervals divide alpha so that they are shortest on average, see
+    `inference.counts.unequal_tails`. For the private table that is so where n is public: away from
+    the ends of [0, 1] a symmetric interval is the shortest.
     """
 
     answers: Answers
     tables: tuple[slice, ...] = ()
+    unequal: bool = False
     preview_remark: ClassVar[str] = SHARES
 
     @property
@@ -61,15 +66,22 @@ class ProportionIntervals:
         """Error that a p-value spends on the number of rows."""
         return 0.0 if self.answers.rows.public else LEAST_OF_COUNT
 
+    @property
+    def shortest(self) -> ProportionIntervals:
+        """The same with unequal tails; its simultaneous limits are Bonferroni's."""
+        return replace(self, unequal=True)
+
     def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """Simultaneous limits for all d proportions; see `inference.joint_coverage`."""
         answers, d = self.answers, len(self.answers.sums)
+        if self.unequal:
+            return self.conf_int(bonferroni(alpha, d), method, target)
         if target == "table" and answers.with_count is not None and not answers.certain:
             return self.conf_int(bonferroni(alpha, d), method, target)
         of_rows = answers.rows.spent(alpha)
         sizes, alpha = answers.rows.bounds(of_rows), alpha - of_rows
         if target == "table":
-            return _shares(answers.sums, joint_noise_quantiles(answers, alpha), sizes)
+            return self._shares(answers.sums, joint_noise_quantiles(answers, alpha), sizes)
         if method == "certified":
             beta = for_noise(alpha, certain=answers.certain)
             radius = joint_noise_quantiles(answers, beta)
@@ -92,8 +104,11 @@ class ProportionIntervals:
         for i, law in enumerate(answers.law_table):
             of_law = np.flatnonzero(answers.law_of == i)
             sums = answers.sums[of_law]
-            if target == "table":  # the private count is T - Z, an integer from 0 to n
-                ends = _shares(sums, law.quantile(alpha), sizes)
+            if self.unequal and target == "table" and answers.rows.public:
+                smoothed = sums + answers.uniforms[of_law]
+                ends = _shortest_of_table(smoothed, answers.n, law, alpha)
+            elif target == "table":  # the private count is T - Z, an integer from 0 to n
+                ends = self._shares(sums, law.quantile(alpha), sizes)
             else:
                 beta = split_for(answers.n, law, alpha)
                 ends = _clopper_pearson(sums, law.quantile(beta), sizes, alpha, beta)
@@ -114,6 +129,13 @@ class ProportionIntervals:
             if chosen.size and ratio.computable:
                 low[chosen], high[chosen] = ratio.interval(alpha)
 
+    def _shares(
+        self, sums: Floats, q: Floats | float, sizes: tuple[int, int]
+    ) -> tuple[Floats, Floats]:
+        """Shares of the private rows whose counts are within q of the noisy ones."""
+        low, high = np.clip((sums - q) / sizes[1], 0, 1), np.clip((sums + q) / sizes[0], 0, 1)
+        return _of_counts(low, high, sizes[0]) if self.answers.rows.public else (low, high)
+
     def _inverted(self, levels: Floats, sizes: tuple[int, int]) -> tuple[Floats, Floats]:
         """Ends of levels (d,) that hold at every number of rows between two."""
         answers = self.answers
@@ -121,7 +143,8 @@ class ProportionIntervals:
         for every, pivot in self._pivots(sizes):
             for alpha in np.unique(levels[every]).tolist():
                 chosen = every[levels[every] == alpha]
-                ends = pivot.interval(answers.sums[chosen], answers.uniforms[chosen], alpha)
+                tail = self._tail(pivot.law, alpha, sizes)
+                ends = pivot.interval(answers.sums[chosen], answers.uniforms[chosen], alpha, tail)
                 low[chosen], high[chosen] = ends
         if answers.with_count is not None:
             return low, high
@@ -129,9 +152,20 @@ class ProportionIntervals:
         for i, alpha in dict.fromkeys(zip(answers.law_of.tolist(), levels.tolist(), strict=True)):
             chosen = np.flatnonzero((answers.law_of == i) & (levels == alpha))
             law = answers.law_table[i]  # ends decrease in the number of rows
-            found = {n: proportion_interval(smoothed[chosen], n, law, alpha) for n in set(sizes)}
+            tail = self._tail(law, alpha, sizes)
+            found = {
+                n: proportion_interval(smoothed[chosen], n, law, alpha, tail) for n in set(sizes)
+            }
             low[chosen], high[chosen] = found[sizes[1]][0], found[sizes[0]][1]
         return low, high
+
+    def _tail(self, law: NoiseLaw, alpha: float, sizes: tuple[int, int]) -> Tail | None:
+        """How alpha is divided; None for equal tails."""
+        if not self.unequal:
+            return None
+        if self.answers.rows.public:
+            return shortest_tails(self.answers.n, law, alpha)
+        return shortest_between(sizes, law, alpha)
 
     def _pivots(self, sizes: tuple[int, int]) -> Iterator[tuple[NDArray[np.intp], CountPivot]]:
         """Counts of one law, and their joint law with the number of rows where it was measured."""
@@ -164,7 +198,8 @@ class ProportionIntervals:
         """The same for some of the counts."""
         whole = tuple(piece for piece in self.tables if piece.stop <= (chosen.stop or 0))
         exact = whole and slice(0, whole[-1].stop, 1) == slice(*chosen.indices(chosen.stop))
-        return ProportionIntervals(self.answers.subset(chosen), whole if exact else ())
+        tables = whole if exact else ()
+        return replace(self, answers=self.answers.subset(chosen), tables=tables)
 
     def pvalues(self, value: float, alternative: Alternative) -> Floats:
         """P-values (d,) that the proportion equals `value`; exact where n is public.
@@ -190,9 +225,17 @@ class ProportionIntervals:
         return np.asarray(np.minimum(1, len(sides) * found + beta), dtype=np.float64)
 
 
-def _shares(sums: Floats, q: Floats | float, sizes: tuple[int, int]) -> tuple[Floats, Floats]:
-    """Shares of the private rows whose counts are within q of the noisy ones."""
-    return np.clip((sums - q) / sizes[1], 0, 1), np.clip((sums + q) / sizes[0], 0, 1)
+def _shortest_of_table(t: Floats, n: int, law: NoiseLaw, alpha: float) -> tuple[Floats, Floats]:
+    """Limits for the shares of the private rows, whose counts are integers from 0 to n."""
+    tail = shortest_tails(n, law, alpha, sampled=False)
+    return _of_counts(*proportion_interval(t, n, law, alpha, tail, sampled=False), n)
+
+
+def _of_counts(low: Floats, high: Floats, n: int) -> tuple[Floats, Floats]:
+    """The least and the largest share between two that are whole counts of n rows."""
+    first, last = np.ceil(n * low - _ROUNDING) / n, np.floor(n * high + _ROUNDING) / n
+    some = first <= last  # else the interval is between two counts
+    return np.where(some, first, low), np.where(some, last, high)
 
 
 def _clopper_pearson(

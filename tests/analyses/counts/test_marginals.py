@@ -88,3 +88,18 @@ def test_cells_carry_the_share_of_the_fitted_density(survey, schema):
     assert frame["fitted"].min() >= 0
     assert frame["fitted"].sum() == pytest.approx(1)
     assert "fitted" not in release.infer(dps.Proportion("smoker == 'yes'")).to_frame()
+
+
+def test_intervals_for_the_table_end_at_whole_counts(survey, schema):
+    """Combined answers are no integers, the private counts are: at most a row is cut off."""
+    asked = dps.Marginals(["smoker", "region"])
+    plan = dps.plan(schema, {"m": asked}, budget=dps.PureDP(0.2))
+    release = dps.release(plan, survey, rng=0, m=500)
+    answers, n = release.answers(asked), len(survey)
+    q = answers.quantiles(0.05)
+    assert not np.allclose(q, np.round(q), atol=1e-6)
+    ends = np.array(release.infer("m").conf_int(target="table")) * n
+    np.testing.assert_allclose(ends, np.round(ends), atol=1e-6)
+    box = np.clip(np.stack([answers.sums - q, answers.sums + q], axis=1), 0, n)
+    assert np.all((ends >= box - 1e-6)[:, 0] & (ends <= box + 1e-6)[:, 1])
+    assert np.all(np.abs(ends - box) < 1)

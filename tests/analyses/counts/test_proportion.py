@@ -138,3 +138,45 @@ def test_unmeasured_is_refused_with_advice(schema, survey):
         release.infer(dps.Proportion("age >= 65"))
     with pytest.raises(dps.NotMeasuredError, match=r"no analysis 'wage'; it has \['t'\]"):
         release.infer("wage")
+
+
+def test_shortest_intervals(schema, survey):
+    """Another division of alpha, by its own door; all else is as it was."""
+    asked = {"all": dps.Proportion(YES), "old": dps.Proportion(YES, given="age >= 65")}
+    asked["table"] = dps.Marginals(["smoker", "region"])
+    release = released(schema, survey, asked, epsilon=0.02)
+    for name in ("all", "table"):
+        result = release.infer(name)
+        equal, short = np.array(result.conf_int()), np.array(result.conf_int(method="shortest"))
+        assert short.shape == equal.shape
+        assert not np.allclose(short, equal)
+        assert np.all(short[..., 0] < short[..., 1])
+        frame = result.to_frame(method="shortest")
+        np.testing.assert_array_equal(frame[["conf_low", "conf_high"]], short.reshape(-1, 2))
+        np.testing.assert_array_equal(
+            result.intervals_frame(method="shortest")["conf_low"], short.reshape(-1, 2)[:, 0]
+        )
+        jointly = np.array(result.conf_int(method="shortest", simultaneous=True, alpha=0.1))
+        each = np.array(result.conf_int(method="shortest", alpha=0.1 / len(result.terms)))
+        np.testing.assert_allclose(jointly, each)
+        table = np.array(result.conf_int(method="shortest", target="table")).reshape(-1, 2)
+        assert np.all(np.diff(table) <= np.diff(short.reshape(-1, 2)) + 1e-9)
+        assert "least mean width" in result.summary(method="shortest")
+        assert "least mean width" not in result.summary()
+        assert np.array_equal(result.conf_int(), equal)
+        with pytest.raises(dps.RequestError, match="method must be one of"):
+            result.summary(method="certified")
+    with pytest.raises(dps.RequestError, match="method must be one of"):
+        release.infer("old").conf_int(method="shortest")
+
+
+def test_shortest_intervals_with_a_measured_number_of_rows(schema, survey):
+    plan = dps.plan(
+        schema, {"all": dps.Proportion(YES)}, budget=dps.PureDP(0.02), unit="add_remove"
+    )
+    result = dps.release(plan, survey, rng=0, m=500).infer("all")
+    equal, short = result.conf_int(), result.conf_int(method="shortest")
+    assert not np.allclose(short, equal)
+    assert 0.5 * np.diff(equal) < np.diff(short) < 1.2 * np.diff(equal)
+    table = result.conf_int(target="table", method="shortest")
+    np.testing.assert_array_equal(table, result.conf_int(target="table"))
