@@ -271,6 +271,16 @@ class Number:
         """One label per bin, such as ``[0, 18)``, or the declared value."""
         return (*self._value_labels, *([MISSING_LABEL] if self.allow_missing else []))
 
+    def index(self, label: object) -> int:
+        """Index of the bin with a label, or of a declared value."""
+        if self.values and not self.edges and label in self.values:
+            return self.values.index(label)
+        if label not in self.bin_labels:
+            raise SchemaError(
+                f"{short(label)} is not a bin of {self.name!r}; bins: {first_few(self.bin_labels)}"
+            )
+        return self.bin_labels.index(label)
+
     @property
     def _value_labels(self) -> tuple[str, ...]:
         if self.values and not self.edges:

@@ -50,7 +50,7 @@ class OLS:
     formula : str
         Such as ``"income ~ age + C(region)"``; ``a:b`` and ``a*b`` for products of two columns,
         ``I(a**2)`` for the square of a number, ``- 1`` for no intercept. The first level of a
-        category is its baseline.
+        category is its baseline, or the one that ``C(region, Treatment("north"))`` names.
     ridge : float
         Penalty: minimise the mean squared residual plus `ridge` times the sum of squared
         coefficients, both in unit scale (numbers over [-1, 1], the intercept free). Estimates and
@@ -124,7 +124,7 @@ class OLS:
         return f"OLS: {self.formula}" + (f" ({', '.join(options)})" if options else "")
 
     def _moments(self, schema: Schema) -> DesignMoments:
-        return DesignMoments.of(schema, self.formula, self.given)
+        return DesignMoments.of(schema, self.formula, self.given, penalty=self.ridge > 0)
 
     def _notes(self, intervals: LinearIntervals) -> list[str]:
         notes = [SAMPLING if self.cov_type == "nonrobust" else ROBUST]

@@ -13,7 +13,7 @@ import numpy as np
 from dpstats.arrays import Floats
 from dpstats.errors import NotMeasuredError, RequestError
 from dpstats.families.block import Block
-from dpstats.families.features import Feature, Term, product
+from dpstats.families.features import Term, product
 from dpstats.families.formula import Design
 from dpstats.families.moments import COARSE_STEPS, Moments
 from dpstats.families.subgroups import Subgroup
@@ -47,14 +47,19 @@ class DesignMoments:
     design : Design
     given : Subgroup or None
         The rows that the moments are of. Their number is one of the measured functions.
+    penalty : bool
+        Whether coefficients are penalised: the basis then has the baselines of the formula.
     """
 
     schema: Schema
     design: Design
     given: Subgroup | None = None
+    penalty: bool = False
 
     @classmethod
-    def of(cls, schema: Schema, formula: str, condition: str | None = None) -> DesignMoments:
+    def of(
+        cls, schema: Schema, formula: str, condition: str | None = None, *, penalty: bool = False
+    ) -> DesignMoments:
         """Of the rows with a condition, a response and a value of all numbers in a formula.
 
         Raises
@@ -65,11 +70,15 @@ class DesignMoments:
         design = Design.of(formula, schema)
         factors = [f for regressor in design.regressors for f in regressor.factors]
         numbers = [name for name, level in factors if level is None]
-        return cls(schema, design, Subgroup.of(schema, condition, [*numbers, design.response[0]]))
+        given = Subgroup.of(schema, condition, [*numbers, design.response[0]])
+        return cls(schema, design, given, penalty)
 
     @cached_property
     def _regressors(self) -> list[Expansion]:
-        return [self._expanded(regressor.factors) for regressor in self.design.regressors]
+        return [
+            self._expanded(regressor.factors, () if self.penalty else regressor.first)
+            for regressor in self.design.regressors
+        ]
 
     @cached_property
     def _response(self) -> Expansion:
@@ -84,17 +93,20 @@ class DesignMoments:
         """Half the range of the response, 1 if it is an indicator."""
         return self._expanded((self.design.response,))[(self.design.response,)]
 
-    def _expanded(self, factors: tuple[Feature, ...]) -> Expansion:
+    def _expanded(self, factors: Term, first: Term = ()) -> Expansion:
+        """A product of features; a first level in `first` is one minus the other levels."""
         expanded: Expansion = {(): 1.0}
         for factor in factors:
-            column = self.schema[factor[0]]
-            middle, half = 0.0, 1.0
+            name, column = factor[0], self.schema[factor[0]]
+            parts: list[tuple[Term, float]] = [((factor,), 1.0)]
             if factor[1] is None:
                 assert isinstance(column, Number)  # see `Design.of`
-                middle, half = column.middle, column.half_range
+                parts = [((), column.middle), ((factor,), column.half_range)]
+            elif factor in first:
+                parts = [((), 1.0), *((((name, level),), -1.0) for level in range(1, column.bins))]
             grown: Expansion = {}
             for term, value in expanded.items():
-                for more, by in (((), middle), ((factor,), half)):
+                for more, by in parts:
                     longer = product(term, more)
                     if by != 0 and longer is not None:
                         grown[longer] = grown.get(longer, 0.0) + value * by

@@ -21,7 +21,8 @@ SCHEMA = dps.Schema([
 ])  # fmt: skip
 FORMULAS = ["y ~ a + b", "y ~ a + C(g) + t", "y ~ a*b", "y ~ a*C(g) + b", "y ~ C(g)*t",
             "y ~ a + a:b - 1", "y ~ a + b + g - 1", "y ~ a:C(g)", "t ~ a + b",
-            "y ~ a + I(a**2) + b"]  # fmt: skip
+            "y ~ a + I(a**2) + b",
+            "y ~ a*C(g, Treatment(reference='w')) + C(t,Treatment(True))"]  # fmt: skip
 
 
 def rows(n=400):
@@ -98,6 +99,34 @@ def test_contrasts_as_text_and_as_matrix(no_noise):
     for wanted in ("z = 0", "a = ", [[1, 2]], "a*a"):
         with pytest.raises(dps.RequestError, match=r"coefficient|cannot be read"):
             found.t_test(wanted)
+
+
+def test_a_plan_of_any_reference_answers_all_of_them(no_noise):
+    asked, frame = 'y ~ a + C(g, Treatment("w"))', rows()
+    found = released(dps.OLS("y ~ a + C(g)")).infer(dps.OLS(asked))
+    fit = smf.ols(asked, frame).fit()
+    np.testing.assert_allclose(found.params, fit.params[found.terms], rtol=1e-8)
+    assert found.params['C(g, Treatment("w"))[T.s]'] == found.params[-1]
+    contrast = 'C(g, Treatment("w"))[T.s] - C(g, Treatment("w"))[T.n] = 0, a = 1'
+    ours, theirs = found.t_test(contrast), fit.t_test(contrast)
+    np.testing.assert_allclose(ours.params, theirs.effect, rtol=1e-8)
+    assert str(found.summary()).count('C(g, Treatment("w"))[T.s]') >= 1
+    at = {"a": [3, 4], "g": ["w", "n"]}
+    np.testing.assert_allclose(found.predict(at), fit.predict(pd.DataFrame(at)), rtol=1e-8)
+
+
+def test_coefficients_and_intervals_change_sign_with_the_baseline():
+    release = released(dps.OLS("y ~ a + C(g)"), dps.PureDP(50))
+    one = release.infer(dps.OLS("y ~ a + C(g)"))
+    other = release.infer(dps.OLS("y ~ a + C(g, Treatment('w'))"))
+    of_w, of_n = "C(g)[T.w]", "C(g, Treatment('w'))[T.n]"
+    np.testing.assert_allclose(one.params[of_w], -other.params[of_n], rtol=1e-9)
+    np.testing.assert_allclose(one.bse[of_w], other.bse[of_n], rtol=1e-9)
+    for method in ("noise_aware", "certified"):
+        ends = one.conf_int(method=method)[of_w], other.conf_int(method=method)[of_n]
+        np.testing.assert_allclose(ends[0], -ends[1][::-1], rtol=1e-3)
+    with pytest.raises(dps.NotMeasuredError, match="g=n"):  # the penalty is on other coefficients
+        release.infer(dps.OLS("y ~ a + C(g, Treatment('w'))", ridge=0.1))
 
 
 def test_ridge_is_that_of_unit_scale(no_noise):
