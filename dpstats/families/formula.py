@@ -27,7 +27,8 @@ GRAMMAR = (
     "a formula reads 'y ~ a + C(g) + a:b': a number or Boolean column on the left; on the right "
     "numbers, categories (C(g) or g; C(age) for the bins of a number; C(g, Treatment('north')) for "
     "another baseline than the first level), products a:b or a*b of two columns, squares I(a**2), "
-    "and - 1 for no intercept; names that are not identifiers go in backticks"
+    "log(a) of a number with scale='log', and - 1 for no intercept; names that are not identifiers "
+    "go in backticks"
 )
 _LARGEST = 2  # columns in one term; a square counts twice
 _MOST_CHARACTERS, _MOST_OPERATORS, _MOST_TERMS = 20_000, 300, 10_000
@@ -38,7 +39,9 @@ _REFERENCE = rf"Treatment\(\s*(?P<key>reference\s*=)?\s*{_LEVEL}\s*\)"
 _GROUP = re.compile(rf"\bC\(\s*{_NAME}\s*(?:,\s*{_REFERENCE}\s*)?\)")
 _QUOTED_OR_GROUP = re.compile(rf"`[^`]*`|{_GROUP.pattern}")
 _MARK = "\x1f"  # of places of texts that formulaic cannot read; no name holds it
-_SQUARE = re.compile(rf"I\(\s*{_NAME}\s*\*\*\s*2\s*\)")
+_NUMBER = rf"(?P<log>(?:np\.)?log\(\s*)?{_NAME}(?(log)\s*\))"
+_LOGARITHM = re.compile(_NUMBER)
+_SQUARE = re.compile(rf"I\(\s*{_NUMBER}\s*\*\*\s*2\s*\)")
 
 
 @dataclass(frozen=True)
@@ -173,17 +176,20 @@ class _Factor:
     @staticmethod
     def of(text: str, schema: Schema) -> _Factor:
         group, square = _GROUP.fullmatch(text), _SQUARE.fullmatch(text)
-        match = group or square
+        log = None if text in schema.names else _LOGARITHM.fullmatch(text)
+        match = group or square or log
         name = (match["quoted"] or match["bare"]) if match else text
         if name not in schema.names:
             known = f"columns: {list(schema.names)}"
             raise RequestError(f"{excerpt(text)} is not a column; {known}; {GRAMMAR}")
         column = schema[name]
-        if square and not isinstance(column, Number):
+        if (square or log) and not isinstance(column, Number):
             raise RequestError(f"{name!r} is not a number, which {text} needs")
+        grouped = group is not None or not isinstance(column, Number)
+        if not grouped:
+            check_scale(column, text, log=bool(match and match["log"]))
         if square:
             return _Factor(column, text, False, 2)
-        grouped = group is not None or not isinstance(column, Number)
         if grouped and column.bins < 2:
             raise RequestError(f"{name!r} has a single bin; add edges to the schema for C({name})")
         level = group["level"] if group else None
@@ -204,6 +210,34 @@ class _Factor:
         for level in range(self.column.bins):
             if not baseline or level != self.reference:
                 yield f"{self.text}[{'T.' if baseline else ''}{labels[level]}]", ((name, level),)
+
+
+def named_number(schema: Schema, text: str) -> Number:
+    """The number that ``age`` names, or ``log(income)`` if its grid is logarithmic.
+
+    Raises
+    ------
+    RequestError
+        For another column, or a number of the other scale.
+    """
+    log = None if text in schema.names else _LOGARITHM.fullmatch(text)
+    column = schema[(log["quoted"] or log["bare"]) if log else text]
+    if not isinstance(column, Number):
+        raise RequestError(f"{column.name!r} is not a number: it has no mean")
+    check_scale(column, text, log=bool(log and log["log"]))
+    return column
+
+
+def check_scale(column: Column, text: str, *, log: bool) -> None:
+    """Refuse the logarithm of a number with an even grid, and one on a logarithmic grid itself."""
+    assert isinstance(column, Number)
+    if not log:
+        column.require_linear()
+    elif column.scale != "log":
+        raise RequestError(
+            f"{text} needs a grid with equal steps of the logarithm: declare {column.name!r} with "
+            "scale='log' in the schema"
+        )
 
 
 def _reference(column: Column, literal: str) -> int:
@@ -392,7 +426,7 @@ def _values(given: Sequence[Any], feature: Feature, column: Column) -> Floats:
     if not np.all((numbers >= low) & (numbers <= high)):
         raise RequestError(f"predictions need {column.name!r} between {low:g} and {high:g}")
     if level is None:
-        return numbers
+        return np.log(numbers) if column.scale == "log" else numbers
     codes = np.searchsorted(column.grid, numbers, side="left") - column.half_points
     if column.edges:  # a value is in its own bin, whatever grid point is next to it
         side: Literal["right", "left"] = "right" if column.closed == "left" else "left"

@@ -118,7 +118,7 @@ class GroupMoments(Block):
     @property
     def names(self) -> list[str]:
         """Such as ``income low, region=north``."""
-        name = self.number.name
+        name = self.number.measured_name
         return [f"{name} {part}, {group.name}" for group in self.groups for part in PARTS]
 
     def _parts(self, codes: Codes) -> Codes:

@@ -76,7 +76,9 @@ def test_a_reference_is_a_level_a_value_or_the_label_of_a_bin():
     ("y ~ a +", "cannot be read"), ("y", "cannot be read"), ("y ~ .", "cannot be read"),
     ("~ a", "cannot be read"), ("a ~ b ~ g", "cannot be read"), (3, "must be a string"),
     ("y + b ~ a", "one column on the left"), ("g ~ a", "a number or a Boolean"),
-    ("y ~ 1", "no regressor"), ("y ~ a + y", "both sides"), ("y ~ np.log(a)", "not a column"),
+    ("y ~ 1", "no regressor"), ("y ~ a + y", "both sides"), ("y ~ sqrt(a)", "not a column"),
+    ("y ~ np.log(a)", "declare 'a' with scale='log'"), ("log(y) ~ a", "declare 'y' with"),
+    ("y ~ log(g)", "not a number"), ("y ~ I(log(a)**2)", "declare 'a'"), ("y ~ log(z)", "not a c"),
     ("y ~ {a + 1}", "nothing here is evaluated"), ("y ~ 2:a", "not a column"),
     ("y ~ z", "not a column"),
     ("y ~ C(g, Sum)", "Treatment\\('north'\\)"), ("y ~ C(g, Treatment(s))", "put it in quotes"),
@@ -125,3 +127,18 @@ def test_a_refusal_prints_no_long_formula_and_no_position_in_code(formula):
 def test_predictions_need_declared_values(given, words):
     with pytest.raises(dps.RequestError, match=words):
         Design.of("y ~ a + g", SCHEMA).matrix(given, SCHEMA)
+
+
+def test_a_number_on_a_logarithmic_scale_enters_as_its_logarithm():
+    pay = dps.Number("pay", 1, 1e4, edges=[100], scale="log", missing=10)
+    schema = dps.Schema([*SCHEMA, pay, dps.Number("net pay", 1, 10, scale="log", missing=1)])
+    data = frame().assign(pay=lambda d: np.exp(d["a"]).clip(1, 1e4))
+    for formula in ("np.log(pay) ~ b*C(g)", "y ~ np.log(pay)*C(g) + I(np.log(pay)**2)"):
+        design, model = Design.of(formula, schema), smf.ols(formula, data)
+        assert sorted(design.names) == sorted(model.exog_names)
+        order = [model.exog_names.index(name) for name in design.names]
+        np.testing.assert_allclose(design.matrix(data, schema), model.exog[:, order])
+    assert Design.of("log(`net pay`) ~ C(pay)", schema).names[1] == "C(pay)[T.[100, 10000]]"
+    for formula in ("pay ~ a", "y ~ pay", "y ~ I(pay**2)", "y ~ a:pay"):
+        with pytest.raises(dps.RequestError, match=r"write log\(pay\)"):
+            Design.of(formula, schema)

@@ -129,6 +129,50 @@ def test_coefficients_and_intervals_change_sign_with_the_baseline():
         release.infer(dps.OLS("y ~ a + C(g, Treatment('w'))", ridge=0.1))
 
 
+LOGS = dps.Schema([
+    dps.Number("pay", 1, 1e4, points=401, scale="log", missing=10), dps.Boolean("t"),
+    dps.Number("x", 0, 10, points=101, missing=5),
+])  # fmt: skip
+
+
+def test_regressions_and_means_of_logarithms_are_those_of_the_coded_rows(no_noise):
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame({"x": rng.integers(0, 101, 500) / 10, "t": rng.random(500) < 0.4})
+    frame["pay"] = np.exp(3 + 0.3 * frame["x"] + frame["t"] + rng.normal(size=500)) - 1
+    grid = np.linspace(0, np.log(1e4), 401)
+    with np.errstate(invalid="ignore"):
+        logs = np.log(frame["pay"].clip(1, 1e4))
+    coded = frame.assign(pay=np.exp(grid[np.argmin(np.abs(logs.to_numpy()[:, None] - grid), 1)]))
+    asked = {
+        "of": dps.OLS("np.log(pay) ~ x + t"),
+        "on": dps.OLS("x ~ np.log(pay)*t"),
+        "mean": dps.Mean("log(pay)"),
+        "gap": dps.MeanDifference("log(pay)", by="t"),
+    }
+    plan = dps.plan(LOGS, asked, budget=dps.PureDP(1e6), reference=dps.Uniform())
+    release = dps.release(plan, frame, rng=0, m=200)
+    for name in ("of", "on"):
+        found, fit = release.infer(name), smf.ols(asked[name].formula, coded).fit()
+        np.testing.assert_allclose(found.params, fit.params[found.terms], rtol=1e-8)
+        np.testing.assert_allclose(found.bse, fit.bse[found.terms], rtol=1e-8)
+    at = {"pay": [3, 50], "t": [True, False]}
+    np.testing.assert_allclose(release.infer("on").predict(at), fit.predict(pd.DataFrame(at)))
+    np.testing.assert_allclose(float(release.infer("mean")), np.log(coded["pay"]).mean())
+    means = np.log(coded["pay"]).groupby(coded["t"]).mean()
+    np.testing.assert_allclose(float(release.infer("gap")), means[True] - means[False])
+    assert any("log(pay)" in name for name in release.measured()["first_function"])
+
+
+@pytest.mark.parametrize("analysis", [
+    dps.Mean("pay"), dps.MeanDifference("pay", by="t"), dps.Correlation(["pay", "x"]),
+    dps.Covariance(["pay", "x"]), dps.PCA(["pay", "x"], clip_norm=1), dps.OLS("pay ~ x"),
+    dps.GraphicalModel(["pay", "x", "t"]),
+], ids=str)  # fmt: skip
+def test_nothing_takes_codes_of_logarithms_for_amounts(analysis):
+    with pytest.raises(dps.RequestError, match=r"only its logarithm has moments"):
+        dps.plan(LOGS, {"a": analysis}, budget=dps.PureDP(1))
+
+
 def test_ridge_is_that_of_unit_scale(no_noise):
     found, frame = released(dps.OLS("y ~ a + b", ridge=0.2)).infer("o"), rows()
     x = np.column_stack([np.ones(400), (frame["a"] - 5) / 5, (frame["b"] - 1.5) / 2.5])
