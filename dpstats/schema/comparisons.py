@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dpstats.checks import first_few, is_number, short
 from dpstats.errors import ConditionError
 from dpstats.schema.column_fields import MISSING_LABEL, Level
 from dpstats.schema.dates import day_of, day_text
-
-if TYPE_CHECKING:
-    from dpstats.schema.number import Number
 
 _ORDER: Mapping[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq,
@@ -24,7 +21,7 @@ _ORDER: Mapping[str, Callable[[Any, Any], bool]] = {
 }
 
 
-def bins_where(number: Number, comparison: str, value: Level) -> frozenset[int]:
+def bins_where(number: Any, comparison: str, value: Level) -> frozenset[int]:
     """Bins for which ``number <comparison> value`` is true.
 
     Raises
@@ -62,7 +59,7 @@ def bins_where(number: Number, comparison: str, value: Level) -> frozenset[int]:
     )
 
 
-def _allowed(number: Number) -> str:
+def _allowed(number: Any) -> str:
     if number.values and not number.edges:
         return f"allowed: ==, !=, <, <=, >, >=, in with {first_few(number.values)}"
     if not number.edges:
