@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from dpstats.checks import Method, Target, check_choice
 from dpstats.inference.moments.mean_intervals import MeanIntervals
 from dpstats.inference.moments.one_way import OneWay
 from dpstats.results.contrasts import FTestResult
-from dpstats.results.estimates import EstimateResult
+from dpstats.results.estimates import MOST, EstimateResult
 from dpstats.results.named import Named
 from dpstats.results.rendering import fixed, shown_pvalue, significant
 from dpstats.spending import benjamini_hochberg, holm
@@ -139,6 +139,31 @@ class GroupMeansResult(EstimateResult):
             adjust=adjust,
         )
 
+    def summary(
+        self,
+        *,
+        alpha: float = 0.05,
+        target: Target = "population",
+        most: int = MOST,
+        simultaneous: bool = False,
+        adjust: Adjustment | None = None,
+    ) -> str:
+        """Text table of the means; with `adjust` the differences of all pairs follow.
+
+        Parameters
+        ----------
+        alpha, target, most, simultaneous :
+            As in `EstimateResult.summary`.
+        adjust : {"holm", "fdr_bh", "none"}, optional
+            See `pairwise`.
+        """
+        options: dict[str, Any] = {"alpha": alpha, "target": target, "most": most,
+                                   "simultaneous": simultaneous}  # fmt: skip
+        means = super().summary(**options)
+        if adjust is None:
+            return means
+        return f"{means}\n\n{self.pairwise(adjust=adjust).summary(**options)}"
+
     def to_frame(
         self, *, alpha: float = 0.05, method: Method = "noise_aware", target: Target = "population"
     ) -> pd.DataFrame:
@@ -223,3 +248,9 @@ class PairwiseResult(EstimateResult):
             statistic=np.asarray(scores), p_value=np.asarray(self.pvalues),
             p_unadjusted=np.asarray(self.p_unadjusted),
         )  # fmt: skip
+
+    def _shown(self, alpha: float, target: Target, most: int) -> pd.DataFrame:
+        shown = super()._shown(alpha, target, most)
+        if target == "table":
+            return shown
+        return shown.assign(p_value=np.asarray(self.pvalues)[shown.index])  # adjusted for all pairs

@@ -232,3 +232,10 @@ def test_an_unknown_adjustment_is_refused(noisy):
         dps.RequestError, match=r"adjust must be one of \['holm', 'fdr_bh', 'none'\]"
     ):
         noisy["replace"].infer("regions").pairwise(adjust="tukey")
+
+
+def test_printed_pairs_are_adjusted_for_all_pairs(noisy):
+    pairs = noisy["replace"].infer("regions").pairwise()
+    few = pairs._shown(0.05, "population", 2)
+    np.testing.assert_array_equal(few["p_value"], pairs.pvalues[:2])
+    assert "4 more rows" in pairs.summary(most=2)
