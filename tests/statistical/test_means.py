@@ -78,6 +78,7 @@ EQUAL_MEANS = [
     (("thin", "even"), (1, 9), 20_000, dps.ZCDP(0.02), "replace"),
     (("thin",) * 3, (90, 9, 1), 20_000, dps.PureDP(1), "replace"),
     (("coin", "thin", "bell"), (1, 30, 30), 2_000, dps.ZCDP(0.05), "replace"),
+    (("bell",) * 5, (40, 5, 2, 2, 1), 1_000, dps.ZCDP(0.5), "replace"),
 ]  # fmt: skip
 # (correlation, means, sds, n, budget, unit)
 CORRELATIONS = [

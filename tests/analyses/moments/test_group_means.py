@@ -11,6 +11,7 @@ from statsmodels.stats.oneway import anova_oneway
 from statsmodels.stats.weightstats import CompareMeans, DescrStatsW
 
 import dpstats as dps
+from dpstats.planning.power import pvalue_of
 from dpstats.privacy.noise import _noise_from
 
 SCHEMA = dps.Schema([
@@ -186,6 +187,9 @@ def test_pages_name_the_test_and_the_effect_size(noisy):
     assert found.anova() is found.anova()
     assert noisy["replace"].infer("regions") == found
     assert found.headline.startswith("region=n: ")
+    assert pvalue_of(found, "regions", None, None) == test.pvalue  # the one whose power is asked
+    with pytest.raises(dps.RequestError, match="its own hypothesis"):
+        pvalue_of(found, "regions", 0.0, None)
 
 
 def test_the_groups_of_another_analysis_follow(noisy):
