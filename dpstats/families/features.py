@@ -19,6 +19,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -112,51 +113,98 @@ def alternatives(terms: Iterable[Term]) -> Counter[tuple[Term, tuple[str, ...]]]
 def replacement(terms: Sequence[Term]) -> Sensitivity:
     """Bound on the changes of the sums of products when a row replaces another one.
 
-    Exact for all first and second moments of numbers and signs. For terms of one or two features
-    the bound is the smaller of two, alternatives one by one and the following. Bounds for longer
-    ones are in the functions below, and added.
-
-    Replace one row x by x', and write u = (x + x')/2, v = (x - x')/2, so |u_i| + |v_i| <= 1 and
-    x_i x_j - x'_i x'_j = 2 (u_i v_j + v_i u_j), for numbers and for signs, which have no squares.
-    With p numbers, q signs, P = p + q and G groups:
-
-    L1: let k signs change (v_i is -1, 0 or 1) and T = sum |v_i| over the numbers, S = k + T.
-    Numbers and signs contribute at most 2 (P - S) S + 2 k + 4 T - 2 T^2 / p, which is concave in T;
-    every group adds at most 2, every product of a number or sign and a group 2, every pair of
-    groups 2.
-
-    Squared L2: let h groups keep their level. With a_i = |v_i|, numbers and signs contribute at
-    most 4 sum a_i + 4 sum_{i<j} (a_i + a_j - 2 a_i a_j); one of them times a group at most 4 a_i if
-    the level stays and 2 if it changes; a changed group 2, a pair of groups 2 unless both stay. All
-    is multilinear in a, so the largest value is at k of the a_i equal to one. Without groups it is
-    4 k (P - k + 1), which signs alone reach: k of them change, and with them their products with
-    the others.
-
-    A subset of the terms can only lower both.
+    Exact for all first and second moments of numbers, signs and levels, and L1 without the first
+    ones of numbers and signs too (a regression without an intercept). For terms of one or two
+    features the bound is the smaller of two, alternatives one by one and `_of_pairs`, since a
+    subset of the terms can only lower both. Bounds for longer ones are in the functions below, and
+    added.
     """
     few = [term for term in terms if len(term) <= 2]
     used = {feature for term in few for feature in term}
     p = sum(level is None for _, level in used)
     s = sum(level == SIGN for _, level in used)
-    g = len({feature[0] for feature in used if is_level(feature)})
-    l1 = _l1_of_pairs(p, s) + 2 * g + 2 * (p + s) * g + g * (g - 1)
-    l2_squared = max(
-        4 * k * (1 + h + p + s - k) + 2 * (g - h) * (1 + p + s) + g * (g - 1) - h * (h - 1)
-        for k in range(p + s + 1)
-        for h in range(g + 1)
-    )
-    together = _smaller(_one_by_one(few), Sensitivity(l1, Fraction(l2_squared)))
+    levels = Counter(name for name, _ in filter(is_level, used)).values()
+    single = sum(count == 1 for count in levels)
+    first = any(len(term) == 1 and not is_level(term[0]) for term in few)
+    together = _smaller(_one_by_one(few), _of_pairs(p, s, len(levels) - single, single, first))
     return together + _of_long([term for term in terms if len(term) > 2])
 
 
-def _l1_of_pairs(p: int, s: int) -> Fraction:
-    """Largest L1 change of all first and second moments of p numbers and s signs."""
-    largest = Fraction(0)
-    for k in range(s + 1):  # signs that change
-        best = Fraction(p * (p + s + 2 - 2 * k), 2 * (p + 1))
-        total = min(max(best, Fraction(0)), Fraction(p))  # of the |v| of the numbers
-        changes = 2 * (p + s - k - total) * (k + total) + 2 * k + 4 * total
-        largest = max(largest, changes - 2 * total**2 / max(p, 1))
+@cache
+def _of_pairs(p: int, s: int, groups: int, single: int, first: bool) -> Sensitivity:
+    """Of all first and second moments of numbers, signs and levels; exact with `first`.
+
+    Without it those of the numbers and signs alone are left out.
+
+    Of `groups` two levels or more are used, of `single` groups one (the other is a baseline).
+    Replace one row x by x', and write u = (x + x')/2, v = (x - x')/2, so |u_i| + |v_i| <= 1 and
+    x_i x_j - x'_i x'_j = 2 (u_i v_j + v_i u_j), for numbers and for signs, which have no squares
+    and a_i = |v_i| of 0 or 1. Let h groups keep their level and d of the single ones change
+    theirs. One term at most for every group, and every pair of groups, is 1 in each row, so
+    that its part changes by
+
+        2 for a group that changes, 1 for a single one;
+        2 for a pair with a group that changes, but 1 if a single one changes too; 1 for a
+        pair with single ones that change, and otherwise groups that do not;
+
+    and in squares as much. With a group that keeps its level, number i changes by 2 a_i; with one
+    that changes, |x_i| + |x'_i| = 2 max(|u_i|, |v_i|) <= 2 max(1 - a_i, a_i); with a single one, by
+    1 at most. The moments of numbers and signs change by 2 a_i, 4 a_i (1 - a_i) (numbers), and
+    2 (a_i + a_j - 2 a_i a_j) at most. All of these bounds are reached together by x = (1, ..., 1),
+    x' = 1 - 2a, and the single levels that x has and x' lacks.
+
+    L1: the sum is concave in the a of the numbers where every one stays on its side of 1/2, so that
+    it is largest where the m above are equal, A, and the others too, B. Its derivatives by A and B
+    (each over their number) differ by 4 (B - A + c), c the groups that change: if there is one, A
+    rises while B does, and A = 1 or B = 0, each with its other at the root of the derivative.
+
+    Squared L2: with squares instead, at most 4 sum a_i + 4 sum_{i<j} (a_i + a_j - 2 a_i a_j)
+    for numbers and signs, and 4 a_i, 2 and 1 of one of them with a group. All is multilinear in a,
+    so the largest value is at k of the a_i equal to one. Without groups it is 4 k (P - k + 1), P =
+    p + s, which signs alone reach: k of them change, and with them their products with the others.
+
+    Without first moments of numbers and signs L1 has 2 sum a_i less. In squares, a number and its
+    groups still change by 4 a_i each where groups keep their level, and else by 2 for each that
+    changes, as 16 a_i^2 (1 - a_i)^2 <= 4 a_i (1 - a_i). Without such groups let e_i = 1 - 2 a_i
+    and T = sum e_i^2: squares and products change by (1 - e_i^2)^2, zero for signs, and
+    (1 - e_i e_j)^2, in sum (P^2 - 2 (sum e_i)^2 + T^2 + sum (1 - e_i^2)^2) / 2, and with
+    (1 - e_i^2)^2 <= 1 - e_i^2 at most (P^2 + T^2 + P - T) / 2 <= P^2.
+    """
+    every, l1, l2_squared = p + s, Fraction(0), 0
+    for h, d in itertools.product(range(groups + 1), range(single + 1)):
+        changed, kept = groups - h, h + single - d
+        of_groups = 2 * changed + d + groups * (groups - 1) - h * (h - 1)
+        of_groups += 2 * changed * (single - d) + groups * d
+        of_groups += d * (d - 1) // 2 + d * (single - d)
+        own = max(4 * k * (first + kept + every - k) for k in range(every + 1))
+        if not (first or kept or changed):
+            own = every**2
+        l2_squared = max(l2_squared, own + (2 * changed + d) * every + of_groups)
+        for t in range(s + 1):  # signs that change
+            own = 2 * t * (every + first - t + kept) + 2 * changed * s + d * every
+            slope = 2 * (every + first + kept - 2 * t) + 2
+            l1 = max(l1, own + of_groups + _l1_of_numbers(p, slope, changed))
+    return Sensitivity(l1, Fraction(l2_squared))
+
+
+def _l1_of_numbers(p: int, slope: int, changed: int) -> Fraction:
+    """Largest slope S - 2 S^2 - 2 sum a_i^2 + 2 changed sum max(a_i, 1 - a_i), S = sum a_i.
+
+    Over a in [0, 1]^p; see `_of_pairs`.
+    """
+    half, largest = Fraction(1, 2), Fraction(0)
+    for m in range(p + 1) if changed else [p]:
+        others, low = p - m, half if changed else Fraction(0)
+        high = Fraction(slope + 2 * changed, 4 * (m + 1))
+        rest = Fraction(slope - 2 * changed - 4 * m, 4 * (others + 1))
+        for a, b in (
+            (min(max(high, low), Fraction(1)), Fraction(0)),
+            (Fraction(1), min(max(rest, Fraction(0)), half)),
+        ):
+            total = m * a + others * b
+            found = slope * total - 2 * total**2 - 2 * (m * a**2 + others * b**2)
+            found += 2 * changed * (m * a + others * (1 - b))
+            largest = max(largest, found)
     return largest
 
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from dpstats.analyses.base import Analysis
 
 PRETEND_RELEASES = 3
+_LISTED = 8  # terms that a line names
 EVEN = """\
 Preview at n = {} rows drawn evenly over the cells, with simulated noise (no data were read).
 For better widths give like=, a release of rows that resemble the real ones."""
@@ -215,10 +216,29 @@ class Preview:
                 f"{'':<{width + 23}}{_text(one):>9}  {_text(other):>{last}}  {term}"
                 for term, one, other in self._further(o.name)
             ]
+        for name, results in self.results.items():
+            warnings = [self._unbounded(name)]
+            warnings += [] if self.resembling else [results[0].preview_condition]
+            lines += [f"{name}: {warning}" for warning in warnings if warning]
         if any(o.width == 0 for o in self.outlooks):
             lines.append("A width of 0: the interval is a single declared value.")
         lines.append(str(self.accuracy))
         return "\n".join(lines)
+
+    def _unbounded(self, name: str) -> str:
+        """A line on intervals without ends in most of the simulated releases, or ""."""
+        results = self.results[name]
+        if not results[0].preview_itemised:
+            return ""
+        widths = np.median([r.preview_widths("noise_aware") for r in results], axis=0)
+        terms = results[0].intervals_frame()["term"][np.isinf(widths)].tolist()
+        if not terms:
+            return ""
+        more = f" and {len(terms) - _LISTED} more" if len(terms) > _LISTED else ""
+        return (
+            f"likely unbounded intervals of {', '.join(terms[:_LISTED])}{more}; use more "
+            "rows or budget, fewer or wider columns, ridge= or clip_norm="
+        )
 
     def _further(self, name: str) -> list[tuple[str, float, float]]:
         """Terms and both widths of the other parameters, where units differ."""

@@ -122,6 +122,11 @@ class Result(ABC):
         return ""
 
     @property
+    def preview_condition(self) -> str:
+        """What real rows must satisfy for intervals of the previewed kind; "" for nothing."""
+        return ""
+
+    @property
     def interval_of(self) -> str:
         """What the previewed intervals estimate, whose unit the widths have; "" without them."""
         return ""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from dpstats.inference.regression.design_moments import DesignMoments
 
+_LISTED = 8  # terms that a preview names
 SAMPLING = (
     "sampling variances assume errors of equal variance, also in certified intervals for the "
     "population; those for the table assume nothing"
@@ -68,6 +69,20 @@ class OLSResult(LinearResult):
     """
 
     moments: DesignMoments = field(kw_only=True, compare=False)
+
+    @property
+    def preview_condition(self) -> str:
+        """How much regressors must vary for intervals with ends."""
+        least = self._law.least_spread(0.05) * self.moments.half_range
+        rows = list(zip(self.terms, least.tolist(), strict=True))[self.previewed.start :]
+        known = [f"{term} {sd:.2g}" for term, sd in rows if sd > 0]
+        if not known:
+            return ""
+        more = f" and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
+        return (
+            "unbounded intervals are likely if regressors, given the others, have sds below "
+            f"{', '.join(known[:_LISTED])}{more}"
+        )
 
     @property
     def df_model(self) -> float:

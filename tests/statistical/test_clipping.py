@@ -1,7 +1,7 @@
-"""Coverage of components and covariances of rows shrunk to a public norm.
+"""Coverage of components, covariances and correlations of rows shrunk to a public norm.
 
 Rows are drawn, with replacement, from a table of 50,000 that represents the population; its
-shrunk rows, in floats, have the eigenvalues and covariances that intervals are about.
+shrunk rows, in floats, have the values that intervals are about.
 """
 
 import numpy as np
@@ -40,13 +40,15 @@ def truth_of(rows, norm):
     return {
         "pca": np.concatenate([values, values / values.sum()]),
         "cov": matrix[np.triu_indices(P)],
+        "corr": np.corrcoef(shrunk(rows, norm).T)[np.triu_indices(P, 1)],
     }
 
 
 def check(n, budget, norm, runs, table, tools, unit="replace", seed=3, m=2_000):
     rows, rng = population(), np.random.default_rng(seed)
     options = {"clip_norm": norm, "center": CENTER, "scale": dict.fromkeys(NAMES, 1.0)}
-    analyses = {"pca": dps.PCA(NAMES, **options), "cov": dps.Covariance(NAMES, **options)}
+    made = {"pca": dps.PCA, "cov": dps.Covariance, "corr": dps.Correlation}
+    analyses = {name: make(NAMES, **options) for name, make in made.items()}
     count = n if unit == "replace" else None
     plan = dps.plan(SCHEMA, analyses, budget=budget, n=count, unit=unit, reference=dps.Uniform())
     laplace = isinstance(budget, dps.PureDP)

@@ -50,6 +50,20 @@ def ferrando(rng, n):
     return {**{f"x{i + 1}": x[kept, i] for i in range(4)}, "y": y[kept]}
 
 
+def published(tails, slopes):
+    """Regressors and errors of unit scale, normal or with t tails, in bounds of 5 and 20."""
+
+    def draw(rng, n):
+        def some(*size):
+            return rng.standard_t(tails, size) if tails else rng.standard_normal(size)
+
+        x = some(n, len(slopes))
+        return {**{f"x{i}": column for i, column in enumerate(x.T, start=1)},
+                "y": x @ slopes + some(n)}  # fmt: skip
+
+    return draw
+
+
 def uneven(share):
     """Errors whose spread grows with |x|; x is 0 but for a share of the rows."""
 
@@ -70,6 +84,13 @@ def steep(rng, n):
 ROUGH = dps.Schema([
     dps.Number("x", -1, 1, points=101, missing=0), dps.Number("y", -4, 4, points=121, missing=0),
 ])  # fmt: skip
+FIVE = dps.Schema([
+    *(dps.Number(f"x{i}", -5, 5, missing=0) for i in range(1, 6)),
+    dps.Number("y", -20, 20, missing=0),
+])  # fmt: skip
+# Rows have root mean squares of 0.31 to 0.5 in half ranges: the norms shrink 2%, 8% and none.
+BALL, TAILS, WIDE = (dps.OLS(f, clip_norm=norm) for f, norm in (
+    ("y ~ x1 + x2", 0.6), ("y ~ x1 + x2", 0.8), ("y ~ x1 + x2 + x3 + x4 + x5", 1.0)))  # fmt: skip
 HC1, RIDGE = dps.OLS("y ~ x", cov_type="HC1"), dps.OLS("y ~ x", ridge=0.2)
 FULL = "y ~ a + b + C(g)"
 BASE, GROUPS = (1, 0.8, -0.3, 0.7, -0.5), (1, 0.8, 0.7, -0.5, 0.7, -0.5)
@@ -93,8 +114,16 @@ SETTINGS = [
     ("uneven, HC1", ROUGH, HC1, uneven(1), (0.2, 0.5), 20_000, dps.ZCDP(0.02), "add_remove"),
     ("steep, ridge", ROUGH, RIDGE, steep, (0, 0.6), 2_000, dps.PureDP(50), "replace"),
     ("steep, ridge", ROUGH, RIDGE, steep, (0, 0.6), 2_000, dps.PureDP(1), "add_remove"),
+    ("shrunk", FIVE, BALL, published(0, [1, 2]), (0, 1, 2), 1_000, dps.ApproxDP(1, 1e-5),
+     "add_remove"),
+    ("shrunk", FIVE, BALL, published(0, [1, 2]), (0, 1, 2), 1_000, dps.PureDP(1), "replace"),
+    # Clamping to 5 raises the slopes, shrinking lowers them: those of 10^6 shrunk rows.
+    ("shrunk, t3", FIVE, TAILS, published(3, [1, 2]), (0, 1.043, 2.047), 20_000,
+     dps.ApproxDP(1, 1e-5), "replace"),
+    ("shrunk, 5", FIVE, WIDE, published(0, [1, 2, -1, 0.5, 0]), (0, 1, 2, -1, 0.5, 0), 1_000,
+     dps.ApproxDP(1, 1e-5), "add_remove"),
 ]  # fmt: skip
-WIDEST = {"Ferrando": 5.2}
+WIDEST = {"Ferrando": 5.2, "shrunk": 1.2, "shrunk, 5": 3.5}
 
 
 def codes_of(schema, rows):
@@ -165,7 +194,9 @@ def check(setting, runs, table, tools, wide_runs):
         table.check(which, "widest interval", width.max(), runs=wide_runs, most=WIDEST[name])
 
 
-@pytest.mark.parametrize("setting", [SETTINGS[i] for i in (1, 7, 14, 15, 19)], ids=lambda s: s[0])
+@pytest.mark.parametrize(
+    "setting", [SETTINGS[i] for i in (1, 7, 14, 15, 19, 20)], ids=lambda s: s[0]
+)
 def test_a_few(setting, table, tools):
     """40 runs: sees a coverage below about 0.68; the slow test of 400 runs sees 0.88."""
     check(setting, 40, table, tools, 5)

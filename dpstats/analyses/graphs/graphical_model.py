@@ -141,7 +141,7 @@ class GraphicalModel:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", checked_columns(self.columns))
-        check_clipping(self)
+        check_clipping(self, self.columns)
         check_choice("estimator", self.estimator, get_args(Estimator))
         check_choice("structure", self.structure, get_args(Structure))
         if self.structure == "tree" and (self.estimator != "inverse" or self.tolerance is not None):
@@ -163,10 +163,6 @@ class GraphicalModel:
             )
         if self.given is not None:
             parsed_condition(self.given)
-        if self.given is not None and self.clip_norm is not None:
-            raise RequestError(
-                "clip_norm shrinks all rows, and given= names some of them: give one of the two"
-            )
         object.__setattr__(self, "penalties", self._checked_penalties())
         object.__setattr__(self, "separators", self._checked_edges())
 

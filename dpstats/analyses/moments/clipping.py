@@ -24,10 +24,6 @@ class Clipping(Protocol):
     """An analysis with these options."""
 
     @property
-    def columns(self) -> Sequence[str]:
-        """Names of numbers."""
-
-    @property
     def clip_norm(self) -> float | None:
         """The largest norm of a row; None: rows are not shrunk."""
 
@@ -40,11 +36,20 @@ class Clipping(Protocol):
         """Scale, by which centred columns are divided."""
 
 
-def check_clipping(analysis: Clipping) -> None:
+class ClippingColumns(Clipping, Protocol):
+    """One whose parameters name the numbers."""
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """Names of numbers."""
+
+
+def check_clipping(analysis: Clipping, columns: Sequence[str] | None = None) -> None:
     """Convert the three options to plain numbers, or raise RequestError.
 
     A centre or a scale without a norm is refused: clamped to declared bounds, every number has
-    noise in proportion to its own width already, and a centre would only increase it.
+    noise in proportion to its own width already, and a centre would only increase it. With
+    `columns`, each must be of one of these.
     """
     given = {"center": analysis.center, "scale": analysis.scale}
     if analysis.clip_norm is None:
@@ -56,6 +61,10 @@ def check_clipping(analysis: Clipping) -> None:
             )
         return
     object.__setattr__(analysis, "clip_norm", _number(analysis.clip_norm, "clip_norm", True))
+    if getattr(analysis, "given", None) is not None:
+        raise RequestError(
+            "clip_norm shrinks all rows, and given= names some of them: give one of the two"
+        )
     for what, values in given.items():
         if values is None:
             continue
@@ -63,8 +72,8 @@ def check_clipping(analysis: Clipping) -> None:
             raise RequestError(
                 f"{what} must name columns, such as {{'age': 45}}, got {short(values)}"
             )
-        if unknown := [name for name in values if name not in analysis.columns]:
-            raise RequestError(f"{what} names {unknown}, not among {list(analysis.columns)}")
+        if unknown := [name for name in values if columns is not None and name not in columns]:
+            raise RequestError(f"{what} names {unknown}, not among {list(columns or ())}")
         positive = what == "scale"
         plain = {n: _number(value, f"{what} of {n!r}", positive) for n, value in values.items()}
         object.__setattr__(analysis, what, plain)
@@ -80,13 +89,13 @@ def _number(value: Any, what: str, positive: bool) -> float:
     return number
 
 
-def hash_of(analysis: Clipping) -> int:
+def hash_of(analysis: ClippingColumns) -> int:
     """Hash of the options and the columns."""
     sets = (frozenset((values or {}).items()) for values in (analysis.center, analysis.scale))
     return hash((analysis.columns, analysis.clip_norm, *sets))
 
 
-def ball_of(schema: Schema, analysis: Clipping) -> BallMoments | None:
+def ball_of(schema: Schema, analysis: ClippingColumns) -> BallMoments | None:
     """The moments of clipped rows, if the analysis asks for them."""
     if analysis.clip_norm is None:
         return None
@@ -95,12 +104,12 @@ def ball_of(schema: Schema, analysis: Clipping) -> BallMoments | None:
     )
 
 
-def complete_cases(schema: Schema, analysis: Clipping) -> Subgroup | None:
+def complete_cases(schema: Schema, analysis: ClippingColumns) -> Subgroup | None:
     """The rows with a value of all columns; None where every row has one, or rows are clipped."""
     return None if analysis.clip_norm is not None else Subgroup.of(schema, None, analysis.columns)
 
 
-def family_of(schema: Schema, analysis: Clipping) -> Family:
+def family_of(schema: Schema, analysis: ClippingColumns) -> Family:
     """First moments, squares and products of the columns, or of clipped rows.
 
     Without clipping also coarse third and fourth powers, which give the sampling variances.
@@ -113,8 +122,8 @@ def family_of(schema: Schema, analysis: Clipping) -> Family:
     return Family((moments,) if powers is None else (moments, powers))
 
 
-def clipping_notes(moments: MomentMatrix) -> list[str]:
-    """Notes on the shrunk rows and their share."""
+def clipping_notes(moments: MomentMatrix, lost: str = "the variance lost by it") -> list[str]:
+    """Notes on the shrunk rows and their share; `lost` is what was not measured."""
     ball = moments.ball
     if ball is None:
         return []
@@ -124,8 +133,8 @@ def clipping_notes(moments: MomentMatrix) -> list[str]:
     return [
         f"all results are for rows shrunk to norm {float(ball.clip_norm):g} at most, in columns "
         f"{scaled}",
-        f"{low:.1%} to {high:.1%} of the private rows were shrunk (certified at 95%); the variance "
-        "lost by it was not measured",
+        f"{low:.1%} to {high:.1%} of the private rows were shrunk (certified at 95%); {lost} was "
+        "not measured",
     ]
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from dpstats.analyses.moments.clipping import ball_of, check_clipping, clipping_notes, hash_of
 from dpstats.analyses.moments.mean import centre_of
 from dpstats.analyses.notes import cell_rules, subgroup_notes
 from dpstats.checks import listed, short
@@ -40,18 +41,28 @@ class Correlation:
         without a value of one of these are left out.
     given : str, optional
         Correlations in the rows with this condition, such as ``"age >= 65"``.
+    clip_norm : float, optional
+        Shrink every row to at most this Euclidean norm, after centring and scaling: less noise
+        where most rows are far shorter than the corners of their bounds. All results are then for
+        the shrunk rows. Public: never chosen by looking at the data.
+    center, scale : mapping of column names to numbers, optional
+        With `clip_norm`: public guesses of the location and spread of columns, in original units;
+        by default the middle and half the width of the declared bounds.
 
     Examples
     --------
     >>> import dpstats as dps
     >>> dps.Correlation(["age", "income"])
-    Correlation(columns=('age', 'income'), given=None)
+    Correlation(columns=('age', 'income'), given=None, clip_norm=None, center=None, scale=None)
     """
 
     kind: ClassVar[str] = "correlation"
 
     columns: Sequence[str]
     given: str | None = None
+    clip_norm: float | None = None
+    center: Mapping[str, float] | None = None
+    scale: Mapping[str, float] | None = None
 
     def __post_init__(self) -> None:
         given = listed(self.columns)
@@ -63,11 +74,17 @@ class Correlation:
         if len(set(given)) < len(given):
             raise RequestError(f"a correlation needs different numbers, got {short(given)}")
         object.__setattr__(self, "columns", tuple(given))
+        check_clipping(self, self.columns)
+
+    def __hash__(self) -> int:
+        return hash((hash_of(self), self.given))
 
     def family(self, schema: Schema) -> Family:
         """First and second moments and all products; coarse third and fourth ones of pairs."""
         for name in self.columns:
             centre_of(schema, name)
+        if (ball := ball_of(schema, self)) is not None:
+            return Family((ball,))
         blocks: list[Block] = [Moments.of(schema, self.columns, given=self.given)]
         group = Subgroup.of(schema, self.given, self.columns)
         if (fourths := fourth_moments_of_pairs(schema, self.columns, group)) is not None:
@@ -76,17 +93,20 @@ class Correlation:
 
     def infer(self, release: ReleaseView) -> CorrelationResult:
         """Estimates with noise-aware and certified intervals."""
-        group = Subgroup.of(release.schema, self.given, self.columns)
-        covariance = NoisyCovariance.of(release, tuple(self.columns), given=group)
+        ball = ball_of(release.schema, self)
+        group = None if ball else Subgroup.of(release.schema, self.given, self.columns)
+        covariance = NoisyCovariance.of(release, tuple(self.columns), ball=ball, given=group)
         places = list(itertools.combinations(range(len(self.columns)), 2))
         intervals = CorrelationIntervals.of(release, covariance, places)
         pairs = intervals.pairs
         terms = [f"{self.columns[i]}, {self.columns[j]}" for i, j in places]
         notes = [
             *subgroup_notes(group, covariance.moments.answers.rows),
-            "sampling variances are Fisher's for normal numbers, widened by measured fourth "
-            "moments: with few rows or heavy tails use the certified interval",
+            "sampling variances are Fisher's for normal numbers, widened by "
+            + ("measured fourth moments" if ball is None else "those of the fitted density")
+            + ": with few rows or heavy tails use the certified interval",
             f"no p-value is below {LEAST_OF_DRAWS:g}, one over the number of draws",
+            *clipping_notes(covariance.moments),
         ]
         notes += [
             f"the noise exceeds a variance in {term}: no estimate"

@@ -80,7 +80,7 @@ class Covariance:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", checked_columns(self.columns))
-        check_clipping(self)
+        check_clipping(self, self.columns)
 
     def __hash__(self) -> int:
         return hash_of(self)

@@ -91,7 +91,7 @@ class PCA:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", checked_columns(self.columns))
-        check_clipping(self)
+        check_clipping(self, self.columns)
         if not isinstance(self.standardize, bool):
             raise RequestError(f"standardize must be True or False, got {short(self.standardize)}")
         k = self.n_components

@@ -6,15 +6,18 @@ predictions follow from them alone. `inference.regression.least_squares` has the
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
 import numpy as np
 
+from dpstats.analyses.moments.clipping import check_clipping, clipping_notes
 from dpstats.analyses.notes import cell_rules, subgroup_notes
 from dpstats.checks import as_float, check_choice, short
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
+from dpstats.inference.moment_matrix import MomentMatrix
 from dpstats.inference.regression.design_moments import DesignMoments
 from dpstats.inference.regression.least_squares import LeastSquares
 from dpstats.inference.regression.linear_intervals import LinearIntervals
@@ -31,10 +34,11 @@ from dpstats.schema import Schema
 
 CovType = Literal["nonrobust", "HC1"]
 
+_BIAS = "the bias that this gives the coefficients, usually towards 0,"
 _SINGULAR = (
     "the noisy moments do not rule out collinear regressors. If the noise exceeds the signal, use "
-    "more rows, more budget, fewer regressors, or ridge=; if columns are collinear or constant, or "
-    "a level is empty, use another formula"
+    "more rows, more budget, fewer regressors, ridge= or clip_norm=; if columns are collinear or "
+    "constant, or a level is empty, use another formula"
 )
 
 
@@ -65,12 +69,25 @@ class OLS:
         Regression in the rows with this condition, such as ``"age >= 65"``. Rows without a value of
         the response, or of a number in the formula, are left out in any case, where the schema has
         ``allow_missing=True``; the level "(missing)" of a regressor is a level like others.
+    clip_norm : float, optional
+        Shrink every row of regressors and response together to at most this Euclidean norm, after
+        centring and scaling: several times less noise where most rows are far shorter than the
+        corners of their bounds. Regressors are numbers by themselves. All results are then for the
+        shrunk rows, and their coefficients differ from those of the rows themselves by a bias that
+        no interval allows for. In simulations it is below 0.5% of a coefficient at twice the root
+        mean square of the norms, and below 0.2% at 2.5 times: see "Moments with less noise" in
+        the documentation. Public: never chosen by looking at the data.
+    center, scale : mapping of column names to numbers, optional
+        With `clip_norm`: public guesses of the location and spread of columns, in original units;
+        by default the middle and half the width of the declared bounds. The unit of `ridge` is
+        then `scale` times `clip_norm`.
 
     Examples
     --------
     >>> import dpstats as dps
     >>> dps.OLS("income ~ age + C(region)")
-    OLS(formula='income ~ age + C(region)', ridge=0.0, cov_type='nonrobust', given=None)
+    OLS(formula='income ~ age + C(region)', ridge=0.0, cov_type='nonrobust', given=None,
+        clip_norm=None, center=None, scale=None)
     """
 
     kind: ClassVar[str] = "ols"
@@ -79,6 +96,9 @@ class OLS:
     ridge: float = 0.0
     cov_type: CovType = "nonrobust"
     given: str | None = None
+    clip_norm: float | None = None
+    center: Mapping[str, float] | None = None
+    scale: Mapping[str, float] | None = None
 
     def __post_init__(self) -> None:
         numeric = isinstance(self.ridge, int | float | np.integer | np.floating)
@@ -86,6 +106,15 @@ class OLS:
             raise RequestError(f"ridge must be a number of at least 0, got {short(self.ridge)}")
         check_choice("cov_type", self.cov_type, get_args(CovType))
         object.__setattr__(self, "ridge", as_float(self.ridge))
+        check_clipping(self)
+        if self.clip_norm is not None and self.cov_type != "nonrobust":
+            raise RequestError(
+                "cov_type='HC1' needs fourth moments, which are not measured of shrunk rows: leave "
+                "out cov_type= or clip_norm="
+            )
+
+    def __hash__(self) -> int:
+        return hash((self.formula, self.ridge, self.cov_type, self.given, self.clip_norm))
 
     def family(self, schema: Schema) -> Family:
         """Mean products of the regressors and the response; of four of them for HC1."""
@@ -111,7 +140,8 @@ class OLS:
             budget=str(release.budget),
             notes=[
                 *subgroup_notes(moments.given, matrix.answers.rows),
-                *self._notes(intervals),
+                *self._notes(intervals, moments.design.names),
+                *(clipping_notes(matrix, _BIAS) if isinstance(matrix, MomentMatrix) else ()),
                 cell_rules(release.schema, self),
             ],
             null=np.zeros(len(moments.shift)),
@@ -125,9 +155,12 @@ class OLS:
         return f"OLS: {self.formula}" + (f" ({', '.join(options)})" if options else "")
 
     def _moments(self, schema: Schema) -> DesignMoments:
-        return DesignMoments.of(schema, self.formula, self.given, penalty=self.ridge > 0)
+        moments = DesignMoments.of(schema, self.formula, self.given, penalty=self.ridge > 0)
+        if self.clip_norm is None:
+            return moments
+        return moments.in_ball(self.clip_norm, self.center, self.scale)
 
-    def _notes(self, intervals: LinearIntervals) -> list[str]:
+    def _notes(self, intervals: LinearIntervals, names: list[str]) -> list[str]:
         notes = [SAMPLING if self.cov_type == "nonrobust" else ROBUST]
         model = intervals.model
         if model.df_resid <= 0:
@@ -136,6 +169,8 @@ class OLS:
             notes.append(f"all intervals are unbounded: {_SINGULAR}")
         elif intervals.unbounded(0.05):
             notes.append(f"some intervals are unbounded: {_SINGULAR}")
+        if signs := _certain_signs(intervals, names):
+            notes.append(f"certified at 95% where an interval has no end: {', '.join(signs)}")
         if model.regular and model.error_variance <= 0:
             notes.append("the noise exceeds the variance of the errors: it has no estimate")
         if model.fourth_hidden(intervals.combinations):
@@ -145,3 +180,12 @@ class OLS:
             if self.cov_type == "nonrobust":
                 notes.append(PENALISED)
         return notes
+
+
+def _certain_signs(intervals: LinearIntervals, names: list[str]) -> list[str]:
+    """Coefficients whose certified interval is a half-line on one side of zero, with the side."""
+    if not intervals.unbounded(0.05):
+        return []
+    low, high = intervals.conf_int(0.05, "certified", "population")
+    above = [f"{name} is positive" for name, end in zip(names, low, strict=True) if end > 0]
+    return above + [f"{n} is negative" for n, end in zip(names, high, strict=True) if end < 0]

@@ -65,7 +65,7 @@ class NoisyPair:
         i, j = i + 1, j + 1
         places = [matrix.place[a, b] for a, b in ((0, i), (0, j), (i, i), (j, j), (i, j))]
         answers, rows = matrix.answers, matrix.answers.rows
-        units = answers.bounds[places].astype(np.float64)
+        units = matrix.units[places].astype(np.float64)
         count = None if rows.public else answers.law(matrix.place[0, 0])
         return cls(
             np.append(rows.estimate, answers.sums[places] / units),

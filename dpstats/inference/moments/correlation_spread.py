@@ -97,6 +97,8 @@ def _measured(release: ReleaseView, covariance: NoisyCovariance, shape: _Standar
     """
     names = [name for name, _ in covariance.moments.features]
     spread = np.ones_like(shape.r)
+    if covariance.moments.ball is not None:
+        return spread  # no higher moments are measured of shrunk rows
     block = fourth_moments_of_pairs(release.schema, names, covariance.moments.given)
     if block is None:
         return spread

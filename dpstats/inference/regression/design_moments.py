@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -12,12 +12,13 @@ import numpy as np
 
 from dpstats.arrays import Floats
 from dpstats.errors import NotMeasuredError, RequestError
+from dpstats.families.ball_moments import BallMoments
 from dpstats.families.block import Block
 from dpstats.families.features import Term, product
 from dpstats.families.formula import Design
 from dpstats.families.moments import COARSE_STEPS, Moments
 from dpstats.families.subgroups import Subgroup
-from dpstats.inference.moment_matrix import ONE, ZERO, NoisyMatrix, moments_block
+from dpstats.inference.moment_matrix import ONE, ZERO, MomentMatrix, NoisyMatrix, moments_block
 from dpstats.inference.regression.fourth_moments import FourthMoments
 from dpstats.schema import Number, Schema
 
@@ -49,12 +50,16 @@ class DesignMoments:
         The rows that the moments are of. Their number is one of the measured functions.
     penalty : bool
         Whether coefficients are penalised: the basis then has the baselines of the formula.
+    ball : BallMoments or None
+        Regressors and response are of rows shrunk to a norm; the unit of a number is then its
+        scale times that norm.
     """
 
     schema: Schema
     design: Design
     given: Subgroup | None = None
     penalty: bool = False
+    ball: BallMoments | None = None
 
     @classmethod
     def of(
@@ -73,6 +78,32 @@ class DesignMoments:
         given = Subgroup.of(schema, condition, [*numbers, design.response[0]])
         return cls(schema, design, given, penalty)
 
+    def in_ball(
+        self,
+        clip_norm: float,
+        center: Mapping[str, float] | None = None,
+        scale: Mapping[str, float] | None = None,
+    ) -> DesignMoments:
+        """The same of rows of regressors and response that are shrunk together to a norm.
+
+        Raises
+        ------
+        RequestError
+            Where a regressor or the response is not a number by itself.
+        """
+        factors = [(self.design.response,), *(r.factors for r in self.design.regressors)]
+        for used in factors:
+            if len(used) > 1 or (used and used[0][1] is not None):
+                names = sorted({name for name, _ in used})
+                raise RequestError(
+                    "clip_norm shrinks rows of numbers, and this formula has "
+                    + (f"a product of {names}" if len(used) > 1 else f"levels of {names[0]!r}")
+                    + ": leave that out, or clip_norm="
+                )
+        names = [factor[0][0] for factor in factors if factor]
+        ball = BallMoments.of(self.schema, names, clip_norm, center, scale)
+        return replace(self, given=None, ball=ball)
+
     @cached_property
     def _regressors(self) -> list[Expansion]:
         return [
@@ -90,7 +121,7 @@ class DesignMoments:
 
     @cached_property
     def half_range(self) -> float:
-        """Half the range of the response, 1 if it is an indicator."""
+        """Half the range of the response, 1 if it is an indicator; its unit in the ball."""
         return self._expanded((self.design.response,))[(self.design.response,)]
 
     def _expanded(self, factors: Term, first: Term = ()) -> Expansion:
@@ -99,7 +130,10 @@ class DesignMoments:
         for factor in factors:
             name, column = factor[0], self.schema[factor[0]]
             parts: list[tuple[Term, float]] = [((factor,), 1.0)]
-            if factor[1] is None:
+            if self.ball is not None:
+                middle, half = self.ball.origin_and_spread(name)
+                parts = [((), middle), ((factor,), half)]
+            elif factor[1] is None:
                 assert isinstance(column, Number)  # see `Design.of`
                 parts = [((), column.middle), ((factor,), column.half_range)]
             elif factor in first:
@@ -117,6 +151,8 @@ class DesignMoments:
     def features(self) -> list[Term]:
         """The q products of features that occur; the constant, if there, is ()."""
         every = dict.fromkeys(t for e in (*self._regressors, self._response) for t in e)
+        if self.ball is not None:
+            every[()] = None  # the first of every `MomentMatrix`
         return sorted(every, key=len)
 
     def _coefficients(self, expansions: list[Expansion]) -> Floats:
@@ -182,6 +218,8 @@ class DesignMoments:
     @property
     def blocks(self) -> list[Block]:
         """The test functions: products of at most two features, and of more."""
+        if self.ball is not None:
+            return [self.ball]
         terms = dict.fromkeys(t for row in self._products for t in row if t)
         short = [term for term in terms if len(term) <= 2]
         used = list(dict.fromkeys(feature for term in short for feature in term))
@@ -192,6 +230,9 @@ class DesignMoments:
 
     def matrix(self, release: ReleaseView) -> NoisyMatrix:
         """The noisy mean products (q, q) of the features."""
+        if self.ball is not None:
+            numbers = [feature for term in self.features for feature in term]
+            return MomentMatrix.of(release, numbers, self.ball)
         answers, at = self._asked(release, self.blocks)
         place = np.array([[at[term] for term in row] for row in self._products], dtype=np.int64)
         return NoisyMatrix(answers, place)

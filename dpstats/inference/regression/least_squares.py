@@ -12,6 +12,7 @@ from dpstats.arrays import Floats
 from dpstats.caching import Cached
 from dpstats.corrected.ridge import largest_leverage, misfit_bound, positive_definite
 from dpstats.errors import RequestError
+from dpstats.inference.moment_matrix import ONE
 from dpstats.inference.regression.error_law import ErrorLaw
 from dpstats.inference.simulation import calibration_generator, draw_noise
 from dpstats.spending import least_of_noise
@@ -76,6 +77,17 @@ class LeastSquares(Cached):
         return np.asarray(self.second_moments[:-1, :-1] + np.diag(self.ridge))
 
     @cached_property
+    def constant(self) -> int | None:
+        """Which regressor is the constant."""
+        answers, place = self.matrix.answers, self.matrix.place
+        own = ONE if answers.rows.public else len(answers.sums) - 1
+        for i, row in enumerate(self.rows[:-1]):
+            (used,) = np.nonzero(row)
+            if len(used) == 1 and place[used[0], used[0]] == own:
+                return i
+        return None
+
+    @cached_property
     def regular(self) -> bool:
         """Whether the noisy A is positive definite, as A without noise always is."""
         return positive_definite(self.gram)
@@ -128,7 +140,7 @@ class LeastSquares(Cached):
 
     @cached_property
     def _unit(self) -> Floats:
-        return np.asarray(self.matrix.n * self.matrix.answers.bounds, dtype=np.float64)
+        return np.asarray(self.matrix.n * self.matrix.units, dtype=np.float64)
 
     def _noise_covariance(self, weights: Floats) -> Floats:
         scaled = weights / self._unit

@@ -10,6 +10,7 @@ import numpy as np
 
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
+from dpstats.corrected.half_lines import half_line_bounds
 from dpstats.corrected.least_squares import combination_bounds
 from dpstats.inference.intervals import with_far_tails
 from dpstats.inference.joint_coverage import level_of_draws
@@ -99,6 +100,20 @@ class LinearIntervals(Cached):
         """Whether some noise-aware interval is unbounded."""
         return any(self._law(i, "population").unbounded(alpha) for i in range(len(self.offsets)))
 
+    def least_spread(self, alpha: float) -> Floats:
+        """(k,) standard deviations of regressors below which an interval is likely unbounded.
+
+        For combinations of one coefficient: of its regressor given the others, in the unit of the
+        regressor over that of the response. The noise that moves with the tested value is in
+        proportion to the inverse of that variance; zero where the noise cannot hide it, nan where
+        it does already.
+        """
+        inverse = np.einsum("ij,jk,ik->i", self.combinations, self.model.inverse, self.combinations)
+        laws = [self._law(i, "population") for i in range(len(self.offsets))]
+        moving = [np.quantile(np.abs(law.moving), 1 - alpha) for law in laws]
+        found = np.sqrt(np.array(moving) / np.where(inverse > 0, inverse, np.nan))
+        return np.where(self.known, found, np.nan)
+
     def _certified(self, alpha: float, target: Target) -> tuple[Floats, Floats]:
         model, sampled = self.model, target == "population"
         size = np.abs(model.rows)
@@ -110,6 +125,12 @@ class LinearIntervals(Cached):
             model.second_moments, radius, self.combinations, rows=rows, error=alpha - beta,
             ridge=model.ridge, extra=self.extra, bounds=model.bounds,
         )  # fmt: skip
+        unknown = np.isinf(low) & np.isinf(high)
+        if np.any(unknown) and not np.any(model.ridge) and self.extra == 0:
+            low[unknown], high[unknown] = half_line_bounds(
+                model.second_moments, radius, self.combinations[unknown],
+                constant=model.constant, rows=rows, error=alpha - beta,
+            )  # fmt: skip
         return low + self.offsets, high + self.offsets
 
     def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:

@@ -99,6 +99,40 @@ def test_zero_noise_covariance_is_numpys_on_shrunk_rows(no_noise, unit):
     np.testing.assert_allclose(result.location_, center + scale * z.mean(axis=0), rtol=1e-8)
 
 
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+def test_zero_noise_correlations_are_numpys_on_shrunk_rows(no_noise, unit):
+    z, _ = shrunk(rows(), **OPTIONS)
+    result, release = infer(dps.Correlation(NAMES, **OPTIONS), epsilon=5e6, unit=unit)
+    np.testing.assert_allclose(result.matrix, np.corrcoef(z.T), rtol=1e-8)
+    own = np.asarray(result.params)
+    ends = result.conf_int(method="certified", target="table")
+    assert np.all((ends[:, 0] <= own) & (own <= ends[:, 1]))
+    assert np.all(np.diff(ends) < 1e-3)
+    plain, _ = infer(dps.Correlation(NAMES), epsilon=5e6, unit=unit)
+    ratio = np.diff(result.conf_int()) / np.diff(plain.conf_int())
+    assert np.all((ratio > 0.6) & (ratio < 1.4))  # sampling is of the fitted density alone
+    assert "those of the fitted density" in result.summary()
+    assert "rows shrunk to norm 2.3" in result.summary()
+    with pytest.raises(dps.RequestError, match="given= names some of them"):
+        dps.Correlation(["age", "pay"], given="age >= 50", clip_norm=1)
+    assert hash(dps.Correlation(NAMES, **OPTIONS)) == hash(dps.Correlation(NAMES, **OPTIONS))
+    with pytest.raises(dps.NotMeasuredError):
+        release.infer(dps.Correlation(NAMES))
+
+
+def test_correlations_of_shrunk_rows_hold_those_of_the_table():
+    z, _ = shrunk(rows(), **OPTIONS)
+    truth = np.corrcoef(z.T)[np.triu_indices(4, 1)]
+    for unit, budget in (("replace", dps.PureDP(4)), ("add_remove", dps.ZCDP(0.5))):
+        result, _ = infer(dps.Correlation(NAMES, **OPTIONS), unit=unit, budget=budget)
+        ends = result.conf_int(alpha=1e-6, method="certified", target="table")
+        assert np.all((ends[:, 0] <= truth) & (truth <= ends[:, 1]))
+        assert np.median(np.diff(ends)) < 1.9
+        aware, certified = result.conf_int(alpha=1e-3), result.conf_int(method="certified")
+        assert np.all((aware[:, 0] <= truth) & (truth <= aware[:, 1]))
+        assert np.all(np.diff(result.conf_int()) < np.diff(certified) + 1e-9)
+
+
 def test_the_grain_does_not_matter(no_noise):
     """Against rows shrunk in floats, without any rounding."""
     frame = rows()[NAMES].to_numpy(dtype=float)
@@ -206,7 +240,7 @@ def test_files_requests_and_shared_measurements(tmp_path):
     assert "eigenvalues" in str(request.preview())
 
 
-@pytest.mark.parametrize("make", [dps.Covariance, dps.PCA])
+@pytest.mark.parametrize("make", [dps.Covariance, dps.PCA, dps.Correlation])
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -232,7 +266,7 @@ def test_bad_options(make, options, message):
         make(["age", "pay"], **options).family(SCHEMA)
 
 
-@pytest.mark.parametrize("make", [dps.PCA, dps.Covariance, dps.GraphicalModel])
+@pytest.mark.parametrize("make", [dps.PCA, dps.Covariance, dps.Correlation, dps.GraphicalModel])
 def test_a_norm_that_no_row_exceeds_is_refused_by_a_plan(make):
     """Of four columns in unit scale, 2; with a centre and scales, that of the farthest corner."""
     budget, centred = dps.PureDP(1), {"center": {"age": 20}, "scale": {"pay": 10}}

@@ -166,6 +166,7 @@ def test_regressions_and_means_of_logarithms_are_those_of_the_coded_rows(no_nois
 @pytest.mark.parametrize("analysis", [
     dps.Mean("pay"), dps.MeanDifference("pay", by="t"), dps.Correlation(["pay", "x"]),
     dps.Covariance(["pay", "x"]), dps.PCA(["pay", "x"], clip_norm=1), dps.OLS("pay ~ x"),
+    dps.OLS("log(pay) ~ x", clip_norm=1),
     dps.GraphicalModel(["pay", "x", "t"]),
 ], ids=str)  # fmt: skip
 def test_nothing_takes_codes_of_logarithms_for_amounts(analysis):

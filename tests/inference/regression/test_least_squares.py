@@ -100,7 +100,7 @@ def test_no_end_where_the_noise_may_hide_a_singular_matrix():
     # A matrix that is positive definite, with two noise deviations to spare at most.
     model = fitted(epsilon=1e6)
     noisier = SimpleNamespace(**{name: getattr(model.matrix, name) for name in (
-        "matrix", "place", "n")}, answers=fitted(epsilon=0.1).matrix.answers)  # fmt: skip
+        "matrix", "place", "n", "units")}, answers=fitted(epsilon=0.1).matrix.answers)  # fmt: skip
     law = LeastSquares(noisier, model.rows, model.ridge).law(np.eye(5)[1])
     assert np.isfinite(law.spread)
     assert law.unbounded(0.05)
