@@ -236,8 +236,8 @@ class Number:
         if self.scale == "log":
             raise RequestError(
                 f"{self.name!r} has scale='log' in the schema, so only its logarithm has moments: "
-                f"write log({self.name}) in dps.OLS without clip_norm=, dps.Mean, dps.MeanDifference or "
-                "dps.GroupMeans; for other analyses declare it with an even grid"
+                f"write log({self.name}) in dps.OLS (without clip_norm=), dps.Mean, "
+                "dps.MeanDifference or dps.GroupMeans; for other analyses declare it with an even grid"
             )
 
     def require_missing(self, what: str) -> None:
