@@ -237,7 +237,7 @@ class Number:
             raise RequestError(
                 f"{self.name!r} has scale='log' in the schema, so only its logarithm has moments: "
                 f"write log({self.name}) in dps.OLS (without clip_norm=), dps.Mean, "
-                "dps.MeanDifference or dps.GroupMeans; for other analyses declare it with an even grid"
+                "dps.MeanDifference or dps.GroupMeans; else declare it with an even grid"
             )
 
     def require_missing(self, what: str) -> None:
