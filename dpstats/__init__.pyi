@@ -18,6 +18,7 @@ from .analyses.moments.correlation import Correlation as Correlation
 from .analyses.moments.correlation import CorrelationResult as CorrelationResult
 from .analyses.moments.covariance import Covariance as Covariance
 from .analyses.moments.covariance import CovarianceResult as CovarianceResult
+from .analyses.moments.group_means import GroupMeans as GroupMeans
 from .analyses.moments.mean import Mean as Mean
 from .analyses.moments.mean import MeanResult as MeanResult
 from .analyses.moments.mean_difference import MeanDifference as MeanDifference
@@ -70,6 +71,8 @@ from .results.contrasts import LinearResult as LinearResult
 from .results.contrasts import Prediction as Prediction
 from .results.estimates import EstimateResult as EstimateResult
 from .results.graph import GraphResult as GraphResult
+from .results.group_means import GroupMeansResult as GroupMeansResult
+from .results.group_means import PairwiseResult as PairwiseResult
 from .results.hypothesis import HypothesisResult as HypothesisResult
 from .results.least_squares import OLSResult as OLSResult
 from .results.penalised_graph import PenalisedGraphResult as PenalisedGraphResult

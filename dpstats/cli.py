@@ -230,7 +230,7 @@ def _add_shown(parser: argparse.ArgumentParser) -> None:
         "--adjust",
         choices=("holm", "fdr_bh", "none"),
         help="of the p-values of a graphical model: Holm's method (default), the false discovery "
-        "rate by Benjamini and Hochberg, or none",
+        "rate by Benjamini and Hochberg, or none; of means of groups, to print their differences",
     )
     parser.add_argument(
         "--penalty", type=float, help="of a graphical lasso or CLIME: the one whose edges to print"

@@ -118,6 +118,11 @@ name = "graph"
 kind = "graphical_model"
 columns = ["height", "weight", "smoker"]
 [[analysis]]
+name = "weights"
+kind = "group_means"
+column = "weight"
+by = "smoker"
+[[analysis]]
 name = "picture"
 kind = "graphical_model"
 columns = ["height", "weight", "smoker"]
@@ -147,6 +152,9 @@ def test_options_of_summaries(folder, capsys):
     smoking = release.infer("smoking").summary(method="shortest")
     assert printed("smoking", "--method", "shortest") == smoking
     assert printed("graph", "--adjust", "fdr_bh") == graph.summary(adjust="fdr_bh")
+    weights = release.infer("weights")
+    pairs = printed("weights", "--adjust", "holm")
+    assert pairs == f"{weights.summary()}\n\n{weights.pairwise().summary()}"
     other = next(one for one in (0.1, 0.3) if one != picture.nearest)
     assert f"below: penalty {other}" in printed("picture", "--penalty", str(other))
     assert main(["infer", "g.zip", "graph", "--penalty", "0.3"]) == REFUSED

@@ -15,6 +15,7 @@ from scipy import stats
 import dpstats as dps
 from dpstats.analyses import registry
 from dpstats.planning import measures
+from dpstats.planning.requests import load_request
 from dpstats.privacy.noise import _noise_from
 
 FOLDER = Path(__file__).parents[1] / "docs" / "how-to"
@@ -55,6 +56,20 @@ def run_page(name):
     for block in re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL):
         exec(block, scope)
     return page
+
+
+def test_the_page_on_groups_runs_and_its_request_is_its_schema(capsys, tmp_path):
+    page = run_page("compare-groups.md")
+    printed = capsys.readouterr().out
+    for text in ("Welch's F", "north - west", "C(region, Treatment('south'))[T.east]"):
+        assert text in printed
+    (request,) = re.findall(r"```toml\n(.*?)```", page, flags=re.DOTALL)
+    (tmp_path / "request.toml").write_text(request)
+    plan = load_request(tmp_path / "request.toml")
+    assert plan.analyses["hours"] == dps.GroupMeans("hours", by="region")
+    assert plan.schema["wage"] == dps.Number(
+        "wage", 1, 1000, scale="log", missing=10, edges=[10, 100]
+    )
 
 
 def test_the_page_on_the_schema_shows_what_is_printed(capsys):

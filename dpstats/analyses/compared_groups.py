@@ -8,7 +8,7 @@ from dpstats.checks import short
 from dpstats.errors import RequestError, SchemaError
 from dpstats.inference.counts.group_counts import GroupCounts
 from dpstats.inference.moments.noisy_mean import NoisyMean
-from dpstats.schema import MISSING_LABEL, Boolean, Category, Column, Schema
+from dpstats.schema import MISSING_LABEL, Boolean, Column, Schema
 
 Groups = Sequence[str | int | float | bool]
 
@@ -59,22 +59,10 @@ def _pair_of(column: Column, groups: Groups | None) -> tuple[int, int]:
                 "them, as in groups=(first, second)"
             )
         return (known[1], known[0]) if isinstance(column, Boolean) else (known[0], known[1])
-    bins = [_bin_of(column, level) for level in groups]
+    try:
+        bins = [column.index(level) for level in groups]
+    except SchemaError as error:
+        raise RequestError(f"groups: {error}") from None
     if len(bins) != 2 or bins[0] == bins[1]:
         raise RequestError(f"groups must be two different levels, got {short(groups)}")
     return bins[0], bins[1]
-
-
-def _bin_of(column: Column, level: object) -> int:
-    if isinstance(column, Category):
-        try:
-            return column.index(level)
-        except SchemaError as error:
-            raise RequestError(f"groups: {error}") from None
-    if column.values and not column.edges and level in column.values:
-        return column.values.index(level)
-    if level in column.bin_labels:
-        return column.bin_labels.index(level)
-    raise RequestError(
-        f"groups: {level!r} is not a bin of {column.name!r}; bins: {list(column.bin_labels)}"
-    )

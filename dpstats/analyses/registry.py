@@ -27,6 +27,7 @@ BUILT_IN: Mapping[str, tuple[str, str]] = {
     "difference": ("counts.difference", "Difference"),
     "goodness_of_fit": ("tables.goodness_of_fit", "GoodnessOfFit"),
     "graphical_model": ("graphs.graphical_model", "GraphicalModel"),
+    "group_means": ("moments.group_means", "GroupMeans"),
     "independence": ("tables.independence", "Independence"),
     "marginals": ("counts.marginals", "Marginals"),
     "mean": ("moments.mean", "Mean"),

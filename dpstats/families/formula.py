@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
 import math
 import re
@@ -24,16 +25,23 @@ if TYPE_CHECKING:
 
 GRAMMAR = (
     "a formula reads 'y ~ a + C(g) + a:b': a number or Boolean column on the left; on the right "
-    "numbers, categories (C(g) or g; C(age) for the bins of a number), products a:b or a*b of two "
-    "columns, squares I(a**2), and - 1 for no intercept; names that are not identifiers go in "
-    "backticks"
+    "numbers, categories (C(g) or g; C(age) for the bins of a number; C(g, Treatment('north')) for "
+    "another baseline than the first level), products a:b or a*b of two columns, squares I(a**2), "
+    "log(a) of a number with scale='log', and - 1 for no intercept; names that are not identifiers "
+    "go in backticks"
 )
 _LARGEST = 2  # columns in one term; a square counts twice
 _MOST_CHARACTERS, _MOST_OPERATORS, _MOST_TERMS = 20_000, 300, 10_000
 _OPERATOR = re.compile(r"[-+*/:^|(]|\bin\b")
 _NAME = r"(?:`(?P<quoted>[^`]+)`|(?P<bare>\w+))"
-_GROUP = re.compile(rf"C\(\s*{_NAME}\s*\)")
-_SQUARE = re.compile(rf"I\(\s*{_NAME}\s*\*\*\s*2\s*\)")
+_LEVEL = r"""(?P<level>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[-+.\w]+)"""
+_REFERENCE = rf"Treatment\(\s*(?P<key>reference\s*=)?\s*{_LEVEL}\s*\)"
+_GROUP = re.compile(rf"\bC\(\s*{_NAME}\s*(?:,\s*{_REFERENCE}\s*)?\)")
+_QUOTED_OR_GROUP = re.compile(rf"`[^`]*`|{_GROUP.pattern}")
+_MARK = "\x1f"  # of places of texts that formulaic cannot read; no name holds it
+_NUMBER = rf"(?P<log>(?:np\.)?log\(\s*)?{_NAME}(?(log)\s*\))"
+_LOGARITHM = re.compile(_NUMBER)
+_SQUARE = re.compile(rf"I\(\s*{_NUMBER}\s*\*\*\s*2\s*\)")
 
 
 @dataclass(frozen=True)
@@ -44,13 +52,17 @@ class Regressor:
     ----------
     name : str
         As statsmodels names it: ``age``, ``C(region)[T.south]``, ``age:smoker[T.True]``,
-        ``I(age ** 2)``.
+        ``I(age ** 2)``, ``C(region, Treatment('east'))[T.south]``.
     factors : tuple of features
         In the order of the formula; of different columns, or one number twice.
+    first : tuple of features
+        Those factors that are the first level of a category with another baseline. Such a factor is
+        one minus the other levels, so that every baseline has the same moments.
     """
 
     name: str
     factors: tuple[Feature, ...]
+    first: tuple[Feature, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -117,9 +129,10 @@ class Design:
     def of(formula: str, schema: Schema) -> Design:
         """Read a formula against a schema; no data, nothing evaluated.
 
-        The first level of a category is its baseline where there is an intercept. In a product
-        with a number, the levels of a category have a baseline if the number is there by itself;
-        products of two categories need both by themselves.
+        The first level of a category is its baseline where there is an intercept, or the one that
+        ``Treatment`` names: a level, or the label of a bin. In a product with a number, the levels
+        of a category have a baseline if the number is there by itself; products of two categories
+        need both by themselves.
 
         Raises
         ------
@@ -158,24 +171,29 @@ class _Factor:
     text: str
     grouped: bool
     power: int = 1
+    reference: int = 0
 
     @staticmethod
     def of(text: str, schema: Schema) -> _Factor:
         group, square = _GROUP.fullmatch(text), _SQUARE.fullmatch(text)
-        match = group or square
+        log = None if text in schema.names else _LOGARITHM.fullmatch(text)
+        match = group or square or log
         name = (match["quoted"] or match["bare"]) if match else text
         if name not in schema.names:
             known = f"columns: {list(schema.names)}"
             raise RequestError(f"{excerpt(text)} is not a column; {known}; {GRAMMAR}")
         column = schema[name]
-        if square and not isinstance(column, Number):
+        if (square or log) and not isinstance(column, Number):
             raise RequestError(f"{name!r} is not a number, which {text} needs")
+        grouped = group is not None or not isinstance(column, Number)
+        if not grouped:
+            check_scale(column, text, log=bool(match and match["log"]))
         if square:
             return _Factor(column, text, False, 2)
-        grouped = group is not None or not isinstance(column, Number)
         if grouped and column.bins < 2:
             raise RequestError(f"{name!r} has a single bin; add edges to the schema for C({name})")
-        return _Factor(column, text, grouped)
+        level = group["level"] if group else None
+        return _Factor(column, text, grouped, reference=_reference(column, level) if level else 0)
 
     @property
     def key(self) -> str:
@@ -183,14 +201,58 @@ class _Factor:
         return self.column.name if self.power == 1 else self.text
 
     def features(self, *, baseline: bool) -> Iterator[tuple[str, tuple[Feature, ...]]]:
-        """Names and features: the number, or the levels but the first if `baseline`."""
+        """Names and features: the number, or the levels but the reference if `baseline`."""
         name = self.column.name
         if not self.grouped:
             yield self.text, ((name, None),) * self.power
             return
         labels = self.column.bin_labels
-        for level in range(int(baseline), self.column.bins):
-            yield f"{self.text}[{'T.' if baseline else ''}{labels[level]}]", ((name, level),)
+        for level in range(self.column.bins):
+            if not baseline or level != self.reference:
+                yield f"{self.text}[{'T.' if baseline else ''}{labels[level]}]", ((name, level),)
+
+
+def named_number(schema: Schema, text: str) -> Number:
+    """The number that ``age`` names, or ``log(income)`` if its grid is logarithmic.
+
+    Raises
+    ------
+    RequestError
+        For another column, or a number of the other scale.
+    """
+    log = None if text in schema.names else _LOGARITHM.fullmatch(text)
+    column = schema[(log["quoted"] or log["bare"]) if log else text]
+    if not isinstance(column, Number):
+        raise RequestError(f"{column.name!r} is not a number: it has no mean")
+    check_scale(column, text, log=bool(log and log["log"]))
+    return column
+
+
+def check_scale(column: Column, text: str, *, log: bool) -> None:
+    """Refuse the logarithm of a number with an even grid, and one on a logarithmic grid itself."""
+    assert isinstance(column, Number)
+    if not log:
+        column.require_linear()
+    elif column.scale != "log":
+        raise RequestError(
+            f"{text} needs a grid with equal steps of the logarithm: declare {column.name!r} with "
+            "scale='log' in the schema"
+        )
+
+
+def _reference(column: Column, literal: str) -> int:
+    """Index of the level that a literal such as ``'north'``, ``True`` or ``17.5`` names."""
+    try:
+        level = ast.literal_eval(literal)
+    except (SyntaxError, ValueError):
+        raise RequestError(
+            f"the reference {excerpt(literal)} of {column.name!r} cannot be read; put it in "
+            f"quotes, as in C({column.name}, Treatment({column.bin_labels[0]!r}))"
+        ) from None
+    try:
+        return column.index(level)
+    except SchemaError as error:
+        raise RequestError(f"reference: {error}") from None
 
 
 def _parsed(formula: str) -> tuple[list[list[str]], list[list[str]]]:
@@ -205,7 +267,9 @@ def _parsed(formula: str) -> tuple[list[list[str]], list[list[str]]]:
             f"a formula has {len(formula)} characters; at most {_MOST_CHARACTERS} are allowed: "
             f"{formula[:40]!r}..."
         )
-    bare = re.sub("`[^`]*`", "", formula)
+    references: list[str] = []
+    marked = _QUOTED_OR_GROUP.sub(lambda match: _mark(match, references), formula)
+    bare = re.sub("`[^`]*`", "", marked)
     if "{" in bare:
         raise RequestError(
             f"{excerpt(formula)} has braces, but nothing here is evaluated; {GRAMMAR}"
@@ -217,17 +281,16 @@ def _parsed(formula: str) -> tuple[list[list[str]], list[list[str]]]:
         )
     try:
         parser = DefaultFormulaParser()
-        tree = parser.get_ast(formula)
+        tree = parser.get_ast(marked)
         if _terms_of(tree) > _MOST_TERMS:  # before they are expanded
             raise RequestError(
                 f"{excerpt(formula)} has more than {_MOST_TERMS} terms; no term may multiply more "
                 f"than {_LARGEST} columns"
             )
-        _check_powers(formula, tree)
-        sides = parser.get_terms(formula)
+        _check_powers(formula, tree, references)
+        sides = parser.get_terms(marked)
         left, right = (
-            [[factor.expr for factor in term.factors] for term in getattr(sides, side)]
-            for side in ("lhs", "rhs")
+            [_texts(term, references) for term in getattr(sides, side)] for side in ("lhs", "rhs")
         )
     except RequestError:
         raise
@@ -244,6 +307,23 @@ def _parsed(formula: str) -> tuple[list[list[str]], list[list[str]]]:
     return left, right
 
 
+def _mark(match: re.Match[str], references: list[str]) -> str:
+    """What formulaic reads in place of a group with a reference, whose text it would change."""
+    if match["level"] is None:
+        return match[0]
+    name = f"`{match['quoted']}`" if match["quoted"] else match["bare"]
+    text = f"C({name}, Treatment({'reference=' if match['key'] else ''}{match['level']}))"
+    if text not in references:
+        references.append(text)
+    return f"`{_MARK}{references.index(text)}`"
+
+
+def _texts(term: Any, references: Sequence[str]) -> list[str]:
+    """Texts of the factors of a term, references in the place of their marks."""
+    texts = (factor.expr for factor in term.factors)
+    return [references[int(t.removeprefix(_MARK))] if t.startswith(_MARK) else t for t in texts]
+
+
 def _terms_of(node: Any) -> float:
     """At least as many terms as a formula expands to, repeated ones included."""
     if not hasattr(node, "operator"):
@@ -258,15 +338,15 @@ def _terms_of(node: Any) -> float:
     return sum(parts)
 
 
-def _check_powers(formula: str, node: Any) -> set[str]:
+def _check_powers(formula: str, node: Any, references: Sequence[str]) -> set[str]:
     """Texts of the factors under a node; refuse products with itself, which parsers drop.
 
     The product of a column with itself counts as the column in R and Patsy, so that ``a**2`` and
     ``a:a`` would be ``a``; ``(a + b)**2`` means both columns and their product.
     """
-    parts = [_check_powers(formula, part) for part in getattr(node, "args", ())]
+    parts = [_check_powers(formula, part, references) for part in getattr(node, "args", ())]
     if not hasattr(node, "operator"):
-        return {factor.expr for term in node.to_terms() for factor in term.factors}
+        return {text for term in node.to_terms() for text in _texts(term, references)}
     symbol = node.operator.symbol
     power = symbol in ("**", "^") and len(node.args[0].to_terms()) == 1
     if power or (symbol in (":", "*", "/", "in") and parts[0] & parts[1]):
@@ -293,7 +373,7 @@ def _response(text: str, schema: Schema) -> Feature:
 
 def _check(formula: str, terms: Sequence[tuple[_Factor, ...]], response: Feature) -> None:
     """Refuse terms with no meaning, or with two meanings."""
-    ways: dict[str, bool] = {}
+    ways: dict[str, tuple[bool, int]] = {}
     for term in terms:
         names = [factor.column.name for factor in term]
         if response[0] in names:
@@ -307,10 +387,12 @@ def _check(formula: str, terms: Sequence[tuple[_Factor, ...]], response: Feature
                 f"{_LARGEST} are allowed"
             )
         for factor in term:
-            if ways.setdefault(factor.column.name, factor.grouped) != factor.grouped:
-                raise RequestError(
-                    f"{excerpt(formula)} has {factor.column.name!r} as number and levels"
-                )
+            name, way = factor.column.name, (factor.grouped, factor.reference)
+            if ways.setdefault(name, way) != way:
+                how = "with two references" if factor.grouped and ways[name][0] else (
+                    "as number and levels"
+                )  # fmt: skip
+                raise RequestError(f"{excerpt(formula)} has {name!r} {how}")
             if isinstance(factor.column, Number) and not factor.grouped:
                 factor.column.require_missing("moments")
         alone = {t[0].key for t in terms if len(t) == 1}
@@ -344,7 +426,7 @@ def _values(given: Sequence[Any], feature: Feature, column: Column) -> Floats:
     if not np.all((numbers >= low) & (numbers <= high)):
         raise RequestError(f"predictions need {column.name!r} between {low:g} and {high:g}")
     if level is None:
-        return numbers
+        return np.log(numbers) if column.scale == "log" else numbers
     codes = np.searchsorted(column.grid, numbers, side="left") - column.half_points
     if column.edges:  # a value is in its own bin, whatever grid point is next to it
         side: Literal["right", "left"] = "right" if column.closed == "left" else "left"
@@ -355,9 +437,13 @@ def _values(given: Sequence[Any], feature: Feature, column: Column) -> Floats:
 def _regressors(term: Sequence[_Factor], seen: set[frozenset[str]]) -> Iterator[Regressor]:
     """Regressors of a term; levels have a baseline where the term without them is there."""
     names = frozenset(factor.key for factor in term)
-    choices = [list(f.features(baseline=f.grouped and names - {f.key} in seen)) for f in term]
+    with_baseline = [f.grouped and names - {f.key} in seen for f in term]
+    choices = [f.features(baseline=b) for f, b in zip(term, with_baseline, strict=True)]
+    first = [(f.column.name, 0) for f, b in zip(term, with_baseline, strict=True) if b]
     for chosen in itertools.product(*choices):
+        factors = tuple(feature for _, features in chosen for feature in features)
         yield Regressor(
             ":".join(name for name, _ in chosen) or "Intercept",
-            tuple(feature for _, features in chosen for feature in features),
+            factors,
+            tuple(feature for feature in factors if feature in first),
         )

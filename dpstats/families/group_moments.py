@@ -14,8 +14,8 @@ from dpstats.arrays import Codes
 from dpstats.errors import RequestError
 from dpstats.families.block import Block, Derivation
 from dpstats.families.cells import DenseValues
-from dpstats.families.conditions import cell_set
-from dpstats.families.subgroups import Subgroup, disjoint, require_answered
+from dpstats.families.conditions import MAX_CELLS, cell_set
+from dpstats.families.subgroups import EVERY_CELL, Subgroup, disjoint, require_answered
 from dpstats.privacy.neighbours import Sensitivity
 from dpstats.schema import Column, Number, Schema
 
@@ -73,8 +73,12 @@ class GroupMoments(Block):
             )
 
     @staticmethod
-    def by(number: Number, column: Column, levels: Sequence[int]) -> GroupMoments:
+    def by(
+        number: Number, column: Column, levels: Sequence[int], given: Subgroup | None = None
+    ) -> GroupMoments:
         """Groups by another column: increasing indices of its levels or bins.
+
+        Of all rows, or of those in a subgroup `given` by other columns.
 
         Raises
         ------
@@ -82,16 +86,30 @@ class GroupMoments(Block):
         """
         if column.name == number.name:
             raise RequestError(f"{number.name!r} cannot define its own groups; name another")
-        given, known = list(levels), range(column.bins)
-        if not given or given != sorted(set(given)) or not set(given) <= set(known):
+        chosen, known = list(levels), range(column.bins)
+        if not chosen or chosen != sorted(set(chosen)) or not set(chosen) <= set(known):
             raise RequestError(
                 f"groups of {column.name!r} must be increasing numbers below {len(known)}, "
                 f"got {levels}"
             )
+        rows = EVERY_CELL if given is None else given.cells
+        if column in rows.columns:
+            raise RequestError(
+                f"the condition of the rows involves {column.name!r}, which makes the groups; "
+                "leave it out of given= and name the levels in groups="
+            )
+        if len(rows.mask) * column.bins > MAX_CELLS:
+            raise RequestError(
+                f"the condition and {column.name!r} span more than {MAX_CELLS} cells; use a "
+                "condition on fewer columns"
+            )
         answered = (number,) if isinstance(number, Number) and number.allow_missing else ()
-        cells = [cell_set((column,), np.arange(column.bins) == level) for level in given]
-        labels = [f"{column.name}={column.bin_labels[level]}" for level in given]
-        groups = [Subgroup(c, answered, label) for c, label in zip(cells, labels, strict=True)]
+        within = f", {given.label}" if given is not None and given.label else ""
+        groups = []
+        for level in chosen:
+            full = np.multiply.outer(rows.array, np.arange(column.bins) == level)
+            label = f"{column.name}={column.bin_labels[level]}{within}"
+            groups.append(Subgroup(cell_set((*rows.columns, column), full), answered, label))
         return GroupMoments(number, tuple(groups))
 
     @property
@@ -118,7 +136,7 @@ class GroupMoments(Block):
     @property
     def names(self) -> list[str]:
         """Such as ``income low, region=north``."""
-        name = self.number.name
+        name = self.number.measured_name
         return [f"{name} {part}, {group.name}" for group in self.groups for part in PARTS]
 
     def _parts(self, codes: Codes) -> Codes:

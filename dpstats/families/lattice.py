@@ -146,10 +146,7 @@ class KernelLattice(Block):
     @property
     def names(self) -> list[str]:
         """The lattice points in original units, such as ``age~30, income~2000``."""
-        axes = [
-            [f"{c.name}~{v:g}" for v in np.linspace(float(c.low), float(c.high), self.k + 1)]  # type: ignore[arg-type]
-            for c in self.columns
-        ]
+        axes = [[f"{c.name}~{v:g}" for v in c.between(self.k)] for c in self.columns]
         return [", ".join(point) for point in itertools.product(*axes)]
 
     def _product(self, codes: Mapping[str, Codes], chosen: Sequence[int]) -> Floats:

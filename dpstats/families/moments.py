@@ -127,12 +127,15 @@ class Moments(Block):
         degree: int = 2,
         given: str | None = None,
         signs: Sequence[str] = (),
+        *,
+        logs: bool = False,
     ) -> Moments:
         """All moments up to a degree (1 or 2) of some numbers, one-hot groups and signs.
 
         The square of a sign, which is one, is left out. With a condition `given`, or numbers or
         signs of columns with ``allow_missing=True``, they are those of the rows with the condition
-        and a value of all of these; then the number of these rows is the last.
+        and a value of all of these; then the number of these rows is the last. With `logs`, numbers
+        of which only the logarithm has moments are allowed.
 
         Raises
         ------
@@ -146,6 +149,8 @@ class Moments(Block):
             if not isinstance(number, Number):
                 raise RequestError(f"{name!r} is not a number; moments are of numbers")
             number.require_missing("moments")
+            if not logs:
+                number.require_linear()
         for name in groups:
             if schema[name].bins < 2:
                 raise RequestError(f"{name!r} has a single bin; add edges to the schema")
@@ -241,10 +246,11 @@ class Moments(Block):
     def names(self) -> list[str]:
         """Such as ``age``, ``age^2``, ``age^2*income*sign(smoker)*region=north``."""
         labels = {c.name: c.bin_labels for c in self.columns}
+        logs: dict[Feature, str] = {(c.name, None): c.measured_name for c in self.numbers}
         suffix = "" if self.given is None else f", {self.given.name}"
         return [
             "*".join(
-                feature_name(feature, labels.get(feature[0], ()))
+                (logs.get(feature) or feature_name(feature, labels.get(feature[0], ())))
                 + (f"^{power}" if power > 1 else "")
                 for feature, power in Counter(term or (("rows", None),)).items()
             )

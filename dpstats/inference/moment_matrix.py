@@ -53,7 +53,7 @@ def moments_block(
     numbers = list(dict.fromkeys(name for name, level in features if level is None))
     signs = list(dict.fromkeys(name for name, level in features if level == SIGN))
     groups = list(dict.fromkeys(feature[0] for feature in features if is_level(feature)))
-    checked = Moments.of(schema, numbers, groups, signs=signs)
+    checked = Moments.of(schema, numbers, groups, signs=signs, logs=True)
     every = [term for term in checked.terms if term]
     wanted = {frozenset(term) if len(set(term)) > 1 else (len(term), term[0]) for term in terms}
     kept = [t for t in every if (frozenset(t) if len(set(t)) > 1 else (len(t), t[0])) in wanted]

@@ -22,6 +22,7 @@ from dpstats.errors import RequestError
 from dpstats.measured.view import ReleaseView
 from dpstats.results.base import Result
 from dpstats.results.estimates import EstimateResult
+from dpstats.results.group_means import GroupMeansResult
 from dpstats.results.hypothesis import HypothesisResult
 from dpstats.schema import Schema
 
@@ -177,6 +178,9 @@ def pvalue_of(result: Result, name: str, null: float | None, term: str | None) -
     _no_term(name, term)
     if isinstance(result, DifferenceResult):
         return result.test(null).pvalue
+    if isinstance(result, GroupMeansResult):
+        _no_null(name, null)
+        return result.anova().pvalue
     if not isinstance(result, EstimateResult) or not result.testable:
         raise RequestError(
             f"{name!r} has no single test whose power could be asked for; ask for an analysis of "

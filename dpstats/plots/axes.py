@@ -39,8 +39,8 @@ def axes_of(ax: Axes | None) -> Axes:
     return ax
 
 
-def labels_of(names: Sequence[str]) -> list[str]:
-    """Names of columns as a plot shows them: the middle of a long one is left out.
+def labels_of(names: Sequence[str], what: str = "column") -> list[str]:
+    """Names of columns, or of `what`, as a plot shows them: the middle of a long one is left out.
 
     A name with characters that matplotlib's font lacks shows as its place, such as "column 2": set
     ``plt.rcParams["font.family"]`` to a font that has them. A dollar sign starts no formula.
@@ -53,7 +53,7 @@ def labels_of(names: Sequence[str]) -> list[str]:
     return [
         _shortened(name).replace("$", r"\$")
         if all(any(font.get_char_index(ord(c)) for font in fonts) for c in name)
-        else f"column {place}"
+        else f"{what} {place}"
         for place, name in enumerate(names, start=1)
     ]
 

@@ -15,6 +15,7 @@ from dpstats.checks import check_declared, shortest_decimal
 from dpstats.errors import SchemaError
 
 MAX_POINTS = 2**20 + 1
+_DIGITS = 12  # of points of a logarithmic grid, alike on every machine
 MIN_WIDTH = 1e-300  # of the bounds of a number, so that steps of the grid are normal floats
 
 
@@ -44,6 +45,24 @@ def lattice_of(where: str, values: Sequence[float]) -> tuple[float, float, int]:
             "range; round them to fewer decimals, or declare low, high and points"
         )
     return values[0], values[-1], points
+
+
+def even_points(low: float, high: float, steps: int, *, log: bool) -> NDArray[np.float64]:
+    """Points (steps + 1,) from `low` to `high` with equal steps, or those of the logarithm."""
+    with np.errstate(over="ignore"):  # bounds that are too large are refused by the caller
+        if log:
+            exact = np.exp(np.linspace(math.log(low), math.log(high), steps + 1))
+            points = np.array([float(f"{value:.{_DIGITS}g}") for value in exact.tolist()])
+        else:  # the product first, so that steps of whole numbers give whole numbers
+            points = low + (high - low) * np.arange(steps + 1) / steps
+    points[0], points[-1] = low, high
+    return points
+
+
+def log_middles(points: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Geometric means (m - 1,) of neighbours: where the nearer one by the logarithm changes."""
+    roots = np.sqrt(points)
+    return np.asarray(roots[1:] * roots[:-1])
 
 
 def check_width(where: str, low: float, high: float) -> None:

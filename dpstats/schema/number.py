@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dpstats.arrays import Codes
 from dpstats.checks import check_choice, first_few, is_finite, is_number, short, shortest_decimal
-from dpstats.errors import ConditionError, RequestError, SchemaError
+from dpstats.errors import RequestError, SchemaError
 from dpstats.schema.column_fields import (
     MISSING_LABEL,
     Level,
@@ -24,20 +24,21 @@ from dpstats.schema.column_fields import (
     check_note,
     drop_defaults,
 )
+from dpstats.schema.comparisons import bins_where
 from dpstats.schema.dates import day_of, day_text, days_of_bounds
-from dpstats.schema.grid import MAX_POINTS, check_width, finite, lattice_of, nearest, shortest
+from dpstats.schema.grid import (
+    MAX_POINTS,
+    check_width,
+    even_points,
+    finite,
+    lattice_of,
+    log_middles,
+    nearest,
+    shortest,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-_ORDER: Mapping[str, Callable[[Any, Any], bool]] = {
-    "==": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
 
 _FEW_EDGES = 32  # up to which one comparison each is faster than a search
 
@@ -45,6 +46,8 @@ _FEW_EDGES = 32  # up to which one comparison each is faster than a search
 @dataclass(frozen=True)
 class Number:
     """A bounded number, coded to a point of a public grid -K..K.
+
+    Sums are of codes and sensitivities are those of codes, whatever values the grid has.
 
     Parameters
     ----------
@@ -75,6 +78,10 @@ class Number:
         Where the bounds come from.
     dates : bool
         Whether numbers are days since 1970-01-01; follows from `low`, and needs not be given.
+    scale : {"linear", "log"}
+        With "log" the grid has equal steps of log(x), for amounts such as incomes: `low` must be
+        above 0, and values of 0 and below count as `low`. Regressions and means then take the
+        column as ``log(income)``. Edges, `missing` and published rows are in original units.
 
     Raises
     ------
@@ -92,6 +99,8 @@ class Number:
     ('[0, 100)', '[100, 500]', '(missing)')
     >>> dps.Number("admitted", "2020-01-01", "2024-12-31", edges=["2023-01-01"]).bin_labels
     ('[2020-01-01, 2023-01-01)', '[2023-01-01, 2024-12-31]')
+    >>> dps.Number("wage", 1, 1000, points=4, scale="log").grid[::2]
+    array([   1.,   10.,  100., 1000.])
     """
 
     kind: ClassVar[str] = "number"
@@ -107,11 +116,15 @@ class Number:
     allow_missing: bool = False
     note: str = field(default="", compare=False)
     dates: bool = False
+    scale: Literal["linear", "log"] = "linear"
 
     def __post_init__(self) -> None:
         check_name(self.name)
         check_note(self.name, self.note)
         where = f"column {self.name!r}"
+        check_choice(f"{where}: scale", self.scale, ("linear", "log"), SchemaError)
+        if self.scale == "log" and (self.values is not None or day_of(self.low) is not None):
+            raise SchemaError(f"{where}: scale='log' is for numbers declared by low and high")
         if self.dates or day_of(self.low) is not None:
             for what, day in days_of_bounds(self, where, Number.points).items():
                 object.__setattr__(self, what, day)
@@ -155,6 +168,11 @@ class Number:
         if not low < high:
             raise SchemaError(f"{where}: low must be below high, got {low} and {high}")
         check_width(where, low, high)
+        if self.scale == "log" and low <= 0:
+            raise SchemaError(
+                f"{where}: scale='log' needs low above 0, got {low:g}; values of 0 and below then "
+                "count as low"
+            )
         points = self.points
         if type(points) is not int or points < 2 or 2 * self.half_points + 1 > MAX_POINTS:
             raise SchemaError(
@@ -188,13 +206,39 @@ class Number:
 
     @property
     def middle(self) -> float:
-        """Middle of the bounds, in original units."""
-        return (float(self.low) + float(self.high)) / 2  # type: ignore[arg-type]
+        """Middle of the bounds, in original units; of their logarithms if the scale is "log"."""
+        low, high = self._ends
+        return (low + high) / 2
 
     @property
     def half_range(self) -> float:
-        """Half the width of the bounds, in original units."""
-        return (float(self.high) - float(self.low)) / 2  # type: ignore[arg-type]
+        """Half the width of the bounds, in original units, or of their logarithms."""
+        low, high = self._ends
+        return (high - low) / 2
+
+    @property
+    def _ends(self) -> tuple[float, float]:
+        low, high = float(self.low), float(self.high)  # type: ignore[arg-type]
+        return (math.log(low), math.log(high)) if self.scale == "log" else (low, high)
+
+    @property
+    def measured_name(self) -> str:
+        """What moments are of: ``age``, or ``log(income)`` if that is the scale."""
+        return f"log({self.name})" if self.scale == "log" else self.name
+
+    def require_linear(self) -> None:
+        """Refuse a column of which only the logarithm has moments.
+
+        Raises
+        ------
+        RequestError
+        """
+        if self.scale == "log":
+            raise RequestError(
+                f"{self.name!r} has scale='log' in the schema, so only its logarithm has moments: "
+                f"write log({self.name}) in dps.OLS (without clip_norm=), dps.Mean, "
+                "dps.MeanDifference or dps.GroupMeans; else declare it with an even grid"
+            )
 
     def require_missing(self, what: str) -> None:
         """Refuse a column without a rule for missing cells, which `what`, such as "moments", need.
@@ -222,15 +266,15 @@ class Number:
     @cached_property
     def grid(self) -> NDArray[np.float64]:
         """Values (2 K + 1,) float64 of the codes -K..K, in original units."""
-        low, high = float(self.low), float(self.high)  # type: ignore[arg-type]
-        # The product first, so that steps of whole numbers give whole numbers.
-        steps = 2 * self.half_points
-        with np.errstate(over="ignore"):  # bounds that are too large are refused below
-            grid = low + (high - low) * np.arange(steps + 1) / steps
-        grid[-1] = high
+        grid = self.between(2 * self.half_points)
         if self.values is not None:  # declared values come back as declared, to the last bit
             grid[self._value_codes + self.half_points] = self.values
         return grid
+
+    def between(self, steps: int) -> NDArray[np.float64]:
+        """Values (steps + 1,) from bound to bound, with equal steps on the declared scale."""
+        low, high = float(self.low), float(self.high)  # type: ignore[arg-type]
+        return even_points(low, high, steps, log=self.scale == "log")
 
     @cached_property
     def _value_codes(self) -> Codes:
@@ -270,6 +314,16 @@ class Number:
     def bin_labels(self) -> tuple[str, ...]:
         """One label per bin, such as ``[0, 18)``, or the declared value."""
         return (*self._value_labels, *([MISSING_LABEL] if self.allow_missing else []))
+
+    def index(self, label: object) -> int:
+        """Index of the bin with a label, or of a declared value."""
+        if self.values and not self.edges and label in self.values:
+            return self.values.index(label)
+        if label not in self.bin_labels:
+            raise SchemaError(
+                f"{short(label)} is not a bin of {self.name!r}; bins: {first_few(self.bin_labels)}"
+            )
+        return self.bin_labels.index(label)
 
     @property
     def _value_labels(self) -> tuple[str, ...]:
@@ -338,46 +392,7 @@ class Number:
 
         As in pandas, a missing cell satisfies ``!=`` with any value, and no other comparison.
         """
-        if self.allow_missing and value == MISSING_LABEL and comparison in ("==", "!="):
-            every = range(self.bins)
-            return frozenset(every[-1:] if comparison == "==" else every[:-1])
-        if self.dates and (day := day_of(value)) is not None:
-            value = day
-        if not is_number(value):
-            what = "of dates such as '2024-05-01'" if self.dates else "a number"
-            raise ConditionError(
-                f"{self.name!r} is {what} and cannot be compared with {short(value)}"
-            )
-        if self.values and not self.edges:
-            if value in self.values:
-                holds = _ORDER[comparison]
-                found = [i for i, known in enumerate(self.values) if holds(known, value)]
-                if self.allow_missing and comparison == "!=":
-                    found.append(self.value_bins)
-                return frozenset(found)
-        elif value in self.edges:
-            cut = self.edges.index(value) + 1
-            below, above = ("<", ">=") if self.closed == "left" else ("<=", ">")
-            if comparison == below:
-                return frozenset(range(cut))
-            if comparison == above:
-                return frozenset(range(cut, self.value_bins))
-        shown = repr(day_text(value)) if self.dates else short(value)  # type: ignore[arg-type]
-        raise ConditionError(
-            f"{self.name!r} {comparison} {shown} cannot be measured exactly; {self._allowed()}"
-        )
-
-    def _allowed(self) -> str:
-        if self.values and not self.edges:
-            return f"allowed: ==, !=, <, <=, >, >=, in with {first_few(self.values)}"
-        if not self.edges:
-            return "the column declares no edges; add edges=[...] to the schema"
-        below, above = ("<", ">=") if self.closed == "left" else ("<=", ">")
-        edges = [self.text(edge) for edge in self.edges] if self.dates else self.edges
-        return (
-            f"allowed: {below} or {above} with one of the declared edges {first_few(edges)}; "
-            "add an edge to the schema if you need another"
-        )
+        return bins_where(self, comparison, value)
 
     def decode(self, codes: Codes) -> NDArray[Any]:
         """Values of codes in original units: int64 where every grid value is whole, or dates.
@@ -400,8 +415,8 @@ class Number:
     def encode(self, values: pa.Array) -> Codes:
         """Codes (n,) int64 of an Arrow array; total: clamped to the bounds, missing to `missing`.
 
-        A value goes to the nearest grid point, the upper one of a tie, then into those of its own
-        bin.
+        A value goes to the nearest grid point (by the logarithm, if that is the scale), the upper
+        one of a tie, then into those of its own bin.
         """
         from dpstats.schema import arrow
 
@@ -418,6 +433,8 @@ class Number:
         """Codes of numbers, which may be infinite."""
         if self.values is not None:
             codes = self._value_codes[nearest(np.asarray(self.values, float), values)]
+        elif self.scale == "log":
+            codes = self.codes_in_use[np.searchsorted(self._log_middles, values, side="right")]
         else:
             k = self.half_points
             at = values - self.middle
@@ -439,6 +456,11 @@ class Number:
         return codes
 
     @cached_property
+    def _log_middles(self) -> NDArray[np.float64]:
+        """Where the nearest point of a logarithmic grid changes; comparisons need no logarithm."""
+        return log_middles(self.grid[self.codes_in_use + self.half_points])
+
+    @cached_property
     def missing_code(self) -> int:
         """Code of missing cells."""
         if self.allow_missing:
@@ -450,6 +472,8 @@ class Number:
     def missing_rule(self) -> str:
         """How missing and out-of-range cells are counted, as text."""
         outside = "nearest declared value" if self.values else "clamped to the bounds"
+        if self.scale == "log":
+            outside += f", 0 and below to {self.low:g}"
         if self.allow_missing:
             return f"missing: counted as {MISSING_LABEL!r}; outside: {outside}"
         counted = self.grid[self.missing_code + self.half_points]
@@ -476,5 +500,5 @@ class Number:
             plain |= {"low": self.low, "high": self.high, "points": self.points}
             plain |= {"edges": list(self.edges)}
             missing = self.missing
-        plain |= {"closed": self.closed, "missing": missing}
+        plain |= {"closed": self.closed, "missing": missing, "scale": self.scale}
         return drop_defaults(plain | {"allow_missing": self.allow_missing, "note": self.note})

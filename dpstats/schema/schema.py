@@ -30,7 +30,7 @@ _KEYS: Mapping[str, frozenset[str]] = {
     "category": frozenset({"name", "levels", "missing", "allow_missing", "other", "note"}),
     "number": frozenset(
         {"name", "low", "high", "points", "edges", "closed", "values", "missing", "note"}
-        | {"allow_missing"}
+        | {"allow_missing", "scale"}
     ),
 }
 Column = Category | Number
@@ -224,6 +224,7 @@ class Schema:
                 what = f"number, values {', '.join(f'{v:g}' for v in column.values)}"
             else:
                 what = f"number, {column.low:g} to {column.high:g}, {column.points} points"
+                what += " with equal steps of the logarithm" if column.scale == "log" else ""
                 if column.dates:
                     what = f"dates, {column.text(column.low)} to {column.text(column.high)}"
             if isinstance(column, Number) and column.edges:

@@ -28,6 +28,10 @@ EXAMPLES = {
         dps.GraphicalModel([*PAIR, "smoker"], structure="tree"),
         dps.GraphicalModel(THREE, estimator="clime", penalties=[0.1, 0.5]),
     ],
+    "group_means": [
+        dps.GroupMeans("pay", by="region"),
+        dps.GroupMeans("rent", by="age", given="smoker == 'yes'"),
+    ],
     "independence": [
         dps.Independence("smoker", "region", simulations=199),
         dps.Independence("smoker", "age", given="region", simulations=99),

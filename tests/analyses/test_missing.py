@@ -38,6 +38,7 @@ ANALYSES = {
     "absent": dps.Proportion("smoker == '(missing)'"),
     "gap": dps.Difference("pay >= 10", by="smoker"),
     "welch": dps.MeanDifference("pay", by="smoker"),
+    "by group": dps.GroupMeans("pay", by="region", given="age >= 40"),
     "table": dps.Independence("region", "smoker", given="age >= 40", simulations=199),
     "line": dps.OLS("pay ~ age + rent"),
     "groups": dps.OLS("rent ~ age + C(smoker)", given="age >= 18"),

@@ -26,6 +26,10 @@ def frame(n=60):
 @pytest.mark.parametrize("formula", [
     "y ~ a + C(g) + a:b", "y ~ a*C(g) - 1", "y ~ 0 + a + g + t", "y ~ C(g)*t", "y ~ a:C(g)",
     "y ~ (a + b + g)**2", "y ~ a + a:b - 1", "y ~ a + I(a**2) + C(g)", "y ~ I(a**2) + a:C(g)",
+    'y ~ a*C( g,Treatment("w"))', "y ~ C(g, Treatment( reference = 's'))*C(t, Treatment(True))",
+    "y ~ a:C(g, Treatment('s'))", "y ~ C(g, Treatment('s')) - 1",
+    "y ~ C(t, Treatment(True)) + C(g, Treatment('w')):C(t, Treatment(True)) + "
+    "C(g, Treatment('w'))",
 ])  # fmt: skip
 def test_regressors_are_those_of_statsmodels(formula):
     data, design = frame(), Design.of(formula, SCHEMA)
@@ -49,14 +53,43 @@ def test_names_in_backticks_bins_values_and_booleans():
     )
 
 
+def test_a_reference_is_a_level_a_value_or_the_label_of_a_bin():
+    schema = dps.Schema([*SCHEMA, dps.Category("q", ["it's", 'a`") + b', "{x}"])])
+    for text, names in [
+        ('C(age, Treatment("(18, 65]"))', ["[0, 18]", "(65, 100]"]),
+        ("C(size, Treatment(reference=17.5))", ["0", "40"]),
+        ("C(size, Treatment('17.5'))", ["0", "40"]),
+        ("C(`h h`, Treatment('2'))", ["1"]),
+        ('C(q, Treatment("it\'s"))', ['a`") + b', "{x}"]),
+        (r"""C(q, Treatment('a`") + b'))""", ["it's", "{x}"]),
+        ("C(q, Treatment('{x}'))", ["it's", 'a`") + b']),
+    ]:
+        design = Design.of(f"y ~ a*{text} + b", schema)
+        assert design.names[2:4][: len(names)] == [f"{text}[T.{name}]" for name in names]
+        assert design.terms[1][0] == text
+    given = {"a": [1, 2], "b": [0, 1], "age": [65, 65.5]}
+    design = Design.of('y ~ a + C(age, Treatment("(18, 65]"))', SCHEMA)
+    np.testing.assert_array_equal(design.matrix(given, SCHEMA), [[1, 1, 0, 0], [1, 2, 0, 1]])
+
+
 @pytest.mark.parametrize(("formula", "words"), [
     ("y ~ a +", "cannot be read"), ("y", "cannot be read"), ("y ~ .", "cannot be read"),
     ("~ a", "cannot be read"), ("a ~ b ~ g", "cannot be read"), (3, "must be a string"),
     ("y + b ~ a", "one column on the left"), ("g ~ a", "a number or a Boolean"),
-    ("y ~ 1", "no regressor"), ("y ~ a + y", "both sides"), ("y ~ np.log(a)", "not a column"),
+    ("y ~ 1", "no regressor"), ("y ~ a + y", "both sides"), ("y ~ sqrt(a)", "not a column"),
+    ("y ~ np.log(a)", "declare 'a' with scale='log'"), ("log(y) ~ a", "declare 'y' with"),
+    ("y ~ log(g)", "not a number"), ("y ~ I(log(a)**2)", "declare 'a'"), ("y ~ log(z)", "not a c"),
     ("y ~ {a + 1}", "nothing here is evaluated"), ("y ~ 2:a", "not a column"),
     ("y ~ z", "not a column"),
-    ("y ~ C(g, Treatment('s'))", "not a column"), ("y ~ __import__('os')", "not a column"),
+    ("y ~ C(g, Sum)", "Treatment\\('north'\\)"), ("y ~ C(g, Treatment(s))", "put it in quotes"),
+    ("y ~ C(g, Treatment('e'))", r"'e' is not a level of 'g'; levels: \['n', 's', 'w'\]"),
+    ("y ~ C(g, Treatment(0))", "0 is not a level of 'g'"),
+    ("C(g, Treatment('s')) ~ a", "a Boolean"),
+    ("y ~ C(t, Treatment('yes'))", r"levels: \[False, True\]"), ("y ~ C(g, Treatment())", "not a"),
+    ("y ~ C(age, Treatment(18))", r"not a bin of 'age'; bins: \['\[0, 18\]', '\(18, 65\]'"),
+    ("y ~ C(g) + a:C(g, Treatment('s'))", "two references"), ("y ~ a + C(a, Treatment(1))", "bin"),
+    ("y ~ C(g, Treatment('s')):C(g, Treatment('s'))", "by itself"),
+    ("y ~ __import__('os')", "not a column"),
     ("y ~ a**2", "I\\(a\\*\\*2\\)"), ("y ~ b + a^2", "I\\(a\\*\\*2\\)"), ("y ~ a:a", "by itself"),
     ("y ~ a*a", "by itself"), ("y ~ (a + b):(a + t)", "by itself"), ("y ~ {a}", "braces"),
     ("y ~ b + C(a**2)", "not a column"),
@@ -94,3 +127,18 @@ def test_a_refusal_prints_no_long_formula_and_no_position_in_code(formula):
 def test_predictions_need_declared_values(given, words):
     with pytest.raises(dps.RequestError, match=words):
         Design.of("y ~ a + g", SCHEMA).matrix(given, SCHEMA)
+
+
+def test_a_number_on_a_logarithmic_scale_enters_as_its_logarithm():
+    pay = dps.Number("pay", 1, 1e4, edges=[100], scale="log", missing=10)
+    schema = dps.Schema([*SCHEMA, pay, dps.Number("net pay", 1, 10, scale="log", missing=1)])
+    data = frame().assign(pay=lambda d: np.exp(d["a"]).clip(1, 1e4))
+    for formula in ("np.log(pay) ~ b*C(g)", "y ~ np.log(pay)*C(g) + I(np.log(pay)**2)"):
+        design, model = Design.of(formula, schema), smf.ols(formula, data)
+        assert sorted(design.names) == sorted(model.exog_names)
+        order = [model.exog_names.index(name) for name in design.names]
+        np.testing.assert_allclose(design.matrix(data, schema), model.exog[:, order])
+    assert Design.of("log(`net pay`) ~ C(pay)", schema).names[1] == "C(pay)[T.[100, 10000]]"
+    for formula in ("pay ~ a", "y ~ pay", "y ~ I(pay**2)", "y ~ a:pay"):
+        with pytest.raises(dps.RequestError, match=r"write log\(pay\)"):
+            Design.of(formula, schema)

@@ -10,6 +10,7 @@ from dpstats.errors import RequestError
 from dpstats.families import block_from_dict
 from dpstats.families.group_moments import TO_MOMENTS, GroupMoments
 from dpstats.families.moments import Moments
+from dpstats.families.subgroups import Subgroup
 
 SCHEMA = dps.Schema([
     dps.Number("pay", -10, 30, points=41, missing=0), dps.Number("bare", 0, 1),
@@ -44,6 +45,21 @@ def test_the_sensitivity_is_that_of_brute_force(points, levels, rows_of, change_
     assert change_of(block, every, every) == block.sensitivity("replace")
     assert change_of(block, every) == block.sensitivity("add_remove")
     assert block.sensitivity("replace").l1 == Fraction(2)
+
+
+def test_the_sensitivity_within_a_condition_is_the_same(rows_of, change_of):
+    number = dps.Number("x", 0, 1, points=5, allow_missing=True)
+    schema = dps.Schema([number, *SCHEMA])
+    given = Subgroup.of(schema, "age >= 40", ["x"])
+    block = GroupMoments.by(number, SCHEMA["region"], (0, 1, 3), given)
+    assert block.names[0] == "x low, region=n, age >= 40 and x answered"
+    assert block_from_dict(block.to_dict(), schema) == block
+    every = rows_of(block.columns)
+    assert change_of(block, every, every) == block.sensitivity("replace")
+    assert change_of(block, every) == block.sensitivity("add_remove")
+    inside = (every["age"] >= -1) & (every["region"] == 3) & (every["x"] <= 2)
+    parts = block.evaluate(every).matrix().toarray()[6:].sum(axis=0)
+    np.testing.assert_array_equal(parts, 4 * 2**2 * inside)
 
 
 def test_values_stay_within_their_ranges(rows_of):

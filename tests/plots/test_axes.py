@@ -16,7 +16,7 @@ ODD = ["a name of forty characters, or even more", "収入", "$x^{$", "plain"]
 def release():
     """Two analyses of columns with names that plots cannot show as they are."""
     schema = dps.Schema([dps.Number(name, 0, 9, missing=0) for name in ODD])
-    asked = {"graph": dps.GraphicalModel(ODD), "shape": dps.PCA(ODD)}
+    asked = {"graph": dps.GraphicalModel(ODD), "shape": dps.PCA(ODD), "means": dps.Mean(ODD)}
     plan = dps.plan(schema, asked, budget=dps.PureDP(1_000))
     rows = pd.DataFrame({name: [i * k % 10 for k in range(2_000)]
                          for i, name in enumerate(ODD, start=1)})  # fmt: skip
@@ -28,6 +28,7 @@ PLOTS = {
     dps.plots.matrix: "graph",
     dps.plots.scree: "shape",
     dps.plots.loadings: "shape",
+    dps.plots.forest: "means",
 }
 
 

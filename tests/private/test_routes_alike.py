@@ -26,6 +26,7 @@ SCHEMA = Schema([
     Boolean("flag", allow_missing=True),
     Number("x", 0, 8, points=9, edges=[1.5, 5], missing=5),
     Category("day", ["2024-05-01", "2024-05-02"], allow_missing=True),
+    Number("pay", 1, 1000, points=4, edges=[20], scale="log", missing=20),
     Number("seen", "2024-01-01", "2024-12-31", edges=["2024-05-02"], missing="2024-06-01"),
 ])  # fmt: skip
 # As a CSV file writes them; an empty text is a missing cell.
@@ -36,10 +37,12 @@ SURVEY = {
     "flag": ["true", "false", "true", "", "false"],
     "x": ["0", "1.5", "-3", "", "1e9"],
     "day": ["2024-05-01", "2024-05-02", "2024-05-03", "", "2024-05-01"],
+    "pay": ["0", "19.5", "-3", "", "32"],
     "seen": ["2024-05-01", "2024-05-02", "1999-05-03", "", "2024-05-01"],
 }
-EXPECTED = [[2, 1, 2], [2, 1, 2], [2, 2, 1], [2, 2, 1], [2, 1, 2], [2, 1, 2], [3, 2]]
+EXPECTED = [[2, 1, 2], [2, 1, 2], [2, 2, 1], [2, 2, 1], [2, 1, 2], [2, 1, 2], [3, 2], [3, 2]]
 NATIVE = {"digit": int, "grade": float, "flag": lambda text: text == "true", "x": float,
+          "pay": float,
           "day": np.datetime64, "seen": np.datetime64}  # fmt: skip
 
 

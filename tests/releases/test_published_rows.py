@@ -34,6 +34,7 @@ ASKED = {
     "quartiles": dps.Quantile("age", [0.25, 0.5]),
     "mean": dps.Mean("age"),
     "means": dps.MeanDifference("bmi", by="smoker"),
+    "groups": dps.GroupMeans("bmi", by="region", given="age >= 20"),
     "pair": dps.Correlation(["age", "bmi"]),
     "spread": dps.Covariance(["age", "bmi"]),
     "shape": dps.PCA(["age", "bmi"]),

@@ -403,3 +403,62 @@ def test_a_value_is_in_the_same_bin_however_many_edges_there_are(count, closed):
     below = (np.array(edges) <= c if closed == "left" else np.array(edges) < c for c in inside)
     found = number.bins_of(number.encode(pa.array(cells)))
     assert found.tolist() == [int(passed.sum()) for passed in below]
+
+
+def log_number(points=57, **options):
+    return Number("pay", 2, 5000, points=points, scale="log", **options)
+
+
+@pytest.mark.parametrize("points", [57, 56])
+def test_a_logarithmic_grid_has_equal_steps_and_codes_the_nearest_logarithm(points):
+    column = log_number(points, edges=[30, 400], missing=100)
+    grid = column.grid[column.codes_in_use + column.half_points]
+    np.testing.assert_allclose(np.diff(np.log(grid)), np.log(2500) / (points - 1), rtol=1e-9)
+    np.testing.assert_array_equal(column.encode(pa.array(grid)), column.codes_in_use)
+    assert (grid[0], grid[-1], len(grid)) == (2, 5000, points)
+    values = np.exp(np.random.default_rng(0).uniform(0, 9, 2_000))
+    codes = column.encode(pa.array(values))
+    np.testing.assert_array_equal(
+        column.bins_of(codes), np.searchsorted([30, 400], values, side="right")
+    )
+    distance = np.abs(np.log(np.clip(values, 2, 5000))[:, None] - np.log(grid))
+    nearest = column.codes_in_use[np.argmin(distance, axis=1)]
+    other = codes != nearest  # the nearest point may be in another bin
+    assert np.all(column.bins_of(nearest[other]) != column.bins_of(codes[other]))
+    assert np.mean(other) < 0.05
+    middle, half = np.log(100), np.log(50)
+    np.testing.assert_allclose([column.middle, column.half_range], [middle, half])
+    np.testing.assert_allclose(middle + half * column.units_of(codes),
+                               np.log(column.decode(codes)), atol=1e-9)  # fmt: skip
+
+
+def test_cells_outside_a_logarithmic_grid_count_as_its_ends_and_missing_ones_as_declared():
+    column = log_number(missing=100)
+    cells = pa.array([0.0, -1.0, -np.inf, 1.9, 5001.0, np.inf, 1e308, None, np.nan])
+    k = column.half_points
+    expected = [-k, -k, -k, -k, k, k, k, column.missing_code, column.missing_code]
+    np.testing.assert_array_equal(column.encode(cells), expected)
+    assert column.decode(np.array([column.missing_code]))[0] == pytest.approx(100, rel=0.1)
+    assert column.missing_rule().endswith("outside: clamped to the bounds, 0 and below to 2")
+    assert "equal steps of the logarithm" in str(Schema([column]))
+
+
+def test_the_scale_is_written_where_it_is_not_linear_only():
+    column = log_number(edges=[30], allow_missing=True)
+    schema = Schema([column, Number("x", 0, 1)])
+    assert [plain.get("scale") for plain in schema.to_dict()] == ["log", None]
+    assert Schema.from_dict(schema.to_dict()) == schema
+    assert Number("x", 1, 2) != Number("x", 1, 2, scale="log")
+
+
+@pytest.mark.parametrize(("given", "words"), [
+    ({"low": 0, "high": 5}, "needs low above 0, got 0"), ({"low": -1, "high": 5}, "low above 0"),
+    ({"low": 1, "high": 2, "scale": "ln"}, r"one of \['linear', 'log'\]"),
+    ({"values": [1, 2, 3]}, "declared by low and high"),
+    ({"low": "2020-01-01", "high": "2020-02-01"}, "declared by low and high"),
+    ({"low": 1, "high": 1 + 1e-13}, "not distinct"),
+    ({"low": 1, "high": 9, "edges": [0.5]}, "inside"),
+])  # fmt: skip
+def test_impossible_logarithmic_grids_are_refused(given, words):
+    with pytest.raises(SchemaError, match=words):
+        Number("pay", **{"scale": "log", **given})

@@ -14,7 +14,7 @@ CODES = np.arange(-100, 101)
 UNIT = CODES / 100
 SCHEMA = dps.Schema([
     dps.Number("x", -1, 1, points=201, missing=0), dps.Number("y", -1, 1, points=201, missing=0),
-    dps.Category("g", ["a", "b", "c"]),
+    dps.Category("g", ["a", "b", "c", "d", "e"]),
 ])  # fmt: skip
 METHODS = ("noise_aware", "certified")
 
@@ -30,6 +30,12 @@ LAWS = {
     "ends": mass(np.where(CODES == 100, 0.3, np.where(CODES == -100, 0.7, 0.0))),
     "top": mass(np.where(CODES == 100, 1.0, 0.0)),
     "constant": mass(np.where(CODES == 60, 1.0, 0.0)),
+    # with mean zero
+    "even": mass(np.ones(201)),
+    "bell": mass(stats.norm.pdf(UNIT, 0, 0.3)),
+    "thin": mass(stats.norm.pdf(UNIT, 0, 0.03)),
+    "coin": mass(np.where(abs(CODES) == 100, 1.0, 0)),
+    "lopsided": mass(np.where(CODES == 100, 1.0, np.where(CODES == -20, 5.0, 0.0))),
 }
 # (law, n, budget, unit)
 MEANS = [
@@ -59,6 +65,21 @@ DIFFERENCES = [
     ("top", "wide", 0.03, 2_000, dps.PureDP(0.3), "replace"),
     ("top", "constant", 0.1, 2_000, dps.PureDP(0.2), "add_remove"),
 ]
+# (laws with mean zero, shares of the groups, n, budget, unit)
+EQUAL_MEANS = [
+    (("bell",) * 3, (1, 1, 1), 500, dps.PureDP(5), "replace"),
+    (("bell",) * 4, (70, 20, 8, 2), 2_000, dps.PureDP(1), "replace"),
+    (("thin", "bell", "even"), (80, 15, 5), 2_000, dps.PureDP(0.5), "replace"),
+    (("even", "bell", "thin", "bell", "even"), (5, 4, 3, 2, 1), 5_000, dps.ZCDP(0.1), "add_remove"),
+    (("coin",) * 3, (97, 2, 1), 1_000, dps.PureDP(1), "add_remove"),
+    (("bell", "even", "bell"), (1, 1, 1), 500, dps.PureDP(0.1), "replace"),
+    (("bell",) * 5, (1, 1, 1, 1, 1), 300, dps.ZCDP(50), "replace"),
+    (("lopsided",) * 4, (1, 2, 3, 4), 5_000, dps.PureDP(2), "add_remove"),
+    (("thin", "even"), (1, 9), 20_000, dps.ZCDP(0.02), "replace"),
+    (("thin",) * 3, (90, 9, 1), 20_000, dps.PureDP(1), "replace"),
+    (("coin", "thin", "bell"), (1, 30, 30), 2_000, dps.ZCDP(0.05), "replace"),
+    (("bell",) * 5, (40, 5, 2, 2, 1), 1_000, dps.ZCDP(0.5), "replace"),
+]  # fmt: skip
 # (correlation, means, sds, n, budget, unit)
 CORRELATIONS = [
     (0.0, (0, 0), (0.25, 0.25), 500, dps.PureDP(5), "replace"),
@@ -148,6 +169,34 @@ def check_difference(setting, runs, table, tools):
     check(analysis, truth, setting, draw, runs, table, tools, of_rows=of_rows)
 
 
+def check_equal_means(setting, runs, table, tools):
+    """Levels of the analysis of variance and of any of the pairwise tests, adjusted by Holm."""
+    laws, shares, n, *_ = setting
+    cut = np.cumsum(shares) / np.sum(shares)
+    upper = np.cumsum([LAWS[law] for law in laws], axis=1)
+
+    def draw(rng):
+        groups = np.minimum(np.searchsorted(cut, rng.random(n)), len(laws) - 1)
+        u = rng.random(n)
+        x = np.empty(n, np.int64)
+        for i, of in enumerate(upper):
+            x[groups == i] = CODES[np.minimum(np.searchsorted(of, u[groups == i]), 200)]
+        return {"x": x, "g": groups}
+
+    analysis = dps.GroupMeans("x", by="g", groups=tuple("abcde"[: len(laws)]))
+    rejected, covered = np.zeros(2, int), 0
+    for release in releases(analysis, *setting[2:], draw, runs, tools, 5):
+        result = analysis.infer(release)
+        rejected[0] += result.anova().pvalue <= 0.05
+        rejected[1] += result.pairwise().pvalues.min() <= 0.05
+        ends = result.conf_int(method="certified", simultaneous=True)
+        covered += np.all((ends[:, 0] <= 0) & (ends[:, 1] >= 0))
+    text = f"{' '.join(laws)}, {shares}, n = {n}, {setting[3]}, {setting[4]}"
+    table.level(text, "Welch's F", rejected[0], runs)
+    table.level(text, "pairs, Holm", rejected[1], runs)
+    table.covers(text, "all means, certified", covered, runs)
+
+
 def check_correlation(setting, runs, table, tools):
     r, means, sds, n, *_ = setting
 
@@ -188,11 +237,13 @@ ODD = [
 CHECKS = (
     [(check_mean, s) for s in MEANS]
     + [(check_difference, s) for s in DIFFERENCES]
+    + [(check_equal_means, s) for s in EQUAL_MEANS]
     + [(check_correlation, s) for s in CORRELATIONS]
     + [(check_odd_correlation, s) for s in ODD]
 )
 FEW = [(check_mean, MEANS[2]), (check_mean, MEANS[11]), (check_difference, DIFFERENCES[3]),
-       (check_difference, DIFFERENCES[6]), (check_correlation, CORRELATIONS[4]),
+       (check_difference, DIFFERENCES[6]), (check_equal_means, EQUAL_MEANS[1]),
+       (check_correlation, CORRELATIONS[4]),
        (check_odd_correlation, ODD[0]), (check_odd_correlation, ODD[3])]  # fmt: skip
 
 

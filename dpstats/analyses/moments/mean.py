@@ -17,6 +17,7 @@ from dpstats.analyses.notes import cell_rules, rare_mean, subgroup_note
 from dpstats.checks import listed, short
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
+from dpstats.families.formula import named_number
 from dpstats.families.group_moments import GroupMoments
 from dpstats.families.moments import Moments
 from dpstats.families.subgroups import Subgroup
@@ -26,7 +27,7 @@ from dpstats.inference.moments.noisy_mean import NoisyMean
 from dpstats.measured.view import ReleaseView
 from dpstats.results.estimates import EstimateResult
 from dpstats.results.named import Named
-from dpstats.schema import Number, Schema
+from dpstats.schema import Schema
 
 NOTES = (
     "sampling variances are those of the t interval: with few rows or a very skewed number use the "
@@ -47,7 +48,9 @@ class Mean:
     ----------
     columns : str or sequence of str
         One number, or several; each with `missing=` or ``allow_missing=True`` in the schema. In the
-        second case its mean is that of the rows that have a value of it.
+        second case its mean is that of the rows that have a value of it. ``log(income)`` for a
+        number with ``scale="log"``: exp of the estimate and of the limits is then the geometric
+        mean with its limits.
     given : str, optional
         Means of the rows with this condition, such as ``"age >= 65"``.
 
@@ -77,11 +80,11 @@ class Mean:
         return Family(tuple(self._block(schema, name) for name in self._names))
 
     def _block(self, schema: Schema, name: str) -> Moments | GroupMoments:
-        centre_of(schema, name)
-        group = Subgroup.of(schema, self.given, [name])
+        number = named_number(schema, name)
+        group = Subgroup.of(schema, self.given, [number.name])
         if group is None:
-            return Moments.of(schema, [name])
-        return GroupMoments(schema[name], (group,))  # type: ignore[arg-type]
+            return Moments.of(schema, [number.name], logs=True)
+        return GroupMoments(number, (group,))
 
     def infer(self, release: ReleaseView) -> MeanResult:
         """Estimates with noise-aware and certified intervals."""
@@ -125,10 +128,8 @@ class Mean:
 
 
 def centre_of(schema: Schema, name: str) -> tuple[float, float]:
-    """Middle and half of the range of a number."""
-    column = schema[name]
-    if not isinstance(column, Number):
-        raise RequestError(f"{name!r} is not a number: it has no mean")
+    """Middle and half of the range of a number, or of the logarithm if that is named."""
+    column = named_number(schema, name)
     return column.middle, column.half_range
 
 

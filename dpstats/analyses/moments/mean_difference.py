@@ -15,6 +15,7 @@ from dpstats.analyses.compared_groups import ComparesGroups, Groups, small_group
 from dpstats.analyses.moments.mean import NOTES, centre_of
 from dpstats.analyses.notes import cell_rules, rare_mean
 from dpstats.families.block import Family
+from dpstats.families.formula import named_number
 from dpstats.families.group_moments import GroupMoments
 from dpstats.inference.moments.mean_intervals import Contrast, MeanIntervals
 from dpstats.inference.moments.noisy_mean import NoisyMean
@@ -31,7 +32,8 @@ class MeanDifference(ComparesGroups):
     Parameters
     ----------
     column : str
-        A number with `missing=` in the schema.
+        A number with `missing=` or `allow_missing=True` in the schema; ``log(income)`` if its
+        scale is "log".
     by : str
         Another column, which makes the groups; as in `Difference`.
     groups : pair of levels, optional
@@ -53,9 +55,8 @@ class MeanDifference(ComparesGroups):
     def family(self, schema: Schema) -> Family:
         """Size, sum and sum of squares of both groups, in three sums each: it costs 2."""
         chosen = self._chosen(schema)
-        centre_of(schema, self.column)
-        number, group = schema[self.column], schema[self.by]
-        return Family((GroupMoments.by(number, group, sorted(chosen)),))  # type: ignore[arg-type]
+        number, group = named_number(schema, self.column), schema[self.by]
+        return Family((GroupMoments.by(number, group, sorted(chosen)),))
 
     def infer(self, release: ReleaseView) -> MeanDifferenceResult:
         """Estimate with noise-aware and certified intervals."""

@@ -53,8 +53,9 @@ class OLS:
     ----------
     formula : str
         Such as ``"income ~ age + C(region)"``; ``a:b`` and ``a*b`` for products of two columns,
-        ``I(a**2)`` for the square of a number, ``- 1`` for no intercept. The first level of a
-        category is its baseline.
+        ``I(a**2)`` for the square of a number, ``log(a)`` of one with ``scale="log"`` in the
+        schema, ``- 1`` for no intercept. The first level of a category is its baseline, or the one
+        that ``C(region, Treatment("north"))`` names.
     ridge : float
         Penalty: minimise the mean squared residual plus `ridge` times the sum of squared
         coefficients, both in unit scale (numbers over [-1, 1], the intercept free). Estimates and
@@ -154,7 +155,7 @@ class OLS:
         return f"OLS: {self.formula}" + (f" ({', '.join(options)})" if options else "")
 
     def _moments(self, schema: Schema) -> DesignMoments:
-        moments = DesignMoments.of(schema, self.formula, self.given)
+        moments = DesignMoments.of(schema, self.formula, self.given, penalty=self.ridge > 0)
         if self.clip_norm is None:
             return moments
         return moments.in_ball(self.clip_norm, self.center, self.scale)

@@ -135,7 +135,7 @@ class NoisyMean:
 
     @property
     def sampling_variance(self) -> float:
-        """Variance of the sample mean; 1 below two rows, as in `_drawn`."""
+        """Variance of the sample mean; 1 below two rows, as in `drawn`."""
         if self._too_few:
             return 1.0
         return self.variance / max(self.size - 1, 1.0)
@@ -147,7 +147,7 @@ class NoisyMean:
         return small or self.privacy_variance > 1 / 16
 
     @cached_property
-    def _drawn(self) -> tuple[Floats, Floats, Floats]:
+    def drawn(self) -> tuple[Floats, Floats, Floats]:
         """Draws (m,) of the mean, its squared sampling error and the size without noise.
 
         In a draw with fewer than two rows the mean is -1 or 1, at random. The noisy variance may be
@@ -248,10 +248,10 @@ def law_of_contrast(groups: Sequence[NoisyMean]) -> ConfidenceLaw:
     Welch's approximation to the degrees of freedom, draw by draw; see `ConfidenceLaw`.
     """
     first, *others = groups
-    centre, squared_error, size = first._drawn
+    centre, squared_error, size = first.drawn
     df = size - 1
     for other in others:
-        mean, square, size = other._drawn
+        mean, square, size = other.drawn
         centre = centre - mean
         total = squared_error + square
         known = total > 0

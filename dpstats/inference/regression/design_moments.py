@@ -14,7 +14,7 @@ from dpstats.arrays import Floats
 from dpstats.errors import NotMeasuredError, RequestError
 from dpstats.families.ball_moments import BallMoments
 from dpstats.families.block import Block
-from dpstats.families.features import Feature, Term, product
+from dpstats.families.features import Term, product
 from dpstats.families.formula import Design
 from dpstats.families.moments import COARSE_STEPS, Moments
 from dpstats.families.subgroups import Subgroup
@@ -48,6 +48,8 @@ class DesignMoments:
     design : Design
     given : Subgroup or None
         The rows that the moments are of. Their number is one of the measured functions.
+    penalty : bool
+        Whether coefficients are penalised: the basis then has the baselines of the formula.
     ball : BallMoments or None
         Regressors and response are of rows shrunk to a norm; the unit of a number is then its
         scale times that norm.
@@ -56,10 +58,13 @@ class DesignMoments:
     schema: Schema
     design: Design
     given: Subgroup | None = None
+    penalty: bool = False
     ball: BallMoments | None = None
 
     @classmethod
-    def of(cls, schema: Schema, formula: str, condition: str | None = None) -> DesignMoments:
+    def of(
+        cls, schema: Schema, formula: str, condition: str | None = None, *, penalty: bool = False
+    ) -> DesignMoments:
         """Of the rows with a condition, a response and a value of all numbers in a formula.
 
         Raises
@@ -70,7 +75,8 @@ class DesignMoments:
         design = Design.of(formula, schema)
         factors = [f for regressor in design.regressors for f in regressor.factors]
         numbers = [name for name, level in factors if level is None]
-        return cls(schema, design, Subgroup.of(schema, condition, [*numbers, design.response[0]]))
+        given = Subgroup.of(schema, condition, [*numbers, design.response[0]])
+        return cls(schema, design, given, penalty)
 
     def in_ball(
         self,
@@ -100,7 +106,10 @@ class DesignMoments:
 
     @cached_property
     def _regressors(self) -> list[Expansion]:
-        return [self._expanded(regressor.factors) for regressor in self.design.regressors]
+        return [
+            self._expanded(regressor.factors, () if self.penalty else regressor.first)
+            for regressor in self.design.regressors
+        ]
 
     @cached_property
     def _response(self) -> Expansion:
@@ -115,19 +124,23 @@ class DesignMoments:
         """Half the range of the response, 1 if it is an indicator; its unit in the ball."""
         return self._expanded((self.design.response,))[(self.design.response,)]
 
-    def _expanded(self, factors: tuple[Feature, ...]) -> Expansion:
+    def _expanded(self, factors: Term, first: Term = ()) -> Expansion:
+        """A product of features; a first level in `first` is one minus the other levels."""
         expanded: Expansion = {(): 1.0}
         for factor in factors:
-            column = self.schema[factor[0]]
-            middle, half = 0.0, 1.0
+            name, column = factor[0], self.schema[factor[0]]
+            parts: list[tuple[Term, float]] = [((factor,), 1.0)]
             if self.ball is not None:
-                middle, half = self.ball.origin_and_spread(factor[0])
+                middle, half = self.ball.origin_and_spread(name)
+                parts = [((), middle), ((factor,), half)]
             elif factor[1] is None:
                 assert isinstance(column, Number)  # see `Design.of`
-                middle, half = column.middle, column.half_range
+                parts = [((), column.middle), ((factor,), column.half_range)]
+            elif factor in first:
+                parts = [((), 1.0), *((((name, level),), -1.0) for level in range(1, column.bins))]
             grown: Expansion = {}
             for term, value in expanded.items():
-                for more, by in (((), middle), ((factor,), half)):
+                for more, by in parts:
                     longer = product(term, more)
                     if by != 0 and longer is not None:
                         grown[longer] = grown.get(longer, 0.0) + value * by

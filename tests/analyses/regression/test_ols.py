@@ -21,7 +21,8 @@ SCHEMA = dps.Schema([
 ])  # fmt: skip
 FORMULAS = ["y ~ a + b", "y ~ a + C(g) + t", "y ~ a*b", "y ~ a*C(g) + b", "y ~ C(g)*t",
             "y ~ a + a:b - 1", "y ~ a + b + g - 1", "y ~ a:C(g)", "t ~ a + b",
-            "y ~ a + I(a**2) + b"]  # fmt: skip
+            "y ~ a + I(a**2) + b",
+            "y ~ a*C(g, Treatment(reference='w')) + C(t,Treatment(True))"]  # fmt: skip
 
 
 def rows(n=400):
@@ -98,6 +99,79 @@ def test_contrasts_as_text_and_as_matrix(no_noise):
     for wanted in ("z = 0", "a = ", [[1, 2]], "a*a"):
         with pytest.raises(dps.RequestError, match=r"coefficient|cannot be read"):
             found.t_test(wanted)
+
+
+def test_a_plan_of_any_reference_answers_all_of_them(no_noise):
+    asked, frame = 'y ~ a + C(g, Treatment("w"))', rows()
+    found = released(dps.OLS("y ~ a + C(g)")).infer(dps.OLS(asked))
+    fit = smf.ols(asked, frame).fit()
+    np.testing.assert_allclose(found.params, fit.params[found.terms], rtol=1e-8)
+    assert found.params['C(g, Treatment("w"))[T.s]'] == found.params[-1]
+    contrast = 'C(g, Treatment("w"))[T.s] - C(g, Treatment("w"))[T.n] = 0, a = 1'
+    ours, theirs = found.t_test(contrast), fit.t_test(contrast)
+    np.testing.assert_allclose(ours.params, theirs.effect, rtol=1e-8)
+    assert str(found.summary()).count('C(g, Treatment("w"))[T.s]') >= 1
+    at = {"a": [3, 4], "g": ["w", "n"]}
+    np.testing.assert_allclose(found.predict(at), fit.predict(pd.DataFrame(at)), rtol=1e-8)
+
+
+def test_coefficients_and_intervals_change_sign_with_the_baseline():
+    release = released(dps.OLS("y ~ a + C(g)"), dps.PureDP(50))
+    one = release.infer(dps.OLS("y ~ a + C(g)"))
+    other = release.infer(dps.OLS("y ~ a + C(g, Treatment('w'))"))
+    of_w, of_n = "C(g)[T.w]", "C(g, Treatment('w'))[T.n]"
+    np.testing.assert_allclose(one.params[of_w], -other.params[of_n], rtol=1e-9)
+    np.testing.assert_allclose(one.bse[of_w], other.bse[of_n], rtol=1e-9)
+    for method in ("noise_aware", "certified"):
+        ends = one.conf_int(method=method)[of_w], other.conf_int(method=method)[of_n]
+        np.testing.assert_allclose(ends[0], -ends[1][::-1], rtol=1e-3)
+    with pytest.raises(dps.NotMeasuredError, match="g=n"):  # the penalty is on other coefficients
+        release.infer(dps.OLS("y ~ a + C(g, Treatment('w'))", ridge=0.1))
+
+
+LOGS = dps.Schema([
+    dps.Number("pay", 1, 1e4, points=401, scale="log", missing=10), dps.Boolean("t"),
+    dps.Number("x", 0, 10, points=101, missing=5),
+])  # fmt: skip
+
+
+def test_regressions_and_means_of_logarithms_are_those_of_the_coded_rows(no_noise):
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame({"x": rng.integers(0, 101, 500) / 10, "t": rng.random(500) < 0.4})
+    frame["pay"] = np.exp(3 + 0.3 * frame["x"] + frame["t"] + rng.normal(size=500)) - 1
+    grid = np.linspace(0, np.log(1e4), 401)
+    with np.errstate(invalid="ignore"):
+        logs = np.log(frame["pay"].clip(1, 1e4))
+    coded = frame.assign(pay=np.exp(grid[np.argmin(np.abs(logs.to_numpy()[:, None] - grid), 1)]))
+    asked = {
+        "of": dps.OLS("np.log(pay) ~ x + t"),
+        "on": dps.OLS("x ~ np.log(pay)*t"),
+        "mean": dps.Mean("log(pay)"),
+        "gap": dps.MeanDifference("log(pay)", by="t"),
+    }
+    plan = dps.plan(LOGS, asked, budget=dps.PureDP(1e6), reference=dps.Uniform())
+    release = dps.release(plan, frame, rng=0, m=200)
+    for name in ("of", "on"):
+        found, fit = release.infer(name), smf.ols(asked[name].formula, coded).fit()
+        np.testing.assert_allclose(found.params, fit.params[found.terms], rtol=1e-8)
+        np.testing.assert_allclose(found.bse, fit.bse[found.terms], rtol=1e-8)
+    at = {"pay": [3, 50], "t": [True, False]}
+    np.testing.assert_allclose(release.infer("on").predict(at), fit.predict(pd.DataFrame(at)))
+    np.testing.assert_allclose(float(release.infer("mean")), np.log(coded["pay"]).mean())
+    means = np.log(coded["pay"]).groupby(coded["t"]).mean()
+    np.testing.assert_allclose(float(release.infer("gap")), means[True] - means[False])
+    assert any("log(pay)" in name for name in release.measured()["first_function"])
+
+
+@pytest.mark.parametrize("analysis", [
+    dps.Mean("pay"), dps.MeanDifference("pay", by="t"), dps.Correlation(["pay", "x"]),
+    dps.Covariance(["pay", "x"]), dps.PCA(["pay", "x"], clip_norm=1), dps.OLS("pay ~ x"),
+    dps.OLS("log(pay) ~ x", clip_norm=1),
+    dps.GraphicalModel(["pay", "x", "t"]),
+], ids=str)  # fmt: skip
+def test_nothing_takes_codes_of_logarithms_for_amounts(analysis):
+    with pytest.raises(dps.RequestError, match=r"only its logarithm has moments"):
+        dps.plan(LOGS, {"a": analysis}, budget=dps.PureDP(1))
 
 
 def test_ridge_is_that_of_unit_scale(no_noise):

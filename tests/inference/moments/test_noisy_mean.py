@@ -66,12 +66,12 @@ def test_the_box_reaches_the_extremes_of_ratios():
 
 
 def test_draws_go_back_from_what_was_seen_and_lost_ones_to_the_ends():
-    mean, squared_error, size = group(EXACT)._drawn
+    mean, squared_error, size = group(EXACT).drawn
     assert np.mean(mean) == pytest.approx(MEAN, abs=0.001)
     assert np.var(mean) == pytest.approx(group(EXACT).privacy_variance, rel=0.1)
     assert np.mean(squared_error * (size - 1)) == pytest.approx(SD**2, rel=0.02)
     lost = group(np.array([-500.0, 3.0, 4.0]))
-    mean, squared_error, _ = lost._drawn
+    mean, squared_error, _ = lost.drawn
     assert set(mean) == {-1.0, 1.0}
     assert mean.mean() == pytest.approx(0, abs=1e-12)
     assert np.all(squared_error == 0)
@@ -80,7 +80,7 @@ def test_draws_go_back_from_what_was_seen_and_lost_ones_to_the_ends():
 
 def test_a_negative_variance_is_raised_before_its_noise_is_put_around_it():
     moments = np.array([900.0, 360.0, 360.0 * 0.4 - 20])
-    _, squared_error, size = group(moments, np.eye(3), most=900.0)._drawn
+    _, squared_error, size = group(moments, np.eye(3), most=900.0).drawn
     variance = squared_error * (size - 1)
     assert np.mean(variance > 0) == pytest.approx(0.5, abs=0.05)
     assert np.sqrt(np.mean(variance**2)) > 0.5 * np.sqrt(LAW.variance) / UNIT / 900

@@ -187,7 +187,8 @@ def requests_with_a_function():
     of_numbers = {
         "mean": {"columns": ["x", "w"]}, "correlation": {"columns": ["x", "w"]},
         "covariance": {"columns": ["x", "w"]}, "pca": {"columns": ["x", "w"]},
-        "mean_difference": {"column": "x", "by": "b"}, "ols": {"formula": "x ~ w"},
+        "mean_difference": {"column": "x", "by": "b"},
+        "group_means": {"column": "x", "by": "c"}, "ols": {"formula": "x ~ w"},
         "graphical_model": {"columns": ["x", "w"]},
     }  # fmt: skip
     only_with = {"center": {"clip_norm": 1}, "scale": {"clip_norm": 1},

@@ -1,0 +1,102 @@
+"""Forest plots of estimates, whose intervals show what sampling and what noise leave unknown."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpstats.errors import RequestError
+from dpstats.plots.axes import axes_of, labels_of
+from dpstats.results.estimates import MOST, EstimateResult
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from dpstats.arrays import Floats
+    from dpstats.checks import Method
+
+
+def forest(
+    result: EstimateResult,
+    *,
+    alpha: float = 0.05,
+    method: Method = "noise_aware",
+    simultaneous: bool = False,
+    ax: Axes | None = None,
+) -> Axes:
+    """Estimates of a result, one per line, each with two intervals.
+
+    The thin line is the interval for the population, with sampling error and noise. The thick part
+    of it is the interval for the private table, whose only error is the noise. An interval without
+    an end runs to the edge.
+
+    Parameters
+    ----------
+    result : EstimateResult
+        With at most 60 parameters, such as those of `GroupMeans` and of its ``pairwise()``.
+    alpha : float
+        Error probability of each interval.
+    method : {"noise_aware", "certified"}
+    simultaneous : bool
+        Intervals that hold jointly.
+    ax : Axes, optional
+        Where to draw; a new figure by default.
+
+    Raises
+    ------
+    RequestError
+        If matplotlib is not installed, `ax` is no Axes, an option is not known, or the result has
+        no estimates or too many.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> import pandas as pd
+    >>> places = ["north", "south", "west"]
+    >>> schema = dps.Schema([dps.Number("pay", 0, 99, missing=0), dps.Category("region", places)])
+    >>> means = dps.GroupMeans("pay", by="region")
+    >>> plan = dps.plan(schema, {"means": means}, budget=dps.PureDP(1))
+    >>> numbers = pd.Series(range(9_000))
+    >>> rows = pd.DataFrame({"pay": numbers % 100, "region": [places[i % 3] for i in numbers]})
+    >>> ax = dps.plots.forest(dps.release(plan, rows, m=2_000).infer("means"))
+    >>> [label.get_text() for label in ax.get_yticklabels()]
+    ['region=north', 'region=south', 'region=west']
+    >>> ax.figure.savefig("means.png")
+    """
+    if not isinstance(result, EstimateResult):
+        raise RequestError(
+            "this plot needs a result with estimates, such as that of dps.GroupMeans; got "
+            f"{type(result).__name__}"
+        )
+    if len(result.terms) > MOST:
+        raise RequestError(
+            f"a forest plot shows at most {MOST} parameters, and this result has "
+            f"{len(result.terms)}; draw to_frame() yourself"
+        )
+    ax = axes_of(ax)
+    whole, of_table = (
+        np.asarray(result.conf_int(
+            alpha=alpha, method=method, target=target, simultaneous=simultaneous
+        )).reshape(-1, 2)
+        for target in ("population", "table")
+    )  # fmt: skip
+    estimates = np.asarray(result.params)
+    known = np.concatenate([ends[np.isfinite(ends)] for ends in (whole, of_table, estimates)])
+    span = max(float(np.ptp(known)), 1e-12) if known.size else 1.0
+    edges = (known.min() - 0.05 * span, known.max() + 0.05 * span) if known.size else (-1.0, 1.0)
+    y = np.arange(len(estimates))
+    for ends, width in ((whole, 1.2), (of_table, 4.0)):
+        low, high = _within(ends, *edges).T
+        ax.hlines(y, low, high, color="0.5", linewidth=width)
+    ax.plot(estimates, y, "o")
+    ax.set_yticks(y, labels_of(result.terms, "term"))
+    ax.invert_yaxis()
+    ax.set_xlim(*edges)
+    ax.set_title(result.title.replace("$", r"\$"), fontsize="medium")
+    return ax
+
+
+def _within(ends: Floats, low: float, high: float) -> Floats:
+    """Limits (d, 2), infinite ones at the edges."""
+    return np.asarray(np.clip(ends, low, high))

@@ -1,0 +1,256 @@
+"""Means of groups: their analysis of variance and their pairwise differences."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from dpstats.arrays import Floats
+from dpstats.checks import Method, Target, check_choice
+from dpstats.inference.moments.mean_intervals import MeanIntervals
+from dpstats.inference.moments.one_way import OneWay
+from dpstats.results.contrasts import FTestResult
+from dpstats.results.estimates import MOST, EstimateResult
+from dpstats.results.named import Named
+from dpstats.results.rendering import fixed, shown_pvalue, significant
+from dpstats.spending import benjamini_hochberg, holm
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Adjustment = Literal["holm", "fdr_bh", "none"]
+_ADJUSTED: Mapping[Adjustment, tuple[str, Callable[[Floats], Floats]]] = {
+    "holm": ("p-values are adjusted by Holm's method over all pairs", holm),
+    "fdr_bh": ("p-values are adjusted by Benjamini and Hochberg's method over all pairs",
+               benjamini_hochberg),
+    "none": ("p-values are not adjusted for the number of pairs", np.copy),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class GroupMeansResult(EstimateResult):
+    """Means of a number in groups, with an analysis of variance and all differences.
+
+    Attributes
+    ----------
+    groups : tuple of str
+        Labels of the k groups, in the order of `terms`.
+    one_way : OneWay
+        The noisy moments of the groups.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> import pandas as pd
+    >>> places = ["north", "south", "west"]
+    >>> schema = dps.Schema([dps.Number("pay", 0, 99, missing=0), dps.Category("region", places)])
+    >>> means = dps.GroupMeans("pay", by="region")
+    >>> plan = dps.plan(schema, {"means": means}, budget=dps.PureDP(1))
+    >>> numbers = pd.Series(range(9_000))
+    >>> region = (numbers % 3).map({0: "north", 1: "south", 2: "west"})
+    >>> rows = pd.DataFrame({"pay": numbers % 50 + 20 * (numbers % 3 == 2), "region": region})
+    >>> result = dps.release(plan, rows, m=2_000).infer("means")
+    >>> print(abs(result.params["region=west"] - 44.5) < 3, result.anova().pvalue < 0.001)
+    True True
+    >>> result.pairwise().terms
+    ['north - south', 'north - west', 'south - west']
+    """
+
+    groups: tuple[str, ...] = field(kw_only=True)
+    one_way: OneWay = field(kw_only=True, compare=False)
+
+    @property
+    def interval_of(self) -> str:
+        """The means, whose unit the widths have."""
+        return f"means of {self.title.removeprefix('Means of ')}, in its own unit"
+
+    @property
+    def sizes(self) -> Named:
+        """Noisy numbers of rows (k,), at least 1; without intervals, which `Marginals` has."""
+        found = [group.size for group in self.one_way.groups]
+        return Named(found[: len(self.terms)], self.terms)
+
+    @property
+    def eta_squared(self) -> float:
+        """Share of the variance that is between the groups; from noisy moments, no interval."""
+        return self.one_way.eta_squared
+
+    @property
+    def omega_squared(self) -> float:
+        """The same without the bias that sampling has, not below 0; no interval either."""
+        return self.one_way.omega_squared
+
+    @cached_property
+    def _anova(self) -> FTestResult:
+        statistic, pvalue, df_num, df_denom = self.one_way.welch()
+        return FTestResult(
+            f"Welch's analysis of variance, {self.title}",
+            f"the means of {', '.join(self.groups)} are equal in the population",
+            statistic, pvalue, "two-sided", self._footer("noise_aware", "population"),
+            df_num=df_num, df_denom=df_denom,
+        )  # fmt: skip
+
+    def anova(self) -> FTestResult:
+        """Welch's F test that all means are equal; variances of the groups may differ.
+
+        The p-value allows for sampling and for the noise. Without noise it is that of
+        ``scipy.stats.f_oneway(..., equal_var=False)`` and of statsmodels' ``anova_oneway``.
+        """
+        return self._anova
+
+    def pairwise(self, *, adjust: Adjustment = "holm") -> PairwiseResult:
+        """Differences of all pairs of means, each with intervals and Welch's test.
+
+        Parameters
+        ----------
+        adjust : {"holm", "fdr_bh", "none"}
+            Of the p-values, for the number of pairs. Intervals are those of each difference by
+            itself unless you ask for ``conf_int(simultaneous=True)``.
+
+        Raises
+        ------
+        RequestError
+            If `adjust` is not known.
+        """
+        check_choice("adjust", adjust, list(_ADJUSTED))
+        assert isinstance(self.intervals, MeanIntervals)
+        one = self.intervals.contrasts
+        pairs = list(itertools.combinations(range(len(one)), 2))
+        contrasts = tuple(
+            replace(one[i], groups=(*one[i].groups, *one[j].groups)) for i, j in pairs
+        )
+        terms = [f"{self.groups[i]} - {self.groups[j]}" for i, j in pairs]
+        notes = [note for note in self.notes if not note.startswith("Welch")]
+        return PairwiseResult(
+            title=f"Differences, {self.title}",
+            terms=terms,
+            params=Named([contrast.estimate for contrast in contrasts], terms),
+            sampling_variance=np.array([contrast.sampling_variance for contrast in contrasts]),
+            privacy_variance=np.array([contrast.privacy_variance for contrast in contrasts]),
+            intervals=MeanIntervals(contrasts),
+            rows=self.rows,
+            budget=self.budget,
+            notes=[_ADJUSTED[adjust][0], *notes],
+            adjust=adjust,
+        )
+
+    def summary(
+        self,
+        *,
+        alpha: float = 0.05,
+        target: Target = "population",
+        most: int = MOST,
+        simultaneous: bool = False,
+        adjust: Adjustment | None = None,
+    ) -> str:
+        """Text table of the means; with `adjust` the differences of all pairs follow.
+
+        Parameters
+        ----------
+        alpha, target, most, simultaneous :
+            As in `EstimateResult.summary`.
+        adjust : {"holm", "fdr_bh", "none"}, optional
+            See `pairwise`.
+        """
+        options: dict[str, Any] = {"alpha": alpha, "target": target, "most": most,
+                                   "simultaneous": simultaneous}  # fmt: skip
+        means = super().summary(**options)
+        if adjust is None:
+            return means
+        return f"{means}\n\n{self.pairwise(adjust=adjust).summary(**options)}"
+
+    def to_frame(
+        self, *, alpha: float = 0.05, method: Method = "noise_aware", target: Target = "population"
+    ) -> pd.DataFrame:
+        """One row per group, with its noisy `size` last. See `EstimateResult.to_frame`."""
+        frame = super().to_frame(alpha=alpha, method=method, target=target)
+        return frame.assign(size=np.asarray(self.sizes))
+
+    def _first(self, count: int) -> EstimateResult:
+        first = super()._first(count)
+        assert isinstance(first, GroupMeansResult)
+        return replace(first, groups=self.groups[:count])
+
+    def _head(self, alpha: float, target: Target) -> list[str]:
+        if target == "table":
+            return [self.title]
+        test = self._anova
+        return [
+            self.title,
+            f"Welch's F {significant(test.statistic)} on {test.df_num:g} and "
+            f"{significant(test.df_denom)} df, p-value {shown_pvalue(test.pvalue)} "
+            "(allows for the noise)",
+            f"eta squared {fixed(self.eta_squared, 3)}, omega squared "
+            f"{fixed(self.omega_squared, 3)}: from noisy moments, without intervals",
+        ]
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class PairwiseResult(EstimateResult):
+    """Differences of all pairs of group means.
+
+    Attributes
+    ----------
+    adjust : {"holm", "fdr_bh", "none"}
+        How the p-values are adjusted.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> import pandas as pd
+    >>> places = ["north", "south", "west"]
+    >>> schema = dps.Schema([dps.Number("pay", 0, 99, missing=0), dps.Category("region", places)])
+    >>> means = dps.GroupMeans("pay", by="region")
+    >>> plan = dps.plan(schema, {"means": means}, budget=dps.PureDP(1))
+    >>> numbers = pd.Series(range(9_000))
+    >>> region = (numbers % 3).map({0: "north", 1: "south", 2: "west"})
+    >>> rows = pd.DataFrame({"pay": numbers % 50 + 20 * (numbers % 3 == 2), "region": region})
+    >>> pairs = dps.release(plan, rows, m=2_000).infer("means").pairwise()
+    >>> print(abs(pairs.params["north - west"] + 20) < 4, pairs.pvalues["north - west"] < 0.01)
+    True True
+    """
+
+    adjust: Adjustment = field(default="holm", kw_only=True)
+
+    @cached_property
+    def p_unadjusted(self) -> Named:
+        """(d,) two-sided noise-aware p-values of: the two means are equal."""
+        return Named(self.intervals.pvalues(0.0, "two-sided"), self.terms)
+
+    @property
+    def pvalues(self) -> Named:
+        """(d,) the same, adjusted as `adjust` says."""
+        return Named(_ADJUSTED[self.adjust][1](np.asarray(self.p_unadjusted)), self.terms)
+
+    @property
+    def interval_of(self) -> str:
+        """The differences, whose unit the widths have."""
+        return "differences of means, in their own unit"
+
+    def to_frame(
+        self, *, alpha: float = 0.05, method: Method = "noise_aware", target: Target = "population"
+    ) -> pd.DataFrame:
+        """One row per pair; ``p_value`` is adjusted, and ``p_unadjusted`` beside it.
+
+        For the private table there is no test. See `EstimateResult.to_frame`.
+        """
+        frame = super().to_frame(alpha=alpha, method=method, target=target)
+        if target == "table":
+            return frame
+        errors = np.asarray(self.bse)
+        scores = np.divide(self.params, errors, out=np.full(len(errors), np.nan), where=errors > 0)
+        return frame.assign(
+            statistic=np.asarray(scores), p_value=np.asarray(self.pvalues),
+            p_unadjusted=np.asarray(self.p_unadjusted),
+        )  # fmt: skip
+
+    def _shown(self, alpha: float, target: Target, most: int) -> pd.DataFrame:
+        shown = super()._shown(alpha, target, most)
+        if target == "table":
+            return shown
+        return shown.assign(p_value=np.asarray(self.pvalues)[shown.index])  # adjusted for all pairs

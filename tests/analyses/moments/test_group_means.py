@@ -1,0 +1,245 @@
+"""Means of groups: textbook numbers without noise, honest ones with it."""
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+from statsmodels.stats.multitest import multipletests
+from statsmodels.stats.oneway import anova_oneway
+from statsmodels.stats.weightstats import CompareMeans, DescrStatsW
+
+import dpstats as dps
+from dpstats.planning.power import pvalue_of
+from dpstats.privacy.noise import _noise_from
+
+SCHEMA = dps.Schema([
+    dps.Number("pay", -10, 30, points=401, missing=0),
+    dps.Number("age", 0, 100, points=201, edges=[40, 65], allow_missing=True),
+    dps.Number("wealth", 1, 1e4, points=401, scale="log", missing=10),
+    dps.Number("bare", 0, 1, missing=0),
+    dps.Category("region", ["n", "s", "w", "e"], allow_missing=True),
+    dps.Boolean("ill"),
+])  # fmt: skip
+ASKED = {
+    "regions": dps.GroupMeans("pay", by="region"),
+    "two": dps.GroupMeans("pay", by="region", groups=("w", "s")),
+    "ages": dps.GroupMeans("pay", by="age", given="region != 'e' and ill"),
+    "health": dps.GroupMeans("age", by="ill"),
+    "wealth": dps.GroupMeans("log(wealth)", by="region", groups=("s", "n", "(missing)")),
+}
+
+
+def rows(n=900):
+    rng = np.random.default_rng(4)
+    age = (2 * rng.normal(50, 15, n).clip(0, 100)).round() / 2
+    region = rng.choice(["n", "s", "w", "e"], n, p=[0.5, 0.36, 0.12, 0.02]).astype(object)
+    pay = (age / 5 + 2 * (region == "s") + rng.normal(0, 4, n) * (1 + (region == "w"))).round(1)
+    region[rng.random(n) < 0.05] = None
+    return pd.DataFrame({
+        "pay": pay.clip(-10, 30), "age": np.where(rng.random(n) < 0.1, np.nan, age),
+        "wealth": np.exp(np.log(1e4) * rng.integers(0, 401, n) / 400),
+        "bare": 0.0, "region": region, "ill": rng.random(n) < 0.3,
+    })  # fmt: skip
+
+
+class Seeded:
+    """Laplace noise with a seed, for the test seam."""
+
+    def __init__(self):
+        self.rng = np.random.default_rng(12)
+
+    def __call__(self, scale, size):
+        one, other = self.rng.geometric(-np.expm1(-1 / scale), (2, size))
+        return one - other
+
+
+def nothing(scale, size):
+    """No noise at all."""
+    return np.zeros(size, np.int64)
+
+
+def released(budget, unit="replace", asked=ASKED, frame=None, noise=None):
+    plan = dps.plan(SCHEMA, asked, budget=budget, unit=unit, reference=dps.Uniform())
+    with _noise_from(noise or Seeded()):
+        measured = dps.measure(plan, rows() if frame is None else frame)
+    return dps.synthesize(measured, rng=0, m=200, k=50)
+
+
+def samples(name):
+    """The groups of an analysis, as arrays."""
+    frame = rows()
+    if name == "ages":
+        frame = frame[frame["region"].ne("e") & frame["ill"]]  # missing satisfies !=, as in pandas
+        bins = pd.cut(frame["age"], [-1, 39.9, 64.9, 100])
+        return [frame["pay"][bins == cut] for cut in bins.cat.categories]
+    if name == "health":
+        return [frame["age"][frame["ill"] == ill].dropna() for ill in (False, True)]
+    if name == "wealth":
+        logs = np.log(frame["wealth"])
+        return [logs[frame["region"] == "s"], logs[frame["region"] == "n"],
+                logs[frame["region"].isna()]]  # fmt: skip
+    return [frame["pay"][frame["region"] == one] for one in ("ws" if name == "two" else "nswe")]
+
+
+@pytest.fixture(scope="module")
+def quiet():
+    """Releases of both units without noise."""
+    return {
+        unit: released(dps.PureDP(10**6), unit, noise=nothing) for unit in ("replace", "add_remove")
+    }
+
+
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+@pytest.mark.parametrize("name", ASKED)
+def test_without_noise_it_is_welchs_analysis_of_variance(quiet, name, unit):
+    result, groups = quiet[unit].infer(name), samples(name)
+    np.testing.assert_allclose(result.params, [np.mean(group) for group in groups], rtol=1e-8)
+    np.testing.assert_allclose(result.bse, [stats.sem(group) for group in groups], rtol=1e-7)
+    np.testing.assert_allclose(result.sizes, [len(group) for group in groups], rtol=1e-8)
+    ends = [DescrStatsW(np.asarray(group)).tconfint_mean() for group in groups]
+    np.testing.assert_allclose(result.conf_int(), ends, rtol=1e-6)
+    test, theirs = result.anova(), anova_oneway([*map(np.asarray, groups)], use_var="unequal")
+    np.testing.assert_allclose(test.statistic, theirs.statistic, rtol=1e-7)
+    np.testing.assert_allclose([test.df_num, test.df_denom], theirs.df, rtol=1e-7)
+    np.testing.assert_allclose(test.pvalue, theirs.pvalue, rtol=1e-5, atol=1e-9)
+    every = np.concatenate(groups)
+    within = sum(len(group) * np.var(group) for group in groups)
+    total, more = len(every) * np.var(every), len(groups) - 1
+    error = within / (len(every) - more - 1)
+    np.testing.assert_allclose(result.eta_squared, 1 - within / total, rtol=1e-6, atol=1e-9)
+    omega = max(0.0, (total - within - more * error) / (total + error))
+    np.testing.assert_allclose(result.omega_squared, omega, rtol=1e-6, atol=1e-9)
+
+
+def test_without_noise_pairs_are_those_of_welchs_test(quiet):
+    groups = dict(zip("nswe", samples("regions"), strict=True))
+    found = quiet["replace"].infer("regions")
+    pairs, plain = found.pairwise(), found.pairwise(adjust="none")
+    assert pairs.terms == [f"{a} - {b}" for a, b in itertools.combinations("nswe", 2)]
+    compared = [CompareMeans(DescrStatsW(np.asarray(groups[a])), DescrStatsW(np.asarray(groups[b])))
+                for a, b in itertools.combinations("nswe", 2)]  # fmt: skip
+    raw = np.array([one.ttest_ind(usevar="unequal")[1] for one in compared])
+    ends = [one.tconfint_diff(usevar="unequal") for one in compared]
+    np.testing.assert_allclose(pairs.conf_int(), ends, rtol=1e-5, atol=1e-8)
+    least = 1 / 5_000  # of draws
+    np.testing.assert_allclose(pairs.p_unadjusted, np.maximum(raw, least), rtol=1e-4)
+    for adjust, method in [("holm", "holm"), ("fdr_bh", "fdr_bh")]:
+        expected = multipletests(np.maximum(raw, least), method=method)[1]
+        np.testing.assert_allclose(found.pairwise(adjust=adjust).pvalues, expected, rtol=1e-4)
+    np.testing.assert_array_equal(plain.pvalues, plain.p_unadjusted)
+    frame = pairs.to_frame()
+    np.testing.assert_array_equal(frame["p_value"], pairs.pvalues)
+    np.testing.assert_allclose(frame["statistic"], pairs.params / pairs.bse)
+    assert "adjusted by Holm's method" in str(pairs)
+    assert "not adjusted" in str(plain)
+    assert pairs.to_frame(target="table")["p_value"].isna().all()
+
+
+@pytest.fixture(scope="module")
+def noisy():
+    return {unit: released(dps.PureDP(2), unit) for unit in ("replace", "add_remove")}
+
+
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+def test_noise_widens_intervals_and_methods_and_targets_nest(quiet, noisy, unit):
+    result, exact = noisy[unit].infer("regions"), quiet[unit].infer("regions")
+    assert np.all(np.diff(result.conf_int()) > np.diff(exact.conf_int()))
+    aware, certified = result.conf_int(), result.conf_int(method="certified")
+    slack = 1e-9
+    assert np.all(
+        (certified[:, 0] <= aware[:, 0] + slack) & (aware[:, 1] <= certified[:, 1] + slack)
+    )
+    table, joint = result.conf_int(target="table"), result.conf_int(simultaneous=True)
+    assert np.all((aware[:, 0] <= table[:, 0]) & (table[:, 1] <= aware[:, 1]))
+    assert np.all((joint[:, 0] <= aware[:, 0]) & (aware[:, 1] <= joint[:, 1]))
+    assert 0 < result.anova().pvalue <= 1
+    assert 0 <= result.omega_squared <= result.eta_squared <= 1
+
+
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+def test_a_rare_group_may_have_any_mean_and_does_not_decide_the_test(unit):
+    frame = rows()
+    frame["pay"] = np.where(frame["region"] == "e", 30.0, 2 * (np.arange(900) % 2))
+    rare = frame[frame["region"].ne("e") | (frame["region"].eq("e").cumsum() <= 3)]
+    found = released(dps.PureDP(0.5), unit, {"g": ASKED["regions"]}, rare).infer("g")
+    for method in ("noise_aware", "certified"):
+        np.testing.assert_allclose(found.conf_int(method=method)["region=e"], [-10, 30])
+    assert "group e is empty or small" in found.summary()
+    assert found.anova().pvalue > 0.05
+
+
+def test_pages_name_the_test_and_the_effect_size(noisy):
+    found = noisy["replace"].infer("regions")
+    test = found.anova()
+    page = found.summary()
+    assert f"Welch's F {test.statistic:.4g} on 3 and {test.df_denom:.4g} df" in page
+    assert "eta squared" in page
+    assert "Welch" not in found.summary(target="table").split("Note")[0]
+    assert test.null == "the means of n, s, w, e are equal in the population"
+    assert list(found.to_frame().columns)[-1] == "size"
+    assert found.terms == [f"region={one}" for one in "nswe"]
+    assert noisy["replace"].infer("ages").title == (
+        "Means of pay, by age, given region != 'e' and ill"
+    )
+    assert noisy["replace"].infer("ages").terms[1] == "age=[40, 65)"
+    assert found.anova() is found.anova()
+    assert noisy["replace"].infer("regions") == found
+    assert found.headline.startswith("region=n: ")
+    assert pvalue_of(found, "regions", None, None) == test.pvalue  # the one whose power is asked
+    with pytest.raises(dps.RequestError, match="its own hypothesis"):
+        pvalue_of(found, "regions", 0.0, None)
+
+
+def test_the_groups_of_another_analysis_follow(noisy):
+    release = noisy["replace"]
+    pair = release.infer(dps.MeanDifference("pay", by="region", groups=("s", "n")))
+    both = release.infer(dps.GroupMeans("pay", by="region", groups=("s", "n")))
+    np.testing.assert_allclose(pair.params, both.params[0] - both.params[1])
+    np.testing.assert_allclose(both.pairwise().conf_int()[0], pair.conf_int(), rtol=0.02)
+    with pytest.raises(dps.NotMeasuredError, match="moments in groups"):
+        release.infer(dps.GroupMeans("age", by="region"))
+
+
+def test_as_many_groups_as_you_like_have_the_noise_of_one():
+    asked = {"g": ASKED["regions"]}, {"g": dps.GroupMeans("pay", by="region", groups=("n", "w"))}
+    for unit, price in (("replace", 2), ("add_remove", 1)):
+        for one in asked:
+            (block,) = dps.plan(SCHEMA, one, budget=dps.PureDP(1), unit=unit).family.blocks
+            assert block.sensitivity(unit).l1 == block.sensitivity(unit).l2_squared == price
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    ({"column": "region", "by": "ill"}, "not a number"),
+    ({"by": "pay"}, "cannot define its own groups|two or more"),
+    ({"by": "age", "given": "age >= 40"}, "involves 'age'.*leave it out of given="),
+    ({"by": "bare"}, "two or more different levels or bins of 'bare'.*add edges"),
+    ({"by": "region", "groups": "n"}, "two or more levels"),
+    ({"by": "region", "groups": ("n",)}, "two or more levels"),
+    ({"by": "region", "groups": ("n", "n")}, "different levels"),
+    ({"by": "region", "groups": ("n", "x")}, r"groups: 'x' is not a level of 'region'; levels"),
+    ({"by": "age", "groups": (18, 40)}, r"groups: 18 is not a bin of 'age'; bins"),
+    ({"column": "wealth", "by": "ill"}, r"write log\(wealth\)"),
+    ({"column": "log(pay)", "by": "ill"}, "scale='log'"),
+    ({"by": "zip"}, "no column 'zip'"),
+])  # fmt: skip
+def test_impossible_requests_say_what_is_allowed(options, message):
+    with pytest.raises(dps.DpstatsError, match=message):
+        dps.plan(
+            SCHEMA, {"g": dps.GroupMeans(**{"column": "pay", **options})}, budget=dps.PureDP(1)
+        )
+
+
+def test_an_unknown_adjustment_is_refused(noisy):
+    with pytest.raises(
+        dps.RequestError, match=r"adjust must be one of \['holm', 'fdr_bh', 'none'\]"
+    ):
+        noisy["replace"].infer("regions").pairwise(adjust="tukey")
+
+
+def test_printed_pairs_are_adjusted_for_all_pairs(noisy):
+    pairs = noisy["replace"].infer("regions").pairwise()
+    few = pairs._shown(0.05, "population", 2)
+    np.testing.assert_array_equal(few["p_value"], pairs.pvalues[:2])
+    assert "4 more rows" in pairs.summary(most=2)
