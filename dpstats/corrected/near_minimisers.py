@@ -150,9 +150,7 @@ def _product(least: Floats, most: Floats, distance: Floats) -> Floats:
     return np.where(distance > 0, least * distance, most * distance)
 
 
-def quadratic_minimiser(
-    axes: Sequence[Floats], values: Floats, used: NDArray[np.bool_]
-) -> Floats:
+def quadratic_minimiser(axes: Sequence[Floats], values: Floats, used: NDArray[np.bool_]) -> Floats:
     """Minimum (p,) of a quadratic fitted to values (d,) at the used grid points (d,) bool.
 
     The 3^p points around the least value are always used. The grid point with the least value where
@@ -161,8 +159,8 @@ def quadratic_minimiser(
     shape = [len(axis) for axis in axes]
     best = np.unravel_index(int(np.argmin(values)), shape)
     near = np.zeros(shape, dtype=np.bool_)
-    near[tuple(slice(min(max(i - 1, 0), k - 3), min(max(i - 1, 0), k - 3) + 3)
-               for i, k in zip(best, shape, strict=True))] = True  # fmt: skip
+    first = [min(max(int(i) - 1, 0), k - 3) for i, k in zip(best, shape, strict=True)]
+    near[tuple(slice(i, i + 3) for i in first)] = True
     used = used | near.ravel()
     points = np.array(list(itertools.product(*axes)))[used]
     p = points.shape[1]

@@ -12,6 +12,7 @@ from dpstats.families.cells import Indicator, Table
 from dpstats.families.group_moments import GroupMoments
 from dpstats.families.lattice import KernelLattice
 from dpstats.families.losses.linear import LinearLosses
+from dpstats.families.losses.tabulated import TabulatedLosses
 from dpstats.families.moments import Moments
 from dpstats.families.residuals import Residual
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 _LIBRARY = (
     Table, Indicator, Residual, Moments, GroupMoments, BallMoments, KernelLattice, LinearLosses,
+    TabulatedLosses,
 )  # fmt: skip
 KINDS: Mapping[str, type[Block]] = {kind.kind: kind for kind in _LIBRARY}
 """The library's blocks: those whose sensitivity is proved and tested."""

@@ -51,10 +51,25 @@ class LossBlock(Block):
     def values(self, codes: Mapping[str, Codes]) -> Codes:
         """Losses (m, d) int64 in [0, B] of m rows, given as column name -> (m,) codes."""
 
+    if TYPE_CHECKING:  # fields of some blocks, properties of others
+
+        @property
+        def unit(self) -> float:
+            """The loss that one integer unit is."""
+
+        @property
+        def convex(self) -> bool:
+            """Whether the loss is convex in the parameters."""
+
     @property
     @abstractmethod
-    def unit(self) -> float:
-        """The loss that one integer unit is."""
+    def reach(self) -> Floats:
+        """(p,) bounds on the slope of the loss in each parameter; infinite where unknown."""
+
+    @property
+    @abstractmethod
+    def largest_loss(self) -> float:
+        """Bound on the loss of any row at any point of the box."""
 
     @property
     @abstractmethod
@@ -127,7 +142,7 @@ class LossBlock(Block):
         RequestError
             If even a few codes of every number give too many states.
         """
-        every = [np.asarray(_codes(column)) for column in self.columns]
+        every = [np.asarray(codes_of(column)) for column in self.columns]
         most = max(_LISTED // self.size, 2**12)
         if math.prod(len(codes) for codes in every) <= most:
             return every, np.zeros(self.size, dtype=np.int64)
@@ -181,7 +196,7 @@ def _sensitivity(block: LossBlock, unit: Unit) -> Sensitivity:
     return Sensitivity(Fraction(l1, LARGEST), Fraction(l2_squared, LARGEST**2))
 
 
-def _codes(column: Column) -> Codes:
+def codes_of(column: Column) -> Codes:
     """All codes of a column."""
     return column.all_codes if isinstance(column, Number) else np.arange(column.bins)
 

@@ -81,14 +81,21 @@ class _Farthest:
         if not len(self._norms):
             return self._known
         inside, norms = self._of_kept(), self._norms
-        return max(inside, self._bound(int(norms[0]), self._left_out)) if self._left_out >= 0 else inside
+        return (
+            max(inside, self._bound(int(norms[0]), self._left_out))
+            if self._left_out >= 0
+            else inside
+        )
 
     def _of_kept(self) -> int:
         best, work, norms = self._known, 0, self._norms.tolist()
         for i in range(len(norms) - 1):
             # Bounds decrease: compare only the vectors whose bound is above the best so far.
             last = bisect.bisect_left(
-                norms, True, lo=i + 1, key=lambda norm: self._bound(norms[i], norm) <= best  # noqa: B023
+                norms,
+                True,
+                lo=i + 1,
+                key=lambda norm: self._bound(norms[i], norm) <= best,
             )
             if last == i + 1:
                 return best

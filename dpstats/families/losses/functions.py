@@ -116,7 +116,7 @@ class HuberLoss:
 
     @property
     def lipschitz(self) -> float:
-        """k."""
+        """The constant k."""
         return self.k
 
     @property

@@ -60,11 +60,10 @@ class LinearLosses(LossBlock):
     axes: tuple[Axis, ...]
 
     kind: ClassVar[str] = "linear_losses"
+    convex: ClassVar[bool] = True
 
     @staticmethod
-    def of(
-        schema: Schema, loss: LinearLoss, formula: str, grid: Mapping[str, Any]
-    ) -> LinearLosses:
+    def of(schema: Schema, loss: LinearLoss, formula: str, grid: Mapping[str, Any]) -> LinearLosses:
         """The losses of a formula's model.
 
         Raises
@@ -103,9 +102,7 @@ class LinearLosses(LossBlock):
         used = {response[0], *(feature[0] for feature in regressors if feature is not None)}
         columns = tuple(column for column in schema if column.name in used)
         numbers = {name for name, level in (response, *filter(None, regressors)) if level is None}
-        require_answered(
-            [c for c in columns if c.name in numbers or c.name == response[0]], None
-        )
+        require_answered([c for c in columns if c.name in numbers or c.name == response[0]], None)
         for column in columns:
             if isinstance(column, Number) and column.name in numbers:
                 column.require_missing("losses")
@@ -120,9 +117,9 @@ class LinearLosses(LossBlock):
         """A response, or a regressor without its middle, (m,)."""
         column = self._by_name[feature[0]]
         if feature[1] is not None:
-            return (column.bins_of(codes) == feature[1]).astype(np.float64)
+            return np.asarray(column.bins_of(codes) == feature[1], dtype=np.float64)
         assert isinstance(column, Number)
-        return column.grid[codes + column.half_points]
+        return np.asarray(column.grid[codes + column.half_points])
 
     @cached_property
     def _by_name(self) -> dict[str, Column]:
@@ -201,7 +198,9 @@ class LinearLosses(LossBlock):
         moved = np.zeros([axis.points for axis in self.axes])
         for j, (axis, feature) in enumerate(zip(self.axes, self.regressors, strict=True)):
             if feature is not None and feature[1] is None:
-                along = np.abs(axis.values).reshape([-1 if i == j else 1 for i in range(moved.ndim)])
+                along = np.abs(axis.values).reshape(
+                    [-1 if i == j else 1 for i in range(moved.ndim)]
+                )
                 moved = moved + gaps.get(feature[0], 0.0) * along
         if self.response[1] is None:
             moved = moved + gaps.get(self.response[0], 0.0)
@@ -244,9 +243,7 @@ def linear_design(schema: Schema, formula: str) -> Design:
 
         column = schema[constant["quoted"] or constant["bare"]]
         if not isinstance(column, Number | Boolean):
-            raise RequestError(
-                f"the response {column.name!r} must be a number or a Boolean"
-            )
+            raise RequestError(f"the response {column.name!r} must be a number or a Boolean")
         response = (column.name, None if isinstance(column, Number) else 1)
         return Design(response, (Regressor("Intercept", ()),), (), slice(0, 1))
     design = Design.of(formula, schema)
