@@ -19,6 +19,7 @@ from dpstats.arrays import Floats
 _ROUNDS = 5  # in which boxes are halved along every axis
 _MOST_BOXES = 4_096
 _ENTRIES = 2**20
+_UNKNOWN = 1e200  # in place of an infinite slope, whose product with 0 is undefined
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +34,8 @@ class NearMinimisers:
         Bounds on the function at the grid points, the last axis running first.
     reach : (p,) float64
         Lipschitz constants: the function changes by at most sum_j reach_j |a_j - b_j| from a to b.
-        Infinite where nothing is known.
+        Infinite where nothing is known; if it is not convex either, the minimum is that over the
+        grid points alone.
     convex : bool
         Whether the function is convex.
 
@@ -87,7 +89,12 @@ class NearMinimisers:
                     np.maximum(below[..., m:], fall, out=below[..., m:])
             found.append((least.ravel(), most.ravel()))
         least, most = (np.stack(side, axis=1) for side in zip(*found, strict=True))
-        return least, most
+        return np.maximum(least, -_UNKNOWN), np.minimum(most, _UNKNOWN)
+
+    @property
+    def finite(self) -> bool:
+        """Whether the box is only its grid points: nothing is known between them."""
+        return not self.convex and bool(np.any(np.isinf(self.reach)))
 
     def lower(self, first: Floats, last: Floats) -> Floats:
         """Lower bounds (m,) of the function on boxes with corners `first` <= `last`, (m, p)."""
@@ -113,6 +120,9 @@ class NearMinimisers:
         """Whether each of m points (m, p) of the box can be a minimiser, (m,)."""
         ends = np.array([(axis[0], axis[-1]) for axis in self.axes])
         inside = np.all((points >= ends[:, 0]) & (points <= ends[:, 1]), axis=1)
+        if self.finite:
+            pairs = zip(points.T, self.axes, strict=True)
+            inside = np.all([np.isin(own, axis) for own, axis in pairs], axis=0)
         return np.asarray(inside & (self.lower(points, points) <= self.most))
 
     @cached_property
@@ -121,6 +131,9 @@ class NearMinimisers:
 
         Cells of the grid are halved along every axis until there are many.
         """
+        if self.finite:
+            low_enough = self.points[self.low <= self.most]
+            return low_enough, low_enough
         cells = list(itertools.product(*(range(len(axis) - 1) for axis in self.axes)))
         place = np.array(cells)
         first = np.stack([axis[place[:, j]] for j, axis in enumerate(self.axes)], axis=1)

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 LARGEST = 2**16  # B: rounding a loss costs at most 1 / (2 B) of the largest one
 _ENTRIES = 2**20  # losses that are worked on at a time
-_LISTED = 10**7  # losses that are computed to find a sensitivity
+_LISTED = 5 * 10**6  # losses that are computed to find a sensitivity
+_FEWEST = 2**12  # states of a row that are listed where there are more
 _CORNERS = 256
 
 
@@ -143,7 +144,7 @@ class LossBlock(Block):
             If even a few codes of every number give too many states.
         """
         every = [np.asarray(codes_of(column)) for column in self.columns]
-        most = max(_LISTED // self.size, 2**12)
+        most = max(_LISTED // self.size, _FEWEST)
         if math.prod(len(codes) for codes in every) <= most:
             return every, np.zeros(self.size, dtype=np.int64)
         numbers = [i for i, c in enumerate(self.columns) if isinstance(c, Number)]

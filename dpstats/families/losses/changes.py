@@ -10,7 +10,7 @@ import numpy as np
 
 from dpstats.arrays import Codes
 
-_KEPT = 2 * 10**6  # entries of the vectors that are compared in pairs
+_KEPT = 10**6  # entries of the vectors that are compared in pairs
 _WORK = 10**8  # entries that are subtracted in these comparisons
 
 Vectors = Callable[[], Iterable[Codes]]

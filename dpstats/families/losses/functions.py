@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from decimal import Decimal, localcontext
 from functools import lru_cache
 from typing import Any, ClassVar, Protocol, TypeAlias
@@ -204,7 +204,7 @@ def loss_from_dict(plain: Mapping[str, Any]) -> LinearLoss:
     try:
         return LOSSES[kind](**parameters)
     except TypeError:
-        known = list(getattr(LOSSES[kind], "__dataclass_fields__", {}))
+        known = [field.name for field in fields(LOSSES[kind])]
         raise RequestError(
             f"the loss {kind!r} takes the parameters {known}, got {sorted(parameters)}"
         ) from None
