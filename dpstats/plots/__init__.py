@@ -2,5 +2,6 @@
 
 from dpstats.plots.components import loadings, scree
 from dpstats.plots.graphs import matrix, network
+from dpstats.plots.losses import risk
 
-__all__ = ["loadings", "matrix", "network", "scree"]
+__all__ = ["loadings", "matrix", "network", "risk", "scree"]
