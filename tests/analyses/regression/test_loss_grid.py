@@ -1,7 +1,10 @@
 """M-estimation on a grid: against direct minimisers, coverage, files and refusals."""
 
 import dataclasses
+import itertools
 import json
+import re
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -11,6 +14,7 @@ from scipy import optimize
 
 import dpstats as dps
 from dpstats.analyses.registry import analysis_from_dict, analysis_to_dict
+from dpstats.corrected.near_minimisers import NearMinimisers
 from dpstats.inference.losses.risk_surface import RiskSurface
 from dpstats.inference.simulation import draw_from
 from dpstats.measured.answers import answer
@@ -306,3 +310,37 @@ def test_refusals_of_huber():
     for name in missing.names:
         with pytest.raises(dps.RequestError, match="missing="):
             dps.Huber(f"{name} ~ 1", k=1).family(missing)
+
+
+PAGE = Path(__file__).parents[3] / "docs" / "explanation" / "m-estimation.md"
+
+
+def test_the_page_on_m_estimation_runs_and_has_right_figures(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("matplotlib").use("Agg")
+    monkeypatch.chdir(tmp_path)
+    text, scope = PAGE.read_text("utf-8"), {}
+    code, request = (re.search(rf"```{kind}\n(.*?)```", text, re.DOTALL)[1]
+                     for kind in ("python", "toml"))  # fmt: skip
+    exec(compile(code, PAGE, "exec"), scope)
+    assert "is due to noise" in capsys.readouterr().out
+    columns = "\n".join(
+        f'[[column]]\nname = "{name}"\nlow = {low}\nhigh = {high}\nmissing = 5\npoints = 101\n'
+        for name, low, high in [("dose", 0, 10), ("score", -10, 40)]
+    )
+    (tmp_path / "request.toml").write_text(f"[budget]\nrho = 1\n{columns}\n{request}")
+    assert list(load_request(tmp_path / "request.toml").analyses) == ["robust", "median"]
+
+    x = dps.Schema([dps.Number("x", -1, 1, missing=0), dps.Boolean("y")])
+    square = {"Intercept": (-2, 2, 11), "x": (-2, 2, 11)}
+    block = dps.LossGrid("logistic", "y ~ x", square).block(x)
+    replaced = block.sensitivity("replace")
+    shown = f"L1 is\n{float(replaced.l1):.1f} and L2 is {float(replaced.l2_squared) ** 0.5:.2f}"
+    assert shown in text
+    assert f"the sum of the ranges is {block.size} and" in text
+
+    axes = [np.linspace(-2, 2, 21)] * 2
+    risk = logistic_risk(people(5_000))
+    exact = np.array([risk(b) for b in itertools.product(*axes)])
+    widths = [np.diff(NearMinimisers(axes, exact, exact, np.ones(2), convex).hull)[1, 0]
+              for convex in (True, False)]  # fmt: skip
+    assert "within {:.2f} by convexity and within {:.1f} by the".format(*widths) in text
