@@ -23,7 +23,7 @@ from dpstats.measured.view import ReleaseView
 from dpstats.results.base import Result, footer
 from dpstats.results.named import Named
 from dpstats.results.rendering import Numerals, Page, brief_list, significant
-from dpstats.schema import Number, Schema
+from dpstats.schema import Schema
 from dpstats.spending import USUAL_ALPHA, percent
 
 if TYPE_CHECKING:
@@ -193,12 +193,6 @@ def _notes(surface: RiskSurface) -> list[str]:
         ]
         if middles and None in block.regressors:
             notes.append(f"the intercept is the predictor at {', '.join(middles)}")
-        outside = [c.name for c in block.columns if isinstance(c, Number)]
-        if outside:
-            notes.append(
-                f"values of {', '.join(outside)} beyond the declared bounds count as the nearer "
-                "bound: the minimum is that for clamped values"
-            )
     return notes
 
 
