@@ -129,17 +129,19 @@ class NearMinimisers:
     def boxes(self) -> tuple[Floats, Floats]:
         """Boxes (m, p) whose union holds all minimisers: first and last corners.
 
-        Cells of the grid are halved along every axis until there are many.
+        Cells of the grid are halved along every axis until there are many. Where the bounds
+        contradict each other, so that some fail, it is the box with the least lower bound.
         """
         if self.finite:
-            low_enough = self.points[self.low <= self.most]
+            low_enough = self.points[self.low <= max(self.most, float(self.low.min()))]
             return low_enough, low_enough
         cells = list(itertools.product(*(range(len(axis) - 1) for axis in self.axes)))
         place = np.array(cells)
         first = np.stack([axis[place[:, j]] for j, axis in enumerate(self.axes)], axis=1)
         last = np.stack([axis[place[:, j] + 1] for j, axis in enumerate(self.axes)], axis=1)
         for round_ in range(_ROUNDS + 1):
-            kept = self.lower(first, last) <= self.most
+            lower = self.lower(first, last)
+            kept = lower <= max(self.most, float(lower.min()))  # one at least
             first, last = first[kept], last[kept]
             if round_ == _ROUNDS or len(first) * 2 ** len(self.axes) > _MOST_BOXES:
                 break

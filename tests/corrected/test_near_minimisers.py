@@ -70,6 +70,15 @@ def test_without_convexity_or_constants_only_grid_points_are_excluded():
     assert near.hull.tolist() == [[1.0, 1.0]]
 
 
+def test_bounds_that_contradict_each_other_leave_a_small_set():
+    axes = [np.linspace(0, 4, 5)]
+    values = np.array([1.0, 0.0, 3.0, 0.1, 2.0])
+    near = NearMinimisers(axes, values, values, np.array([np.inf]))
+    assert not near.possible(np.linspace(0, 4, 81)[:, None]).any()
+    low, high = near.hull[0]
+    assert 0 <= low < high <= 4
+
+
 @pytest.mark.parametrize("p", [1, 2, 3])
 def test_the_quadratic_fit_finds_the_minimum_of_a_quadratic(p):
     rng = np.random.default_rng(p)

@@ -95,15 +95,14 @@ class LossGrid:
                 f"dps.TabulatedLoss; got {short(loss)}"
             )
         table = plain.get("kind") == TabulatedLoss.kind
-        if not table:
-            plain = loss_from_dict(plain).to_dict()
+        plain = TabulatedLoss.plain(plain) if table else loss_from_dict(plain).to_dict()
         if table != (self.formula is None) or table != (self.grid is None):
             raise RequestError(
                 "a tabulated loss has its own columns and grid; any other needs a formula and a "
                 "grid, such as dps.LossGrid('logistic', 'y ~ x', {'Intercept': (-2, 2, 21), 'x': "
                 "(-2, 2, 21)})"
             )
-        object.__setattr__(self, "loss", plain["kind"] if len(plain) == 1 else dict(plain))
+        object.__setattr__(self, "loss", plain["kind"] if len(plain) == 1 else plain)
         if self.grid is not None:
             axes = axes_of(self.grid)
             object.__setattr__(self, "grid", {a.name: [a.low, a.high, a.points] for a in axes})

@@ -115,7 +115,7 @@ class TabulatedLosses(LossBlock):
     def plain(self) -> dict[str, Any]:
         """The loss as an analysis has it."""
         known = {a.name: c for a, c in zip(self.axes, self.lipschitz, strict=True) if c < np.inf}
-        return {
+        return _Table({
             "kind": TabulatedLoss.kind,
             "columns": [column.name for column in self.columns],
             "grid": {axis.name: [axis.low, axis.high, axis.points] for axis in self.axes},
@@ -123,7 +123,7 @@ class TabulatedLosses(LossBlock):
             "unit": self.unit,
             "lipschitz": known,
             "convex": self.convex,
-        }
+        })  # fmt: skip
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any], schema: Schema) -> TabulatedLosses:
@@ -223,6 +223,15 @@ class TabulatedLoss:
         return self.losses.plain()
 
     @staticmethod
+    def plain(given: Mapping[str, Any]) -> dict[str, Any]:
+        """Plain data of a file as `to_dict` has it: its lists, not tuples."""
+        if not isinstance(given.get("columns"), Sequence):
+            raise RequestError(
+                f"a tabulated loss is what dps.TabulatedLoss.of makes; got {short(given)}"
+            )
+        return _Table(given)
+
+    @staticmethod
     def block(plain: Mapping[str, Any], schema: Schema) -> TabulatedLosses:
         """The block of test functions of a loss as plain data.
 
@@ -253,6 +262,13 @@ class TabulatedLoss:
             tuple(known.get(axis.name, np.inf) for axis in axes),
             convex is True,
         )
+
+
+class _Table(dict[str, Any]):
+    """Plain data of a table, which prints without its losses."""
+
+    def __repr__(self) -> str:
+        return f"<tabulated loss of {', '.join(self['columns'])}>"
 
 
 def _labels(column: Column) -> NDArray[Any]:

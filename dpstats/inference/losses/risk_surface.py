@@ -74,7 +74,7 @@ class RiskSurface(Cached):
     def _bounds(self, alpha: float, target: Target) -> tuple[Floats, Floats, float]:
         """Bounds (d,) on the mean losses, up to a common factor, and that factor."""
         count, _, sampling = self._shares(alpha, target)
-        fewest, most = self.answers.rows.bounds(count) if count else (self.answers.n,) * 2
+        fewest, most = self.answers.rows.bounds(count)
         noise, rounding = self.noise(alpha, target), self.block.rounding
         low, high = self.risks - noise, self.risks + noise
         if target == "table":

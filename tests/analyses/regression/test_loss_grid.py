@@ -133,6 +133,9 @@ def test_a_loss_of_your_own(no_noise):
     wider = released(dps.LossGrid(lipschitz), rows=rows).conf_int()
     assert np.diff(wider)[0, 0] > np.diff(found.conf_int())[0, 0]
     alone = dps.TabulatedLoss.of(SCHEMA, ["score"], {"m": (1, 5, 17)}, absolute)
+    assert repr(dps.LossGrid(alone)) == (
+        "LossGrid(loss=<tabulated loss of score>, formula=None, grid=None)"
+    )
     assert "over these alone" in released(dps.LossGrid(alone), rows=rows).summary()
 
 
