@@ -17,7 +17,7 @@ from dpstats.families.losses.linear import LinearLosses, linear_design
 from dpstats.measured.view import ReleaseView
 from dpstats.schema import Number, Schema
 
-_POINTS = (101, 21, 11)  # along each axis, of grids of one to three coefficients
+_POINTS = (41, 11, 7)  # along each axis, of one to three coefficients: more points, more noise
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,8 @@ class Huber:
         response. It is public: 1.345 times the standard deviation that you expect of the errors.
     grid : mapping of coefficient to (low, high, points), optional
         Default: intercepts over the bounds of the response, slopes up to those at which the
-        prediction crosses these bounds within those of the regressor, levels half as far; with 101,
-        21 or 11 points each, of one to three coefficients. A tighter box has less noise and a finer
+        prediction crosses these bounds within those of the regressor, levels half as far; with 41,
+        11 or 7 points each, of one to three coefficients. A tighter box has less noise and a finer
         grid.
 
     Examples

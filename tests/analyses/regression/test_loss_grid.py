@@ -113,9 +113,9 @@ def test_a_median_and_a_default_box(no_noise):
     assert high - low < 0.4
     default = dps.Huber("pay ~ age", k=1).block(SCHEMA)
     assert [(a.name, a.low, a.high, a.points) for a in default.axes] == [
-        ("Intercept", 0, 10, 21), ("age", -5 / 30, 5 / 30, 21)
+        ("Intercept", 0, 10, 11), ("age", -5 / 30, 5 / 30, 11)
     ]  # fmt: skip
-    assert dps.Huber("pay ~ 1", k=1).block(SCHEMA).axes[0].points == 101
+    assert dps.Huber("pay ~ 1", k=1).block(SCHEMA).axes[0].points == 41
 
 
 def absolute(row, at):
