@@ -85,10 +85,17 @@ def test_a_sensitivity_from_some_states_is_a_bound(block, few, monkeypatch):
     gaps = np.abs(values[:, None] - listed).max(axis=-1).argmin(axis=1)
     assert np.all(np.abs(values - listed[gaps]) <= slack)
     assert np.any(np.abs(values - listed[gaps]) > slack / 4)
-    for unit, (l1, l2_squared) in zip(("replace", "add_remove"), exact, strict=True):
+    moved = listed[:, None] - listed
+    for unit, (l1, l2_squared), some, times in zip(
+        ("replace", "add_remove"), exact, (moved, listed), (2, 1), strict=True
+    ):
         claimed = block.sensitivity(unit)
         assert l1 <= claimed.l1 <= 2 * l1
         assert l2_squared <= claimed.l2_squared <= 4 * l2_squared
+        # The largest may be a listed one: the slack is there in any case.
+        assert claimed.l1 * LARGEST == np.abs(some).sum(-1).max() + times * slack.sum()
+        longest = np.sqrt((some**2).sum(-1).max()) + times * np.sqrt((slack**2).sum())
+        assert float(claimed.l2_squared) * LARGEST**2 >= longest**2 * (1 - 1e-12)
     loss_block._sensitivity.cache_clear()
     monkeypatch.setattr(loss_block, "_FEWEST", 2)
     with pytest.raises(dps.RequestError, match="too many states of a row"):
