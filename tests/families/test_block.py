@@ -1,7 +1,7 @@
 """Families: what follows from what, merging without loss, and plain data."""
 
-import itertools
 import inspect
+import itertools
 import json
 import pickle
 import subprocess

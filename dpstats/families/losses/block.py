@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -77,9 +77,18 @@ class LossBlock(Block):
     def rounding(self) -> float:
         """Bound on |loss - unit * integer| of any row."""
 
+    def distinguished(self, column: Column) -> Codes:
+        """Codes of a column among which every code has one with the same losses: all of them."""
+        return np.asarray(codes_of(column))
+
+    @property
+    @abstractmethod
+    def continuous(self) -> Collection[str]:
+        """Names of numbers in whose value every loss is Lipschitz, whatever their bins."""
+
+    @abstractmethod
     def slack(self, gaps: Mapping[str, float]) -> Codes:
-        """Bounds (d,) on the change of the integers when numbers change by at most `gaps`."""
-        return np.zeros(self.size, dtype=np.int64)  # where every state is listed
+        """Bounds (d,) on the change of the integers when such numbers change by `gaps` at most."""
 
     @property
     def size(self) -> int:
@@ -143,11 +152,11 @@ class LossBlock(Block):
         RequestError
             If even a few codes of every number give too many states.
         """
-        every = [np.asarray(codes_of(column)) for column in self.columns]
+        every = [self.distinguished(column) for column in self.columns]
         most = max(_LISTED // self.size, _FEWEST)
         if math.prod(len(codes) for codes in every) <= most:
             return every, np.zeros(self.size, dtype=np.int64)
-        numbers = [i for i, c in enumerate(self.columns) if isinstance(c, Number)]
+        numbers = [i for i, c in enumerate(self.columns) if c.name in self.continuous]
         others = math.prod(len(codes) for i, codes in enumerate(every) if i not in numbers)
         each = int((most / others) ** (1 / max(len(numbers), 1)) + 1e-9)
         if not numbers or each < 3:

@@ -190,6 +190,20 @@ class LinearLosses(LossBlock):
         losses = self.loss.values(response[:, None], predictor.reshape(m, -1))
         return np.floor(losses / self.unit + 0.5).astype(np.int64)
 
+    def distinguished(self, column: Column) -> Codes:
+        """All codes of a column, or one of every bin where the value does not matter."""
+        codes = super().distinguished(column)
+        if (column.name, None) in (self.response, *self.regressors):
+            return codes
+        return np.asarray(codes[np.unique(column.bins_of(codes), return_index=True)[1]])
+
+    @property
+    def continuous(self) -> set[str]:
+        """Numbers that enter by their value, and not by their bins too."""
+        features = [self.response, *filter(None, self.regressors)]
+        by_bin = {name for name, level in features if level is not None}
+        return {name for name, level in features if level is None} - by_bin
+
     def slack(self, gaps: Mapping[str, float]) -> Codes:
         """A loss changes by at most its Lipschitz constant times the change of y - b'x.
 

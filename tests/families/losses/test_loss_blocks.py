@@ -48,6 +48,34 @@ BLOCKS = [
 ]
 
 
+BY_BIN = dps.Schema([
+    dps.Number("x", -1, 1, points=21, missing=0, edges=[0.05, 0.15]),
+    dps.Number("z", 0, 10, points=6, missing=0),
+])  # fmt: skip
+
+
+def test_a_number_that_enters_by_its_bins_keeps_all_of_them(monkeypatch):
+    """Its narrow middle bin, of one code, has the largest losses."""
+    grid = {"Intercept": (0, 1, 3), "C(x)[T.[0.05, 0.15)]": (20, 30, 3)}
+    grid |= {"C(x)[T.[0.15, 1]]": (0, 1, 3)}
+    block = LinearLosses.of(BY_BIN, dps.PinballLoss(), "z ~ C(x)", grid)
+    exact = norms(block)[0]
+    monkeypatch.setattr(loss_block, "_LISTED", 0)
+    assert block.sensitivity("replace").l1 == exact[0]  # from one code of every bin
+    monkeypatch.setattr(loss_block, "_FEWEST", 10)
+    loss_block._sensitivity.cache_clear()
+    lists, slack = block.listed()
+    assert [len(codes) for codes in lists] == [3, 3]
+    assert slack.any()
+    claimed = block.sensitivity("replace")
+    assert exact[0] <= claimed.l1
+    assert exact[1] <= claimed.l2_squared
+    values = block.values(every_row(block))
+    listed = np.concatenate(list(block.states(lists)))
+    assert np.all(np.abs(values[:, None] - listed).max(axis=-1).min(axis=1) <= slack.max())
+    loss_block._sensitivity.cache_clear()
+
+
 def every_row(block):
     """Codes of all states, column name -> (m,)."""
     states = np.array(list(itertools.product(*(codes_of(c) for c in block.columns))))
