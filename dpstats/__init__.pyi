@@ -26,6 +26,9 @@ from .analyses.moments.mean_difference import MeanDifferenceResult as MeanDiffer
 from .analyses.moments.pca import PCA as PCA
 from .analyses.moments.pca import PCAResult as PCAResult
 from .analyses.registry import register as register
+from .analyses.regression.huber import Huber as Huber
+from .analyses.regression.loss_grid import LossGrid as LossGrid
+from .analyses.regression.loss_grid import LossGridResult as LossGridResult
 from .analyses.regression.ols import OLS as OLS
 from .analyses.tables.goodness_of_fit import GoodnessOfFit as GoodnessOfFit
 from .analyses.tables.independence import Independence as Independence
@@ -42,6 +45,10 @@ from .families.ball_moments import BallMoments as BallMoments
 from .families.block import Family as Family
 from .families.cells import Cells as Cells
 from .families.group_moments import GroupMoments as GroupMoments
+from .families.losses.functions import HuberLoss as HuberLoss
+from .families.losses.functions import LogisticLoss as LogisticLoss
+from .families.losses.functions import PinballLoss as PinballLoss
+from .families.losses.tabulated import TabulatedLoss as TabulatedLoss
 from .families.moments import Moments as Moments
 from .measured.answers import Answers as Answers
 from .measured.certificate import Accuracy as Accuracy

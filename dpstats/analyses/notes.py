@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpstats.arrays import Floats
-from dpstats.schema import Schema
+from dpstats.schema import Number, Schema
 
+CLAMPED = ". All results are for the clamped values: no interval covers the bias of clamping"
 _FEW = 10.0  # of n m (1 - m), the usual rule for a normal approximation to a share
 _LARGEST = 0.9  # part of the largest variance beyond which a number looks two-valued
 
@@ -20,9 +21,15 @@ if TYPE_CHECKING:
 
 
 def cell_rules(schema: Schema, analysis: Asking) -> str:
-    """How missing and undeclared cells of an analysis's columns were counted."""
-    rules = schema.select(analysis.family(schema).column_names).missing_rules()
-    return rules[0].lower() + rules[1:]
+    """How missing and undeclared cells of an analysis's columns were counted.
+
+    Where the values of numbers matter, not only their bins, also that clamping them has a bias.
+    """
+    family = analysis.family(schema)
+    rules = schema.select(family.column_names).missing_rules()
+    used = (schema[name] for name in family.coded_columns)
+    clamped = any(isinstance(column, Number) and column.values is None for column in used)
+    return rules[0].lower() + rules[1:] + (CLAMPED if clamped else "")
 
 
 def subgroup_note(group: Subgroup, size: float, noise: float) -> str:

@@ -11,13 +11,18 @@ from dpstats.families.block import Block
 from dpstats.families.cells import Indicator, Table
 from dpstats.families.group_moments import GroupMoments
 from dpstats.families.lattice import KernelLattice
+from dpstats.families.losses.linear import LinearLosses
+from dpstats.families.losses.tabulated import TabulatedLosses
 from dpstats.families.moments import Moments
 from dpstats.families.residuals import Residual
 
 if TYPE_CHECKING:
     from dpstats.schema import Schema
 
-_LIBRARY = (Table, Indicator, Residual, Moments, GroupMoments, BallMoments, KernelLattice)
+_LIBRARY = (
+    Table, Indicator, Residual, Moments, GroupMoments, BallMoments, KernelLattice, LinearLosses,
+    TabulatedLosses,
+)  # fmt: skip
 KINDS: Mapping[str, type[Block]] = {kind.kind: kind for kind in _LIBRARY}
 """The library's blocks: those whose sensitivity is proved and tested."""
 

@@ -3,5 +3,6 @@
 from dpstats.plots.components import loadings, scree
 from dpstats.plots.estimates import forest
 from dpstats.plots.graphs import matrix, network
+from dpstats.plots.losses import risk
 
-__all__ = ["forest", "loadings", "matrix", "network", "scree"]
+__all__ = ["forest", "loadings", "matrix", "network", "risk", "scree"]

@@ -8,6 +8,13 @@ import pytest
 import dpstats as dps
 from dpstats.analyses.registry import registry
 
+SCORES = dps.TabulatedLoss.of(
+    dps.Schema([dps.Number("score", values=[17.5, 22, 27, 40], missing=22)]),
+    ["score"],
+    {"typical": (17.5, 40, 7)},
+    lambda row, at: abs(row["score"] - at["typical"]),
+    convex=True,
+)
 PAIR, THREE = ["age", "pay"], ["age", "pay", "score"]
 CLIPPED = {"clip_norm": 0.7, "center": {"pay": 9}}
 EXAMPLES = {
@@ -32,9 +39,21 @@ EXAMPLES = {
         dps.GroupMeans("pay", by="region"),
         dps.GroupMeans("rent", by="age", given="smoker == 'yes'"),
     ],
+    "huber": [
+        dps.Huber("pay ~ 1", k=3),
+        dps.Huber("pay ~ age", k=3, grid={"Intercept": (0, 20, 5), "age": (-0.1, 0.5, 5)}),
+    ],
     "independence": [
         dps.Independence("smoker", "region", simulations=199),
         dps.Independence("smoker", "age", given="region", simulations=99),
+    ],
+    "loss_grid": [
+        dps.LossGrid(SCORES),
+        dps.LossGrid(
+            dps.PinballLoss(0.9),
+            "pay ~ smoker",
+            {"Intercept": (0, 30, 7), "smoker[T.yes]": (-5, 5, 3)},
+        ),
     ],
     "marginals": [dps.Marginals(["smoker", "region"])],
     "mean": [

@@ -11,6 +11,8 @@ import pytest
 from dpstats.families.cells import Cells, Indicator, Table
 from dpstats.families.group_moments import GroupMoments
 from dpstats.families.lattice import PEAK, KernelLattice
+from dpstats.families.losses.functions import PinballLoss
+from dpstats.families.losses.linear import LinearLosses
 from dpstats.families.moments import Moments
 from dpstats.families.subgroups import Subgroup
 from dpstats.schema import Boolean, Category, Number, Schema
@@ -42,6 +44,12 @@ def blocks_of(schema):
         GroupMoments.by(schema["score"], schema["x"], (1, 3)),
         GroupMoments(schema["y"], (Subgroup.of(schema, "flag and x >= 0.3", ["y", "score"]),)),
         Moments.of(schema, ["y", "score"], ["word"], given="not flag and y > 2.5"),
+        LinearLosses.of(
+            schema,
+            PinballLoss(0.25),
+            "y ~ x + flag",
+            {"Intercept": (0, 10, 4), "x": (-4, 5, 3), "flag[T.True]": (0, 2, 3)},
+        ),
     ]
 
 
@@ -107,6 +115,15 @@ def _block_sums(block, coded, bins):
                     height = sum(math.exp(-0.5 * (d / block.bandwidth) ** 2) for d in distances)
                     value *= round(PEAK * height * (0.5 if i in (0, block.k) else 1))
                 sums[f] += value
+        elif isinstance(block, LinearLosses):
+            of = {c.name: c for c in block.columns}
+            y, x = (float(of[n].grid[codes[n] + of[n].half_points]) for n in "yx")
+            for f, (one, slope, more) in enumerate(
+                itertools.product(*(axis.values.tolist() for axis in block.axes))
+            ):
+                residual = y - (one + (x - 0.75) * slope + levels["flag"] * more)
+                loss = max(0.25 * residual, -0.75 * residual)
+                sums[f] += math.floor(loss / block.unit + 0.5)
         else:
             for f, term in enumerate(block.terms):
                 value = 1 if block.given is None else int(_inside(block.given, levels))

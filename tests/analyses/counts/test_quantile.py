@@ -256,3 +256,46 @@ def test_probabilities_may_be_arrays(given, stored):
 def test_other_shapes_are_refused(given):
     with pytest.raises(dps.RequestError, match="probability"):
         dps.Quantile("age", given)
+
+
+def test_the_distance_of_rows_bounds_the_error_of_every_lipschitz_mean(schema, people):
+    """For ten draws of the noise, of a number with edges and of one with declared values."""
+    asked = {name: dps.Quantile(name) for name in ("age", "score")}
+    plan = dps.plan(schema, asked, budget=dps.PureDP(0.5))
+    held = []
+    for seed in range(10):
+        with _noise_from(_seeded(seed)):
+            release = dps.release(plan, people, rng=seed, m=200)
+        rows = release.to_frame()
+        for name in asked:
+            exact = stats.wasserstein_distance(rows[name], people[name])
+            bound = release.infer(name).wasserstein(rows[name], alpha=0.2)
+            held.append(exact <= bound)
+    assert np.mean(held) >= 0.8
+    score = release.infer("score")
+    assert bound < score.wasserstein(rows["score"], alpha=0.2, target="population")
+    far, near = (score.wasserstein([value] * 10) for value in (40, 22))
+    assert far > near > stats.wasserstein_distance([22], people["score"]) - 0.5
+    with pytest.raises(dps.RequestError, match="a distance needs values"):
+        score.wasserstein([None, "x"])
+
+
+def _seeded(seed):
+    """Discrete Laplace noise with a seed."""
+    rng = np.random.default_rng(seed)
+
+    def draw(scale, size):
+        p = -np.expm1(-1 / scale)
+        return rng.geometric(p, size) - rng.geometric(p, size)
+
+    return draw
+
+
+def test_distances_of_dates_are_in_days(no_noise):
+    column = dps.Number(
+        "day", "2024-01-01", "2024-01-31", edges=["2024-01-11"], missing="2024-01-01"
+    )
+    rows = pd.DataFrame({"day": pd.to_datetime(["2024-01-05"] * 50)})
+    plan = dps.plan(dps.Schema([column]), {"day": dps.Quantile("day")}, budget=dps.PureDP(1e6))
+    found = dps.release(plan, rows, m=50, k=10).infer("day")
+    assert 4 <= found.wasserstein(rows["day"], alpha=0.5) <= 10.1

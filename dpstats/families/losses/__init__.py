@@ -1,0 +1,1 @@
+"""Losses at the points of a parameter grid, for M-estimation."""

@@ -1,0 +1,278 @@
+"""Losses of a linear model at the points of a grid of its coefficients."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dpstats.arrays import Codes, Floats
+from dpstats.checks import excerpt
+from dpstats.errors import RequestError
+from dpstats.families.features import Feature
+from dpstats.families.formula import Design
+from dpstats.families.losses.block import LARGEST, LossBlock
+from dpstats.families.losses.functions import LinearLoss, loss_from_dict
+from dpstats.families.losses.grid import Axis, axes_of
+from dpstats.families.subgroups import require_answered
+from dpstats.schema import Boolean, Column, Number, Schema
+
+_CONSTANT = re.compile(r"\s*(?:`(?P<quoted>[^`]+)`|(?P<bare>[^\s~`]+))\s*~\s*1\s*")
+
+
+@dataclass(frozen=True)
+class LinearLosses(LossBlock):
+    """The loss of a linear model at the points of a grid of its coefficients.
+
+    The linear predictor is b_1 x_1 + ... + b_p x_p. Numbers among the regressors are taken from the
+    middle of their bounds, in original units: then an intercept and a slope depend on each other
+    less, and few grid points suffice.
+
+    Attributes
+    ----------
+    columns : tuple of columns
+    loss : a loss of a response and a predictor
+    response : feature
+        A number, or the indicator that a Boolean is true.
+    regressors : tuple of feature or None
+        A number, the indicator of a level, or None for the intercept; one per axis.
+    axes : tuple of Axis
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> from dpstats.families.losses.linear import LinearLosses
+    >>> schema = dps.Schema([dps.Number("x", -1, 1, points=3, missing=0), dps.Boolean("y")])
+    >>> grid = {"Intercept": (-1, 1, 3), "x": (-2, 2, 3)}
+    >>> block = LinearLosses.of(schema, dps.LogisticLoss(), "y ~ x", grid)
+    >>> block.size, block.names[1], block.sensitivity("replace").l1 < 9
+    (9, 'loss at Intercept=-1, x=0', True)
+    """
+
+    columns: tuple[Column, ...]
+    loss: LinearLoss
+    response: Feature
+    regressors: tuple[Feature | None, ...]
+    axes: tuple[Axis, ...]
+
+    kind: ClassVar[str] = "linear_losses"
+    convex: ClassVar[bool] = True
+
+    @staticmethod
+    def of(schema: Schema, loss: LinearLoss, formula: str, grid: Mapping[str, Any]) -> LinearLosses:
+        """The losses of a formula's model.
+
+        Raises
+        ------
+        RequestError
+            For a formula that is not a response and single columns, or a grid that does not name
+            its coefficients.
+        """
+        design = linear_design(schema, formula)
+        if loss.binary != isinstance(schema[design.response[0]], Boolean):
+            needed = "a Boolean" if loss.binary else "a number"
+            raise RequestError(
+                f"the {loss.kind} loss needs {needed} on the left of {excerpt(formula)}"
+            )
+        axes = {axis.name: axis for axis in axes_of(grid)}
+        if set(axes) != set(design.names):
+            raise RequestError(
+                f"the grid must name the coefficients of {excerpt(formula)}, {design.names}; got "
+                f"{list(axes)}"
+            )
+        factors = [regressor.factors for regressor in design.regressors]
+        regressors = tuple(own[0] if own else None for own in factors)
+        return LinearLosses.build(
+            schema, loss, design.response, regressors, tuple(axes[name] for name in design.names)
+        )
+
+    @staticmethod
+    def build(
+        schema: Schema,
+        loss: LinearLoss,
+        response: Feature,
+        regressors: tuple[Feature | None, ...],
+        axes: tuple[Axis, ...],
+    ) -> LinearLosses:
+        """The block, from features of a schema."""
+        used = {response[0], *(feature[0] for feature in regressors if feature is not None)}
+        columns = tuple(column for column in schema if column.name in used)
+        numbers = {name for name, level in (response, *filter(None, regressors)) if level is None}
+        require_answered([c for c in columns if c.name in numbers or c.name == response[0]], None)
+        for column in columns:
+            if isinstance(column, Number) and column.name in numbers:
+                column.require_missing("losses")
+        return LinearLosses(columns, loss, response, regressors, axes)
+
+    @property
+    def coded(self) -> tuple[Column, ...]:
+        """The numbers."""
+        return tuple(c for c in self.columns if isinstance(c, Number))
+
+    def _values_of(self, feature: Feature, codes: Codes) -> Floats:
+        """A response, or a regressor without its middle, (m,)."""
+        column = self._by_name[feature[0]]
+        if feature[1] is not None:
+            return np.asarray(column.bins_of(codes) == feature[1], dtype=np.float64)
+        assert isinstance(column, Number)
+        return np.asarray(column.grid[codes + column.half_points])
+
+    @cached_property
+    def _by_name(self) -> dict[str, Column]:
+        return {column.name: column for column in self.columns}
+
+    def middle(self, feature: Feature | None) -> float:
+        """What is subtracted from a regressor: the middle of a number's bounds."""
+        column = None if feature is None or feature[1] is not None else self._by_name[feature[0]]
+        return column.middle if isinstance(column, Number) else 0.0
+
+    @cached_property
+    def _spans(self) -> list[tuple[float, float]]:
+        """Least and largest value of every regressor."""
+        spans = []
+        for feature in self.regressors:
+            if feature is None:
+                spans.append((1.0, 1.0))
+            elif feature[1] is not None:
+                spans.append((0.0, 1.0))
+            else:
+                number, middle = self._by_name[feature[0]], self.middle(feature)
+                assert isinstance(number, Number)
+                spans.append((float(number.grid[0]) - middle, float(number.grid[-1]) - middle))
+        return spans
+
+    @property
+    def reach(self) -> Floats:
+        """(p,) bounds on how much the loss changes with each coefficient, per unit of it."""
+        return self.loss.lipschitz * np.array([max(-low, high) for low, high in self._spans])
+
+    @cached_property
+    def largest_loss(self) -> float:
+        """Bound on the loss over all rows and the whole box of coefficients.
+
+        A convex function of response and predictor is largest at a corner of their box.
+        """
+        ends = [
+            [b * x for b in (axis.low, axis.high) for x in span]
+            for axis, span in zip(self.axes, self._spans, strict=True)
+        ]
+        predictor = np.array([sum(min(e) for e in ends), sum(max(e) for e in ends)])
+        column = self._by_name[self.response[0]]
+        response = column.grid[[0, -1]] if isinstance(column, Number) else np.array([0.0, 1.0])
+        largest = float(self.loss.values(response[:, None], predictor).max())
+        return largest * (1 + 1e-9)  # sums of floats round
+
+    @property
+    def unit(self) -> float:
+        """The loss that one integer unit is."""
+        return self.largest_loss / LARGEST
+
+    @property
+    def rounding(self) -> float:
+        """Half a unit, and the rounding of the loss function."""
+        return self.unit / 2 + self.loss.rounding + 1e-12 * self.largest_loss
+
+    def values(self, codes: Mapping[str, Codes]) -> Codes:
+        """Losses (m, d) int64, rounded to the nearest unit."""
+        m, p = len(codes[self.columns[0].name]), len(self.axes)
+        predictor = np.zeros((m, *(1 for _ in self.axes)))
+        for j, (axis, feature) in enumerate(zip(self.axes, self.regressors, strict=True)):
+            own = np.ones(m)
+            if feature is not None:
+                own = self._values_of(feature, codes[feature[0]]) - self.middle(feature)
+            along = axis.values.reshape([-1 if i == j else 1 for i in range(p)])
+            predictor = predictor + own.reshape(-1, *(1 for _ in self.axes)) * along
+        response = self._values_of(self.response, codes[self.response[0]])
+        losses = self.loss.values(response[:, None], predictor.reshape(m, -1))
+        return np.floor(losses / self.unit + 0.5).astype(np.int64)
+
+    def distinguished(self, column: Column) -> Codes:
+        """All codes of a column, or one of every bin where the value does not matter."""
+        codes = super().distinguished(column)
+        if (column.name, None) in (self.response, *self.regressors):
+            return codes
+        return np.asarray(codes[np.unique(column.bins_of(codes), return_index=True)[1]])
+
+    @property
+    def continuous(self) -> set[str]:
+        """Numbers that enter by their value, and not by their bins too."""
+        features = [self.response, *filter(None, self.regressors)]
+        by_bin = {name for name, level in features if level is not None}
+        return {name for name, level in features if level is None} - by_bin
+
+    def slack(self, gaps: Mapping[str, float]) -> Codes:
+        """A loss changes by at most its Lipschitz constant times the change of y - b'x.
+
+        One unit more, for rounding.
+        """
+        moved = np.zeros([axis.points for axis in self.axes])
+        for j, (axis, feature) in enumerate(zip(self.axes, self.regressors, strict=True)):
+            if feature is not None and feature[1] is None:
+                along = np.abs(axis.values).reshape(
+                    [-1 if i == j else 1 for i in range(moved.ndim)]
+                )
+                moved = moved + gaps.get(feature[0], 0.0) * along
+        if self.response[1] is None:
+            moved = moved + gaps.get(self.response[0], 0.0)
+        units = self.loss.lipschitz * moved.ravel() / self.unit
+        return np.where(units > 0, np.ceil(units + 1e-6) + 1, 0).astype(np.int64)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "kind": self.kind,
+            "loss": self.loss.to_dict(),
+            "response": list(self.response),
+            "regressors": [f if f is None else list(f) for f in self.regressors],
+            "axes": [[axis.name, axis.low, axis.high, axis.points] for axis in self.axes],
+        }
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any], schema: Schema) -> LinearLosses:
+        """Inverse of `to_dict`."""
+        loss = loss_from_dict(plain["loss"])
+        grid = {name: (low, high, points) for name, low, high, points in plain["axes"]}
+        response = _feature(plain["response"], schema)
+        regressors = tuple(f if f is None else _feature(f, schema) for f in plain["regressors"])
+        axes = axes_of(grid)
+        if len(axes) != len(regressors) or loss.binary != (response[1] is not None):
+            raise RequestError("the file holds losses whose grid or response does not fit them")
+        return cls.build(schema, loss, response, regressors, axes)
+
+
+def linear_design(schema: Schema, formula: str) -> Design:
+    """The response and the regressors of a formula without products; ``y ~ 1`` has none.
+
+    Raises
+    ------
+    RequestError
+    """
+    constant = _CONSTANT.fullmatch(formula) if isinstance(formula, str) else None
+    if constant is not None:
+        from dpstats.families.formula import Regressor
+
+        column = schema[constant["quoted"] or constant["bare"]]
+        if not isinstance(column, Number | Boolean):
+            raise RequestError(f"the response {column.name!r} must be a number or a Boolean")
+        response = (column.name, None if isinstance(column, Number) else 1)
+        return Design(response, (Regressor("Intercept", ()),), (), slice(0, 1))
+    design = Design.of(formula, schema)
+    if any(len(regressor.factors) > 1 for regressor in design.regressors):
+        raise RequestError(
+            f"{excerpt(formula)} has a product or a square; losses on a grid are of single columns"
+        )
+    return design
+
+
+def _feature(plain: Any, schema: Schema) -> Feature:
+    """A feature of a file, checked against the schema."""
+    name, level = plain
+    column = schema[name]
+    number = level is None and isinstance(column, Number)
+    if not number and not (type(level) is int and 0 <= level < column.bins):
+        raise RequestError(f"the file holds losses of {name!r} that the schema does not have")
+    return name, level

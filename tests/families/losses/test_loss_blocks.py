@@ -1,0 +1,229 @@
+"""Losses on a grid: values, sums, sensitivities by brute force, and files."""
+
+import itertools
+import json
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import dpstats as dps
+from dpstats.families import block_from_dict
+from dpstats.families.losses import block as loss_block
+from dpstats.families.losses import changes
+from dpstats.families.losses.block import LARGEST, codes_of
+from dpstats.families.losses.linear import LinearLosses
+
+SCHEMA = dps.Schema([
+    dps.Number("x", -1, 1, points=9, missing=0), dps.Number("z", 0, 10, points=6, missing=0),
+    dps.Boolean("y"), dps.Category("g", ["a", "b"]),
+    dps.Number("score", values=[17.5, 22, 27], allow_missing=True),
+])  # fmt: skip
+SQUARE = {"Intercept": (-2, 2, 5), "x": (-2, 3, 4)}
+LEVEL = {"Intercept": (0, 10, 4), "x": (-5, 5, 3), "g[T.b]": (-1, 1, 3)}
+
+
+def linear(loss, formula, grid):
+    return LinearLosses.of(SCHEMA, loss, formula, grid)
+
+
+def table(**options):
+    def absolute(row, at):
+        return (
+            np.where(np.isnan(row["score"]), 0, np.abs(row["score"] - at["m"]))
+            + (row["g"] == "b") * (at["b"] - 1) ** 2
+        )
+
+    grid = {"m": (17, 28, 5), "b": (0, 2, 3)}
+    return dps.TabulatedLoss.of(SCHEMA, ["score", "g"], grid, absolute, **options)
+
+
+BLOCKS = [
+    linear(dps.LogisticLoss(), "y ~ x", SQUARE),
+    linear(dps.LogisticLoss(), "y ~ x + g", SQUARE | {"g[T.b]": (-1, 1, 3)}),
+    linear(dps.HuberLoss(1.5), "z ~ x", {"Intercept": (0, 10, 5), "x": (-5, 5, 4)}),
+    linear(dps.HuberLoss(1.5), "z ~ x + g", LEVEL),
+    linear(dps.PinballLoss(0.3), "z ~ 1", {"Intercept": (0, 10, 11)}),
+    table(convex=True).losses,
+]
+
+
+BY_BIN = dps.Schema([
+    dps.Number("x", -1, 1, points=21, missing=0, edges=[0.05, 0.15]),
+    dps.Number("z", 0, 10, points=6, missing=0),
+])  # fmt: skip
+
+
+def test_a_number_that_enters_by_its_bins_keeps_all_of_them(monkeypatch):
+    """Its narrow middle bin, of one code, has the largest losses."""
+    grid = {"Intercept": (0, 1, 3), "C(x)[T.[0.05, 0.15)]": (20, 30, 3)}
+    grid |= {"C(x)[T.[0.15, 1]]": (0, 1, 3)}
+    block = LinearLosses.of(BY_BIN, dps.PinballLoss(), "z ~ C(x)", grid)
+    exact = norms(block)[0]
+    monkeypatch.setattr(loss_block, "_LISTED", 0)
+    assert block.sensitivity("replace").l1 == exact[0]  # from one code of every bin
+    monkeypatch.setattr(loss_block, "_FEWEST", 10)
+    loss_block._sensitivity.cache_clear()
+    lists, slack = block.listed()
+    assert [len(codes) for codes in lists] == [3, 3]
+    assert slack.any()
+    claimed = block.sensitivity("replace")
+    assert exact[0] <= claimed.l1
+    assert exact[1] <= claimed.l2_squared
+    values = block.values(every_row(block))
+    listed = np.concatenate(list(block.states(lists)))
+    assert np.all(np.abs(values[:, None] - listed).max(axis=-1).min(axis=1) <= slack.max())
+    loss_block._sensitivity.cache_clear()
+
+
+def every_row(block):
+    """Codes of all states, column name -> (m,)."""
+    states = np.array(list(itertools.product(*(codes_of(c) for c in block.columns))))
+    return {c.name: own for c, own in zip(block.columns, states.T, strict=True)}
+
+
+def norms(block):
+    """Exact L1 and squared L2 sensitivities, replaced and added, by all pairs of states."""
+    values = block.values(every_row(block))
+    moved = values[:, None] - values
+    return [
+        (Fraction(int(np.abs(v).sum(-1).max()), LARGEST),
+         Fraction(int((v * v).sum(-1).max()), LARGEST**2))
+        for v in (moved, values)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.names[-1])
+def test_sensitivity_is_that_of_all_pairs_of_rows(block):
+    for unit, expected in zip(("replace", "add_remove"), norms(block), strict=True):
+        claimed = block.sensitivity(unit)
+        assert (claimed.l1, claimed.l2_squared) == expected
+
+
+@pytest.mark.parametrize(("block", "few"), list(zip(BLOCKS[:5], (10, 20, 30, 40, 4), strict=True)))
+def test_a_sensitivity_from_some_states_is_a_bound(block, few, monkeypatch):
+    """Every row is within the slack of a listed one, so norms and distances are bounded."""
+    exact, every = norms(block), every_row(block)
+    monkeypatch.setattr(loss_block, "_LISTED", 0)
+    monkeypatch.setattr(loss_block, "_FEWEST", few)
+    loss_block._sensitivity.cache_clear()
+    lists, slack = block.listed()
+    values, listed = block.values(every), np.concatenate(list(block.states(lists)))
+    assert len(listed) < len(values)
+    gaps = np.abs(values[:, None] - listed).max(axis=-1).argmin(axis=1)
+    assert np.all(np.abs(values - listed[gaps]) <= slack)
+    assert np.any(np.abs(values - listed[gaps]) > slack / 4)
+    moved = listed[:, None] - listed
+    for unit, (l1, l2_squared), some, times in zip(
+        ("replace", "add_remove"), exact, (moved, listed), (2, 1), strict=True
+    ):
+        claimed = block.sensitivity(unit)
+        assert l1 <= claimed.l1 <= 2 * l1
+        assert l2_squared <= claimed.l2_squared <= 4 * l2_squared
+        # The largest may be a listed one: the slack is there in any case.
+        assert claimed.l1 * LARGEST == np.abs(some).sum(-1).max() + times * slack.sum()
+        longest = np.sqrt((some**2).sum(-1).max()) + times * np.sqrt((slack**2).sum())
+        assert float(claimed.l2_squared) * LARGEST**2 >= longest**2 * (1 - 1e-12)
+    loss_block._sensitivity.cache_clear()
+    monkeypatch.setattr(loss_block, "_FEWEST", 2)
+    with pytest.raises(dps.RequestError, match="too many states of a row"):
+        block.listed()
+
+
+@pytest.mark.parametrize(("kept", "work"), [(1, 10**9), (10**6, 0), (40, 200)])
+def test_distances_of_some_pairs_bound_those_of_all(kept, work, monkeypatch):
+    monkeypatch.setattr(changes, "_KEPT", kept)
+    monkeypatch.setattr(changes, "_WORK", work)
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        vectors = rng.integers(-50, 50, (40, 3))
+        moved = vectors[:, None] - vectors
+        exact = np.abs(moved).sum(-1).max(), (moved**2).sum(-1).max()
+        pieces = lambda v=vectors: iter([v[:15], v[15:]])  # noqa: E731
+        found = changes.largest_changes(pieces, vectors[:4])
+        assert np.all(np.array(found) >= exact)
+        assert np.all(np.array(found) <= (1 + 2 * np.array(exact)) * 2)
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.names[-1])
+def test_sums_are_those_of_a_loop(block):
+    rng = np.random.default_rng(1)
+    every = every_row(block)
+    rows = rng.integers(len(next(iter(every.values()))), size=200)
+    codes = {name: own[rows] for name, own in every.items()}
+    total = [0] * block.size
+    for i in range(200):
+        one = block.values({name: own[[i]] for name, own in codes.items()})[0]
+        total = [a + int(b) for a, b in zip(total, one, strict=True)]
+    assert block.sums(codes).tolist() == total
+    np.testing.assert_array_equal(block.evaluate(codes).average(np.ones(200)), total)
+    nothing = {name: own[:0] for name, own in codes.items()}
+    assert block.sums(nothing).tolist() == [0] * block.size
+
+
+def test_values_are_the_losses_within_the_rounding():
+    x, y = np.array([-4, 0, 3, 4]), np.array([0, 1, 1, 0])
+    block = BLOCKS[0]
+    values = block.values({"x": x, "y": y}) * block.unit
+    for (i, row), (j, at) in itertools.product(
+        enumerate(zip(x / 4, y, strict=True)),
+        enumerate(itertools.product(*(axis.values for axis in block.axes))),
+    ):
+        sign = 2 * row[1] - 1
+        exact = np.logaddexp(0, -sign * (at[0] + at[1] * row[0]))
+        assert abs(values[i, j] - exact) <= block.rounding
+    assert 0 <= values.min() <= values.max() <= block.largest_loss
+    residuals = np.linspace(-9, 9, 101)
+    huber = np.where(np.abs(residuals) <= 2, residuals**2 / 2, 2 * (np.abs(residuals) - 1))
+    np.testing.assert_allclose(dps.HuberLoss(2).values(residuals, 0.0), huber, atol=1e-14)
+
+
+def test_the_interpolated_logistic_loss_is_convex_and_close():
+    t = np.linspace(-45, 45, 200_001)
+    loss = dps.LogisticLoss()
+    found = loss.values(np.ones(1), t)
+    assert np.abs(found - np.logaddexp(0, -t)).max() <= loss.rounding + 1e-14
+    assert np.diff(found, 2).min() >= -1e-13
+    assert np.abs(np.diff(found)).max() <= np.diff(t)[0] * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.names[-1])
+def test_blocks_come_back_from_files(block):
+    again = block_from_dict(json.loads(json.dumps(block.to_dict())), SCHEMA)
+    assert again == block
+    assert hash(again) == hash(block)
+    assert block.derive(again).apply(np.arange(block.size), 1).tolist() == list(range(block.size))
+
+
+def test_edited_tables_are_refused():
+    plain = table(convex=True).losses.to_dict()
+    for edit, message in [
+        ({"losses": [[-1] * 15] * 8}, "whole numbers from 0"),
+        ({"losses": [[0.5] * 15] * 8}, "whole numbers from 0"),
+        ({"losses": [[1] * 15] * 7}, "needs 8 states"),
+        ({"losses": [[1, 9, 1, *[1] * 12]] * 8}, "declared convex"),
+        ({"unit": "a"}, "is what dps.TabulatedLoss.of makes"),
+        ({"lipschitz": {"m": 1e-9}}, "changes faster"),
+    ]:
+        with pytest.raises(dps.RequestError, match=message):
+            block_from_dict({**plain, "loss": {**plain["loss"], **edit}}, SCHEMA)
+    plain = BLOCKS[0].to_dict()
+    for edit in ({"response": ["z", None]}, {"axes": plain["axes"][:1]}, {"response": ["y", 7]}):
+        with pytest.raises(dps.RequestError, match="the file holds losses"):
+            block_from_dict({**plain, **edit}, SCHEMA)
+
+
+def test_tables_that_cannot_be_used_are_refused():
+    grid = {"m": (0, 1, 3)}
+    for function, message in [
+        (lambda row, at: row["score"] - 20 + 0 * at["m"], "not negative"),
+        (lambda row, at: 0 * row["x"] * at["m"], "not all zero"),
+    ]:
+        columns = ["score"] if "score" in function.__code__.co_consts else ["x"]
+        with pytest.raises(dps.RequestError, match=message):
+            dps.TabulatedLoss.of(SCHEMA, columns, grid, function)
+    fine = dps.Schema([dps.Number("x", 0, 1, points=100_001, missing=0)])
+    with pytest.raises(dps.RequestError, match="too many losses"):
+        dps.TabulatedLoss.of(fine, ["x"], grid, lambda row, at: row["x"] + at["m"])
+    with pytest.raises(dps.RequestError, match="no parameters of the grid"):
+        table(lipschitz={"k": 1})
