@@ -24,7 +24,9 @@ from .analyses.moments.mean_difference import MeanDifferenceResult as MeanDiffer
 from .analyses.moments.pca import PCA as PCA
 from .analyses.moments.pca import PCAResult as PCAResult
 from .analyses.registry import register as register
+from .analyses.regression.logistic import Logistic as Logistic
 from .analyses.regression.ols import OLS as OLS
+from .analyses.regression.poisson import Poisson as Poisson
 from .analyses.tables.goodness_of_fit import GoodnessOfFit as GoodnessOfFit
 from .analyses.tables.independence import Independence as Independence
 from .errors import BudgetError as BudgetError
@@ -70,6 +72,8 @@ from .results.contrasts import Prediction as Prediction
 from .results.estimates import EstimateResult as EstimateResult
 from .results.graph import GraphResult as GraphResult
 from .results.hypothesis import HypothesisResult as HypothesisResult
+from .results.generalised import LogisticResult as LogisticResult
+from .results.generalised import PoissonResult as PoissonResult
 from .results.least_squares import OLSResult as OLSResult
 from .results.penalised_graph import PenalisedGraphResult as PenalisedGraphResult
 from .results.rows_only import RowsResult as RowsResult

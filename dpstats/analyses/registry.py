@@ -28,11 +28,13 @@ BUILT_IN: Mapping[str, tuple[str, str]] = {
     "goodness_of_fit": ("tables.goodness_of_fit", "GoodnessOfFit"),
     "graphical_model": ("graphs.graphical_model", "GraphicalModel"),
     "independence": ("tables.independence", "Independence"),
+    "logistic": ("regression.logistic", "Logistic"),
     "marginals": ("counts.marginals", "Marginals"),
     "mean": ("moments.mean", "Mean"),
     "mean_difference": ("moments.mean_difference", "MeanDifference"),
     "ols": ("regression.ols", "OLS"),
     "pca": ("moments.pca", "PCA"),
+    "poisson": ("regression.poisson", "Poisson"),
     "proportion": ("counts.proportion", "Proportion"),
     "quantile": ("counts.quantile", "Quantile"),
 }

@@ -301,7 +301,7 @@ class Number:
         return np.append(bins, self.value_bins) if self.allow_missing else bins
 
     @cached_property
-    def _bin_codes(self) -> tuple[Codes, Codes]:
+    def bin_codes(self) -> tuple[Codes, Codes]:
         """First and last code of every bin (bins are runs of codes)."""
         codes = self.all_codes
         bins = self._bin_of_code[codes + self.half_points]
@@ -316,7 +316,7 @@ class Number:
     def draw_inside(self, bins: Codes, rng: np.random.Generator) -> Codes:
         """Codes drawn uniformly from the grid points (or declared values) inside given bins."""
         if self.values is None:
-            first, last = self._bin_codes
+            first, last = self.bin_codes
             steps = rng.integers((last - first)[bins] // self._step, endpoint=True)
             return first[bins] + self._step * steps
         order = self.all_codes
@@ -433,7 +433,7 @@ class Number:
             # Processors convert many numbers at a time to 32 bits, but one at a time to 64.
             codes = np.clip(at, -k, k, out=at).astype(np.int32).astype(np.int64)
         if self.edges:
-            first, last = self._bin_codes
+            first, last = self.bin_codes
             bins = self._bins_of_values(values)
             codes = np.clip(codes, first[bins], last[bins])
         return codes
