@@ -1,17 +1,19 @@
 """A generalised linear model from the cells of a table: score equations with noise, inverted.
 
 With few regressors, in bins, everything the score needs is in the counts T_cy of the cells c of the
-regressors by the outcome y, and in the sums L_c of the distance of each number from the middle of
+regressors by the outcome, and in the sums L_c of the distance of each number from the middle of
 its bin. To second order in the width of the bins the score at b is
 
-    U(b) = sum_c x_c [T_c1 - N_c s(e_c) - s'(e_c) d_c'b L_c],   N_c = T_c0 + T_c1, e_c = x_c'b,
+    U(b) = sum_c x_c [T_c1 - N_c (s(e_c) + v_c) - s'(e_c) d_c'b L_c],   N_c = T_c0 + T_c1,
 
-x_c the regressors at the middles and d_c their derivative by the number. It is linear in the noisy
-counts, so its noise has mean zero and a known covariance at every b, however large; no count is
-divided by another one. Its sampling covariance at the population's b is that of a binomial, sum
-x_c x_c' N_c s(1 - s). Inverting the test of a value of h'b, the other coefficients fitted under it,
-gives an interval that is unbounded where the noise leaves the coefficient open [1]_. The remainder
-of the expansion inside the bins is bounded and carried into the interval.
+x_c the regressors at the middles, e_c = x_c'b, d_c their change over half a bin of the number, and
+v_c = s_2(e_c) (d_c'b)^2 / 6 for rows that are spread evenly in the bin, s_2 the second derivative.
+U is linear in the noisy counts, so its noise has mean zero and a known covariance at every b,
+however large; no count is divided by another one. Its sampling covariance at the population's b is
+that of a binomial, sum x_c x_c' N_c s(1 - s). Inverting the test of a value of h'b, the other
+coefficients fitted under it, gives an interval that is unbounded where the noise leaves the
+coefficient open [1]_. The remainder of the expansion inside the bins is bounded and carried into
+the interval.
 
 References
 ----------
