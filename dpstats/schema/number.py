@@ -14,7 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.arrays import Codes
-from dpstats.checks import check_choice, first_few, is_finite, is_number, short, shortest_decimal
+from dpstats.checks import (
+    check_choice,
+    first_few,
+    is_finite,
+    is_number,
+    listed,
+    short,
+    shortest_decimal,
+)
 from dpstats.errors import ConditionError, RequestError, SchemaError
 from dpstats.schema.column_fields import (
     MISSING_LABEL,
@@ -112,19 +120,21 @@ class Number:
         check_name(self.name)
         check_note(self.name, self.note)
         where = f"column {self.name!r}"
+        for what in ("low", "high", "missing"):
+            object.__setattr__(self, what, _plain(getattr(self, what)))
         if self.dates or day_of(self.low) is not None:
             for what, day in days_of_bounds(self, where, Number.points).items():
                 object.__setattr__(self, what, day)
         check_choice(f"{where}: closed", self.closed, ("left", "right"), SchemaError)
         for what in ("edges", "values"):
-            given = getattr(self, what)
+            given = listed(getattr(self, what))
             if given is None:
                 continue
             if isinstance(given, str) or not isinstance(given, Sequence):
                 raise SchemaError(f"{where}: {what} must be a list of numbers")
             if not all(is_number(value) and is_finite(value) for value in given):
                 raise SchemaError(f"{where}: each of {what} must be a finite number")
-            frozen = tuple(given)
+            frozen = tuple(map(_plain, given))
             if any(b <= a for a, b in pairwise(frozen)):
                 raise SchemaError(f"{where}: {what} must be strictly increasing")
             object.__setattr__(self, what, frozen)
@@ -478,3 +488,8 @@ class Number:
             missing = self.missing
         plain |= {"closed": self.closed, "missing": missing}
         return drop_defaults(plain | {"allow_missing": self.allow_missing, "note": self.note})
+
+
+def _plain(value: Any) -> Any:
+    """A number of numpy as one of Python, which prints as it is."""
+    return value.item() if isinstance(value, np.generic) else value

@@ -403,3 +403,10 @@ def test_a_value_is_in_the_same_bin_however_many_edges_there_are(count, closed):
     below = (np.array(edges) <= c if closed == "left" else np.array(edges) < c for c in inside)
     found = number.bins_of(number.encode(pa.array(cells)))
     assert found.tolist() == [int(passed.sum()) for passed in below]
+
+
+def test_numbers_of_numpy_are_those_of_python():
+    """Labels and files show them as they are."""
+    column = Number("x", np.float64(-1), np.int64(1), edges=np.linspace(-1, 1, 5)[1:-1])
+    assert column == Number("x", -1.0, 1, edges=[-0.5, 0.0, 0.5])
+    assert column.bin_labels[0] == "[-1, -0.5)"

@@ -28,7 +28,7 @@ References
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,7 +37,7 @@ from scipy import linalg
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
 from dpstats.inference.regression.error_law import ErrorLaw
-from dpstats.inference.regression.link import slope_of
+from dpstats.inference.regression.newton import derivatives, find_root, solved
 from dpstats.inference.simulation import calibration_generator, draw_noise
 
 if TYPE_CHECKING:
@@ -50,9 +50,6 @@ if TYPE_CHECKING:
     from dpstats.measured.answers import Answers
 
 DRAWS = 5_000
-_STEPS = 60
-_CLOSE = 1e-10  # change of the linear predictor at which Newton's method ends
-_LARGEST = 30.0  # of the linear predictor: beyond it the estimate runs away
 _LEAST_KAPPA, _ROWS_PER_KAPPA = 100, 200
 _JITTER = 1e-10  # of the mean variance of a function: directions without variance stay unused
 
@@ -133,27 +130,17 @@ class CalibratedScore(Cached):
         slope = self.link.slope(self.x @ b)
         return np.asarray((self.x.T * (self.density * slope)) @ self.x)
 
-    def _solve(self, weights: Floats, b: Floats) -> Floats | None:
-        for _ in range(_STEPS):
-            predictor = self.x @ b
-            score = self.x.T @ (weights * (self.y - self.link.mean(predictor)))
-            try:
-                step = linalg.solve(self.information(b), score, assume_a="pos")
-            except (linalg.LinAlgError, ValueError):
-                return None
-            largest = float(np.abs(self.x @ step).max())
-            if not np.isfinite(largest) or np.abs(predictor[self.density > 0]).max() > _LARGEST:
-                return None
-            b = b + step * min(1.0, 2 / max(largest, 1e-300))
-            if largest <= _CLOSE:
-                return b
-        return None
-
     @cached_property
     def params(self) -> Floats | None:
         """(p,) the estimate; None where the noise leaves none within reach."""
-        start = self._solve(self.density, np.zeros(self.x.shape[1]))
-        return None if start is None else self._solve(self.weights, start)
+        b: Floats | None = np.zeros(self.x.shape[1])
+        for weights in (self.density, self.weights):
+            if b is not None:
+                b = find_root(partial(self._score, weights), self.information, self.x, b)
+        return b
+
+    def _score(self, weights: Floats, b: Floats) -> Floats:
+        return np.asarray(self.x.T @ (weights * (self.y - self.link.mean(self.x @ b))))
 
     @property
     def known(self) -> bool:
@@ -166,7 +153,7 @@ class CalibratedScore(Cached):
         assert self.params is not None
         psi = self.x * (self.y - self.link.mean(self.x @ self.params))[:, np.newaxis]
         information = self.information(self.params)
-        return np.asarray(linalg.solve(information, psi.T, assume_a="pos").T)
+        return np.asarray(solved(information, psi.T).T)
 
     def parts(self, influence: Floats) -> tuple[Floats, Floats]:
         """What a statistic with these influences (m, k) takes from the answers, and the rest.
@@ -226,7 +213,7 @@ class CalibratedScore(Cached):
         def mean(b: Floats) -> float:
             return float((self.weights * inside) @ values(b)) / share
 
-        found, gradient = mean(self.params), slope_of(mean, self.params)
+        found, gradient = mean(self.params), derivatives(mean, self.params)
         own = inside * (values(self.params) - found) / share
         influence = (own + self.influence @ gradient)[:, np.newaxis]
         c, rest = self.parts(influence)

@@ -32,16 +32,16 @@ from scipy import linalg, optimize, special
 
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
-from dpstats.inference.regression.link import slope_of
+from dpstats.inference.regression.newton import derivatives, find_root, solved
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dpstats.checks import Alternative
 
-_STEPS = 60  # of Newton's method
-_CLOSE = 1e-9  # of a standard deviation of the score, at which it ends
+_ROUNDING = 1e-7  # standard deviations of the sampling error
 _LARGEST = 30.0  # change of the linear predictor beyond which a coefficient is taken as open
+_OPEN = 1e6  # stands above any statistic
 _THIRD = 1 / 8  # largest |s'''| of the logistic function
 
 
@@ -128,8 +128,8 @@ class CellScore(Cached):
         def mean(b: Floats) -> float:
             return float(rows @ values(b)) / size
 
-        found, gradient = mean(self.params), slope_of(mean, self.params)
-        along = linalg.solve(self.information(self.params), gradient, assume_a="pos")
+        found, gradient = mean(self.params), derivatives(mean, self.params)
+        along = solved(self.information(self.params), gradient)
         own = np.zeros(len(self.noise))
         own[: 2 * len(rows)] = np.tile(values(self.params) - found, 2) / size
         influence = own + self._entries(self.params) @ along
@@ -155,77 +155,68 @@ class CellScore(Cached):
         rest = float(np.abs(weight) @ (slope * beyond + _THIRD * reach**3 / 6))
         return float(ends.min(axis=0).sum()) - rest, float(ends.max(axis=0).sum()) + rest
 
-    def solve(self, b: Floats, free: Floats) -> Floats | None:
-        """The b, moved along the columns of `free` (p, k) only, at which free'U is zero.
+    def _inside(self, b: Floats, along: Floats) -> float:
+        """Variance of what U(b) of the rows themselves adds to that of their cells; at most.
 
-        By Newton's method with the information; None where it does not arrive, as when the noise
-        leaves no maximum.
+        Every row enters its own score with its own number, not with the middle of the bin; given
+        the numbers the difference has mean zero.
         """
-        for _ in range(_STEPS):
-            score = free.T @ self.score(b)
-            inner = free.T @ self.information(b) @ free
-            try:
-                step = free @ linalg.solve(inner, score, assume_a="pos")
-            except (linalg.LinAlgError, ValueError):
-                return None
-            largest = float(np.abs(self.x @ step).max())
-            if not np.isfinite(largest) or np.abs(self.x @ b).max() > 2 * _LARGEST:
-                return None
-            b = b + step * min(1.0, 2 / max(largest, 1e-300))
-            if largest <= _CLOSE:
-                return b
-        return None
+        slope = self._fit(b)[1]
+        half = np.abs(self.slopes @ along).sum(axis=0) + self.remainder @ np.abs(along)
+        return float((self._rows * slope) @ half**2)
 
     @cached_property
     def params(self) -> Floats | None:
         """(p,) the solution of U(b) = 0; None without one."""
-        p = self.x.shape[1]
-        return self.solve(np.zeros(p), np.eye(p))
+        return find_root(self.score, self.information, self.x, np.zeros(self.x.shape[1]))
 
     def variances(self, combination: Floats) -> tuple[float, float]:
         """Sampling and privacy variance of one combination (p,), at the estimate."""
         if self.params is None:
             return np.inf, np.inf
         information = self.information(self.params)
-        along = linalg.solve(information, combination, assume_a="pos")
+        along = solved(information, combination)
         noise = self.noise_covariance(self.params)
         return float(along @ combination), float(along @ noise @ along)
 
-    def deviate(self, combination: Floats, value: float, *, sampled: bool) -> float:
+    def deviate(self, combination: Floats, value: float, *, sampled: bool) -> float | None:
         """How many standard deviations the score is from zero if the combination has this value.
 
-        Positive where larger values are more likely; without sampling variance for the value in the
-        table. Zero, so not rejected, where the other coefficients have no solution, or where the
-        misfit inside the bins alone could explain it.
+        Positive where larger values are more likely. The value in the table has no sampling
+        variance but that inside the bins. Zero where the misfit inside the bins alone could explain
+        it; None where the other coefficients have no solution.
         """
         assert self.params is not None
         free = linalg.null_space(combination[np.newaxis, :])
         away = value - float(combination @ self.params)
         information = self.information(self.params)
-        direction = linalg.solve(information, combination, assume_a="pos")
+        direction = solved(information, combination)
         start = self.params + direction * away / float(combination @ direction)
-        b = self.solve(start, free) if free.shape[1] else start
+        b: Floats | None = start
+        if free.shape[1]:
+            b = find_root(self.score, self.information, self.x, start, free)
         if b is None:
-            return 0.0
+            return None
         information = self.information(b)
         try:
-            along = linalg.solve(information, combination, assume_a="pos")
+            along = solved(information, combination)
         except linalg.LinAlgError:
-            return 0.0
+            return None
         variance = float(along @ self.noise_covariance(b) @ along)
-        variance += float(along @ information @ along) if sampled else 0.0
+        variance += float(along @ information @ along) if sampled else self._inside(b, along)
         found = float(along @ self.score(b))
         low, high = self.misfit(b, along)
         found = found - float(np.clip(found, low, high))
-        if variance <= 0:
-            return float(np.copysign(np.inf, found)) if found else 0.0
-        return float(found / np.sqrt(variance))
+        rounding = (_ROUNDING**2) * float(along @ information @ along)
+        return float(found / np.sqrt(max(variance, rounding)))
 
     def pvalue(self, combination: Floats, value: float, alternative: Alternative) -> float:
         """P-value of the hypothesis that a combination has this value in the population."""
         if self.params is None:
             return 1.0
         z = self.deviate(combination, value, sampled=True)
+        if z is None:
+            return 1.0
         sides = {"larger": special.ndtr(-z), "smaller": special.ndtr(z)}
         return float(sides.get(alternative, min(1.0, 2 * special.ndtr(-abs(z)))))
 
@@ -242,17 +233,21 @@ class CellScore(Cached):
     def _end(
         self, h: Floats, centre: float, sign: float, error: float, alpha: float, sampled: bool
     ) -> float:
-        """The first value on one side that is rejected."""
+        """The first value on one side that is rejected; none, once a value has no solution."""
         limit = -special.ndtri(alpha / 2)
         furthest = _LARGEST / float(np.abs(self.x @ np.linalg.pinv(h[np.newaxis, :])).max())
 
         def short(t: float) -> float:
-            return limit + sign * self.deviate(h, centre + sign * t, sampled=sampled)
+            z = self.deviate(h, centre + sign * t, sampled=sampled)
+            return _OPEN if z is None else limit + sign * z
 
         low, step = 0.0, max(error, 1e-6) / 2
         while low < furthest:
             high = low + step
-            if short(high) < 0:
-                return centre + sign * float(optimize.brentq(short, low, high, xtol=1e-6 * error))
+            left = short(high)
+            if left == _OPEN:
+                break
+            if left < 0:
+                return centre + sign * float(optimize.brentq(short, low, high, xtol=1e-10 * error))
             low, step = high, step * 1.5
         return float(sign * np.inf)

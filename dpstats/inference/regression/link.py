@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
@@ -56,9 +55,3 @@ class Log:
         """Its logarithm."""
         with np.errstate(divide="ignore"):
             return np.log(mean)
-
-
-def slope_of(function: Callable[[Floats], float], b: Floats) -> Floats:
-    """(p,) derivatives at b, by central differences."""
-    steps = 1e-5 * np.maximum(np.abs(b), 1.0) * np.eye(len(b))
-    return np.array([(function(b + h) - function(b - h)) / (2 * h.max()) for h in steps])
