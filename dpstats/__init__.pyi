@@ -24,6 +24,8 @@ from .analyses.moments.mean_difference import MeanDifferenceResult as MeanDiffer
 from .analyses.moments.pca import PCA as PCA
 from .analyses.moments.pca import PCAResult as PCAResult
 from .analyses.registry import register as register
+from .analyses.regression.elastic_net import ElasticNet as ElasticNet
+from .analyses.regression.lasso import Lasso as Lasso
 from .analyses.regression.logistic import Logistic as Logistic
 from .analyses.regression.ols import OLS as OLS
 from .analyses.regression.poisson import Poisson as Poisson
@@ -72,6 +74,7 @@ from .results.contrasts import Prediction as Prediction
 from .results.estimates import EstimateResult as EstimateResult
 from .results.graph import GraphResult as GraphResult
 from .results.hypothesis import HypothesisResult as HypothesisResult
+from .results.elastic_net import ElasticNetResult as ElasticNetResult
 from .results.generalised import LogisticResult as LogisticResult
 from .results.generalised import PoissonResult as PoissonResult
 from .results.least_squares import OLSResult as OLSResult

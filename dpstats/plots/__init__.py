@@ -2,5 +2,6 @@
 
 from dpstats.plots.components import loadings, scree
 from dpstats.plots.graphs import matrix, network
+from dpstats.plots.paths import path
 
-__all__ = ["loadings", "matrix", "network", "scree"]
+__all__ = ["loadings", "matrix", "network", "path", "scree"]

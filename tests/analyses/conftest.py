@@ -17,6 +17,7 @@ EXAMPLES = {
     ],
     "covariance": [dps.Covariance(["age", "rent"]), dps.Covariance(PAIR, clip_norm=0.7)],
     "difference": [dps.Difference("age >= 65", by="smoker")],
+    "elastic_net": [dps.ElasticNet("pay ~ age + score + smoker", l1_ratio=0.5)],
     "goodness_of_fit": [
         dps.GoodnessOfFit("region", [0.5, 0.3, 0.2], simulations=199),
         dps.GoodnessOfFit("smoker", {"yes": 0.4, "no": 0.6}, simulations=99),
@@ -31,6 +32,10 @@ EXAMPLES = {
     "independence": [
         dps.Independence("smoker", "region", simulations=199),
         dps.Independence("smoker", "age", given="region", simulations=99),
+    ],
+    "lasso": [
+        dps.Lasso("pay ~ age + score + smoker"),
+        dps.Lasso("rent ~ age", alpha=0.05, given="smoker == 'yes'"),
     ],
     "logistic": [
         dps.Logistic("retired ~ age"),
