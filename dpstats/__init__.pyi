@@ -29,7 +29,11 @@ from .analyses.registry import register as register
 from .analyses.regression.huber import Huber as Huber
 from .analyses.regression.loss_grid import LossGrid as LossGrid
 from .analyses.regression.loss_grid import LossGridResult as LossGridResult
+from .analyses.regression.elastic_net import ElasticNet as ElasticNet
+from .analyses.regression.lasso import Lasso as Lasso
+from .analyses.regression.logistic import Logistic as Logistic
 from .analyses.regression.ols import OLS as OLS
+from .analyses.regression.poisson import Poisson as Poisson
 from .analyses.tables.goodness_of_fit import GoodnessOfFit as GoodnessOfFit
 from .analyses.tables.independence import Independence as Independence
 from .errors import BudgetError as BudgetError
@@ -81,6 +85,9 @@ from .results.graph import GraphResult as GraphResult
 from .results.group_means import GroupMeansResult as GroupMeansResult
 from .results.group_means import PairwiseResult as PairwiseResult
 from .results.hypothesis import HypothesisResult as HypothesisResult
+from .results.elastic_net import ElasticNetResult as ElasticNetResult
+from .results.generalised import LogisticResult as LogisticResult
+from .results.generalised import PoissonResult as PoissonResult
 from .results.least_squares import OLSResult as OLSResult
 from .results.penalised_graph import PenalisedGraphResult as PenalisedGraphResult
 from .results.rows_only import RowsResult as RowsResult

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpstats.errors import FileFormatError
 from dpstats.families.ball_moments import BallMoments
+from dpstats.families.bin_offsets import BinOffsets
 from dpstats.families.block import Block
 from dpstats.families.cells import Indicator, Table
 from dpstats.families.group_moments import GroupMoments
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from dpstats.schema import Schema
 
 _LIBRARY = (
-    Table, Indicator, Residual, Moments, GroupMoments, BallMoments, KernelLattice, LinearLosses,
-    TabulatedLosses,
+    Table, Indicator, Residual, Moments, GroupMoments, BallMoments, KernelLattice, BinOffsets,
+    LinearLosses, TabulatedLosses,
 )  # fmt: skip
 KINDS: Mapping[str, type[Block]] = {kind.kind: kind for kind in _LIBRARY}
 """The library's blocks: those whose sensitivity is proved and tested."""

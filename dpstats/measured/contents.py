@@ -27,6 +27,7 @@ _KINDS = {
     "ball_moments": "clipped moments",
     "group_moments": "moments in groups",
     "kernel_lattice": "kernel averages",
+    "bin_offsets": "offsets in bins",
 }
 _MOST = 4  # names that a sentence lists
 

@@ -4,5 +4,6 @@ from dpstats.plots.components import loadings, scree
 from dpstats.plots.estimates import forest
 from dpstats.plots.graphs import matrix, network
 from dpstats.plots.losses import risk
+from dpstats.plots.paths import path
 
-__all__ = ["forest", "loadings", "matrix", "network", "risk", "scree"]
+__all__ = ["forest", "loadings", "matrix", "network", "path", "risk", "scree"]

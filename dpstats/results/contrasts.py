@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -88,7 +88,8 @@ class LinearResult(EstimateResult):
     @cached_property
     def pvalues(self) -> Named:
         """(d,) two-sided noise-aware p-values of the hypothesis that each equals `null`."""
-        return Named(self._law.pvalues(self.null, "two-sided"), self.terms)
+        law: Any = self.intervals  # which takes a value for each of them
+        return Named(law.pvalues(self.null, "two-sided"), self.terms)
 
     def to_frame(
         self, *, alpha: float = 0.05, method: Method = "noise_aware", target: Target = "population"

@@ -14,7 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.arrays import Codes
-from dpstats.checks import check_choice, first_few, is_finite, is_number, short, shortest_decimal
+from dpstats.checks import (
+    check_choice,
+    first_few,
+    is_finite,
+    is_number,
+    listed,
+    short,
+    shortest_decimal,
+)
 from dpstats.errors import RequestError, SchemaError
 from dpstats.schema.column_fields import (
     MISSING_LABEL,
@@ -122,6 +130,8 @@ class Number:
         check_name(self.name)
         check_note(self.name, self.note)
         where = f"column {self.name!r}"
+        for what in ("low", "high", "missing"):
+            object.__setattr__(self, what, _plain(getattr(self, what)))
         check_choice(f"{where}: scale", self.scale, ("linear", "log"), SchemaError)
         if self.scale == "log" and (self.values is not None or day_of(self.low) is not None):
             raise SchemaError(f"{where}: scale='log' is for numbers declared by low and high")
@@ -130,14 +140,14 @@ class Number:
                 object.__setattr__(self, what, day)
         check_choice(f"{where}: closed", self.closed, ("left", "right"), SchemaError)
         for what in ("edges", "values"):
-            given = getattr(self, what)
+            given = listed(getattr(self, what))
             if given is None:
                 continue
             if isinstance(given, str) or not isinstance(given, Sequence):
                 raise SchemaError(f"{where}: {what} must be a list of numbers")
             if not all(is_number(value) and is_finite(value) for value in given):
                 raise SchemaError(f"{where}: each of {what} must be a finite number")
-            frozen = tuple(given)
+            frozen = tuple(map(_plain, given))
             if any(b <= a for a, b in pairwise(frozen)):
                 raise SchemaError(f"{where}: {what} must be strictly increasing")
             object.__setattr__(self, what, frozen)
@@ -355,7 +365,7 @@ class Number:
         return np.append(bins, self.value_bins) if self.allow_missing else bins
 
     @cached_property
-    def _bin_codes(self) -> tuple[Codes, Codes]:
+    def bin_codes(self) -> tuple[Codes, Codes]:
         """First and last code of every bin (bins are runs of codes)."""
         codes = self.all_codes
         bins = self._bin_of_code[codes + self.half_points]
@@ -370,7 +380,7 @@ class Number:
     def draw_inside(self, bins: Codes, rng: np.random.Generator) -> Codes:
         """Codes drawn uniformly from the grid points (or declared values) inside given bins."""
         if self.values is None:
-            first, last = self._bin_codes
+            first, last = self.bin_codes
             steps = rng.integers((last - first)[bins] // self._step, endpoint=True)
             return first[bins] + self._step * steps
         order = self.all_codes
@@ -450,7 +460,7 @@ class Number:
             # Processors convert many numbers at a time to 32 bits, but one at a time to 64.
             codes = np.clip(at, -k, k, out=at).astype(np.int32).astype(np.int64)
         if self.edges:
-            first, last = self._bin_codes
+            first, last = self.bin_codes
             bins = self._bins_of_values(values)
             codes = np.clip(codes, first[bins], last[bins])
         return codes
@@ -502,3 +512,8 @@ class Number:
             missing = self.missing
         plain |= {"closed": self.closed, "missing": missing, "scale": self.scale}
         return drop_defaults(plain | {"allow_missing": self.allow_missing, "note": self.note})
+
+
+def _plain(value: Any) -> Any:
+    """A number of numpy as one of Python, which prints as it is."""
+    return value.item() if isinstance(value, np.generic) else value

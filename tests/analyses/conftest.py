@@ -24,6 +24,7 @@ EXAMPLES = {
     ],
     "covariance": [dps.Covariance(["age", "rent"]), dps.Covariance(PAIR, clip_norm=0.7)],
     "difference": [dps.Difference("age >= 65", by="smoker")],
+    "elastic_net": [dps.ElasticNet("pay ~ age + score + smoker", l1_ratio=0.5)],
     "goodness_of_fit": [
         dps.GoodnessOfFit("region", [0.5, 0.3, 0.2], simulations=199),
         dps.GoodnessOfFit("smoker", {"yes": 0.4, "no": 0.6}, simulations=99),
@@ -55,6 +56,16 @@ EXAMPLES = {
             {"Intercept": (0, 30, 7), "smoker[T.yes]": (-5, 5, 3)},
         ),
     ],
+    "lasso": [
+        dps.Lasso("pay ~ age + score + smoker"),
+        dps.Lasso("rent ~ age", alpha=0.05, given="smoker == 'yes'"),
+    ],
+    "logistic": [
+        dps.Logistic("retired ~ age"),
+        dps.Logistic("retired ~ rent + smoker"),
+        dps.Logistic("retired ~ age + smoker + region"),
+        dps.Logistic("retired ~ age", given="smoker == 'yes'"),
+    ],
     "marginals": [dps.Marginals(["smoker", "region"])],
     "mean": [
         dps.Mean("pay"),
@@ -75,6 +86,10 @@ EXAMPLES = {
         dps.PCA(THREE),
         dps.PCA(["age", "rent"], standardize=True),
         dps.PCA(THREE, n_components=1, **CLIPPED),
+    ],
+    "poisson": [
+        dps.Poisson("rent ~ age + smoker"),
+        dps.Poisson("age ~ smoker", given="region == 'north'"),
     ],
     "proportion": [
         dps.Proportion("smoker == 'yes'"),
@@ -111,16 +126,18 @@ def people():
         dps.Number("pay", -10, 30, points=401, missing=0),
         dps.Number("score", values=[17.5, 22, 27, 40], missing=22),
         dps.Number("rent", 0, 50, points=101, edges=[10, 25], allow_missing=True),
+        dps.Boolean("retired"),
     ])  # fmt: skip
     age = rng.normal(45, 20, n).clip(0, 110).round()
     rows = schema.to_frame({
         "smoker": rng.choice(2, n, p=[0.7, 0.3]),
         "region": rng.choice(3, n, p=[0.6, 0.38, 0.02]),
-        **dict.fromkeys(["age", "pay", "score", "rent"], np.zeros(n, np.int64)),
+        **dict.fromkeys(["age", "pay", "score", "rent", "retired"], np.zeros(n, np.int64)),
     }).assign(
         age=age,
         pay=(age / 5 + rng.normal(0, 4, n)).clip(-10, 30).round(1),
         score=rng.choice([17.5, 22, 27, 40], n, p=[0.1, 0.2, 0.4, 0.3]),
+        retired=age + rng.normal(0, 20, n) > 65,
         rent=np.where(rng.random(n) < 0.3, np.nan, (age / 3 + rng.normal(0, 5, n)).clip(0, 50)),
     )  # fmt: skip
     return SimpleNamespace(schema=schema, rows=rows)

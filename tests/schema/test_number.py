@@ -462,3 +462,10 @@ def test_the_scale_is_written_where_it_is_not_linear_only():
 def test_impossible_logarithmic_grids_are_refused(given, words):
     with pytest.raises(SchemaError, match=words):
         Number("pay", **{"scale": "log", **given})
+
+
+def test_numbers_of_numpy_are_those_of_python():
+    """Labels and files show them as they are."""
+    column = Number("x", np.float64(-1), np.int64(1), edges=np.linspace(-1, 1, 5)[1:-1])
+    assert column == Number("x", -1.0, 1, edges=[-0.5, 0.0, 0.5])
+    assert column.bin_labels[0] == "[-1, -0.5)"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -186,6 +187,24 @@ class DesignMoments:
     def rows(self) -> Floats:
         """(p + 1, q): the basis, then the response in unit scale, as combinations of features."""
         return np.vstack([self._basis[0], self._coefficients([self._response])])
+
+    def regressors_at(self, values: Mapping[str, Floats]) -> Floats:
+        """(m, p) the basis at m points.
+
+        Parameters
+        ----------
+        values : mapping of column name to (m,) float64
+            Numbers in unit scale; other columns, and numbers in groups, by their bins.
+        """
+        rows = self.rows[:-1]
+        found = np.zeros((len(next(iter(values.values()))), len(rows)))
+        for term, by in zip(self.features, rows.T, strict=True):
+            if np.any(by != 0):  # not the response
+                factors = (
+                    values[name] if level is None else values[name] == level for name, level in term
+                )
+                found += np.multiply.outer(math.prod(factors, start=np.ones(len(found))), by)
+        return found
 
     @cached_property
     def to_basis(self) -> Floats:

@@ -1,0 +1,73 @@
+"""Poisson regression of a count, from moments and two-way tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from dpstats.analyses.regression.generalised import density_result
+from dpstats.errors import RequestError
+from dpstats.families.block import Family
+from dpstats.inference.regression.design_moments import DesignMoments
+from dpstats.inference.regression.glm_models import DensityModel
+from dpstats.inference.regression.link import Log
+from dpstats.results.generalised import PoissonResult
+from dpstats.schema import Number
+
+if TYPE_CHECKING:
+    from dpstats.measured.view import ReleaseView
+    from dpstats.schema import Schema
+
+
+@dataclass(frozen=True)
+class Poisson:
+    """Log-linear regression of a mean that is not negative, such as a count.
+
+    The functions of `dps.OLS` with the same formula are measured, and two-way tables of all
+    columns; numbers need `edges=` in the schema. Sampling variances are HC0: they do not assume
+    that counts have a Poisson law, and so allow for overdispersion.
+
+    Parameters
+    ----------
+    formula : str
+        Such as ``"visits ~ age + C(region)"``; the response a number with bounds from 0.
+    given : str, optional
+        Regression in the rows with this condition.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> dps.Poisson("visits ~ age + C(region)")
+    Poisson(formula='visits ~ age + C(region)', given=None)
+    """
+
+    kind: ClassVar[str] = "poisson"
+
+    formula: str
+    given: str | None = None
+
+    def family(self, schema: Schema) -> Family:
+        """Mean products and two-way tables."""
+        return Family(tuple(dict.fromkeys(DensityModel(self._moments(schema)).blocks)))
+
+    def combines(self, schema: Schema) -> bool:
+        """Its answers may be combined from several measurements."""
+        return True
+
+    def infer(self, release: ReleaseView) -> PoissonResult:
+        """Coefficients in original units with noise-aware intervals."""
+        title = f"Poisson regression: {self.formula}"
+        title += "" if self.given is None else f" (given {self.given})"
+        moments = self._moments(release.schema)
+        return density_result(PoissonResult, title, release, self, moments, Log(), robust=True)
+
+    def _moments(self, schema: Schema) -> DesignMoments:
+        moments = DesignMoments.of(schema, self.formula, self.given)
+        name, level = moments.design.response
+        column = schema[name]
+        if level is not None or not isinstance(column, Number) or column.grid[0] < 0:
+            raise RequestError(
+                f"the response of a Poisson regression must be a number of at least 0, and "
+                f"{name!r} is not declared as one"
+            )
+        return moments

@@ -1,0 +1,268 @@
+"""Smooth M-estimators from a release: the fitted density, calibrated to the noisy answers.
+
+A score E psi_b(z) of all rows is wanted, and only the means of a family F were measured, with noise
+of covariance S. Candidates z_i with fitted shares h get weights
+
+    w_i = h_i (1 + (F(z_i) - E_h F)' G^-1 (t - E_h F)),   G = Cov_h(F) + (n / kappa) S,
+
+t the noisy means. Then sum_i w_i psi_b(z_i) = E_h psi_b + c'(t - E_h F), c = G^-1 Cov_h(F, psi_b),
+is the regression estimator of survey sampling [1]_: of psi_b it takes what F determines from the
+measurements, and only the rest from the fitted density. Its error has three parts:
+
+- sampling, as without privacy;
+- noise, c'Sc, of a known law;
+- what F does not determine, r = psi_b - c'F: the law of the rows beyond F differs from the fitted
+  one by about sqrt(kappa / n) a direction, so this part has the variance Var_h(r) kappa / n. That
+  is a model of how far densities fitted to F are from the data, not a theorem; kappa is public and
+  fixed beforehand. Its share is printed.
+
+The estimate solves sum_i w_i psi_b(z_i) = 0. Weights may be negative, so Newton's method takes its
+derivative from h.
+
+References
+----------
+.. [1] J.-C. Deville and C.-E. Sarndal (1992), Calibration estimators in survey sampling. J. Amer.
+   Statist. Assoc. 87, 376-382.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy import linalg
+
+from dpstats.arrays import Floats
+from dpstats.caching import Cached
+from dpstats.inference.regression.error_law import ErrorLaw
+from dpstats.inference.regression.newton import derivatives, find_root, solved
+from dpstats.inference.simulation import calibration_generator, draw_noise
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scipy.sparse import csr_array
+
+    from dpstats.checks import Alternative
+    from dpstats.inference.regression.link import Link
+    from dpstats.measured.answers import Answers
+
+DRAWS = 5_000
+_LEAST_KAPPA, _ROWS_PER_KAPPA = 100, 200
+_JITTER = 1e-10  # of the mean variance of a function: directions without variance stay unused
+
+
+@dataclass(frozen=True, eq=False)
+class CalibratedScore(Cached):
+    """A generalised linear model with a canonical link: psi_b = x (y - mean(x'b)).
+
+    Attributes
+    ----------
+    x : (m, p) float64
+        Regressors of the candidates, of size about one.
+    y : (m,) float64
+        Their response.
+    density : (m,) float64
+        Fitted shares h.
+    functions : (d, m) sparse
+        F, in unit scale.
+    answers : Answers
+        To these functions.
+    link : Link
+    robust : bool
+        Sampling variance for any law of the response given the regressors (HC0), from the fitted
+        density; not that of the model.
+    """
+
+    x: Floats
+    y: Floats
+    density: Floats
+    functions: csr_array[Any]
+    answers: Answers
+    link: Link
+    robust: bool = False
+
+    @property
+    def n(self) -> int:
+        """Number of rows, or its estimate."""
+        return self.answers.n
+
+    @property
+    def kappa(self) -> float:
+        """How far the fitted density is taken to be from the rows beyond F, over sqrt(n)."""
+        return max(_LEAST_KAPPA, self.n / _ROWS_PER_KAPPA)
+
+    @cached_property
+    def _unit(self) -> Floats:
+        return np.asarray(self.n * self.answers.bounds, dtype=np.float64)
+
+    @cached_property
+    def noise_of_means(self) -> Floats:
+        """(d, d) S, covariance of the noise on the means."""
+        return np.asarray(self.answers.noise_covariance / np.outer(self._unit, self._unit))
+
+    @cached_property
+    def _fitted_means(self) -> Floats:
+        return np.asarray(self.functions @ self.density)
+
+    @cached_property
+    def _factor(self) -> tuple[Floats, bool]:
+        """Cholesky factor of G."""
+        weighted = self.functions.multiply(self.density[np.newaxis, :]).tocsr()
+        second = (weighted @ self.functions.T).toarray()
+        g = second - np.outer(self._fitted_means, self._fitted_means)
+        g += self.noise_of_means * (self.n / self.kappa)
+        g[np.diag_indices_from(g)] += _JITTER * max(float(np.trace(g)) / len(g), 1e-300)
+        return linalg.cho_factor(g, lower=True)
+
+    @cached_property
+    def weights(self) -> Floats:
+        """(m,) w."""
+        gap = self.answers.means - self._fitted_means
+        pull = linalg.cho_solve(self._factor, gap)
+        by = self.functions.T @ pull - float(self._fitted_means @ pull)
+        return np.asarray(self.density * (1 + by))
+
+    def information(self, b: Floats) -> Floats:
+        """(p, p) mean of x x' slope(x'b) under the fitted density."""
+        slope = self.link.slope(self.x @ b)
+        return np.asarray((self.x.T * (self.density * slope)) @ self.x)
+
+    @cached_property
+    def params(self) -> Floats | None:
+        """(p,) the estimate; None where the noise leaves none within reach."""
+        b: Floats | None = np.zeros(self.x.shape[1])
+        for weights in (self.density, self.weights):
+            if b is not None:
+                b = find_root(partial(self._score, weights), self.information, self.x, b)
+        return b
+
+    def _score(self, weights: Floats, b: Floats) -> Floats:
+        return np.asarray(self.x.T @ (weights * (self.y - self.link.mean(self.x @ b))))
+
+    @property
+    def known(self) -> bool:
+        """Whether there is an estimate."""
+        return self.params is not None
+
+    @cached_property
+    def influence(self) -> Floats:
+        """(m, p) of the candidates on the coefficients: H^-1 psi at the estimate."""
+        assert self.params is not None
+        psi = self.x * (self.y - self.link.mean(self.x @ self.params))[:, np.newaxis]
+        information = self.information(self.params)
+        return np.asarray(solved(information, psi.T).T)
+
+    def parts(self, influence: Floats) -> tuple[Floats, Floats]:
+        """What a statistic with these influences (m, k) takes from the answers, and the rest.
+
+        Returns
+        -------
+        (d, k) coefficients c of the answers' means, and (k, k) Var_h(r)
+        """
+        centred = influence - self.density @ influence
+        weighted = centred * self.density[:, np.newaxis]
+        c = linalg.cho_solve(self._factor, self.functions @ weighted)
+        rest = centred - (self.functions.T @ c - self._fitted_means @ c)
+        return np.asarray(c), np.asarray((rest.T * self.density) @ rest)
+
+    @cached_property
+    def _own_parts(self) -> tuple[Floats, Floats]:
+        return self.parts(self.influence)
+
+    @cached_property
+    def sampling_covariance(self) -> Floats:
+        """(p, p) of the coefficients without privacy: the inverse information over n, or HC0."""
+        assert self.params is not None
+        if self.robust:
+            return np.asarray((self.influence.T * self.density) @ self.influence / self.n)
+        return np.asarray(np.linalg.inv(self.information(self.params)) / self.n)
+
+    @cached_property
+    def noise_covariance(self) -> Floats:
+        """(p, p) of the coefficients, from the noise."""
+        c = self._own_parts[0]
+        return np.asarray(c.T @ self.noise_of_means @ c)
+
+    @cached_property
+    def density_covariance(self) -> Floats:
+        """(p, p) of the coefficients, from what was not measured."""
+        return np.asarray(self._own_parts[1] * (self.kappa / self.n))
+
+    def unmeasured(self, combinations: Floats) -> Floats:
+        """(k,) part of the sampling standard errors of (k, p) that F does not determine."""
+        rest = combinations @ self._own_parts[1] @ combinations.T / self.n
+        sampling = combinations @ self.sampling_covariance @ combinations.T
+        return np.asarray(np.sqrt(np.diag(rest) / np.diag(sampling)))
+
+    def average(self, values: Callable[[Floats], Floats]) -> tuple[float, float, float]:
+        """Mean over the rows of a function of the candidate (m,) and the coefficients.
+
+        Over those of the subgroup, where the model is of one.
+
+        Returns
+        -------
+        Estimate, sampling variance and privacy variance (with the density's), by the delta method
+        """
+        assert self.params is not None
+        inside = np.any(self.x != 0, axis=1)
+        share = max(float(self.weights @ inside), 1 / self.n)
+
+        def mean(b: Floats) -> float:
+            return float((self.weights * inside) @ values(b)) / share
+
+        found, gradient = mean(self.params), derivatives(mean, self.params)
+        own = inside * (values(self.params) - found) / share
+        influence = (own + self.influence @ gradient)[:, np.newaxis]
+        c, rest = self.parts(influence)
+        centred = influence - self.density @ influence
+        sampling = float(self.density @ centred[:, 0] ** 2) / self.n
+        noise = float(c[:, 0] @ self.noise_of_means @ c[:, 0])
+        return found, sampling, noise + float(rest[0, 0]) * self.kappa / self.n
+
+    @cached_property
+    def _noise(self) -> Floats:
+        rng = calibration_generator(self.answers)
+        return draw_noise(self.answers, DRAWS, rng) / self._unit
+
+    def law(self, combination: Floats, *, sampling: bool = True) -> ErrorLaw:
+        """Law of the error of a combination (p,) of the coefficients."""
+        if self.params is None:
+            return ErrorLaw(np.inf, 1.0, np.zeros(1), np.zeros(1))
+        df = max(self.n - len(combination), 1)
+        normal = self.density_covariance + (self.sampling_covariance if sampling else 0.0)
+        spread = float(np.sqrt(max(float(combination @ normal @ combination), 0.0)))
+        fixed = self._noise @ (self._own_parts[0] @ combination)
+        return ErrorLaw(spread, df, fixed, np.zeros(len(fixed)))
+
+    def _law(self, combination: Floats, sampled: bool) -> ErrorLaw:
+        key = (combination.tobytes(), sampled)
+        return self._once(key, lambda: self.law(combination, sampling=sampled))
+
+    def variances(self, combination: Floats) -> tuple[float, float]:
+        """Sampling and privacy variance of one combination (p,); the latter with the density's."""
+        if self.params is None:
+            return np.inf, np.inf
+        privacy = self.noise_covariance + self.density_covariance
+        return (
+            float(combination @ self.sampling_covariance @ combination),
+            float(combination @ privacy @ combination),
+        )
+
+    def interval(self, combination: Floats, alpha: float, *, sampled: bool) -> tuple[float, float]:
+        """Interval of a combination of the population's coefficients, or of the table's."""
+        if self.params is None:
+            return -np.inf, np.inf
+        low, high = self._law(combination, sampled).interval(alpha)
+        centre = float(combination @ self.params)
+        return centre + low, centre + high
+
+    def pvalue(self, combination: Floats, value: float, alternative: Alternative) -> float:
+        """P-value of the hypothesis that a combination has this value in the population."""
+        if self.params is None:
+            return 1.0
+        law = self._law(combination, True)
+        found = law.pvalue(value - float(combination @ self.params), alternative)
+        return max(found, law.least_pvalue)

@@ -1,0 +1,253 @@
+"""A generalised linear model from the cells of a table: score equations with noise, inverted.
+
+With few regressors, in bins, everything the score needs is in the counts T_cy of the cells c of the
+regressors by the outcome, and in the sums L_c of the distance of each number from the middle of
+its bin. To second order in the width of the bins the score at b is
+
+    U(b) = sum_c x_c [T_c1 - N_c (s(e_c) + v_c) - s'(e_c) d_c'b L_c],   N_c = T_c0 + T_c1,
+
+x_c the regressors at the middles, e_c = x_c'b, d_c their change over half a bin of the number, and
+v_c = s_2(e_c) (d_c'b)^2 / 6 for rows that are spread evenly in the bin, s_2 the second derivative.
+U is linear in the noisy counts, so its noise has mean zero and a known covariance at every b,
+however large; no count is divided by another one. Its sampling covariance at the population's b is
+that of a binomial, sum x_c x_c' N_c s(1 - s). Inverting the test of a value of h'b, the other
+coefficients fitted under it, gives an interval that is unbounded where the noise leaves the
+coefficient open [1]_. The remainder of the expansion inside the bins is bounded and carried into
+the interval.
+
+References
+----------
+.. [1] C. R. Rao (1948), Large sample tests of statistical hypotheses concerning several parameters
+   with applications to problems of estimation. Proc. Camb. Phil. Soc. 44, 50-57.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import linalg, optimize, special
+
+from dpstats.arrays import Floats
+from dpstats.caching import Cached
+from dpstats.inference.regression.newton import derivatives, find_root, solved
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dpstats.checks import Alternative
+
+_ROUNDING = 1e-7  # standard deviations of the sampling error
+_LARGEST = 30.0  # change of the linear predictor beyond which a coefficient is taken as open
+_OPEN = 1e6  # stands above any statistic
+_THIRD = 1 / 8  # largest |s'''| of the logistic function
+
+
+@dataclass(frozen=True, eq=False)
+class CellScore(Cached):
+    """Noisy counts of C cells of the regressors, by a binary outcome.
+
+    Attributes
+    ----------
+    x : (C, p) float64
+        Regressors at the middle of every cell, of size about one.
+    slopes : (J, C, p) float64
+        Their change over half a bin of each of the J numbers.
+    remainder : (C, p) float64
+        Bounds on what the slopes leave out, from squares and products of numbers.
+    counts : (2, C) float64
+        Noisy counts of rows with the outcome 0 and 1.
+    offsets : (J, C) float64
+        Noisy sums of the numbers' distance from the middle, in half bins.
+    noise : ((2 + J) C, (2 + J) C) float64
+        Covariance of the noise on all of these, in this order.
+    n : int
+        Number of rows, or its estimate.
+    """
+
+    x: Floats
+    slopes: Floats
+    remainder: Floats
+    counts: Floats
+    offsets: Floats
+    noise: Floats
+    n: int
+
+    @cached_property
+    def _rows(self) -> Floats:
+        """(C,) counts of rows that are not negative and add up to n, for variances."""
+        rows = np.maximum(self.counts.sum(axis=0), 0.0)
+        return np.asarray(rows * self.n / max(rows.sum(), 1e-9))
+
+    def _fit(self, b: Floats) -> tuple[Floats, Floats, Floats]:
+        """(C,) chances s, derivatives s' and (J, C) change of the predictor over half a bin."""
+        chance = special.expit(self.x @ b)
+        return chance, chance * (1 - chance), self.slopes @ b
+
+    def _even(self, b: Floats) -> Floats:
+        """(C,) chances, for rows that are spread evenly inside the bins."""
+        chance, slope, moved = self._fit(b)
+        return np.asarray(chance + slope * (1 - 2 * chance) * (moved**2).sum(axis=0) / 6)
+
+    def score(self, b: Floats) -> Floats:
+        """(p,) U(b)."""
+        _, slope, moved = self._fit(b)
+        left = self.counts[1] - self.counts.sum(axis=0) * self._even(b)
+        return np.asarray(self.x.T @ (left - slope * (moved * self.offsets).sum(axis=0)))
+
+    def information(self, b: Floats) -> Floats:
+        """(p, p) sum of x x' N s(1 - s), positive semidefinite."""
+        slope = self._fit(b)[1]
+        return np.asarray((self.x.T * (self._rows * slope)) @ self.x)
+
+    def _entries(self, b: Floats) -> Floats:
+        """((2 + J) C, p): U(b) as a combination of counts and offsets."""
+        _, slope, moved = self._fit(b)
+        chance = self._even(b)
+        factors = [-chance, 1 - chance, *(-slope * moved)]
+        return np.concatenate([self.x * factor[:, np.newaxis] for factor in factors])
+
+    def noise_covariance(self, b: Floats) -> Floats:
+        """(p, p) of U(b), of the privacy noise alone."""
+        entries = self._entries(b)
+        return np.asarray(entries.T @ self.noise @ entries)
+
+    def average(self, values: Callable[[Floats], Floats]) -> tuple[float, float, float]:
+        """Mean over the rows of a function of the cell (C,) and the coefficients.
+
+        Returns
+        -------
+        Estimate, sampling variance and privacy variance, by the delta method
+        """
+        assert self.params is not None
+        rows = self.counts.sum(axis=0)
+        size = max(float(rows.sum()), 1.0)
+
+        def mean(b: Floats) -> float:
+            return float(rows @ values(b)) / size
+
+        found, gradient = mean(self.params), derivatives(mean, self.params)
+        along = solved(self.information(self.params), gradient)
+        own = np.zeros(len(self.noise))
+        own[: 2 * len(rows)] = np.tile(values(self.params) - found, 2) / size
+        influence = own + self._entries(self.params) @ along
+        chance = self._fit(self.params)[0]
+        expected = np.concatenate([self._rows * (1 - chance), self._rows * chance])
+        sampling = float(expected @ influence[: len(expected)] ** 2)
+        return found, sampling, float(influence @ self.noise @ influence)
+
+    def misfit(self, b: Floats, along: Floats) -> tuple[float, float]:
+        """Bounds on the mean of along'U(b) at the true b: what the expansion in a bin leaves out.
+
+        By Taylor's theorem a row in cell c adds s''(e_c) t^2 / 2 to the expected outcome, t the
+        change of its predictor from the middle, and at most max|s'''| |t|^3 / 6 more. Of t^2,
+        which is between zero and its largest value, the mean over an even spread is in U(b).
+        """
+        chance, slope, moved = self._fit(b)
+        beyond = self.remainder @ np.abs(b)
+        reach = np.abs(moved).sum(axis=0) + beyond
+        weight = self._rows * (self.x @ along)
+        second = weight * slope * (1 - 2 * chance) / 2
+        even = (moved**2).sum(axis=0) / 3
+        ends = np.stack([-second * even, second * (reach**2 - even)])
+        rest = float(np.abs(weight) @ (slope * beyond + _THIRD * reach**3 / 6))
+        return float(ends.min(axis=0).sum()) - rest, float(ends.max(axis=0).sum()) + rest
+
+    def _inside(self, b: Floats, along: Floats) -> float:
+        """Variance of what U(b) of the rows themselves adds to that of their cells; at most.
+
+        Every row enters its own score with its own number, not with the middle of the bin; given
+        the numbers the difference has mean zero.
+        """
+        slope = self._fit(b)[1]
+        half = np.abs(self.slopes @ along).sum(axis=0) + self.remainder @ np.abs(along)
+        return float((self._rows * slope) @ half**2)
+
+    @cached_property
+    def params(self) -> Floats | None:
+        """(p,) the solution of U(b) = 0; None without one."""
+        return find_root(self.score, self.information, self.x, np.zeros(self.x.shape[1]))
+
+    def variances(self, combination: Floats) -> tuple[float, float]:
+        """Sampling and privacy variance of one combination (p,), at the estimate."""
+        if self.params is None:
+            return np.inf, np.inf
+        information = self.information(self.params)
+        along = solved(information, combination)
+        noise = self.noise_covariance(self.params)
+        return float(along @ combination), float(along @ noise @ along)
+
+    def deviate(self, combination: Floats, value: float, *, sampled: bool) -> float | None:
+        """How many standard deviations the score is from zero if the combination has this value.
+
+        Positive where larger values are more likely. The value in the table has no sampling
+        variance but that inside the bins. Zero where the misfit inside the bins alone could explain
+        it; None where the other coefficients have no solution.
+        """
+        assert self.params is not None
+        free = linalg.null_space(combination[np.newaxis, :])
+        away = value - float(combination @ self.params)
+        information = self.information(self.params)
+        direction = solved(information, combination)
+        start = self.params + direction * away / float(combination @ direction)
+        b: Floats | None = start
+        if free.shape[1]:
+            b = find_root(self.score, self.information, self.x, start, free)
+        if b is None:
+            return None
+        information = self.information(b)
+        try:
+            along = solved(information, combination)
+        except linalg.LinAlgError:
+            return None
+        variance = float(along @ self.noise_covariance(b) @ along)
+        variance += float(along @ information @ along) if sampled else self._inside(b, along)
+        found = float(along @ self.score(b))
+        low, high = self.misfit(b, along)
+        found = found - float(np.clip(found, low, high))
+        rounding = (_ROUNDING**2) * float(along @ information @ along)
+        return float(found / np.sqrt(max(variance, rounding)))
+
+    def pvalue(self, combination: Floats, value: float, alternative: Alternative) -> float:
+        """P-value of the hypothesis that a combination has this value in the population."""
+        if self.params is None:
+            return 1.0
+        z = self.deviate(combination, value, sampled=True)
+        if z is None:
+            return 1.0
+        sides = {"larger": special.ndtr(-z), "smaller": special.ndtr(z)}
+        return float(sides.get(alternative, min(1.0, 2 * special.ndtr(-abs(z)))))
+
+    def interval(self, combination: Floats, alpha: float, *, sampled: bool) -> tuple[float, float]:
+        """All values that are not rejected at level alpha, as an interval around the estimate."""
+        if self.params is None:
+            return -np.inf, np.inf
+        centre = float(combination @ self.params)
+        error = float(np.sqrt(sum(self.variances(combination))))
+        return tuple(  # type: ignore[return-value]
+            self._end(combination, centre, sign, error, alpha, sampled) for sign in (-1.0, 1.0)
+        )
+
+    def _end(
+        self, h: Floats, centre: float, sign: float, error: float, alpha: float, sampled: bool
+    ) -> float:
+        """The first value on one side that is rejected; none, once a value has no solution."""
+        limit = -special.ndtri(alpha / 2)
+        furthest = _LARGEST / float(np.abs(self.x @ np.linalg.pinv(h[np.newaxis, :])).max())
+
+        def short(t: float) -> float:
+            z = self.deviate(h, centre + sign * t, sampled=sampled)
+            return _OPEN if z is None else limit + sign * z
+
+        low, step = 0.0, max(error, 1e-6) / 2
+        while low < furthest:
+            high = low + step
+            left = short(high)
+            if left == _OPEN:
+                break
+            if left < 0:
+                return centre + sign * float(optimize.brentq(short, low, high, xtol=1e-10 * error))
+            low, step = high, step * 1.5
+        return float(sign * np.inf)

@@ -1,0 +1,163 @@
+"""Intervals and tests of linear combinations of the coefficients of a generalised linear model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from scipy import special
+
+from dpstats.arrays import Floats
+from dpstats.caching import Cached
+from dpstats.spending import bonferroni
+
+if TYPE_CHECKING:
+    from dpstats.checks import Alternative, Method, Target
+    from dpstats.inference.regression.link import Link
+
+
+class Coefficients(Protocol):
+    """Estimated coefficients with the law of their error."""
+
+    @property
+    def params(self) -> Floats | None:
+        """(p,); None where the noise leaves no estimate."""
+
+    def variances(self, combination: Floats) -> tuple[float, float]:
+        """Sampling and privacy variance of one combination (p,)."""
+
+    def interval(self, combination: Floats, alpha: float, *, sampled: bool) -> tuple[float, float]:
+        """Its interval; without sampling error, for the private table's own coefficients."""
+
+    def pvalue(self, combination: Floats, value: float, alternative: Alternative) -> float:
+        """P-value of the hypothesis that it has this value in the population."""
+
+
+@dataclass(frozen=True, eq=False)
+class NormalIntervals:
+    """Intervals of k numbers whose errors are about normal, of known variances.
+
+    Attributes
+    ----------
+    estimates, sampling, privacy : (k,) float64
+    """
+
+    estimates: Floats
+    sampling: Floats
+    privacy: Floats
+
+    def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
+        """Lower and upper limits (k,); certified: the whole line."""
+        if method == "certified":
+            k = len(self.estimates)
+            return np.full(k, -np.inf), np.full(k, np.inf)
+        variance = self.privacy + (self.sampling if target == "population" else 0.0)
+        reach = -special.ndtri(alpha / 2) * np.sqrt(variance)
+        return self.estimates - reach, self.estimates + reach
+
+    def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
+        """Limits that hold jointly, by Bonferroni's inequality."""
+        return self.conf_int(bonferroni(alpha, len(self.estimates)), method, target)
+
+    def subset(self, chosen: slice) -> NormalIntervals:
+        """The same for some of the numbers."""
+        return NormalIntervals(self.estimates[chosen], self.sampling[chosen], self.privacy[chosen])
+
+    def pvalues(self, value: float | Floats, alternative: Alternative) -> Floats:
+        """P-values (k,) that each number equals `value`."""
+        with np.errstate(invalid="ignore"):
+            z = (self.estimates - value) / np.sqrt(self.sampling + self.privacy)
+        sides = {"larger": special.ndtr(-z), "smaller": special.ndtr(z)}
+        return np.asarray(sides.get(alternative, 2 * special.ndtr(-np.abs(z))))
+
+
+@dataclass(frozen=True, eq=False)
+class MeanIntervalsOfPredictor:
+    """Intervals of predicted means: those of the linear predictor, transformed.
+
+    Attributes
+    ----------
+    predictors : CoefficientIntervals
+    link : Link
+    """
+
+    predictors: CoefficientIntervals
+    link: Link
+
+    def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
+        """Lower and upper limits (k,)."""
+        low, high = self.predictors.conf_int(alpha, method, target)
+        return self.link.mean(low), self.link.mean(high)
+
+    def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
+        """Limits that hold jointly."""
+        low, high = self.predictors.simultaneous(alpha, method, target)
+        return self.link.mean(low), self.link.mean(high)
+
+    def subset(self, chosen: slice) -> MeanIntervalsOfPredictor:
+        """The same for some of the predictions."""
+        return MeanIntervalsOfPredictor(self.predictors.subset(chosen), self.link)
+
+    def pvalues(self, value: float | Floats, alternative: Alternative) -> Floats:
+        """P-values (k,) that each mean equals `value`."""
+        return self.predictors.pvalues(self.link.predictor(np.asarray(value)), alternative)
+
+
+@dataclass(frozen=True, eq=False)
+class CoefficientIntervals(Cached):
+    """Intervals of k combinations (k, p) of the coefficients.
+
+    No certified interval is known from these measurements but the whole line; `dps.LossGrid` has
+    certified sets.
+
+    Attributes
+    ----------
+    model : Coefficients
+    combinations : (k, p) float64
+    """
+
+    model: Coefficients
+    combinations: Floats
+
+    @property
+    def known(self) -> bool:
+        """Whether there is an estimate."""
+        return self.model.params is not None
+
+    @cached_property
+    def estimates(self) -> Floats:
+        """(k,), nan without an estimate."""
+        if self.model.params is None:
+            return np.full(len(self.combinations), np.nan)
+        return np.asarray(self.combinations @ self.model.params)
+
+    @cached_property
+    def variances(self) -> Floats:
+        """(2, k) sampling and privacy variances, infinite without an estimate."""
+        return np.array([self.model.variances(h) for h in self.combinations]).reshape(-1, 2).T
+
+    def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
+        """Lower and upper limits (k,)."""
+        k = len(self.combinations)
+        if method == "certified":
+            return np.full(k, -np.inf), np.full(k, np.inf)
+        sampled = target == "population"
+        ends = [self.model.interval(h, alpha, sampled=sampled) for h in self.combinations]
+        low, high = np.array(ends).reshape(-1, 2).T
+        return low, high
+
+    def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
+        """Limits that hold jointly, by Bonferroni's inequality."""
+        return self.conf_int(bonferroni(alpha, len(self.combinations)), method, target)
+
+    def subset(self, chosen: slice) -> CoefficientIntervals:
+        """The same for some of the combinations."""
+        return replace(self, combinations=self.combinations[chosen])
+
+    def pvalues(self, value: float | Floats, alternative: Alternative) -> Floats:
+        """P-values (k,) that each combination equals `value`."""
+        values = np.broadcast_to(value, len(self.combinations)).tolist()
+        pairs = zip(self.combinations, values, strict=True)
+        return np.array([self.model.pvalue(h, v, alternative) for h, v in pairs])

@@ -1,0 +1,239 @@
+"""From a release to a generalised linear model: which functions it needs, and its score."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from dpstats.arrays import Floats
+from dpstats.caching import Cached
+from dpstats.errors import RequestError
+from dpstats.families.bin_offsets import BinOffsets
+from dpstats.families.block import Block
+from dpstats.families.cells import Cells, Table
+from dpstats.inference.regression.calibrated_score import CalibratedScore
+from dpstats.inference.regression.cell_score import CellScore
+from dpstats.inference.regression.design_moments import DesignMoments
+from dpstats.schema import Column, Number
+
+if TYPE_CHECKING:
+    from dpstats.inference.regression.link import Link
+    from dpstats.measured.view import ReleaseView
+
+MOST_CELLS = 512  # of the regressors, that a model of cells may have
+_MOST_COLUMNS = 2
+
+
+def regressor_columns(moments: DesignMoments) -> tuple[Column, ...]:
+    """The columns of the regressors, in the order of the schema."""
+    names = {name for regressor in moments.design.regressors for name, _ in regressor.factors}
+    return tuple(column for column in moments.schema if column.name in names)
+
+
+@dataclass(frozen=True, eq=False)
+class BinnedModel(Cached):
+    """Of one or two columns: the table of their cells by a Boolean outcome, and bin offsets."""
+
+    moments: DesignMoments
+
+    @staticmethod
+    def serves(moments: DesignMoments) -> bool:
+        """Whether the columns are few enough."""
+        columns = regressor_columns(moments)
+        cells = math.prod(column.bins for column in columns)
+        return len(columns) <= _MOST_COLUMNS and cells <= MOST_CELLS and _of_all(moments)
+
+    @cached_property
+    def columns(self) -> tuple[Column, ...]:
+        """Those of the regressors."""
+        return regressor_columns(self.moments)
+
+    @cached_property
+    def numbers(self) -> tuple[Number, ...]:
+        """Regressors that are numbers, not groups."""
+        return tuple(self.moments.schema[name] for name in _numbers(self.moments))  # type: ignore[misc]
+
+    @cached_property
+    def blocks(self) -> list[Block]:
+        """The table, and the offsets of every number with bins of several grid points."""
+        check_binned(self.columns)
+        names = [column.name for column in self.columns]
+        table = Cells.table(self.moments.schema, [*names, self.moments.design.response[0]])
+        return [table, *(BinOffsets(self.columns, c.name) for c in self._wide)]
+
+    @property
+    def _wide(self) -> list[Number]:
+        return [c for c in self.numbers if np.any(c.bin_codes[0] < c.bin_codes[1])]
+
+    def _values(self, name: str, shift: float = 0.0) -> dict[str, Floats]:
+        """Regressor columns at the middle of every cell; one moved by so many half bins."""
+        index = np.indices([column.bins for column in self.columns])
+        values = {}
+        for column, bins in zip(self.columns, index, strict=True):
+            flat = bins.ravel()
+            values[column.name] = flat.astype(np.float64)
+            if column in self.numbers:
+                assert isinstance(column, Number)
+                first, last = column.bin_codes
+                moved = shift if column.name == name else 0.0
+                codes = (first + last + moved * (last - first))[flat] / 2
+                values[column.name] = codes / column.half_points
+        return values
+
+    @property
+    def middles(self) -> dict[str, Floats]:
+        """Values of the columns at the middle of the cells that the score has."""
+        kept = self._kept()
+        return {name: values[kept] for name, values in self._values("").items()}
+
+    def score(self, release: ReleaseView) -> CellScore:
+        """The score of the noisy cells."""
+        table, *offsets = self.blocks
+        assert isinstance(table, Table)
+        answers = release.answers(self.blocks)
+        outcome = [c.name for c in table.columns].index(self.moments.design.response[0])
+        size = math.prod(column.bins for column in self.columns)
+        sums = np.asarray(answers.sums, dtype=np.float64)
+        place = np.arange(table.size).reshape(table.shape)
+        pair = [np.take(place, level, axis=outcome).ravel() for level in (0, 1)]
+        parts = [table.size + size * j + np.arange(size) for j in range(len(offsets))]
+        kept = self._kept()
+        order = np.concatenate([part[kept] for part in (*pair, *parts)])
+        unit = np.where(order < table.size, 1.0, np.asarray(answers.bounds)[order])
+        noise = answers.noise_covariance[np.ix_(order, order)] / np.outer(unit, unit)
+        found = (sums[order] / unit).reshape(-1, int(kept.sum()))
+        x = self.moments.regressors_at(self._values(""))[kept]
+        slopes, remainder = self._expansion(x, kept)
+        every = kept.all() and self.moments.schema[self.moments.design.response[0]].bins == 2
+        n = release.n if every else max(round(float(found[:2].sum())), 1)
+        return CellScore(x, slopes, remainder, found[:2], found[2:], noise, n)
+
+    def _kept(self) -> NDArray[np.bool_]:
+        """(C,) cells in which every number has a value."""
+        index = np.indices([column.bins for column in self.columns])
+        kept = np.ones(index.shape[1:], dtype=np.bool_)
+        for column, bins in zip(self.columns, index, strict=True):
+            if column in self.numbers:
+                assert isinstance(column, Number)
+                kept &= bins < column.value_bins
+        return kept.ravel()
+
+    def _expansion(self, x: Floats, kept: NDArray[np.bool_]) -> tuple[Floats, Floats]:
+        """Slopes (J, C, p) over half a bin, and bounds (C, p) on the rest, at all corners."""
+        wide = [column.name for column in self._wide]
+        moved = {
+            (name, sign): self.moments.regressors_at(self._values(name, sign))[kept]
+            for name in wide
+            for sign in (-1.0, 1.0)
+        }
+        slopes = np.array([(moved[n, 1.0] - moved[n, -1.0]) / 2 for n in wide])
+        slopes = slopes.reshape(len(wide), *x.shape)
+        remainder = np.zeros_like(x)
+        for signs in itertools.product((-1.0, 1.0), repeat=len(wide)):
+            values = self._values("")
+            for name, sign in zip(wide, signs, strict=True):
+                values[name] = self._values(name, sign)[name]
+            corner = self.moments.regressors_at(values)[kept]
+            linear = x + sum((s * d for s, d in zip(signs, slopes, strict=True)), np.zeros(1))
+            remainder = np.maximum(remainder, np.abs(corner - linear))
+        return slopes, remainder
+
+
+@dataclass(frozen=True, eq=False)
+class DensityModel(Cached):
+    """Of any columns: moments as for least squares, and two-way tables of all columns."""
+
+    moments: DesignMoments
+
+    @cached_property
+    def blocks(self) -> list[Block]:
+        """Mean products of regressors and response, and tables of pairs of columns."""
+        response = self.moments.schema[self.moments.design.response[0]]
+        columns = [*regressor_columns(self.moments), response]
+        check_binned(columns)
+        names = self.moments.schema.names
+        ordered = sorted(columns, key=lambda column: names.index(column.name))
+        pairs = itertools.combinations(ordered, 2)
+        return [*self.moments.blocks, *(Table(pair) for pair in pairs)]
+
+    def score(
+        self, release: ReleaseView, link: Link, *, robust: bool
+    ) -> tuple[CalibratedScore, dict[str, Floats]]:
+        """The calibrated score of the fitted density, and its points' values of the columns."""
+        moments, schema = self.moments, release.schema
+        weights = np.asarray(release.weights)
+        used = weights > 0
+        codes = {c.name: np.asarray(release.candidates[c.name])[used] for c in self._columns}
+        density = weights[used] / weights[used].sum()
+        answers = release.answers(self.blocks)
+        functions = [block.evaluate(codes).matrix() for block in self.blocks]
+        scaled = sparse.diags_array(1 / np.asarray(answers.bounds)) @ sparse.vstack(functions)
+        response, level = moments.design.response
+        column = schema[response]
+        if level is None:
+            assert isinstance(column, Number)
+            y = column.middle + column.half_range * column.units_of(codes[response])
+        else:
+            y = np.equal(column.bins_of(codes[response]), level).astype(np.float64)
+        values = self._points(codes)
+        x = moments.regressors_at(values)
+        if moments.given is not None:
+            x = x * moments.given.holds(codes)[:, np.newaxis]
+        return CalibratedScore(x, y, density, scaled.tocsr(), answers, link, robust), values
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Those of the regressors."""
+        return regressor_columns(self.moments)
+
+    @property
+    def _columns(self) -> tuple[Column, ...]:
+        given = () if self.moments.given is None else self.moments.given.columns
+        own = {column for block in self.blocks for column in block.columns}
+        return tuple(c for c in self.moments.schema if c in own or c in given)
+
+    def _points(self, codes: dict[str, NDArray[np.int64]]) -> dict[str, Floats]:
+        """Values of the columns as `DesignMoments.regressors_at` takes them."""
+        numbers = _numbers(self.moments)
+        values = {}
+        for column in regressor_columns(self.moments):
+            of = codes[column.name]
+            if column.name in numbers:
+                assert isinstance(column, Number)
+                values[column.name] = column.units_of(of)
+            else:
+                values[column.name] = column.bins_of(of).astype(np.float64)
+        return values
+
+
+def check_binned(columns: tuple[Column, ...] | list[Column]) -> None:
+    """Refuse columns without bins to count.
+
+    Raises
+    ------
+    RequestError
+    """
+    for column in columns:
+        if column.bins < 2:
+            raise RequestError(
+                f"{column.name!r} has a single bin; a logistic or Poisson regression counts rows "
+                "in bins too: add edges=[...] to the schema, for about 8 to 16 bins"
+            )
+
+
+def _numbers(moments: DesignMoments) -> list[str]:
+    """Names of the regressors' columns that enter as numbers."""
+    factors = (f for regressor in moments.design.regressors for f in regressor.factors)
+    return list(dict.fromkeys(name for name, level in factors if level is None))
+
+
+def _of_all(moments: DesignMoments) -> bool:
+    """Whether the rows are all those with a value, without another condition."""
+    return moments.given is None or not moments.given.label

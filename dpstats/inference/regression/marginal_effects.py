@@ -1,0 +1,75 @@
+"""Marginal effects of the columns of a generalised linear model, at every point of a density."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpstats.arrays import Floats
+from dpstats.schema import Column, Number
+
+if TYPE_CHECKING:
+    from dpstats.inference.regression.design_moments import DesignMoments
+    from dpstats.inference.regression.link import Link
+
+_STEP = 1e-3  # in unit scale; regressors are at most quadratic, so differences are exact
+
+
+@dataclass(frozen=True, eq=False)
+class MarginalEffect:
+    """How the mean changes with one column, at m points.
+
+    Attributes
+    ----------
+    name : str
+    first, second : (m, p) float64
+        For a number, the regressors and their derivative by it; for a level, the regressors at the
+        baseline and at this level.
+    link : Link
+    derivative : bool
+    """
+
+    name: str
+    first: Floats
+    second: Floats
+    link: Link
+    derivative: bool
+
+    def of(self, b: Floats) -> Floats:
+        """(m,) effects at the coefficients b (p,)."""
+        if self.derivative:
+            return self.link.slope(self.first @ b) * (self.second @ b)
+        return self.link.mean(self.second @ b) - self.link.mean(self.first @ b)
+
+
+def marginal_effects(
+    moments: DesignMoments, columns: tuple[Column, ...], values: Mapping[str, Floats], link: Link
+) -> list[MarginalEffect]:
+    """Of all columns of the regressors, at points given as `DesignMoments.regressors_at` takes."""
+    factors = [f for regressor in moments.design.regressors for f in regressor.factors]
+    numbers = {name for name, level in factors if level is None}
+    found = []
+    for column in columns:
+        at = values[column.name]
+        if column.name in numbers:
+            assert isinstance(column, Number)
+            here = moments.regressors_at(values)
+            sides = [
+                moments.regressors_at({**values, column.name: at + d * _STEP}) for d in (-1, 1)
+            ]
+            change = (sides[1] - sides[0]) / (2 * _STEP) / column.half_range
+            found.append(MarginalEffect(column.name, here, change, link, True))
+            continue
+        first, *others = [
+            moments.regressors_at({**values, column.name: np.full_like(at, level)})
+            for level in range(column.bins)
+        ]
+        labels = column.bin_labels
+        found += [
+            MarginalEffect(f"{column.name}: {labels[0]} to {label}", first, other, link, False)
+            for label, other in zip(labels[1:], others, strict=True)
+        ]
+    return found

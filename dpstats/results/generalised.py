@@ -1,0 +1,228 @@
+"""Results of logistic and Poisson regressions, named as in statsmodels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+import numpy as np
+
+from dpstats.arrays import Floats
+from dpstats.checks import Method, Target
+from dpstats.inference.regression.coefficient_intervals import (
+    CoefficientIntervals,
+    Coefficients,
+    MeanIntervalsOfPredictor,
+    NormalIntervals,
+)
+from dpstats.inference.regression.constraints import Constraints, read_constraints
+from dpstats.results.contrasts import ContrastResult, LinearResult
+from dpstats.results.estimates import EstimateResult
+from dpstats.results.named import Named
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from dpstats.inference.regression.design_moments import DesignMoments
+    from dpstats.inference.regression.link import Link
+    from dpstats.inference.regression.marginal_effects import MarginalEffect
+
+
+class Averaging(Coefficients, Protocol):
+    """Coefficients, and means over the rows of functions of them."""
+
+    def average(self, values: Callable[[Floats], Floats]) -> tuple[float, float, float]:
+        """Estimate, sampling and privacy variance of the mean of such a function."""
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class GeneralisedResult(LinearResult):
+    """A generalised linear model, named as in statsmodels: ``params, bse, tvalues, pvalues``.
+
+    Attributes
+    ----------
+    moments : DesignMoments
+        The design, and how coefficients in original units follow from those in its basis.
+    link : Link
+    effects : sequence of MarginalEffect
+        Of every column of the regressors, for `get_margeff`.
+    unmeasured : (d,) float64
+        Part of each standard error without privacy that no measured function determines; zero where
+        all that the score needs was measured.
+    """
+
+    moments: DesignMoments = field(kw_only=True, compare=False)
+    link: Link = field(kw_only=True, compare=False)
+    effects: list[MarginalEffect] = field(kw_only=True, compare=False)
+    unmeasured: Floats = field(kw_only=True, compare=False)
+
+    ratio: ClassVar[str] = "ratio"
+
+    @property
+    def _coefficients(self) -> CoefficientIntervals:
+        assert isinstance(self.intervals, CoefficientIntervals)
+        return self.intervals
+
+    @property
+    def _model(self) -> Averaging:
+        return self._coefficients.model  # type: ignore[return-value]
+
+    @property
+    def converged(self) -> bool:
+        """Whether there is an estimate."""
+        return self._coefficients.known
+
+    @property
+    def zvalues(self) -> Named:
+        """`tvalues` by the name of a normal statistic."""
+        return self.tvalues
+
+    def _ratios(self, alpha: float, method: Method, target: Target) -> pd.DataFrame:
+        import pandas as pd
+
+        low, high = np.asarray(self.conf_int(alpha=alpha, method=method, target=target)).T
+        with np.errstate(over="ignore"):
+            columns = (np.exp(np.asarray(self.params)), np.exp(low), np.exp(high))
+        names = (self.ratio, "conf_low", "conf_high")
+        return pd.DataFrame(dict(zip(names, columns, strict=True)), index=self.terms)
+
+    def t_test(self, r_matrix: Constraints) -> ContrastResult:
+        """Linear combinations of the coefficients, each with interval and test.
+
+        Parameters
+        ----------
+        r_matrix : str, (k, d) array_like, or a pair
+            As in `OLSResult.t_test`, such as ``"age = 0.5"``.
+
+        Raises
+        ------
+        RequestError
+            For a combination that cannot be read.
+        """
+        matrix, values, names = read_constraints(r_matrix, self.terms)
+        found = self._combined(f"Contrasts of {self.title}", names, matrix)
+        plain = {one.name: getattr(found, one.name) for one in fields(found)}
+        return ContrastResult(**{**plain, "null": values})
+
+    def get_prediction(
+        self, exog: pd.DataFrame | Mapping[str, Any] | None = None
+    ) -> EstimateResult:
+        """Predicted means for given values of the columns of the formula, with intervals.
+
+        Parameters
+        ----------
+        exog : DataFrame or mapping of column name to values
+            In original units; numbers within the schema's bounds, levels by their labels. A single
+            value of a column is repeated.
+
+        Raises
+        ------
+        RequestError
+            For a missing column, or a value that the schema does not declare.
+        """
+        rows = self.moments.design.matrix(exog, self.moments.schema)
+        names = [str(i) for i in range(len(rows))]
+        intervals = CoefficientIntervals(self._coefficients.model, self._in_basis(rows))
+        means = self.link.mean(intervals.estimates)
+        slopes = self.link.slope(intervals.estimates) ** 2
+        sampling, privacy = intervals.variances * np.where(np.isnan(slopes), np.inf, slopes)
+        return EstimateResult(
+            title=f"Predicted means, {self.title}", terms=names, params=Named(means, names),
+            sampling_variance=sampling, privacy_variance=privacy,
+            intervals=MeanIntervalsOfPredictor(intervals, self.link), rows=self.rows,
+            budget=self.budget, notes=self.notes,
+        )  # fmt: skip
+
+    def predict(self, exog: pd.DataFrame | Mapping[str, Any] | None = None) -> Floats:
+        """Predicted means (m,) alone; see `get_prediction`, which has their intervals."""
+        return np.asarray(self.get_prediction(exog).params)
+
+    def get_margeff(self) -> EstimateResult:
+        """Average marginal effects over the rows.
+
+        Of a number: the mean derivative of the predicted mean, per original unit. Of a level: the
+        mean difference between all rows at this level and all rows at the baseline.
+        """
+        found = np.full((3, len(self.effects)), np.inf)
+        found[0] = np.nan
+        if self.converged:
+            found = np.array([self._model.average(one.of) for one in self.effects]).T
+        names = [effect.name for effect in self.effects]
+        return EstimateResult(
+            title=f"Average marginal effects, {self.title}", terms=names,
+            params=Named(found[0], names), sampling_variance=found[1], privacy_variance=found[2],
+            intervals=NormalIntervals(*found), rows=self.rows, budget=self.budget,
+            notes=self.notes,
+        )  # fmt: skip
+
+    def _in_basis(self, rows: Floats) -> Floats:
+        return np.asarray(rows @ self.moments.to_basis / self.moments.half_range)
+
+    def _combined(self, title: str, names: list[str], matrix: Floats) -> LinearResult:
+        intervals = CoefficientIntervals(self._coefficients.model, self._in_basis(matrix))
+        return LinearResult(
+            title=title, terms=names, params=Named(intervals.estimates, names),
+            sampling_variance=intervals.variances[0], privacy_variance=intervals.variances[1],
+            intervals=intervals, rows=self.rows, budget=self.budget, notes=self.notes,
+            null=np.zeros(len(matrix)),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class LogisticResult(GeneralisedResult):
+    """A logistic regression, named as in statsmodels, with `odds_ratios`.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> import pandas as pd
+    >>> age = dps.Number("age", 0, 99, edges=[20, 40, 60, 80], missing=0)
+    >>> schema = dps.Schema([age, dps.Boolean("ill")])
+    >>> risk = dps.Logistic("ill ~ age")
+    >>> plan = dps.plan(schema, {"risk": risk}, budget=dps.PureDP(2))
+    >>> numbers = pd.Series(range(20_000))
+    >>> rows = pd.DataFrame({"age": numbers % 100, "ill": numbers % 100 > numbers * 7 % 101})
+    >>> fitted = dps.release(plan, rows, m=2_000).infer(risk)
+    >>> print(fitted.params["age"] > 0.02, fitted.odds_ratios().shape)
+    True (2, 3)
+    >>> print(fitted.predict({"age": [20, 80]}).round(1))
+    [0.2 0.8]
+    """
+
+    ratio: ClassVar[str] = "odds_ratio"
+
+    def odds_ratios(
+        self, *, alpha: float = 0.05, method: Method = "noise_aware", target: Target = "population"
+    ) -> pd.DataFrame:
+        """Exponentials of the coefficients and of their intervals, a row per coefficient."""
+        return self._ratios(alpha, method, target)
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class PoissonResult(GeneralisedResult):
+    """A Poisson regression, named as in statsmodels, with `rate_ratios`.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> import pandas as pd
+    >>> age = dps.Number("age", 0, 99, edges=[20, 40, 60, 80], missing=0)
+    >>> visits = dps.Number("visits", 0, 9, points=10, edges=[1, 2, 4], missing=0)
+    >>> schema = dps.Schema([age, visits])
+    >>> rate = dps.Poisson("visits ~ age")
+    >>> plan = dps.plan(schema, {"rate": rate}, budget=dps.ZCDP(0.5))
+    >>> numbers = pd.Series(range(20_000))
+    >>> rows = pd.DataFrame({"age": numbers % 100, "visits": numbers % 100 // 20 + numbers % 3})
+    >>> fitted = dps.release(plan, rows, m=2_000).infer(rate)
+    >>> print(fitted.params["age"] > 0.01, fitted.rate_ratios().shape)
+    True (2, 3)
+    """
+
+    ratio: ClassVar[str] = "rate_ratio"
+
+    def rate_ratios(
+        self, *, alpha: float = 0.05, method: Method = "noise_aware", target: Target = "population"
+    ) -> pd.DataFrame:
+        """Exponentials of the coefficients and of their intervals, a row per coefficient."""
+        return self._ratios(alpha, method, target)

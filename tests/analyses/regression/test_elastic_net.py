@@ -1,0 +1,110 @@
+"""Lasso and elastic net: scikit-learn without noise, and verdicts that are never wrong."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn import linear_model
+
+import dpstats as dps
+from dpstats.errors import RequestError
+from dpstats.privacy.noise import _noise_from
+
+SCHEMA = dps.Schema([
+    *(dps.Number(name, -2, 2, points=401, missing=0) for name in ("a", "b", "c")),
+    dps.Number("y", -6, 6, points=1201, missing=0), dps.Category("g", ["n", "s", "w"]),
+])  # fmt: skip
+FORMULA = "y ~ a + b + c + C(g)"
+
+
+def rows(n=2_000, seed=0):
+    rng = np.random.default_rng(seed)
+    a, b = rng.normal(0, 0.7, (2, n)).clip(-2, 2).round(2)
+    c = (0.6 * a + rng.normal(0, 0.5, n)).clip(-2, 2).round(2)
+    g = rng.choice(list("nsw"), n)
+    y = 0.5 + 1.2 * a - 0.3 * b + 0.8 * (g == "s") + rng.normal(0, 0.8, n)
+    return pd.DataFrame({"a": a, "b": b, "c": c, "y": y.clip(-6, 6).round(2), "g": g})
+
+
+def design(frame):
+    """In unit scale."""
+    x = np.column_stack(
+        [frame[name] / 2 for name in "abc"] + [frame["g"] == "s", frame["g"] == "w"]
+    )
+    return x.astype(float), frame["y"].to_numpy() / 6
+
+
+def fitted(analysis, frame, budget, unit="replace"):
+    plan = dps.plan(SCHEMA, {"it": analysis}, budget=budget, unit=unit, reference=dps.Uniform())
+    return dps.release(plan, frame, m=200, k=10, rng=0).infer("it")
+
+
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+@pytest.mark.parametrize("l1_ratio", [1.0, 0.5])
+@pytest.mark.parametrize("alpha", [0.001, 0.02])
+def test_without_noise_it_is_scikit_learn(unit, l1_ratio, alpha, no_noise):
+    frame = rows()
+    x, y = design(frame)
+    theirs = linear_model.ElasticNet(alpha=alpha, l1_ratio=l1_ratio, tol=1e-10).fit(x, y)
+    ours = fitted(dps.ElasticNet(FORMULA, alpha, l1_ratio), frame, dps.PureDP(1e6), unit)
+    np.testing.assert_allclose(ours.basis[1:], theirs.coef_, atol=1e-7)
+    np.testing.assert_allclose(ours.params[1:], theirs.coef_ * 6 / [2, 2, 2, 1, 1], atol=1e-6)
+    at = {"a": [0.5, 1.0], "b": 0.0, "c": -0.5, "g": "s"}
+    unit_scale = np.array([[0.25, 0, -0.25, 1, 0], [0.5, 0, -0.25, 1, 0]])
+    np.testing.assert_allclose(ours.predict(at), 6 * theirs.predict(unit_scale), atol=1e-6)
+    assert ours.risk()[0] == pytest.approx(36 * np.mean((y - theirs.predict(x)) ** 2), rel=1e-5)
+
+
+@pytest.mark.parametrize(("budget", "unit"), [
+    (dps.PureDP(20), "replace"), (dps.PureDP(60), "add_remove"),
+])  # fmt: skip
+def test_verdicts_are_those_of_the_table(budget, unit, seeded_noise):
+    """Certified at 95%, with joint bounds: no verdict is wrong in 20 releases, and some speak."""
+    frame, alpha = rows(20_000), 0.02
+    x, y = design(frame)
+    theirs = linear_model.Lasso(alpha=alpha, tol=1e-10).fit(x, y).coef_ != 0
+    assert 0 < theirs.sum() < len(theirs)
+    spoken = 0
+    for seed in range(20):
+        with _noise_from(seeded_noise(seed)):
+            ours = fitted(dps.Lasso(FORMULA, alpha), frame, budget, unit)
+        verdicts = ours.support()["verdict"].to_numpy()[1:]
+        assert not np.any((verdicts == "in") & ~theirs)
+        assert not np.any((verdicts == "out") & theirs)
+        spoken += int(np.sum(verdicts != "undecided"))
+        low, high = ours.risk()[1:]
+        assert low <= 36 * np.mean((y - x @ ours.basis[1:] - ours.basis[0]) ** 2) <= high
+    assert spoken > 0
+
+
+def test_much_noise_decides_nothing():
+    ours = fitted(dps.Lasso(FORMULA, 0.02), rows(), dps.PureDP(0.01))
+    assert set(ours.support()["verdict"]) == {"undecided"}
+
+
+def test_the_usual_penalty_keeps_out_what_is_not_there(seeded_noise):
+    frame = rows(1_000)
+    frame["y"] = np.random.default_rng(1).normal(0, 1, 1_000).clip(-6, 6).round(2)
+    entered = 0
+    for seed in range(30):
+        with _noise_from(seeded_noise(seed)):
+            entered += np.any(fitted(dps.Lasso(FORMULA), frame, dps.PureDP(3)).basis[1:] != 0)
+    assert entered <= 6
+
+
+def test_paths_begin_with_nothing_and_end_near_least_squares():
+    result = fitted(dps.Lasso(FORMULA, 0.02), rows(), dps.PureDP(200))
+    path = result.path(20)
+    first = path[path["alpha"] == path["alpha"].max()]
+    assert np.all(np.abs(first["estimate"].to_numpy()[1:]) < 1e-9)
+    last = path[path["alpha"] == path["alpha"].min()].set_index("term")["estimate"]
+    assert last["a"] == pytest.approx(1.2, abs=0.2)
+    assert "certified between" in result.summary()
+    assert result.headline.startswith("2 coefficients") or "coefficient" in result.headline
+
+
+@pytest.mark.parametrize("alpha", [0, -1, np.inf, "1", True])
+def test_penalties_are_positive(alpha):
+    with pytest.raises(RequestError, match="alpha must be a positive number"):
+        dps.Lasso(FORMULA, alpha)
+    with pytest.raises(RequestError, match="l1_ratio must be above 0"):
+        dps.ElasticNet(FORMULA, l1_ratio=1.5)

@@ -1,0 +1,155 @@
+"""Logistic and Poisson regression: statsmodels without noise, refusals, files, predictions."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import statsmodels.formula.api as smf
+
+import dpstats as dps
+from dpstats.analyses.registry import analysis_from_dict, analysis_to_dict
+from dpstats.errors import RequestError
+
+BINS = [-1.5, -1, -0.5, 0, 0.5, 1, 1.5]
+SCHEMA = dps.Schema([
+    dps.Number("x", -2, 2, points=33, edges=BINS, missing=0), dps.Boolean("u"),
+    dps.Category("g", ["a", "b", "c"]), dps.Number("few", values=[0, 1, 2, 5], missing=0),
+    dps.Boolean("y"), dps.Number("count", 0, 9, points=10, edges=[1, 2, 3, 5], missing=0),
+    dps.Number("gap", 0, 4, points=5, edges=[1, 2, 3, 4], allow_missing=True),
+    dps.Number("bare", 0, 1, missing=0),
+])  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def rows():
+    rng, n = np.random.default_rng(1), 6_000
+    x = np.rint(np.clip(rng.normal(0.2, 0.7, n), -2, 2) * 8) / 8
+    u, g = rng.random(n) < 0.4, rng.choice(list("abc"), n, p=[0.5, 0.3, 0.2])
+    predictor = -0.5 + x + 0.7 * u - 0.6 * (g == "b") + 0.5 * (g == "c")
+    return pd.DataFrame({
+        "x": x, "u": u, "g": g, "few": rng.choice([0, 1, 2, 5], n), "bare": rng.random(n),
+        "y": rng.random(n) < 1 / (1 + np.exp(-predictor)),
+        "count": np.minimum(rng.poisson(np.exp(0.2 + 0.4 * x)), 9),
+        "gap": np.where(rng.random(n) < 0.2, np.nan, rng.integers(0, 5, n)),
+    })  # fmt: skip
+
+
+def fitted(analysis, rows, budget=None, unit="replace"):
+    plan = dps.plan(SCHEMA, {"it": analysis}, budget=budget or dps.PureDP(1e6), unit=unit)
+    return dps.release(plan, rows, m=4_000, rng=0).infer("it")
+
+
+def of_statsmodels(fit, formula, rows, terms):
+    frame = rows.assign(y=rows["y"].astype(float), u=rows["u"].astype(str))
+    found = fit(formula.replace("u", "C(u)") if " u" in formula else formula, frame).fit(disp=0)
+    names = [term.replace("u[", "C(u)[") for term in terms]
+    return found, [list(found.params.index).index(name) for name in names]
+
+
+@pytest.mark.parametrize(
+    "formula", ["y ~ C(g)", "y ~ u*C(g)", "y ~ few + C(g)", "y ~ few + I(few**2)"]
+)
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+def test_cells_without_noise_are_statsmodels(formula, unit, rows, no_noise):
+    ours = fitted(dps.Logistic(formula), rows, unit=unit)
+    theirs, order = of_statsmodels(smf.logit, formula, rows, ours.terms)
+    np.testing.assert_allclose(ours.params, theirs.params.iloc[order], rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(ours.bse, theirs.bse.iloc[order], rtol=1e-6)
+    np.testing.assert_allclose(ours.pvalues, theirs.pvalues.iloc[order], rtol=0.2, atol=1e-3)
+
+
+@pytest.mark.parametrize("formula", ["y ~ x", "y ~ x + C(g)", "y ~ gap"])
+def test_bins_without_noise_contain_statsmodels(formula, rows, no_noise):
+    """What bins hide is in the interval for the table, which has little other error here."""
+    ours = fitted(dps.Logistic(formula), rows)
+    theirs, order = of_statsmodels(smf.logit, formula, rows.dropna(), ours.terms)
+    if "gap" not in formula:
+        theirs, order = of_statsmodels(smf.logit, formula, rows, ours.terms)
+    low, high = np.asarray(ours.conf_int(target="table")).T
+    wanted = np.asarray(theirs.params)[order]
+    assert np.all((low - 1e-6 <= wanted) & (wanted <= high + 1e-6))
+    assert np.all(high - low < 0.8 * 3.92 * np.asarray(theirs.bse)[order] + 1e-6)
+
+
+def test_a_fitted_density_with_little_noise_is_near_statsmodels(rows):
+    formula = "y ~ x + u + C(g)"
+    ours = fitted(dps.Logistic(formula), rows)
+    theirs, order = of_statsmodels(smf.logit, formula, rows, ours.terms)
+    errors = np.asarray(theirs.bse)[order]
+    assert np.all(np.abs(np.asarray(ours.params) - np.asarray(theirs.params)[order]) < 0.5 * errors)
+    np.testing.assert_allclose(ours.bse, errors, rtol=0.25)
+    assert np.all((ours.unmeasured > 0) & (ours.unmeasured < 0.5))
+    effects, wanted = ours.get_margeff(), theirs.get_margeff(dummy=True).summary_frame()
+    np.testing.assert_allclose(sorted(effects.params), sorted(wanted["dy/dx"]), rtol=0.1)
+    np.testing.assert_allclose(sorted(effects.bse), sorted(wanted["Std. Err."]), rtol=0.3)
+
+
+def test_counts_with_little_noise_are_near_statsmodels(rows):
+    ours = fitted(dps.Poisson("count ~ x + C(g)"), rows)
+    frame = rows.assign(y=0.0)
+    theirs = smf.poisson("count ~ x + C(g)", frame).fit(disp=0, cov_type="HC0")
+    order = [list(theirs.params.index).index(term) for term in ours.terms]
+    errors = np.asarray(theirs.bse)[order]
+    assert np.all(np.abs(np.asarray(ours.params) - np.asarray(theirs.params)[order]) < 0.6 * errors)
+    np.testing.assert_allclose(ours.bse, errors, rtol=0.25)
+    ratios = ours.rate_ratios()
+    np.testing.assert_allclose(ratios["rate_ratio"], np.exp(np.asarray(ours.params)))
+    assert np.all(ratios["conf_low"] < ratios["rate_ratio"])
+
+
+def test_results_have_the_names_of_statsmodels(rows):
+    result = fitted(dps.Logistic("y ~ x + C(g)"), rows, dps.PureDP(5))
+    theirs, _ = of_statsmodels(smf.logit, "y ~ x + C(g)", rows, result.terms)
+    at = {"x": [0.0, 1.0], "g": "b"}
+    predicted = result.predict(at)
+    np.testing.assert_allclose(predicted, theirs.predict(pd.DataFrame(at)), atol=0.1)
+    ends = np.asarray(result.get_prediction(at).conf_int())
+    assert np.all((ends[:, 0] < predicted) & (predicted < ends[:, 1]) & (ends[:, 1] < 1))
+    odds = result.odds_ratios()
+    np.testing.assert_allclose(odds["odds_ratio"], np.exp(np.asarray(result.params)))
+    half = result.t_test("x = 0.9")
+    assert half.pvalue > 0.001
+    joint = result.conf_int(simultaneous=True)
+    assert np.all(np.diff(joint, axis=1) > np.diff(result.conf_int(), axis=1))
+    assert np.all(np.isinf(result.conf_int(method="certified")))
+    assert "dps.LossGrid" in result.summary()
+    assert result.converged
+    assert result.get_margeff().terms == ["x", "g: a to b", "g: a to c"]
+
+
+def test_much_noise_leaves_no_estimate_or_open_intervals(rows):
+    few = rows.head(200)
+    result = fitted(dps.Logistic("y ~ x + u + C(g)"), few, dps.PureDP(0.05))
+    ends = np.asarray(result.conf_int())
+    assert not result.converged or np.diff(ends, axis=1).max() > 3
+    if not result.converged:
+        assert np.all(np.isinf(ends))
+        assert np.all(np.asarray(result.pvalues) == 1)
+        assert "no estimate" in result.summary()
+
+
+def test_rows_with_a_condition_only(rows):
+    """Of rows with u, as of a table of them alone, though from the functions of both."""
+    ours = fitted(dps.Logistic("y ~ x", given="u"), rows)
+    theirs, order = of_statsmodels(smf.logit, "y ~ x", rows[rows["u"]], ours.terms)
+    errors = np.asarray(theirs.bse)[order]
+    assert np.all(np.abs(np.asarray(ours.params) - np.asarray(theirs.params)[order]) < 0.8 * errors)
+    np.testing.assert_allclose(ours.bse, errors, rtol=0.5)
+
+
+@pytest.mark.parametrize(
+    ("analysis", "message"),
+    [
+        (dps.Logistic("x ~ u"), "must be a Boolean"),
+        (dps.Logistic("y ~ bare"), "add edges="),
+        (dps.Poisson("y ~ x"), "number of at least 0"),
+        (dps.Poisson("x ~ u"), "number of at least 0"),
+    ],
+)
+def test_refusals_say_what_to_do(analysis, message):
+    with pytest.raises(RequestError, match=message):
+        dps.plan(SCHEMA, {"it": analysis}, budget=dps.PureDP(1))
+
+
+def test_files_keep_the_parameters():
+    for analysis in (dps.Logistic("y ~ x", given="u"), dps.Poisson("count ~ x")):
+        assert analysis_from_dict(analysis_to_dict(analysis)) == analysis

@@ -1,0 +1,63 @@
+"""Offsets inside bins: exact sums, and a sensitivity that is the maximum over pairs of rows."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import dpstats as dps
+from dpstats.errors import RequestError
+from dpstats.families import block_from_dict
+from dpstats.families.bin_offsets import BinOffsets
+
+SCHEMA = dps.Schema([
+    dps.Number("x", 0, 10, points=11, edges=[2, 5], missing=0), dps.Category("g", ["n", "s"]),
+    dps.Number("z", 0, 3, points=4, edges=[2], allow_missing=True),
+])  # fmt: skip
+
+
+def rows_of(names):
+    columns = [SCHEMA[name] for name in names]
+    every = [c.all_codes if isinstance(c, dps.Number) else np.arange(c.bins) for c in columns]
+    return dict(zip(names, np.array(list(itertools.product(*every))).T, strict=True))
+
+
+def test_offsets_are_distances_from_the_middle_of_the_bin():
+    """Bins [0, 2), [2, 5), [5, 10] hold the grid points 0-1, 2-4 and 5-10."""
+    block = BinOffsets.of(SCHEMA, ["x"], "x")
+    values = np.arange(11)
+    found = block.evaluate({"x": values - 5}).matrix().toarray()
+    middles = np.array([0.5, 3, 7.5])
+    bins = np.digitize(values, [2, 5])
+    wanted = np.zeros((3, 11))
+    wanted[bins, values] = 2 * (values - middles[bins])
+    np.testing.assert_array_equal(found, wanted)
+    np.testing.assert_array_equal(block.bounds, [1, 2, 5])
+    weights = np.arange(11.0)
+    np.testing.assert_allclose(block.evaluate({"x": values - 5}).average(weights), wanted @ weights)
+    by = block.evaluate({"x": values - 5}).combine(np.array([1.0, 2.0, 3.0]))
+    np.testing.assert_allclose(by, wanted.T @ [1, 2, 3])
+
+
+@pytest.mark.parametrize(("names", "number"), [(["x"], "x"), (["x", "g"], "x"), (["g", "z"], "z")])
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+def test_sensitivity_is_the_largest_change_by_a_row(names, number, unit):
+    block = BinOffsets.of(SCHEMA, names, number)
+    rows = rows_of(names)
+    values = block.evaluate(rows).matrix().toarray().T / block.bounds
+    np.testing.assert_array_equal(block.sums(rows), (values * block.bounds).sum(axis=0))
+    apart = values[:, None, :] - (values[None, :, :] if unit == "replace" else 0)
+    claimed = block.sensitivity(unit)
+    assert np.abs(apart).sum(axis=-1).max() == pytest.approx(float(claimed.l1))
+    assert (apart**2).sum(axis=-1).max() == pytest.approx(float(claimed.l2_squared))
+
+
+def test_offsets_are_read_back_and_cost_little():
+    block = BinOffsets.of(SCHEMA, ["x", "g"], "x")
+    assert block_from_dict(block.to_dict(), SCHEMA) == block
+    table = dps.Cells.table(SCHEMA, ["x", "g"])
+    for budget, share in ((dps.PureDP(1), 1 / 16), (dps.ZCDP(1), 1 / 32)):
+        ratio = block.relative_price(budget, "replace") / table.relative_price(budget, "replace")
+        assert float(ratio) == share
+    with pytest.raises(RequestError, match="not a number among"):
+        BinOffsets.of(SCHEMA, ["x", "g"], "g")

@@ -1,0 +1,102 @@
+"""Calibrated weights: they carry the answers, and the parts of the error add up."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from scipy import sparse, special
+
+from dpstats.inference.regression.calibrated_score import CalibratedScore
+from dpstats.inference.regression.link import Log, Logit
+from dpstats.inference.regression.newton import derivatives
+
+N = 10_000
+
+
+def score(noise=1e-12, link=None, robust=False, seed=0):
+    """400 points, a few functions of them, and answers that differ from the fitted means."""
+    rng = np.random.default_rng(seed)
+    x = np.column_stack([np.ones(400), rng.uniform(-1, 1, 400)])
+    y = (rng.random(400) < special.expit(x @ [0.3, 1])).astype(float)
+    density = rng.dirichlet(np.ones(400))
+    functions = np.stack([x[:, 1], x[:, 1] ** 2, y, y * x[:, 1]])
+    target = rng.dirichlet(np.ones(400)) * 0.2 + density * 0.8
+    means = functions @ target
+    d = len(functions)
+    answers = SimpleNamespace(
+        n=N, means=means, sums=means * N, bounds=np.ones(d, np.int64),
+        noise_covariance=np.eye(d) * noise * N**2, uniforms=np.zeros(d), noise_groups=[],
+    )  # fmt: skip
+    return CalibratedScore(
+        x, y, density, sparse.csr_array(functions), answers, link or Logit(), robust
+    )
+
+
+def test_weights_carry_exact_answers_and_ignore_noisy_ones():
+    some = score()
+    np.testing.assert_allclose(some.functions @ some.weights, some.answers.means, atol=1e-7)
+    assert some.weights.sum() == pytest.approx(1)
+    hidden = score(noise=1e6)
+    np.testing.assert_allclose(hidden.weights, hidden.density, atol=1e-6)
+
+
+@pytest.mark.parametrize("link", [Logit(), Log()])
+def test_the_estimate_solves_the_calibrated_score(link):
+    some = score(link=link)
+    left = some.weights * (some.y - link.mean(some.x @ some.params))
+    np.testing.assert_allclose(some.x.T @ left, 0, atol=1e-9)
+
+
+def test_influences_are_derivatives_by_the_answers():
+    """c, which carries the noise, is the derivative of the estimate by the means."""
+    some = score(noise=1e-4)
+    c = some.parts(some.influence)[0]
+    for f in range(4):
+        step = np.zeros(4)
+        step[f] = 1e-6
+        moved = []
+        for sign in (-1, 1):
+            answers = SimpleNamespace(**{**vars(some.answers), "means":
+                                      some.answers.means + sign * step})  # fmt: skip
+            other = CalibratedScore(
+                some.x, some.y, some.density, some.functions, answers, some.link
+            )
+            moved.append(other.params)
+        # Newton's derivative is from h, not from w, and psi from the estimate: nearly the same.
+        np.testing.assert_allclose((moved[1] - moved[0]) / 2e-6, c[f], rtol=0.35, atol=0.05)
+
+
+def test_what_was_measured_leaves_no_rest():
+    """A statistic that is a combination of the functions needs nothing of the density."""
+    some = score(noise=1e-14)
+    of = np.asarray(some.functions.toarray().T @ [1.0, 2.0, -1.0, 0.5])[:, np.newaxis]
+    c, rest = some.parts(of)
+    np.testing.assert_allclose(c[:, 0], [1, 2, -1, 0.5], rtol=1e-4)
+    assert rest[0, 0] < 1e-7
+    unrelated = np.sin(40 * some.x[:, [1]])
+    assert some.parts(unrelated)[1][0, 0] > 0.3
+
+
+def test_averages_follow_from_the_weights_and_have_all_errors():
+    some = score(noise=1e-6)
+    found, sampling, privacy = some.average(lambda b: some.link.slope(some.x @ b) * b[1])
+    values = some.link.slope(some.x @ some.params) * some.params[1]
+    assert found == pytest.approx(float(some.weights @ values))
+    assert 0 < sampling < 1 / N
+    assert privacy > 0
+
+
+def test_robust_variances_are_those_of_the_influences():
+    plain, robust = score(), score(robust=True)
+    ratio = np.diag(robust.sampling_covariance) / np.diag(plain.sampling_covariance)
+    assert np.all((ratio > 0.5) & (ratio < 2) & (ratio != 1))
+
+
+def test_slopes_are_derivatives():
+    found = derivatives(lambda b: float(b[0] ** 2 + 3 * b[1]), np.array([2.0, 1.0]))
+    np.testing.assert_allclose(found, [4, 3], rtol=1e-8)
+    for link in (Logit(), Log()):
+        at = np.array([-1.0, 0.2, 2.0])
+        slopes = (link.mean(at + 1e-6) - link.mean(at - 1e-6)) / 2e-6
+        np.testing.assert_allclose(link.slope(at), slopes, rtol=1e-8)
+        np.testing.assert_allclose(link.predictor(link.mean(at)), at, rtol=1e-12)

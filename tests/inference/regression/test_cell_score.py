@@ -1,0 +1,102 @@
+"""The score of a table's cells: its noise, the bound on what bins hide, and intervals."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import special
+
+from dpstats.inference.regression.cell_score import CellScore
+
+
+def exact(x, y, bins, width=2.0):
+    """Without noise: numbers x in [-1, 1], outcomes y, in equal bins."""
+    half = width / bins / 2
+    middle = -1 + half * (2 * np.arange(bins) + 1)
+    cell = np.clip(((x + 1) / (2 * half)).astype(int), 0, bins - 1)
+    counts = np.array([np.bincount(cell[y == o], minlength=bins) for o in (0, 1)], dtype=float)
+    offsets = np.bincount(cell, (x - middle[cell]) / half, minlength=bins)[np.newaxis]
+    slopes = np.zeros((1, bins, 2))
+    slopes[0, :, 1] = half
+    design = np.column_stack([np.ones(bins), middle])
+    return CellScore(
+        design, slopes, np.zeros((bins, 2)), counts, offsets, np.zeros((3 * bins,) * 2), len(x)
+    )
+
+
+@pytest.fixture(scope="module")
+def rows():
+    rng = np.random.default_rng(0)
+    x = 2 * rng.beta(0.5, 0.5, 3_000) - 1
+    return x, rng.random(3_000) < special.expit(0.5 + 2 * x)
+
+
+@pytest.mark.parametrize("bins", [3, 5, 8, 16])
+def test_the_misfit_bounds_the_score_at_any_coefficients(rows, bins):
+    """The expected outcomes of the rows themselves against those of the cells."""
+    x, _ = rows
+    half = 1 / bins
+    middle = -1 + half * (2 * np.arange(bins) + 1)
+    cell = np.clip(((x + 1) / (2 * half)).astype(int), 0, bins - 1)
+    some = exact(x, np.ones(len(x)), bins)
+    for b in np.array([(0.5, 2), (-1, 4), (3, -3), (0, 0.1)]):
+        chance = special.expit(b[0] + b[1] * x)
+        ones = np.bincount(cell, chance, minlength=bins)
+        counts = np.array([np.bincount(cell, minlength=bins) - ones, ones])
+        expected = replace(some, counts=counts)
+        for along in np.array([(1, 0), (0, 1), (-1, 0.7)]):
+            low, high = expected.misfit(b, along)
+            assert low - 1e-9 <= along @ expected.score(b) <= high + 1e-9
+    assert middle[0] < 0 < high - low
+
+
+def test_more_bins_give_the_estimate_of_the_rows(rows):
+    import statsmodels.api as sm
+
+    x, y = rows
+    wanted = sm.Logit(y, sm.add_constant(x)).fit(disp=0).params
+    errors = [np.abs(exact(x, y, bins).params - wanted).max() for bins in (4, 8, 16, 64)]
+    assert errors[0] < 0.1
+    assert errors[-1] < 2e-3
+    assert errors[2] < errors[0] / 3
+
+
+def test_the_noise_of_the_score_is_linear_in_that_of_the_counts(rows):
+    some = exact(*rows, 8)
+    factor = np.random.default_rng(1).normal(size=(24, 24))
+    noisy = replace(some, noise=factor @ factor.T)
+    b = np.array([0.4, 1.5])
+    moved = []
+    for d in np.eye(24) * 100:
+        other = replace(
+            some, counts=some.counts + d[:16].reshape(2, 8), offsets=some.offsets + d[16:]
+        )
+        moved.append((other.score(b) - some.score(b)) / 100)
+    entries = np.array(moved)
+    np.testing.assert_allclose(
+        entries.T @ noisy.noise @ entries, noisy.noise_covariance(b), rtol=1e-9
+    )
+
+
+def test_an_interval_ends_where_the_test_rejects(rows):
+    x, y = rows
+    some = exact(x[:400], y[:400], 8)
+    noise = np.diag(np.r_[np.full(16, 8.0), np.full(8, 500.0)])
+    noisy = replace(some, noise=noise)
+    h = np.array([0.0, 1.0])
+    for alpha in (0.05, 0.3):
+        low, high = noisy.interval(h, alpha, sampled=True)
+        for end in (low, high):
+            assert noisy.pvalue(h, end, "two-sided") == pytest.approx(alpha, rel=1e-3)
+        inner = noisy.interval(h, alpha, sampled=False)
+        assert low < inner[0] < inner[1] < high
+    assert noisy.pvalue(h, 0.0, "larger") < 1e-3 < noisy.pvalue(h, 0.0, "smaller")
+
+
+def test_noise_that_leaves_a_coefficient_open_gives_the_whole_line(rows):
+    some = exact(rows[0][:50], rows[1][:50], 8)
+    noise = np.diag(np.r_[np.full(16, 5_000.0), np.full(8, 5_000.0)])
+    hidden = replace(some, noise=noise)
+    low, high = hidden.interval(np.array([0.0, 1.0]), 0.05, sampled=True)
+    assert low == -np.inf
+    assert high == np.inf

@@ -1,0 +1,117 @@
+"""Coverage of logistic and Poisson regression, from cells and from fitted densities."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import special
+
+import dpstats as dps
+from dpstats.privacy.noise import _noise_from
+
+EDGES = [-1.5, -1, -0.5, 0, 0.5, 1, 1.5]
+
+
+def arcsine(rng, n):
+    """Awan and Wang (2023): x = 2 Beta(.5, .5) - 1, log odds .5 + 2 x."""
+    x = 2 * rng.beta(0.5, 0.5, n) - 1
+    return {"x": x, "y": rng.random(n) < special.expit(0.5 + 2 * x)}
+
+
+def two_binary(rng, n):
+    u, v = rng.random(n) < 0.5, rng.random(n) < 0.5
+    return {"u": u, "v": v, "y": rng.random(n) < special.expit(u + 0.0 * v)}
+
+
+def number_and_group(rng, n):
+    g = rng.choice(3, n, p=[0.5, 0.3, 0.2])
+    x = np.clip(np.rint(rng.normal(0.3 * (g == 2), 0.8, n) * 8) / 8, -2, 2)
+    y = rng.random(n) < special.expit(-0.5 + x - 0.6 * (g == 1) + 0.5 * (g == 2))
+    return {"x": x, "g": np.array(list("abc"))[g], "y": y}
+
+
+def mixed(rng, n):
+    """Three columns that depend on each other, also in their third moments."""
+    g = rng.choice(3, n, p=[0.5, 0.3, 0.2])
+    u = rng.random(n) < special.expit(-0.3 + 0.8 * (g == 1))
+    x = rng.normal(size=n) * (0.6 + 0.3 * u * (g == 1)) + 0.5 * (g == 2) + 0.4 * u - 0.2
+    x = np.clip(np.rint(x * 8) / 8, -2, 2)
+    predictor = -0.5 + x + 0.7 * u - 0.6 * (g == 1) + 0.5 * (g == 2)
+    y = rng.random(n) < special.expit(predictor)
+    count = np.minimum(rng.poisson(np.exp(0.2 + 0.3 * x + 0.2 * u)), 12)
+    return {"x": x, "u": u, "g": np.array(list("abc"))[g], "y": y, "count": count}
+
+
+UNIT = dps.Schema([
+    dps.Number("x", -1, 1, points=1_025, edges=list(np.linspace(-1, 1, 13)[1:-1]), missing=0),
+    dps.Boolean("y"),
+])  # fmt: skip
+BINARY = dps.Schema([dps.Boolean(name) for name in "uvy"])
+MIXED = dps.Schema([
+    dps.Number("x", -2, 2, points=33, edges=EDGES, missing=0), dps.Boolean("u"),
+    dps.Category("g", ["a", "b", "c"]), dps.Boolean("y"),
+    dps.Number("count", 0, 12, points=13, edges=[1, 2, 3, 5], missing=0),
+])  # fmt: skip
+SLOPES, GROUPS = (-0.5, 1, 0.7, -0.6, 0.5), (-0.5, 1, -0.6, 0.5)
+TIGHT = dps.ApproxDP(1, 1e-6)
+# name, schema, analysis, rows, truth, n, budget, unit, widest median of the last coefficient
+CELLS = [
+    ("arcsine", UNIT, "y ~ x", arcsine, (0.5, 2), n, dps.PureDP(e), unit, widest)
+    for n, e, unit, widest in [
+        (1_000, 1, "replace", 0.66), (1_000, 1, "add_remove", 0.6), (2_000, 0.3, "replace", 1.1),
+        (200, 3, "replace", 2.0), (5_000, 10, "replace", 0.3), (1_000, 0.1, "replace", np.inf),
+    ]
+] + [
+    ("two binary", BINARY, "y ~ u + v", two_binary, (0, 1, 0), 2_000, dps.PureDP(0.5), "replace",
+     0.5),
+    ("two binary", BINARY, "y ~ u*v", two_binary, (0, 1, 0, 0), 2_000, dps.ZCDP(0.05), "add_remove",
+     1.0),
+    ("number and group", MIXED, "y ~ x + C(g)", number_and_group, GROUPS, 2_000, dps.PureDP(1),
+     "replace", 1.2),
+    ("number and group", MIXED, "y ~ x + C(g)", number_and_group, GROUPS, 20_000, dps.ZCDP(0.01),
+     "add_remove", 0.5),
+]  # fmt: skip
+DENSITY = [
+    ("mixed", MIXED, "y ~ x + u + C(g)", mixed, SLOPES, n, budget, unit, widest)
+    for n, budget, unit, widest in [
+        (2_000, TIGHT, "replace", 1.3), (20_000, TIGHT, "replace", 0.25),
+        (20_000, dps.PureDP(1), "add_remove", 0.5), (2_000, dps.PureDP(10), "replace", 0.7),
+    ]
+]  # fmt: skip
+
+
+def study(setting, runs, table, tools):
+    name, schema, formula, draw, truth, n, budget, unit, widest = setting
+    analysis, rng = dps.Logistic(formula), np.random.default_rng(7)
+    plan = dps.plan(schema, {"it": analysis}, budget=budget, unit=unit)
+    source = tools.Laplace if budget.noise == "laplace" else tools.Gaussian
+    hits, widths = np.zeros(len(truth)), []
+    for run in range(runs):
+        rows = pd.DataFrame(draw(rng, n)).reindex(columns=schema.names, fill_value=0)
+        with _noise_from(source(run)):
+            held = dps.measure(plan, rows)
+        ends = np.asarray(dps.synthesize(held, rng=run, m=4_000, k=500).infer("it").conf_int())
+        hits += (ends[:, 0] <= truth) & (np.array(truth) <= ends[:, 1])
+        widths.append(ends[-1, 1] - ends[-1, 0])
+    what = f"{name}, {formula}, n = {n}, {budget.kind} {unit}"
+    width = float(np.median(widths))
+    for term, hit in enumerate(hits):
+        table.covers(what, f"coefficient {term}", hit, runs, rate=0.93, width=width)
+    assert width <= widest, (what, width)
+
+
+def test_a_few_releases_cover(table, tools):
+    """Two settings, so that a wrong variance is seen in every run of the tests."""
+    for setting in (CELLS[0], DENSITY[0]):
+        study(setting, 20, table, tools)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("setting", CELLS, ids=lambda s: f"{s[0]}-{s[5]}-{s[6].kind}-{s[7]}")
+def test_cells_cover(setting, table, tools):
+    study(setting, 400, table, tools)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("setting", DENSITY, ids=lambda s: f"{s[0]}-{s[5]}-{s[6].kind}-{s[7]}")
+def test_fitted_densities_cover(setting, table, tools):
+    study(setting, 200, table, tools)
