@@ -9,19 +9,16 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpstats.arrays import Codes, Floats
+from dpstats.arrays import Codes
 from dpstats.errors import RequestError
 from dpstats.families.block import Block, Derivation
-from dpstats.families.cells import Table, TableValues
+from dpstats.families.cells import DenseValues, Table
 from dpstats.families.conditions import cell_index
 from dpstats.privacy.neighbours import Sensitivity
 from dpstats.schema import Column, Number, Schema
 
 if TYPE_CHECKING:
-    from scipy.sparse import csr_array
-
     from dpstats.privacy.budget import Budget
     from dpstats.privacy.neighbours import Unit
 
@@ -130,10 +127,12 @@ class BinOffsets(Block):
         np.add.at(total, cell_index(self.columns, codes), self._offsets(codes[self.number]))
         return total
 
-    def evaluate(self, codes: Mapping[str, Codes]) -> OffsetValues:
+    def evaluate(self, codes: Mapping[str, Codes]) -> DenseValues:
         """The functions at m points."""
-        offsets = self._offsets(np.asarray(codes[self.number])).astype(np.float64)
-        return OffsetValues(self.table.evaluate(codes), offsets)
+        cells = cell_index(self.columns, codes)
+        found = np.zeros((self.size, len(cells)))
+        found[cells, np.arange(len(cells))] = self._offsets(codes[self.number])
+        return DenseValues(found)
 
     def sensitivity(self, unit: Unit) -> Sensitivity:
         """See the notes; exact where some bin has two grid points."""
@@ -158,34 +157,3 @@ class BinOffsets(Block):
     def from_dict(cls, plain: Mapping[str, Any], schema: Schema) -> BinOffsets:
         """Inverse of `to_dict`."""
         return cls(Table.from_dict(plain, schema).columns, plain["number"])
-
-
-@dataclass(frozen=True)
-class OffsetValues:
-    """The functions at m points: the cell of each point, and its offset."""
-
-    cells: TableValues
-    offsets: Floats
-
-    @property
-    def size(self) -> int:
-        """Number of functions."""
-        return self.cells.size
-
-    def at(self, points: NDArray[np.intp]) -> OffsetValues:
-        """The same at some of the points."""
-        return OffsetValues(self.cells.at(points), self.offsets[points])
-
-    def average(self, weights: Floats) -> Floats:
-        """(d,) weighted sums."""
-        return self.cells.average(weights * self.offsets)
-
-    def combine(self, coefficients: Floats) -> Floats:
-        """(m,) combinations."""
-        return self.cells.combine(coefficients) * self.offsets
-
-    def matrix(self) -> csr_array[Any]:
-        """(d, m) sparse matrix."""
-        from scipy import sparse
-
-        return sparse.csr_array(self.cells.matrix() @ sparse.diags_array(self.offsets))
