@@ -169,7 +169,9 @@ class NoisyPair:
             centre = np.clip(np.arctanh(np.clip(r, -1, 1)), -_FAR, _FAR)
         spread = two_valued_spread(x, y, r, n) if self.two_valued else self.spread
         error = np.sqrt(spread / np.maximum(n - 3, 1))
-        inside = _WITHIN * np.sqrt(self.privacy_variance) < 1 - abs(self.estimate)
+        noise = np.inf
+        if _WITHIN * np.sqrt(self.privacy_variance) < 1 - abs(self.estimate):
+            noise = self.privacy_variance / (1 - self.estimate**2) ** 2
         return ConfidenceLaw(
             centre,
             np.where(seen & (n > 3), error, np.inf),
