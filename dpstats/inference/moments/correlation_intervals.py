@@ -175,9 +175,7 @@ class NoisyPair:
         return ConfidenceLaw(
             centre,
             np.where(seen & (n > 3), error, np.inf),
-            noise_variance=self.privacy_variance / (1 - self.estimate**2) ** 2
-            if inside
-            else np.inf,
+            noise_variance=noise,
             gaussian=all(law.gaussian for law in self.laws if law is not None),
         )
 
