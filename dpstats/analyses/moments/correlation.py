@@ -18,7 +18,7 @@ from dpstats.families.block import Block, Family
 from dpstats.families.coarse_moments import fourth_moments_of_pairs
 from dpstats.families.moments import Moments
 from dpstats.families.subgroups import Subgroup
-from dpstats.inference.intervals import BEYOND_DRAWS
+from dpstats.inference.confidence_law import BEYOND_DRAWS
 from dpstats.inference.moments.correlation_intervals import CorrelationIntervals
 from dpstats.inference.moments.noisy_covariance import NoisyCovariance
 from dpstats.measured.view import ReleaseView
