@@ -147,7 +147,7 @@ class LeastSquares(Cached):
         relative = (
             (self._noise_of_variance / self._safe_variance) ** 2 if self._safe_variance else 0
         )
-        return 1 / (1 / self.df_resid + min(relative, _LARGEST_RELATIVE) / 2)
+        return 1 / (1 / max(self.df_resid, 1.0) + min(relative, _LARGEST_RELATIVE) / 2)
 
     def _weights(self, left: Floats, right: Floats) -> Floats:
         """Combinations (k, d) of the measured functions that give left E right, left (k, q)."""
