@@ -71,6 +71,12 @@ def check_alternative(alternative: str) -> Alternative:
 
 def check_method(method: object) -> None:
     """Raise RequestError unless `method` is "noise_aware" or "certified"."""
+    if method == "shortest":
+        raise RequestError(
+            "method='shortest' is for shares of all rows: a dps.Proportion without given=, or "
+            "dps.Marginals, of columns without allow_missing=True; here it is 'noise_aware' or "
+            "'certified'"
+        )
     check_choice("method", method, get_args(Method))
 
 

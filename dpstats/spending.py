@@ -51,6 +51,11 @@ def bonferroni(alpha: float, count: int) -> float:
     return alpha / count
 
 
+def lower_tails(alpha: float, shares: Floats) -> Floats:
+    """Errors (k,) below an interval at shares of alpha; the rest is above, since both spend it."""
+    return np.asarray(alpha * shares)
+
+
 def sidak(alpha: float, count: int) -> float:
     """The same for independent events: the product of the confidences is 1 - alpha exactly."""
     return float(-np.expm1(np.log1p(-alpha) / count))

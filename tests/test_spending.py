@@ -65,7 +65,6 @@ def test_halves_on_the_noise_are_named():
         "corrected/proportions.py",
         "inference/confidence_law.py",
         "inference/counts/binomial.py",
-        "inference/counts/count_pivot.py",
         "inference/counts/quantile_intervals.py",
         "inference/graphs/mixture_tails.py",
         "inference/noisy_ratio.py",

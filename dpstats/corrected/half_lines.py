@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 
 from dpstats.arrays import Floats
+from dpstats.spending import bonferroni
 
 MOST_SLOPES = 5  # 32 orthants
 _MARGIN = 1e-7  # linear programs are solved to this tolerance
@@ -71,7 +72,7 @@ def half_line_bounds(
     gram, radius, right = moments[:p, :p].copy(), radii[:p, :p].copy(), moments[:p, p]
     gram[own], radius[own], of_right = (most + least) / 2, (most - least) / 2, radii[:p, p]
     if rows is not None:
-        quantile = -special.stdtrit(df, error / (2 * p))
+        quantile = -special.stdtrit(df, bonferroni(error, 2 * p))
         square = max(float(moments[p, p] + radii[p, p]), 0.0) * most / df
         of_right = of_right + quantile * np.sqrt(square)
     low, high = unknown

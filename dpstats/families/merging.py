@@ -71,15 +71,26 @@ def _dropped(
         (measured,) = _of(kept, variances, [i])
         others = {j: b for j, b in kept.items() if j != i}
         without = _of(others, variances, list(derivations))
-        follows = np.zeros(block.size, dtype=np.bool_)
-        for derivation, variance in zip(derivations.values(), without, strict=True):
-            terms = derivation.terms
-            follows |= (terms > 0) & (terms * variance <= measured)
-        if follows.all():
+        follows = {
+            j: (derivation.terms > 0) & (derivation.terms * variance <= measured)
+            for (j, derivation), variance in zip(derivations.items(), without, strict=True)
+        }
+        if np.any(list(follows.values()), axis=0).all():
             kept = others
-        elif follows.any():
-            kept[i] = block.restrict(~follows)
+            continue
+        parts = [some for j, some in follows.items() if not _holds(block, kept[j], complements)]
+        if (some := np.any([np.zeros(block.size, np.bool_), *parts], axis=0)).any():
+            kept[i] = block.restrict(~some)
     return list(dict.fromkeys(kept.values()))
+
+
+def _holds(block: Block, other: Block, complements: bool) -> bool:
+    """Whether all of another block follows from this one.
+
+    It is then dropped itself: together, functions cost at most what two parts of them cost.
+    """
+    derivation = block.derive(other, complements=complements)
+    return derivation is not None and bool(np.all(derivation.terms > 0))
 
 
 def _of(kept: Mapping[int, Block], variances: Variances, chosen: Sequence[int]) -> Sequence[float]:

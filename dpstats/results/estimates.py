@@ -19,6 +19,8 @@ from dpstats.checks import (
     check_method,
     check_number,
     check_target,
+    first_few,
+    short,
 )
 from dpstats.errors import RequestError
 from dpstats.inference.intervals import Intervals, wider
@@ -244,24 +246,34 @@ class EstimateResult(Cached, Result):
         """Whether there is a single parameter."""
         return self.scalar
 
-    def test(self, value: float, alternative: Alternative = "two-sided") -> HypothesisResult:
-        """Test whether the parameter equals `value` (single-parameter results only).
+    def test(
+        self, value: float, alternative: Alternative = "two-sided", *, term: str | None = None
+    ) -> HypothesisResult:
+        """Test whether a parameter equals `value`.
 
         Parameters
         ----------
         value : float
         alternative : {"two-sided", "larger", "smaller"}
+        term : str, optional
+            One of `terms`; needed where there are several.
+
+        Raises
+        ------
+        RequestError
         """
-        if not self.scalar:
+        if term is None and len(self.terms) != 1:
             raise RequestError(
-                f"test() needs a single parameter, and this result has {len(self.terms)}; infer an "
-                "analysis of one of them from the same release, or read its pvalues; a regression "
-                "has t_test and f_test too"
+                f"test() needs a single parameter, and this result has {len(self.terms)}: name one "
+                f"with term=, such as term={self.terms[0]!r} (a regression has t_test and f_test)"
             )
+        if term is not None and term not in self.terms:
+            raise RequestError(f"there is no term {short(term)}; terms: {first_few(self.terms)}")
+        i = 0 if term is None else self.terms.index(term)
         check_alternative(alternative)
         value = check_number("value", value)
-        pvalue = float(self.intervals.pvalues(value, alternative)[0])
-        return self._tested(0, value, pvalue, alternative)
+        pvalue = float(self.intervals.subset(slice(i, i + 1)).pvalues(value, alternative)[0])
+        return self._tested(i, value, pvalue, alternative)
 
     def _tested(
         self, i: int, value: float, pvalue: float, alternative: Alternative

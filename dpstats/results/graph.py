@@ -190,7 +190,7 @@ class GraphResult(PairGraph, EstimateResult):
         """Whether `test` needs no pair."""
         return len(self.terms) == 1
 
-    def test(
+    def test(  # type: ignore[override]  # its terms are pairs
         self,
         value: float = 0.0,
         alternative: Alternative = "two-sided",

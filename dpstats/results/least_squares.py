@@ -277,10 +277,10 @@ class OLSResult(LinearResult):
     def _head(self, alpha: float, target: Target) -> list[str]:
         if not self._law.known:
             return [self.title, "R-squared, residual sd and F test: not available, see the notes"]
-        fit = (
-            f"R-squared {fixed(self.rsquared, 3)} (adjusted {fixed(self.rsquared_adj, 3)}), "
-            f"residual sd {significant(np.sqrt(self.scale))}: from noisy moments, without intervals"
-        )
+        if self._law.model.error_variance <= 0:
+            fit = "R-squared and residual sd: no estimate, the noise exceeds the errors' variance"
+        else:
+            fit = self._fit()
         if target == "table":
             return [self.title, fit]
         test = (
@@ -288,3 +288,9 @@ class OLSResult(LinearResult):
             f"df, p-value {shown_pvalue(self.f_pvalue)} (allows for the noise)"
         )
         return [self.title, fit, test]
+
+    def _fit(self) -> str:
+        return (
+            f"R-squared {fixed(self.rsquared, 3)} (adjusted {fixed(self.rsquared_adj, 3)}), "
+            f"residual sd {significant(np.sqrt(self.scale))}: from noisy moments, without intervals"
+        )

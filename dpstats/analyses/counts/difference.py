@@ -139,7 +139,7 @@ class DifferenceResult(EstimateResult):
         """The risk difference."""
         return slice(1)
 
-    def test(
+    def test(  # type: ignore[override]  # its terms are measures
         self,
         value: float | None = None,
         alternative: Alternative = "two-sided",

@@ -143,7 +143,7 @@ class ProportionResult(EstimateResult):
         method : {"noise_aware", "certified", "shortest"}
             "shortest" are noise-aware intervals of the same level whose width, averaged over
             proportions that are uniform on [0, 1], is least. They gain where noise is wide or a
-            proportion is in the middle, lose where it is nearly 0 or 1, and never have width zero.
+            proportion is in the middle, and lose where it is nearly 0 or 1.
             Tests and p-values keep equal tails. Choose before you look at either.
         """
         if method == "shortest":

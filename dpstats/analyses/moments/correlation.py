@@ -18,7 +18,7 @@ from dpstats.families.block import Block, Family
 from dpstats.families.coarse_moments import fourth_moments_of_pairs
 from dpstats.families.moments import Moments
 from dpstats.families.subgroups import Subgroup
-from dpstats.inference.intervals import BEYOND_DRAWS
+from dpstats.inference.confidence_law import BEYOND_DRAWS
 from dpstats.inference.moments.correlation_intervals import CorrelationIntervals
 from dpstats.inference.moments.noisy_covariance import NoisyCovariance
 from dpstats.measured.view import ReleaseView
@@ -28,6 +28,11 @@ from dpstats.schema import Schema
 
 if TYPE_CHECKING:
     import pandas as pd
+
+NARROW = """\
+Correlations of columns that vary less within their bounds than even ones, whose sd is about .6 of
+half the width, have wider intervals: noise on a variance counts 1/s^2 times at an sd of s times
+that. Preview with like= rows that resemble yours, tighten the bounds, or use clip_norm=."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +74,8 @@ class Correlation:
         several = isinstance(given, Sequence) and not isinstance(given, str)
         if not several or len(given) < 2 or not all(isinstance(name, str) for name in given):
             raise RequestError(
-                f"a correlation needs two or more names of numbers, got {short(given)}"
+                "a correlation needs a list of two or more names of numbers, such as "
+                f"['age', 'income'], got {short(given)}"
             )
         if len(set(given)) < len(given):
             raise RequestError(f"a correlation needs different numbers, got {short(given)}")
@@ -153,6 +159,11 @@ class CorrelationResult(EstimateResult):
     """
 
     columns: tuple[str, ...] = ()
+
+    @property
+    def preview_remark(self) -> str:
+        """Widths depend on how much the columns vary within their bounds."""
+        return NARROW
 
     @property
     def interval_of(self) -> str:

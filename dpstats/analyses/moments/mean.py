@@ -21,7 +21,7 @@ from dpstats.families.formula import named_number
 from dpstats.families.group_moments import GroupMoments
 from dpstats.families.moments import Moments
 from dpstats.families.subgroups import Subgroup
-from dpstats.inference.intervals import BEYOND_DRAWS
+from dpstats.inference.confidence_law import BEYOND_DRAWS
 from dpstats.inference.moments.mean_intervals import Contrast, MeanIntervals
 from dpstats.inference.moments.noisy_mean import NoisyMean
 from dpstats.measured.view import ReleaseView

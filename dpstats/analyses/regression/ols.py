@@ -169,8 +169,12 @@ class OLS:
             notes.append(f"all intervals are unbounded: {_SINGULAR}")
         elif intervals.unbounded(0.05):
             notes.append(f"some intervals are unbounded: {_SINGULAR}")
+            notes.append(
+                "the values that are not rejected may be two half-lines, so that a p-value rejects "
+                "0 although the interval has no end: t_test tests any value"
+            )
         if signs := _certain_signs(intervals, names):
-            notes.append(f"certified at 95% where an interval has no end: {', '.join(signs)}")
+            notes.append(f"where an interval has no end, its sign is certified: {', '.join(signs)}")
         if model.regular and model.error_variance <= 0:
             notes.append("the noise exceeds the variance of the errors: it has no estimate")
         if model.fourth_hidden(intervals.combinations):

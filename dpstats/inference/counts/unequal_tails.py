@@ -26,6 +26,7 @@ import numpy as np
 
 from dpstats.arrays import Floats
 from dpstats.inference.counts.binomial import Tail, noisy_binomial_cdf
+from dpstats.spending import bonferroni, lower_tails
 
 if TYPE_CHECKING:
     from dpstats.privacy.laws import NoiseLaw
@@ -34,7 +35,7 @@ _STEP = 0.2  # of the logit of p
 _NOT_SEEN = 1e-3  # rows expected with a trait, too few to matter
 _CELLS = 200  # of the law of T
 _SHARES = (1 - np.cos(np.linspace(0, np.pi, 65))) / 2  # of alpha, closer to its ends
-_BEYOND = 0.01  # share of alpha outside the cells
+_BEYOND = 100  # one over the share of alpha outside the cells
 _LEAST = 1e-6  # alpha below which densities, differences of probabilities, are not accurate
 _MOST = 0.25  # alpha up to which each tail is away from the middle, as `CountPivot` needs
 _PER_DOUBLING = 2  # numbers of rows, where the number is not public
@@ -114,7 +115,7 @@ def shortest_between(sizes: tuple[int, int], law: NoiseLaw, alpha: float) -> Tai
 
 def _edges(mean: float, variance: float, law: NoiseLaw, alpha: float) -> Floats:
     """Edges (k,) of cells, of one or more integers, that hold T but for a small share of alpha."""
-    rare = _BEYOND * alpha
+    rare = bonferroni(alpha, _BEYOND)
     third = -np.log(rare) / 3  # Bernstein, as in `binomial_window`
     reach = law.quantile(rare) + 1 + third + np.sqrt(third**2 + 6 * third * variance)
     step = np.ceil(2 * reach / _CELLS)
@@ -135,7 +136,7 @@ def _share(t: Floats, cdf: Floats, mean: Floats, alpha: float) -> float:
     middle, density = (t[1:] + t[:-1]) / 2, np.diff(cdf) / np.diff(t)
     ratio = np.log(np.maximum(density, tiny)) - np.log(np.maximum(mean, tiny))
     cdf = np.maximum.accumulate(cdf)
-    low = np.interp(alpha * _SHARES, cdf, t)
-    high = np.interp(1 - alpha + alpha * _SHARES, cdf, t)
+    below = lower_tails(alpha, _SHARES)
+    low, high = np.interp(below, cdf, t), np.interp(1 - alpha + below, cdf, t)
     excess = np.interp(low, middle, ratio) - np.interp(high, middle, ratio)
     return float(np.interp(0.0, np.maximum.accumulate(excess), _SHARES))

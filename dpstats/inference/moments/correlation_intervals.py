@@ -15,7 +15,7 @@ from dpstats.corrected.correlation import Range, correlation_range
 from dpstats.corrected.means import bernstein_radius, chernoff_confint
 from dpstats.errors import RequestError
 from dpstats.inference.confidence_law import DRAWS, ConfidenceLaw
-from dpstats.inference.intervals import with_far_tails
+from dpstats.inference.intervals import wider
 from dpstats.inference.moments.correlation_spread import correlation_spread, two_valued_spread
 from dpstats.inference.moments.noisy_covariance import NoisyCovariance
 from dpstats.inference.simulation import calibration_seed, draw_evenly
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dpstats.privacy.laws import NoiseLaw
 
 _FAR = 19.0  # atanh(1 - 2^-53) is 18.7
-_LARGEST = 1 - 2.0**-53
+_WITHIN = 3.0  # noise sds from 1 or -1, where the scale of atanh is of use
 _NUMBERS = 5  # moments of a pair, not counting the number of rows
 
 
@@ -169,7 +169,15 @@ class NoisyPair:
             centre = np.clip(np.arctanh(np.clip(r, -1, 1)), -_FAR, _FAR)
         spread = two_valued_spread(x, y, r, n) if self.two_valued else self.spread
         error = np.sqrt(spread / np.maximum(n - 3, 1))
-        return ConfidenceLaw(centre, np.where(seen & (n > 3), error, np.inf))
+        noise = np.inf
+        if _WITHIN * np.sqrt(self.privacy_variance) < 1 - abs(self.estimate):
+            noise = self.privacy_variance / (1 - self.estimate**2) ** 2
+        return ConfidenceLaw(
+            centre,
+            np.where(seen & (n > 3), error, np.inf),
+            noise_variance=noise,
+            gaussian=all(law.gaussian for law in self.laws if law is not None),
+        )
 
     def box(self, beta: float) -> tuple[list[Range], float]:
         """Ranges of the five private means, all of them with probability 1 - beta; least n."""
@@ -208,12 +216,7 @@ class NoisyPair:
 
     def pvalue(self, value: float, alternative: Alternative) -> float:
         """P-value that the correlation equals `value`, in (-1, 1)."""
-
-        def certified(alpha: float) -> Range:
-            low, high = np.clip(self.certified(alpha, "population"), -_LARGEST, _LARGEST)
-            return float(np.arctanh(low)), float(np.arctanh(high))
-
-        return self.law.pvalue(float(np.arctanh(value)), alternative, certified)
+        return self.law.pvalue(float(np.arctanh(value)), alternative)
 
 
 @dataclass(frozen=True)
@@ -250,9 +253,9 @@ class CorrelationIntervals:
         if method == "noise_aware" and target == "population":
             ends = np.array([pair.law.limits(alpha, -_FAR, _FAR) for pair in self.pairs])
             low, high = np.where(np.abs(ends) >= _FAR, np.sign(ends), np.tanh(ends)).T
-            return with_far_tails(
-                (low, high), alpha, DRAWS, lambda: self.conf_int(alpha, "certified", target)
-            )
+            if all(pair.law.reaches(alpha) for pair in self.pairs):
+                return low, high
+            return wider((low, high), self.conf_int(alpha, "certified", target))
         low, high = np.array([pair.certified(alpha, target) for pair in self.pairs]).T
         return low, high
 

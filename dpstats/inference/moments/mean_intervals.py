@@ -11,9 +11,9 @@ import numpy as np
 from dpstats.arrays import Floats
 from dpstats.checks import Alternative, check_finite
 from dpstats.corrected.means import mean_confint
-from dpstats.inference.confidence_law import DRAWS, ConfidenceLaw
+from dpstats.inference.confidence_law import ConfidenceLaw
 from dpstats.inference.counts.two_risks import measure_interval
-from dpstats.inference.intervals import with_far_tails
+from dpstats.inference.intervals import wider
 from dpstats.inference.moments.noisy_mean import NoisyMean, law_of_contrast
 from dpstats.spending import LEAST_COMPUTED, bonferroni, for_noise_of_means
 
@@ -127,11 +127,11 @@ class Contrast:
 
     def pvalue(self, value: float, alternative: Alternative) -> float:
         """Noise-aware p-value of the hypothesis that it equals `value` (original units)."""
-        return self._law.pvalue(
-            (value - self._shift) / self.half,
-            alternative,
-            lambda alpha: self._certified(alpha, "population"),
-        )
+        return self._law.pvalue((value - self._shift) / self.half, alternative)
+
+    def reaches(self, alpha: float) -> bool:
+        """Whether noise-aware limits are of this level; see `ConfidenceLaw.reaches`."""
+        return self._law.reaches(alpha)
 
 
 @dataclass(frozen=True)
@@ -150,12 +150,9 @@ class MeanIntervals:
         ends = np.array([c.interval(alpha, method, target) for c in self.contrasts])
         if method == "certified":
             return ends[:, 0], ends[:, 1]
-        return with_far_tails(
-            (ends[:, 0], ends[:, 1]),
-            alpha,
-            DRAWS,
-            lambda: self.conf_int(alpha, "certified", target),
-        )
+        if all(contrast.reaches(alpha) for contrast in self.contrasts):
+            return ends[:, 0], ends[:, 1]
+        return wider((ends[:, 0], ends[:, 1]), self.conf_int(alpha, "certified", target))
 
     def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """Simultaneous limits, by Bonferroni's inequality.

@@ -259,4 +259,8 @@ def law_of_contrast(groups: Sequence[NoisyMean]) -> ConfidenceLaw:
         welch = (a + b) ** 2 / (a**2 / df + b**2 / (size - 1))
         df = np.where(known, welch, df + size - 1)
         squared_error = total
-    return ConfidenceLaw(centre, np.sqrt(squared_error), df)
+    hidden = any(group.hidden_by_noise for group in groups)
+    variance = np.inf if hidden else sum(group.privacy_variance for group in groups)
+    laws = [law for group in groups for law in group.laws if law is not None]
+    gaussian = all(law.gaussian for law in laws)
+    return ConfidenceLaw(centre, np.sqrt(squared_error), df, float(variance), gaussian)

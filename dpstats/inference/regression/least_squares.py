@@ -137,17 +137,18 @@ class LeastSquares(Cached):
     def _df_of_variance(self) -> float:
         """Degrees of freedom of a variance with the same relative error [1]_.
 
-        That of n - p squares is 2 / (n - p); the noise has its own.
+        That of n - p squares is 2 / (n - p); the noise has its own, but for robust errors, whose
+        variances are never below that.
 
         References
         ----------
         .. [1] F. E. Satterthwaite (1946), An approximate distribution of estimates of variance
            components. Biometrics Bulletin 2, 110-114.
         """
-        relative = (
-            (self._noise_of_variance / self._safe_variance) ** 2 if self._safe_variance else 0
-        )
-        return 1 / (1 / self.df_resid + min(relative, _LARGEST_RELATIVE) / 2)
+        relative = 0.0
+        if self.fourth is None and self._safe_variance > 0:
+            relative = (self._noise_of_variance / self._safe_variance) ** 2
+        return 1 / (1 / max(self.df_resid, 1.0) + min(relative, _LARGEST_RELATIVE) / 2)
 
     def _weights(self, left: Floats, right: Floats) -> Floats:
         """Combinations (k, d) of the measured functions that give left E right, left (k, q)."""
@@ -341,12 +342,12 @@ class LeastSquares(Cached):
         statistic = float(difference @ precision @ difference) / k
         if statistic == 0 or not np.isfinite(statistic):
             return 0.0, 1.0
-        classical = float(special.fdtrc(k, self.df_resid, statistic))
+        classical = float(special.fdtrc(k, self._df_of_variance, statistic))
         if np.trace(noise) <= _NEGLIGIBLE * np.trace(sampling):
             return statistic, classical
-        rng = calibration_generator(self.matrix.answers, WALD)
+        rng, df = calibration_generator(self.matrix.answers, WALD), self._df_of_variance
         z = rng.standard_normal((DRAWS, k)) @ _root(sampling)
-        z /= np.sqrt(rng.chisquare(self.df_resid, (DRAWS, 1)) / self.df_resid)
+        z /= np.sqrt(rng.chisquare(df, (DRAWS, 1)) / df)
         normal = rng.standard_normal((DRAWS, k)) @ _root(noise)
         above = [
             float(np.mean(np.einsum("ij,jk,ik->i", e, precision, e) >= k * statistic))
