@@ -47,7 +47,7 @@ from .errors import RequestError as RequestError
 from .errors import SchemaError as SchemaError
 from .families.ball_moments import BallMoments as BallMoments
 from .families.block import Family as Family
-from .families.cells import Cells as Cells
+from .families.tables.cells import Cells as Cells
 from .families.group_moments import GroupMoments as GroupMoments
 from .families.losses.functions import HuberLoss as HuberLoss
 from .families.losses.functions import LogisticLoss as LogisticLoss
@@ -81,7 +81,7 @@ from .results.contrasts import FTestResult as FTestResult
 from .results.contrasts import LinearResult as LinearResult
 from .results.contrasts import Prediction as Prediction
 from .results.estimates import EstimateResult as EstimateResult
-from .results.graph import GraphResult as GraphResult
+from .results.graphs.graph import GraphResult as GraphResult
 from .results.group_means import GroupMeansResult as GroupMeansResult
 from .results.group_means import PairwiseResult as PairwiseResult
 from .results.hypothesis import HypothesisResult as HypothesisResult
@@ -89,10 +89,10 @@ from .results.elastic_net import ElasticNetResult as ElasticNetResult
 from .results.generalised import LogisticResult as LogisticResult
 from .results.generalised import PoissonResult as PoissonResult
 from .results.least_squares import OLSResult as OLSResult
-from .results.penalised_graph import PenalisedGraphResult as PenalisedGraphResult
+from .results.graphs.penalised_graph import PenalisedGraphResult as PenalisedGraphResult
 from .results.rows_only import RowsResult as RowsResult
 from .results.rows_only import RowsTest as RowsTest
-from .results.spanning_tree import TreeResult as TreeResult
+from .results.graphs.spanning_tree import TreeResult as TreeResult
 from .schema import Boolean as Boolean
 from .schema import Category as Category
 from .schema import Number as Number

@@ -16,7 +16,7 @@ from dpstats.checks import Alternative, Method, Target
 from dpstats.errors import RequestError
 from dpstats.families import is_library_block
 from dpstats.families.block import Block, Family
-from dpstats.families.cells import ROWS
+from dpstats.families.tables.cells import ROWS
 from dpstats.measured.answers import Answers, blocks_of
 from dpstats.planning.plan import plan
 from dpstats.privacy.budget import ZCDP, Budget, PureDP

@@ -12,7 +12,7 @@ import dpstats as dps
 from dpstats.analyses import registry
 from dpstats.analyses.counts.proportion import proportions_result
 from dpstats.families.block import Family
-from dpstats.families.cells import Cells
+from dpstats.families.tables.cells import Cells
 from dpstats.testing import ContractError, check_analysis
 
 

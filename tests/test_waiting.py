@@ -12,7 +12,7 @@ import pytest
 from scipy import optimize, stats
 
 import dpstats as dps
-from dpstats.families.cells import Table
+from dpstats.families.tables.cells import Table
 from dpstats.inference.counts.binomial import proportion_interval
 from dpstats.measured import overlapping_tables
 from dpstats.measured.answers import answer

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dpstats.arrays import Floats
 from dpstats.families.block import FamilyValues
-from dpstats.families.cells import DenseValues, TableValues
+from dpstats.families.tables.cells import DenseValues, TableValues
 
 if TYPE_CHECKING:
     from scipy.sparse import csc_array, csr_array

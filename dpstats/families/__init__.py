@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from dpstats.errors import FileFormatError
 from dpstats.families.ball_moments import BallMoments
-from dpstats.families.bin_offsets import BinOffsets
 from dpstats.families.block import Block
-from dpstats.families.cells import Indicator, Table
 from dpstats.families.group_moments import GroupMoments
-from dpstats.families.lattice import KernelLattice
 from dpstats.families.losses.linear import LinearLosses
 from dpstats.families.losses.tabulated import TabulatedLosses
 from dpstats.families.moments import Moments
-from dpstats.families.residuals import Residual
+from dpstats.families.tables.bin_offsets import BinOffsets
+from dpstats.families.tables.cells import Indicator, Table
+from dpstats.families.tables.lattice import KernelLattice
+from dpstats.families.tables.residuals import Residual
 
 if TYPE_CHECKING:
     from dpstats.schema import Schema

@@ -17,10 +17,10 @@ from dpstats.arrays import Codes, Floats
 from dpstats.checks import short, shortest_decimal
 from dpstats.errors import FileFormatError, RequestError
 from dpstats.families.block import Block, Derivation
-from dpstats.families.cells import DenseValues
 from dpstats.families.features import Term
 from dpstats.families.moments import Moments
 from dpstats.families.subgroups import require_answered
+from dpstats.families.tables.cells import DenseValues
 from dpstats.privacy.neighbours import Sensitivity
 from dpstats.privacy.rationals import parse_fraction
 from dpstats.schema import Number, Schema

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from dpstats.arrays import Codes
 from dpstats.errors import RequestError
 from dpstats.families.block import Block, Derivation
-from dpstats.families.cells import DenseValues
 from dpstats.families.conditions import MAX_CELLS, cell_set
 from dpstats.families.subgroups import EVERY_CELL, Subgroup, disjoint, require_answered
+from dpstats.families.tables.cells import DenseValues
 from dpstats.privacy.neighbours import Sensitivity
 from dpstats.schema import Column, Number, Schema
 

@@ -18,7 +18,6 @@ from dpstats.arrays import Codes
 from dpstats.checks import short
 from dpstats.errors import RequestError
 from dpstats.families.block import Block, Derivation
-from dpstats.families.cells import DenseValues
 from dpstats.families.features import (
     SIGN,
     Feature,
@@ -33,6 +32,7 @@ from dpstats.families.features import (
     replacement,
 )
 from dpstats.families.subgroups import Subgroup, require_answered
+from dpstats.families.tables.cells import DenseValues
 from dpstats.privacy.laws import POWERS
 from dpstats.privacy.neighbours import Sensitivity
 from dpstats.schema import Column, Number, Schema

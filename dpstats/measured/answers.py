@@ -15,7 +15,7 @@ from dpstats.caching import Cached
 from dpstats.checks import short
 from dpstats.errors import RequestError
 from dpstats.families.block import Block, Family
-from dpstats.families.cells import ROWS
+from dpstats.families.tables.cells import ROWS
 from dpstats.measured.combining import Sources, WeightRows, law_of_key
 from dpstats.measured.measurements import Measurements
 from dpstats.measured.row_count import RowCount

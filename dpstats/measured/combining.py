@@ -19,9 +19,9 @@ from dpstats.arrays import Codes, Floats
 from dpstats.caching import Cached
 from dpstats.errors import NotMeasuredError
 from dpstats.families.block import Block
-from dpstats.families.cells import ROWS, Indicator, Table
 from dpstats.families.merging import BlockIndex
-from dpstats.families.residuals import Residual
+from dpstats.families.tables.cells import ROWS, Indicator, Table
+from dpstats.families.tables.residuals import Residual
 from dpstats.measured.measurements import Measurements, NoisyBlock
 from dpstats.measured.overlapping_tables import MeasuredTable, OverlappingTables
 from dpstats.measured.row_count import RowCount

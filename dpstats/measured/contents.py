@@ -10,8 +10,8 @@ import numpy as np
 
 from dpstats.errors import NotMeasuredError
 from dpstats.families.block import Block, Family
-from dpstats.families.cells import ROWS
 from dpstats.families.merging import BlockIndex
+from dpstats.families.tables.cells import ROWS
 from dpstats.measured.answers import Answers
 from dpstats.measured.measurements import Measurements
 

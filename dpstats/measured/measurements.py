@@ -17,7 +17,7 @@ from dpstats.arrays import Codes, Floats
 from dpstats.checks import counted
 from dpstats.errors import DpstatsError, RequestError
 from dpstats.families.block import Block
-from dpstats.families.cells import Table
+from dpstats.families.tables.cells import Table
 from dpstats.measured.digest import plan_digest
 from dpstats.measured.row_count import RowCount
 from dpstats.measured.strategy import HasStrategy, Role, Strategy

@@ -21,8 +21,8 @@ from dpstats.checks import short
 from dpstats.errors import BudgetError, FileFormatError, RequestError
 from dpstats.families import block_from_dict
 from dpstats.families.block import Block, Family
-from dpstats.families.cells import ROWS, Cells, Table
-from dpstats.families.residuals import Residual, joint_l2_squared, residuals_of
+from dpstats.families.tables.cells import ROWS, Cells, Table
+from dpstats.families.tables.residuals import Residual, joint_l2_squared, residuals_of
 from dpstats.privacy.budget import Budget, budget_from_dict
 from dpstats.privacy.neighbours import Sensitivity, Unit, check_unit
 from dpstats.privacy.noise import scale_for

@@ -8,8 +8,8 @@ from fractions import Fraction
 
 from dpstats.analyses.base import Analysis, combines
 from dpstats.families.block import Block, Family
-from dpstats.families.cells import ROWS, Table
 from dpstats.families.merging import merge
+from dpstats.families.tables.cells import ROWS, Table
 from dpstats.measured.strategy import PlannedBlock
 from dpstats.planning.allocation import Split, relative_price
 from dpstats.planning.table_split import TableSplit, Weights

@@ -17,7 +17,7 @@ from dpstats.analyses.registry import analysis_from_dict, analysis_to_dict, chec
 from dpstats.checks import Progress, check_label, check_progress, counted, short
 from dpstats.errors import FileFormatError, RequestError
 from dpstats.families.block import Family
-from dpstats.families.cells import ROWS
+from dpstats.families.tables.cells import ROWS
 from dpstats.measured.digest import plan_digest
 from dpstats.measured.measurements import Measurements
 from dpstats.measured.strategy import HasStrategy, PlannedBlock, Strategy, check_rows

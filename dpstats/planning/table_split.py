@@ -35,8 +35,8 @@ from dpstats.arrays import Floats
 from dpstats.caching import Cached
 from dpstats.checks import check_choice
 from dpstats.errors import RequestError
-from dpstats.families.cells import Table
-from dpstats.families.residuals import (
+from dpstats.families.tables.cells import Table
+from dpstats.families.tables.residuals import (
     MOST_COLUMNS,
     Residual,
     differing_sets,

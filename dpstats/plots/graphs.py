@@ -9,11 +9,11 @@ import numpy as np
 from dpstats.checks import counted, short
 from dpstats.errors import RequestError
 from dpstats.plots.axes import axes_of, labels_of
-from dpstats.results.graph import Adjustment, GraphResult
-from dpstats.results.pair_graph import symmetric
-from dpstats.results.penalised_graph import PenalisedGraphResult
+from dpstats.results.graphs.graph import Adjustment, GraphResult
+from dpstats.results.graphs.pair_graph import symmetric
+from dpstats.results.graphs.penalised_graph import PenalisedGraphResult
+from dpstats.results.graphs.spanning_tree import TreeResult
 from dpstats.results.rendering import fixed, significant
-from dpstats.results.spanning_tree import TreeResult
 from dpstats.spending import USUAL_ALPHA
 
 if TYPE_CHECKING:

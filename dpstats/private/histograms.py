@@ -11,8 +11,8 @@ import numpy as np
 
 from dpstats.arrays import Codes
 from dpstats.families.block import Block
-from dpstats.families.cells import Table
 from dpstats.families.conditions import cell_index
+from dpstats.families.tables.cells import Table
 from dpstats.schema import Column
 
 MOST_CELLS = 2**17  # of one histogram

@@ -10,9 +10,9 @@ import numpy as np
 from dpstats.arrays import Codes
 from dpstats.errors import DataError
 from dpstats.families.block import Block
-from dpstats.families.cells import Indicator, Table
 from dpstats.families.merging import BlockIndex
-from dpstats.families.residuals import Residual
+from dpstats.families.tables.cells import Indicator, Table
+from dpstats.families.tables.residuals import Residual
 from dpstats.private.histograms import Histograms
 from dpstats.schema import Schema
 

@@ -15,7 +15,7 @@ from dpstats.arrays import Codes, Floats
 from dpstats.checks import short
 from dpstats.errors import FileFormatError, RequestError
 from dpstats.families.block import Block
-from dpstats.families.lattice import MAX_COLUMNS, MAX_DEGREE, KernelLattice
+from dpstats.families.tables.lattice import MAX_COLUMNS, MAX_DEGREE, KernelLattice
 from dpstats.privacy.noise import MAX_SUM
 from dpstats.references.base import Density, read_share
 from dpstats.references.uniform import Uniform

@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 from dpstats.arrays import Codes, Floats
 from dpstats.families.ball_moments import BallMoments
 from dpstats.families.block import Family
-from dpstats.families.cells import Indicator, Table
 from dpstats.families.features import add_by_bin, indicator
 from dpstats.families.group_moments import GroupMoments
 from dpstats.families.moments import Moments
-from dpstats.families.residuals import Residual
+from dpstats.families.tables.cells import Indicator, Table
+from dpstats.families.tables.residuals import Residual
 from dpstats.references.ball_potential import BallConditional, BallPotential
 from dpstats.references.subgroup_potential import (
     Monomial,

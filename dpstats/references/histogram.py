@@ -12,7 +12,7 @@ import numpy as np
 from dpstats.arrays import Codes, Floats
 from dpstats.errors import RequestError
 from dpstats.families.block import Block
-from dpstats.families.cells import Table
+from dpstats.families.tables.cells import Table
 from dpstats.references.base import Density, read_share
 from dpstats.schema import Schema
 

@@ -37,10 +37,10 @@ from dpstats.density.rows import systematic
 from dpstats.errors import NotMeasuredError, RequestError
 from dpstats.families.ball_moments import BallMoments
 from dpstats.families.block import Block, Family
-from dpstats.families.cells import Indicator, Table
 from dpstats.families.features import Term
 from dpstats.families.group_moments import GroupMoments
 from dpstats.families.moments import Moments
+from dpstats.families.tables.cells import Indicator, Table
 from dpstats.measured.answers import Answers, answer
 from dpstats.measured.combining import Sources
 from dpstats.references.base import Proposal, Unmeasured

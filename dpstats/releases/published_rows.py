@@ -22,7 +22,7 @@ from dpstats.caching import Cached
 from dpstats.checks import check_counts, check_number, columns_named, short
 from dpstats.errors import RequestError
 from dpstats.families.block import Block, Family
-from dpstats.families.cells import ROWS
+from dpstats.families.tables.cells import ROWS
 from dpstats.measured.answers import blocks_of
 from dpstats.measured.bounded import Bounded, BoundedAnswers, Switch
 from dpstats.measured.radius import Radius, Rows, SpectralRadius

@@ -26,8 +26,8 @@ import dpstats as dps
 from dpstats.density.candidates import merged, seen_by
 from dpstats.density.entropy import fit_entropy
 from dpstats.density.minimax import feasible, minimax_columns, minimax_highs
-from dpstats.families.cells import Cells
 from dpstats.families.moments import Moments
+from dpstats.families.tables.cells import Cells
 
 ROWS, LATENT = 50_000, 6  # of the large instances: rows, and their hidden classes
 LARGE = {  # fit, levels of the columns (or number of numeric columns), m, whether HiGHS can

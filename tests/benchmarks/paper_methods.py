@@ -17,8 +17,8 @@ from dpstats.density.minimax import (
     minimax_pulp,
 )
 from dpstats.density.rows import draw_counts
-from dpstats.families.cells import Cells, Table
-from dpstats.families.lattice import MAX_COLUMNS
+from dpstats.families.tables.cells import Cells, Table
+from dpstats.families.tables.lattice import MAX_COLUMNS
 from dpstats.measured.measurements import NoisyBlock
 
 EPSILON, DELTA, GAMMA, DEGREE = 0.2, 0.5, 0.25, 2

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 import dpstats as dps
 from dpstats.density.candidates import Candidates, _distinct, seen_by
-from dpstats.families.cells import Cells
 from dpstats.families.moments import Moments
+from dpstats.families.tables.cells import Cells
 from dpstats.measured.measurements import NoisyBlock
 from dpstats.references.histogram import PerturbedHistogram
 from dpstats.references.uniform import Uniform

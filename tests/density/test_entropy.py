@@ -8,8 +8,8 @@ import dpstats as dps
 from dpstats.density import entropy
 from dpstats.density.candidates import seen_by
 from dpstats.density.entropy import _Dual, fit_entropy
-from dpstats.families.cells import Cells, tables_of_degree
 from dpstats.families.moments import Moments
+from dpstats.families.tables.cells import Cells, tables_of_degree
 from dpstats.references.uniform import Uniform
 
 

@@ -7,7 +7,7 @@ from dpstats.density import interior
 from dpstats.density.interior import start, step
 from dpstats.density.products import Products
 from dpstats.families.block import FamilyValues
-from dpstats.families.cells import DenseValues
+from dpstats.families.tables.cells import DenseValues
 
 
 def program(points, seed=0, functions=10):

@@ -17,9 +17,9 @@ from dpstats.density.minimax import (
     minimax_pulp,
 )
 from dpstats.families.ball_moments import BallMoments
-from dpstats.families.cells import Cells, tables_of_degree
 from dpstats.families.group_moments import GroupMoments
 from dpstats.families.moments import Moments
+from dpstats.families.tables.cells import Cells, tables_of_degree
 from dpstats.references.uniform import Uniform
 
 

@@ -5,8 +5,8 @@ import pytest
 
 import dpstats as dps
 from dpstats.density.products import Products
-from dpstats.families.cells import Cells, tables_of_degree
 from dpstats.families.moments import Moments
+from dpstats.families.tables.cells import Cells, tables_of_degree
 from dpstats.references.uniform import Uniform
 
 SCHEMA = dps.Schema([

@@ -9,7 +9,7 @@ from scipy import stats
 import dpstats as dps
 from dpstats.density import rows
 from dpstats.density.rows import draw_counts, random_order, systematic
-from dpstats.families.cells import tables_of_degree
+from dpstats.families.tables.cells import tables_of_degree
 
 SCHEMA = dps.Schema([
     dps.Category("a", [f"l{i}" for i in range(3)]),

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from dpstats.errors import FileFormatError, RequestError
 from dpstats.families import KINDS, block_from_dict, is_library_block
 from dpstats.families.block import Block, Derivation, Family
-from dpstats.families.cells import ROWS, Cells, Table
 from dpstats.families.merging import BlockIndex, merge
 from dpstats.families.moments import Moments
+from dpstats.families.tables.cells import ROWS, Cells, Table
 from dpstats.privacy.budget import ZCDP, PureDP
 from dpstats.schema import Boolean, Category, Number, Schema
 

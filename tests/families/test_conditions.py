@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpstats.errors import ConditionError
-from dpstats.families.cells import Cells
 from dpstats.families.conditions import read_condition
+from dpstats.families.tables.cells import Cells
 from dpstats.private.tables import exact_sums, open_source
 from dpstats.schema import Boolean, Category, Number, Schema
 

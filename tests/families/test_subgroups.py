@@ -11,9 +11,9 @@ from dpstats.errors import RequestError
 from dpstats.families import block_from_dict
 from dpstats.families.ball_moments import BallMoments
 from dpstats.families.group_moments import TO_MOMENTS, GroupMoments
-from dpstats.families.lattice import KernelLattice
 from dpstats.families.moments import Moments
 from dpstats.families.subgroups import Subgroup
+from dpstats.families.tables.lattice import KernelLattice
 
 SCHEMA = dps.Schema([
     dps.Number("x", -1, 1, points=5, edges=[0], allow_missing=True),

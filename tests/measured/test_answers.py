@@ -14,8 +14,8 @@ from scipy.stats import kstest
 import dpstats as dps
 from dpstats.errors import NotMeasuredError
 from dpstats.families.block import Family
-from dpstats.families.cells import ROWS, Cells
 from dpstats.families.moments import Moments
+from dpstats.families.tables.cells import ROWS, Cells
 from dpstats.measured.answers import answer
 from dpstats.measured.measurements import Measurements
 from dpstats.measured.strategy import PlannedBlock, Strategy

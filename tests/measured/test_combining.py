@@ -9,7 +9,7 @@ import pytest
 
 import dpstats as dps
 from dpstats.errors import NotMeasuredError
-from dpstats.families.cells import ROWS, Cells
+from dpstats.families.tables.cells import ROWS, Cells
 from dpstats.measured.answers import answer
 from dpstats.measured.measurements import Measurements
 from dpstats.measured.overlapping_tables import OverlappingTables

@@ -9,8 +9,8 @@ import pytest
 
 import dpstats as dps
 from dpstats.errors import NotMeasuredError
-from dpstats.families.cells import Cells
-from dpstats.families.residuals import Residual
+from dpstats.families.tables.cells import Cells
+from dpstats.families.tables.residuals import Residual
 from dpstats.inference.simulation import draw_from
 from dpstats.measured.answers import answer
 from dpstats.measured.certificate import certify, published_answers

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dpstats as dps
-from dpstats.families.cells import ROWS
+from dpstats.families.tables.cells import ROWS
 from dpstats.measured.strategy import PlannedBlock, Strategy
 
 SCHEMA = dps.Schema([

@@ -9,8 +9,8 @@ from scipy.optimize import minimize
 
 import dpstats as dps
 from dpstats.errors import RequestError
-from dpstats.families.cells import Cells, tables_of_degree
-from dpstats.families.residuals import Residual
+from dpstats.families.tables.cells import Cells, tables_of_degree
+from dpstats.families.tables.residuals import Residual
 from dpstats.planning.table_split import TableSplit
 
 EIGHT = (9, 16, 7, 15, 6, 5, 2, 2)  # levels of eight columns of Adult

@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpstats.families.cells import Cells, Indicator, Table
 from dpstats.families.group_moments import GroupMoments
-from dpstats.families.lattice import PEAK, KernelLattice
 from dpstats.families.losses.functions import PinballLoss
 from dpstats.families.losses.linear import LinearLosses
 from dpstats.families.moments import Moments
 from dpstats.families.subgroups import Subgroup
+from dpstats.families.tables.cells import Cells, Indicator, Table
+from dpstats.families.tables.lattice import PEAK, KernelLattice
 from dpstats.schema import Boolean, Category, Number, Schema
 
 SCHEMA = Schema([

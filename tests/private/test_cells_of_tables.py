@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpstats.errors import DataError
-from dpstats.families.cells import Cells
+from dpstats.families.tables.cells import Cells
 from dpstats.private import delimited
 from dpstats.private.tables import exact_sums, open_source
 from dpstats.schema import Boolean, Category, Number, Schema, arrow

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import dpstats as dps
 from dpstats.errors import DataError
-from dpstats.families.cells import Cells
 from dpstats.families.moments import Moments
+from dpstats.families.tables.cells import Cells
 from dpstats.private import delimited
 from dpstats.private.tables import exact_sums, find_source, open_source
 from dpstats.schema import Category, Number, Schema, arrow

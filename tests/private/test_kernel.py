@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpstats.errors import DataError
-from dpstats.families.cells import Cells
 from dpstats.families.moments import Moments
+from dpstats.families.tables.cells import Cells
 from dpstats.private import histograms
 from dpstats.private.histograms import MOST_CELLS
 from dpstats.private.kernel import Kernel

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpstats.errors import DataError
-from dpstats.families.cells import Cells
+from dpstats.families.tables.cells import Cells
 from dpstats.private.tables import exact_sums, open_source
 from dpstats.schema import Boolean, Category, Number, Schema
 

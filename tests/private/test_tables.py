@@ -16,7 +16,7 @@ from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 from dpstats.errors import DataError
-from dpstats.families.cells import Cells
+from dpstats.families.tables.cells import Cells
 from dpstats.private import sources
 from dpstats.private.tables import exact_sums, open_source
 from dpstats.schema import Category, Number, Schema

@@ -11,9 +11,9 @@ import pytest
 
 from dpstats.errors import DataError
 from dpstats.families.ball_moments import BallMoments
-from dpstats.families.cells import Cells
 from dpstats.families.coarse_moments import fourth_moments_of_pairs, third_and_fourth_powers
 from dpstats.families.moments import Moments
+from dpstats.families.tables.cells import Cells
 from dpstats.private import sources
 from dpstats.private.kernel import Kernel
 from dpstats.private.sources import one_by_one

@@ -8,11 +8,11 @@ from scipy import stats
 
 import dpstats as dps
 from dpstats.families.ball_moments import BallMoments
-from dpstats.families.cells import Cells
 from dpstats.families.features import SIGN
 from dpstats.families.group_moments import GroupMoments
 from dpstats.families.moments import Moments
 from dpstats.families.subgroups import Subgroup
+from dpstats.families.tables.cells import Cells
 from dpstats.references.gibbs import GibbsSampler, Support, knows, states
 
 U, V, W = ("u", None), ("v", None), ("w", None)

@@ -9,7 +9,7 @@ import pytest
 
 import dpstats as dps
 from dpstats.errors import ConditionError, RequestError, SchemaError
-from dpstats.families.cells import Cells
+from dpstats.families.tables.cells import Cells
 from dpstats.schema import MISSING_LABEL, Number, Schema
 
 AGE = Number("age", 0, 100, points=11, edges=[20, 60], allow_missing=True)

@@ -17,9 +17,9 @@ from dpstats.analyses.notes import cell_rules
 from dpstats.checks import Alternative, check_alternative, check_choice
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
-from dpstats.families.cells import Cells, Indicator, Table
 from dpstats.families.conditions import cell_set
 from dpstats.families.subgroups import Subgroup
+from dpstats.families.tables.cells import Cells, Indicator, Table
 from dpstats.inference.counts.difference_intervals import DifferenceIntervals
 from dpstats.inference.counts.risk_measures import MEASURES, Measure, measure_gradients, measure_of
 from dpstats.measured.answers import Answers

@@ -14,7 +14,7 @@ from dpstats.analyses.notes import cell_rules
 from dpstats.checks import check_choice, short
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
-from dpstats.families.cells import Cells, tables_of_degree
+from dpstats.families.tables.cells import Cells, tables_of_degree
 from dpstats.measured.view import ReleaseView
 from dpstats.schema import Schema
 

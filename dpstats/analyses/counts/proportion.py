@@ -19,9 +19,9 @@ from dpstats.arrays import Floats
 from dpstats.checks import AnyMethod, Target, check_choice
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
-from dpstats.families.cells import Cells, Indicator
 from dpstats.families.conditions import cell_set
 from dpstats.families.subgroups import Subgroup
+from dpstats.families.tables.cells import Cells, Indicator
 from dpstats.inference.counts.proportion_intervals import GroupIntervals, ProportionIntervals
 from dpstats.measured.answers import Answers
 from dpstats.measured.view import ReleaseView

@@ -26,9 +26,9 @@ from dpstats.checks import (
 from dpstats.corrected.lipschitz_means import wasserstein_bound
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
-from dpstats.families.cells import Cells, Indicator
 from dpstats.families.conditions import cell_set
 from dpstats.families.subgroups import Subgroup
+from dpstats.families.tables.cells import Cells, Indicator
 from dpstats.inference.counts.distribution_band import distribution_band
 from dpstats.inference.counts.quantile_intervals import GroupQuantileIntervals, QuantileIntervals
 from dpstats.inference.simulation import calibration_generator

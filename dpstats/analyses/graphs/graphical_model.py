@@ -52,10 +52,10 @@ from dpstats.inference.moments.certified_radii import CertifiedRadii
 from dpstats.inference.moments.noisy_covariance import NoisyCovariance
 from dpstats.measured.radius import SpectralRadius
 from dpstats.measured.view import ReleaseView
-from dpstats.results.graph import GraphResult, adjusted
+from dpstats.results.graphs.graph import GraphResult, adjusted
+from dpstats.results.graphs.penalised_graph import PenalisedGraphResult
+from dpstats.results.graphs.spanning_tree import TreeResult
 from dpstats.results.named import Named
-from dpstats.results.penalised_graph import PenalisedGraphResult
-from dpstats.results.spanning_tree import TreeResult
 from dpstats.schema import Number, Schema
 
 Estimator = Literal["inverse", "glasso", "clime"]

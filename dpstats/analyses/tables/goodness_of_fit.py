@@ -16,7 +16,7 @@ from dpstats.corrected.chi_square import check_probabilities, fit_verdict
 from dpstats.corrected.verdicts import CertifiedChiSquare
 from dpstats.errors import NotMeasuredError, RequestError
 from dpstats.families.block import Family
-from dpstats.families.cells import Cells
+from dpstats.families.tables.cells import Cells
 from dpstats.inference.simulation import (
     MOST_SIMULATIONS,
     calibration_generator,

@@ -21,9 +21,9 @@ from dpstats.corrected.independence import independence_verdict
 from dpstats.corrected.verdicts import CertifiedChiSquare
 from dpstats.errors import NotMeasuredError, RequestError
 from dpstats.families.block import Family
-from dpstats.families.cells import Cells, Indicator, Table
 from dpstats.families.conditions import cell_set
 from dpstats.families.subgroups import Subgroup
+from dpstats.families.tables.cells import Cells, Indicator, Table
 from dpstats.inference.simulation import (
     MOST_SIMULATIONS,
     calibration_generator,

@@ -15,7 +15,6 @@ import numpy as np
 from dpstats.arrays import Codes, Floats
 from dpstats.errors import RequestError
 from dpstats.families.block import Block, Derivation
-from dpstats.families.cells import DenseValues
 from dpstats.families.losses.changes import (
     in_pieces,
     largest_changes,
@@ -23,6 +22,7 @@ from dpstats.families.losses.changes import (
     rounded_root,
 )
 from dpstats.families.losses.grid import Axis, grid_names
+from dpstats.families.tables.cells import DenseValues
 from dpstats.privacy.neighbours import Sensitivity
 from dpstats.schema import Column, Number
 

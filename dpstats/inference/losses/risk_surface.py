@@ -11,8 +11,8 @@ from dpstats.arrays import Floats
 from dpstats.caching import Cached
 from dpstats.checks import Target
 from dpstats.corrected.means import chernoff_confint
-from dpstats.corrected.near_minimisers import NearMinimisers, quadratic_minimiser
 from dpstats.families.losses.block import LossBlock
+from dpstats.inference.losses.near_minimisers import NearMinimisers, quadratic_minimiser
 from dpstats.measured.answers import Answers, joint_noise_quantiles
 from dpstats.spending import bonferroni, for_noise
 

@@ -15,9 +15,9 @@ from scipy import sparse
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
 from dpstats.errors import RequestError
-from dpstats.families.bin_offsets import BinOffsets
 from dpstats.families.block import Block
-from dpstats.families.cells import Cells, Table
+from dpstats.families.tables.bin_offsets import BinOffsets
+from dpstats.families.tables.cells import Cells, Table
 from dpstats.inference.regression.calibrated_score import CalibratedScore
 from dpstats.inference.regression.cell_score import CellScore
 from dpstats.inference.regression.design_moments import DesignMoments

@@ -14,7 +14,7 @@ from scipy import optimize
 
 import dpstats as dps
 from dpstats.analyses.registry import analysis_from_dict, analysis_to_dict
-from dpstats.corrected.near_minimisers import NearMinimisers
+from dpstats.inference.losses.near_minimisers import NearMinimisers
 from dpstats.inference.losses.risk_surface import RiskSurface
 from dpstats.inference.simulation import draw_from
 from dpstats.measured.answers import answer
@@ -315,7 +315,7 @@ def test_refusals_of_huber():
             dps.Huber(f"{name} ~ 1", k=1).family(missing)
 
 
-PAGE = Path(__file__).parents[3] / "docs" / "explanation" / "m-estimation.md"
+PAGE = Path(__file__).parents[3] / "docs" / "explanation" / "regression" / "m-estimation.md"
 
 
 def test_the_page_on_m_estimation_runs_and_has_right_figures(tmp_path, monkeypatch, capsys):

@@ -18,7 +18,7 @@ import pytest
 from scipy.stats import beta
 
 import dpstats as dps
-from dpstats.families.cells import Indicator, Table
+from dpstats.families.tables.cells import Indicator, Table
 from dpstats.privacy import noise
 from dpstats.privacy.neighbours import Sensitivity
 from dpstats.private import measure as measuring

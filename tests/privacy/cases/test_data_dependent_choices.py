@@ -10,7 +10,7 @@ import pytest
 
 import dpstats as dps
 from dpstats.analyses.registry import registry
-from dpstats.families.cells import Indicator, Table
+from dpstats.families.tables.cells import Indicator, Table
 from dpstats.privacy import noise
 
 FRAME = pd.DataFrame({"c": ["a", "b", "a", "a"], "b": [True, False, True, True],

@@ -15,10 +15,10 @@ import pyarrow as pa
 import pytest
 
 import dpstats as dps
-from dpstats.families.cells import ROWS, Indicator, Table
-from dpstats.families.lattice import KernelLattice
 from dpstats.families.moments import Moments
-from dpstats.families.residuals import Residual
+from dpstats.families.tables.cells import ROWS, Indicator, Table
+from dpstats.families.tables.lattice import KernelLattice
+from dpstats.families.tables.residuals import Residual
 from dpstats.measured.strategy import PlannedBlock
 from dpstats.planning import allocation
 from dpstats.privacy import noise

@@ -17,8 +17,8 @@ import dpstats as dps
 from dpstats.density.candidates import seen_by
 from dpstats.density.entropy import _Dual, fit_entropy, fit_tilted
 from dpstats.density.minimax import feasible, minimax_highs
-from dpstats.families.cells import Cells, tables_of_degree
 from dpstats.families.moments import Moments
+from dpstats.families.tables.cells import Cells, tables_of_degree
 from dpstats.measured.measurements import Measurements
 from dpstats.measured.strategy import PlannedBlock, Strategy
 from dpstats.references import loglinear

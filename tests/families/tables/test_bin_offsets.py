@@ -8,7 +8,7 @@ import pytest
 import dpstats as dps
 from dpstats.errors import RequestError
 from dpstats.families import block_from_dict
-from dpstats.families.bin_offsets import BinOffsets
+from dpstats.families.tables.bin_offsets import BinOffsets
 
 SCHEMA = dps.Schema([
     dps.Number("x", 0, 10, points=11, edges=[2, 5], missing=0), dps.Category("g", ["n", "s"]),

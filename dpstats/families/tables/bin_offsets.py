@@ -13,8 +13,8 @@ import numpy as np
 from dpstats.arrays import Codes
 from dpstats.errors import RequestError
 from dpstats.families.block import Block, Derivation
-from dpstats.families.cells import DenseValues, Table
 from dpstats.families.conditions import cell_index
+from dpstats.families.tables.cells import DenseValues, Table
 from dpstats.privacy.neighbours import Sensitivity
 from dpstats.schema import Column, Number, Schema
 
@@ -48,7 +48,7 @@ class BinOffsets(Block):
     Examples
     --------
     >>> import dpstats as dps
-    >>> from dpstats.families.bin_offsets import BinOffsets
+    >>> from dpstats.families.tables.bin_offsets import BinOffsets
     >>> age = dps.Number("age", 0, 100, points=101, edges=[25, 50, 75], missing=0)
     >>> BinOffsets.of(dps.Schema([age]), ["age"], "age").names[0]
     'offset of age, age=[0, 25)'

@@ -22,8 +22,8 @@ from dpstats.arrays import Codes, Floats
 from dpstats.checks import short
 from dpstats.errors import RequestError
 from dpstats.families.block import Block, Derivation
-from dpstats.families.cells import DenseValues
 from dpstats.families.subgroups import require_answered
+from dpstats.families.tables.cells import DenseValues
 from dpstats.privacy.neighbours import Sensitivity
 from dpstats.schema import Number, Schema
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
-from dpstats.families.cells import Cells, Indicator, cell_index, tables_of_degree
 from dpstats.families.conditions import cell_set
+from dpstats.families.tables.cells import Cells, Indicator, cell_index, tables_of_degree
 from dpstats.privacy.neighbours import Sensitivity
 from dpstats.schema import Boolean, Category, Number, Schema
 

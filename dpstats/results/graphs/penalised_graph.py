@@ -11,7 +11,7 @@ from dpstats.arrays import Floats
 from dpstats.checks import Target, check_number, check_target, counted
 from dpstats.errors import RequestError
 from dpstats.results.base import Result
-from dpstats.results.pair_graph import PairGraph, pair_names, strongest_first
+from dpstats.results.graphs.pair_graph import PairGraph, pair_names, strongest_first
 from dpstats.results.rendering import Page, fixed, significant
 
 if TYPE_CHECKING:

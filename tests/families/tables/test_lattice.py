@@ -10,7 +10,7 @@ import pytest
 import dpstats as dps
 from dpstats.errors import DataError, RequestError
 from dpstats.families import block_from_dict, lattice
-from dpstats.families.lattice import PEAK, KernelLattice
+from dpstats.families.tables.lattice import PEAK, KernelLattice
 
 
 def columns(*points):

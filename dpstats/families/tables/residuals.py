@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dpstats.arrays import Codes, Floats
 from dpstats.errors import RequestError
 from dpstats.families.block import Block, Derivation
-from dpstats.families.cells import Table, TableValues
+from dpstats.families.tables.cells import Table, TableValues
 from dpstats.privacy.neighbours import Sensitivity
 from dpstats.schema import Column, Schema
 

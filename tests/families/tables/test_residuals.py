@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from dpstats.errors import RequestError
 from dpstats.families import block_from_dict
 from dpstats.families.block import Family
-from dpstats.families.cells import Cells, Table
-from dpstats.families.residuals import (
+from dpstats.families.tables.cells import Cells, Table
+from dpstats.families.tables.residuals import (
     Residual,
     joint_l2_squared,
     residuals_of,

@@ -1,0 +1,1 @@
+"""Counts of cells, and what is measured in the place of them or beside them."""
