@@ -9,7 +9,8 @@ import pytest
 
 import dpstats as dps
 from dpstats.errors import DataError, RequestError
-from dpstats.families import block_from_dict, lattice
+from dpstats.families import block_from_dict
+from dpstats.families.tables import lattice
 from dpstats.families.tables.lattice import PEAK, KernelLattice
 
 
