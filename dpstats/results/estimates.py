@@ -272,7 +272,9 @@ class EstimateResult(Cached, Result):
         i = 0 if term is None else self.terms.index(term)
         check_alternative(alternative)
         value = check_number("value", value)
-        pvalue = float(self.intervals.subset(slice(i, i + 1)).pvalues(value, alternative)[0])
+        several = len(self.terms) > 1
+        intervals = self.intervals.subset(slice(i, i + 1)) if several else self.intervals
+        pvalue = float(intervals.pvalues(value, alternative)[0])
         return self._tested(i, value, pvalue, alternative)
 
     def _tested(
