@@ -69,6 +69,8 @@ def test_halves_on_the_noise_are_named():
         "inference/graphs/mixture_tails.py",
         "inference/noisy_ratio.py",
         "inference/moments/covariance_intervals.py",
+        "inference/regression/cell_score.py",
+        "inference/regression/coefficient_intervals.py",
         "inference/tables/association.py",
         "inference/tables/effect_size.py",
         "privacy/weighted_noise.py",

@@ -127,6 +127,6 @@ class OneWay:
         """The same without the bias from sampling, not below 0."""
         between, within = self._sums_of_squares
         more = len(self.groups) - 1
-        error = within / max(self._sizes.sum() - more - 1, 1.0)
-        total = between + within + error
-        return max(between - more * error, 0.0) / total if total > 0 else np.nan
+        mean_square = within / max(self._sizes.sum() - more - 1, 1.0)
+        total = between + within + mean_square
+        return max(between - more * mean_square, 0.0) / total if total > 0 else np.nan

@@ -225,13 +225,13 @@ class CellScore(Cached):
         if self.params is None:
             return -np.inf, np.inf
         centre = float(combination @ self.params)
-        error = float(np.sqrt(sum(self.variances(combination))))
+        deviation = float(np.sqrt(sum(self.variances(combination))))
         return tuple(  # type: ignore[return-value]
-            self._end(combination, centre, sign, error, alpha, sampled) for sign in (-1.0, 1.0)
+            self._end(combination, centre, sign, deviation, alpha, sampled) for sign in (-1.0, 1.0)
         )
 
     def _end(
-        self, h: Floats, centre: float, sign: float, error: float, alpha: float, sampled: bool
+        self, h: Floats, centre: float, sign: float, deviation: float, alpha: float, sampled: bool
     ) -> float:
         """The first value on one side that is rejected; none, once a value has no solution."""
         limit = -special.ndtri(alpha / 2)
@@ -241,13 +241,15 @@ class CellScore(Cached):
             z = self.deviate(h, centre + sign * t, sampled=sampled)
             return _OPEN if z is None else limit + sign * z
 
-        low, step = 0.0, max(error, 1e-6) / 2
+        low, step = 0.0, max(deviation, 1e-6) / 2
         while low < furthest:
             high = low + step
             left = short(high)
             if left == _OPEN:
                 break
             if left < 0:
-                return centre + sign * float(optimize.brentq(short, low, high, xtol=1e-10 * error))
+                return centre + sign * float(
+                    optimize.brentq(short, low, high, xtol=1e-10 * deviation)
+                )
             low, step = high, step * 1.5
         return float(sign * np.inf)

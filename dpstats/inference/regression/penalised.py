@@ -2,7 +2,7 @@
 
 With A and c the mean products of regressors and response, the elastic net minimises
 
-    F(b) = b'Ab/2 - c'b + alpha (l1 |b|_1 + (1 - l1) |b|^2 / 2),
+    F(b) = b'Ab/2 - c'b + strength (l1 |b|_1 + (1 - l1) |b|^2 / 2),
 
 an intercept free, with the scaling of scikit-learn. Noisy A and c give b^; the private table's own
 moments give b*. Both subgradients are monotone, so with E the noise and d = b^ - b*
@@ -92,12 +92,12 @@ class PenalisedMoments(Cached):
 
     @cached_property
     def largest_penalty(self) -> float:
-        """The least alpha at which all penalised coefficients are zero, for l1 = 1."""
+        """The least strength at which all penalised coefficients are zero, for l1 = 1."""
         return float(np.abs(self._centred[:-1, -1]).max())
 
     @cached_property
     def usual_penalty(self) -> float:
-        """The alpha at which no coefficient enters with probability .95 if none is there.
+        """The strength at which no coefficient enters with probability .95 if none is there.
 
         By Bonferroni's inequality, from the noise on the products of regressors and response and
         the sampling variance of independent ones.
@@ -151,25 +151,25 @@ class PenalisedMoments(Cached):
             return 0.0
         return float(joint_noise_quantiles(answers, beta)[-1]) / self.matrix.n
 
-    def support(self, b: Floats, alpha: float, l1_ratio: float, beta: float) -> list[str]:
+    def support(self, b: Floats, strength: float, l1_ratio: float, beta: float) -> list[str]:
         """For every regressor "in", "out" or "undecided", of the table's own solution.
 
         Parameters
         ----------
         b : (p,) float64
             The solution at the noisy moments.
-        alpha, l1_ratio : float
+        strength, l1_ratio : float
             Of the penalty.
         beta : float
             Error probability of all verdicts together.
         """
         p, radii, relative = len(b), self._radii(beta), self._relative_error_of_rows(beta)
-        ridge = alpha * (1 - l1_ratio) * self.penalised
+        ridge = strength * (1 - l1_ratio) * self.penalised
         noisy = self.moments[:p, :p] + np.diag(ridge)
         spread = radii[:p, :p] + relative * np.diag(ridge)
         gradient = self.moments[:p, -1] - noisy @ b
-        error = spread @ np.abs(b) + radii[:p, -1] + self._residue(gradient, b, alpha, l1_ratio)
-        error += relative * alpha * l1_ratio * self.penalised
+        error = spread @ np.abs(b) + radii[:p, -1] + self._residue(gradient, b, strength, l1_ratio)
+        error += relative * strength * l1_ratio * self.penalised
         reach = self._distances(noisy, spread, error)
         length = float(np.linalg.norm(reach)) if np.all(np.isfinite(reach)) else np.inf
         pull = np.linalg.norm(np.abs(noisy) + spread, axis=1)
@@ -178,16 +178,16 @@ class PenalisedMoments(Cached):
             if abs(b[j]) > reach[j]:
                 verdicts.append("in")
             elif self.penalised[j] and abs(gradient[j]) + error[j] + pull[j] * length < (
-                alpha * l1_ratio * (1 - relative)
+                strength * l1_ratio * (1 - relative)
             ):
                 verdicts.append("out")
             else:
                 verdicts.append("undecided")
         return verdicts
 
-    def _residue(self, gradient: Floats, b: Floats, alpha: float, l1_ratio: float) -> Floats:
+    def _residue(self, gradient: Floats, b: Floats, strength: float, l1_ratio: float) -> Floats:
         """(p,) how far b is from solving the noisy problem, as where its matrix was moved."""
-        penalty = alpha * l1_ratio * self.penalised
+        penalty = strength * l1_ratio * self.penalised
         inside = np.maximum(np.abs(gradient) - penalty, 0.0)
         return np.asarray(np.where(b == 0, inside, np.abs(gradient - penalty * np.sign(b))))
 
