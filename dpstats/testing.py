@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
-from dpstats.analyses.base import Analysis
+from dpstats.analyses.base import Analysis, needs
 from dpstats.analyses.registry import check_readable
 from dpstats.checks import Alternative, Method, Target
 from dpstats.errors import RequestError
@@ -108,7 +108,8 @@ def check_analysis(analysis: Analysis[Result], schema: Schema, data: pd.DataFram
         with nullcontext() if noisy else _noise_from(_Silent()):
             measured = measure(planned, data)
         release = synthesize(measured, m=200, k=50, rng=0)
-        asked = family.blocks if public else (*family.blocks, ROWS)
+        whole = needs(analysis, schema).blocks
+        asked = whole if public else (*whole, ROWS)
         found = analysis.infer(_Guarded(release, asked))
         at = f"at {budget}, {unit}"
         _check_result(found, at)

@@ -12,6 +12,7 @@ from dpstats.families.group_moments import GroupMoments
 from dpstats.families.losses.linear import LinearLosses
 from dpstats.families.losses.tabulated import TabulatedLosses
 from dpstats.families.moments import Moments
+from dpstats.families.pilot_score import PilotScore
 from dpstats.families.tables.bin_offsets import BinOffsets
 from dpstats.families.tables.cells import Indicator, Table
 from dpstats.families.tables.lattice import KernelLattice
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 _LIBRARY = (
     Table, Indicator, Residual, Moments, GroupMoments, BallMoments, KernelLattice, BinOffsets,
-    LinearLosses, TabulatedLosses,
+    LinearLosses, TabulatedLosses, PilotScore,
 )  # fmt: skip
 KINDS: Mapping[str, type[Block]] = {kind.kind: kind for kind in _LIBRARY}
 """The library's blocks: those whose sensitivity is proved and tested."""

@@ -147,6 +147,10 @@ class Block(Cached, ABC):
         Without `complements`, only as sums: never as n minus a sum.
         """
 
+    def settles(self, wanted: Block) -> bool:
+        """Whether this is `wanted` with what was not known of it before a first stage."""
+        return False
+
     def restrict(self, kept: NDArray[np.bool_]) -> Block:
         """A block with at least the functions marked in `kept`, (d,) bool.
 

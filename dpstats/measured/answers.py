@@ -98,6 +98,11 @@ class Answers(Cached):
         variances = np.array([law.variance for law in self.law_table])[self.law_of]
         return variances / (self.n * self.bounds.astype(np.float64)) ** 2
 
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """What was asked for; second stages at the pilot that they were measured at."""
+        return self._rows.blocks
+
     def subset(self, chosen: slice) -> Answers:
         """The answers to some of the functions."""
         return replace(
@@ -209,7 +214,7 @@ def answer(
         Naming what is missing and what was measured.
     """
     sources = measured if isinstance(measured, Sources) else Sources(measured)
-    blocks = blocks_of(wanted, sources.measurements.schema)
+    blocks = [sources.as_measured(b) for b in blocks_of(wanted, sources.measurements.schema)]
     if with_count and sources.n is None:
         blocks = [*blocks, ROWS]
     estimates = [sources.best(block, disjoint=disjoint) for block in blocks]

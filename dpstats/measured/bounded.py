@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 
 from dpstats.arrays import Floats
 from dpstats.errors import RequestError
+from dpstats.families.block import Block
 from dpstats.measured.answers import Answers
 from dpstats.measured.radius import SpectralRadius
 from dpstats.privacy.laws import LatticeLaw
@@ -94,7 +95,13 @@ class BoundedAnswers(Answers):
     """
 
     spectral: SpectralRadius | None = None
+    _asked: tuple[Block, ...] = ()
     _draws: Switch = field(default_factory=lambda: Switch(refused=True), repr=False)
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """What was asked for."""
+        return self._asked
 
     def subset(self, chosen: slice) -> BoundedAnswers:
         """The answers to some of the functions."""

@@ -237,6 +237,11 @@ class Sources(Cached):
             for i, j in np.argwhere(counts).tolist()
         )
 
+    def as_measured(self, block: Block) -> Block:
+        """The block itself; a second stage at the pilot that it was measured at."""
+        scores = (noisy.block for noisy in self.measurements.scores)
+        return next((one for one in scores if one.settles(block)), block)
+
     def best(self, block: Block, *, disjoint: bool) -> BlockEstimate:
         """The best single source, or the combination of several where it has less variance."""
         estimate = self._single(block, complements=not disjoint and self.n is not None)

@@ -28,6 +28,7 @@ _KINDS = {
     "group_moments": "moments in groups",
     "kernel_lattice": "kernel averages",
     "bin_offsets": "offsets in bins",
+    "pilot_score": "score at a pilot",
 }
 _MOST = 4  # names that a sentence lists
 
@@ -59,7 +60,8 @@ def contents(
     import pandas as pd
 
     public = measurements.count is None
-    blocks = (*measurements.published.blocks, *(() if public else (ROWS,)))
+    scores = (noisy.block for noisy in measurements.scores)
+    blocks = (*measurements.published.blocks, *scores, *(() if public else (ROWS,)))
     rows = [
         (
             kind_of(block),
@@ -70,7 +72,10 @@ def contents(
             ", ".join(
                 name
                 for name, family in asked.items()
-                if any(block.derive(one, complements=public) is not None for one in family.blocks)
+                if any(
+                    block.settles(one) or block.derive(one, complements=public) is not None
+                    for one in family.blocks
+                )
             ),
         )
         for block in blocks

@@ -14,6 +14,8 @@ def plan_digest(
 ) -> str:
     """SHA-256 of all that decides what is measured and released; not the number of rows.
 
+    Nor the pilots of second stages, which follow from the first and are not known beforehand.
+
     Parameters
     ----------
     strategy : Strategy
@@ -22,4 +24,5 @@ def plan_digest(
     """
     plain = {**strategy.to_dict(), "analyses": dict(analyses), "reference": dict(reference)}
     del plain["rows"]
+    plain["blocks"] = [{**b, "pilot": None} if "pilot" in b else b for b in plain["blocks"]]
     return files.digest(plain)

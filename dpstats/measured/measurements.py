@@ -180,10 +180,20 @@ class Measurements(HasStrategy):
             )
         )
 
+    @property
+    def every(self) -> tuple[NoisyBlock, ...]:
+        """All blocks, in the strategy's order."""
+        return tuple(noisy for _, noisy in self._noisy)
+
     @cached_property
     def measured(self) -> tuple[NoisyBlock, ...]:
         """The blocks of the family."""
         return tuple(noisy for role, noisy in self._noisy if role == "family")
+
+    @cached_property
+    def scores(self) -> tuple[NoisyBlock, ...]:
+        """The second stages of regressions, each at its pilot."""
+        return tuple(noisy for role, noisy in self._noisy if role == "score")
 
     @property
     def reference(self) -> NoisyBlock | None:
@@ -211,8 +221,8 @@ class Measurements(HasStrategy):
 
     @property
     def sources(self) -> tuple[NoisyBlock, ...]:
-        """What answers are combined from: the family, and the count of rows if it was measured."""
-        return self.measured + (() if self.count is None else (self.count,))
+        """What answers are combined from: the family, second stages, a measured count of rows."""
+        return self.measured + self.scores + (() if self.count is None else (self.count,))
 
     @property
     def sums(self) -> Codes:
@@ -332,6 +342,8 @@ class Measurements(HasStrategy):
         with files.reading("the measurements"):
             strategy = Strategy.from_dict(document)
             strategy.check()
+            if any(planned.pending for planned in strategy.blocks):
+                raise ValueError("a second stage lacks the pilot that it was measured at")
             size = sum(planned.block.size for planned in strategy.blocks)
             if len(rows) != size or [tuple(row[:3]) for row in rows] != _functions(strategy):
                 raise ValueError(

@@ -7,7 +7,7 @@ from it is computed here, from public numbers.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -21,6 +21,7 @@ from dpstats.checks import short
 from dpstats.errors import BudgetError, FileFormatError, RequestError
 from dpstats.families import block_from_dict
 from dpstats.families.block import Block, Family
+from dpstats.families.pilot_score import PilotScore
 from dpstats.families.tables.cells import ROWS, Cells, Table
 from dpstats.families.tables.residuals import Residual, joint_l2_squared, residuals_of
 from dpstats.privacy.budget import Budget, budget_from_dict
@@ -32,7 +33,7 @@ from dpstats.schema import Schema
 if TYPE_CHECKING:
     from dpstats.privacy.laws import LatticeLaw, Noise
 
-Role = Literal["family", "reference", "count"]
+Role = Literal["family", "score", "reference", "count"]
 MOST_ROWS = 2**32  # of a table; up to it sums are exact where the number of rows is private
 SAFE_TOTAL = 2**62
 
@@ -48,14 +49,26 @@ class PlannedBlock:
     multiplier : Fraction
         Scale of Laplace noise, squared scale of Gaussian noise, in natural units (those of f, in
         [-1, 1]); see `noise_scales`.
-    role : {"family", "reference", "count"}
-        To answer analyses; to place candidates, paid from the reference's own share; or to estimate
-        the number of rows where neighbours add or remove one.
+    role : {"family", "score", "reference", "count"}
+        To answer analyses; to be the second stage of a regression, which no rows are fitted to; to
+        place candidates, paid from the reference's own share; or to estimate the number of rows
+        where neighbours add or remove one.
     """
 
     block: Block
     multiplier: Fraction
     role: Role = "family"
+
+    @property
+    def pending(self) -> bool:
+        """Whether it can be measured only once others have given its pilot."""
+        return isinstance(self.block, PilotScore) and self.block.pilot is None
+
+    def at(self, coefficient: float) -> PlannedBlock:
+        """The same with this coefficient of every term of a pending pilot."""
+        if not isinstance(self.block, PilotScore) or not self.pending:
+            return self
+        return replace(self, block=self.block.at(np.full(self.block.size, coefficient)))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
@@ -107,8 +120,8 @@ class Strategy(Cached):
     schema : Schema
         All that the custodian declared; `columns` are the ones in use.
     blocks : tuple of PlannedBlock
-        In the order of measurement: the family, then the reference's own block and the count of
-        rows, where there are any.
+        The family, then second stages, the reference's own block and the count of rows, where there
+        are any.
     budget : PureDP or ZCDP
         For everything that is measured.
     unit : {"replace", "add_remove"}
@@ -139,11 +152,14 @@ class Strategy(Cached):
             check_rows(self.n)
         roles = [planned.role for planned in self.blocks]
         once = [role for role in ("reference", "count") if role in roles]
-        if roles != [*["family"] * roles.count("family"), *once]:
+        several = [role for role in ("family", "score") for _ in range(roles.count(role))]
+        if roles != [*several, *once]:
             raise RequestError(
-                "blocks are measured in the order family, reference, count, with at most one "
+                "blocks stand in the order family, score, reference, count, with at most one "
                 f"reference and one count; got {roles}"
             )
+        if any(isinstance(p.block, PilotScore) != (p.role == "score") for p in self.blocks):
+            raise RequestError("a second stage has the role score, and no other block has it")
         if ("count" in roles) != (self.unit == "add_remove"):
             raise RequestError(
                 "the number of rows is measured under unit='add_remove' and public under "
@@ -161,6 +177,11 @@ class Strategy(Cached):
     def measured(self) -> tuple[PlannedBlock, ...]:
         """The blocks of the family."""
         return tuple(planned for planned in self.blocks if planned.role == "family")
+
+    @property
+    def scores(self) -> tuple[PlannedBlock, ...]:
+        """The second stages."""
+        return tuple(planned for planned in self.blocks if planned.role == "score")
 
     def own_block(self, role: Role) -> PlannedBlock | None:
         """The block of the reference, or of the count of rows; None if nothing is measured."""

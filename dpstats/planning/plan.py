@@ -27,6 +27,13 @@ from dpstats.planning.asked import blocks_asked, check_asked, refuse_needless_no
 from dpstats.planning.division import divide
 from dpstats.planning.preview import Preview, preview_strategy
 from dpstats.planning.solve import Solvable
+from dpstats.planning.stages import (
+    check_stages,
+    check_start,
+    continued,
+    second_stages,
+    split_stages,
+)
 from dpstats.planning.table_split import Weights, check_weights
 from dpstats.privacy.budget import Budget, check_budget
 from dpstats.privacy.neighbours import NEIGHBOURS, Unit, check_unit
@@ -49,6 +56,8 @@ class Plan(HasStrategy, Solvable):
     analyses : mapping of name to Analysis
     reference : Reference
         The density that candidates are drawn from.
+    start : Measurements or None
+        What an earlier release measured, to which this plan adds: see ``start=`` of `dps.plan`.
 
     Examples
     --------
@@ -66,6 +75,7 @@ class Plan(HasStrategy, Solvable):
     strategy: Strategy
     analyses: Mapping[str, Analysis[Result]]
     reference: Reference
+    start: Measurements | None = None
 
     @property
     def n(self) -> int | None:
@@ -87,6 +97,18 @@ class Plan(HasStrategy, Solvable):
         """The number of rows, which is measured where neighbours add or remove a row."""
         return self.strategy.own_block("count")
 
+    @property
+    def spends(self) -> Budget:
+        """The part of the budget that is still to be spent: all of it, without a `start`."""
+        if self.start is None:
+            return self.budget
+        return self.budget.of_total(self.budget.total - self.start.budget.total)
+
+    @property
+    def in_two_stages(self) -> bool:
+        """Whether something is measured at a pilot that comes first: the rows are read twice."""
+        return any(planned.pending for planned in self.strategy.blocks)
+
     def cost(self) -> Fraction:
         """Exact amount of the budget that the noise spends, recomputed from sensitivities."""
         return self.strategy.cost()
@@ -102,6 +124,8 @@ class Plan(HasStrategy, Solvable):
         BudgetError, RequestError
         """
         self.strategy.check()
+        if self.start is not None:
+            check_start(self.strategy, self.start)
         own = self.reference_block
         if self.reference.block(self.columns, self.n) != (None if own is None else own.block):
             raise RequestError(
@@ -129,8 +153,9 @@ class Plan(HasStrategy, Solvable):
         """What will be kept, with zeros for the noisy sums."""
         n = (self.n or 1) if self.unit == "replace" else None
         size = sum(planned.block.size for planned in self.strategy.blocks)
+        widest = tuple(planned.at(-np.inf) for planned in self.strategy.blocks)
         return Measurements(
-            strategy=replace(self.strategy, n=n),
+            strategy=replace(self.strategy, blocks=widest, n=n),
             noisy_sums=np.zeros(size, dtype=np.int64),
             uniforms=np.zeros(size),
             reference_spec=self.reference.to_dict(),
@@ -232,6 +257,7 @@ class Plan(HasStrategy, Solvable):
             **self.strategy.to_dict(),
             "analyses": self.requests,
             "reference": self.reference.to_dict(),
+            **({} if self.start is None else {"start": self.start.to_members()}),
         }
 
     @property
@@ -259,9 +285,11 @@ class Plan(HasStrategy, Solvable):
                 strategy=Strategy.from_dict(plain),
                 analyses={name: analysis_from_dict(p) for name, p in plain["analyses"].items()},
                 reference=reference_from_dict(plain["reference"]),
+                start=Measurements.from_members(plain["start"]) if "start" in plain else None,
             )
             loaded.check()
             check_asked(loaded.strategy, loaded.analyses)
+            check_stages(loaded.strategy, loaded.analyses)
             changed = files.difference(plain, loaded.to_dict())
             if changed is not None:
                 raise FileFormatError(
@@ -276,20 +304,33 @@ class Plan(HasStrategy, Solvable):
         scales = f"{noise[0]:.4g}" + (f" to {noise[-1]:.4g}" if len(noise) > 1 else "")
         share = self.reference.share
         own = self.reference_block
+        already = "" if self.start is None else f". Still to be spent: {self.spends}"
         paid = "" if own is None else f" for {counted(own.block.size, 'sum')} to place candidates"
         lines = [
             f"Plan: {counted(len(self.analyses), 'analysis', 'analyses')}, "
             f"{counted(self.published.size, 'test function')} "
             f"{self._measured_as} {counted(len(self.blocks), 'block')}, on "
             f"{'column' if len(columns) == 1 else 'columns'} {', '.join(columns)}",
-            f"Budget: {self.budget}; {NEIGHBOURS[self.unit]}",
+            f"Budget: {self.budget}; {NEIGHBOURS[self.unit]}{already}",
             f"Noise: discrete {self.budget.noise.capitalize()} of scale {scales} rows on every "
             "function in [-1, 1]",
+            *self._second_stages,
             f"Reference: {self.reference.to_dict()['kind']}, share of the budget {share}{paid}",
             self.columns.missing_rules(),
             f"Digest: {files.short_digest(self.digest)}",
         ]
         return "\n".join(lines)
+
+    @property
+    def _second_stages(self) -> list[str]:
+        """A line on each."""
+        return [
+            f"Second stage: {counted(planned.block.size, 'sum')} of the score at a pilot, noise of "
+            f"scale {self.budget.natural_scale(planned.multiplier):.4g} rows"
+            + ("; the pilot comes from the first stage, and the rows are read twice"
+               if planned.pending else "")
+            for planned in self.strategy.scores
+        ]  # fmt: skip
 
     @property
     def _measured_as(self) -> str:
@@ -311,6 +352,7 @@ def plan(
     shares: Mapping[str, float | Fraction] | None = None,
     allocation: Allocation = "equal",
     weights: Weights | None = None,
+    start: ReleaseView | None = None,
 ) -> Plan:
     """Plan a release: merge what the analyses need and split the budget. Reads no data.
 
@@ -346,6 +388,11 @@ def plan(
         `ZCDP` all but the last measure residuals of the tables; see
         ``docs/explanation/overlapping-tables.md``. Tables that an analysis needs as they were
         measured, such as those of a `Difference`, do not share.
+    start : Release, optional
+        Add to a release of the same table: the second stages of `analyses` (``stages=2``) are
+        measured at its estimates, and nothing else. `budget` is for these alone. The new release
+        holds what both measured, has both budgets together, and keeps the analyses, `n`, `unit`
+        and `reference` of the first.
 
     Raises
     ------
@@ -398,20 +445,23 @@ def plan(
         check_readable(analysis)
     share = Fraction(0) if reference is None else reference.share
     weights = check_weights(weights, shares)
-    rule = Split(
-        asked,
-        budget,
-        budget.total * (1 - share),
-        unit,
-        allocation,
-        None if shares is None else read_shares(shares, list(analyses)),
-    )
+    read = None if shares is None else read_shares(shares, list(analyses))
+    if start is not None:
+        strategy = continued(schema, analyses, budget, start, read)
+        held: Measurements = start.measurements  # type: ignore[attr-defined]
+        every = {name: analysis_from_dict(plain) for name, plain in held.requests.items()}
+        made = Plan(strategy, every | analyses, reference_from_dict(held.reference_spec), held)
+        made.check(made.n)
+        return made
+    rule = Split(asked, budget, budget.total * (1 - share), unit, allocation, read)
+    rule, scores = split_stages(rule, second_stages(analyses, schema))
     division = divide(rule, analyses, schema, weights)
     planned = division.blocks
     family = Family(tuple(one.block for one in planned))
     columns = schema.select(family.column_names)
     reference = default_reference(columns, family) if reference is None else reference
     reference.check_family(family)
+    planned += scores
     own = reference.block(columns, n)
     if own is not None:
         multiplier = own.multiplier(budget, unit, budget.total * share)

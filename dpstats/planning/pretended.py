@@ -62,14 +62,15 @@ class PretendRows:
         generators: Sequence[np.random.Generator],
     ) -> None:
         self.codes, self.density = codes, density
-        self._blocks = strategy.family.blocks
+        seen = (planned for planned in strategy.blocks if planned.role in ("family", "score"))
+        self._blocks = [planned.block for planned in seen]
         self._generators = generators
         self._drawn: dict[int, tuple[Codes, Floats]] = {}
 
     def table(
         self, number: int, n: int, base: int | None = None
     ) -> tuple[Mapping[str, Codes], Floats, Floats]:
-        """Of one table: the points, their weights (m,) and the sums (d,) of the family.
+        """Of one table: the points, their weights (m,) and the sums (d,) of what is measured.
 
         Parameters
         ----------
@@ -177,7 +178,7 @@ class PretendRelease:
     codes, weights :
         Points, and the shares (m,) of the rows at each.
     sums : (d,) float64
-        Of the family over the rows.
+        Of the family and second stages over the rows.
     seed : int
         Of the noise: the same draw, up to its scale, whatever n and the budget.
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, get_args
 
@@ -21,6 +21,7 @@ from dpstats.measured.strategy import Strategy
 from dpstats.measured.view import ReleaseView
 from dpstats.planning.expected_accuracy import ExpectedAccuracy, expected_accuracy
 from dpstats.planning.pretended import PretendRelease, pretend_rows, seen_by_analyses
+from dpstats.planning.stages import at_pilots
 from dpstats.results.base import Result
 from dpstats.results.rendering import significant
 
@@ -55,6 +56,8 @@ def preview_strategy(
     noise by a public simulation with a fixed seed: both decide the width of intervals. `fixed` is
     whether candidates come from a density that is fixed beforehand.
     """
+    if like is not None:  # which has a pilot; zero is that of even rows
+        strategy = replace(strategy, blocks=at_pilots(strategy.blocks, analyses, like))
     seen = seen_by_analyses(strategy, n)
     pretended = [
         PretendRelease(seen, n, *rows.table(0, n), seed)

@@ -116,6 +116,8 @@ class Solvable:
                 f"of= must name an analysis of the plan, one of {list(self.analyses)}; got "
                 f"{short(of)}"
             )
+        if getattr(self, "start", None) is not None:
+            raise RequestError("a plan with start= adds to a budget that is spent: use preview")
         quantity, target = _target({"width": width, "delta": delta, "power": power}, alpha)
         only: dict[str, tuple[object, Quantity]] = {
             "method": (method, "width"),

@@ -1,10 +1,11 @@
-"""The one private step: read the rows once, spend the budget once, return noisy sums."""
+"""The one private step: read the rows, spend the budget once, return noisy sums."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 
@@ -13,16 +14,21 @@ import numpy as np
 from dpstats.arrays import Codes, Floats
 from dpstats.checks import Progress, check_progress
 from dpstats.errors import DataError, NoiseError, RequestError
+from dpstats.families.block import Block
 from dpstats.measured.measurements import Measurements
-from dpstats.measured.strategy import PlannedBlock, noise_scales
+from dpstats.measured.strategy import PlannedBlock, Strategy, noise_scales
 from dpstats.planning.plan import Plan
 from dpstats.privacy.laws import Noise
 from dpstats.privacy.ledger import Ledger
 from dpstats.privacy.noise import add_noise, draw_uniforms, is_private
+from dpstats.private.sources import Source
 from dpstats.private.tables import exact_sums, open_source
 from dpstats.releases.paid import attached, held_interrupts
+from dpstats.releases.pilots import pilots
 
 _log = logging.getLogger(__name__)
+Held = dict[int, tuple[Codes, Floats]]
+"""Noisy sums and uniforms of what is measured so far, by the number of the block."""
 
 
 def measure(
@@ -35,7 +41,8 @@ def measure(
     """Measure what a plan asks for, under differential privacy.
 
     The structure of the table, the plan and the ledger are checked first; then the rows are read
-    once; then the ledger records the budget, on disk, before any noise is drawn.
+    once; then the ledger records the budget, on disk, before any noise is drawn. A plan with a
+    second stage (``stages=2``) has paid for both by then, and reads the rows again for it.
 
     Parameters
     ----------
@@ -58,7 +65,9 @@ def measure(
     Raises
     ------
     DataError
-        If the table does not fit the plan; nothing is spent.
+        If the table does not fit the plan, or is a stream where it would be read twice; nothing is
+        spent. If it cannot be read a second time, what the first stage measured is
+        ``error.measurements``.
     BudgetError
         If the ledger's cap would be passed; nothing is read.
     NoiseError
@@ -67,8 +76,8 @@ def measure(
 
     Notes
     -----
-    An interrupt (Ctrl-C, SIGTERM) while noise is drawn waits until the measurements are made; the
-    KeyboardInterrupt then holds them as ``error.measurements``.
+    An interrupt (Ctrl-C, SIGTERM) once the budget is spent waits until the measurements are made,
+    a second stage included; the KeyboardInterrupt then holds them as ``error.measurements``.
 
     Examples
     --------
@@ -82,7 +91,7 @@ def measure(
     [0.3]
     """
     with attached() as paid, held_interrupts() as hold:
-        paid.append(_measured(plan, data, ledger, progress, hold))
+        _measured(plan, data, ledger, progress, hold, paid)
     return paid[0]
 
 
@@ -92,8 +101,9 @@ def _measured(
     ledger: Ledger | str | Path | None,
     progress: Progress | None,
     hold: Callable[[], None],
-) -> Measurements:
-    """As `measure`; `hold` is called before the budget is spent."""
+    paid: list[Measurements],
+) -> None:
+    """As `measure`, into `paid`; `hold` is called before the budget is spent."""
     if not isinstance(plan, Plan):
         raise RequestError(
             "the first argument must be a dps.Plan and the second the table, got "
@@ -102,7 +112,6 @@ def _measured(
     check_progress(progress)
     plan.check(plan.n)
     plan.check_kept(not_private=not is_private())
-    strategy = plan.strategy
     _check_noise_source(plan.budget.noise)
     book = Ledger.open(ledger) if isinstance(ledger, str | Path) else ledger
     if book is not None:
@@ -111,58 +120,155 @@ def _measured(
                 f"ledger must be a dps.Ledger or the path of one, got {type(book).__name__}; start "
                 "one with 'dpstats ledger new'"
             )
-        book.check(plan.budget, unit=plan.unit)
+        book.check(plan.spends, unit=plan.unit)
     source = open_source(data, plan.columns)
+    if plan.in_two_stages:
+        _check_read_again(data, source)
     if plan.unit == "add_remove":  # a file may state it, and tracebacks hold this frame
         source = replace(source, rows=None)
     if source.rows is not None:
         _check_rows(source.rows, plan)
-    blocks = [planned.block for planned in strategy.blocks if planned.role != "count"]
+    held = _measured_before(plan)
+    now = {i: p for i, p in enumerate(plan.strategy.blocks) if not p.pending and i not in held}
+    blocks = [planned.block for planned in now.values() if planned.role != "count"]
     totals, n = exact_sums(source, plan.columns, blocks, progress)
     try:
         if n != source.rows:
             _check_rows(n, plan)
-        if plan.unit == "replace":
-            strategy = replace(strategy, n=n)
-        else:  # the count is one more private sum, the last, and is released only with noise
+        if len(now) > len(blocks):  # one more private sum, the last, released only with noise
             totals.append(np.array([n], dtype=np.int64))
-            strategy = replace(strategy, n=None)
-            n = 0
+        rows = n if plan.unit == "replace" else None
+        n = 0
         if progress is not None:
             progress("drawing noise", 0, None)
         hold()
         if book is not None:
             book.spend(
-                plan.budget, "; ".join(plan.analyses), unit=plan.unit, plan=plan.digest,
+                plan.spends, "; ".join(plan.analyses), unit=plan.unit, plan=plan.digest,
                 data=_file_name(data),
             )  # fmt: skip
     except BaseException:
         del totals  # so that no frame of the traceback holds the sums
         raise
     _log.info("drawing noise for %d functions", plan.family.size)
+    del source
+    held |= _with_noise(now, totals, plan.budget.noise)
+    strategy = replace(plan.strategy, n=rows)
+    paid.append(_so_far(plan, strategy, held))
+    if plan.in_two_stages:
+        paid[0] = _second_stage(plan, data, paid[0], strategy, held)
+
+
+def _measured_before(plan: Plan) -> Held:
+    """What the release that a plan starts from has measured."""
+    if plan.start is None:
+        return {}
+    old = plan.start.strategy.blocks
+    places = [i for i, planned in enumerate(plan.strategy.blocks) if planned in old]
+    pairs = zip(places, plan.start.every, strict=True)  # in the same order, see `check_start`
+    return {i: (noisy.sums, noisy.uniforms) for i, noisy in pairs}
+
+
+def _with_noise(blocks: Mapping[int, PlannedBlock], totals: list[Codes], noise: Noise) -> Held:
+    """Noisy sums and uniforms of some blocks; `totals` is emptied, whatever happens.
+
+    Raises
+    ------
+    NoiseError
+        Where no frame holds the sums any more.
+    """
     failure, stopped = "", None
     noisy: list[tuple[Codes, Floats]] = []
     try:
-        noisy.extend(map(partial(_noisy, noise=plan.budget.noise), strategy.blocks, totals))
+        noisy.extend(map(partial(_noisy, noise=noise), blocks.values(), totals))
     except NoiseError as error:
         failure = str(error)
     except Exception:  # whose message and frames could hold sums
         failure = "drawing privacy noise failed; nothing was released"
     except BaseException as error:  # an interrupt
         stopped = error.with_traceback(None)
-    del totals, source
+    totals.clear()
     if stopped is not None:
         raise stopped
-    if failure:  # raised here, where no frame holds the sums any more
+    if failure:
         raise NoiseError(f"{failure}. The budget counts as spent.")
+    return dict(zip(blocks, noisy, strict=True))
+
+
+def _so_far(plan: Plan, strategy: Strategy, held: Held) -> Measurements:
+    """What is measured so far, with the budget that it cost.
+
+    The rest of the budget counts as spent: these are what remains if the second stage fails.
+    """
+    pending = [p for i, p in enumerate(strategy.blocks) if i not in held]
+    if pending:
+        costs = (p.block.cost(plan.budget, plan.unit, p.multiplier) for p in pending)
+        budget = plan.budget.of_total(plan.budget.total - sum(costs, Fraction(0)))
+        blocks = tuple(p for i, p in enumerate(strategy.blocks) if i in held)
+        strategy = replace(strategy, blocks=blocks, budget=budget)
+    parts = [held[i] for i in sorted(held)]
     return Measurements(
         strategy=strategy,
-        noisy_sums=np.concatenate([sums for sums, _ in noisy]),
-        uniforms=np.concatenate([uniforms for _, uniforms in noisy]),
+        noisy_sums=np.concatenate([sums for sums, _ in parts]),
+        uniforms=np.concatenate([uniforms for _, uniforms in parts]),
         reference_spec=plan.reference.to_dict(),
         requests=plan.requests,
-        not_private=not is_private(),
+        not_private=not is_private() or (plan.start is not None and plan.start.not_private),
     )
+
+
+def _second_stage(
+    plan: Plan, data: object, first: Measurements, strategy: Strategy, held: Held
+) -> Measurements:
+    """Read the rows again, for what the first stage's noisy answers have chosen.
+
+    The pilots are functions of these answers, and what is added has noise of its own: privacy is
+    that of adaptive composition, with scales that the plan fixed.
+
+    Raises
+    ------
+    DataError, NoiseError
+        The measurements of the first stage remain.
+    """
+    blocks = pilots(first, strategy.blocks, plan.analyses)
+    now = {i: planned for i, planned in enumerate(blocks) if i not in held}
+    totals = _read_again(data, plan, [planned.block for planned in now.values()], strategy.n)
+    held = held | _with_noise(now, totals, plan.budget.noise)
+    return _so_far(plan, replace(strategy, blocks=blocks), held)
+
+
+def _read_again(data: object, plan: Plan, blocks: Sequence[Block], rows: int | None) -> list[Codes]:
+    """Exact sums of a second reading; a public number of rows must be the same.
+
+    Nothing else of the two readings is compared. Each is private by itself, whatever the table is.
+
+    Raises
+    ------
+    DataError
+    """
+    failure = ""
+    try:
+        source = replace(open_source(data, plan.columns), rows=None)
+        totals, again = exact_sums(source, plan.columns, blocks)
+        if rows in (None, again):
+            return totals
+        failure = "its number of rows has changed"
+    except DataError as error:
+        failure = str(error).partition("; nothing was")[0]
+    totals = []
+    raise DataError(
+        f"the table could not be read a second time: {failure}. The budget counts as spent, and "
+        "the measurements of the first stage are kept"
+    )
+
+
+def _check_read_again(data: object, source: Source) -> None:
+    """Refuse a stream, which can be read once, before anything is spent."""
+    if not isinstance(data, str | Path) and source.rows is None:
+        raise DataError(
+            "a plan with stages=2 reads the rows twice, and this is a stream: write it to a "
+            ".parquet or .csv file, or pass a table such as reader.read_all()"
+        )
 
 
 def _file_name(data: object) -> str:

@@ -20,8 +20,9 @@ from dpstats.analyses.registry import BUILT_IN, spelled
 from dpstats.arrays import Codes, Floats
 from dpstats.caching import Cached
 from dpstats.checks import check_counts, check_number, columns_named, short
-from dpstats.errors import RequestError
+from dpstats.errors import NotMeasuredError, RequestError
 from dpstats.families.block import Block, Family
+from dpstats.families.pilot_score import PilotScore
 from dpstats.families.tables.cells import ROWS
 from dpstats.measured.answers import blocks_of
 from dpstats.measured.bounded import Bounded, BoundedAnswers, Switch
@@ -329,6 +330,8 @@ class PublishedRows(Cached):
     ) -> BoundedAnswers:
         """Means over the rows as sums over `n`, each with a bound; see `Release.answers`."""
         known, blocks = self.known, list(blocks_of(wanted, self.schema))
+        if any(isinstance(block, PilotScore) for block in blocks):
+            raise NotMeasuredError("the rows do not follow the second stage of a regression")
         names = [name for block in blocks for name in block.names]
         means = [block.evaluate(self.candidates).average(self.weights) for block in blocks]
         units = np.concatenate([block.bounds for block in blocks])
@@ -354,6 +357,7 @@ class PublishedRows(Cached):
             _rows=cast("Any", None),
             _measured=([], np.zeros(0, dtype=np.intp)),
             spectral=known.spectral,
+            _asked=tuple(blocks),
             _draws=self.draws,
         )
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from dpstats import files
-from dpstats.analyses.base import Analysis, R, answered
+from dpstats.analyses.base import Analysis, R, answered, needs
 from dpstats.analyses.registry import spelled
 from dpstats.arrays import Codes, Floats
 from dpstats.caching import Cached
@@ -183,7 +183,7 @@ class Release(Cached):
          kind     columns  functions  analyses
         table smoker, ill          4 link, ill
         """
-        asked = {name: one.family(self.schema) for name, one in self.analyses.items()}
+        asked = {name: needs(one, self.schema) for name, one in self.analyses.items()}
         return contents(self.measurements, self.answers, asked)
 
     def answers(

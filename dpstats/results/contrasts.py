@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -11,6 +12,7 @@ import numpy as np
 from dpstats.arrays import Floats
 from dpstats.checks import Method, Target, check_alpha, check_target
 from dpstats.errors import RequestError
+from dpstats.inference.regression.constraints import Constraints, read_constraints
 from dpstats.inference.regression.linear_intervals import LinearIntervals
 from dpstats.results.base import Result, footer
 from dpstats.results.estimates import METHODS, EstimateResult
@@ -21,6 +23,8 @@ from dpstats.spending import percent
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from dpstats.inference.regression.design_moments import DesignMoments
 
 
 NARROW = """\
@@ -105,6 +109,51 @@ class LinearResult(EstimateResult):
         first = super()._first(count)
         assert isinstance(first, LinearResult)
         return replace(first, null=null)
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class RegressionResult(LinearResult, ABC):
+    """Coefficients of a regression, of which other combinations can be asked for.
+
+    Attributes
+    ----------
+    moments : DesignMoments
+        The design, and how coefficients in original units follow from those in its basis.
+    """
+
+    moments: DesignMoments = field(kw_only=True, compare=False)
+
+    @abstractmethod
+    def _along(self, matrix: Floats) -> Any:
+        """The intervals of combinations (k, d) of the coefficients."""
+
+    def t_test(self, r_matrix: Constraints) -> ContrastResult:
+        """Linear combinations of the coefficients, each with interval and test.
+
+        Parameters
+        ----------
+        r_matrix : str, (k, d) array_like, or a pair
+            Such as ``"age = 0.5"``, ``"C(region)[T.south] - C(region)[T.east]"``, several
+            separated by commas; or one row per combination, tested against 0; or such rows and the
+            k values to test against.
+
+        Raises
+        ------
+        RequestError
+            For a combination that cannot be read.
+        """
+        matrix, values, names = read_constraints(r_matrix, self.terms)
+        found = self._combined(f"Contrasts of {self.title}", names, self._along(matrix))
+        plain = {one.name: getattr(found, one.name) for one in fields(found)}
+        return ContrastResult(**{**plain, "null": values})
+
+    def _combined(self, title: str, names: list[str], intervals: Any) -> LinearResult:
+        return LinearResult(
+            title=title, terms=names, params=Named(intervals.estimates, names),
+            sampling_variance=intervals.sampling_variance,
+            privacy_variance=intervals.privacy_variance, intervals=intervals, rows=self.rows,
+            budget=self.budget, notes=self.notes, null=np.zeros(len(names)),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, repr=False, eq=False)

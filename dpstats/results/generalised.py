@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
@@ -16,17 +16,15 @@ from dpstats.inference.regression.coefficient_intervals import (
     MeanIntervalsOfPredictor,
     NormalIntervals,
 )
-from dpstats.inference.regression.constraints import Constraints, read_constraints
-from dpstats.results.contrasts import ContrastResult, LinearResult
+from dpstats.inference.regression.marginal_effects import marginal_effects
+from dpstats.results.contrasts import RegressionResult
 from dpstats.results.estimates import EstimateResult
 from dpstats.results.named import Named
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dpstats.inference.regression.design_moments import DesignMoments
     from dpstats.inference.regression.link import Link
-    from dpstats.inference.regression.marginal_effects import MarginalEffect
 
 
 class Averaging(Coefficients, Protocol):
@@ -37,24 +35,21 @@ class Averaging(Coefficients, Protocol):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class GeneralisedResult(LinearResult):
+class GeneralisedResult(RegressionResult):
     """A generalised linear model, named as in statsmodels: ``params, bse, tvalues, pvalues``.
 
     Attributes
     ----------
-    moments : DesignMoments
-        The design, and how coefficients in original units follow from those in its basis.
     link : Link
-    effects : sequence of MarginalEffect
-        Of every column of the regressors, for `get_margeff`.
+    points : mapping of column name to (m,) float64
+        Of the columns of the regressors, where `get_margeff` averages over the rows.
     unmeasured : (d,) float64
         Part of each standard error without privacy that no measured function determines; zero where
         all that the score needs was measured.
     """
 
-    moments: DesignMoments = field(kw_only=True, compare=False)
     link: Link = field(kw_only=True, compare=False)
-    effects: list[MarginalEffect] = field(kw_only=True, compare=False)
+    points: Mapping[str, Floats] = field(kw_only=True, compare=False)
     unmeasured: Floats = field(kw_only=True, compare=False)
 
     ratio: ClassVar[str] = "ratio"
@@ -87,24 +82,6 @@ class GeneralisedResult(LinearResult):
         names = (self.ratio, "conf_low", "conf_high")
         return pd.DataFrame(dict(zip(names, columns, strict=True)), index=self.terms)
 
-    def t_test(self, r_matrix: Constraints) -> ContrastResult:
-        """Linear combinations of the coefficients, each with interval and test.
-
-        Parameters
-        ----------
-        r_matrix : str, (k, d) array_like, or a pair
-            As in `OLSResult.t_test`, such as ``"age = 0.5"``.
-
-        Raises
-        ------
-        RequestError
-            For a combination that cannot be read.
-        """
-        matrix, values, names = read_constraints(r_matrix, self.terms)
-        found = self._combined(f"Contrasts of {self.title}", names, matrix)
-        plain = {one.name: getattr(found, one.name) for one in fields(found)}
-        return ContrastResult(**{**plain, "null": values})
-
     def get_prediction(
         self, exog: pd.DataFrame | Mapping[str, Any] | None = None
     ) -> EstimateResult:
@@ -123,7 +100,7 @@ class GeneralisedResult(LinearResult):
         """
         rows = self.moments.design.matrix(exog, self.moments.schema)
         names = [str(i) for i in range(len(rows))]
-        intervals = CoefficientIntervals(self._coefficients.model, self._in_basis(rows))
+        intervals = self._along(rows)
         means = self.link.mean(intervals.estimates)
         slopes = self.link.slope(intervals.estimates) ** 2
         sampling, privacy = intervals.variances * np.where(np.isnan(slopes), np.inf, slopes)
@@ -136,7 +113,8 @@ class GeneralisedResult(LinearResult):
 
     def predict(self, exog: pd.DataFrame | Mapping[str, Any] | None = None) -> Floats:
         """Predicted means (m,) alone; see `get_prediction`, which has their intervals."""
-        return np.asarray(self.get_prediction(exog).params)
+        rows = self.moments.design.matrix(exog, self.moments.schema)
+        return np.asarray(self.link.mean(self._along(rows).estimates))
 
     def get_margeff(self) -> EstimateResult:
         """Average marginal effects over the rows.
@@ -144,11 +122,12 @@ class GeneralisedResult(LinearResult):
         Of a number: the mean derivative of the predicted mean, per original unit. Of a level: the
         mean difference between all rows at this level and all rows at the baseline.
         """
-        found = np.full((3, len(self.effects)), np.inf)
+        effects = marginal_effects(self.moments, self.points, self.link)
+        found = np.full((3, len(effects)), np.inf)
         found[0] = np.nan
         if self.converged:
-            found = np.array([self._model.average(one.of) for one in self.effects]).T
-        names = [effect.name for effect in self.effects]
+            found = np.array([self._model.average(one.of) for one in effects]).T
+        names = [effect.name for effect in effects]
         return EstimateResult(
             title=f"Average marginal effects, {self.title}", terms=names,
             params=Named(found[0], names), sampling_variance=found[1], privacy_variance=found[2],
@@ -156,17 +135,9 @@ class GeneralisedResult(LinearResult):
             notes=self.notes,
         )  # fmt: skip
 
-    def _in_basis(self, rows: Floats) -> Floats:
-        return np.asarray(rows @ self.moments.to_basis / self.moments.half_range)
-
-    def _combined(self, title: str, names: list[str], matrix: Floats) -> LinearResult:
-        intervals = CoefficientIntervals(self._coefficients.model, self._in_basis(matrix))
-        return LinearResult(
-            title=title, terms=names, params=Named(intervals.estimates, names),
-            sampling_variance=intervals.variances[0], privacy_variance=intervals.variances[1],
-            intervals=intervals, rows=self.rows, budget=self.budget, notes=self.notes,
-            null=np.zeros(len(matrix)),
-        )  # fmt: skip
+    def _along(self, matrix: Floats) -> CoefficientIntervals:
+        rows = matrix @ self.moments.to_basis / self.moments.half_range
+        return CoefficientIntervals(self._coefficients.model, rows)
 
 
 @dataclass(frozen=True, repr=False, eq=False)

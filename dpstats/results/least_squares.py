@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -14,14 +14,12 @@ from dpstats.checks import Target
 from dpstats.errors import RequestError
 from dpstats.inference.regression.constraints import Constraints, read_constraints
 from dpstats.inference.regression.linear_intervals import LinearIntervals
-from dpstats.results.contrasts import ContrastResult, FTestResult, LinearResult, Prediction
-from dpstats.results.named import Named
+from dpstats.results.contrasts import FTestResult, Prediction, RegressionResult
 from dpstats.results.rendering import fixed, shown_pvalue, significant
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dpstats.inference.regression.design_moments import DesignMoments
 
 _LISTED = 8  # terms that a preview names
 SAMPLING = (
@@ -44,13 +42,8 @@ PENALISED = (
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class OLSResult(LinearResult):
+class OLSResult(RegressionResult):
     """A least-squares fit, named as in statsmodels: ``params, bse, tvalues, pvalues, rsquared``.
-
-    Attributes
-    ----------
-    moments : DesignMoments
-        The design, and how coefficients in original units follow from the measured moments.
 
     Examples
     --------
@@ -67,8 +60,6 @@ class OLSResult(LinearResult):
     >>> round(float(fitted.params["age"]), 1)
     0.5
     """
-
-    moments: DesignMoments = field(kw_only=True, compare=False)
 
     @property
     def preview_condition(self) -> str:
@@ -176,26 +167,6 @@ class OLSResult(LinearResult):
         """Its p-value, which allows for the noise."""
         return 1.0 if self._overall is None else self._overall.pvalue
 
-    def t_test(self, r_matrix: Constraints) -> ContrastResult:
-        """Linear combinations of the coefficients, each with interval and test.
-
-        Parameters
-        ----------
-        r_matrix : str, (k, d) array_like, or a pair
-            Such as ``"age = 0.5"``, ``"C(region)[T.south] - C(region)[T.east]"``, several
-            separated by commas; or one row per combination, tested against 0; or such rows and the
-            k values to test against.
-
-        Raises
-        ------
-        RequestError
-            For a combination that cannot be read.
-        """
-        matrix, values, names = read_constraints(r_matrix, self.terms)
-        found = self._combined(f"Contrasts of {self.title}", names, matrix)
-        plain = {field.name: getattr(found, field.name) for field in fields(found)}
-        return ContrastResult(**{**plain, "null": values})
-
     def f_test(self, r_matrix: Constraints) -> FTestResult:
         """Test that all of some linear combinations of the coefficients equal given values.
 
@@ -248,31 +219,19 @@ class OLSResult(LinearResult):
         """
         rows = self.moments.design.matrix(exog, self.moments.schema)
         names = [str(i) for i in range(len(rows))]
-        mean = self._combined(f"Predicted mean, {self.title}", names, rows)
-        assert isinstance(mean.intervals, LinearIntervals)
-        new = replace(mean.intervals, extra=self.moments.half_range**2)
-        responses = self._combined(f"New responses, {self.title}", names, rows, new)
+        intervals = self._along(rows)
+        new = replace(intervals, extra=self.moments.half_range**2)
+        mean = self._combined(f"Predicted mean, {self.title}", names, intervals)
+        responses = self._combined(f"New responses, {self.title}", names, new)
         return Prediction(mean.title, mean, responses)
 
     def predict(self, exog: pd.DataFrame | Mapping[str, Any] | None = None) -> Floats:
         """Predicted means (m,) alone; see `get_prediction`, which has their intervals."""
         return self.get_prediction(exog).predicted_mean
 
-    def _combined(
-        self, title: str, names: list[str], matrix: Floats,
-        intervals: LinearIntervals | None = None,
-    ) -> LinearResult:  # fmt: skip
-        if intervals is None:
-            intervals = LinearIntervals(
-                self._law.model, matrix @ self.moments.to_basis, matrix @ self.moments.shift
-            )
-        return LinearResult(
-            title=title, terms=names, params=Named(intervals.estimates, names),
-            sampling_variance=intervals.sampling_variance,
-            privacy_variance=intervals.privacy_variance, intervals=intervals, rows=self.rows,
-            budget=self.budget, notes=self.notes,
-            null=np.zeros(len(matrix)),
-        )  # fmt: skip
+    def _along(self, matrix: Floats) -> LinearIntervals:
+        rows, offsets = matrix @ self.moments.to_basis, matrix @ self.moments.shift
+        return LinearIntervals(self._law.model, rows, offsets)
 
     def _head(self, alpha: float, target: Target) -> list[str]:
         if not self._law.known:

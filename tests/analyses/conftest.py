@@ -65,6 +65,8 @@ EXAMPLES = {
         dps.Logistic("retired ~ rent + smoker"),
         dps.Logistic("retired ~ age + smoker + region"),
         dps.Logistic("retired ~ age", given="smoker == 'yes'"),
+        dps.Logistic("retired ~ age + smoker", stages=2),
+        dps.Logistic("retired ~ rent*smoker", given="region != 'west'", stages=2),
     ],
     "marginals": [dps.Marginals(["smoker", "region"])],
     "mean": [
@@ -90,6 +92,7 @@ EXAMPLES = {
     "poisson": [
         dps.Poisson("rent ~ age + smoker"),
         dps.Poisson("age ~ smoker", given="region == 'north'"),
+        dps.Poisson("rent ~ age", stages=2),
     ],
     "proportion": [
         dps.Proportion("smoker == 'yes'"),

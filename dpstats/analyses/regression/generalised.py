@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from dpstats.analyses.notes import cell_rules, subgroup_notes
+from dpstats.errors import NotMeasuredError, RequestError
 from dpstats.inference.regression.coefficient_intervals import CoefficientIntervals
-from dpstats.inference.regression.glm_models import DensityModel
-from dpstats.inference.regression.marginal_effects import marginal_effects
 from dpstats.results.generalised import Averaging, GeneralisedResult
 from dpstats.results.named import Named
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from dpstats.arrays import Floats
     from dpstats.inference.regression.design_moments import DesignMoments
+    from dpstats.inference.regression.glm_models import DensityModel
     from dpstats.inference.regression.link import Link
     from dpstats.measured.answers import Asking
     from dpstats.measured.row_count import RowCount
     from dpstats.measured.view import ReleaseView
-    from dpstats.schema import Column
 
 R = TypeVar("R", bound=GeneralisedResult)
 
@@ -29,6 +31,49 @@ NO_ESTIMATE = (
     "wider bins"
 )
 NOT_CERTIFIED = "there is no certified interval for these coefficients; dps.LossGrid has one"
+TWO_STAGES = "the score itself was measured, at a pilot that the first stage gave"
+ONE_OF_TWO = (
+    "the second stage was not measured: these are the results of the first, and the rest of its "
+    "budget counts as spent"
+)
+
+
+def check_stages(stages: object) -> None:
+    """Refuse anything but one or two stages.
+
+    Raises
+    ------
+    RequestError
+    """
+    if type(stages) is not int or stages not in (1, 2):
+        raise RequestError(
+            "stages must be 1, or 2 for the score at a pilot besides, which reads the rows twice"
+        )
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A model and its design.
+
+    Attributes
+    ----------
+    score : Averaging
+    moments : DesignMoments
+    link : Link
+    points : mapping of column name to values
+        Of the regressors' columns at the points to average over, as
+        `DesignMoments.regressors_at` takes them.
+    rows : RowCount
+    unmeasured : (p,) float64, optional
+        See `GeneralisedResult`; zero if not given.
+    """
+
+    score: Averaging
+    moments: DesignMoments
+    link: Link
+    points: Mapping[str, Floats]
+    rows: RowCount
+    unmeasured: Floats | None = None
 
 
 def result_of(
@@ -36,24 +81,17 @@ def result_of(
     title: str,
     release: ReleaseView,
     analysis: Asking,
-    model: tuple[Averaging, DesignMoments, Link],
-    points: tuple[tuple[Column, ...], dict[str, Floats]],
-    unmeasured: Floats,
-    rows: RowCount,
+    fitted: Fitted,
     notes: list[str],
 ) -> R:
-    """The result from a model and its design; `points` are columns and values to average over."""
-    score, moments, link = model
+    """The result of a model."""
+    moments = fitted.moments
     names = moments.design.names
-    combinations = np.eye(len(names)) @ moments.to_basis / moments.half_range
-    intervals = CoefficientIntervals(score, combinations)
+    intervals = CoefficientIntervals(fitted.score, moments.to_basis / moments.half_range)
     missing = [] if intervals.known else [NO_ESTIMATE]
-    options: dict[str, Any] = {
-        "moments": moments,
-        "link": link,
-        "effects": marginal_effects(moments, *points, link),
-        "unmeasured": unmeasured,
-    }
+    subgroup = subgroup_notes(moments.given, fitted.rows)
+    rules = [NOT_CERTIFIED, cell_rules(release.schema, analysis)]
+    zero = np.zeros(len(names))
     return kind(
         title=title,
         terms=names,
@@ -61,11 +99,14 @@ def result_of(
         sampling_variance=intervals.variances[0],
         privacy_variance=intervals.variances[1],
         intervals=intervals,
-        rows=rows,
+        rows=fitted.rows,
         budget=str(release.budget),
-        notes=[*missing, *notes, NOT_CERTIFIED, cell_rules(release.schema, analysis)],
-        null=np.zeros(len(names)),
-        **options,
+        notes=[*missing, *subgroup, *notes, *rules],
+        null=zero,
+        moments=moments,
+        link=fitted.link,
+        points=fitted.points,
+        unmeasured=zero if fitted.unmeasured is None else fitted.unmeasured,
     )
 
 
@@ -74,16 +115,21 @@ def density_result(
     title: str,
     release: ReleaseView,
     analysis: Asking,
-    moments: DesignMoments,
-    link: Link,
-    *,
-    robust: bool,
+    model: DensityModel,
+    stages: int,
 ) -> R:
     """The result from the fitted density, calibrated to the answers."""
-    model = DensityModel(moments)
-    score, values = model.score(release, link, robust=robust)
+    notes = []
+    try:
+        score, points = model.score(release, [model.second_stage] if stages == 2 else [])
+        notes += [TWO_STAGES] if stages == 2 else []
+    except NotMeasuredError:
+        if stages == 1:
+            raise
+        score, points = model.score(release, [])
+        notes.append(ONE_OF_TWO)
+    moments = model.moments
     unmeasured = np.full(len(moments.design.names), np.nan)
-    notes = subgroup_notes(moments.given, score.answers.rows)
     if score.known:
         unmeasured = score.unmeasured(moments.to_basis / moments.half_range)
         notes.append(
@@ -91,14 +137,5 @@ def density_result(
             "determined by what was measured; the fitted density supplies it, and the intervals "
             "allow for its error by a rule, not a theorem"
         )
-    return result_of(
-        kind,
-        title,
-        release,
-        analysis,
-        (score, moments, link),
-        (model.columns, values),
-        unmeasured,
-        score.answers.rows,
-        notes,
-    )
+    fitted = Fitted(score, moments, model.link, points, score.answers.rows, unmeasured)
+    return result_of(kind, title, release, analysis, fitted, notes)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-import numpy as np
-
-from dpstats.analyses.notes import subgroup_notes
-from dpstats.analyses.regression.generalised import density_result, result_of
+from dpstats.analyses.regression.generalised import (
+    Fitted,
+    check_stages,
+    density_result,
+    result_of,
+)
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
 from dpstats.inference.regression.design_moments import DesignMoments
@@ -17,6 +19,7 @@ from dpstats.inference.regression.link import Logit
 from dpstats.results.generalised import LogisticResult
 
 if TYPE_CHECKING:
+    from dpstats.families.pilot_score import PilotScore
     from dpstats.measured.view import ReleaseView
     from dpstats.schema import Schema
 
@@ -43,25 +46,41 @@ class Logistic:
     given : str, optional
         Regression in the rows with this condition. Rows without a value of the response, or of a
         number in the formula, are left out in any case.
+    stages : {1, 2}
+        With 2, the moments and tables that several columns need are measured with half of the
+        budget, and with the other half the score at the estimate that they give: the rows are read
+        twice. It serves from about 100,000 rows, or from four columns on.
 
     Examples
     --------
     >>> import dpstats as dps
     >>> dps.Logistic("ill ~ age + C(region)")
-    Logistic(formula='ill ~ age + C(region)', given=None)
+    Logistic(formula='ill ~ age + C(region)', given=None, stages=1)
     """
 
     kind: ClassVar[str] = "logistic"
 
     formula: str
     given: str | None = None
+    stages: int = 1
+
+    def __post_init__(self) -> None:
+        check_stages(self.stages)
 
     def family(self, schema: Schema) -> Family:
         """The cells by the outcome; or mean products and two-way tables."""
         moments = self._moments(schema)
-        if BinnedModel.serves(moments):
+        if self._binned(moments):
             return Family(tuple(BinnedModel(moments).blocks))
-        return Family(tuple(dict.fromkeys(DensityModel(moments).blocks)))
+        return Family(tuple(dict.fromkeys(self._density(moments).blocks)))
+
+    def second_stage(self, schema: Schema) -> PilotScore | None:
+        """The score at a pilot, which is measured besides with ``stages=2``."""
+        return self._density(self._moments(schema)).second_stage if self.stages == 2 else None
+
+    def at_pilot(self, release: ReleaseView) -> PilotScore:
+        """The same at the estimate of a release of the first stage."""
+        return self._density(self._moments(release.schema)).at_pilot(release)
 
     def combines(self, schema: Schema) -> bool:
         """Its answers may be combined from several measurements."""
@@ -70,29 +89,21 @@ class Logistic:
     def infer(self, release: ReleaseView) -> LogisticResult:
         """Coefficients in original units with noise-aware intervals."""
         moments = self._moments(release.schema)
-        if not BinnedModel.serves(moments):
-            return density_result(
-                LogisticResult, self._title(), release, self, moments, Logit(), robust=False
-            )
+        title = f"Logistic regression: {self.formula}"
+        title += "" if self.given is None else f" (given {self.given})"
+        if not self._binned(moments):
+            model = self._density(moments)
+            return density_result(LogisticResult, title, release, self, model, self.stages)
         binned = BinnedModel(moments)
-        score = binned.score(release)
-        answers = release.answers(binned.blocks)
-        return result_of(
-            LogisticResult,
-            self._title(),
-            release,
-            self,
-            (score, moments, Logit()),
-            (binned.columns, binned.middles),
-            np.zeros(len(moments.design.names)),
-            answers.rows,
-            [*subgroup_notes(moments.given, answers.rows), BINNED],
-        )
+        score, rows = binned.score(release)
+        fitted = Fitted(score, moments, Logit(), binned.middles, rows)
+        return result_of(LogisticResult, title, release, self, fitted, [BINNED])
 
-    def _title(self) -> str:
-        return f"Logistic regression: {self.formula}" + (
-            "" if self.given is None else f" (given {self.given})"
-        )
+    def _binned(self, moments: DesignMoments) -> bool:
+        return self.stages == 1 and BinnedModel.serves(moments)
+
+    def _density(self, moments: DesignMoments) -> DensityModel:
+        return DensityModel(moments, Logit())
 
     def _moments(self, schema: Schema) -> DesignMoments:
         moments = DesignMoments.of(schema, self.formula, self.given)

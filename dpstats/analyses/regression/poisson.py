@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from dpstats.analyses.regression.generalised import density_result
+from dpstats.analyses.regression.generalised import check_stages, density_result
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
 from dpstats.inference.regression.design_moments import DesignMoments
@@ -15,6 +15,7 @@ from dpstats.results.generalised import PoissonResult
 from dpstats.schema import Number
 
 if TYPE_CHECKING:
+    from dpstats.families.pilot_score import PilotScore
     from dpstats.measured.view import ReleaseView
     from dpstats.schema import Schema
 
@@ -33,22 +34,37 @@ class Poisson:
         Such as ``"visits ~ age + C(region)"``; the response a number with bounds from 0.
     given : str, optional
         Regression in the rows with this condition.
+    stages : {1, 2}
+        With 2, half of the budget measures the score at a pilot, see `dps.Logistic`. The residual
+        is divided by the upper bound of the response, and fitted means above it count as the bound.
 
     Examples
     --------
     >>> import dpstats as dps
     >>> dps.Poisson("visits ~ age + C(region)")
-    Poisson(formula='visits ~ age + C(region)', given=None)
+    Poisson(formula='visits ~ age + C(region)', given=None, stages=1)
     """
 
     kind: ClassVar[str] = "poisson"
 
     formula: str
     given: str | None = None
+    stages: int = 1
+
+    def __post_init__(self) -> None:
+        check_stages(self.stages)
 
     def family(self, schema: Schema) -> Family:
         """Mean products and two-way tables."""
-        return Family(tuple(dict.fromkeys(DensityModel(self._moments(schema)).blocks)))
+        return Family(tuple(dict.fromkeys(self._density(schema).blocks)))
+
+    def second_stage(self, schema: Schema) -> PilotScore | None:
+        """The score at a pilot, which is measured besides with ``stages=2``."""
+        return self._density(schema).second_stage if self.stages == 2 else None
+
+    def at_pilot(self, release: ReleaseView) -> PilotScore:
+        """The same at the estimate of a release of the first stage."""
+        return self._density(release.schema).at_pilot(release)
 
     def combines(self, schema: Schema) -> bool:
         """Its answers may be combined from several measurements."""
@@ -58,8 +74,11 @@ class Poisson:
         """Coefficients in original units with noise-aware intervals."""
         title = f"Poisson regression: {self.formula}"
         title += "" if self.given is None else f" (given {self.given})"
-        moments = self._moments(release.schema)
-        return density_result(PoissonResult, title, release, self, moments, Log(), robust=True)
+        model = self._density(release.schema)
+        return density_result(PoissonResult, title, release, self, model, self.stages)
+
+    def _density(self, schema: Schema) -> DensityModel:
+        return DensityModel(self._moments(schema), Log(), robust=True)
 
     def _moments(self, schema: Schema) -> DesignMoments:
         moments = DesignMoments.of(schema, self.formula, self.given)

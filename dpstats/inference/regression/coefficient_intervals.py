@@ -138,6 +138,16 @@ class CoefficientIntervals(Cached):
         """(2, k) sampling and privacy variances, infinite without an estimate."""
         return np.array([self.model.variances(h) for h in self.combinations]).reshape(-1, 2).T
 
+    @property
+    def sampling_variance(self) -> Floats:
+        """(k,)."""
+        return np.asarray(self.variances[0])
+
+    @property
+    def privacy_variance(self) -> Floats:
+        """(k,)."""
+        return np.asarray(self.variances[1])
+
     def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """Lower and upper limits (k,)."""
         k = len(self.combinations)

@@ -175,6 +175,13 @@ class DesignMoments:
         size = np.abs(regressors).sum(axis=1)
         return regressors / size[:, None], np.diag(size)
 
+    @property
+    def regressor_terms(self) -> tuple[list[Term], Floats]:
+        """The products of features in the regressors, and the basis (p, t) in them."""
+        basis = self._basis[0]
+        used = np.flatnonzero(np.any(basis != 0, axis=0))
+        return [self.features[i] for i in used], basis[:, used]
+
     @cached_property
     def constant(self) -> Floats | None:
         """The constant one as a combination (q,) of the features, if the regressors span it."""

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
 from dpstats.errors import RequestError
-from dpstats.families.block import Block
+from dpstats.families.block import Block, Family
+from dpstats.families.pilot_score import PilotScore
 from dpstats.families.tables.bin_offsets import BinOffsets
 from dpstats.families.tables.cells import Cells, Table
 from dpstats.inference.regression.calibrated_score import CalibratedScore
@@ -24,7 +24,10 @@ from dpstats.inference.regression.design_moments import DesignMoments
 from dpstats.schema import Column, Number
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dpstats.inference.regression.link import Link
+    from dpstats.measured.row_count import RowCount
     from dpstats.measured.view import ReleaseView
 
 MOST_CELLS = 512  # of the regressors, that a model of cells may have
@@ -93,8 +96,8 @@ class BinnedModel(Cached):
         kept = self._kept()
         return {name: values[kept] for name, values in self._values("").items()}
 
-    def score(self, release: ReleaseView) -> CellScore:
-        """The score of the noisy cells."""
+    def score(self, release: ReleaseView) -> tuple[CellScore, RowCount]:
+        """The score of the noisy cells, and the number of rows."""
         table, *offsets = self.blocks
         assert isinstance(table, Table)
         answers = release.answers(self.blocks)
@@ -113,7 +116,8 @@ class BinnedModel(Cached):
         slopes, remainder = self._expansion(x, kept)
         every = kept.all() and self.moments.schema[self.moments.design.response[0]].bins == 2
         n = release.n if every else max(round(float(found[:2].sum())), 1)
-        return CellScore(x, slopes, remainder, found[:2], found[2:], noise, n)
+        score = CellScore(x, slopes, remainder, found[:2], found[2:], noise, n)
+        return score, answers.rows
 
     def _kept(self) -> NDArray[np.bool_]:
         """(C,) cells in which every number has a value."""
@@ -148,9 +152,19 @@ class BinnedModel(Cached):
 
 @dataclass(frozen=True, eq=False)
 class DensityModel(Cached):
-    """Of any columns: moments as for least squares, and two-way tables of all columns."""
+    """Of any columns: moments as for least squares, and two-way tables of all columns.
+
+    Attributes
+    ----------
+    moments : DesignMoments
+    link : Link
+    robust : bool
+        Whether sampling variances hold for any law of the response (HC0).
+    """
 
     moments: DesignMoments
+    link: Link
+    robust: bool = False
 
     @cached_property
     def blocks(self) -> list[Block]:
@@ -163,18 +177,33 @@ class DensityModel(Cached):
         pairs = itertools.combinations(ordered, 2)
         return [*self.moments.blocks, *(Table(pair) for pair in pairs)]
 
+    @cached_property
+    def second_stage(self) -> PilotScore:
+        """The score itself, at a pilot that is not known yet."""
+        terms, _ = self.moments.regressor_terms
+        design, given = self.moments.design, self.moments.given
+        return PilotScore.of(self.moments.schema, terms, design.response, self.link.name, given)
+
+    def at_pilot(self, release: ReleaseView) -> PilotScore:
+        """The same at the estimate of a release of the first stage; at zero if there is none."""
+        params = self.score(release, [])[0].params
+        _, basis = self.moments.regressor_terms
+        return self.second_stage.at((np.zeros(len(basis)) if params is None else params) @ basis)
+
     def score(
-        self, release: ReleaseView, link: Link, *, robust: bool
+        self, release: ReleaseView, more: Sequence[Block]
     ) -> tuple[CalibratedScore, dict[str, Floats]]:
-        """The calibrated score of the fitted density, and its points' values of the columns."""
+        """The calibrated score of the fitted density, and its points' values of the columns.
+
+        `more` are functions that were measured besides.
+        """
         moments, schema = self.moments, release.schema
         weights = np.asarray(release.weights)
         used = weights > 0
         codes = {c.name: np.asarray(release.candidates[c.name])[used] for c in self._columns}
         density = weights[used] / weights[used].sum()
-        answers = release.answers(self.blocks)
-        functions = [block.evaluate(codes).matrix() for block in self.blocks]
-        scaled = sparse.diags_array(1 / np.asarray(answers.bounds)) @ sparse.vstack(functions)
+        answers = release.answers([*self.blocks, *more])
+        functions = Family(answers.blocks).evaluate(codes).matrix()
         response, level = moments.design.response
         column = schema[response]
         if level is None:
@@ -186,7 +215,8 @@ class DensityModel(Cached):
         x = moments.regressors_at(values)
         if moments.given is not None:
             x = x * moments.given.holds(codes)[:, np.newaxis]
-        return CalibratedScore(x, y, density, scaled.tocsr(), answers, link, robust), values
+        found = CalibratedScore(x, y, density, functions, answers, self.link, self.robust)
+        return found, values
 
     @property
     def columns(self) -> tuple[Column, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 from scipy import special
@@ -11,7 +11,15 @@ from dpstats.arrays import Floats
 
 
 class Link(Protocol):
-    """A mean as an increasing function of the linear predictor."""
+    """A mean as an increasing function of the linear predictor.
+
+    Attributes
+    ----------
+    name : {"logit", "log"}
+        As `PilotScore` knows it.
+    """
+
+    name: ClassVar[str]
 
     def mean(self, predictor: Floats) -> Floats:
         """The mean response."""
@@ -25,6 +33,8 @@ class Link(Protocol):
 
 class Logit:
     """Of a chance: the log odds are linear."""
+
+    name: ClassVar[str] = "logit"
 
     def mean(self, predictor: Floats) -> Floats:
         """The chance."""
@@ -42,6 +52,8 @@ class Logit:
 
 class Log:
     """Of a count: the logarithm of its mean is linear."""
+
+    name: ClassVar[str] = "log"
 
     def mean(self, predictor: Floats) -> Floats:
         """The mean count."""

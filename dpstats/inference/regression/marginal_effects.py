@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpstats.arrays import Floats
-from dpstats.schema import Column, Number
+from dpstats.schema import Number
 
 if TYPE_CHECKING:
     from dpstats.inference.regression.design_moments import DesignMoments
@@ -46,9 +46,10 @@ class MarginalEffect:
 
 
 def marginal_effects(
-    moments: DesignMoments, columns: tuple[Column, ...], values: Mapping[str, Floats], link: Link
+    moments: DesignMoments, values: Mapping[str, Floats], link: Link
 ) -> list[MarginalEffect]:
     """Of all columns of the regressors, at points given as `DesignMoments.regressors_at` takes."""
+    columns = (column for column in moments.schema if column.name in values)
     factors = [f for regressor in moments.design.regressors for f in regressor.factors]
     numbers = {name for name, level in factors if level is None}
     found = []

@@ -1,0 +1,280 @@
+"""The score of a generalised linear model at a pilot: the second stage of a regression.
+
+A score E x (y - mean(x'b)) is no polynomial, so that moments and tables determine it in part only.
+Once noisy answers give a pilot b0, its p functions at b0 can be measured themselves.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from dpstats.arrays import Codes, Floats
+from dpstats.errors import RequestError
+from dpstats.families.block import Block, Derivation
+from dpstats.families.features import (
+    Feature,
+    Term,
+    alternatives,
+    feature_name,
+    indicator,
+    is_level,
+    product,
+)
+from dpstats.families.subgroups import Subgroup, require_answered
+from dpstats.families.tables.cells import DenseValues
+from dpstats.privacy.neighbours import Sensitivity
+from dpstats.schema import Column, Number, Schema
+
+if TYPE_CHECKING:
+    from dpstats.privacy.neighbours import Unit
+
+UNIT = 2**16  # steps of the residual, and of the coefficients of a pilot
+LARGEST = 2**8  # coefficient of a pilot, in unit scale
+_STEPS, _FURTHEST = 2**10, 2**5  # of the predictor: steps in one, and where the mean is cut off
+_MOST = 2**38  # product of grids: times a coefficient it stays below 2^62
+_MEANS = {"logit": special.expit, "log": np.exp}
+
+
+@dataclass(frozen=True)
+class PilotScore(Block):
+    """Products of features times the residual of a response at a pilot.
+
+    Attributes
+    ----------
+    columns : tuple of columns
+        Those of the terms, of the response and of the condition.
+    terms : tuple of terms
+        Products of features as in `Moments`, the constant () among them if there is one.
+    response : feature
+        The indicator of a level, or a number of at least 0, in units of its upper bound M.
+    link : {"logit", "log"}
+    given : Subgroup, optional
+        The rows that the sums are over.
+    pilot : tuple of int, optional
+        Coefficients of the terms in units of 1 / 65536, for a response in original units. None
+        while they are not known; then they count as zero.
+
+    Notes
+    -----
+    With t a term in [-1, 1], y the response and s = min(mean(x'b0), M), each over M, the functions
+    are t (y - s), rounded towards zero to 1/65536. Predictor, mean and product are whole numbers
+    from codes and one table of means, so that a row adds the same whatever rows are beside it.
+
+    Terms that share all but their levels are alternatives: a row gives at most one of them a value
+    other than zero, and that is at most one in size, as t and y - s are, before and after rounding.
+    With K sets of alternatives, adding or removing a row changes the sums by at most K (L1 and
+    squared L2), and replacing one by 2K and 4K, at any pilot. Without numbers it is less. Rows with
+    the same levels differ by 1 in y - s, so by K in all. Rows with other levels of a column have
+    two different alternatives, or one and none, in the sets with it: 2 or 1 in place of 2 and 4.
+    """
+
+    columns: tuple[Column, ...]
+    terms: tuple[Term, ...]
+    response: Feature
+    link: str
+    given: Subgroup | None = None
+    pilot: tuple[int, ...] | None = None
+
+    kind: ClassVar[str] = "pilot_score"
+
+    def __post_init__(self) -> None:
+        by_name = {column.name: column for column in self.columns}
+        name, level = self.response
+        column = by_name.get(name)
+        features = set(itertools.chain.from_iterable(self.terms))
+        known: set[Feature] = {(c.name, None) for c in self.columns if isinstance(c, Number)}
+        known |= {(c.name, i) for c in self.columns if c.bins > 1 for i in range(c.bins)}
+        pilot = self.pilot if self.pilot is not None else (0,) * len(self.terms)
+        if (
+            not self.terms
+            or len(by_name) < len(self.columns)
+            or len(set(self.terms)) < len(self.terms)
+            or not all(product(term, ()) == term for term in self.terms)
+            or not known.issuperset({*features, self.response})
+            or name in {used for used, _ in features}
+            or self.link not in _MEANS
+            or (self.link == "logit") != (level is not None)
+            or (level is None and not (isinstance(column, Number) and _values(column)[0] >= 0))
+            or len(pilot) != len(self.terms)
+            or not all(type(c) is int and abs(c) <= LARGEST * UNIT for c in pilot)
+        ):
+            raise RequestError(
+                "a second stage needs distinct terms, each a product of numbers and of levels of "
+                "other columns than the response, a link that fits the response, and as many "
+                "coefficients of the pilot as terms, none beyond its limit"
+            )
+        if max(self._grids) > _MOST:
+            raise RequestError("the grids are too fine for these products; use fewer points")
+        require_answered([c for c in self.columns if (c.name, None) in features], self.given)
+        require_answered([by_name[name]], self.given)
+
+    @staticmethod
+    def of(
+        schema: Schema,
+        terms: Sequence[Term],
+        response: Feature,
+        link: str,
+        given: Subgroup | None = None,
+    ) -> PilotScore:
+        """Of the columns that occur, in the order of the schema; at a pilot not known yet."""
+        used = {response[0], *(name for term in terms for name, _ in term)}
+        used |= set() if given is None else {column.name for column in given.columns}
+        columns = tuple(column for column in schema if column.name in used)
+        return PilotScore(columns, tuple(terms), response, link, given)
+
+    def at(self, coefficients: Floats) -> PilotScore:
+        """The same at a pilot: coefficients (d,) of the terms, cut off where they are too large."""
+        inside = np.clip(np.nan_to_num(coefficients), -LARGEST, LARGEST)
+        return replace(self, pilot=tuple(np.rint(inside * UNIT).astype(np.int64).tolist()))
+
+    @property
+    def coded(self) -> tuple[Column, ...]:
+        """The numbers among terms and response."""
+        used = {name for name, level in (*itertools.chain(*self.terms), self.response)
+                if level is None}  # fmt: skip
+        return tuple(column for column in self.columns if column.name in used)
+
+    @property
+    def size(self) -> int:
+        """Number of terms."""
+        return len(self.terms)
+
+    @property
+    def ranges(self) -> tuple[Codes, Codes]:
+        """From -65536 to 65536."""
+        high = np.full(self.size, UNIT, dtype=np.int64)
+        return -high, high
+
+    @property
+    def names(self) -> list[str]:
+        """Such as ``score of age*region=north``."""
+        labels = {column.name: column.bin_labels for column in self.columns}
+        suffix = "" if self.given is None else f", {self.given.name}"
+        return [
+            "score of " + ("*".join(feature_name(f, labels[f[0]]) for f in term) or "1") + suffix
+            for term in self.terms
+        ]
+
+    @cached_property
+    def _grids(self) -> list[int]:
+        """Of each term, the largest value in integer units."""
+        half = {c.name: c.half_points for c in self.columns if isinstance(c, Number)}
+        return [math.prod(half[n] for n, level in term if level is None) for term in self.terms]
+
+    @cached_property
+    def _responses(self) -> Codes:
+        """Response in steps by its code (shifted to start at 0), or by its bin."""
+        name, level = self.response
+        column = next(c for c in self.columns if c.name == name)
+        if level is not None:
+            return np.asarray(UNIT * np.equal(np.arange(column.bins), level), dtype=np.int64)
+        values = _values(column)
+        return np.asarray(np.rint(values / values[-1] * UNIT), dtype=np.int64)
+
+    @cached_property
+    def _means(self) -> Codes:
+        """Mean in steps at every step of the predictor."""
+        predictor = np.arange(-_FURTHEST * _STEPS, _FURTHEST * _STEPS + 1) / _STEPS
+        name, level = self.response
+        top = 1.0
+        if level is None:
+            top = float(_values(next(c for c in self.columns if c.name == name))[-1])
+        means = np.minimum(_MEANS[self.link](predictor) / top, 1.0)
+        return np.asarray(np.rint(means * UNIT), dtype=np.int64)
+
+    def _functions(self, codes: Mapping[str, Codes]) -> NDArray[np.int64]:
+        """Values (d, n) in integer units; every step is exact in 64 bits."""
+        by_name = {column.name: column for column in self.columns}
+        size = len(codes[self.columns[0].name])
+        terms = np.ones((self.size, size), dtype=np.int64)
+        for row, term in zip(terms, self.terms, strict=True):
+            for name, level in term:
+                own = codes[name]
+                row *= own if level is None else indicator(level, by_name[name].bins_of(own))
+        predictor = np.zeros(size, dtype=np.int64)
+        pilot = self.pilot if self.pilot is not None else (0,) * self.size
+        for row, coefficient, grid in zip(terms, pilot, self._grids, strict=True):
+            predictor += row * coefficient // grid
+        step = np.clip(predictor // (UNIT // _STEPS), -_FURTHEST * _STEPS, _FURTHEST * _STEPS)
+        name, level = self.response
+        column = by_name[name]
+        place = column.bins_of(codes[name])
+        if level is None:
+            assert isinstance(column, Number)
+            place = np.clip(codes[name] + column.half_points, 0, 2 * column.half_points)
+        residual = self._responses[place] - self._means[step + _FURTHEST * _STEPS]
+        terms *= residual
+        found = np.sign(terms) * (np.abs(terms) // np.array(self._grids)[:, np.newaxis])
+        if self.given is not None:
+            found *= self.given.holds(codes)
+        return np.asarray(np.clip(found, -UNIT, UNIT))
+
+    def sums(self, codes: Mapping[str, Codes]) -> Codes:
+        """Exact sums (d,) int64 over rows."""
+        return np.asarray(self._functions(codes).sum(axis=1, dtype=np.int64))
+
+    def evaluate(self, codes: Mapping[str, Codes]) -> DenseValues:
+        """The functions at m points, in integer units."""
+        return DenseValues(self._functions(codes).astype(np.float64))
+
+    def sensitivity(self, unit: Unit) -> Sensitivity:
+        """See the notes of the class; whatever the pilot."""
+        sets = alternatives(self.terms)
+        k = len(sets)
+        if unit == "add_remove":
+            return Sensitivity(Fraction(k), Fraction(k))
+        l1, l2_squared = 2 * k, 4 * k
+        if all(is_level(feature) for term in self.terms for feature in term):
+            groups = {name for _, names in sets for name in names}
+            touched = [
+                [min(2, count) for (_, names), count in sets.items() if group in names]
+                for group in groups
+            ]
+            l1 = max([k, *(2 * (k - len(some)) + sum(some) for some in touched)])
+            l2_squared = max([k, *(4 * (k - len(some)) + sum(some) for some in touched)])
+        return Sensitivity(Fraction(l1), Fraction(l2_squared))
+
+    def settles(self, wanted: Block) -> bool:
+        """Whether a block is this one at a pilot that was not known."""
+        return self.pilot is not None and wanted == replace(self, pilot=None)
+
+    def derive(self, wanted: Block, *, complements: bool = True) -> Derivation | None:
+        """Itself."""
+        return Derivation(np.arange(self.size), self.size) if wanted == self else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "kind": self.kind,
+            "terms": [[list(feature) for feature in term] for term in self.terms],
+            "response": list(self.response),
+            "link": self.link,
+            "pilot": None if self.pilot is None else list(self.pilot),
+            **({"given": self.given.to_dict()} if self.given else {}),
+        }
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any], schema: Schema) -> PilotScore:
+        """Inverse of `to_dict`."""
+        terms = [tuple((str(name), level) for name, level in term) for term in plain["terms"]]
+        name, level = plain["response"]
+        given = Subgroup.from_dict(plain["given"], schema) if "given" in plain else None
+        block = cls.of(schema, terms, (str(name), level), str(plain["link"]), given)
+        return block if plain["pilot"] is None else replace(block, pilot=tuple(plain["pilot"]))
+
+
+def _values(column: Column) -> Floats:
+    """Values of a number at every code, as regressions take them."""
+    assert isinstance(column, Number)
+    codes = np.arange(-column.half_points, column.half_points + 1)
+    return np.asarray(column.middle + column.half_range * codes / column.half_points)
