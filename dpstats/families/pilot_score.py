@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
 from dpstats.arrays import Codes, Floats
 from dpstats.errors import RequestError
@@ -42,7 +41,7 @@ UNIT = 2**16  # steps of the residual, and of the coefficients of a pilot
 LARGEST = 2**8  # coefficient of a pilot, in unit scale
 _STEPS, _FURTHEST = 2**10, 2**5  # of the predictor: steps in one, and where the mean is cut off
 _MOST = 2**38  # product of grids: times a coefficient it stays below 2^62
-_MEANS = {"logit": special.expit, "log": np.exp}
+_LINKS = ("logit", "log")
 
 
 @dataclass(frozen=True)
@@ -102,7 +101,7 @@ class PilotScore(Block):
             or not all(product(term, ()) == term for term in self.terms)
             or not known.issuperset({*features, self.response})
             or name in {used for used, _ in features}
-            or self.link not in _MEANS
+            or self.link not in _LINKS
             or (self.link == "logit") != (level is not None)
             or (level is None and not (isinstance(column, Number) and _values(column)[0] >= 0))
             or len(pilot) != len(self.terms)
@@ -189,7 +188,8 @@ class PilotScore(Block):
         top = 1.0
         if level is None:
             top = float(_values(next(c for c in self.columns if c.name == name))[-1])
-        means = np.minimum(_MEANS[self.link](predictor) / top, 1.0)
+        odds = np.exp(predictor)
+        means = odds / (1 + odds) if self.link == "logit" else np.minimum(odds / top, 1.0)
         return np.asarray(np.rint(means * UNIT), dtype=np.int64)
 
     def _functions(self, codes: Mapping[str, Codes]) -> NDArray[np.int64]:

@@ -49,8 +49,10 @@ def calibration_generator(
     return np.random.default_rng(calibration_seed(answers, purpose))
 
 
-def draw_noise(answers: Answers, size: int, rng: np.random.Generator) -> Floats:
-    """Draws (size, d) from the joint law of the noise on d sums.
+def draw_noise(
+    answers: Answers, size: int, rng: np.random.Generator, along: Floats | None = None
+) -> Floats:
+    """Draws (size, d) from the joint law of the noise on d sums, or (size, k) of combinations.
 
     Noises that enter with the same weights are drawn together. This simulates a published law; it
     is not privacy noise.
@@ -61,14 +63,17 @@ def draw_noise(answers: Answers, size: int, rng: np.random.Generator) -> Floats:
     size : int
         Number of draws.
     rng : numpy Generator
+    along : (d, k) float64, optional
+        Coefficients of the combinations.
     """
-    total = np.zeros((size, len(answers.sums)))
-    for weights, law in answers.noise_groups:
+    total = np.zeros((size, len(answers.sums) if along is None else along.shape[1]))
+    for own, law in answers.noise_groups:
+        weights = own if along is None else own @ along
         drawn, used = draw_from(law, size, rng), np.flatnonzero(weights)
         if len(used) > 1:
             total += np.outer(drawn, weights)
         else:  # independent noises, of which there may be thousands
-            total[:, used[0]] += drawn * weights[used[0]]
+            total[:, used] += np.outer(drawn, weights[used])
     return total
 
 

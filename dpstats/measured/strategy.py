@@ -155,8 +155,8 @@ class Strategy(Cached):
         several = [role for role in ("family", "score") for _ in range(roles.count(role))]
         if roles != [*several, *once]:
             raise RequestError(
-                "blocks stand in the order family, score, reference, count, with at most one "
-                f"reference and one count; got {roles}"
+                "blocks are measured in the order family, score, reference, count, with at most "
+                f"one reference and one count; got {roles}"
             )
         if any(isinstance(p.block, PilotScore) != (p.role == "score") for p in self.blocks):
             raise RequestError("a second stage has the role score, and no other block has it")

@@ -140,13 +140,13 @@ def points(
     if like is None:
         codes = Uniform().draw(PRETEND_POINTS, columns, None, rng)
         return codes, np.full(PRETEND_POINTS, 1 / PRETEND_POINTS)
-    _check_columns(columns, like)
+    check_columns(columns, like)
     return {
         name: like.candidates[name] for name in columns.names
     }, like.weights / like.weights.sum()
 
 
-def _check_columns(wanted: Schema, like: ReleaseView) -> None:
+def check_columns(wanted: Schema, like: ReleaseView) -> None:
     """Refuse a release whose points are not coded as the plan's columns."""
     if not all(hasattr(like, name) for name in ("schema", "candidates", "weights")):
         raise RequestError(f"like must be a release, got {type(like).__name__}")

@@ -20,7 +20,12 @@ from dpstats.checks import (
 from dpstats.measured.strategy import Strategy
 from dpstats.measured.view import ReleaseView
 from dpstats.planning.expected_accuracy import ExpectedAccuracy, expected_accuracy
-from dpstats.planning.pretended import PretendRelease, pretend_rows, seen_by_analyses
+from dpstats.planning.pretended import (
+    PretendRelease,
+    check_columns,
+    pretend_rows,
+    seen_by_analyses,
+)
 from dpstats.planning.stages import at_pilots
 from dpstats.results.base import Result
 from dpstats.results.rendering import significant
@@ -56,7 +61,8 @@ def preview_strategy(
     noise by a public simulation with a fixed seed: both decide the width of intervals. `fixed` is
     whether candidates come from a density that is fixed beforehand.
     """
-    if like is not None:  # which has a pilot; zero is that of even rows
+    if like is not None and any(planned.pending for planned in strategy.blocks):
+        check_columns(strategy.columns, like)  # even rows have the pilot zero
         strategy = replace(strategy, blocks=at_pilots(strategy.blocks, analyses, like))
     seen = seen_by_analyses(strategy, n)
     pretended = [

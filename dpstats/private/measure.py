@@ -24,7 +24,6 @@ from dpstats.privacy.noise import add_noise, draw_uniforms, is_private
 from dpstats.private.sources import Source
 from dpstats.private.tables import exact_sums, open_source
 from dpstats.releases.paid import attached, held_interrupts
-from dpstats.releases.pilots import pilots
 
 _log = logging.getLogger(__name__)
 Held = dict[int, tuple[Codes, Floats]]
@@ -230,6 +229,8 @@ def _second_stage(
     DataError, NoiseError
         The measurements of the first stage remain.
     """
+    from dpstats.releases.pilots import pilots
+
     blocks = pilots(first, strategy.blocks, plan.analyses)
     now = {i: planned for i, planned in enumerate(blocks) if i not in held}
     totals = _read_again(data, plan, [planned.block for planned in now.values()], strategy.n)

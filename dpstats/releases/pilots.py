@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
-
 from dpstats.analyses.base import Analysis
 from dpstats.measured.measurements import Measurements
 from dpstats.measured.strategy import PlannedBlock
 from dpstats.planning.stages import at_pilots
-from dpstats.references.generator import generate
+from dpstats.references.generator import check_options, generate
 from dpstats.releases.release import Release
 from dpstats.results.base import Result
 
@@ -28,7 +26,8 @@ def pilots(
     Always the same ones for the same measurements; zero where they give no estimate.
     """
     try:
-        made = generate(measurements, np.random.default_rng(SEED), m=CANDIDATES, k=1)
+        rng = check_options("entropy", "systematic", CANDIDATES, 1, SEED)
+        made = generate(measurements, rng, m=CANDIDATES, k=1)
         release = Release(
             measurements, made.candidates, made.weights, made.counts, "entropy", "systematic"
         )

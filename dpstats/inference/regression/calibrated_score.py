@@ -224,8 +224,9 @@ class CalibratedScore(Cached):
 
     @cached_property
     def _noise(self) -> Floats:
+        """(DRAWS, p) of the coefficients' errors from the noise."""
         rng = calibration_generator(self.answers)
-        return draw_noise(self.answers, DRAWS, rng) / self._unit
+        return draw_noise(self.answers, DRAWS, rng, self._own_parts[0] / self._unit[:, np.newaxis])
 
     def law(self, combination: Floats, *, sampling: bool = True) -> ErrorLaw:
         """Law of the error of a combination (p,) of the coefficients."""
@@ -234,7 +235,7 @@ class CalibratedScore(Cached):
         df = max(self.n - len(combination), 1)
         normal = self.density_covariance + (self.sampling_covariance if sampling else 0.0)
         spread = float(np.sqrt(max(float(combination @ normal @ combination), 0.0)))
-        fixed = self._noise @ (self._own_parts[0] @ combination)
+        fixed = self._noise @ combination
         return ErrorLaw(spread, df, fixed, np.zeros(len(fixed)))
 
     def _law(self, combination: Floats, sampled: bool) -> ErrorLaw:
