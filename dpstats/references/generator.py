@@ -85,6 +85,16 @@ def check_options(
         raise RequestError(f"{names[2]} {what}, got {short(rng)}") from None
 
 
+def fit_density(
+    measurements: Measurements, m: int, rng: np.random.Generator
+) -> tuple[Candidates, Floats]:
+    """Candidates and their weights by the entropy fit, without rows."""
+    with one_blas_thread():
+        reference = reference_from_dict(measurements.reference_spec)
+        proposal = reference.candidates(measurements, m, rng, stratified=True)
+        return proposal.candidates, _entropy(measurements, proposal.candidates, proposal.fit, [])
+
+
 def generate(
     measurements: Measurements,
     rng: np.random.Generator,

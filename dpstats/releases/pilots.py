@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from dpstats.analyses.base import Analysis
 from dpstats.measured.measurements import Measurements
 from dpstats.measured.strategy import PlannedBlock
 from dpstats.planning.stages import at_pilots
-from dpstats.references.generator import check_options, generate
+from dpstats.references.generator import check_options, fit_density
 from dpstats.releases.release import Release
 from dpstats.results.base import Result
 
@@ -27,10 +29,9 @@ def pilots(
     """
     try:
         rng = check_options("entropy", "systematic", CANDIDATES, 1, SEED)
-        made = generate(measurements, rng, m=CANDIDATES, k=1)
-        release = Release(
-            measurements, made.candidates, made.weights, made.counts, "entropy", "systematic"
-        )
+        candidates, weights = fit_density(measurements, CANDIDATES, rng)
+        none = np.zeros(len(weights), dtype=np.int64)  # no rows are drawn
+        release = Release(measurements, candidates.codes, weights, none, "entropy", "systematic")
         return at_pilots(blocks, analyses, release)
     except Exception:  # any pilot is valid, and the budget is spent
         return tuple(planned.at(0.0) for planned in blocks)

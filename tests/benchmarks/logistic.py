@@ -128,10 +128,12 @@ def study(name, schema, formula, draw, truth, errors, budget, stages, runs, m):
     width = np.median(high - low, axis=0) / (2 * 1.96 * errors)
     bias = (np.mean(params, axis=0) - truth) / errors
     table = pd.DataFrame(
-        {"coverage": hits.mean(axis=0), "width": width, "of": high[0] - low[0], "bias": bias},
+        {
+            "coverage": hits.mean(axis=0), "width": np.median(high - low, axis=0),
+            "of statsmodels": width, "bias": bias,
+        },
         index=result.terms,
-    )
-    table["of"] = np.median(high - low, axis=0)
+    )  # fmt: skip
     print(f"{name}, {stages} stage(s), {runs} releases\n{table.round(3)}")
     print(
         f"coverage {hits.mean():.3f}, least {hits.mean(axis=0).min():.3f}; width "
@@ -163,9 +165,10 @@ def main():
                    errors, TIGHT)  # fmt: skip
     else:
         n, formula = 2_000, "y ~ u + v"
-        errors = without_privacy(BINARY, formula, binary(np.random.default_rng(0), 1_000_000))[1]
+        many = 1_000_000
+        errors = without_privacy(BINARY, formula, binary(np.random.default_rng(0), many))[1]
         options = ("binary, n = 2000", BINARY, formula, lambda rng: binary(rng, n),
-                   np.array([0, 1, 0]), errors * np.sqrt(1_000_000 / n), dps.PureDP(0.5))  # fmt: skip
+                   np.array([0, 1, 0]), errors * np.sqrt(many / n), dps.PureDP(0.5))  # fmt: skip
     for stages in given.stages:
         study(*options, stages, given.runs, given.m)
 
