@@ -124,8 +124,7 @@ class Plan(HasStrategy, Solvable):
         BudgetError, RequestError
         """
         self.strategy.check()
-        if self.start is not None:
-            check_start(self.strategy, self.start)
+        check_start(self.strategy, self.start)
         own = self.reference_block
         if self.reference.block(self.columns, self.n) != (None if own is None else own.block):
             raise RequestError(

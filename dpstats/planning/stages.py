@@ -138,13 +138,22 @@ def continued(
     return replace(old, blocks=(*old.measured, *old.scores, *new, *own), budget=together)
 
 
-def check_start(strategy: Strategy, start: Measurements) -> None:
+def check_start(strategy: Strategy, start: Measurements | None) -> None:
     """Refuse a plan that does not add known second stages alone to what was measured before.
+
+    Or that knows pilots without a release that they come from.
 
     Raises
     ------
     RequestError
     """
+    if start is None:
+        if not all(planned.pending for planned in strategy.scores):
+            raise RequestError(
+                "the plan has the pilot of a second stage, which its first stage gives; it was "
+                "edited by hand: make it again with dps.plan"
+            )
+        return
     old = start.strategy
     new = [planned for planned in strategy.blocks if planned not in old.blocks]
     if (

@@ -1,0 +1,150 @@
+"""The score at a pilot: exact integers of single rows, and a sensitivity for any pilot."""
+
+import itertools
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy import special
+
+import dpstats as dps
+from dpstats.errors import RequestError
+from dpstats.families import block_from_dict
+from dpstats.families.pilot_score import LARGEST, UNIT, PilotScore
+from dpstats.families.subgroups import Subgroup
+
+SCHEMA = dps.Schema([
+    dps.Number("x", -1, 3, points=9, edges=[0, 1], missing=0), dps.Boolean("u"),
+    dps.Category("g", ["a", "b", "c"]), dps.Boolean("y"),
+    dps.Number("count", 0, 4, points=5, edges=[1, 2], missing=0),
+    dps.Number("gap", 0, 2, points=3, edges=[1], allow_missing=True),
+])  # fmt: skip
+ONE, X, U, B, C = (), (("x", None),), (("u", 1),), (("g", 1),), (("g", 2),)
+YES, COUNT = ("y", 1), ("count", None)
+
+
+def score(terms, response=YES, link="logit", given=None):
+    return PilotScore.of(SCHEMA, terms, response, link, given)
+
+
+BLOCKS = [
+    score([ONE]), score([ONE, U]), score([ONE, B, C]), score([ONE, U, B, C]), score([ONE, U, B]),
+    score([ONE, U, B, C, (*B, *U), (*C, *U)]), score([ONE, X]), score([ONE, X, U, B, C]),
+    score([ONE, X, (*X, *X), (*X, *U)]), score([X, U]), score([ONE, X], COUNT, "log"),
+    score([ONE, U, B, C], COUNT, "log"), score([ONE, U], given=Subgroup.of(SCHEMA, "g == 'a'", [])),
+    score([ONE, (("gap", None),)], given=Subgroup.of(SCHEMA, None, ["gap"])),
+]  # fmt: skip
+
+
+def pilots(block, rng):
+    """Random pilots of all sizes, and those at which means are zero or one."""
+    steep = list(itertools.product([-LARGEST, -100, 0, 100, LARGEST], repeat=block.size))
+    chosen = [steep[i] for i in rng.choice(len(steep), min(125, len(steep)), replace=False)]
+    small = [rng.normal(0, size, block.size) for size in (0.5, 3, 30)]
+    return [block, *(block.at(np.array(pilot)) for pilot in [*small, *chosen])]
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: f"{block.names}-{block.link}")
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+def test_no_pair_of_rows_passes_the_claim_at_any_pilot(block, unit, rows_of, change_of):
+    rows = rows_of(block.columns)
+    claimed, reached = block.sensitivity(unit), [Fraction(0), Fraction(0)]
+    for known in pilots(block, np.random.default_rng(0)):
+        found = change_of(known, rows, rows if unit == "replace" else None)
+        assert found.l1 <= claimed.l1
+        assert found.l2_squared <= claimed.l2_squared
+        reached = [max(reached[0], found.l1), max(reached[1], found.l2_squared)]
+    numbers = any(level is None for term in block.terms for _, level in term)
+    if block.given is None and not numbers and block.size <= 4 and block.link == "logit":
+        assert reached == [claimed.l1, claimed.l2_squared]
+    assert reached[0] >= claimed.l1 / 2  # grids are coarse: numbers cannot stay near 1
+    assert reached[1] >= claimed.l2_squared / 3
+
+
+def test_with_a_fine_grid_and_a_steep_pilot_numbers_reach_the_claim():
+    """x and x' near 1, where the mean is 0 and 1: constant and number both turn from 1 to -1."""
+    fine = dps.Schema([dps.Number("x", 0, 1, points=20_001, missing=0), dps.Boolean("y")])
+    block = PilotScore.of(fine, [ONE, X], YES, "logit").at(np.array([-255.9, 256.0]))
+    codes = {"x": np.array([9_000, 10_000]), "y": np.array([1, 0])}
+    steep = replace(block, pilot=(-int(255.9 * UNIT), 256 * UNIT))
+    values = steep.evaluate(codes).matrix().toarray() / UNIT
+    change = np.abs(values[:, 0] - values[:, 1])
+    claimed = block.sensitivity("replace")
+    assert claimed == type(claimed)(Fraction(4), Fraction(8))
+    assert np.sum(change) <= 4
+    assert np.all(np.abs(values) <= 1)
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: f"{block.names}-{block.link}")
+def test_functions_are_the_score_of_the_model(block, rows_of):
+    rows = rows_of(block.columns)
+    known = block.at(np.linspace(-1, 1.5, block.size))
+    coefficients = np.array(known.pilot) / UNIT
+    units = {name: codes / SCHEMA[name].half_points for name, codes in rows.items()
+             if isinstance(SCHEMA[name], dps.Number)}  # fmt: skip
+    terms = np.array([
+        np.prod([units[n] if level is None else rows[n] == level for n, level in term], axis=0)
+        * np.ones(len(rows[block.columns[0].name])) for term in block.terms
+    ])  # fmt: skip
+    predictor = coefficients @ terms
+    if block.link == "logit":
+        wanted = terms * ((rows["y"] == 1) - special.expit(predictor))
+    else:
+        wanted = terms * ((rows["count"] + 2) / 4 - np.minimum(np.exp(predictor) / 4, 1))
+    inside = np.ones(terms.shape[1]) if block.given is None else block.given.holds(rows)
+    found = known.evaluate(rows).matrix().toarray() / UNIT
+    np.testing.assert_allclose(found, wanted * inside, atol=1e-3)
+    np.testing.assert_array_equal(known.sums(rows), np.rint(found * UNIT).sum(axis=1))
+
+
+def test_a_row_adds_the_same_whatever_rows_are_beside_it():
+    """Rounding must not depend on the place of a row, or one row would change many values."""
+    rng, block = np.random.default_rng(1), BLOCKS[7].at(np.array([0.3, 1.7, -0.4, 0.9, 1.1]))
+    n = 1_003
+    codes = {"x": rng.integers(-4, 5, n), "u": rng.integers(0, 2, n), "g": rng.integers(0, 3, n),
+             "y": rng.integers(0, 2, n)}  # fmt: skip
+    whole = block.evaluate(codes).matrix().toarray()
+    alone = [block.sums({name: own[i : i + 1] for name, own in codes.items()}) for i in range(n)]
+    np.testing.assert_array_equal(whole, np.array(alone).T)
+    order = rng.permutation(n)
+    np.testing.assert_array_equal(
+        block.sums({name: own[order] for name, own in codes.items()}), block.sums(codes)
+    )
+
+
+def test_pilots_are_whole_numbers_and_cut_off():
+    block = BLOCKS[6].at(np.array([1e9, -np.inf]))
+    assert block.pilot == (LARGEST * UNIT, -LARGEST * UNIT)
+    assert BLOCKS[6].at(np.array([np.nan, 0.5])).pilot == (0, UNIT // 2)
+    assert block.settles(BLOCKS[6])
+    assert not BLOCKS[6].settles(BLOCKS[6])
+    assert not block.settles(BLOCKS[7])
+    assert BLOCKS[6].derive(block) is None
+    assert block.derive(block) is not None
+    for one in (block, *BLOCKS):
+        assert block_from_dict(one.to_dict(), SCHEMA) == one
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"terms": ()}, {"terms": (ONE, ONE)}, {"terms": (ONE, (("u", 7),))},
+        {"terms": (ONE, (("y", 1),))}, {"link": "probit"}, {"link": "log"},
+        {"response": ("x", None), "link": "log"}, {"response": ("g", None)}, {"pilot": (0,)},
+        {"pilot": (0, LARGEST * UNIT + 1)}, {"pilot": (0, 0.5)}, {"pilot": (0, True)},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_blocks_whose_sensitivity_would_not_hold_are_refused(changes):
+    with pytest.raises(RequestError, match="a second stage needs distinct terms"):
+        replace(score([ONE, U]), **changes)
+
+
+def test_missing_values_and_grids_that_are_too_fine_are_refused():
+    with pytest.raises(RequestError, match="allow_missing"):
+        score([ONE, (("gap", None),)])
+    fine = dps.Schema([dps.Number(n, 0, 1, points=2**16 + 1, missing=0) for n in "pqr"]
+                      + [dps.Boolean("y")])  # fmt: skip
+    with pytest.raises(RequestError, match="fewer points"):
+        PilotScore.of(fine, [(("p", None), ("q", None), ("r", None))], YES, "logit")

@@ -1,0 +1,272 @@
+"""Two stages: what is read, spent and kept, also where the second one fails."""
+
+import json
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import dpstats as dps
+from dpstats.privacy import noise
+from dpstats.private import measure as measuring
+from dpstats.releases import pilots
+
+SCHEMA = dps.Schema([
+    dps.Number("x", -1, 1, points=9, edges=[0], missing=0), dps.Boolean("u"), dps.Boolean("v"),
+    dps.Boolean("y"),
+])  # fmt: skip
+FORMULA = "y ~ x + u + v"
+BUDGET = dps.ZCDP(Fraction(1, 2))
+
+
+def plan(**options):
+    return dps.plan(SCHEMA, {"it": dps.Logistic(FORMULA, stages=2)},
+                    **{"budget": BUDGET, **options})  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def rows():
+    rng, n = np.random.default_rng(0), 600
+    x, u = rng.choice(9, n) / 4 - 1, rng.random(n) < 0.4
+    v = rng.random(n) < 0.5
+    return pd.DataFrame(
+        {"x": x, "u": u, "v": v, "y": rng.random(n) < 1 / (1 + np.exp(-x - u + 0.5))}
+    )
+
+
+@pytest.fixture
+def readings(monkeypatch):
+    """The blocks of every reading of the rows."""
+    seen, real = [], measuring.exact_sums
+
+    def counted(source, schema, blocks, progress=None):
+        seen.append(list(blocks))
+        return real(source, schema, blocks, progress)
+
+    monkeypatch.setattr(measuring, "exact_sums", counted)
+    return seen
+
+
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+@pytest.mark.parametrize("budget", [BUDGET, dps.PureDP(3), dps.ApproxDP(2, 1e-6)])
+def test_rows_are_read_twice_and_paid_once(unit, budget, rows, readings, tmp_path):
+    ledger = dps.Ledger.create(tmp_path / "ledger", budget, unit=unit)
+    planned = plan(unit=unit, budget=budget)
+    measured = dps.measure(planned, rows, ledger=ledger)
+    (score,) = measured.scores
+    assert [len(blocks) for blocks in readings] == [len(planned.blocks), 1]
+    assert readings[1] == [score.block]
+    assert score.block.pilot is not None
+    assert ledger.spent == measured.strategy.cost() == budget.total
+    (spending,) = ledger.spendings
+    assert spending.plan == measured.plan_digest == planned.digest
+    assert dps.Measurements.from_members(measured.to_members()) == measured
+
+
+def test_without_noise_the_second_stage_is_the_score_at_the_pilot(rows, no_noise):
+    measured = dps.measure(plan(), rows)
+    (score,) = measured.scores
+    codes = {name: rows[name].to_numpy(int) for name in "uvy"}
+    codes["x"] = (rows["x"] * 4).to_numpy(int)
+    np.testing.assert_array_equal(score.sums, score.block.sums(codes))
+    # The pilot is near the estimate, where the score of the rows is zero.
+    assert np.abs(score.sums / score.block.bounds).max() < 3 * np.sqrt(len(rows))
+
+
+def test_the_pilot_follows_from_the_first_stage_alone(rows):
+    measured = dps.measure(plan(), rows)
+    kept = replace(measured.strategy, blocks=tuple(
+        p for p in measured.strategy.blocks if p.role == "family"
+    ), budget=BUDGET.of_total(BUDGET.total / 2))  # fmt: skip
+    first = replace(measured, strategy=kept, noisy_sums=measured.sums,
+                    uniforms=measured.uniforms[: len(measured.sums)])  # fmt: skip
+    found = pilots.pilots(first, plan().strategy.blocks, plan().analyses)
+    assert [p.block for p in found if p.role == "score"] == [measured.scores[0].block]
+
+
+def test_a_stream_is_refused_before_anything_is_read_or_spent(rows, tmp_path, readings):
+    ledger = dps.Ledger.create(tmp_path / "ledger", BUDGET)
+    table = pa.Table.from_pandas(rows, preserve_index=False)
+    with pytest.raises(dps.DataError, match=r"reads the rows twice, and this is a stream"):
+        dps.measure(plan(), table.to_reader(), ledger=ledger)
+    assert (ledger.spent, readings) == (0, [])
+    for data in (table, tmp_path / "rows.csv", tmp_path / "rows.parquet"):
+        rows.to_csv(tmp_path / "rows.csv", index=False)
+        rows.to_parquet(tmp_path / "rows.parquet")
+        assert dps.measure(plan(), data).scores
+
+
+def kept_after(error, tmp_path, rows):
+    """What remains of the first stage, saved, read back and finished."""
+    held = error.measurements
+    assert "holds the measurements that it paid for" in "".join(error.__notes__)
+    assert held.scores == ()
+    assert held.strategy.cost() == held.budget.total == BUDGET.total / 2
+    held.save(tmp_path / "paid.zip")
+    read = dps.Measurements.load(tmp_path / "paid.zip")
+    assert read == held
+    result = dps.synthesize(read, m=300, k=10, rng=0).infer("it")
+    assert np.isfinite(np.asarray(result.conf_int())).all()
+    assert "second stage was not measured" in result.summary()
+
+
+def test_a_table_that_changes_between_the_readings_keeps_the_first_stage(
+    rows, tmp_path, monkeypatch
+):
+    path, real = tmp_path / "rows.csv", pilots.pilots
+    for change, message in (
+        (lambda: rows.head(599).to_csv(path, index=False), "its number of rows has changed"),
+        (path.unlink, r"there is no file 'rows\.csv'"),
+        (lambda: path.write_text('x,u,v,y\n1,"secret\n'), "a line has more or fewer fields"),
+    ):
+        rows.to_csv(path, index=False)
+
+        def meanwhile(*given, change=change):
+            change()
+            return real(*given)
+
+        monkeypatch.setattr(pilots, "pilots", meanwhile)
+        ledger = dps.Ledger.create(tmp_path / f"ledger {message[:9]}", BUDGET)
+        with pytest.raises(dps.DataError, match=f"a second time: {message}") as caught:
+            dps.measure(plan(), path, ledger=ledger)
+        assert ledger.spent == BUDGET.total
+        assert "secret" not in str(caught.value)
+        assert "nothing was" not in str(caught.value)
+        kept_after(caught.value, tmp_path, rows)
+        (tmp_path / "paid.zip").unlink()
+
+
+def test_a_private_number_of_rows_is_not_compared(rows, tmp_path, monkeypatch):
+    path, real = tmp_path / "rows.csv", pilots.pilots
+    rows.to_csv(path, index=False)
+
+    def meanwhile(*given):
+        rows.head(599).to_csv(path, index=False)
+        return real(*given)
+
+    monkeypatch.setattr(pilots, "pilots", meanwhile)
+    assert dps.measure(plan(unit="add_remove"), path).scores
+
+
+@pytest.mark.parametrize("failure", [dps.NoiseError, MemoryError, KeyboardInterrupt])
+def test_a_failure_of_the_second_noise_keeps_the_first_stage(failure, rows, tmp_path):
+    calls, first = [], len(plan().blocks)
+
+    def failing(scale, size):
+        calls.append(1)
+        if len(calls) > sum(len(np.unique(s)) for s in plan().strategy.block_scales[:first]):
+            raise failure("planted")
+        return np.zeros(size, dtype=np.int64)
+
+    wanted = KeyboardInterrupt if failure is KeyboardInterrupt else dps.NoiseError
+    with noise._noise_from(failing), pytest.raises(wanted) as caught:
+        dps.measure(plan(), rows)
+    kept_after(caught.value, tmp_path, rows)
+    for frame in caught.traceback:  # no frame holds sums of rows
+        if "dpstats" in str(frame.path) and "private" in str(frame.path):
+            held = frame.frame.f_locals
+            assert not any(len(held.get(name, ())) for name in ("totals", "sums"))
+
+
+def test_a_pilot_that_cannot_be_fitted_is_zero(rows, monkeypatch):
+    def failing(*given):
+        raise ValueError("planted")
+
+    monkeypatch.setattr(pilots, "fit_density", failing)
+    measured = dps.measure(plan(), rows)
+    assert set(measured.scores[0].block.pilot) == {0}
+
+
+def test_a_file_without_its_pilot_or_with_an_impossible_one_is_refused(rows):
+    members = dps.measure(plan(), rows).to_members()
+    document = json.loads(members["measurements.json"])
+    for pilot, message in (
+        (None, "lacks the pilot"), ([0], "a second stage needs"), ([0.5] * 4, "a second stage"),
+        ([2**40] * 4, "a second stage needs"),
+    ):  # fmt: skip
+        document["blocks"][-1]["pilot"] = pilot
+        edited = {**members, "measurements.json": json.dumps(document)}
+        with pytest.raises(dps.FileFormatError, match=message):
+            dps.Measurements.from_members(edited)
+
+
+def test_a_plan_bounds_the_size_of_its_file(rows):
+    assert len(dps.measure(plan(), rows).to_bytes()) < plan().most_bytes
+
+
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+def test_a_second_stage_is_added_to_a_release(unit, rows, readings, tmp_path):
+    asked = {"it": dps.Logistic(FORMULA), "more": dps.Proportion("u")}
+    budget = dps.ApproxDP(1, 1e-6)
+    planned = dps.plan(SCHEMA, asked, budget=budget, unit=unit)
+    first = dps.release(planned, rows, m=300, k=10, rng=0)
+    ledger = dps.Ledger.create(tmp_path / "ledger", dps.ApproxDP(3, 1e-6), unit=unit)
+    later = dps.plan(SCHEMA, plan().analyses, budget=dps.ApproxDP(2, 1e-6), start=first)
+    assert "Still to be spent: epsilon = 2, delta = 1e-06" in str(later)
+    later.save(tmp_path / "later.json")
+    assert dps.Plan.load(tmp_path / "later.json") == later
+    readings.clear()
+    second = dps.release(later, rows, ledger=ledger, m=300, k=10, rng=0)
+    assert [len(blocks) for blocks in readings] == [1]
+    assert ledger.spent == dps.ApproxDP(2, 1e-6).rho
+    assert ledger.spendings[0].plan == later.digest == second.measurements.plan_digest
+    np.testing.assert_array_equal(second.measurements.sums, first.measurements.sums)
+    assert second.budget.rho == budget.rho + dps.ApproxDP(2, 1e-6).rho
+    assert second.budget.rho == second.measurements.strategy.cost()
+    assert set(second.analyses) == {"it", "more"}
+    assert np.all(np.asarray(second.infer("it").bse) < np.asarray(first.infer("it").bse))
+    if unit == "replace":
+        with pytest.raises(dps.DataError, match="n = 600"):
+            dps.measure(later, rows.head(599))
+    else:  # the number of rows was measured before
+        again = dps.measure(later, rows.head(9))
+        np.testing.assert_array_equal(again.count.sums, first.measurements.count.sums)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda p: p["blocks"][0].update(multiplier="2"),
+        lambda p: p["blocks"][-1].update(pilot=None),
+        lambda p: p.pop("start"),
+        lambda p: p["blocks"].pop(),
+        lambda p: p["analyses"]["it"].pop("stages"),
+        lambda p: p["start"].update(answers="1"),
+    ],
+)
+def test_a_started_plan_that_was_edited_is_refused(edit, rows):
+    first = dps.release(dps.plan(SCHEMA, {"it": dps.Logistic(FORMULA)}, budget=BUDGET), rows,
+                        m=300, k=10, rng=0)  # fmt: skip
+    later = dps.plan(SCHEMA, plan().analyses, budget=BUDGET, start=first)
+    plain = json.loads(json.dumps(later.to_dict()))
+    assert dps.Plan.from_dict(plain) == later
+    edit(plain)
+    with pytest.raises(dps.DpstatsError):
+        dps.Plan.from_dict(plain)
+
+
+def test_what_start_cannot_be(rows):
+    held = dps.release(dps.plan(SCHEMA, {"it": dps.Logistic("y ~ x")}, budget=BUDGET), rows,
+                       m=300, k=10, rng=0)  # fmt: skip
+    whole = dps.release(plan(), rows, m=300, k=10, rng=0)
+    two = dict(plan().analyses)
+    other = dps.Schema([*SCHEMA, dps.Boolean("z")])
+    for schema, asked, budget, start, message in (
+        (SCHEMA, two, BUDGET, "first.zip", "start must be a dps.Release"),
+        (SCHEMA, two, BUDGET, held.measurements, "start must be a dps.Release"),
+        (other, two, BUDGET, held, "declares other columns"),
+        (SCHEMA, two, dps.PureDP(1), held, "give a budget of the same kind"),
+        (SCHEMA, two, dps.ZCDP(1, 1e-5), held, "and delta"),
+        (SCHEMA, {"it": dps.Logistic(FORMULA)}, BUDGET, held, "'it' has none: give it stages=2"),
+        (SCHEMA, two, BUDGET, held, "lacks the first stage of 'it': "),
+        (SCHEMA, two, BUDGET, whole, "has measured the second stage of 'it' already"),
+    ):
+        with pytest.raises(dps.RequestError, match=message):
+            dps.plan(schema, asked, budget=budget, start=start)
+    plain = dps.plan(SCHEMA, {"it": dps.Logistic(FORMULA)}, budget=BUDGET)
+    begun = dps.plan(SCHEMA, two, budget=BUDGET, start=dps.release(plain, rows, m=300, k=10, rng=0))
+    with pytest.raises(dps.RequestError, match="adds to a budget that is spent"):
+        begun.solve(of="it", width=1)
