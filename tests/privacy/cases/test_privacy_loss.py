@@ -16,6 +16,7 @@ import pytest
 
 import dpstats as dps
 from dpstats.families.moments import Moments
+from dpstats.families.pilot_score import PilotScore
 from dpstats.families.tables.cells import ROWS, Indicator, Table
 from dpstats.families.tables.lattice import KernelLattice
 from dpstats.families.tables.residuals import Residual
@@ -24,6 +25,7 @@ from dpstats.planning import allocation
 from dpstats.privacy import noise
 from dpstats.privacy.neighbours import Sensitivity
 from dpstats.private import measure as measuring
+from dpstats.releases import pilots as second
 
 SCHEMA = dps.Schema(
     [
@@ -71,7 +73,8 @@ def sums_and_scales(plan, table):
     source = Marked()
     with noise._noise_from(source):
         measured = dps.measure(plan, table)
-    others = [b for b in (measured.reference, measured.count) if b is not None]
+    others = [*measured.scores, measured.reference, measured.count]
+    others = [block for block in others if block is not None]
     blocks = [*measured.measured, *others]
     marked = np.concatenate([block.sums for block in blocks])
     sums = (marked + HALF) % COORDINATE - HALF
@@ -234,6 +237,41 @@ def test_p49_for_rhos_that_are_no_short_binary_numbers(rho, make_plan):
 @pytest.mark.parametrize("name", PLANS)
 def test_p51_the_loss_of_an_added_row_is_at_most_the_budget(name, kind, make_plan):
     assert guard(make_plan(name, kind=kind, unit="add_remove")) > 0.3
+
+
+STEEP = [(0, 0, 0), (100, -256, 3), (-100, 256, 0), (0.4, 1.3, -0.8)]
+
+
+def in_two_stages(monkeypatch, pilot, kind, unit):
+    """A plan whose pilot is planted: it may be anything that the first stage's answers give."""
+    planned = dps.plan(SCHEMA, {"l": dps.Logistic("b ~ x + d", stages=2)},
+                       budget=kind(Fraction(1, 3)), unit=unit)  # fmt: skip
+    monkeypatch.setattr(second, "pilots", lambda first, blocks, analyses: tuple(
+        replace(p, block=p.block.at(np.array(pilot))) if p.pending else p for p in blocks
+    ))  # fmt: skip
+    SUMS.clear()  # by plans, which do not have the pilot
+    return planned
+
+
+@pytest.mark.parametrize("pilot", STEEP, ids=str)
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+@pytest.mark.parametrize("kind", [dps.PureDP, dps.ZCDP])
+def test_p49_the_loss_of_both_stages_is_at_most_the_budget(pilot, unit, kind, monkeypatch):
+    guard(in_two_stages(monkeypatch, pilot, kind, unit))
+
+
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+@pytest.mark.parametrize("kind", [dps.PureDP, dps.ZCDP])
+def test_p61_planted_smaller_sensitivity_of_a_score_fails_the_guard(unit, kind, monkeypatch):
+    real = PilotScore.sensitivity
+
+    def smaller(block, unit):
+        claimed = real(block, unit)
+        return Sensitivity(claimed.l1 / 4, claimed.l2_squared / 4)
+
+    monkeypatch.setattr(PilotScore, "sensitivity", smaller)
+    with pytest.raises(AssertionError, match="costs more than the budget"):
+        guard(in_two_stages(monkeypatch, STEEP[1], kind, unit))
 
 
 def test_p49_a_plan_read_from_a_file_costs_the_same(tmp_path, make_plan):
