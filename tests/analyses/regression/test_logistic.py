@@ -83,6 +83,37 @@ def test_a_fitted_density_with_little_noise_is_near_statsmodels(rows):
     np.testing.assert_allclose(sorted(effects.bse), sorted(wanted["Std. Err."]), rtol=0.3)
 
 
+def test_a_measured_score_with_little_noise_is_the_score_of_statsmodels(rows):
+    """Nothing is left to the fitted density, also for formulas that it fits badly."""
+    for formula in ("y ~ x + u + C(g)", "y ~ u*x + I(x**2)", "y ~ few + x - 1"):
+        ours = fitted(dps.Logistic(formula, stages=2), rows)
+        theirs, order = of_statsmodels(smf.logit, formula, rows, ours.terms)
+        errors = np.asarray(theirs.bse)[order]
+        apart = np.abs(np.asarray(ours.params) - np.asarray(theirs.params)[order])
+        assert np.all(apart < 0.1 * errors), formula
+        np.testing.assert_allclose(ours.bse, errors, rtol=0.1)
+        assert np.all(ours.unmeasured < 0.05)
+        assert "the score itself was measured" in ours.summary()
+
+
+def test_counts_in_two_stages_with_little_noise_are_near_statsmodels(rows):
+    ours = fitted(dps.Poisson("count ~ x + C(g)", stages=2), rows)
+    theirs = smf.poisson("count ~ x + C(g)", rows.assign(y=0.0)).fit(disp=0, cov_type="HC0")
+    order = [list(theirs.params.index).index(term) for term in ours.terms]
+    errors = np.asarray(theirs.bse)[order]
+    assert np.all(np.abs(np.asarray(ours.params) - np.asarray(theirs.params)[order]) < 0.1 * errors)
+
+
+def test_the_second_stage_of_rows_with_a_condition(rows):
+    ours = fitted(dps.Logistic("y ~ gap + u", given="g != 'c'", stages=2), rows)
+    kept = rows[rows["g"] != "c"].dropna()
+    theirs, order = of_statsmodels(smf.logit, "y ~ gap + u", kept, ours.terms)
+    errors = np.asarray(theirs.bse)[order]
+    assert np.all(
+        np.abs(np.asarray(ours.params) - np.asarray(theirs.params)[order]) < 0.15 * errors
+    )
+
+
 def test_counts_with_little_noise_are_near_statsmodels(rows):
     ours = fitted(dps.Poisson("count ~ x + C(g)"), rows)
     frame = rows.assign(y=0.0)
@@ -151,5 +182,12 @@ def test_refusals_say_what_to_do(analysis, message):
 
 
 def test_files_keep_the_parameters():
-    for analysis in (dps.Logistic("y ~ x", given="u"), dps.Poisson("count ~ x")):
+    for analysis in (dps.Logistic("y ~ x", given="u"), dps.Poisson("count ~ x", stages=2)):
         assert analysis_from_dict(analysis_to_dict(analysis)) == analysis
+
+
+@pytest.mark.parametrize("stages", [0, 3, True, "2", 2.0, None])
+def test_other_numbers_of_stages_are_refused(stages):
+    for analysis in (dps.Logistic, dps.Poisson):
+        with pytest.raises(RequestError, match="stages must be 1, or 2"):
+            analysis("y ~ x", stages=stages)

@@ -1,0 +1,114 @@
+"""Second stages in a plan: their part of the budget, files and previews."""
+
+import json
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpstats as dps
+from dpstats.planning.requests import load_request
+
+EDGES = [-1, -0.5, 0, 0.5, 1]
+SCHEMA = dps.Schema([
+    dps.Number("x", -2, 2, points=33, edges=EDGES, missing=0), dps.Boolean("u"), dps.Boolean("v"),
+    dps.Boolean("y"), dps.Boolean("z"),
+])  # fmt: skip
+TWO = dps.Logistic("y ~ x + u + v", stages=2)
+
+
+def spent(plan, role):
+    blocks = [p for p in plan.strategy.blocks if p.role == role]
+    return sum((p.block.cost(plan.budget, plan.unit, p.multiplier) for p in blocks), Fraction(0))
+
+
+def plan(analyses=None, **options):
+    return dps.plan(SCHEMA, analyses or {"it": TWO}, **{"budget": dps.PureDP(1), **options})
+
+
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+@pytest.mark.parametrize("allocation", ["equal", "optimal"])
+@pytest.mark.parametrize(
+    "budget", [dps.PureDP(0.1), dps.ZCDP(Fraction(1, 3)), dps.ApproxDP(1, 1e-6)]
+)
+def test_an_analysis_alone_gives_half_to_each_stage(budget, allocation, unit):
+    made = plan(budget=budget, unit=unit, allocation=allocation)
+    assert spent(made, "score") == budget.total / 2
+    assert made.cost() == budget.total
+    assert made.in_two_stages
+    assert plan({"it": dps.Logistic("y ~ x + u + v")}).in_two_stages is False
+
+
+def test_beside_others_the_second_stage_gets_as_much_as_the_first():
+    both = {"it": TWO, "other": dps.OLS("x ~ z", cov_type="HC1")}
+    made = plan(both, budget=dps.ZCDP(1))
+    assert 0.3 < spent(made, "score") < 0.5
+    shared = plan(both, shares={"it": 3, "other": 1})
+    assert spent(shared, "score") == Fraction(3, 8)
+    assert shared.cost() == 1
+    same = {"it": TWO, "again": dps.Logistic("y ~ x + u + v", stages=2)}
+    assert len(plan(same).strategy.scores) == 1
+    assert spent(plan(same, shares={"it": 1, "again": 1}), "score") == Fraction(1, 2)
+    reference = dps.PerturbedHistogram(Fraction(1, 5))
+    assert spent(plan(reference=reference, budget=dps.PureDP(99)), "score") == 99 * Fraction(2, 5)
+
+
+def test_files_and_requests_hold_two_stages(tmp_path):
+    made = plan(n=900)
+    made.save(tmp_path / "plan.json")
+    assert dps.Plan.load(tmp_path / "plan.json") == made
+    assert "the rows are read twice" in str(made)
+    columns = "".join(f'[[column]]\nname = "{name}"\nkind = "boolean"\n' for name in "uvy")
+    (tmp_path / "request.toml").write_text(
+        "[budget]\nepsilon = 1\n" + columns
+        + '[[analysis]]\nname = "it"\nkind = "logistic"\nformula = "y ~ u + v"\nstages = 2\n'
+    )  # fmt: skip
+    asked = load_request(tmp_path / "request.toml")
+    assert asked.analyses["it"].stages == 2
+    assert asked.in_two_stages
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda blocks: blocks.pop(),
+        lambda blocks: blocks[-1].update(role="family"),
+        lambda blocks: blocks[0].update(role="score"),
+        lambda blocks: blocks[-1].update(pilot=[0] * 4),
+        lambda blocks: blocks[-1].update(link="log"),
+        lambda blocks: blocks[-1]["terms"].pop(),
+        lambda blocks: blocks.append(blocks[-1]),
+    ],
+)
+def test_a_plan_file_whose_second_stage_was_edited_is_refused(edit):
+    plain = json.loads(json.dumps(plan().to_dict()))
+    edit(plain["blocks"])
+    with pytest.raises(dps.DpstatsError):
+        dps.Plan.from_dict(plain)
+
+
+def test_the_digest_is_that_of_the_measurements():
+    rows = pd.DataFrame({"x": [0.5, -1.0] * 50, "u": [True, False] * 50, "v": True, "y": True})
+    made = plan(budget=dps.PureDP(20))
+    measured = dps.measure(made, rows)
+    assert measured.plan_digest == made.digest != plan({"it": dps.Logistic("y ~ x + u + v")}).digest
+
+
+def test_previews_show_two_stages():
+    one = plan({"it": dps.Logistic("y ~ x + u + v")}, budget=dps.ApproxDP(1, 1e-6))
+    two = plan(budget=dps.ApproxDP(1, 1e-6))
+    even = [p.preview(20_000) for p in (one, two)]
+    widths = [shown.widths()["width"].to_numpy() for shown in even]
+    np.testing.assert_allclose(*widths, rtol=0.15)  # even rows are what densities fit best
+    rng = np.random.default_rng(0)
+    x = rng.normal(0.8, 0.5, 4_000).clip(-2, 2)
+    y, u, v = rng.random((3, 4_000))
+    rows = pd.DataFrame({"x": x, "u": u < 0.2, "v": v < 0.5, "y": y < 1 / (1 + np.exp(-2 * x))})
+    like = dps.release(one, rows, m=500, k=100, rng=0)
+    resembling = two.preview(4_000, like=like)
+    assert np.isfinite(resembling.widths()["width"]).all()
+    pilots = [p.pretended[0].measurements.scores[0].block.pilot for p in (resembling, even[1])]
+    assert any(pilots[0])  # that of the release
+    assert pilots[1] is None  # zero, where rows are even
+    assert two.solve(of="it", width=0.5, n=4_000).plan.in_two_stages
