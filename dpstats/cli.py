@@ -110,6 +110,9 @@ def _parser() -> argparse.ArgumentParser:
     plan.add_argument("-o", "--output", type=Path, required=True, help="plan.json")
     plan.add_argument("--force", action="store_true", help="overwrite an existing output")
     plan.add_argument("--rows", type=int, help="public number of rows, checked at release")
+    plan.add_argument(
+        "--start", type=Path, metavar="RELEASE", help="release.zip to add second stages to"
+    )
     plan.set_defaults(run=_plan)
 
     check = commands.add_parser(
@@ -257,14 +260,15 @@ def _add_synthesis(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, help="seed of candidates and rows, never of noise")
 
 
-def _read_plan(path: Path, rows: int | None = None) -> Plan:
+def _read_plan(path: Path, rows: int | None = None, start: Path | None = None) -> Plan:
     if path.suffix.lower() == ".json":
         from dpstats.planning.plan import Plan
 
         return Plan.load(path)
     from dpstats.planning.requests import load_request
+    from dpstats.releases.opening import open_release
 
-    return load_request(path, rows=rows)
+    return load_request(path, rows=rows, start=None if start is None else open_release(start))
 
 
 def _demo(options: argparse.Namespace) -> None:
@@ -319,8 +323,8 @@ def _effect(text: str) -> float | list[float]:
 def _plan(options: argparse.Namespace) -> None:
     from dpstats.releases.paid import check_apart
 
-    plan = _read_plan(options.request, options.rows)
-    check_apart(options.output, {"request": options.request})
+    plan = _read_plan(options.request, options.rows, options.start)
+    check_apart(options.output, {"request": options.request, "start": options.start})
     plan.save(options.output, overwrite=options.force)
     show(f"{plan}\nwritten to {options.output}", done=f"{options.output} is written")
 
@@ -385,7 +389,15 @@ def _release(options: argparse.Namespace) -> None:
         try:
             with held_interrupts() as hold:  # from the spending until the answers are on disk
                 report = progress({"drawing noise": hold})
-                measurements = measure(plan, options.data, ledger=options.ledger, progress=report)
+                try:
+                    measurements = measure(
+                        plan, options.data, ledger=options.ledger, progress=report
+                    )
+                except Exception as error:  # in the second of two stages
+                    if (first := getattr(error, "measurements", None)) is not None:
+                        paid = keep_measurements(first, keep, options.output)
+                        _say_how_to_finish(paid, options.output, force)
+                    raise
                 paid = keep_measurements(measurements, keep, options.output)
         except KeyboardInterrupt:
             if paid.is_file():

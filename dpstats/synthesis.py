@@ -108,6 +108,8 @@ def release(
 ) -> Release:
     """Measure a table under a plan and synthesise rows: `measure` followed by `synthesize`.
 
+    A plan with second stages (``stages=2``) reads the table twice.
+
     Parameters
     ----------
     plan : Plan

@@ -130,6 +130,11 @@ class Measurements(HasStrategy):
             f"Columns: {', '.join(self.columns.names)} (only those the plan's analyses touch)",
             f"Analyses: {', '.join(map(repr, self.requests))}",
             f"Digest of the plan: {files.short_digest(self.plan_digest)}",
+            *(
+                f"Second stage: {counted(noisy.block.size, 'sum')} of the score at a pilot, of "
+                f"{noisy.block.names[-1].removeprefix('score of ')} and others"
+                for noisy in self.scores
+            ),
             self.columns.missing_rules(),
         ]
         lines += self._count_notes()

@@ -443,9 +443,14 @@ def plan(
     for analysis in analyses.values():
         check_readable(analysis)
     share = Fraction(0) if reference is None else reference.share
-    weights = check_weights(weights, shares)
+    given, weights = weights, check_weights(weights, shares)
     read = None if shares is None else read_shares(shares, list(analyses))
     if start is not None:
+        if (reference, given, allocation, n) != (None, None, "equal", None):
+            raise RequestError(
+                "start= keeps the reference, the tables and the number of rows of the release: "
+                "leave out reference=, weights=, allocation= and n="
+            )
         strategy = continued(schema, analyses, budget, start, read)
         held: Measurements = start.measurements  # type: ignore[attr-defined]
         every = {name: analysis_from_dict(plain) for name, plain in held.requests.items()}

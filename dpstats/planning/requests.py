@@ -9,6 +9,7 @@ from typing import Any
 from dpstats.analyses.base import Analysis
 from dpstats.analyses.registry import analysis_from_dict, kinds
 from dpstats.errors import RequestError
+from dpstats.measured.view import ReleaseView
 from dpstats.planning.plan import Plan, plan
 from dpstats.privacy.budget import ZCDP, ApproxDP, Budget, PureDP
 from dpstats.privacy.rationals import parse_fraction
@@ -30,7 +31,9 @@ _KEYS = {
 }
 
 
-def load_request(path: str | Path, *, rows: int | None = None) -> Plan:
+def load_request(
+    path: str | Path, *, rows: int | None = None, start: ReleaseView | None = None
+) -> Plan:
     """Read a request and make its plan; reads no data.
 
     Parameters
@@ -43,6 +46,8 @@ def load_request(path: str | Path, *, rows: int | None = None) -> Plan:
         ``allocation``, ``weights`` and ``[reference]``.
     rows : int, optional
         Public number of rows, instead of the one in the file.
+    start : Release, optional
+        As in `dps.plan`.
 
     Raises
     ------
@@ -72,6 +77,7 @@ def load_request(path: str | Path, *, rows: int | None = None) -> Plan:
         shares=shares or None,
         allocation=document.get("allocation", "equal"),
         weights=document.get("weights"),
+        start=start,
     )
 
 

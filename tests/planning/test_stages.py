@@ -111,4 +111,4 @@ def test_previews_show_two_stages():
     pilots = [p.pretended[0].measurements.scores[0].block.pilot for p in (resembling, even[1])]
     assert any(pilots[0])  # that of the release
     assert pilots[1] is None  # zero, where rows are even
-    assert two.solve(of="it", width=0.5, n=4_000).plan.in_two_stages
+    assert two.solve(of="it", delta=0.1, n=4_000).plan.in_two_stages

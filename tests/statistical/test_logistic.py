@@ -113,7 +113,7 @@ def test_a_few_releases_cover(table, tools):
     """A few settings, so that a wrong variance is seen in every run of the tests."""
     for setting in (CELLS[0], DENSITY[0]):
         study(setting, 20, table, tools)
-    study(TWO_STAGES[1], 20, table, tools, stages=2)
+    study(TWO_STAGES[1], 12, table, tools, stages=2)
 
 
 @pytest.mark.slow
