@@ -3,18 +3,23 @@
 A score E psi_b(z) of all rows is wanted, and only the means of a family F were measured, with noise
 of covariance S. Candidates z_i with fitted shares h get weights
 
-    w_i = h_i (1 + (F(z_i) - E_h F)' G^-1 (t - E_h F)),   G = Cov_h(F) + (n / kappa) S,
+    w_i = h_i (1 + (F(z_i) - E_h F)' G^-1 (t - E_h F)),   G = Cov_h(F) + nu S,
 
 t the noisy means. Then sum_i w_i psi_b(z_i) = E_h psi_b + c'(t - E_h F), c = G^-1 Cov_h(F, psi_b),
 is the regression estimator of survey sampling [1]_: of psi_b it takes what F determines from the
 measurements, and only the rest from the fitted density. Its error has three parts:
 
 - sampling, as without privacy;
-- noise, c'Sc, of a known law;
+- noise, c'Sc, of a known law. The fitted density follows the noise as well, in proportion to how
+  much of a direction the ridge nu leaves to it; with a small nu that is next to nothing, and c'Sc
+  is the whole of it;
 - what F does not determine, r = psi_b - c'F: the law of the rows beyond F differs from the fitted
-  one by about sqrt(kappa / n) a direction, so this part has the variance Var_h(r) kappa / n. That
-  is a model of how far densities fitted to F are from the data, not a theorem; kappa is public and
-  fixed beforehand. Its share is printed.
+  one by about sqrt(kappa / n) a direction, so this part has the variance Var_h(r) kappa / n. Inside
+  the bins of a number only moments are known, and the difference from the law there, up to a
+  quarter of the density's own spread where tails are heavy, does not shrink with n. So what of the
+  score changes when every number moves to the mean of its bin, and F does not determine, has a
+  variance of its own, of r at most. Both are models of how far densities fitted to F are from the
+  data, not theorems; their constants are public and fixed beforehand. The share is printed.
 
 The estimate solves sum_i w_i psi_b(z_i) = 0. Weights may be negative, so Newton's method takes its
 derivative from h.
@@ -27,6 +32,7 @@ References
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -51,6 +57,8 @@ if TYPE_CHECKING:
 
 DRAWS = 5_000
 _LEAST_KAPPA, _ROWS_PER_KAPPA = 100, 200
+_RIDGE = 8.0  # the most of nu
+_INSIDE = 0.06  # squared relative error of the law inside bins, a direction
 _JITTER = 1e-10  # of the mean variance of a function: directions without variance stay unused
 
 
@@ -62,6 +70,8 @@ class CalibratedScore(Cached):
     ----------
     x : (m, p) float64
         Regressors of the candidates, of size about one.
+    coarse : (m, p) float64
+        The same with every number at the mean of its bin.
     y : (m,) float64
         Their response.
     density : (m,) float64
@@ -77,6 +87,7 @@ class CalibratedScore(Cached):
     """
 
     x: Floats
+    coarse: Floats
     y: Floats
     density: Floats
     functions: csr_array[Any]
@@ -113,7 +124,7 @@ class CalibratedScore(Cached):
         weighted = self.functions.multiply(self.density[np.newaxis, :]).tocsr()
         second = (weighted @ self.functions.T).toarray()
         g = second - np.outer(self._fitted_means, self._fitted_means)
-        g += self.noise_of_means * (self.n / self.kappa)
+        g += self.noise_of_means * min(self.n / self.kappa, _RIDGE)
         g[np.diag_indices_from(g)] += _JITTER * max(float(np.trace(g)) / len(g), 1e-300)
         return linalg.cho_factor(g, lower=True)
 
@@ -186,14 +197,34 @@ class CalibratedScore(Cached):
         c = self._own_parts[0]
         return np.asarray(c.T @ self.noise_of_means @ c)
 
+    def density_variance(self, combination: Floats, rest: float | None = None) -> float:
+        """Variance of a combination (p,) from what was not measured.
+
+        `rest` is Var_h(r) where a statistic has more of it than the combination.
+        """
+        own, inside = (float(combination @ v @ combination) for v in (self._rest, self._inside))
+        rest = own if rest is None else rest
+        return rest * self.kappa / self.n + min(own, inside) * _INSIDE
+
+    @property
+    def _rest(self) -> Floats:
+        return self._own_parts[1]
+
     @cached_property
-    def density_covariance(self) -> Floats:
-        """(p, p) of the coefficients, from what was not measured."""
-        return np.asarray(self._own_parts[1] * (self.kappa / self.n))
+    def _inside(self) -> Floats:
+        """(p, p) Var_h of what moving numbers to the means of their bins would change.
+
+        In E x (y - mean(x'b)); the moments with y are measured, so it is of the mean alone.
+        """
+        assert self.params is not None
+        fine, coarse = (
+            x * self.link.mean(x @ self.params)[:, np.newaxis] for x in (self.x, self.coarse)
+        )
+        return self.parts(solved(self.information(self.params), (coarse - fine).T).T)[1]
 
     def unmeasured(self, combinations: Floats) -> Floats:
         """(k,) part of the sampling standard errors of (k, p) that F does not determine."""
-        rest = combinations @ self._own_parts[1] @ combinations.T / self.n
+        rest = combinations @ self._rest @ combinations.T / self.n
         sampling = combinations @ self.sampling_covariance @ combinations.T
         return np.asarray(np.sqrt(np.diag(rest) / np.diag(sampling)))
 
@@ -220,7 +251,7 @@ class CalibratedScore(Cached):
         centred = influence - self.density @ influence
         sampling = float(self.density @ centred[:, 0] ** 2) / self.n
         noise = float(c[:, 0] @ self.noise_of_means @ c[:, 0])
-        return found, sampling, noise + float(rest[0, 0]) * self.kappa / self.n
+        return found, sampling, noise + self.density_variance(gradient, float(rest[0, 0]))
 
     @cached_property
     def _noise(self) -> Floats:
@@ -233,8 +264,10 @@ class CalibratedScore(Cached):
         if self.params is None:
             return ErrorLaw(np.inf, 1.0, np.zeros(1), np.zeros(1))
         df = max(self.n - len(combination), 1)
-        normal = self.density_covariance + (self.sampling_covariance if sampling else 0.0)
-        spread = float(np.sqrt(max(float(combination @ normal @ combination), 0.0)))
+        variance = self.density_variance(combination)
+        if sampling:
+            variance += float(combination @ self.sampling_covariance @ combination)
+        spread = math.sqrt(max(variance, 0.0))
         fixed = self._noise @ combination
         return ErrorLaw(spread, df, fixed, np.zeros(len(fixed)))
 
@@ -246,10 +279,10 @@ class CalibratedScore(Cached):
         """Sampling and privacy variance of one combination (p,); the latter with the density's."""
         if self.params is None:
             return np.inf, np.inf
-        privacy = self.noise_covariance + self.density_covariance
+        noise = float(combination @ self.noise_covariance @ combination)
         return (
             float(combination @ self.sampling_covariance @ combination),
-            float(combination @ privacy @ combination),
+            noise + self.density_variance(combination),
         )
 
     def interval(self, combination: Floats, alpha: float, *, sampled: bool) -> tuple[float, float]:

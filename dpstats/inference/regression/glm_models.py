@@ -213,10 +213,24 @@ class DensityModel(Cached):
             y = np.equal(column.bins_of(codes[response]), level).astype(np.float64)
         values = self._points(codes)
         x = moments.regressors_at(values)
+        coarse = moments.regressors_at(self._bin_means(codes, values, density))
         if moments.given is not None:
-            x = x * moments.given.holds(codes)[:, np.newaxis]
-        found = CalibratedScore(x, y, density, functions, answers, self.link, self.robust)
+            inside = moments.given.holds(codes)[:, np.newaxis]
+            x, coarse = x * inside, coarse * inside
+        found = CalibratedScore(x, coarse, y, density, functions, answers, self.link, self.robust)
         return found, values
+
+    def _bin_means(
+        self, codes: dict[str, NDArray[np.int64]], values: dict[str, Floats], density: Floats
+    ) -> dict[str, Floats]:
+        """The values with those of every number replaced by their mean in its bin."""
+        found = dict(values)
+        for name in _numbers(self.moments):
+            bins = self.moments.schema[name].bins_of(codes[name])
+            mass = np.bincount(bins, density)
+            total = np.bincount(bins, density * values[name])
+            found[name] = (total / np.where(mass > 0, mass, 1.0))[bins]
+        return found
 
     @property
     def columns(self) -> tuple[Column, ...]:

@@ -121,7 +121,7 @@ def test_counts_with_little_noise_are_near_statsmodels(rows):
     order = [list(theirs.params.index).index(term) for term in ours.terms]
     errors = np.asarray(theirs.bse)[order]
     assert np.all(np.abs(np.asarray(ours.params) - np.asarray(theirs.params)[order]) < 0.6 * errors)
-    np.testing.assert_allclose(ours.bse, errors, rtol=0.25)
+    np.testing.assert_allclose(ours.bse, errors, rtol=0.4)
     ratios = ours.rate_ratios()
     np.testing.assert_allclose(ratios["rate_ratio"], np.exp(np.asarray(ours.params)))
     assert np.all(ratios["conf_low"] < ratios["rate_ratio"])

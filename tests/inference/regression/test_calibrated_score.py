@@ -13,7 +13,7 @@ from dpstats.inference.regression.newton import derivatives
 N = 10_000
 
 
-def score(noise=1e-12, link=None, robust=False, seed=0):
+def score(noise=1e-12, link=None, robust=False, seed=0, moved=0.0):
     """400 points, a few functions of them, and answers that differ from the fitted means."""
     rng = np.random.default_rng(seed)
     x = np.column_stack([np.ones(400), rng.uniform(-1, 1, 400)])
@@ -27,8 +27,9 @@ def score(noise=1e-12, link=None, robust=False, seed=0):
         n=N, means=means, sums=means * N, bounds=np.ones(d, np.int64),
         noise_covariance=np.eye(d) * noise * N**2, uniforms=np.zeros(d), noise_groups=[],
     )  # fmt: skip
+    coarse = x + moved * np.column_stack([np.zeros(400), rng.uniform(-1, 1, 400)])
     return CalibratedScore(
-        x, y, density, sparse.csr_array(functions), answers, link or Logit(), robust
+        x, coarse, y, density, sparse.csr_array(functions), answers, link or Logit(), robust
     )
 
 
@@ -59,7 +60,7 @@ def test_influences_are_derivatives_by_the_answers():
             answers = SimpleNamespace(**{**vars(some.answers), "means":
                                       some.answers.means + sign * step})  # fmt: skip
             other = CalibratedScore(
-                some.x, some.y, some.density, some.functions, answers, some.link
+                some.x, some.coarse, some.y, some.density, some.functions, answers, some.link
             )
             moved.append(other.params)
         # Newton's derivative is from h, not from w, and psi from the estimate: nearly the same.
@@ -84,6 +85,26 @@ def test_averages_follow_from_the_weights_and_have_all_errors():
     assert found == pytest.approx(float(some.weights @ values))
     assert 0 < sampling < 1 / N
     assert privacy > 0
+
+
+def test_what_bins_hide_has_a_variance_of_its_own():
+    """None where every number is at the mean of its bin; else it grows, up to that of the rest."""
+    none, small, large = (score(noise=1e-6, moved=moved) for moved in (0.0, 0.002, 1.0))
+    slope = np.array([0.0, 1.0])
+    rest = none.density_variance(slope) / 0.01  # kappa / n
+    hidden = small.density_variance(slope) - none.density_variance(slope)
+    assert 0 < hidden < 0.06 * rest
+    assert large.density_variance(slope) == pytest.approx((0.01 + 0.06) * rest)
+    assert small.variances(slope)[1] == pytest.approx(none.variances(slope)[1] + hidden)
+    average = [s.average(lambda b: float(b[1]) * np.ones(400))[2] for s in (none, small)]
+    assert average[1] == pytest.approx(average[0] + hidden, rel=1e-3)
+
+
+def test_the_ridge_does_not_grow_with_the_rows():
+    """However many the rows, an answer with little noise is carried."""
+    some = score(noise=1e-5)
+    gap = np.abs(some.functions @ some.weights - some.answers.means)
+    assert gap.max() < 0.05 * np.abs(some.functions @ some.density - some.answers.means).max()
 
 
 def test_robust_variances_are_those_of_the_influences():
