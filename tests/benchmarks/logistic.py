@@ -3,12 +3,15 @@
     python tests/benchmarks/logistic.py adult adult.csv [--runs 20] [--stages 1 2]
     python tests/benchmarks/logistic.py mixed [--rows 200000] [--runs 20] [--stages 1 2]
     python tests/benchmarks/logistic.py binary [--runs 100] [--stages 1 2]
+    python tests/benchmarks/logistic.py randhie|fair|star98|tails|visits [--stages 1 2]
 
 "adult": income above 50,000 by eight predictors (age, years of education, hours, sex, race, capital
 gain, marital status, kind of work; 12 coefficients) at (1, 1e-6). Tables of 48,842 rows are drawn
 with replacement from the integer-coded file of `adult.py`; the truth is the fit to all of its rows.
 "mixed" and "binary": the settings of tests/statistical/test_logistic.py, three columns that depend
-on each other at (1, 1e-6), and two coins with epsilon = 0.5.
+on each other at (1, 1e-6), and two coins with epsilon = 0.5. The others are those of
+`regression_data.py` ("visits" is a Poisson regression), drawn with replacement like Adult, at most
+20,000 rows of them.
 
 Printed for every coefficient: coverage of the 95% interval, median width over that of statsmodels
 without privacy, and bias in standard errors without privacy.
@@ -20,6 +23,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from regression_data import SETS, coded
 
 import dpstats as dps
 from dpstats.privacy.noise import _noise_from
@@ -93,8 +97,8 @@ MIXED = dps.Schema([
 BINARY = dps.Schema([dps.Boolean(name) for name in "uvy"])
 
 
-def without_privacy(schema, formula, rows):
-    """Estimates and standard errors of the maximum likelihood fit."""
+def without_privacy(schema, formula, rows, counts=False):
+    """Estimates and standard errors of the maximum likelihood fit; of counts HC0."""
     from dpstats.families.formula import Design
 
     design = Design.of(formula, schema)
@@ -103,15 +107,18 @@ def without_privacy(schema, formula, rows):
     x = design.matrix({name: rows[name] for name in used}, schema)
     y, b = rows[response].to_numpy(np.float64), np.zeros(x.shape[1])
     for _ in range(30):
-        chance = 1 / (1 + np.exp(-x @ b))
-        information = (x.T * (chance * (1 - chance))) @ x
-        b = b + np.linalg.solve(information, x.T @ (y - chance))
-    return b, np.sqrt(np.diag(np.linalg.inv(information)))
+        mean = np.exp(x @ b) if counts else 1 / (1 + np.exp(-x @ b))
+        information = (x.T * (mean if counts else mean * (1 - mean))) @ x
+        b = b + np.linalg.solve(information, x.T @ (y - mean))
+    covariance = np.linalg.inv(information)
+    if counts:
+        covariance = covariance @ (x.T * (y - mean) ** 2) @ x @ covariance
+    return b, np.sqrt(np.diag(covariance))
 
 
-def study(name, schema, formula, draw, truth, errors, budget, stages, runs, m):
+def study(name, schema, analysis, draw, truth, errors, budget, runs, m):
     """Print the figures of one setting."""
-    plan = dps.plan(schema, {"it": dps.Logistic(formula, stages=stages)}, budget=budget)
+    plan = dps.plan(schema, {"it": analysis}, budget=budget)
     found, spent, shares = [], [], []
     for run in range(runs):
         rows = draw(np.random.default_rng(run))
@@ -134,7 +141,7 @@ def study(name, schema, formula, draw, truth, errors, budget, stages, runs, m):
         },
         index=result.terms,
     )  # fmt: skip
-    print(f"{name}, {stages} stage(s), {runs} releases\n{table.round(3)}")
+    print(f"{name}, {analysis.stages} stage(s), {runs} releases\n{table.round(3)}")
     print(
         f"coverage {hits.mean():.3f}, least {hits.mean(axis=0).min():.3f}; width "
         f"{np.median(width):.2f}, most {width.max():.2f}; bias up to {np.abs(bias).max():.2f}; "
@@ -147,14 +154,25 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("setting", choices=["adult", "mixed", "binary"])
+    parser.add_argument("setting", choices=["adult", "mixed", "binary", *SETS])
     parser.add_argument("path", type=Path, nargs="?")
     parser.add_argument("--rows", type=int, default=200_000)
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--stages", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--m", type=int)
     given = parser.parse_args()
-    if given.setting == "adult":
+    kind = dps.Logistic
+    if given.setting in SETS:
+        schema, rows, analysis = SETS[given.setting]()
+        rows, kind, n = coded(schema, rows), type(analysis), min(len(rows), 20_000)
+        counts = kind is dps.Poisson
+        truth, errors = without_privacy(schema, analysis.formula, rows, counts)
+        options = (
+            f"{given.setting}, n = {n}", schema, analysis.formula,
+            lambda rng: rows.iloc[rng.integers(0, len(rows), n)],
+            truth, errors * np.sqrt(len(rows) / n), TIGHT,
+        )  # fmt: skip
+    elif given.setting == "adult":
         schema, rows, draw = adult(given.path)
         truth, errors = without_privacy(schema, FORMULA, rows)
         options = ("Adult", schema, FORMULA, draw, truth, errors, TIGHT)
@@ -169,8 +187,10 @@ def main():
         errors = without_privacy(BINARY, formula, binary(np.random.default_rng(0), many))[1]
         options = ("binary, n = 2000", BINARY, formula, lambda rng: binary(rng, n),
                    np.array([0, 1, 0]), errors * np.sqrt(many / n), dps.PureDP(0.5))  # fmt: skip
+    name, schema, formula, *others = options
     for stages in given.stages:
-        study(*options, stages, given.runs, given.m)
+        analysis = kind(formula, stages=stages)
+        study(name, schema, analysis, *others, given.runs, given.m)
 
 
 if __name__ == "__main__":

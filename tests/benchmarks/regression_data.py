@@ -1,16 +1,8 @@
-"""Coverage of logistic and Poisson regression on rows of real tables.
+"""Tables of statsmodels, and heavy tails, as `logistic.py` declares and fits them.
 
-    python tests/benchmarks/generalised_linear.py randhie|fair|star98|tails|visits
-        [--budget 1|1,1e-6] [--runs 100] [--m 4000]
-
-Tables are drawn from a data set of statsmodels with replacement, and the truth is the fit without
-privacy on all its rows, coded as the schema says; so whatever the model misses, it misses in both.
-`tails` is simulated: two regressors of Student's t with 2 degrees of freedom and a group, clipped
-at 20. Coverage, width against that of statsmodels in the same rows, bias in its standard errors.
+Every function returns the schema, the rows and the analysis. `tails` is simulated: two regressors
+of Student's t with 2 degrees of freedom, clipped at 20, and a group.
 """
-
-import argparse
-import time
 
 import numpy as np
 import pandas as pd
@@ -102,55 +94,3 @@ def coded(schema, rows):
             place = np.rint((inside - column.low) / step)
             frame[column.name] = column.low + step * place
     return frame
-
-
-def plain(analysis, frame):
-    """Coefficients and standard errors without privacy."""
-    import formulaic
-
-    left, right = analysis.formula.split("~")
-    x = formulaic.model_matrix(right, frame)
-    logistic = isinstance(analysis, dps.Logistic)
-    family = sm.families.Binomial() if logistic else sm.families.Poisson()
-    fit = sm.GLM(frame[left.strip()].astype(float), np.asarray(x, dtype=float), family=family)
-    found = fit.fit(cov_type="nonrobust" if logistic else "HC0")
-    return np.asarray(found.params), np.asarray(found.bse)
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("set", choices=SETS)
-    parser.add_argument("--budget", default="1,1e-6")
-    parser.add_argument("--runs", type=int, default=100)
-    parser.add_argument("--m", type=int, default=4_000)
-    given = parser.parse_args()
-    schema, rows, analysis = SETS[given.set]()
-    frame = coded(schema, rows)
-    parts = [float(part) for part in given.budget.split(",")]
-    budget = dps.PureDP(*parts) if len(parts) == 1 else dps.ApproxDP(*parts)
-    n = min(len(frame), 20_000)
-    truth, _ = plain(analysis, frame)
-    plan = dps.plan(schema, {"it": analysis}, budget=budget)
-    hits, widths, errors, seconds = [], [], [], []
-    for run in range(given.runs):
-        rng = np.random.default_rng(run)
-        drawn = frame.iloc[rng.integers(0, len(frame), n)]
-        _, se = plain(analysis, drawn)
-        start = time.process_time()
-        result = dps.release(plan, drawn, m=given.m, k=500, rng=run).infer("it")
-        low, high = np.asarray(result.conf_int()).T
-        seconds.append(time.process_time() - start)
-        hits.append((low <= truth) & (truth <= high))
-        widths.append((high - low) / (3.92 * se))
-        errors.append((np.asarray(result.params) - truth) / se)
-    with np.printoptions(precision=3, suppress=True, linewidth=150):
-        print(f"{given.set}, n = {n}, {budget}, {given.runs} releases")
-        print("coverage", np.mean(hits, axis=0), "mean", np.mean(hits).round(3))
-        print("width / without privacy", np.median(widths, axis=0))
-        print("bias / standard error", np.nanmean(errors, axis=0))
-        none = int(np.isnan(errors).any(axis=1).sum())
-        print("CPU s", np.median(seconds).round(2), "no estimate", none)
-
-
-if __name__ == "__main__":
-    main()
