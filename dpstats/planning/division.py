@@ -163,6 +163,7 @@ def continued(
     schema: Schema,
     analyses: Mapping[str, Analysis[Result]],
     budget: Budget,
+    unit: Unit,
     start: Any,
     shares: Mapping[str, Fraction] | None,
 ) -> Strategy:
@@ -178,6 +179,11 @@ def continued(
     if not isinstance(held, Measurements) or not hasattr(start, "candidates"):
         raise RequestError(f"start must be a dps.Release, got {short(start)}")
     old = held.strategy
+    if unit not in ("replace", old.unit):
+        raise RequestError(
+            f"the release given as start= was made under unit={old.unit!r}, and what is added to "
+            "it has the same neighbour relation: leave out unit="
+        )
     if schema != old.schema:
         raise RequestError(
             "the release given as start= declares other columns; plan with its own: start.schema"

@@ -451,7 +451,7 @@ def plan(
                 "start= keeps the reference, the tables and the number of rows of the release: "
                 "leave out reference=, weights=, allocation= and n="
             )
-        strategy = continued(schema, analyses, budget, start, read)
+        strategy = continued(schema, analyses, budget, unit, start, read)
         held: Measurements = start.measurements  # type: ignore[attr-defined]
         every = {name: analysis_from_dict(plain) for name, plain in held.requests.items()}
         made = Plan(strategy, every | analyses, reference_from_dict(held.reference_spec), held)

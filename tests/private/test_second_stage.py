@@ -274,6 +274,8 @@ def test_what_start_cannot_be(rows):
     ):
         with pytest.raises(dps.RequestError, match=message):
             dps.plan(schema, asked, budget=budget, start=start)
+    with pytest.raises(dps.RequestError, match="leave out unit="):
+        dps.plan(SCHEMA, two, budget=BUDGET, start=held, unit="add_remove")
     plain = dps.plan(SCHEMA, {"it": dps.Logistic(FORMULA)}, budget=BUDGET)
     begun = dps.plan(SCHEMA, two, budget=BUDGET, start=dps.release(plain, rows, m=300, k=10, rng=0))
     with pytest.raises(dps.RequestError, match="adds to a budget that is spent"):
