@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
-from dpstats.analyses.base import Analysis, needs
+from dpstats.analyses.base import Analysis
 from dpstats.analyses.registry import check_readable
+from dpstats.analyses.second_stage import needs
 from dpstats.checks import Alternative, Method, Target
 from dpstats.errors import RequestError
 from dpstats.families import is_library_block

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Protocol, TypeVar
 
-import numpy as np
-
 from dpstats.families.block import Family
-from dpstats.families.pilot_score import PilotScore
 from dpstats.measured.view import ReleaseView
 from dpstats.results.base import Result
 from dpstats.schema import Schema
@@ -52,35 +49,6 @@ def answered(analysis: Analysis[Result], schema: Schema) -> Family:
     own = getattr(analysis, "answered", None)
     family: Family = analysis.family(schema) if own is None else own(schema)
     return family.answering
-
-
-def second_stage(analysis: Analysis[Result], schema: Schema) -> PilotScore | None:
-    """What an analysis measures once its family has given a pilot; None for most analyses.
-
-    One that has a second stage names it, at an unknown pilot, in a method ``second_stage(schema)``,
-    and gives it at the pilot of a release in ``at_pilot(release)``.
-    """
-    own = getattr(analysis, "second_stage", None)
-    found: PilotScore | None = None if own is None else own(schema)
-    return found
-
-
-def needs(analysis: Analysis[Result], schema: Schema) -> Family:
-    """All that an analysis measures: its family, and a second stage if it has one."""
-    family, more = analysis.family(schema), second_stage(analysis, schema)
-    return family if more is None else Family((*family.blocks, more))
-
-
-def at_pilot(analysis: Analysis[Result], release: ReleaseView) -> PilotScore | None:
-    """The same at the pilot that a release gives; at zero, where it gives none."""
-    block = second_stage(analysis, release.schema)
-    if block is None:
-        return None
-    try:
-        found: PilotScore = analysis.at_pilot(release)  # type: ignore[attr-defined]
-    except Exception:  # any pilot is valid, and the budget is spent
-        return block.at(np.zeros(block.size))
-    return found
 
 
 def combines(analysis: Analysis[Result], schema: Schema) -> bool:

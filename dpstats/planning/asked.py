@@ -10,12 +10,14 @@ import numpy as np
 
 from dpstats.analyses.base import Analysis, combines
 from dpstats.analyses.registry import family_of, spelled
+from dpstats.analyses.second_stage import second_stages
 from dpstats.errors import RequestError
 from dpstats.families import is_library_block
 from dpstats.families.ball_moments import BallMoments
 from dpstats.families.block import Block
 from dpstats.families.merging import BlockIndex
 from dpstats.measured.contents import unasked
+from dpstats.measured.measurements import Measurements
 from dpstats.measured.strategy import Strategy
 from dpstats.results.base import Result
 from dpstats.schema import Schema
@@ -84,4 +86,53 @@ def check_asked(strategy: Strategy, analyses: Mapping[str, Analysis[Result]]) ->
         raise RequestError(
             f"the plan measures {block.names[0]!r} by functions that none of its analyses asks "
             f"for; {_EDITED}"
+        )
+
+
+def check_stages(strategy: Strategy, analyses: Mapping[str, Analysis[Result]]) -> None:
+    """Refuse a plan without the second stages that its analyses have, or with others.
+
+    Raises
+    ------
+    RequestError
+    """
+    wanted = list(dict.fromkeys(second_stages(analyses, strategy.schema).values()))
+    found = [planned.block for planned in strategy.scores]
+    fits = [[one == block or one.settles(block) for one in found] for block in wanted]
+    if len(found) != len(wanted) or not all(map(any, fits)):
+        raise RequestError(
+            "the plan does not measure the second stages of its analyses; it was edited by hand: "
+            "make it again with dps.plan"
+        )
+
+
+def check_start(strategy: Strategy, start: Measurements | None) -> None:
+    """Refuse a plan that does not add known second stages alone to what was measured before.
+
+    Or that knows pilots without a release that they come from.
+
+    Raises
+    ------
+    RequestError
+    """
+    if start is None:
+        if not all(planned.pending for planned in strategy.scores):
+            raise RequestError(
+                "the plan has the pilot of a second stage, which its first stage gives; it was "
+                "edited by hand: make it again with dps.plan"
+            )
+        return
+    old = start.strategy
+    new = [planned for planned in strategy.blocks if planned not in old.blocks]
+    if (
+        [planned for planned in strategy.blocks if planned in old.blocks] != list(old.blocks)
+        or not new
+        or any(planned.role != "score" or planned.pending for planned in new)
+        or (strategy.schema, strategy.unit, strategy.n, strategy.tables)
+        != (old.schema, old.unit, old.n, old.tables)
+        or strategy.budget.kind != old.budget.kind
+    ):
+        raise RequestError(
+            "the plan does not add second stages to what its start measured; it was edited by "
+            "hand: make it again with dps.plan"
         )

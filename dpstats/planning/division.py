@@ -5,14 +5,23 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Any
 
 from dpstats.analyses.base import Analysis, combines
+from dpstats.analyses.second_stage import at_pilots, second_stages
+from dpstats.checks import short
+from dpstats.errors import RequestError
 from dpstats.families.block import Block, Family
 from dpstats.families.merging import merge
+from dpstats.families.pilot_score import PilotScore
 from dpstats.families.tables.cells import ROWS, Table
-from dpstats.measured.strategy import PlannedBlock
+from dpstats.measured.contents import lacking
+from dpstats.measured.measurements import Measurements
+from dpstats.measured.strategy import PlannedBlock, Strategy
 from dpstats.planning.allocation import Split, relative_price
 from dpstats.planning.table_split import TableSplit, Weights
+from dpstats.privacy.budget import Budget
+from dpstats.privacy.neighbours import Unit
 from dpstats.results.base import Result
 from dpstats.schema import Schema
 
@@ -116,3 +125,105 @@ def _paid_for_count(rule: Split, blocks: Sequence[Block]) -> Fraction:
     one = ROWS.price(rule.budget, rule.unit)
     others = relative_price(blocks, rule.budget, rule.unit)
     return rule.amount * one / (one + others)
+
+
+def split_stages(
+    rule: Split, stages: Mapping[str, PilotScore]
+) -> tuple[Split, tuple[PlannedBlock, ...]]:
+    """The rule for what is measured first, and the second stages with their noise.
+
+    A second stage gets as much as the first one of its analysis: half of the analysis' share where
+    shares are given, otherwise as much as its functions would cost by themselves in an equal split
+    of what all analyses ask for.
+    """
+    if not stages:
+        return rule, ()
+    if rule.shares is not None:
+        whole = sum(rule.shares.values(), Fraction(0))
+        parts = {name: rule.shares[name] / whole / 2 for name in stages}
+        left = {name: share / whole - parts.get(name, 0) for name, share in rule.shares.items()}
+        first, total = replace(rule, shares=left), Fraction(1)
+    else:
+        every = list(dict.fromkeys(block for blocks in rule.asked.values() for block in blocks))
+        price = relative_price(every, rule.budget, rule.unit)
+        parts = {
+            name: relative_price(list(dict.fromkeys(rule.asked[name])), rule.budget, rule.unit)
+            / price
+            for name in stages
+        }
+        first, total = rule, 1 + sum(parts.values(), Fraction(0))
+    amounts: dict[PilotScore, Fraction] = {}  # two analyses of one formula share theirs
+    for name, block in stages.items():
+        amounts[block] = amounts.get(block, Fraction(0)) + rule.amount * parts[name] / total
+    spent = sum(amounts.values(), Fraction(0))
+    return replace(first, amount=rule.amount - spent), _planned(amounts, rule.budget, rule.unit)
+
+
+def continued(
+    schema: Schema,
+    analyses: Mapping[str, Analysis[Result]],
+    budget: Budget,
+    unit: Unit,
+    start: Any,
+    shares: Mapping[str, Fraction] | None,
+) -> Strategy:
+    """What a release measured, and second stages at its pilots; the budget is that of all of it.
+
+    Raises
+    ------
+    RequestError
+        If `start` is not a release of this schema, with a budget of the same kind, that holds the
+        first stage of all analyses and the second of none.
+    """
+    held = getattr(start, "measurements", None)
+    if not isinstance(held, Measurements) or not hasattr(start, "candidates"):
+        raise RequestError(f"start must be a dps.Release, got {short(start)}")
+    old = held.strategy
+    if unit not in ("replace", old.unit):
+        raise RequestError(
+            f"the release given as start= was made under unit={old.unit!r}, and what is added to "
+            "it has the same neighbour relation: leave out unit="
+        )
+    if schema != old.schema:
+        raise RequestError(
+            "the release given as start= declares other columns; plan with its own: start.schema"
+        )
+    deltas = {getattr(one, "delta", None) for one in (budget, old.budget)}
+    if budget.kind != old.budget.kind or len(deltas) > 1:
+        raise RequestError(
+            f"the release given as start= spent {old.budget}; give a budget of the same kind (and "
+            "delta), which is added to it"
+        )
+    stages = second_stages(analyses, schema)
+    for name, analysis in analyses.items():
+        if name not in stages:
+            raise RequestError(
+                f"start= adds the second stage of regressions, and {name!r} has none: give it "
+                "stages=2, or plan it without start="
+            )
+        if missing := lacking(held, start.answers, analysis.family(schema)):
+            raise RequestError(
+                f"the release given as start= lacks the first stage of {name!r}: {missing}; plan "
+                "it without start="
+            )
+        if any(planned.block.settles(stages[name]) for planned in old.scores):
+            raise RequestError(
+                f"the release given as start= has measured the second stage of {name!r} already"
+            )
+    parts = dict.fromkeys(stages, Fraction(1)) if shares is None else shares
+    whole, amounts = sum(parts.values(), Fraction(0)), dict[PilotScore, Fraction]()
+    for name, block in stages.items():
+        amounts[block] = amounts.get(block, Fraction(0)) + budget.total * parts[name] / whole
+    new = at_pilots(_planned(amounts, budget, old.unit), analyses, start)
+    own = tuple(planned for planned in old.blocks if planned.role in ("reference", "count"))
+    together = budget.of_total(old.budget.total + budget.total)
+    return replace(old, blocks=(*old.measured, *old.scores, *new, *own), budget=together)
+
+
+def _planned(
+    amounts: Mapping[PilotScore, Fraction], budget: Budget, unit: Unit
+) -> tuple[PlannedBlock, ...]:
+    return tuple(
+        PlannedBlock(block, block.multiplier(budget, unit, amount), "score")
+        for block, amount in amounts.items()
+    )

@@ -14,6 +14,7 @@ import numpy as np
 from dpstats import files
 from dpstats.analyses.base import Analysis
 from dpstats.analyses.registry import analysis_from_dict, analysis_to_dict, check_readable
+from dpstats.analyses.second_stage import second_stages
 from dpstats.checks import Progress, check_label, check_progress, counted, short
 from dpstats.errors import FileFormatError, RequestError
 from dpstats.families.block import Family
@@ -23,17 +24,16 @@ from dpstats.measured.measurements import Measurements
 from dpstats.measured.strategy import HasStrategy, PlannedBlock, Strategy, check_rows
 from dpstats.measured.view import ReleaseView
 from dpstats.planning.allocation import Allocation, Split, read_shares
-from dpstats.planning.asked import blocks_asked, check_asked, refuse_needless_norms
-from dpstats.planning.division import divide
-from dpstats.planning.preview import Preview, preview_strategy
-from dpstats.planning.solve import Solvable
-from dpstats.planning.stages import (
+from dpstats.planning.asked import (
+    blocks_asked,
+    check_asked,
     check_stages,
     check_start,
-    continued,
-    second_stages,
-    split_stages,
+    refuse_needless_norms,
 )
+from dpstats.planning.division import continued, divide, split_stages
+from dpstats.planning.preview import Preview, preview_strategy
+from dpstats.planning.solve import Solvable
 from dpstats.planning.table_split import Weights, check_weights
 from dpstats.privacy.budget import Budget, check_budget
 from dpstats.privacy.neighbours import NEIGHBOURS, Unit, check_unit
@@ -451,7 +451,7 @@ def plan(
                 "start= keeps the reference, the tables and the number of rows of the release: "
                 "leave out reference=, weights=, allocation= and n="
             )
-        strategy = continued(schema, analyses, budget, start, read)
+        strategy = continued(schema, analyses, budget, unit, start, read)
         held: Measurements = start.measurements  # type: ignore[attr-defined]
         every = {name: analysis_from_dict(plain) for name, plain in held.requests.items()}
         made = Plan(strategy, every | analyses, reference_from_dict(held.reference_spec), held)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
+from dpstats.analyses.second_stage import at_pilots
 from dpstats.checks import (
     Method,
     Progress,
@@ -26,7 +27,6 @@ from dpstats.planning.pretended import (
     pretend_rows,
     seen_by_analyses,
 )
-from dpstats.planning.stages import at_pilots
 from dpstats.results.base import Result
 from dpstats.results.rendering import significant
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from dpstats.analyses.base import Analysis
+from dpstats.analyses.second_stage import at_pilots
 from dpstats.measured.measurements import Measurements
 from dpstats.measured.strategy import PlannedBlock
-from dpstats.planning.stages import at_pilots
 from dpstats.references.generator import check_options, fit_density
 from dpstats.releases.release import Release
 from dpstats.results.base import Result

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from dpstats import files
-from dpstats.analyses.base import Analysis, R, answered, needs
+from dpstats.analyses.base import Analysis, R, answered
 from dpstats.analyses.registry import spelled
+from dpstats.analyses.second_stage import needs
 from dpstats.arrays import Codes, Floats
 from dpstats.caching import Cached
 from dpstats.checks import (

@@ -12,6 +12,7 @@ from dpstats.families.group_moments import GroupMoments
 from dpstats.families.losses.functions import PinballLoss
 from dpstats.families.losses.linear import LinearLosses
 from dpstats.families.moments import Moments
+from dpstats.families.pilot_score import PilotScore
 from dpstats.families.subgroups import Subgroup
 from dpstats.families.tables.cells import Cells, Indicator, Table
 from dpstats.families.tables.lattice import PEAK, KernelLattice
@@ -25,6 +26,9 @@ SCHEMA = Schema([
     Number("y", 0, 10, points=41, edges=[2.5, 5], closed="right", missing=5),
     Number("score", values=[17.5, 22, 27], allow_missing=True),
 ])  # fmt: skip
+
+
+SCORE = [(), (("x", None),), (("word", 1),), (("x", None), ("y", None), ("grade", 0))]
 
 
 def blocks_of(schema):
@@ -50,6 +54,7 @@ def blocks_of(schema):
             "y ~ x + flag",
             {"Intercept": (0, 10, 4), "x": (-4, 5, 3), "flag[T.True]": (0, 2, 3)},
         ),
+        PilotScore.of(schema, SCORE, ("flag", 1), "logit").at(np.array([0.3, -4.7, 1.1, 2.9])),
     ]
 
 
@@ -124,6 +129,19 @@ def _block_sums(block, coded, bins):
                 residual = y - (one + (x - 0.75) * slope + levels["flag"] * more)
                 loss = max(0.25 * residual, -0.75 * residual)
                 sums[f] += math.floor(loss / block.unit + 0.5)
+        elif isinstance(block, PilotScore):
+            half = {c.name: (c.points - 1) // 2 for c in block.columns if isinstance(c, Number)}
+            grids = [math.prod(half[n] for n, level in t if level is None) for t in block.terms]
+            terms = [
+                math.prod(codes[n] if level is None else int(levels[n] == level) for n, level in t)
+                for t in block.terms
+            ]
+            parts = zip(terms, block.pilot, grids, strict=True)
+            step = sum(term * b // grid for term, b, grid in parts) // 64
+            mean = round(65_536 / (1 + math.exp(-step / 1_024)))
+            for f, (term, grid) in enumerate(zip(terms, grids, strict=True)):
+                value = term * (65_536 * levels["flag"] - mean)
+                sums[f] += abs(value) // grid * (1 if value > 0 else -1)
         else:
             for f, term in enumerate(block.terms):
                 value = 1 if block.given is None else int(_inside(block.given, levels))

@@ -1,0 +1,75 @@
+"""Second stages of analyses: what they measure once their family has given a pilot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpstats.analyses.base import Analysis
+from dpstats.families.block import Family
+from dpstats.families.pilot_score import PilotScore
+from dpstats.measured.strategy import PlannedBlock
+from dpstats.results.base import Result
+from dpstats.schema import Schema
+
+if TYPE_CHECKING:
+    from dpstats.measured.view import ReleaseView
+
+
+def second_stage(analysis: Analysis[Result], schema: Schema) -> PilotScore | None:
+    """What an analysis measures once its family has given a pilot; None for most analyses.
+
+    One that has a second stage names it, at an unknown pilot, in a method ``second_stage(schema)``,
+    and gives it at the pilot of a release in ``at_pilot(release)``.
+    """
+    own = getattr(analysis, "second_stage", None)
+    found: PilotScore | None = None if own is None else own(schema)
+    return found
+
+
+def second_stages(
+    analyses: Mapping[str, Analysis[Result]], schema: Schema
+) -> dict[str, PilotScore]:
+    """By name, for the analyses that have one."""
+    found = {name: second_stage(one, schema) for name, one in analyses.items()}
+    return {name: block for name, block in found.items() if block is not None}
+
+
+def needs(analysis: Analysis[Result], schema: Schema) -> Family:
+    """All that an analysis measures: its family, and a second stage if it has one."""
+    family, more = analysis.family(schema), second_stage(analysis, schema)
+    return family if more is None else Family((*family.blocks, more))
+
+
+def at_pilot(analysis: Analysis[Result], release: ReleaseView) -> PilotScore | None:
+    """The same at the pilot that a release gives; at zero, where it gives none."""
+    block = second_stage(analysis, release.schema)
+    if block is None:
+        return None
+    try:
+        found: PilotScore = analysis.at_pilot(release)  # type: ignore[attr-defined]
+    except Exception:  # any pilot is valid, and the budget is spent
+        return block.at(np.zeros(block.size))
+    return found
+
+
+def at_pilots(
+    blocks: tuple[PlannedBlock, ...],
+    analyses: Mapping[str, Analysis[Result]],
+    release: ReleaseView,
+) -> tuple[PlannedBlock, ...]:
+    """The blocks, with those that wait for a pilot at the one that a release gives."""
+    known: dict[object, PilotScore] = {}
+    for analysis in analyses.values():
+        wanted = second_stage(analysis, release.schema)
+        if wanted is not None and wanted not in known:
+            found = at_pilot(analysis, release)
+            assert found is not None  # it has a second stage
+            known[wanted] = found
+    return tuple(
+        replace(planned, block=known[planned.block]) if planned.pending else planned
+        for planned in blocks
+    )
