@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import inspect
 import os
+import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from dpstats import __version__
 from dpstats.errors import BudgetError, DpstatsError
@@ -163,6 +165,12 @@ def _parser() -> argparse.ArgumentParser:
         default="population",
         help="what the intervals cover: the population (default) or the private table itself",
     )
+    infer.add_argument(
+        "--rows",
+        type=_row_limit,
+        metavar="N",
+        help="print at most so many rows of each table, or all (default: 60)",
+    )
     _add_shown(infer)
     infer.set_defaults(run=_infer)
 
@@ -222,9 +230,10 @@ def _add_shown(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--method",
-        choices=("noise_aware", "shortest"),
-        help="of the intervals beside the certified ones: shortest, for proportions and cells, are "
-        "those of least mean width over all proportions (default: noise_aware)",
+        choices=("noise_aware", "certified", "shortest"),
+        help="of the intervals: noise_aware and certified ones print side by side in any case; "
+        "shortest, for proportions and cells, print those of least mean width over all "
+        "proportions in place of the noise-aware ones",
     )
     parser.add_argument(
         "--adjust",
@@ -235,6 +244,15 @@ def _add_shown(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--penalty", type=float, help="of a graphical lasso or CLIME: the one whose edges to print"
     )
+
+
+def _row_limit(text: str) -> int:
+    """A number of rows to print."""
+    if text == "all":
+        return sys.maxsize
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"give a number of rows, or all; got {text!r}")
+    return int(text)
 
 
 def _add_synthesis(parser: argparse.ArgumentParser) -> None:
@@ -459,6 +477,7 @@ def _show(options: argparse.Namespace) -> None:
 
 
 def _infer(options: argparse.Namespace) -> None:
+    from dpstats.checks import Method
     from dpstats.errors import RequestError
     from dpstats.releases.opening import open_release
 
@@ -466,6 +485,8 @@ def _infer(options: argparse.Namespace) -> None:
     for reason in () if options.names else release.unread.values():
         say(reason)
     asked = {name: getattr(options, name) for name in _SHOWN if getattr(options, name) is not None}
+    if asked.get("method") in get_args(Method):
+        del asked["method"]  # these print in any case
     names = options.names or release.analyses
     for name in names if asked else ():  # before anything prints
         known = inspect.signature(release.infer(name).summary).parameters
@@ -475,6 +496,8 @@ def _infer(options: argparse.Namespace) -> None:
             )
     for name in names:
         summary: Callable[..., str] = release.infer(name).summary
+        if options.rows is not None and "most" in inspect.signature(summary).parameters:
+            summary = partial(summary, most=options.rows)
         show(summary(alpha=options.alpha, target=options.target, **asked), end="\n\n")
 
 

@@ -163,6 +163,41 @@ def test_options_of_summaries(folder, capsys):
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.parametrize("rows", ["all", "6", "2"])
+def test_long_tables_print_as_many_rows_as_asked_for(folder, capsys, monkeypatch, rows):
+    table = '[[analysis]]\nname = "table"\nkind = "marginals"\ncolumns = ["smoker", "age"]'
+    (folder / "table.toml").write_text(f"{REQUEST}\n{table}\n")
+    release = ["release", "--unchecked", "table.toml", "survey.csv", "-o", "t.zip"]
+    assert main([*release, "--candidates", "100"]) == DONE
+    capsys.readouterr()
+    assert main(["infer", "t.zip", "--rows", rows]) == DONE  # of all analyses, long or not
+    text = capsys.readouterr().out
+    assert text.count("smoker=") == (2 if rows == "2" else 4)
+    assert ("2 more rows in to_frame(); print them with most= (dpstats infer --rows)" in text) == (
+        rows == "2"
+    )
+    for wrong in ("0", "-1", "many", "1.5"):
+        with pytest.raises(SystemExit, match="2"):
+            main(["infer", "t.zip", f"--rows={wrong}"])
+        assert "--rows: give a number of rows, or all" in capsys.readouterr().err
+
+
+def test_certified_intervals_are_beside_the_others_in_any_case(folder, capsys):
+    release = ["release", "--unchecked", "request.toml", "survey.csv", "-o", "t.zip"]
+    assert main([*release, "--candidates", "100"]) == DONE
+    capsys.readouterr()
+    texts = []
+    for options in ([], ["--method", "certified"], ["--method", "noise_aware"]):
+        assert main(["infer", "t.zip", *options]) == DONE
+        texts.append(capsys.readouterr().out)
+    assert len(set(texts)) == 1
+    assert "95% certified" in texts[0]
+    assert main(["infer", "t.zip", "smoking", "--method", "shortest"]) == DONE
+    text = capsys.readouterr().out
+    assert "95% shortest" in text
+    assert "noise-aware" not in text
+
+
 def test_missing_ledger_is_warned_about(folder, capsys):
     assert main(["release", "--unchecked", "request.toml", "survey.csv", "-o", "out.zip"]) == DONE
     assert "no --ledger" in capsys.readouterr().err

@@ -25,7 +25,7 @@ from dpstats.checks import (
 )
 from dpstats.errors import RequestError
 from dpstats.inference.graphs.pair_intervals import PartialIntervals
-from dpstats.results.estimates import MOST, EstimateResult
+from dpstats.results.estimates import EstimateResult
 from dpstats.results.graphs.pair_graph import (
     EVEN_ROWS,
     PairGraph,
@@ -35,7 +35,7 @@ from dpstats.results.graphs.pair_graph import (
 )
 from dpstats.results.hypothesis import HypothesisResult
 from dpstats.results.named import Named
-from dpstats.results.rendering import Page, brief_list
+from dpstats.results.rendering import MOST, Page, brief_list
 from dpstats.spending import USUAL_ALPHA, benjamini_hochberg, holm, percent
 
 if TYPE_CHECKING:
