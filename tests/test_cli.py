@@ -480,7 +480,7 @@ def test_a_ledger_and_a_request_of_approximate_privacy(folder, capsys):
     assert main([*new, "1.2"]) == REFUSED
     assert "give --delta with --kind approx" in capsys.readouterr().err
     assert main([*new, "1.2", "--delta", "2"]) == REFUSED
-    assert "--cap: delta must be below 1" in capsys.readouterr().err
+    assert "--cap: delta must be above 0 and below 1" in capsys.readouterr().err
     assert main(["ledger", "new", "book", "--cap", "1", "--delta", "1e-6"]) == REFUSED
     assert main([*new, "1.2", "--delta", "1e-6"]) == DONE
     assert "epsilon = 1.2 at delta = 1e-06" in capsys.readouterr().out

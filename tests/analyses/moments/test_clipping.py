@@ -252,8 +252,14 @@ def test_files_requests_and_shared_measurements(tmp_path):
         ({"clip_norm": "1"}, "positive"),
         ({"center": {"age": 40}}, "give clip_norm"),
         ({"scale": {"age": 40}}, "give clip_norm"),
-        ({"clip_norm": 1, "center": 40}, "must name columns"),
-        ({"clip_norm": 1, "center": {"steps": 40}}, "center names"),
+        (
+            {"clip_norm": 1, "center": 40},
+            "center= must give a number by the name of its column",
+        ),
+        (
+            {"clip_norm": 1, "center": {"steps": 40}},
+            "center= names column 'steps', not among .*'age'",
+        ),
         ({"clip_norm": 1, "center": {"age": "x"}}, "center of 'age' must be a number"),
         ({"clip_norm": 1, "center": {"age": None}}, "center of 'age' must be a number"),
         ({"clip_norm": 1, "scale": {"age": 0}}, "scale of 'age' must be a positive number"),
