@@ -189,9 +189,6 @@ def test_p04_rho_adds_up_exactly_and_kinds_do_not_mix(path):
         assert "plan with dps.ZCDP or dps.ApproxDP, or start another" in str(raised.value)
         started = "'dpstats ledger new FILE --kind pure --cap EPSILON', whose spendings come on top"
         assert started in str(raised.value)
-            "'dpstats ledger new FILE --kind pure --cap EPSILON', whose spendings come on top"
-            in str(raised.value)
-        )
     assert path.read_bytes() == before
 
 
