@@ -24,10 +24,10 @@ from dpstats.measured.strategy import HasStrategy, PlannedBlock, Strategy, check
 from dpstats.measured.view import ReleaseView
 from dpstats.planning.allocation import Allocation, Split, read_shares
 from dpstats.planning.asked import blocks_asked, check_asked, refuse_needless_norms
-from dpstats.planning.division import divide
+from dpstats.planning.division import divide, weights_of
 from dpstats.planning.preview import Preview, preview_strategy
 from dpstats.planning.solve import Solvable
-from dpstats.planning.table_split import Weights, check_weights
+from dpstats.planning.table_split import WEIGHTS, Weights, check_weights
 from dpstats.privacy.budget import Budget, check_budget
 from dpstats.privacy.neighbours import NEIGHBOURS, Unit, check_unit
 from dpstats.references import default_reference, reference_from_dict
@@ -235,6 +235,21 @@ class Plan(HasStrategy, Solvable):
         }
 
     @property
+    def weights(self) -> Weights | None:
+        """How tables with common columns share the budget, as their noise shows; see `plan`.
+
+        None where no tables share, or where shares were given.
+        """
+
+        def found() -> Weights | None:
+            asked = {name: blocks_asked(a, self.schema) for name, a in self.analyses.items()}
+            amount = self.budget.total * (1 - self.reference.share)
+            rule = Split(asked, self.budget, amount, self.unit, "equal", None)
+            return weights_of(self.blocks, rule, self.analyses, self.schema)
+
+        return self._once("weights", found)
+
+    @property
     def requests(self) -> dict[str, Any]:
         """The analyses as plain data."""
         plain = {name: analysis_to_dict(a) for name, a in self.analyses.items()}
@@ -277,6 +292,7 @@ class Plan(HasStrategy, Solvable):
         share = self.reference.share
         own = self.reference_block
         paid = "" if own is None else f" for {counted(own.block.size, 'sum')} to place candidates"
+        shared = [] if self.weights is None else [f"Overlapping tables: {WEIGHTS[self.weights]}"]
         lines = [
             f"Plan: {counted(len(self.analyses), 'analysis', 'analyses')}, "
             f"{counted(self.published.size, 'test function')} "
@@ -286,6 +302,7 @@ class Plan(HasStrategy, Solvable):
             f"Noise: discrete {self.budget.noise.capitalize()} of scale {scales} rows on every "
             "function in [-1, 1]",
             f"Reference: {self.reference.to_dict()['kind']}, share of the budget {share}{paid}",
+            *shared,
             self.columns.missing_rules(),
             f"Digest: {files.short_digest(self.digest)}",
         ]
