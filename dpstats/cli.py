@@ -217,7 +217,9 @@ def _add_solve(parser: argparse.ArgumentParser) -> None:
         "--alternative", metavar="EFFECT", help="for --power: one number, or several with commas"
     )
     solve.add_argument("--null", type=float, help="for --power: value of the null hypothesis")
-    solve.add_argument("--term", help="for --power: the coefficient or pair that is tested")
+    solve.add_argument(
+        "--term", help="for --power or --width: the coefficient, pair or cell that is meant"
+    )
 
 
 def _add_shown(parser: argparse.ArgumentParser) -> None:

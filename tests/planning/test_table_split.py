@@ -195,9 +195,10 @@ def test_an_edited_list_of_tables_is_refused():
     assert sum(1 for _ in itertools.chain(made.blocks)) == 6
 
 
-@pytest.mark.parametrize("budget", [dps.PureDP(1), dps.ZCDP(0.1)], ids=["laplace", "gaussian"])
-@pytest.mark.parametrize("unit", ["replace", "add_remove"])
-@pytest.mark.parametrize("allocation", ["equal", "optimal"])
+@pytest.mark.parametrize(("budget", "unit", "allocation"), [
+    (dps.PureDP(1), "replace", "optimal"), (dps.ZCDP(0.1), "replace", "equal"),
+    (dps.PureDP(1), "add_remove", "equal"), (dps.ZCDP(0.1), "add_remove", "optimal"),
+])  # fmt: skip
 def test_the_noise_of_a_plan_shows_its_weights(budget, unit, allocation, tmp_path):
     """A file keeps the noise alone; what weights it came from is read off it."""
     schema = dps.Schema([dps.Category(f"c{i}", list("abcdefg")[: 2 + i]) for i in range(5)])
