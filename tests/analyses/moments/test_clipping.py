@@ -224,8 +224,11 @@ def test_files_requests_and_shared_measurements(tmp_path):
     pca = release.infer("pca")
     assert pca.columns == tuple(NAMES[::-1])
     np.testing.assert_allclose(pca.spread, [SCALE[name] for name in NAMES[::-1]])
-    with pytest.raises(dps.NotMeasuredError):
+    with pytest.raises(dps.NotMeasuredError, match=r"clipped moments of .* with clip_norm=2\.3, "):
         release.infer(dps.PCA(NAMES, clip_norm=2.3))
+    for options in release.measured()["options"]:
+        asked = eval(f"dict({options})")
+        assert asked == {"clip_norm": 2.3, "center": CENTER | {"score": 2.5}, "scale": SCALE}
     (tmp_path / "request.toml").write_text(
         "rows = 800\n[budget]\nepsilon = 1\n"
         '[[column]]\nname = "a"\nlow = 0\nhigh = 9\nmissing = 0\n'
