@@ -47,6 +47,10 @@ ENDS: dict[Method, tuple[str, str]] = {  # columns of the limits of printed inte
     "noise_aware": ("conf_low", "conf_high"), "certified": ("certified_low", "certified_high"),
 }  # fmt: skip
 PRIVACY = "privacy: share of the variance that comes from the privacy noise."
+ALLOWING = (
+    "privacy: share of the variance that is noise on the estimate itself; sampling variances come "
+    "from noisy moments, and what they allow for that noise is not in the share."
+)
 SHRUNKEN = (
     "shrunken: the share under the fitted density, nearer to the table but biased; for display, "
     "without an interval or test."
@@ -193,7 +197,11 @@ class EstimateResult(Cached, Result):
 
     @property
     def privacy_share(self) -> Named:
-        """Privacy variance over total variance, (d,); nan where both are infinite."""
+        """Privacy variance over total variance, (d,); nan where both are infinite.
+
+        What a sampling variance allows for its own noise, as robust ones of `OLS` and those of a
+        `Correlation` or `Covariance` do, counts as sampling.
+        """
         sampling, privacy = self.sampling_variance, self.privacy_variance
         shares = np.where(np.isinf(privacy), np.where(np.isinf(sampling), np.nan, 1.0), 0.0)
         total = sampling + privacy
@@ -361,7 +369,7 @@ class EstimateResult(Cached, Result):
             limits = np.asarray(ends).reshape(-1, 2)[shown.index].T
             shown = shown.assign(**dict(zip(names, limits, strict=True)))
         title, *head = self._head(alpha, target)
-        after = [self._footer(None, target), PRIVACY]
+        after = [self._footer(None, target), self._privacy]
         after += [] if self.fitted is None else [SHRUNKEN]
         after += self._remarks(shown, alpha, target, simultaneous)
         return Page(title, head, *table_of(shown, alpha, self._method), after=after)
@@ -370,6 +378,11 @@ class EstimateResult(Cached, Result):
     def _method(self) -> str:
         """Name of the intervals that print first."""
         return "noise-aware"
+
+    @property
+    def _privacy(self) -> str:
+        """What the last column is."""
+        return PRIVACY
 
     def _head(self, alpha: float, target: Target) -> list[str]:
         """The title, and lines on the parameters jointly."""

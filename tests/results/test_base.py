@@ -236,3 +236,22 @@ def test_a_test_has_no_column_of_privacy_to_explain(schema, survey):
     result = dps.release(plan, survey, rng=0, m=100).infer("a")
     assert "privacy: share" in result.summary()
     assert "privacy: share" not in result.test(0.3).summary()
+
+
+def test_the_share_of_privacy_says_what_it_leaves_out():
+    names = ["x", "y"]
+    schema = dps.Schema([dps.Number(name, 0, 1, points=65, missing=0) for name in names])
+    asked = {
+        "plain": dps.OLS("y ~ x"),
+        "robust": dps.OLS("y ~ x", cov_type="HC1"),
+        "pair": dps.Correlation(names),
+        "spread": dps.Covariance(names),
+    }
+    x = (np.arange(2_000) % 50) / 50
+    plan = dps.plan(schema, asked, budget=dps.PureDP(20))
+    release = dps.release(plan, pd.DataFrame({"x": x, "y": x[::-1] ** 2}), rng=0, m=100)
+    for name in asked:
+        text = release.infer(name).summary()
+        assert ("what they allow for that noise is not in the share" in text) == (name != "plain")
+        assert text.count("privacy: share of the variance") == 1
+    assert "not in the share" in release.infer("robust").t_test("x = 0").summary()
