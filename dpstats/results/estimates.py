@@ -276,6 +276,16 @@ class EstimateResult(Cached, Result):
         ------
         RequestError
         """
+        i = self._place(term)
+        check_alternative(alternative)
+        value = check_number("value", value)
+        several = len(self.terms) > 1
+        intervals = self.intervals.subset(slice(i, i + 1)) if several else self.intervals
+        pvalue = float(intervals.pvalues(value, alternative)[0])
+        return self._tested(i, value, pvalue, alternative)
+
+    def _place(self, term: str | None) -> int:
+        """Number of a named term, or of the only one."""
         if term is None and len(self.terms) != 1:
             raise RequestError(
                 f"test() needs a single parameter, and this result has {len(self.terms)}: name one "
@@ -283,13 +293,7 @@ class EstimateResult(Cached, Result):
             )
         if term is not None and term not in self.terms:
             raise RequestError(f"there is no term {short(term)}; terms: {first_few(self.terms)}")
-        i = 0 if term is None else self.terms.index(term)
-        check_alternative(alternative)
-        value = check_number("value", value)
-        several = len(self.terms) > 1
-        intervals = self.intervals.subset(slice(i, i + 1)) if several else self.intervals
-        pvalue = float(intervals.pvalues(value, alternative)[0])
-        return self._tested(i, value, pvalue, alternative)
+        return 0 if term is None else self.terms.index(term)
 
     def _tested(
         self, i: int, value: float, pvalue: float, alternative: Alternative
