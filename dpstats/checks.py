@@ -69,15 +69,9 @@ def check_alternative(alternative: str) -> Alternative:
     return cast(Alternative, alternative)
 
 
-def check_method(method: object) -> None:
-    """Raise RequestError unless `method` is "noise_aware" or "certified"."""
-    if method == "shortest":
-        raise RequestError(
-            "method='shortest' is for shares of all rows: a dps.Proportion without given=, or "
-            "dps.Marginals, of columns without allow_missing=True; here it is 'noise_aware' or "
-            "'certified'"
-        )
-    check_choice("method", method, get_args(Method))
+def check_method(method: object, allowed: Sequence[str] = get_args(Method)) -> None:
+    """Raise RequestError unless `method` is one that a result has."""
+    check_choice("the method of these intervals", method, allowed)
 
 
 def check_target(target: object) -> None:

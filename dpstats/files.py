@@ -341,6 +341,15 @@ def from_json(text: str | bytes, kind: str, name: str) -> dict[str, Any]:
 
 
 @contextmanager
+def named_in_errors(path: Path) -> Iterator[None]:
+    """Errors of dpstats begin with the name of the file that they are about."""
+    try:
+        yield
+    except DpstatsError as error:
+        raise type(error)(f"{path.name}: {error}") from None
+
+
+@contextmanager
 def reading(what: str, passed: type[DpstatsError] = FileFormatError) -> Iterator[None]:
     """Turn whatever goes wrong while the content of a file is read into FileFormatError.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.arrays import Codes, Floats
-from dpstats.checks import short, shortest_decimal
+from dpstats.checks import columns_named, first_few, short, shortest_decimal
 from dpstats.errors import FileFormatError, RequestError
 from dpstats.families.block import Block, Derivation
 from dpstats.families.features import Term
@@ -122,11 +122,16 @@ class BallMoments(Block):
             Original units; by default the middle and half the width of the declared bounds. A
             float is read as its shortest decimal.
         """
+        if missing := [name for name in numbers if schema[name].allow_missing]:
+            raise RequestError(
+                f"clip_norm= shrinks whole rows, and {columns_named(missing)} may be missing in "
+                "some (allow_missing=True in the schema); declare missing= instead, the value that "
+                "missing cells count as, or drop clip_norm= to use the rows that have all values"
+            )
         columns = Moments.of(schema, numbers, degree=1).numbers  # checks the columns
         given = [dict(center or {}), dict(scale or {})]
         for what, values in zip(("center", "scale"), given, strict=True):
-            if unknown := sorted(set(values) - {c.name for c in columns}):
-                raise RequestError(f"{what} names {unknown}, which is not among the columns")
+            refuse_unknown(what, values, [c.name for c in columns])
         centers, scales = [], []
         for column in columns:
             middle, half = _middle_and_half(column)
@@ -327,6 +332,15 @@ def _fraction(text: str) -> Fraction:
     if exact is None:
         raise ValueError(f"{short(text)} is not a fraction")
     return -exact if text.startswith("-") else exact
+
+
+def refuse_unknown(what: str, values: Iterable[str], columns: Sequence[str]) -> None:
+    """Raise RequestError if a centre or scale is of a column that the analysis does not have."""
+    if unknown := [name for name in values if name not in columns]:
+        raise RequestError(
+            f"{what}= names {columns_named(unknown)}, not among the numbers of the analysis, "
+            f"{first_few(columns)}; correct the name or leave it out"
+        )
 
 
 def _middle_and_half(column: Number) -> tuple[Fraction, Fraction]:

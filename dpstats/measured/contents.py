@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpstats.errors import NotMeasuredError
+from dpstats.families.ball_moments import BallMoments
 from dpstats.families.block import Block, Family
 from dpstats.families.merging import BlockIndex
 from dpstats.families.tables.cells import ROWS
@@ -44,6 +45,17 @@ def kind_of(block: Block) -> str:
     return _KINDS.get(kind, kind)
 
 
+def options_of(block: Block) -> str:
+    """How rows were clipped before their moments were measured, as an analysis is asked for it."""
+    if not isinstance(block, BallMoments):
+        return ""
+    center, scale = (
+        {c.name: float(value) for c, value in zip(block.numbers, values, strict=True)}
+        for values in (block.center, block.scale)
+    )
+    return f"clip_norm={float(block.clip_norm)}, center={center}, scale={scale}"
+
+
 def contents(
     measurements: Measurements, answer: Answer, asked: Mapping[str, Family]
 ) -> pd.DataFrame:
@@ -68,6 +80,7 @@ def contents(
             ", ".join(column.name for column in block.columns),
             block.size,
             block.names[0],
+            options_of(block),
             float(np.sqrt(np.median(answer(block).noise_variances))),
             ", ".join(
                 name
@@ -80,7 +93,7 @@ def contents(
         )
         for block in blocks
     ]
-    names = ["kind", "columns", "functions", "first_function", "noise_sd", "analyses"]
+    names = ["kind", "columns", "functions", "first_function", "options", "noise_sd", "analyses"]
     return pd.DataFrame(rows, columns=names)
 
 
@@ -128,7 +141,9 @@ def _functions(measurements: Measurements, wanted: Block) -> Iterable[str]:
     if kind == "condition":
         return [f"the condition {wanted.names[0]!r}"]
     if kind != "moments":
-        return [f"the {kind} of {_listed([repr(column.name) for column in wanted.columns])}"]
+        options = options_of(wanted)
+        of = _listed([repr(column.name) for column in wanted.columns])
+        return [f"the {kind} of {of}{options and ' with ' + options}"]
     sources = BlockIndex([noisy.block for noisy in measurements.sources])
     follows = sources.derivable(wanted, complements=measurements.count is None)
     return [f"the mean of {name!r}" for name, f in zip(wanted.names, follows, strict=True) if not f]

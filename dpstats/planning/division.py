@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, cast, get_args
 
 from dpstats.analyses.base import Analysis, combines
 from dpstats.analyses.second_stage import at_pilots, second_stages
@@ -18,12 +18,14 @@ from dpstats.families.tables.cells import ROWS, Table
 from dpstats.measured.contents import lacking
 from dpstats.measured.measurements import Measurements
 from dpstats.measured.strategy import PlannedBlock, Strategy
-from dpstats.planning.allocation import Split, relative_price
+from dpstats.planning.allocation import Allocation, Split, relative_price
 from dpstats.planning.table_split import TableSplit, Weights
 from dpstats.privacy.budget import Budget
 from dpstats.privacy.neighbours import Unit
 from dpstats.results.base import Result
 from dpstats.schema import Schema
+
+_SAME = Fraction(1, 1_000)  # relative, of two searches for the least noise
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,35 @@ def divide(
         for residual, multiplier in zip(residuals, multipliers, strict=True)
     ]
     return Division([*made, *others], tuple(together), count + amount * part)
+
+
+def weights_of(
+    planned: Sequence[PlannedBlock], rule: Split, analyses: Mapping[str, Analysis[Result]],
+    schema: Schema,
+) -> Weights | None:  # fmt: skip
+    """The weights under which `divide` gives this noise; None where all give the same.
+
+    A plan keeps its noise, which is all that weights decide. With shares, or another release of the
+    search for the least noise, it may be the noise of none.
+    """
+    for allocation in get_args(Allocation):
+        some = replace(rule, allocation=allocation)
+        equal = divide(some, analyses, schema, "equal").blocks
+        for weights in get_args(Weights):
+            made = divide(some, analyses, schema, weights).blocks
+            if weights != "equal" and made == equal:
+                return None  # no tables share
+            if _alike(made, planned):
+                return cast("Weights", weights)
+    return None
+
+
+def _alike(one: Sequence[PlannedBlock], other: Sequence[PlannedBlock]) -> bool:
+    """Whether the same blocks have the same noise, up to the accuracy of a search."""
+    if [p.block for p in one] != [p.block for p in other]:
+        return False
+    pairs = zip(one, other, strict=True)
+    return all(abs(p.multiplier / q.multiplier - 1) <= _SAME for p, q in pairs)
 
 
 def _combined_tables(rule: Split, combined: Container[str], family: Family) -> list[Table]:

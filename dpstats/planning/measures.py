@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpstats.analyses.base import answered
 from dpstats.analyses.counts.quantile import Quantile
-from dpstats.checks import Method, check_method
+from dpstats.checks import Method, check_method, first_few, short
 from dpstats.errors import RequestError
 from dpstats.measured.certificate import certify_answers
 from dpstats.measured.strategy import Strategy
@@ -26,6 +26,7 @@ from dpstats.planning.pretended import (
     points,
     pretend_rows,
 )
+from dpstats.results.estimates import EstimateResult
 from dpstats.schema import Number
 
 if TYPE_CHECKING:
@@ -74,11 +75,11 @@ class Measure(ABC):
 
 
 class Width(Measure):
-    """Median width of the intervals, as a preview shows it."""
+    """Median width of the intervals, as a preview shows it, or the width of one of them."""
 
-    def __init__(self, subject: Subject, method: Method) -> None:
+    def __init__(self, subject: Subject, method: Method, term: str | None = None) -> None:
         check_method(method)
-        self.subject, self.method = subject, method
+        self.subject, self.method, self.term = subject, method, term
         self.rows = pretend_rows(subject.strategy, subject.like, preview.PRETEND_RELEASES)
         self.interval = f"{method.replace('_', '-')} {1 - subject.alpha:.6g} interval"
         self.details = self.interval
@@ -91,15 +92,41 @@ class Width(Measure):
             result = asked.analysis.infer(
                 PretendRelease(strategy, n, *rows.table(0, n, base), seed)
             )
-            widths.append(preview.previewed_width(result, self.method, asked.alpha))
+            widths.append(self._width(result))
             if self.method == "certified" and result.certified_target == "table":
                 self.details = f"{self.interval} for the private table"
+            else:
+                self.details = f"{self.interval}{self._whose(result)}"
             if math.isnan(widths[-1]):
                 raise RequestError(
                     f"{asked.name!r} has no {self.method} interval whose width could be asked "
                     "for; ask for delta= or power="
                 )
         return float(np.median(widths))
+
+    def _width(self, result: Result) -> float:
+        """That of the term, or else the median."""
+        alpha, term = self.subject.alpha, self.term
+        if term is None:
+            return preview.previewed_width(result, self.method, alpha)
+        frame = result.intervals_frame(alpha=alpha, method=self.method)
+        terms = frame["term"].tolist()
+        if term not in terms:
+            which = f"its terms: {first_few(terms)}" if terms else "drop term="
+            raise RequestError(
+                f"{self.subject.name!r} has no interval of a term {short(term)}; {which}"
+            )
+        ends = frame[["conf_low", "conf_high"]].to_numpy()[terms.index(term)]
+        return float(ends[1] - ends[0])
+
+    def _whose(self, result: Result) -> str:
+        """Of which parameters, where there are several."""
+        if self.term is not None:
+            return f" of {self.term!r}"
+        if not isinstance(result, EstimateResult) or len(result.terms) == 1:
+            return ""
+        some = result.terms[result.previewed]
+        return f" of {some[0]!r}" if len(some) == 1 else f", median of {len(some)} terms"
 
 
 def _finer(subject: Subject) -> str:

@@ -31,10 +31,10 @@ from dpstats.planning.asked import (
     check_start,
     refuse_needless_norms,
 )
-from dpstats.planning.division import continued, divide, split_stages
+from dpstats.planning.division import continued, divide, split_stages, weights_of
 from dpstats.planning.preview import Preview, preview_strategy
 from dpstats.planning.solve import Solvable
-from dpstats.planning.table_split import Weights, check_weights
+from dpstats.planning.table_split import WEIGHTS, Weights, check_weights
 from dpstats.privacy.budget import Budget, check_budget
 from dpstats.privacy.neighbours import NEIGHBOURS, Unit, check_unit
 from dpstats.references import default_reference, reference_from_dict
@@ -260,6 +260,24 @@ class Plan(HasStrategy, Solvable):
         }
 
     @property
+    def weights(self) -> Weights | None:
+        """How tables with common columns share the budget, as their noise shows; see `plan`.
+
+        None where no tables share, or where shares or a release to start from were given.
+        """
+
+        def found() -> Weights | None:
+            if self.start is not None:
+                return None
+            asked = {name: blocks_asked(a, self.schema) for name, a in self.analyses.items()}
+            amount = self.budget.total * (1 - self.reference.share)
+            rule = Split(asked, self.budget, amount, self.unit, "equal", None)
+            rule, _ = split_stages(rule, second_stages(self.analyses, self.schema))
+            return weights_of(self.blocks, rule, self.analyses, self.schema)
+
+        return self._once("weights", found)
+
+    @property
     def requests(self) -> dict[str, Any]:
         """The analyses as plain data."""
         plain = {name: analysis_to_dict(a) for name, a in self.analyses.items()}
@@ -305,6 +323,7 @@ class Plan(HasStrategy, Solvable):
         own = self.reference_block
         already = "" if self.start is None else f". Still to be spent: {self.spends}"
         paid = "" if own is None else f" for {counted(own.block.size, 'sum')} to place candidates"
+        shared = [] if self.weights is None else [f"Overlapping tables: {WEIGHTS[self.weights]}"]
         lines = [
             f"Plan: {counted(len(self.analyses), 'analysis', 'analyses')}, "
             f"{counted(self.published.size, 'test function')} "
@@ -315,6 +334,7 @@ class Plan(HasStrategy, Solvable):
             "function in [-1, 1]",
             *self._second_stages,
             f"Reference: {self.reference.to_dict()['kind']}, share of the budget {share}{paid}",
+            *shared,
             self.columns.missing_rules(),
             f"Digest: {files.short_digest(self.digest)}",
         ]

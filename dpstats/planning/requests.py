@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from dpstats import files
 from dpstats.analyses.base import Analysis
 from dpstats.analyses.registry import analysis_from_dict, kinds
-from dpstats.errors import RequestError
+from dpstats.errors import BudgetError, RequestError
 from dpstats.measured.view import ReleaseView
 from dpstats.planning.plan import Plan, plan
 from dpstats.privacy.budget import ZCDP, ApproxDP, Budget, PureDP
@@ -56,21 +57,25 @@ def load_request(
     """
     path = Path(path)
     document = read_toml(path)
-    unknown = sorted(set(document) - _KEYS)
-    if unknown:
-        raise RequestError(f"{path.name}: unknown keys {unknown}; known: {sorted(_KEYS)}")
+    with files.named_in_errors(path):
+        return _plan(document, path.parent, rows)
+
+
+def _plan(document: Mapping[str, Any], folder: Path, rows: int | None) -> Plan:
+    if unknown := sorted(set(document) - _KEYS):
+        raise RequestError(f"unknown keys {unknown}; known: {sorted(_KEYS)}")
     if ("column" in document) == ("schema" in document):
-        raise RequestError(f"{path.name}: give [[column]] tables, or schema = 'file.toml'")
+        raise RequestError("give [[column]] tables, or schema = 'file.toml'")
     if "schema" in document:
-        schema = Schema.load(path.parent / str(document["schema"]))
+        schema = Schema.load(folder / str(document["schema"]))
     else:
         schema = Schema.from_dict(document["column"])
-    analyses, shares = _analyses(document.get("analysis"), path.name)
+    analyses, shares = _analyses(document.get("analysis"))
     reference = document.get("reference")
     return plan(
         schema,
         analyses,
-        budget=_budget(document.get("budget"), path.name),
+        budget=_budget(document.get("budget")),
         n=document.get("rows") if rows is None else rows,
         unit=document.get("unit", "replace"),
         reference=None if reference is None else reference_from_dict(reference),
@@ -81,8 +86,22 @@ def load_request(
     )
 
 
-def _budget(table: Any, name: str) -> Budget:
+def _budget(table: Any) -> Budget:
     plain = table if isinstance(table, Mapping) else {}
+    try:
+        return _read_budget(plain)
+    except BudgetError as error:  # no budget is exceeded
+        raise RequestError(f"[budget]: {error}") from None
+
+
+def _read_budget(plain: Mapping[str, Any]) -> Budget:
+    if unknown := sorted(set(plain) - {"epsilon", "delta", "rho"}):
+        above = sorted(set(unknown) & _KEYS)
+        remedy = f"put {above} above the first [table]" if above else "correct or remove them"
+        raise RequestError(
+            f"[budget] has unknown keys {unknown}; it takes epsilon, epsilon and delta, or rho; "
+            f"{remedy}"
+        )
     given = {key: _fraction(value) for key, value in plain.items()}
     if set(given) == {"epsilon"}:
         return PureDP(given["epsilon"])
@@ -91,7 +110,7 @@ def _budget(table: Any, name: str) -> Budget:
     if set(given) == {"epsilon", "delta"}:
         return ApproxDP(given["epsilon"], given["delta"])
     raise RequestError(
-        f"{name}: needs [budget] with epsilon = ... (pure privacy, Laplace noise), with epsilon = "
+        "needs [budget] with epsilon = ... (pure privacy, Laplace noise), with epsilon = "
         "... and delta = ... (approximate privacy, Gaussian noise), or with rho = ... "
         "(zero-concentrated privacy, Gaussian noise), and nothing else"
     )
@@ -102,18 +121,18 @@ def _fraction(value: Any) -> Any:
     return parse_fraction(value) or value
 
 
-def _analyses(tables: Any, name: str) -> tuple[dict[str, Analysis[Result]], dict[str, Any]]:
+def _analyses(tables: Any) -> tuple[dict[str, Analysis[Result]], dict[str, Any]]:
     if not isinstance(tables, list) or not tables:
-        raise RequestError(f"{name}: needs [[analysis]] tables, each with a name and a kind")
+        raise RequestError("needs [[analysis]] tables, each with a name and a kind")
     analyses: dict[str, Analysis[Result]] = {}
     shares: dict[str, Any] = {}
     for table in tables:
         plain = dict(table) if isinstance(table, Mapping) else {}
         label = plain.pop("name", None)
         if not isinstance(label, str) or not label.strip():
-            raise RequestError(f"{name}: every [[analysis]] needs a name")
+            raise RequestError("every [[analysis]] needs a name")
         if label in analyses:
-            raise RequestError(f"{name}: two analyses are named {label!r}")
+            raise RequestError(f"two analyses are named {label!r}")
         if "share" in plain:
             shares[label] = plain.pop("share")
         try:
@@ -121,5 +140,5 @@ def _analyses(tables: Any, name: str) -> tuple[dict[str, Analysis[Result]], dict
         except RequestError as error:
             known = kinds()
             more = "" if plain.get("kind") in known else f"; known kinds: {known}"
-            raise RequestError(f"{name}: [[analysis]] {label!r}: {error}{more}") from None
+            raise RequestError(f"[[analysis]] {label!r}: {error}{more}") from None
     return analyses, shares

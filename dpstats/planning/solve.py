@@ -62,7 +62,8 @@ class Solvable:
         of : str
             Name of the analysis.
         width : float, optional
-            Wanted median width of its intervals, as `preview` shows it.
+            Wanted width of its interval. Of several, the median, or that of the coefficient or
+            mean whose width `preview` shows; `details` says which.
         delta : float, optional
             Wanted error of the rows over its functions, in unit scale, as the certificate bounds it
             with probability 1 - alpha where the rows match the noisy answers.
@@ -88,7 +89,8 @@ class Solvable:
         null : float, optional
             For `power`: the value of the null hypothesis, where the analysis has none.
         term : str, optional
-            For `power`: the coefficient or pair that is tested, where there are several.
+            For `power` and `width`: the coefficient, pair or cell that is meant, where there are
+            several.
         like : Release, optional
             Draw rows from its fitted density; see `preview`.
         progress : callable, optional
@@ -123,8 +125,12 @@ class Solvable:
             "method": (method, "width"),
             "alternative": (alternative, "power"),
             "null": (null, "power"),
-            "term": (term, "power"),
         }
+        if term is not None and quantity == "delta":
+            raise RequestError(
+                "term= belongs to width= and power=; drop it for delta=, which holds for all "
+                "functions of the analysis"
+            )
         for name, (value, belongs) in only.items():
             if value is not None and belongs != quantity:
                 raise RequestError(f"{name}= belongs to {belongs}=; drop it for {quantity}=")
@@ -144,7 +150,7 @@ class Solvable:
         subject = Subject(self.strategy, self.analyses[of], of, like, alpha)
         measure: Measure
         if quantity == "width":
-            measure = Width(subject, method or "noise_aware")
+            measure = Width(subject, method or "noise_aware", term)
         elif quantity == "delta":
             measure = Delta(subject)
         else:

@@ -8,7 +8,8 @@ import numpy as np
 
 from dpstats.errors import RequestError
 from dpstats.plots.axes import axes_of, labels_of
-from dpstats.results.estimates import MOST, EstimateResult
+from dpstats.results.estimates import EstimateResult
+from dpstats.results.rendering import MOST
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

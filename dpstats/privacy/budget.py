@@ -367,11 +367,15 @@ def _rounded_up(value: float, digits: int) -> Decimal:
 
 
 def _read_delta(delta: object) -> Fraction:
-    exact = read_rational(delta, "delta")
+    try:
+        exact = read_rational(delta, "delta")
+    except BudgetError:
+        exact = Fraction(1)
     if exact >= 1:
         raise BudgetError(
-            f"delta must be below 1, got {short(delta)}; it is the probability of a larger "
-            "privacy loss and should be far below one over the number of rows, such as 1e-9"
+            f"delta must be above 0 and below 1, got {short(delta)}; it is the probability of a "
+            "larger privacy loss and should be far below one over the number of rows, such as "
+            "1e-9; pure privacy, which has none, is dps.PureDP"
         )
     return exact
 

@@ -264,15 +264,26 @@ class Ledger:
 
     def _check(self, budget: Budget, unit: Unit, spent: Fraction) -> None:
         # rho of Gaussian noise adds up, whichever guarantee is read from the sum
-        if getattr(budget, "parameter", None) != KINDS[self.kind].parameter:
+        check_budget(budget)
+        of_unit = "" if check_unit(unit) == "replace" else f" --unit {unit}"
+        start = (
+            f"or start another ledger, 'dpstats ledger new FILE {budget.cap_options}{of_unit}', "
+            "whose spendings come on top of those in this one"
+        )
+        counted = KINDS[self.kind]
+        if budget.parameter != counted.parameter:
+            allowed = [f"dps.{cls.__name__}" for cls in KINDS.values()
+                       if cls.parameter == counted.parameter]  # fmt: skip
             raise BudgetError(
-                f"this ledger counts budgets of kind {self.kind!r}, got {short(budget)}; "
-                "amounts of different kinds cannot be added; plan with a budget of this kind"
+                f"this ledger of kind {self.kind!r} counts {counted.parameter}, and a budget of "
+                f"kind {budget.kind!r} spends {budget.parameter}; amounts of different kinds "
+                f"cannot be added; plan with {' or '.join(allowed)}, {start}"
             )
-        if check_unit(unit) != self.unit:
+        if unit != self.unit:
             raise BudgetError(
                 f"this ledger counts what is spent under unit={self.unit!r}, got {unit!r}; amounts "
-                "for different neighbour relations cannot be added; plan with the ledger's unit"
+                "for different neighbour relations cannot be added; plan with the ledger's unit, "
+                f"{start}"
             )
         remaining = self.cap - spent
         if budget.total > remaining:

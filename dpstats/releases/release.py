@@ -168,8 +168,9 @@ class Release(Cached):
         -------
         DataFrame
             Columns: kind (table, condition, moments, ...), columns, functions (their number),
-            first_function (of a condition, the condition), noise_sd (median noise standard
-            deviation of a mean of functions in [-1, 1]) and analyses (the planned ones it serves).
+            first_function (of a condition, the condition), options (of clipped moments: norm,
+            centre and scale), noise_sd (median noise standard deviation of a mean of functions in
+            [-1, 1]) and analyses (the planned ones it serves).
 
         Examples
         --------

@@ -21,15 +21,22 @@ from dpstats.corrected.verdicts import CertifiedChiSquare
 from dpstats.errors import RequestError
 from dpstats.results.base import footer
 from dpstats.results.hypothesis import HypothesisResult
-from dpstats.results.rendering import Numerals, Page, brief, fixed, shown_pvalue, significant
+from dpstats.results.rendering import (
+    MOST,
+    Numerals,
+    Page,
+    brief,
+    fixed,
+    more_rows,
+    shown_pvalue,
+    significant,
+)
 from dpstats.spending import percent
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from dpstats.measured.row_count import RowCount
-
-_MOST = 40  # cells that print
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -200,7 +207,7 @@ class ChiSquareResult(Cached, HypothesisResult):
         )
 
     def summary(
-        self, *, alpha: float = 0.05, target: Target = "population", most: int = _MOST
+        self, *, alpha: float = 0.05, target: Target = "population", most: int = MOST
     ) -> str:
         """Text of the result.
 
@@ -216,7 +223,7 @@ class ChiSquareResult(Cached, HypothesisResult):
         check_target(target)
         return self._page(target, alpha, most).text()
 
-    def _page(self, target: Target, alpha: float = 0.05, most: int = _MOST) -> Page:
+    def _page(self, target: Target, alpha: float = 0.05, most: int = MOST) -> Page:
         rows = [
             [cell, fixed(observed, 1), fixed(expected, 1), fixed(residual, 2)]
             for cell, observed, expected, residual in zip(
@@ -224,7 +231,7 @@ class ChiSquareResult(Cached, HypothesisResult):
             )
         ][:most]
         left = len(self.cells) - len(rows)
-        more = [f"{left} more cells are in to_frame()"] if left else []
+        more = [more_rows(left)] if left else []
         notes = self.notes if target == "population" else ()
         remarks = [f"Note: {note}" for note in (*more, *notes)]
         lines, foot = self._of_population(alpha), self.footer

@@ -15,7 +15,7 @@ from dpstats.errors import RequestError
 from dpstats.inference.regression.constraints import Constraints, read_constraints
 from dpstats.inference.regression.linear_intervals import LinearIntervals
 from dpstats.results.base import Result, footer
-from dpstats.results.estimates import METHODS, EstimateResult
+from dpstats.results.estimates import ALLOWING, METHODS, EstimateResult
 from dpstats.results.hypothesis import HypothesisResult
 from dpstats.results.named import Named
 from dpstats.results.rendering import Numerals, Page, significant
@@ -64,6 +64,12 @@ class LinearResult(EstimateResult):
     def preview_remark(self) -> str:
         """Widths depend on how much the columns vary."""
         return NARROW
+
+    @property
+    def _privacy(self) -> str:
+        law = self.intervals
+        robust = isinstance(law, LinearIntervals) and law.model.fourth is not None
+        return ALLOWING if robust else super()._privacy
 
     @property
     def interval_of(self) -> str:

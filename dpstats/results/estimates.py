@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, get_args
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from dpstats.inference.intervals import Intervals, wider
 from dpstats.results.base import INTERVAL_COLUMNS, Result, footer, notes_for
 from dpstats.results.hypothesis import HypothesisResult
 from dpstats.results.named import Named
-from dpstats.results.rendering import Page, brief_list, table_of
+from dpstats.results.rendering import MOST, Page, brief_list, more_rows, table_of
 from dpstats.spending import LEAST_COMPUTED
 
 if TYPE_CHECKING:
@@ -46,10 +46,18 @@ METHODS = {
 ENDS: dict[Method, tuple[str, str]] = {  # columns of the limits of printed intervals
     "noise_aware": ("conf_low", "conf_high"), "certified": ("certified_low", "certified_high"),
 }  # fmt: skip
+PRIVACY = "privacy: share of the variance that comes from the privacy noise."
+ALLOWING = (
+    "privacy: share of the variance that is noise on the estimate itself; sampling variances come "
+    "from noisy moments, and what they allow for that noise is not in the share."
+)
+SHRUNKEN = (
+    "shrunken: the share under the fitted density, nearer to the table but biased; for display, "
+    "without an interval or test."
+)
 SMALL_GROUPS = """\
 Small groups have wider intervals: a group with a share g of the rows instead of an even share e has
 about sqrt(e / g) times the width, or more."""
-MOST = 60  # parameters that print
 _EACH = "each interval, not of all of them jointly"
 _PREVIEWED = 500  # intervals whose widths a preview looks at, about
 
@@ -111,6 +119,8 @@ class EstimateResult(Cached, Result):
     scalar: bool = False
     notes: Sequence[str] = ()
     fitted: Floats | None = None
+
+    methods: ClassVar[tuple[str, ...]] = get_args(Method)  # that `conf_int` takes
 
     def __post_init__(self) -> None:
         d = len(self.terms)
@@ -187,7 +197,11 @@ class EstimateResult(Cached, Result):
 
     @property
     def privacy_share(self) -> Named:
-        """Privacy variance over total variance, (d,); nan where both are infinite."""
+        """Privacy variance over total variance, (d,); nan where both are infinite.
+
+        What a sampling variance allows for its own noise, as robust ones of `OLS` and those of a
+        `Correlation` or `Covariance` do, counts as sampling.
+        """
         sampling, privacy = self.sampling_variance, self.privacy_variance
         shares = np.where(np.isinf(privacy), np.where(np.isinf(sampling), np.nan, 1.0), 0.0)
         total = sampling + privacy
@@ -227,7 +241,7 @@ class EstimateResult(Cached, Result):
         valid interval, and all those at larger alphas.
         """
         check_alpha(alpha)
-        check_method(method)
+        check_method(method, self.methods)
         check_target(target)
         of = self.intervals.simultaneous if simultaneous else self.intervals.conf_int
         least = LEAST_COMPUTED * (len(self.terms) if simultaneous else 1)
@@ -262,6 +276,16 @@ class EstimateResult(Cached, Result):
         ------
         RequestError
         """
+        i = self._place(term)
+        check_alternative(alternative)
+        value = check_number("value", value)
+        several = len(self.terms) > 1
+        intervals = self.intervals.subset(slice(i, i + 1)) if several else self.intervals
+        pvalue = float(intervals.pvalues(value, alternative)[0])
+        return self._tested(i, value, pvalue, alternative)
+
+    def _place(self, term: str | None) -> int:
+        """Number of a named term, or of the only one."""
         if term is None and len(self.terms) != 1:
             raise RequestError(
                 f"test() needs a single parameter, and this result has {len(self.terms)}: name one "
@@ -269,13 +293,7 @@ class EstimateResult(Cached, Result):
             )
         if term is not None and term not in self.terms:
             raise RequestError(f"there is no term {short(term)}; terms: {first_few(self.terms)}")
-        i = 0 if term is None else self.terms.index(term)
-        check_alternative(alternative)
-        value = check_number("value", value)
-        several = len(self.terms) > 1
-        intervals = self.intervals.subset(slice(i, i + 1)) if several else self.intervals
-        pvalue = float(intervals.pvalues(value, alternative)[0])
-        return self._tested(i, value, pvalue, alternative)
+        return 0 if term is None else self.terms.index(term)
 
     def _tested(
         self, i: int, value: float, pvalue: float, alternative: Alternative
@@ -355,9 +373,20 @@ class EstimateResult(Cached, Result):
             limits = np.asarray(ends).reshape(-1, 2)[shown.index].T
             shown = shown.assign(**dict(zip(names, limits, strict=True)))
         title, *head = self._head(alpha, target)
-        after = self._footer(None, target).splitlines()
+        after = [self._footer(None, target), self._privacy]
+        after += [] if self.fitted is None else [SHRUNKEN]
         after += self._remarks(shown, alpha, target, simultaneous)
-        return Page(title, head, *table_of(shown, alpha), after=after)
+        return Page(title, head, *table_of(shown, alpha, self._method), after=after)
+
+    @property
+    def _method(self) -> str:
+        """Name of the intervals that print first."""
+        return "noise-aware"
+
+    @property
+    def _privacy(self) -> str:
+        """What the last column is."""
+        return PRIVACY
 
     def _head(self, alpha: float, target: Target) -> list[str]:
         """The title, and lines on the parameters jointly."""
@@ -400,7 +429,7 @@ class EstimateResult(Cached, Result):
         """Notes below the table, one per line."""
         remarks = notes_for(self.notes, target)
         if len(shown) < len(self.terms):
-            remarks.append(f"{len(self.terms) - len(shown)} more rows are in to_frame()")
+            remarks.append(more_rows(len(self.terms) - len(shown)))
         if len(self.terms) > 1:
             whose = "all intervals jointly" if simultaneous else _EACH
             remarks.append(f"the level is that of {whose}")
@@ -413,7 +442,4 @@ class EstimateResult(Cached, Result):
 
     def _footer(self, method: Method | None, target: Target) -> str:
         how = "" if method is None else METHODS[method]
-        return (
-            f"{footer(self.rows, self.budget, how, target)}\n"
-            "privacy: share of the variance that comes from the privacy noise."
-        )
+        return footer(self.rows, self.budget, how, target)

@@ -15,9 +15,9 @@ from dpstats.checks import Method, Target, check_choice
 from dpstats.inference.moments.mean_intervals import MeanIntervals
 from dpstats.inference.moments.one_way import OneWay
 from dpstats.results.contrasts import FTestResult
-from dpstats.results.estimates import MOST, EstimateResult
+from dpstats.results.estimates import EstimateResult
 from dpstats.results.named import Named
-from dpstats.results.rendering import fixed, shown_pvalue, significant
+from dpstats.results.rendering import MOST, fixed, shown_pvalue, significant
 from dpstats.spending import benjamini_hochberg, holm
 
 if TYPE_CHECKING:

@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpstats.arrays import Floats
+from dpstats.checks import counted
 from dpstats.spending import percent
 
 if TYPE_CHECKING:
     import pandas as pd
 
 LEAST_SHOWN = 1e-6  # the numeric accuracy of p-values
+MOST = 60  # rows of a table that print
 _WIDEST = 48  # characters of a name in a table
 _MOST_DIGITS = 15  # of a float64
 _FIXED = 1e-4, 1e7  # magnitudes between these print without a power of ten
@@ -133,15 +135,24 @@ def brief_list(names: Sequence[str], estimates: Iterable[float], ends: Floats) -
     return "; ".join(shown)
 
 
-def table_of(shown: pd.DataFrame, alpha: float) -> tuple[list[str], list[list[str]]]:
+def more_rows(left: int, where: str = "to_frame()") -> str:
+    """That a table has more rows than it prints, and how to see them."""
+    return f"{counted(left, 'more row')} in {where}; print them with most= (dpstats infer --rows)"
+
+
+def table_of(
+    shown: pd.DataFrame, alpha: float, method: str = "noise-aware"
+) -> tuple[list[str], list[list[str]]]:
     """Header and rows of a frame of estimates, as `EstimateResult.to_frame` has it.
 
-    With `certified_low` and `certified_high` as well; tests only where there are some.
+    With `certified_low` and `certified_high` as well; tests and fitted shares only where there are
+    some. `method` is that of the first intervals.
     """
     level = percent(alpha)
-    tested = bool(shown["p_value"].notna().any())
+    tested, fitted = bool(shown["p_value"].notna().any()), "fitted" in shown
     header = ["", "estimate", "std err", *(["t", "P>|t|"] if tested else []),
-              f"{level} noise-aware", f"{level} certified", "privacy"]  # fmt: skip
+              f"{level} {method}", f"{level} certified", "privacy",
+              *(["shrunken"] if fitted else [])]  # fmt: skip
     numbers = {name: shown[name].to_numpy(dtype=np.float64) for name in shown if name != "term"}
     rows = []
     for i, term in enumerate(shown["term"]):
@@ -154,7 +165,7 @@ def table_of(shown: pd.DataFrame, alpha: float) -> tuple[list[str], list[list[st
             str(term), show(row["estimate"]), Numerals.of([error], error)(error),
             *([fixed(row["statistic"], 2), fixed(row["p_value"], 3)] if tested else []),
             show.interval(*ends), show.interval(row["certified_low"], row["certified_high"]),
-            share(row["privacy_share"]),
+            share(row["privacy_share"]), *([show(row["fitted"])] if fitted else []),
         ])  # fmt: skip
     return header, rows
 

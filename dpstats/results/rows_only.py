@@ -28,7 +28,7 @@ from dpstats.results.base import INTERVAL_COLUMNS, TARGETS, Result, notes_for
 from dpstats.results.chi_square import effect_of, effect_of_table, no_certified_interval
 from dpstats.results.hypothesis import HypothesisResult
 from dpstats.results.named import Named
-from dpstats.results.rendering import Numerals, Page, as_html, brief_list
+from dpstats.results.rendering import MOST, Numerals, Page, as_html, brief_list, more_rows
 from dpstats.spending import for_noise, percent
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
     from dpstats.measured.row_count import RowCount
 
-_MOST = 60
 _STEPS = 30  # of a bisection for a p-value
 
 
@@ -230,7 +229,7 @@ class RowsResult(_FromRows):
         )
 
     def summary(
-        self, *, alpha: float = 0.05, target: Target = "population", most: int = _MOST
+        self, *, alpha: float = 0.05, target: Target = "population", most: int = MOST
     ) -> str:
         """Text table of the estimates with their certified intervals.
 
@@ -249,7 +248,7 @@ class RowsResult(_FromRows):
         notes = [f"Note: {note}" for note in notes_for(self.notes, target)]
         after = [self._foot(target), *notes]
         if len(frame) > most:
-            after.append(f"Note: {len(frame) - most} more rows are in to_frame()")
+            after.append(f"Note: {more_rows(len(frame) - most)}")
         if len(frame) > 1:
             after.append("Note: the level is that of each interval, not of all of them jointly")
         header = ["", "on the rows", f"{percent(alpha)} certified"]

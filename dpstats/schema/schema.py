@@ -194,9 +194,10 @@ class Schema:
             missing: counted as 60; outside: clamped to the bounds
         """
         document = read_toml(path)
-        if "column" not in document:
-            raise SchemaError(f"{Path(path).name} has no [[column]] tables")
-        return cls.from_dict(document["column"])
+        with files.named_in_errors(Path(path)):
+            if "column" not in document:
+                raise SchemaError("there are no [[column]] tables")
+            return cls.from_dict(document["column"])
 
     def missing_rules(self) -> str:
         """How cells outside the declaration are counted, in one line.

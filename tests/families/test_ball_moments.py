@@ -323,7 +323,7 @@ def test_names_and_plain_form():
     [
         (["age", "region"], {}, "not a number"),
         (["age", "bare"], {}, "missing="),
-        (["age", "pay"], {"center": {"score": 1}}, "not among the columns"),
+        (["age", "pay"], {"center": {"score": 1}}, "not among the numbers"),
         (["age", "pay"], {"center": {"age": 101}}, "outside its declared bounds 0 and 100"),
         (["age", "pay"], {"scale": {"age": 0}}, "positive"),
         (["age", "pay"], {"scale": {"age": -1}}, "positive"),

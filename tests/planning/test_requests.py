@@ -73,7 +73,11 @@ def test_reference_and_shares(tmp_path):
         ("epsilon = 0.5", "epsilon = 0.5\nrho = 1", "nothing else"),
         ("epsilon = 0.5", "delta = 0.5", "nothing else"),
         ("epsilon = 0.5", "rho = 0", "rho must be a positive"),
-        ("epsilon = 0.5", "epsilon = 1\ndelta = 1", "delta must be below 1"),
+        ("epsilon = 0.5", "epsilon = 1\ndelta = 1", r"\[budget\]: delta must be .* below 1"),
+        ("epsilon = 0.5", "epsilon = 1\ngama = 1", r"\[budget\] has unknown keys \['gama'\]"),
+        ("epsilon = 0.5", "epsilon = 1\nweights = 'max'", r"put \['weights'\] above the first"),
+        ("rows = 100", "rows = 100\nweights = 'most'", "weights must be one of"),
+        ("rows = 100", "rows = -1", "number of rows n must be"),
         ("epsilon = 0.5", 'epsilon = "0.5"', "epsilon must be a positive"),
         ("rows = 100", "row = 100", "unknown keys \\['row'\\]"),
         ('kind = "proportion"', 'kind = "median"', "unknown kind of analysis"),
@@ -87,8 +91,10 @@ def test_reference_and_shares(tmp_path):
 )
 def test_mistakes_are_explained(tmp_path, old, new, message):
     assert old in REQUEST
-    with pytest.raises(dps.RequestError, match=message):
+    with pytest.raises(dps.RequestError, match=message) as raised:
         load_request(write(tmp_path, REQUEST.replace(old, new, 1)))
+    assert str(raised.value).startswith("request.toml: ")
+    assert not isinstance(raised.value, dps.BudgetError)  # nothing would exceed a budget
 
 
 def test_not_toml(tmp_path):

@@ -318,6 +318,26 @@ def test_power_of_a_coefficient_under_rows_that_resemble_a_release(plan, like, m
     assert rows.reached >= 0.8
 
 
+def test_the_width_is_that_of_a_named_term(plan):
+    usual = plan.solve(width=0.2, of="line", n=2_000)
+    named = plan.solve(width=0.2, of="line", term="x", n=2_000)
+    assert usual.details == named.details == "noise-aware 0.95 interval of 'x'"
+    assert named.reached == usual.reached
+    other = plan.solve(width=0.2, of="line", term="Intercept", n=2_000)
+    assert other.details == "noise-aware 0.95 interval of 'Intercept'"
+    widths = other.plan.preview(2_000).widths().set_index(["analysis", "term"])["width"]
+    assert other.reached == pytest.approx(widths["line", "Intercept"])
+    asked = {"cells": dps.Marginals(["region", "smoker"])}
+    cells = dps.plan(SCHEMA, asked, budget=dps.PureDP(1))
+    assert cells.solve(width=0.1, of="cells", n=900).details.endswith(", median of 6 terms")
+    for of, term, sentence in (
+        ("line", "z", "'line' has no interval of a term 'z'; its terms: ['Intercept', 'x']"),
+        ("fit", "x", "'fit' has no interval of a term 'x'; drop term="),
+    ):
+        with pytest.raises(dps.RequestError, match=re.escape(sentence)):
+            plan.solve(width=0.2, of=of, term=term, n=2_000)
+
+
 # --- refusals
 
 

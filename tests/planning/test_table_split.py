@@ -11,6 +11,7 @@ import dpstats as dps
 from dpstats.errors import RequestError
 from dpstats.families.tables.cells import Cells, tables_of_degree
 from dpstats.families.tables.residuals import Residual
+from dpstats.planning.plan import Plan
 from dpstats.planning.table_split import TableSplit
 
 EIGHT = (9, 16, 7, 15, 6, 5, 2, 2)  # levels of eight columns of Adult
@@ -192,3 +193,29 @@ def test_an_edited_list_of_tables_is_refused():
         dps.Plan.from_dict(plain)
     assert Cells.table(SCHEMA, ["a", "b"]) in made.strategy.tables
     assert sum(1 for _ in itertools.chain(made.blocks)) == 6
+
+
+@pytest.mark.parametrize(("budget", "unit", "allocation"), [
+    (dps.PureDP(1), "replace", "optimal"), (dps.ZCDP(0.1), "replace", "equal"),
+    (dps.PureDP(1), "add_remove", "equal"), (dps.ZCDP(0.1), "add_remove", "optimal"),
+])  # fmt: skip
+def test_the_noise_of_a_plan_shows_its_weights(budget, unit, allocation, tmp_path):
+    """A file keeps the noise alone; what weights it came from is read off it."""
+    schema = dps.Schema([dps.Category(f"c{i}", list("abcdefg")[: 2 + i]) for i in range(5)])
+    asked = {
+        "tables": dps.Marginals([f"c{i}" for i in range(4)], degree=2),
+        "gap": dps.Difference("c4 == 'a'", by="c0"),
+    }
+    for weights in ("balanced", "cells", "max", "equal"):
+        options = {"unit": unit, "allocation": allocation, "weights": weights}
+        plan = dps.plan(schema, asked, budget=budget, **options)
+        plan.save(tmp_path / weights)
+        loaded = Plan.load(tmp_path / weights)
+        assert loaded.weights == weights
+        assert f"Overlapping tables: weights '{weights}', the " in str(loaded)
+    assert "weights 'equal'" in str(loaded.preview(1_000))
+    alone = dps.plan(schema, {"gap": asked["gap"]}, budget=budget, unit=unit)
+    assert alone.weights is None
+    assert "weights" not in str(alone)
+    shares = dps.plan(schema, asked, budget=budget, unit=unit, shares={"tables": 1, "gap": 2})
+    assert shares.weights is None

@@ -245,3 +245,9 @@ def test_p10_neighbour_relation():
     for unit in (None, "", "Replace", 1, ["replace"]):
         with pytest.raises(RequestError, match="'replace' or 'add_remove'"):
             check_unit(unit)
+
+
+@pytest.mark.parametrize("delta", [0, -1, 1, 2, "x", None, True, float("nan")])
+def test_a_wrong_delta_is_explained_as_a_probability(delta):
+    with pytest.raises(BudgetError, match=r"delta must be above 0 and below 1, got .* dps.PureDP"):
+        ApproxDP(1, delta)

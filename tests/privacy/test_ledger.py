@@ -166,7 +166,7 @@ def test_a_budget_of_another_kind_is_refused(path, budget):
     ledger = Ledger.create(path, PureDP(1))
     before = path.read_bytes()
     for call in (ledger.check, ledger.spend):
-        with pytest.raises(BudgetError, match="kind 'pure'"):
+        with pytest.raises(BudgetError, match=r"budget must be a dps\.PureDP"):
             call(budget)
     assert path.read_bytes() == before
     with pytest.raises(BudgetError, match=r"cap must be a dps\.PureDP"):
@@ -184,8 +184,11 @@ def test_p04_rho_adds_up_exactly_and_kinds_do_not_mix(path):
         ledger.spend(ZCDP(Fraction(1, 10**9)))
     before = path.read_bytes()
     for call in (ledger.check, ledger.spend):
-        with pytest.raises(BudgetError, match=r"'zcdp'.*different kinds cannot be added"):
+        with pytest.raises(BudgetError, match=r"'zcdp'.*different kinds cannot be added") as raised:
             call(PureDP(Fraction(1, 10**9)))
+        assert "plan with dps.ZCDP or dps.ApproxDP, or start another" in str(raised.value)
+        started = "'dpstats ledger new FILE --kind pure --cap EPSILON', whose spendings come on top"
+        assert started in str(raised.value)
     assert path.read_bytes() == before
 
 
@@ -403,6 +406,9 @@ def test_p11_neighbour_relations_do_not_add_up(path):
     for act in (ledger.check, ledger.spend):
         with pytest.raises(BudgetError, match="different neighbour relations cannot be added"):
             act(PureDP(1))
+    other = Ledger.create(path.with_name("replace"), PureDP(2))
+    with pytest.raises(BudgetError, match="--kind zcdp --cap RHO --unit add_remove'"):
+        other.check(ZCDP(1), unit="add_remove")
     assert ledger.spent == 1
     with pytest.raises(RequestError, match="'replace' or 'add_remove'"):
         Ledger.create(path.with_name("other"), PureDP(2), unit="person")

@@ -566,12 +566,12 @@ def test_measured_lists_what_can_be_asked():
     release = wide(analyses)
     frame = release.measured()
     assert frame.columns.tolist() == [
-        "kind", "columns", "functions", "first_function", "noise_sd", "analyses",
+        "kind", "columns", "functions", "first_function", "options", "noise_sd", "analyses",
     ]  # fmt: skip
     assert frame["functions"].sum() == release.measurements.family.size
     rows = {(row.kind, row.columns): row for row in frame.itertuples()}
     table = rows["table", "smoker, region"]
-    assert (table.functions, table.analyses) == (4, "tables, smoking")
+    assert (table.functions, table.options, table.analyses) == (4, "", "tables, smoking")
     condition = rows["condition", "age"]
     assert (condition.functions, condition.first_function) == (1, "age >= 65")
     assert condition.analyses == "old"

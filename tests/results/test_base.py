@@ -17,7 +17,8 @@ def test_long_tables_are_cut_and_say_so():
     plan = dps.plan(schema, {"t": dps.Marginals(["c0", "c1"])}, budget=dps.PureDP(1))
     result = dps.release(plan, frame, rng=0, m=500).infer("t")
     text = result.summary()
-    assert "40 more rows are in to_frame()" in text
+    assert "40 more rows in to_frame(); print them with most= (dpstats infer --rows)" in text
+    assert "more rows" not in result.summary(most=100)
     assert "not of all of them jointly" in text
     assert len(result.to_frame()) == 100
     assert "c0=f, c1=j" in text
@@ -26,6 +27,10 @@ def test_long_tables_are_cut_and_say_so():
     assert len(result.summary(most=3).splitlines()) < 15
     whole, first = result.conf_int(), result._first(3).conf_int()
     np.testing.assert_allclose(whole[:3], first, rtol=1e-10)
+    header, last = result.summary(most=2).splitlines()[2], result.summary(most=1).splitlines()[4]
+    assert header.endswith("shrunken")
+    assert float(last.split()[-1]) == pytest.approx(result.fitted[0], abs=1e-5)
+    assert "shrunken: the share under the fitted density" in text
 
 
 def test_intervals_are_computed_once(schema, survey, monkeypatch):
@@ -224,3 +229,29 @@ def test_a_chi_square_result_prints_at_any_alpha(schema, survey):
     assert tuple(result.conf_int(alpha=0.2)) == (low, high)
     with pytest.raises(dps.RequestError, match="did you mean"):
         result.summary(alpha=0.95)
+
+
+def test_a_test_has_no_column_of_privacy_to_explain(schema, survey):
+    plan = dps.plan(schema, {"a": dps.Proportion("smoker == 'yes'")}, budget=dps.PureDP(1))
+    result = dps.release(plan, survey, rng=0, m=100).infer("a")
+    assert "privacy: share" in result.summary()
+    assert "privacy: share" not in result.test(0.3).summary()
+
+
+def test_the_share_of_privacy_says_what_it_leaves_out():
+    names = ["x", "y"]
+    schema = dps.Schema([dps.Number(name, 0, 1, points=65, missing=0) for name in names])
+    asked = {
+        "plain": dps.OLS("y ~ x"),
+        "robust": dps.OLS("y ~ x", cov_type="HC1"),
+        "pair": dps.Correlation(names),
+        "spread": dps.Covariance(names),
+    }
+    x = (np.arange(2_000) % 50) / 50
+    plan = dps.plan(schema, asked, budget=dps.PureDP(20))
+    release = dps.release(plan, pd.DataFrame({"x": x, "y": x[::-1] ** 2}), rng=0, m=100)
+    for name in asked:
+        text = release.infer(name).summary()
+        assert ("what they allow for that noise is not in the share" in text) == (name != "plain")
+        assert text.count("privacy: share of the variance") == 1
+    assert "not in the share" in release.infer("robust").t_test("x = 0").summary()

@@ -206,7 +206,7 @@ def test_columns_that_cannot_be_read_say_what_to_write(column, says):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "survey.toml has no .*column.* tables"),
+        ("", "survey.toml: there are no .*column.* tables"),
         ("[column]\nname = 'x'", "columns must be a list of tables"),
         ("column = 'x'", "columns must be a list of tables"),
         ("[[column]]\nname = ", "survey.toml is not valid TOML"),

@@ -7,21 +7,21 @@ the groups are private too; see `inference.counts.two_risks`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, cast
+from typing import ClassVar
 
 import numpy as np
 
 from dpstats.analyses.compared_groups import ComparesGroups, Groups, small_groups
 from dpstats.analyses.counts.proportion import answered_in
 from dpstats.analyses.notes import cell_rules
-from dpstats.checks import Alternative, check_alternative, check_choice
+from dpstats.checks import Alternative, check_alternative
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
 from dpstats.families.conditions import cell_set
 from dpstats.families.subgroups import Subgroup
 from dpstats.families.tables.cells import Cells, Indicator, Table
 from dpstats.inference.counts.difference_intervals import DifferenceIntervals
-from dpstats.inference.counts.risk_measures import MEASURES, Measure, measure_gradients, measure_of
+from dpstats.inference.counts.risk_measures import MEASURES, measure_gradients, measure_of
 from dpstats.measured.answers import Answers
 from dpstats.measured.view import ReleaseView
 from dpstats.results.estimates import EstimateResult
@@ -125,7 +125,7 @@ class DifferenceResult(EstimateResult):
     ['risk difference', 'risk ratio', 'odds ratio']
     >>> print(result.params["risk ratio"].round())
     2.0
-    >>> result.test(1, "larger", measure="ratio").headline
+    >>> result.test(1, "larger", term="risk ratio").headline
     'p < 1e-06'
     """
 
@@ -139,11 +139,12 @@ class DifferenceResult(EstimateResult):
         """The risk difference."""
         return slice(1)
 
-    def test(  # type: ignore[override]  # its terms are measures
+    def test(
         self,
         value: float | None = None,
         alternative: Alternative = "two-sided",
-        measure: Measure = "difference",
+        *,
+        term: str | None = None,
     ) -> HypothesisResult:
         """Test whether a measure equals `value`.
 
@@ -154,8 +155,8 @@ class DifferenceResult(EstimateResult):
             which is 0, or 1 for the ratios.
         alternative : {"two-sided", "larger", "smaller"}
             "larger": the alternative is that the measure is above `value`.
-        measure : {"difference", "ratio", "odds ratio"}
-            Also ``"odds_ratio"``.
+        term : {"risk difference", "risk ratio", "odds ratio"}, optional
+            Default: the risk difference.
 
         Raises
         ------
@@ -163,15 +164,12 @@ class DifferenceResult(EstimateResult):
             If an argument is out of its range.
         """
         check_alternative(alternative)
-        if isinstance(measure, str):
-            measure = cast(Measure, measure.replace("_", " "))
-        check_choice("measure", measure, MEASURES)
-        i = MEASURES.index(measure)
+        i = 0 if term is None else self._place(term)
         value = (0.0 if i == 0 else 1.0) if value is None else float(value)
         if not (-1 <= value <= 1 if i == 0 else 0 <= value < np.inf):
             raise RequestError(f"value={value:g} is not possible for the {self.terms[i]}")
         assert isinstance(self.intervals, DifferenceIntervals)
-        pvalue = self.intervals.pvalue(measure, value, alternative)
+        pvalue = self.intervals.pvalue(MEASURES[i], value, alternative)
         return self._tested(i, value, pvalue, alternative)
 
 

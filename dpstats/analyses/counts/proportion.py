@@ -25,8 +25,9 @@ from dpstats.families.tables.cells import Cells, Indicator
 from dpstats.inference.counts.proportion_intervals import GroupIntervals, ProportionIntervals
 from dpstats.measured.answers import Answers
 from dpstats.measured.view import ReleaseView
-from dpstats.results.estimates import MOST, EstimateResult
+from dpstats.results.estimates import EstimateResult
 from dpstats.results.named import Named
+from dpstats.results.rendering import MOST
 from dpstats.schema import MISSING_LABEL, Schema
 from dpstats.spending import LEAST_OF_COUNT
 
@@ -125,6 +126,8 @@ class ProportionResult(EstimateResult):
     True
     """
 
+    methods: ClassVar[tuple[str, ...]] = (*EstimateResult.methods, "shortest")
+
     def conf_int(
         self,
         *,
@@ -157,6 +160,11 @@ class ProportionResult(EstimateResult):
         assert isinstance(self.intervals, ProportionIntervals)
         notes = [*self.notes, _SHORTEST]
         return replace(self, intervals=self.intervals.shortest, notes=notes)
+
+    @property
+    def _method(self) -> str:
+        assert isinstance(self.intervals, ProportionIntervals)
+        return "shortest" if self.intervals.unequal else super()._method
 
     def to_frame(
         self,

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from dpstats.checks import as_float, short
 from dpstats.errors import RequestError
-from dpstats.families.ball_moments import BallMoments
+from dpstats.families.ball_moments import BallMoments, refuse_unknown
 from dpstats.families.block import Family
 from dpstats.families.coarse_moments import third_and_fourth_powers
 from dpstats.families.moments import Moments
@@ -65,15 +65,17 @@ def check_clipping(analysis: Clipping, columns: Sequence[str] | None = None) -> 
         raise RequestError(
             "clip_norm shrinks all rows, and given= names some of them: give one of the two"
         )
+    example = columns[0] if columns else "age"
     for what, values in given.items():
         if values is None:
             continue
         if not isinstance(values, Mapping):
             raise RequestError(
-                f"{what} must name columns, such as {{'age': 45}}, got {short(values)}"
+                f"{what}= must give a number by the name of its column, such as "
+                f"{{{example!r}: 45}}, got {short(values)}"
             )
-        if unknown := [name for name in values if columns is not None and name not in columns]:
-            raise RequestError(f"{what} names {unknown}, not among {list(columns or ())}")
+        if columns is not None:
+            refuse_unknown(what, values, columns)
         positive = what == "scale"
         plain = {n: _number(value, f"{what} of {n!r}", positive) for n, value in values.items()}
         object.__setattr__(analysis, what, plain)

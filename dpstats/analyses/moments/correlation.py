@@ -22,7 +22,7 @@ from dpstats.inference.confidence_law import BEYOND_DRAWS
 from dpstats.inference.moments.correlation_intervals import CorrelationIntervals
 from dpstats.inference.moments.noisy_covariance import NoisyCovariance
 from dpstats.measured.view import ReleaseView
-from dpstats.results.estimates import EstimateResult
+from dpstats.results.estimates import ALLOWING, EstimateResult
 from dpstats.results.named import Named
 from dpstats.schema import Schema
 
@@ -164,6 +164,10 @@ class CorrelationResult(EstimateResult):
     def preview_remark(self) -> str:
         """Widths depend on how much the columns vary within their bounds."""
         return NARROW
+
+    @property
+    def _privacy(self) -> str:
+        return ALLOWING
 
     @property
     def interval_of(self) -> str:

@@ -24,7 +24,7 @@ from dpstats.families.block import Family
 from dpstats.inference.moments.covariance_intervals import CovarianceIntervals
 from dpstats.inference.moments.noisy_covariance import NoisyCovariance
 from dpstats.measured.view import ReleaseView
-from dpstats.results.estimates import EstimateResult
+from dpstats.results.estimates import ALLOWING, EstimateResult
 from dpstats.results.named import Named
 from dpstats.schema import Schema
 
@@ -150,6 +150,10 @@ class CovarianceResult(EstimateResult):
 
     location_: Floats = ()  # type: ignore[assignment]
     columns: tuple[str, ...] = ()
+
+    @property
+    def _privacy(self) -> str:
+        return ALLOWING
 
     @property
     def interval_of(self) -> str:

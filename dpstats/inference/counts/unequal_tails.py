@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 _STEP = 0.2  # of the logit of p
 _NOT_SEEN = 1e-3  # rows expected with a trait, too few to matter
 _CELLS = 200  # of the law of T
+_WIDE = 30  # sd of a count, beyond which exact sums are long
+_QUANTILES = 33
 _SHARES = (1 - np.cos(np.linspace(0, np.pi, 65))) / 2  # of alpha, closer to its ends
 _BEYOND = 100  # one over the share of alpha outside the cells
 _LEAST = 1e-6  # alpha below which densities, differences of probabilities, are not accurate
@@ -92,7 +94,7 @@ def shortest_tails(n: int, law: NoiseLaw, alpha: float, *, sampled: bool = True)
     p = special.expit(logits)
     edges = [_edges(n * share, n * share * (1 - share) * sampled, law, alpha) for share in p]
     t, of = np.concatenate(edges), np.repeat(p, [len(row) for row in edges])
-    cdf = noisy_binomial_cdf(t, n, of, law) if sampled else law.smoothed_cdf(t - n * of)
+    cdf = _cdf(t, n, of, law) if sampled else law.smoothed_cdf(t - n * of)
     ends = np.cumsum([len(row) for row in edges])[:-1]
     found = [
         _share(row, below, _mean_density(row, n, law), alpha)
@@ -120,6 +122,24 @@ def _edges(mean: float, variance: float, law: NoiseLaw, alpha: float) -> Floats:
     reach = law.quantile(rare) + 1 + third + np.sqrt(third**2 + 6 * third * variance)
     step = np.ceil(2 * reach / _CELLS)
     return np.asarray(np.arange(np.floor(mean - reach) - 0.5, mean + reach + step, step))
+
+
+def _cdf(t: Floats, n: int, p: Floats, law: NoiseLaw) -> Floats:
+    """P(X + Z + U <= t), (k,); where Z is wider than a wide X, X has a few normal quantiles.
+
+    The exact sum over X would be long there, and Z smooths it.
+    """
+    from scipy import special
+
+    sd = np.sqrt(n * p * (1 - p))
+    wide = (sd > _WIDE) & (law.variance > sd**2)
+    cdf = np.empty(t.shape)
+    cdf[~wide] = noisy_binomial_cdf(t[~wide], n, p[~wide], law)
+    z = special.ndtri((np.arange(_QUANTILES) + 0.5) / _QUANTILES)
+    z /= np.sqrt(np.mean(z**2))
+    x = (n * p[wide])[:, np.newaxis] + sd[wide, np.newaxis] * z
+    cdf[wide] = np.mean(law.smoothed_cdf(t[wide, np.newaxis] - x), axis=1)
+    return cdf
 
 
 def _mean_density(t: Floats, n: int, law: NoiseLaw) -> Floats:

@@ -81,6 +81,15 @@ class _Standardised:
         normal = np.maximum((1 - r**2) ** 2, 1 / max(sampling.n, 1) ** 2)
         return cls(sampling.mean, deviation, r, normal)
 
+    def largest(self) -> Floats:
+        """(p, p) spreads that columns in [-1, 1] cannot exceed.
+
+        With s = (u + v)^2 / (2 + 2r) and d = (u - v)^2 / (2 - 2r), both of mean one, the spread is
+        E (s - d)^2 / 4 <= (E s^2 + E d^2) / 4 <= (max s + max d) / 4, and |u| and |v| have maxima.
+        """
+        reach = (1 + np.abs(self.mean)) / self.deviation
+        return np.asarray(np.add.outer(reach, reach) ** 2 / (4 * np.sqrt(self.normal)))
+
 
 def _measured(
     release: ReleaseView, covariance: NoisyCovariance, shape: _Standardised, rest: Floats
@@ -114,7 +123,8 @@ def _measured(
         place = np.array([at.get(tuple(sorted(term)), -1) for term in terms])
         value += np.where(place >= 0, weight * answers.means[place], -np.inf)
         variance += weight**2 * answers.noise_variances[place]
-    spread[i, j] = spread[j, i] = allowing_for_noise(value, np.sqrt(variance), rest[i, j])
+    found = allowing_for_noise(value, np.sqrt(variance), rest[i, j])
+    spread[i, j] = spread[j, i] = np.minimum(found, shape.largest()[i, j])
     return spread
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from dpstats.arrays import Floats
 from dpstats.checks import Alternative, check_finite
 from dpstats.corrected.means import mean_confint
+from dpstats.errors import RequestError
 from dpstats.inference.confidence_law import ConfidenceLaw
 from dpstats.inference.counts.two_risks import measure_interval
 from dpstats.inference.intervals import wider
@@ -20,6 +21,7 @@ from dpstats.spending import LEAST_COMPUTED, bonferroni, for_noise_of_means
 if TYPE_CHECKING:
     from dpstats.checks import Method, Target
 
+_ROUNDED = 1e-9  # relative, of bounds
 MEANS = """\
 Means of columns that vary less within their bounds than even ones have narrower intervals, down to
 the width that the noise leaves; those of small groups have wider ones."""
@@ -126,7 +128,20 @@ class Contrast:
         return low, high
 
     def pvalue(self, value: float, alternative: Alternative) -> float:
-        """Noise-aware p-value of the hypothesis that it equals `value` (original units)."""
+        """Noise-aware p-value of the hypothesis that it equals `value` (original units).
+
+        Raises
+        ------
+        RequestError
+            For a value beyond the declared bounds, to which the rows are clamped.
+        """
+        reach = self.half * len(self.groups)
+        if abs(value - self._shift) > reach * (1 + _ROUNDED):
+            low, high = self._shift - reach, self._shift + reach
+            raise RequestError(
+                f"value={value:g} is impossible: rows are clamped to the declared bounds, so that "
+                f"this is between {low:g} and {high:g} in any table; test a value between them"
+            )
         return self._law.pvalue((value - self._shift) / self.half, alternative)
 
     def reaches(self, alpha: float) -> bool:

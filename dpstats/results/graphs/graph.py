@@ -20,12 +20,9 @@ from dpstats.checks import (
     check_number,
     check_target,
     counted,
-    first_few,
-    short,
 )
-from dpstats.errors import RequestError
 from dpstats.inference.graphs.pair_intervals import PartialIntervals
-from dpstats.results.estimates import MOST, EstimateResult
+from dpstats.results.estimates import EstimateResult
 from dpstats.results.graphs.pair_graph import (
     EVEN_ROWS,
     PairGraph,
@@ -35,7 +32,7 @@ from dpstats.results.graphs.pair_graph import (
 )
 from dpstats.results.hypothesis import HypothesisResult
 from dpstats.results.named import Named
-from dpstats.results.rendering import Page, brief_list
+from dpstats.results.rendering import MOST, Page, brief_list
 from dpstats.spending import USUAL_ALPHA, benjamini_hochberg, holm, percent
 
 if TYPE_CHECKING:
@@ -190,12 +187,8 @@ class GraphResult(PairGraph, EstimateResult):
         """Whether `test` needs no pair."""
         return len(self.terms) == 1
 
-    def test(  # type: ignore[override]  # its terms are pairs
-        self,
-        value: float = 0.0,
-        alternative: Alternative = "two-sided",
-        *,
-        pair: str | None = None,
+    def test(
+        self, value: float = 0.0, alternative: Alternative = "two-sided", *, term: str | None = None
     ) -> HypothesisResult:
         """Test whether the partial correlation of one pair equals `value`; not adjusted.
 
@@ -204,19 +197,15 @@ class GraphResult(PairGraph, EstimateResult):
         value : float
             Between -1 and 1.
         alternative : {"two-sided", "larger", "smaller"}
-        pair : str, optional
-            One of `terms`, such as ``"age, income"``; may be left out if there is one only.
+        term : str, optional
+            The pair, one of `terms`, such as ``"age, income"``; not needed for one only.
 
         Raises
         ------
         RequestError
         """
-        if pair is None and len(self.terms) == 1:
-            pair = self.terms[0]
-        if pair not in self.terms:
-            raise RequestError(f"pair must be one of {first_few(self.terms)}, got {short(pair)}")
         check_alternative(alternative)
-        value, i = check_number("value", value), self.terms.index(pair)
+        value, i = check_number("value", value), self._place(term)
         return self._tested(
             i, value, float(self._graph.pvalues(value, alternative)[i]), alternative
         )

@@ -12,14 +12,13 @@ from dpstats.checks import Target, check_number, check_target, counted
 from dpstats.errors import RequestError
 from dpstats.results.base import Result
 from dpstats.results.graphs.pair_graph import PairGraph, pair_names, strongest_first
-from dpstats.results.rendering import Page, fixed, significant
+from dpstats.results.rendering import MOST, Page, fixed, more_rows, significant
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from dpstats.measured.row_count import RowCount
 
-_MOST = 30  # edges that print
 _ROUNDED = 1e-3  # relative error of a penalty as it prints
 NO_ERRORS = (
     "a picture: the edges depend on the penalty and none has an error probability; use "
@@ -148,29 +147,31 @@ class PenalisedGraphResult(PairGraph, Result):
         *,
         alpha: float = 0.05,
         target: Target = "population",
+        most: int = MOST,
         penalty: float | None = None,
     ) -> str:
         """Text: how many edges there are at every penalty, and the strongest ones at one of them.
 
-        `alpha` and `target` have no effect: there are no intervals. `penalty` is as in `edges`.
+        `alpha` and `target` have no effect: there are no intervals. `penalty` is as in `edges`;
+        `most` is the largest number of edges to print.
         """
         check_target(target)
-        return self._page(penalty).text()
+        return self._page(penalty, most).text()
 
     def _repr_html_(self) -> str:
         return self._page().html()
 
-    def _page(self, penalty: float | None = None) -> Page:
+    def _page(self, penalty: float | None = None, most: int = MOST) -> Page:
         counts = zip(self.penalties.tolist(), self.edge_counts.tolist(), strict=True)
         listed = ", ".join(f"{significant(one)}: {count}" for one, count in counts)
         edges, below = self.edges(penalty), self.nearest if penalty is None else penalty
         rows = [
             [f"{one}, {other}", fixed(value, 3)]
-            for one, other, value in edges.head(_MOST).itertuples(index=False)
+            for one, other, value in edges.head(most).itertuples(index=False)
         ]
-        more = len(edges) - _MOST
+        more = len(edges) - most
         after = [f"{self.rows}; {self.budget}.", f"Note: {NO_ERRORS}"]
-        after += [f"Note: {more} more edges are in edges()"] if more > 0 else []
+        after += [f"Note: {more_rows(more, 'edges()')}"] if more > 0 else []
         return Page(
             self.title,
             [f"edges by penalty: {listed}", f"below: penalty {significant(below)}"],

@@ -159,16 +159,16 @@ def test_result_tests_and_frame(schema, survey):
     result = released(schema, survey, {"a": NORTH_SOUTH}).infer("a")
     assert list(result.to_frame()["term"]) == ["risk difference", "risk ratio", "odds ratio"]
     pvalue = result.test().pvalue
-    assert pvalue == pytest.approx(result.test(1, measure="ratio").pvalue, abs=5e-3)
-    assert pvalue == pytest.approx(result.test(measure="odds ratio").pvalue, abs=5e-3)
-    assert "risk ratio = 1" in str(result.test(measure="ratio"))
+    assert pvalue == pytest.approx(result.test(1, term="risk ratio").pvalue, abs=5e-3)
+    assert pvalue == pytest.approx(result.test(term="odds ratio").pvalue, abs=5e-3)
+    assert "risk ratio = 1" in str(result.test(term="risk ratio"))
     assert "no p-value is below" not in result.summary()
     assert len(result.intervals.pvalues(0.0, "two-sided")) == 3
     assert np.isnan(result.intervals.pvalues(-0.5, "two-sided")[1])
     for options, message in (
         ({"value": 2}, "not possible"),
-        ({"value": -1, "measure": "ratio"}, "not possible"),
-        ({"measure": "share"}, "odds ratio"),
+        ({"value": -1, "term": "risk ratio"}, "not possible"),
+        ({"term": "share"}, "odds ratio"),
         ({"alternative": "greater"}, "larger"),
     ):
         with pytest.raises(dps.RequestError, match=message):
@@ -251,11 +251,11 @@ def test_round_trip_and_preview(schema, survey, tmp_path):
     np.testing.assert_array_equal(again.conf_int(), release.infer("a").conf_int())
 
 
-def test_the_odds_ratio_may_be_spelled_as_a_name(schema, survey):
+def test_a_measure_is_tested_by_its_term(schema, survey):
     analysis = dps.Difference("smoker == 'yes'", by="region", groups=("north", "south"))
     plan = dps.plan(schema, {"d": analysis}, budget=dps.PureDP(1))
     result = dps.release(plan, survey, rng=0, m=100).infer("d")
-    assert str(result.test(measure="odds_ratio")) == str(result.test(measure="odds ratio"))
-    for wrong in ("odds", None, 3):
-        with pytest.raises(dps.RequestError, match="measure"):
-            result.test(measure=wrong)
+    assert str(result.test()) == str(result.test(term="risk difference"))
+    for wrong in ("odds", 3):
+        with pytest.raises(dps.RequestError, match=r"no term .*'risk ratio', 'odds ratio'"):
+            result.test(term=wrong)

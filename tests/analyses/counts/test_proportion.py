@@ -166,7 +166,7 @@ def test_shortest_intervals(schema, survey):
         assert np.array_equal(result.conf_int(), equal)
         with pytest.raises(dps.RequestError, match="method must be one of"):
             result.summary(method="certified")
-    with pytest.raises(dps.RequestError, match="shares of all rows"):
+    with pytest.raises(dps.RequestError, match="the method of these intervals must be one of"):
         release.infer("old").conf_int(method="shortest")
 
 

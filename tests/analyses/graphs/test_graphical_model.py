@@ -459,13 +459,13 @@ def test_the_head_of_a_summary_has_its_level(release):
 def test_one_pair_is_tested_by_name(release, rows):
     graph = release.infer("numbers")
     value = float(graph.params["a, b"])
-    near = graph.test(value, pair="a, b")
+    near = graph.test(value, term="a, b")
     assert near.pvalue == pytest.approx(1)
-    assert graph.test(0, pair="a, b").pvalue == pytest.approx(graph.p_unadjusted["a, b"])
+    assert graph.test(0, term="a, b").pvalue == pytest.approx(graph.p_unadjusted["a, b"])
     low, high = graph.conf_int(alpha=0.1)[0]
     assert low < value < high
-    assert graph.test(float(np.tanh(2 * np.arctanh(value))), pair="a, b").pvalue < 1e-6
-    with pytest.raises(RequestError, match="pair must be one of"):
+    assert graph.test(float(np.tanh(2 * np.arctanh(value))), term="a, b").pvalue < 1e-6
+    with pytest.raises(RequestError, match="name one with term=, such as"):
         graph.test(0)
     single = release.infer("given")
     assert single.test(0).pvalue == pytest.approx(single.p_unadjusted[0])

@@ -224,8 +224,11 @@ def test_files_requests_and_shared_measurements(tmp_path):
     pca = release.infer("pca")
     assert pca.columns == tuple(NAMES[::-1])
     np.testing.assert_allclose(pca.spread, [SCALE[name] for name in NAMES[::-1]])
-    with pytest.raises(dps.NotMeasuredError):
+    with pytest.raises(dps.NotMeasuredError, match=r"clipped moments of .* with clip_norm=2\.3, "):
         release.infer(dps.PCA(NAMES, clip_norm=2.3))
+    for options in release.measured()["options"]:
+        asked = eval(f"dict({options})")
+        assert asked == {"clip_norm": 2.3, "center": CENTER | {"score": 2.5}, "scale": SCALE}
     (tmp_path / "request.toml").write_text(
         "rows = 800\n[budget]\nepsilon = 1\n"
         '[[column]]\nname = "a"\nlow = 0\nhigh = 9\nmissing = 0\n'
@@ -252,8 +255,14 @@ def test_files_requests_and_shared_measurements(tmp_path):
         ({"clip_norm": "1"}, "positive"),
         ({"center": {"age": 40}}, "give clip_norm"),
         ({"scale": {"age": 40}}, "give clip_norm"),
-        ({"clip_norm": 1, "center": 40}, "must name columns"),
-        ({"clip_norm": 1, "center": {"steps": 40}}, "center names"),
+        (
+            {"clip_norm": 1, "center": 40},
+            "center= must give a number by the name of its column",
+        ),
+        (
+            {"clip_norm": 1, "center": {"steps": 40}},
+            "center= names column 'steps', not among .*'age'",
+        ),
         ({"clip_norm": 1, "center": {"age": "x"}}, "center of 'age' must be a number"),
         ({"clip_norm": 1, "center": {"age": None}}, "center of 'age' must be a number"),
         ({"clip_norm": 1, "scale": {"age": 0}}, "scale of 'age' must be a positive number"),

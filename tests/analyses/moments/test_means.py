@@ -360,6 +360,13 @@ def test_bad_values_of_tests():
             release.infer("one").test(wrong)
     with pytest.raises(dps.RequestError, match="single parameter"):
         release.infer("means").test(3.0)
+    for beyond in (30.01, -11):  # pay is from -10 to 30
+        with pytest.raises(dps.RequestError, match="between -10 and 30 in any table"):
+            release.infer("one").test(beyond)
+    with pytest.raises(dps.RequestError, match="between -40 and 40 in any table"):
+        release.infer("difference").test(41)
+    for end in (-10, 30):
+        assert release.infer("one").test(end).pvalue < 0.05
 
 
 @pytest.mark.parametrize("analysis", ANALYSES.values(), ids=str)

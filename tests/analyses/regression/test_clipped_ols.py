@@ -139,8 +139,9 @@ def test_the_unit_of_a_penalty_is_that_of_shrunk_rows(no_noise):
     ("y ~ a", {"given": "t"}, "given= names some of them"),
     ("y ~ a", {"cov_type": "HC1"}, "fourth moments, which are not measured of shrunk rows"),
     ("y ~ a", {"clip_norm": -1}, "clip_norm must be a positive number"),
-    ("y ~ a", {"center": {"b": 0}}, "center names .'b'., which is not among the columns"),
-    ("y ~ maybe", {}, "declare missing= instead"),
+    ("y ~ a", {"center": {"b": 0}}, "center= names column 'b', not among .*'a'"),
+    ("y ~ maybe", {}, "clip_norm= shrinks whole rows, and column 'maybe' may be missing in some .*"
+     "declare missing= instead"),
 ])  # fmt: skip
 def test_what_cannot_be_shrunk_is_refused(formula, options, message):
     with pytest.raises(dps.RequestError, match=message):

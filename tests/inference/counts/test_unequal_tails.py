@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from dpstats.inference.counts import unequal_tails
 from dpstats.inference.counts.binomial import proportion_interval
 from dpstats.inference.counts.count_pivot import CountPivot
 from dpstats.inference.counts.proportion_intervals import _shortest_of_table
@@ -158,3 +159,26 @@ def test_what_is_kept_at_the_true_number_of_rows_is_in_the_interval():
             assert inside or lower[0] < level[0] or upper[0] < level[1]
             kept.append(inside)
     assert 0.85 < np.mean(kept) < 1  # of 48; some are rejected
+
+
+def test_wide_noise_needs_no_long_sums(monkeypatch):
+    """Where noise is wider than the count varies, quantiles of the count are as good as a sum."""
+    settings = ((10**5, DiscreteLaplace(600.0)), (10**4, DiscreteGaussian(100.0)))
+    fast = [unequal_tails.shortest_tails(n, law, 0.049) for n, law in settings]
+    exact = unequal_tails.noisy_binomial_cdf
+    summed = []
+
+    def counted(t, n, p, law):
+        summed.append(float(np.max(np.sqrt(n * p * (1 - p)), initial=0.0)))
+        return exact(t, n, p, law)
+
+    monkeypatch.setattr(unequal_tails, "noisy_binomial_cdf", counted)
+    unequal_tails.shortest_tails(10**9, DiscreteLaplace(1e7), 0.049)
+    assert max(summed) < 31  # counts with more than a few hundred values
+    monkeypatch.setattr(unequal_tails, "_WIDE", np.inf)
+    unequal_tails.shortest_tails.cache_clear()
+    for (n, law), tail in zip(settings, fast, strict=True):
+        other = unequal_tails.shortest_tails(n, law, 0.049)
+        np.testing.assert_allclose(tail.shares, other.shares, atol=1e-3)
+    assert max(summed) > 40
+    unequal_tails.shortest_tails.cache_clear()

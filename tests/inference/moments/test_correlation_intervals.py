@@ -3,11 +3,14 @@
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 
+import dpstats as dps
 from dpstats.inference.moments.correlation_intervals import CorrelationIntervals, NoisyPair
-from dpstats.inference.moments.correlation_spread import _of_kurtosis
+from dpstats.inference.moments.correlation_spread import _of_kurtosis, _Standardised
 from dpstats.privacy.laws import DiscreteLaplace
+from dpstats.privacy.noise import _noise_from
 
 UNITS = np.array([1.0, 1e3, 1e3, 1e6, 1e6, 1e6])
 
@@ -58,3 +61,45 @@ def test_a_spread_by_kurtosis_bounds_that_of_its_law(r):
             assert found == pytest.approx(true)
         columns.kurtosis_sd = np.ones(2)
         assert _of_kurtosis(columns, np.zeros((2, 2)))[0, 1] > found
+
+
+def spread_and_bound(x, y, weights):
+    """n Var(r) over (1 - r^2)^2 of a distribution on points, and the bound from its moments."""
+    rows = np.stack([x, y])
+    mean, covariance = rows @ weights, np.cov(rows, aweights=weights, ddof=0)
+    sampling = SimpleNamespace(mean=mean, covariance=covariance, n=10**9)
+    u, v = (rows - mean[:, None]) / np.sqrt(np.diag(covariance))[:, None]
+    r = weights @ (u * v)
+    found = weights @ (u * v - r * (u**2 + v**2) / 2) ** 2 / (1 - r**2) ** 2
+    return found, _Standardised.of(sampling).largest()[0, 1]
+
+
+def test_no_distribution_exceeds_the_largest_spread():
+    rng, ratios = np.random.default_rng(2), []
+    for _ in range(300):
+        x, y = rng.choice([-1.0, -0.5, 0.0, 0.2, 1.0], (2, 8))
+        found, bound = spread_and_bound(x, y, rng.dirichlet(np.full(8, 0.3)) + 1e-3)
+        ratios.append(found / bound)
+    assert max(ratios) <= 1 + 1e-6
+    signs = np.array([-1.0, -1, 1, 1]), np.array([-1.0, 1, -1, 1])  # balanced: the bound itself
+    for r in (0.0, 0.4, -0.8):
+        found, bound = spread_and_bound(*signs, (1 + r * signs[0] * signs[1]) / 4)
+        assert found == pytest.approx(bound)
+
+
+def test_noise_on_fourth_moments_widens_no_further_than_bounds_allow(seeded_noise):
+    names = ["a", "b"]
+    schema = dps.Schema([dps.Number(name, -1, 1, points=201, missing=0) for name in names])
+    plan = dps.plan(schema, {"pair": dps.Correlation(names)}, budget=dps.PureDP(0.2))
+    i = np.arange(3_000)
+    a = 0.65 * np.sin(i)
+    rows = pd.DataFrame({"a": a, "b": a / 2 + np.sin(1 + i**2 % 997) * 0.43})
+    ratios = []
+    for seed in range(6):
+        with _noise_from(seeded_noise(seed)):
+            (pair,) = dps.release(plan, rows, rng=0, m=60).infer("pair").intervals.pairs
+        x, y, xx, yy, _ = pair.moments
+        reach = (1 + abs(x)) / np.sqrt(xx) + (1 + abs(y)) / np.sqrt(yy)
+        ratios.append(pair.spread / (reach**2 / (4 * (1 - pair.estimate**2))))
+    assert max(ratios) < 1.02
+    assert sorted(ratios)[-3] > 0.98  # some would be wider by chance

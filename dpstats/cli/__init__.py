@@ -1,0 +1,90 @@
+"""The command line. Results go to stdout, progress and errors to stderr."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from dpstats import __version__
+from dpstats.cli import infer, ledger, plan, release
+from dpstats.errors import BudgetError, DpstatsError
+from dpstats.terminal import (
+    Unprinted,
+    as_flags,
+    close_output,
+    prepare_streams,
+    progress,
+    say,
+)
+
+DONE, FAILED, REFUSED, OVER_BUDGET = 0, 1, 2, 3
+_EXITS = (
+    "exit codes: 0 done, 1 unexpected failure, 2 a request, table or file was refused, "
+    "3 the privacy budget does not allow it"
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code."""
+    prepare_streams()
+    options = _parser().parse_args(arguments)
+    # Threads in BLAS gain nothing here and wait for each other on a busy machine.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    try:
+        run = options.run
+        run(options)
+    except BudgetError as error:
+        say(f"dpstats: {as_flags(str(error))}")
+        return OVER_BUDGET
+    except DpstatsError as error:
+        say(f"dpstats: {as_flags(str(error))}")
+        return REFUSED
+    except BrokenPipeError:  # the reader of the results closed it, as in `dpstats ... | head`
+        close_output()
+        return DONE
+    except Unprinted as error:
+        say(f"dpstats: {error}")
+        close_output()
+        return FAILED
+    except OSError as error:
+        say(f"dpstats: {error.filename or 'a file'}: {error.strerror}")
+        return REFUSED
+    except KeyboardInterrupt:
+        say("dpstats: interrupted")
+        return FAILED
+    return DONE
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="dpstats",
+        description="Statistics on private data, with valid confidence intervals and tests.",
+        epilog=_EXITS,
+    )
+    parser.add_argument("--version", action="version", version=f"dpstats {__version__}")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+
+    demo = commands.add_parser(
+        "demo", help="run an end-to-end example on a bundled public data set"
+    )
+    demo.add_argument(
+        "-o", "--output", type=Path, help="default: dpstats-demo.zip, which is overwritten"
+    )
+    demo.add_argument("--force", action="store_true", help="overwrite an existing output")
+    demo.add_argument(
+        "--seed", type=int, default=1, help="seed of candidates and rows, never of noise"
+    )
+    demo.set_defaults(run=_demo)
+    for group in (plan, release, infer, ledger):
+        group.add_commands(commands)
+    return parser
+
+
+def _demo(options: argparse.Namespace) -> None:
+    from dpstats.demo import run_demo
+
+    output = options.output or Path("dpstats-demo.zip")
+    overwrite = options.force or options.output is None
+    run_demo(output, seed=options.seed, progress=progress(), overwrite=overwrite)

@@ -1,0 +1,53 @@
+"""Arguments that several commands take."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from dpstats.errors import BudgetError
+
+if TYPE_CHECKING:
+    from dpstats.planning.plan import Plan
+    from dpstats.privacy.budget import Budget
+
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+TABLE = "a .csv or .tsv file, which may be gzipped (.gz), or a .parquet file"
+
+
+def read_plan(path: Path, rows: int | None = None, start: Path | None = None) -> Plan:
+    """The plan in a file, or that of a request."""
+    if path.suffix.lower() == ".json":
+        from dpstats.planning.plan import Plan
+
+        return Plan.load(path)
+    from dpstats.planning.requests import load_request
+    from dpstats.releases.opening import open_release
+
+    return load_request(path, rows=rows, start=None if start is None else open_release(start))
+
+
+def budget_of(text: str, kind: str, option: str, delta: Any = None) -> Budget:
+    """A budget of a kind, from a number or a fraction."""
+    from dpstats.errors import RequestError
+    from dpstats.privacy.budget import ZCDP, ApproxDP, PureDP
+
+    amount = number_of(text)
+    try:
+        if kind == ApproxDP.kind:
+            return ApproxDP(amount, delta)
+        return PureDP(amount) if kind == PureDP.kind else ZCDP(amount)
+    except BudgetError as error:  # no budget is exceeded
+        raise RequestError(f"{option}: {error}") from None
+
+
+def number_of(text: str) -> Any:
+    """A fraction or a float; the text itself if it is neither, for the message."""
+    from dpstats.privacy.rationals import parse_fraction
+
+    exact = parse_fraction(text)
+    try:
+        return float(text) if exact is None else exact
+    except ValueError:
+        return text

@@ -1,0 +1,53 @@
+"""The command ledger, which starts and shows the record of spent budget."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from dpstats.cli.arguments import Commands, budget_of, number_of
+from dpstats.terminal import show
+
+
+def add_commands(commands: Commands) -> None:
+    """Add ledger."""
+    ledger = commands.add_parser("ledger", help="create or show the record of spent budget")
+    actions = ledger.add_subparsers(required=True, metavar="ACTION")
+    new = actions.add_parser("new", help="create a ledger with a cap")
+    new.add_argument("file", type=Path)
+    new.add_argument("--cap", required=True, help="largest total epsilon, such as 2 or 1/3")
+    new.add_argument(
+        "--kind",
+        choices=("pure", "zcdp", "approx"),
+        default="pure",
+        help="kind of the budgets; with zcdp the cap is the largest total rho, with approx the "
+        "epsilon of all releases together at --delta (default: pure)",
+    )
+    new.add_argument("--delta", help="of --kind approx, such as 1e-9")
+    new.add_argument(
+        "--unit", choices=["replace", "add_remove"], default="replace",
+        help="neighbour relation of all entries",
+    )  # fmt: skip
+    new.set_defaults(run=_new_ledger)
+    spent = actions.add_parser("show", help="print cap, spent and remaining budget")
+    spent.add_argument("file", type=Path)
+    spent.set_defaults(run=_show_ledger)
+
+
+def _new_ledger(options: argparse.Namespace) -> None:
+    from dpstats.errors import RequestError
+    from dpstats.privacy.ledger import Ledger
+
+    if (options.delta is None) == (options.kind == "approx"):
+        raise RequestError("give --delta with --kind approx, and with no other kind")
+    delta = None if options.delta is None else number_of(options.delta)
+    limit = budget_of(options.cap, options.kind, "--cap", delta)
+    ledger = Ledger.create(options.file, limit, unit=options.unit)
+    show(ledger, done=f"{options.file} is written")
+
+
+def _show_ledger(options: argparse.Namespace) -> None:
+    from dpstats.privacy.ledger import Ledger
+
+    ledger = Ledger.open(options.file)
+    show(f"{ledger}\n\n{ledger.table()}")

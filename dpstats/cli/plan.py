@@ -1,0 +1,125 @@
+"""Commands before any row is spent on: preview, plan, check."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from dpstats.cli.arguments import TABLE, Commands, budget_of, read_plan
+from dpstats.terminal import as_options, progress, show
+
+_TARGETS = ("width", "delta", "power", "budget", "alpha", "method", "alternative", "null", "term")
+
+
+def add_commands(commands: Commands) -> None:
+    """Add preview, plan and check."""
+    preview = commands.add_parser(
+        "preview", help="show functions, noise and interval widths; reads no data"
+    )
+    preview.add_argument("request", type=Path, help="request.toml or plan.json")
+    preview.add_argument("--rows", type=int, help="assumed number of rows")
+    preview.add_argument(
+        "--like",
+        type=Path,
+        metavar="RELEASE",
+        help="release.zip of rows that resemble the real ones",
+    )
+    _add_solve(preview)
+    preview.set_defaults(run=_preview)
+
+    plan = commands.add_parser("plan", help="write a plan for approval")
+    plan.add_argument("request", type=Path, help="request.toml")
+    plan.add_argument("-o", "--output", type=Path, required=True, help="plan.json")
+    plan.add_argument("--force", action="store_true", help="overwrite an existing output")
+    plan.add_argument("--rows", type=int, help="public number of rows, checked at release")
+    plan.add_argument(
+        "--start", type=Path, metavar="RELEASE", help="release.zip to add second stages to"
+    )
+    plan.set_defaults(run=_plan)
+
+    check = commands.add_parser(
+        "check", help="show how a table fits the schema; for your screen only, not private"
+    )
+    check.add_argument("plan", type=Path, help="plan.json or request.toml")
+    check.add_argument("data", type=Path, help=TABLE)
+    check.set_defaults(run=_check)
+
+
+def _add_solve(parser: argparse.ArgumentParser) -> None:
+    """The options of `Plan.solve`."""
+    solve = parser.add_argument_group(
+        "the least budget, or number of rows",
+        "for one analysis: --solve NAME with --width, --delta or --power. With a number of rows "
+        "(--rows, or in the request) it finds the least budget, with --budget the least number of "
+        "rows",
+    )
+    solve.add_argument("--solve", metavar="NAME", help="name of the analysis")
+    solve.add_argument("--width", type=float, help="wanted width of its intervals")
+    solve.add_argument("--delta", type=float, help="wanted error of the rows over its functions")
+    solve.add_argument("--power", type=float, help="wanted power of its test")
+    solve.add_argument("--budget", help="epsilon (or rho) of the whole plan, such as 2 or 1/3")
+    solve.add_argument("--alpha", type=float, help="level of the interval or test (default: 0.05)")
+    solve.add_argument("--method", choices=("noise_aware", "certified"), help="of the interval")
+    solve.add_argument(
+        "--alternative", metavar="EFFECT", help="for --power: one number, or several with commas"
+    )
+    solve.add_argument("--null", type=float, help="for --power: value of the null hypothesis")
+    solve.add_argument(
+        "--term", help="for --power or --width: the coefficient, pair or cell that is meant"
+    )
+
+
+def _preview(options: argparse.Namespace) -> None:
+    from dpstats.errors import RequestError
+    from dpstats.releases.opening import open_release
+
+    given = {
+        name: getattr(options, name) for name in _TARGETS if getattr(options, name) is not None
+    }
+    if given and options.solve is None:
+        raise RequestError(f"--{next(iter(given))} needs --solve with the name of an analysis")
+    plan = read_plan(options.request, options.rows)
+    like = None if options.like is None else open_release(options.like)
+    if options.solve is None:
+        show(plan.preview(options.rows, like=like, progress=progress()))
+        return
+    if "budget" in given:
+        delta = getattr(plan.budget, "delta", None)
+        given["budget"] = budget_of(given["budget"], plan.budget.kind, "--budget", delta)
+    if "alternative" in given:
+        given["alternative"] = _effect(given["alternative"])
+    try:
+        solved = plan.solve(
+            of=options.solve, n=options.rows, like=like, progress=progress(), **given
+        )
+    except RequestError as error:
+        raise RequestError(as_options(str(error))) from None
+    show(solved)
+
+
+def _effect(text: str) -> float | list[float]:
+    """An effect size: a number, or several."""
+    from dpstats.errors import RequestError
+
+    try:
+        numbers = [float(part) for part in text.split(",")]
+    except ValueError:
+        raise RequestError(
+            f"--alternative must be a number, or several with commas such as 0.3,0.2; got {text!r}"
+        ) from None
+    return numbers[0] if len(numbers) == 1 else numbers
+
+
+def _plan(options: argparse.Namespace) -> None:
+    from dpstats.releases.paid import check_apart
+
+    plan = read_plan(options.request, options.rows, options.start)
+    check_apart(options.output, {"request": options.request, "start": options.start})
+    plan.save(options.output, overwrite=options.force)
+    show(f"{plan}\nwritten to {options.output}", done=f"{options.output} is written")
+
+
+def _check(options: argparse.Namespace) -> None:
+    from dpstats.private.fit_of_schema import check
+
+    show(check(read_plan(options.plan), options.data))

@@ -1,0 +1,191 @@
+"""Commands that make a release: release, synthesize."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dpstats.cli.arguments import TABLE, Commands, read_plan
+from dpstats.terminal import agrees, attended, progress, say, show
+
+if TYPE_CHECKING:
+    from dpstats.measured.measurements import Measurements
+    from dpstats.planning.plan import Plan
+
+
+def add_commands(commands: Commands) -> None:
+    """Add release and synthesize."""
+    release = commands.add_parser("release", help="measure a table once and write a release")
+    release.add_argument("plan", type=Path, help="plan.json or request.toml")
+    release.add_argument("data", type=Path, help=TABLE)
+    release.add_argument("-o", "--output", type=Path, required=True, help="release.zip")
+    release.add_argument("--force", action="store_true", help="overwrite an existing output")
+    looked = release.add_mutually_exclusive_group()
+    looked.add_argument(
+        "--checked", action="store_true", help="somebody has looked at 'dpstats check' before"
+    )
+    looked.add_argument("--unchecked", action="store_true", help="release without such a look")
+    release.add_argument(
+        "--ledger", type=Path, help="ledger file: the budget spent on this data set"
+    )
+    _add_synthesis(release)
+    release.set_defaults(run=_release)
+
+    synthesize = commands.add_parser(
+        "synthesize", help="write a release from measurements; spends nothing"
+    )
+    synthesize.add_argument("measurements", type=Path, help="measurements.zip or release.zip")
+    synthesize.add_argument("-o", "--output", type=Path, required=True, help="release.zip")
+    synthesize.add_argument("--force", action="store_true", help="overwrite an existing output")
+    _add_synthesis(synthesize)
+    synthesize.set_defaults(run=_synthesize)
+
+
+def _add_synthesis(parser: argparse.ArgumentParser) -> None:
+    """The options of `dps.synthesize`."""
+    parser.add_argument("--fit", choices=("entropy", "minimax"), default="entropy")
+    parser.add_argument(
+        "--solver",
+        choices=("columns", "highs", "pulp"),
+        default="columns",
+        help="for --fit minimax",
+    )
+    parser.add_argument("--draw", choices=("systematic", "iid"), default="systematic")
+    parser.add_argument(
+        "--candidates",
+        type=int,
+        metavar="M",
+        help="default: 20000 to 80000, by functions and noise",
+    )
+    parser.add_argument("--synthetic-rows", type=int, metavar="K", help="default: as many as rows")
+    parser.add_argument("--seed", type=int, help="seed of candidates and rows, never of noise")
+
+
+def _let_a_person_look(plan: Plan, options: argparse.Namespace) -> None:
+    """Offer the fit of the schema on a terminal; elsewhere a flag says that somebody decided.
+
+    The program decides nothing by the fit: a refusal that depends on the data is an output.
+    """
+    from dpstats.errors import RequestError
+
+    if options.checked or options.unchecked:
+        return
+    if not attended():
+        raise RequestError(
+            "nobody can be asked whether the table fits the schema: look at 'dpstats check PLAN "
+            "DATA' and add --checked, or add --unchecked; nothing was spent"
+        )
+    if agrees("look at the fit of the schema first?"):
+        from dpstats.private.fit_of_schema import check
+
+        say(str(check(plan, options.data)))
+    if not agrees("spend the budget?"):
+        raise RequestError("you declined; nothing was spent")
+
+
+def _release(options: argparse.Namespace) -> None:
+    plan = read_plan(options.plan)
+    from dpstats.private.measure import measure
+    from dpstats.releases.paid import (
+        check_apart,
+        held_interrupts,
+        keep_measurements,
+        place_of_measurements,
+        places,
+        stopped_in_order,
+    )
+
+    read = {"plan": options.plan, "table": options.data, "ledger": options.ledger}
+    paid = place_of_measurements(options.output)
+    for place in (options.output, paid):
+        check_apart(place, read)
+    settings = _synthesis(options)
+    force = options.force and os.path.exists(options.output)
+
+    size = plan.most_bytes
+    reserved = places(options.output, overwrite=options.force, size=size)
+    with stopped_in_order(), reserved as (keep, write):
+        if options.ledger is None:
+            say(
+                "dpstats: warning: no --ledger: no file records that this data set spends "
+                f"{plan.budget}; create one with 'dpstats ledger new FILE "
+                f"{plan.budget.cap_options}'"
+            )
+        _let_a_person_look(plan, options)
+        try:
+            with held_interrupts() as hold:  # from the spending until the answers are on disk
+                report = progress({"drawing noise": hold})
+                try:
+                    measurements = measure(
+                        plan, options.data, ledger=options.ledger, progress=report
+                    )
+                except Exception as error:  # in the second of two stages
+                    if (first := getattr(error, "measurements", None)) is not None:
+                        paid = keep_measurements(first, keep, options.output)
+                        _say_how_to_finish(paid, options.output, force)
+                    raise
+                paid = keep_measurements(measurements, keep, options.output)
+        except KeyboardInterrupt:
+            if paid.is_file():
+                _say_how_to_finish(paid, options.output, force)
+            raise
+        _finish(measurements, paid, write, settings, options.output, force)
+
+
+def _synthesize(options: argparse.Namespace) -> None:
+    from dpstats import files
+    from dpstats.measured.measurements import Measurements
+    from dpstats.releases.paid import check_apart, stopped_in_order
+
+    check_apart(options.output, {"file of the measurements": options.measurements})
+    settings = _synthesis(options)
+    measurements = Measurements.load(options.measurements)
+    force = options.force and os.path.exists(options.output)
+    with stopped_in_order(), files.reserved(options.output, overwrite=options.force) as write:
+        _finish(measurements, options.measurements, write, settings, options.output, force)
+
+
+def _synthesis(options: argparse.Namespace) -> dict[str, Any]:
+    """Arguments of `dps.synthesize`, checked."""
+    from dpstats.references.generator import check_options
+
+    fit, solver, draw = options.fit, options.solver, options.draw
+    m, k = options.candidates, options.synthetic_rows
+    names = ("--candidates", "--synthetic-rows", "--seed")
+    rng = check_options(fit, draw, m, k, options.seed, solver, names)
+    return {"fit": fit, "solver": solver, "draw": draw, "m": m, "k": k, "rng": rng}
+
+
+def _finish(
+    measurements: Measurements,
+    paid: Path,
+    write: Callable[[bytes], None],
+    settings: dict[str, Any],
+    output: Path,
+    force: bool,
+) -> None:
+    """From measurements that are on disk to a release that is."""
+    from dpstats.releases.paid import remove_paid
+    from dpstats.synthesis import synthesize
+
+    try:
+        made = synthesize(measurements, progress=progress(), **settings)
+        write(made.to_bytes())
+        removed = remove_paid(paid, output, measurements)
+    except BaseException:
+        _say_how_to_finish(paid, output, force)
+        raise
+    kept = "" if removed else f"\n{paid} was kept; the release holds all of it"
+    show(f"{made}\n{made.accuracy()}\nwritten to {output}{kept}", done=f"{output} is written")
+
+
+def _say_how_to_finish(paid: Path, output: Path, force: bool) -> None:
+    from dpstats.releases.paid import how_to_finish
+
+    say(
+        f"\ndpstats: the measurements, which the budget has paid for, are in {paid}; finish the "
+        f"release with: {how_to_finish(paid, output, overwrite=force)}"
+    )

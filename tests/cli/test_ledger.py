@@ -1,0 +1,81 @@
+"""Ledgers of every kind, with requests of every kind."""
+
+import re
+
+import pytest
+
+from dpstats.cli import DONE, OVER_BUDGET, REFUSED, main
+
+
+@pytest.mark.parametrize("cap", ["0", "-1", "much", "nan"])
+def test_impossible_caps(folder, capsys, cap):
+    assert main(["ledger", "new", "book", f"--cap={cap}"]) == REFUSED
+    assert "--cap: epsilon must be a positive finite number" in capsys.readouterr().err
+    assert not (folder / "book").exists()
+
+
+def test_a_ledger_and_a_request_of_zero_concentrated_privacy(folder, capsys):
+    request = (folder / "request.toml").read_text().replace("epsilon = 1", "rho = 0.1", 1)
+    assert "rho = 0.1" in request
+    (folder / "request.toml").write_text(request)
+    assert main(["ledger", "new", "book", "--kind", "zcdp", "--cap", "0.15"]) == DONE
+    assert "cap       rho = 0.15" in capsys.readouterr().out
+    release = [
+        "release",
+        "--unchecked",
+        "request.toml",
+        "survey.csv",
+        "--ledger",
+        "book",
+        "-o",
+        "out.zip",
+    ]
+    assert main(release) == DONE
+    assert "rho = 0.1 (zero-concentrated" in capsys.readouterr().out
+    assert main([*release, "--force"]) == OVER_BUDGET
+    assert "remaining 0.05 (1/20)" in capsys.readouterr().err
+    assert main(["infer", "out.zip", "smoking"]) == DONE
+    assert "at delta = 1e-09" in capsys.readouterr().out
+    assert main(["ledger", "new", "pure", "--cap", "1"]) == DONE
+    assert (
+        main(
+            [
+                "release",
+                "--unchecked",
+                "request.toml",
+                "survey.csv",
+                "--ledger",
+                "pure",
+                "-o",
+                "b.zip",
+            ]
+        )
+        == 3
+    )
+    assert "different kinds cannot be added" in capsys.readouterr().err
+
+
+def test_a_ledger_and_a_request_of_approximate_privacy(folder, capsys):
+    request = (folder / "request.toml").read_text()
+    whole = "epsilon = 1\ndelta = 1e-6"
+    (folder / "request.toml").write_text(request.replace("epsilon = 1", whole, 1))
+    release = ["release", "--unchecked", "request.toml", "survey.csv", "-o", "out.zip"]
+    new = ["ledger", "new", "book", "--kind", "approx", "--cap"]
+    assert main([*new, "1.2"]) == REFUSED
+    assert "give --delta with --kind approx" in capsys.readouterr().err
+    assert main([*new, "1.2", "--delta", "2"]) == REFUSED
+    assert "--cap: delta must be above 0 and below 1" in capsys.readouterr().err
+    assert main(["ledger", "new", "book", "--cap", "1", "--delta", "1e-6"]) == REFUSED
+    assert main([*new, "1.2", "--delta", "1e-6"]) == DONE
+    assert "epsilon = 1.2 at delta = 1e-06" in capsys.readouterr().out
+    assert main([*release, "--ledger", "book"]) == DONE
+    assert "epsilon = 1, delta = 1e-06 (approximate" in capsys.readouterr().out
+    assert main([*release, "--force", "--ledger", "book"]) == OVER_BUDGET
+    assert "requested 0.027634" in capsys.readouterr().err
+    assert main(["ledger", "show", "book"]) == DONE
+    assert re.search(r"spent .*: epsilon = 1 at delta = 1e-06", capsys.readouterr().out)
+    solve = ["preview", "request.toml", "--solve", "smoking", "--width", "0.5"]
+    assert main([*solve, "--budget", "0.5"]) == DONE
+    assert "(epsilon = 0.5 at delta = 1e-06)" in capsys.readouterr().out
+    assert main([*release[:-1], "other.zip"]) == DONE
+    assert "--kind approx --cap EPSILON --delta DELTA" in capsys.readouterr().err

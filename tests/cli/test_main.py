@@ -1,0 +1,153 @@
+"""The whole command line: exit codes, streams, and an example from start to end."""
+
+import io
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import dpstats as dps
+from dpstats.cli import DONE, FAILED, OVER_BUDGET, REFUSED, main
+
+
+def test_from_request_to_answers(folder, capsys):
+    assert main(["preview", "request.toml", "--rows", "2000"]) == DONE
+    assert "95% width" in capsys.readouterr().out
+    assert main(["plan", "request.toml", "-o", "plan.json", "--rows", "2000"]) == DONE
+    assert json.loads((folder / "plan.json").read_text())["rows"] == 2000
+    assert main(["ledger", "new", "book", "--cap", "3/2"]) == DONE
+    release = [
+        "release",
+        "--unchecked",
+        "plan.json",
+        "survey.csv",
+        "--ledger",
+        "book",
+        "-o",
+        "out.zip",
+    ]
+    assert main(release) == DONE
+    printed = capsys.readouterr()
+    assert "delta" in printed.out
+    assert "reading rows" in printed.err
+    assert "warning" not in printed.err
+    assert not list(folder.glob("*.measurements.zip"))
+    assert main(["infer", "out.zip", "smoking", "--alpha", "0.1"]) == DONE
+    assert "90% noise-aware" in capsys.readouterr().out
+    assert main(["infer", "out.zip", "smoking", "--alpha", "1e-9"]) == DONE
+    assert "99.9999999% noise-aware" in capsys.readouterr().out
+    assert main(["infer", "out.zip"]) == DONE
+    assert capsys.readouterr().out.count("Target:") == 2
+    assert main(["ledger", "show", "book"]) == DONE
+    again = [*release[:-1], "again.zip"]
+    assert main(again) == OVER_BUDGET
+    assert "remaining" in capsys.readouterr().err
+    assert dps.load("out.zip").n == 2000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["preview", "none.toml"], "cannot read none.toml"),
+        (["preview", "request.toml"], "number of rows"),
+        (
+            ["release", "--unchecked", "request.toml", "none.csv", "-o", "x.zip"],
+            "no file 'none.csv'",
+        ),
+        (
+            ["release", "--unchecked", "request.toml", "request.toml", "-o", "x.zip"],
+            "only .csv, .tsv|never be one of the files",
+        ),
+        (["infer", "survey.csv"], "not a file of dpstats"),
+        (["infer", "none.zip"], "cannot read none.zip"),
+        (["ledger", "show", "survey.csv"], "survey.csv|line 1"),
+    ],
+)
+def test_refusals_are_one_sentence_and_exit_code_two(folder, capsys, arguments, message):
+    assert main(arguments) == REFUSED
+    printed = capsys.readouterr()
+    assert printed.err.split("dpstats: ")[-1].strip()
+    assert "Traceback" not in printed.err
+
+    assert re.search(message, printed.err)
+
+
+def test_help_and_version():
+    for flag in ("--help", "--version"):
+        done = subprocess.run(
+            [sys.executable, "-m", "dpstats", flag], capture_output=True, text=True, check=True
+        )
+        assert "dpstats" in done.stdout
+
+
+def test_demo_tells_the_whole_story(tmp_path, capsys):
+    assert main(["demo", "-o", str(tmp_path / "demo.zip")]) == DONE
+    text = capsys.readouterr().out
+    for part in (
+        "The schema", "The preview", "before any row is read", "36 tables", "certificate",
+        "non-private", "noise-aware", "certified", "naive on rows", "public",
+    ):  # fmt: skip
+        assert part in text
+    opened = dps.load(tmp_path / "demo.zip")
+    assert opened.n == 6366
+    assert opened.budget == dps.PureDP(1)
+    assert not opened.measurements.not_private
+    low, high = opened.infer("affair").conf_int(alpha=1e-6)
+    assert low < 2053 / 6366 < high  # the published share of women with an affair
+
+
+def test_a_run_without_standard_streams(folder):
+    command = "release --unchecked request.toml survey.csv --candidates 50 -o a.zip <&- >&- 2>&-"
+    done = subprocess.run(
+        f"{sys.executable} -m dpstats {command}", shell=True, cwd=folder, check=False
+    )
+    assert done.returncode == DONE
+    assert dps.load(folder / "a.zip").n == 2000
+
+
+def test_a_closed_input_is_no_terminal(folder, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdin", None)
+    assert main(["release", "request.toml", "survey.csv", "-o", "a.zip"]) == REFUSED
+    assert "nobody can be asked" in capsys.readouterr().err
+    sys.stdin.close()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no such device")
+def test_a_release_that_cannot_be_printed_is_written(folder, monkeypatch, capsys):
+    command = ["release", "--unchecked", "request.toml", "survey.csv", "--candidates", "50"]
+    for arguments, said in (
+        ([*command, "-o", "b.zip"], "b.zip is written; printing failed"),
+        (["infer", "b.zip"], "printing failed"),
+    ):
+        with open("/dev/full", "w") as full, monkeypatch.context() as patch:
+            patch.setattr(sys, "stdout", full)
+            assert main(arguments) == FAILED
+        last = capsys.readouterr().err.splitlines()[-1]
+        assert last == f"dpstats: {said}: No space left on device"
+    assert dps.load("b.zip").n == 2000
+
+
+def test_characters_that_the_output_lacks_are_escaped(folder, monkeypatch):
+    (folder / "survey.csv").write_text("smoker,age\nj\u00e4,40\n")
+    out = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", out)
+    assert main(["check", "request.toml", "survey.csv"]) == DONE
+    assert b"'j\\xe4' (1)" in out.buffer.getvalue()
+
+
+class Closed(io.StringIO):
+    """A terminal or a pipe whose reader has gone."""
+
+    def write(self, text):
+        raise BrokenPipeError
+
+
+def test_a_reader_that_goes_away_does_not_stop_a_release(folder, monkeypatch):
+    monkeypatch.setattr(sys, "stderr", Closed())
+    command = ["release", "--unchecked", "request.toml", "survey.csv", "-o", "out.zip"]
+    assert main([*command, "--candidates", "50"]) == DONE
+    assert dps.load("out.zip").n == 2000
+    assert main(["release", "--unchecked", "request.toml", "none.csv", "-o", "x.zip"]) == REFUSED

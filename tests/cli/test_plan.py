@@ -1,0 +1,73 @@
+"""Preview, plan and check."""
+
+import tomllib
+
+import pandas as pd
+import pytest
+
+import dpstats as dps
+from dpstats.cli import DONE, REFUSED, main
+
+
+def test_preview_solves_for_a_budget_or_for_rows(folder, capsys):
+    solve = ["preview", "request.toml", "--solve", "smoking", "--width", "0.05"]
+    assert main([*solve, "--rows", "2000"]) == DONE
+    printed = capsys.readouterr()
+    found = dps.plan(
+        dps.Schema.from_dict(tomllib.loads((folder / "request.toml").read_text())["column"]),
+        {"smoking": dps.Proportion("smoker == 'yes'"),
+         "old": dps.Proportion("smoker == 'yes'", given="age >= 65")},
+        budget=dps.PureDP(1),
+    ).solve(width=0.05, of="smoking", n=2_000)  # fmt: skip
+    assert printed.out == f"{found}\n"
+    assert "previewing 'smoking' at epsilon = 1" in printed.err
+    assert main([*solve, "--budget", "1/2"]) == DONE
+    assert "least n = " in capsys.readouterr().out
+    main(["release", "--unchecked", "request.toml", "survey.csv", "-o", "a.zip"])
+    capsys.readouterr()
+    assert main([*solve, "--rows", "2000", "--like", "a.zip", "--alpha", "0.2"]) == DONE
+    assert "(noise-aware 0.8 interval)" in capsys.readouterr().out
+    assert main(["preview", "request.toml", "--rows", "2000", "--like", "a.zip"]) == DONE
+    assert "drawn from the density of another release" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--width", "1"], "--width needs --solve with the name of an analysis"),
+        (["--solve", "x", "--width", "1"], "--solve must name an analysis of the plan, one of"),
+        (["--solve", "smoking"], "give exactly one of --width, --delta and --power; got none"),
+        (
+            ["--solve", "smoking", "--width", "0.1", "--rows", "9", "--budget", "1"],
+            "give --rows for the least budget, or --budget for the least n, not both",
+        ),
+        (["--solve", "smoking", "--width", "0.1", "--budget", "x"], "--budget: epsilon must be"),
+        (
+            ["--solve", "smoking", "--power", "0.8"],
+            "--power needs --alternative, an effect size, or --like, a release",
+        ),
+        (
+            ["--solve", "smoking", "--power", "0.8", "--alternative", "a,b"],
+            "--alternative must be a number, or several with commas",
+        ),
+        (["--solve", "smoking", "--delta", "0.1", "--null", "1"], "--null belongs to --power"),
+    ],
+)
+def test_refusals_of_solving_name_the_flags(folder, capsys, options, message):
+    assert main(["preview", "request.toml", *options]) == REFUSED
+    assert f"dpstats: {message}" in capsys.readouterr().err
+
+
+def test_a_table_that_does_not_fit_is_seen_before_the_number_is_published(folder, capsys):
+    rows = pd.read_csv("survey.csv")
+    rows.assign(smoker=(rows["smoker"] == "yes").astype(int)).to_csv("survey.csv", index=False)
+    assert main(["check", "request.toml", "survey.csv"]) == DONE
+    printed = capsys.readouterr().out
+    assert printed.startswith("Fit of the schema (not private: do not publish)\n2,000 rows\n")
+    assert "smoker: '1': did you mean 'yes'?" in printed
+    assert main(["plan", "request.toml", "-o", "plan.json"]) == DONE
+    capsys.readouterr()
+    assert main(["check", "plan.json", "survey.csv"]) == DONE
+    assert capsys.readouterr().out == printed
+    assert main(["check", "plan.json", "none.csv"]) == REFUSED
+    assert "there is no file 'none.csv'" in capsys.readouterr().err

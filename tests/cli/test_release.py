@@ -1,0 +1,117 @@
+"""Release and synthesize: what is spent, who decides, what is kept."""
+
+import io
+import sys
+
+import pandas as pd
+import pytest
+
+import dpstats as dps
+from dpstats.cli import DONE, REFUSED, main
+
+
+def test_nothing_is_spent_when_the_output_cannot_be_kept(folder, capsys):
+    main(["ledger", "new", "book", "--cap", "5"])
+    release = ["release", "--unchecked", "request.toml", "survey.csv", "--ledger", "book", "-o"]
+    assert main([*release, "nowhere/out.zip"]) == REFUSED
+    assert "nothing was spent" in capsys.readouterr().err
+    for option, value in {"--candidates": 0, "--synthetic-rows": 10**11, "--seed": -1}.items():
+        assert main([*release, "out.zip", option, str(value)]) == REFUSED
+        assert f"dpstats: {option} must be" in capsys.readouterr().err
+    assert main([*release, "out.zip", "--solver", "pulp"]) == REFUSED
+    said = capsys.readouterr().err
+    assert "--solver pulp is for the linear program of --fit minimax; drop --solver, or" in said
+    assert dps.Ledger.open("book").spent == 0
+    assert main([*release, "out.zip"]) == DONE
+    paid = (folder / "out.zip").read_bytes()
+    assert main([*release, "out.zip"]) == REFUSED
+    assert "is kept; name another file, or replace it with --force;" in capsys.readouterr().err
+    assert (folder / "out.zip").read_bytes() == paid
+    assert dps.Ledger.open("book").spent == 1
+    minimax = ["--fit", "minimax", "--solver", "pulp", "--candidates", "50"]
+    assert main([*release, "out.zip", "--force", *minimax]) == DONE
+    assert dps.load("out.zip").fit == "minimax"
+    assert (folder / "out.zip").read_bytes() != paid
+
+
+def test_missing_ledger_is_warned_about(folder, capsys):
+    assert main(["release", "--unchecked", "request.toml", "survey.csv", "-o", "out.zip"]) == DONE
+    assert "no --ledger" in capsys.readouterr().err
+
+
+def test_seed_repeats_rows_but_never_noise(folder):
+    for name in ("a.zip", "b.zip"):
+        main(["release", "--unchecked", "request.toml", "survey.csv", "-o", name, "--seed", "1"])
+    first, second = dps.load("a.zip"), dps.load("b.zip")
+    assert list(first.measurements.means) != list(second.measurements.means)
+    pd.testing.assert_frame_equal(pd.DataFrame(first.candidates), pd.DataFrame(second.candidates))
+
+
+@pytest.mark.parametrize("fits", [True, False])
+def test_without_a_terminal_a_flag_says_whether_somebody_looked(folder, fits, capsys, monkeypatch):
+    monkeypatch.setattr("dpstats.private.fit_of_schema.check", lambda *a: pytest.fail("it ran"))
+    if not fits:
+        (folder / "survey.csv").write_text("Ann;44\n")
+    main(["ledger", "new", "book", "--cap", "9"])
+    release = ["release", "request.toml", "survey.csv", "--ledger", "book", "-o", "out.zip"]
+    assert main(release) == REFUSED
+    said = capsys.readouterr().err
+    assert said == (
+        "dpstats: nobody can be asked whether the table fits the schema: look at 'dpstats check "
+        "PLAN DATA' and add --checked, or add --unchecked; nothing was spent\n"
+    )
+    assert dps.Ledger.open("book").spent == 0
+    assert main([*release, "--checked"]) == (DONE if fits else REFUSED)
+    with pytest.raises(SystemExit, match="2"):
+        main([*release, "--checked", "--unchecked"])
+
+
+class Terminal(io.StringIO):
+    """What a person types, or sees."""
+
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize(
+    ("typed", "flags", "ending", "looks", "spends"),
+    [
+        ("n\ny\n", [], "", False, True),
+        ("n\nn\n", [], "dpstats: you declined; nothing was spent\n", False, False),
+        ("\n\n", [], "dpstats: you declined; nothing was spent\n", False, False),
+        ("", [], "dpstats: you declined; nothing was spent\n", False, False),
+        ("y\ny\n", [], "", True, True),
+        ("YES\nyes\n", [], "", True, True),
+        ("y\nn\n", [], "dpstats: you declined; nothing was spent\n", True, False),
+        ("y\n", [], "dpstats: you declined; nothing was spent\n", True, False),
+        ("", ["--checked"], "", False, True),
+        ("", ["--unchecked"], "", False, True),
+    ],
+)
+def test_on_a_terminal_a_person_decides(folder, monkeypatch, typed, flags, ending, looks, spends):
+    seen = Terminal()
+    monkeypatch.setattr(sys, "stdin", Terminal(typed))
+    monkeypatch.setattr(sys, "stderr", seen)
+    release = ["release", "request.toml", "survey.csv", "-o", "out.zip", "--candidates", "50"]
+    assert main([*release, *flags]) == (DONE if spends else REFUSED)
+    assert (folder / "out.zip").exists() == spends
+    text = seen.getvalue()
+    assert ("look at the fit of the schema first? [y/N] " in text) == (not flags)
+    assert ("not private: do not publish" in text) == looks
+    assert ("spend the budget? [y/N] " in text) == (not flags)
+    assert text.endswith(ending)
+
+
+def test_the_terminal_shows_no_number_of_rows_where_it_is_private(folder, monkeypatch, capsys):
+    request = (folder / "request.toml").read_text()
+    (folder / "request.toml").write_text('unit = "add_remove"\n' + request)
+    seen = Terminal()
+    monkeypatch.setattr(sys, "stderr", seen)
+    rows = pd.read_csv("survey.csv").iloc[:1_987]
+    rows.to_csv("rows.csv", index=False)
+    rows.to_parquet("rows.parquet")
+    for data in ("rows.csv", "rows.parquet"):
+        command = ["release", "--unchecked", "request.toml", data, "-o", f"{data}.zip"]
+        assert main([*command, "--candidates", "50", "--synthetic-rows", "20"]) == DONE
+    assert "reading rows 100%" in seen.getvalue()
+    assert "1987" not in seen.getvalue().replace(",", "")
