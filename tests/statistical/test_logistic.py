@@ -84,7 +84,7 @@ TWO_STAGES = [
     ("mixed", MIXED, "y ~ x + u + C(g)", mixed, SLOPES, n, budget, unit, widest)
     for n, budget, unit, widest in [
         (200_000, TIGHT, "replace", 0.06), (20_000, TIGHT, "add_remove", 0.23),
-        (20_000, dps.PureDP(1), "replace", 0.5),
+        (20_000, dps.PureDP(1), "replace", 0.26),
     ]
 ]  # fmt: skip
 
