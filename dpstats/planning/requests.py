@@ -58,10 +58,12 @@ def load_request(
     path = Path(path)
     document = read_toml(path)
     with files.named_in_errors(path):
-        return _plan(document, path.parent, rows)
+        return _plan(document, path.parent, rows, start)
 
 
-def _plan(document: Mapping[str, Any], folder: Path, rows: int | None) -> Plan:
+def _plan(
+    document: Mapping[str, Any], folder: Path, rows: int | None, start: ReleaseView | None
+) -> Plan:
     if unknown := sorted(set(document) - _KEYS):
         raise RequestError(f"unknown keys {unknown}; known: {sorted(_KEYS)}")
     if ("column" in document) == ("schema" in document):
