@@ -75,12 +75,14 @@ from .references.uniform import Uniform as Uniform
 from .releases import Release as Release
 from .releases import load as load
 from .results.base import Result as Result
+from .results.bounds import Bounds as Bounds
 from .results.chi_square import ChiSquareResult as ChiSquareResult
 from .results.contrasts import ContrastResult as ContrastResult
 from .results.contrasts import FTestResult as FTestResult
 from .results.contrasts import LinearResult as LinearResult
 from .results.contrasts import Prediction as Prediction
 from .results.estimates import EstimateResult as EstimateResult
+from .results.explanation import Explanation as Explanation
 from .results.graphs.graph import GraphResult as GraphResult
 from .results.group_means import GroupMeansResult as GroupMeansResult
 from .results.group_means import PairwiseResult as PairwiseResult
