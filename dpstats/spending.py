@@ -37,6 +37,8 @@ _NOISE_OF_MEANS = 3  # one over the share; bounds on sampling error are wider th
 _BAND_SPLITS = 24  # steps of the search for the narrowest band; its width is flat near the minimum
 _FIT_SHARES = (0.02, 0.1, 0.25, 0.5, 0.75)  # tried in turn; here too the minimum is flat
 
+_MERGED = 0.9  # share for tables of merged levels, which have most to say; see `bounds.consistent`
+
 # The least error that a noise-aware interval is computed for, of each parameter: probabilities are
 # computed to 1e-12, and an error near that would leave no limit.
 LEAST_COMPUTED = 1e-9
@@ -150,6 +152,11 @@ def splits_of_band(alpha: float) -> Floats:
 def splits_of_fit(alpha: float, *, certain: bool = False) -> list[float]:
     """Errors for the noise; a certified test of fit takes the best of them."""
     return [0.0] if certain else [alpha * share for share in _FIT_SHARES]
+
+
+def for_merged_levels(alpha: float) -> tuple[float, float]:
+    """Shares for bounds on tables of merged levels, and for those on tables of all levels."""
+    return _MERGED * alpha, alpha - _MERGED * alpha
 
 
 def check_beta(alpha: float, beta: float | None) -> float:

@@ -21,7 +21,7 @@ from dpstats.bounds.questions import (
     questions_of_mean,
     risks_of,
 )
-from dpstats.checks import Target, check_alpha, check_target, short
+from dpstats.checks import Target, check_alpha, check_target, counted, short
 from dpstats.corrected.means import chernoff_confint
 from dpstats.corrected.proportions import clopper_pearson
 from dpstats.errors import NotMeasuredError, RequestError
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 Interval = tuple[float, float]
 MEASURED = "its own noise"
+UNKNOWN = "nothing that limits it"
 CONTRADICTION = (
     "the noisy answers contradict each other at this level, which happens with probability at most "
     "alpha: nothing is concluded from them"
@@ -166,6 +167,7 @@ class _Asker:
         low, high = np.array(ends, dtype=np.float64).reshape(-1, 2).T
         least, most = np.array([question.range for question in questions]).T
         says = (low > least + _NOTHING) | (high < most - _NOTHING)
+        known = [text if some else UNKNOWN for text, some in zip(known, says, strict=True)]
         return self._made([q.term for q in questions], low, high, known, notes, says)
 
     def _of_difference(self, difference: Difference) -> Bounds:
@@ -226,11 +228,7 @@ class _Asker:
 
 def _known_from(tables: Consistent) -> str:
     names = ", ".join(column.name for column in tables.columns)
-    return (
-        f"{tables.functions} measured functions of {names}"
-        if tables.functions
-        else "nothing measured"
-    )
+    return f"{counted(tables.functions, 'measured function')} of {names}"
 
 
 class _Ends:

@@ -4,9 +4,9 @@ What is kept are functions of a few columns: those of the question, and more whe
 small. Their sums are within bounds that hold jointly with probability 1 - alpha, so the private
 table is among those that agree with them; to leave out functions, or columns, only adds tables.
 
-Bounds on single cells add up over the levels that a question does not distinguish. Half of alpha is
+Bounds on single cells add up over the levels that a question does not distinguish. Most of alpha is
 therefore spent on tables of the levels merged as the question merges them, which have a noise of
-their own, and half on all levels, where the domain is small enough for a program over them.
+their own, and a tenth on all levels, where the domain is small enough for a program over them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from dpstats.measured.answers import answer, joint_noise_quantiles
 from dpstats.measured.combining import Sources
 from dpstats.references.gibbs import Support
 from dpstats.schema import Column, Number
-from dpstats.spending import bonferroni
+from dpstats.spending import for_merged_levels
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -103,10 +103,11 @@ def consistent(sources: Sources, question: Question, alpha: float) -> Consistent
     merged = _merged_levels(question, measured, columns)
     coarse = _of_merged(sources, measured, question, columns, merged)
     fine, states = _fine(sources, measured, question, columns, merged)
-    tiers = [blocks for blocks in (coarse, fine) if blocks] or [[]]
-    each = bonferroni(alpha, len(tiers))
+    tiers = [(coarse, alpha)] if not fine else [(fine, alpha)]
+    if coarse and fine:
+        tiers = list(zip((coarse, fine), for_merged_levels(alpha), strict=True))
     blocks, low, high, rows = [], [], [], (0.0, 0.0)
-    for number, tier in enumerate(tiers):
+    for number, (tier, each) in enumerate(tiers):
         counted = number == 0 and sources.n is None
         ends = _ends(sources, tier, each, counted=counted)
         if number == 0:
@@ -175,37 +176,36 @@ def _ranges(blocks: Blocks) -> tuple[Floats, Floats]:
 def _columns_for(sources: Sources, measured: Family, question: Question) -> tuple[Column, ...]:
     """The question's columns, and others: all in a small domain, else those that link its own."""
     schema = sources.measurements.schema
-    every = tuple(
-        c for c in schema if c in question.columns or c.name in measured.column_names
-    )  # fmt: skip
+    named = measured.column_names
+    every = tuple(c for c in schema if c in question.columns or c.name in named)
     coded = measured.coded_columns | {c.name for c in question.coded}
     if math.prod(_most_states(c, coded) for c in every) <= SMALL:
         return every
     own = list(question.columns)
-    pairs = _measured_pairs(measured)
-    if all(frozenset(pair) in pairs for pair in itertools.combinations(own, 2)):
-        return tuple(own)
-    for column in sorted(every, key=lambda c: c.bins):
-        if column in question.columns:
-            continue
-        linked = sum(frozenset((column, other)) in pairs for other in question.columns)
+    for column in sorted(set(every) - set(own), key=lambda c: (c.bins, schema.names.index(c.name))):
         size = math.prod(_most_states(c, coded) for c in (*own, column))
-        if linked > 1 and size <= MOST_STATES:
+        if size <= MOST_STATES and _links(measured, column, question.columns):
             own.append(column)
     return tuple(c for c in schema if c in own)
 
 
+def _links(measured: Family, column: Column, own: tuple[Column, ...]) -> bool:
+    """Whether a column says more of the question's: through a condition, or between two of them."""
+    together = [set(block.columns) for block in measured.blocks if column in block.columns]
+    if any(
+        isinstance(block, Indicator) and column in block.columns and set(own) & set(block.columns)
+        for block in measured.blocks
+    ):
+        return True
+    linked = [c for c in own if any(c in columns for columns in together)]
+    return any(
+        not any({one, other} <= set(block.columns) for block in measured.blocks)
+        for one, other in itertools.combinations(linked, 2)
+    )
+
+
 def _most_states(column: Column, coded: Iterable[str]) -> int:
     return len(_codes(column, column.name in coded))
-
-
-def _measured_pairs(measured: Family) -> set[frozenset[Column]]:
-    """Pairs of columns that some measured function depends on together."""
-    return {
-        frozenset(pair)
-        for block in measured.blocks
-        for pair in itertools.combinations(block.columns, 2)
-    }
 
 
 def _codes(column: Column, coded: bool) -> Codes:
