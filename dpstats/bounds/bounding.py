@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.analyses.counts.difference import Difference
+from dpstats.analyses.counts.marginals import Marginals
 from dpstats.analyses.counts.proportion import Proportion
 from dpstats.analyses.moments.mean import Mean
-from dpstats.arrays import Floats
+from dpstats.arrays import Codes, Floats
 from dpstats.bounds.consistent import Consistent, consistent
+from dpstats.bounds.joint_certificate import JointCertificate, joint_certificate, places_of
 from dpstats.bounds.programs import Contradiction
 from dpstats.bounds.questions import (
     Question,
@@ -29,7 +32,7 @@ from dpstats.families.block import Block, Family
 from dpstats.families.tables.cells import Indicator, Table
 from dpstats.inference.counts.proportion_intervals import ProportionIntervals
 from dpstats.inference.counts.risk_measures import MEASURES, measure_of
-from dpstats.measured.answers import answer
+from dpstats.measured.answers import Answers, answer
 from dpstats.measured.combining import Sources
 from dpstats.results.bounds import Bounds
 from dpstats.spending import bonferroni, for_noise
@@ -46,6 +49,7 @@ CONTRADICTION = (
 )
 _ROUNDING = 1e-6  # of a count
 _NOTHING = 1e-9
+_LEAST_LEFT = 1e-3  # of alpha; with one function the certificate is its own interval
 
 
 def bound(
@@ -93,6 +97,10 @@ class _Asker:
     def of_analysis(self, analysis: Any) -> Bounds:
         """Its own certified intervals where it can be inferred, else bounds on what it is about."""
         schema = self.release.schema
+        family = analysis.family(schema)
+        single = isinstance(analysis, Proportion) and family.size == 1
+        if single or isinstance(analysis, Marginals):
+            return self.of_family(family)
         try:
             result = analysis.infer(self.release)
         except NotMeasuredError:
@@ -108,7 +116,7 @@ class _Asker:
             return self.of_questions(questions_of_mean(schema, analysis))
         if isinstance(analysis, Difference):
             return self._of_difference(analysis)
-        return self.of_family(analysis.family(schema).answering)
+        return self.of_family(family.answering)
 
     def of_family(self, family: Family | Block) -> Bounds:
         """Means of functions, in unit scale; those of tables and conditions are shares."""
@@ -129,15 +137,42 @@ class _Asker:
         except NotMeasuredError:
             return self.of_questions(questions_of_family(block))
         own = answers.subset(slice(0, block.size))
-        if isinstance(block, Table | Indicator):
-            low, high = ProportionIntervals(own).conf_int(self.alpha, "certified", self.target)
+        places = places_of(self.sources, block) if self.target == "table" else None
+        if places is None or np.all(places < 0):
+            low, high = self._own_ends(own, block, self.alpha)
         else:
-            low, high = self._of_means(answers, block)
+            low, high = self._cut(own, block, places)
         return self._made(block.names, low, high, [MEASURED] * block.size, [])
 
-    def _of_means(self, answers: Any, block: Block) -> tuple[Floats, Floats]:
-        """Means of measured functions, each with its own share of the noise."""
-        beta, d = self._beta, block.size
+    def _cut(self, own: Answers, block: Block, places: Codes) -> tuple[Floats, Floats]:
+        """Ends at what is left of alpha, cut to those of the joint certificate."""
+        joint = self._joint
+        errors = np.where(places < 0, 0.0, joint.errors[places])
+        ends = np.where(places < 0, np.array([[-np.inf], [np.inf]]), joint.ends[:, places])
+        low, high = ends.copy()
+        for error in np.unique(errors):
+            if (left := self.alpha - error) > _LEAST_LEFT * self.alpha:
+                same = np.flatnonzero(errors == error)
+                found = self._own_ends(own, block, left)
+                low[same] = np.maximum(low[same], found[0][same])
+                high[same] = np.minimum(high[same], found[1][same])
+        empty = low > high  # both intervals cannot hold, so alpha is spent already
+        return np.where(empty, ends[0], low), np.where(empty, ends[1], high)
+
+    @cached_property
+    def _joint(self) -> JointCertificate:
+        return joint_certificate(self.sources, self.alpha)
+
+    def _own_ends(self, own: Answers, block: Block, alpha: float) -> tuple[Floats, Floats]:
+        """Ends for functions that have an answer, each with error alpha."""
+        if isinstance(block, Table | Indicator):
+            return ProportionIntervals(own).conf_int(alpha, "certified", self.target)
+        return self._of_means(own, block, alpha)
+
+    def _of_means(self, answers: Answers, block: Block, alpha: float) -> tuple[Floats, Floats]:
+        """Means of functions that are no shares."""
+        beta = alpha if self.target == "table" else for_noise(alpha)
+        d = block.size
         lows, highs = np.empty(d), np.empty(d)
         for f in range(d):
             rows = answers.rows
@@ -153,7 +188,7 @@ class _Asker:
         if self.target == "table":
             return lows, highs
         n = answers.rows.bounds(answers.rows.spent(beta))[0]
-        low, high = chernoff_confint((1 + lows) / 2, (1 + highs) / 2, n, self.alpha - beta)
+        low, high = chernoff_confint((1 + lows) / 2, (1 + highs) / 2, n, alpha - beta)
         return np.maximum(2 * low - 1, least), np.minimum(2 * high - 1, most)
 
     def of_questions(self, questions: Sequence[Question]) -> Bounds:
@@ -185,11 +220,6 @@ class _Asker:
         says |= np.array(high) < np.array([1.0, np.inf, np.inf]) - _NOTHING
         ends = np.array(low), np.array(high)
         return self._made(terms, *ends, [text] * len(terms), [*one, *two], says)
-
-    @property
-    def _beta(self) -> float:
-        """The share of alpha for the noise; sampling takes the rest."""
-        return self.alpha if self.target == "table" else for_noise(self.alpha)
 
     def _of_question(self, question: Question, alpha: float) -> tuple[Interval, str, list[str]]:
         """The interval, what it is from, and notes."""
