@@ -74,6 +74,7 @@ from .references.loglinear import LogLinear as LogLinear
 from .references.uniform import Uniform as Uniform
 from .releases import Release as Release
 from .releases import load as load
+from .releases.draws import Draws as Draws
 from .results.base import Result as Result
 from .results.bounds import Bounds as Bounds
 from .results.chi_square import ChiSquareResult as ChiSquareResult
@@ -92,6 +93,8 @@ from .results.generalised import LogisticResult as LogisticResult
 from .results.generalised import PoissonResult as PoissonResult
 from .results.least_squares import OLSResult as OLSResult
 from .results.graphs.penalised_graph import PenalisedGraphResult as PenalisedGraphResult
+from .results.pooled import Pooled as Pooled
+from .results.pooled import pool as pool
 from .results.rows_only import RowsResult as RowsResult
 from .results.rows_only import RowsTest as RowsTest
 from .results.graphs.spanning_tree import TreeResult as TreeResult

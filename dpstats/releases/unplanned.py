@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from dpstats.checks import Target
+from dpstats.measured.view import ReleaseView
 
 if TYPE_CHECKING:
     from dpstats.analyses.base import Analysis
     from dpstats.families.block import Block, Family
     from dpstats.measured.combining import Sources
-    from dpstats.measured.view import ReleaseView
+    from dpstats.references.generator import Seed
+    from dpstats.releases.draws import Draws
     from dpstats.results.base import Result
     from dpstats.results.bounds import Bounds
     from dpstats.results.explanation import Explanation
+    from dpstats.schema import Schema
+
+
+class _Release(ReleaseView, Protocol):
+    """What a release holds, besides what analyses see."""
+
+    @property
+    def _sources(self) -> Sources: ...
+
+    @property
+    def columns(self) -> Schema:
+        """Columns of the synthetic rows."""
 
 
 class Unplanned:
     """The methods of a release for questions outside of its plan."""
-
-    if TYPE_CHECKING:  # what a release has
-
-        @property
-        def _sources(self) -> Sources: ...
 
     def bound(
         self,
@@ -79,8 +88,49 @@ class Unplanned:
         """
         from dpstats.bounds.bounding import bound
 
-        view, options = cast("ReleaseView", self), {"given": given, "minus": minus, "over": over}
-        return bound(view, self._sources, query, **options, alpha=alpha, target=target)
+        release, options = cast("_Release", self), {"given": given, "minus": minus, "over": over}
+        return bound(release, release._sources, query, **options, alpha=alpha, target=target)
+
+    def draws(self, count: int = 20, *, rng: Seed = None) -> Draws:
+        """Plausible private tables, for analyses of any kind with any software.
+
+        Each is a table of n rows that the private one may be, given the noisy answers: only the
+        privacy noise varies between them. Analyse every one as if it were the private table and
+        pool the results, with `Draws.combine` or `dps.pool`. Intervals for what was measured then
+        cover as stated where a count exceeds three noise standard deviations; for what was not
+        measured there is no guarantee: use `bound`.
+
+        Parameters
+        ----------
+        count : int
+            At least 2, at most 1,000.
+        rng : seed or numpy Generator, optional
+            Makes draws repeatable. It is no privacy noise.
+
+        Raises
+        ------
+        RequestError
+            If an option is out of its range.
+
+        Examples
+        --------
+        >>> import dpstats as dps
+        >>> import pandas as pd
+        >>> schema = dps.Schema([dps.Boolean("smoker")])
+        >>> plan = dps.plan(schema, {"smoking": dps.Proportion("smoker")}, budget=dps.PureDP(1))
+        >>> rows = pd.DataFrame({"smoker": [True] * 3_000 + [False] * 7_000})
+        >>> draws = dps.release(plan, rows).draws(10, rng=1)
+        >>> shares = [frame["smoker"].mean() for frame in draws]
+        >>> pooled = dps.pool(shares, [p * (1 - p) / 10_000 for p in shares])
+        >>> print(pooled.params.round(2))
+        [0.3]
+        """
+        from dpstats.references.plausible import PlausibleTables
+        from dpstats.releases.draws import draws_of
+
+        release = cast("_Release", self)
+        tables = PlausibleTables(release._sources, release.candidates, release.weights)
+        return draws_of(release.columns, tables, count, rng)
 
     def explain(
         self,
@@ -118,4 +168,5 @@ class Unplanned:
         """
         from dpstats.bounds.explaining import explain
 
-        return explain(cast("ReleaseView", self), self._sources, query, given=given, alpha=alpha)
+        release = cast("_Release", self)
+        return explain(release, release._sources, query, given=given, alpha=alpha)
