@@ -110,7 +110,7 @@ def test_verdicts_do_not_depend_on_the_noise_and_hold(sizes, budget, table, tool
     }
     if len(sizes) > 2:
         expected[joint] = "bounded"
-    hits, runs = 0, 10
+    hits, runs = 0, 6
     for _ in range(runs):
         rows = setting.sample()
         release = setting.measured(rows)
@@ -151,8 +151,8 @@ def test_pooled_draws_cover(sizes, budget, table, tools):
                 continue
             values = wanted.evaluate(release.candidates)
             shares = [values.average(c / c.sum()) for c in counts]
-            pooled = dps.pool(shares, [p * (1 - p) / c.sum() for p, c in zip(shares, counts, strict=True)],
-                              n=release.n)  # fmt: skip
+            pairs = zip(shares, counts, strict=True)
+            pooled = dps.pool(shares, [p * (1 - p) / c.sum() for p, c in pairs], n=release.n)
             low, high = np.asarray(pooled.conf_int()).T
             truth = np.concatenate(wanted.sums(codes)) / POPULATION
             held = (low <= truth) & (truth <= high)
