@@ -4,9 +4,11 @@ What is kept are functions of a few columns: those of the question, and more whe
 small. Their sums are within bounds that hold jointly with probability 1 - alpha, so the private
 table is among those that agree with them; to leave out functions, or columns, only adds tables.
 
-Bounds on single cells add up over the levels that a question does not distinguish. Most of alpha is
-therefore spent on tables of the levels merged as the question merges them, which have a noise of
-their own, and a tenth on all levels, where the domain is small enough for a program over them.
+Alpha is divided by a rule that knows no answer. Most is for the least measurable sets around the
+rows that a question counts, and the largest inside them: those limit it by themselves. Bounds on
+single cells add up over the levels that a question does not distinguish. So the second part is for
+tables of the levels merged as the question merges them, which have a noise of their own, and only
+the last for tables of all levels, where the domain is small enough for a program over them.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from dpstats.measured.answers import answer, joint_noise_quantiles
 from dpstats.measured.combining import Sources
 from dpstats.references.gibbs import Support
 from dpstats.schema import Column, Number
-from dpstats.spending import for_merged_levels
+from dpstats.spending import for_program
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -103,31 +105,28 @@ def consistent(sources: Sources, question: Question, alpha: float) -> Consistent
     merged = _merged_levels(question, measured, columns)
     coarse = _of_merged(sources, measured, question, columns, merged)
     fine, states = _fine(sources, measured, question, columns, merged)
-    tiers = [(coarse, alpha)] if not fine else [(fine, alpha)]
-    if coarse and fine:
-        tiers = list(zip((coarse, fine), for_merged_levels(alpha), strict=True))
-    blocks, low, high, rows = [], [], [], (0.0, 0.0)
-    for number, (tier, each) in enumerate(tiers):
-        counted = number == 0 and sources.n is None
-        ends = _ends(sources, tier, each, counted=counted)
-        if number == 0:
-            rows = ends[2]
-        blocks += tier
-        low.append(ends[0])
-        high.append(ends[1])
+    tiers = (_around(sources, measured, question, columns), coarse, fine)
+    shares = for_program(alpha, [bool(tier) for tier in tiers])
+    blocks, low, high, rows = [], [], [], None
+    for tier, share in zip(tiers, shares, strict=True):
+        if tier or (tier is fine and rows is None):
+            ends = _ends(sources, tier, share or alpha, counted=rows is None and sources.n is None)
+            rows = ends[2] if rows is None else rows
+            blocks += tier
+            low.append(ends[0])
+            high.append(ends[1])
+    assert rows is not None
     points = states.points()
     numerator, denominator = question.parts(points)
     return Consistent(
-        Program(_matrix(blocks, points, states.size), *_joined(low, high), rows),
+        Program(
+            _matrix(blocks, points, states.size), np.concatenate(low), np.concatenate(high), rows
+        ),
         numerator,
         denominator,
         columns,
         sum(block.size for block in blocks),
     )
-
-
-def _joined(low: list[Floats], high: list[Floats]) -> tuple[Floats, Floats]:
-    return np.concatenate(low), np.concatenate(high)
 
 
 def _matrix(blocks: Blocks, points: dict[str, Codes], size: int) -> csr_array[Any]:
@@ -160,8 +159,10 @@ def _ends(
     low, high = np.where(within, low[:size], -np.inf), np.where(within, high[:size], np.inf)
     least, most = _ranges(blocks)
     ends = np.stack([least * rows[0], least * rows[1], most * rows[0], most * rows[1]])
-    low[low <= ends.min(axis=0)] = -np.inf  # says nothing
-    high[high >= ends.max(axis=0)] = np.inf
+    least, most = ends.min(axis=0), ends.max(axis=0)
+    low, high = np.minimum(low, most), np.maximum(high, least)  # beyond them, the nearer end
+    low[low <= least] = -np.inf  # says nothing
+    high[high >= most] = np.inf
     return low, high, rows
 
 
@@ -297,6 +298,26 @@ def _of_merged(
                 shape = [-1 if i == axis else 1 for i in range(len(subset))]
                 mask = mask & (merged[column] == group).reshape(shape)
             blocks.append(Indicator(cell_set(subset, mask), "merged"))
+    return list(dict.fromkeys(block for block in blocks if _follows(sources, block)))
+
+
+def _around(
+    sources: Sources, measured: Family, question: Question, columns: tuple[Column, ...]
+) -> Blocks:
+    """The least measurable sets of rows around those that a share counts, the largest inside."""
+    if not question.share:
+        return []
+    states = _States(question.columns, tuple(_codes(c, False) for c in question.columns))
+    held = question.parts(states.points())[0].reshape([c.bins for c in question.columns]) > 0
+    subsets = [s for s in _subsets(measured, question.columns) if set(s) <= set(columns)]
+    blocks: Blocks = []
+    for subset in subsets:
+        if any(set(subset) < set(other) for other in subsets):
+            continue
+        others = tuple(i for i, c in enumerate(question.columns) if c not in subset)
+        for mask in map(np.asarray, (held.any(axis=others), held.all(axis=others))):
+            if mask.any() and not mask.all():
+                blocks.append(Indicator(cell_set(subset, mask), "around"))
     return list(dict.fromkeys(block for block in blocks if _follows(sources, block)))
 
 
