@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from dpstats.arrays import Codes, Floats
 from dpstats.bounds.programs import Program
 from dpstats.bounds.questions import Question
-from dpstats.errors import NotMeasuredError, RequestError
+from dpstats.errors import RequestError
 from dpstats.families.block import Block, Family
 from dpstats.families.conditions import cell_set
 from dpstats.families.moments import Moments
@@ -105,7 +105,7 @@ def consistent(sources: Sources, question: Question, alpha: float) -> Consistent
     merged = _merged_levels(question, measured, columns)
     coarse = _of_merged(sources, measured, question, columns, merged)
     fine, states = _fine(sources, measured, question, columns, merged)
-    tiers = (_around(sources, measured, question, columns), coarse, fine)
+    tiers = (_around(question, measured, merged), coarse, fine)
     shares = for_program(alpha, [bool(tier) for tier in tiers])
     blocks, low, high, rows = [], [], [], None
     for tier, share in zip(tiers, shares, strict=True):
@@ -243,15 +243,17 @@ def _apart(column: Column, kept: bool) -> Codes:
 
 
 def _numbered(column: Column, arrays: Sequence[tuple[tuple[Column, ...], NDArray[Any]]]) -> Codes:
-    slices = [
-        np.moveaxis(array, own.index(column), 0).reshape(column.bins, -1).astype(np.float64)
-        for own, array in arrays
-        if column in own
-    ]
-    if not slices:
-        return np.zeros(column.bins, dtype=np.int64)
-    _, numbers = np.unique(np.concatenate(slices, axis=1), axis=0, return_inverse=True)
-    return np.asarray(numbers.ravel(), dtype=np.int64)
+    slices = [np.moveaxis(array, own.index(column), 0) for own, array in arrays if column in own]
+    numbers, firsts = np.zeros(column.bins, dtype=np.int64), [0]
+    for i in range(1, column.bins):  # compared with one bin of each set, which are few
+        same = (
+            k for k, first in enumerate(firsts)
+            if all(np.array_equal(slab[i], slab[first]) for slab in slices)
+        )  # fmt: skip
+        numbers[i] = next(same, len(firsts))
+        if numbers[i] == len(firsts):
+            firsts.append(i)
+    return numbers
 
 
 def _subsets(measured: Family, columns: tuple[Column, ...]) -> list[tuple[Column, ...]]:
@@ -298,35 +300,28 @@ def _of_merged(
                 shape = [-1 if i == axis else 1 for i in range(len(subset))]
                 mask = mask & (merged[column] == group).reshape(shape)
             blocks.append(Indicator(cell_set(subset, mask), "merged"))
-    return list(dict.fromkeys(block for block in blocks if _follows(sources, block)))
+    return list(dict.fromkeys(blocks))
 
 
-def _around(
-    sources: Sources, measured: Family, question: Question, columns: tuple[Column, ...]
-) -> Blocks:
+def _around(question: Question, measured: Family, merged: dict[Column, Codes]) -> Blocks:
     """The least measurable sets of rows around those that a share counts, the largest inside."""
     if not question.share:
         return []
-    states = _States(question.columns, tuple(_codes(c, False) for c in question.columns))
-    held = question.parts(states.points())[0].reshape([c.bins for c in question.columns]) > 0
-    subsets = [s for s in _subsets(measured, question.columns) if set(s) <= set(columns)]
+    own = question.columns
+    states = _States(own, tuple(_first_of(c, merged[c]) for c in own))
+    shape = [len(codes) for codes in states.codes]
+    held = question.parts(states.points())[0].reshape(shape) > 0
+    subsets = _subsets(measured, own)
     blocks: Blocks = []
     for subset in subsets:
         if any(set(subset) < set(other) for other in subsets):
             continue
-        others = tuple(i for i, c in enumerate(question.columns) if c not in subset)
+        others = tuple(i for i, c in enumerate(own) if c not in subset)
         for mask in map(np.asarray, (held.any(axis=others), held.all(axis=others))):
             if mask.any() and not mask.all():
-                blocks.append(Indicator(cell_set(subset, mask), "around"))
-    return list(dict.fromkeys(block for block in blocks if _follows(sources, block)))
-
-
-def _follows(sources: Sources, block: Block) -> bool:
-    try:
-        sources.best(block, disjoint=False)
-    except NotMeasuredError:
-        return False
-    return True
+                levels = mask[np.ix_(*(merged[c] for c in subset))]
+                blocks.append(Indicator(cell_set(subset, levels), "around"))
+    return list(dict.fromkeys(blocks))
 
 
 def _fine(
