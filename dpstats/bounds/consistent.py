@@ -110,8 +110,8 @@ def consistent(sources: Sources, question: Question, alpha: float) -> Consistent
     blocks, low, high, rows = [], [], [], None
     for tier, share in zip(tiers, shares, strict=True):
         if tier or (tier is fine and rows is None):
-            ends = _ends(sources, tier, share or alpha, counted=rows is None and sources.n is None)
-            rows = ends[2] if rows is None else rows
+            ends = _ends(sources, tier, share or alpha, rows)
+            rows = ends[2]
             blocks += tier
             low.append(ends[0])
             high.append(ends[1])
@@ -141,19 +141,23 @@ def _matrix(blocks: Blocks, points: dict[str, Codes], size: int) -> csr_array[An
 
 
 def _ends(
-    sources: Sources, blocks: Blocks, alpha: float, *, counted: bool
+    sources: Sources, blocks: Blocks, alpha: float, rows: tuple[float, float] | None
 ) -> tuple[Floats, Floats, tuple[float, float]]:
-    """Bounds on the sums, which are whole numbers, and on the number of rows, jointly."""
-    if not blocks and not counted:
-        assert sources.n is not None
-        return np.empty(0), np.empty(0), (sources.n, sources.n)
+    """Bounds on the sums, which are whole numbers, and jointly on the number of rows, if unknown.
+
+    They are whole numbers too.
+    """
+    if sources.n is not None:
+        rows = (float(sources.n), float(sources.n))
+    counted = rows is None
+    if not blocks and rows is not None:
+        return np.empty(0), np.empty(0), rows
     answers = answer(sources, blocks or [ROWS], with_count=counted and bool(blocks))
     q = joint_noise_quantiles(answers, alpha)
     low = np.ceil(answers.sums - q - _ROUNDING)
     high = np.floor(answers.sums + q + _ROUNDING)
     size = sum(block.size for block in blocks)
-    rows = (float(sources.n or 0),) * 2
-    if counted:
+    if rows is None:
         rows = (max(1.0, low[-1]), max(1.0, high[-1]))
     within = low[:size] <= high[:size]  # a noise below one half may leave no whole number
     low, high = np.where(within, low[:size], -np.inf), np.where(within, high[:size], np.inf)

@@ -131,6 +131,20 @@ def test_means_use_tables_of_bins_and_measured_moments(unplanned, survey_rows):
     assert half.width[0] < 95
 
 
+def test_a_hidden_number_of_rows_costs_little(unplanned, survey_rows):
+    # Adding a row moves a table half as much as replacing one, so bounds are shorter all the same.
+    for query in ("smoker & region == 'north' & age >= 65", "smoker & ill & region == 'south'"):
+        hidden, public = (unplanned[name].bound(query) for name in ("pairs, n hidden", "residuals"))
+        assert hidden.width[0] < public.width[0]
+    schema, budget = unplanned["pairs"].schema, dps.PureDP(5)
+    asked = {"income": dps.Mean("income"), "smoking": dps.Proportion("smoker")}
+    plan = dps.plan(schema, asked, budget=budget, unit="add_remove")
+    found = dps.release(plan, survey_rows, m=100, rng=1).bound(dps.Mean("income", given="smoker"))
+    truth = survey_rows["income"][survey_rows["smoker"]].mean()
+    assert found.low[0] < truth < found.high[0]
+    assert found.width[0] < 50  # from the mean and the mean square of all
+
+
 def test_differences_of_groups_that_were_not_measured(unplanned, survey_rows):
     asked = dps.Difference("ill & smoker", by="region", groups=("north", "south"))
     found = unplanned["pairs"].bound(asked, alpha=1e-5)
