@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 MOST_STATES = 12_000  # of a program
-SMALL = 3_000  # states up to which the columns that a question does not name are kept too
+SMALL = 500  # states up to which the columns that a question does not name are kept too
 MOST_POSSIBLE = 200_000  # the same where levels cannot be merged
 MOST_MERGED = 2_000  # cells of a table of merged levels
 _MOST_SUBSETS = 4  # columns of a measured table of which all margins are used

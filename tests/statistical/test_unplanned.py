@@ -24,7 +24,7 @@ BUDGETS = {
     "epsilon 1, n hidden": (dps.PureDP(1), "add_remove"),
 }
 SETTINGS = list(itertools.product(SIZES, BUDGETS))
-RUNS = 30
+RUNS = 25
 
 
 class Setting:
