@@ -161,6 +161,11 @@ def for_program(alpha: float, present: Sequence[bool]) -> list[float]:
     return [alpha * share / max(sum(used), _PROGRAM[-1]) for share in used]
 
 
+def smaller_errors(beta: float) -> list[float]:
+    """Errors to try where the event that has error beta is seen to have failed."""
+    return [beta * share for share in (1e-2, 1e-4, 1e-8)]
+
+
 def check_beta(alpha: float, beta: float | None) -> float:
     """Return the share of alpha that a radius uses, half of alpha if none is given.
 

@@ -35,7 +35,7 @@ from dpstats.inference.counts.risk_measures import MEASURES, measure_of
 from dpstats.measured.answers import Answers, answer
 from dpstats.measured.combining import Sources
 from dpstats.results.bounds import Bounds
-from dpstats.spending import bonferroni, for_noise
+from dpstats.spending import bonferroni, for_noise, smaller_errors
 
 if TYPE_CHECKING:
     from dpstats.measured.view import ReleaseView
@@ -49,7 +49,6 @@ CONTRADICTION = (
 )
 _ROUNDING = 1e-6  # of a count
 _NOTHING = 1e-9
-_WIDER = 1e-2, 1e-4, 1e-8  # of alpha, tried where no table agrees with the answers
 _LEAST_LEFT = 1e-3  # of alpha; with one function the certificate is its own interval
 
 
@@ -227,7 +226,7 @@ class _Asker:
         beta = alpha if self.target == "table" else for_noise(alpha)
         low, high = question.range
         notes: list[str] = []
-        for error in (beta, *(beta * share for share in _WIDER)):
+        for error in (beta, *smaller_errors(beta)):
             tables = consistent(self.sources, question, error)
             try:
                 interval = _Ends(question, tables).interval(alpha - beta)
