@@ -44,7 +44,8 @@ def joint_certificate(sources: Sources, alpha: float) -> JointCertificate:
     d, counted = ends.shape[1], measured.rows.law
     if measured.strategy.tables:
         each = bonferroni(alpha, d + (counted is not None))
-        return JointCertificate(ends, np.full(d, each * (1 + (counted is not None))))
+        missed = each if counted is None else each + each  # its own, and that of n
+        return JointCertificate(ends, np.full(d, missed))
     laws, which = measured.laws
     starts = np.cumsum([0, *(block.size for block in whole.blocks)])
     answering = set(whole.answering.blocks)
