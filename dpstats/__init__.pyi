@@ -74,13 +74,16 @@ from .references.loglinear import LogLinear as LogLinear
 from .references.uniform import Uniform as Uniform
 from .releases import Release as Release
 from .releases import load as load
+from .releases.draws import Draws as Draws
 from .results.base import Result as Result
+from .results.bounds import Bounds as Bounds
 from .results.chi_square import ChiSquareResult as ChiSquareResult
 from .results.contrasts import ContrastResult as ContrastResult
 from .results.contrasts import FTestResult as FTestResult
 from .results.contrasts import LinearResult as LinearResult
 from .results.contrasts import Prediction as Prediction
 from .results.estimates import EstimateResult as EstimateResult
+from .results.explanation import Explanation as Explanation
 from .results.graphs.graph import GraphResult as GraphResult
 from .results.group_means import GroupMeansResult as GroupMeansResult
 from .results.group_means import PairwiseResult as PairwiseResult
@@ -90,6 +93,8 @@ from .results.generalised import LogisticResult as LogisticResult
 from .results.generalised import PoissonResult as PoissonResult
 from .results.least_squares import OLSResult as OLSResult
 from .results.graphs.penalised_graph import PenalisedGraphResult as PenalisedGraphResult
+from .results.pooled import Pooled as Pooled
+from .results.pooled import pool as pool
 from .results.rows_only import RowsResult as RowsResult
 from .results.rows_only import RowsTest as RowsTest
 from .results.graphs.spanning_tree import TreeResult as TreeResult

@@ -8,6 +8,7 @@ equal-tailed interval are not divided here, since both are tails of one law.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Protocol
 
@@ -36,6 +37,8 @@ _COVARIANCE_REST = 0.9, 0.8  # what remains for the main term: n public, or meas
 _NOISE_OF_MEANS = 3  # one over the share; bounds on sampling error are wider than those on noise
 _BAND_SPLITS = 24  # steps of the search for the narrowest band; its width is flat near the minimum
 _FIT_SHARES = (0.02, 0.1, 0.25, 0.5, 0.75)  # tried in turn; here too the minimum is flat
+
+_PROGRAM = 0.6, 0.3, 0.1  # for what bounds a question by itself, for its merged levels, for all
 
 # The least error that a noise-aware interval is computed for, of each parameter: probabilities are
 # computed to 1e-12, and an error near that would leave no limit.
@@ -150,6 +153,17 @@ def splits_of_band(alpha: float) -> Floats:
 def splits_of_fit(alpha: float, *, certain: bool = False) -> list[float]:
     """Errors for the noise; a certified test of fit takes the best of them."""
     return [0.0] if certain else [alpha * share for share in _FIT_SHARES]
+
+
+def for_program(alpha: float, present: Sequence[bool]) -> list[float]:
+    """Shares for the three kinds of functions in a program of `bounds.consistent`, if present."""
+    used = [share if there else 0.0 for share, there in zip(_PROGRAM, present, strict=True)]
+    return [alpha * share / max(sum(used), _PROGRAM[-1]) for share in used]
+
+
+def smaller_errors(beta: float) -> list[float]:
+    """Errors to try where the event that has error beta is seen to have failed."""
+    return [beta * share for share in (1e-2, 1e-4, 1e-8)]
 
 
 def check_beta(alpha: float, beta: float | None) -> float:

@@ -147,7 +147,7 @@ def test_the_figure_depends_on_its_numbers_only(methods, simulation, tmp_path):
 
 
 def test_the_page_shows_the_sizes(simulation):
-    page = (ROOT / "docs" / "explanation" / "paper-simulation.md").read_text("utf-8")
+    page = (ROOT / "docs" / "explanation" / "paper" / "simulation.md").read_text("utf-8")
     head, rule, *lines = simulation.size_table(10).splitlines()
     shown = page[page.index(f"{head}\n{rule}\n") :].split("\n\n")[0].splitlines()[2:]
     assert len(shown) >= 5

@@ -72,6 +72,7 @@ def test_halves_on_the_noise_are_named():
         "inference/regression/cell_score.py",
         "inference/regression/coefficient_intervals.py",
         "inference/tables/association.py",
+        "results/pooled.py",
         "inference/tables/effect_size.py",
         "privacy/weighted_noise.py",
     }

@@ -37,6 +37,7 @@ from dpstats.measured.published import printed, written
 from dpstats.measured.radius import Radius
 from dpstats.privacy.budget import Budget
 from dpstats.releases.planned_analyses import PlannedAnalyses
+from dpstats.releases.unplanned import Unplanned
 from dpstats.results.base import INTERVAL_COLUMNS, Result
 from dpstats.results.rendering import as_html
 from dpstats.schema import Schema
@@ -60,7 +61,7 @@ LIMITS = (
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Release(Cached):
+class Release(Cached, Unplanned):
     """A differentially private release.
 
     Attributes

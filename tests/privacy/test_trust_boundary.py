@@ -23,7 +23,7 @@ ROOMS = [
     "inference", "density", "references",
     "results",
     "analyses",
-    "planning", "releases", "plots",
+    "planning", "bounds", "releases", "plots",
     "private",
     "synthesis",
     "testing", "demo", "terminal", "cli",

@@ -135,7 +135,8 @@ def test_p58_no_public_argument_reaches_the_noise():
                # These simulate a published law to calibrate a test or a band.
                ("GoodnessOfFit", "seed"), ("Independence", "seed"),
                ("QuantileResult.distribution", "rng"),
-               ("QuantileResult.wasserstein", "rng")}  # fmt: skip
+               ("QuantileResult.wasserstein", "rng"),
+               ("Release.draws", "rng"), ("Draws", "seeds")}  # fmt: skip
     assert reaching - drawing == {("release", "rng"), ("synthesize", "rng")}
     assert list(inspect.signature(dps.measure).parameters) == ["plan", "data", "ledger", "progress"]
 

@@ -1,0 +1,1 @@
+"""Questions that nobody planned for: certified intervals, what is known, and from what."""

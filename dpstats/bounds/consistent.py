@@ -1,0 +1,395 @@
+"""The tables that agree with a release, as far as a question is concerned.
+
+What is kept are functions of a few columns: those of the question, and more where the domain stays
+small. Their sums are within bounds that hold jointly with probability 1 - alpha, so the private
+table is among those that agree with them; to leave out functions, or columns, only adds tables.
+
+Alpha is divided by a rule that knows no answer. Most is for the least measurable sets around the
+rows that a question counts, and the largest inside them: those limit it by themselves. Bounds on
+single cells add up over the levels that a question does not distinguish. So the second part is for
+tables of the levels merged as the question merges them, which have a noise of their own, and only
+the last for tables of all levels, where the domain is small enough for a program over them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.arrays import Codes, Floats
+from dpstats.bounds.programs import Program
+from dpstats.bounds.questions import Question
+from dpstats.errors import RequestError
+from dpstats.families.block import Block, Family
+from dpstats.families.conditions import cell_set
+from dpstats.families.moments import Moments
+from dpstats.families.tables.cells import ROWS, Indicator, Table
+from dpstats.measured.answers import answer, joint_noise_quantiles
+from dpstats.measured.combining import Sources
+from dpstats.references.gibbs import Support
+from dpstats.schema import Column, Number
+from dpstats.spending import for_program
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+MOST_STATES = 12_000  # of a program
+SMALL = 500  # states up to which the columns that a question does not name are kept too
+MOST_POSSIBLE = 200_000  # the same where levels cannot be merged
+MOST_MERGED = 2_000  # cells of a table of merged levels
+_MOST_SUBSETS = 4  # columns of a measured table of which all margins are used
+_ROUNDING = 1e-6  # of a sum, before it is rounded to a whole number
+
+Blocks = list[Block]
+
+
+@dataclass(frozen=True, eq=False)
+class Consistent:
+    """The tables that agree with some measured functions.
+
+    Attributes
+    ----------
+    program : Program
+        Over the states of `columns`.
+    numerator, denominator : (m,) float64
+        The question in these states.
+    columns : tuple of columns
+    functions : int
+        How many bounds on sums are used.
+    """
+
+    program: Program
+    numerator: Floats
+    denominator: Floats
+    columns: tuple[Column, ...]
+    functions: int
+
+
+@dataclass(frozen=True, eq=False)
+class _States:
+    """States of some columns: every combination of one code of each.
+
+    Attributes
+    ----------
+    columns : tuple of columns
+    codes : tuple of (k,) int64
+        The codes of each column that serve as its states.
+    """
+
+    columns: tuple[Column, ...]
+    codes: tuple[Codes, ...]
+
+    @property
+    def size(self) -> int:
+        return math.prod(len(codes) for codes in self.codes)
+
+    def points(self) -> dict[str, Codes]:
+        """Column name -> (m,) codes, in C order."""
+        grid = np.meshgrid(*self.codes, indexing="ij") if self.codes else []
+        return {c.name: g.ravel() for c, g in zip(self.columns, grid, strict=True)}
+
+
+def consistent(sources: Sources, question: Question, alpha: float) -> Consistent:
+    """The tables that agree with a release with probability 1 - alpha, for one question.
+
+    Which functions are used depends on what was measured and on the question, never on an answer.
+    """
+    measured = sources.measurements.published.answering
+    columns = _columns_for(sources, measured, question)
+    merged = _merged_levels(question, measured, columns)
+    coarse = _of_merged(sources, measured, question, columns, merged)
+    fine, states = _fine(sources, measured, question, columns, merged)
+    tiers = (_around(question, measured, merged), coarse, fine)
+    shares = for_program(alpha, [bool(tier) for tier in tiers])
+    blocks, low, high, rows = [], [], [], None
+    for tier, share in zip(tiers, shares, strict=True):
+        if tier or (tier is fine and rows is None):
+            ends = _ends(sources, tier, share or alpha, rows)
+            rows = ends[2]
+            blocks += tier
+            low.append(ends[0])
+            high.append(ends[1])
+    assert rows is not None
+    points = states.points()
+    numerator, denominator = question.parts(points)
+    return Consistent(
+        Program(
+            _matrix(blocks, points, states.size), np.concatenate(low), np.concatenate(high), rows
+        ),
+        numerator,
+        denominator,
+        columns,
+        sum(block.size for block in blocks),
+    )
+
+
+def _matrix(blocks: Blocks, points: dict[str, Codes], size: int) -> csr_array[Any]:
+    from scipy import sparse
+
+    if not blocks:
+        return sparse.csr_array((0, size))
+    stacked: csr_array[Any] = sparse.vstack(
+        [block.evaluate(points).matrix() for block in blocks], format="csr"
+    )
+    return stacked
+
+
+def _ends(
+    sources: Sources, blocks: Blocks, alpha: float, rows: tuple[float, float] | None
+) -> tuple[Floats, Floats, tuple[float, float]]:
+    """Bounds on the sums, which are whole numbers, and jointly on the number of rows, if unknown.
+
+    They are whole numbers too.
+    """
+    if sources.n is not None:
+        rows = (float(sources.n), float(sources.n))
+    counted = rows is None
+    if not blocks and rows is not None:
+        return np.empty(0), np.empty(0), rows
+    answers = answer(sources, blocks or [ROWS], with_count=counted and bool(blocks))
+    q = joint_noise_quantiles(answers, alpha)
+    low = np.ceil(answers.sums - q - _ROUNDING)
+    high = np.floor(answers.sums + q + _ROUNDING)
+    size = sum(block.size for block in blocks)
+    if rows is None:
+        rows = (max(1.0, low[-1]), max(1.0, high[-1]))
+    within = low[:size] <= high[:size]  # a noise below one half may leave no whole number
+    low, high = np.where(within, low[:size], -np.inf), np.where(within, high[:size], np.inf)
+    least, most = _ranges(blocks)
+    ends = np.stack([least * rows[0], least * rows[1], most * rows[0], most * rows[1]])
+    least, most = ends.min(axis=0), ends.max(axis=0)
+    low, high = np.minimum(low, most), np.maximum(high, least)  # beyond them, the nearer end
+    low[low <= least] = -np.inf  # says nothing
+    high[high >= most] = np.inf
+    return low, high, rows
+
+
+def _ranges(blocks: Blocks) -> tuple[Floats, Floats]:
+    pairs = [block.ranges for block in blocks]
+    if not pairs:
+        return np.empty(0), np.empty(0)
+    low, high = zip(*pairs, strict=True)
+    return np.concatenate(low).astype(np.float64), np.concatenate(high).astype(np.float64)
+
+
+def _columns_for(sources: Sources, measured: Family, question: Question) -> tuple[Column, ...]:
+    """The question's columns, and others: all in a small domain, else those that link its own."""
+    schema = sources.measurements.schema
+    named = measured.column_names
+    every = tuple(c for c in schema if c in question.columns or c.name in named)
+    coded = measured.coded_columns | {c.name for c in question.coded}
+    if math.prod(_most_states(c, coded) for c in every) <= SMALL:
+        return every
+    own = list(question.columns)
+    for column in sorted(set(every) - set(own), key=lambda c: (c.bins, schema.names.index(c.name))):
+        size = math.prod(_most_states(c, coded) for c in (*own, column))
+        if size <= MOST_STATES and _links(measured, column, question.columns):
+            own.append(column)
+    return tuple(c for c in schema if c in own)
+
+
+def _links(measured: Family, column: Column, own: tuple[Column, ...]) -> bool:
+    """Whether a column says more of the question's: through a condition, or between two of them."""
+    together = [set(block.columns) for block in measured.blocks if column in block.columns]
+    if any(
+        isinstance(block, Indicator) and column in block.columns and set(own) & set(block.columns)
+        for block in measured.blocks
+    ):
+        return True
+    linked = [c for c in own if any(c in columns for columns in together)]
+    return any(
+        not any({one, other} <= set(block.columns) for block in measured.blocks)
+        for one, other in itertools.combinations(linked, 2)
+    )
+
+
+def _most_states(column: Column, coded: Iterable[str]) -> int:
+    return len(_codes(column, column.name in coded))
+
+
+def _codes(column: Column, coded: bool) -> Codes:
+    """Codes that serve as states: all of them, or one in every bin."""
+    return Support.of(column, coded).codes
+
+
+def _merged_levels(
+    question: Question, measured: Family, columns: tuple[Column, ...]
+) -> dict[Column, Codes]:
+    """For every column, a number of each bin: bins with one number are not distinguished.
+
+    Neither by the question nor by a measured condition on the columns.
+    """
+    arrays: list[tuple[tuple[Column, ...], NDArray[Any]]] = []
+    if question.coded:
+        return {c: _apart(c, c in question.columns) for c in columns}
+    if question.columns:
+        states = _States(question.columns, tuple(_codes(c, False) for c in question.columns))
+        shape = [c.bins for c in question.columns]
+        for part in question.parts(states.points()):
+            arrays.append((question.columns, part.reshape(shape)))
+    arrays += [
+        (block.columns, block.cells.array)
+        for block in measured.blocks
+        if isinstance(block, Indicator) and set(block.columns) <= set(columns)
+    ]
+    return {column: _numbered(column, arrays) for column in columns}
+
+
+def _apart(column: Column, kept: bool) -> Codes:
+    """Every bin by itself, or all together."""
+    return np.arange(column.bins) if kept else np.zeros(column.bins, dtype=np.int64)
+
+
+def _numbered(column: Column, arrays: Sequence[tuple[tuple[Column, ...], NDArray[Any]]]) -> Codes:
+    slices = [np.moveaxis(array, own.index(column), 0) for own, array in arrays if column in own]
+    numbers, firsts = np.zeros(column.bins, dtype=np.int64), [0]
+    for i in range(1, column.bins):  # compared with one bin of each set, which are few
+        same = (
+            k for k, first in enumerate(firsts)
+            if all(np.array_equal(slab[i], slab[first]) for slab in slices)
+        )  # fmt: skip
+        numbers[i] = next(same, len(firsts))
+        if numbers[i] == len(firsts):
+            firsts.append(i)
+    return numbers
+
+
+def _subsets(measured: Family, columns: tuple[Column, ...]) -> list[tuple[Column, ...]]:
+    """Sets of the columns whose tables follow from a measured one, small ones first."""
+    found: dict[tuple[Column, ...], None] = {}
+    for block in measured.blocks:
+        if not isinstance(block, Table):
+            continue
+        own = tuple(c for c in columns if c in block.columns and c.bins > 1)
+        sizes = range(1, len(own) + 1) if len(own) <= _MOST_SUBSETS else (1, 2, len(own))
+        for size in sizes:
+            found |= dict.fromkeys(itertools.combinations(own, size))
+    return sorted(found, key=len)
+
+
+def _of_merged(
+    sources: Sources,
+    measured: Family,
+    question: Question,
+    columns: tuple[Column, ...],
+    merged: dict[Column, Codes],
+) -> Blocks:
+    """Measured conditions, and the cells of tables of merged levels."""
+    blocks: Blocks = [
+        block
+        for block in measured.blocks
+        if isinstance(block, Indicator)
+        and set(block.columns) <= set(columns)
+        and all(merged[c].max() + 1 == c.bins or not question.coded for c in block.columns)
+    ]
+    for subset in _subsets(measured, columns):
+        sizes = [int(merged[c].max()) + 1 for c in subset]
+        if min(sizes) == 1 or math.prod(sizes) > MOST_MERGED:
+            continue
+        if all(size == c.bins for size, c in zip(sizes, subset, strict=True)):
+            blocks.append(Table(subset))
+            continue
+        cells = list(itertools.product(*map(range, sizes)))
+        if len(subset) == 1 and sources.n is not None:
+            cells = cells[1:] if len(cells) == 2 else cells  # the other is the rest of the rows
+        for cell in cells:
+            mask = np.ones([1] * len(subset), dtype=np.bool_)
+            for axis, (column, group) in enumerate(zip(subset, cell, strict=True)):
+                shape = [-1 if i == axis else 1 for i in range(len(subset))]
+                mask = mask & (merged[column] == group).reshape(shape)
+            blocks.append(Indicator(cell_set(subset, mask), "merged"))
+    return list(dict.fromkeys(blocks))
+
+
+def _around(question: Question, measured: Family, merged: dict[Column, Codes]) -> Blocks:
+    """The least measurable sets of rows around those that a share counts, the largest inside."""
+    if not question.share:
+        return []
+    own = question.columns
+    states = _States(own, tuple(_first_of(c, merged[c]) for c in own))
+    shape = [len(codes) for codes in states.codes]
+    held = question.parts(states.points())[0].reshape(shape) > 0
+    subsets = _subsets(measured, own)
+    blocks: Blocks = []
+    for subset in subsets:
+        if any(set(subset) < set(other) for other in subsets):
+            continue
+        others = tuple(i for i, c in enumerate(own) if c not in subset)
+        for mask in map(np.asarray, (held.any(axis=others), held.all(axis=others))):
+            if mask.any() and not mask.all():
+                levels = mask[np.ix_(*(merged[c] for c in subset))]
+                blocks.append(Indicator(cell_set(subset, levels), "around"))
+    return list(dict.fromkeys(blocks))
+
+
+def _fine(
+    sources: Sources,
+    measured: Family,
+    question: Question,
+    columns: tuple[Column, ...],
+    merged: dict[Column, Codes],
+) -> tuple[Blocks, _States]:
+    """Functions of all levels, and the states: all levels where they are few, else merged ones."""
+    tables: Blocks = [
+        Table(subset)
+        for subset in _subsets(measured, columns)
+        if any(merged[c].max() + 1 < c.bins for c in subset)
+    ]
+    others = _others(measured, columns)
+    coded = {c.name for block in others for c in block.coded}
+    for used, names in ((others, coded), ([], set())):
+        states = _States(columns, tuple(_state_codes(c, names, question) for c in columns))
+        if states.size <= MOST_STATES:
+            return [*tables, *used], states
+    own = tuple(
+        _state_codes(c, set(), question) if c in question.coded else _first_of(c, merged[c])
+        for c in columns
+    )
+    states = _States(columns, own)
+    if states.size > MOST_POSSIBLE:
+        raise RequestError(
+            f"{question.term!r} distinguishes {states.size} combinations of levels, more than "
+            f"{MOST_POSSIBLE}; ask about fewer columns or levels"
+        )
+    return [], states
+
+
+def _others(measured: Family, columns: tuple[Column, ...]) -> Blocks:
+    """Measured functions of the columns that are neither tables nor conditions."""
+    found: Blocks = []
+    for block in measured.blocks:
+        if isinstance(block, Table | Indicator):
+            continue
+        if set(block.columns) <= set(columns):
+            found.append(block)
+        elif isinstance(block, Moments) and block.given is None:
+            names = {c.name for c in columns}
+            kept = np.array([{name for name, _ in term} <= names for term in block.terms])
+            if kept.any():
+                found.append(block.restrict(kept))
+    return found
+
+
+def _state_codes(column: Column, coded: set[str], question: Question) -> Codes:
+    """Codes of a column that serve as states.
+
+    All where functions depend on them. Where only the question does and is linear, the first and
+    the last of each bin have its extremes.
+    """
+    asked = column in question.coded
+    if column.name in coded or not asked or not question.linear:
+        return _codes(column, asked or column.name in coded)
+    assert isinstance(column, Number)
+    return np.unique(np.concatenate(column.bin_codes))
+
+
+def _first_of(column: Column, numbers: Codes) -> Codes:
+    """One code of every set of merged bins."""
+    _, first = np.unique(numbers, return_index=True)
+    return _codes(column, False)[first]

@@ -1,0 +1,195 @@
+"""What is asked of a release: the mean of a function over the rows with a condition.
+
+Every question is a ratio of two sums over the private rows, a numerator and a denominator; that of
+a mean over all rows is their number. It need not be measured, nor follow from what was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.analyses.counts.difference import Difference
+from dpstats.analyses.counts.proportion import Proportion, answered_in
+from dpstats.analyses.moments.mean import Mean
+from dpstats.arrays import Codes, Floats
+from dpstats.errors import RequestError
+from dpstats.families.block import Block, Family
+from dpstats.families.conditions import cell_index
+from dpstats.families.formula import named_number
+from dpstats.families.subgroups import Subgroup
+from dpstats.families.tables.cells import Cells, Indicator, Table
+from dpstats.schema import Column, Schema
+
+Points = Mapping[str, Codes]
+Parts = tuple[Floats, Floats]
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """A ratio of two sums over the private rows.
+
+    Attributes
+    ----------
+    term : str
+    columns : tuple of columns
+        That it depends on.
+    parts : callable
+        Numerator and denominator (m,) at points, column name -> (m,) codes. The second is 0 or 1.
+    range : (float, float)
+        What is known of the ratio without any measurement.
+    of_all : bool
+        Whether the denominator counts all rows.
+    share : bool
+        Whether the numerator counts some of the rows that the denominator counts.
+    coded : tuple of columns
+        Those of which the codes matter, not only the bins.
+    linear : bool
+        Whether the parts are linear in the codes, for given bins.
+    """
+
+    term: str
+    columns: tuple[Column, ...]
+    parts: Callable[[Points], Parts]
+    range: tuple[float, float]
+    of_all: bool
+    share: bool
+    coded: tuple[Column, ...] = ()
+    linear: bool = False
+
+
+def question_of_conditions(
+    schema: Schema,
+    condition: str,
+    given: str | None = None,
+    minus: str | None = None,
+    over: str | None = None,
+) -> Question:
+    """The share of rows with a condition, less that with another, or in ratio to it.
+
+    Of the rows that satisfy `given` and have a value of the columns in the conditions, as in
+    `dps.Proportion`.
+
+    Raises
+    ------
+    ConditionError, RequestError
+        For conditions that cannot be read, and shares that are 0 or 1 whatever the rows.
+    """
+    if minus is not None and over is not None:
+        raise RequestError("give minus= for a difference or over= for a ratio, not both")
+    Proportion(condition, given).family(schema)  # refuses what has one value in all rows
+    other = minus if over is None else over
+    texts = [condition] if other is None else [condition, other]
+    asked = [Cells.condition(schema, text) for text in texts]
+    named = [name for text in texts for name in answered_in(schema, text)]
+    group = Subgroup.of(schema, given, named)
+    used = {c for block in asked for c in block.columns}
+    used |= set() if group is None else set(group.columns)
+    columns = tuple(c for c in schema if c in used)
+    holds = [block.cells.over(columns) for block in asked]
+    inside = np.ones_like(holds[0]) if group is None else group.over(columns)
+    joint = [inside & one for one in holds]
+    mark = {"minus": " - ", "over": " / "}["minus" if over is None else "over"]
+    within = "" if given is None else f" | {given}"
+    return Question(
+        mark.join(texts) + within,
+        columns,
+        _parts_of_cells(columns, joint, inside, ratio=over is not None),
+        (0.0, np.inf) if over is not None else (-1.0, 1.0) if minus is not None else (0.0, 1.0),
+        of_all=over is None and bool(inside.all()),
+        share=other is None,
+    )
+
+
+def _parts_of_cells(
+    columns: tuple[Column, ...],
+    joint: list[NDArray[np.bool_]],
+    inside: NDArray[np.bool_],
+    *,
+    ratio: bool,
+) -> Callable[[Points], Parts]:
+    """Numerator and denominator from cells: of one condition, or of two."""
+    first = joint[0].astype(np.float64)
+    second = joint[-1].astype(np.float64)
+    above = first if ratio or len(joint) == 1 else first - second
+    below = second if ratio else inside.astype(np.float64)
+
+    def parts(points: Points) -> Parts:
+        cells = cell_index(columns, points)
+        return above.ravel()[cells], below.ravel()[cells]
+
+    return parts
+
+
+def questions_of_family(family: Family | Block) -> list[Question]:
+    """Means of functions over all rows, in unit scale."""
+    blocks = family.blocks if isinstance(family, Family) else (family,)
+    return [_question_of_function(block, f) for block in blocks for f in range(block.size)]
+
+
+def _question_of_function(block: Block, f: int) -> Question:
+    """The mean of function number f of a block."""
+    one = np.zeros(block.size)
+    one[f] = 1 / block.bounds[f]
+    low, high = (float(ends[f] / block.bounds[f]) for ends in block.ranges)
+
+    def parts(points: Points) -> Parts:
+        values = block.evaluate(points).combine(one)
+        return values, np.ones_like(values)
+
+    share = isinstance(block, Table | Indicator)
+    return Question(
+        block.names[f], block.columns, parts, (low, high), of_all=True, share=share,
+        coded=block.coded,
+    )  # fmt: skip
+
+
+def questions_of_mean(schema: Schema, mean: Mean) -> list[Question]:
+    """Means of numbers in their own units."""
+    names = (mean.columns,) if isinstance(mean.columns, str) else mean.columns
+    return [_question_of_number(schema, name, mean.given) for name in names]
+
+
+def _question_of_number(schema: Schema, name: str, given: str | None) -> Question:
+    number = named_number(schema, name)
+    group = Subgroup.of(schema, given, [number.name])
+    used = {number} | (set() if group is None else set(group.columns))
+    columns = tuple(c for c in schema if c in used)
+
+    def parts(points: Points) -> Parts:
+        codes = points[number.name]
+        inside = np.ones(len(codes)) if group is None else group.holds(points).astype(np.float64)
+        return inside * (number.middle + number.half_range * number.units_of(codes)), inside
+
+    return Question(
+        name if given is None else f"{name} | {given}",
+        columns,
+        parts,
+        (number.middle - number.half_range, number.middle + number.half_range),
+        of_all=group is None,
+        share=False,
+        coded=(number,),
+        linear=True,
+    )
+
+
+def risks_of(schema: Schema, difference: Difference) -> list[Question]:
+    """The shares of two groups that a difference compares."""
+    counts = difference.answered(schema).blocks
+    return [_risk(*counts[:2]), _risk(*counts[2:])]  # with the trait and without it
+
+
+def _risk(with_trait: Block, without: Block) -> Question:
+    columns = tuple(dict.fromkeys((*with_trait.columns, *without.columns)))
+    one = np.ones(1)
+
+    def parts(points: Points) -> Parts:
+        yes, no = (block.evaluate(points).combine(one) for block in (with_trait, without))
+        return yes, yes + no
+
+    return Question(
+        with_trait.names[0], columns, parts, (0.0, 1.0), of_all=False, share=True
+    )  # fmt: skip

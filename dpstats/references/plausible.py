@@ -1,0 +1,138 @@
+"""Plausible private tables: between draws only the privacy noise varies.
+
+With a flat prior the true sums, given the noisy ones, are these less a noise of the known law. A
+draw adds such a noise, which is symmetric, to every measured sum, combines the sums as the answers
+are combined, and fits a density to all of them as closely as rows can.
+
+Sums below zero cannot be fitted. In a table of many empty cells their rows would come from all
+other cells alike, so that a large count would be too low in every draw. Counts that noise hides are
+therefore fitted loosely: their errors stay among themselves, within the margins, which are fitted
+as closely as large counts.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from dpstats.arrays import Codes, Floats, Integers, one_blas_thread
+from dpstats.caching import Cached
+from dpstats.density.candidates import Candidates, Seen, seen_by
+from dpstats.density.entropy import fit_tilted, usable_deviations
+from dpstats.density.rows import draw_counts
+from dpstats.errors import RequestError
+from dpstats.families.block import Block, Family
+from dpstats.families.tables.cells import Indicator, Table
+from dpstats.inference.simulation import draw_from
+from dpstats.measured.answers import answer
+from dpstats.measured.candidates_file import MOST_ROWS
+from dpstats.measured.combining import Sources
+from dpstats.measured.measurements import Measurements
+from dpstats.references.generator import Seed, check_options
+
+HIDDEN = 3.0  # noise standard deviations below which a count is fitted loosely,
+LOOSE = 10.0  # by a factor that reaches this one standard deviation lower
+PENALTY = 0.02  # of the fit, times the noise standard deviation; the rows' own fit starts with 4
+EVEN = 0.1  # weight of all candidates alike, so that a draw may differ from the release
+_MOST_SUBSETS = 3  # columns of a measured table of which all margins are fitted
+
+
+def seeds_of(rng: Seed, count: int) -> Integers:
+    """Seeds (count,) of independent draws."""
+    return check_options("entropy", "systematic", None, None, rng).integers(2**62, size=count)
+
+
+@dataclass(frozen=True, eq=False)
+class PlausibleTables(Cached):
+    """How plausible private tables are drawn from a release.
+
+    Parameters
+    ----------
+    sources : Sources
+    candidates : mapping of column name to (m,) int64
+    weights : (m,) float64
+        The fitted density of the release.
+
+    Raises
+    ------
+    RequestError
+        For more rows than a release can hold.
+    """
+
+    sources: Sources
+    candidates: Mapping[str, Codes]
+    weights: Floats
+
+    def __post_init__(self) -> None:
+        if self.sources.rows.value > MOST_ROWS:
+            raise RequestError(
+                f"the table has {self.sources.rows.value} rows; draws have as many, and at most "
+                f"{MOST_ROWS}"
+            )
+
+    def counts(self, seed: int) -> Codes:
+        """How many rows of a plausible table are copies of each candidate, (m,) int64."""
+        rng = np.random.default_rng(seed)
+        drawn = Sources(_with_more_noise(self.sources.measurements, rng))
+        n = min(drawn.rows.value, MOST_ROWS)
+        means = answer(drawn, self._family).sums / (drawn.rows.value * self._family.bounds)
+        none = np.zeros(len(means))
+        penalty = np.full(len(means), PENALTY / float(np.median(self._deviations)))
+        with one_blas_thread():
+            fit = fit_tilted(
+                self._seen.values, self._seen.reference, means, self._deviations, penalty,
+                tilt=none, start=none,
+            )  # fmt: skip
+            values = self._family.evaluate(self.candidates)
+            return draw_counts(self._seen.spread(fit.density), n, "systematic", values, rng)
+
+    @cached_property
+    def _family(self) -> Family:
+        """The published functions, and the margins of the tables among them."""
+        blocks: dict[Block, None] = dict.fromkeys(self.sources.measurements.published.blocks)
+        for block in list(blocks):
+            own = block.columns if isinstance(block, Table) else ()
+            sizes = range(1, len(own)) if len(own) <= _MOST_SUBSETS else (1, 2)
+            for size in sizes:
+                margins = itertools.combinations([c for c in own if c.bins > 1], size)
+                blocks |= dict.fromkeys(Table(columns) for columns in margins)
+        return Family(tuple(blocks))
+
+    @cached_property
+    def _deviations(self) -> Floats:
+        """How closely each function is fitted: its noise, and loosely what that hides.
+
+        The same for all draws.
+        """
+        answers = answer(self.sources, self._family)
+        own = usable_deviations(self.sources.measurements, np.sqrt(answers.noise_variances))
+        below = np.clip(HIDDEN - answers.means / own, 0, 1)
+        count = [
+            np.full(block.size, isinstance(block, Table | Indicator))
+            for block in self._family.blocks
+        ]
+        return np.asarray(own * np.where(np.concatenate(count), LOOSE**below, 1))
+
+    @cached_property
+    def _seen(self) -> Seen:
+        even = EVEN / len(self.weights)
+        weights = (1 - EVEN) * self.weights / self.weights.sum() + even
+        return seen_by(self._family, Candidates(self.candidates, weights))
+
+
+def _with_more_noise(measurements: Measurements, rng: np.random.Generator) -> Measurements:
+    """The same with a second noise of the same law on every sum; it protects nobody."""
+    strategy, pieces, start = measurements.strategy, [], 0
+    for planned, scales in zip(strategy.blocks, strategy.block_scales, strict=True):
+        own = measurements.noisy_sums[start : start + planned.block.size].copy()
+        start += planned.block.size
+        for scale in np.unique(scales) if planned.role != "reference" else ():
+            same = np.flatnonzero(scales == scale)
+            law = measurements.budget.law(float(scale))
+            own[same] += draw_from(law, len(same), rng).astype(np.int64)
+        pieces.append(own)
+    return replace(measurements, noisy_sums=np.concatenate(pieces))

@@ -1,0 +1,102 @@
+"""Draws of a release: plausible private tables, analysed one by one and pooled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dpstats.arrays import Integers
+from dpstats.checks import check_whole
+from dpstats.density.rows import random_order
+from dpstats.references.generator import Seed
+from dpstats.references.plausible import PlausibleTables, seeds_of
+from dpstats.results.pooled import Pooled, pool
+from dpstats.schema import Schema
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MOST = 1_000
+CAUTION = (
+    "One of several plausible private tables: analyse every one as if it were the private table, "
+    "and pool the estimates and their variances, see dps.pool. One draw by itself leaves out the "
+    "privacy noise."
+)
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Draws:
+    """Plausible private tables, computed when they are used.
+
+    Attributes
+    ----------
+    schema : Schema
+    tables : PlausibleTables
+    seeds : (M,) int64
+    n : int
+        Number of private rows, or the estimate of it.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> import pandas as pd
+    >>> schema = dps.Schema([dps.Boolean("smoker")])
+    >>> plan = dps.plan(schema, {"smoking": dps.Proportion("smoker")}, budget=dps.PureDP(1))
+    >>> rows = pd.DataFrame({"smoker": [True] * 3_000 + [False] * 7_000})
+    >>> draws = dps.release(plan, rows).draws(20, rng=1)
+    >>> len(draws), draws[0].shape
+    (20, (10000, 1))
+    >>> def share(frame):
+    ...     p = frame["smoker"].mean()
+    ...     return p, p * (1 - p) / len(frame)
+    >>> pooled = draws.combine(share)
+    >>> print(pooled.conf_int().round(2))
+    [[0.29 0.31]]
+    """
+
+    schema: Schema
+    tables: PlausibleTables
+    seeds: Integers
+    n: int
+
+    def __len__(self) -> int:
+        return len(self.seeds)
+
+    def __getitem__(self, number: int) -> pd.DataFrame:
+        seed = int(self.seeds[number])
+        counts = self.tables.counts(seed)
+        order = random_order(counts, seed)
+        codes = {name: c[order] for name, c in self.tables.candidates.items()}
+        frame = self.schema.to_frame(codes)
+        frame.attrs["caution"] = CAUTION
+        return frame
+
+    def __iter__(self) -> Iterator[pd.DataFrame]:
+        return (self[number] for number in range(len(self)))
+
+    def combine(self, analyse: Callable[[pd.DataFrame], tuple[Any, Any]]) -> Pooled:
+        """Analyse every draw, and pool the estimates by Rubin's rules.
+
+        Parameters
+        ----------
+        analyse : callable
+            From a frame to estimates, a number or (d,), and their sampling variances, as if the
+            frame were the private table. A pandas Series of estimates names the parameters.
+
+        Raises
+        ------
+        RequestError
+            See `dps.pool`.
+        """
+        found = [analyse(frame) for frame in self]
+        return pool([one for one, _ in found], [other for _, other in found], n=self.n)
+
+    def __repr__(self) -> str:
+        return f"<dpstats Draws: {len(self)} plausible tables of about {self.n} rows>"
+
+
+def draws_of(schema: Schema, tables: PlausibleTables, count: int, rng: Seed) -> Draws:
+    """As many draws, with seeds from a generator."""
+    check_whole("the number of draws", count, 2, MOST)
+    return Draws(schema, tables, seeds_of(rng, count), tables.sources.rows.value)

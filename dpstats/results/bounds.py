@@ -1,0 +1,141 @@
+"""Certified intervals for questions that nobody planned for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.arrays import Floats
+from dpstats.checks import Target
+from dpstats.results.base import footer
+from dpstats.results.rendering import Numerals, Page
+from dpstats.spending import percent
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from dpstats.measured.row_count import RowCount
+
+_SHOWN = 40
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Bounds:
+    """Intervals that hold for every table that agrees with a release.
+
+    Each holds with probability 1 - alpha over the privacy noise (for the population: over the noise
+    and the rows), for any data.
+
+    Attributes
+    ----------
+    terms : list of str
+        What was asked.
+    low, high : (d,) float64
+    known_from : list of str
+        What each interval follows from.
+    informative : (d,) bool
+        Whether an interval is narrower than what is known without any measurement.
+    alpha : float
+    target : {"table", "population"}
+    rows : RowCount
+    budget : str
+    notes : tuple of str
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> import pandas as pd
+    >>> schema = dps.Schema([dps.Boolean("smoker"), dps.Boolean("ill")])
+    >>> asked = {"smoking": dps.Proportion("smoker"), "illness": dps.Proportion("ill")}
+    >>> plan = dps.plan(schema, asked, budget=dps.PureDP(1))
+    >>> rows = pd.DataFrame({"smoker": [True] * 300 + [False] * 700, "ill": [True] * 1_000})
+    >>> both = dps.release(plan, rows).bound("smoker & ill")  # neither measured nor planned
+    >>> bool(both.low[0] <= 0.3 <= both.high[0]), bool(both.width[0] < 0.1)
+    (True, True)
+    """
+
+    terms: list[str]
+    low: Floats
+    high: Floats
+    known_from: list[str]
+    informative: NDArray[np.bool_]
+    alpha: float
+    target: Target
+    rows: RowCount
+    budget: str
+    notes: tuple[str, ...] = ()
+
+    @property
+    def width(self) -> Floats:
+        """Widths (d,) of the intervals."""
+        return self.high - self.low
+
+    def __len__(self) -> int:
+        return len(self.terms)
+
+    def __iter__(self) -> Iterator[tuple[float, float]]:
+        """Pairs of ends."""
+        return iter(zip(self.low.tolist(), self.high.tolist(), strict=True))
+
+    def to_frame(self) -> pd.DataFrame:
+        """Columns term, conf_low, conf_high and known_from; the level is in ``attrs``."""
+        import pandas as pd
+
+        frame = pd.DataFrame(
+            {
+                "term": self.terms,
+                "conf_low": self.low,
+                "conf_high": self.high,
+                "known_from": self.known_from,
+            }
+        )
+        frame.attrs["level"] = round(1 - self.alpha, 12)
+        return frame
+
+    def _page(self) -> Page:
+        shown = range(min(len(self), _SHOWN))
+        rows = []
+        for i in shown:
+            low, high = float(self.low[i]), float(self.high[i])
+            show = Numerals.of([low, high], high - low)
+            rows.append([self.terms[i], show.interval(low, high), self.known_from[i]])
+        more = [f"and {len(self) - _SHOWN} more"] if len(self) > _SHOWN else []
+        level = percent(self.alpha)
+        each = "" if len(self) == 1 else ", each by itself"
+        return Page(
+            "What is known",
+            [],
+            ["", f"{level} certified", "from"],
+            rows,
+            after=[
+                *more,
+                f"Certain with probability {level}{each}, for any data.",
+                footer(self.rows, self.budget, "", self.target),
+                *(f"Note: {note}" for note in self.notes),
+            ],
+        )
+
+    def __str__(self) -> str:
+        return self._page().text()
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return self._page().html()
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Bounds):
+            return NotImplemented
+        same = (self.terms, self.known_from, self.alpha, self.target, self.notes) == (
+            other.terms, other.known_from, other.alpha, other.target, other.notes
+        )  # fmt: skip
+        return same and all(
+            np.array_equal(a, b) for a, b in ((self.low, other.low), (self.high, other.high))
+        )
+
+    def __hash__(self) -> int:
+        return hash((tuple(self.terms), self.alpha, self.target))

@@ -1,0 +1,95 @@
+"""What a release knows of a question, from what, and how surely."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from dpstats.results.rendering import Page, significant
+from dpstats.spending import percent
+
+if TYPE_CHECKING:
+    from dpstats.results.bounds import Bounds
+
+Verdict = Literal["measured", "derivable", "bounded", "out of reach"]
+MEANING: dict[Verdict, str] = {
+    "measured": "it was measured: release.infer estimates it",
+    "derivable": "it follows from what was measured: release.infer estimates it",
+    "bounded": "it does not follow from what was measured, which leaves an interval: release.bound",
+    "out of reach": "nothing that was measured limits it",
+}
+_SHOWN = 5
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Explanation:
+    """What a release knows of a question.
+
+    Attributes
+    ----------
+    query : str
+        What was asked.
+    verdict : {"measured", "derivable", "bounded", "out of reach"}
+    bounds : Bounds
+        Certified intervals for the private table.
+    ask : str
+        The analysis to ask the custodian for.
+    expected_width : float
+        Median width of its 95% noise-aware intervals if it alone were planned, with the budget and
+        the number of rows of the release, on even rows; nan where there are none.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> import pandas as pd
+    >>> schema = dps.Schema([dps.Boolean("smoker"), dps.Boolean("ill"), dps.Boolean("rich")])
+    >>> asked = {"smoking": dps.Proportion("smoker"), "illness": dps.Proportion("ill")}
+    >>> plan = dps.plan(schema, asked, budget=dps.PureDP(1))
+    >>> columns = ["smoker", "ill", "rich"]
+    >>> rows = pd.DataFrame([[True, True, False]] * 300 + [[False, True, True]] * 700)
+    >>> release = dps.release(plan, rows.set_axis(columns, axis=1))
+    >>> for query in ("smoker", "not smoker", "smoker & ill", "rich"):
+    ...     print(release.explain(query).verdict)
+    measured
+    derivable
+    bounded
+    out of reach
+    >>> release.explain("rich").ask
+    "dps.Proportion('rich')"
+    """
+
+    query: str
+    verdict: Verdict
+    bounds: Bounds
+    ask: str
+    expected_width: float
+
+    def _page(self) -> Page:
+        level = percent(self.bounds.alpha)
+        pairs = [*zip(self.bounds.terms, self.bounds, strict=True)]
+        lines = [f"{self.verdict}: {MEANING[self.verdict]}"]
+        if self.verdict != "out of reach":
+            lines += [
+                f"  {term}: from {significant(low)} to {significant(high)}, with {level}"
+                for term, (low, high) in pairs[:_SHOWN]
+            ]
+            more = len(pairs) - _SHOWN
+            lines += [f"  and {more} more"] if more > 0 else []
+        if self.verdict in ("bounded", "out of reach"):
+            width = (
+                ""
+                if math.isnan(self.expected_width)
+                else f"; alone, with this budget, its 95% interval is about "
+                f"{significant(self.expected_width)} wide"
+            )
+            lines.append(f"To know it, ask the custodian to plan {self.ask}{width}")
+        return Page(self.query, lines, after=[f"Note: {note}" for note in self.bounds.notes])
+
+    def __str__(self) -> str:
+        return self._page().text()
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return self._page().html()

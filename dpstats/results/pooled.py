@@ -1,0 +1,217 @@
+"""Estimates from several plausible tables, pooled by Rubin's rules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpstats.arrays import Floats
+from dpstats.checks import check_alpha, check_finite, check_whole
+from dpstats.errors import RequestError
+from dpstats.results.named import Named
+from dpstats.results.rendering import Numerals, Page, fixed, share
+from dpstats.spending import percent
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Pooled:
+    """Pooled estimates.
+
+    Attributes
+    ----------
+    params : (d,) float64
+        Means of the estimates of the draws.
+    within, between : (d,) float64
+        Mean U of the sampling variances, and variance B of the estimates between draws, which is
+        that of the privacy noise.
+    df : (d,) float64
+        Degrees of freedom of the t interval.
+    draws : int
+        Their number M.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> pooled = dps.pool([0.30, 0.32, 0.31], [0.0001, 0.0001, 0.0001])
+    >>> print(pooled.params.round(3), pooled.bse.round(4), pooled.df.round(0))
+    [0.31] [0.0153] [6.]
+    >>> print(pooled.conf_int(alpha=0.05).round(3))
+    [[0.273 0.347]]
+    """
+
+    params: Named
+    within: Floats
+    between: Floats
+    df: Floats
+    draws: int
+
+    @property
+    def terms(self) -> list[str]:
+        """Names of the parameters."""
+        return list(self.params.names)
+
+    @property
+    def variance(self) -> Floats:
+        """T = U + (1 + 1/M) B, (d,)."""
+        return self.within + (1 + 1 / self.draws) * self.between
+
+    @property
+    def bse(self) -> Named:
+        """Standard errors (d,), of sampling and privacy noise together."""
+        return Named(np.sqrt(self.variance), self.params.names)
+
+    @property
+    def privacy_share(self) -> Floats:
+        """Share (d,) of the variance that is due to the privacy noise."""
+        total = np.maximum(self.variance, 1e-300)
+        return (1 + 1 / self.draws) * self.between / total
+
+    def conf_int(self, *, alpha: float = 0.05) -> Named:
+        """Intervals (d, 2) for the population, at level 1 - alpha."""
+        from scipy import special
+
+        check_alpha(alpha)
+        reach = special.stdtrit(self.df, 1 - alpha / 2) * np.asarray(self.bse)
+        centre = np.asarray(self.params)
+        return Named(np.stack([centre - reach, centre + reach], axis=1), self.params.names)
+
+    def to_frame(self, *, alpha: float = 0.05) -> pd.DataFrame:
+        """Columns term, estimate, std_error, df, conf_low, conf_high and privacy_share."""
+        import pandas as pd
+
+        low, high = np.asarray(self.conf_int(alpha=alpha)).T
+        return pd.DataFrame(
+            {
+                "term": self.terms,
+                "estimate": np.asarray(self.params),
+                "std_error": np.asarray(self.bse),
+                "df": self.df,
+                "conf_low": low,
+                "conf_high": high,
+                "privacy_share": self.privacy_share,
+            }
+        )
+
+    def summary(self, *, alpha: float = 0.05) -> str:
+        """Text table, with intervals at level 1 - alpha."""
+        return self._page(alpha).text()
+
+    def _page(self, alpha: float) -> Page:
+        rows = []
+        ends = np.asarray(self.conf_int(alpha=alpha)).tolist()
+        numbers = (np.asarray(self.params), np.asarray(self.bse), self.df, self.privacy_share)
+        columns = [column.tolist() for column in numbers]
+        for term, (low, high), *row in zip(self.terms, ends, *columns, strict=True):
+            estimate, error, df, part = row
+            show = Numerals.of([estimate, low, high], error)
+            spread = Numerals.of([error], error)(error)
+            rows.append([
+                term, show(estimate), spread, fixed(df, 0), show.interval(low, high), share(part)
+            ])  # fmt: skip
+        return Page(
+            f"Pooled estimates from {self.draws} plausible tables",
+            [],
+            ["", "estimate", "std err", "df", percent(alpha), "privacy"],
+            rows,
+            after=[
+                "By Rubin's rules: sampling within the tables, privacy noise between them. For the "
+                "population (rows assumed independent draws)."
+            ],
+        )
+
+    def __str__(self) -> str:
+        return self.summary()
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return self._page(0.05).html()
+
+
+def pool(estimates: Sequence[Any], variances: Sequence[Any], *, n: int | None = None) -> Pooled:
+    """Pool estimates from plausible tables, see `Release.draws`, by Rubin's rules.
+
+    The variance is T = U + (1 + 1/M) B: within the tables sampling, between them privacy noise.
+    That is the rule of multiple imputation; the one for synthetic data that carry sampling too
+    would count it twice.
+
+    Parameters
+    ----------
+    estimates, variances : sequences of M numbers or (d,) arrays
+        Of every draw: estimates, and their sampling variances as if it were the private table. The
+        index of a pandas Series names the parameters.
+    n : int, optional
+        Number of rows, for the degrees of freedom [1]_; without it they are those of large tables.
+
+    Returns
+    -------
+    Pooled
+
+    Raises
+    ------
+    RequestError
+        For fewer than two draws, shapes that differ, and variances below zero.
+
+    References
+    ----------
+    .. [1] Barnard, J. and Rubin, D. B. (1999). Small-sample degrees of freedom with multiple
+       imputation. Biometrika 86, 948-955.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> pooled = dps.pool([[0.30, 0.1], [0.34, 0.1]], [[0.0001, 0.01], [0.0001, 0.01]], n=1_000)
+    >>> print(pooled.privacy_share.round(2))
+    [0.92 0.  ]
+    """
+    if n is not None:
+        check_whole("n", n, 2)
+    names = _names_of(estimates[0]) if len(estimates) else ()
+    found, within = (_rows_of(what, given) for what, given in
+                     (("estimates", estimates), ("variances", variances)))  # fmt: skip
+    if found.shape != within.shape or len(found) < 2:
+        raise RequestError(
+            "pool takes the estimates and variances of two or more draws, of one shape; got "
+            f"shapes {found.shape} and {within.shape}"
+        )
+    if np.any(within < 0):
+        raise RequestError("a variance is below zero; give squared standard errors")
+    draws, d = found.shape
+    u, b = within.mean(axis=0), found.var(axis=0, ddof=1)
+    return Pooled(
+        params=Named(found.mean(axis=0), names or tuple(f"x{i}" for i in range(d))),
+        within=u,
+        between=b,
+        df=_degrees(u, (1 + 1 / draws) * b, draws, n),
+        draws=draws,
+    )
+
+
+def _degrees(within: Floats, between: Floats, draws: int, n: int | None) -> Floats:
+    """Degrees of freedom of Barnard and Rubin (1999), equations (3) and (4)."""
+    share_between = between / np.maximum(within + between, 1e-300)
+    of_draws = (draws - 1) / np.maximum(share_between, 1e-6) ** 2
+    if n is None:
+        return np.asarray(of_draws)
+    observed = n / (n + 2) * (n - 1) * np.maximum(1 - share_between, 1e-9)
+    return np.asarray(1 / (1 / of_draws + 1 / observed))
+
+
+def _rows_of(what: str, given: Sequence[ArrayLike]) -> Floats:
+    try:
+        stacked = np.stack([np.atleast_1d(np.asarray(one, dtype=np.float64)) for one in given])
+    except (TypeError, ValueError):
+        raise RequestError(f"the {what} must be numbers, of every draw as many") from None
+    return check_finite(f"the {what}", stacked.reshape(len(stacked), -1))
+
+
+def _names_of(estimates: object) -> tuple[str, ...]:
+    index = getattr(estimates, "index", None)
+    return () if index is None or callable(index) else tuple(map(str, index))

@@ -1,0 +1,96 @@
+"""Draws of a release, as frames and pooled."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpstats as dps
+
+
+@pytest.fixture(scope="module")
+def released():
+    schema = dps.Schema(
+        [
+            dps.Category("smoker", ["no", "yes"]),
+            dps.Category("region", ["north", "south", "east"]),
+            dps.Number("age", 0, 100, points=101, missing=40),
+            dps.Boolean("unasked"),
+        ]
+    )
+    rng = np.random.default_rng(4)
+    rows = pd.DataFrame(
+        {
+            "smoker": rng.choice(["no", "yes"], 2_000, p=[0.7, 0.3]),
+            "region": rng.choice(["north", "south", "east"], 2_000),
+            "age": rng.normal(50, 10, 2_000).round(),
+            "unasked": True,
+        }
+    )
+    asked = {"link": dps.Independence("smoker", "region"), "age": dps.Mean("age")}
+    plan = dps.plan(schema, asked, budget=dps.PureDP(3))
+    return dps.release(plan, rows, m=1_000, rng=1), rows
+
+
+def test_draws_are_tables_like_the_private_one(released):
+    release, rows = released
+    draws = release.draws(3, rng=7)
+    frames = list(draws)
+    assert len(draws) == len(frames) == 3
+    for number, frame in enumerate(frames):
+        assert frame.shape == (2_000, 3)
+        assert list(frame.columns) == ["smoker", "region", "age"]
+        assert "analyse every one" in frame.attrs["caution"]
+        pd.testing.assert_frame_equal(frame, draws[number])
+    assert not frames[0].equals(frames[1])
+    pd.testing.assert_frame_equal(release.draws(3, rng=7)[2], frames[2])
+    assert repr(draws) == "<dpstats Draws: 3 plausible tables of about 2000 rows>"
+    smokers = [(frame["smoker"] == "yes").mean() for frame in frames]
+    assert np.mean(smokers) == pytest.approx((rows["smoker"] == "yes").mean(), abs=0.02)
+
+
+def test_rows_come_in_random_order(released):
+    frame = released[0].draws(2, rng=1)[0]
+    half = (frame["smoker"][:1_000] == "yes").mean(), (frame["smoker"][1_000:] == "yes").mean()
+    assert abs(half[0] - half[1]) < 0.2
+
+
+def test_combined_estimates_agree_with_those_of_the_release(released):
+    release, _ = released
+
+    def analyse(frame):
+        shares = frame.groupby("smoker")["age"].count() / len(frame)
+        mean = frame["age"].mean()
+        estimates = pd.Series({"smokers": shares["yes"], "age": mean})
+        variances = [shares["yes"] * shares["no"] / len(frame), frame["age"].var() / len(frame)]
+        return estimates, variances
+
+    pooled = release.draws(20, rng=2).combine(analyse)
+    assert pooled.terms == ["smokers", "age"]
+    for name, analysis in (
+        ("smokers", dps.Proportion("smoker == 'yes'")),
+        ("age", dps.Mean("age")),
+    ):
+        own = release.infer(analysis)
+        assert pooled.params[name] == pytest.approx(own.params[0], abs=own.bse[0])
+        assert pooled.bse[name] == pytest.approx(own.bse[0], rel=0.35)
+
+
+def test_a_saved_release_gives_the_same_draws(released, tmp_path):
+    release, _ = released
+    release.save(tmp_path / "r.zip")
+    again = dps.load(tmp_path / "r.zip").draws(2, rng=3)
+    pd.testing.assert_frame_equal(again[1], release.draws(2, rng=3)[1])
+
+
+@pytest.mark.parametrize(
+    ("count", "rng", "sentence"),
+    [
+        (1, 1, "the number of draws must be a whole number of at least 2"),
+        (2.0, 1, "the number of draws must be a whole number"),
+        (10**6, 1, "at most 1000"),
+        (3, "seed", "rng must be a seed"),
+    ],
+)
+def test_draws_that_cannot_be_made_are_refused(released, count, rng, sentence):
+    with pytest.raises(dps.RequestError, match=sentence):
+        released[0].draws(count, rng=rng)
