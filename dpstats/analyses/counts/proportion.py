@@ -163,8 +163,8 @@ class ProportionResult(EstimateResult):
 
     @property
     def _method(self) -> str:
-        assert isinstance(self.intervals, ProportionIntervals)
-        return "shortest" if self.intervals.unequal else super()._method
+        unequal = isinstance(self.intervals, ProportionIntervals) and self.intervals.unequal
+        return "shortest" if unequal else super()._method
 
     def to_frame(
         self,

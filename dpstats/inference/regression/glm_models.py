@@ -213,7 +213,9 @@ class DensityModel(Cached):
             y = np.equal(column.bins_of(codes[response]), level).astype(np.float64)
         values = self._points(codes)
         x = moments.regressors_at(values)
-        coarse = moments.regressors_at(self._bin_means(codes, values, density))
+        coarse = x  # with the score at a pilot, bins hide only what is of second order
+        if not more:
+            coarse = moments.regressors_at(self._bin_means(codes, values, density))
         if moments.given is not None:
             inside = moments.given.holds(codes)[:, np.newaxis]
             x, coarse = x * inside, coarse * inside

@@ -170,7 +170,7 @@ def test_also_a_ledger_of_another_kind(attempt, tmp_path):
     with pytest.raises(dps.FileFormatError, match="unknown kind of budget"):
         attempt(ledger=path)
     ledger = dps.Ledger.create(tmp_path / "zcdp", dps.ZCDP(1))
-    with pytest.raises(dps.BudgetError, match="counts budgets of kind 'zcdp'"):
+    with pytest.raises(dps.BudgetError, match="this ledger of kind 'zcdp' counts rho"):
         attempt(ledger=ledger)
 
 
