@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dpstats.errors import RequestError
 
@@ -11,6 +12,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _LONGEST = 20  # characters of a name
+_LINE = 60  # characters of a line of a title
+ABOVE: dict[str, Any] = {  # a legend that covers no data
+    "loc": "lower center", "bbox_to_anchor": (0.5, 1), "frameon": False, "fontsize": "small",
+}  # fmt: skip
+DARK, LIGHT = "0.05", "white"  # numbers on a coloured cell
 
 
 def axes_of(ax: Axes | None) -> Axes:
@@ -37,6 +43,23 @@ def axes_of(ax: Axes | None) -> Axes:
             f"plt.gcf().axes, got {type(ax).__name__}"
         )
     return ax
+
+
+def legend_below(ax: Axes, *, room: float = 24, **options: Any) -> None:
+    """A legend `room` points below the axes, which covers no data."""
+    from matplotlib.transforms import ScaledTranslation
+
+    below = ax.transAxes + ScaledTranslation(0, -room / 72, ax.get_figure().dpi_scale_trans)
+    ax.legend(
+        loc="upper center", bbox_to_anchor=(0.5, 0), bbox_transform=below, frameon=False,
+        fontsize="small", borderaxespad=0, **options,
+    )  # fmt: skip
+
+
+def titled(ax: Axes, title: str) -> None:
+    """A title of plain text, in as many lines as fit."""
+    text = "\n".join(textwrap.wrap(title, _LINE)) or title
+    ax.set_title(text.replace("$", r"\$"), fontsize="medium")
 
 
 def labels_of(names: Sequence[str], what: str = "column") -> list[str]:

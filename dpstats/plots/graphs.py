@@ -8,7 +8,7 @@ import numpy as np
 
 from dpstats.checks import counted, short
 from dpstats.errors import RequestError
-from dpstats.plots.axes import axes_of, labels_of
+from dpstats.plots.axes import DARK, LIGHT, axes_of, labels_of
 from dpstats.results.graphs.graph import Adjustment, GraphResult
 from dpstats.results.graphs.pair_graph import symmetric
 from dpstats.results.graphs.penalised_graph import PenalisedGraphResult
@@ -157,7 +157,7 @@ def matrix(result: AnyGraph, *, penalty: float | None = None, ax: Axes | None = 
             dark = abs(values[i, j]) > 0.6
             ax.text(
                 j, i, fixed(values[i, j], 2), ha="center", va="center",
-                color="white" if dark else "black", fontsize="small",
+                color=LIGHT if dark else DARK, fontsize="small",
             )  # fmt: skip
     ax.set_xticks(range(len(names)), names, rotation=90)
     ax.set_yticks(range(len(names)), names)
