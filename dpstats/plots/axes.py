@@ -32,7 +32,7 @@ def axes_of(ax: Axes | None) -> Axes:
         from matplotlib.axes import Axes
     except ImportError:
         raise RequestError(
-            "plots need matplotlib; install it with: pip install matplotlib"
+            "plots need matplotlib; install it with: pip install 'dpstats[plots]'"
         ) from None
     if ax is None:
         made: Axes = pyplot.subplots(layout="constrained")[1]
@@ -49,7 +49,7 @@ def legend_below(ax: Axes, *, room: float = 24, **options: Any) -> None:
     """A legend `room` points below the axes, which covers no data."""
     from matplotlib.transforms import ScaledTranslation
 
-    below = ax.transAxes + ScaledTranslation(0, -room / 72, ax.get_figure().dpi_scale_trans)
+    below = ax.transAxes + ScaledTranslation(0, -room / 72, ax.figure.dpi_scale_trans)
     ax.legend(
         loc="upper center", bbox_to_anchor=(0.5, 0), bbox_transform=below, frameon=False,
         fontsize="small", borderaxespad=0, **options,
@@ -62,11 +62,12 @@ def titled(ax: Axes, title: str) -> None:
     ax.set_title(text.replace("$", r"\$"), fontsize="medium")
 
 
-def labels_of(names: Sequence[str], what: str = "column") -> list[str]:
+def labels_of(names: Sequence[str], what: str = "column", *, lines: int = 1) -> list[str]:
     """Names of columns, or of `what`, as a plot shows them: the middle of a long one is left out.
 
     A name with characters that matplotlib's font lacks shows as its place, such as "column 2": set
-    ``plt.rcParams["font.family"]`` to a font that has them. A dollar sign starts no formula.
+    ``plt.rcParams["font.family"]`` to a font that has them. A dollar sign starts no formula. Where
+    there is room for several `lines`, more of a name shows.
     """
     from matplotlib import font_manager
 
@@ -74,13 +75,22 @@ def labels_of(names: Sequence[str], what: str = "column") -> list[str]:
     paths = [font_manager.findfont(font_manager.FontProperties(family=[one])) for one in family]
     fonts = [font_manager.get_font(path) for path in paths]
     return [
-        _shortened(name).replace("$", r"\$")
+        _shortened(name, lines).replace("$", r"\$")
         if all(any(font.get_char_index(ord(c)) for font in fonts) for c in name)
         else f"{what} {place}"
         for place, name in enumerate(names, start=1)
     ]
 
 
-def _shortened(name: str) -> str:
+def _shortened(name: str, lines: int) -> str:
+    if lines > 1 and len(name) > _LONGEST:
+        found = textwrap.wrap(name, _LONGEST + 4, break_on_hyphens=False)
+        if 1 < len(found) <= lines:
+            return "\n".join(found)
     kept = _LONGEST // 2
     return name if len(name) <= _LONGEST else f"{name[:kept]}…{name[1 - kept :]}"
+
+
+def few_ticks(ax: Axes) -> None:
+    """Room between the numbers below the axes."""
+    ax.locator_params(axis="x", nbins=5)

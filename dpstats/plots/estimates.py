@@ -9,7 +9,7 @@ import numpy as np
 
 from dpstats.checks import first_few, short
 from dpstats.errors import RequestError
-from dpstats.plots.axes import axes_of, labels_of, legend_below, titled
+from dpstats.plots.axes import axes_of, few_ticks, labels_of, legend_below, titled
 from dpstats.results.estimates import EstimateResult
 from dpstats.results.rendering import MOST
 
@@ -96,9 +96,10 @@ def forest(
     ax.plot(estimates, y, "o")
     if edges[0] < 0 < edges[1]:
         ax.axvline(0, color="0.7", linewidth=0.8, zorder=0)
-    ax.set_yticks(y, labels_of([result.terms[i] for i in chosen], "term"))
+    ax.set_yticks(y, labels_of([result.terms[i] for i in chosen], "term", lines=2))
     ax.set_ylim(len(y) - 0.5, -0.5)
     ax.set_xlim(*edges)
+    few_ticks(ax)
     titled(ax, result.title)
     legend_below(ax)
     return ax

@@ -11,7 +11,7 @@ from dpstats.checks import check_whole, short
 from dpstats.errors import RequestError
 from dpstats.families.tables.cells import Cells
 from dpstats.measured.certificate import Accuracy
-from dpstats.plots.axes import DARK, LIGHT, axes_of, labels_of, legend_below, titled
+from dpstats.plots.axes import DARK, LIGHT, axes_of, few_ticks, labels_of, legend_below, titled
 from dpstats.releases.release import Release
 from dpstats.results.rendering import MOST, fixed
 
@@ -75,9 +75,10 @@ def margin(release: Release, column: str, *, alpha: float = 0.05, ax: Axes | Non
     ax.barh(y, synthetic, height=0.7, color="tab:blue", alpha=0.3, label="synthetic rows")
     ax.hlines(y, low, high, color="0.5", linewidth=3, label="privacy noise")
     ax.plot(np.asarray(found.params), y, "o", color="tab:blue", label="noisy answer")
-    ax.set_yticks(y, labels_of(labels, "level"))
+    ax.set_yticks(y, labels_of(labels, "level", lines=2))
     ax.set_ylim(len(y) - 0.5, -0.5)
     ax.set_xlim(left=0)
+    few_ticks(ax)
     ax.set_xlabel("share of the rows")
     titled(ax, column)
     legend_below(ax, room=36, ncols=3)
@@ -90,7 +91,8 @@ def table(
     """Heat map of the table of two columns: shares of all rows in per cent, with their noise.
 
     After +- is half the interval for the private table, whose only error is the noise (the larger
-    side, where it is not symmetric). Tables of more than 12 rows or 8 columns show no numbers.
+    side, where it is not symmetric). Tables of more than 12 rows or 8 columns show no numbers,
+    and a scale of the colours instead.
 
     Parameters
     ----------
@@ -142,7 +144,7 @@ def table(
     if all(size <= most for size, most in zip(values.shape, _NUMBERED, strict=True)):
         for (i, j), value in np.ndenumerate(values):
             ax.text(
-                j + 0.5, i + 0.5, f"{fixed(value, 1)}\n±{fixed(errors[i, j], 1)}",
+                j + 0.5, i + 0.5, f"{fixed(value, 1)}\n±{fixed(float(errors[i, j]), 1)}",
                 ha="center", va="center", fontsize="x-small",
                 color=LIGHT if value > 0.6 * values.max() else DARK,
             )  # fmt: skip
@@ -151,7 +153,8 @@ def table(
         axis.set_ticks(np.arange(len(labels)) + 0.5, labels_of(labels, "level"), rotation=turned)
         axis.set_label_text(labels_of([name])[0])
     ax.invert_yaxis()
-    ax.get_figure().colorbar(image, ax=ax, label="% of the rows")
+    if not ax.texts:
+        ax.figure.colorbar(image, ax=ax, label="% of the rows")
     return ax
 
 
@@ -200,8 +203,9 @@ def departures(accuracy: Accuracy, *, most: int = 30, ax: Axes | None = None) ->
     apart = (accuracy.synthetic - accuracy.noisy)[shown]
     ax.plot(apart, y, "o", color="tab:blue", label="synthetic rows")
     ax.axvline(0, color="0.7", linewidth=0.8, zorder=0)
-    ax.set_yticks(y, labels_of([accuracy.names[i] for i in shown], "function"))
+    ax.set_yticks(y, labels_of([accuracy.names[i] for i in shown], "function", lines=2))
     ax.set_ylim(len(y) - 0.5, -0.5)
+    few_ticks(ax)
     ax.set_xlabel("difference from the noisy answer")
     legend_below(ax, room=36, ncols=2)
     return ax
