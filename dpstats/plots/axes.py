@@ -66,17 +66,19 @@ def labels_of(names: Sequence[str], what: str = "column", *, lines: int = 1) -> 
     """Names of columns, or of `what`, as a plot shows them: the middle of a long one is left out.
 
     A name with characters that matplotlib's font lacks shows as its place, such as "column 2": set
-    ``plt.rcParams["font.family"]`` to a font that has them. A dollar sign starts no formula. Where
-    there is room for several `lines`, more of a name shows.
+    ``plt.rcParams["font.family"]`` to a font that has them, or ``plt.rcParams["svg.fonttype"]`` to
+    "none", for text that the reader's fonts write. A dollar sign starts no formula. Where there is
+    room for several `lines`, more of a name shows.
     """
-    from matplotlib import font_manager
+    from matplotlib import font_manager, rcParams
 
     family = font_manager.FontProperties().get_family()
     paths = [font_manager.findfont(font_manager.FontProperties(family=[one])) for one in family]
     fonts = [font_manager.get_font(path) for path in paths]
+    as_text = rcParams["svg.fonttype"] == "none"
     return [
         _shortened(name, lines).replace("$", r"\$")
-        if all(any(font.get_char_index(ord(c)) for font in fonts) for c in name)
+        if as_text or all(any(font.get_char_index(ord(c)) for font in fonts) for c in name)
         else f"{what} {place}"
         for place, name in enumerate(names, start=1)
     ]

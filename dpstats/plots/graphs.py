@@ -106,7 +106,8 @@ def network(
     ax.scatter(x, y, s=60, color="0.2", zorder=2)
     for label, (a, b) in zip(labels_of(names), place.values(), strict=True):
         side = "left" if a > 0.1 else "right" if a < -0.1 else "center"
-        ax.annotate(label, (1.1 * a, 1.1 * b), ha=side, va="center")
+        level = "bottom" if b > 0.9 else "top" if b < -0.9 else "center"
+        ax.annotate(label, (1.1 * a, 1.1 * b), ha=side, va=level)
     ax.set_xlim(-1.6, 1.6)
     ax.set_ylim(-1.3, 1.3)
     ax.set_aspect("equal")

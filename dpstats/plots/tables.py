@@ -13,7 +13,7 @@ from dpstats.families.tables.cells import Cells
 from dpstats.measured.certificate import Accuracy
 from dpstats.plots.axes import DARK, LIGHT, axes_of, few_ticks, labels_of, legend_below, titled
 from dpstats.releases.release import Release
-from dpstats.results.rendering import MOST, fixed
+from dpstats.results.rendering import MOST, Numerals
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from dpstats.arrays import Floats
 
 _NUMBERED = (12, 8)  # rows and columns up to which cells show numbers
+
+_SIDE_BY_SIDE = 30  # characters of all labels below a table
 
 
 def margin(release: Release, column: str, *, alpha: float = 0.05, ax: Axes | None = None) -> Axes:
@@ -142,15 +144,17 @@ def table(
     ax = axes_of(ax)
     image = ax.pcolormesh(values, cmap="Blues", vmin=0, edgecolors="0.7", linewidth=0.5)
     if all(size <= most for size, most in zip(values.shape, _NUMBERED, strict=True)):
+        show = Numerals.of(values.ravel(), float(np.median(errors)), digits=2)
         for (i, j), value in np.ndenumerate(values):
             ax.text(
-                j + 0.5, i + 0.5, f"{fixed(value, 1)}\n±{fixed(float(errors[i, j]), 1)}",
+                j + 0.5, i + 0.5, f"{show(value)}\n±{show(float(errors[i, j]))}",
                 ha="center", va="center", fontsize="x-small",
                 color=LIGHT if value > 0.6 * values.max() else DARK,
             )  # fmt: skip
-    for name, axis, turned in ((rows, ax.yaxis, 0), (columns, ax.xaxis, 90)):
-        labels = release.schema[name].bin_labels
-        axis.set_ticks(np.arange(len(labels)) + 0.5, labels_of(labels, "level"), rotation=turned)
+    for name, axis in ((rows, ax.yaxis), (columns, ax.xaxis)):
+        labels = labels_of(release.schema[name].bin_labels, "level")
+        wide = axis is ax.xaxis and sum(map(len, labels)) > _SIDE_BY_SIDE
+        axis.set_ticks(np.arange(len(labels)) + 0.5, labels, rotation=90 if wide else 0)
         axis.set_label_text(labels_of([name])[0])
     ax.invert_yaxis()
     if not ax.texts:

@@ -107,7 +107,13 @@ class AnalystReport(Cached):
     def _pictures(self, pictures: Iterator[Picture]) -> str:
         if not can_draw():
             return ""
-        return "\n".join(picture.html(f"figure{next(self._keys)}") for picture in pictures)
+        return "\n".join(self._picture(one) for one in pictures)
+
+    def _picture(self, picture: Picture) -> str:
+        try:
+            return picture.html(f"figure{next(self._keys)}")
+        except Exception as error:  # the rest of the page does not depend on it
+            return paragraph(f"{picture.title}: no figure could be drawn: {error}", "warn")
 
     def _lead(self) -> Iterator[str]:
         release = self.release
@@ -153,7 +159,7 @@ class AnalystReport(Cached):
             (
                 paragraph(f"Spent: {held.budget}. One row per person."),
                 bullets(promise(held.budget, held.unit)),
-                table("Guarantee for several rows of one person", header, rows),
+                prose(table("Guarantee for several rows of one person", header, rows)),
                 paragraph(
                     f"The plan with the digest {held.plan_digest} was measured once. Compare the "
                     "digest with that of the approved plan and of the custodian's ledger.",
@@ -181,19 +187,19 @@ class AnalystReport(Cached):
                 reached = [previewed_width(results[outlook.name], m) for m in get_args(Method)]
                 widths = zip((outlook.width, outlook.certified_width), reached, strict=True)
                 rows.append([
-                    outlook.name, outlook.of, significant(outlook.noise),
-                    *(_width(one) for pair in widths for one in pair),
+                    outlook.name, significant(outlook.noise),
+                    *(_width(one) for pair in widths for one in pair), outlook.of,
                 ])  # fmt: skip
             header = [
-                "analysis", "intervals of", "noise sd", "expected width", "reached",
-                "expected, certified", "reached, certified",
+                "analysis", "noise sd", "expected width", "reached", "expected, certified",
+                "reached, certified", "intervals of",
             ]  # fmt: skip
             parts += [
                 paragraph(
                     "Median widths of 95% intervals: as the plan let expect, on simulated rows "
                     "that are spread evenly, and as they came out."
                 ),
-                table("Widths expected and reached", header, rows),
+                prose(table("Widths expected and reached", header, rows), last=True),
             ]
             whole = release.accuracy()
             parts.append(
@@ -217,19 +223,19 @@ class AnalystReport(Cached):
         header = [
             "analysis", "functions", "misfit to the answers", "noise", "bound", "largest for",
         ]  # fmt: skip
-        drawn = (p for name, one in accuracies.items() for p in figures.of_certificate(name, one))
+        whole = self.release.accuracy()
         return Section(
             "certificate",
             "The certificate",
             (
-                paragraph(" ".join(str(self.release.accuracy()).splitlines())),
+                paragraph(" ".join(str(whole).splitlines())),
+                self._pictures(figures.of_certificate(whole)),
                 heading("Per analysis"),
                 paragraph(
                     f"Each bound holds with probability {percent(USUAL_BETA)} by itself, for all "
                     "functions of its analysis jointly, in unit scale."
                 ),
                 prose(table("Certificate of each analysis", header, rows), last=True),
-                self._pictures(drawn),
             ),
         )
 

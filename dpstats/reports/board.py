@@ -253,7 +253,7 @@ def _protected(release: Release) -> Section:
         "What is promised to a person, and what is not",
         (
             bullets(promise(held.budget, held.unit)),
-            table("Guarantee for several rows of one person", header, rows),
+            prose(table("Guarantee for several rows of one person", header, rows)),
             paragraph("Not protected:"),
             bullets(unprotected),
         ),

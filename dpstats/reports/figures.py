@@ -29,7 +29,6 @@ from dpstats.results.rendering import MOST
 
 _TABLES = 6  # of two columns, drawn for one analysis
 _CELLS = 600  # of a table that is drawn
-_SEVERAL = 3  # functions of a certificate that is drawn
 _LEAST, _ROW = 1.35, 0.36  # inches: of a plot without rows, and of each of them
 _SPLIT = (
     "Thin lines are 95% intervals for the population, with sampling and privacy noise; their thick "
@@ -68,9 +67,7 @@ def of_result(
         yield Picture(
             f"{name}: loadings",
             "Loadings on the first components with 95% intervals.",
-            lambda ax: plots.loadings(
-                result, components=range(1, 3)[: result.n_components_], ax=ax
-            ),
+            lambda ax: plots.loadings(result, components=[1, 2][: result.n_components_], ax=ax),
         )
     elif isinstance(result, GraphResult | TreeResult | PenalisedGraphResult):
         yield Picture(
@@ -109,17 +106,16 @@ def of_margin(release: Release, column: str) -> Iterator[Picture]:
         )
 
 
-def of_certificate(name: str, accuracy: Accuracy, most: int = 20) -> Iterator[Picture]:
-    """The synthetic rows against the noisy answers of one analysis, where there are several."""
+def of_certificate(accuracy: Accuracy, most: int = 20) -> Iterator[Picture]:
+    """The synthetic rows against the noisy answers, for the functions with the largest bounds."""
     shown = min(len(accuracy.names), most)
-    if shown < _SEVERAL:
-        return
-    left = len(accuracy.names) - shown
-    some = f" The {shown} functions with the largest bounds." if left else ""
+    some = "the measured functions" if shown == len(accuracy.names) else (
+        f"the {shown} functions with the largest bounds, of {len(accuracy.names)}"
+    )  # fmt: skip
     yield Picture(
-        f"{name}: synthetic rows against the answers",
-        f"Zero is the noisy answer, in unit scale. Lines hold the private means, all jointly with "
-        f"probability {1 - accuracy.alpha:.4g}; points are the synthetic rows.{some}",
+        "Synthetic rows and private rows against the noisy answers",
+        f"Means of {some}, in unit scale. Zero is the noisy answer. Lines hold the private means, "
+        f"all jointly with probability {1 - accuracy.alpha:.4g}; points are the synthetic rows.",
         lambda ax: plots.departures(accuracy, most=most, ax=ax),
         _LEAST + _ROW * shown,
     )
