@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from dpstats.analyses.base import answered
 from dpstats.analyses.counts.marginals import Marginals
 from dpstats.analyses.counts.quantile import Quantile
 from dpstats.analyses.moments.correlation import Correlation
@@ -58,7 +59,7 @@ def _answered(
     for group in groups:
         try:
             analysis = make(*group)
-            release.answers(analysis)
+            release.answers(answered(analysis, release.schema))
         except DpstatsError:
             continue
         yield group, analysis

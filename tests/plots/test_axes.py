@@ -49,3 +49,10 @@ def test_any_name_can_be_drawn(plot, release):
 
 def test_names_are_shortened_or_numbered():
     assert labels_of(ODD) == ["a name of …even more", "column 2", r"\$x^{\$", "plain"]
+    lines = labels_of([ODD[0]], lines=2)
+    assert lines == ["a name of forty\ncharacters, or even more"]
+
+
+def test_text_that_stays_text_needs_no_font():
+    with matplotlib.rc_context({"svg.fonttype": "none"}):
+        assert labels_of(["収入"]) == ["収入"]
