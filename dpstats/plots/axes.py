@@ -16,7 +16,7 @@ _LINE = 60  # characters of a line of a title
 ABOVE: dict[str, Any] = {  # a legend that covers no data
     "loc": "lower center", "bbox_to_anchor": (0.5, 1), "frameon": False, "fontsize": "small",
 }  # fmt: skip
-DARK, LIGHT = "0.05", "white"  # numbers on a coloured cell
+_DARK, _LIGHT = "0.05", "white"  # numbers on a coloured cell
 
 
 def axes_of(ax: Axes | None) -> Axes:
@@ -91,6 +91,22 @@ def _shortened(name: str, lines: int) -> str:
             return "\n".join(found)
     kept = _LONGEST // 2
     return name if len(name) <= _LONGEST else f"{name[:kept]}…{name[1 - kept :]}"
+
+
+def ink_on(colour: Sequence[float]) -> str:
+    """Dark or light text, whichever stands out more from a colour (r, g, b, ...) in [0, 1].
+
+    By the contrast ratio of relative luminances; the better of the two is 4.5 or more.
+
+    Examples
+    --------
+    >>> ink_on((1, 1, 1)), ink_on((0, 0, 0.3, 1))
+    ('0.05', 'white')
+    """
+    linear = [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in colour[:3]]
+    light = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2] + 0.05
+    dark = ((float(_DARK) + 0.055) / 1.055) ** 2.4 + 0.05
+    return _LIGHT if 1.05 / light > light / dark else _DARK
 
 
 def few_ticks(ax: Axes) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from dpstats.checks import counted, short
 from dpstats.errors import RequestError
-from dpstats.plots.axes import DARK, LIGHT, axes_of, labels_of
+from dpstats.plots.axes import axes_of, ink_on, labels_of
 from dpstats.results.graphs.graph import Adjustment, GraphResult
 from dpstats.results.graphs.pair_graph import symmetric
 from dpstats.results.graphs.penalised_graph import PenalisedGraphResult
@@ -155,10 +155,9 @@ def matrix(result: AnyGraph, *, penalty: float | None = None, ax: Axes | None = 
     image = ax.imshow(values, cmap="RdBu", vmin=-1, vmax=1)
     if len(names) <= _LABELLED:
         for i, j in np.argwhere(np.isfinite(values)).tolist():
-            dark = abs(values[i, j]) > 0.6
             ax.text(
                 j, i, fixed(values[i, j], 2), ha="center", va="center",
-                color=LIGHT if dark else DARK, fontsize="small",
+                color=ink_on(image.to_rgba(values[i, j])), fontsize="small",
             )  # fmt: skip
     ax.set_xticks(range(len(names)), names, rotation=90)
     ax.set_yticks(range(len(names)), names)

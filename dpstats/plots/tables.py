@@ -11,7 +11,7 @@ from dpstats.checks import check_whole, short
 from dpstats.errors import RequestError
 from dpstats.families.tables.cells import Cells
 from dpstats.measured.certificate import Accuracy
-from dpstats.plots.axes import DARK, LIGHT, axes_of, few_ticks, labels_of, legend_below, titled
+from dpstats.plots.axes import axes_of, few_ticks, ink_on, labels_of, legend_below, titled
 from dpstats.releases.release import Release
 from dpstats.results.rendering import MOST, Numerals
 
@@ -149,7 +149,7 @@ def table(
             ax.text(
                 j + 0.5, i + 0.5, f"{show(value)}\n±{show(float(errors[i, j]))}",
                 ha="center", va="center", fontsize="x-small",
-                color=LIGHT if value > 0.6 * values.max() else DARK,
+                color=ink_on(image.to_rgba(value)),
             )  # fmt: skip
     for name, axis in ((rows, ax.yaxis), (columns, ax.xaxis)):
         labels = labels_of(release.schema[name].bin_labels, "level")
