@@ -6,6 +6,9 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from dpstats.arrays import Floats
 from dpstats.errors import RequestError
 
 if TYPE_CHECKING:
@@ -93,18 +96,19 @@ def _shortened(name: str, lines: int) -> str:
     return name if len(name) <= _LONGEST else f"{name[:kept]}…{name[1 - kept :]}"
 
 
-def ink_on(colour: Sequence[float]) -> str:
+def ink_on(colour: Floats) -> str:
     """Dark or light text, whichever stands out more from a colour (r, g, b, ...) in [0, 1].
 
     By the contrast ratio of relative luminances; the better of the two is 4.5 or more.
 
     Examples
     --------
-    >>> ink_on((1, 1, 1)), ink_on((0, 0, 0.3, 1))
+    >>> ink_on(np.array([1, 1, 1])), ink_on(np.array([0, 0, 0.3, 1]))
     ('0.05', 'white')
     """
-    linear = [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in colour[:3]]
-    light = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2] + 0.05
+    rgb = np.asarray(colour, dtype=np.float64)[:3]
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    light = float(linear @ [0.2126, 0.7152, 0.0722]) + 0.05
     dark = ((float(_DARK) + 0.055) / 1.055) ** 2.4 + 0.05
     return _LIGHT if 1.05 / light > light / dark else _DARK
 

@@ -153,11 +153,12 @@ def matrix(result: AnyGraph, *, penalty: float | None = None, ax: Axes | None = 
     values = symmetric(pairs["estimate"].to_numpy(), len(names))
     np.fill_diagonal(values, np.nan)
     image = ax.imshow(values, cmap="RdBu", vmin=-1, vmax=1)
+    colours = image.to_rgba(values)
     if len(names) <= _LABELLED:
         for i, j in np.argwhere(np.isfinite(values)).tolist():
             ax.text(
                 j, i, fixed(values[i, j], 2), ha="center", va="center",
-                color=ink_on(image.to_rgba(values[i, j])), fontsize="small",
+                color=ink_on(colours[i, j]), fontsize="small",
             )  # fmt: skip
     ax.set_xticks(range(len(names)), names, rotation=90)
     ax.set_yticks(range(len(names)), names)

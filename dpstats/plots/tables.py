@@ -144,12 +144,13 @@ def table(
     ax = axes_of(ax)
     image = ax.pcolormesh(values, cmap="Blues", vmin=0, edgecolors="0.7", linewidth=0.5)
     if all(size <= most for size, most in zip(values.shape, _NUMBERED, strict=True)):
+        colours = image.to_rgba(values)
         show = Numerals.of(values.ravel(), float(np.median(errors)), digits=2)
         for (i, j), value in np.ndenumerate(values):
             ax.text(
                 j + 0.5, i + 0.5, f"{show(value)}\n±{show(float(errors[i, j]))}",
                 ha="center", va="center", fontsize="x-small",
-                color=ink_on(image.to_rgba(value)),
+                color=ink_on(colours[i, j]),
             )  # fmt: skip
     for name, axis in ((rows, ax.yaxis), (columns, ax.xaxis)):
         labels = labels_of(release.schema[name].bin_labels, "level")
