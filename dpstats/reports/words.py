@@ -70,9 +70,9 @@ def promise(budget: Budget, unit: Unit) -> list[str]:
     said = [
         f"The noise was fixed before any row was read. Whatever the rows are, two tables that "
         f"{what} lead to any given release with {apart}.",
-        f"Someone who knows all other rows, and tests {whether} with {ALARMS:.0%} false alarms, is "
-        f"right in at most {percent_up(most_power(epsilon, delta))} of the cases; pure guessing is "
-        f"right in {ALARMS:.0%}.",
+        f"Someone who knows all other rows, and tests {whether} with {ALARMS:.0%} false alarms, "
+        f"detects it with probability at most {percent_up(most_power(epsilon, delta))}; a test "
+        f"that ignores the release detects it with {ALARMS:.0%}.",
         "This holds against any computing power and any other knowledge, now and later. Nobody "
         "can take it back by what they do with this file.",
     ]
