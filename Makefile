@@ -29,7 +29,7 @@ benchmark: .venv/installed-dev
 	$(PYTHON) -m venv .venv
 
 .venv/installed: pyproject.toml | .venv/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[plots]"
 	touch $@
 
 .venv/installed-dev: pyproject.toml | .venv/bin/python

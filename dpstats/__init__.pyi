@@ -98,6 +98,7 @@ from .results.pooled import pool as pool
 from .results.rows_only import RowsResult as RowsResult
 from .results.rows_only import RowsTest as RowsTest
 from .results.graphs.spanning_tree import TreeResult as TreeResult
+from .reports.report import report as report
 from .schema import Boolean as Boolean
 from .schema import Category as Category
 from .schema import Number as Number

@@ -14,6 +14,7 @@ from dpstats.analyses.counts.proportion import Proportion
 from dpstats.planning.plan import Plan, plan
 from dpstats.planning.requests import load_request
 from dpstats.releases import Release, load
+from dpstats.reports.report import report
 from dpstats.synthesis import release
 
 if TYPE_CHECKING:
@@ -43,8 +44,10 @@ def fair_data() -> pd.DataFrame:
 def run_demo(
     output: Path, *, seed: int | None = 1, progress: Progress | None = None, overwrite: bool = False
 ) -> None:
-    """Run the example, print every step and save the release at `output`."""
-    files.check_place(output, overwrite=overwrite)
+    """Run the example, print every step, save the release at `output` and a report beside it."""
+    page = output.with_name(f"{output.stem}-report.html")
+    for place in (output, page):
+        files.check_place(place, overwrite=overwrite)
     planned, data = fair_plan(), fair_data()
     _say("1. The data", _DATA.format(rows=len(data), columns=len(data.columns)))
     _say("2. The schema: declared, never derived from the rows", str(planned.schema))
@@ -65,7 +68,9 @@ def run_demo(
     )
     _say("8. The certificate", str(opened.accuracy()))
     _say("9. The results", _answers(opened, data))
+    report(opened, page, title="Report of the demo: Fair (1978)", overwrite=overwrite)
     print(f"\nThe release is in {output}; open it with dps.load({str(output)!r}).")
+    print(f"Its report is in {page}; open it with a browser.")
 
 
 _DATA = (

@@ -79,6 +79,16 @@ def test_the_page_on_the_schema_shows_what_is_printed(capsys):
     assert f"```\n{printed}```" in page
 
 
+def test_the_page_on_reports_runs(tmp_path, monkeypatch):
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    pyplot.switch_backend("Agg")
+    monkeypatch.chdir(tmp_path)
+    run_page("report.md")
+    pyplot.close("all")
+    written = {path.name for path in tmp_path.iterdir()}
+    assert written == {"report.html", "disclosure.html", "share.svg"}
+
+
 def test_the_page_on_rows_alone_runs(capsys):
     run_page("rows-only.md")
     printed = capsys.readouterr().out

@@ -1,9 +1,14 @@
 """Plots of results, as functions that return matplotlib Axes. matplotlib is optional."""
 
 from dpstats.plots.components import loadings, scree
+from dpstats.plots.distributions import distribution
 from dpstats.plots.estimates import forest
 from dpstats.plots.graphs import matrix, network
 from dpstats.plots.losses import risk
 from dpstats.plots.paths import path
+from dpstats.plots.tables import departures, margin, table
 
-__all__ = ["forest", "loadings", "matrix", "network", "path", "risk", "scree"]
+__all__ = [
+    "departures", "distribution", "forest", "loadings", "margin", "matrix", "network", "path",
+    "risk", "scree", "table",
+]  # fmt: skip

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from dpstats.arrays import Floats
 from dpstats.errors import RequestError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _LONGEST = 20  # characters of a name
+_LINE = 60  # characters of a line of a title
+ABOVE: dict[str, Any] = {  # a legend that covers no data
+    "loc": "lower center", "bbox_to_anchor": (0.5, 1), "frameon": False, "fontsize": "small",
+}  # fmt: skip
+_DARK, _LIGHT = "0.05", "white"  # numbers on a coloured cell
 
 
 def axes_of(ax: Axes | None) -> Axes:
@@ -26,7 +35,7 @@ def axes_of(ax: Axes | None) -> Axes:
         from matplotlib.axes import Axes
     except ImportError:
         raise RequestError(
-            "plots need matplotlib; install it with: pip install matplotlib"
+            "plots need matplotlib; install it with: pip install 'dpstats[plots]'"
         ) from None
     if ax is None:
         made: Axes = pyplot.subplots(layout="constrained")[1]
@@ -39,25 +48,71 @@ def axes_of(ax: Axes | None) -> Axes:
     return ax
 
 
-def labels_of(names: Sequence[str], what: str = "column") -> list[str]:
+def legend_below(ax: Axes, *, room: float = 24, **options: Any) -> None:
+    """A legend `room` points below the axes, which covers no data."""
+    from matplotlib.transforms import ScaledTranslation
+
+    below = ax.transAxes + ScaledTranslation(0, -room / 72, ax.figure.dpi_scale_trans)
+    ax.legend(
+        loc="upper center", bbox_to_anchor=(0.5, 0), bbox_transform=below, frameon=False,
+        fontsize="small", borderaxespad=0, **options,
+    )  # fmt: skip
+
+
+def titled(ax: Axes, title: str) -> None:
+    """A title of plain text, in as many lines as fit."""
+    text = "\n".join(textwrap.wrap(title, _LINE)) or title
+    ax.set_title(text.replace("$", r"\$"), fontsize="medium")
+
+
+def labels_of(names: Sequence[str], what: str = "column", *, lines: int = 1) -> list[str]:
     """Names of columns, or of `what`, as a plot shows them: the middle of a long one is left out.
 
     A name with characters that matplotlib's font lacks shows as its place, such as "column 2": set
-    ``plt.rcParams["font.family"]`` to a font that has them. A dollar sign starts no formula.
+    ``plt.rcParams["font.family"]`` to a font that has them, or ``plt.rcParams["svg.fonttype"]`` to
+    "none", for text that the reader's fonts write. A dollar sign starts no formula. Where there is
+    room for several `lines`, more of a name shows.
     """
-    from matplotlib import font_manager
+    from matplotlib import font_manager, rcParams
 
     family = font_manager.FontProperties().get_family()
     paths = [font_manager.findfont(font_manager.FontProperties(family=[one])) for one in family]
     fonts = [font_manager.get_font(path) for path in paths]
+    as_text = rcParams["svg.fonttype"] == "none"
     return [
-        _shortened(name).replace("$", r"\$")
-        if all(any(font.get_char_index(ord(c)) for font in fonts) for c in name)
+        _shortened(name, lines).replace("$", r"\$")
+        if as_text or all(any(font.get_char_index(ord(c)) for font in fonts) for c in name)
         else f"{what} {place}"
         for place, name in enumerate(names, start=1)
     ]
 
 
-def _shortened(name: str) -> str:
+def _shortened(name: str, lines: int) -> str:
+    if lines > 1 and len(name) > _LONGEST:
+        found = textwrap.wrap(name, _LONGEST + 4, break_on_hyphens=False)
+        if 1 < len(found) <= lines:
+            return "\n".join(found)
     kept = _LONGEST // 2
     return name if len(name) <= _LONGEST else f"{name[:kept]}…{name[1 - kept :]}"
+
+
+def ink_on(colour: Floats) -> str:
+    """Dark or light text, whichever stands out more from a colour (r, g, b, ...) in [0, 1].
+
+    By the contrast ratio of relative luminances; the better of the two is 4.5 or more.
+
+    Examples
+    --------
+    >>> ink_on(np.array([1, 1, 1])), ink_on(np.array([0, 0, 0.3, 1]))
+    ('0.05', 'white')
+    """
+    rgb = np.asarray(colour, dtype=np.float64)[:3]
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    light = float(linear @ [0.2126, 0.7152, 0.0722]) + 0.05
+    dark = ((float(_DARK) + 0.055) / 1.055) ** 2.4 + 0.05
+    return _LIGHT if 1.05 / light > light / dark else _DARK
+
+
+def few_ticks(ax: Axes) -> None:
+    """Room between the numbers below the axes."""
+    ax.locator_params(axis="x", nbins=5)

@@ -9,7 +9,7 @@ import numpy as np
 
 from dpstats.checks import short
 from dpstats.errors import RequestError
-from dpstats.plots.axes import axes_of, labels_of
+from dpstats.plots.axes import ABOVE, axes_of, labels_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from dpstats.analyses.moments.pca import PCAResult
     from dpstats.arrays import Floats
     from dpstats.checks import Method
+
+_UPRIGHT = 4  # columns up to which their names fit side by side
 
 
 def scree(
@@ -120,10 +122,10 @@ def loadings(
         own = result.components_[number - 1]
         _bars(ax, places + aside, own, ends[number - 1], label=f"PC{number}")
     ax.axhline(0, color="0.7", linewidth=0.8, zorder=0)
-    ax.set_xticks(places, labels_of(result.columns))
+    ax.set_xticks(places, labels_of(result.columns), rotation=90 if p > _UPRIGHT else 0)
     ax.set_ylabel("loading")
     ax.set_ylim(-1.05, 1.05)
-    ax.legend()
+    ax.legend(**ABOVE, ncols=len(numbers))
     return ax
 
 

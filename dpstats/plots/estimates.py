@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpstats.checks import first_few, short
 from dpstats.errors import RequestError
-from dpstats.plots.axes import axes_of, labels_of
+from dpstats.plots.axes import axes_of, few_ticks, labels_of, legend_below, titled
 from dpstats.results.estimates import EstimateResult
 from dpstats.results.rendering import MOST
 
@@ -17,10 +19,13 @@ if TYPE_CHECKING:
     from dpstats.arrays import Floats
     from dpstats.checks import Method
 
+_POPULATION, _TABLE = "sampling and privacy noise", "privacy noise alone"
+
 
 def forest(
     result: EstimateResult,
     *,
+    terms: Sequence[str] | None = None,
     alpha: float = 0.05,
     method: Method = "noise_aware",
     simultaneous: bool = False,
@@ -35,7 +40,9 @@ def forest(
     Parameters
     ----------
     result : EstimateResult
-        With at most 60 parameters, such as those of `GroupMeans` and of its ``pairwise()``.
+        Such as those of `OLS`, `GroupMeans` and of its ``pairwise()``.
+    terms : sequence of str, optional
+        The parameters to draw, at most 60: coefficients of one unit fit one axis. Default: all.
     alpha : float
         Error probability of each interval.
     method : {"noise_aware", "certified"}
@@ -70,32 +77,45 @@ def forest(
             "this plot needs a result with estimates, such as that of dps.GroupMeans; got "
             f"{type(result).__name__}"
         )
-    if len(result.terms) > MOST:
-        raise RequestError(
-            f"a forest plot shows at most {MOST} parameters, and this result has "
-            f"{len(result.terms)}; draw to_frame() yourself"
-        )
+    chosen = _places(result, terms)
     ax = axes_of(ax)
     whole, of_table = (
         np.asarray(result.conf_int(
             alpha=alpha, method=method, target=target, simultaneous=simultaneous
-        )).reshape(-1, 2)
+        )).reshape(-1, 2)[chosen]
         for target in ("population", "table")
     )  # fmt: skip
-    estimates = np.asarray(result.params)
+    estimates = np.asarray(result.params)[chosen]
     known = np.concatenate([ends[np.isfinite(ends)] for ends in (whole, of_table, estimates)])
     span = max(float(np.ptp(known)), 1e-12) if known.size else 1.0
     edges = (known.min() - 0.05 * span, known.max() + 0.05 * span) if known.size else (-1.0, 1.0)
     y = np.arange(len(estimates))
-    for ends, width in ((whole, 1.2), (of_table, 4.0)):
+    for ends, width, label in ((whole, 1.2, _POPULATION), (of_table, 4.0, _TABLE)):
         low, high = _within(ends, *edges).T
-        ax.hlines(y, low, high, color="0.5", linewidth=width)
+        ax.hlines(y, low, high, color="0.5", linewidth=width, label=label)
     ax.plot(estimates, y, "o")
-    ax.set_yticks(y, labels_of(result.terms, "term"))
-    ax.invert_yaxis()
+    if edges[0] < 0 < edges[1]:
+        ax.axvline(0, color="0.7", linewidth=0.8, zorder=0)
+    ax.set_yticks(y, labels_of([result.terms[i] for i in chosen], "term", lines=2))
+    ax.set_ylim(len(y) - 0.5, -0.5)
     ax.set_xlim(*edges)
-    ax.set_title(result.title.replace("$", r"\$"), fontsize="medium")
+    few_ticks(ax)
+    titled(ax, result.title)
+    legend_below(ax)
     return ax
+
+
+def _places(result: EstimateResult, terms: Sequence[str] | None) -> list[int]:
+    """Numbers of the terms to draw."""
+    asked = list(result.terms) if terms is None else list(terms)
+    if not asked or not set(asked) <= set(result.terms):
+        raise RequestError(f"terms must be some of {first_few(result.terms)}, got {short(terms)}")
+    if len(asked) > MOST:
+        raise RequestError(
+            f"a forest plot shows at most {MOST} parameters, and this result has "
+            f"{len(asked)}; name some with terms=, or draw to_frame() yourself"
+        )
+    return [result.terms.index(term) for term in asked]
 
 
 def _within(ends: Floats, low: float, high: float) -> Floats:

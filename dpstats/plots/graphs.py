@@ -8,7 +8,7 @@ import numpy as np
 
 from dpstats.checks import counted, short
 from dpstats.errors import RequestError
-from dpstats.plots.axes import axes_of, labels_of
+from dpstats.plots.axes import axes_of, ink_on, labels_of
 from dpstats.results.graphs.graph import Adjustment, GraphResult
 from dpstats.results.graphs.pair_graph import symmetric
 from dpstats.results.graphs.penalised_graph import PenalisedGraphResult
@@ -106,7 +106,8 @@ def network(
     ax.scatter(x, y, s=60, color="0.2", zorder=2)
     for label, (a, b) in zip(labels_of(names), place.values(), strict=True):
         side = "left" if a > 0.1 else "right" if a < -0.1 else "center"
-        ax.annotate(label, (1.1 * a, 1.1 * b), ha=side, va="center")
+        level = "bottom" if b > 0.9 else "top" if b < -0.9 else "center"
+        ax.annotate(label, (1.1 * a, 1.1 * b), ha=side, va=level)
     ax.set_xlim(-1.6, 1.6)
     ax.set_ylim(-1.3, 1.3)
     ax.set_aspect("equal")
@@ -152,12 +153,12 @@ def matrix(result: AnyGraph, *, penalty: float | None = None, ax: Axes | None = 
     values = symmetric(pairs["estimate"].to_numpy(), len(names))
     np.fill_diagonal(values, np.nan)
     image = ax.imshow(values, cmap="RdBu", vmin=-1, vmax=1)
+    colours = image.to_rgba(values)
     if len(names) <= _LABELLED:
         for i, j in np.argwhere(np.isfinite(values)).tolist():
-            dark = abs(values[i, j]) > 0.6
             ax.text(
                 j, i, fixed(values[i, j], 2), ha="center", va="center",
-                color="white" if dark else "black", fontsize="small",
+                color=ink_on(colours[i, j]), fontsize="small",
             )  # fmt: skip
     ax.set_xticks(range(len(names)), names, rotation=90)
     ax.set_yticks(range(len(names)), names)

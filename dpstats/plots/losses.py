@@ -9,7 +9,7 @@ import numpy as np
 
 from dpstats.checks import short
 from dpstats.errors import RequestError
-from dpstats.plots.axes import axes_of, labels_of
+from dpstats.plots.axes import ABOVE, axes_of, labels_of
 from dpstats.spending import USUAL_ALPHA
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def risk(
             zorder=0, label="possible minimum",
         )  # fmt: skip
         ax.set_ylabel("mean loss")
-        ax.legend()
+        ax.legend(**ABOVE)
         return ax
     if drawn[0] > drawn[1]:
         seen = {name: values.T for name, values in seen.items()}

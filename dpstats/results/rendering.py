@@ -215,7 +215,9 @@ def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str
 
 def html_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """The same table as HTML, escaped; the first cell of a row is its header."""
-    head = "".join(f'<th scope="col">{html.escape(cell)}</th>' for cell in header)
+    head = "".join(
+        f'<th scope="col">{html.escape(cell)}</th>' if cell else "<td></td>" for cell in header
+    )
     lines = "".join(
         f'<tr><th scope="row">{html.escape(first)}</th>'
         + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells)

@@ -91,6 +91,9 @@ def test_demo_tells_the_whole_story(tmp_path, capsys):
         "non-private", "noise-aware", "certified", "naive on rows", "public",
     ):  # fmt: skip
         assert part in text
+    page = tmp_path / "demo-report.html"
+    assert f"report is in {page}" in text
+    assert "religion by marriage" in page.read_text("utf-8")
     opened = dps.load(tmp_path / "demo.zip")
     assert opened.n == 6366
     assert opened.budget == dps.PureDP(1)

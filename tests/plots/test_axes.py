@@ -5,7 +5,7 @@ import pytest
 
 import dpstats as dps
 from dpstats.errors import RequestError
-from dpstats.plots.axes import labels_of
+from dpstats.plots.axes import ink_on, labels_of
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
@@ -49,3 +49,22 @@ def test_any_name_can_be_drawn(plot, release):
 
 def test_names_are_shortened_or_numbered():
     assert labels_of(ODD) == ["a name of …even more", "column 2", r"\$x^{\$", "plain"]
+    lines = labels_of([ODD[0]], lines=2)
+    assert lines == ["a name of forty\ncharacters, or even more"]
+
+
+def test_text_that_stays_text_needs_no_font():
+    with matplotlib.rc_context({"svg.fonttype": "none"}):
+        assert labels_of(["収入"]) == ["収入"]
+
+
+@pytest.mark.parametrize("name", ["Blues", "RdBu"])
+def test_numbers_stand_out_on_every_colour(name):
+    def luminance(colour):
+        linear = [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in colour[:3]]
+        return sum(w * v for w, v in zip((0.2126, 0.7152, 0.0722), linear, strict=True)) + 0.05
+
+    for cell in matplotlib.colormaps[name](range(256)):
+        ink = matplotlib.colors.to_rgb(ink_on(cell))
+        low, high = sorted((luminance(cell), luminance(ink)))
+        assert high / low >= 4.4  # 4.5 for pure black; its grey is not a colour of the page

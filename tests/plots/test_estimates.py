@@ -61,3 +61,16 @@ def test_other_results_and_too_many_parameters_are_refused(result):
                    privacy_variance=zeros)  # fmt: skip
     with pytest.raises(dps.RequestError, match="at most 60 parameters, and this result has 61"):
         dps.plots.forest(wide)
+
+
+def test_some_terms_are_drawn_in_the_order_asked_for(result):
+    from matplotlib import pyplot
+
+    asked = result.terms[2::-2]
+    ax = dps.plots.forest(result, terms=asked)
+    assert [label.get_text() for label in ax.get_yticklabels()] == asked
+    np.testing.assert_array_equal(ax.lines[0].get_xdata(), [result.params[t] for t in asked])
+    pyplot.close(ax.figure)
+    for terms in ([], ["region=x"]):
+        with pytest.raises(dps.RequestError, match="terms must be some of"):
+            dps.plots.forest(result, terms=terms)

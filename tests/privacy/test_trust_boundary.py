@@ -26,7 +26,7 @@ ROOMS = [
     "planning", "bounds", "releases", "plots",
     "private",
     "synthesis",
-    "testing", "demo", "terminal", "cli",
+    "testing", "reports", "demo", "terminal", "cli",
 ]  # fmt: skip
 SOURCES = {
     ".".join(["dpstats", *path.relative_to(PACKAGE).with_suffix("").parts]).removesuffix(

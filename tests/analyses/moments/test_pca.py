@@ -300,7 +300,7 @@ def test_plots_without_matplotlib_say_what_to_do(monkeypatch):
 
     result, _, _ = infer(dps.PCA(["age", "pay"]))
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(dps.RequestError, match="pip install matplotlib"):
+    with pytest.raises(dps.RequestError, match=r"pip install 'dpstats\[plots\]'"):
         dps.plots.scree(result)
 
 

@@ -1,0 +1,44 @@
+"""The command that writes a page: report."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from dpstats.cli.arguments import Commands
+from dpstats.terminal import progress, say, show
+
+
+def add_commands(commands: Commands) -> None:
+    """Add report."""
+    report = commands.add_parser("report", help="write a release as one HTML page")
+    report.add_argument("release", type=Path, help="release.zip")
+    report.add_argument("-o", "--output", type=Path, required=True, help="report.html")
+    report.add_argument(
+        "--audience",
+        choices=("analysts", "board"),
+        default="analysts",
+        help="analysts (default): results, certificate and limits; board: what leaves the building "
+        "and by which proof, for the custodian and those who decide on the release",
+    )
+    report.add_argument("--title", help="heading of the page")
+    report.add_argument("--force", action="store_true", help="overwrite an existing output")
+    report.set_defaults(run=_report)
+
+
+def _report(options: argparse.Namespace) -> None:
+    from dpstats.releases.opening import open_release
+    from dpstats.releases.paid import check_apart
+    from dpstats.reports.pictures import can_draw
+    from dpstats.reports.report import report
+
+    check_apart(options.output, {"release": options.release})
+    release = open_release(options.release)
+    if options.audience == "analysts" and not can_draw():
+        say("dpstats: no figures: install matplotlib with: pip install 'dpstats[plots]'")
+    report(
+        release, options.output, audience=options.audience, title=options.title,
+        overwrite=options.force, progress=progress(),
+    )  # fmt: skip
+    done = f"{options.output} is written"
+    show(f"written to {options.output}", done=done)

@@ -1,0 +1,221 @@
+"""Tables of a release with their noise, and how near the synthetic rows are to them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpstats.analyses.counts.marginals import Marginals
+from dpstats.checks import check_whole, short
+from dpstats.errors import RequestError
+from dpstats.families.tables.cells import Cells
+from dpstats.measured.certificate import Accuracy
+from dpstats.plots.axes import axes_of, few_ticks, ink_on, labels_of, legend_below, titled
+from dpstats.releases.release import Release
+from dpstats.results.rendering import MOST, Numerals
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from dpstats.arrays import Floats
+
+_NUMBERED = (12, 8)  # rows and columns up to which cells show numbers
+
+_SIDE_BY_SIDE = 30  # characters of all labels below a table
+
+
+def margin(release: Release, column: str, *, alpha: float = 0.05, ax: Axes | None = None) -> Axes:
+    """Share of every level of a column: noisy answers with error bars, and synthetic rows.
+
+    The error bar is the interval for the private table, whose only error is the noise. A synthetic
+    share outside of it is a misfit of the rows, which the certificate counts.
+
+    Parameters
+    ----------
+    release : Release
+    column : str
+        At most 60 levels or bins.
+    alpha : float
+        Error probability of each error bar.
+    ax : Axes, optional
+        Where to draw; a new figure by default.
+
+    Raises
+    ------
+    NotMeasuredError
+        If the column's table does not follow from the measurements.
+    RequestError
+        If matplotlib is not installed, or for an unknown column or option.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> import pandas as pd
+    >>> schema = dps.Schema([dps.Category("region", ["north", "south"])])
+    >>> plan = dps.plan(schema, {"all": dps.Marginals(["region"], 1)}, budget=dps.PureDP(1))
+    >>> rows = pd.DataFrame({"region": ["north", "south", "south"] * 3_000})
+    >>> ax = dps.plots.margin(dps.release(plan, rows), "region")
+    >>> [label.get_text() for label in ax.get_yticklabels()]
+    ['north', 'south']
+    >>> ax.figure.savefig("region.png")
+    """
+    _check_release(release)
+    asked, labels = Marginals((column,), 1), release.schema[column].bin_labels
+    if len(labels) > MOST:
+        raise RequestError(
+            f"this plot shows at most {MOST} levels, and {column!r} has {len(labels)}; draw "
+            "release.infer(dps.Marginals([...], 1)).to_frame() yourself"
+        )
+    found = release.infer(asked)
+    low, high = np.asarray(found.conf_int(alpha=alpha, target="table")).reshape(-1, 2).T
+    synthetic = asked.family(release.schema).evaluate(release.candidates).average(
+        release.counts / release.k
+    )  # fmt: skip
+    ax = axes_of(ax)
+    y = np.arange(len(labels))
+    ax.barh(y, synthetic, height=0.7, color="tab:blue", alpha=0.3, label="synthetic rows")
+    ax.hlines(y, low, high, color="0.5", linewidth=3, label="privacy noise")
+    ax.plot(np.asarray(found.params), y, "o", color="tab:blue", label="noisy answer")
+    ax.set_yticks(y, labels_of(labels, "level", lines=2))
+    ax.set_ylim(len(y) - 0.5, -0.5)
+    ax.set_xlim(left=0)
+    few_ticks(ax)
+    ax.set_xlabel("share of the rows")
+    titled(ax, column)
+    legend_below(ax, room=36, ncols=3)
+    return ax
+
+
+def table(
+    release: Release, rows: str, columns: str, *, alpha: float = 0.05, ax: Axes | None = None
+) -> Axes:
+    """Heat map of the table of two columns: shares of all rows in per cent, with their noise.
+
+    After +- is half the interval for the private table, whose only error is the noise (the larger
+    side, where it is not symmetric). Tables of more than 12 rows or 8 columns show no numbers,
+    and a scale of the colours instead.
+
+    Parameters
+    ----------
+    release : Release
+    rows, columns : str
+        Names of two columns.
+    alpha : float
+        Error probability of each interval.
+    ax : Axes, optional
+        Where to draw; a new figure by default.
+
+    Raises
+    ------
+    NotMeasuredError
+        If the table does not follow from the measurements.
+    RequestError
+        If matplotlib is not installed, or for an unknown column or option.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> import pandas as pd
+    >>> schema = dps.Schema([dps.Boolean("smoker"), dps.Category("region", ["north", "south"])])
+    >>> link = dps.Independence("smoker", "region")
+    >>> plan = dps.plan(schema, {"link": link}, budget=dps.PureDP(1))
+    >>> people = pd.DataFrame({"smoker": [True, False, False], "region": ["north", "south", "n"]})
+    >>> ax = dps.plots.table(dps.release(plan, people.loc[[0, 1, 2] * 3_000]), "smoker", "region")
+    >>> [label.get_text() for label in ax.get_xticklabels()]
+    ['north', 'south']
+    >>> ax.figure.savefig("link.png")
+    """
+    _check_release(release)
+    if rows == columns:
+        raise RequestError(f"a table needs two different columns, got {short(rows)} twice")
+    asked = Marginals((rows, columns), 2)
+    found, block = release.infer(asked), Cells.table(release.schema, [rows, columns])
+    ends = np.asarray(found.conf_int(alpha=alpha, target="table"))
+    shares = np.asarray(found.params)
+    noise = np.maximum(ends[:, 1] - shares, shares - ends[:, 0])
+    down = block.columns[0].name == rows
+
+    def grid(values: Floats) -> Floats:
+        shaped = values.reshape(block.shape)
+        return shaped if down else shaped.T
+
+    values, errors = 100 * grid(shares), 100 * grid(noise)
+    ax = axes_of(ax)
+    image = ax.pcolormesh(values, cmap="Blues", vmin=0, edgecolors="0.7", linewidth=0.5)
+    if all(size <= most for size, most in zip(values.shape, _NUMBERED, strict=True)):
+        colours = image.to_rgba(values)
+        show = Numerals.of(values.ravel(), float(np.median(errors)), digits=2)
+        for (i, j), value in np.ndenumerate(values):
+            ax.text(
+                j + 0.5, i + 0.5, f"{show(value)}\n±{show(float(errors[i, j]))}",
+                ha="center", va="center", fontsize="x-small",
+                color=ink_on(colours[i, j]),
+            )  # fmt: skip
+    for name, axis in ((rows, ax.yaxis), (columns, ax.xaxis)):
+        labels = labels_of(release.schema[name].bin_labels, "level")
+        wide = axis is ax.xaxis and sum(map(len, labels)) > _SIDE_BY_SIDE
+        axis.set_ticks(np.arange(len(labels)) + 0.5, labels, rotation=90 if wide else 0)
+        axis.set_label_text(labels_of([name])[0])
+    ax.invert_yaxis()
+    if not ax.texts:
+        ax.figure.colorbar(image, ax=ax, label="% of the rows")
+    return ax
+
+
+def departures(accuracy: Accuracy, *, most: int = 30, ax: Axes | None = None) -> Axes:
+    """How far the synthetic rows are from the noisy answers, and how far the private rows can be.
+
+    Zero is the noisy answer to each function, in unit scale. The line holds the private mean,
+    jointly for all functions of the certificate; the point is the mean of the synthetic rows.
+
+    Parameters
+    ----------
+    accuracy : Accuracy
+        Such as ``release.accuracy("smoking")``.
+    most : int
+        Draw so many functions, those with the largest bounds.
+    ax : Axes, optional
+        Where to draw; a new figure by default.
+
+    Raises
+    ------
+    RequestError
+        If matplotlib is not installed, or for another argument.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> import pandas as pd
+    >>> schema = dps.Schema([dps.Number("age", 0, 99, missing=40)])
+    >>> plan = dps.plan(schema, {"age": dps.Mean("age")}, budget=dps.PureDP(1))
+    >>> rows = pd.DataFrame({"age": [x % 100 for x in range(10_000)]})
+    >>> ax = dps.plots.departures(dps.release(plan, rows, m=1_000).accuracy("age"))
+    >>> [label.get_text() for label in ax.get_yticklabels()]
+    ['age', 'age^2']
+    """
+    if not isinstance(accuracy, Accuracy):
+        raise RequestError(
+            "this plot needs a certificate, such as release.accuracy('smoking'); got "
+            f"{type(accuracy).__name__}"
+        )
+    check_whole("most", most, 1)
+    order = np.argsort(-accuracy.joint_bounds, kind="stable")[:most]
+    shown = np.sort(order)
+    ax, y = axes_of(ax), np.arange(len(shown))
+    low, high = (accuracy.joint_ends - accuracy.noisy)[:, shown]
+    ax.hlines(y, low, high, color="0.5", linewidth=3, label="private rows, jointly")
+    apart = (accuracy.synthetic - accuracy.noisy)[shown]
+    ax.plot(apart, y, "o", color="tab:blue", label="synthetic rows")
+    ax.axvline(0, color="0.7", linewidth=0.8, zorder=0)
+    ax.set_yticks(y, labels_of([accuracy.names[i] for i in shown], "function", lines=2))
+    ax.set_ylim(len(y) - 0.5, -0.5)
+    few_ticks(ax)
+    ax.set_xlabel("difference from the noisy answer")
+    legend_below(ax, room=36, ncols=2)
+    return ax
+
+
+def _check_release(release: object) -> None:
+    if not isinstance(release, Release):
+        raise RequestError(f"this plot needs a release, got {type(release).__name__}")

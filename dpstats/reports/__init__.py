@@ -1,0 +1,1 @@
+"""Reports of a release as single HTML pages: for analysts, and for those who decide on it."""

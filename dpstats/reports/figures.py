@@ -1,0 +1,164 @@
+"""Which figures show a release and its results."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+
+from dpstats import plots
+from dpstats.analyses.base import Analysis
+from dpstats.analyses.counts.marginals import Marginals
+from dpstats.analyses.counts.quantile import QuantileResult
+from dpstats.analyses.moments.pca import PCAResult
+from dpstats.analyses.regression.loss_grid import LossGridResult
+from dpstats.analyses.tables.goodness_of_fit import GoodnessOfFit
+from dpstats.analyses.tables.independence import Independence
+from dpstats.errors import DpstatsError
+from dpstats.measured.certificate import Accuracy
+from dpstats.releases.release import Release
+from dpstats.reports.pictures import Picture
+from dpstats.results.base import Result
+from dpstats.results.contrasts import LinearResult
+from dpstats.results.elastic_net import ElasticNetResult
+from dpstats.results.estimates import EstimateResult
+from dpstats.results.graphs.graph import GraphResult
+from dpstats.results.graphs.penalised_graph import PenalisedGraphResult
+from dpstats.results.graphs.spanning_tree import TreeResult
+from dpstats.results.rendering import MOST
+
+_TABLES = 6  # of two columns, drawn for one analysis
+_CELLS = 600  # of a table that is drawn
+_LEAST, _ROW = 1.35, 0.36  # inches: of a plot without rows, and of each of them
+_SPLIT = (
+    "Thin lines are 95% intervals for the population, with sampling and privacy noise; their thick "
+    "parts are those for the private table, whose only error is the privacy noise."
+)
+_MARGIN = (
+    "Points are the noisy answers with 95% intervals for the privacy noise; bars are the shares in "
+    "the synthetic rows."
+)
+
+
+def of_result(
+    release: Release, name: str, analysis: Analysis[Result], result: Result
+) -> Iterator[Picture]:
+    """The figures of one analysis."""
+    if isinstance(analysis, Marginals) and analysis.degree == 2:
+        yield from _tables(release, analysis)
+    elif isinstance(analysis, Independence) and analysis.given is None:
+        yield from _table(release, analysis.a, analysis.b)
+    elif isinstance(analysis, GoodnessOfFit):
+        yield from of_margin(release, analysis.column)
+    elif isinstance(result, QuantileResult):
+        yield Picture(
+            f"{name}: distribution function",
+            "Estimates at the declared edges or values, and a band that holds for all values "
+            "jointly at 95%, with sampling and privacy noise.",
+            lambda ax: plots.distribution(result, ax=ax),
+        )
+    elif isinstance(result, PCAResult):
+        yield Picture(
+            f"{name}: eigenvalues",
+            "Eigenvalues with 95% intervals, sampling and privacy noise together.",
+            lambda ax: plots.scree(result, ax=ax),
+            2.6,
+        )
+        yield Picture(
+            f"{name}: loadings",
+            "Loadings on the first components with 95% intervals.",
+            lambda ax: plots.loadings(result, components=[1, 2][: result.n_components_], ax=ax),
+        )
+    elif isinstance(result, GraphResult | TreeResult | PenalisedGraphResult):
+        yield Picture(
+            f"{name}: network",
+            "Columns, joined where they are related; wider lines are stronger relations.",
+            lambda ax: plots.network(result, ax=ax),
+            4.2,
+        )
+    elif isinstance(result, LossGridResult):
+        yield Picture(
+            f"{name}: mean loss",
+            "Noisy mean loss; the shaded parameters can have the least, certified at 95%.",
+            lambda ax: plots.risk(result, ax=ax),
+            3.8,
+        )
+    elif isinstance(result, ElasticNetResult):
+        yield Picture(
+            f"{name}: path of the penalty",
+            "Coefficients in unit scale along the penalty; the dashed line is the penalty asked "
+            "for.",
+            lambda ax: plots.path(result, ax=ax),
+        )
+    elif isinstance(result, EstimateResult):
+        yield from _forest(name, result)
+
+
+def of_margin(release: Release, column: str) -> Iterator[Picture]:
+    """The levels of a column, if their answers follow from the measurements."""
+    levels = release.schema[column].bins
+    if 1 < levels <= MOST and _follows(release, Marginals((column,), 1)):
+        yield Picture(
+            f"{column}: synthetic rows and noisy answers",
+            f"{column}. {_MARGIN}",
+            lambda ax: plots.margin(release, column, ax=ax),
+            _LEAST + _ROW * levels,
+        )
+
+
+def of_certificate(accuracy: Accuracy, most: int = 20) -> Iterator[Picture]:
+    """The synthetic rows against the noisy answers, for the functions with the largest bounds."""
+    shown = min(len(accuracy.names), most)
+    some = "the measured functions" if shown == len(accuracy.names) else (
+        f"the {shown} functions with the largest bounds, of {len(accuracy.names)}"
+    )  # fmt: skip
+    yield Picture(
+        "Synthetic rows and private rows against the noisy answers",
+        f"Means of {some}, in unit scale. Zero is the noisy answer. Lines hold the private means, "
+        f"all jointly with probability {1 - accuracy.alpha:.4g}; points are the synthetic rows.",
+        lambda ax: plots.departures(accuracy, most=most, ax=ax),
+        _LEAST + _ROW * shown,
+    )
+
+
+def _forest(name: str, result: EstimateResult) -> Iterator[Picture]:
+    """The parameters that share an axis: without an intercept, which would hide the others."""
+    alike = slice(None) if isinstance(result, LinearResult) else result.previewed
+    terms = result.terms[alike]
+    terms = [term for term in terms if term != "Intercept"] or terms
+    left_out = ", ".join(term for term in result.terms if term not in terms)
+    if len(terms) <= MOST:
+        yield Picture(
+            f"{name}: estimates",
+            _SPLIT + (f" Not drawn: {left_out}." if left_out else ""),
+            lambda ax: plots.forest(result, terms=terms, ax=ax),
+            _LEAST + _ROW * len(terms),
+        )
+
+
+def _tables(release: Release, analysis: Marginals) -> Iterator[Picture]:
+    pairs = itertools.combinations(analysis.columns, 2)
+    for a, b in itertools.islice(pairs, _TABLES):
+        yield from _table(release, a, b)
+
+
+def _table(release: Release, a: str, b: str) -> Iterator[Picture]:
+    """A table of two columns, the one with more levels down."""
+    down, across = sorted((a, b), key=lambda name: -release.schema[name].bins)
+    sizes = [release.schema[name].bins for name in (down, across)]
+    if math.prod(sizes) <= _CELLS and _follows(release, Marginals((a, b), 2)):
+        yield Picture(
+            f"{down} by {across}",
+            f"Table of {down} by {across}: shares of all rows in per cent, and half of their 95% "
+            "intervals for the privacy noise. Darker cells have more rows.",
+            lambda ax: plots.table(release, down, across, ax=ax),
+            min(1.6 + 0.42 * sizes[0], 7.0),
+        )
+
+
+def _follows(release: Release, analysis: Marginals) -> bool:
+    try:
+        release.answers(analysis.family(release.schema))
+    except DpstatsError:
+        return False
+    return True

@@ -1,0 +1,99 @@
+"""The privacy guarantee in plain words, with the numbers that it implies."""
+
+from __future__ import annotations
+
+import math
+
+from dpstats.privacy.budget import ZCDP, ApproxDP, Budget, PureDP
+from dpstats.privacy.neighbours import Unit
+
+ALARMS = 0.05  # of the test that a guarantee bounds
+PEOPLE = (1, 2, 5)  # rows of one person
+
+
+def pair_of(budget: Budget) -> tuple[float, float]:
+    """Epsilon and delta that a budget guarantees; delta is 0 for pure privacy."""
+    if isinstance(budget, ApproxDP):
+        return float(budget.epsilon), float(budget.delta)
+    if isinstance(budget, ZCDP):
+        return budget.epsilon_at(), float(budget.delta)
+    return float(budget.total), 0.0
+
+
+def most_power(epsilon: float, delta: float, alarms: float = ALARMS) -> float:
+    """Bound on the power of any test between two neighbours, at a rate of false alarms.
+
+    Under (epsilon, delta)-privacy P(S) <= exp(epsilon) Q(S) + delta for every event S, so for the
+    event that the test rejects, and with the two tables exchanged for the event that it does not.
+
+    References
+    ----------
+    Wasserman, L. and Zhou, S. (2010). A statistical framework for differential privacy. JASA 105,
+    375-389, Theorem 2.4.
+
+    Examples
+    --------
+    >>> round(most_power(1, 0), 3), most_power(0, 0), most_power(800, 0)
+    (0.136, 0.05, 1.0)
+    """
+    above = math.exp(min(epsilon, 700.0)) * alarms + delta
+    below = 1 - math.exp(-epsilon) * (1 - alarms - delta)
+    return min(above, below, 1.0)
+
+
+def percent_up(value: float) -> str:
+    """A bound in per cent, rounded up to three digits.
+
+    Examples
+    --------
+    >>> percent_up(0.13591), percent_up(1.0), percent_up(0.99999)
+    ('13.6%', '100%', '100%')
+    """
+    return f"{min(math.ceil(value * 1000 - 1e-9) / 10, 100):g}%"
+
+
+def promise(budget: Budget, unit: Unit) -> list[str]:
+    """What the budget promises to a person with one row, in sentences."""
+    epsilon, delta = pair_of(budget)
+    what = (
+        "differ in the content of one row"
+        if unit == "replace"
+        else "differ by one row that is there or not"
+    )
+    whether = (
+        "whether a given row is one thing or another"
+        if unit == "replace"
+        else "whether a given row is in the table"
+    )
+    apart = f"probabilities within a factor of {_factor(epsilon)}"
+    apart += f", but for an exceptional part of {delta:.3g}" if delta else ""
+    said = [
+        f"The noise was fixed before any row was read. Whatever the rows are, two tables that "
+        f"{what} lead to any given release with {apart}.",
+        f"Someone who knows all other rows, and tests {whether} with {ALARMS:.0%} false alarms, "
+        f"detects it with probability at most {percent_up(most_power(epsilon, delta))}; a test "
+        f"that ignores the release detects it with {ALARMS:.0%}.",
+        "This holds against any computing power and any other knowledge, now and later. Nobody "
+        "can take it back by what they do with this file.",
+    ]
+    if unit == "replace":
+        said.append("The number of rows is public and is not protected.")
+    return said
+
+
+def of_several(budget: Budget) -> tuple[list[str], list[list[str]]]:
+    """Header and rows of a table: the guarantee for a person with several rows."""
+    rows = []
+    for k in PEOPLE:
+        times = k if isinstance(budget, PureDP) else k**2
+        whole = budget.of_total(budget.total * times)
+        power = percent_up(most_power(*pair_of(whole)))
+        rows.append([f"{k} row{'s' if k > 1 else ''}", str(whole), power])
+    return ["rows of one person", "guarantee", f"most power at {ALARMS:.0%} false alarms"], rows
+
+
+def _factor(epsilon: float) -> str:
+    """exp(epsilon), rounded up."""
+    if epsilon > 20:
+        return f"exp({epsilon:g})"
+    return f"{math.ceil(math.exp(epsilon) * 100 - 1e-9) / 100:g}"

@@ -1,0 +1,93 @@
+"""Plots of tables, margins and certificates: what is drawn are the numbers of the release."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpstats as dps
+
+matplotlib = pytest.importorskip("matplotlib")
+matplotlib.use("Agg")
+LEVELS = ["n", "s", "e"]
+
+
+@pytest.fixture(scope="module")
+def release():
+    schema = dps.Schema([dps.Category("region", LEVELS), dps.Boolean("smoker"),
+                         dps.Number("pay", 0, 9, edges=[5], missing=0)])  # fmt: skip
+    asked = {"link": dps.Independence("smoker", "region"), "pay": dps.Mean("pay")}
+    plan = dps.plan(schema, asked, budget=dps.PureDP(1))
+    rows = pd.DataFrame({"region": [LEVELS[i % 3] for i in range(900)],
+                         "smoker": [i % 4 == 0 for i in range(900)],
+                         "pay": [i % 10 for i in range(900)]})  # fmt: skip
+    return dps.release(plan, rows, m=200, k=400, rng=0)
+
+
+def closed(ax):
+    from matplotlib import pyplot
+
+    ax.figure.canvas.draw()
+    pyplot.close(ax.figure)
+    return ax
+
+
+def test_a_margin_has_the_answers_their_noise_and_the_synthetic_shares(release):
+    ax = closed(dps.plots.margin(release, "region", alpha=0.1))
+    found = release.infer(dps.Marginals(["region"], 1))
+    np.testing.assert_allclose(ax.lines[0].get_xdata(), found.params)
+    (bars,) = ax.collections
+    drawn = np.array([segment[:, 0] for segment in bars.get_segments()])
+    np.testing.assert_allclose(drawn, found.conf_int(alpha=0.1, target="table"))
+    shares = release.to_frame()["region"].value_counts(normalize=True)
+    assert [bar.get_width() for bar in ax.patches] == pytest.approx([shares[x] for x in LEVELS])
+
+
+@pytest.mark.parametrize("order", [("smoker", "region"), ("region", "smoker")])
+def test_a_table_is_drawn_either_way_round(release, order):
+    ax = closed(dps.plots.table(release, *order))
+    found = release.infer(dps.Marginals(["region", "smoker"], 2))
+    rows, columns = (
+        [label.get_text() for label in axis.get_ticklabels()] for axis in (ax.yaxis, ax.xaxis)
+    )
+    ends = dict(zip(found.terms, found.conf_int(target="table"), strict=True))
+    texts = iter(ax.texts)
+    for row in rows:
+        for column in columns:
+            level = dict(zip(order, (row, column), strict=True))
+            term = f"region={level['region']}, smoker={level['smoker']}"
+            share, noise = (float(part) for part in next(texts).get_text().split("\n±"))
+            assert share == pytest.approx(100 * found.params[term], abs=0.06)
+            side = max(abs(ends[term] - found.params[term]))
+            assert noise == pytest.approx(100 * side, abs=0.06)
+
+
+def test_departures_are_those_of_the_certificate(release):
+    accuracy = release.accuracy()
+    ax = closed(dps.plots.departures(accuracy, most=3))
+    worst = np.sort(np.argsort(-accuracy.joint_bounds, kind="stable")[:3])
+    np.testing.assert_allclose(
+        ax.lines[0].get_xdata(), (accuracy.synthetic - accuracy.noisy)[worst], atol=1e-15
+    )
+    drawn = np.array([segment[:, 0] for segment in ax.collections[0].get_segments()])
+    np.testing.assert_allclose(drawn, (accuracy.joint_ends - accuracy.noisy).T[worst])
+
+
+def test_a_large_table_shows_a_scale_in_place_of_numbers():
+    many = [str(i) for i in range(13)]
+    schema = dps.Schema([dps.Category("a", many), dps.Boolean("b")])
+    plan = dps.plan(schema, {"t": dps.Marginals(["a", "b"])}, budget=dps.PureDP(9))
+    rows = pd.DataFrame({"a": [many[i % 13] for i in range(260)], "b": True})
+    ax = closed(dps.plots.table(dps.release(plan, rows, m=50, k=50, rng=0), "a", "b"))
+    assert not ax.texts
+    assert len(ax.figure.axes) == 2
+
+
+def test_what_cannot_be_drawn_is_refused(release):
+    with pytest.raises(dps.NotMeasuredError, match="cannot answer"):
+        dps.plots.table(release, "pay", "smoker")
+    with pytest.raises(dps.RequestError, match="two different columns, got 'pay' twice"):
+        dps.plots.table(release, "pay", "pay")
+    with pytest.raises(dps.RequestError, match="needs a release, got str"):
+        dps.plots.margin("release.zip", "region")
+    with pytest.raises(dps.RequestError, match=r"needs a certificate.*got Release"):
+        dps.plots.departures(release)

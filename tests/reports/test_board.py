@@ -1,0 +1,59 @@
+"""The page for the board: all noisy sums, and a cost that adds up to the budget."""
+
+import re
+from fractions import Fraction
+
+import pandas as pd
+import pytest
+
+import dpstats as dps
+from dpstats.measured.strategy import Strategy
+from dpstats.releases.release import Release
+
+
+def cells(text, label):
+    """Rows of the table with this label."""
+    inside = text[text.index(f'aria-label="{label}"') :]
+    inside = inside[: inside.index("</table>")]
+    return [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row)
+            for row in re.findall(r"<tr>(.*?)</tr>", inside)[1:]]  # fmt: skip
+
+
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+def test_costs_and_noisy_sums(schema, survey, unit, tmp_path):
+    asked = {"p": dps.Proportion("smoker == 'yes'"), "t": dps.Marginals(["region", "age"])}
+    plan = dps.plan(schema, asked, budget=dps.PureDP(0.75), unit=unit)
+    made = dps.release(plan, survey, m=50, k=50, rng=0)
+    dps.report(made, tmp_path / "board.html", audience="board")
+    text = (tmp_path / "board.html").read_text()
+    *each, total = cells(text, "Blocks")
+    assert sum(Fraction(row[-1]) for row in each) == Fraction(total[-1]) == Fraction(3, 4)
+    sums = [int(row[1].replace(",", "")) for row in cells(text, "Noisy sums")]
+    assert sums == made.measurements.noisy_sums.tolist()
+    assert ("2,000" in text) == (unit == "replace")  # the exact number of rows
+    assert ("exact number of rows, 2,000" in text) == (unit == "replace")
+
+
+def test_tables_under_gaussian_noise_are_paid_for_jointly(schema, survey, tmp_path):
+    asked = {"t": dps.Marginals(["smoker", "region", "age"], 2)}
+    plan = dps.plan(schema, asked, budget=dps.ZCDP(0.5))
+    dps.report(dps.release(plan, survey, m=50, k=50, rng=0), tmp_path / "b.html", audience="board")
+    rows = cells((tmp_path / "b.html").read_text(), "Blocks")
+    assert {row[-1] for row in rows[:-2]} == {"jointly"}
+    assert [row[0] for row in rows[-2:]] == ["all residuals together", "all blocks"]
+    assert [row[-1] for row in rows[-2:]] == ["0.5", "0.5"]
+
+
+def test_members_are_those_of_the_file(hostile, pages):
+    rows = cells(pages["board"].read_text("utf-8"), "Members of the file")
+    assert {row[0] for row in rows} == {*hostile._members(), "digests.json"}
+
+
+def test_a_cost_that_is_not_the_budget_stops_the_page(schema, tmp_path, monkeypatch):
+    plan = dps.plan(schema, {"p": dps.Proportion("smoker == 'yes'")}, budget=dps.PureDP(1))
+    made = dps.release(plan, pd.DataFrame({"smoker": ["yes"] * 9}), m=9, k=9, rng=0)
+    assert isinstance(made, Release)
+    monkeypatch.setattr(Strategy, "cost", lambda self: Fraction(2))
+    with pytest.raises(dps.BudgetError, match="spends 2 and its budget is 1"):
+        dps.report(made, tmp_path / "b.html", audience="board")
+    assert not list(tmp_path.iterdir())

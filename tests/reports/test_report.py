@@ -1,0 +1,188 @@
+"""Pages of a release: complete, self-contained, escaped, accessible, the same every time."""
+
+import html
+import itertools
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+import dpstats as dps
+from dpstats.reports import analysts, pictures
+
+pytest.importorskip("matplotlib")
+VOID = {"meta", "br", "img", "link", "input", "hr"}
+TITLE = "Survey <2026> & co"
+ABOUT = {
+    "analysts": [
+        "What was asked", "Privacy: spent and promised", "The plan against what was reached",
+        "The certificate", "Results", "Synthetic rows against noisy answers",
+        "Missing and undeclared cells", "Limits", "What else this release can answer",
+    ],
+    "board": [
+        "What leaves the building", "By which proof", "What each block spends",
+        "The published numbers", "What is promised to a person, and what is not",
+        "Before you publish",
+    ],
+}  # fmt: skip
+
+
+class Outline(HTMLParser):
+    """Elements with their attributes and parents; AssertionError where tags do not match."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.found, self.ids = [], [], []
+        self.feed(text)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag, attrs):
+        attrs = dict(attrs)
+        self.found.append((tag, attrs, list(self.open)))
+        if "id" in attrs:
+            self.ids.append(attrs["id"])
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+@pytest.fixture(scope="module", params=["analysts", "board"])
+def page(pages, request):
+    return request.param, pages[request.param].read_text("utf-8")
+
+
+def test_it_has_all_its_sections(page):
+    audience, text = page
+    found = [html.unescape(title) for title in re.findall(r"<h2[^>]*>(.*?)</h2>", text)]
+    assert found == ABOUT[audience]
+    assert f"<h1>{html.escape(TITLE)}</h1>" in text
+    assert "could be drawn" not in text
+    assert "no result" not in text
+
+
+def test_labels_are_text_and_nothing_comes_from_elsewhere(page):
+    outline = Outline(page[1])
+    tags = {tag for tag, _, _ in outline.found}
+    assert not tags & {"script", "img", "link", "iframe", "object", "image", "b", "i"}
+    for _, attrs, _ in outline.found:
+        assert not [name for name in attrs if name.startswith("on")]
+        for name in ("href", "src", "xlink:href"):
+            assert attrs.get(name, "#").startswith("#")
+    styles = re.findall(r"<style>(.*?)</style>", page[1], flags=re.DOTALL)
+    assert len(styles) == 1
+    assert "url(" not in styles[0]
+    assert "@import" not in styles[0]
+    assert "default-src 'none'" in page[1]
+    assert html.escape("<script>alert(1)</script>") in page[1]
+
+
+def test_it_is_accessible_as_far_as_its_source_shows(page):
+    # What axe-core checks of such a page; the whole of it runs where a browser is found.
+    outline = Outline(page[1])
+    assert ("html", {"lang": "en"}, []) in outline.found
+    levels = [int(tag[1]) for tag, _, _ in outline.found if re.fullmatch("h[1-6]", tag)]
+    assert levels.count(1) == 1
+    assert levels[0] == 1
+    assert all(b - a <= 1 for a, b in itertools.pairwise(levels))
+    assert len(outline.ids) == len(set(outline.ids))
+    for tag, attrs, parents in outline.found:
+        if tag == "th":
+            assert attrs["scope"] in ("col", "row")
+        if tag == "svg":
+            assert attrs["role"] == "img"
+            assert {attrs["aria-labelledby"], attrs["aria-describedby"]} <= set(outline.ids)
+            assert "figure" in parents
+        if tag == "table":
+            assert "div" in parents
+        if attrs.get("class", "").startswith("scroll"):
+            assert attrs["tabindex"] == "0"
+            assert attrs["aria-label"]
+        for anchor in re.findall(r"(?:^#|url\(#)([^)]+)", attrs.get("href", "")):
+            assert anchor in outline.ids
+
+
+def test_the_same_release_gives_the_same_page(hostile, pages, tmp_path):
+    hostile.save(tmp_path / "release.zip")
+    loaded = dps.load(tmp_path / "release.zip")
+    for audience, path in pages.items():
+        dps.report(loaded, tmp_path / path.name, audience=audience, title=TITLE)
+        assert (tmp_path / path.name).read_bytes() == path.read_bytes()
+
+
+def test_every_analysis_has_its_numbers(hostile, pages):
+    text = html.unescape(pages["analysts"].read_text("utf-8"))
+    for name in hostile.analyses:
+        assert f"<h3>{name}</h3>\n<p>{hostile.infer(name).headline}</p>" in text
+        bound = hostile.accuracy(name, alpha=0.025).delta
+        assert f"<td>{bound:.4g}</td>" in text
+    assert hostile.measurements.plan_digest in text
+    for column in hostile.columns:
+        assert column.missing_rule() in text
+
+
+def test_figures_are_those_of_the_analyses(pages):
+    text = pages["analysts"].read_text("utf-8")
+    titles = re.findall(r"<title id=[^>]*>(.*?)</title>", text)
+    for part in (
+        "ages: distribution", "wage: estimates", "shape: eigenvalues", "shape: loadings",
+        "path: path", "net: network", "by smoker", "smoking: estimates", "gap: estimates",
+        "smoker: synthetic rows and", "age: synthetic rows and",
+    ):  # fmt: skip
+        assert any(part in title for title in titles), part
+    assert "日本</text>" in text  # the reader's fonts write it
+
+
+def test_an_analysis_or_a_figure_that_fails_leaves_the_others(hostile, monkeypatch):
+    def fails(self, analysis):
+        if analysis == "wage":
+            raise ZeroDivisionError("of another package")
+        return infer(self, analysis)
+
+    infer = dps.Release.infer
+    monkeypatch.setattr(dps.Release, "infer", fails)
+    monkeypatch.setattr(analysts, "preview_strategy", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr(pictures.Picture, "svg", lambda *_: 1 / 0)
+    text = analysts.AnalystReport(hostile, "title").html()
+    assert "no result: of another package" in text
+    assert "The plan cannot be previewed here: division by zero" in text
+    assert "no figure could be drawn: division by zero" in text
+    assert html.escape(hostile.infer("smoking").headline) in text
+
+
+def test_without_matplotlib_the_page_has_no_figures_and_says_so(hostile, monkeypatch):
+    monkeypatch.setattr(analysts, "can_draw", lambda: False)
+    monkeypatch.setattr(analysts, "preview_strategy", lambda *_, **__: 1 / 0)
+    text = analysts.AnalystReport(hostile, "title").html()
+    assert "<figure" not in text
+    assert "matplotlib was not installed" in text
+
+
+def test_what_cannot_be_written_is_refused(hostile, tmp_path):
+    path = tmp_path / "page.html"
+    path.write_text("mine")
+    for arguments, options, message in (
+        (("release.zip", path), {}, "a report is of a release"),
+        ((hostile, path), {}, "exists and is kept"),
+        ((hostile, path), {"audience": "press"}, "'analysts', 'board'"),
+        ((hostile, path), {"title": "a\x00b"}, "control character"),
+        ((hostile, path), {"progress": 3}, "progress must be a function"),
+    ):
+        with pytest.raises(dps.RequestError, match=message):
+            dps.report(*arguments, **options)
+    assert path.read_text() == "mine"
+
+
+def test_a_source_for_testing_is_marked(hostile, schema, survey, no_noise, tmp_path):
+    plan = dps.plan(schema, {"p": dps.Proportion("smoker == 'yes'")}, budget=dps.PureDP(1))
+    made = dps.release(plan, survey, m=50, k=50)
+    for audience in ABOUT:
+        dps.report(made, tmp_path / f"{audience}.html", audience=audience)
+        assert "NOT PRIVATE" in (tmp_path / f"{audience}.html").read_text()

@@ -1,0 +1,64 @@
+"""Privacy in words: the bounds are those of the best test between two neighbours."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import dpstats as dps
+from dpstats.privacy.laws import DiscreteLaplace
+from dpstats.reports.words import most_power, of_several, pair_of, percent_up, promise
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 0.5, 1, 3])
+def test_no_test_of_a_noisy_count_has_more_power_than_stated(epsilon):
+    # Neyman and Pearson: among tests of level alpha, one that rejects above a threshold, and at it
+    # with some probability, is the most powerful for counts that differ by one.
+    law = DiscreteLaplace(1 / epsilon)
+    steps = np.arange(-400, 401)
+    masses = np.array([float(law.pmf(step)) for step in steps])
+    alpha, power, left = 0.05, 0.0, 0.05
+    for null, other in zip(masses[::-1], np.roll(masses, 1)[::-1], strict=True):
+        share = 1.0 if null <= left else left / null
+        power, left = power + share * other, left - share * null
+        if left <= 0:
+            break
+    bound = most_power(epsilon, 0.0, alpha)
+    assert power <= bound + 1e-9
+    assert power == pytest.approx(bound, rel=0.05)  # and the bound is nearly reached
+
+
+def test_delta_adds_to_the_power():
+    assert most_power(0, 0.01) == pytest.approx(0.06)
+    assert most_power(50, 0) == 1
+    assert percent_up(0.1301) == "13.1%"
+
+
+def test_pairs_of_all_budgets():
+    assert pair_of(dps.PureDP(0.5)) == (0.5, 0)
+    assert pair_of(dps.ApproxDP(2, 1e-6)) == (2, 1e-6)
+    zcdp = dps.ZCDP(0.1, 1e-6)
+    assert pair_of(zcdp) == (zcdp.epsilon_at(1e-6), 1e-6)
+
+
+def test_several_rows_of_one_person():
+    for budget, whole in (
+        (dps.PureDP(0.5), dps.PureDP(Fraction(5, 2))),
+        (dps.ZCDP(0.1), dps.ZCDP(Fraction(5, 2))),
+    ):
+        header, rows = of_several(budget)
+        assert [row[0] for row in rows] == ["1 row", "2 rows", "5 rows"]
+        assert rows[0][1] == str(budget)
+        assert rows[2][1] == str(whole)
+        assert {len(row) for row in rows} == {len(header)}
+
+
+def test_the_promise_names_the_neighbours():
+    pure, approx = promise(dps.PureDP(1), "replace"), promise(dps.ApproxDP(1, 1e-9), "add_remove")
+    assert "within a factor of 2.72." in pure[0]
+    assert "13.6%" in pure[1]
+    assert pure[-1].startswith("The number of rows is public")
+    assert "but for an exceptional part of 1e-09" in approx[0]
+    assert "whether a given row is in the table" in approx[1]
+    assert "number of rows" not in " ".join(approx)
+    assert f"exp({40:g})" in promise(dps.PureDP(40), "replace")[0]
