@@ -202,3 +202,14 @@ def test_other_numbers_of_stages_are_refused(stages):
     for analysis in (dps.Logistic, dps.Poisson):
         with pytest.raises(RequestError, match="stages must be 1, or 2"):
             analysis("y ~ x", stages=stages)
+
+
+@pytest.mark.parametrize(("low", "accepted"), [(0.1, False), (0.999, False), (1, True)])
+def test_a_logarithm_as_the_response_of_a_poisson_regression_is_not_negative(low, accepted):
+    pay = dps.Number("pay", low, 100, points=11, scale="log", missing=1, edges=[3])
+    schema, analysis = dps.Schema([pay, dps.Boolean("z")]), dps.Poisson("log(pay) ~ z")
+    if accepted:
+        assert analysis.family(schema).size
+    else:
+        with pytest.raises(RequestError, match="'pay' is not declared as one"):
+            analysis.family(schema)
