@@ -150,6 +150,8 @@ class CellScore(Cached):
     def misfit(self, b: Floats, along: Floats) -> tuple[float, float]:
         """Bounds on the mean of along'U(b) at the true b: what the expansion in a bin leaves out.
 
+        For large samples, as the noisy counts of rows are taken as exact.
+
         By Taylor's theorem a row in cell c adds s''(e_c) t^2 / 2 to the expected outcome, t the
         change of its predictor from the middle, and at most max|s'''| |t|^3 / 6 more. Of t^2,
         which is between zero and its largest value, the mean over an even spread is in U(b).
