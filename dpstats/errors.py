@@ -93,7 +93,7 @@ class DataError(DpstatsError):
 
 
 class NoiseError(DpstatsError, RuntimeError):
-    """Privacy noise could not be drawn; nothing was released.
+    """Privacy noise could not be drawn; nothing was released but an earlier stage, if any.
 
     Examples
     --------

@@ -168,8 +168,12 @@ def _measured_before(plan: Plan) -> Held:
     return {i: (noisy.sums, noisy.uniforms) for i, noisy in pairs}
 
 
-def _with_noise(blocks: Mapping[int, PlannedBlock], totals: list[Codes], noise: Noise) -> Held:
+def _with_noise(
+    blocks: Mapping[int, PlannedBlock], totals: list[Codes], noise: Noise, *, again: bool = False
+) -> Held:
     """Noisy sums and uniforms of some blocks; `totals` is emptied, whatever happens.
+
+    With `again` an earlier stage is kept, and a failure says so.
 
     Raises
     ------
@@ -189,6 +193,11 @@ def _with_noise(blocks: Mapping[int, PlannedBlock], totals: list[Codes], noise: 
     totals.clear()
     if stopped is not None:
         raise stopped
+    if failure and again:
+        raise NoiseError(
+            f"{failure.partition('; nothing was')[0]}, in the second stage. The budget counts as "
+            "spent, and the measurements of the first stage are kept"
+        )
     if failure:
         raise NoiseError(f"{failure}. The budget counts as spent.")
     return dict(zip(blocks, noisy, strict=True))
@@ -234,7 +243,7 @@ def _second_stage(
     blocks = pilots(first, strategy.blocks, plan.analyses)
     now = {i: planned for i, planned in enumerate(blocks) if i not in held}
     totals = _read_again(data, plan, [planned.block for planned in now.values()], strategy.n)
-    held = held | _with_noise(now, totals, plan.budget.noise)
+    held = held | _with_noise(now, totals, plan.budget.noise, again=True)
     return _so_far(plan, replace(strategy, blocks=blocks), held)
 
 

@@ -112,12 +112,13 @@ class ElasticNetResult(Cached, Result):
     def risk(self, *, alpha: float = 0.05) -> tuple[float, float, float]:
         """Mean squared residual over the private rows: estimate, certified low and high.
 
-        In the response's unit squared.
+        In the response's unit squared. None is below zero: an estimate that noise made negative is
+        zero. `high` is infinite where the noise leaves the number of rows open.
         """
         check_alpha(alpha)
-        found = self.moments.risk(self.basis, alpha)
-        low, middle, high = (self.design.half_range**2 * one for one in sorted(found))
-        return middle, low, high
+        found, low, high = self.moments.risk(self.basis, alpha)
+        unit = self.design.half_range**2
+        return unit * found, unit * low, unit * high
 
     def path(self, size: int = 50) -> pd.DataFrame:
         """Coefficients in original units along `size` penalties, evenly spaced in logarithms.
@@ -175,8 +176,10 @@ class ElasticNetResult(Cached, Result):
         ]
         lines = [
             f"penalty {significant(self.alpha)} in unit scale",
-            f"mean squared residual {significant(found)}; over the private rows certified between "
-            f"{significant(low)} and {significant(high)}",
+            f"mean squared residual {significant(found)}"
+            + (" (negative by the noise, cut at zero)" if found == 0 else "")
+            + f"; over the private rows certified between {significant(low)} and "
+            f"{significant(high)}",
         ]
         after = [
             f"{self.rows}; {self.budget}.",

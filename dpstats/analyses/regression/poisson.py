@@ -84,9 +84,14 @@ class Poisson:
         moments = DesignMoments.of(schema, self.formula, self.given)
         name, level = moments.design.response
         column = schema[name]
-        if level is not None or not isinstance(column, Number) or column.grid[0] < 0:
+        if level is not None or not isinstance(column, Number) or not _countable(column):
             raise RequestError(
-                f"the response of a Poisson regression must be a number of at least 0, and "
-                f"{name!r} is not declared as one"
+                f"the response of a Poisson regression must be a number of at least 0, or log(a) "
+                f"of one with low= at least 1, and {name!r} is not declared as one"
             )
         return moments
+
+
+def _countable(column: Number) -> bool:
+    """Whether no value is negative, of its logarithm if that is the scale."""
+    return bool(column.grid[0] >= (1 if column.scale == "log" else 0))

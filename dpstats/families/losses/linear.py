@@ -69,8 +69,8 @@ class LinearLosses(LossBlock):
         Raises
         ------
         RequestError
-            For a formula that is not a response and single columns, or a grid that does not name
-            its coefficients.
+            For a formula that is not a response and single columns, a number with scale="log", or
+            a grid that does not name its coefficients.
         """
         design = linear_design(schema, formula)
         if loss.binary != isinstance(schema[design.response[0]], Boolean):
@@ -105,6 +105,7 @@ class LinearLosses(LossBlock):
         require_answered([c for c in columns if c.name in numbers or c.name == response[0]], None)
         for column in columns:
             if isinstance(column, Number) and column.name in numbers:
+                _require_even(column)
                 column.require_missing("losses")
         return LinearLosses(columns, loss, response, regressors, axes)
 
@@ -266,6 +267,22 @@ def linear_design(schema: Schema, formula: str) -> Design:
             f"{excerpt(formula)} has a product or a square; losses on a grid are of single columns"
         )
     return design
+
+
+def _require_even(column: Number) -> None:
+    """Refuse a logarithmic grid: losses are integers, alike on every machine, and logarithms no.
+
+    Raises
+    ------
+    RequestError
+    """
+    if column.scale == "log":
+        raise RequestError(
+            f"{column.name!r} has scale='log' in the schema, and losses on a grid take numbers in "
+            "original units alone; compute the logarithm beforehand, as a column of its own such "
+            f"as dps.Number({'log_' + column.name!r}, ...), or declare {column.name!r} with an "
+            "even grid"
+        )
 
 
 def _feature(plain: Any, schema: Schema) -> Feature:

@@ -12,8 +12,9 @@ U is linear in the noisy counts, so its noise has mean zero and a known covarian
 however large; no count is divided by another one. Its sampling covariance at the population's b is
 that of a binomial, sum x_c x_c' N_c s(1 - s). Inverting the test of a value of h'b, the other
 coefficients fitted under it, gives an interval that is unbounded where the noise leaves the
-coefficient open [1]_. The remainder of the expansion inside the bins is bounded and carried into
-the interval.
+coefficient open [1]_. The statistic is one normal variable plus the noises with known weights, so
+under Laplace noise its tail is that of their sum, not the normal one. The remainder of the
+expansion inside the bins is bounded and carried into the interval.
 
 References
 ----------
@@ -23,7 +24,7 @@ References
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,7 @@ from scipy import linalg, optimize, special
 
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
+from dpstats.inference.graphs.mixture_tails import MixtureTails
 from dpstats.inference.regression.newton import derivatives, find_root, solved
 
 if TYPE_CHECKING:
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 _ROUNDING = 1e-7  # standard deviations of the sampling error
 _LARGEST = 30.0  # change of the linear predictor beyond which a coefficient is taken as open
 _OPEN = 1e6  # stands above any statistic
+_LEAST_TAIL = 1e-300  # has a normal deviate
 _THIRD = 1 / 8  # largest |s'''| of the logistic function
 
 
@@ -65,6 +68,10 @@ class CellScore(Cached):
         Covariance of the noise on all of these, in this order.
     n : int
         Number of rows, or its estimate.
+    laplace : (k, (2 + J) C) float64
+        The part of the noise that is Laplace's: weights on k independent noises of unit variance.
+    terms : (k,) float64
+        Number of equal Laplace noises that each of these is a sum of.
     """
 
     x: Floats
@@ -74,6 +81,8 @@ class CellScore(Cached):
     offsets: Floats
     noise: Floats
     n: int
+    laplace: Floats = field(default_factory=lambda: np.zeros((0, 0)))
+    terms: Floats = field(default_factory=lambda: np.zeros(0))
 
     @cached_property
     def _rows(self) -> Floats:
@@ -141,6 +150,8 @@ class CellScore(Cached):
     def misfit(self, b: Floats, along: Floats) -> tuple[float, float]:
         """Bounds on the mean of along'U(b) at the true b: what the expansion in a bin leaves out.
 
+        For large samples, as the noisy counts of rows are taken as exact.
+
         By Taylor's theorem a row in cell c adds s''(e_c) t^2 / 2 to the expected outcome, t the
         change of its predictor from the middle, and at most max|s'''| |t|^3 / 6 more. Of t^2,
         which is between zero and its largest value, the mean over an even spread is in U(b).
@@ -179,8 +190,24 @@ class CellScore(Cached):
         noise = self.noise_covariance(self.params)
         return float(along @ combination), float(along @ noise @ along)
 
+    def _deviate_of(self, found: float, b: Floats, along: Floats, rest: float) -> float:
+        """The normal deviate with the tail of an error along'U(b), `rest` the variance of its rows.
+
+        As the tail is that of a sum of independent variables of known laws (Lugannani and Rice's
+        formula), few cells with Laplace noise give the heavier tail that they have.
+        """
+        weights = self._entries(b) @ along
+        total = float(weights @ self.noise @ weights) + rest
+        if not len(self.terms):
+            return float(found / np.sqrt(total))
+        laplace = (self.laplace @ weights) ** 2 / total
+        normal = max(1 - float(laplace.sum()), rest / total)
+        law = MixtureTails(np.array([normal]), laplace[np.newaxis, :], self.terms)
+        tail = float(law.tail(np.array([found / np.sqrt(total)]))[0])
+        return float(-np.sign(found) * special.ndtri(max(tail, _LEAST_TAIL) / 2))
+
     def deviate(self, combination: Floats, value: float, *, sampled: bool) -> float | None:
-        """How many standard deviations the score is from zero if the combination has this value.
+        """How far the score is from zero if the combination has this value, as a normal deviate.
 
         Positive where larger values are more likely. The value in the table has no sampling
         variance but that inside the bins. Zero where the misfit inside the bins alone could explain
@@ -202,13 +229,11 @@ class CellScore(Cached):
             along = solved(information, combination)
         except linalg.LinAlgError:
             return None
-        variance = float(along @ self.noise_covariance(b) @ along)
-        variance += float(along @ information @ along) if sampled else self._inside(b, along)
+        spread = float(along @ information @ along)
+        rest = spread if sampled else max(self._inside(b, along), _ROUNDING**2 * spread)
         found = float(along @ self.score(b))
         low, high = self.misfit(b, along)
-        found = found - float(np.clip(found, low, high))
-        rounding = (_ROUNDING**2) * float(along @ information @ along)
-        return float(found / np.sqrt(max(variance, rounding)))
+        return self._deviate_of(found - float(np.clip(found, low, high)), b, along, rest)
 
     def pvalue(self, combination: Floats, value: float, alternative: Alternative) -> float:
         """P-value of the hypothesis that a combination has this value in the population."""

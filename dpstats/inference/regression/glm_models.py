@@ -116,7 +116,12 @@ class BinnedModel(Cached):
         slopes, remainder = self._expansion(x, kept)
         every = kept.all() and self.moments.schema[self.moments.design.response[0]].bins == 2
         n = release.n if every else max(round(float(found[:2].sum())), 1)
-        score = CellScore(x, slopes, remainder, found[:2], found[2:], noise, n)
+        groups = [(w, law) for w, law in answers.noise_groups if not law.gaussian]
+        laplace = np.array([w[order] / unit * law.variance**0.5 for w, law in groups])
+        score = CellScore(
+            x, slopes, remainder, found[:2], found[2:], noise, n,
+            laplace.reshape(-1, len(order)), np.array([float(law.terms) for _, law in groups]),
+        )  # fmt: skip
         return score, answers.rows
 
     def _kept(self) -> NDArray[np.bool_]:

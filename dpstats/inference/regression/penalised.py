@@ -149,7 +149,8 @@ class PenalisedMoments(Cached):
         answers = self.matrix.answers
         if answers.rows.public:
             return 0.0
-        return float(joint_noise_quantiles(answers, beta)[-1]) / self.matrix.n
+        away = abs(float(answers.sums[-1]) - self.matrix.n)  # rounded, or estimated otherwise too
+        return (float(joint_noise_quantiles(answers, beta)[-1]) + away) / self.matrix.n
 
     def support(self, b: Floats, strength: float, l1_ratio: float, beta: float) -> list[str]:
         """For every regressor "in", "out" or "undecided", of the table's own solution.
@@ -203,8 +204,16 @@ class PenalisedMoments(Cached):
         return np.asarray(np.minimum(plain, np.sqrt(np.diag(inverse)) * own))
 
     def risk(self, b: Floats, beta: float) -> tuple[float, float, float]:
-        """Mean squared residual of b over the table: from noisy moments, and certified bounds."""
+        """Mean squared residual of b over the table: from noisy moments, and certified bounds.
+
+        Noise can make the noisy one negative; the estimate is then zero. Moments are sums over the
+        noisy number of rows, so with its relative error r at most 1, the mean over the true number
+        is within factors 1 / (1 + r) and 1 / (1 - r) of that over the noisy one.
+        """
         residual = np.append(-b, 1.0)
         found = float(residual @ self.moments @ residual)
         reach = float(np.abs(residual) @ self._radii(beta) @ np.abs(residual))
-        return found, max(found - reach, 0.0), found + reach
+        relative = self._relative_error_of_rows(beta)
+        low = max(found - reach, 0.0) / (1 + relative)
+        high = max(found + reach, 0.0) / (1 - relative) if relative < 1 else np.inf
+        return max(found, 0.0), low, high

@@ -147,6 +147,17 @@ def test_results_have_the_names_of_statsmodels(rows):
     assert result.get_margeff().terms == ["x", "g: a to b", "g: a to c"]
 
 
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+def test_the_score_of_the_cells_has_the_law_of_the_noise(unit, rows):
+    few = rows.head(500)
+    laplace = fitted(dps.Logistic("y ~ x + C(g)"), few, dps.PureDP(1), unit)._coefficients.model
+    np.testing.assert_allclose(laplace.laplace.T @ laplace.laplace, laplace.noise, rtol=1e-9)
+    assert len(laplace.terms) == len(laplace.laplace)
+    assert np.all(laplace.terms == 1)  # one noise on every count: nothing is a sum
+    normal = fitted(dps.Logistic("y ~ x + C(g)"), few, dps.ZCDP(1), unit)._coefficients.model
+    assert normal.laplace.size == normal.terms.size == 0
+
+
 def test_much_noise_leaves_no_estimate_or_open_intervals(rows):
     few = rows.head(200)
     result = fitted(dps.Logistic("y ~ x + u + C(g)"), few, dps.PureDP(0.05))
@@ -191,3 +202,14 @@ def test_other_numbers_of_stages_are_refused(stages):
     for analysis in (dps.Logistic, dps.Poisson):
         with pytest.raises(RequestError, match="stages must be 1, or 2"):
             analysis("y ~ x", stages=stages)
+
+
+@pytest.mark.parametrize(("low", "accepted"), [(0.1, False), (0.999, False), (1, True)])
+def test_a_logarithm_as_the_response_of_a_poisson_regression_is_not_negative(low, accepted):
+    pay = dps.Number("pay", low, 100, points=11, scale="log", missing=1, edges=[3])
+    schema, analysis = dps.Schema([pay, dps.Boolean("z")]), dps.Poisson("log(pay) ~ z")
+    if accepted:
+        assert analysis.family(schema).size
+    else:
+        with pytest.raises(RequestError, match="'pay' is not declared as one"):
+            analysis.family(schema)

@@ -227,3 +227,41 @@ def test_tables_that_cannot_be_used_are_refused():
         dps.TabulatedLoss.of(fine, ["x"], grid, lambda row, at: row["x"] + at["m"])
     with pytest.raises(dps.RequestError, match="no parameters of the grid"):
         table(lipschitz={"k": 1})
+
+
+WAGES = dps.Schema([
+    dps.Number("pay", 1, 1000, points=31, scale="log", edges=[10, 100], missing=1),
+    dps.Number("x", -1, 1, points=9, missing=0), dps.Boolean("y"),
+])  # fmt: skip
+
+
+@pytest.mark.parametrize("analysis", [
+    dps.Huber("log(pay) ~ x", k=1), dps.Huber("x ~ log(pay)", k=1),
+    dps.Huber("pay ~ 1", k=1), dps.LossGrid(dps.PinballLoss(), "pay ~ 1", {"Intercept": (1, 9, 5)}),
+    dps.LossGrid("logistic", "y ~ log(pay)", {"Intercept": (-1, 1, 3), "log(pay)": (-1, 1, 3)}),
+], ids=str)  # fmt: skip
+def test_numbers_on_a_logarithmic_grid_are_refused(analysis):
+    """Their grid is in original units, and their middle and half range in logarithms."""
+    with pytest.raises(dps.errors.RequestError, match=r"'pay' has scale='log'.*'log_pay'"):
+        analysis.family(WAGES)
+
+
+def test_a_file_with_losses_on_a_logarithmic_grid_is_refused():
+    even = dps.Schema([dps.Number("pay", 1, 1000, points=31, missing=1)])
+    block = LinearLosses.of(even, dps.PinballLoss(), "pay ~ 1", {"Intercept": (1, 9, 5)})
+    with pytest.raises(dps.errors.RequestError, match=r"'pay' has scale='log'"):
+        block_from_dict(block.to_dict(), WAGES)
+
+
+def test_bins_of_a_logarithmic_grid_and_tables_of_its_values_are_taken():
+    grid = {"Intercept": (-1, 1, 3), "C(pay)[T.[10, 100)]": (0, 1, 3)}
+    grid |= {"C(pay)[T.[100, 1000]]": (0, 1, 3)}
+    assert LinearLosses.of(WAGES, dps.LogisticLoss(), "y ~ C(pay)", grid).size == 27
+    seen = []
+
+    def far(row, at):
+        seen.append(row["pay"])
+        return np.abs(row["pay"] - at["m"])
+
+    dps.TabulatedLoss.of(WAGES, ["pay"], {"m": (1, 1000, 3)}, far)
+    assert (seen[0].min(), seen[0].max()) == (1, 1000)

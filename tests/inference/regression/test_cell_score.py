@@ -93,6 +93,56 @@ def test_an_interval_ends_where_the_test_rejects(rows):
     assert noisy.pvalue(h, 0.0, "larger") < 1e-3 < noisy.pvalue(h, 0.0, "smaller")
 
 
+def two_cells(laplace, sd=85.0):
+    """A common and a rare group with equal chances, noise of one law on four counts."""
+    rows, half = np.array([100_000.0, 20_000.0]), np.zeros((0, 2, 2))
+    counts = np.stack([0.7 * rows, 0.3 * rows])
+    noise = (sd * np.eye(4), np.ones(4)) if laplace else ()
+    return CellScore(
+        np.array([[1.0, 0.0], [1.0, 1.0]]), half, np.zeros((2, 2)), counts, np.zeros((0, 2)),
+        sd**2 * np.eye(4), 120_000, *noise,
+    )  # fmt: skip
+
+
+def tail_of_sum(x, sd, scales):
+    """P(|N + sum of Laplace| > x): by partial fractions, a mixture of N plus a single one."""
+    squares, found = scales**2, 0.0
+    for k, scale in enumerate(scales):
+        others = np.delete(squares, k)
+        share = np.prod(squares[k] / (squares[k] - others))
+        at = sd / scale
+        near = np.exp(special.log_ndtr(x / sd - at) + at**2 / 2 - x / scale)
+        far = np.exp(special.log_ndtr(-x / sd - at) + at**2 / 2 + x / scale)
+        found += share * (2 * special.ndtr(-x / sd) + near - far)
+    return found
+
+
+@pytest.mark.parametrize("sd", [100.0, 250.0, 2_000.0])
+def test_few_cells_with_laplace_noise_have_its_tail(sd):
+    """The score is linear in the noise, so the exact law of its sum is known."""
+    some, b = two_cells(laplace=True, sd=sd), np.array([special.logit(0.3), 0.0])
+    along = np.linalg.solve(some.information(b), [0.0, 1.0])
+    scales = np.abs(some._entries(b) @ along) * sd / np.sqrt(2)
+    sampling = np.sqrt(along[1])
+    for deviation in (1.5, 2, 3, 4, 5, 7):
+        x = deviation * np.hypot(sampling, np.sqrt(2 * np.sum(scales**2)))
+        exact = tail_of_sum(x, sampling, scales)
+        for sign in (-1, 1):
+            z = sign * some._deviate_of(sign * x, b, along, sampling**2)
+            assert 2 * special.ndtr(-z) == pytest.approx(exact, rel=0.06)
+    assert exact > 1e-8 or sd < 200  # a normal law has 2.6e-12
+
+
+@pytest.mark.parametrize("alpha", [0.05, 1e-4, 1e-8])
+def test_intervals_under_laplace_noise_end_where_the_test_rejects(alpha):
+    h, some = np.array([0.0, 1.0]), two_cells(laplace=True)
+    ends = some.interval(h, alpha, sampled=True)
+    for end in ends:
+        assert some.pvalue(h, end, "two-sided") == pytest.approx(alpha, rel=1e-3)
+    ratio = np.ptp(ends) / np.ptp(two_cells(laplace=False).interval(h, alpha, sampled=True))
+    assert ratio == pytest.approx(1, abs=0.02) if alpha == 0.05 else ratio > 1.01
+
+
 def test_noise_that_leaves_a_coefficient_open_gives_the_whole_line(rows):
     some = exact(rows[0][:50], rows[1][:50], 8)
     noise = np.diag(np.r_[np.full(16, 5_000.0), np.full(8, 5_000.0)])
