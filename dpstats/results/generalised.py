@@ -44,8 +44,8 @@ class GeneralisedResult(RegressionResult):
     points : mapping of column name to (m,) float64
         Of the columns of the regressors, where `get_margeff` averages over the rows.
     unmeasured : (d,) float64
-        Part of each standard error without privacy that no measured function determines; zero where
-        all that the score needs was measured.
+        Share of each variance that allows for what no measured function determines, which
+        `privacy_share` counts too; zero where all that the score needs was measured.
     """
 
     link: Link = field(kw_only=True, compare=False)
@@ -119,8 +119,9 @@ class GeneralisedResult(RegressionResult):
     def get_margeff(self) -> EstimateResult:
         """Average marginal effects over the rows.
 
-        Of a number: the mean derivative of the predicted mean, per original unit. Of a level: the
-        mean difference between all rows at this level and all rows at the baseline.
+        Of a number: the mean derivative of the predicted mean, per original unit; where the formula
+        has ``log(wage)``, per unit of that logarithm, in a row of that name. Of a level: the mean
+        difference between all rows at this level and all rows at the baseline.
         """
         effects = marginal_effects(self.moments, self.points, self.link)
         found = np.full((3, len(effects)), np.inf)

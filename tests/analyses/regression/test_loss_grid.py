@@ -136,7 +136,10 @@ def test_a_loss_of_your_own(no_noise):
     assert repr(dps.LossGrid(alone)) == (
         "LossGrid(loss=<tabulated loss of score>, formula=None, grid=None)"
     )
-    assert "over these alone" in released(dps.LossGrid(alone), rows=rows).summary()
+    certain = released(dps.LossGrid(alone), rows=rows)
+    assert "over these alone" in certain.summary()
+    assert certain.contains(certain.params)
+    assert certain.params[0] in np.linspace(1, 5, 17)
 
 
 @pytest.fixture(scope="module")
