@@ -227,3 +227,15 @@ def test_tables_that_cannot_be_used_are_refused():
         dps.TabulatedLoss.of(fine, ["x"], grid, lambda row, at: row["x"] + at["m"])
     with pytest.raises(dps.RequestError, match="no parameters of the grid"):
         table(lipschitz={"k": 1})
+    for wrong in (0.001, {"m": "a"}, {"m": -1}, {"m": np.nan}, [1]):
+        with pytest.raises(dps.RequestError, match="lipschitz must name parameters"):
+            table(lipschitz=wrong)
+
+
+@pytest.mark.parametrize(("given", "shown"), [
+    ((4, 0, 11), r"got \(4, 0, 11\), whose least value is not below its largest"),
+    ((0, 4, 2), r"got \(0, 4, 2\)$"), (("a", 4, 5), r"got \('a', 4, 5\)$"), (5, "got 5$"),
+])  # fmt: skip
+def test_wrong_grids_are_shown(given, shown):
+    with pytest.raises(dps.RequestError, match=shown):
+        dps.LossGrid("logistic", "y ~ 1", {"Intercept": given})
