@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from dpstats.inference.regression.link import Link
 
 
+UNMEASURED = "privacy: share of the variance from the privacy noise and from what was not measured."
+
+
 class Averaging(Coefficients, Protocol):
     """Coefficients, and means over the rows of functions of them."""
 
@@ -58,6 +61,10 @@ class GeneralisedResult(RegressionResult):
     def _coefficients(self) -> CoefficientIntervals:
         assert isinstance(self.intervals, CoefficientIntervals)
         return self.intervals
+
+    @property
+    def _privacy(self) -> str:
+        return UNMEASURED if np.any(self.unmeasured > 0) else super()._privacy
 
     @property
     def _model(self) -> Averaging:

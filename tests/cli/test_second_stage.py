@@ -51,6 +51,8 @@ def test_two_stages_at_once_or_one_after_the_other(folder, capsys):
     assert "Still to be spent: rho = 0.2" in capsys.readouterr().out
     assert main(["ledger", "new", "book", "--kind", "zcdp", "--cap", "0.2"]) == DONE
     assert main([*run, "later.json", "table.csv", "--ledger", "book", "-o", "later.zip"]) == DONE
+    assert main([*run, "later.json", "table.csv", "-o", "bare.zip"]) == DONE
+    assert "this data set spends rho = 0.2 (" in capsys.readouterr().err
     assert main(["infer", "later.zip"]) == DONE
     assert "the score itself was measured" in capsys.readouterr().out
     assert dps.load("later.zip").budget == dps.ZCDP(0.4)

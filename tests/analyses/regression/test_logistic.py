@@ -219,6 +219,7 @@ def test_rows_with_a_condition_only(rows):
     ("analysis", "message"),
     [
         (dps.Logistic("x ~ u"), "must be a Boolean"),
+        (dps.Logistic("g ~ u"), 'kind = "boolean"'),
         (dps.Logistic("y ~ bare"), "add edges="),
         (dps.Poisson("y ~ x"), "number of at least 0"),
         (dps.Poisson("x ~ u"), "number of at least 0"),
