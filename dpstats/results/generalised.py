@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from dpstats.inference.regression.link import Link
 
 
+LEAST_SHARE = 0.005  # of a variance, that is worth a note
 UNMEASURED = "privacy: share of the variance from the privacy noise and from what was not measured."
 
 
@@ -64,7 +65,7 @@ class GeneralisedResult(RegressionResult):
 
     @property
     def _privacy(self) -> str:
-        return UNMEASURED if np.any(self.unmeasured > 0) else super()._privacy
+        return UNMEASURED if np.any(self.unmeasured >= LEAST_SHARE) else super()._privacy
 
     @property
     def _model(self) -> Averaging:

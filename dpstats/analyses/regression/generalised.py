@@ -10,7 +10,7 @@ import numpy as np
 from dpstats.analyses.notes import cell_rules, subgroup_notes
 from dpstats.errors import NotMeasuredError, RequestError
 from dpstats.inference.regression.coefficient_intervals import CoefficientIntervals
-from dpstats.results.generalised import Averaging, GeneralisedResult
+from dpstats.results.generalised import LEAST_SHARE, Averaging, GeneralisedResult
 from dpstats.results.named import Named
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ NO_ESTIMATE = (
 )
 NOT_CERTIFIED = "there is no certified interval for these coefficients; dps.LossGrid has one"
 TWO_STAGES = "the score itself was measured, at a pilot that the first stage gave"
-_LEAST_SHARE = 0.005  # of a variance, that is worth a note
 ONE_OF_TWO = (
     "this release has no second stage for this formula: these are the results of the first; "
     "dps.plan(..., start=release) adds it"
@@ -56,7 +55,7 @@ def check_stages(stages: object) -> None:
 def _unmeasured(shares: Floats, names: Sequence[str], second: bool) -> list[str]:
     """A note on the shares of the variances that what was not measured has."""
     largest = int(np.argmax(shares))
-    if shares[largest] < _LEAST_SHARE:
+    if shares[largest] < LEAST_SHARE:
         return []
     remedy = "narrower bins reduce it" if second else "narrower bins or stages=2 reduce it"
     return [

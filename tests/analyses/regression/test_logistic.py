@@ -84,6 +84,7 @@ def test_a_fitted_density_with_little_noise_is_near_statsmodels(rows):
     worst = ours.terms[int(np.argmax(ours.unmeasured))]
     shown = f"up to {ours.unmeasured.max():.0%} of a variance, that of {worst}, comes from what"
     assert shown in ours.summary()
+    assert "from the privacy noise and from what was not measured." in ours.summary()
     effects, wanted = ours.get_margeff(), theirs.get_margeff(dummy=True).summary_frame()
     np.testing.assert_allclose(sorted(effects.params), sorted(wanted["dy/dx"]), rtol=0.1)
     np.testing.assert_allclose(sorted(effects.bse), sorted(wanted["Std. Err."]), rtol=0.3)
