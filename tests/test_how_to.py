@@ -50,6 +50,14 @@ def test_the_page_shows_the_file(example, capsys):
     assert "Trimmed mean of age" in capsys.readouterr().out
 
 
+def test_the_request_of_the_page_is_a_plan_in_two_stages(tmp_path):
+    page = (FOLDER / "write-a-request.md").read_text("utf-8")
+    (tmp_path / "risk.toml").write_text(re.search(r"```toml\n(.*?)```", page, re.DOTALL)[1])
+    plan = load_request(tmp_path / "risk.toml")
+    assert plan.in_two_stages
+    assert isinstance(plan.schema["ill"], dps.Boolean)
+
+
 def run_page(name):
     """The text of a page, whose blocks have run."""
     page, scope = (FOLDER / name).read_text("utf-8"), {}

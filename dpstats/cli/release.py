@@ -111,8 +111,8 @@ def _release(options: argparse.Namespace) -> None:
         if options.ledger is None:
             say(
                 "dpstats: warning: no --ledger: no file records that this data set spends "
-                f"{plan.budget}; create one with 'dpstats ledger new FILE "
-                f"{plan.budget.cap_options}'"
+                f"{plan.spends}; create one with 'dpstats ledger new FILE "
+                f"{plan.spends.cap_options}'"
             )
         _let_a_person_look(plan, options)
         try:

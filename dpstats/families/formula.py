@@ -365,7 +365,10 @@ def _response(text: str, schema: Schema) -> Feature:
     if isinstance(factor.column, Boolean):
         return factor.column.name, 1
     if factor.grouped:
-        raise RequestError(f"the response {excerpt(text)} must be a number or a Boolean; {GRAMMAR}")
+        raise RequestError(
+            f"the response {excerpt(text)} must be a number or a Boolean; declare a column of two "
+            f'values as dps.Boolean, or with kind = "boolean" in a file; {GRAMMAR}'
+        )
     assert isinstance(factor.column, Number)
     factor.column.require_missing("moments")
     return factor.column.name, None

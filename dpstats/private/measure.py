@@ -277,7 +277,8 @@ def _check_read_again(data: object, source: Source) -> None:
     if not isinstance(data, str | Path) and source.rows is None:
         raise DataError(
             "a plan with stages=2 reads the rows twice, and this is a stream: write it to a "
-            ".parquet or .csv file, or pass a table such as reader.read_all()"
+            ".parquet or .csv file, or pass a table, such as reader.read_all(), or "
+            "relation.arrow() of a DuckDB relation"
         )
 
 

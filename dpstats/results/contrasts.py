@@ -136,6 +136,8 @@ class RegressionResult(LinearResult, ABC):
     def t_test(self, r_matrix: Constraints) -> ContrastResult:
         """Linear combinations of the coefficients, each with interval and test.
 
+        Rows are named by the combination, with the value tested unless it is 0: ``age = 0.5``.
+
         Parameters
         ----------
         r_matrix : str, (k, d) array_like, or a pair
@@ -149,6 +151,8 @@ class RegressionResult(LinearResult, ABC):
             For a combination that cannot be read.
         """
         matrix, values, names = read_constraints(r_matrix, self.terms)
+        pairs = zip(names, values.tolist(), strict=True)
+        names = [f"{name} = {value:g}" if value else name for name, value in pairs]
         found = self._combined(f"Contrasts of {self.title}", names, self._along(matrix))
         plain = {one.name: getattr(found, one.name) for one in fields(found)}
         return ContrastResult(**{**plain, "null": values})

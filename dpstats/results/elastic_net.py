@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from dpstats.measured.row_count import RowCount
 
 _LEAST = 1e-3  # of the largest penalty, at which a path ends
+_ROUNDING = 1e-12  # of an inverse, relative
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -76,7 +77,10 @@ class ElasticNetResult(Cached, Result):
         return Named(self._original(self.basis), list(self.terms))
 
     def _original(self, basis: Floats) -> Floats:
-        return np.asarray(self.design.to_basis @ basis + self.design.shift)
+        to_basis = self.design.to_basis
+        largest = np.abs(to_basis).max(axis=1, keepdims=True)
+        exact = np.where(np.abs(to_basis) > _ROUNDING * largest, to_basis, 0.0)  # zeros stay zero
+        return np.asarray(exact @ basis + self.design.shift)
 
     @property
     def nobs(self) -> int:

@@ -284,12 +284,18 @@ class EstimateResult(Cached, Result):
         pvalue = float(intervals.pvalues(value, alternative)[0])
         return self._tested(i, value, pvalue, alternative)
 
+    @property
+    def _of_combinations(self) -> str:
+        """Advice on the tests of several parameters that the result has besides."""
+        known = [name for name in ("t_test", "f_test") if hasattr(self, name)]
+        return f"; combinations: {' and '.join(known)}" if known else ""
+
     def _place(self, term: str | None) -> int:
         """Number of a named term, or of the only one."""
         if term is None and len(self.terms) != 1:
             raise RequestError(
                 f"test() needs a single parameter, and this result has {len(self.terms)}: name one "
-                f"with term=, such as term={self.terms[0]!r} (a regression has t_test and f_test)"
+                f"with term=, such as term={self.terms[0]!r}" + self._of_combinations
             )
         if term is not None and term not in self.terms:
             raise RequestError(f"there is no term {short(term)}; terms: {first_few(self.terms)}")

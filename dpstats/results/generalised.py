@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from dpstats.inference.regression.link import Link
 
 
+LEAST_SHARE = 0.005  # of a variance, that is worth a note
+UNMEASURED = "privacy: share of the variance from the privacy noise and from what was not measured."
+
+
 class Averaging(Coefficients, Protocol):
     """Coefficients, and means over the rows of functions of them."""
 
@@ -44,8 +48,8 @@ class GeneralisedResult(RegressionResult):
     points : mapping of column name to (m,) float64
         Of the columns of the regressors, where `get_margeff` averages over the rows.
     unmeasured : (d,) float64
-        Part of each standard error without privacy that no measured function determines; zero where
-        all that the score needs was measured.
+        Share of each variance that allows for what no measured function determines, which
+        `privacy_share` counts too; zero where all that the score needs was measured.
     """
 
     link: Link = field(kw_only=True, compare=False)
@@ -58,6 +62,10 @@ class GeneralisedResult(RegressionResult):
     def _coefficients(self) -> CoefficientIntervals:
         assert isinstance(self.intervals, CoefficientIntervals)
         return self.intervals
+
+    @property
+    def _privacy(self) -> str:
+        return UNMEASURED if np.any(self.unmeasured >= LEAST_SHARE) else super()._privacy
 
     @property
     def _model(self) -> Averaging:
@@ -119,8 +127,9 @@ class GeneralisedResult(RegressionResult):
     def get_margeff(self) -> EstimateResult:
         """Average marginal effects over the rows.
 
-        Of a number: the mean derivative of the predicted mean, per original unit. Of a level: the
-        mean difference between all rows at this level and all rows at the baseline.
+        Of a number: the mean derivative of the predicted mean, per original unit; where the formula
+        has ``log(wage)``, per unit of that logarithm, in a row of that name. Of a level: the mean
+        difference between all rows at this level and all rows at the baseline.
         """
         effects = marginal_effects(self.moments, self.points, self.link)
         found = np.full((3, len(effects)), np.inf)

@@ -246,7 +246,8 @@ class Number:
         if self.scale == "log":
             raise RequestError(
                 f"{self.name!r} has scale='log' in the schema, so only its logarithm has moments: "
-                f"write log({self.name}) in dps.OLS (without clip_norm=), dps.Mean, "
+                f"write log({self.name}) in dps.OLS (without clip_norm=), dps.Logistic, "
+                "dps.Poisson, dps.Lasso, dps.ElasticNet, dps.Huber, dps.LossGrid, dps.Mean, "
                 "dps.MeanDifference or dps.GroupMeans; else declare it with an even grid"
             )
 

@@ -148,7 +148,7 @@ def study(name, schema, analysis, draw, truth, errors, budget, runs, m):
     print(
         f"coverage {hits.mean():.3f}, least {hits.mean(axis=0).min():.3f}; width "
         f"{np.median(width):.2f}, most {width.max():.2f}; bias up to {np.abs(bias).max():.2f}; "
-        f"unmeasured {np.nanmedian(shares):.3f}; {np.median(spent):.2f} CPU s\n",
+        f"unmeasured share {np.nanmedian(shares):.3f}; {np.median(spent):.2f} CPU s\n",
         flush=True,
     )
 

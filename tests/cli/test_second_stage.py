@@ -51,6 +51,8 @@ def test_two_stages_at_once_or_one_after_the_other(folder, capsys):
     assert "Still to be spent: rho = 0.2" in capsys.readouterr().out
     assert main(["ledger", "new", "book", "--kind", "zcdp", "--cap", "0.2"]) == DONE
     assert main([*run, "later.json", "table.csv", "--ledger", "book", "-o", "later.zip"]) == DONE
+    assert main([*run, "later.json", "table.csv", "-o", "bare.zip"]) == DONE
+    assert "this data set spends rho = 0.2 (" in capsys.readouterr().err
     assert main(["infer", "later.zip"]) == DONE
     assert "the score itself was measured" in capsys.readouterr().out
     assert dps.load("later.zip").budget == dps.ZCDP(0.4)
@@ -79,4 +81,4 @@ def test_a_second_stage_that_fails_leaves_a_file_of_the_first(folder, capsys, mo
     command = re.search(r"finish the release with: dpstats (.*)", said)[1].split()
     assert main([*command, "--candidates", "300"]) == DONE
     assert main(["infer", command[-1]]) == DONE
-    assert "the second stage was not measured" in capsys.readouterr().out
+    assert "no second stage for this formula" in capsys.readouterr().out

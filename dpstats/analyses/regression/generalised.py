@@ -10,11 +10,11 @@ import numpy as np
 from dpstats.analyses.notes import cell_rules, subgroup_notes
 from dpstats.errors import NotMeasuredError, RequestError
 from dpstats.inference.regression.coefficient_intervals import CoefficientIntervals
-from dpstats.results.generalised import Averaging, GeneralisedResult
+from dpstats.results.generalised import LEAST_SHARE, Averaging, GeneralisedResult
 from dpstats.results.named import Named
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from dpstats.arrays import Floats
     from dpstats.inference.regression.design_moments import DesignMoments
@@ -27,14 +27,15 @@ if TYPE_CHECKING:
 R = TypeVar("R", bound=GeneralisedResult)
 
 NO_ESTIMATE = (
-    "the noise leaves no estimate within reach: use more rows, more budget, fewer regressors, or "
-    "wider bins"
+    "there is no estimate within reach: the noise leaves none, or the outcome has one value, or is "
+    "separated by a regressor, or a level has no rows; use more rows, more budget, fewer "
+    "regressors, or wider bins"
 )
 NOT_CERTIFIED = "there is no certified interval for these coefficients; dps.LossGrid has one"
 TWO_STAGES = "the score itself was measured, at a pilot that the first stage gave"
 ONE_OF_TWO = (
-    "the second stage was not measured: these are the results of the first, and the rest of its "
-    "budget counts as spent"
+    "this release has no second stage for this formula: these are the results of the first; "
+    "dps.plan(..., start=release) adds it"
 )
 
 
@@ -49,6 +50,19 @@ def check_stages(stages: object) -> None:
         raise RequestError(
             "stages must be 1, or 2 for the score at a pilot besides, which reads the rows twice"
         )
+
+
+def _unmeasured(shares: Floats, names: Sequence[str], second: bool) -> list[str]:
+    """A note on the shares of the variances that what was not measured has."""
+    largest = int(np.argmax(shares))
+    if shares[largest] < LEAST_SHARE:
+        return []
+    remedy = "narrower bins reduce it" if second else "narrower bins or stages=2 reduce it"
+    return [
+        f"up to {shares[largest]:.0%} of a variance, that of {names[largest]}, comes from what was "
+        "not measured: the fitted density supplies it, its error is allowed for by a rule, not a "
+        f"theorem, and it counts as privacy in the table. More budget does not reduce it; {remedy}"
+    ]
 
 
 @dataclass(frozen=True)
@@ -132,10 +146,7 @@ def density_result(
     unmeasured = np.full(len(moments.design.names), np.nan)
     if score.known:
         unmeasured = score.unmeasured(moments.to_basis / moments.half_range)
-        notes.append(
-            f"of the standard errors without privacy, up to {unmeasured.max():.0%} is not "
-            "determined by what was measured; the fitted density supplies it, and the intervals "
-            "allow for its error by a rule, not a theorem"
-        )
-    fitted = Fitted(score, moments, model.link, points, score.answers.rows, unmeasured)
+        notes += _unmeasured(unmeasured, moments.design.names, TWO_STAGES in notes)
+    rows = score.answers.rows if moments.given is None else moments.matrix(release).answers.rows
+    fitted = Fitted(score, moments, model.link, points, rows, unmeasured)
     return result_of(kind, title, release, analysis, fitted, notes)

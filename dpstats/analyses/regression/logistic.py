@@ -33,10 +33,10 @@ BINNED = (
 class Logistic:
     """Logistic regression of a Boolean on numbers and categories.
 
-    With one or two columns on the right, the counts of their cells by the outcome are measured, and
-    for numbers how far rows lie from the middle of their bin; numbers need `edges=` in the schema
-    (8 to 16 bins serve most). With more columns, the functions of `dps.OLS` with the same formula
-    are measured, and two-way tables of all columns; see
+    With one or two columns on the right and no `given`, the counts of their cells by the outcome
+    are measured, and for numbers how far rows lie from the middle of their bin; numbers need
+    `edges=` in the schema (8 to 16 bins serve most). Else the functions of `dps.OLS` with the same
+    formula are measured, and two-way tables of all columns; see
     `inference.regression.calibrated_score` for what intervals rest on then.
 
     Parameters

@@ -73,9 +73,20 @@ def _axis(name: Any, given: Any) -> Axis:
     if not good or not isinstance(name, str):
         raise RequestError(
             f"the grid of {short(name)} must be its least and its largest value and a number of "
-            f"points of at least 3, such as (-2, 2, 21); got {short(given)}"
+            f"points of at least 3, such as (-2, 2, 21); got {_shown(given)}"
         )
     return Axis(name, low, high, int(points))
+
+
+def _shown(given: Any) -> str:
+    if not isinstance(given, list | tuple) or len(given) != 3:
+        return short(given)
+    low, high, points = given
+    try:
+        why = ", whose least value is not below its largest" if low >= high else ""
+    except TypeError:
+        why = ""
+    return f"({short(low)}, {short(high)}, {short(points)}){why}"
 
 
 def grid_names(axes: Sequence[Axis]) -> list[str]:

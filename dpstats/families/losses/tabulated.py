@@ -220,7 +220,7 @@ class TabulatedLoss:
             )
         unit = float(found.max()) / LARGEST
         table = np.rint(found / unit).astype("<i4")
-        known = {name: as_float(value) for name, value in (lipschitz or {}).items()}
+        known = _constants({} if lipschitz is None else lipschitz)
         if unknown := sorted(set(known) - {axis.name for axis in axes}):
             raise RequestError(f"lipschitz names {unknown}, which are no parameters of the grid")
         constants = tuple(known.get(axis.name, np.inf) for axis in axes)
@@ -271,6 +271,19 @@ class TabulatedLoss:
             tuple(known.get(axis.name, np.inf) for axis in axes),
             convex is True,
         )
+
+
+def _constants(lipschitz: Any) -> dict[str, float]:
+    try:
+        known = {name: as_float(value) for name, value in lipschitz.items()}
+        if all(value >= 0 for value in known.values()):  # not nan
+            return known
+    except (AttributeError, TypeError, ValueError, OverflowError):
+        pass
+    raise RequestError(
+        "lipschitz must name parameters with their constants, such as {'m': 1.0}; got "
+        f"{short(lipschitz)}"
+    )
 
 
 class _Table(dict[str, Any]):

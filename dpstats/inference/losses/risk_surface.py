@@ -89,7 +89,14 @@ class RiskSurface(Cached):
 
     @cached_property
     def estimate(self) -> Floats:
-        """(p,) the minimum of a quadratic fitted where the noise leaves the minimum possible."""
+        """(p,) the minimum of a quadratic fitted where the noise leaves the minimum possible.
+
+        Of the grid points where nothing is known between them: only these are in certified sets.
+        """
+        if not self.block.convex and np.any(np.isinf(self.block.reach)):
+            axes = [axis.values for axis in self.block.axes]
+            best = np.unravel_index(int(np.argmin(self.risks)), [len(values) for values in axes])
+            return np.array([values[i] for values, i in zip(axes, best, strict=True)])
         noise = self.noise(_USUAL, "table")
         used = self.risks - noise <= np.min(self.risks + noise)
         return quadratic_minimiser([a.values for a in self.block.axes], self.risks, used)

@@ -226,10 +226,9 @@ class CalibratedScore(Cached):
         return self.parts(solved(self.information(self.params), (coarse - fine).T).T)[1]
 
     def unmeasured(self, combinations: Floats) -> Floats:
-        """(k,) part of the sampling standard errors of (k, p) that F does not determine."""
-        rest = combinations @ self._rest @ combinations.T / self.n
-        sampling = combinations @ self.sampling_covariance @ combinations.T
-        return np.asarray(np.sqrt(np.diag(rest) / np.diag(sampling)))
+        """(k,) share of the variances of (k, p) that is `density_variance`."""
+        shares = [self.density_variance(h) / sum(self.variances(h)) for h in combinations]
+        return np.array(shares)
 
     def average(self, values: Callable[[Floats], Floats]) -> tuple[float, float, float]:
         """Mean over the rows of a function of the candidate (m,) and the coefficients.
@@ -266,7 +265,8 @@ class CalibratedScore(Cached):
         """Law of the error of a combination (p,) of the coefficients."""
         if self.params is None:
             return ErrorLaw(np.inf, 1.0, np.zeros(1), np.zeros(1))
-        df = max(self.n - len(combination), 1)
+        inside = float(self.density @ np.any(self.x != 0, axis=1))  # of a subgroup alone
+        df = max(round(self.n * inside) - len(combination), 1)
         variance = self.density_variance(combination)
         if sampling:
             variance += float(combination @ self.sampling_covariance @ combination)

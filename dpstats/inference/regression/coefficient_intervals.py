@@ -55,7 +55,8 @@ class NormalIntervals:
             return np.full(k, -np.inf), np.full(k, np.inf)
         variance = self.privacy + (self.sampling if target == "population" else 0.0)
         reach = -special.ndtri(alpha / 2) * np.sqrt(variance)
-        return self.estimates - reach, self.estimates + reach
+        middle = np.where(np.isinf(reach), 0.0, self.estimates)  # nan without an estimate
+        return middle - reach, middle + reach
 
     def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """Limits that hold jointly, by Bonferroni's inequality."""
@@ -70,7 +71,8 @@ class NormalIntervals:
         with np.errstate(invalid="ignore"):
             z = (self.estimates - value) / np.sqrt(self.sampling + self.privacy)
         sides = {"larger": special.ndtr(-z), "smaller": special.ndtr(z)}
-        return np.asarray(sides.get(alternative, 2 * special.ndtr(-np.abs(z))))
+        found = sides.get(alternative, 2 * special.ndtr(-np.abs(z)))
+        return np.where(np.isnan(self.estimates), 1.0, found)
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,6 +17,7 @@ from dpstats.errors import RequestError
 Constraints = str | ArrayLike | tuple[ArrayLike, ArrayLike]
 
 _WHOLE = re.compile(r"(?<![\w.])(?:\d+\.?\d*|\.\d+)[eE][+-]?\d+")  # such as 1e-3
+_LEVEL = re.compile(r"C\((?:[^()]|\([^()]*\))*\)(?:\[[^\]]*\])?")  # such as C(region)[T.north]
 
 
 def read_constraints(wanted: Constraints, terms: Sequence[str]) -> tuple[Floats, Floats, list[str]]:
@@ -94,7 +95,9 @@ def _read(text: str, terms: Sequence[str]) -> tuple[Floats, Floats]:
     variables = [stand_ins[n] if stand_ins[n] in written else n for n in terms]
     unknown = [n for n in re.findall(r"[^\W\d]\w*", written) if n not in variables]
     if unknown:
-        raise RequestError(f"{unknown[0]!r} is not a coefficient; coefficients: {terms}")
+        level = _LEVEL.search(written) if unknown[0] == "C" else None
+        named = unknown[0] if level is None else level[0]
+        raise RequestError(f"{named!r} is not a coefficient; coefficients: {terms}")
     try:
         read = LinearConstraints.from_spec(written, variables)
         matrix = np.asarray(read.constraint_matrix, dtype=np.float64)

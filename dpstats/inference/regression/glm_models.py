@@ -15,9 +15,10 @@ from dpstats.arrays import Floats
 from dpstats.caching import Cached
 from dpstats.errors import RequestError
 from dpstats.families.block import Block, Family
+from dpstats.families.conditions import CellSet
 from dpstats.families.pilot_score import PilotScore
 from dpstats.families.tables.bin_offsets import BinOffsets
-from dpstats.families.tables.cells import Cells, Table
+from dpstats.families.tables.cells import Cells, Indicator, Table
 from dpstats.inference.regression.calibrated_score import CalibratedScore
 from dpstats.inference.regression.cell_score import CellScore
 from dpstats.inference.regression.design_moments import DesignMoments
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dpstats.inference.regression.link import Link
+    from dpstats.measured.answers import Answers
     from dpstats.measured.row_count import RowCount
     from dpstats.measured.view import ReleaseView
 
@@ -122,7 +124,15 @@ class BinnedModel(Cached):
             x, slopes, remainder, found[:2], found[2:], noise, n,
             laplace.reshape(-1, len(order)), np.array([float(law.terms) for _, law in groups]),
         )  # fmt: skip
-        return score, answers.rows
+        return score, self._rows(release, answers)
+
+    def _rows(self, release: ReleaseView, answers: Answers) -> RowCount:
+        """The number of rows with a value of all columns that need one."""
+        given = self.moments.given
+        if given is None:
+            return answers.rows
+        cells = CellSet(given.columns, given.over(given.columns).tobytes())
+        return release.answers(Indicator(cells, given.name)).of_counted_rows().rows
 
     def _kept(self) -> NDArray[np.bool_]:
         """(C,) cells in which every number has a value."""

@@ -25,6 +25,7 @@ class MarginalEffect:
     Attributes
     ----------
     name : str
+        Of a number, what the derivative is by: ``log(wage)`` where the formula has that.
     first, second : (m, p) float64
         For a number, the regressors and their derivative by it; for a level, the regressors at the
         baseline and at this level.
@@ -62,7 +63,7 @@ def marginal_effects(
                 moments.regressors_at({**values, column.name: at + d * _STEP}) for d in (-1, 1)
             ]
             change = (sides[1] - sides[0]) / (2 * _STEP) / column.half_range
-            found.append(MarginalEffect(column.name, here, change, link, True))
+            found.append(MarginalEffect(column.measured_name, here, change, link, True))
             continue
         first, *others = [
             moments.regressors_at({**values, column.name: np.full_like(at, level)})

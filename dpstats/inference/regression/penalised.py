@@ -132,6 +132,7 @@ class PenalisedMoments(Cached):
             tol=_TOLERANCE, max_iter=_SWEEPS, check_input=False,
         )[1]  # fmt: skip
         coefficients = np.zeros((len(alphas), len(self.penalised)))
+        found[np.abs(found) <= _TOLERANCE] = 0.0  # where a coefficient is about to enter
         coefficients[:, self.penalised == 1] = found.T
         if len(self._free):
             own = self.moments[np.ix_(self._free, self._free)]

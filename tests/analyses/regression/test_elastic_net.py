@@ -95,7 +95,7 @@ def test_paths_begin_with_nothing_and_end_near_least_squares():
     result = fitted(dps.Lasso(FORMULA, 0.02), rows(), dps.PureDP(200))
     path = result.path(20)
     first = path[path["alpha"] == path["alpha"].max()]
-    assert np.all(np.abs(first["estimate"].to_numpy()[1:]) < 1e-9)
+    assert np.all(first["estimate"].to_numpy()[1:] == 0)
     last = path[path["alpha"] == path["alpha"].min()].set_index("term")["estimate"]
     assert last["a"] == pytest.approx(1.2, abs=0.2)
     assert "certified between" in result.summary()
@@ -108,3 +108,13 @@ def test_penalties_are_positive(alpha):
         dps.Lasso(FORMULA, alpha)
     with pytest.raises(RequestError, match="l1_ratio must be above 0"):
         dps.ElasticNet(FORMULA, l1_ratio=1.5)
+
+
+def test_coefficients_that_the_solver_leaves_out_are_zero():
+    result = fitted(dps.ElasticNet(FORMULA, 0.02), rows(), dps.PureDP(200))
+    out = result.basis == 0
+    assert out.any()
+    assert np.all(result.params[out] == 0)
+    path = result.path(20)
+    estimates = path[path["term"] != "Intercept"]["estimate"].abs()
+    assert np.all((estimates == 0) | (estimates > 1e-9))

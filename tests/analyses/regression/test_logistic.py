@@ -16,6 +16,7 @@ SCHEMA = dps.Schema([
     dps.Boolean("y"), dps.Number("count", 0, 9, points=10, edges=[1, 2, 3, 5], missing=0),
     dps.Number("gap", 0, 4, points=5, edges=[1, 2, 3, 4], allow_missing=True),
     dps.Number("bare", 0, 1, missing=0),
+    dps.Number("pay", 1, 100, scale="log", points=65, edges=[3, 10, 30], missing=1),
 ])  # fmt: skip
 
 
@@ -27,6 +28,7 @@ def rows():
     predictor = -0.5 + x + 0.7 * u - 0.6 * (g == "b") + 0.5 * (g == "c")
     return pd.DataFrame({
         "x": x, "u": u, "g": g, "few": rng.choice([0, 1, 2, 5], n), "bare": rng.random(n),
+        "pay": 100 ** rng.random(n),
         "y": rng.random(n) < 1 / (1 + np.exp(-predictor)),
         "count": np.minimum(rng.poisson(np.exp(0.2 + 0.4 * x)), 9),
         "gap": np.where(rng.random(n) < 0.2, np.nan, rng.integers(0, 5, n)),
@@ -77,7 +79,12 @@ def test_a_fitted_density_with_little_noise_is_near_statsmodels(rows):
     errors = np.asarray(theirs.bse)[order]
     assert np.all(np.abs(np.asarray(ours.params) - np.asarray(theirs.params)[order]) < 0.5 * errors)
     np.testing.assert_allclose(ours.bse, errors, rtol=0.25)
-    assert np.all((ours.unmeasured > 0) & (ours.unmeasured < 0.5))
+    assert np.all((ours.unmeasured > 0) & (ours.unmeasured < 0.4))
+    np.testing.assert_allclose(ours.unmeasured, ours.privacy_share, rtol=1e-3)
+    worst = ours.terms[int(np.argmax(ours.unmeasured))]
+    shown = f"up to {ours.unmeasured.max():.0%} of a variance, that of {worst}, comes from what"
+    assert shown in ours.summary()
+    assert "from the privacy noise and from what was not measured." in ours.summary()
     effects, wanted = ours.get_margeff(), theirs.get_margeff(dummy=True).summary_frame()
     np.testing.assert_allclose(sorted(effects.params), sorted(wanted["dy/dx"]), rtol=0.1)
     np.testing.assert_allclose(sorted(effects.bse), sorted(wanted["Std. Err."]), rtol=0.3)
@@ -93,6 +100,8 @@ def test_a_measured_score_with_little_noise_is_the_score_of_statsmodels(rows):
         assert np.all(apart < 0.1 * errors), formula
         np.testing.assert_allclose(ours.bse, errors, rtol=0.1)
         assert np.all(ours.unmeasured < 0.05)
+        if np.all(ours.unmeasured < 0.005):
+            assert "not measured" not in ours.summary()
         assert "the score itself was measured" in ours.summary()
 
 
@@ -145,6 +154,9 @@ def test_results_have_the_names_of_statsmodels(rows):
     assert "dps.LossGrid" in result.summary()
     assert result.converged
     assert result.get_margeff().terms == ["x", "g: a to b", "g: a to c"]
+    assert result.t_test("x = 0.9, x").terms == ["x = 0.9", "x"]
+    with pytest.raises(RequestError, match=r"combinations: t_test$"):
+        result.test(0)
 
 
 @pytest.mark.parametrize("unit", ["replace", "add_remove"])
@@ -169,6 +181,43 @@ def test_much_noise_leaves_no_estimate_or_open_intervals(rows):
         assert "no estimate" in result.summary()
 
 
+def test_an_outcome_with_one_value_has_no_estimate(rows):
+    result = fitted(dps.Logistic("y ~ u + C(g)"), rows.assign(y=False), dps.PureDP(5))
+    assert not result.converged
+    assert "or the outcome has one value" in result.summary()
+    effects = result.get_margeff()
+    assert "[-inf, inf]" in effects.summary()
+    assert np.all(np.isinf(effects.conf_int()))
+    assert np.all(np.asarray(effects.test(0, term=effects.terms[0]).pvalue) == 1)
+
+
+def test_effects_of_a_logarithm_are_per_unit_of_it(rows):
+    ours = fitted(dps.Logistic("y ~ log(pay) + u + C(g)"), rows)
+    theirs = smf.logit(
+        "y ~ np.log(pay) + u + C(g)", rows.assign(y=rows["y"] * 1.0, u=rows["u"] * 1.0)
+    ).fit(disp=0)
+    effects, wanted = ours.get_margeff(), theirs.get_margeff().summary_frame()
+    assert effects.params["log(pay)"] == pytest.approx(wanted["dy/dx"]["np.log(pay)"], abs=0.004)
+
+
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+def test_subgroups_have_the_number_of_rows_that_least_squares_has(rows, unit):
+    asked = {"ols": dps.OLS("y ~ x + u", given="g == 'a'"),
+             "logistic": dps.Logistic("y ~ x + u", given="g == 'a'"),
+             "poisson": dps.Poisson("count ~ x", given="g == 'a'"),
+             "gap": dps.Logistic("y ~ gap"), "gap2": dps.Logistic("y ~ gap + u")}  # fmt: skip
+    plan = dps.plan(SCHEMA, asked, budget=dps.ZCDP(1), unit=unit)
+    release = dps.release(plan, rows, m=1_000, rng=0)
+    sizes = {"gap": rows["gap"].notna().sum(), "gap2": rows["gap"].notna().sum()}
+    for name in asked:
+        found = release.infer(name)
+        assert abs(found.nobs - sizes.get(name, (rows["g"] == "a").sum())) < 60, name
+        note = next(n for n in found.notes if n.startswith("rows with"))
+        assert f"about {found.nobs} (noise sd" in note
+        assert "noise sd 0 rows" not in note
+    assert release.infer("logistic").nobs == release.infer("ols").nobs
+
+
 def test_rows_with_a_condition_only(rows):
     """Of rows with u, as of a table of them alone, though from the functions of both."""
     ours = fitted(dps.Logistic("y ~ x", given="u"), rows)
@@ -182,6 +231,7 @@ def test_rows_with_a_condition_only(rows):
     ("analysis", "message"),
     [
         (dps.Logistic("x ~ u"), "must be a Boolean"),
+        (dps.Logistic("g ~ u"), 'kind = "boolean"'),
         (dps.Logistic("y ~ bare"), "add edges="),
         (dps.Poisson("y ~ x"), "number of at least 0"),
         (dps.Poisson("x ~ u"), "number of at least 0"),

@@ -136,7 +136,10 @@ def test_a_loss_of_your_own(no_noise):
     assert repr(dps.LossGrid(alone)) == (
         "LossGrid(loss=<tabulated loss of score>, formula=None, grid=None)"
     )
-    assert "over these alone" in released(dps.LossGrid(alone), rows=rows).summary()
+    certain = released(dps.LossGrid(alone), rows=rows)
+    assert "over these alone" in certain.summary()
+    assert certain.contains(certain.params)
+    assert certain.params[0] in np.linspace(1, 5, 17)
 
 
 @pytest.fixture(scope="module")
@@ -322,9 +325,10 @@ def test_the_page_on_m_estimation_runs_and_has_right_figures(tmp_path, monkeypat
     pytest.importorskip("matplotlib").use("Agg")
     monkeypatch.chdir(tmp_path)
     text, scope = PAGE.read_text("utf-8"), {}
-    code, request = (re.search(rf"```{kind}\n(.*?)```", text, re.DOTALL)[1]
-                     for kind in ("python", "toml"))  # fmt: skip
-    exec(compile(code, PAGE, "exec"), scope)
+    request = re.search(r"```toml\n(.*?)```", text, re.DOTALL)[1]
+    for code in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        exec(compile(code, PAGE, "exec"), scope)
+    assert scope["plan"].family.size == 21
     assert "is due to noise" in capsys.readouterr().out
     columns = "\n".join(
         f'[[column]]\nname = "{name}"\nlow = {low}\nhigh = {high}\nmissing = 5\npoints = 101\n'

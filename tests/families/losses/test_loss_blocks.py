@@ -227,6 +227,9 @@ def test_tables_that_cannot_be_used_are_refused():
         dps.TabulatedLoss.of(fine, ["x"], grid, lambda row, at: row["x"] + at["m"])
     with pytest.raises(dps.RequestError, match="no parameters of the grid"):
         table(lipschitz={"k": 1})
+    for wrong in (0.001, {"m": "a"}, {"m": -1}, {"m": np.nan}, [1]):
+        with pytest.raises(dps.RequestError, match="lipschitz must name parameters"):
+            table(lipschitz=wrong)
 
 
 WAGES = dps.Schema([
@@ -265,3 +268,12 @@ def test_bins_of_a_logarithmic_grid_and_tables_of_its_values_are_taken():
 
     dps.TabulatedLoss.of(WAGES, ["pay"], {"m": (1, 1000, 3)}, far)
     assert (seen[0].min(), seen[0].max()) == (1, 1000)
+
+
+@pytest.mark.parametrize(("given", "shown"), [
+    ((4, 0, 11), r"got \(4, 0, 11\), whose least value is not below its largest"),
+    ((0, 4, 2), r"got \(0, 4, 2\)$"), (("a", 4, 5), r"got \('a', 4, 5\)$"), (5, "got 5$"),
+])  # fmt: skip
+def test_wrong_grids_are_shown(given, shown):
+    with pytest.raises(dps.RequestError, match=shown):
+        dps.LossGrid("logistic", "y ~ 1", {"Intercept": given})

@@ -1,5 +1,6 @@
 """Calibrated weights: they carry the answers, and the parts of the error add up."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -111,6 +112,16 @@ def test_robust_variances_are_those_of_the_influences():
     plain, robust = score(), score(robust=True)
     ratio = np.diag(robust.sampling_covariance) / np.diag(plain.sampling_covariance)
     assert np.all((ratio > 0.5) & (ratio < 2) & (ratio != 1))
+
+
+def test_rows_outside_a_subgroup_give_no_degrees_of_freedom():
+    some = score()
+    outside = np.arange(400) < 300
+    x = np.where(outside[:, np.newaxis], 0.0, some.x)
+    part = replace(some, x=x, coarse=x)
+    inside = float(some.density[300:].sum())
+    assert some.law(np.array([0.0, 1.0])).df == N - 2
+    assert part.law(np.array([0.0, 1.0])).df == pytest.approx(N * inside - 2, abs=1)
 
 
 def test_slopes_are_derivatives():

@@ -29,6 +29,8 @@ def test_what_can_be_asked(wanted, rows, values):
     ("age - age = 0", "without any coefficient"), (np.zeros(4), "without any coefficient"),
     ([ONE, [0] * 4], "without any coefficient"), ([[1, 2], [3]], "regular"),
     ([["a"] * 4], "regular"), (np.zeros((2, 2, 4)), "shape"), ([1, 2], "shape"), ([], "shape"),
+    ("C(g)[T.n] = 0", r"'C\(g\)\[T.n\]' is not"),
+    ("age - C(g, Treatment('s'))[T.n]", r"\"C\(g, Treatment\('s'\)\)\[T.n\]\" is not"),
     (None, "finite"), ((ONE, [1, 2, 3]), "regular"), ("age = nan", "'nan' is not a coefficient"),
 ])  # fmt: skip
 def test_what_cannot_is_refused_with_a_sentence(wanted, words):
