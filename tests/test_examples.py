@@ -71,7 +71,7 @@ def test_the_request_of_the_readme_runs_with_its_commands(tmp_path, monkeypatch,
     Path("request.toml").write_text(request)
     assert main(["ledger", "new", "survey.ledger", "--cap", "2"]) == DONE
     commands = re.findall(r"^dpstats (.*?)(?: *#.*)?$", README.read_text("utf-8"), re.MULTILINE)
-    assert len(commands) == 6
+    assert len(commands) == 7
     for command in commands:
         assert main(command.split()) == DONE
     assert "smoker == 'yes'" in capsys.readouterr().out
