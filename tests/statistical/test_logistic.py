@@ -57,7 +57,7 @@ TIGHT = dps.ApproxDP(1, 1e-6)
 CELLS = [
     ("arcsine", UNIT, "y ~ x", arcsine, (0.5, 2), n, dps.PureDP(e), unit, widest)
     for n, e, unit, widest in [
-        (1_000, 1, "replace", 0.66), (1_000, 1, "add_remove", 0.6), (2_000, 0.3, "replace", 1.1),
+        (1_000, 1, "replace", 0.66), (1_000, 1, "add_remove", 0.65), (2_000, 0.3, "replace", 1.1),
         (200, 3, "replace", 2.0), (5_000, 10, "replace", 0.3), (1_000, 0.1, "replace", np.inf),
     ]
 ] + [
