@@ -51,6 +51,7 @@ from dpstats.schema import Column, Number
 
 if TYPE_CHECKING:
     from dpstats.measured.measurements import Measurements
+    from dpstats.privacy.laws import Noise
 
 MAX_ROUNDS = 16
 _MOST_SWEEPS = 1_000
@@ -207,6 +208,7 @@ class _Problem:
     def __init__(self, measurements: Measurements) -> None:
         self.schema = measurements.columns
         self.family, self.means, self.deviations = targets(measurements)
+        self.far = _far(len(self.means), measurements.budget.noise)
         sources = Sources(measurements)
         base = {c.name: np.log(own_density(sources, c)) for c in self.schema}
         self.sampler = GibbsSampler(self.schema, self.family, base)
@@ -275,23 +277,35 @@ class _Problem:
     def finished(self, last: _Round) -> EntropyFit:
         """The last fit to full accuracy, near all answers that noise cannot have moved so far.
 
-        Of |F| normal noises hardly one is beyond sqrt(2 log(2 |F|)), of Laplace noises a few in a
-        thousand are. A function whose residual is gets a lower penalty until it is within one
-        standard deviation: a penalty by blocks shrinks the few strong associations of a table with
-        many weak ones.
+        A function whose residual is larger gets a lower penalty until it is within one standard
+        deviation: a penalty by blocks shrinks the few strong associations of a table with many
+        weak ones.
         """
         fit, penalty = last.fit, last.fit.penalty
-        far = math.sqrt(2 * math.log(2 * len(penalty)))
         strong = np.zeros(len(penalty), dtype=np.bool_)
         for _ in range(MAX_TRUSTED):
             residuals = np.abs(penalty * fit.dual)
-            strong |= residuals > far
+            strong |= residuals > self.far
             shrunk = strong & (residuals > 1)
             if not shrunk.any():
                 break
             penalty = np.where(shrunk, penalty / (2 * np.maximum(residuals, 1)), penalty)
             fit = self._fit(last.seen, penalty, last.tilt, fit.dual, tolerance=ROUGH)
         return self._fit(last.seen, penalty, last.tilt, fit.dual)
+
+
+def _far(functions: int, noise: Noise) -> float:
+    """Standard deviations that hardly one of so many noises is beyond.
+
+    Of |F| normal noises that is sqrt(2 log(2 |F|)); Laplace noises have the same probability
+    exp(-sqrt(2) t) further out.
+    """
+    normal = math.sqrt(2 * math.log(2 * functions))
+    if noise == "gaussian":
+        return normal
+    from scipy import special
+
+    return -(math.log(2) + float(special.log_ndtr(-normal))) / math.sqrt(2)
 
 
 def own_density(sources: Sources, column: Column) -> Floats:

@@ -3,6 +3,7 @@
 import itertools
 import json
 import logging
+import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import ClassVar
@@ -10,6 +11,7 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 import dpstats as dps
 from dpstats.density.candidates import seen_by
@@ -338,6 +340,17 @@ def test_an_association_beyond_noise_is_not_shrunk(monkeypatch):
         errors[trusted] = abs(found - truth)[cell] / deviations[cell]
     assert errors[0] > 5
     assert errors[loglinear.MAX_TRUSTED] < 4
+
+
+@pytest.mark.parametrize("functions", [10, 71, 9_256])
+def test_hardly_any_noise_is_trusted(functions):
+    """Of so many noises, normal or Laplace, fewer than one in six releases has one beyond."""
+    normal = loglinear._far(functions, "gaussian")
+    expected = functions * 2 * stats.norm.sf(normal)
+    assert 0.05 < expected < 1 / 6
+    laplace = stats.laplace(scale=math.sqrt(0.5))  # standard deviation 1
+    beyond = functions * 2 * laplace.sf(loglinear._far(functions, "laplace"))
+    assert beyond == pytest.approx(expected, rel=1e-6)
 
 
 def test_many_functions_get_more_points_in_the_last_fit(monkeypatch):
