@@ -344,10 +344,10 @@ def test_an_association_beyond_noise_is_not_shrunk(monkeypatch):
 
 @pytest.mark.parametrize("functions", [10, 71, 9_256])
 def test_hardly_any_noise_is_trusted(functions):
-    """Of so many noises, normal or Laplace, fewer than one in six releases has one beyond."""
+    """Of so many noises, normal or Laplace, about one release in seventy has one beyond."""
     normal = loglinear._far(functions, "gaussian")
     expected = functions * 2 * stats.norm.sf(normal)
-    assert 0.05 < expected < 1 / 6
+    assert 1 / 120 < expected < 1 / 60
     laplace = stats.laplace(scale=math.sqrt(0.5))  # standard deviation 1
     beyond = functions * 2 * laplace.sf(loglinear._far(functions, "laplace"))
     assert beyond == pytest.approx(expected, rel=1e-6)
