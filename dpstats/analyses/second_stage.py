@@ -44,32 +44,28 @@ def needs(analysis: Analysis[Result], schema: Schema) -> Family:
     return family if more is None else Family((*family.blocks, more))
 
 
-def at_pilot(analysis: Analysis[Result], release: ReleaseView) -> PilotScore | None:
-    """The same at the pilot that a release gives; at zero, where it gives none."""
-    block = second_stage(analysis, release.schema)
-    if block is None:
-        return None
-    try:
-        found: PilotScore = analysis.at_pilot(release)  # type: ignore[attr-defined]
-    except Exception:  # any pilot is valid, and the budget is spent
-        return block.at(np.zeros(block.size))
-    return found
-
-
 def at_pilots(
     blocks: tuple[PlannedBlock, ...],
     analyses: Mapping[str, Analysis[Result]],
     release: ReleaseView,
 ) -> tuple[PlannedBlock, ...]:
     """The blocks, with those that wait for a pilot at the one that a release gives."""
-    known: dict[object, PilotScore] = {}
-    for analysis in analyses.values():
-        wanted = second_stage(analysis, release.schema)
-        if wanted is not None and wanted not in known:
-            found = at_pilot(analysis, release)
-            assert found is not None  # it has a second stage
-            known[wanted] = found
+    known: dict[PilotScore, PilotScore] = {}
+    for name, wanted in second_stages(analyses, release.schema).items():
+        if wanted not in known:
+            known[wanted] = _at_pilot(analyses[name], wanted, release)
     return tuple(
-        replace(planned, block=known[planned.block]) if planned.pending else planned
+        replace(planned, block=known[planned.block])
+        if planned.pending and isinstance(planned.block, PilotScore)
+        else planned
         for planned in blocks
     )
+
+
+def _at_pilot(analysis: Analysis[Result], wanted: PilotScore, release: ReleaseView) -> PilotScore:
+    """A second stage at the pilot that a release gives; at zero, where it gives none."""
+    try:
+        found: PilotScore = analysis.at_pilot(release)  # type: ignore[attr-defined]
+    except Exception:  # any pilot is valid, and the budget is spent
+        return wanted.at(np.zeros(wanted.size))
+    return found

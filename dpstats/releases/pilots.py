@@ -32,6 +32,6 @@ def pilots(
         candidates, weights = fit_density(measurements, CANDIDATES, rng)
         none = np.zeros(len(weights), dtype=np.int64)  # no rows are drawn
         release = Release(measurements, candidates.codes, weights, none, "entropy", "systematic")
-        return at_pilots(blocks, analyses, release)
     except Exception:  # any pilot is valid, and the budget is spent
         return tuple(planned.at(0.0) for planned in blocks)
+    return at_pilots(blocks, analyses, release)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import UnionType
+from typing import TYPE_CHECKING, Any
 
 from dpstats import plots
 from dpstats.analyses.base import Analysis
@@ -27,6 +30,9 @@ from dpstats.results.graphs.penalised_graph import PenalisedGraphResult
 from dpstats.results.graphs.spanning_tree import TreeResult
 from dpstats.results.rendering import MOST
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 _TABLES = 6  # of two columns, drawn for one analysis
 _CELLS = 600  # of a table that is drawn
 _LEAST, _ROW = 1.35, 0.36  # inches: of a plot without rows, and of each of them
@@ -40,56 +46,78 @@ _MARGIN = (
 )
 
 
+@dataclass(frozen=True)
+class _Drawn:
+    """A plot that all results of some classes have."""
+
+    kinds: type[Result] | UnionType
+    title: str
+    text: str
+    draw: Callable[[Any, Axes], object]
+    height: float = 3.4
+
+    def of(self, name: str, result: Result) -> Picture:
+        return Picture(
+            f"{name}: {self.title}", self.text, lambda ax: self.draw(result, ax), self.height
+        )
+
+
+_DRAWN = (
+    _Drawn(
+        QuantileResult,
+        "distribution function",
+        "Estimates at the declared edges or values, and a band that holds for all values jointly "
+        "at 95%, with sampling and privacy noise.",
+        lambda result, ax: plots.distribution(result, ax=ax),
+    ),
+    _Drawn(
+        PCAResult,
+        "eigenvalues",
+        "Eigenvalues with 95% intervals, sampling and privacy noise together.",
+        lambda result, ax: plots.scree(result, ax=ax),
+        2.6,
+    ),
+    _Drawn(
+        PCAResult,
+        "loadings",
+        "Loadings on the first components with 95% intervals.",
+        lambda result, ax: plots.loadings(result, components=[1, 2][: result.n_components_], ax=ax),
+    ),
+    _Drawn(
+        GraphResult | TreeResult | PenalisedGraphResult,
+        "network",
+        "Columns, joined where they are related; wider lines are stronger relations.",
+        lambda result, ax: plots.network(result, ax=ax),
+        4.2,
+    ),
+    _Drawn(
+        LossGridResult,
+        "mean loss",
+        "Noisy mean loss; the shaded parameters can have the least, certified at 95%.",
+        lambda result, ax: plots.risk(result, ax=ax),
+        3.8,
+    ),
+    _Drawn(
+        ElasticNetResult,
+        "path of the penalty",
+        "Coefficients in unit scale along the penalty; the dashed line is the penalty asked for.",
+        lambda result, ax: plots.path(result, ax=ax),
+    ),
+)
+
+
 def of_result(
     release: Release, name: str, analysis: Analysis[Result], result: Result
 ) -> Iterator[Picture]:
-    """The figures of one analysis."""
+    """The figures of one analysis: of the data that it is about, or of its result."""
     if isinstance(analysis, Marginals) and analysis.degree == 2:
         yield from _tables(release, analysis)
     elif isinstance(analysis, Independence) and analysis.given is None:
         yield from _table(release, analysis.a, analysis.b)
     elif isinstance(analysis, GoodnessOfFit):
         yield from of_margin(release, analysis.column)
-    elif isinstance(result, QuantileResult):
-        yield Picture(
-            f"{name}: distribution function",
-            "Estimates at the declared edges or values, and a band that holds for all values "
-            "jointly at 95%, with sampling and privacy noise.",
-            lambda ax: plots.distribution(result, ax=ax),
-        )
-    elif isinstance(result, PCAResult):
-        yield Picture(
-            f"{name}: eigenvalues",
-            "Eigenvalues with 95% intervals, sampling and privacy noise together.",
-            lambda ax: plots.scree(result, ax=ax),
-            2.6,
-        )
-        yield Picture(
-            f"{name}: loadings",
-            "Loadings on the first components with 95% intervals.",
-            lambda ax: plots.loadings(result, components=[1, 2][: result.n_components_], ax=ax),
-        )
-    elif isinstance(result, GraphResult | TreeResult | PenalisedGraphResult):
-        yield Picture(
-            f"{name}: network",
-            "Columns, joined where they are related; wider lines are stronger relations.",
-            lambda ax: plots.network(result, ax=ax),
-            4.2,
-        )
-    elif isinstance(result, LossGridResult):
-        yield Picture(
-            f"{name}: mean loss",
-            "Noisy mean loss; the shaded parameters can have the least, certified at 95%.",
-            lambda ax: plots.risk(result, ax=ax),
-            3.8,
-        )
-    elif isinstance(result, ElasticNetResult):
-        yield Picture(
-            f"{name}: path of the penalty",
-            "Coefficients in unit scale along the penalty; the dashed line is the penalty asked "
-            "for.",
-            lambda ax: plots.path(result, ax=ax),
-        )
+    elif drawn := [one.of(name, result) for one in _DRAWN if isinstance(result, one.kinds)]:
+        yield from drawn
     elif isinstance(result, EstimateResult):
         yield from _forest(name, result)
 

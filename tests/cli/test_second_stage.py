@@ -31,16 +31,16 @@ formula = "ill ~ smoker + region + old"
 
 
 @pytest.fixture
-def folder(tmp_path, survey, monkeypatch):
-    """With a table of this request."""
-    monkeypatch.chdir(tmp_path)
-    survey.assign(old=survey["age"] > 50, ill=survey["age"] > 60).to_csv("table.csv", index=False)
-    return tmp_path
+def with_outcomes(folder, survey):
+    """A folder with a table of this request."""
+    table = survey.assign(old=survey["age"] > 50, ill=survey["age"] > 60)
+    table.to_csv(folder / "table.csv", index=False)
+    return folder
 
 
-def test_two_stages_at_once_or_one_after_the_other(folder, capsys):
-    (folder / "one.toml").write_text(TWO_STAGES)
-    (folder / "two.toml").write_text(TWO_STAGES + "stages = 2\n")
+def test_two_stages_at_once_or_one_after_the_other(with_outcomes, capsys):
+    (with_outcomes / "one.toml").write_text(TWO_STAGES)
+    (with_outcomes / "two.toml").write_text(TWO_STAGES + "stages = 2\n")
     run = ["release", "--unchecked", "--candidates", "300", "--seed", "1"]
     assert main([*run, "two.toml", "table.csv", "-o", "two.zip"]) == DONE
     assert "Second stage: 5 sums of the score at a pilot" in capsys.readouterr().out
@@ -58,17 +58,17 @@ def test_two_stages_at_once_or_one_after_the_other(folder, capsys):
     assert dps.load("later.zip").budget == dps.ZCDP(0.4)
     assert main(["plan", "two.toml", "--start", "plan.json", "-o", "x.json"]) == REFUSED
     assert "is not a release" in capsys.readouterr().err
-    (folder / "rows.toml").write_text("rows = 2000\n" + TWO_STAGES + "stages = 2\n")
+    (with_outcomes / "rows.toml").write_text("rows = 2000\n" + TWO_STAGES + "stages = 2\n")
     assert main(["plan", "rows.toml", "--start", "one.zip", "-o", "x.json"]) == REFUSED
     assert "leave out" in capsys.readouterr().err
 
 
-def test_a_second_stage_that_fails_leaves_a_file_of_the_first(folder, capsys, monkeypatch):
-    (folder / "two.toml").write_text(TWO_STAGES + "stages = 2\n")
+def test_a_second_stage_that_fails_leaves_a_file_of_the_first(with_outcomes, capsys, monkeypatch):
+    (with_outcomes / "two.toml").write_text(TWO_STAGES + "stages = 2\n")
     real = pilots.pilots
 
     def meanwhile(*given):
-        (folder / "table.csv").unlink()
+        (with_outcomes / "table.csv").unlink()
         return real(*given)
 
     monkeypatch.setattr(pilots, "pilots", meanwhile)

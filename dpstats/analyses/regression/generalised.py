@@ -9,6 +9,7 @@ import numpy as np
 
 from dpstats.analyses.notes import cell_rules, subgroup_notes
 from dpstats.errors import NotMeasuredError, RequestError
+from dpstats.families.block import Family
 from dpstats.inference.regression.coefficient_intervals import CoefficientIntervals
 from dpstats.results.generalised import LEAST_SHARE, Averaging, GeneralisedResult
 from dpstats.results.named import Named
@@ -17,12 +18,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from dpstats.arrays import Floats
+    from dpstats.families.pilot_score import PilotScore
     from dpstats.inference.regression.design_moments import DesignMoments
     from dpstats.inference.regression.glm_models import DensityModel
     from dpstats.inference.regression.link import Link
     from dpstats.measured.answers import Asking
     from dpstats.measured.row_count import RowCount
     from dpstats.measured.view import ReleaseView
+    from dpstats.schema import Schema
 
 R = TypeVar("R", bound=GeneralisedResult)
 
@@ -39,17 +42,44 @@ ONE_OF_TWO = (
 )
 
 
-def check_stages(stages: object) -> None:
-    """Refuse anything but one or two stages.
+@dataclass(frozen=True)
+class Generalised:
+    """What is the same for all links: the parameters, and what both stages measure."""
 
-    Raises
-    ------
-    RequestError
-    """
-    if type(stages) is not int or stages not in (1, 2):
-        raise RequestError(
-            "stages must be 1, or 2 for the score at a pilot besides, which reads the rows twice"
-        )
+    formula: str
+    given: str | None = None
+    stages: int = 1
+
+    def __post_init__(self) -> None:
+        if type(self.stages) is not int or self.stages not in (1, 2):
+            raise RequestError(
+                "stages must be 1, or 2 for the score at a pilot besides, which reads the rows "
+                "twice"
+            )
+
+    def _density(self, schema: Schema) -> DensityModel:
+        """The model, of several columns."""
+        raise NotImplementedError
+
+    def family(self, schema: Schema) -> Family:
+        """Mean products and two-way tables."""
+        return Family(tuple(dict.fromkeys(self._density(schema).blocks)))
+
+    def second_stage(self, schema: Schema) -> PilotScore | None:
+        """The score at a pilot, which is measured besides with ``stages=2``."""
+        return self._density(schema).second_stage if self.stages == 2 else None
+
+    def at_pilot(self, release: ReleaseView) -> PilotScore:
+        """The same at the estimate of a release of the first stage."""
+        return self._density(release.schema).at_pilot(release)
+
+    def combines(self, schema: Schema) -> bool:
+        """Its answers may be combined from several measurements."""
+        return True
+
+    def _title(self, name: str) -> str:
+        given = "" if self.given is None else f" (given {self.given})"
+        return f"{name} regression: {self.formula}{given}"
 
 
 def _unmeasured(shares: Floats, names: Sequence[str], second: bool) -> list[str]:
@@ -128,25 +158,25 @@ def density_result(
     kind: type[R],
     title: str,
     release: ReleaseView,
-    analysis: Asking,
+    analysis: Generalised,
     model: DensityModel,
-    stages: int,
 ) -> R:
     """The result from the fitted density, calibrated to the answers."""
-    notes = []
+    notes, both = [], analysis.stages == 2
     try:
-        score, points = model.score(release, [model.second_stage] if stages == 2 else [])
-        notes += [TWO_STAGES] if stages == 2 else []
+        score, points = model.score(release, [model.second_stage] if both else [])
     except NotMeasuredError:
-        if stages == 1:
+        if not both:
             raise
         score, points = model.score(release, [])
-        notes.append(ONE_OF_TWO)
+        notes, both = [ONE_OF_TWO], False
+    if both:
+        notes.append(TWO_STAGES)
     moments = model.moments
     unmeasured = np.full(len(moments.design.names), np.nan)
     if score.known:
         unmeasured = score.unmeasured(moments.to_basis / moments.half_range)
-        notes += _unmeasured(unmeasured, moments.design.names, TWO_STAGES in notes)
+        notes += _unmeasured(unmeasured, moments.design.names, both)
     rows = score.answers.rows if moments.given is None else moments.matrix(release).answers.rows
     fitted = Fitted(score, moments, model.link, points, rows, unmeasured)
     return result_of(kind, title, release, analysis, fitted, notes)

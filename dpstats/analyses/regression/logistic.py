@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from dpstats.analyses.regression.generalised import (
     Fitted,
-    check_stages,
+    Generalised,
     density_result,
     result_of,
 )
@@ -19,7 +19,6 @@ from dpstats.inference.regression.link import Logit
 from dpstats.results.generalised import LogisticResult
 
 if TYPE_CHECKING:
-    from dpstats.families.pilot_score import PilotScore
     from dpstats.measured.view import ReleaseView
     from dpstats.schema import Schema
 
@@ -30,7 +29,7 @@ BINNED = (
 
 
 @dataclass(frozen=True)
-class Logistic:
+class Logistic(Generalised):
     """Logistic regression of a Boolean on numbers and categories.
 
     With one or two columns on the right and no `given`, the counts of their cells by the outcome
@@ -60,40 +59,19 @@ class Logistic:
 
     kind: ClassVar[str] = "logistic"
 
-    formula: str
-    given: str | None = None
-    stages: int = 1
-
-    def __post_init__(self) -> None:
-        check_stages(self.stages)
-
     def family(self, schema: Schema) -> Family:
         """The cells by the outcome; or mean products and two-way tables."""
         moments = self._moments(schema)
         if self._binned(moments):
             return Family(tuple(BinnedModel(moments).blocks))
-        return Family(tuple(dict.fromkeys(self._density(moments).blocks)))
-
-    def second_stage(self, schema: Schema) -> PilotScore | None:
-        """The score at a pilot, which is measured besides with ``stages=2``."""
-        return self._density(self._moments(schema)).second_stage if self.stages == 2 else None
-
-    def at_pilot(self, release: ReleaseView) -> PilotScore:
-        """The same at the estimate of a release of the first stage."""
-        return self._density(self._moments(release.schema)).at_pilot(release)
-
-    def combines(self, schema: Schema) -> bool:
-        """Its answers may be combined from several measurements."""
-        return True
+        return super().family(schema)
 
     def infer(self, release: ReleaseView) -> LogisticResult:
         """Coefficients in original units with noise-aware intervals."""
-        moments = self._moments(release.schema)
-        title = f"Logistic regression: {self.formula}"
-        title += "" if self.given is None else f" (given {self.given})"
+        moments, title = self._moments(release.schema), self._title("Logistic")
         if not self._binned(moments):
-            model = self._density(moments)
-            return density_result(LogisticResult, title, release, self, model, self.stages)
+            model = self._density(release.schema)
+            return density_result(LogisticResult, title, release, self, model)
         binned = BinnedModel(moments)
         score, rows = binned.score(release)
         fitted = Fitted(score, moments, Logit(), binned.middles, rows)
@@ -102,8 +80,8 @@ class Logistic:
     def _binned(self, moments: DesignMoments) -> bool:
         return self.stages == 1 and BinnedModel.serves(moments)
 
-    def _density(self, moments: DesignMoments) -> DensityModel:
-        return DensityModel(moments, Logit())
+    def _density(self, schema: Schema) -> DensityModel:
+        return DensityModel(self._moments(schema), Logit())
 
     def _moments(self, schema: Schema) -> DesignMoments:
         moments = DesignMoments.of(schema, self.formula, self.given)

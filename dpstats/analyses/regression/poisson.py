@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from dpstats.analyses.regression.generalised import check_stages, density_result
+from dpstats.analyses.regression.generalised import Generalised, density_result
 from dpstats.errors import RequestError
-from dpstats.families.block import Family
 from dpstats.inference.regression.design_moments import DesignMoments
 from dpstats.inference.regression.glm_models import DensityModel
 from dpstats.inference.regression.link import Log
@@ -15,13 +14,12 @@ from dpstats.results.generalised import PoissonResult
 from dpstats.schema import Number
 
 if TYPE_CHECKING:
-    from dpstats.families.pilot_score import PilotScore
     from dpstats.measured.view import ReleaseView
     from dpstats.schema import Schema
 
 
 @dataclass(frozen=True)
-class Poisson:
+class Poisson(Generalised):
     """Log-linear regression of a mean that is not negative, such as a count.
 
     The functions of `dps.OLS` with the same formula are measured, and two-way tables of all
@@ -47,35 +45,10 @@ class Poisson:
 
     kind: ClassVar[str] = "poisson"
 
-    formula: str
-    given: str | None = None
-    stages: int = 1
-
-    def __post_init__(self) -> None:
-        check_stages(self.stages)
-
-    def family(self, schema: Schema) -> Family:
-        """Mean products and two-way tables."""
-        return Family(tuple(dict.fromkeys(self._density(schema).blocks)))
-
-    def second_stage(self, schema: Schema) -> PilotScore | None:
-        """The score at a pilot, which is measured besides with ``stages=2``."""
-        return self._density(schema).second_stage if self.stages == 2 else None
-
-    def at_pilot(self, release: ReleaseView) -> PilotScore:
-        """The same at the estimate of a release of the first stage."""
-        return self._density(release.schema).at_pilot(release)
-
-    def combines(self, schema: Schema) -> bool:
-        """Its answers may be combined from several measurements."""
-        return True
-
     def infer(self, release: ReleaseView) -> PoissonResult:
         """Coefficients in original units with noise-aware intervals."""
-        title = f"Poisson regression: {self.formula}"
-        title += "" if self.given is None else f" (given {self.given})"
         model = self._density(release.schema)
-        return density_result(PoissonResult, title, release, self, model, self.stages)
+        return density_result(PoissonResult, self._title("Poisson"), release, self, model)
 
     def _density(self, schema: Schema) -> DensityModel:
         return DensityModel(self._moments(schema), Log(), robust=True)

@@ -73,8 +73,6 @@ class CalibratedScore(Cached):
     ----------
     x : (m, p) float64
         Regressors of the candidates, of size about one.
-    coarse : (m, p) float64
-        The same with every number at the mean of its bin.
     y : (m,) float64
         Their response.
     density : (m,) float64
@@ -87,16 +85,20 @@ class CalibratedScore(Cached):
     robust : bool
         Sampling variance for any law of the response given the regressors (HC0), from the fitted
         density; not that of the model.
+    coarse : (m, p) float64, optional
+        The same with every number at the mean of its bin. Not given where the score was measured
+        at a pilot: bins then hide only what is of second order, and the variance of what is inside
+        them is left out.
     """
 
     x: Floats
-    coarse: Floats
     y: Floats
     density: Floats
     functions: csr_array[Any]
     answers: Answers
     link: Link
     robust: bool = False
+    coarse: Floats | None = None
 
     @property
     def n(self) -> int:
@@ -220,6 +222,8 @@ class CalibratedScore(Cached):
         In E x (y - mean(x'b)); the moments with y are measured, so it is of the mean alone.
         """
         assert self.params is not None
+        if self.coarse is None:
+            return np.zeros((self.x.shape[1], self.x.shape[1]))
         fine, coarse = (
             x * self.link.mean(x @ self.params)[:, np.newaxis] for x in (self.x, self.coarse)
         )

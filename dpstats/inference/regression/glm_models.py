@@ -228,13 +228,13 @@ class DensityModel(Cached):
             y = np.equal(column.bins_of(codes[response]), level).astype(np.float64)
         values = self._points(codes)
         x = moments.regressors_at(values)
-        coarse = x  # with the score at a pilot, bins hide only what is of second order
+        coarse = None
         if not more:
             coarse = moments.regressors_at(self._bin_means(codes, values, density))
         if moments.given is not None:
             inside = moments.given.holds(codes)[:, np.newaxis]
-            x, coarse = x * inside, coarse * inside
-        found = CalibratedScore(x, coarse, y, density, functions, answers, self.link, self.robust)
+            x, coarse = x * inside, None if coarse is None else coarse * inside
+        found = CalibratedScore(x, y, density, functions, answers, self.link, self.robust, coarse)
         return found, values
 
     def _bin_means(

@@ -30,7 +30,7 @@ def score(noise=1e-12, link=None, robust=False, seed=0, moved=0.0):
     )  # fmt: skip
     coarse = x + moved * np.column_stack([np.zeros(400), rng.uniform(-1, 1, 400)])
     return CalibratedScore(
-        x, coarse, y, density, sparse.csr_array(functions), answers, link or Logit(), robust
+        x, y, density, sparse.csr_array(functions), answers, link or Logit(), robust, coarse
     )
 
 
@@ -61,7 +61,7 @@ def test_influences_are_derivatives_by_the_answers():
             answers = SimpleNamespace(**{**vars(some.answers), "means":
                                       some.answers.means + sign * step})  # fmt: skip
             other = CalibratedScore(
-                some.x, some.coarse, some.y, some.density, some.functions, answers, some.link
+                some.x, some.y, some.density, some.functions, answers, some.link
             )
             moved.append(other.params)
         # Newton's derivative is from h, not from w, and psi from the estimate: nearly the same.

@@ -1,16 +1,16 @@
 """Logistic regressions in one and two stages: coverage, widths, bias and cost.
 
-    python tests/benchmarks/logistic.py adult adult.csv [--runs 20] [--stages 1 2]
-    python tests/benchmarks/logistic.py mixed [--rows 200000] [--runs 20] [--stages 1 2]
-    python tests/benchmarks/logistic.py binary [--runs 100] [--stages 1 2]
-    python tests/benchmarks/logistic.py randhie|fair|star98|tails|visits [--stages 1 2]
+    python tests/benchmarks/regressions/logistic.py adult adult.csv [--runs 20] [--stages 1 2]
+    python tests/benchmarks/regressions/logistic.py mixed [--rows 200000] [--runs 20] [--stages 1 2]
+    python tests/benchmarks/regressions/logistic.py binary [--runs 100] [--stages 1 2]
+    python tests/benchmarks/regressions/logistic.py randhie|fair|star98|tails|visits [--stages 1 2]
 
 "adult": income above 50,000 by eight predictors (age, years of education, hours, sex, race, capital
 gain, marital status, kind of work; 12 coefficients) at (1, 1e-6). Tables of 48,842 rows are drawn
 with replacement from the integer-coded file of `adult.py`; the truth is the fit to all of its rows.
 "mixed" and "binary": the settings of tests/statistical/test_logistic.py, three columns that depend
 on each other at (1, 1e-6), and two coins without an intercept at epsilon = 0.5, as in
-Räisä, Jälkö, Kaski and Honkela (2023). The others are those of `regression_data.py` ("visits" is a
+Räisä, Jälkö, Kaski and Honkela (2023). The others are those of `data_sets.py` ("visits" is a
 Poisson regression), drawn with replacement like Adult, at most 20,000 rows of them.
 
 Printed for every coefficient: coverage of the 95% interval, median width over that of statsmodels
@@ -23,7 +23,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from regression_data import SETS, coded
+from data_sets import SETS, coded
 
 import dpstats as dps
 from dpstats.privacy.noise import _noise_from

@@ -1,6 +1,6 @@
 """Widths of regression slopes: clamped rows, shrunk rows, and published figures of BinAgg.
 
-    python tests/benchmarks/regression.py [--runs 200] [--bias]
+    python tests/benchmarks/regressions/least_squares.py [--runs 200] [--bias]
 
 Two designs, neighbours that add or remove a row. "two": n = 1,000, y = x1 + 2 x2 + e, all of unit
 scale and normal, x declared on -5 to 5 and y on -20 to 20, (1, 1e-5), with and without an
