@@ -249,14 +249,6 @@ def listed(values: Any) -> Any:
     return values.tolist() if hasattr(values, "tolist") else values
 
 
-def check_progress(progress: object) -> None:
-    """Raise RequestError unless `progress` is a function or None."""
-    if progress is not None and not callable(progress):
-        raise RequestError(
-            f"progress must be a function of (text, done, total), got {short(progress)}"
-        )
-
-
 def check_choice(
     name: str, value: object, allowed: Sequence[str], error: type[RequestError] = RequestError
 ) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dpstats.checks import Progress, check_progress
 from dpstats.density.minimax import Solver
 from dpstats.density.rows import Draw
+from dpstats.display import Shown, shown_progress
 from dpstats.errors import RequestError
 from dpstats.measured.measurements import Measurements
 from dpstats.planning.plan import Plan
@@ -26,7 +26,7 @@ def synthesize(
     m: int | None = None,
     k: int | None = None,
     rng: Seed = None,
-    progress: Progress | None = None,
+    progress: Shown = None,
 ) -> Release:
     """Fit a density to the measurements and draw synthetic rows.
 
@@ -53,6 +53,7 @@ def synthesize(
         Makes candidates and rows repeatable. The privacy noise has no seed.
     progress : callable, optional
         Called with a message, the work done and the total.
+        By default a bar, as in `measure`.
 
     Raises
     ------
@@ -76,11 +77,11 @@ def synthesize(
             "the first argument must be dps.Measurements, from dps.measure or "
             f"dps.Measurements.load; got {type(measurements).__name__}"
         )
-    check_progress(progress)
-    generator = check_options(fit, draw, m, k, rng, solver)
-    made = generate(
-        measurements, generator, fit=fit, solver=solver, draw=draw, m=m, k=k, progress=progress
-    )
+    with shown_progress(progress) as say:
+        generator = check_options(fit, draw, m, k, rng, solver)
+        made = generate(
+            measurements, generator, fit=fit, solver=solver, draw=draw, m=m, k=k, progress=say
+        )
     return Release(
         measurements=measurements,
         candidates=made.candidates,
@@ -104,7 +105,7 @@ def release(
     m: int | None = None,
     k: int | None = None,
     rng: Seed = None,
-    progress: Progress | None = None,
+    progress: Shown = None,
 ) -> Release:
     """Measure a table under a plan and synthesise rows: `measure` followed by `synthesize`.
 
@@ -121,6 +122,7 @@ def release(
         As in `synthesize`; checked before anything is read or spent.
     progress : callable, optional
         Called with a message, the work done and the total (or None).
+        By default a bar, as in `measure`.
 
     Returns
     -------

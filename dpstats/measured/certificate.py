@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from dpstats.arrays import Codes, Floats
 from dpstats.checks import check_alpha
+from dpstats.display import as_html, html_table
 from dpstats.families.block import Family
 from dpstats.measured.answers import Answers, answer, joint_noise_quantiles
 from dpstats.measured.combining import Sources
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from dpstats.measured.row_count import RowCount
+
+
+_LARGEST = 20  # functions in the table of a notebook
 
 
 @dataclass(frozen=True, repr=False)
@@ -153,6 +157,19 @@ class Accuracy:
 
     def __repr__(self) -> str:
         return str(self)
+
+    def _repr_html_(self) -> str:
+        largest = np.argsort(-self.joint_bounds, kind="stable")[:_LARGEST]
+        rows = [
+            [self.names[i], *(f"{column[i]:.4g}" for column in
+                              (self.synthetic, self.noisy, self.joint_bounds))]
+            for i in largest
+        ]  # fmt: skip
+        header = ["function", "synthetic rows", "noisy answer", "joint bound"]
+        left = len(self.names) - len(rows)
+        more = [f"and {left} functions with smaller bounds, in to_frame()"] if left else []
+        table = html_table(header, rows)
+        return as_html("dpstats certificate", str(self).splitlines(), table, more)
 
 
 def published_answers(measured: Measurements | Sources) -> Answers:

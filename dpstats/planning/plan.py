@@ -15,7 +15,8 @@ from dpstats import files
 from dpstats.analyses.base import Analysis
 from dpstats.analyses.registry import analysis_from_dict, analysis_to_dict, check_readable
 from dpstats.analyses.second_stage import second_stages
-from dpstats.checks import Progress, check_label, check_progress, counted, short
+from dpstats.checks import check_label, counted, short
+from dpstats.display import Shown, as_html, shown_progress
 from dpstats.errors import FileFormatError, RequestError
 from dpstats.families.block import Family
 from dpstats.families.tables.cells import ROWS
@@ -179,7 +180,7 @@ class Plan(HasStrategy, Solvable):
         n: int | None = None,
         *,
         like: ReleaseView | None = None,
-        progress: Progress | None = None,
+        progress: Shown = None,
     ) -> Preview:
         """Functions, noise and expected interval widths, from public numbers alone.
 
@@ -198,6 +199,7 @@ class Plan(HasStrategy, Solvable):
             public: nothing here reads private rows.
         progress : callable, optional
             Called with a text, the number of analyses so far, and that of all.
+            By default a bar, as in `measure`.
 
         Raises
         ------
@@ -211,11 +213,11 @@ class Plan(HasStrategy, Solvable):
             )
         check_rows(rows)
         self.check_reference(rows)
-        check_progress(progress)
-        return preview_strategy(
-            self.strategy, self.analyses, rows, like, fixed=isinstance(self.reference, Uniform),
-            heading=str(self), progress=progress,
-        )  # fmt: skip
+        with shown_progress(progress) as say:
+            return preview_strategy(
+                self.strategy, self.analyses, rows, like,
+                fixed=isinstance(self.reference, Uniform), heading=str(self), progress=say,
+            )  # fmt: skip
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write the plan as JSON: the approved plan is the plan that runs.
@@ -358,6 +360,9 @@ class Plan(HasStrategy, Solvable):
 
     def __repr__(self) -> str:
         return str(self)
+
+    def _repr_html_(self) -> str:
+        return as_html("dpstats plan", str(self).splitlines())
 
 
 def plan(

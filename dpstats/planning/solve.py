@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal
 
 from dpstats.checks import Method, Progress, check_alpha, check_finite, short
+from dpstats.display import Shown, shown_progress
 from dpstats.errors import BudgetError, RequestError
 from dpstats.measured.strategy import check_rows
 from dpstats.measured.view import ReleaseView
@@ -49,7 +50,7 @@ class Solvable:
         null: float | None = None,
         term: str | None = None,
         like: ReleaseView | None = None,
-        progress: Progress | None = None,
+        progress: Shown = None,
     ) -> Solution[P]:
         """The least budget, or the least number of rows, that reaches a target for one analysis.
 
@@ -95,6 +96,7 @@ class Solvable:
             Draw rows from its fitted density; see `preview`.
         progress : callable, optional
             Called with a text, the number of previews so far, and None.
+            By default a bar, as in `measure`.
 
         Raises
         ------
@@ -155,14 +157,15 @@ class Solvable:
             measure = Delta(subject)
         else:
             measure = Power(subject, alternative, null, term)
-        problem = _Problem(self, of, quantity, target, measure, progress)
-        solution = (
-            problem.least_rows(self.strategy.budget if budget is None else budget)
-            if known is None
-            else problem.least_budget(known)
-        )
-        if progress is not None:
-            progress("done", 1, 1)
+        with shown_progress(progress) as say:
+            problem = _Problem(self, of, quantity, target, measure, say)
+            solution = (
+                problem.least_rows(self.strategy.budget if budget is None else budget)
+                if known is None
+                else problem.least_budget(known)
+            )
+            if say is not None:
+                say("done", 1, 1)
         return solution
 
 

@@ -12,3 +12,7 @@ __all__ = [
     "departures", "distribution", "forest", "loadings", "margin", "matrix", "network", "path",
     "risk", "scree", "table",
 ]  # fmt: skip
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)  # not the modules beside this file

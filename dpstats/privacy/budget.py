@@ -11,6 +11,7 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 from dpstats.checks import short
+from dpstats.display import as_html
 from dpstats.errors import BudgetError, FileFormatError
 from dpstats.privacy.conversion import Curve, epsilon_of, implies, log_delta, rho_of
 from dpstats.privacy.gaussian import DiscreteGaussian
@@ -46,6 +47,9 @@ class Budget(ABC):
     cap_options: ClassVar[str]
     noise: ClassVar[Noise]
     rows_of_one: ClassVar[str]
+
+    def _repr_html_(self) -> str:
+        return as_html("dpstats budget", [str(self)])
 
     @property
     @abstractmethod

@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from dpstats.arrays import Codes, Floats
-from dpstats.checks import Progress, check_progress
+from dpstats.checks import Progress
+from dpstats.display import Shown, shown_progress
 from dpstats.errors import DataError, NoiseError, RequestError
 from dpstats.families.block import Block
 from dpstats.measured.measurements import Measurements
@@ -35,7 +36,7 @@ def measure(
     data: object,
     *,
     ledger: Ledger | str | Path | None = None,
-    progress: Progress | None = None,
+    progress: Shown = None,
 ) -> Measurements:
     """Measure what a plan asks for, under differential privacy.
 
@@ -54,7 +55,8 @@ def measure(
         Record of what was spent on this data set, with its cap.
     progress : callable, optional
         Called with a message, the per cent done and 100, or 0 and None where there is no total;
-        never once the budget is spent.
+        never once the budget is spent. By default a bar, in a terminal or a notebook, if the work
+        takes more than two seconds; False for none.
 
     Returns
     -------
@@ -89,8 +91,8 @@ def measure(
     >>> print(measurements.means.round(2))
     [0.3]
     """
-    with attached() as paid, held_interrupts() as hold:
-        _measured(plan, data, ledger, progress, hold, paid)
+    with attached() as paid, shown_progress(progress) as say, held_interrupts() as hold:
+        _measured(plan, data, ledger, say, hold, paid)
     return paid[0]
 
 
@@ -108,7 +110,6 @@ def _measured(
             "the first argument must be a dps.Plan and the second the table, got "
             f"{type(plan).__name__}; make a plan with dps.plan or dps.Plan.load"
         )
-    check_progress(progress)
     plan.check(plan.n)
     plan.check_kept(not_private=not is_private())
     _check_noise_source(plan.budget.noise)

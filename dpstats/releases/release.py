@@ -25,6 +25,7 @@ from dpstats.checks import (
     short,
 )
 from dpstats.density.rows import random_order
+from dpstats.display import as_html
 from dpstats.errors import NotMeasuredError, RequestError
 from dpstats.families.block import Block, Family
 from dpstats.measured.answers import Answers, answer
@@ -39,7 +40,6 @@ from dpstats.privacy.budget import Budget
 from dpstats.releases.planned_analyses import PlannedAnalyses
 from dpstats.releases.unplanned import Unplanned
 from dpstats.results.base import INTERVAL_COLUMNS, Result
-from dpstats.results.rendering import as_html
 from dpstats.schema import Schema
 from dpstats.spending import USUAL_BETA, bonferroni
 

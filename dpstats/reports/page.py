@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib import resources
 
-from dpstats.results.rendering import html_table
+from dpstats.display import html_table
 
 
 @dataclass(frozen=True)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, get_args
 
 from dpstats import files
-from dpstats.checks import check_choice, check_label, check_progress
+from dpstats.checks import check_choice, check_label
+from dpstats.display import Shown, shown_progress
 from dpstats.errors import RequestError
 from dpstats.releases.release import Release
 from dpstats.reports.analysts import AnalystReport
 from dpstats.reports.board import board_report
-
-if TYPE_CHECKING:
-    from dpstats.checks import Progress
 
 Audience: TypeAlias = Literal["analysts", "board"]
 TITLES: dict[Audience, str] = {
@@ -29,7 +27,7 @@ def report(
     audience: Audience = "analysts",
     title: str | None = None,
     overwrite: bool = False,
-    progress: Progress | None = None,
+    progress: Shown = None,
 ) -> None:
     """Write a report of a release: one HTML page that needs no scripts and loads nothing.
 
@@ -51,6 +49,7 @@ def report(
         Replace an existing file, but never a ledger or measurements without their release.
     progress : callable, optional
         Called with a text, the number of analyses so far, and that of all.
+        By default a bar, as in `measure`.
 
     Raises
     ------
@@ -78,13 +77,12 @@ def report(
             f"{type(release).__name__}"
         )
     check_choice("audience", audience, get_args(Audience))
-    check_progress(progress)
     title = TITLES[audience] if title is None else title
     check_label("the title", title)
-    with files.reserved(path, overwrite=overwrite) as write:
+    with shown_progress(progress) as say, files.reserved(path, overwrite=overwrite) as write:
         text = (
             board_report(release, title)
             if audience == "board"
-            else AnalystReport(release, title, progress).html()
+            else AnalystReport(release, title, say).html()
         )
         write(text.encode())

@@ -11,8 +11,8 @@ import numpy as np
 
 from dpstats.arrays import Floats
 from dpstats.checks import Alternative, Method, Target
+from dpstats.display import as_html
 from dpstats.errors import RequestError
-from dpstats.results.rendering import as_html
 
 if TYPE_CHECKING:
     import pandas as pd

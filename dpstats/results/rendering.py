@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ import numpy as np
 
 from dpstats.arrays import Floats
 from dpstats.checks import counted
+from dpstats.display import as_html, html_table
 from dpstats.spending import percent
 
 if TYPE_CHECKING:
@@ -211,26 +211,6 @@ def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str
         for line in (header, *cut)
     ]
     return [lines[0], "-" * (sum(widths) + 2 * len(widths) - 2), *lines[1:]]
-
-
-def html_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """The same table as HTML, escaped; the first cell of a row is its header."""
-    head = "".join(
-        f'<th scope="col">{html.escape(cell)}</th>' if cell else "<td></td>" for cell in header
-    )
-    lines = "".join(
-        f'<tr><th scope="row">{html.escape(first)}</th>'
-        + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells)
-        + "</tr>"
-        for first, *cells in rows
-    )
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>"
-
-
-def as_html(title: str, before: Sequence[str], table: str = "", after: Sequence[str] = ()) -> str:
-    """A title, lines, a table that is HTML already, and lines."""
-    head, foot = ("<br>".join(html.escape(line) for line in lines) for lines in (before, after))
-    return f"<h4>{html.escape(title)}</h4><p>{head}</p>{table}<p>{foot}</p>"
 
 
 def shortened(text: str, less: int = 0) -> str:

@@ -21,6 +21,7 @@ from dpstats.checks import (
     check_target,
 )
 from dpstats.corrected.verdicts import CertifiedChiSquare
+from dpstats.display import as_html
 from dpstats.errors import RequestError
 from dpstats.inference.intervals import Intervals
 from dpstats.measured.bounded import ONLY_CERTIFIED
@@ -28,7 +29,7 @@ from dpstats.results.base import INTERVAL_COLUMNS, TARGETS, Result, notes_for
 from dpstats.results.chi_square import effect_of, effect_of_table, no_certified_interval
 from dpstats.results.hypothesis import HypothesisResult
 from dpstats.results.named import Named
-from dpstats.results.rendering import MOST, Numerals, Page, as_html, brief_list, more_rows
+from dpstats.results.rendering import MOST, Numerals, Page, brief_list, more_rows
 from dpstats.spending import for_noise, percent
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dpstats.arrays import Codes
 from dpstats.checks import check_label, check_text, first_few, is_finite, is_number, short
+from dpstats.display import as_html
 from dpstats.errors import ConditionError, SchemaError
 from dpstats.schema.column_fields import (
     MISSING_LABEL,
@@ -195,6 +196,15 @@ class Category:
         from dpstats.schema import arrow
 
         return arrow.level_codes(values, self.stored, self.missing_code, self.other_code)
+
+    @property
+    def described(self) -> str:
+        """What was declared, in one line."""
+        return f"{self.kind}, {self.bins} levels: {', '.join(self.bin_labels)}"
+
+    def _repr_html_(self) -> str:
+        lines = [self.described, self.missing_rule(), *([self.note] if self.note else [])]
+        return as_html(self.name, lines)
 
     def missing_rule(self) -> str:
         """How missing and undeclared cells are counted, as text."""

@@ -23,6 +23,7 @@ from dpstats.checks import (
     short,
     shortest_decimal,
 )
+from dpstats.display import as_html
 from dpstats.errors import RequestError, SchemaError
 from dpstats.schema.column_fields import (
     MISSING_LABEL,
@@ -479,6 +480,22 @@ class Number:
         if self.missing is None:
             return int(self.codes_in_use[len(self.codes_in_use) // 2])
         return int(self._codes_of(np.array([float(self.missing)]))[0])
+
+    @property
+    def described(self) -> str:
+        """What was declared, in one line."""
+        if self.values is not None:
+            what = f"number, values {', '.join(f'{v:g}' for v in self.values)}"
+        elif self.dates:
+            what = f"dates, {self.text(self.low)} to {self.text(self.high)}"
+        else:
+            what = f"number, {self.low:g} to {self.high:g}, {self.points} points"
+            what += " with equal steps of the logarithm" if self.scale == "log" else ""
+        return what + (f", bins {' '.join(self.bin_labels)}" if self.edges else "")
+
+    def _repr_html_(self) -> str:
+        lines = [self.described, self.missing_rule(), *([self.note] if self.note else [])]
+        return as_html(self.name, lines)
 
     def missing_rule(self) -> str:
         """How missing and out-of-range cells are counted, as text."""

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from dpstats import files
 from dpstats.arrays import Codes
 from dpstats.checks import columns_named, first_few, short
+from dpstats.display import as_html, html_table
 from dpstats.errors import DataError, FileFormatError, SchemaError
 from dpstats.schema.category import Boolean, Category
 from dpstats.schema.number import Number
@@ -219,20 +220,15 @@ class Schema:
         width = max(len(name) for name in self.names)
         lines = []
         for column in self.columns:
-            if isinstance(column, Category):
-                what = f"{column.kind}, {column.bins} levels: {', '.join(column.bin_labels)}"
-            elif column.values is not None:
-                what = f"number, values {', '.join(f'{v:g}' for v in column.values)}"
-            else:
-                what = f"number, {column.low:g} to {column.high:g}, {column.points} points"
-                what += " with equal steps of the logarithm" if column.scale == "log" else ""
-                if column.dates:
-                    what = f"dates, {column.text(column.low)} to {column.text(column.high)}"
-            if isinstance(column, Number) and column.edges:
-                what += f", bins {' '.join(column.bin_labels)}"
             note = f" [{column.note}]" if column.note else ""
-            lines.append(f"{column.name:<{width}}  {what}; {column.missing_rule()}{note}")
+            what = f"{column.described}; {column.missing_rule()}{note}"
+            lines.append(f"{column.name:<{width}}  {what}")
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        header = ["column", "declared", "cells outside the declaration", "note"]
+        rows = [[c.name, c.described, c.missing_rule(), c.note] for c in self.columns]
+        return as_html("dpstats schema", table=html_table(header, rows))
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:

@@ -1,0 +1,212 @@
+"""What terminals and notebooks show by themselves: HTML, a progress bar, and completion."""
+
+import sys
+from types import SimpleNamespace
+
+import pandas as pd
+import pytest
+
+import dpstats as dps
+from dpstats import display
+from dpstats.display import Bar, shown_progress
+from dpstats.errors import RequestError
+
+HOSTILE = "<script>alert('&')</script>"
+
+
+class Terminal:
+    """A stderr that somebody sees."""
+
+    def __init__(self):
+        self.text = ""
+
+    def isatty(self):
+        return True
+
+    def write(self, text):
+        self.text += text
+
+    def flush(self):
+        pass
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Seconds that pass only when they are told to."""
+    now = [100.0]
+    monkeypatch.setattr(display.time, "monotonic", lambda: now[0])
+    return now
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    seen = Terminal()
+    monkeypatch.setattr(display, "sys", SimpleNamespace(stderr=seen, modules=sys.modules))
+    return seen
+
+
+def test_a_bar_is_drawn_after_two_seconds_and_goes_at_the_end(clock, terminal):
+    with shown_progress(None) as say:
+        clock[0] += 1.9
+        say("reading rows", 10, 100)
+        assert terminal.text == ""
+        clock[0] += 0.2
+        say("reading rows", 20, 100)
+        assert terminal.text == "\r\033[Kreading rows 20%"
+        say("reading rows", 21, 100)  # too soon after the last
+        assert "21%" not in terminal.text
+        clock[0] += 0.2
+        say("drawing noise", 0, None)
+        assert terminal.text.endswith("\r\033[Kdrawing noise")
+    assert terminal.text.endswith("\r\033[K")
+
+
+def test_a_failure_takes_the_bar_away_too(clock, terminal):
+    def work():
+        with shown_progress(None) as say:
+            clock[0] += 3
+            say("fitting", 1, 3)
+            raise StopAsyncIteration
+
+    with pytest.raises(StopAsyncIteration):
+        work()
+    assert terminal.text.endswith("\r\033[K")
+
+
+def test_short_work_leaves_no_trace(clock, terminal):
+    with shown_progress(None) as say:
+        say("reading rows", 100, 100)
+    assert terminal.text == ""
+
+
+def test_nobody_sees_a_bar_in_a_log_or_where_it_is_not_wanted(terminal, monkeypatch):
+    with shown_progress(False) as say:
+        assert say is None
+    monkeypatch.setattr(terminal, "isatty", lambda: False)
+    with shown_progress(None) as say:
+        assert say is None
+    monkeypatch.setattr(display.sys, "stderr", None)
+    with shown_progress(None) as say:
+        assert say is None
+
+
+def test_a_function_gets_the_progress_itself_and_other_things_are_refused():
+    calls = []
+    with shown_progress(lambda *given: calls.append(given)) as say:
+        say("reading rows", 1, 2)
+    assert calls == [("reading rows", 1, 2)]
+    with pytest.raises(RequestError, match="False for none"), shown_progress("yes"):
+        pass
+
+
+class Handle:
+    def __init__(self, shown):
+        self.shown = [shown]
+
+    def update(self, other):
+        self.shown.append(other)
+
+
+@pytest.fixture
+def notebook(monkeypatch):
+    """The modules of IPython as a kernel has them; handles of what is displayed."""
+    handles = []
+
+    def show(shown, *, display_id):
+        assert display_id
+        handles.append(Handle(shown))
+        return handles[-1]
+
+    shell = SimpleNamespace(kernel=object())
+    module = SimpleNamespace(HTML=str, display=show)
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+    monkeypatch.setitem(sys.modules, "IPython.display", module)
+    return handles
+
+
+def test_a_notebook_has_one_bar_that_moves(clock, notebook):
+    with shown_progress(None) as say:
+        clock[0] += 3
+        say("a < b", 1, 4)
+        clock[0] += 1
+        say("a < b", 2, 4)
+    (handle,) = notebook
+    assert handle.shown == [
+        'a &lt; b <progress value="0.250"></progress>',
+        'a &lt; b <progress value="0.500"></progress>',
+        "",
+    ]
+
+
+def test_a_bar_that_cannot_be_drawn_stops_nothing(clock, notebook, monkeypatch):
+    def broken(shown, *, display_id):
+        raise RuntimeError
+
+    monkeypatch.setattr(sys.modules["IPython.display"], "display", broken)
+    with shown_progress(None) as say:
+        clock[0] += 3
+        say("reading rows", 1, 4)
+
+
+def test_a_release_shows_a_bar_by_default(terminal, monkeypatch, survey, schema):
+    monkeypatch.setattr(display, "PATIENCE", -1.0)
+    monkeypatch.setattr(display, "_STEP", -1.0)
+    plan = dps.plan(schema, {"old": dps.Mean("age")}, budget=dps.PureDP(1))
+    dps.release(plan, survey, m=50)
+    assert "reading rows" in terminal.text
+    assert "synthesis" in terminal.text or "candidates" in terminal.text
+    shown = terminal.text
+    plan.preview(n=100)
+    assert "previewing" in terminal.text.removeprefix(shown)
+    shown = terminal.text
+    dps.release(plan, survey, m=50, progress=False)
+    assert terminal.text == shown
+
+
+def test_bars_of_terminals_are_not_those_of_notebooks():
+    assert Bar()._display is None
+
+
+@pytest.fixture(scope="module")
+def shown():
+    """Everything that a notebook shows, of hostile names."""
+    schema = dps.Schema(
+        [
+            dps.Category("kind", ["a", HOSTILE], note=HOSTILE),
+            dps.Number("size", 0, 1, edges=[0.5], missing=0),
+        ]
+    )
+    plan = dps.plan(schema, {HOSTILE: dps.Marginals(["kind"], 1)}, budget=dps.PureDP(1))
+    rows = pd.DataFrame({"kind": ["a", HOSTILE] * 100, "size": 0.5})
+    release = dps.release(plan, rows, m=50)
+    result = release.infer(HOSTILE)
+    things = {
+        "schema": schema, "category": schema["kind"], "number": schema["size"], "plan": plan,
+        "budget": plan.budget, "certificate": release.accuracy(),
+        "release": release, "result": result,
+    }  # fmt: skip
+    return {name: thing._repr_html_() for name, thing in things.items()}
+
+
+@pytest.mark.parametrize(
+    ("name", "holds"),
+    [
+        ("schema", '<th scope="row">kind</th>'),
+        ("category", "category, 2 levels: a, &lt;script"),
+        ("number", "number, 0 to 1, "),
+        ("plan", "Budget: epsilon = 1"),
+        ("budget", "epsilon = 1 (pure"),
+        ("certificate", "joint bound"),
+        ("release", "2 noisy answers from 200 private rows"),
+        ("result", "noise-aware"),
+    ],
+)
+def test_notebooks_show_all_of_it_escaped(shown, name, holds):
+    assert holds in shown[name]
+    assert "<script" not in shown[name]
+
+
+@pytest.mark.parametrize("module", [dps, dps.plots, dps.corrected])
+def test_completion_offers_public_names_only(module):
+    offered = {name for name in dir(module) if not name.startswith("_")}
+    assert offered <= set(module.__all__)
