@@ -24,8 +24,11 @@ measurements, and only the rest from the fitted density. Its error has three par
 One more rule: where the number of rows is not public, its estimate is taken as exact. Its noise
 moves the estimate less than the other terms do: 1.05 times the standard error is the most seen.
 
-The estimate solves sum_i w_i psi_b(z_i) = 0. Weights may be negative, so Newton's method takes its
-derivative from h.
+The estimate solves sum_i w_i psi_b(z_i) = 0. Its derivative, by which errors of the score become
+errors of the estimate, is that of the calibrated score: a density that noise has shrunk knows less
+of the dependence between columns than the answers do, and its own would make the errors of related
+columns too small. Weights may be negative, so no direction has less than a tenth of what h gives
+it.
 
 References
 ----------
@@ -62,6 +65,7 @@ DRAWS = 5_000
 _LEAST_KAPPA, _ROWS_PER_KAPPA = 100, 200
 _RIDGE = 8.0  # the most of nu
 _INSIDE = 0.06  # squared relative error of the law inside bins, a direction
+_LEAST_PART = 0.1  # of the information under the fitted density, that each direction keeps
 _JITTER = 1e-10  # of the mean variance of a function: directions without variance stay unused
 
 
@@ -142,18 +146,30 @@ class CalibratedScore(Cached):
         return np.asarray(self.density * (1 + by))
 
     def information(self, b: Floats) -> Floats:
-        """(p, p) mean of x x' slope(x'b) under the fitted density."""
+        """(p, p) mean of x x' slope(x'b) with the calibrated weights, positive definite.
+
+        Relative to that under the fitted density, no direction has less than a small part.
+        """
+        fitted, calibrated = (self._information(by, b) for by in (self.density, self.weights))
+        parts, basis = linalg.eigh(calibrated, fitted)
+        back = fitted @ basis
+        return np.asarray((back * np.maximum(parts, _LEAST_PART)) @ back.T)
+
+    def _information(self, weights: Floats, b: Floats) -> Floats:
         slope = self.link.slope(self.x @ b)
-        return np.asarray((self.x.T * (self.density * slope)) @ self.x)
+        return np.asarray((self.x.T * (weights * slope)) @ self.x)
 
     @cached_property
     def params(self) -> Floats | None:
         """(p,) the estimate; None where the noise leaves none within reach."""
-        b: Floats | None = np.zeros(self.x.shape[1])
-        for weights in (self.density, self.weights):
-            if b is not None:
-                b = find_root(partial(self._score, weights), self.information, self.x, b)
-        return b
+        fitted = partial(self._information, self.density)
+        zero = np.zeros(self.x.shape[1])
+        start = find_root(partial(self._score, self.density), fitted, self.x, zero)
+        if start is None:
+            return None
+        score = partial(self._score, self.weights)
+        found = find_root(score, self.information, self.x, start)
+        return find_root(score, fitted, self.x, start) if found is None else found
 
     def _score(self, weights: Floats, b: Floats) -> Floats:
         return np.asarray(self.x.T @ (weights * (self.y - self.link.mean(self.x @ b))))

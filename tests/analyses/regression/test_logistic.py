@@ -181,7 +181,7 @@ def test_much_noise_leaves_no_estimate_or_open_intervals(rows):
         assert "no estimate" in result.summary()
 
 
-def test_an_outcome_with_one_value_has_no_estimate(rows):
+def test_an_outcome_with_one_value_has_no_estimate(rows, no_noise):
     result = fitted(dps.Logistic("y ~ u + C(g)"), rows.assign(y=False), dps.PureDP(5))
     assert not result.converged
     assert "or the outcome has one value" in result.summary()

@@ -64,8 +64,59 @@ def test_influences_are_derivatives_by_the_answers():
                 some.x, some.y, some.density, some.functions, answers, some.link
             )
             moved.append(other.params)
-        # Newton's derivative is from h, not from w, and psi from the estimate: nearly the same.
-        np.testing.assert_allclose((moved[1] - moved[0]) / 2e-6, c[f], rtol=0.35, atol=0.05)
+        np.testing.assert_allclose((moved[1] - moved[0]) / 2e-6, c[f], rtol=1e-4, atol=1e-5)
+
+
+def dependent():
+    """Two columns that are unrelated under the fitted density, and related by the answers."""
+    rng = np.random.default_rng(3)
+    u, v = rng.normal(size=(2, 3_000))
+    x = np.column_stack([np.ones(3_000), u, v])
+    target = np.exp(1.2 * u * v - 0.5 * (u**2 + v**2)) + 1e-3
+    target /= target.sum()
+    y = (rng.random(3_000) < special.expit(x @ [0.2, 0.5, -0.5])).astype(float)
+    functions = np.stack([u, v, u**2, v**2, u * v, y, y * u, y * v])
+    answers = SimpleNamespace(
+        n=N, means=functions @ target, sums=functions @ target * N, bounds=np.ones(8, np.int64),
+        noise_covariance=np.eye(8) * 1e-6 * N**2, uniforms=np.zeros(8), noise_groups=[],
+    )  # fmt: skip
+    density = np.full(3_000, 1 / 3_000)
+    return target, CalibratedScore(x, y, density, sparse.csr_array(functions), answers, Logit())
+
+
+def test_related_columns_have_the_errors_of_related_columns():
+    """What the answers know of the dependence is in the variances, though the density lacks it."""
+    target, some = dependent()
+    slope = some.link.slope(some.x @ some.params)
+    wanted = np.linalg.inv((some.x.T * (target * slope)) @ some.x) / N
+    unrelated = np.linalg.inv((some.x.T * (some.density * slope)) @ some.x) / N
+    found = np.diag(some.sampling_covariance)[1:]
+    assert np.all(np.diag(unrelated)[1:] < 0.6 * np.diag(wanted)[1:])
+    np.testing.assert_allclose(found, np.diag(wanted)[1:], rtol=0.2)
+    c = some.parts(some.influence)[0]
+    for f in range(8):
+        step = 1e-6 * np.eye(8)[f]
+        moved = [
+            replace(some, answers=SimpleNamespace(
+                **{**vars(some.answers), "means": some.answers.means + sign * step}
+            )).params
+            for sign in (-1, 1)
+        ]  # fmt: skip
+        np.testing.assert_allclose((moved[1] - moved[0]) / 2e-6, c[f], rtol=1e-3, atol=1e-4)
+
+
+def test_no_direction_has_less_than_a_part_of_the_fitted_information():
+    """Answers that noise made impossible leave an information that is positive definite."""
+    some = dependent()[1]
+    means = some.answers.means.copy()
+    means[4] += 1.0  # a mean product beyond what the second moments allow
+    broken = replace(some, answers=SimpleNamespace(**{**vars(some.answers), "means": means}))
+    b = np.zeros(3)
+    calibrated = broken._information(broken.weights, b)
+    fitted = broken._information(broken.density, b)
+    assert np.linalg.eigvalsh(calibrated).min() < 0
+    least = np.linalg.eigvals(np.linalg.solve(fitted, broken.information(b))).real.min()
+    assert least == pytest.approx(0.1)
 
 
 def test_what_was_measured_leaves_no_rest():
