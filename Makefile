@@ -7,7 +7,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export OPENBLAS_NUM_THREADS ?= 1
 
-SPHINX := $(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going -c docs -d build/docs/trees
+SPHINX := $(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going -j auto -c docs -d build/docs/trees
 # The oldest versions that pyproject.toml allows, against the tests of the numerical core.
 LOWEST := build/lowest
 CORE := tests/families tests/measured tests/inference

@@ -22,7 +22,7 @@ extensions = [
 ]
 root_doc = "docs/index"
 include_patterns = ["*.md", "docs/**.md", "docs/reference/names/*.rst", "vignettes/*.md"]
-templates_path = ["templates"]
+templates_path = [str(Path(__file__).parent / "templates")]
 html_theme = "furo"
 html_title = "dpstats"
 html_copy_source = False
@@ -34,15 +34,18 @@ autosummary_ignore_module_all = False
 autodoc_typehints = "none"  # docstrings state types in words
 autodoc_member_order = "bysource"
 add_module_names = False
+suppress_warnings = ["ref.python"]  # words such as "columns" in types are no references
 napoleon_google_docstring = False
 napoleon_use_rtype = False
 napoleon_use_ivar = True
 napoleon_preprocess_types = False
 
 
-def plain_bars(app, what, name, obj, options, lines):
-    """Keep bars such as those of |F|, which are no substitutions."""
-    lines[:] = [line.replace("|", r"\|") if "|" in line else line for line in lines]
+def plain_marks(app, what, name, obj, options, lines):
+    """Keep bars such as those of |F|, and numbers of references, as the text that they are."""
+    for i, line in enumerate(lines):
+        line = re.sub(r"^(\s*)\.\. \[(\d+)\] ", r"\1*  [\2] ", line)
+        lines[i] = re.sub(r"\[(\d+)\]_", r"[\1]", line).replace("|", r"\|")
 
 
 def navigation(app, page, source):
@@ -67,6 +70,6 @@ def front_page(app, error):
 
 def setup(app):
     """Connect the functions."""
-    app.connect("autodoc-process-docstring", plain_bars)
+    app.connect("autodoc-process-docstring", plain_marks)
     app.connect("source-read", navigation)
     app.connect("build-finished", front_page)

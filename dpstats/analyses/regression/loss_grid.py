@@ -69,7 +69,7 @@ class LossGrid:
 
     References
     ----------
-    .. [1] N. Bojkovic and P.-L. Loh (2024), Section V, "M-estimation".
+    N. Bojkovic and P.-L. Loh (2024), Section V, "M-estimation".
 
     Examples
     --------
