@@ -37,6 +37,7 @@ docs: .venv/installed-dev
 
 # The same checks of links, navigation and docstrings, in seconds: nothing runs or is written.
 docs-check: .venv/installed-dev
+	rm -rf docs/reference/names
 	$(SPHINX) -D run_vignettes=0 -b dummy . build/docs/checked
 
 check: .venv/installed-dev
@@ -60,4 +61,5 @@ benchmark: .venv/installed-dev
 	touch $@ .venv/installed
 
 clean:
+	rm -rf docs/reference/names vignettes/figures
 	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

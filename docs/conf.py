@@ -54,10 +54,8 @@ def navigation(app, page, source):
         return
     for section in re.split(r"^## ", source[0], flags=re.MULTILINE)[1:]:
         heading, text = section.split("\n", 1)
-        links = [
-            link.split("#")[0] for link in re.findall(r"^- \[.*?\]\((.*?)\)", text, re.MULTILINE)
-        ]
-        pages = "\n".join(dict.fromkeys(link.removesuffix(".md") for link in links))
+        links = re.findall(r"^- \[(.*?)\]\((.*?)\.md\)", text, re.MULTILINE)
+        pages = "\n".join(f"{title} <{target}>" for title, target in links)
         source[0] += f"\n```{{toctree}}\n:hidden:\n:caption: {heading}\n\n{pages}\n```\n"
 
 
