@@ -8,9 +8,9 @@ BIN := .venv/bin
 export OPENBLAS_NUM_THREADS ?= 1
 
 SPHINX := $(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going -j auto -c docs -d build/docs/trees
-# The oldest versions that pyproject.toml allows, against the tests of the numerical core.
+# The oldest versions that pyproject.toml allows, against the tests of what depends on them.
 LOWEST := build/lowest
-CORE := tests/families tests/measured tests/inference
+CORE := tests/families tests/inference tests/measured tests/private tests/schema
 
 .PHONY: demo test test-slow test-lowest check docs docs-check benchmark clean
 
