@@ -1,20 +1,44 @@
 # Both commands install what they need; a fresh machine needs only Python 3.11 or newer:
 #   make demo    run an end-to-end example on a bundled public data set
-#   make test    run the linters, the type checker and the tests, as CI does
+#   make test    run the linters, the type checker, the links of the documentation and the tests,
+#                as CI does
+#   make docs    build the documentation, with the output of the vignettes, in build/docs/html
 PYTHON ?= python3
 BIN := .venv/bin
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: demo test test-slow check benchmark clean
+SPHINX := $(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going -j auto -c docs -d build/docs/trees
+# The oldest versions that pyproject.toml allows, against the tests of what depends on them.
+LOWEST := build/lowest
+CORE := tests/families tests/inference tests/measured tests/private tests/schema
+
+.PHONY: demo test test-slow test-lowest check docs docs-check benchmark clean
 
 demo: .venv/installed
 	$(BIN)/dpstats demo
 
-test: .venv/installed-dev check
+test: .venv/installed-dev check docs-check
 	DPSTATS_VIGNETTES=thin $(BIN)/python -m pytest -m "not slow"
 
 test-slow: .venv/installed-dev
 	$(BIN)/python -m pytest -m "slow or not slow" -s
+
+test-lowest: .venv/installed-dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(LOWEST)
+	$(BIN)/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct \
+		--editable ".[test]"
+	$(LOWEST)/bin/python -m pytest -W default -m "not slow" $(CORE)
+
+# Builds every page with warnings as errors; vignettes run here, and again only when they change.
+docs: .venv/installed-dev
+	$(SPHINX) -b html . build/docs/html
+	@echo "open build/docs/html/index.html"
+
+# The same checks of links, navigation and docstrings, in seconds: nothing runs or is written.
+docs-check: .venv/installed-dev
+	rm -rf docs/reference/names
+	$(SPHINX) -D run_vignettes=0 -b dummy . build/docs/checked
 
 check: .venv/installed-dev
 	$(BIN)/ruff check .
@@ -37,4 +61,5 @@ benchmark: .venv/installed-dev
 	touch $@ .venv/installed
 
 clean:
+	rm -rf docs/reference/names vignettes/figures
 	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

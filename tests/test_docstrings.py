@@ -3,6 +3,7 @@
 import doctest
 import importlib
 import inspect
+import re
 from pathlib import Path
 
 import pytest
@@ -49,3 +50,49 @@ def public():
 @pytest.mark.parametrize("value", [pytest.param(value, id=name) for name, value in public()])
 def test_public_names_have_an_example(value):
     assert ">>>" in value.__doc__
+
+
+# Methods that only dpstats itself calls, and those of files, which `save` and `load` show.
+INTERNAL = {
+    "check", "check_kept", "check_reference", "from_dict", "from_members", "joined",
+    "preview_widths", "summary_lines", "to_bytes", "to_dict", "to_members",
+}  # fmt: skip
+OPENED = (
+    dps.Accuracy, dps.Bounds, dps.Draws, dps.Ledger, dps.Measurements, dps.Plan, dps.Pooled,
+    dps.Radius, dps.Release,
+)  # fmt: skip
+
+
+def code_of(docstring):
+    """The lines of its examples."""
+    return "\n".join(re.findall(r"^\s*(?:>>>|\.\.\.) (.*)$", docstring or "", re.MULTILINE))
+
+
+def is_method(value):
+    """Not a property, nor one of classes that are written in C."""
+    return inspect.isfunction(value) or inspect.ismethod(value)
+
+
+def methods():
+    """What people call on results, releases and the like: the classes that have it, by method."""
+    classes = [v for _, v in public() if inspect.isclass(v) and not hasattr(v, "_is_protocol")]
+    classes = [c for c in classes if issubclass(c, (dps.Result, *OPENED))]
+    found = {}
+    for cls in classes:
+        family = [c for c in {*classes, *cls.__mro__} if issubclass(c, cls) or issubclass(cls, c)]
+        for name, method in inspect.getmembers(cls, is_method):
+            owner = next(c for c in cls.__mro__ if name in vars(c))
+            ours = owner.__module__.startswith("dpstats") and method.__doc__
+            if ours and not name.startswith("_") and name not in INTERNAL:
+                found.setdefault(f"{owner.__name__}.{name}", set()).update(family)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("method", "family"), [pytest.param(name, own, id=name) for name, own in methods().items()]
+)
+def test_methods_that_people_call_have_an_example(method, family):
+    """In their own docstring, or in that of a class that has them."""
+    name = method.partition(".")[2]
+    texts = [c.__doc__ for c in family] + [getattr(c, name, None).__doc__ for c in family]
+    assert any(f".{name}(" in code_of(text) for text in texts)

@@ -72,6 +72,8 @@ class Accuracy:
     >>> accuracy = dps.release(plan, rows).accuracy(alpha=0.05)
     >>> accuracy.delta < 0.001, accuracy.worst
     (True, 'smoker')
+    >>> accuracy.to_frame().shape[0]
+    1
     """
 
     names: list[str]

@@ -71,6 +71,8 @@ class Radius(Mapping[str, float]):
     >>> radius = dps.release(plan, rows, rng=1).radius("smoking", alpha=0.025)
     >>> list(radius), radius.level, radius.max < 0.001
     (['smoker'], 0.975, True)
+    >>> list(radius.to_frame())
+    ['function', 'radius']
     """
 
     analysis: str

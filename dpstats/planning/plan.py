@@ -71,6 +71,9 @@ class Plan(HasStrategy, Solvable):
     >>> print(preview.widths().round(3))
       analysis    term  width
     0  smoking  smoker   0.02
+    >>> plan.save("plan.json")
+    >>> dps.Plan.load("plan.json").digest == plan.digest
+    True
     """
 
     strategy: Strategy

@@ -88,8 +88,10 @@ class Ledger:
     >>> import dpstats as dps
     >>> ledger = dps.Ledger.create("survey.ledger", dps.PureDP(2))
     >>> ledger.spend(dps.PureDP(0.5), note="release of 2026")
-    >>> ledger.remaining
+    >>> dps.Ledger.open("survey.ledger").remaining
     Fraction(3, 2)
+    >>> "release of 2026" in ledger.table()
+    True
     >>> ledger.check(dps.PureDP(1.75))
     Traceback (most recent call last):
         ...

@@ -100,6 +100,11 @@ class Release(Cached, Unplanned):
     True
     >>> release.to_frame().shape
     (10000, 1)
+    >>> print(release.answers(dps.Proportion("smoker")).means.round(1))
+    [0.3]
+    >>> release.save("release.zip")
+    >>> dps.load("release.zip") == release
+    True
     """
 
     measurements: Measurements

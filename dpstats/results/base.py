@@ -58,6 +58,13 @@ class Result(ABC):
     True smoker: 0.300 [0.291, 0.309]
     >>> result == release.infer(name)
     True
+    >>> list(result.to_frame())[:3], "95% noise-aware" in result.summary()
+    (['term', 'estimate', 'std_error'], True)
+    >>> print(result.intervals_frame(alpha=0.1, target="table").round(2).to_string(index=False))
+      term  estimate  conf_low  conf_high
+    smoker       0.3       0.3        0.3
+    >>> result.test(0.25, alternative="larger").pvalue < 0.001
+    True
     """
 
     title: str

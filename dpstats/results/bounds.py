@@ -56,6 +56,8 @@ class Bounds:
     >>> both = dps.release(plan, rows).bound("smoker & ill")  # neither measured nor planned
     >>> bool(both.low[0] <= 0.3 <= both.high[0]), bool(both.width[0] < 0.1)
     (True, True)
+    >>> list(both.to_frame())
+    ['term', 'conf_low', 'conf_high', 'known_from']
     """
 
     terms: list[str]

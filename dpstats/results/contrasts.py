@@ -272,6 +272,8 @@ class Prediction(Result):
     >>> predicted = fitted.get_prediction({"age": [20, 60]})
     >>> predicted.predicted_mean.round().tolist(), predicted.conf_int(obs=True).shape
     ([13.0, 33.0], (2, 2))
+    >>> list(predicted.summary_frame())[:2]
+    ['mean', 'mean_se']
     """
 
     mean: LinearResult

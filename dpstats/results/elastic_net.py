@@ -59,6 +59,12 @@ class ElasticNetResult(Cached, Result):
     ['in', 'in', 'out']
     >>> fitted.path(5).shape
     (15, 3)
+    >>> penalties, coefficients = fitted.path_in_units(5)
+    >>> penalties.shape, coefficients.shape, fitted.predict({"age": [50], "x": [3]}).shape
+    ((5,), (5, 3), (1,))
+    >>> estimate, low, high = fitted.risk()
+    >>> bool(low <= estimate <= high)
+    True
     """
 
     terms: tuple[str, ...]

@@ -168,6 +168,8 @@ class LogisticResult(GeneralisedResult):
     True (2, 3)
     >>> print(fitted.predict({"age": [20, 80]}).round(1))
     [0.2 0.8]
+    >>> print(fitted.t_test("age = 0").pvalues[0] < 0.001, fitted.get_margeff().terms)
+    True ['age']
     """
 
     ratio: ClassVar[str] = "odds_ratio"

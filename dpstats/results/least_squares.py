@@ -59,6 +59,12 @@ class OLSResult(RegressionResult):
     True 10000
     >>> round(float(fitted.params["age"]), 1)
     0.5
+    >>> fitted.predict({"age": [20, 60]}).round().tolist(), fitted.cov_params().shape
+    ([13.0, 33.0], (2, 2))
+    >>> print(fitted.t_test("age = 0.5").pvalues.shape, fitted.f_test("age = 0").pvalue < 0.001)
+    (1,) True
+    >>> print(fitted.wald_test("age = 0").pvalue < 0.001)
+    True
     """
 
     @property

@@ -44,6 +44,8 @@ class Pooled:
     [0.31] [0.0153] [6.]
     >>> print(pooled.conf_int(alpha=0.05).round(3))
     [[0.273 0.347]]
+    >>> "df" in pooled.summary(), len(pooled.to_frame())
+    (True, 1)
     """
 
     params: Named

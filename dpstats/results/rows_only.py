@@ -288,6 +288,8 @@ class RowsTest(_FromRows):
     >>> found = dps.corrected.infer(link, rows, radius=0.005, n=5_000, schema=schema)
     >>> found.certified.verdict
     'reject'
+    >>> found.verdict(alpha=0.1).verdict, found.conf_int(target="table").shape
+    ('reject', (2,))
     """
 
     null: str

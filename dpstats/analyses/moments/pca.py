@@ -223,6 +223,8 @@ class PCAResult(EstimateResult):
     True
     >>> result.components_.shape, result.loadings().shape
     ((2, 2), (4, 5))
+    >>> result.transform(rows).shape, result.scores(rows).shape, len(result.angles())
+    ((10000, 2), (10000, 2), 2)
     """
 
     columns: tuple[str, ...] = ()

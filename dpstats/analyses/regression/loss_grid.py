@@ -69,7 +69,7 @@ class LossGrid:
 
     References
     ----------
-    .. [1] N. Bojkovic and P.-L. Loh (2024), Section V, "M-estimation".
+    N. Bojkovic and P.-L. Loh (2024), Section V, "M-estimation".
 
     Examples
     --------
@@ -223,6 +223,8 @@ class LossGridResult(Result):
     >>> found = dps.release(plan, rows, m=1_000, k=100).infer(median)
     >>> found.contains({"Intercept": 30}), found.contains({"Intercept": 60})
     (True, False)
+    >>> found.conf_int().shape, list(found.risks())
+    ((1, 2), ['Intercept', 'risk', 'low', 'high', 'possible'])
     """
 
     terms: list[str]

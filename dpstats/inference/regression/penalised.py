@@ -129,7 +129,7 @@ class PenalisedMoments(Cached):
         table = (np.sqrt(m * np.maximum(values, 0)) * vectors).T  # m rows with these moments
         found = enet_path(
             np.asfortranarray(table[:, :-1]), table[:, -1], l1_ratio=l1_ratio, alphas=alphas,
-            tol=_TOLERANCE, max_iter=_SWEEPS, check_input=False,
+            precompute=False, tol=_TOLERANCE, max_iter=_SWEEPS, check_input=False,
         )[1]  # fmt: skip
         coefficients = np.zeros((len(alphas), len(self.penalised)))
         found[np.abs(found) <= _TOLERANCE] = 0.0  # where a coefficient is about to enter

@@ -91,6 +91,10 @@ class GraphResult(PairGraph, EstimateResult):
     ['a, b', 'b, c']
     >>> result.precision_.shape
     (3, 3)
+    >>> len(result.verdicts()), result.pairs().shape, result.precision().shape[0]
+    (3, (3, 4), 6)
+    >>> print(result.adjusted_pvalues("holm")[0] < 0.001, ("a", "b") in result.to_networkx().edges)
+    True True
     """
 
     columns: tuple[str, ...] = ()

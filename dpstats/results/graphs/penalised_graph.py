@@ -59,6 +59,12 @@ class PenalisedGraphResult(PairGraph, Result):
     >>> sparse = dps.GraphicalModel(["a", "b", "c"], estimator="clime", penalties=[0.1, 0.9])
     >>> release.infer(sparse).edge_counts.tolist()
     [2, 0]
+    >>> release.infer(sparse).edges(penalty=0.1)["first"].tolist()
+    ['a', 'b']
+    >>> release.infer(sparse).pairs(penalty=0.9)["estimate"].tolist()
+    [0.0, 0.0, 0.0]
+    >>> sorted(release.infer(sparse).to_networkx(penalty=0.1).edges)
+    [('a', 'b'), ('b', 'c')]
     """
 
     columns: tuple[str, ...]

@@ -46,6 +46,11 @@ class TreeResult(PairGraph, EstimateResult):
     >>> result = dps.release(plan, rows, m=2_000).infer(tree)
     >>> result.verdicts()
     ['sure', 'impossible', 'sure']
+    >>> result.edges()["term"].tolist(), len(result.pairs())
+    (['a, b', 'b, c'], 3)
+    >>> low, high = result.weights()
+    >>> print(low[0] > high[1], sorted(result.to_networkx().edges))
+    True [('a', 'b'), ('b', 'c')]
     """
 
     columns: tuple[str, ...] = ()

@@ -1,0 +1,71 @@
+"""The pages that need nothing but themselves: files, Python and commands run in their order."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from dpstats.cli import DONE, main
+from dpstats.privacy.noise import _noise_from
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = [
+    "coming-from.md",
+    "faq.md",
+    "how-to/approve-a-plan.md",
+    "how-to/choose-a-guarantee.md",
+    "how-to/choose-an-analysis.md",
+    "how-to/read-a-summary.md",
+    "how-to/recover.md",
+    "how-to/several-releases.md",
+    "how-to/write-a-schema.md",
+]
+NUMBER = re.compile(r"[-+]?(\d[\d.,]*\d|\d)(e[-+]?\d+)?|-?inf")
+
+
+def shape(line):
+    """A printed line without its numbers and widths, which the noise changes."""
+    return re.sub(r"[\s\-]+", " ", NUMBER.sub("#", line)).strip()
+
+
+def run_command(line):
+    """One line of a shell; a comment names the exit code where it is not that of success."""
+    command, _, comment = line.partition("#")
+    expected = int(comment.split()[-1]) if comment else DONE
+    assert main(command.split()[1:]) == expected, line
+
+
+def run_page(page, capsys):
+    """All blocks of a page, in a folder of its own."""
+    text, scope, printed = (DOCS / page).read_text("utf-8"), {}, ""
+    fences = re.findall(r"^```(\w*)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    assert fences
+    for language, block in fences:
+        if language == "toml":
+            name = re.match(r"# (\S+\.toml)\n", block)[1]
+            Path(name).write_text(block, encoding="utf-8")
+        elif language == "python":
+            exec(compile(block, page, "exec"), scope)
+        elif language == "text":  # an excerpt of what was printed so far
+            lines = {shape(line) for line in printed.splitlines()}
+            for line in block.splitlines():
+                assert shape(line) in lines, line
+        else:
+            for line in block.splitlines():
+                run_command(line)
+        out, err = capsys.readouterr()
+        printed += out + err
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_page_runs(page, tmp_path, monkeypatch, capsys, seeded_noise):
+    """With the noise of a seed: an interval that is nearly always infinite may be finite."""
+    monkeypatch.chdir(tmp_path)
+    with _noise_from(seeded_noise(4)):
+        run_page(page, capsys)
+
+
+def test_every_page_runs_in_some_test():
+    elsewhere = (Path(__file__).parents[1] / "test_how_to.py").read_text("utf-8")
+    for path in (DOCS / "how-to").glob("*.md"):
+        assert f"how-to/{path.name}" in PAGES or path.name in elsewhere, path.name

@@ -1,0 +1,190 @@
+"""The reference pages list what the parsers take, the files hold and the package exports."""
+
+import io
+import json
+import re
+import zipfile
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import dpstats as dps
+from dpstats import families
+from dpstats.analyses.registry import _parameters, _required, registry
+from dpstats.measured.measurements import ANSWERS_HEADER
+from dpstats.planning import requests
+from dpstats.privacy import ledger
+from dpstats.references import reference_from_dict
+from dpstats.schema.schema import _KEYS as COLUMN_KEYS
+
+PAGES = Path(__file__).parents[2] / "docs" / "reference"
+REFERENCES = (dps.Uniform, dps.LogLinear, dps.PerturbedHistogram, dps.BernsteinKDE)
+
+
+def tables(page, heading):
+    """The lines of the tables under a heading, as lists of cells."""
+    text = (PAGES / page).read_text("utf-8")
+    (found,) = re.findall(
+        rf"^## {re.escape(heading)}\n(.*?)(?=^## |\Z)", text, re.DOTALL | re.MULTILINE
+    )
+    lines = re.findall(r"^\| (`.*) \|$", found, re.MULTILINE)
+    return [line.split(" | ") for line in lines]
+
+
+def keys(page, heading):
+    """The names in the first column."""
+    names = [re.fullmatch(r"`(.*)`", cells[0])[1] for cells in tables(page, heading)]
+    assert len(set(names)) == len(names)
+    return names
+
+
+def named(cell):
+    """All names in one cell."""
+    return re.findall(r"`(\w+)`", cell)
+
+
+def test_keys_of_columns():
+    shared = set(keys("schema-file.md", "Keys of every column"))
+    own = {
+        "boolean": set(),
+        "category": set(keys("schema-file.md", "Keys of a category")),
+        "number": set(keys("schema-file.md", "Keys of a number")),
+    }
+    for kind, taken in COLUMN_KEYS.items():
+        assert shared | own[kind] == taken | {"kind"}, kind
+
+
+def test_keys_of_a_request():
+    assert set(keys("request-file.md", "Keys at the top")) == requests._KEYS
+    budgets = [{"epsilon": 1}, {"epsilon": 1, "delta": 1e-6}, {"rho": 1}]
+    listed = keys("request-file.md", "Keys of [budget]")
+    assert set(listed) == set().union(*budgets)
+    for budget in budgets:
+        requests._read_budget(budget)
+    with pytest.raises(dps.RequestError, match="unknown keys"):
+        requests._read_budget({"epsilon": 1, "more": 1})
+
+
+def test_kinds_of_analyses_and_their_parameters():
+    found = {cells[0]: cells[1:] for cells in tables("request-file.md", "Kinds of analyses")}
+    assert list(found) == [f"`{kind}`" for kind in sorted(registry())]
+    for kind, analysis in registry().items():
+        name, parameters = found[f"`{kind}`"]
+        assert name == f"`dps.{analysis.__name__}`"
+        assert parameters.split(", ") == [
+            f"`{field.name}`" + (r"\*" if _required(field) else "")
+            for field in _parameters(analysis)
+        ]
+
+
+def test_keys_of_every_analysis():
+    entry = {"name": "a", "kind": "proportion", "share": 2, "condition": "a"}
+    analyses, shares = requests._analyses([entry])
+    assert (list(analyses), shares) == (["a"], {"a": 2})
+    assert keys("request-file.md", "Keys of [[analysis]]") == list(entry)[:3]
+
+
+def test_kinds_of_references_and_their_keys():
+    found = {
+        re.fullmatch("`(.*)`", kind)[1]: (name, set(named(listed)))
+        for kind, name, listed in tables("request-file.md", "Keys of [reference]")
+    }
+    for made in (cls() for cls in REFERENCES):
+        kind = made.to_dict()["kind"]
+        name, listed = found.pop(kind)
+        assert name == f"`dps.{type(made).__name__}`"
+        assert listed == set(made.__dataclass_fields__)
+        assert reference_from_dict({"kind": kind}) == made
+    assert not found
+
+
+@pytest.fixture(scope="module", params=["replace", "add_remove"])
+def archive(request, tmp_path_factory):
+    """A plan, and the members of its release."""
+    schema = dps.Schema([dps.Boolean("a"), dps.Number("b", 0, 9, edges=[5], missing=1)])
+    asked = {"a": dps.Proportion("a"), "b": dps.Mean("b"), "t": dps.Marginals(["a", "b"])}
+    plan = dps.plan(schema, asked, budget=dps.ApproxDP(1, 1e-6), unit=request.param)
+    rows = pd.DataFrame({"a": [True, False] * 50, "b": [1, 8] * 50})
+    with zipfile.ZipFile(io.BytesIO(dps.release(plan, rows, m=50).to_bytes())) as held:
+        return plan, {name: held.read(name).decode() for name in held.namelist()}
+
+
+def test_keys_of_the_archive(archive):
+    plan, members = archive
+    assert keys("archive.md", "Members of a release") == list(members)
+    document = json.loads(members["release.json"])
+    assert keys("archive.md", "Keys of release.json") == list(document)
+    accuracy = document["accuracy"]
+    assert keys("archive.md", "Keys of accuracy") == list(accuracy)
+    *_, (_, radius) = tables("archive.md", "Keys of accuracy")
+    assert set(named(radius)) == set(accuracy["analyses"]["a"])
+    measurements = json.loads(members["measurements.json"])
+    assert keys("archive.md", "Keys of measurements.json") == list(measurements)
+    plain = plan.to_dict()
+    assert keys("archive.md", "Keys of a plan") == [*plain, "start"]
+
+
+def test_keys_of_budgets():
+    found = dict(tables("archive.md", "Keys of budget"))
+    for budget in (dps.PureDP(1), dps.ZCDP(1), dps.ApproxDP(1, 1e-6)):
+        kind, *others = budget.to_dict()
+        assert kind == "kind"
+        assert set(named(found.pop(f"`{budget.kind}`").split(":")[0])) == set(others)
+    assert not found
+
+
+def test_keys_of_blocks(archive):
+    plan, _ = archive
+    found = {cells[0].strip("`"): cells[1] for cells in tables("archive.md", "Keys of blocks")}
+    assert set(found) == set(families.KINDS)
+    for block in plan.to_dict()["blocks"]:
+        assert set(named(found[block["kind"]])) >= set(block) - {"kind", "role", "multiplier"}
+
+
+def test_columns_of_tables(archive):
+    _, members = archive
+    assert keys("archive.md", "Columns of answers.csv") == list(ANSWERS_HEADER)
+    heads = {name: members[name].split("\n")[0].split(",") for name in members if "csv" in name}
+    assert heads["answers.csv"] == list(ANSWERS_HEADER)
+    own = keys("archive.md", "Columns of candidates.csv and rows.csv")
+    assert heads["candidates.csv"] == [*heads["rows.csv"], *own]
+
+
+def test_keys_of_a_ledger(tmp_path):
+    page = (PAGES / "archive.md").read_text("utf-8")
+    assert "## Keys of a ledger" in page
+    first, other = page.split("## Keys of a ledger")[1].split("Every other line")
+    book = dps.Ledger.create(tmp_path / "l", dps.ApproxDP(1, 1e-6))
+    book.spend(dps.ApproxDP(0.5, 1e-6))
+    lines = [json.loads(line) for line in (tmp_path / "l").read_text().splitlines()]
+    for text, line in zip((first, other), lines, strict=True):
+        assert re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE) == list(line)
+    assert set(lines[1]) - {"digest"} == ledger._SPENDING
+
+
+def public_names():
+    """All public names, those of public modules with the name of the module."""
+    for name in dps.__all__:
+        value = getattr(dps, name)
+        if hasattr(value, "__path__") or name == "testing":
+            yield from (f"{name}.{part}" for part in value.__all__)
+        elif name != "__version__":
+            yield name
+
+
+def test_every_public_name_has_a_page():
+    listed = re.findall(r"^   ([\w.]+)$", (PAGES / "names.md").read_text("utf-8"), re.MULTILINE)
+    assert sorted(listed) == sorted(public_names())
+
+
+def test_the_examples_of_the_pages_are_read(tmp_path):
+    for page in ("schema-file", "request-file"):
+        text = (PAGES / f"{page}.md").read_text("utf-8")
+        (example,) = re.findall(r"^```toml\n(.*?)```", text, re.DOTALL | re.MULTILINE)
+        (tmp_path / f"{page}.toml").write_text(example)
+    assert len(dps.Schema.load(tmp_path / "schema-file.toml").columns) == 5
+    assert set(requests.load_request(tmp_path / "request-file.toml").analyses) == {
+        "smoking",
+        "ages",
+    }
