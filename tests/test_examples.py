@@ -82,7 +82,7 @@ def test_the_request_of_the_readme_runs_with_its_commands(tmp_path, monkeypatch,
 def test_vignette(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     if os.environ.get("DPSTATS_VIGNETTES") == "thin":  # one pretend release per preview, not three
-        monkeypatch.setattr("dpstats.planning.preview.PRETEND_RELEASES", 1)
+        monkeypatch.setattr("dpstats.planning.previews.preview.PRETEND_RELEASES", 1)
     blocks = fences(path, "python")
     assert len(blocks) == path.read_text("utf-8").count("```python")
     scope = {}

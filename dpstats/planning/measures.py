@@ -17,9 +17,9 @@ from dpstats.errors import RequestError
 from dpstats.measured.certificate import certify_answers
 from dpstats.measured.strategy import Strategy
 from dpstats.measured.view import ReleaseView
-from dpstats.planning import preview
 from dpstats.planning.power import Effect, pvalue_in, refuse_null, under_alternative
-from dpstats.planning.pretended import (
+from dpstats.planning.previews import preview
+from dpstats.planning.previews.pretended import (
     PretendRelease,
     PretendRows,
     generator,

@@ -32,7 +32,7 @@ from dpstats.planning.asked import (
     refuse_needless_norms,
 )
 from dpstats.planning.division import continued, divide, split_stages, weights_of
-from dpstats.planning.preview import Preview, preview_strategy
+from dpstats.planning.previews.preview import Preview, preview_strategy
 from dpstats.planning.solve import Solvable
 from dpstats.planning.table_split import WEIGHTS, Weights, check_weights
 from dpstats.privacy.budget import Budget, check_budget

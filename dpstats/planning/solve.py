@@ -20,7 +20,7 @@ from dpstats.planning import measures
 from dpstats.planning.least import CLOSE, Search
 from dpstats.planning.measures import Delta, Measure, Power, Subject, Width
 from dpstats.planning.power import Effect
-from dpstats.planning.pretended import seen_by_analyses
+from dpstats.planning.previews.pretended import seen_by_analyses
 from dpstats.planning.solution import P, Planned, Quantity, Solution, text_of
 from dpstats.privacy.budget import Budget, check_budget
 from dpstats.results.rendering import significant

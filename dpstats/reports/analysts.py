@@ -16,7 +16,7 @@ from dpstats.analyses.registry import spelled
 from dpstats.caching import Cached
 from dpstats.checks import Method, counted
 from dpstats.measured.certificate import Accuracy
-from dpstats.planning.preview import preview_strategy, previewed_width
+from dpstats.planning.previews.preview import preview_strategy, previewed_width
 from dpstats.releases.release import CAUTION, LIMITS, Release
 from dpstats.reports import figures
 from dpstats.reports.answerable import answerable

@@ -13,7 +13,7 @@ from dpstats.analyses.base import answered
 from dpstats.planning import measures
 from dpstats.planning.least import CLOSE
 from dpstats.planning.power import pvalue_in, pvalue_of, under_alternative
-from dpstats.planning.pretended import generator, points
+from dpstats.planning.previews.pretended import generator, points
 from dpstats.planning.solve import with_budget
 
 ALONE = dps.Schema([dps.Boolean("smoker")])

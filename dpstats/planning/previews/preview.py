@@ -20,8 +20,8 @@ from dpstats.checks import (
 )
 from dpstats.measured.strategy import Strategy
 from dpstats.measured.view import ReleaseView
-from dpstats.planning.expected_accuracy import ExpectedAccuracy, expected_accuracy
-from dpstats.planning.pretended import (
+from dpstats.planning.previews.expected_accuracy import ExpectedAccuracy, expected_accuracy
+from dpstats.planning.previews.pretended import (
     PretendRelease,
     check_columns,
     pretend_rows,

@@ -3,7 +3,7 @@
 import numpy as np
 
 import dpstats as dps
-from dpstats.planning.pretended import (
+from dpstats.planning.previews.pretended import (
     PretendRelease,
     PretendRows,
     generator,
