@@ -15,7 +15,7 @@ from dpstats import files
 from dpstats.analyses.base import Analysis
 from dpstats.analyses.registry import analysis_from_dict, analysis_to_dict, check_readable
 from dpstats.analyses.second_stage import second_stages
-from dpstats.checks import Progress, check_label, check_progress, counted, short
+from dpstats.checks import check_label, counted, short
 from dpstats.errors import FileFormatError, RequestError
 from dpstats.families.block import Family
 from dpstats.families.tables.cells import ROWS
@@ -32,20 +32,19 @@ from dpstats.planning.asked import (
     refuse_needless_norms,
 )
 from dpstats.planning.division import continued, divide, split_stages, weights_of
-from dpstats.planning.previews.preview import Preview, preview_strategy
-from dpstats.planning.solve import Solvable
+from dpstats.planning.previewable import Previewable
+from dpstats.planning.solve import Solvable, with_budget
 from dpstats.planning.table_split import WEIGHTS, Weights, check_weights
 from dpstats.privacy.budget import Budget, check_budget
 from dpstats.privacy.neighbours import NEIGHBOURS, Unit, check_unit
 from dpstats.references import default_reference, reference_from_dict
 from dpstats.references.base import Reference
-from dpstats.references.uniform import Uniform
 from dpstats.results.base import Result
-from dpstats.schema import Schema
+from dpstats.schema import Guesses, Schema
 
 
 @dataclass(frozen=True, repr=False)
-class Plan(HasStrategy, Solvable):
+class Plan(HasStrategy, Solvable, Previewable):
     """What will be measured, and how the budget is split; made before any row is read.
 
     Attributes
@@ -174,48 +173,16 @@ class Plan(HasStrategy, Solvable):
             law = self.budget.law(self.budget.natural_scale(own.multiplier))
             self.reference.check(own.block, n, law)
 
-    def preview(
-        self,
-        n: int | None = None,
-        *,
-        like: ReleaseView | None = None,
-        progress: Progress | None = None,
-    ) -> Preview:
-        """Functions, noise and expected interval widths, from public numbers alone.
+    def asking(self, analyses: Mapping[str, Analysis[Result]]) -> Plan:
+        """A plan of other analyses with the same schema, budget, n, unit and reference."""
+        reference = self.reference if self.reference.share else None
+        return plan(
+            self.schema, analyses, budget=self.budget, n=self.n, unit=self.unit, reference=reference
+        )
 
-        Every analysis runs on simulated releases of n rows. Rows spread evenly over the levels and
-        bins are too optimistic where real ones concentrate: the coefficients of a number that
-        varies over a tenth of its bounds are 10 to 100 times less certain. Give `like` to preview
-        with rows that resemble those of a release.
-
-        Parameters
-        ----------
-        n : int, optional
-            Assumed number of rows; the plan's own n if not given.
-        like : Release, optional
-            Draw rows from its fitted density: a release of an earlier year, or of rows made up
-            from public knowledge, that declares the plan's columns as the plan does. A release is
-            public: nothing here reads private rows.
-        progress : callable, optional
-            Called with a text, the number of analyses so far, and that of all.
-
-        Raises
-        ------
-        RequestError
-            Without a number of rows, or if `like` lacks a column or declares it otherwise.
-        """
-        rows = self.n if n is None else n
-        if rows is None:
-            raise RequestError(
-                "preview needs a number of rows: plan.preview(n=...), or --rows on the command line"
-            )
-        check_rows(rows)
-        self.check_reference(rows)
-        check_progress(progress)
-        return preview_strategy(
-            self.strategy, self.analyses, rows, like, fixed=isinstance(self.reference, Uniform),
-            heading=str(self), progress=progress,
-        )  # fmt: skip
+    def costing(self, budget: Budget) -> Plan:
+        """The same plan at another budget of its kind, every noise in proportion."""
+        return with_budget(self, budget)
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write the plan as JSON: the approved plan is the plan that runs.
@@ -257,6 +224,7 @@ class Plan(HasStrategy, Solvable):
             "analyses": self.requests,
             "reference": self.reference.to_dict(),
             **({} if self.start is None else {"start": self.start.to_members()}),
+            **({"guesses": self.schema.guesses.to_dict()} if self.schema.guesses else {}),
         }
 
     @property
@@ -298,8 +266,12 @@ class Plan(HasStrategy, Solvable):
     def from_dict(cls, plain: Mapping[str, Any]) -> Plan:
         """Inverse of `to_dict`, checked; the blocks are those of the file, not merged again."""
         with files.reading("the plan", RequestError):
+            strategy = Strategy.from_dict(plain)
+            if "guesses" in plain:
+                guesses = Guesses.from_dict(plain["guesses"])
+                strategy = replace(strategy, schema=Schema(strategy.schema.columns, guesses))
             loaded = cls(
-                strategy=Strategy.from_dict(plain),
+                strategy=strategy,
                 analyses={name: analysis_from_dict(p) for name, p in plain["analyses"].items()},
                 reference=reference_from_dict(plain["reference"]),
                 start=Measurements.from_members(plain["start"]) if "start" in plain else None,

@@ -13,7 +13,8 @@ from dpstats.analyses.base import answered
 from dpstats.planning import measures
 from dpstats.planning.least import CLOSE
 from dpstats.planning.power import pvalue_in, pvalue_of, under_alternative
-from dpstats.planning.previews.pretended import generator, points
+from dpstats.planning.previews.invented import generator
+from dpstats.planning.previews.likeness import Likeness
 from dpstats.planning.solve import with_budget
 
 ALONE = dps.Schema([dps.Boolean("smoker")])
@@ -254,7 +255,7 @@ def test_few_inferences_and_none_twice(monkeypatch):
     ],
 )
 def test_rows_follow_the_alternative(name, effect, expected):
-    codes, density = points(SCHEMA, None, generator(0))
+    codes, density = Likeness().points(SCHEMA, generator(0))
     tilted = under_alternative(ASKED[name], SCHEMA, codes, density, effect)
     assert tilted.sum() == pytest.approx(1)
     assert tilted.min() >= 0
