@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from dpstats.errors import SchemaError
 
 _NODES, _INNER = 512, 128  # equally likely normal scores, of the first column and of the rest
 _EXTREME = 0.9999
-_STEPS = 40
+_CLOSE = 1e-4
 _PROJECTIONS = 2_000
 _TOLERANCE = 1e-3  # of a correlation
 
@@ -62,24 +63,35 @@ def _latent(
     second: tuple[Codes, Floats],
     r: float,
 ) -> float:
-    """The correlation of normal scores that gives two columns the correlation r; by bisection.
+    """The correlation of normal scores that gives two columns the correlation r.
 
     Raises
     ------
     SchemaError
     """
-    reached = _Pair(first, second)
-    low, high = -_EXTREME, _EXTREME
-    least, most = reached(low), reached(high)
-    if not least < r < most:
+    least, found, most = _root(*(a.tobytes() for pair in (first, second) for a in pair), r)
+    if found is None:
         raise SchemaError(
             f"the guessed correlation of {one!r} and {other!r} is {r:g}; with their guessed "
             f"distributions it lies between {least:.2f} and {most:.2f}"
         )
-    for _ in range(_STEPS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if reached(middle) < r else (low, middle)
-    return (low + high) / 2
+    return found
+
+
+@lru_cache(maxsize=512)
+def _root(
+    codes: bytes, shares: bytes, other_codes: bytes, other_shares: bytes, r: float
+) -> tuple[float, float | None, float]:
+    """The least correlation of two margins, the normal one that gives r, and the largest."""
+    from scipy.optimize import brentq
+
+    first = np.frombuffer(codes, np.int64), np.frombuffer(shares, np.float64)
+    second = np.frombuffer(other_codes, np.int64), np.frombuffer(other_shares, np.float64)
+    reached = _Pair(first, second)
+    least, most = reached(-_EXTREME), reached(_EXTREME)
+    if not least < r < most:
+        return least, None, most
+    return least, brentq(lambda rho: reached(rho) - r, -_EXTREME, _EXTREME, xtol=_CLOSE), most
 
 
 class _Pair:
