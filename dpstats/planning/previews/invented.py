@@ -61,7 +61,8 @@ def pretend(
     -------
     DataFrame
         n rows with one column per declared column, holding values as the private table stores
-        them; missing cells are empty.
+        them. Missing cells are empty where the schema has ``allow_missing``, and otherwise hold
+        what they count as.
 
     Raises
     ------

@@ -74,7 +74,7 @@ class Likeness:
             return "rows drawn from the density of another release"
         if self.frame is not None:
             size = counted(len(next(iter(self.frame.values()))), "row")
-            return f"rows drawn from the frame of {size} given as like="
+            return f"rows drawn from the frame of {size}, invented or public, given as like="
         if self.guesses is None:
             return "rows drawn evenly over the cells"
         named = [name for name in columns.names if name in self.guesses.columns]

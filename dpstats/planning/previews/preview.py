@@ -73,7 +73,8 @@ def preview_strategy(
     if progress is not None:
         progress("done", total, total)
     accuracy = expected_accuracy(pretended[0].measurements, fixed=fixed)
-    return Preview(heading, analyses, n, results, tuple(pretended), accuracy, like)
+    said = like.said(strategy.columns)
+    return Preview(heading, analyses, n, results, tuple(pretended), accuracy, like, said)
 
 
 def with_pilots(
@@ -140,7 +141,7 @@ class Preview:
     accuracy : ExpectedAccuracy
         Of the synthetic rows, beside what a theorem promises.
     like : Likeness
-        What the rows were made from.
+        What the rows were made from; `said` has it in words.
     plan : Plan or None
         What is previewed, for advice on changes.
     """
@@ -152,6 +153,7 @@ class Preview:
     pretended: tuple[ReleaseView, ...]
     accuracy: ExpectedAccuracy
     like: Likeness = field(default_factory=Likeness)
+    said: str = ""
     plan: Replannable | None = None
 
     @cached_property
@@ -226,8 +228,7 @@ class Preview:
             self.heading,
             "",
             *textwrap.wrap(
-                f"Preview at n = {self.n} {self.like.said(self.pretended[0].schema)}, with "
-                "simulated noise (no data were read).",
+                f"Preview at n = {self.n} {self.said}, with simulated noise (no data were read).",
                 _LINE,
             ),
             *([_INVENT] if even else []),
