@@ -164,7 +164,9 @@ class Previewable:
         for total in totals:
             budget = own.of_total(total)
             at[budget.total] = with_budget(self, budget).strategy
-        like = likeness(like, self.strategy.columns)
+        if not at:
+            raise RequestError("give at least one budget, or none for the usual ones")
+        like = likeness(like, self.strategy)
         return curve_of(
             self.strategy, {name: self.analyses[name] for name in names}, dict(sorted(at.items())),
             rows, like, method, alpha, required=of is not None, progress=progress,

@@ -147,7 +147,7 @@ class Solvable:
                 f"dps.{type(self.strategy.budget).__name__}; make the plan again for another kind"
             )
         known = self.strategy.n if n is None and budget is None else n
-        rows = likeness(like, self.strategy.columns)
+        rows = likeness(like, self.strategy)
         subject = Subject(self.strategy, self.analyses[of], of, rows, alpha)
         measure: Measure
         if quantity == "width":

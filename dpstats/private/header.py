@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import gzip
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
@@ -17,15 +17,16 @@ from dpstats.errors import DataError, SchemaError
 from dpstats.private.delimited import is_delimited
 from dpstats.schema.column_fields import check_name
 
-_LONGEST = 2**20  # characters of a first line
+_LONGEST = 2**20  # bytes of a first line
 _DELIMITERS = ",;\t"
 _VALUES = frozenset(
     ("true", "false", "yes", "no", "na", "n/a", "nan", "none", "null", "nil", "male", "female")
 )
 _NUMBER = re.compile(r"[-+\d.,:/ %$€£]*\d[-+\d.,:/ %$€£]*")  # dates and times too
-_ADVICE = (
-    "name the columns yourself with --header a,b,c, without the file, or give the file a first "
-    "line with their names"
+_REFUSED = (
+    "the first line does not look like names of columns: there are numbers, dates, empty or "
+    "repeated fields, or words such as yes, as in a row of data. Nothing of it is shown; name the "
+    "columns with --header a,b,c, without the file, or give the file a first line with their names"
 )
 
 
@@ -41,11 +42,10 @@ def header_of(path: str | Path) -> list[str]:
     path = files.as_path(path)
     if not path.is_file():
         raise DataError(f"there is no file {path.name!r}")
-    if path.suffix.lower() == ".parquet":
-        return _checked(_of_parquet(path), f"the columns of {path.name!r} do")
-    if not is_delimited(path):
-        raise DataError(f"{path.name!r} is not a .csv, .tsv (also .gz) or .parquet file")
-    return _checked(_first_line(path), f"the first line of {path.name!r} does")
+    found = _header(path)
+    if isinstance(found, str):  # raised here, where no frame of the traceback holds the line
+        raise DataError(f"{path.name!r}: {found}")
+    return found
 
 
 def named(text: str) -> list[str]:
@@ -63,61 +63,61 @@ def named(text: str) -> list[str]:
     return names
 
 
-def _of_parquet(path: Path) -> list[str]:
+def _header(path: Path) -> list[str] | str:
+    """The names, or why there are none."""
+    if path.suffix.lower() == ".parquet":
+        names = _of_parquet(path)
+    elif is_delimited(path):
+        names = _first_line(path)
+    else:
+        return "not a .csv, .tsv (also .gz) or .parquet file"
+    if names is None:
+        return "it cannot be read: it is damaged, or text that is not UTF-8"
+    kept = [name.strip() for name in names]
+    return _REFUSED if _is_row(kept) else kept
+
+
+def _of_parquet(path: Path) -> list[str] | None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
         return [str(name) for name in pq.read_schema(path).names]
     except (pa.ArrowException, OSError, ValueError):
-        raise DataError(f"{path.name!r} is not a Parquet file that can be read") from None
+        return None
 
 
-def _first_line(path: Path) -> list[str]:
+def _first_line(path: Path) -> list[str] | None:
     """Fields of the first line, split by the delimiter that gives most of them."""
     opened = gzip.open if path.suffix.lower() == ".gz" else open
     try:
-        with opened(path, "rt", encoding="utf-8-sig", newline="") as text:
-            line = _line(text)
-    except (OSError, EOFError, UnicodeError):
-        raise DataError(f"{path.name!r} is not text in UTF-8 that can be read") from None
-    if "\0" in line:
-        raise DataError(f"{path.name!r} is not text in UTF-8 that can be read")
-    try:
+        with opened(path, "rb") as raw:
+            line = _line(raw)
+        if "\0" in line:
+            return None
         return max((next(csv.reader([line], delimiter=d), []) for d in _DELIMITERS), key=len)
-    except csv.Error:
-        return []
+    except (OSError, EOFError, UnicodeError, csv.Error):
+        return None
 
 
-def _line(text: IO[str]) -> str:
-    """The first line, or "" where it has no end: no other line is looked at."""
-    line = text.readline(_LONGEST)
-    return "" if len(line) == _LONGEST else line.rstrip("\r\n")
+def _line(raw: IO[bytes]) -> str:
+    """The first line, or "" where it has no end: what follows is not even decoded."""
+    line = raw.readline(_LONGEST)
+    return "" if len(line) == _LONGEST else line.decode("utf-8-sig").rstrip("\r\n")
 
 
-def _checked(names: Sequence[str], where: str) -> list[str]:
-    """The names, stripped, if they look like names."""
-    kept = [name.strip() for name in names]
-    if next(_doubts(kept), None):
-        kinds = "numbers, dates, empty or repeated fields, or words such as yes"
-        raise DataError(
-            f"{where} not look like names of columns: there are {kinds}, which a row of data "
-            f"would have. Nothing of it is shown; {_ADVICE}"
-        )
-    return kept
-
-
-def _doubts(names: Sequence[str]) -> Iterator[str]:
-    """Names that look like cells."""
+def _is_row(names: Sequence[str]) -> bool:
+    """Whether some of the fields look like cells, or could not be names."""
     if not names or len(set(names)) < len(names):
-        yield ""
+        return True
     for name in names:
         if not name or name.lower() in _VALUES or _NUMBER.fullmatch(name) or _is_number(name):
-            yield name
+            return True
         try:
             check_name(name)
         except SchemaError:
-            yield name
+            return True
+    return False
 
 
 def _is_number(text: str) -> bool:

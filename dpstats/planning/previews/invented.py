@@ -18,6 +18,8 @@ from dpstats.schema.guesses import moments_of
 if TYPE_CHECKING:
     import pandas as pd
 
+_CLOSE = 1e-2  # of a mean and a variance, in those of the guess
+_NEWTON = 60
 Seed = int | tuple[int, int] | np.random.Generator | None
 
 
@@ -85,6 +87,8 @@ def pretend(
     check_rows(n)
     if guesses is not None and not isinstance(guesses, Guesses):
         raise RequestError(f"guesses must be dps.Guesses(...), got {short(guesses)}")
+    if guesses is not None:
+        guesses.check(schema)
     drawn = invented(schema, schema.guesses if guesses is None else guesses, n, generator(rng))
     return pd.DataFrame({column.name: _stored(column, drawn[column.name]) for column in schema})
 
@@ -92,15 +96,14 @@ def pretend(
 def invented(
     schema: Schema, guesses: Guesses | None, m: int, rng: np.random.Generator
 ) -> dict[str, Codes]:
-    """Codes (m,) of invented rows, column by column.
+    """Codes (m,) of invented rows, column by column, from guesses that fit the schema.
 
     Raises
     ------
     SchemaError
-        If the guesses do not fit the schema.
+        If no distribution has such correlations.
     """
-    guesses = (Guesses() if guesses is None else guesses).select(schema.names)
-    guesses.check(schema)
+    guesses = Guesses() if guesses is None else guesses.select(schema.names)
     margins = {column.name: margin(column, guesses) for column in schema}
     joined = list(dict.fromkeys(name for pair in guesses.correlations for name in pair))
     normal: Mapping[str, Floats] = {}
@@ -158,7 +161,34 @@ def _beta(column: Number, mean: float, sd: float) -> Floats:
     total = centre * (1 - centre) / variance - 1
     cuts = ((grid[1:] + grid[:-1]) / 2 - grid[0]) / width
     below = betainc(centre * total, (1 - centre) * total, cuts)
-    return np.diff(below, prepend=0.0, append=1.0)
+    rounded = np.diff(below, prepend=0.0, append=1.0)
+    steps = (grid - mean) / sd
+    if abs(rounded @ steps) < _CLOSE and abs(rounded @ steps**2 - 1) < _CLOSE:
+        return rounded
+    both = _tilted(rounded, np.array([steps, steps**2]), np.array([0.0, 1.0]))
+    found = _tilted(rounded, steps[None], np.zeros(1)) if both is None else both
+    return rounded if found is None else found
+
+
+def _tilted(shares: Floats, functions: Floats, wanted: Floats) -> Floats | None:
+    """Shares (c,) times exp(a f + ...) with wanted means of the functions f (k, c), or None.
+
+    By Newton's method. A few values can have no such mean and deviation: two of them have the
+    deviation that follows from the mean.
+    """
+    slopes = np.zeros(len(functions))
+    for _ in range(_NEWTON):
+        exponent = slopes @ functions
+        tilted = shares * np.exp(exponent - exponent.max())
+        tilted /= tilted.sum()
+        gap = functions @ tilted - wanted
+        if np.abs(gap).max() < _CLOSE:
+            return np.asarray(tilted)
+        centred = functions - (functions @ tilted)[:, None]
+        curvature = (centred * tilted) @ centred.T + 1e-9 * np.eye(len(slopes))
+        step = np.linalg.solve(curvature, gap)
+        slopes -= step / max(1.0, float(np.abs(step).max()))
+    return None
 
 
 def _missing(column: Column, guesses: Guesses) -> float:

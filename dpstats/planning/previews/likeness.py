@@ -11,6 +11,7 @@ import numpy as np
 from dpstats.arrays import Codes, Floats
 from dpstats.checks import columns_named, counted, first_few, short
 from dpstats.errors import RequestError
+from dpstats.measured.strategy import Strategy
 from dpstats.measured.view import ReleaseView
 from dpstats.planning.previews.invented import invented
 from dpstats.references.uniform import Uniform
@@ -88,14 +89,15 @@ def _equally_likely(points: dict[str, Codes]) -> tuple[dict[str, Codes], Floats]
     return points, np.full(rows, 1 / rows)
 
 
-def likeness(like: Like | None, schema: Schema) -> Likeness:
-    """What `like=` means for a plan's columns; by default the guesses of the schema.
+def likeness(like: Like | None, strategy: Strategy) -> Likeness:
+    """What `like=` means for the columns of a plan; by default the guesses of its schema.
 
     Raises
     ------
     RequestError
         For a path, or anything else that is not a release, guesses or a frame of the columns.
     """
+    schema = strategy.columns
     if like is None:
         guesses = None if schema.guesses is None else schema.guesses.select(schema.names)
         return Likeness("guesses", guesses=guesses) if guesses else Likeness()
@@ -108,8 +110,8 @@ def likeness(like: Like | None, schema: Schema) -> Likeness:
             "guesses with dps.Guesses.load"
         )
     if isinstance(like, Guesses):
+        like.check(strategy.schema)
         kept = like.select(schema.names)
-        kept.check(schema)
         return Likeness("guesses", True, guesses=kept) if kept else Likeness("even", True)
     if all(hasattr(like, name) for name in ("schema", "candidates", "weights")):
         check_columns(schema, like)

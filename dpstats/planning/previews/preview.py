@@ -58,7 +58,7 @@ def preview_strategy(
     seed. Both decide the width of intervals. `fixed` is whether candidates come from a density that
     is fixed beforehand.
     """
-    like = likeness(like, strategy.columns)
+    like = likeness(like, strategy)
     strategy = with_pilots(strategy, analyses, like, n)
     seen = seen_by_analyses(strategy, n)
     pretended = [
