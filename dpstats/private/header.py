@@ -10,7 +10,7 @@ import gzip
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO
+from typing import BinaryIO
 
 from dpstats import files
 from dpstats.errors import DataError, SchemaError
@@ -100,7 +100,7 @@ def _first_line(path: Path) -> list[str] | None:
         return None
 
 
-def _line(raw: IO[bytes]) -> str:
+def _line(raw: BinaryIO | gzip.GzipFile) -> str:
     """The first line, or "" where it has no end: what follows is not even decoded."""
     line = raw.readline(_LONGEST)
     return "" if len(line) == _LONGEST else line.decode("utf-8-sig").rstrip("\r\n")

@@ -161,7 +161,7 @@ def _beta(column: Number, mean: float, sd: float) -> Floats:
     total = centre * (1 - centre) / variance - 1
     cuts = ((grid[1:] + grid[:-1]) / 2 - grid[0]) / width
     below = betainc(centre * total, (1 - centre) * total, cuts)
-    rounded = np.diff(below, prepend=0.0, append=1.0)
+    rounded: Floats = np.diff(below, prepend=0.0, append=1.0)
     steps = (grid - mean) / sd
     if abs(rounded @ steps) < _CLOSE and abs(rounded @ steps**2 - 1) < _CLOSE:
         return rounded
