@@ -169,7 +169,7 @@ class AnalystReport(Cached):
         )
 
     def _reached(self) -> Section:
-        """Widths that the plan let expect on even rows, beside those of the release."""
+        """Widths that the plan let expect, beside those of the release."""
         release, (results, _) = self.release, self._inferred
         held = release.measurements
         parts = []
@@ -196,8 +196,8 @@ class AnalystReport(Cached):
             ]  # fmt: skip
             parts += [
                 paragraph(
-                    "Median widths of 95% intervals: as the plan let expect, on simulated rows "
-                    "that are spread evenly, and as they came out."
+                    "Median widths of 95% intervals: as the plan let expect, on simulated "
+                    f"{expected.said}, and as they came out."
                 ),
                 prose(table("Widths expected and reached", header, rows), last=True),
             ]

@@ -156,7 +156,9 @@ def test_the_certificate_of_a_release_keeps_the_wanted_delta(unit):
 def test_rounding_turns_no_hit_into_a_miss():
     """A target that previews reach exactly is reached, though a sum of them is an ulp above."""
     measure = measures.Delta(
-        measures.Subject(alone(dps.PureDP(1)).strategy, ASKED["smoking"], "smoking", None, 0.05)
+        measures.Subject(
+            alone(dps.PureDP(1)).strategy, ASKED["smoking"], "smoking", Likeness(), 0.05
+        )
     )
     assert measure.shortfall(0.010000000000000064, 0.01) == 0
     assert measure.shortfall(0.01 * (1 + 1e-8), 0.01) > 0
@@ -366,7 +368,7 @@ def test_the_width_is_that_of_a_named_term(plan):
         ({"power": 0.8, "alternative": 2, "of": "gap"}, "or both risks; got 2"),
         ({"power": 0.8, "alternative": 0.2, "of": "mean"}, r"for dps.Mean\('x'\) give like="),
         ({"power": 0.8, "alternative": [0.5, 0.5], "of": "fit"}, "2 probabilities were given"),
-        ({"width": 0.1, "like": "x"}, "like must be a release, got str"),
+        ({"width": 0.1, "like": "x"}, "and no path: a preview must never read the private table"),
         (
             {"width": 0.01},
             "not even epsilon = 10000 gives 'smoking' a width of 0.01 at n = 1000: it gives "

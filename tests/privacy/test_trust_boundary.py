@@ -110,7 +110,7 @@ def test_no_modules_import_each_other_in_a_circle():
 def test_a_planted_circle_is_seen(planted):
     trees = {name: TREES[name] for name in MODULES}
     trees["dpstats.planning.asked"] = ast.parse(f"{SOURCES['dpstats.planning.asked']}\n{planted}")
-    assert set(circle(trees)) == {"dpstats.planning.plan", "dpstats.planning.asked"}
+    assert {"dpstats.planning.plan", "dpstats.planning.asked"} <= set(circle(trees))
 
 
 def test_no_module_imports_through_the_public_names():
