@@ -21,7 +21,13 @@ extensions = [
     "rendered_vignettes",
 ]
 root_doc = "docs/index"
-include_patterns = ["*.md", "docs/**.md", "docs/reference/names/*.rst", "vignettes/*.md"]
+include_patterns = [
+    "*.md",
+    "examples/*.md",
+    "docs/**.md",
+    "docs/reference/names/*.rst",
+    "vignettes/*.md",
+]
 templates_path = [str(Path(__file__).parent / "templates")]
 html_theme = "furo"
 html_title = "dpstats"

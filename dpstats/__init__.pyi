@@ -59,8 +59,10 @@ from .measured.certificate import Accuracy as Accuracy
 from .measured.measurements import Measurements as Measurements
 from .measured.radius import Radius as Radius
 from .measured.view import ReleaseView as ReleaseView
+from .planning.curve import Curve as Curve
 from .planning.plan import Plan as Plan
 from .planning.plan import plan as plan
+from .planning.previews.invented import pretend as pretend
 from .planning.solution import Solution as Solution
 from .privacy.budget import ApproxDP as ApproxDP
 from .privacy.budget import PureDP as PureDP
@@ -101,6 +103,7 @@ from .results.graphs.spanning_tree import TreeResult as TreeResult
 from .reports.report import report as report
 from .schema import Boolean as Boolean
 from .schema import Category as Category
+from .schema import Guesses as Guesses
 from .schema import Number as Number
 from .schema import Schema as Schema
 from .synthesis import release as release

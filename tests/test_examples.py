@@ -2,9 +2,9 @@
 
 import os
 import re
+import shutil
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -13,6 +13,7 @@ from dpstats.cli import DONE, main
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
+START = ROOT / "docs" / "getting-started.md"
 VIGNETTES = sorted((ROOT / "vignettes").glob("*.md"))
 GRAPHS = ROOT / "docs" / "explanation" / "graphical-models.md"
 
@@ -29,60 +30,89 @@ def run(path, code, scope):
     exec(compile(code, path, "exec"), scope)
 
 
-def test_custodian_and_analyst(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    rng = np.random.default_rng(0)
-    n = 5_000
-    survey = pd.DataFrame(
-        {
-            "smoker": rng.choice(["no", "yes"], n, p=[0.7, 0.3]),
-            "region": rng.choice(["north", "south", "east", "west"], n),
-            "age": rng.integers(0, 100, n),
-        }
-    )
-    survey.to_parquet("survey.parquet")
-    toml, _ = fences(README, "toml")
-    Path("survey.toml").write_text(toml)
-    assert main(["ledger", "new", "survey.ledger", "--cap", "2"]) == DONE
+@pytest.fixture
+def examples(tmp_path, monkeypatch):
+    """A copy of the folder, in which a document's commands run."""
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    monkeypatch.chdir(tmp_path / "examples")
+    return tmp_path / "examples"
+
+
+def commands_of(path):
+    """Its command lines, without comments."""
+    return re.findall(r"^dpstats (.*?)(?: *#.*)?$", path.read_text("utf-8"), re.MULTILINE)
+
+
+def test_the_readme_runs_in_the_folder_of_its_example(examples, capsys):
+    schema, request = fences(README, "toml")
+    assert schema.strip() == (examples / "survey.toml").read_text().strip()
+    assert request.strip() == (examples / "request.toml").read_text().strip()
+    (start,) = re.findall(r"`dpstats (ledger new .*?)`", README.read_text("utf-8"))
+    assert main(start.split()) == DONE
     custodian, hidden_n, analyst = fences(README, "python")
     scope = {}
     run(README, custodian, scope)
     assert dps.Ledger.open("survey.ledger").spent == 1
     run(README, hidden_n, scope)
     printed = capsys.readouterr().out
-    assert "95% width" in printed  # the custodian's preview
+    assert "rows invented from guesses of smoker, age" in " ".join(printed.split())
     assert "number of rows is noisy" in str(scope["hidden_n"])
     assert scope["release_of_hidden_n"].measurements.count is not None
     assert scope["release"].measurements.count is None
     run(README, analyst, scope)
     printed = capsys.readouterr().out
     assert "delta" in printed
+    rows = pd.read_csv("survey.csv")
+    truth = (rows["smoker"].dropna() == "yes").mean()
     low, high = scope["release"].infer("smoking").conf_int(alpha=1e-6)
-    assert low < 0.3 < high
+    assert low < truth < high
     assert set(scope["release"].to_frame()["age"]) <= set(range(121))
 
-
-def test_the_request_of_the_readme_runs_with_its_commands(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    rng = np.random.default_rng(0)
-    survey = {"smoker": rng.choice(["no", "yes"], 2_000), "age": rng.integers(0, 100, 2_000)}
-    pd.DataFrame(survey).to_parquet("survey.parquet")
-    _, request = fences(README, "toml")
-    Path("request.toml").write_text(request)
-    assert main(["ledger", "new", "survey.ledger", "--cap", "2"]) == DONE
-    commands = re.findall(r"^dpstats (.*?)(?: *#.*)?$", README.read_text("utf-8"), re.MULTILINE)
+    commands = commands_of(README)
     assert len(commands) == 7
     for command in commands:
-        assert main(command.split()) == DONE
-    assert "smoker == 'yes'" in capsys.readouterr().out
-    assert dps.Ledger.open("survey.ledger").spent == 1
+        assert main(command.split()) == DONE, command
+    printed = capsys.readouterr().out
+    assert "smoker == 'yes'" in printed
+    assert dps.Ledger.open("survey.ledger").spent == 2
+
+
+def test_getting_started_runs_as_written(examples, capsys):
+    schema, request = fences(START, "toml")
+    (code,) = fences(START, "python")
+    commands = commands_of(START)
+    assert len(commands) == 11
+    assert main(commands[0].split()) == DONE  # init
+    with pytest.raises(dps.SchemaError, match="give levels"):  # until it is completed
+        dps.Schema.load("pums.toml")
+    names = re.findall(r'^name = "(\w+)"$', (examples / "pums.toml").read_text(), re.MULTILINE)
+    assert names == ["age", "sex", "educ", "race", "income", "married"]
+    (examples / "pums.toml").write_text(schema)
+    (examples / "request.pums.toml").write_text(request)
+    for command in commands[1:]:
+        assert main(command.split()) == DONE, command
+    printed = capsys.readouterr().out
+    assert "rows invented from guesses of every column" in " ".join(printed.split())
+    assert "likely unbounded" not in printed
+    assert "least epsilon" in printed
+    assert (examples / "curve.svg").exists()
+    assert (examples / "report.html").exists()
+    scope = {}
+    run(START, code, scope)
+    assert 0 < scope["low"] < scope["high"] < 1
+    assert dps.Ledger.open("pums.ledger").spent == 1
+
+
+def test_links_of_getting_started_lead_somewhere():
+    for link in re.findall(r"\]\(([^)#]+)", START.read_text("utf-8")):
+        assert (START.parent / link).exists(), link
 
 
 @pytest.mark.parametrize("path", VIGNETTES, ids=lambda path: path.stem)
 def test_vignette(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     if os.environ.get("DPSTATS_VIGNETTES") == "thin":  # one pretend release per preview, not three
-        monkeypatch.setattr("dpstats.planning.preview.PRETEND_RELEASES", 1)
+        monkeypatch.setattr("dpstats.planning.previews.preview.PRETEND_RELEASES", 1)
     blocks = fences(path, "python")
     assert len(blocks) == path.read_text("utf-8").count("```python")
     scope = {}

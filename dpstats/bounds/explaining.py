@@ -17,7 +17,7 @@ from dpstats.families.tables.cells import Indicator
 from dpstats.measured.answers import answer
 from dpstats.measured.combining import Sources
 from dpstats.planning.plan import plan
-from dpstats.planning.preview import previewed_width
+from dpstats.planning.previews.preview import previewed_width
 from dpstats.results.explanation import Explanation
 
 if TYPE_CHECKING:

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dpstats.cli.arguments import TABLE, Commands, budget_of, read_plan
 from dpstats.terminal import as_options, progress, show
 
+if TYPE_CHECKING:
+    from dpstats.planning.curve import Curve
+    from dpstats.planning.plan import Plan
+    from dpstats.releases import Release
+    from dpstats.schema import Guesses
+
+_FIGURES = ("svg", "png", "pdf")
 _TARGETS = ("width", "delta", "power", "budget", "alpha", "method", "alternative", "null", "term")
 
 
@@ -21,9 +29,18 @@ def add_commands(commands: Commands) -> None:
     preview.add_argument(
         "--like",
         type=Path,
-        metavar="RELEASE",
-        help="release.zip of rows that resemble the real ones",
+        metavar="FILE",
+        help="what simulated rows resemble: release.zip, or a .toml file with [guesses] (default: "
+        "the guesses of the request)",
     )
+    preview.add_argument(
+        "--curve",
+        action="store_true",
+        help="interval widths of every analysis against the budget, an eighth to eight times as "
+        "much; a table, or with -o a figure",
+    )
+    preview.add_argument("-o", "--output", type=Path, help="for --curve: curve.svg (or .png, .pdf)")
+    preview.add_argument("--force", action="store_true", help="overwrite an existing output")
     _add_solve(preview)
     preview.set_defaults(run=_preview)
 
@@ -71,7 +88,6 @@ def _add_solve(parser: argparse.ArgumentParser) -> None:
 
 def _preview(options: argparse.Namespace) -> None:
     from dpstats.errors import RequestError
-    from dpstats.releases.opening import open_release
 
     given = {
         name: getattr(options, name) for name in _TARGETS if getattr(options, name) is not None
@@ -79,7 +95,12 @@ def _preview(options: argparse.Namespace) -> None:
     if given and options.solve is None:
         raise RequestError(f"--{next(iter(given))} needs --solve with the name of an analysis")
     plan = read_plan(options.request, options.rows)
-    like = None if options.like is None else open_release(options.like)
+    like = None if options.like is None else _like(options.like)
+    if options.output is not None and not options.curve:
+        raise RequestError("-o is for the figure of --curve")
+    if options.curve:
+        _curve(plan, like, options)
+        return
     if options.solve is None:
         show(plan.preview(options.rows, like=like, progress=progress()))
         return
@@ -95,6 +116,64 @@ def _preview(options: argparse.Namespace) -> None:
     except RequestError as error:
         raise RequestError(as_options(str(error))) from None
     show(solved)
+
+
+def _like(path: Path) -> Release | Guesses:
+    """A release, or the guesses in a .toml file; never a table."""
+    from dpstats.errors import RequestError
+    from dpstats.releases.opening import open_release
+    from dpstats.schema import Guesses
+
+    if path.suffix.lower() == ".toml":
+        return Guesses.load(path)
+    if path.suffix.lower() != ".zip":
+        raise RequestError(
+            "--like takes a release (.zip) or a file with [guesses] (.toml), and no table: a "
+            "preview must never read the private rows"
+        )
+    return open_release(path)
+
+
+def _curve(plan: Plan, like: Release | Guesses | None, options: argparse.Namespace) -> None:
+    """The table or figure of widths against the budget."""
+    from dpstats.errors import RequestError
+    from dpstats.files import check_place
+    from dpstats.releases.paid import check_apart
+
+    if options.solve is not None:
+        raise RequestError("give --curve or --solve, not both")
+    if options.output is None:
+        show(plan.curve(options.rows, like=like, progress=progress()))
+        return
+    check_apart(options.output, {"request": options.request, "pattern": options.like})
+    if options.output.suffix.lower().lstrip(".") not in _FIGURES:
+        raise RequestError(f"name the figure .{', .'.join(_FIGURES)}, as in curve.svg")
+    check_place(options.output, overwrite=options.force)
+    _draw(plan.curve(options.rows, like=like, progress=progress()), options.output, options.force)
+    show(f"written to {options.output}", done=f"{options.output} is written")
+
+
+def _draw(curve: Curve, place: Path, overwrite: bool) -> None:
+    """Write the figure, of the kind that the name says."""
+    import io
+
+    from dpstats.errors import RequestError
+    from dpstats.files import write_atomically
+    from dpstats.plots.curves import curve as draw
+
+    buffer = io.BytesIO()
+    try:
+        from matplotlib import pyplot
+    except ImportError:
+        raise RequestError(
+            "figures need matplotlib; install it with: pip install 'dpstats[plots]'"
+        ) from None
+    pyplot.switch_backend("Agg")
+    figure, ax = pyplot.subplots(layout="constrained")
+    draw(curve, ax=ax)
+    figure.savefig(buffer, format=place.suffix.lower().lstrip("."))
+    pyplot.close(figure)
+    write_atomically(place, buffer.getvalue(), overwrite=overwrite)
 
 
 def _effect(text: str) -> float | list[float]:

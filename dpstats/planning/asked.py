@@ -11,6 +11,7 @@ import numpy as np
 from dpstats.analyses.base import Analysis, combines
 from dpstats.analyses.registry import family_of, spelled
 from dpstats.analyses.second_stage import second_stages
+from dpstats.checks import check_label, short
 from dpstats.errors import RequestError
 from dpstats.families import is_library_block
 from dpstats.families.ball_moments import BallMoments
@@ -18,7 +19,9 @@ from dpstats.families.block import Block
 from dpstats.families.merging import BlockIndex
 from dpstats.measured.contents import unasked
 from dpstats.measured.measurements import Measurements
-from dpstats.measured.strategy import Strategy
+from dpstats.measured.strategy import Strategy, check_rows
+from dpstats.privacy.budget import Budget, check_budget
+from dpstats.references.base import Reference
 from dpstats.results.base import Result
 from dpstats.schema import Schema
 
@@ -135,4 +138,41 @@ def check_start(strategy: Strategy, start: Measurements | None) -> None:
         raise RequestError(
             "the plan does not add second stages to what its start measured; it was edited by "
             "hand: make it again with dps.plan"
+        )
+
+
+def check_arguments(
+    schema: Schema,
+    analyses: Mapping[str, Analysis[Result]],
+    budget: Budget,
+    n: int | None,
+    reference: Reference | None,
+) -> None:
+    """Refuse arguments of `plan` of the wrong type.
+
+    Raises
+    ------
+    BudgetError, RequestError
+    """
+    if not isinstance(schema, Schema):
+        raise RequestError("the first argument must be a dps.Schema; read one with dps.Schema.load")
+    if not isinstance(analyses, Mapping) or not analyses:
+        raise RequestError("analyses must be a non-empty mapping of names to analyses")
+    for name, analysis in analyses.items():
+        if not isinstance(name, str) or not name.strip():
+            raise RequestError(f"names of analyses must be non-empty strings, got {short(name)}")
+        check_label("the name of an analysis", name)
+        if isinstance(analysis, type):
+            raise RequestError(
+                f"{name!r} is the class dps.{analysis.__name__}; make an analysis of it, with its "
+                f"parameters: dps.{analysis.__name__}(...)"
+            )
+        if not (hasattr(analysis, "family") and hasattr(analysis, "infer")):
+            raise RequestError(f"{name!r} is not an analysis such as dps.Proportion(...)")
+    check_budget(budget)
+    if n is not None:
+        check_rows(n)
+    if reference is not None and (isinstance(reference, type) or not hasattr(reference, "share")):
+        raise RequestError(
+            f"reference must be a density such as dps.Uniform(), got {short(reference)}"
         )

@@ -16,16 +16,11 @@ from dpstats.checks import Method, check_method, first_few, short
 from dpstats.errors import RequestError
 from dpstats.measured.certificate import certify_answers
 from dpstats.measured.strategy import Strategy
-from dpstats.measured.view import ReleaseView
-from dpstats.planning import preview
 from dpstats.planning.power import Effect, pvalue_in, refuse_null, under_alternative
-from dpstats.planning.pretended import (
-    PretendRelease,
-    PretendRows,
-    generator,
-    points,
-    pretend_rows,
-)
+from dpstats.planning.previews import preview
+from dpstats.planning.previews.invented import generator
+from dpstats.planning.previews.likeness import Likeness
+from dpstats.planning.previews.pretended import PretendRelease, PretendRows, pretend_rows
 from dpstats.results.estimates import EstimateResult
 from dpstats.schema import Number
 
@@ -45,7 +40,7 @@ class Subject:
     strategy: Strategy
     analysis: Analysis[Result]
     name: str
-    like: ReleaseView | None
+    like: Likeness
     alpha: float
 
 
@@ -189,7 +184,7 @@ class Power(Measure):
     ) -> None:
         self.subject, self.null, self.term = subject, null, term
         self.analysis, strategy, like = subject.analysis, subject.strategy, subject.like
-        if alternative is None and like is None:
+        if alternative is None and not like.given:
             raise RequestError(
                 "power= needs alternative=, an effect size, or like=, a release of rows that "
                 "follow the alternative"
@@ -199,7 +194,7 @@ class Power(Measure):
         if isinstance(simulated, int) and enough < simulated:
             # The power hardly depends on how many tables a p-value is simulated from.
             self.analysis = replace(self.analysis, simulations=enough)  # type: ignore[type-var]
-        codes, density = points(strategy.columns, like, generator(0))
+        codes, density = like.points(strategy.columns, generator(0))
         if alternative is not None:
             refuse_null(self.analysis, strategy.schema, alternative, null)
             density = under_alternative(self.analysis, strategy.schema, codes, density, alternative)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -13,40 +12,39 @@ import numpy as np
 
 from dpstats import files
 from dpstats.analyses.base import Analysis
-from dpstats.analyses.registry import analysis_from_dict, analysis_to_dict, check_readable
+from dpstats.analyses.registry import analysis_from_dict, check_readable
 from dpstats.analyses.second_stage import second_stages
-from dpstats.checks import check_label, counted, short
-from dpstats.display import Shown, as_html, shown_progress
+from dpstats.display import as_html
 from dpstats.errors import FileFormatError, RequestError
 from dpstats.families.block import Family
 from dpstats.families.tables.cells import ROWS
-from dpstats.measured.digest import plan_digest
 from dpstats.measured.measurements import Measurements
-from dpstats.measured.strategy import HasStrategy, PlannedBlock, Strategy, check_rows
+from dpstats.measured.strategy import PlannedBlock, Strategy
 from dpstats.measured.view import ReleaseView
 from dpstats.planning.allocation import Allocation, Split, read_shares
 from dpstats.planning.asked import (
     blocks_asked,
+    check_arguments,
     check_asked,
     check_stages,
     check_start,
     refuse_needless_norms,
 )
-from dpstats.planning.division import continued, divide, split_stages, weights_of
-from dpstats.planning.preview import Preview, preview_strategy
-from dpstats.planning.solve import Solvable
-from dpstats.planning.table_split import WEIGHTS, Weights, check_weights
-from dpstats.privacy.budget import Budget, check_budget
-from dpstats.privacy.neighbours import NEIGHBOURS, Unit, check_unit
+from dpstats.planning.described import Described
+from dpstats.planning.division import continued, divide, split_stages
+from dpstats.planning.previewable import Previewable
+from dpstats.planning.solve import Solvable, with_budget
+from dpstats.planning.table_split import Weights, check_weights
+from dpstats.privacy.budget import Budget
+from dpstats.privacy.neighbours import Unit, check_unit
 from dpstats.references import default_reference, reference_from_dict
 from dpstats.references.base import Reference
-from dpstats.references.uniform import Uniform
 from dpstats.results.base import Result
-from dpstats.schema import Schema
+from dpstats.schema import Guesses, Schema
 
 
 @dataclass(frozen=True, repr=False)
-class Plan(HasStrategy, Solvable):
+class Plan(Described, Solvable, Previewable):
     """What will be measured, and how the budget is split; made before any row is read.
 
     Attributes
@@ -87,26 +85,9 @@ class Plan(HasStrategy, Solvable):
         return self.strategy.n
 
     @property
-    def blocks(self) -> tuple[PlannedBlock, ...]:
-        """The blocks of the family: what the analyses share is merged."""
-        return self.strategy.measured
-
-    @property
-    def reference_block(self) -> PlannedBlock | None:
-        """What the reference itself measures, paid by its own share."""
-        return self.strategy.own_block("reference")
-
-    @property
     def count(self) -> PlannedBlock | None:
         """The number of rows, which is measured where neighbours add or remove a row."""
         return self.strategy.own_block("count")
-
-    @property
-    def spends(self) -> Budget:
-        """The part of the budget that is still to be spent: all of it, without a `start`."""
-        if self.start is None:
-            return self.budget
-        return self.budget.of_total(self.budget.total - self.start.budget.total)
 
     @property
     def in_two_stages(self) -> bool:
@@ -178,49 +159,16 @@ class Plan(HasStrategy, Solvable):
             law = self.budget.law(self.budget.natural_scale(own.multiplier))
             self.reference.check(own.block, n, law)
 
-    def preview(
-        self,
-        n: int | None = None,
-        *,
-        like: ReleaseView | None = None,
-        progress: Shown = None,
-    ) -> Preview:
-        """Functions, noise and expected interval widths, from public numbers alone.
+    def asking(self, analyses: Mapping[str, Analysis[Result]]) -> Plan:
+        """A plan of other analyses with the same schema, budget, n, unit and reference."""
+        reference = self.reference if self.reference.share else None
+        return plan(
+            self.schema, analyses, budget=self.budget, n=self.n, unit=self.unit, reference=reference
+        )
 
-        Every analysis runs on simulated releases of n rows. Rows spread evenly over the levels and
-        bins are too optimistic where real ones concentrate: the coefficients of a number that
-        varies over a tenth of its bounds are 10 to 100 times less certain. Give `like` to preview
-        with rows that resemble those of a release.
-
-        Parameters
-        ----------
-        n : int, optional
-            Assumed number of rows; the plan's own n if not given.
-        like : Release, optional
-            Draw rows from its fitted density: a release of an earlier year, or of rows made up
-            from public knowledge, that declares the plan's columns as the plan does. A release is
-            public: nothing here reads private rows.
-        progress : callable, optional
-            Called with a text, the number of analyses so far, and that of all.
-            By default a bar, as in `measure`.
-
-        Raises
-        ------
-        RequestError
-            Without a number of rows, or if `like` lacks a column or declares it otherwise.
-        """
-        rows = self.n if n is None else n
-        if rows is None:
-            raise RequestError(
-                "preview needs a number of rows: plan.preview(n=...), or --rows on the command line"
-            )
-        check_rows(rows)
-        self.check_reference(rows)
-        with shown_progress(progress) as say:
-            return preview_strategy(
-                self.strategy, self.analyses, rows, like,
-                fixed=isinstance(self.reference, Uniform), heading=str(self), progress=say,
-            )  # fmt: skip
+    def costing(self, budget: Budget) -> Plan:
+        """The same plan at another budget of its kind, every noise in proportion."""
+        return with_budget(self, budget)
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write the plan as JSON: the approved plan is the plan that runs.
@@ -262,49 +210,19 @@ class Plan(HasStrategy, Solvable):
             "analyses": self.requests,
             "reference": self.reference.to_dict(),
             **({} if self.start is None else {"start": self.start.to_members()}),
+            **({"guesses": self.schema.guesses.to_dict()} if self.schema.guesses else {}),
         }
-
-    @property
-    def weights(self) -> Weights | None:
-        """How tables with common columns share the budget, as their noise shows; see `plan`.
-
-        None where no tables share, or where shares or a release to start from were given.
-        """
-
-        def found() -> Weights | None:
-            if self.start is not None:
-                return None
-            asked = {name: blocks_asked(a, self.schema) for name, a in self.analyses.items()}
-            amount = self.budget.total * (1 - self.reference.share)
-            rule = Split(asked, self.budget, amount, self.unit, "equal", None)
-            rule, _ = split_stages(rule, second_stages(self.analyses, self.schema))
-            return weights_of(self.blocks, rule, self.analyses, self.schema)
-
-        return self._once("weights", found)
-
-    @property
-    def requests(self) -> dict[str, Any]:
-        """The analyses as plain data."""
-        plain = {name: analysis_to_dict(a) for name, a in self.analyses.items()}
-        made: dict[str, Any] = json.loads(json.dumps(plain))  # inner tuples as lists
-        return made
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 of all that decides what is measured and released, 64 hexadecimal digits.
-
-        It covers the schema, the blocks with their noise, the budget, the neighbour relation, the
-        analyses and the reference; not `n`, which decides neither. The ledger and the release keep
-        it, so that what ran can be compared with what was approved.
-        """
-        return plan_digest(self.strategy, self.requests, self.reference.to_dict())
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Plan:
         """Inverse of `to_dict`, checked; the blocks are those of the file, not merged again."""
         with files.reading("the plan", RequestError):
+            strategy = Strategy.from_dict(plain)
+            if "guesses" in plain:
+                guesses = Guesses.from_dict(plain["guesses"])
+                strategy = replace(strategy, schema=Schema(strategy.schema.columns, guesses))
             loaded = cls(
-                strategy=Strategy.from_dict(plain),
+                strategy=strategy,
                 analyses={name: analysis_from_dict(p) for name, p in plain["analyses"].items()},
                 reference=reference_from_dict(plain["reference"]),
                 start=Measurements.from_members(plain["start"]) if "start" in plain else None,
@@ -319,47 +237,6 @@ class Plan(HasStrategy, Solvable):
                     "hand: make it again with dps.plan"
                 )
         return loaded
-
-    def __str__(self) -> str:
-        columns = self.columns.names
-        noise = sorted({self.budget.natural_scale(p.multiplier) for p in self.blocks})
-        scales = f"{noise[0]:.4g}" + (f" to {noise[-1]:.4g}" if len(noise) > 1 else "")
-        share = self.reference.share
-        own = self.reference_block
-        already = "" if self.start is None else f". Still to be spent: {self.spends}"
-        paid = "" if own is None else f" for {counted(own.block.size, 'sum')} to place candidates"
-        shared = [] if self.weights is None else [f"Overlapping tables: {WEIGHTS[self.weights]}"]
-        lines = [
-            f"Plan: {counted(len(self.analyses), 'analysis', 'analyses')}, "
-            f"{counted(self.published.size, 'test function')} "
-            f"{self._measured_as} {counted(len(self.blocks), 'block')}, on "
-            f"{'column' if len(columns) == 1 else 'columns'} {', '.join(columns)}",
-            f"Budget: {self.budget}; {NEIGHBOURS[self.unit]}{already}",
-            f"Noise: discrete {self.budget.noise.capitalize()} of scale {scales} rows on every "
-            "function in [-1, 1]",
-            *self._second_stages,
-            f"Reference: {self.reference.to_dict()['kind']}, share of the budget {share}{paid}",
-            *shared,
-            self.columns.missing_rules(),
-            f"Digest: {files.short_digest(self.digest)}",
-        ]
-        return "\n".join(lines)
-
-    @property
-    def _second_stages(self) -> list[str]:
-        """A line on each."""
-        return [
-            f"Second stage: {counted(planned.block.size, 'sum')} of the score at a pilot, noise of "
-            f"scale {self.budget.natural_scale(planned.multiplier):.4g} rows"
-            + ("; the pilot comes from the first stage, and the rows are read twice"
-               if planned.pending else "")
-            for planned in self.strategy.scores
-        ]  # fmt: skip
-
-    @property
-    def _measured_as(self) -> str:
-        tables = self.strategy.tables
-        return f"from {counted(self.family.size, 'sum')} in" if tables else "in"
 
     def __repr__(self) -> str:
         return str(self)
@@ -440,31 +317,8 @@ def plan(
         region: missing or undeclared: counted as 'north'
     Digest: ...
     """
-    if not isinstance(schema, Schema):
-        raise RequestError("the first argument must be a dps.Schema; read one with dps.Schema.load")
-    if not isinstance(analyses, Mapping) or not analyses:
-        raise RequestError("analyses must be a non-empty mapping of names to analyses")
-    for name, analysis in analyses.items():
-        if not isinstance(name, str) or not name.strip():
-            raise RequestError(f"names of analyses must be non-empty strings, got {short(name)}")
-        check_label("the name of an analysis", name)
-        if isinstance(analysis, type):
-            raise RequestError(
-                f"{name!r} is the class dps.{analysis.__name__}; make an analysis of it, with its "
-                f"parameters: dps.{analysis.__name__}(...)"
-            )
-        if not (hasattr(analysis, "family") and hasattr(analysis, "infer")):
-            raise RequestError(f"{name!r} is not an analysis such as dps.Proportion(...)")
-    analyses = dict(analyses)
-    check_budget(budget)
-    if n is not None:
-        check_rows(n)
-    unit = check_unit(unit)
-    if reference is not None and (isinstance(reference, type) or not hasattr(reference, "share")):
-        raise RequestError(
-            f"reference must be a density such as dps.Uniform(), got {short(reference)}"
-        )
-
+    check_arguments(schema, analyses, budget, n, reference)
+    analyses, unit = dict(analyses), check_unit(unit)
     asked = {name: blocks_asked(analysis, schema) for name, analysis in analyses.items()}
     for blocks in asked.values():
         refuse_needless_norms(blocks)

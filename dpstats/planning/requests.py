@@ -16,8 +16,8 @@ from dpstats.privacy.budget import ZCDP, ApproxDP, Budget, PureDP
 from dpstats.privacy.rationals import parse_fraction
 from dpstats.references import reference_from_dict
 from dpstats.results.base import Result
-from dpstats.schema import Schema
-from dpstats.schema.schema import read_toml
+from dpstats.schema import Guesses, Schema
+from dpstats.schema.toml_files import read_toml
 
 _KEYS = {
     "rows",
@@ -29,6 +29,7 @@ _KEYS = {
     "schema",
     "column",
     "analysis",
+    "guesses",
 }
 
 
@@ -42,6 +43,7 @@ def load_request(
     path : path of a TOML file
         ``[budget]`` with ``epsilon``, with ``rho``, or with ``epsilon`` and ``delta``;
         ``[[column]]`` tables, or ``schema = "file.toml"`` beside the request;
+        optional ``[guesses]``, which replaces that of the schema file;
         ``[[analysis]]`` tables with ``name``, ``kind``, the parameters of the analysis, and
         ``share`` to set its share of the budget; optional ``rows``, ``unit``,
         ``allocation``, ``weights`` and ``[reference]``.
@@ -68,10 +70,13 @@ def _plan(
         raise RequestError(f"unknown keys {unknown}; known: {sorted(_KEYS)}")
     if ("column" in document) == ("schema" in document):
         raise RequestError("give [[column]] tables, or schema = 'file.toml'")
+    guesses = document.get("guesses")
     if "schema" in document:
         schema = Schema.load(folder / str(document["schema"]))
+        if guesses is not None:
+            schema = Schema(schema.columns, Guesses.from_dict(guesses))
     else:
-        schema = Schema.from_dict(document["column"])
+        schema = Schema.from_dict(document["column"], guesses)
     analyses, shares = _analyses(document.get("analysis"))
     reference = document.get("reference")
     return plan(

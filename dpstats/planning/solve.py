@@ -16,12 +16,12 @@ from dpstats.checks import Method, Progress, check_alpha, check_finite, short
 from dpstats.display import Shown, shown_progress
 from dpstats.errors import BudgetError, RequestError
 from dpstats.measured.strategy import check_rows
-from dpstats.measured.view import ReleaseView
 from dpstats.planning import measures
 from dpstats.planning.least import CLOSE, Search
 from dpstats.planning.measures import Delta, Measure, Power, Subject, Width
 from dpstats.planning.power import Effect
-from dpstats.planning.pretended import seen_by_analyses
+from dpstats.planning.previews.likeness import likeness
+from dpstats.planning.previews.pretended import seen_by_analyses
 from dpstats.planning.solution import P, Planned, Quantity, Solution, text_of
 from dpstats.privacy.budget import Budget, check_budget
 from dpstats.results.rendering import significant
@@ -49,7 +49,7 @@ class Solvable:
         alternative: Effect | None = None,
         null: float | None = None,
         term: str | None = None,
-        like: ReleaseView | None = None,
+        like: Any = None,
         progress: Shown = None,
     ) -> Solution[P]:
         """The least budget, or the least number of rows, that reaches a target for one analysis.
@@ -85,15 +85,15 @@ class Solvable:
             `Independence` are for the private table, and `details` says so.
         alternative : number or numbers, optional
             Effect size for `power`: the proportion; the difference of two proportions, around one
-            half, or both; the probabilities of a goodness of fit. Rows are otherwise even, or as in
-            `like`.
+            half, or both; the probabilities of a goodness of fit. Otherwise rows are as in
+            `preview`.
         null : float, optional
             For `power`: the value of the null hypothesis, where the analysis has none.
         term : str, optional
             For `power` and `width`: the coefficient, pair or cell that is meant, where there are
             several.
-        like : Release, optional
-            Draw rows from its fitted density; see `preview`.
+        like : Release, Guesses or data frame, optional
+            What rows are drawn from; see `preview`.
         progress : callable, optional
             Called with a text, the number of previews so far, and None.
             By default a bar, as in `measure`.
@@ -149,7 +149,8 @@ class Solvable:
                 f"dps.{type(self.strategy.budget).__name__}; make the plan again for another kind"
             )
         known = self.strategy.n if n is None and budget is None else n
-        subject = Subject(self.strategy, self.analyses[of], of, like, alpha)
+        rows = likeness(like, self.strategy)
+        subject = Subject(self.strategy, self.analyses[of], of, rows, alpha)
         measure: Measure
         if quantity == "width":
             measure = Width(subject, method or "noise_aware", term)

@@ -1,6 +1,7 @@
 """Plots of results, as functions that return matplotlib Axes. matplotlib is optional."""
 
 from dpstats.plots.components import loadings, scree
+from dpstats.plots.curves import curve
 from dpstats.plots.distributions import distribution
 from dpstats.plots.estimates import forest
 from dpstats.plots.graphs import matrix, network
@@ -9,8 +10,8 @@ from dpstats.plots.paths import path
 from dpstats.plots.tables import departures, margin, table
 
 __all__ = [
-    "departures", "distribution", "forest", "loadings", "margin", "matrix", "network", "path",
-    "risk", "scree", "table",
+    "curve", "departures", "distribution", "forest", "loadings", "margin", "matrix", "network",
+    "path", "risk", "scree", "table",
 ]  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from dpstats.analyses.registry import spelled
 from dpstats.caching import Cached
 from dpstats.checks import Method, counted
 from dpstats.measured.certificate import Accuracy
-from dpstats.planning.preview import preview_strategy, previewed_width
+from dpstats.planning.previews.preview import preview_strategy, previewed_width
 from dpstats.releases.release import CAUTION, LIMITS, Release
 from dpstats.reports import figures
 from dpstats.reports.answerable import answerable
@@ -169,7 +169,7 @@ class AnalystReport(Cached):
         )
 
     def _reached(self) -> Section:
-        """Widths that the plan let expect on even rows, beside those of the release."""
+        """Widths that the plan let expect, beside those of the release."""
         release, (results, _) = self.release, self._inferred
         held = release.measurements
         parts = []
@@ -196,8 +196,8 @@ class AnalystReport(Cached):
             ]  # fmt: skip
             parts += [
                 paragraph(
-                    "Median widths of 95% intervals: as the plan let expect, on simulated rows "
-                    "that are spread evenly, and as they came out."
+                    "Median widths of 95% intervals: as the plan let expect, on simulated "
+                    f"{expected.said}, and as they came out."
                 ),
                 prose(table("Widths expected and reached", header, rows), last=True),
             ]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +15,11 @@ from dpstats import files
 from dpstats.arrays import Codes
 from dpstats.checks import columns_named, first_few, short
 from dpstats.display import as_html, html_table
-from dpstats.errors import DataError, FileFormatError, SchemaError
+from dpstats.errors import DataError, SchemaError
 from dpstats.schema.category import Boolean, Category
+from dpstats.schema.guesses import Guesses
 from dpstats.schema.number import Number
+from dpstats.schema.toml_files import read_toml
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,11 +47,14 @@ class Schema:
     Parameters
     ----------
     columns : sequence of Boolean, Category or Number
+    guesses : Guesses, optional
+        Public guesses of how the columns vary, for previews alone. Two schemas that differ in them
+        are equal: they decide nothing that is measured.
 
     Raises
     ------
     SchemaError
-        For no columns, duplicate names, or anything that is not a column.
+        For no columns, duplicate names, anything that is not a column, or guesses that do not fit.
 
     Examples
     --------
@@ -66,6 +69,7 @@ class Schema:
     """
 
     columns: Sequence[Column]
+    guesses: Guesses | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         given: object = self.columns
@@ -90,6 +94,10 @@ class Schema:
         if not columns:
             raise SchemaError("a schema needs at least one column")
         object.__setattr__(self, "columns", columns)
+        if self.guesses is not None:
+            if not isinstance(self.guesses, Guesses):
+                raise SchemaError(f"guesses must be dps.Guesses(...), got {short(self.guesses)}")
+            self.guesses.check(columns)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -113,7 +121,9 @@ class Schema:
         wanted = set(names)
         for name in wanted:
             self[name]
-        return Schema([column for column in self.columns if column.name in wanted])
+        columns = [column for column in self.columns if column.name in wanted]
+        kept = None if self.guesses is None else self.guesses.select([c.name for c in columns])
+        return Schema(columns, kept)
 
     def check_names(self, present: Sequence[str]) -> None:
         """Refuse a table that lacks a column of this schema, or has one twice.
@@ -169,15 +179,21 @@ class Schema:
         return [column.to_dict() for column in self.columns]
 
     @classmethod
-    def from_dict(cls, columns: Sequence[Mapping[str, Any]]) -> Schema:
-        """Inverse of `to_dict`; `kind` is optional where the other keys imply it."""
+    def from_dict(cls, columns: Sequence[Mapping[str, Any]], guesses: Any = None) -> Schema:
+        """Inverse of `to_dict`; `kind` is optional where the other keys imply it.
+
+        `guesses` are those of `Guesses.to_dict`, which the columns do not hold.
+        """
         if isinstance(columns, str | Mapping) or not isinstance(columns, Sequence):
             raise SchemaError("columns must be a list of tables ([[column]] in TOML)")
-        return cls([_column(plain) for plain in columns])
+        found = None if guesses is None else Guesses.from_dict(guesses)
+        return cls([_column(plain) for plain in columns], found)
 
     @classmethod
     def load(cls, path: str | Path) -> Schema:
         r"""Read a schema from a TOML file with one ``[[column]]`` table per column.
+
+        A ``[guesses]`` table holds `Guesses`.
 
         Raises
         ------
@@ -198,7 +214,7 @@ class Schema:
         with files.named_in_errors(Path(path)):
             if "column" not in document:
                 raise SchemaError("there are no [[column]] tables")
-            return cls.from_dict(document["column"])
+            return cls.from_dict(document["column"], document.get("guesses"))
 
     def missing_rules(self) -> str:
         """How cells outside the declaration are counted, in one line.
@@ -229,21 +245,6 @@ class Schema:
         header = ["column", "declared", "cells outside the declaration", "note"]
         rows = [[c.name, c.described, c.missing_rule(), c.note] for c in self.columns]
         return as_html("dpstats schema", table=html_table(header, rows))
-
-
-def read_toml(path: str | Path) -> dict[str, Any]:
-    """Read a TOML file; errors name the file and the position."""
-    path = files.as_path(path)
-    try:
-        document = tomllib.loads(files.read_bytes(path).decode())
-        json.dumps(document, default=str)  # refuses numbers of thousands of digits
-    except FileFormatError as error:
-        raise SchemaError(str(error)) from None
-    except ValueError as error:  # of TOML, of UTF-8, or a number of thousands of digits
-        raise SchemaError(f"{path.name} is not valid TOML: {error}") from None
-    except RecursionError:
-        raise SchemaError(f"{path.name} is nested too deeply") from None
-    return document
 
 
 def _column(plain: Mapping[str, Any]) -> Column:

@@ -7,6 +7,7 @@ import pytest
 
 import dpstats as dps
 from dpstats.cli import DONE, REFUSED, main
+from dpstats.planning.requests import load_request
 
 
 def test_preview_solves_for_a_budget_or_for_rows(folder, capsys):
@@ -71,3 +72,63 @@ def test_a_table_that_does_not_fit_is_seen_before_the_number_is_published(folder
     assert capsys.readouterr().out == printed
     assert main(["check", "plan.json", "none.csv"]) == REFUSED
     assert "there is no file 'none.csv'" in capsys.readouterr().err
+
+
+GUESSES = "[guesses.shares]\nsmoker = { yes = 0.05 }\n"
+
+
+def test_preview_uses_the_guesses_of_the_request_or_of_a_file(folder, capsys):
+    preview = ["preview", "request.toml", "--rows", "2000"]
+    (folder / "guesses.toml").write_text(GUESSES)
+    assert main([*preview, "--like", "guesses.toml"]) == DONE
+    given = capsys.readouterr().out
+    assert "rows invented from guesses of smoker and spread evenly over age" in given
+    assert main(preview) == DONE
+    assert "rows drawn evenly over the cells" in capsys.readouterr().out
+    (folder / "request.toml").write_text((folder / "request.toml").read_text() + GUESSES)
+    assert main(preview) == DONE
+    assert capsys.readouterr().out == given
+    assert main(["plan", "request.toml", "-o", "plan.json"]) == DONE
+    capsys.readouterr()
+    assert main(["preview", "plan.json", "--rows", "2000"]) == DONE
+    assert capsys.readouterr().out == given
+
+
+@pytest.mark.parametrize("name", ["survey.csv", "survey.parquet", "guesses"])
+def test_preview_takes_no_table(folder, capsys, name):
+    assert main(["preview", "request.toml", "--rows", "2000", "--like", name]) == REFUSED
+    assert "and no table: a preview must never read the private rows" in capsys.readouterr().err
+
+
+def test_guesses_of_a_request_replace_those_of_its_schema(folder, capsys):
+    text = (folder / "request.toml").read_text()
+    columns = text[text.index("[[column]]") : text.index("[[analysis]]")]
+    (folder / "schema.toml").write_text(columns + GUESSES)
+    rest = 'schema = "schema.toml"\n' + text.replace(columns, "")
+    widths = []
+    for more in ("", "[guesses.shares]\nsmoker = { yes = 0.5 }\n"):
+        (folder / "request.toml").write_text(rest + more)
+        widths.append(load_request(folder / "request.toml").preview(2_000).outlooks[0].width)
+    assert widths[0] < 0.6 * widths[1]
+
+
+def test_a_curve_is_a_table_or_a_figure(folder, capsys):
+    curve = ["preview", "request.toml", "--rows", "2000", "--curve"]
+    assert main(curve) == DONE
+    title, header, *rows = capsys.readouterr().out.splitlines()
+    assert title.startswith("Median width of noise-aware 0.95 intervals at n = 2000, rows drawn")
+    assert header.split() == ["epsilon", "smoking", "old"]
+    assert [row.split()[0] for row in rows] == ["0.125", "0.25", "0.5", "1", "2", "4", "8"]
+    assert main([*curve, "-o", "curve.svg"]) == DONE
+    text = (folder / "curve.svg").read_text()
+    assert text.startswith("<?xml")
+    assert "<svg" in text
+    assert main([*curve, "-o", "curve.svg"]) == REFUSED
+    assert "exists" in capsys.readouterr().err
+    assert main([*curve, "-o", "curve.svg", "--force"]) == DONE
+    assert main([*curve, "-o", "curve.txt"]) == REFUSED
+    assert "name the figure .svg, .png, .pdf" in capsys.readouterr().err
+    assert main(["preview", "request.toml", "--rows", "20", "-o", "a.svg"]) == REFUSED
+    assert "-o is for the figure of --curve" in capsys.readouterr().err
+    assert main([*curve, "--solve", "old"]) == REFUSED
+    assert "give --curve or --solve, not both" in capsys.readouterr().err

@@ -16,6 +16,7 @@ from dpstats.measured.measurements import ANSWERS_HEADER
 from dpstats.planning import requests
 from dpstats.privacy import ledger
 from dpstats.references import reference_from_dict
+from dpstats.schema import guesses
 from dpstats.schema.schema import _KEYS as COLUMN_KEYS
 
 PAGES = Path(__file__).parents[2] / "docs" / "reference"
@@ -53,6 +54,10 @@ def test_keys_of_columns():
     }
     for kind, taken in COLUMN_KEYS.items():
         assert shared | own[kind] == taken | {"kind"}, kind
+
+
+def test_keys_of_guesses():
+    assert tuple(keys("schema-file.md", "Keys of [guesses]")) == guesses._KEYS
 
 
 def test_keys_of_a_request():
@@ -181,7 +186,7 @@ def test_every_public_name_has_a_page():
 def test_the_examples_of_the_pages_are_read(tmp_path):
     for page in ("schema-file", "request-file"):
         text = (PAGES / f"{page}.md").read_text("utf-8")
-        (example,) = re.findall(r"^```toml\n(.*?)```", text, re.DOTALL | re.MULTILINE)
+        example = "".join(re.findall(r"^```toml\n(.*?)```", text, re.DOTALL | re.MULTILINE))
         (tmp_path / f"{page}.toml").write_text(example)
     assert len(dps.Schema.load(tmp_path / "schema-file.toml").columns) == 5
     assert set(requests.load_request(tmp_path / "request-file.toml").analyses) == {

@@ -374,8 +374,8 @@ def test_preview_like_a_release_follows_n_and_the_budget(patterned):
 def test_a_pattern_must_declare_the_columns_as_the_plan_does(patterned, schema):
     declared, analyses, n, like = patterned
     plan = dps.plan(declared, analyses, budget=dps.PureDP(1))
-    with pytest.raises(dps.RequestError, match="like must be a release, got DataFrame"):
-        plan.preview(n, like=crowded(5))
+    with pytest.raises(dps.RequestError, match="like= must be a release, guesses or a data frame"):
+        plan.preview(n, like=5)
     other = dps.plan(schema, {"a": dps.Proportion("age >= 65")}, budget=dps.PureDP(1))
     with pytest.raises(dps.RequestError, match="no column 'age' declared as in the plan"):
         other.preview(n, like=like)

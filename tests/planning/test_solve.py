@@ -13,7 +13,8 @@ from dpstats.analyses.base import answered
 from dpstats.planning import measures
 from dpstats.planning.least import CLOSE
 from dpstats.planning.power import pvalue_in, pvalue_of, under_alternative
-from dpstats.planning.pretended import generator, points
+from dpstats.planning.previews.invented import generator
+from dpstats.planning.previews.likeness import Likeness
 from dpstats.planning.solve import with_budget
 
 ALONE = dps.Schema([dps.Boolean("smoker")])
@@ -155,7 +156,9 @@ def test_the_certificate_of_a_release_keeps_the_wanted_delta(unit):
 def test_rounding_turns_no_hit_into_a_miss():
     """A target that previews reach exactly is reached, though a sum of them is an ulp above."""
     measure = measures.Delta(
-        measures.Subject(alone(dps.PureDP(1)).strategy, ASKED["smoking"], "smoking", None, 0.05)
+        measures.Subject(
+            alone(dps.PureDP(1)).strategy, ASKED["smoking"], "smoking", Likeness(), 0.05
+        )
     )
     assert measure.shortfall(0.010000000000000064, 0.01) == 0
     assert measure.shortfall(0.01 * (1 + 1e-8), 0.01) > 0
@@ -254,7 +257,7 @@ def test_few_inferences_and_none_twice(monkeypatch):
     ],
 )
 def test_rows_follow_the_alternative(name, effect, expected):
-    codes, density = points(SCHEMA, None, generator(0))
+    codes, density = Likeness().points(SCHEMA, generator(0))
     tilted = under_alternative(ASKED[name], SCHEMA, codes, density, effect)
     assert tilted.sum() == pytest.approx(1)
     assert tilted.min() >= 0
@@ -365,7 +368,7 @@ def test_the_width_is_that_of_a_named_term(plan):
         ({"power": 0.8, "alternative": 2, "of": "gap"}, "or both risks; got 2"),
         ({"power": 0.8, "alternative": 0.2, "of": "mean"}, r"for dps.Mean\('x'\) give like="),
         ({"power": 0.8, "alternative": [0.5, 0.5], "of": "fit"}, "2 probabilities were given"),
-        ({"width": 0.1, "like": "x"}, "like must be a release, got str"),
+        ({"width": 0.1, "like": "x"}, "and no path: a preview must never read the private table"),
         (
             {"width": 0.01},
             "not even epsilon = 10000 gives 'smoking' a width of 0.01 at n = 1000: it gives "

@@ -110,7 +110,7 @@ def test_no_modules_import_each_other_in_a_circle():
 def test_a_planted_circle_is_seen(planted):
     trees = {name: TREES[name] for name in MODULES}
     trees["dpstats.planning.asked"] = ast.parse(f"{SOURCES['dpstats.planning.asked']}\n{planted}")
-    assert set(circle(trees)) == {"dpstats.planning.plan", "dpstats.planning.asked"}
+    assert {"dpstats.planning.plan", "dpstats.planning.asked"} <= set(circle(trees))
 
 
 def test_no_module_imports_through_the_public_names():
@@ -191,8 +191,8 @@ def encodes(tree):
 @pytest.mark.parametrize("module", [name for name in MODULES if not may_see_rows(name)])
 def test_only_private_turns_rows_into_codes_and_sums(module):
     found = encodes(TREES[module])
-    if module == "dpstats.releases.published_rows":  # which are public
-        found = [call for call in found if "(values" not in call]
+    if module in ("dpstats.releases.published_rows", "dpstats.planning.previews.likeness"):
+        found = [call for call in found if "(values" not in call]  # of rows that are public
     if room(module) == "schema":  # where it is written how an Arrow array is coded
         found = [call for call in found if not call.startswith(("arrow.", "level_codes", "floats"))]
     assert found == []
@@ -287,7 +287,7 @@ BEFORE_CHANCE = (
 
 @pytest.mark.parametrize(
     "module",
-    [m for m in MODULES if room(m) in BEFORE_CHANCE and m != "dpstats.planning.pretended"],
+    [m for m in MODULES if room(m) in BEFORE_CHANCE and m != "dpstats.planning.previews.invented"],
 )
 def test_nothing_before_synthesis_draws_ordinary_random_numbers(module):
     assert "np.random" not in ast.unparse(TREES[module]).replace("np.random.Generator", "")

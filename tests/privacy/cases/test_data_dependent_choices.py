@@ -10,6 +10,7 @@ import pytest
 
 import dpstats as dps
 from dpstats.analyses.registry import registry
+from dpstats.cli import main
 from dpstats.families.tables.cells import Indicator, Table
 from dpstats.privacy import noise
 
@@ -75,6 +76,27 @@ def test_p42_a_schema_is_never_made_from_a_table(tmp_path):
         dps.Schema.from_dict([{"name": "c"}])
     made = {name for name in dir(dps.Schema) if name.startswith(("from_", "infer", "of", "load"))}
     assert made == {"from_dict", "load"}  # nothing that takes data
+
+
+def test_p42_a_template_of_a_schema_depends_on_the_header_alone(tmp_path):
+    templates = []
+    for frame in (FRAME, FRAME.iloc[::-1].assign(c="zz", x=1e9), FRAME[:0]):
+        frame.to_csv(tmp_path / "rows.csv", index=False)
+        rows, schema = str(tmp_path / "rows.csv"), str(tmp_path / "s.toml")
+        assert main(["init", rows, "-o", schema, "--force"]) == 0
+        templates.append((tmp_path / "s.toml").read_text())
+    assert len(set(templates)) == 1
+    (tmp_path / "s.toml").write_text(templates[0])
+    with pytest.raises(dps.SchemaError, match="give levels"):  # nothing is decided
+        dps.Schema.load(tmp_path / "s.toml")
+
+
+def test_p44_a_preview_takes_no_file_of_rows(tmp_path):
+    FRAME.to_csv(tmp_path / "rows.csv", index=False)
+    plan = dps.plan(dps.Schema(usual()), {"b": dps.Proportion("b")}, budget=dps.PureDP(1))
+    for path in (tmp_path / "rows.csv", str(tmp_path / "rows.csv")):
+        with pytest.raises(dps.RequestError, match="no path: a preview must never read"):
+            plan.preview(4, like=path)
 
 
 @pytest.mark.parametrize("reference", ["auto", "silverman", "cv", FRAME, 0.3, {"kind": "uniform"}])

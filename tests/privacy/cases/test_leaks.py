@@ -16,12 +16,14 @@ import pytest
 
 import dpstats as dps
 from dpstats import releases, synthesis
+from dpstats.cli import REFUSED, main
 from dpstats.density import minimax
 from dpstats.density.minimax import SolverError
 from dpstats.privacy import noise
 from dpstats.private import kernel
 from dpstats.private import measure as measuring
 from dpstats.private import tables as local
+from dpstats.private.header import header_of
 from dpstats.private.tables import exact_sums, open_source
 from dpstats.references import generator
 
@@ -211,6 +213,25 @@ def test_p72_the_search_of_frames_finds_planted_sums(plan, frame, monkeypatch, a
         list(map(partial(measuring._noisy, noise=plan.budget.noise), plan.blocks, totals))
     with pytest.raises(AssertionError):
         assert_clean(caught.value)
+
+
+def test_p72_a_first_line_that_is_a_row_is_not_kept(tmp_path, caplog, capsys):
+    """Not in a message, nor in the frames of the traceback."""
+    path = tmp_path / "rows.csv"
+    path.write_text("zz-name,zz-street,37\nzz-other,zz-road,41\n")
+    with caplog.at_level(logging.DEBUG), pytest.raises(dps.DataError) as caught:
+        header_of(path)
+    assert caught.value.__context__ is None
+    held, frame = [str(caught.value), caplog.text], caught.value.__traceback__
+    while frame is not None:
+        if frame.tb_frame.f_code.co_filename != __file__:
+            held += [repr(value) for value in frame.tb_frame.f_locals.values()]
+        frame = frame.tb_next
+    assert len(held) > 2  # there are frames to look at
+    assert not any("zz-" in text for text in held)
+    assert main(["init", str(path), "-o", str(tmp_path / "s.toml")]) == REFUSED
+    assert not any("zz-" in text for text in capsys.readouterr())
+    assert not (tmp_path / "s.toml").exists()
 
 
 def test_p72_debug_logs_of_a_whole_release(plan, frame, sentinels, caplog, search):

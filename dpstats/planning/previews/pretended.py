@@ -17,21 +17,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpstats.arrays import Codes, Floats
-from dpstats.errors import RequestError
 from dpstats.families.block import Block, Family
 from dpstats.inference.simulation import draw_from
 from dpstats.measured.answers import Answers, answer
 from dpstats.measured.combining import Sources
 from dpstats.measured.measurements import Measurements
 from dpstats.measured.strategy import Strategy
-from dpstats.measured.view import ReleaseView
-from dpstats.references.uniform import Uniform
+from dpstats.planning.previews.invented import generator
+from dpstats.planning.previews.likeness import Likeness
 
 if TYPE_CHECKING:
     from dpstats.privacy.budget import Budget
-    from dpstats.schema import Schema
 
-PRETEND_POINTS = 20_000
 POINTS_AT_A_TIME = 4_000
 
 
@@ -112,50 +109,14 @@ class PretendRows:
         return np.concatenate(parts, axis=1)
 
 
-def generator(seed: int | tuple[int, int]) -> np.random.Generator:
-    """Of a public simulation."""
-    return np.random.default_rng(seed)
-
-
-def pretend_rows(strategy: Strategy, like: ReleaseView | None, count: int) -> list[PretendRows]:
-    """As many tables, each from points of its own: even ones, or those of a release."""
+def pretend_rows(strategy: Strategy, like: Likeness, count: int) -> list[PretendRows]:
+    """As many tables, each from points of its own."""
     made = []
     for seed in range(count):
         rng = generator(seed)
-        codes, density = points(strategy.columns, like, rng)
+        codes, density = like.points(strategy.columns, rng)
         made.append(PretendRows(strategy, codes, density, [rng]))
     return made
-
-
-def points(
-    columns: Schema, like: ReleaseView | None, rng: np.random.Generator
-) -> tuple[dict[str, Codes], Floats]:
-    """Points even over levels and bins, or those of a release, and their probabilities (m,).
-
-    Raises
-    ------
-    RequestError
-        If the release lacks a column or declares it otherwise.
-    """
-    if like is None:
-        codes = Uniform().draw(PRETEND_POINTS, columns, None, rng)
-        return codes, np.full(PRETEND_POINTS, 1 / PRETEND_POINTS)
-    check_columns(columns, like)
-    return {
-        name: like.candidates[name] for name in columns.names
-    }, like.weights / like.weights.sum()
-
-
-def check_columns(wanted: Schema, like: ReleaseView) -> None:
-    """Refuse a release whose points are not coded as the plan's columns."""
-    if not all(hasattr(like, name) for name in ("schema", "candidates", "weights")):
-        raise RequestError(f"like must be a release, got {type(like).__name__}")
-    for column in wanted:
-        if column.name not in like.candidates or like.schema[column.name] != column:
-            raise RequestError(
-                f"the release given as like= holds no column {column.name!r} declared as in the "
-                f"plan; it holds {list(like.candidates)}"
-            )
 
 
 def seen_by_analyses(strategy: Strategy, n: int) -> Strategy:

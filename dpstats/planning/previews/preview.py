@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
@@ -20,13 +21,10 @@ from dpstats.checks import (
 )
 from dpstats.measured.strategy import Strategy
 from dpstats.measured.view import ReleaseView
-from dpstats.planning.expected_accuracy import ExpectedAccuracy, expected_accuracy
-from dpstats.planning.pretended import (
-    PretendRelease,
-    check_columns,
-    pretend_rows,
-    seen_by_analyses,
-)
+from dpstats.planning.previews.expected_accuracy import ExpectedAccuracy, expected_accuracy
+from dpstats.planning.previews.likeness import Likeness, likeness
+from dpstats.planning.previews.pretended import PretendRelease, pretend_rows, seen_by_analyses
+from dpstats.planning.previews.remedies import Remedy, Replannable, remedies, unbounded_terms
 from dpstats.results.base import Result
 from dpstats.results.rendering import significant
 
@@ -37,19 +35,18 @@ if TYPE_CHECKING:
 
 PRETEND_RELEASES = 3
 _LISTED = 8  # terms that a line names
-EVEN = """\
-Preview at n = {} rows drawn evenly over the cells, with simulated noise (no data were read).
-For better widths give like=, a release of rows that resemble the real ones."""
-RESEMBLING = """\
-Preview at n = {} rows drawn from the density of another release, with simulated noise (no data
-were read)."""
+_LINE = 100
+_INVENT = (
+    "For better widths, state guesses in the schema, or give rows that resemble the real ones as "
+    "like=."
+)
 
 
 def preview_strategy(
     strategy: Strategy,
     analyses: Mapping[str, Analysis[Result]],
     n: int,
-    like: ReleaseView | None = None,
+    like: Any = None,
     *,
     fixed: bool,
     heading: str = "",
@@ -57,13 +54,12 @@ def preview_strategy(
 ) -> Preview:
     """Run analyses on simulated releases: n rows, and noise of the strategy's laws.
 
-    Draw rows evenly over levels and bins, or from the fitted density of the release `like`, and
-    noise by a public simulation with a fixed seed: both decide the width of intervals. `fixed` is
-    whether candidates come from a density that is fixed beforehand.
+    `like` says where rows come from, see `likeness`; noise is a public simulation with a fixed
+    seed. Both decide the width of intervals. `fixed` is whether candidates come from a density that
+    is fixed beforehand.
     """
-    if like is not None and any(planned.pending for planned in strategy.blocks):
-        check_columns(strategy.columns, like)  # even rows have the pilot zero
-        strategy = replace(strategy, blocks=at_pilots(strategy.blocks, analyses, like))
+    like = likeness(like, strategy)
+    strategy = with_pilots(strategy, analyses, like, n)
     seen = seen_by_analyses(strategy, n)
     pretended = [
         PretendRelease(seen, n, *rows.table(0, n), seed)
@@ -77,7 +73,22 @@ def preview_strategy(
     if progress is not None:
         progress("done", total, total)
     accuracy = expected_accuracy(pretended[0].measurements, fixed=fixed)
-    return Preview(heading, analyses, n, results, tuple(pretended), accuracy, like is not None)
+    said = like.said(strategy.columns)
+    return Preview(heading, analyses, n, results, tuple(pretended), accuracy, like, said)
+
+
+def with_pilots(
+    strategy: Strategy, analyses: Mapping[str, Analysis[Result]], like: Likeness, n: int
+) -> Strategy:
+    """The strategy with second stages at the pilots of its rows; even rows have the pilot zero."""
+    if like.source == "even" or not any(planned.pending for planned in strategy.blocks):
+        return strategy
+    release: ReleaseView | None = like.release
+    if release is None:
+        first = tuple(planned for planned in strategy.blocks if not planned.pending)
+        seen = seen_by_analyses(replace(strategy, blocks=first), n)
+        release = PretendRelease(seen, n, *pretend_rows(seen, like, 1)[0].table(0, n), 0)
+    return replace(strategy, blocks=at_pilots(strategy.blocks, analyses, release))
 
 
 @dataclass(frozen=True)
@@ -129,8 +140,10 @@ class Preview:
     pretended : tuple of simulated releases
     accuracy : ExpectedAccuracy
         Of the synthetic rows, beside what a theorem promises.
-    resembling : bool
-        Whether rows were drawn from the density of a release rather than evenly.
+    like : Likeness
+        What the rows were made from; `said` has it in words.
+    plan : Plan or None
+        What is previewed, for advice on changes.
     """
 
     heading: str
@@ -139,7 +152,9 @@ class Preview:
     results: Mapping[str, tuple[Result, ...]]
     pretended: tuple[ReleaseView, ...]
     accuracy: ExpectedAccuracy
-    resembling: bool = False
+    like: Likeness = field(default_factory=Likeness)
+    said: str = ""
+    plan: Replannable | None = None
 
     @cached_property
     def outlooks(self) -> tuple[Outlook, ...]:
@@ -207,12 +222,17 @@ class Preview:
         width = max(len("analysis"), *(len(o.name) for o in self.outlooks))
         certified = {o.name: _certified_text(o) for o in self.outlooks}
         last = max(len("certified"), *map(len, certified.values()))
+        even = self.like.source == "even"
         remarks = dict.fromkeys(results[0].preview_remark for results in self.results.values())
         lines = [
             self.heading,
             "",
-            *(RESEMBLING if self.resembling else EVEN).format(self.n).splitlines(),
-            *(line for r in remarks if not self.resembling for line in r.splitlines()),
+            *textwrap.wrap(
+                f"Preview at n = {self.n} {self.said}, with simulated noise (no data were read).",
+                _LINE,
+            ),
+            *([_INVENT] if even else []),
+            *(line for r in remarks if even for line in r.splitlines()),
             f"{'analysis':<{width}}  {'functions':>9}  {'noise sd':>8}  "
             f"{'95% width':>9}  {'certified':>{last}}  of",
         ]
@@ -226,28 +246,46 @@ class Preview:
                 for term, one, other in self._further(o.name)
             ]
         for name, results in self.results.items():
-            warnings = [self._unbounded(name)]
-            warnings += [] if self.resembling else [results[0].preview_condition]
-            lines += [f"{name}: {warning}" for warning in warnings if warning]
+            lines += self._warning(name)
+            condition = results[0].preview_condition if even else ""
+            lines += [f"{name}: {condition}"] if condition else []
         if any(o.width == 0 for o in self.outlooks):
             lines.append("A width of 0: the interval is a single declared value.")
         lines.append(str(self.accuracy))
         return "\n".join(lines)
 
-    def _unbounded(self, name: str) -> str:
-        """A line on intervals without ends in most of the simulated releases, or ""."""
-        results = self.results[name]
-        if not results[0].preview_itemised:
-            return ""
-        widths = np.median([r.preview_widths("noise_aware") for r in results], axis=0)
-        terms = results[0].intervals_frame()["term"][np.isinf(widths)].tolist()
+    @cached_property
+    def unbounded(self) -> dict[str, tuple[str, ...]]:
+        """Terms whose intervals have no ends in most of the simulated releases, by analysis."""
+        found = {name: unbounded_terms(results) for name, results in self.results.items()}
+        return {name: terms for name, terms in found.items() if terms}
+
+    @cached_property
+    def advice(self) -> dict[str, tuple[Remedy, ...]]:
+        """For analyses with unbounded intervals: changes that would help, the cheapest first.
+
+        Each was planned and previewed again, on the same rows and noise.
+        """
+        if self.plan is None:
+            return {}
+        return {
+            name: remedies(self.plan, name, terms, self.like, self.n, len(self.pretended))
+            for name, terms in self.unbounded.items()
+        }
+
+    def _warning(self, name: str) -> list[str]:
+        """Lines on intervals without ends."""
+        terms = self.unbounded.get(name, ())
         if not terms:
-            return ""
+            return []
         more = f" and {len(terms) - _LISTED} more" if len(terms) > _LISTED else ""
-        return (
-            f"likely unbounded intervals of {', '.join(terms[:_LISTED])}{more}; use more "
-            "rows or budget, fewer or wider columns, ridge= or clip_norm="
-        )
+        said = f"{name}: likely unbounded intervals of {', '.join(terms[:_LISTED])}{more}"
+        found = self.advice.get(name, ())
+        if not found:
+            return [
+                f"{said}; use more rows or budget, fewer or wider columns, ridge= or clip_norm="
+            ]
+        return [f"{said}. What would help, the cheapest first:", *(f"  {one}" for one in found)]
 
     def _further(self, name: str) -> list[tuple[str, float, float]]:
         """Terms and both widths of the other parameters, where units differ."""
@@ -274,4 +312,6 @@ def _certified_text(outlook: Outlook) -> str:
 
 
 def _text(width: float) -> str:
+    if np.isinf(width):
+        return "unbounded"
     return "none" if np.isnan(width) else significant(width)

@@ -3,11 +3,11 @@
 import numpy as np
 
 import dpstats as dps
-from dpstats.planning.pretended import (
+from dpstats.planning.previews.invented import generator
+from dpstats.planning.previews.likeness import Likeness
+from dpstats.planning.previews.pretended import (
     PretendRelease,
     PretendRows,
-    generator,
-    points,
     seen_by_analyses,
 )
 from dpstats.planning.solve import with_budget
@@ -20,7 +20,7 @@ TABLES = 400
 
 
 def rows_of(tables=TABLES, m=200):
-    codes, _ = points(SCHEMA, None, generator(0))
+    codes, _ = Likeness().points(SCHEMA, generator(0))
     codes = {name: column[:m] for name, column in codes.items()}
     density = np.arange(1.0, m + 1)
     generators = [generator((seed, 2)) for seed in range(tables)]

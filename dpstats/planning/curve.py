@@ -1,0 +1,143 @@
+"""Expected widths against the budget: what a curve holds, and how it is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpstats.arrays import Floats
+from dpstats.checks import Method, Progress
+from dpstats.errors import BudgetError, RequestError
+from dpstats.measured.strategy import Strategy
+from dpstats.planning.measures import Subject, Width
+from dpstats.planning.previews.likeness import Likeness
+from dpstats.planning.previews.pretended import seen_by_analyses
+from dpstats.results.rendering import significant
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from dpstats.analyses.base import Analysis
+    from dpstats.results.base import Result
+
+
+@dataclass(frozen=True, repr=False)
+class Curve:
+    """Expected widths of the intervals of analyses, against the budget of the whole plan.
+
+    Attributes
+    ----------
+    parameter : {"epsilon", "rho"}
+        What the budgets are.
+    budgets : (d,) float64
+        Increasing.
+    widths : mapping of name to (d,) float64
+        Median widths; infinite where most intervals have no ends.
+    of : mapping of name to str
+        What the intervals estimate.
+    n : int
+        Number of rows.
+    method, alpha :
+        Of the intervals.
+    said : str
+        Which rows were simulated.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> schema = dps.Schema([dps.Boolean("smoker")])
+    >>> plan = dps.plan(schema, {"smoking": dps.Proportion("smoker")}, budget=dps.PureDP(1))
+    >>> curve = plan.curve(n=500, budgets=[0.1, 1])
+    >>> bool(curve.widths["smoking"][0] > 2 * curve.widths["smoking"][1])
+    True
+    """
+
+    parameter: str
+    budgets: Floats
+    widths: Mapping[str, Floats]
+    of: Mapping[str, str]
+    n: int
+    method: Method
+    alpha: float
+    said: str
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per analysis and budget: analysis, epsilon (or rho), width."""
+        import pandas as pd
+
+        parts = [
+            pd.DataFrame({"analysis": name, self.parameter: self.budgets, "width": widths})
+            for name, widths in self.widths.items()
+        ]
+        return pd.concat(parts, ignore_index=True)
+
+    @property
+    def title(self) -> str:
+        """What the widths are of, in one line."""
+        kind = f"{self.method.replace('_', '-')} {1 - self.alpha:.6g}"
+        return f"Median width of {kind} intervals at n = {self.n}, {self.said}"
+
+    def __str__(self) -> str:
+        columns = [(self.parameter, [f"{budget:.4g}" for budget in self.budgets])]
+        for name, widths in self.widths.items():
+            texts = ["unbounded" if np.isinf(w) else significant(w) for w in widths.tolist()]
+            columns.append((name, texts))
+        lines = [self.title]
+        wide = [max(len(head), *map(len, texts)) for head, texts in columns]
+        rows = zip(*([head, *texts] for head, texts in columns), strict=True)
+        lines += ["  ".join(f"{t:>{w}}" for t, w in zip(row, wide, strict=True)) for row in rows]
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+def curve_of(
+    strategy: Strategy,
+    analyses: Mapping[str, Analysis[Result]],
+    at: Mapping[Fraction, Strategy],
+    n: int,
+    like: Likeness,
+    method: Method,
+    alpha: float,
+    *,
+    required: bool,
+    progress: Progress | None = None,
+) -> Curve:
+    """The widths of analyses under the strategies of several budgets.
+
+    Raises
+    ------
+    RequestError
+        If none has intervals, or if one that is `required` has none.
+    """
+    widths: dict[str, Floats] = {}
+    whose: dict[str, str] = {}
+    total = len(analyses) * len(at)
+    for done, (name, analysis) in enumerate(analyses.items()):
+        found = []
+        try:
+            measure = Width(Subject(strategy, analysis, name, like, alpha), method)
+            for step, one in enumerate(at.values()):
+                if progress is not None:
+                    progress("previewing", done * len(at) + step, total)
+                found.append(measure(seen_by_analyses(one, n), n, n))
+        except BudgetError:
+            raise
+        except RequestError:
+            if required:
+                raise
+            continue
+        widths[name], whose[name] = np.array(found), measure.details
+    if not widths:
+        raise RequestError("no analysis of the plan has intervals: there is no width to show")
+    if progress is not None:
+        progress("done", total, total)
+    budgets = np.array([float(total) for total in at])
+    return Curve(
+        strategy.budget.parameter, budgets, widths, whose, n, method, alpha,
+        like.said(strategy.columns),
+    )  # fmt: skip

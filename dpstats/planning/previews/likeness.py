@@ -1,0 +1,180 @@
+"""What the rows of a preview are made from: guesses, a release, a frame, or nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from dpstats.arrays import Codes, Floats
+from dpstats.checks import columns_named, counted, first_few, short
+from dpstats.errors import RequestError
+from dpstats.measured.strategy import Strategy
+from dpstats.measured.view import ReleaseView
+from dpstats.planning.previews.invented import invented
+from dpstats.references.uniform import Uniform
+from dpstats.schema import Category, Column, Guesses, Schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    Like = ReleaseView | Guesses | Any  # a frame of any library that speaks Arrow
+
+PRETEND_POINTS = 20_000
+_MOST_POINTS = 100_000  # of a frame
+
+Source = Literal["even", "guesses", "release", "frame"]
+
+
+@dataclass(frozen=True)
+class Likeness:
+    """Where simulated rows come from.
+
+    Attributes
+    ----------
+    source : {"even", "guesses", "release", "frame"}
+        Rows spread evenly over levels and bins, from guesses, from the density of a release, or
+        drawn from a frame.
+    given : bool
+        Whether it was asked for, rather than found in the schema.
+    guesses : Guesses or None
+    release : Release or None
+    frame : mapping of column to (m,) codes, or None
+    """
+
+    source: Source = "even"
+    given: bool = False
+    guesses: Guesses | None = None
+    release: ReleaseView | None = None
+    frame: dict[str, Codes] | None = None
+
+    def points(self, columns: Schema, rng: np.random.Generator) -> tuple[dict[str, Codes], Floats]:
+        """Points, (m,) codes per column, and their probabilities (m,)."""
+        if self.source == "even":
+            return _equally_likely(Uniform().draw(PRETEND_POINTS, columns, None, rng))
+        if self.guesses is not None:
+            return _equally_likely(invented(columns, self.guesses, PRETEND_POINTS, rng))
+        if self.frame is not None:
+            cells = {name: self.frame[name] for name in columns.names}
+            rows = len(next(iter(cells.values())))
+            if rows > _MOST_POINTS:
+                chosen = rng.choice(rows, _MOST_POINTS, replace=False)
+                cells = {name: codes[chosen] for name, codes in cells.items()}
+            return _equally_likely(cells)
+        assert self.release is not None
+        check_columns(columns, self.release)
+        held = self.release
+        points = {name: held.candidates[name] for name in columns.names}
+        return points, held.weights / held.weights.sum()
+
+    def said(self, columns: Schema) -> str:
+        """Which rows, in a sentence that starts with "rows"."""
+        if self.source == "release":
+            return "rows drawn from the density of another release"
+        if self.frame is not None:
+            size = counted(len(next(iter(self.frame.values()))), "row")
+            return f"rows drawn from the frame of {size}, invented or public, given as like="
+        if self.guesses is None:
+            return "rows drawn evenly over the cells"
+        named = [name for name in columns.names if name in self.guesses.columns]
+        others = [name for name in columns.names if name not in self.guesses.columns]
+        text = f"rows invented from guesses of {', '.join(named) if others else 'every column'}"
+        return text + (f" and spread evenly over {', '.join(others)}" if others else "")
+
+
+def _equally_likely(points: dict[str, Codes]) -> tuple[dict[str, Codes], Floats]:
+    rows = len(next(iter(points.values())))
+    return points, np.full(rows, 1 / rows)
+
+
+def likeness(like: Like | None, strategy: Strategy) -> Likeness:
+    """What `like=` means for the columns of a plan; by default the guesses of its schema.
+
+    Raises
+    ------
+    RequestError
+        For a path, or anything else that is not a release, guesses or a frame of the columns.
+    """
+    schema = strategy.columns
+    if like is None:
+        guesses = None if schema.guesses is None else schema.guesses.select(schema.names)
+        return Likeness("guesses", guesses=guesses) if guesses else Likeness()
+    if isinstance(like, Likeness):
+        return like
+    if isinstance(like, str | bytes | PathLike):
+        raise RequestError(
+            "like= takes a release, guesses or a data frame of invented or public rows, and no "
+            "path: a preview must never read the private table. Open a release with dps.load, "
+            "guesses with dps.Guesses.load"
+        )
+    if isinstance(like, Guesses):
+        like.check(strategy.schema)
+        kept = like.select(schema.names)
+        return Likeness("guesses", True, guesses=kept) if kept else Likeness("even", True)
+    if all(hasattr(like, name) for name in ("schema", "candidates", "weights")):
+        check_columns(schema, like)
+        return Likeness("release", True, release=like)
+    table = _table(like)
+    if table is None:
+        raise RequestError(
+            "like= must be a release, guesses or a data frame of invented or public rows (pandas, "
+            f"polars or Arrow), got {short(like)}"
+        )
+    return Likeness("frame", True, frame=_codes(schema, table))
+
+
+def check_columns(wanted: Schema, like: ReleaseView) -> None:
+    """Refuse a release whose points are not coded as the plan's columns."""
+    for column in wanted:
+        if column.name not in like.candidates or like.schema[column.name] != column:
+            raise RequestError(
+                f"the release given as like= holds no column {column.name!r} declared as in the "
+                f"plan; it holds {list(like.candidates)}"
+            )
+
+
+def _table(frame: Any) -> pa.Table | None:
+    """A frame of public rows as an Arrow table; None for anything else."""
+    import pyarrow as pa
+
+    try:
+        if type(frame).__module__.startswith("pandas."):
+            return pa.Table.from_pandas(frame, preserve_index=False)
+        return pa.table(frame) if hasattr(frame, "__arrow_c_stream__") else None
+    except (pa.ArrowException, TypeError, ValueError, AttributeError):
+        return None
+
+
+def _codes(schema: Schema, table: pa.Table) -> dict[str, Codes]:
+    """Codes of public rows, as those of a private table would be.
+
+    Raises
+    ------
+    RequestError
+    """
+    lacking = [name for name in schema.names if name not in table.column_names]
+    if lacking:
+        raise RequestError(
+            f"the frame given as like= has no {columns_named(lacking)}, which the plan needs; it "
+            f"has {first_few(table.column_names)}"
+        )
+    if not table.num_rows:
+        raise RequestError("the frame given as like= has no rows")
+    whole = table.select(list(schema.names)).combine_chunks()
+    return {column.name: _codes_of(column, whole[column.name]) for column in schema}
+
+
+def _codes_of(column: Column, cells: pa.ChunkedArray) -> Codes:
+    """Codes of public cells: stored values, or labels as those of synthetic rows."""
+    import pyarrow as pa
+
+    from dpstats.schema import arrow
+
+    values = cells.chunk(0) if cells.num_chunks == 1 else pa.concat_arrays(cells.chunks)
+    if isinstance(column, Category) and column.labels[: len(column.stored)] != column.stored:
+        labels = arrow.level_codes(values, column.bin_labels, missing=-1, other=-1)
+        if np.mean(labels >= 0) > 0.5:
+            return np.where(labels >= 0, labels, column.missing_code)
+    return column.encode(values)

@@ -1,0 +1,81 @@
+"""Plots of plans: widths of intervals against the budget."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpstats.checks import counted, short
+from dpstats.errors import RequestError
+from dpstats.planning.curve import Curve
+from dpstats.plots.axes import axes_of, labels_of, legend_below, titled
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MOST = 10  # lines
+
+
+def curve(curve: Curve, *, ax: Axes | None = None) -> Axes:
+    """Expected widths of intervals against the budget, a line per analysis; both axes are logs.
+
+    A cross at the top edge is a budget at which most intervals have no ends. Where a line is flat,
+    the sampling of rows decides the width, and more budget buys little.
+
+    Parameters
+    ----------
+    curve : Curve
+        Of `Plan.curve`, with at most 10 analyses.
+    ax : Axes, optional
+        Where to draw; a new figure by default.
+
+    Raises
+    ------
+    RequestError
+        If matplotlib is not installed, or for another object or axes.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> schema = dps.Schema([dps.Boolean("smoker")])
+    >>> plan = dps.plan(schema, {"smoking": dps.Proportion("smoker")}, budget=dps.PureDP(1))
+    >>> ax = dps.plots.curve(plan.curve(n=500))
+    >>> ax.get_xlabel(), ax.get_xscale(), len(ax.lines)
+    ('epsilon', 'log', 1)
+    >>> ax.figure.savefig("curve.svg")
+    """
+    if not isinstance(curve, Curve):
+        raise RequestError(f"the plot of widths is of plan.curve(...), got {short(curve)}")
+    if len(curve.widths) > MOST:
+        raise RequestError(
+            f"the plot shows at most {counted(MOST, 'analysis', 'analyses')}, and this curve has "
+            f"{len(curve.widths)}; name some with of="
+        )
+    ax = axes_of(ax)
+    from matplotlib.ticker import LogLocator
+
+    names = [
+        f"{name}: {of.split(' of ', 1)[1]}".replace("'", "") if " of " in of else name
+        for name, of in curve.of.items()
+    ]
+    for label, widths in zip(labels_of(names, "analysis"), curve.widths.values(), strict=True):
+        finite = np.isfinite(widths) & (widths > 0)
+        (line,) = ax.plot(curve.budgets[finite], widths[finite], "o-", markersize=4, label=label)
+        lost = curve.budgets[np.isinf(widths)]
+        if len(lost):
+            ax.scatter(
+                lost, np.ones(len(lost)), marker="x", color=line.get_color(), clip_on=False,
+                transform=ax.get_xaxis_transform(), zorder=3,
+            )  # fmt: skip
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.set_xticks(curve.budgets, [f"{budget:.3g}" for budget in curve.budgets])
+    ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    ax.yaxis.set_major_formatter(lambda width, _: f"{width:g}")
+    ax.minorticks_off()
+    ax.set_xlabel(curve.parameter)
+    ax.set_ylabel("width, in the unit of the analysis")
+    titled(ax, curve.title)
+    legend_below(ax, room=40, ncols=2)
+    return ax

@@ -1,0 +1,150 @@
+"""Invented rows have the guessed means, shares and correlations, on the grid of the schema."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpstats as dps
+
+N = 40_000
+COLUMNS = [
+    dps.Number("age", 0, 120, points=121, missing=40),
+    dps.Number("pay", 1, 10_000, scale="log", allow_missing=True),
+    dps.Number("day", "2020-01-01", "2020-12-31", missing="2020-02-01"),
+    dps.Number("score", values=[17.5, 22, 27, 42], missing=22),
+    dps.Number("visits", 0, 26, points=27, edges=[1, 5], missing=0),
+    dps.Category("health", {"good": 1, "fair": 2, "poor": 3}),
+    dps.Category("region", ["north", "south", "east"], allow_missing=True),
+    dps.Boolean("smoker"),
+]
+GUESSES = dps.Guesses(
+    typical={
+        "age": {"mean": 45, "sd": 17},
+        "pay": {"mean": 300, "sd": 200},
+        "day": {"mean": "2020-09-01", "sd": 40},
+        "score": {"mean": 28, "sd": 8},
+    },
+    shares={
+        "visits": {"[0, 1)": 0.5, "[1, 5)": 0.3},
+        "health": {"poor": 0.05, "fair": 0.15},
+        "smoker": 0.2,
+    },
+    missing={"pay": 0.1, "region": 0.2},
+    correlations={
+        ("age", "health"): 0.3,
+        ("age", "smoker"): -0.2,
+        ("pay", "age"): 0.4,
+        ("visits", "health"): 0.35,
+    },
+)
+SCHEMA = dps.Schema(COLUMNS, GUESSES)
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return dps.pretend(SCHEMA, N, rng=1)
+
+
+def test_numbers_have_the_guessed_mean_and_deviation(rows):
+    # The deviation of logarithms follows from that of amounts without bounds.
+    for name, mean, sd, off in (
+        ("age", 45, 17, 0.02),
+        ("pay", 300, 200, 0.1),
+        ("score", 28, 8, 0.02),
+    ):
+        assert rows[name].mean() == pytest.approx(mean, rel=0.02)
+        assert rows[name].std() == pytest.approx(sd, rel=off)
+    days = (rows["day"] - pd.Timestamp("2020-09-01")).dt.days
+    assert days.mean() == pytest.approx(0, abs=1)
+    assert days.std() == pytest.approx(40, rel=0.03)
+
+
+def test_levels_and_bins_have_the_guessed_shares(rows):
+    four = 4 * np.sqrt(0.25 / N)
+    bins = pd.cut(rows["visits"], [-1, 0, 4, 26]).value_counts(normalize=True, sort=False)
+    np.testing.assert_allclose(bins, [0.5, 0.3, 0.2], atol=four)
+    health = rows["health"].value_counts(normalize=True)  # the stored values, not the labels
+    np.testing.assert_allclose(health[[1, 2, 3]], [0.8, 0.15, 0.05], atol=four)
+    assert rows["smoker"].mean() == pytest.approx(0.2, abs=four)
+    assert rows["pay"].isna().mean() == pytest.approx(0.1, abs=four)
+    assert rows["region"].isna().mean() == pytest.approx(0.2, abs=four)
+    of_region = rows["region"].value_counts(normalize=True)
+    np.testing.assert_allclose(of_region, [1 / 3] * 3, atol=2 * four)
+
+
+def test_correlations_are_those_of_the_columns(rows):
+    logs = rows.assign(pay=np.log(rows["pay"]), smoker=rows["smoker"].astype(float))
+    assert logs["age"].corr(logs["health"]) == pytest.approx(0.3, abs=0.02)
+    assert logs["age"].corr(logs["smoker"]) == pytest.approx(-0.2, abs=0.02)
+    assert logs["age"].corr(logs["pay"]) == pytest.approx(0.4, abs=0.02)
+    assert logs["visits"].corr(logs["health"]) == pytest.approx(0.35, abs=0.02)
+    assert abs(logs["score"].corr(logs["age"])) < 0.02
+
+
+def test_two_values_have_the_guessed_mean_and_the_deviation_that_follows():
+    schema = dps.Schema([dps.Number("limited", values=[0, 1], missing=0)])
+    for sd in (0.2, 0.3249):
+        guesses = dps.Guesses(typical={"limited": {"mean": 0.12, "sd": sd}})
+        rows = dps.pretend(schema, N, guesses, rng=1)
+        assert rows["limited"].mean() == pytest.approx(0.12, abs=0.01)
+
+
+def test_a_seed_repeats_the_rows_and_no_seed_does_not(rows):
+    pd.testing.assert_frame_equal(rows, dps.pretend(SCHEMA, N, rng=1))
+    assert not dps.pretend(SCHEMA, 50).equals(dps.pretend(SCHEMA, 50))
+
+
+def test_columns_without_a_guess_are_even_over_levels_and_bins():
+    rows = dps.pretend(dps.Schema(COLUMNS), N, rng=2)
+    four = 4 * np.sqrt(0.25 / N)
+    bins = pd.cut(rows["visits"], [-1, 0, 4, 26]).value_counts(normalize=True, sort=False)
+    np.testing.assert_allclose(bins, [1 / 3] * 3, atol=four)
+    assert rows["region"].isna().mean() == pytest.approx(0.25, abs=four)
+    assert rows["age"].mean() == pytest.approx(60, abs=1)
+
+
+def test_a_release_of_invented_rows_is_a_rehearsal(rows):
+    plan = dps.plan(SCHEMA, {"fair": dps.Proportion("health == 'fair'")}, budget=dps.PureDP(1))
+    low, high = dps.release(plan, rows, m=500, k=10).infer("fair").conf_int(alpha=1e-6)
+    assert low < 0.15 < high
+
+
+def two(r, other=0.02):
+    columns = [dps.Boolean("a"), dps.Boolean("b")]
+    guesses = dps.Guesses(shares={"a": 0.5, "b": other}, correlations={("a", "b"): r})
+    return dps.Schema(columns, guesses)
+
+
+def test_correlations_that_margins_do_not_allow_are_refused():
+    assert dps.pretend(two(0.13), 10, rng=1).shape == (10, 2)
+    with pytest.raises(
+        dps.SchemaError, match=r"'a' and 'b' is 0.5; with .* between -0.14 and 0.14"
+    ):
+        dps.pretend(two(0.5), 10, rng=1)
+
+
+def test_correlations_that_contradict_each_other_are_refused_and_others_completed():
+    columns = [dps.Number(name, 0, 1) for name in "abc"]
+    close = {("a", "b"): 0.9, ("b", "c"): 0.9}
+    rows = dps.pretend(dps.Schema(columns), N, dps.Guesses(correlations=close), rng=1)
+    assert rows["a"].corr(rows["b"]) == pytest.approx(0.9, abs=0.01)
+    assert rows["b"].corr(rows["c"]) == pytest.approx(0.9, abs=0.01)
+    assert rows["a"].corr(rows["c"]) > 0.6  # which follows
+    guesses = dps.Guesses(correlations=close | {("a", "c"): 0})
+    with pytest.raises(dps.SchemaError, match="no rows have all of the guessed correlations"):
+        dps.pretend(dps.Schema(columns), 10, guesses)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((COLUMNS, 10), "the first argument must be a dps.Schema"),
+        ((SCHEMA, 0), "positive whole number"),
+        ((SCHEMA, 10, {"typical": {}}), r"guesses must be dps\.Guesses"),
+        ((SCHEMA, 10, None, "x"), "rng must be a seed"),
+        ((SCHEMA, 10, dps.Guesses(shares={"x": 0.1})), "that the schema does not declare"),
+    ],
+)
+def test_impossible_arguments_are_refused(arguments, message):
+    with pytest.raises(dps.RequestError, match=message):
+        dps.pretend(*arguments)

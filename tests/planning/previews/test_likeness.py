@@ -1,0 +1,134 @@
+"""What rows of a preview are made from: the schema's guesses, others, a release, or a frame."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import dpstats as dps
+
+COLUMNS = [
+    dps.Number("x", 0, 100, missing=0),
+    dps.Number("y", 0, 100, missing=0),
+    dps.Category("pain", {"not": 1, "much": 2}),
+]
+GUESSES = dps.Guesses(
+    typical={name: {"mean": 50, "sd": 8} for name in "xy"}, correlations={("x", "y"): 0.5}
+)
+ASKED = {"line": dps.OLS("y ~ x"), "pain": dps.Proportion("pain == 'much'")}
+N = 5_000
+
+
+def plan_with(guesses=None):
+    return dps.plan(dps.Schema(COLUMNS, guesses), ASKED, budget=dps.PureDP(1))
+
+
+def width(preview, term="x"):
+    return preview.widths().set_index("term").loc[term, "width"]
+
+
+@pytest.fixture(scope="module")
+def rows():
+    guesses = dps.Guesses(typical=GUESSES.typical, correlations=GUESSES.correlations,
+                          shares={"pain": {"much": 0.01}})  # fmt: skip
+    return dps.pretend(dps.Schema(COLUMNS), N, guesses, rng=0)
+
+
+def test_the_schemas_guesses_are_the_default_and_the_preview_says_so():
+    plain, guessed = plan_with().preview(N), plan_with(GUESSES).preview(N)
+    assert width(guessed) > 5 * width(plain)  # x varies over a sixth of its bounds
+    text = " ".join(str(guessed).split())
+    assert (
+        f"at n = {N} rows invented from guesses of x, y and spread evenly over pain, with" in text
+    )
+    assert "state guesses" not in text
+    assert "rows drawn evenly over the cells" in " ".join(str(plain).split())
+    assert "state guesses in the schema" in str(plain)
+    given = plan_with().preview(N, like=GUESSES)
+    assert width(given) == width(guessed)
+    assert width(plan_with(GUESSES).preview(N, like=dps.Guesses())) == width(plain)
+
+
+def test_previewed_widths_are_those_of_such_rows(rows):
+    release = dps.release(plan_with(), rows, m=500, k=10)
+    real = np.diff(release.infer("line").conf_int()[1]).item()
+    assert width(plan_with(GUESSES).preview(N)) == pytest.approx(real, rel=0.4)
+
+
+@pytest.mark.parametrize("convert", [lambda f: f, pl.from_pandas, pa.Table.from_pandas])
+def test_a_frame_of_any_library_is_drawn_from(rows, convert):
+    found = plan_with().preview(N, like=convert(rows))
+    assert width(found) == pytest.approx(width(plan_with(GUESSES).preview(N)), rel=0.1)
+    assert width(found, "pain == 'much'") < 0.5 * width(plan_with().preview(N), "pain == 'much'")
+    assert f"the frame of {N} rows, invented or public, given as like=" in " ".join(
+        str(found).split()
+    )
+
+
+def test_a_frame_may_hold_labels_as_synthetic_rows_do(rows):
+    labels = rows.assign(pain=rows["pain"].map({1: "not", 2: "much"}))
+    found = [width(plan_with().preview(N, like=f), "pain == 'much'") for f in (rows, labels)]
+    assert found[0] == found[1]
+
+
+def test_a_release_is_drawn_from(rows):
+    release = dps.release(plan_with(), rows, m=4_000, k=10)
+    found = plan_with(GUESSES).preview(N, like=release)
+    assert "rows drawn from the density of another release" in " ".join(str(found).split())
+
+
+@pytest.mark.parametrize("path", ["rows.csv", Path("release.zip"), b"rows.csv"])
+def test_a_path_is_refused_whatever_it_names(path, rows, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows.to_csv("rows.csv")
+    with pytest.raises(dps.RequestError, match="and no path: a preview must never read the privat"):
+        plan_with().preview(N, like=path)
+    with pytest.raises(dps.RequestError, match="and no path"):
+        plan_with().solve(of="pain", width=0.1, n=N, like=path)
+    with pytest.raises(dps.RequestError, match="and no path"):
+        plan_with().curve(N, like=path)
+
+
+def test_frames_that_do_not_fit_are_refused(rows):
+    with pytest.raises(dps.RequestError, match="has no column 'y', which the plan needs"):
+        plan_with().preview(N, like=rows[["x", "pain"]])
+    with pytest.raises(dps.RequestError, match="has no rows"):
+        plan_with().preview(N, like=rows[:0])
+    with pytest.raises(dps.RequestError, match="must be a release, guesses or a data frame"):
+        plan_with().preview(N, like={"x": [1]})
+    with pytest.raises(dps.SchemaError, match="the mean must lie between the bounds"):
+        plan_with().preview(N, like=dps.Guesses(typical={"x": {"mean": 500, "sd": 1}}))
+
+
+def test_a_search_uses_the_guesses():
+    """A width that even rows promise at once takes far more budget with the guessed ones."""
+    found = [
+        plan_with(guesses).solve(of="line", width=0.5, term="x", n=N).budget.epsilon
+        for guesses in (None, GUESSES)
+    ]
+    assert found[1] > 5 * found[0]
+    with pytest.raises(dps.RequestError, match="power= needs alternative="):
+        plan_with(GUESSES).solve(of="line", power=0.8, term="x", n=N)
+
+
+def test_second_stages_are_previewed_at_the_pilot_of_the_rows():
+    columns = [dps.Boolean("ill"), dps.Number("x", 0, 10, edges=[2, 4, 6, 8], missing=0)]
+    guesses = dps.Guesses(
+        shares={"ill": 0.3}, typical={"x": {"mean": 5, "sd": 2}}, correlations={("ill", "x"): 0.3}
+    )
+    asked = {"risk": dps.Logistic("ill ~ x", stages=2)}
+    plan = dps.plan(dps.Schema(columns, guesses), asked, budget=dps.PureDP(4))
+    pilot = plan.preview(20_000).pretended[0].measurements.scores[0].block.pilot
+    assert pilot is not None
+    assert np.any(np.asarray(pilot) != 0)
+    even = plan.preview(20_000, like=dps.Guesses()).pretended[0].measurements.scores[0].block
+    assert even.pilot is None or not np.any(np.asarray(even.pilot))
+
+
+def test_many_rows_of_a_frame_are_thinned():
+    frame = pd.DataFrame({"x": np.full(150_000, 50.0), "y": np.full(150_000, 50.0), "pain": 1})
+    found = plan_with().preview(N, like=frame)
+    assert len(found.pretended[0].weights) == 100_000

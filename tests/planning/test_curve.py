@@ -1,0 +1,95 @@
+"""Widths against the budget: those of previews at each budget."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpstats as dps
+
+SCHEMA = dps.Schema(
+    [dps.Boolean("smoker"), dps.Number("x", 0, 100, missing=0), dps.Number("y", 0, 100, missing=0)],
+    dps.Guesses(typical={name: {"mean": 50, "sd": 10} for name in "xy"}),
+)
+ASKED = {
+    "smoking": dps.Proportion("smoker"),
+    "lasso": dps.Lasso("y ~ x"),
+    "line": dps.OLS("y ~ x"),
+}
+N = 2_000
+
+
+@pytest.fixture(scope="module")
+def plan():
+    return dps.plan(SCHEMA, ASKED, budget=dps.PureDP(1))
+
+
+@pytest.fixture(scope="module")
+def curve(plan):
+    return plan.curve(N, budgets=[5, 0.05, 0.5])
+
+
+def test_widths_are_those_of_previews(plan, curve):
+    assert curve.budgets.tolist() == [0.05, 0.5, 5]
+    for number, epsilon in enumerate((0.05, 0.5, 5)):
+        other = dps.plan(SCHEMA, ASKED, budget=dps.PureDP(epsilon)).preview(N)
+        widths = {o.name: o.width for o in other.outlooks}
+        for name, found in curve.widths.items():
+            assert found[number] == pytest.approx(widths[name])
+
+
+def test_analyses_without_intervals_are_left_out_unless_asked_for(plan, curve):
+    assert list(curve.widths) == ["smoking", "line"]
+    with pytest.raises(dps.RequestError, match="'lasso' has no noise_aware interval"):
+        plan.curve(N, of="lasso")
+    alone = dps.plan(SCHEMA, {"lasso": ASKED["lasso"]}, budget=dps.PureDP(1))
+    with pytest.raises(dps.RequestError, match="no analysis of the plan has intervals"):
+        alone.curve(N)
+
+
+def test_unbounded_intervals_are_said_to_be(curve):
+    assert np.isinf(curve.widths["line"][0])
+    text = str(curve)
+    assert "unbounded" in text.splitlines()[2]
+    assert "unbounded" not in text.splitlines()[-1]
+    assert "rows invented from guesses of x, y and spread evenly over smoker" in text
+    frame = curve.to_frame()
+    assert frame.columns.tolist() == ["analysis", "epsilon", "width"]
+    assert len(frame) == 6
+    assert isinstance(frame, pd.DataFrame)
+
+
+def test_by_default_an_eighth_to_eight_times_the_budget(plan):
+    found = plan.curve(N, of=["smoking"])
+    assert found.budgets.tolist() == [0.125, 0.25, 0.5, 1, 2, 4, 8]
+    assert np.all(np.diff(found.widths["smoking"]) < 0)
+    zcdp = dps.plan(SCHEMA, {"s": ASKED["smoking"]}, budget=dps.ZCDP(0.5)).curve(N)
+    assert (zcdp.parameter, zcdp.budgets[3]) == ("rho", 0.5)
+
+
+def test_other_methods_and_levels_and_progress(plan):
+    seen = []
+    options = {"of": "smoking", "budgets": [1], "alpha": 0.1}
+    usual = plan.curve(N, **options)
+    certified = plan.curve(
+        N, **options, method="certified", progress=lambda *report: seen.append(report)
+    )
+    assert certified.widths["smoking"][0] > usual.widths["smoking"][0]
+    assert seen == [("previewing", 0, 1), ("done", 1, 1)]
+    assert "certified 0.9 intervals" in certified.title
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n": None}, "needs a number of rows"),
+        ({"n": 0}, "positive whole number"),
+        ({"of": "none"}, "of= must name analyses of the plan"),
+        ({"budgets": [0]}, "epsilon must be"),
+        ({"budgets": []}, "give at least one budget"),
+        ({"method": "best"}, "method"),
+        ({"alpha": 0.95}, "did you mean"),
+    ],
+)
+def test_refusals(plan, options, message):
+    with pytest.raises(dps.DpstatsError, match=message):
+        plan.curve(**{"n": N, **options})

@@ -1,0 +1,112 @@
+"""Names of columns from the first line of a file: no row is read or taken for a header."""
+
+import gzip
+
+import pandas as pd
+import pytest
+
+import dpstats as dps
+from dpstats.private.header import header_of, named
+from dpstats.schema.template import template
+
+NAMES = ["age", "sex", "blood pressure"]
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.csv.gz", "A.CSV"])
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+def test_names_of_delimited_files(tmp_path, name, delimiter):
+    text = "\ufeff" + delimiter.join(NAMES) + "\r\n" + delimiter.join(["1", "f", "120"]) + "\r\n"
+    opened = gzip.open if name.endswith("gz") else open
+    with opened(tmp_path / name, "wb") as file:
+        file.write(text.encode())
+    assert header_of(tmp_path / name) == NAMES
+
+
+def test_names_of_quoted_fields_and_of_parquet(tmp_path):
+    (tmp_path / "a.csv").write_text('"age, in years", sex \nx,y\n')
+    assert header_of(tmp_path / "a.csv") == ["age, in years", "sex"]
+    pd.DataFrame({"age": [1], "sex": ["f"]}).to_parquet(tmp_path / "a.parquet")
+    assert header_of(tmp_path / "a.parquet") == ["age", "sex"]
+
+
+def test_nothing_after_the_first_line_is_looked_at(tmp_path):
+    (tmp_path / "a.csv").write_bytes(b"age,sex\n\xff\xfe\x00" + bytes(10) + b'"')
+    assert header_of(tmp_path / "a.csv") == ["age", "sex"]
+
+
+FIELDS = [
+    "", "x,x", "37,female", "1e5", "yes", "2024-05-01", "12:30", "$1,200", "NaN", "-inf", "NA",
+    "1/2", "50 %", "a`b",
+]  # fmt: skip
+ROWS = ["", *(f"zz-sentinel,{fields}" for fields in FIELDS)]
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_a_row_is_refused_and_not_quoted(tmp_path, row):
+    (tmp_path / "a.csv").write_text(f"{row}\nb,c,d\n")
+    with pytest.raises(dps.DataError, match="does not look like names of columns") as caught:
+        header_of(tmp_path / "a.csv")
+    for field in filter(None, row.replace(",", " ").split()):
+        assert field not in str(caught.value).replace("such as yes", "").split()
+    assert "zz-sentinel" not in str(caught.value)
+    assert "--header a,b,c" in str(caught.value)
+
+
+def test_names_with_digits_are_names(tmp_path):
+    (tmp_path / "a.csv").write_text("x1,e2,2nd visit,q_10\n")
+    assert header_of(tmp_path / "a.csv") == ["x1", "e2", "2nd visit", "q_10"]
+
+
+@pytest.mark.parametrize(
+    ("name", "held", "message"),
+    [
+        ("a.csv", b"\xff\xfea\x00,\x00b\x00\n\x00", "cannot be read"),
+        ("a.csv", b"a,\x00b\n", "cannot be read"),
+        ("a.csv.gz", b"age,sex\n", "cannot be read"),
+        ("a.parquet", b"PAR1xxxx", "cannot be read"),
+        ("a.xlsx", b"PK", "not a .csv"),
+        ("a.csv", b"x" * (2**20 + 5), "does not look like names"),
+    ],
+)
+def test_files_that_hold_no_header_are_refused(tmp_path, name, held, message):
+    (tmp_path / name).write_bytes(held)
+    with pytest.raises(dps.DataError, match=message):
+        header_of(tmp_path / name)
+
+
+def test_a_missing_file_is_refused(tmp_path):
+    with pytest.raises(dps.DataError, match=r"there is no file 'none\.csv'"):
+        header_of(tmp_path / "none.csv")
+
+
+def test_names_that_a_person_gives():
+    assert named("age, sex ,'x'") == ["age", "sex ", "'x'"]
+    assert named('"a, b",c') == ["a, b", "c"]
+    for text in ("", "a,a", "a,,b"):
+        with pytest.raises(dps.SchemaError):
+            named(text)
+
+
+def test_a_template_is_refused_until_it_is_completed(tmp_path):
+    path = tmp_path / "survey.toml"
+    text = template(['say "no"', "age"])
+    path.write_text(text)
+    with pytest.raises(dps.SchemaError, match="give levels, or low and high"):
+        dps.Schema.load(path)
+    lines = text.replace("# kind = ", "kind = ", 1).splitlines()
+    second = lines.index('name = "age"')
+    for i in range(second, len(lines)):
+        if lines[i].startswith(("# low = 0 ", "# high = ", "# points = ", "# edges = ")):
+            lines[i] = lines[i][2:]
+    guesses = lines.index("# [guesses]")
+    for i in range(guesses, len(lines)):
+        if lines[i].startswith("# [guesses.typical]") or lines[i].startswith('# "say'):
+            lines[i] = lines[i][2:] if "mean" not in lines[i] else '"age" = { mean = 45, sd = 17 }'
+            if "0.05" in lines[i]:
+                lines[i] = ""
+    path.write_text("\n".join(lines))
+    found = dps.Schema.load(path)
+    assert found.names == ('say "no"', "age")
+    assert isinstance(found["age"], dps.Number)
+    assert isinstance(found['say "no"'], dps.Boolean)
+    assert found.guesses.typical == {"age": {"mean": 45, "sd": 17}}
