@@ -52,8 +52,8 @@ class Curve:
     >>> schema = dps.Schema([dps.Boolean("smoker")])
     >>> plan = dps.plan(schema, {"smoking": dps.Proportion("smoker")}, budget=dps.PureDP(1))
     >>> curve = plan.curve(n=500, budgets=[0.1, 1])
-    >>> bool(curve.widths["smoking"][0] > 2 * curve.widths["smoking"][1])
-    True
+    >>> curve.widths["smoking"].round(2)
+    array([0.14, 0.09])
     """
 
     parameter: str
