@@ -182,6 +182,8 @@ def shown():
     result = release.infer(HOSTILE)
     things = {
         "schema": schema, "category": schema["kind"], "number": schema["size"], "plan": plan,
+        "preview": plan.preview(n=100), "curve": plan.curve(100, budgets=[1]),
+        "preview": plan.preview(n=100), "curve": plan.curve(100, budgets=[1]),
         "budget": plan.budget, "certificate": release.accuracy(),
         "release": release, "result": result,
     }  # fmt: skip
@@ -195,6 +197,8 @@ def shown():
         ("category", "category, 2 levels: a, &lt;script"),
         ("number", "number, 0 to 1, "),
         ("plan", "Budget: epsilon = 1"),
+        ("preview", ">95% width</th>"),
+        ("curve", ">epsilon</th>"),
         ("budget", "epsilon = 1 (pure"),
         ("certificate", "joint bound"),
         ("release", "2 noisy answers from 200 private rows"),

@@ -207,3 +207,17 @@ def test_the_page_on_budgets_shows_what_is_printed(capsys, monkeypatch):
         r"not even epsilon = 10000 gives 'smoking' a width of 0\.01 at n = 5000: it gives 0\.02",
     ):
         assert re.search(line, printed), line
+
+
+def test_the_page_on_guesses_runs_and_its_file_states_the_same(capsys, tmp_path):
+    page, scope = (FOLDER / "plan-from-guesses.md").read_text("utf-8"), {}
+    for block in re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL):
+        exec(block, scope)
+    printed = capsys.readouterr().out
+    assert "rows invented from guesses of every column" in " ".join(printed.split())
+    (shown,) = re.findall(r"```\n(pay: .*?)```", page, flags=re.DOTALL)
+    numbers = re.compile(r"[\d.]+(e\+\d+)?")  # which may differ in the last digit elsewhere
+    assert numbers.sub("#", shown) in numbers.sub("#", printed)
+    (table,) = re.findall(r"```toml\n(.*?)```", page, flags=re.DOTALL)
+    (tmp_path / "guesses.toml").write_text(table)
+    assert dps.Guesses.load(tmp_path / "guesses.toml") == scope["guesses"]

@@ -11,6 +11,7 @@ import numpy as np
 
 from dpstats.arrays import Floats
 from dpstats.checks import Method, Progress
+from dpstats.display import as_html, html_table
 from dpstats.errors import BudgetError, RequestError
 from dpstats.measured.strategy import Strategy
 from dpstats.planning.measures import Subject, Width
@@ -52,8 +53,8 @@ class Curve:
     >>> schema = dps.Schema([dps.Boolean("smoker")])
     >>> plan = dps.plan(schema, {"smoking": dps.Proportion("smoker")}, budget=dps.PureDP(1))
     >>> curve = plan.curve(n=500, budgets=[0.1, 1])
-    >>> bool(curve.widths["smoking"][0] > 2 * curve.widths["smoking"][1])
-    True
+    >>> curve.widths["smoking"].round(2)
+    array([0.14, 0.09])
     """
 
     parameter: str
@@ -81,18 +82,25 @@ class Curve:
         kind = f"{self.method.replace('_', '-')} {1 - self.alpha:.6g}"
         return f"Median width of {kind} intervals at n = {self.n}, {self.said}"
 
-    def __str__(self) -> str:
-        columns = [(self.parameter, [f"{budget:.4g}" for budget in self.budgets])]
+    @property
+    def _cells(self) -> list[tuple[str, ...]]:
+        """A header, and a row for every budget."""
+        columns = [[self.parameter, *(f"{budget:.4g}" for budget in self.budgets)]]
         for name, widths in self.widths.items():
             texts = ["unbounded" if np.isinf(w) else significant(w) for w in widths.tolist()]
-            columns.append((name, texts))
-        lines = [self.title]
-        wide = [max(len(head), *map(len, texts)) for head, texts in columns]
-        rows = zip(*([head, *texts] for head, texts in columns), strict=True)
-        lines += ["  ".join(f"{t:>{w}}" for t, w in zip(row, wide, strict=True)) for row in rows]
-        return "\n".join(lines)
+            columns.append([name, *texts])
+        return list(zip(*columns, strict=True))
+
+    def __str__(self) -> str:
+        cells = self._cells
+        wide = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        return "\n".join([self.title, *("  ".join(map(str.rjust, row, wide)) for row in cells)])
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        header, *rows = self._cells
+        return as_html("dpstats widths", [self.title], html_table(header, rows))
 
 
 def curve_of(

@@ -19,6 +19,7 @@ from dpstats.checks import (
     check_method,
     check_target,
 )
+from dpstats.display import as_html, html_table
 from dpstats.measured.strategy import Strategy
 from dpstats.measured.view import ReleaseView
 from dpstats.planning.previews.expected_accuracy import ExpectedAccuracy, expected_accuracy
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 PRETEND_RELEASES = 3
 _LISTED = 8  # terms that a line names
 _LINE = 100
+_HEADER = ("analysis", "functions", "noise sd", "95% width", "certified", "of")
 _INVENT = (
     "For better widths, state guesses in the schema, or give rows that resemble the real ones as "
     "like=."
@@ -218,41 +220,56 @@ class Preview:
                 frames.append(pd.DataFrame(columns))
         return pd.concat(frames[1:] or frames, ignore_index=True)
 
-    def __str__(self) -> str:
-        width = max(len("analysis"), *(len(o.name) for o in self.outlooks))
-        certified = {o.name: _certified_text(o) for o in self.outlooks}
-        last = max(len("certified"), *map(len, certified.values()))
+    @property
+    def _before(self) -> list[str]:
+        """Lines above the table."""
         even = self.like.source == "even"
         remarks = dict.fromkeys(results[0].preview_remark for results in self.results.values())
-        lines = [
-            self.heading,
-            "",
-            *textwrap.wrap(
-                f"Preview at n = {self.n} {self.said}, with simulated noise (no data were read).",
-                _LINE,
-            ),
+        made = f"Preview at n = {self.n} {self.said}, with simulated noise (no data were read)."
+        return [
+            *textwrap.wrap(made, _LINE),
             *([_INVENT] if even else []),
             *(line for r in remarks if even for line in r.splitlines()),
-            f"{'analysis':<{width}}  {'functions':>9}  {'noise sd':>8}  "
-            f"{'95% width':>9}  {'certified':>{last}}  of",
         ]
+
+    @cached_property
+    def _rows(self) -> list[tuple[str, ...]]:
+        """The cells of the table: an analysis, and its other parameters where units differ."""
+        rows: list[tuple[str, ...]] = []
         for o in self.outlooks:
-            lines.append(
-                f"{o.name:<{width}}  {o.functions:>9}  {significant(o.noise):>8}  "
-                f"{_text(o.width):>9}  {certified[o.name]:>{last}}  {o.of}"
-            )
-            lines += [
-                f"{'':<{width + 23}}{_text(one):>9}  {_text(other):>{last}}  {term}"
+            widths = _text(o.width), _certified_text(o)
+            rows.append((o.name, str(o.functions), significant(o.noise), *widths, o.of))
+            rows += [
+                ("", "", "", _text(one), _text(other), term)
                 for term, one, other in self._further(o.name)
             ]
+        return rows
+
+    @property
+    def _after(self) -> list[str]:
+        """Lines below it."""
+        lines = []
         for name, results in self.results.items():
             lines += self._warning(name)
-            condition = results[0].preview_condition if even else ""
+            condition = results[0].preview_condition if self.like.source == "even" else ""
             lines += [f"{name}: {condition}"] if condition else []
         if any(o.width == 0 for o in self.outlooks):
             lines.append("A width of 0: the interval is a single declared value.")
-        lines.append(str(self.accuracy))
-        return "\n".join(lines)
+        return [*lines, *str(self.accuracy).splitlines()]
+
+    def __str__(self) -> str:
+        cells = [_HEADER, *self._rows]
+        first, *middle, _ = (max(map(len, column)) for column in zip(*cells, strict=True))
+        table = [
+            "  ".join([name.ljust(first), *map(str.rjust, numbers, middle), of])
+            for name, *numbers, of in cells
+        ]
+        return "\n".join([self.heading, "", *self._before, *table, *self._after])
+
+    def _repr_html_(self) -> str:
+        before = [*self.heading.splitlines(), *self._before]
+        table = html_table(_HEADER, self._rows)
+        return as_html("dpstats preview", before, table, self._after)
 
     @cached_property
     def unbounded(self) -> dict[str, tuple[str, ...]]:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from dpstats.analyses.base import Analysis
-from dpstats.checks import first_few
 from dpstats.errors import DpstatsError
 from dpstats.measured.strategy import Strategy
 from dpstats.planning.previews.invented import generator
@@ -77,10 +76,10 @@ class Remedy:
         finite = {term: w for term, w in self.widths.items() if np.isfinite(w)}
         shown = list(finite.items())[:_MOST_DROPPED]
         more = f" and {len(finite) - len(shown)} more" if len(finite) > len(shown) else ""
-        text = ", ".join(f"{term} {significant(width)}" for term, width in shown)
+        text = ", ".join(f"{significant(width)} of {term}" for term, width in shown)
         still = [term for term in self.widths if term not in finite]
         rest = f"; still unbounded: {', '.join(still)}" if still else ""
-        return f"{self.change}: width of {text}{more}{rest}"
+        return f"{self.change}: width {text}{more}{rest}"
 
 
 def unbounded_terms(results: Sequence[Result]) -> tuple[str, ...]:
@@ -159,7 +158,8 @@ def _alone(plan: Replannable, name: str, like: Likeness) -> Iterator[Change]:
     """The plan without the other analyses."""
     others = [other for other in plan.analyses if other != name]
     if others:
-        yield f"without {first_few(others, 3)}", plan.asking({name: plan.analyses[name]})
+        named = ", ".join(map(repr, others[:3])) + (", ..." if len(others) > 3 else "")
+        yield f"without {named}", plan.asking({name: plan.analyses[name]})
 
 
 def _dearer(plan: Replannable) -> Iterator[Change]:

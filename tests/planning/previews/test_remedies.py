@@ -84,9 +84,9 @@ def test_fewer_analyses_help_where_nothing_else_is_left_to_drop():
     even = dps.Schema([*COLUMNS, dps.Category("h", list("abcdef"))])
     found = preview("y ~ x", 0.02, schema=even, tables=dps.Marginals(["g", "h"], degree=2))
     changes = [one.change for one in found.advice["line"]]
-    assert changes[0] == "without ['tables']"
+    assert changes[0] == "without 'tables'"
     text = str(found)
-    assert "What would help, the cheapest first:\n  without ['tables']: width of " in text
+    assert "What would help, the cheapest first:\n  without 'tables': width " in text
 
 
 def test_where_nothing_helps_the_usual_advice_is_given():
