@@ -183,7 +183,6 @@ def shown():
     things = {
         "schema": schema, "category": schema["kind"], "number": schema["size"], "plan": plan,
         "preview": plan.preview(n=100), "curve": plan.curve(100, budgets=[1]),
-        "preview": plan.preview(n=100), "curve": plan.curve(100, budgets=[1]),
         "budget": plan.budget, "certificate": release.accuracy(),
         "release": release, "result": result,
     }  # fmt: skip
