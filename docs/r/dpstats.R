@@ -16,7 +16,7 @@
 dps_open <- function(path) {
   folder <- tempfile("dpstats")
   on.exit(unlink(folder, recursive = TRUE))
-  found <- suppressWarnings(utils::unzip(path, exdir = folder))
+  found <- as.character(suppressWarnings(utils::unzip(path, exdir = folder)))
   if (!all(c("release.json", "measurements.json", "answers.csv") %in% basename(found)))
     stop(path, " is not a release of dpstats", call. = FALSE)
   read <- function(name)

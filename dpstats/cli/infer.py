@@ -71,10 +71,9 @@ def _add_shown(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--method",
         choices=("noise_aware", "certified", "shortest"),
-        help="of the intervals, with --json and --csv. In text noise_aware and certified ones print "
-        "side by side in any case; "
-        "shortest, for proportions and cells, print those of least mean width over all "
-        "proportions in place of the noise-aware ones",
+        help="of the intervals of --json and --csv; in text noise_aware and certified ones print "
+        "side by side in any case. Shortest, for proportions and cells, print those of least mean "
+        "width over all proportions in place of the noise-aware ones",
     )
     parser.add_argument(
         "--adjust",
@@ -111,7 +110,9 @@ def _infer(options: argparse.Namespace) -> None:
     results |= {name: release.infer(analysis) for name, analysis in asked.items()}
     if options.json or options.csv:
         analyses = {name: release.measurements.requests.get(name, {}) for name in names}
-        _print_tables(results, analyses | {k: analysis_to_dict(v) for k, v in asked.items()}, options)
+        _print_tables(
+            results, analyses | {k: analysis_to_dict(v) for k, v in asked.items()}, options
+        )
     else:
         _print_summaries(results, options)
 

@@ -21,9 +21,7 @@ _SINGLE = ("nobs", "statistic", "df", "pvalue", "effect_name", "effect")  # of s
 _USUAL = {"method": "noise_aware", "target": "population"}
 
 
-def frames_of(
-    results: Mapping[str, Result], options: Mapping[str, Any]
-) -> dict[str, pd.DataFrame]:
+def frames_of(results: Mapping[str, Result], options: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
     """The frames of results with the options of `infer` that each frame takes.
 
     Parameters

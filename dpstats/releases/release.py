@@ -36,7 +36,7 @@ from dpstats.measured.measurements import Measurements
 from dpstats.measured.published import printed, written
 from dpstats.measured.radius import Radius
 from dpstats.privacy.budget import Budget
-from dpstats.releases.interchange import arrow_rows, croissant_of
+from dpstats.releases.interchange import CAUTION, LIMITS, Interchange
 from dpstats.releases.planned_analyses import PlannedAnalyses
 from dpstats.releases.unplanned import Unplanned
 from dpstats.results.base import INTERVAL_COLUMNS, Result
@@ -47,22 +47,12 @@ from dpstats.spending import USUAL_BETA, bonferroni
 if TYPE_CHECKING:
     import pandas as pd
 
-CAUTION = (
-    "Synthetic rows: intervals and tests that treat them as data are wrong, as they leave out the "
-    "privacy noise, and there may be more or fewer rows than people. Use release.infer, or with "
-    "the rows alone dps.corrected.infer with the radius of the analysis and n."
-)
 MEMBERS = ("release.json", "measurements.json", "answers.csv", "candidates.csv")
 MOST_PUBLISHED = 2_000  # functions of an analysis whose radius is published; more take long
-LIMITS = (
-    "Guaranteed for any data: the privacy of one row, and the certificate. Intervals for a "
-    "population assume rows drawn independently from it, one row per person, without survey "
-    "weights."
-)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Release(Cached, Unplanned):
+class Release(Cached, Unplanned, Interchange):
     """A differentially private release.
 
     Attributes
@@ -458,69 +448,6 @@ class Release(Cached, Unplanned):
             frame = self.schema.to_frame({name: c[order] for name, c in self.candidates.items()})
         frame.attrs["caution"] = CAUTION
         return frame
-
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """The synthetic rows for Arrow, polars, DuckDB and others, as in `to_frame`.
-
-        Dates are ``date32``, text levels dictionaries; the metadata say how the rows may be used.
-
-        Examples
-        --------
-        >>> import dpstats as dps
-        >>> import pandas as pd
-        >>> import pyarrow as pa
-        >>> schema = dps.Schema([dps.Boolean("smoker")])
-        >>> plan = dps.plan(schema, {"smoking": dps.Proportion("smoker")}, budget=dps.PureDP(1))
-        >>> rows = pd.DataFrame({"smoker": [True] * 3_000 + [False] * 7_000})
-        >>> pa.table(dps.release(plan, rows)).shape
-        (10000, 1)
-        """
-        return arrow_rows(self.to_frame(), CAUTION).__arrow_c_stream__(requested_schema)
-
-    def to_croissant(
-        self, name: str, *, file: str | Path | None = None, **details: str
-    ) -> dict[str, Any]:
-        """A description of the release in Croissant 1.0 (JSON-LD), for catalogues of data sets.
-
-        It holds the budget, the columns with their levels, and how the rows may be used; nothing
-        that the release does not publish.
-
-        Parameters
-        ----------
-        name : str
-            Of the data set.
-        file : path, optional
-            The saved release, whose name and SHA-256 go into the description; by default those
-            that `save` would write to ``{name}.zip``.
-        **details : str
-            Further properties of schema.org, such as ``license=``, ``url=``, ``creator=``,
-            ``datePublished=`` and ``version=``.
-
-        Returns
-        -------
-        dict
-            Write it with `json.dump`; ``dpstats show survey.zip --croissant`` prints it.
-
-        Examples
-        --------
-        >>> import dpstats as dps
-        >>> import pandas as pd
-        >>> schema = dps.Schema([dps.Boolean("smoker")])
-        >>> plan = dps.plan(schema, {"smoking": dps.Proportion("smoker")}, budget=dps.PureDP(1))
-        >>> rows = pd.DataFrame({"smoker": [True] * 3_000 + [False] * 7_000})
-        >>> described = dps.release(plan, rows).to_croissant("survey", license="CC-BY-4.0")
-        >>> described["recordSet"][0]["field"][0]["dataType"]
-        'sc:Boolean'
-        """
-        data = self.to_bytes() if file is None else files.read_bytes(file)
-        return croissant_of(
-            self,
-            name,
-            archive=f"{name}.zip" if file is None else Path(file).name,
-            digest=files.digest_of_bytes(data),
-            limitations=[CAUTION, LIMITS],
-            details=details,
-        )
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write a zip archive of JSON and CSV; only what was released, nothing executable.

@@ -236,9 +236,10 @@ class ChiSquareResult(Cached, HypothesisResult):
         >>> schema = dps.Schema([dps.Boolean("smoker"), dps.Category("region", ["north", "south"])])
         >>> link = dps.Independence("smoker", "region")
         >>> plan = dps.plan(schema, {"link": link}, budget=dps.PureDP(10))
-        >>> half = {"smoker": [True, False] * 5_000, "region": ["north"] * 5_000 + ["south"] * 5_000}
-        >>> counts = dps.release(plan, pd.DataFrame(half)).infer("link").crosstab("region", "smoker")
-        >>> print(counts.round(-2))
+        >>> region = ["north"] * 5_000 + ["south"] * 5_000
+        >>> rows = pd.DataFrame({"smoker": [True, False] * 5_000, "region": region})
+        >>> result = dps.release(plan, rows).infer("link")
+        >>> print(result.crosstab("region", "smoker").round(-2))
         smoker   False    True
         region
         north   2500.0  2500.0

@@ -230,7 +230,7 @@ class Summary(str):
     \begin{tabular}{lrrrrr}
     """
 
-    __slots__ = ("_page",)
+    _page: Page
 
     def __new__(cls, text: str, page: Page) -> Summary:
         """Text with the page that it is of."""

@@ -73,7 +73,7 @@ def completed(
         if columns is not None and one.name not in columns:
             continue
         added = add.get(one.name, {})
-        plain = {key: v for key, v in (one.plain | dict(added)).items() if v is not None}
+        plain = {key: v for key, v in {**one.plain, **added}.items() if v is not None}
         if {"levels", "values"} & set(added):
             plain = {k: v for k, v in plain.items() if k not in ("low", "high", "points", "kind")}
         if "missing" in added:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dpstats.checks import is_number
 from dpstats.errors import SchemaError
@@ -12,9 +12,7 @@ from dpstats.schema.category import Boolean, Category
 from dpstats.schema.foreign import Declared, whole_points
 from dpstats.schema.number import Number
 
-if TYPE_CHECKING:
-    from dpstats.schema.schema import Column
-
+Column = Category | Number
 PROFILE = "https://datapackage.org/profiles/2.0/tableschema.json"
 OWN = "dpstats"  # a property of fields: what the standard has no word for
 _TRUTHS = ({"true", "True", "TRUE", "1"}, {"false", "False", "FALSE", "0"})

@@ -5,21 +5,22 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dpstats.checks import first_few, short
 from dpstats.errors import SchemaError
 from dpstats.schema.category import Boolean, Category
 from dpstats.schema.foreign import Declared, whole_points
+from dpstats.schema.number import Number
 
-if TYPE_CHECKING:
-    from dpstats.schema.schema import Column
-
+Column = Category | Number
 _OF_TABLE = {
     "rows", "rows_exact", "row_privacy", "max_ids", "sample_max_ids", "clamp_counts",
     "clamp_columns", "use_dpsu", "censor_dims",
 }  # fmt: skip
-_LINE = re.compile(r"(?P<indent> *)(?P<key>'[^']*'|\"[^\"]*\"|[^\s'\"#:][^#:]*?) *:(?: +(?P<value>.*))?$")
+_LINE = re.compile(
+    r"(?P<indent> *)(?P<key>'[^']*'|\"[^\"]*\"|[^\s'\"#:][^#:]*?) *:(?: +(?P<value>.*))?$"
+)
 _WORDS = {"true": True, "false": False, "null": None, "~": None, "": None}
 
 
@@ -29,7 +30,7 @@ def to_smartnoise(columns: Iterable[Column], table: str) -> dict[str, Any]:
 
 
 def _column(column: Column) -> dict[str, Any]:
-    missing = {"nullable": False}
+    missing: dict[str, Any] = {"nullable": False}
     if column.allow_missing:
         missing = {"nullable": True}
     elif column.missing is not None:
