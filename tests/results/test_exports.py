@@ -110,6 +110,7 @@ def test_latex_escapes_labels(release):
     assert text.endswith(r"\end{table}")
     for title, name in ((r"\caption{Goodness of fit: c}", "fit"), (r"\toprule", "share")):
         assert title in release.infer(name).to_latex()
+    assert escaped("[0, 18)") == "{[}0, 18)"  # an option, at the start of a row
     assert escaped("~^\\{}$#") == (r"\textasciitilde{}\textasciicircum{}\textbackslash{}\{\}\$\#")
 
 
