@@ -38,9 +38,9 @@ def analysis_from_text(text: str) -> Analysis[Result]:
     Examples
     --------
     >>> analysis_from_text("dps.Quantile('age', 0.25)")
-    Quantile(column='age', q=0.25)
-    >>> analysis_from_text("{kind = 'quantile', column = 'age', q = 0.25}")
-    Quantile(column='age', q=0.25)
+    Quantile(column='age', probability=0.25, given=None)
+    >>> analysis_from_text("{kind = 'quantile', column = 'age', probability = 0.25}")
+    Quantile(column='age', probability=0.25, given=None)
     >>> analysis_from_text("OLS(open('rows.csv').read())")
     Traceback (most recent call last):
         ...

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import quote
 
 from dpstats import files
 from dpstats.measured.measurements import Measurements
@@ -211,10 +212,10 @@ def croissant_of(
         "distribution": [
             {
                 "@type": "cr:FileObject",
-                "@id": archive,
+                "@id": quote(archive),
                 "name": archive,
                 "description": "The release; dpstats infers from it.",
-                "contentUrl": archive,
+                "contentUrl": archive,  # a path beside the description
                 "encodingFormat": "application/zip",
                 "sha256": digest,
             },
@@ -224,7 +225,7 @@ def croissant_of(
                 "name": rows,
                 "description": "The synthetic rows in original units.",
                 "contentUrl": rows,
-                "containedIn": {"@id": archive},
+                "containedIn": {"@id": quote(archive)},
                 "encodingFormat": "text/csv",
             },
         ],
@@ -246,15 +247,20 @@ def _field(column: Column, file: str) -> dict[str, Any]:
     note = f"{column.note}. " if column.note else ""
     made: dict[str, Any] = {
         "@type": "cr:Field",
-        "@id": f"rows/{column.name}",
+        "@id": f"rows/{quote(column.name, safe='')}",
         "name": column.name,
         "description": f"{note}{column.missing_rule()}",
         "dataType": _data_type(column),
         "source": source,
     }
     if isinstance(column, Category):
-        made["references"] = {"field": {"@id": f"levels of {column.name}/level"}}
+        made["references"] = {"field": {"@id": f"{_id_of_levels(column)}/level"}}
     return made
+
+
+def _id_of_levels(column: Category) -> str:
+    """An identifier: a space in it would end it."""
+    return f"levels/{quote(column.name, safe='')}"
 
 
 def _data_type(column: Column) -> str:
@@ -274,11 +280,11 @@ def _data_type(column: Column) -> str:
 
 def _levels(column: Category) -> dict[str, Any]:
     """The declared levels of a column as an enumeration."""
-    name = f"levels of {column.name}"
+    name = _id_of_levels(column)
     return {
         "@type": "cr:RecordSet",
         "@id": name,
-        "name": name,
+        "name": f"levels of {column.name}",
         "dataType": "sc:Enumeration",
         "key": {"@id": f"{name}/level"},
         "field": [

@@ -21,7 +21,6 @@ from dpstats.checks import (
 from dpstats.corrected.verdicts import CertifiedChiSquare
 from dpstats.errors import RequestError
 from dpstats.results.base import footer
-from dpstats.results.cells import TableOfCells, crosstab, with_levels
 from dpstats.results.hypothesis import HypothesisResult
 from dpstats.results.rendering import (
     MOST,
@@ -33,6 +32,7 @@ from dpstats.results.rendering import (
     shown_pvalue,
     significant,
 )
+from dpstats.results.tables.cells import TableOfCells, crosstab, with_levels
 from dpstats.spending import percent
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import numpy as np
 
 from dpstats.arrays import Floats
 from dpstats.checks import counted
-from dpstats.results.latex import as_latex
+from dpstats.results.tables.latex import as_latex
 from dpstats.spending import percent
 
 if TYPE_CHECKING:

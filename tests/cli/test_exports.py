@@ -6,6 +6,7 @@ import io
 import json
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 import dpstats as dps
@@ -141,7 +142,7 @@ def test_every_analysis_can_be_spelled():
         "GoodnessOfFit('a', {'x': 0.25, 'y': 0.75})": dps.GoodnessOfFit(
             "a", {"x": 0.25, "y": 0.75}
         ),
-        "Quantile('a', q=-0.0 + 0.5)": None,
+        "Quantile('a', probability=0.25 + 0.25)": None,
         "OLS('y ~ a + C(g)')": dps.OLS("y ~ a + C(g)"),
     }.items():
         if made is None:
@@ -178,7 +179,7 @@ def test_descriptions(archive, printed):
     assert rows["containedIn"] == {"@id": held["@id"]} == {"@id": "r.zip"}
     fields = {field["name"]: field for field in described["recordSet"][0]["field"]}
     assert fields["age"]["dataType"] == "sc:Float"
-    assert fields["smoker"]["references"]["field"]["@id"] == "levels of smoker/level"
+    assert fields["smoker"]["references"]["field"]["@id"] == "levels/smoker/level"
     assert fields["smoker"]["source"]["extract"] == {"column": "smoker"}
     levels = described["recordSet"][1]
     assert [list(one.values()) for one in levels["data"]] == [["no"], ["yes"]]
@@ -186,3 +187,24 @@ def test_descriptions(archive, printed):
     table = json.loads(printed("show", "r.zip", "--frictionless"))
     assert dps.Schema.from_frictionless(table) == archive.schema
     assert "holds a plan" in printed("show", "more.toml", "--croissant", code=REFUSED)
+
+
+def test_identifiers_of_a_description_have_no_spaces():
+    schema = dps.Schema([dps.Category("a b/c", ["x y", "z"]), dps.Boolean("<d>")])
+    plan = dps.plan(schema, {"t": dps.Marginals(schema.names)}, budget=dps.PureDP(1))
+    rows = pd.DataFrame({"a b/c": ["x y", "z"] * 50, "<d>": [True] * 100})
+    described = dps.release(plan, rows, m=100).to_croissant("my survey", license="CC-BY-4.0")
+
+    def identifiers(value):
+        if isinstance(value, dict):
+            for key, item in value.items():
+                yield from [item] if key == "@id" else identifiers(item)
+        elif isinstance(value, list):
+            for item in value:
+                yield from identifiers(item)
+
+    del described["@context"]
+    found = set(identifiers(described))
+    assert {"my%20survey.zip", "rows/a%20b%2Fc", "levels/a%20b%2Fc/level"} <= found
+    assert not any(set(" <>") & set(one) for one in found)
+    assert described["license"] == "CC-BY-4.0"

@@ -15,7 +15,7 @@ from dpstats.errors import RequestError
 from dpstats.families.block import Family
 from dpstats.families.tables.cells import Cells, Table, tables_of_degree
 from dpstats.measured.view import ReleaseView
-from dpstats.results.cells import TableOfCells
+from dpstats.results.tables.cells import TableOfCells
 from dpstats.schema import Schema
 
 

@@ -26,10 +26,10 @@ from dpstats.families.tables.cells import Cells, Indicator
 from dpstats.inference.counts.proportion_intervals import GroupIntervals, ProportionIntervals
 from dpstats.measured.answers import Answers
 from dpstats.measured.view import ReleaseView
-from dpstats.results.cells import TableOfCells, crosstab, with_levels
 from dpstats.results.estimates import EstimateResult
 from dpstats.results.named import Named
 from dpstats.results.rendering import MOST
+from dpstats.results.tables.cells import TableOfCells, crosstab, with_levels
 from dpstats.schema import MISSING_LABEL, Schema
 from dpstats.spending import LEAST_OF_COUNT
 

@@ -27,8 +27,8 @@ from dpstats.inference.tables.effect_size import effect_interval
 from dpstats.measured.answers import Answers, joint_noise_quantiles
 from dpstats.measured.view import ReleaseView
 from dpstats.results.base import footer
-from dpstats.results.cells import TableOfCells
 from dpstats.results.chi_square import ChiSquareResult, noise_notes, standardised
+from dpstats.results.tables.cells import TableOfCells
 from dpstats.schema import Category, Column, Schema
 from dpstats.spending import splits_of_fit
 

@@ -33,8 +33,8 @@ from dpstats.inference.tables.association import Association
 from dpstats.inference.tables.noisy_table import NoisyTable
 from dpstats.measured.view import ReleaseView
 from dpstats.results.base import footer
-from dpstats.results.cells import TableOfCells
 from dpstats.results.chi_square import ChiSquareResult, noise_notes, standardised
+from dpstats.results.tables.cells import TableOfCells
 from dpstats.schema import Schema
 from dpstats.spending import split_for
 
