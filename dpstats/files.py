@@ -210,7 +210,7 @@ def pack(members: Mapping[str, str]) -> bytes:
     """Texts as one zip archive, with their digests; equal contents give equal bytes."""
     buffer = io.BytesIO()
     members = {name: text for name, text in members.items() if name != DIGESTS}
-    digests = {name: _digest(text.encode()) for name, text in members.items()}
+    digests = {name: digest_of_bytes(text.encode()) for name, text in members.items()}
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, text in (*members.items(), (DIGESTS, to_json(digests))):
             info = zipfile.ZipInfo(name, date_time=_FIXED_DATE)
@@ -274,7 +274,7 @@ def _check_digests(
             f"{name} does not hold the members that were written; restore it from a copy"
         )
     for member, expected in digests.items():
-        if _digest(_member(archive, infos[member], member, name).encode()) != expected:
+        if digest_of_bytes(_member(archive, infos[member], member, name).encode()) != expected:
             raise FileFormatError(
                 f"{member} in {name} was changed after it was written; restore it from a copy"
             )
@@ -306,6 +306,11 @@ def load_archive(path: str | Path, wanted: Iterable[str]) -> dict[str, str]:
 def to_json(document: Mapping[str, Any]) -> str:
     """JSON text, readable in an editor."""
     return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def as_document(document: Mapping[str, Any]) -> str:
+    """Plain data as JSON that other programs read and people too."""
+    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
 
 
 def parse_json(text: str | bytes) -> Any:
@@ -374,10 +379,12 @@ def _distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def digest(value: object) -> str:
     """SHA-256 of a JSON value, as 64 hexadecimal digits; the order of keys counts."""
-    return _digest(json.dumps(value, separators=(",", ":"), allow_nan=False).encode("ascii"))
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    return digest_of_bytes(text.encode("ascii"))
 
 
-def _digest(data: bytes) -> str:
+def digest_of_bytes(data: bytes) -> str:
+    """SHA-256 as 64 hexadecimal digits."""
     return hashlib.sha256(data).hexdigest()
 
 

@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from scipy import stats
 
 import dpstats as dps
 from dpstats.analyses import registry
+from dpstats.cli import DONE, main
 from dpstats.planning import measures
 from dpstats.planning.requests import load_request
 from dpstats.privacy.noise import _noise_from
@@ -221,3 +223,17 @@ def test_the_page_on_guesses_runs_and_its_file_states_the_same(capsys, tmp_path)
     (table,) = re.findall(r"```toml\n(.*?)```", page, flags=re.DOTALL)
     (tmp_path / "guesses.toml").write_text(table)
     assert dps.Guesses.load(tmp_path / "guesses.toml") == scope["guesses"]
+
+
+def test_the_page_on_other_software_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    page = (FOLDER / "export.md").read_text("utf-8")
+    scope = {}
+    for block in re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL):
+        exec(block, scope)
+    assert "conf_low" in capsys.readouterr().out
+    (commands,) = re.findall(r"```\n(dpstats .*?)```", page, flags=re.DOTALL)
+    for line in commands.strip().splitlines():
+        _, *arguments = shlex.split(line, comments=True)
+        assert main(arguments) == DONE
+    assert "neighbours" in capsys.readouterr().out

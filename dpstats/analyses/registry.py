@@ -132,6 +132,17 @@ def kinds() -> list[str]:
     return sorted({*BUILT_IN, *_registered, *(point.name for point in entry_points(group=GROUP))})
 
 
+def class_name(kind: str) -> str:
+    """The name of the class of a kind; that of dpstats itself without importing it.
+
+    Raises
+    ------
+    RequestError
+        As `find`.
+    """
+    return BUILT_IN[kind][1] if kind in BUILT_IN else str(find(kind).__name__)
+
+
 def check_class(analysis: object) -> None:
     """Refuse a class that is no analysis.
 

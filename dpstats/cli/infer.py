@@ -1,27 +1,27 @@
-"""Commands that print what a file holds: show, infer."""
+"""The command infer, which prints the results of a release."""
 
 from __future__ import annotations
 
 import argparse
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from dpstats.cli.arguments import Commands
 from dpstats.terminal import say, show
 
-_SHOWN = ("simultaneous", "method", "adjust", "penalty")
+if TYPE_CHECKING:
+    from dpstats.results.base import Result
+
+_ONLY_TEXT = ("simultaneous", "adjust", "penalty")
+_SHOWN = ("method", *_ONLY_TEXT)
 
 
 def add_commands(commands: Commands) -> None:
-    """Add show and infer."""
-    shown = commands.add_parser("show", help="print what a file of dpstats holds")
-    shown.add_argument("file", type=Path, help="a release, measurements, a plan or a ledger")
-    shown.set_defaults(run=_show)
-
+    """Add infer."""
     infer = commands.add_parser("infer", help="print the results of a release")
     infer.add_argument("release", type=Path, help="release.zip")
     infer.add_argument("names", nargs="*", help="names of analyses (default: all)")
@@ -43,6 +43,19 @@ def add_commands(commands: Commands) -> None:
         metavar="N",
         help="print at most so many rows of each table, or all (default: 60)",
     )
+    infer.add_argument(
+        "--ask",
+        action="append",
+        default=[],
+        metavar="ANALYSIS",
+        help="an analysis that was not planned, such as \"OLS('y ~ x')\"; it is answered if it "
+        "follows from what was measured. May be repeated",
+    )
+    form = infer.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print JSON, with everything but text")
+    form.add_argument(
+        "--csv", action="store_true", help="print the tables as one CSV table; tests are in --json"
+    )
     _add_shown(infer)
     infer.set_defaults(run=_infer)
 
@@ -58,9 +71,9 @@ def _add_shown(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--method",
         choices=("noise_aware", "certified", "shortest"),
-        help="of the intervals: noise_aware and certified ones print side by side in any case; "
-        "shortest, for proportions and cells, print those of least mean width over all "
-        "proportions in place of the noise-aware ones",
+        help="of the intervals of --json and --csv; in text noise_aware and certified ones print "
+        "side by side in any case. Shortest, for proportions and cells, print those of least mean "
+        "width over all proportions in place of the noise-aware ones",
     )
     parser.add_argument(
         "--adjust",
@@ -82,34 +95,60 @@ def _row_limit(text: str) -> int:
     return int(text)
 
 
-def _show(options: argparse.Namespace) -> None:
-    from dpstats.privacy.ledger import Ledger
-    from dpstats.releases.opening import open_file
-
-    found = open_file(options.file)
-    show(f"{found}\n\n{found.table()}" if isinstance(found, Ledger) else found)
-
-
 def _infer(options: argparse.Namespace) -> None:
-    from dpstats.checks import Method
-    from dpstats.errors import RequestError
+    from dpstats.analyses.registry import analysis_to_dict, spelled
+    from dpstats.analyses.spelled_text import analysis_from_text
     from dpstats.releases.opening import open_release
 
+    asked = {spelled(one).removeprefix("dps."): one for one in map(analysis_from_text, options.ask)}
     release = open_release(options.release)
-    for reason in () if options.names else release.unread.values():
+    every = not options.names and not asked
+    for reason in release.unread.values() if every else ():
         say(reason)
+    names = list(release.analyses) if every else options.names
+    results = {name: release.infer(name) for name in names}
+    results |= {name: release.infer(analysis) for name, analysis in asked.items()}
+    if options.json or options.csv:
+        analyses = {name: release.measurements.requests.get(name, {}) for name in names}
+        _print_tables(
+            results, analyses | {k: analysis_to_dict(v) for k, v in asked.items()}, options
+        )
+    else:
+        _print_summaries(results, options)
+
+
+def _print_tables(
+    results: Mapping[str, Result],
+    analyses: Mapping[str, Mapping[str, Any]],
+    options: argparse.Namespace,
+) -> None:
+    from dpstats.cli.inferred_files import as_csv, as_json, frames_of
+    from dpstats.errors import RequestError
+
+    if other := [name for name in (*_ONLY_TEXT, "rows") if getattr(options, name) is not None]:
+        raise RequestError(f"--{other[0]} is for the text; leave it out, or --json and --csv")
+    given = {"alpha": options.alpha, "target": options.target}
+    given["method"] = options.method or "noise_aware"
+    frames = frames_of(results, given)
+    text = as_json(results, frames, analyses, given) if options.json else as_csv(frames)
+    show(text, end="" if options.csv else "\n")
+
+
+def _print_summaries(results: Mapping[str, Result], options: argparse.Namespace) -> None:
+    from dpstats.checks import Method
+    from dpstats.errors import RequestError
+
     asked = {name: getattr(options, name) for name in _SHOWN if getattr(options, name) is not None}
     if asked.get("method") in get_args(Method):
         del asked["method"]  # these print in any case
-    names = options.names or release.analyses
-    for name in names if asked else ():  # before anything prints
-        known = inspect.signature(release.infer(name).summary).parameters
+    for name, result in results.items() if asked else ():  # before anything prints
+        known = inspect.signature(result.summary).parameters
         if other := [option for option in asked if option not in known]:
             raise RequestError(
                 f"--{other[0]} has no meaning for {name!r}; name the analyses that it is for"
             )
-    for name in names:
-        summary: Callable[..., str] = release.infer(name).summary
+    for result in results.values():
+        summary: Callable[..., str] = result.summary
         if options.rows is not None and "most" in inspect.signature(summary).parameters:
             summary = partial(summary, most=options.rows)
         show(summary(alpha=options.alpha, target=options.target, **asked), end="\n\n")

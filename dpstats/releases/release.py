@@ -37,6 +37,7 @@ from dpstats.measured.measurements import Measurements
 from dpstats.measured.published import printed, written
 from dpstats.measured.radius import Radius
 from dpstats.privacy.budget import Budget
+from dpstats.releases.interchange import CAUTION, LIMITS, Interchange
 from dpstats.releases.planned_analyses import PlannedAnalyses
 from dpstats.releases.unplanned import Unplanned
 from dpstats.results.base import INTERVAL_COLUMNS, Result
@@ -46,22 +47,12 @@ from dpstats.spending import USUAL_BETA, bonferroni
 if TYPE_CHECKING:
     import pandas as pd
 
-CAUTION = (
-    "Synthetic rows: intervals and tests that treat them as data are wrong, as they leave out the "
-    "privacy noise, and there may be more or fewer rows than people. Use release.infer, or with "
-    "the rows alone dps.corrected.infer with the radius of the analysis and n."
-)
 MEMBERS = ("release.json", "measurements.json", "answers.csv", "candidates.csv")
 MOST_PUBLISHED = 2_000  # functions of an analysis whose radius is published; more take long
-LIMITS = (
-    "Guaranteed for any data: the privacy of one row, and the certificate. Intervals for a "
-    "population assume rows drawn independently from it, one row per person, without survey "
-    "weights."
-)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Release(Cached, Unplanned):
+class Release(Cached, Unplanned, Interchange):
     """A differentially private release.
 
     Attributes

@@ -17,7 +17,8 @@ from dpstats.caching import Cached
 from dpstats.checks import Method, counted
 from dpstats.measured.certificate import Accuracy
 from dpstats.planning.previews.preview import preview_strategy, previewed_width
-from dpstats.releases.release import CAUTION, LIMITS, Release
+from dpstats.releases.interchange import CAUTION, LIMITS
+from dpstats.releases.release import Release
 from dpstats.reports import figures
 from dpstats.reports.answerable import answerable
 from dpstats.reports.page import (

@@ -13,6 +13,7 @@ from dpstats.arrays import Floats
 from dpstats.checks import Alternative, Method, Target
 from dpstats.display import as_html
 from dpstats.errors import RequestError
+from dpstats.results.rendering import Page, Summary, significant
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -84,6 +85,53 @@ class Result(ABC):
     @abstractmethod
     def to_frame(self) -> pd.DataFrame:
         """The numbers of the result."""
+
+    def to_latex(
+        self, *, alpha: float = 0.05, target: Target = "population", **options: Any
+    ) -> str:
+        r"""The summary as a LaTeX table, labels escaped; needs the package booktabs.
+
+        Parameters
+        ----------
+        alpha, target, **options :
+            Those of `summary`; ``summary().as_latex()`` is the same.
+
+        Raises
+        ------
+        RequestError
+            If these options print something that is no single table.
+
+        Examples
+        --------
+        >>> import dpstats as dps
+        >>> import pandas as pd
+        >>> schema = dps.Schema([dps.Boolean("smoker")])
+        >>> plan = dps.plan(schema, {"smoking": dps.Proportion("smoker")}, budget=dps.PureDP(1))
+        >>> rows = pd.DataFrame({"smoker": [True] * 3_000 + [False] * 7_000})
+        >>> print(dps.release(plan, rows).infer("smoking").to_latex().splitlines()[2])
+        \caption{Proportion: smoker}
+        """
+        text = self.summary(alpha=alpha, target=target, **options)
+        if isinstance(text, Summary):
+            return text.as_latex()
+        if options:
+            raise RequestError(
+                f"to_latex has no single table for {sorted(options)}; ask for the parts by "
+                "themselves"
+            )
+        frame = self.to_frame()
+        rows = [
+            [significant(cell) if isinstance(cell, float) else str(cell) for cell in row]
+            for row in frame.itertuples(index=False)
+        ]
+        return Page(self.title, (), [str(name) for name in frame.columns], rows).latex()
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The rows of `to_frame` for Arrow, polars, DuckDB and others."""
+        import pyarrow as pa
+
+        table = pa.Table.from_pandas(self.to_frame(), preserve_index=False)
+        return table.__arrow_c_stream__(requested_schema)
 
     @property
     def pvalues(self) -> Floats:

@@ -14,6 +14,7 @@ from dpstats.checks import (
     Method,
     Target,
     check_alpha,
+    check_choice,
     check_method,
     check_target,
 )
@@ -31,6 +32,7 @@ from dpstats.results.rendering import (
     shown_pvalue,
     significant,
 )
+from dpstats.results.tables.cells import TableOfCells, crosstab, with_levels
 from dpstats.spending import percent
 
 if TYPE_CHECKING:
@@ -72,6 +74,8 @@ class ChiSquareResult(Cached, HypothesisResult):
         The budget of the release, for the footer.
     certified_at, effect_at : functions of alpha
         The certified verdict at a level, and the noise-aware interval (2,) for the effect.
+    tables : tuple of TableOfCells
+        The table of the cells, if they are those of one.
 
     Examples
     --------
@@ -108,6 +112,7 @@ class ChiSquareResult(Cached, HypothesisResult):
     budget: str
     certified_at: Callable[[float], CertifiedChiSquare] = field(compare=False)
     effect_at: Callable[[float], Floats] = field(compare=False)
+    tables: tuple[TableOfCells, ...] = field(default=(), kw_only=True)
 
     def _certified(self, alpha: float) -> CertifiedChiSquare:
         alpha = check_alpha(alpha)
@@ -194,7 +199,10 @@ class ChiSquareResult(Cached, HypothesisResult):
         return effect_of(self._certified(alpha), self.levels, self.largest_effect)
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per cell."""
+        """One row per cell, with the level of each column of the table after its name."""
+        return with_levels(self._counts(), self.tables, "cell")
+
+    def _counts(self) -> pd.DataFrame:
         import pandas as pd
 
         return pd.DataFrame(
@@ -205,6 +213,41 @@ class ChiSquareResult(Cached, HypothesisResult):
                 "residual": self.residuals,
             }
         )
+
+    def crosstab(self, *columns: str, values: str = "observed") -> pd.DataFrame:
+        """The table as rows and columns, as ``pandas.crosstab`` has them.
+
+        Parameters
+        ----------
+        *columns : str
+            All columns of the table, strata included: the last one across, the others down.
+        values : {"observed", "expected", "residual"}
+            Noisy counts, those expected under the null hypothesis, or standardised residuals.
+
+        Raises
+        ------
+        RequestError
+            If these are not the columns of the table, or the values are not known.
+
+        Examples
+        --------
+        >>> import dpstats as dps
+        >>> import pandas as pd
+        >>> schema = dps.Schema([dps.Boolean("smoker"), dps.Category("region", ["north", "south"])])
+        >>> link = dps.Independence("smoker", "region")
+        >>> plan = dps.plan(schema, {"link": link}, budget=dps.PureDP(10))
+        >>> region = ["north"] * 5_000 + ["south"] * 5_000
+        >>> rows = pd.DataFrame({"smoker": [True, False] * 5_000, "region": region})
+        >>> result = dps.release(plan, rows).infer("link")
+        >>> print(result.crosstab("region", "smoker").round(-2))
+        smoker   False    True
+        region
+        north   2500.0  2500.0
+        south   2500.0  2500.0
+        """
+        frame = self._counts()
+        check_choice("values", values, list(frame.columns[1:]))
+        return crosstab(self.tables, columns, frame[values])
 
     def summary(
         self, *, alpha: float = 0.05, target: Target = "population", most: int = MOST

@@ -14,6 +14,7 @@ import numpy as np
 from dpstats.arrays import Floats
 from dpstats.checks import counted
 from dpstats.display import as_html, html_table
+from dpstats.results.tables.latex import as_latex
 from dpstats.spending import percent
 
 if TYPE_CHECKING:
@@ -25,6 +26,10 @@ _WIDEST = 48  # characters of a name in a table
 _MOST_DIGITS = 15  # of a float64
 _FIXED = 1e-4, 1e7  # magnitudes between these print without a power of ten
 _HEADLINES = 3  # parameters in a headline
+_PRINTED = (
+    "estimate", "std_error", "statistic", "p_value", "conf_low", "conf_high",
+    "certified_low", "certified_high", "privacy_share",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -153,7 +158,10 @@ def table_of(
     header = ["", "estimate", "std err", *(["t", "P>|t|"] if tested else []),
               f"{level} {method}", f"{level} certified", "privacy",
               *(["shrunken"] if fitted else [])]  # fmt: skip
-    numbers = {name: shown[name].to_numpy(dtype=np.float64) for name in shown if name != "term"}
+    numbers = {
+        name: shown[name].to_numpy(dtype=np.float64)
+        for name in (*_PRINTED, *(["fitted"] if fitted else []))
+    }
     rows = []
     for i, term in enumerate(shown["term"]):
         row = {str(name): float(column[i]) for name, column in numbers.items()}
@@ -172,7 +180,7 @@ def table_of(
 
 @dataclass(frozen=True)
 class Page:
-    """What a result shows, as text or as HTML.
+    """What a result shows, as text, HTML or LaTeX.
 
     Attributes
     ----------
@@ -191,15 +199,62 @@ class Page:
     rows: Sequence[Sequence[str]] = ()
     after: Sequence[str] = field(default=(), kw_only=True)
 
-    def text(self) -> str:
+    def text(self) -> Summary:
         """Lines, with empty ones around the table."""
         table = ["", *text_table(self.header, self.rows), ""] if self.header else []
-        return "\n".join([self.title, *self.before, *table, *self.after]).rstrip("\n")
+        lines = [self.title, *self.before, *table, *self.after]
+        return Summary("\n".join(lines).rstrip("\n"), self)
 
     def html(self) -> str:
         """The same cells and lines, escaped."""
         table = html_table(self.header, self.rows) if self.header else ""
         return as_html(self.title, self.before, table, self.after)
+
+    def latex(self) -> str:
+        """The same cells and lines, escaped."""
+        return as_latex(self.title, self.before, self.header, self.rows, self.after)
+
+
+class Summary(str):
+    r"""The text of a result, which it can also give as HTML or LaTeX, as in statsmodels.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> import pandas as pd
+    >>> schema = dps.Schema([dps.Boolean("smoker")])
+    >>> plan = dps.plan(schema, {"smoking": dps.Proportion("smoker")}, budget=dps.PureDP(1))
+    >>> rows = pd.DataFrame({"smoker": [True] * 3_000 + [False] * 7_000})
+    >>> summary = dps.release(plan, rows).infer("smoking").summary()
+    >>> print(summary.as_latex().splitlines()[3])
+    \begin{tabular}{lrrrrr}
+    """
+
+    _page: Page
+
+    def __new__(cls, text: str, page: Page) -> Summary:
+        """Text with the page that it is of."""
+        made = super().__new__(cls, text)
+        made._page = page
+        return made
+
+    def __reduce__(self) -> tuple[type[Summary], tuple[str, Page]]:
+        return Summary, (str(self), self._page)
+
+    def as_text(self) -> str:
+        """The text itself."""
+        return str(self)
+
+    def as_html(self) -> str:
+        """The same cells and lines, escaped."""
+        return self._page.html()
+
+    def as_latex(self) -> str:
+        """A LaTeX table with the same cells and lines, escaped; needs the package booktabs."""
+        return self._page.latex()
+
+    def _repr_html_(self) -> str:
+        return self._page.html()
 
 
 def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

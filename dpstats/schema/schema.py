@@ -15,7 +15,7 @@ from dpstats import files
 from dpstats.arrays import Codes
 from dpstats.checks import columns_named, first_few, short
 from dpstats.display import as_html, html_table
-from dpstats.errors import DataError, SchemaError
+from dpstats.errors import DataError, FileFormatError, SchemaError
 from dpstats.schema.category import Boolean, Category
 from dpstats.schema.guesses import Guesses
 from dpstats.schema.number import Number
@@ -216,6 +216,141 @@ class Schema:
                 raise SchemaError("there are no [[column]] tables")
             return cls.from_dict(document["column"], document.get("guesses"))
 
+    @classmethod
+    def from_frictionless(
+        cls,
+        document: Mapping[str, Any] | str | Path,
+        *,
+        add: Mapping[str, Mapping[str, Any]] | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> Schema:
+        """The schema that a Frictionless Table Schema declares.
+
+        A field with ``constraints.enum`` (or ``categories``) is a `Category`, one with
+        ``minimum`` and ``maximum`` a `Number`. Unless ``constraints.required`` is true, cells may
+        be missing (``allow_missing=True``). Other constraints have no counterpart and do not
+        matter here.
+
+        Parameters
+        ----------
+        document : mapping or path of a JSON file
+            A Table Schema, or a Data Package with a single resource.
+        add : mapping of column name to keys of a schema file, optional
+            What the document does not say, such as ``{"sex": {"levels": ["f", "m"]}}``. It
+            replaces what the document says; a key with None is removed.
+        columns : sequence of str, optional
+            The columns to take; default all.
+
+        Raises
+        ------
+        SchemaError
+            With the list of what must be added, column by column: text without levels, numbers
+            without bounds. Nothing is guessed.
+
+        Examples
+        --------
+        >>> import dpstats as dps
+        >>> fields = [
+        ...     {"name": "smoker", "type": "boolean", "constraints": {"required": True}},
+        ...     {"name": "age", "type": "integer", "constraints": {"minimum": 0, "maximum": 120}},
+        ...     {"name": "region", "type": "string"},
+        ... ]
+        >>> schema = dps.Schema.from_frictionless(
+        ...     {"fields": fields}, add={"region": {"levels": ["north", "south"]}}
+        ... )
+        >>> schema["age"]
+        Number(name='age', low=0, high=120, points=121, edges=(), closed='left', values=None,
+               missing=None, allow_missing=True, note='', dates=False, scale='linear')
+        >>> dps.Schema.from_frictionless({"fields": fields})
+        Traceback (most recent call last):
+            ...
+        dpstats.errors.SchemaError: ... region: levels (constraints.enum, or categories)...
+        """
+        from dpstats.schema.foreign import completed
+        from dpstats.schema.frictionless import declared_fields
+
+        return cls.from_dict(completed(declared_fields(_document(document)), add, columns))
+
+    def to_frictionless(self) -> dict[str, Any]:
+        """A Frictionless Table Schema of the columns; `from_frictionless` gives them back.
+
+        What the standard has no word for, such as edges and points of a grid, is in a property
+        ``dpstats`` of each field, which other programs ignore.
+
+        Examples
+        --------
+        >>> import dpstats as dps
+        >>> dps.Schema([dps.Number("age", 0, 120, points=121)]).to_frictionless()["fields"]
+        [{'name': 'age', 'type': 'integer',
+          'constraints': {'required': True, 'minimum': 0, 'maximum': 120}}]
+        """
+        from dpstats.schema.frictionless import to_frictionless
+
+        return to_frictionless(self.columns)
+
+    @classmethod
+    def from_smartnoise(
+        cls,
+        document: Mapping[str, Any] | str | Path,
+        *,
+        table: str | None = None,
+        add: Mapping[str, Mapping[str, Any]] | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> Schema:
+        """The schema that metadata of SmartNoise SQL declare.
+
+        Columns of type int and float with ``lower`` and ``upper`` are a `Number`. Cells may be
+        missing unless ``nullable`` is false; ``missing_value`` is ``missing=``. A column with
+        ``private_id`` identifies people and is left out. ``rows`` is no part of a schema.
+
+        Parameters
+        ----------
+        document : mapping or path of a YAML file
+        table : str, optional
+            Name of the table; needed if there are several.
+        add, columns :
+            As in `from_frictionless`. Strings always need levels: the metadata hold none.
+
+        Raises
+        ------
+        SchemaError
+            With the list of what must be added; or if a person may have several rows.
+
+        Examples
+        --------
+        >>> import dpstats as dps
+        >>> columns = {"age": {"type": "int", "lower": 0, "upper": 100}, "sex": {"type": "string"}}
+        >>> metadata = {"": {"PUMS": {"PUMS": {"row_privacy": True, **columns}}}}
+        >>> schema = dps.Schema.from_smartnoise(metadata, add={"sex": {"levels": [0, 1]}})
+        >>> schema["sex"].bin_labels
+        ('0', '1', '(missing)')
+        """
+        from dpstats.schema.foreign import completed
+        from dpstats.schema.smartnoise import declared_columns
+
+        return cls.from_dict(completed(declared_columns(_document(document), table), add, columns))
+
+    def to_smartnoise(self, table: str) -> dict[str, Any]:
+        """Metadata of SmartNoise SQL for one table of these columns, one row per person.
+
+        Levels, edges, grids and the bounds of dates have no counterpart and are left out.
+
+        Parameters
+        ----------
+        table : str
+            Name of the table.
+
+        Examples
+        --------
+        >>> import dpstats as dps
+        >>> schema = dps.Schema([dps.Boolean("smoker"), dps.Number("age", 0, 120, missing=40)])
+        >>> schema.to_smartnoise("survey")[""][""]["survey"]["age"]
+        {'type': 'float', 'lower': 0, 'upper': 120, 'missing_value': 40}
+        """
+        from dpstats.schema.smartnoise import to_smartnoise
+
+        return to_smartnoise(self.columns, table)
+
     def missing_rules(self) -> str:
         """How cells outside the declaration are counted, in one line.
 
@@ -245,6 +380,27 @@ class Schema:
         header = ["column", "declared", "cells outside the declaration", "note"]
         rows = [[c.name, c.described, c.missing_rule(), c.note] for c in self.columns]
         return as_html("dpstats schema", table=html_table(header, rows))
+
+
+def _document(given: object) -> Mapping[str, Any]:
+    """A mapping, or that of a JSON or YAML file."""
+    if isinstance(given, Mapping):
+        return given
+    path = files.as_path(given)
+    try:
+        text = files.read_bytes(path).decode()
+        if path.suffix.lower() in (".yaml", ".yml"):
+            from dpstats.schema.smartnoise import read_yaml
+
+            return read_yaml(text, path.name)
+        found = files.parse_json(text)
+    except FileFormatError as error:
+        raise SchemaError(str(error)) from None
+    except ValueError as error:
+        raise SchemaError(f"{path.name} is not valid JSON: {error}") from None
+    if not isinstance(found, Mapping):
+        raise SchemaError(f"{path.name} must hold a mapping of names")
+    return found
 
 
 def _column(plain: Mapping[str, Any]) -> Column:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -14,8 +13,9 @@ from dpstats.analyses.notes import cell_rules
 from dpstats.checks import check_choice, short
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
-from dpstats.families.tables.cells import Cells, tables_of_degree
+from dpstats.families.tables.cells import Cells, Table, tables_of_degree
 from dpstats.measured.view import ReleaseView
+from dpstats.results.tables.cells import TableOfCells
 from dpstats.schema import Schema
 
 
@@ -66,8 +66,9 @@ class Marginals:
     def infer(self, release: ReleaseView) -> ProportionResult:
         """The proportion in every cell, each with its own interval."""
         family = self.family(release.schema)
-        stops = list(itertools.accumulate(block.size for block in family.blocks))
-        tables = tuple(slice(a, b) for a, b in itertools.pairwise([0, *stops]))
+        tables = tuple(
+            TableOfCells.of(block.columns) for block in family.blocks if isinstance(block, Table)
+        )
         fitted = family.evaluate(release.candidates).average(np.asarray(release.weights))
         return proportions_result(
             f"Marginals of {', '.join(self.columns)} of degree {self.degree}",

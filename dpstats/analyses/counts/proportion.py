@@ -7,6 +7,7 @@ the trait), because the size of the group is private too.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -28,6 +29,7 @@ from dpstats.measured.view import ReleaseView
 from dpstats.results.estimates import EstimateResult
 from dpstats.results.named import Named
 from dpstats.results.rendering import MOST
+from dpstats.results.tables.cells import TableOfCells, crosstab, with_levels
 from dpstats.schema import MISSING_LABEL, Schema
 from dpstats.spending import LEAST_OF_COUNT
 
@@ -112,6 +114,11 @@ class Proportion:
 class ProportionResult(EstimateResult):
     """Proportions of all rows, which have shortest intervals too: see `conf_int`.
 
+    Attributes
+    ----------
+    tables : tuple of TableOfCells
+        The tables whose cells the parameters are, in order; empty for a single condition.
+
     Examples
     --------
     >>> import dpstats as dps
@@ -125,6 +132,8 @@ class ProportionResult(EstimateResult):
     >>> bool(0 <= low < high <= 1)
     True
     """
+
+    tables: tuple[TableOfCells, ...] = ()
 
     methods: ClassVar[tuple[str, ...]] = (*EstimateResult.methods, "shortest")
 
@@ -173,10 +182,63 @@ class ProportionResult(EstimateResult):
         method: AnyMethod = "noise_aware",
         target: Target = "population",
     ) -> pd.DataFrame:
-        """One row per proportion; see `EstimateResult.to_frame`."""
+        """One row per proportion; see `EstimateResult.to_frame`.
+
+        Cells of tables have one column more for each column of the tables, with its level.
+        """
         if method == "shortest":
             return self._shortest.to_frame(alpha=alpha, target=target)
-        return super().to_frame(alpha=alpha, method=method, target=target)
+        frame = super().to_frame(alpha=alpha, method=method, target=target)
+        return with_levels(frame, self.tables, "term")
+
+    def crosstab(
+        self,
+        *columns: str,
+        values: str = "estimate",
+        alpha: float = 0.05,
+        method: AnyMethod = "noise_aware",
+        target: Target = "population",
+    ) -> pd.DataFrame:
+        """One of the tables as rows and columns, as ``pandas.crosstab`` has them.
+
+        Parameters
+        ----------
+        *columns : str
+            All columns of the table: the last one across, the others down.
+        values : str
+            Which numbers of `to_frame`: "estimate" (shares of all rows), "std_error", "conf_low",
+            "conf_high", "privacy_share" or "fitted".
+        alpha, method, target :
+            As in `to_frame`.
+
+        Raises
+        ------
+        RequestError
+            If no table has these columns, or the values are not known.
+
+        Examples
+        --------
+        >>> import dpstats as dps
+        >>> import pandas as pd
+        >>> schema = dps.Schema([dps.Boolean("smoker"), dps.Category("region", ["north", "south"])])
+        >>> plan = dps.plan(
+        ...     schema, {"table": dps.Marginals(["smoker", "region"])}, budget=dps.PureDP(10)
+        ... )
+        >>> rows = pd.DataFrame({"smoker": [True, False] * 5_000, "region": "south"})
+        >>> print(dps.release(plan, rows).infer("table").crosstab("region", "smoker").round(1))
+        smoker  False  True
+        region
+        north     0.0   0.0
+        south     0.5   0.5
+        """
+        frame = EstimateResult.to_frame(
+            self._shortest if method == "shortest" else self,
+            alpha=alpha,
+            method="noise_aware" if method == "shortest" else method,
+            target=target,
+        )
+        check_choice("values", values, list(frame.columns[1:]))
+        return crosstab(self.tables, columns, frame[values])
 
     def summary(
         self,
@@ -207,31 +269,34 @@ def proportions_result(
     budget: str,
     *,
     scalar: bool = False,
-    tables: tuple[slice, ...] = (),
+    tables: tuple[TableOfCells, ...] = (),
     notes: Sequence[str] = (),
     fitted: Floats | None = None,
 ) -> ProportionResult:
     """Result for the proportions of some measured conditions or cells.
 
-    Each slice of `tables` holds all cells of one table, for simultaneous intervals; `fitted` are
-    their shares under the fitted density.
+    `tables` are those whose cells they are, one after the other; `fitted` are their shares under
+    the fitted density.
     """
     estimate = np.clip(answers.means, 0, 1)
     # T / N moves by (Z - p Z_N) / n; the covariance of the two is neglected.
     count = answers.rows.law
     noisy_count = 0.0 if count is None else count.variance / answers.n**2
+    stops = list(itertools.accumulate((table.size for table in tables), initial=0))
+    pieces = tuple(slice(a, b) for a, b in itertools.pairwise(stops))
     return ProportionResult(
         title=title,
         terms=terms,
         params=Named(estimate, terms),
         sampling_variance=estimate * (1 - estimate) / answers.n,
         privacy_variance=answers.noise_variances + estimate**2 * noisy_count,
-        intervals=ProportionIntervals(answers, tables),
+        intervals=ProportionIntervals(answers, pieces),
         rows=answers.rows,
         budget=budget,
         scalar=scalar,
         notes=[*notes, *rare_shares(estimate, answers.n)],
         fitted=fitted,
+        tables=tables,
     )
 
 

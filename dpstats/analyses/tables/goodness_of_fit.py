@@ -28,6 +28,7 @@ from dpstats.measured.answers import Answers, joint_noise_quantiles
 from dpstats.measured.view import ReleaseView
 from dpstats.results.base import footer
 from dpstats.results.chi_square import ChiSquareResult, noise_notes, standardised
+from dpstats.results.tables.cells import TableOfCells
 from dpstats.schema import Category, Column, Schema
 from dpstats.spending import splits_of_fit
 
@@ -159,6 +160,7 @@ class GoodnessOfFit:
             certified_at=partial(_certified, tested),
             effect_at=partial(self._effect_at, best),
             notes=(*noise_notes(excess, d - 1, n * p0), cell_rules(release.schema, self)),
+            tables=(TableOfCells.of([release.schema[self.column]]),),
         )
 
     def _effect_at(self, best: Departures, alpha: float) -> Floats:

@@ -34,6 +34,7 @@ from dpstats.inference.tables.noisy_table import NoisyTable
 from dpstats.measured.view import ReleaseView
 from dpstats.results.base import footer
 from dpstats.results.chi_square import ChiSquareResult, noise_notes, standardised
+from dpstats.results.tables.cells import TableOfCells
 from dpstats.schema import Schema
 from dpstats.spending import split_for
 
@@ -190,6 +191,7 @@ class Independence:
             certified_at=partial(_verdict, counts),
             effect_at=partial(self._effect_at, counts, association),
             notes=(*notes, cell_rules(release.schema, self)),
+            tables=(TableOfCells.of(release.schema[c] for c in (*strata_of, self.a, self.b)),),
         )
 
     def _effect_at(self, counts: NoisyTable, association: Association, alpha: float) -> Floats:

@@ -96,7 +96,9 @@ def test_prints(schema, survey):
     assert f"{result.pvalue:.4g}" in text
     assert "privacy noise makes up" in text  # epsilon = 0.01: it exceeds the signal
     assert "the population" in text
-    assert list(result.to_frame().columns) == ["cell", "observed", "expected", "residual"]
+    assert list(result.to_frame().columns) == [
+        "cell", "region", "observed", "expected", "residual",
+    ]  # fmt: skip
     low, high = result.effect_interval
     assert 0 <= low <= high
     clear = released(schema, survey, {"g": dps.GoodnessOfFit("region", P0)}, 5).infer("g")

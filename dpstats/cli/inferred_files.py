@@ -1,0 +1,95 @@
+"""Results of `dpstats infer` for other programs: JSON with everything, CSV with the tables."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpstats.errors import RequestError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from dpstats.results.base import Result
+
+_SINGLE = ("nobs", "statistic", "df", "pvalue", "effect_name", "effect")  # of some results
+_USUAL = {"method": "noise_aware", "target": "population"}
+
+
+def frames_of(results: Mapping[str, Result], options: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
+    """The frames of results with the options of `infer` that each frame takes.
+
+    Parameters
+    ----------
+    results : mapping of name to Result
+    options : mapping
+        `alpha`, `method` and `target`, if given.
+
+    Raises
+    ------
+    RequestError
+        If an option other than the usual one has no meaning for a result.
+    """
+    made = {}
+    for name, result in results.items():
+        known = inspect.signature(result.to_frame).parameters
+        for option, value in options.items():
+            if option not in known and value != _USUAL.get(option, value):
+                raise RequestError(
+                    f"--{option} {value} has no meaning for the table of {name!r}; name the "
+                    "analyses that it is for, or leave out --json and --csv for the text"
+                )
+        made[name] = result.to_frame(**{o: v for o, v in options.items() if o in known})
+    return made
+
+
+def as_csv(frames: Mapping[str, pd.DataFrame]) -> str:
+    """One table, the name of the analysis first; cells are empty where a column is of others."""
+    import pandas as pd
+
+    for name, frame in frames.items():
+        frame.insert(0, "analysis", name, allow_duplicates=True)
+    whole = pd.concat(frames.values(), ignore_index=True, join="outer")
+    return str(whole.to_csv(index=False, lineterminator="\n"))
+
+
+def as_json(
+    results: Mapping[str, Result],
+    frames: Mapping[str, pd.DataFrame],
+    analyses: Mapping[str, Mapping[str, Any]],
+    options: Mapping[str, Any],
+) -> str:
+    """A list of results, each with its table and what it says beside it."""
+    found = []
+    for name, result in results.items():
+        one: dict[str, Any] = {"name": name, "analysis": analyses[name], "title": result.title}
+        one |= {"headline": result.headline, **options}
+        one |= {key: getattr(result, key) for key in _SINGLE if hasattr(result, key)}
+        if "conf_low" not in frames[name] and hasattr(result, "conf_int"):  # that of the effect
+            one["conf_int"] = result.conf_int(**options)
+        one["table"] = frames[name].to_dict("records")
+        for key in ("budget", "notes"):
+            if hasattr(result, key):
+                one[key] = getattr(result, key)
+        found.append(_plain(one))
+    return json.dumps(found, indent=1, ensure_ascii=False, allow_nan=False)
+
+
+def _plain(value: Any) -> Any:
+    """Values that JSON has: NaN as null, infinities as the texts "inf" and "-inf"."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, np.generic | np.ndarray):
+        return _plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else str(value)
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    return str(value)

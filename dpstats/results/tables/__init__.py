@@ -1,0 +1,1 @@
+"""Tables of results for other software: cross tabulations and LaTeX."""

@@ -1,0 +1,120 @@
+"""The cells of tables that results are about: their levels as columns, and cross tabulations."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpstats.checks import first_few, short
+from dpstats.errors import RequestError
+from dpstats.schema import Column
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class TableOfCells:
+    """The cells of one table, in C order.
+
+    Attributes
+    ----------
+    columns : tuple of str
+        Names of its columns.
+    labels : tuple of tuples of str
+        Levels or bins of each column, in their declared order.
+    """
+
+    columns: tuple[str, ...]
+    labels: tuple[tuple[str, ...], ...]
+
+    @classmethod
+    def of(cls, columns: Iterable[Column]) -> TableOfCells:
+        """All cells of some columns of a schema."""
+        chosen = tuple(columns)
+        return cls(tuple(c.name for c in chosen), tuple(c.bin_labels for c in chosen))
+
+    @property
+    def size(self) -> int:
+        """Number of cells."""
+        return int(np.prod([len(labels) for labels in self.labels]))
+
+    def levels(self) -> dict[str, list[str]]:
+        """The level of every cell, column by column."""
+        cells = zip(*itertools.product(*self.labels), strict=True)
+        return dict(zip(self.columns, map(list, cells), strict=True))
+
+
+def with_levels(frame: pd.DataFrame, tables: Sequence[TableOfCells], first: str) -> pd.DataFrame:
+    """A frame with one row per cell, and the level of each column of the tables after `first`.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Rows are the first cells of the tables, one table after the other.
+    tables : sequence of TableOfCells
+        None for a result that is not about cells: the frame stays as it is.
+    first : str
+        Column that the levels come after.
+
+    Returns
+    -------
+    DataFrame
+        Cells of a table without the column have None there. A column with the name of another one
+        of the frame is called ``"name (level)"``.
+    """
+    names = list(dict.fromkeys(name for table in tables for name in table.columns))
+    found: dict[str, list[Any]] = {name: [] for name in names}
+    for table in tables:
+        levels = table.levels()
+        for name in names:
+            found[name] += levels.get(name, [None] * table.size)
+    taken, place = set(frame.columns), list(frame.columns).index(first) + 1
+    for i, name in enumerate(names):
+        shown = f"{name} (level)" if name in taken else name
+        frame.insert(place + i, shown, np.array(found[name][: len(frame)], dtype=object))
+    return frame
+
+
+def crosstab(
+    tables: Sequence[TableOfCells], columns: Sequence[str], values: Iterable[float]
+) -> pd.DataFrame:
+    """Values of all cells of one table: the last column across, the others down.
+
+    Raises
+    ------
+    RequestError
+        If no table has exactly these columns.
+    """
+    import pandas as pd
+
+    start = 0
+    every = np.asarray(list(values), dtype=np.float64)
+    for table in tables:
+        if sorted(table.columns) == sorted(map(str, columns)):
+            break
+        start += table.size
+    else:
+        known = [table.columns for table in tables]
+        of_margin = any(set(columns) < set(table.columns) for table in tables)
+        margin = f"; for a margin infer dps.Marginals({list(columns)}, degree={len(columns)})"
+        raise RequestError(
+            f"crosstab({', '.join(map(short, columns))}): there is no table of exactly these "
+            f"columns; tables: {first_few(known)}{margin if of_margin else ''}"
+        )
+    shape = [len(labels) for labels in table.labels]
+    axes = [table.columns.index(name) for name in columns]
+    array = every[start : start + table.size].reshape(shape).transpose(axes)
+    labels = [table.labels[axis] for axis in axes]
+    across = pd.Index(labels[-1], name=columns[-1])
+    if len(columns) == 1:
+        return pd.DataFrame([array], columns=across)
+    if len(columns) == 2:
+        down = pd.Index(labels[0], name=columns[0])
+    else:
+        down = pd.MultiIndex.from_product(labels[:-1], names=list(columns[:-1]))
+    return pd.DataFrame(array.reshape(-1, shape[axes[-1]]), index=down, columns=across)

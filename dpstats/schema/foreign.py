@@ -1,0 +1,103 @@
+"""Columns that another format declares: what it says, and what dpstats needs besides."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dpstats.checks import is_number, short
+from dpstats.errors import SchemaError
+
+_MOST_POINTS = 10_001  # of a grid that has a point for every whole number
+
+
+@dataclass(frozen=True)
+class Declared:
+    """One column of another format.
+
+    Attributes
+    ----------
+    name : str
+    plain : mapping
+        Keys of a column in a schema file.
+    todo : tuple of str
+        What must be added, since the format does not say it and it is never learned from data.
+    """
+
+    name: str
+    plain: Mapping[str, Any]
+    todo: tuple[str, ...] = ()
+
+
+def whole_points(low: object, high: object) -> int | None:
+    """Points of a grid with one for every whole number; None if there are too many, or none."""
+    if not (is_number(low) and is_number(high)) or low != int(low) or high != int(high):  # type: ignore[call-overload]
+        return None
+    points = int(high) - int(low) + 1  # type: ignore[call-overload]
+    return points if 2 <= points <= _MOST_POINTS else None
+
+
+def completed(
+    declared: Sequence[Declared],
+    add: Mapping[str, Mapping[str, Any]] | None,
+    columns: Sequence[str] | None,
+) -> list[dict[str, Any]]:
+    """Plain columns of a schema file.
+
+    Parameters
+    ----------
+    declared : sequence of Declared
+    add : mapping of column name to keys of a schema file, optional
+        What the format does not say; it replaces what it says. ``None`` as a value removes a key.
+    columns : sequence of str, optional
+        The columns to take; default all.
+
+    Raises
+    ------
+    SchemaError
+        With all that must be added, column by column.
+    """
+    add = {} if add is None else add
+    names = [one.name for one in declared]
+    if isinstance(columns, str) or not isinstance(add, Mapping):
+        raise SchemaError(
+            "columns= is a list of names, and add= a mapping of names to keys of a schema file, "
+            "such as {'sex': {'levels': ['f', 'm']}}"
+        )
+    unknown = [name for name in (*add, *(columns or ())) if name not in names]
+    if unknown:
+        raise SchemaError(f"there is no column {short(unknown[0])}; columns: {names}")
+    found, lacking = [], []
+    for one in declared:
+        if columns is not None and one.name not in columns:
+            continue
+        added = add.get(one.name, {})
+        plain = {key: v for key, v in {**one.plain, **added}.items() if v is not None}
+        if {"levels", "values"} & set(added):
+            plain = {k: v for k, v in plain.items() if k not in ("low", "high", "points", "kind")}
+        if "missing" in added:
+            plain.pop("allow_missing", None)
+        wanted = [text for text in one.todo if not _settled(text, plain, added)]
+        if wanted:
+            lacking.append(f"{one.name}: {'; '.join(wanted)}")
+        found.append(plain)
+    if lacking:
+        raise SchemaError(
+            "dpstats needs what the file does not say, and never learns it from data. Add for\n  "
+            + "\n  ".join(lacking)
+            + "\nwith add={'name': {'levels': [...]}} or {'name': {'low': ..., 'high': ...}}; or "
+            "name the columns to take with columns=[...]"
+        )
+    return found
+
+
+def _settled(text: str, plain: Mapping[str, Any], added: Mapping[str, Any]) -> bool:
+    """Whether what was lacking has been added."""
+    if {"levels", "values"} & set(plain):
+        return True
+    if text.startswith("missing"):
+        return bool({"missing", "allow_missing"} & set(added))
+    if text.startswith(("levels, or low", "low and high")):
+        return {"low", "high"} <= set(plain)
+    return text.split()[0] in plain

@@ -1,0 +1,170 @@
+"""Schemas as Frictionless Table Schemas, and back; what has no counterpart is asked for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from dpstats.checks import is_number
+from dpstats.errors import SchemaError
+from dpstats.schema.category import Boolean, Category
+from dpstats.schema.foreign import Declared, whole_points
+from dpstats.schema.number import Number
+
+Column = Category | Number
+PROFILE = "https://datapackage.org/profiles/2.0/tableschema.json"
+OWN = "dpstats"  # a property of fields: what the standard has no word for
+_TRUTHS = ({"true", "True", "TRUE", "1"}, {"false", "False", "FALSE", "0"})
+_NUMBERS = ("integer", "number", "year")
+
+
+def to_frictionless(columns: Iterable[Column]) -> dict[str, Any]:
+    """The descriptor of a table with these columns."""
+    return {
+        "$schema": PROFILE,
+        "fields": [_field(column) for column in columns],
+        "missingValues": [""],
+    }
+
+
+def _field(column: Column) -> dict[str, Any]:
+    plain = column.to_dict()
+    field: dict[str, Any] = {"name": plain.pop("name")}
+    kind, note = plain.pop("kind"), plain.pop("note", "")
+    constraints: dict[str, Any] = {}
+    if isinstance(column, Boolean):
+        field["type"] = "boolean"
+    elif isinstance(column, Category):
+        field["type"] = _type_of_levels(column)
+        levels = plain["levels"]
+        if isinstance(levels, Mapping):
+            del plain["levels"]
+            field["categories"] = [{"value": v, "label": label} for label, v in levels.items()]
+        elif field["type"] != "boolean":
+            del plain["levels"]
+        constraints["enum"] = list(column.stored)
+        if kind != "category" or field["type"] == "boolean":
+            plain["kind"] = kind
+    elif column.values is not None:
+        field["type"] = "integer" if all(isinstance(v, int) for v in column.values) else "number"
+        constraints["enum"] = plain.pop("values")
+        plain["kind"] = kind
+    else:
+        constraints = {"minimum": plain.pop("low"), "maximum": plain.pop("high")}
+        if column.dates:
+            field["type"] = "date"
+        elif column.points == whole_points(*constraints.values()):
+            field["type"] = "integer"
+            del plain["points"]
+        else:
+            field["type"] = "number"
+    if note:
+        field["description"] = note
+    if not plain.pop("allow_missing", False) and "missing" not in plain:
+        constraints = {"required": True, **constraints}
+    if constraints:
+        field["constraints"] = constraints
+    return field | ({OWN: plain} if plain else {})
+
+
+def _type_of_levels(column: Category) -> str:
+    first = column.stored[0]
+    if isinstance(first, bool):
+        return "boolean"
+    if isinstance(first, str):
+        return "string"
+    return "integer" if all(isinstance(level, int) for level in column.stored) else "number"
+
+
+def declared_fields(document: Mapping[str, Any]) -> list[Declared]:
+    """The columns that a descriptor declares, each with what is lacking.
+
+    Parameters
+    ----------
+    document : mapping
+        A Table Schema, or a Data Package or Resource that holds one.
+
+    Raises
+    ------
+    SchemaError
+    """
+    table = _table_schema(document)
+    fields = table.get("fields")
+    if not isinstance(fields, Sequence) or not all(isinstance(f, Mapping) for f in fields):
+        raise SchemaError("a Table Schema needs a list of fields")
+    return [_declared(field, table.get("missingValues", [""])) for field in fields]
+
+
+def _table_schema(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    found: Any = document
+    if "resources" in found:
+        resources = found["resources"]
+        if not isinstance(resources, Sequence) or len(resources) != 1:
+            raise SchemaError(
+                "the data package holds several resources; give the schema of one of them"
+            )
+        found = resources[0]
+    if isinstance(found, Mapping) and "fields" not in found and "schema" in found:
+        found = found["schema"]
+    if not isinstance(found, Mapping):
+        raise SchemaError("the Table Schema must be in the file itself, as a mapping with fields")
+    return found
+
+
+def _declared(field: Mapping[str, Any], missing: Any) -> Declared:
+    name, kind = field.get("name"), field.get("type", "any")
+    constraints = field.get("constraints", {})
+    plain: dict[str, Any] = {"name": name}
+    todo: list[str] = []
+    levels = _levels(field, constraints)
+    own = dict(field.get(OWN, {}))
+    if kind == "boolean":
+        truths = [field.get(key, []) for key in ("trueValues", "falseValues")]
+        if any(set(given) - known for given, known in zip(truths, _TRUTHS, strict=True)):
+            todo.append("levels, such as ['no', 'yes']: it has trueValues of its own")
+        plain |= {"kind": "boolean"}
+    elif levels is not None and own.get("kind") == "number":
+        plain |= {"values": levels}
+    elif levels is not None and kind in ("string", "integer", "number", "any"):
+        plain |= {"levels": levels}
+    elif kind in ("integer", "number", "year", "date"):
+        low, high = constraints.get("minimum"), constraints.get("maximum")
+        plain |= {key: v for key, v in (("low", low), ("high", high)) if v is not None}
+        todo += [f"{key} (constraints.{word})" for key, word, v in
+                 (("low", "minimum", low), ("high", "maximum", high)) if v is None]  # fmt: skip
+        points = whole_points(low, high) if kind in ("integer", "year") else None
+        plain |= {} if points is None else {"points": points}
+    elif kind == "string":
+        todo.append("levels (constraints.enum, or categories)")
+    else:
+        todo.append(f"levels, or low and high: the type {kind!r} has no counterpart")
+    sentinels = [code for code in missing if _is_a_number(code)] if kind in _NUMBERS else []
+    if sentinels and "values" not in plain and "levels" not in plain:
+        todo.append(
+            f"missing or allow_missing, after cells with the missingValues {sentinels} are emptied "
+            "in the table: as numbers they would be clamped to the bounds"
+        )
+    if not constraints.get("required", False) and not {"missing", "allow_missing"} & set(own):
+        plain["allow_missing"] = True
+    if isinstance(field.get("description"), str) and field["description"]:
+        plain["note"] = field["description"]
+    return Declared(str(name), plain | own, tuple(todo))
+
+
+def _levels(field: Mapping[str, Any], constraints: Mapping[str, Any]) -> Any:
+    """Levels, with labels if there are any; None without them."""
+    categories = field.get("categories")
+    if isinstance(categories, Sequence) and categories and isinstance(categories[0], Mapping):
+        return {str(one.get("label", one.get("value"))): one.get("value") for one in categories}
+    found = categories or constraints.get("enum")
+    return None if found is None else list(found)
+
+
+def _is_a_number(text: object) -> bool:
+    if is_number(text):
+        return True
+    try:
+        return json.loads(str(text).strip()) is not None and is_number(json.loads(str(text)))
+    except ValueError:
+        return False

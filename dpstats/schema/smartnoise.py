@@ -1,0 +1,172 @@
+"""Schemas as metadata of SmartNoise SQL, and back; what has no counterpart is asked for."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from dpstats.checks import first_few, short
+from dpstats.errors import SchemaError
+from dpstats.schema.category import Boolean, Category
+from dpstats.schema.foreign import Declared, whole_points
+from dpstats.schema.number import Number
+
+Column = Category | Number
+_OF_TABLE = {
+    "rows", "rows_exact", "row_privacy", "max_ids", "sample_max_ids", "clamp_counts",
+    "clamp_columns", "use_dpsu", "censor_dims",
+}  # fmt: skip
+_LINE = re.compile(
+    r"(?P<indent> *)(?P<key>'[^']*'|\"[^\"]*\"|[^\s'\"#:][^#:]*?) *:(?: +(?P<value>.*))?$"
+)
+_WORDS = {"true": True, "false": False, "null": None, "~": None, "": None}
+
+
+def to_smartnoise(columns: Iterable[Column], table: str) -> dict[str, Any]:
+    """Metadata of one table, in a collection and a schema without names."""
+    return {"": {"": {table: {"row_privacy": True} | {c.name: _column(c) for c in columns}}}}
+
+
+def _column(column: Column) -> dict[str, Any]:
+    missing: dict[str, Any] = {"nullable": False}
+    if column.allow_missing:
+        missing = {"nullable": True}
+    elif column.missing is not None:
+        value = column.missing
+        if isinstance(column, Category):
+            value = column.stored[column.index(value)]
+        missing = {"missing_value": value}
+    if isinstance(column, Boolean):
+        return {"type": "boolean", **missing}
+    if isinstance(column, Category):
+        return {"type": "string", "cardinality": len(column.stored), **missing}
+    if column.dates:
+        return {"type": "datetime", "nullable": missing.get("nullable", False)}
+    whole = column.points == whole_points(column.low, column.high)
+    bounds = {"lower": column.low, "upper": column.high}
+    return {"type": "int" if whole else "float", **bounds, **missing}
+
+
+def declared_columns(document: Mapping[str, Any], table: str | None) -> list[Declared]:
+    """The columns of a table, each with what is lacking; a ``private_id`` is left out.
+
+    Raises
+    ------
+    SchemaError
+    """
+    found = _table(document, table)
+    if not found.get("row_privacy", False) and found.get("max_ids", 1) != 1:
+        raise SchemaError(
+            f"a person may have {short(found['max_ids'])} rows (max_ids); dpstats protects one row "
+            "per person: make a table with one row for each"
+        )
+    return [
+        _declared(name, plain)
+        for name, plain in found.items()
+        if name not in _OF_TABLE and not (isinstance(plain, Mapping) and plain.get("private_id"))
+    ]
+
+
+def _table(document: Mapping[str, Any], wanted: str | None) -> Mapping[str, Any]:
+    """The table, below its collection and its schema."""
+    tables: dict[str, Any] = {}
+    for collection, schemas in document.items():
+        for schema in schemas.values() if isinstance(schemas, Mapping) else ():
+            if collection != "engine" and isinstance(schema, Mapping):
+                tables |= schema
+    if wanted is None and len(tables) == 1:
+        wanted = next(iter(tables))
+    found = tables.get(wanted) if wanted is not None else None
+    if not isinstance(found, Mapping):
+        raise SchemaError(
+            "metadata of SmartNoise hold tables below a collection and a schema; name one with "
+            f"table=: {first_few(list(tables))}"
+        )
+    return found
+
+
+def _declared(name: str, plain: Any) -> Declared:
+    kind = plain.get("type") if isinstance(plain, Mapping) else None
+    made: dict[str, Any] = {"name": name}
+    todo: list[str] = []
+    if kind == "boolean":
+        made["kind"] = "boolean"
+    elif kind in ("int", "float"):
+        for key, word in (("low", "lower"), ("high", "upper")):
+            if plain.get(word) is None:
+                todo.append(f"{key} ({word})")
+            else:
+                made[key] = plain[word]
+        points = whole_points(made.get("low"), made.get("high")) if kind == "int" else None
+        made |= {} if points is None else {"points": points}
+    elif kind == "string":
+        todo.append("levels")
+    elif kind == "datetime":
+        todo.append("low and high, as dates")
+    else:
+        todo.append(f"levels, or low and high: the type {short(kind)} has no counterpart")
+    if kind is not None and plain.get("missing_value") is not None:
+        made["missing"] = plain["missing_value"]
+    elif kind is not None and plain.get("nullable", True):
+        made["allow_missing"] = True
+    return Declared(name, made, tuple(todo))
+
+
+def read_yaml(text: str, name: str) -> dict[str, Any]:
+    """Mappings of mappings and single values, which is all of YAML that such metadata use.
+
+    Raises
+    ------
+    SchemaError
+        For anything else: lists, anchors, several lines.
+    """
+    root: dict[str, Any] = {}
+    open_ones: list[tuple[int, dict[str, Any]]] = [(-1, root)]
+    last: tuple[int, dict[str, Any], str] | None = None
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.lstrip().startswith("#") or line.strip() == "---":
+            continue
+        found = _LINE.match(re.sub(r"\s+#.*$", "", line).rstrip())
+        if found is None:
+            raise _no_yaml(name, number)
+        indent, key = len(found["indent"]), _value(found["key"], name, number)
+        if last is not None and indent > last[0]:
+            inner: dict[str, Any] = {}
+            last[1][last[2]] = inner
+            open_ones.append((indent, inner))
+        while len(open_ones) > 1 and open_ones[-1][0] > indent:
+            open_ones.pop()
+        start, holder = open_ones[-1]
+        if start not in (-1, indent) or str(key) in holder:
+            raise _no_yaml(name, number)
+        if start == -1:
+            open_ones[-1] = (indent, holder)
+        value = found["value"] or ""
+        holder[str(key)] = _value(value, name, number)
+        last = None if value else (indent, holder, str(key))
+    return root
+
+
+def _value(text: str, name: str, line: int) -> Any:
+    if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
+        return text[1:-1]
+    if text.lower() in _WORDS:
+        return _WORDS[text.lower()]
+    if text[0] in "[{&*!|>%@`'\"":
+        raise _no_yaml(name, line)
+    for read in (int, float):
+        try:
+            value = read(text)
+        except ValueError:
+            continue
+        return value if math.isfinite(value) else text
+    return text
+
+
+def _no_yaml(name: str, line: int) -> SchemaError:
+    return SchemaError(
+        f"{name}, line {line}: not a mapping of names to single values; read the file with a YAML "
+        "library and give the mapping"
+    )

@@ -1,0 +1,210 @@
+"""Infer and show for other programs: JSON, CSV, analyses that were not planned, descriptions."""
+
+import csv
+import hashlib
+import io
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import dpstats as dps
+from dpstats.analyses.spelled_text import analysis_from_text
+from dpstats.cli import DONE, REFUSED, main
+
+MORE = """
+[[analysis]]
+name = "table"
+kind = "marginals"
+columns = ["smoker", "age"]
+[[analysis]]
+name = "link"
+kind = "independence"
+a = "smoker"
+b = "age"
+simulations = 99
+"""
+
+
+@pytest.fixture
+def archive(folder, capsys):
+    (folder / "more.toml").write_text((folder / "request.toml").read_text() + MORE)
+    release = ["release", "--unchecked", "more.toml", "survey.csv", "-o", "r.zip"]
+    assert main([*release, "--candidates", "500"]) == DONE
+    capsys.readouterr()
+    return dps.load("r.zip")
+
+
+@pytest.fixture
+def printed(capsys):
+    def run(*arguments, code=DONE):
+        assert main([*arguments]) == code
+        out, err = capsys.readouterr()
+        return out if code == DONE else err
+
+    return run
+
+
+def test_json(archive, printed):
+    found = json.loads(printed("infer", "r.zip", "--json", "--alpha", "0.1"))
+    assert [one["name"] for one in found] == list(archive.analyses)
+    smoking, _, table, link = found
+    ends = archive.infer("smoking").conf_int(alpha=0.1)
+    assert [smoking["table"][0][key] for key in ("conf_low", "conf_high")] == list(ends)
+    assert smoking["table"][0]["p_value"] is None  # NaN is no JSON
+    assert smoking["analysis"] == {"kind": "proportion", "condition": "smoker == 'yes'"}
+    assert smoking["notes"] == archive.infer("smoking").notes
+    assert table["table"][0]["smoker"] == "no"
+    assert link["pvalue"] == archive.infer("link").pvalue
+    assert link["conf_int"] == list(archive.infer("link").conf_int(alpha=0.1))
+    assert len(link["table"]) == 4
+
+
+def test_csv_has_all_tables(archive, printed):
+    rows = list(csv.DictReader(io.StringIO(printed("infer", "r.zip", "smoking", "table", "--csv"))))
+    assert [row["analysis"] for row in rows] == ["smoking"] + ["table"] * 4
+    assert rows[0]["smoker"] == ""
+    assert rows[1]["smoker"] == "no"
+    for row, end in zip(rows[1:], archive.infer("table").conf_int()[:, 0], strict=True):
+        assert float(row["conf_low"]) == end
+
+
+def test_method_and_target(archive, printed):
+    result = archive.infer("smoking")
+    options = {"method": "certified", "target": "table"}
+    text = printed(
+        "infer", "r.zip", "smoking", "--csv", "--method", "certified", "--target", "table"
+    )
+    (row,) = csv.DictReader(io.StringIO(text))
+    assert [float(row["conf_low"]), float(row["conf_high"])] == list(result.conf_int(**options))
+    text = printed("infer", "r.zip", "--csv", "--method", "certified", code=REFUSED)
+    assert "--method certified has no meaning for the table of 'link'" in text
+    text = printed("infer", "r.zip", "smoking", "--json", "--simultaneous", code=REFUSED)
+    assert "--simultaneous is for the text" in text
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Proportion(\"age >= 65\")", "dps.Proportion(condition='age >= 65')",
+     "proportion('age >= 65')", '{kind = "proportion", condition = "age >= 65"}'],
+)  # fmt: skip
+def test_asking_for_more(archive, printed, text):
+    found = printed("infer", "r.zip", "--ask", text)
+    assert found.rstrip() == archive.infer(dps.Proportion("age >= 65")).summary()
+    (one,) = json.loads(printed("infer", "r.zip", "--json", "--ask", text))
+    assert one["analysis"] == {"kind": "proportion", "condition": "age >= 65"}
+    assert "Proportion" in one["name"]
+
+
+def test_what_was_not_measured(archive, printed):
+    text = printed("infer", "r.zip", "--ask", "OLS('age ~ smoker')", code=REFUSED)
+    assert "'age' need missing= in the schema" in text or "cannot answer" in text
+    assert (
+        printed("infer", "r.zip", "smoking", "--ask", "Proportion('age >= 65')").count("Target")
+        == 2
+    )
+
+
+REFUSALS = {
+    "Proportion(open('survey.csv').read())": "argument 1 of Proportion is not a literal",
+    "Proportion('a', given=x)": "given= of Proportion is not a literal",
+    "Proportion({'a'})": "argument 1 of Proportion is not a literal",
+    "__import__('os').system('touch touched')": "it calls no analysis",
+    "os.Proportion('a')": "it calls no analysis",
+    "Proportion": "no analysis with its parameters",
+    "Proportion('a', 'b', 'c')": "takes 2 parameters without names",
+    "Proportion(*['a'])": "is not a literal",
+    "Proportion(**{'condition': 'a'})": "given one by one",
+    "Proportion('a', condition='b')": "condition is given twice",
+    "Proportion('a', other=1)": "unknown keys ['other']",
+    "Proportion('a'": "it is not an expression",
+    "(" * 9_000: "it is not an expression",
+    "Proportion('" + "a" * 20_000 + "')": "at most 10000 characters",
+    "{kind = 'proportion', condition = }": "not an inline table",
+    "{kind = 'none'}": "unknown kind",
+}
+
+
+@pytest.mark.parametrize("text", REFUSALS, ids=lambda text: text[:30])
+def test_text_is_parsed_and_never_evaluated(tmp_path, monkeypatch, text):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(dps.RequestError) as error:
+        analysis_from_text(text)
+    assert REFUSALS[text] in str(error.value)
+    assert not list(Path().iterdir())
+
+
+def test_every_analysis_can_be_spelled():
+    for text, made in {
+        "Marginals(['a', 'b'], degree=1)": dps.Marginals(["a", "b"], degree=1),
+        "Marginals(('a', 'b'))": dps.Marginals(["a", "b"]),
+        "GoodnessOfFit('a', {'x': 0.25, 'y': 0.75})": dps.GoodnessOfFit(
+            "a", {"x": 0.25, "y": 0.75}
+        ),
+        "Quantile('a', probability=0.25 + 0.25)": None,
+        "OLS('y ~ a + C(g)')": dps.OLS("y ~ a + C(g)"),
+    }.items():
+        if made is None:
+            with pytest.raises(dps.RequestError, match="not a literal"):
+                analysis_from_text(text)
+        else:
+            assert analysis_from_text(text) == made
+
+
+def test_show_prints_what_a_release_holds(archive, printed):
+    text = printed("show", "r.zip")
+    assert text.startswith(str(archive))
+    assert str(archive.schema) in text
+    assert "table: dps.Marginals(['smoker', 'age'])" in text
+    assert "smoker, age" in text.split("Measured")[1]
+    for part in ("epsilon = 1", archive.measurements.plan_digest[:16], "with probability 95%"):
+        assert part in text
+
+
+def test_show_reads_nothing_but_the_file(archive, printed, tmp_path, monkeypatch):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "r.zip").write_bytes(Path("r.zip").read_bytes())
+    before = printed("show", "r.zip")
+    monkeypatch.chdir(elsewhere)
+    assert printed("show", "r.zip") == before
+
+
+def test_descriptions(archive, printed):
+    described = json.loads(printed("show", "r.zip", "--croissant"))
+    assert described == archive.to_croissant("r")
+    held, rows = described["distribution"]
+    assert held["sha256"] == hashlib.sha256(Path("r.zip").read_bytes()).hexdigest()
+    assert rows["containedIn"] == {"@id": held["@id"]} == {"@id": "r.zip"}
+    fields = {field["name"]: field for field in described["recordSet"][0]["field"]}
+    assert fields["age"]["dataType"] == "sc:Float"
+    assert fields["smoker"]["references"]["field"]["@id"] == "levels/smoker/level"
+    assert fields["smoker"]["source"]["extract"] == {"column": "smoker"}
+    levels = described["recordSet"][1]
+    assert [list(one.values()) for one in levels["data"]] == [["no"], ["yes"]]
+    assert "epsilon = 1" in described["description"]
+    table = json.loads(printed("show", "r.zip", "--frictionless"))
+    assert dps.Schema.from_frictionless(table) == archive.schema
+    assert "holds a plan" in printed("show", "more.toml", "--croissant", code=REFUSED)
+
+
+def test_identifiers_of_a_description_have_no_spaces():
+    schema = dps.Schema([dps.Category("a b/c", ["x y", "z"]), dps.Boolean("<d>")])
+    plan = dps.plan(schema, {"t": dps.Marginals(schema.names)}, budget=dps.PureDP(1))
+    rows = pd.DataFrame({"a b/c": ["x y", "z"] * 50, "<d>": [True] * 100})
+    described = dps.release(plan, rows, m=100).to_croissant("my survey", license="CC-BY-4.0")
+
+    def identifiers(value):
+        if isinstance(value, dict):
+            for key, item in value.items():
+                yield from [item] if key == "@id" else identifiers(item)
+        elif isinstance(value, list):
+            for item in value:
+                yield from identifiers(item)
+
+    del described["@context"]
+    found = set(identifiers(described))
+    assert {"my%20survey.zip", "rows/a%20b%2Fc", "levels/a%20b%2Fc/level"} <= found
+    assert not any(set(" <>") & set(one) for one in found)
+    assert described["license"] == "CC-BY-4.0"

@@ -1,0 +1,79 @@
+"""An archive is read and analysed where OpenDP, which draws the noise, is not installed."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpstats as dps
+
+BLOCKED = """
+import sys
+
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == "opendp":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Blocked())
+"""
+READ = """
+import pyarrow
+import dpstats as dps
+from dpstats.cli import main
+
+release = dps.load("r.zip")
+for name in release.analyses:
+    assert release.infer(name).summary()
+assert release.bound("smoker and age >= 65")
+assert len(release.draws(2, rng=1)[0])
+assert pyarrow.table(release).num_rows == release.k
+assert release.to_croissant("r")
+dps.report(release, "r.html")
+assert main(["show", "r.zip"]) == 0
+assert main(["infer", "r.zip", "--json"]) == 0
+assert "opendp" not in sys.modules
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame({"smoker": rng.random(900) < 0.3, "age": rng.integers(0, 99, 900)})
+    schema = dps.Schema([dps.Boolean("smoker"), dps.Number("age", 0, 99, edges=[65], missing=40)])
+    asked = {
+        "share": dps.Proportion("smoker", given="age >= 65"),
+        "link": dps.Independence("smoker", "age", simulations=99),
+        "line": dps.OLS("age ~ C(smoker)"),
+        "middle": dps.Quantile("age"),
+    }
+    dps.release(dps.plan(schema, asked, budget=dps.PureDP(5)), rows, m=500).save("r.zip")
+    rows.to_csv("rows.csv", index=False)
+    return tmp_path
+
+
+def run(code):
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=300
+    )
+
+
+def test_reading_and_inferring_need_no_opendp(folder):
+    done = run(BLOCKED + READ)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_measurement_says_what_is_lacking(folder):
+    measure = (
+        "import dpstats as dps\n"
+        "release = dps.load('r.zip')\n"
+        "plan = dps.plan(release.schema, release.analyses, budget=dps.PureDP(1))\n"
+        "dps.release(plan, 'rows.csv', m=500)\n"
+    )
+    done = run(BLOCKED + measure)
+    assert done.returncode == 1
+    assert "NoiseError" in done.stderr
+    assert 'pip install "opendp' in done.stderr

@@ -1,0 +1,190 @@
+"""Schemas from and to other formats; what these do not say is asked for, never guessed."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dpstats as dps
+from dpstats.schema.smartnoise import read_yaml
+
+EVERY = dps.Schema(
+    [
+        dps.Boolean("b", missing=True),
+        dps.Boolean("b2", allow_missing=True),
+        dps.Boolean("b3", note="asked since 2020"),
+        dps.Category("c", ["x", "y"], other="y"),
+        dps.Category("l", {"no": 1, "yes": 2}, allow_missing=True, note="code book"),
+        dps.Category("t", {"no": "n", "yes": "y"}, missing="no"),
+        dps.Category("f", [0.5, 1.5]),
+        dps.Category("tf", [True, False]),
+        dps.Number("n", 0, 120, edges=[18], missing=3),
+        dps.Number("w", 0, 120, points=121, allow_missing=True),
+        dps.Number("v", values=[17.5, 22, 27], allow_missing=True),
+        dps.Number("i", values=[1, 2, 5]),
+        dps.Number("d", "2020-01-01", "2020-12-31", edges=["2020-06-01"], missing="2020-02-01"),
+        dps.Number("lg", 1, 1000, scale="log", closed="right", edges=[10]),
+    ]
+)
+PUMS = """\
+# of 2020
+PUMS:
+  PUMS:
+    PUMS:
+      row_privacy: True
+      rows: 1000
+      age:
+        type: int
+        lower: 0
+        upper: 100
+      'sex':
+        type: string
+        nullable: false   # asked of all
+      income:
+        type: float
+        lower: 0
+        upper: 1.5e5
+        missing_value: 0
+      pid:
+        type: int
+        private_id: True
+"""
+
+
+def test_frictionless_gives_back_every_column():
+    document = json.loads(json.dumps(EVERY.to_frictionless()))
+    again = dps.Schema.from_frictionless(document)
+    assert again.to_dict() == EVERY.to_dict()
+
+
+@given(
+    st.integers(-50, 50), st.integers(1, 200), st.sampled_from([2, 101, 1025]), st.booleans(),
+    st.sampled_from(["left", "right"]),
+)  # fmt: skip
+def test_frictionless_gives_back_numbers(low, width, points, allow, closed):
+    schema = dps.Schema(
+        [dps.Number("x", low, low + width, points=points, allow_missing=allow, closed=closed)]
+    )
+    assert dps.Schema.from_frictionless(schema.to_frictionless()) == schema
+
+
+def test_frictionless_of_others(tmp_path):
+    fields = [
+        {"name": "sex", "type": "string", "categories": ["f", "m"]},
+        {"name": "year", "type": "year", "constraints": {"minimum": 2000, "maximum": 2020}},
+        {"name": "when", "type": "date",
+         "constraints": {"minimum": "2020-01-01", "maximum": "2020-01-31", "required": True}},
+        {"name": "ok", "type": "boolean", "description": "as stated"},
+    ]  # fmt: skip
+    package = {"name": "p", "resources": [{"name": "r", "schema": {"fields": fields}}]}
+    (tmp_path / "datapackage.json").write_text(json.dumps(package))
+    schema = dps.Schema.from_frictionless(tmp_path / "datapackage.json")
+    assert schema.to_dict() == [
+        {"kind": "category", "name": "sex", "levels": ["f", "m"], "allow_missing": True},
+        {"kind": "number", "name": "year", "low": 2000, "high": 2020, "points": 21,
+         "allow_missing": True},
+        {"kind": "number", "name": "when", "low": "2020-01-01", "high": "2020-01-31"},
+        {"kind": "boolean", "name": "ok", "allow_missing": True, "note": "as stated"},
+    ]  # fmt: skip
+    package["resources"] *= 2
+    with pytest.raises(dps.SchemaError, match="several resources"):
+        dps.Schema.from_frictionless(package)
+
+
+LACKING = {
+    "levels (constraints.enum": {"type": "string"},
+    "low (constraints.minimum); high (constraints.maximum)": {"type": "number"},
+    "x: high (constraints.maximum)": {"type": "integer", "constraints": {"minimum": 0}},
+    "the type 'geopoint' has no counterpart": {"type": "geopoint"},
+    "the type 'any' has no counterpart": {},
+    "it has trueValues of its own": {"type": "boolean", "trueValues": ["ja"]},
+}
+
+
+@pytest.mark.parametrize("part", LACKING)
+def test_what_frictionless_does_not_say_is_asked_for(part):
+    fine = {"name": "fine", "type": "boolean"}
+    document = {"fields": [{"name": "x", **LACKING[part]}, fine]}
+    with pytest.raises(dps.SchemaError, match="never learns it from data") as error:
+        dps.Schema.from_frictionless(document)
+    assert part in str(error.value)
+    assert "fine" not in str(error.value)
+    assert dps.Schema.from_frictionless(document, columns=["fine"]).names == ("fine",)
+    added = {"x": {"levels": ["ja", "nein"]}}
+    schema = dps.Schema.from_frictionless(document, add=added)
+    assert schema["x"] == dps.Category("x", ["ja", "nein"], allow_missing=True)
+
+
+def test_codes_of_missing_cells_that_are_numbers_are_asked_about():
+    bounds = {"minimum": 0, "maximum": 9}
+    fields = [{"name": "x", "type": "integer", "constraints": bounds}]
+    document = {"fields": fields, "missingValues": ["", "NA", "-9"]}
+    with pytest.raises(dps.SchemaError, match=r"missingValues \['-9'\] are emptied"):
+        dps.Schema.from_frictionless(document)
+    schema = dps.Schema.from_frictionless(document, add={"x": {"missing": 0}})
+    assert schema["x"] == dps.Number("x", 0, 9, points=10, missing=0)
+
+
+def test_additions_that_cannot_be_read():
+    fine = {"fields": [{"name": "fine", "type": "boolean"}]}
+    with pytest.raises(dps.SchemaError, match="no column 'other'"):
+        dps.Schema.from_frictionless(fine, add={"other": {}})
+    with pytest.raises(dps.SchemaError, match="list of names"):
+        dps.Schema.from_frictionless(fine, columns="fine")
+    for wrong in ({}, {"fields": [1]}, {"schema": "elsewhere.json"}):
+        with pytest.raises(dps.SchemaError, match="Table Schema"):
+            dps.Schema.from_frictionless(wrong)
+
+
+def test_smartnoise(tmp_path):
+    (tmp_path / "PUMS.yaml").write_text(PUMS)
+    with pytest.raises(dps.SchemaError, match="Add for\n  sex: levels\nwith"):
+        dps.Schema.from_smartnoise(tmp_path / "PUMS.yaml")
+    schema = dps.Schema.from_smartnoise(tmp_path / "PUMS.yaml", add={"sex": {"levels": [0, 1]}})
+    assert schema.to_dict() == [
+        {"kind": "number", "name": "age", "low": 0, "high": 100, "points": 101,
+         "allow_missing": True},
+        {"kind": "category", "name": "sex", "levels": [0, 1]},
+        {"kind": "number", "name": "income", "low": 0, "high": 150000.0, "points": 1025,
+         "missing": 0},
+    ]  # fmt: skip
+
+
+def test_smartnoise_gives_back_what_it_can_say():
+    kept = EVERY.select(["b", "b2", "n", "w"])
+    again = dps.Schema.from_smartnoise(kept.to_smartnoise("t"), add={"n": {"edges": [18]}})
+    assert again == kept
+    document = EVERY.to_smartnoise("t")
+    labelled = document[""][""]["t"]["t"]
+    assert labelled == {"type": "string", "cardinality": 2, "missing_value": "n"}
+    with pytest.raises(dps.SchemaError) as error:
+        dps.Schema.from_smartnoise(document)
+    for part in ("c: levels", "d: low and high, as dates"):
+        assert part in str(error.value)
+
+
+def test_smartnoise_that_dpstats_cannot_keep():
+    columns = {"age": {"type": "int", "lower": 0, "upper": 100}}
+    with pytest.raises(dps.SchemaError, match="one row per person"):
+        dps.Schema.from_smartnoise({"": {"": {"t": {"max_ids": 3, **columns}}}})
+    several = {"": {"s": {"t": columns, "u": columns}}}
+    with pytest.raises(dps.SchemaError, match="name one with table="):
+        dps.Schema.from_smartnoise(several)
+    assert dps.Schema.from_smartnoise(several, table="u").names == ("age",)
+
+
+@pytest.mark.parametrize("line", ["- age", "age: [1, 2]", "age: &a", "age: |", "  age: 1\n b: 2"])
+def test_yaml_beyond_mappings_is_refused(line):
+    with pytest.raises(dps.SchemaError, match="YAML library"):
+        read_yaml(f"a:\n  b: 1\n{line}", "x.yaml")
+
+
+def test_files_that_cannot_be_read(tmp_path):
+    for name, text in {"a.json": "[", "b.json": "[1]", "c.yaml": "- 1"}.items():
+        (tmp_path / name).write_text(text)
+        with pytest.raises(dps.SchemaError, match=name):
+            dps.Schema.from_frictionless(tmp_path / name)
+    with pytest.raises(dps.SchemaError, match=r"none\.json"):
+        dps.Schema.from_frictionless(Path("none.json"))
