@@ -18,7 +18,8 @@ measurements, and only the rest from the fitted density. Its error has three par
   the bins of a number only moments are known, and the difference from the law there, up to a
   quarter of the density's own spread where tails are heavy, does not shrink with n. So what of the
   score changes when every number moves to the mean of its bin, and F does not determine, has a
-  variance of its own, of r at most. Both are models of how far densities fitted to F are from the
+  variance of its own, of r at most; with the score at a pilot in F, so has what of the difference
+  of the two scores does. Both are models of how far densities fitted to F are from the
   data, not theorems; their constants are public and fixed beforehand. The share is printed.
 
 One more rule: where the number of rows is not public, its estimate is taken as exact. Its noise
@@ -77,6 +78,8 @@ class CalibratedScore(Cached):
     ----------
     x : (m, p) float64
         Regressors of the candidates, of size about one.
+    coarse : (m, p) float64
+        The same with every number at the mean of its bin.
     y : (m,) float64
         Their response.
     density : (m,) float64
@@ -89,20 +92,19 @@ class CalibratedScore(Cached):
     robust : bool
         Sampling variance for any law of the response given the regressors (HC0), from the fitted
         density; not that of the model.
-    coarse : (m, p) float64, optional
-        The same with every number at the mean of its bin. Not given where the score was measured
-        at a pilot: bins then hide only what is of second order, and the variance of what is inside
-        them is left out.
+    pilot : (p,) float64, optional
+        Coefficients at which the score itself is among the functions.
     """
 
     x: Floats
+    coarse: Floats
     y: Floats
     density: Floats
     functions: csr_array[Any]
     answers: Answers
     link: Link
     robust: bool = False
-    coarse: Floats | None = None
+    pilot: Floats | None = None
 
     @property
     def n(self) -> int:
@@ -235,15 +237,18 @@ class CalibratedScore(Cached):
     def _inside(self) -> Floats:
         """(p, p) Var_h of what moving numbers to the means of their bins would change.
 
-        In E x (y - mean(x'b)); the moments with y are measured, so it is of the mean alone.
+        In E x (y - mean(x'b)); the moments with y are measured, so it is of the mean alone, and
+        where the score at a pilot is measured, of the difference of the two means.
         """
-        assert self.params is not None
-        if self.coarse is None:
-            return np.zeros((self.x.shape[1], self.x.shape[1]))
-        fine, coarse = (
-            x * self.link.mean(x @ self.params)[:, np.newaxis] for x in (self.x, self.coarse)
-        )
-        return self.parts(solved(self.information(self.params), (coarse - fine).T).T)[1]
+        b = self.params
+        assert b is not None
+
+        def means(x: Floats) -> Floats:
+            at_pilot = 0.0 if self.pilot is None else self.link.mean(x @ self.pilot)
+            return np.asarray(x * (self.link.mean(x @ b) - at_pilot)[:, np.newaxis])
+
+        moved = means(self.coarse) - means(self.x)
+        return self.parts(solved(self.information(b), moved.T).T)[1]
 
     def unmeasured(self, combinations: Floats) -> Floats:
         """(k,) share of the variances of (k, p) that is `density_variance`."""

@@ -16,7 +16,7 @@ from dpstats.caching import Cached
 from dpstats.errors import RequestError
 from dpstats.families.block import Block, Family
 from dpstats.families.conditions import CellSet
-from dpstats.families.pilot_score import PilotScore
+from dpstats.families.pilot_score import UNIT, PilotScore
 from dpstats.families.tables.bin_offsets import BinOffsets
 from dpstats.families.tables.cells import Cells, Indicator, Table
 from dpstats.inference.regression.calibrated_score import CalibratedScore
@@ -228,14 +228,24 @@ class DensityModel(Cached):
             y = np.equal(column.bins_of(codes[response]), level).astype(np.float64)
         values = self._points(codes)
         x = moments.regressors_at(values)
-        coarse = None
-        if not more:
-            coarse = moments.regressors_at(self._bin_means(codes, values, density))
+        coarse = moments.regressors_at(self._bin_means(codes, values, density))
         if moments.given is not None:
             inside = moments.given.holds(codes)[:, np.newaxis]
-            x, coarse = x * inside, None if coarse is None else coarse * inside
-        found = CalibratedScore(x, y, density, functions, answers, self.link, self.robust, coarse)
+            x, coarse = x * inside, coarse * inside
+        found = CalibratedScore(
+            x, coarse, y, density, functions, answers, self.link, self.robust,
+            self._pilot(answers.blocks),
+        )  # fmt: skip
         return found, values
+
+    def _pilot(self, blocks: Sequence[Block]) -> Floats | None:
+        """(p,) coefficients at which a score was measured, if one was."""
+        _, basis = self.moments.regressor_terms
+        for block in blocks:
+            if isinstance(block, PilotScore) and block.pilot is not None:
+                found = np.linalg.lstsq(basis.T, np.array(block.pilot) / UNIT, rcond=None)[0]
+                return np.asarray(found)
+        return None
 
     def _bin_means(
         self, codes: dict[str, NDArray[np.int64]], values: dict[str, Floats], density: Floats

@@ -30,7 +30,7 @@ def score(noise=1e-12, link=None, robust=False, seed=0, moved=0.0):
     )  # fmt: skip
     coarse = x + moved * np.column_stack([np.zeros(400), rng.uniform(-1, 1, 400)])
     return CalibratedScore(
-        x, y, density, sparse.csr_array(functions), answers, link or Logit(), robust, coarse
+        x, coarse, y, density, sparse.csr_array(functions), answers, link or Logit(), robust
     )
 
 
@@ -61,7 +61,7 @@ def test_influences_are_derivatives_by_the_answers():
             answers = SimpleNamespace(**{**vars(some.answers), "means":
                                       some.answers.means + sign * step})  # fmt: skip
             other = CalibratedScore(
-                some.x, some.y, some.density, some.functions, answers, some.link
+                some.x, some.coarse, some.y, some.density, some.functions, answers, some.link
             )
             moved.append(other.params)
         np.testing.assert_allclose((moved[1] - moved[0]) / 2e-6, c[f], rtol=1e-4, atol=1e-5)
@@ -81,7 +81,7 @@ def dependent():
         noise_covariance=np.eye(8) * 1e-6 * N**2, uniforms=np.zeros(8), noise_groups=[],
     )  # fmt: skip
     density = np.full(3_000, 1 / 3_000)
-    return target, CalibratedScore(x, y, density, sparse.csr_array(functions), answers, Logit())
+    return target, CalibratedScore(x, x, y, density, sparse.csr_array(functions), answers, Logit())
 
 
 def test_related_columns_have_the_errors_of_related_columns():
@@ -150,6 +150,20 @@ def test_what_bins_hide_has_a_variance_of_its_own():
     assert small.variances(slope)[1] == pytest.approx(none.variances(slope)[1] + hidden)
     average = [s.average(lambda b: float(b[1]) * np.ones(400))[2] for s in (none, small)]
     assert average[1] == pytest.approx(average[0] + hidden, rel=1e-3)
+
+
+def test_with_a_pilot_bins_hide_a_difference():
+    """Nothing where the pilot is the estimate, little near it, and all of it far away."""
+    plain = score(noise=1e-6, moved=0.01)
+    slope, b = np.array([0.0, 1.0]), plain.params
+    far = [
+        replace(plain, pilot=b + np.array([0.0, away])).density_variance(slope)
+        - replace(plain, coarse=plain.x).density_variance(slope)
+        for away in (0.0, 0.1, 0.2, 0.4)
+    ]
+    assert far[0] == pytest.approx(0, abs=1e-15)
+    assert 0 < far[1] < far[2] < far[3]
+    assert far[2] == pytest.approx(4 * far[1], rel=0.2)
 
 
 def test_the_ridge_does_not_grow_with_the_rows():
