@@ -68,11 +68,12 @@ class Marginals:
         family = self.family(release.schema)
         stops = list(itertools.accumulate(block.size for block in family.blocks))
         tables = tuple(slice(a, b) for a, b in itertools.pairwise([0, *stops]))
+        answers = release.answers(family)  # before the candidates, which may lack its columns
         fitted = family.evaluate(release.candidates).average(np.asarray(release.weights))
         return proportions_result(
             f"Marginals of {', '.join(self.columns)} of degree {self.degree}",
             family.names,
-            release.answers(family),
+            answers,
             str(release.budget),
             tables=tables,
             notes=(cell_rules(release.schema, self),),
