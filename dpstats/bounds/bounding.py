@@ -89,12 +89,15 @@ def bound(
     if given is not None or minus is not None or over is not None:
         raise RequestError("given=, minus= and over= go with a condition as text")
     if isinstance(query, Family | Block):
+        blocks = query.blocks if isinstance(query, Family) else (query,)
+        if not any(block.columns for block in blocks):
+            raise RequestError("these functions count all rows: their number is release.n")
         return asker.of_family(query)
     if hasattr(query, "family") and hasattr(query, "infer") and not isinstance(query, type):
         return asker.of_analysis(query)
     raise RequestError(
-        "bound takes a condition such as \"smoker == 'yes' & age >= 65\", an analysis, or a family "
-        f"of functions; got {short(query)}"
+        "bound and explain take a condition such as \"smoker == 'yes' & age >= 65\", an analysis "
+        f"or the name of a planned one, or a family of functions; got {short(query)}"
     )
 
 

@@ -10,6 +10,7 @@ import pytest
 import dpstats as dps
 from dpstats.bounds import bounding, consistent, programs, questions
 from dpstats.bounds.ends import Ends
+from dpstats.families.tables.cells import ROWS
 from dpstats.privacy import noise
 
 ASKED = [
@@ -207,14 +208,17 @@ def test_bounds_print_in_text_and_html(unplanned):
 @pytest.mark.parametrize(
     ("query", "options", "sentence"),
     [
-        (3, {}, "bound takes a condition such as .* got 3"),
-        (dps.Proportion, {}, "bound takes a condition"),
+        (3, {}, "bound and explain take a condition such as .* got 3"),
+        (dps.Proportion, {}, "bound and explain take a condition"),
         (dps.Proportion("ill"), {"given": "smoker"}, "go with a condition as text"),
         ("ill", {"minus": "smoker", "over": "rich"}, "give minus= for a difference or over="),
         ("smoker", {"given": "smoker"}, "has the same value in all rows with smoker"),
         ("ill", {"alpha": 0.95}, "did you mean alpha=0.05"),
         ("ill", {"target": "rows"}, "target must be one of"),
         ("weight > 3", {}, "names an unknown column 'weight'"),
+        ("ill", {"over": "smoker", "given": "not smoker"}, "'smoker' holds for none of the rows"),
+        (ROWS, {}, "their number is release.n"),
+        (dps.Family((ROWS,)), {}, "their number is release.n"),
     ],
 )
 def test_what_cannot_be_asked_is_refused(unplanned, query, options, sentence):
@@ -324,3 +328,16 @@ def test_no_end_is_minus_zero(unplanned):
             found = release.bound(query, **options)
             assert not np.signbit(found.low[found.low == 0]).any()
             assert not np.signbit(found.high[found.high == 0]).any()
+
+
+def test_a_planned_analysis_goes_by_its_name(unplanned):
+    release = unplanned["conditions"]
+    assert release.bound("m") == release.bound(dps.Mean("income"))
+    assert release.explain("m").ask == "dps.Mean('income')"
+    # What reads as a condition is one, whatever the plan calls its analyses.
+    plan = dps.plan(release.schema, {"ill": dps.Proportion("smoker")}, budget=dps.PureDP(1))
+    named = dps.release(plan, pd.DataFrame({"smoker": [True] * 50}), m=20, rng=1)
+    assert named.bound("ill").terms == ["ill"]
+    assert named.bound("ill") == named.bound(dps.Proportion("ill"))
+    with pytest.raises(dps.ConditionError):
+        release.bound("m", given="smoker")
