@@ -135,7 +135,7 @@ def consistent(sources: Sources, question: Question, alpha: float) -> Consistent
     measured = sources.measurements.published.answering
     columns = _columns_for(sources, measured, question)
     merged = _merged_levels(question, measured, columns)
-    coarse = _of_merged(sources, measured, question, columns, merged)
+    coarse = _of_merged(sources, measured, columns, merged)
     fine, states = _fine(sources, measured, question, columns, merged)
     tiers = (_around(question, measured, merged), coarse, fine)
     shares = for_program(alpha, [bool(tier) for tier in tiers])
@@ -257,25 +257,22 @@ def _merged_levels(
 
     Neither by the question nor by a measured condition on the columns.
     """
-    arrays: list[tuple[tuple[Column, ...], NDArray[Any]]] = []
-    if question.coded:
-        return {c: _apart(c, c in question.columns) for c in columns}
-    if question.columns:
-        states = _States(question.columns, tuple(_codes(c, False) for c in question.columns))
-        shape = [c.bins for c in question.columns]
-        for part in question.parts(states.points()):
-            arrays.append((question.columns, part.reshape(shape)))
-    arrays += [
+    arrays: list[tuple[tuple[Column, ...], NDArray[Any]]] = [
         (block.columns, block.cells.array)
         for block in measured.blocks
         if isinstance(block, Indicator) and set(block.columns) <= set(columns)
     ]
-    return {column: _numbered(column, arrays) for column in columns}
-
-
-def _apart(column: Column, kept: bool) -> Codes:
-    """Every bin by itself, or all together."""
-    return np.arange(column.bins) if kept else np.zeros(column.bins, dtype=np.int64)
+    if question.columns and not question.coded:
+        states = _States(question.columns, tuple(_codes(c, False) for c in question.columns))
+        shape = [c.bins for c in question.columns]
+        for part in question.parts(states.points()):
+            arrays.append((question.columns, part.reshape(shape)))
+    return {
+        column: np.arange(column.bins)
+        if question.coded and column in question.columns
+        else _numbered(column, arrays)
+        for column in columns
+    }
 
 
 def _numbered(column: Column, arrays: Sequence[tuple[tuple[Column, ...], NDArray[Any]]]) -> Codes:
@@ -308,7 +305,6 @@ def _subsets(measured: Family, columns: tuple[Column, ...]) -> list[tuple[Column
 def _of_merged(
     sources: Sources,
     measured: Family,
-    question: Question,
     columns: tuple[Column, ...],
     merged: dict[Column, Codes],
 ) -> Blocks:
@@ -316,9 +312,7 @@ def _of_merged(
     blocks: Blocks = [
         block
         for block in measured.blocks
-        if isinstance(block, Indicator)
-        and set(block.columns) <= set(columns)
-        and all(merged[c].max() + 1 == c.bins or not question.coded for c in block.columns)
+        if isinstance(block, Indicator) and set(block.columns) <= set(columns)
     ]
     for subset in _subsets(measured, columns):
         sizes = [int(merged[c].max()) + 1 for c in subset]
