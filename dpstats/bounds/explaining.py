@@ -39,8 +39,9 @@ def explain(
     alpha: float = 0.05,
 ) -> Explanation:
     """See `Release.explain`."""
-    options = {"given": given, "minus": minus, "over": over}
-    bounds = bound(release, sources, query, **options, alpha=alpha)  # refuses what it cannot read
+    bounds = bound(  # refuses what it cannot read
+        release, sources, query, given=given, minus=minus, over=over, alpha=alpha
+    )
     if isinstance(query, str):
         texts = [text for text in (query, minus, over) if text is not None]
         analyses: list[Any] = [Proportion(text, given) for text in texts]
