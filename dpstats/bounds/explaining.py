@@ -18,10 +18,11 @@ from dpstats.measured.answers import answer
 from dpstats.measured.combining import Sources
 from dpstats.planning.plan import plan
 from dpstats.planning.preview import previewed_width
-from dpstats.results.explanation import Explanation, Verdict
+from dpstats.results.explanation import Explanation
 
 if TYPE_CHECKING:
     from dpstats.measured.view import ReleaseView
+    from dpstats.results.explanation import Verdict
     from dpstats.schema import Schema
 
 
