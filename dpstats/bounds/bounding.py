@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,21 +13,31 @@ from numpy.typing import NDArray
 from dpstats.analyses.counts.difference import Difference
 from dpstats.analyses.counts.marginals import Marginals
 from dpstats.analyses.counts.proportion import Proportion
+from dpstats.analyses.moments.group_means import GroupMeans
 from dpstats.analyses.moments.mean import Mean
+from dpstats.analyses.moments.mean_difference import MeanDifference
 from dpstats.arrays import Codes, Floats
-from dpstats.bounds.consistent import Consistent, consistent
+from dpstats.bounds.consistent import (
+    Consistent,
+    TooManyStates,
+    consistent,
+    possible_range,
+    touched,
+)
+from dpstats.bounds.ends import Ends
 from dpstats.bounds.joint_certificate import JointCertificate, joint_certificate, places_of
 from dpstats.bounds.programs import Contradiction
 from dpstats.bounds.questions import (
+    Interval,
     Question,
     question_of_conditions,
     questions_of_family,
+    questions_of_groups,
     questions_of_mean,
     risks_of,
 )
 from dpstats.checks import Target, check_alpha, check_target, counted, short
 from dpstats.corrected.means import chernoff_confint
-from dpstats.corrected.proportions import clopper_pearson
 from dpstats.errors import NotMeasuredError, RequestError
 from dpstats.families.block import Block, Family
 from dpstats.families.tables.cells import Indicator, Table
@@ -40,14 +51,16 @@ from dpstats.spending import bonferroni, for_noise, smaller_errors
 if TYPE_CHECKING:
     from dpstats.measured.view import ReleaseView
 
-Interval = tuple[float, float]
 MEASURED = "its own noise"
 UNKNOWN = "nothing that limits it"
 CONTRADICTION = (
     "the noisy answers contradict each other at this level, which happens with probability at most "
     "alpha: wider bounds on them were used"
 )
-_ROUNDING = 1e-6  # of a count
+UNBOUNDED = (
+    "the certified interval has an infinite end: the noise is too large for it, or there is none; "
+    "release.infer has a noise-aware one"
+)
 _NOTHING = 1e-9
 _LEAST_LEFT = 1e-3  # of alpha; with one function the certificate is its own interval
 
@@ -76,13 +89,25 @@ def bound(
     if given is not None or minus is not None or over is not None:
         raise RequestError("given=, minus= and over= go with a condition as text")
     if isinstance(query, Family | Block):
+        blocks = query.blocks if isinstance(query, Family) else (query,)
+        if not any(block.columns for block in blocks):
+            raise RequestError("these functions count all rows: their number is release.n")
         return asker.of_family(query)
     if hasattr(query, "family") and hasattr(query, "infer") and not isinstance(query, type):
         return asker.of_analysis(query)
     raise RequestError(
-        "bound takes a condition such as \"smoker == 'yes' & age >= 65\", an analysis, or a family "
-        f"of functions; got {short(query)}"
+        "bound and explain take a condition such as \"smoker == 'yes' & age >= 65\", an analysis "
+        f"or the name of a planned one, or a family of functions; got {short(query)}"
     )
+
+
+class _Found(NamedTuple):
+    """What is known of one question."""
+
+    ends: Interval
+    says: bool
+    known_from: str
+    notes: list[str]
 
 
 class _Asker:
@@ -105,18 +130,32 @@ class _Asker:
             result = analysis.infer(self.release)
         except NotMeasuredError:
             result = None
+        questions = self._questions(analysis)
         if result is not None and result.has_intervals:
             frame = result.intervals_frame(alpha=self.alpha, method="certified", target=self.target)
             low, high = (frame[name].to_numpy(np.float64) for name in ("conf_low", "conf_high"))
-            return self._made(frame["term"].tolist(), low, high, [MEASURED] * len(frame), [])
-        if isinstance(analysis, Proportion):
-            asked = [question_of_conditions(schema, analysis.condition, analysis.given)]
-            return self.of_questions(asked)
-        if isinstance(analysis, Mean):
-            return self.of_questions(questions_of_mean(schema, analysis))
+            least, most = -np.inf, np.inf
+            if questions is not None:
+                least, most = np.array([question.range for question in questions]).T
+            return self._measured(frame["term"].tolist(), low, high, least, most)
+        if questions is not None:
+            return self.of_questions(questions)
         if isinstance(analysis, Difference):
             return self._of_difference(analysis)
+        if isinstance(analysis, MeanDifference):
+            return self._of_mean_difference(analysis)
         return self.of_family(family.answering)
+
+    def _questions(self, analysis: Any) -> list[Question] | None:
+        """Those that an analysis is about, one for each parameter, if they are known."""
+        schema = self.release.schema
+        if isinstance(analysis, Proportion):
+            return [question_of_conditions(schema, analysis.condition, analysis.given)]
+        if isinstance(analysis, Mean):
+            return questions_of_mean(schema, analysis)
+        if isinstance(analysis, GroupMeans):
+            return questions_of_groups(schema, analysis)
+        return None
 
     def of_family(self, family: Family | Block) -> Bounds:
         """Means of functions, in unit scale; those of tables and conditions are shares."""
@@ -142,7 +181,8 @@ class _Asker:
             low, high = self._own_ends(own, block, self.alpha)
         else:
             low, high = self._cut(own, block, places)
-        return self._made(block.names, low, high, [MEASURED] * block.size, [])
+        least, most = (np.asarray(end / block.bounds) for end in block.ranges)
+        return self._measured(block.names, low, high, least, most)
 
     def _cut(self, own: Answers, block: Block, places: Codes) -> tuple[Floats, Floats]:
         """Ends at what is left of alpha, cut to those of the joint certificate."""
@@ -193,23 +233,23 @@ class _Asker:
 
     def of_questions(self, questions: Sequence[Question]) -> Bounds:
         """By linear programs, each question at its own level."""
-        ends, known, notes = [], [], []
-        for question in questions:
-            interval, text, note = self._of_question(question, self.alpha)
-            ends.append(interval)
-            known.append(text)
-            notes += note
-        low, high = np.array(ends, dtype=np.float64).reshape(-1, 2).T
-        least, most = np.array([question.range for question in questions]).T
-        says = (low > least + _NOTHING) | (high < most - _NOTHING)
-        known = [text if some else UNKNOWN for text, some in zip(known, says, strict=True)]
-        return self._made([q.term for q in questions], low, high, known, notes, says)
+        found = [self._of_question(question, self.alpha) for question in questions]
+        low, high = np.array([one.ends for one in found], dtype=np.float64).reshape(-1, 2).T
+        return self._made(
+            [question.term for question in questions],
+            low,
+            high,
+            [one.known_from for one in found],
+            [note for one in found for note in one.notes],
+            np.array([one.says for one in found]),
+        )
 
     def _of_difference(self, difference: Difference) -> Bounds:
         """Difference, ratio and odds ratio of two shares, each at half of alpha."""
         first, second = risks_of(self.release.schema, difference)
         each = bonferroni(self.alpha, 2)
-        (p, text, one), (q, _, two) = (self._of_question(x, each) for x in (first, second))
+        one, two = (self._of_question(x, each) for x in (first, second))
+        p, q = one.ends, two.ends
         low = [float(measure_of(np.array(p[0]), np.array(q[1]), m)) for m in MEASURES]
         high = [float(measure_of(np.array(p[1]), np.array(q[0]), m)) for m in MEASURES]
         lowest = [-1.0, 0.0, 0.0]
@@ -218,23 +258,59 @@ class _Asker:
         terms = [f"{m} of {first.term} and {second.term}" for m in MEASURES]
         says = np.array(low) > np.array(lowest) + _NOTHING
         says |= np.array(high) < np.array([1.0, np.inf, np.inf]) - _NOTHING
+        known = [one.known_from if one.says else two.known_from] * len(terms)
         ends = np.array(low), np.array(high)
-        return self._made(terms, *ends, [text] * len(terms), [*one, *two], says)
+        return self._made(terms, *ends, known, [*one.notes, *two.notes], says)
 
-    def _of_question(self, question: Question, alpha: float) -> tuple[Interval, str, list[str]]:
-        """The interval, what it is from, and notes."""
+    def _of_mean_difference(self, difference: MeanDifference) -> Bounds:
+        """The difference of two means, each at half of alpha."""
+        first, second = questions_of_groups(self.release.schema, difference)
+        labels = [group.label for group in difference.compared(self.release.schema)]
+        each = bonferroni(self.alpha, 2)
+        one, two = (self._of_question(x, each) for x in (first, second))
+        low, high = one.ends[0] - two.ends[1], one.ends[1] - two.ends[0]
+        return self._made(
+            [f"mean of {difference.column}: {' - '.join(labels)}"],
+            np.array([low]),
+            np.array([high]),
+            [one.known_from if one.says else two.known_from],
+            [*one.notes, *two.notes],
+            np.array([one.says or two.says]),
+        )
+
+    def _of_question(self, question: Question, alpha: float) -> _Found:
+        """By linear programs, unless nothing that was measured concerns it."""
+        question = replace(question, range=possible_range(question))
+        least, most = question.range
+        nothing = _Found(question.range, False, UNKNOWN, [])
+        if not touched(self.sources, question):
+            return nothing
         beta = alpha if self.target == "table" else for_noise(alpha)
-        low, high = question.range
         notes: list[str] = []
         for error in (beta, *smaller_errors(beta)):
-            tables = consistent(self.sources, question, error)
             try:
-                interval = _Ends(question, tables).interval(alpha - beta)
+                tables = consistent(self.sources, question, error)
+                low, high = Ends(question, tables).interval(alpha - beta)
+            except TooManyStates as reason:
+                return nothing._replace(notes=[str(reason)])
             except Contradiction:  # wider bounds on the sums agree with more tables
                 notes = [CONTRADICTION]
                 continue
-            return (max(low, interval[0]), min(high, interval[1])), _known_from(tables), notes
-        return question.range, _known_from(tables), notes
+            low, high = max(least, low), min(most, high)
+            if np.isinf(most) and self.target == "table":  # all rows but one over that one
+                most = (tables.program.rows[1] - 1) * (1 - _NOTHING)
+            says = low > least + _NOTHING or high < most - _NOTHING
+            return _Found((low, high), says, _known_from(tables) if says else UNKNOWN, notes)
+        return nothing._replace(notes=notes)
+
+    def _measured(
+        self, terms: list[str], low: Floats, high: Floats, least: Any, most: Any
+    ) -> Bounds:
+        """Intervals from noise of their own; those as wide as what is possible say nothing."""
+        says = (low > least + _NOTHING) | (high < most - _NOTHING)
+        known = [MEASURED if some else UNKNOWN for some in says]
+        notes = [] if np.all(np.isfinite(low) & np.isfinite(high)) else [UNBOUNDED]
+        return self._made(terms, low, high, known, notes, says)
 
     def _made(
         self,
@@ -243,14 +319,14 @@ class _Asker:
         high: Floats,
         known: list[str],
         notes: list[str],
-        informative: NDArray[np.bool_] | None = None,
+        informative: NDArray[np.bool_],
     ) -> Bounds:
         return Bounds(
             terms=terms,
-            low=low,
-            high=high,
+            low=low + 0.0,  # 0 for -0
+            high=high + 0.0,
             known_from=known,
-            informative=np.ones(len(terms), np.bool_) if informative is None else informative,
+            informative=informative,
             alpha=self.alpha,
             target=self.target,
             rows=self.sources.rows,
@@ -262,83 +338,3 @@ class _Asker:
 def _known_from(tables: Consistent) -> str:
     names = ", ".join(column.name for column in tables.columns)
     return f"{counted(tables.functions, 'measured function')} of {names}"
-
-
-class _Ends:
-    """Ends of the interval of one question over the tables that agree with a release."""
-
-    def __init__(self, question: Question, tables: Consistent) -> None:
-        self.question, self.program = question, tables.program
-        self.above, self.below = tables.numerator, tables.denominator
-
-    def interval(self, alpha: float) -> Interval:
-        """Of the private table where alpha is 0; else of the population, with error alpha."""
-        if alpha == 0:
-            return self._of_table()
-        if self.question.share:
-            yes = self._counts(self.above)
-            public = self.question.of_all and self.program.rows[0] == self.program.rows[1]
-            n = self.program.rows[1]
-            no = (n - yes[1], n - yes[0]) if public else self._counts(self.below - self.above)
-            return _of_population(yes, no, alpha)
-        if not np.isfinite(self.question.range[1]):
-            return self._of_ratio(alpha)
-        least, most = self.question.range
-        size = self._least_rows()
-        if size < 1:
-            return self.question.range
-        ends = (np.array(self._of_table()) - least) / (most - least)
-        low, high = chernoff_confint(ends[:1], ends[1:], size, alpha)
-        return least + (most - least) * float(low[0]), least + (most - least) * float(high[0])
-
-    def _of_table(self) -> Interval:
-        rows = self.program.rows
-        if self.question.of_all and rows[0] == rows[1]:
-            low, high = self._sums(self.above)
-            if self.question.share:
-                low, high = _whole(low, high)
-            return low / rows[0], high / rows[0]
-        at_least = max(1.0, self._least_rows())
-        low = self.program.least_ratio(self.above, self.below, at_least)
-        high = -self.program.least_ratio(-self.above, self.below, at_least)
-        return low, high
-
-    def _of_ratio(self, alpha: float) -> Interval:
-        """The ratio of two population shares: of the counts of either, and those of the others."""
-        each, inside = bonferroni(alpha, 2), self.program.rows
-        ends = []
-        for part in (self.above, self.below):
-            low, high = self._counts(part)
-            others = max(inside[0] - high, 0.0), inside[1] - low
-            ends.append(_of_population((low, high), others, each))
-        (a, b), (c, d) = ends
-        return a / d, b / c if c > 0 else np.inf
-
-    def _least_rows(self) -> float:
-        """The least number of rows that the denominator counts."""
-        if self.question.of_all:
-            return self.program.rows[0]
-        return float(np.ceil(self.program.least_sum(self.below) - _ROUNDING))
-
-    def _sums(self, values: Floats) -> Interval:
-        return self.program.least_sum(values), -self.program.least_sum(-values)
-
-    def _counts(self, values: Floats) -> Interval:
-        """Bounds on a count."""
-        low, high = _whole(*self._sums(values))
-        return max(low, 0.0), high
-
-
-def _of_population(yes: Interval, no: Interval, alpha: float) -> Interval:
-    """A population share, for counts between bounds."""
-    low_yes, high_yes, low_no, high_no = (np.array(end) for end in (*yes, *no))
-    low, high = clopper_pearson(low_yes, high_yes, high_no, low_no, alpha)
-    return float(low), float(high)
-
-
-def _whole(low: float, high: float) -> Interval:
-    """A count between two numbers."""
-    low, high = np.ceil(low - _ROUNDING), np.floor(high + _ROUNDING)
-    if low > high:
-        raise Contradiction
-    return float(low), float(high)

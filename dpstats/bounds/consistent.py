@@ -24,8 +24,7 @@ from numpy.typing import NDArray
 
 from dpstats.arrays import Codes, Floats
 from dpstats.bounds.programs import Program
-from dpstats.bounds.questions import Question
-from dpstats.errors import RequestError
+from dpstats.bounds.questions import Interval, Question
 from dpstats.families.block import Block, Family
 from dpstats.families.conditions import cell_set
 from dpstats.families.moments import Moments
@@ -47,6 +46,10 @@ _MOST_SUBSETS = 4  # columns of a measured table of which all margins are used
 _ROUNDING = 1e-6  # of a sum, before it is rounded to a whole number
 
 Blocks = list[Block]
+
+
+class TooManyStates(Exception):
+    """A question distinguishes more combinations of levels than a program may have."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,15 +98,44 @@ class _States:
         return {c.name: g.ravel() for c, g in zip(self.columns, grid, strict=True)}
 
 
+def possible_range(question: Question) -> Interval:
+    """What is known of a question without any measurement: its extremes over all states.
+
+    The declared range, where they are too many to go through.
+    """
+    states = _States(
+        question.columns, tuple(_state_codes(c, set(), question) for c in question.columns)
+    )
+    if not question.columns or states.size > MOST_POSSIBLE:
+        return question.range
+    numerator, denominator = question.parts(states.points())
+    inside = denominator > 0
+    values = numerator[inside]
+    low, high = float(values.min()), float(values.max())
+    beyond = bool(np.any(numerator[~inside] != 0))  # rows that only the numerator counts
+    return max(low, question.range[0]), question.range[1] if beyond else high
+
+
+def touched(sources: Sources, question: Question) -> bool:
+    """Whether some measured function depends on a column of the question."""
+    return not sources.measurements.published.answering.column_names.isdisjoint(
+        column.name for column in question.columns
+    )
+
+
 def consistent(sources: Sources, question: Question, alpha: float) -> Consistent:
     """The tables that agree with a release with probability 1 - alpha, for one question.
 
     Which functions are used depends on what was measured and on the question, never on an answer.
+
+    Raises
+    ------
+    TooManyStates
     """
     measured = sources.measurements.published.answering
     columns = _columns_for(sources, measured, question)
     merged = _merged_levels(question, measured, columns)
-    coarse = _of_merged(sources, measured, question, columns, merged)
+    coarse = _of_merged(sources, measured, columns, merged)
     fine, states = _fine(sources, measured, question, columns, merged)
     tiers = (_around(question, measured, merged), coarse, fine)
     shares = for_program(alpha, [bool(tier) for tier in tiers])
@@ -225,25 +257,22 @@ def _merged_levels(
 
     Neither by the question nor by a measured condition on the columns.
     """
-    arrays: list[tuple[tuple[Column, ...], NDArray[Any]]] = []
-    if question.coded:
-        return {c: _apart(c, c in question.columns) for c in columns}
-    if question.columns:
-        states = _States(question.columns, tuple(_codes(c, False) for c in question.columns))
-        shape = [c.bins for c in question.columns]
-        for part in question.parts(states.points()):
-            arrays.append((question.columns, part.reshape(shape)))
-    arrays += [
+    arrays: list[tuple[tuple[Column, ...], NDArray[Any]]] = [
         (block.columns, block.cells.array)
         for block in measured.blocks
         if isinstance(block, Indicator) and set(block.columns) <= set(columns)
     ]
-    return {column: _numbered(column, arrays) for column in columns}
-
-
-def _apart(column: Column, kept: bool) -> Codes:
-    """Every bin by itself, or all together."""
-    return np.arange(column.bins) if kept else np.zeros(column.bins, dtype=np.int64)
+    if question.columns and not question.coded:
+        states = _States(question.columns, tuple(_codes(c, False) for c in question.columns))
+        shape = [c.bins for c in question.columns]
+        for part in question.parts(states.points()):
+            arrays.append((question.columns, part.reshape(shape)))
+    return {
+        column: np.arange(column.bins)
+        if question.coded and column in question.columns
+        else _numbered(column, arrays)
+        for column in columns
+    }
 
 
 def _numbered(column: Column, arrays: Sequence[tuple[tuple[Column, ...], NDArray[Any]]]) -> Codes:
@@ -276,7 +305,6 @@ def _subsets(measured: Family, columns: tuple[Column, ...]) -> list[tuple[Column
 def _of_merged(
     sources: Sources,
     measured: Family,
-    question: Question,
     columns: tuple[Column, ...],
     merged: dict[Column, Codes],
 ) -> Blocks:
@@ -284,9 +312,7 @@ def _of_merged(
     blocks: Blocks = [
         block
         for block in measured.blocks
-        if isinstance(block, Indicator)
-        and set(block.columns) <= set(columns)
-        and all(merged[c].max() + 1 == c.bins or not question.coded for c in block.columns)
+        if isinstance(block, Indicator) and set(block.columns) <= set(columns)
     ]
     for subset in _subsets(measured, columns):
         sizes = [int(merged[c].max()) + 1 for c in subset]
@@ -353,9 +379,10 @@ def _fine(
     )
     states = _States(columns, own)
     if states.size > MOST_POSSIBLE:
-        raise RequestError(
+        raise TooManyStates(
             f"{question.term!r} distinguishes {states.size} combinations of levels, more than "
-            f"{MOST_POSSIBLE}; ask about fewer columns or levels"
+            f"{MOST_POSSIBLE}: its interval is what is possible without any measurement; ask about "
+            "fewer columns or levels"
         )
     return [], states
 
@@ -379,14 +406,16 @@ def _others(measured: Family, columns: tuple[Column, ...]) -> Blocks:
 def _state_codes(column: Column, coded: set[str], question: Question) -> Codes:
     """Codes of a column that serve as states.
 
-    All where functions depend on them. Where only the question does and is linear, the first and
-    the last of each bin have its extremes.
+    All where functions depend on them. Where only the question does and is monotone on either side
+    of 0, it has its extremes at the first and the last of each bin, and next to 0.
     """
     asked = column in question.coded
-    if column.name in coded or not asked or not question.linear:
+    if column.name in coded or not asked or not question.monotone:
         return _codes(column, asked or column.name in coded)
     assert isinstance(column, Number)
-    return np.unique(np.concatenate(column.bin_codes))
+    codes = column.codes_in_use
+    middle = [codes[codes <= 0][-1:], codes[codes >= 0][:1]]
+    return np.unique(np.concatenate([*column.bin_codes, *middle]))
 
 
 def _first_of(column: Column, numbers: Codes) -> Codes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,11 +10,10 @@ import numpy as np
 from dpstats.analyses.base import answered
 from dpstats.analyses.counts.proportion import Proportion
 from dpstats.analyses.registry import spelled
+from dpstats.bounds.advice import analyses_for
 from dpstats.bounds.bounding import bound
-from dpstats.checks import check_alpha, short
-from dpstats.errors import DpstatsError, NotMeasuredError, RequestError
+from dpstats.errors import DpstatsError, NotMeasuredError
 from dpstats.families.block import Block, Family
-from dpstats.families.tables.cells import Indicator
 from dpstats.measured.answers import answer
 from dpstats.measured.combining import Sources
 from dpstats.planning.plan import plan
@@ -22,6 +22,11 @@ from dpstats.results.explanation import Explanation
 
 if TYPE_CHECKING:
     from dpstats.measured.view import ReleaseView
+    from dpstats.results.explanation import Verdict
+    from dpstats.schema import Schema
+
+
+COMPARED = "both shares follow from what was measured: release.infer estimates each of them"
 
 
 def explain(
@@ -30,47 +35,63 @@ def explain(
     query: Any,
     *,
     given: str | None = None,
+    minus: str | None = None,
+    over: str | None = None,
     alpha: float = 0.05,
 ) -> Explanation:
     """See `Release.explain`."""
-    check_alpha(alpha)
+    bounds = bound(  # refuses what it cannot read
+        release, sources, query, given=given, minus=minus, over=over, alpha=alpha
+    )
     if isinstance(query, str):
-        query = Proportion(query, given)
-    elif given is not None:
-        raise RequestError("given= goes with a condition as text")
-    asked = not isinstance(query, type) and hasattr(query, "family") and hasattr(query, "infer")
-    if not asked and not isinstance(query, Family | Block):
-        raise RequestError(
-            "explain takes a condition such as \"smoker == 'yes' & age >= 65\", an analysis, or a "
-            f"family of functions; got {short(query)}"
-        )
-    bounds = bound(release, sources, query, alpha=alpha)
-    family = answered(query, release.schema) if asked else query
-    blocks = family.blocks if isinstance(family, Family) else (family,)
-    if _follows(release, sources, query if asked else None, blocks):
-        exact = all(_is_measured(sources, block) for block in blocks)
-        verdict = "measured" if exact else "derivable"
+        texts = [text for text in (query, minus, over) if text is not None]
+        analyses: list[Any] = [Proportion(text, given) for text in texts]
     else:
-        verdict = "bounded" if bounds.informative.any() else "out of reach"
-    ask = spelled(query) if asked else _tables_of(blocks)
+        analyses = [] if isinstance(query, Family | Block) else [query]
+    if analyses:
+        follows = all(_can_be_inferred(release, analysis) for analysis in analyses)
+        ask = ", ".join(map(spelled, analyses))
+    else:
+        blocks = query.blocks if isinstance(query, Family) else (query,)
+        follows = _have_answers(sources, blocks)
+        ask = analyses_for(release.schema, blocks)
+    alone = len(analyses) == 1
+    if len(analyses) > 1 and follows:
+        bounds = replace(bounds, notes=(*bounds.notes, COMPARED))
+    verdict: Verdict = "bounded" if bounds.informative.any() else "out of reach"
+    if follows:
+        needed = _needed(release.schema, analyses[0]) if alone else [] if analyses else [blocks]
+        verdict = "measured" if _any_measured(sources, needed) else "derivable"
     return Explanation(
-        query=query.label if isinstance(query, Indicator) else ask,
-        verdict=verdict,  # type: ignore[arg-type]
+        query=bounds.terms[0] if len(analyses) > 1 else getattr(query, "label", ask),
+        verdict=verdict,
         bounds=bounds,
         ask=ask,
-        expected_width=_expected_width(release, sources, query) if asked else float("nan"),
+        expected_width=_expected_width(release, sources, analyses[0]) if alone else float("nan"),
     )
 
 
-def _follows(
-    release: ReleaseView, sources: Sources, analysis: Any, blocks: tuple[Block, ...]
-) -> bool:
-    """Whether an analysis can be inferred, or all functions have an answer."""
+def _needed(schema: Schema, analysis: Any) -> list[tuple[Block, ...]]:
+    """What an analysis measures, and what it uses of that; either may have been measured."""
+    families = (answered(analysis, schema), analysis.family(schema).answering)
+    return [family.blocks for family in families]
+
+
+def _any_measured(sources: Sources, needed: list[tuple[Block, ...]]) -> bool:
+    return any(all(_is_measured(sources, block) for block in blocks) for blocks in needed)
+
+
+def _can_be_inferred(release: ReleaseView, analysis: Any) -> bool:
     try:
-        if analysis is not None:
-            analysis.infer(release)
-        else:
-            answer(sources, list(blocks))
+        analysis.infer(release)
+    except NotMeasuredError:
+        return False
+    return True
+
+
+def _have_answers(sources: Sources, blocks: tuple[Block, ...]) -> bool:
+    try:
+        answer(sources, list(blocks))
     except NotMeasuredError:
         return False
     return True
@@ -84,12 +105,6 @@ def _is_measured(sources: Sources, wanted: Block) -> bool:
         if derivation is not None:
             found |= derivation.terms == 1
     return bool(found.all())
-
-
-def _tables_of(blocks: tuple[Block, ...]) -> str:
-    """The tables to ask for, for functions that no analysis names."""
-    columns = [list(dict.fromkeys(c.name for c in block.columns)) for block in blocks]
-    return ", ".join(f"dps.Marginals({names!r}, degree={len(names)})" for names in columns[:3])
 
 
 def _expected_width(release: ReleaseView, sources: Sources, analysis: Any) -> float:

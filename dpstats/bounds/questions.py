@@ -14,18 +14,24 @@ from numpy.typing import NDArray
 
 from dpstats.analyses.counts.difference import Difference
 from dpstats.analyses.counts.proportion import Proportion, answered_in
+from dpstats.analyses.moments.group_means import GroupMeans
 from dpstats.analyses.moments.mean import Mean
+from dpstats.analyses.moments.mean_difference import MeanDifference
 from dpstats.arrays import Codes, Floats
 from dpstats.errors import RequestError
 from dpstats.families.block import Block, Family
 from dpstats.families.conditions import cell_index
 from dpstats.families.formula import named_number
+from dpstats.families.group_moments import GroupMoments
+from dpstats.families.moments import Moments
 from dpstats.families.subgroups import Subgroup
+from dpstats.families.tables.bin_offsets import BinOffsets
 from dpstats.families.tables.cells import Cells, Indicator, Table
-from dpstats.schema import Column, Schema
+from dpstats.schema import Column, Number, Schema
 
 Points = Mapping[str, Codes]
 Parts = tuple[Floats, Floats]
+Interval = tuple[float, float]
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,15 +46,15 @@ class Question:
     parts : callable
         Numerator and denominator (m,) at points, column name -> (m,) codes. The second is 0 or 1.
     range : (float, float)
-        What is known of the ratio without any measurement.
+        Ends that the ratio cannot be beyond, whatever the rows; see `consistent.possible_range`.
     of_all : bool
         Whether the denominator counts all rows.
     share : bool
         Whether the numerator counts some of the rows that the denominator counts.
     coded : tuple of columns
         Those of which the codes matter, not only the bins.
-    linear : bool
-        Whether the parts are linear in the codes, for given bins.
+    monotone : bool
+        Whether the parts are, for given bins, monotone in each code on either side of 0.
     """
 
     term: str
@@ -58,7 +64,7 @@ class Question:
     of_all: bool
     share: bool
     coded: tuple[Column, ...] = ()
-    linear: bool = False
+    monotone: bool = False
 
 
 def question_of_conditions(
@@ -92,6 +98,11 @@ def question_of_conditions(
     holds = [block.cells.over(columns) for block in asked]
     inside = np.ones_like(holds[0]) if group is None else group.over(columns)
     joint = [inside & one for one in holds]
+    if over is not None and not joint[1].any():
+        raise RequestError(
+            f"{over!r} holds for none of the rows that are asked about, so there is no ratio to "
+            "their share; give over= a condition that such rows can have"
+        )
     mark = {"minus": " - ", "over": " / "}["minus" if over is None else "over"]
     within = "" if given is None else f" | {given}"
     return Question(
@@ -100,7 +111,7 @@ def question_of_conditions(
         _parts_of_cells(columns, joint, inside, ratio=over is not None),
         (0.0, np.inf) if over is not None else (-1.0, 1.0) if minus is not None else (0.0, 1.0),
         of_all=over is None and bool(inside.all()),
-        share=other is None,
+        share=minus is None and (over is None or not np.any(joint[0] & ~joint[1])),
     )
 
 
@@ -127,11 +138,17 @@ def _parts_of_cells(
 def questions_of_family(family: Family | Block) -> list[Question]:
     """Means of functions over all rows, in unit scale."""
     blocks = family.blocks if isinstance(family, Family) else (family,)
-    return [_question_of_function(block, f) for block in blocks for f in range(block.size)]
+    return [
+        _question_of_function(block, f, name)
+        for block in blocks
+        for f, name in enumerate(block.names)
+    ]
 
 
-def _question_of_function(block: Block, f: int) -> Question:
+def _question_of_function(block: Block, f: int, name: str) -> Question:
     """The mean of function number f of a block."""
+    if isinstance(block, Moments):  # the others may be of more columns
+        block, f = block.restrict(np.arange(block.size) == f), 0
     one = np.zeros(block.size)
     one[f] = 1 / block.bounds[f]
     low, high = (float(ends[f] / block.bounds[f]) for ends in block.ranges)
@@ -142,20 +159,38 @@ def _question_of_function(block: Block, f: int) -> Question:
 
     share = isinstance(block, Table | Indicator)
     return Question(
-        block.names[f], block.columns, parts, (low, high), of_all=True, share=share,
-        coded=block.coded,
+        name, block.columns, parts, (low, high), of_all=True, share=share,
+        coded=block.coded, monotone=isinstance(block, Moments | GroupMoments | BinOffsets),
     )  # fmt: skip
 
 
 def questions_of_mean(schema: Schema, mean: Mean) -> list[Question]:
     """Means of numbers in their own units."""
     names = (mean.columns,) if isinstance(mean.columns, str) else mean.columns
-    return [_question_of_number(schema, name, mean.given) for name in names]
+    within = "" if mean.given is None else f" | {mean.given}"
+    return [
+        _question_of_number(
+            schema,
+            number := named_number(schema, name),
+            Subgroup.of(schema, mean.given, [number.name]),
+            name + within,
+        )
+        for name in names
+    ]
 
 
-def _question_of_number(schema: Schema, name: str, given: str | None) -> Question:
-    number = named_number(schema, name)
-    group = Subgroup.of(schema, given, [number.name])
+def questions_of_groups(schema: Schema, analysis: GroupMeans | MeanDifference) -> list[Question]:
+    """Means of a number in its own units, in the groups of rows that are compared."""
+    number = named_number(schema, analysis.column)
+    return [
+        _question_of_number(schema, number, group, f"mean of {analysis.column}, {group.label}")
+        for group in analysis.compared(schema)
+    ]
+
+
+def _question_of_number(
+    schema: Schema, number: Number, group: Subgroup | None, term: str
+) -> Question:
     used = {number} | (set() if group is None else set(group.columns))
     columns = tuple(c for c in schema if c in used)
 
@@ -165,14 +200,14 @@ def _question_of_number(schema: Schema, name: str, given: str | None) -> Questio
         return inside * (number.middle + number.half_range * number.units_of(codes)), inside
 
     return Question(
-        name if given is None else f"{name} | {given}",
+        term,
         columns,
         parts,
         (number.middle - number.half_range, number.middle + number.half_range),
         of_all=group is None,
         share=False,
         coded=(number,),
-        linear=True,
+        monotone=True,
     )
 
 

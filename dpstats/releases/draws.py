@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, overload
 
 from dpstats.arrays import Integers
 from dpstats.checks import check_whole
 from dpstats.density.rows import random_order
+from dpstats.errors import RequestError
 from dpstats.references.generator import Seed
 from dpstats.references.plausible import PlausibleTables, seeds_of
 from dpstats.results.pooled import Pooled, pool
@@ -63,7 +64,16 @@ class Draws:
     def __len__(self) -> int:
         return len(self.seeds)
 
-    def __getitem__(self, number: int) -> pd.DataFrame:
+    @overload
+    def __getitem__(self, number: int) -> pd.DataFrame: ...
+
+    @overload
+    def __getitem__(self, number: slice) -> Draws: ...
+
+    def __getitem__(self, number: int | slice) -> pd.DataFrame | Draws:
+        """One draw, or, of a slice, some of them."""
+        if isinstance(number, slice):
+            return replace(self, seeds=self.seeds[number])
         seed = int(self.seeds[number])
         counts = self.tables.counts(seed)
         order = random_order(counts, seed)
@@ -82,14 +92,21 @@ class Draws:
         ----------
         analyse : callable
             From a frame to estimates, a number or (d,), and their sampling variances, as if the
-            frame were the private table. A pandas Series of estimates names the parameters.
+            frame were the private table. A pandas Series of estimates names the parameters, and
+            draws are matched by its index: reindex counts of levels, since a draw may lack one.
 
         Raises
         ------
         RequestError
-            See `dps.pool`.
+            If `analyse` returns anything but a pair; and see `dps.pool`.
         """
         found = [analyse(frame) for frame in self]
+        for pair in found:
+            if not isinstance(pair, tuple | list) or len(pair) != 2:
+                raise RequestError(
+                    "analyse must return a pair, estimates and their sampling variances, such as "
+                    f"(p, p * (1 - p) / len(frame)); got {type(pair).__name__}"
+                )
         return pool([one for one, _ in found], [other for _, other in found], n=self.n)
 
     def __repr__(self) -> str:

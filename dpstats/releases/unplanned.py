@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from dpstats.checks import Target
+from dpstats.errors import ConditionError
+from dpstats.families.tables.cells import Cells
 from dpstats.measured.view import ReleaseView
 
 if TYPE_CHECKING:
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from dpstats.measured.combining import Sources
     from dpstats.references.generator import Seed
     from dpstats.releases.draws import Draws
+    from dpstats.releases.planned_analyses import PlannedAnalyses
     from dpstats.results.base import Result
     from dpstats.results.bounds import Bounds
     from dpstats.results.explanation import Explanation
@@ -24,6 +27,9 @@ class _Release(ReleaseView, Protocol):
 
     @property
     def _sources(self) -> Sources: ...
+
+    @property
+    def _planned(self) -> PlannedAnalyses: ...
 
     @property
     def columns(self) -> Schema:
@@ -52,10 +58,11 @@ class Unplanned:
         Parameters
         ----------
         query : str, Analysis, Family or block
-            A condition: the share of rows with it, as in `dps.Proportion`. Of `dps.Proportion`,
-            `dps.Mean` and `dps.Difference`, what they estimate. Of another analysis that does not
-            follow from the measurements, and of a family: the mean of every function, in unit
-            scale.
+            A condition: the share of rows with it, as in `dps.Proportion`; or the name of a planned
+            analysis that is no condition. Of `dps.Proportion`, `dps.Mean`, `dps.GroupMeans`,
+            `dps.Difference` and `dps.MeanDifference`, what they estimate. Of another analysis that
+            does not follow from the measurements, and of a family: the mean of every function, in
+            unit scale.
         given : str, optional
             The share among the rows with this condition.
         minus, over : str, optional
@@ -89,6 +96,7 @@ class Unplanned:
         from dpstats.bounds.bounding import bound
 
         release, options = cast("_Release", self), {"given": given, "minus": minus, "over": over}
+        query = _named(release, query, *options.values())
         return bound(release, release._sources, query, **options, alpha=alpha, target=target)
 
     def draws(self, count: int = 20, *, rng: Seed = None) -> Draws:
@@ -137,6 +145,8 @@ class Unplanned:
         query: str | Analysis[Result] | Family | Block,
         *,
         given: str | None = None,
+        minus: str | None = None,
+        over: str | None = None,
         alpha: float = 0.05,
     ) -> Explanation:
         """What is known of a question: measured, derivable, bounded or out of reach.
@@ -145,8 +155,8 @@ class Unplanned:
         ----------
         query : str, Analysis, Family or block
             A condition, or what `bound` takes.
-        given : str, optional
-            The condition among the rows with this one.
+        given, minus, over : str, optional
+            As in `bound`.
         alpha : float
             Of the certified intervals.
 
@@ -168,5 +178,17 @@ class Unplanned:
         """
         from dpstats.bounds.explaining import explain
 
-        release = cast("_Release", self)
-        return explain(release, release._sources, query, given=given, alpha=alpha)
+        release, options = cast("_Release", self), {"given": given, "minus": minus, "over": over}
+        query = _named(release, query, *options.values())
+        return explain(release, release._sources, query, **options, alpha=alpha)
+
+
+def _named(release: _Release, query: Any, *options: str | None) -> Any:
+    """The planned analysis that a text names, unless it reads as a condition."""
+    if not isinstance(query, str) or query not in release._planned.requests or any(options):
+        return query
+    try:
+        Cells.condition(release.schema, query)
+    except ConditionError:
+        return release._planned.named(query)
+    return query

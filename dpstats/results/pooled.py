@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from dpstats.arrays import Floats
-from dpstats.checks import check_alpha, check_finite, check_whole
+from dpstats.checks import check_alpha, check_finite, check_whole, short
 from dpstats.errors import RequestError
 from dpstats.results.named import Named
 from dpstats.results.rendering import Numerals, Page, fixed, share
@@ -18,6 +18,13 @@ from dpstats.spending import percent
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+ENOUGH = 5
+FEW = (
+    "Note: of {} draws the variance between them is hardly known: where the privacy noise is most "
+    "of the variance, a 95% interval covers less. Make 5 draws or more, better 20."
+)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -32,7 +39,7 @@ class Pooled:
         Mean U of the sampling variances, and variance B of the estimates between draws, which is
         that of the privacy noise.
     df : (d,) float64
-        Degrees of freedom of the t interval.
+        Degrees of freedom of the t interval; infinite where draws agree and `n` is not given.
     draws : int
         Their number M.
 
@@ -124,7 +131,8 @@ class Pooled:
             rows,
             after=[
                 "By Rubin's rules: sampling within the tables, privacy noise between them. For the "
-                "population (rows assumed independent draws)."
+                "population (rows assumed independent draws).",
+                *([FEW.format(self.draws)] if self.draws < ENOUGH else []),
             ],
         )
 
@@ -142,15 +150,27 @@ def pool(estimates: Sequence[Any], variances: Sequence[Any], *, n: int | None = 
 
     The variance is T = U + (1 + 1/M) B: within the tables sampling, between them privacy noise.
     That is the rule of multiple imputation; the one for synthetic data that carry sampling too
-    would count it twice.
+    would count it twice. The degrees of freedom are those of Welch [1]_ and Satterthwaite for this
+    sum of two variances,
+
+        T^2 / (U^2 / (n - 1) + ((1 + 1/M) B)^2 / (M - 1)),
+
+    which are Rubin's [2]_ for large n, and n - 1 where the draws agree. The correction of Barnard
+    and Rubin for small n is not for this: it takes B for information about the sample that is
+    missing, and leaves hardly any degrees of freedom where B is most of T. Here B is the variance
+    of a noise of known law, which the number of rows says nothing of.
+
+    Where B is most of T, 95% intervals cover .94 to .95 from 5 draws on, .92 with 3 and .87 with 2.
+    So make 5 draws or more, better 20.
 
     Parameters
     ----------
-    estimates, variances : sequences of M numbers or (d,) arrays
+    estimates, variances : sequences of M numbers, (d,) arrays or pandas Series
         Of every draw: estimates, and their sampling variances as if it were the private table. The
-        index of a pandas Series names the parameters.
+        index of a Series names the parameters, and draws are matched by it, in the order of the
+        first.
     n : int, optional
-        Number of rows, for the degrees of freedom [1]_; without it they are those of large tables.
+        Number of rows, for the degrees of freedom; without it they are those of large tables.
 
     Returns
     -------
@@ -159,12 +179,13 @@ def pool(estimates: Sequence[Any], variances: Sequence[Any], *, n: int | None = 
     Raises
     ------
     RequestError
-        For fewer than two draws, shapes that differ, and variances below zero.
+        For fewer than two draws, shapes or labels that differ, and variances below zero.
 
     References
     ----------
-    .. [1] Barnard, J. and Rubin, D. B. (1999). Small-sample degrees of freedom with multiple
-       imputation. Biometrika 86, 948-955.
+    .. [1] Welch, B. L. (1947). The generalization of 'Student's' problem when several different
+       population variances are involved. Biometrika 34, 28-35.
+    .. [2] Rubin, D. B. (1987). Multiple imputation for nonresponse in surveys. Wiley. (3.1.6)
 
     Examples
     --------
@@ -175,7 +196,13 @@ def pool(estimates: Sequence[Any], variances: Sequence[Any], *, n: int | None = 
     """
     if n is not None:
         check_whole("n", n, 2)
-    names = _names_of(estimates[0]) if len(estimates) else ()
+    for what, given in (("estimates", estimates), ("variances", variances)):
+        if not hasattr(given, "__len__") or isinstance(given, str):
+            raise RequestError(
+                f"pool takes the {what} of every draw, a sequence of two or more; got "
+                f"{short(given)}"
+            )
+    estimates, variances, names = _aligned(list(estimates), list(variances))
     found, within = (_rows_of(what, given) for what, given in
                      (("estimates", estimates), ("variances", variances)))  # fmt: skip
     if found.shape != within.shape or len(found) < 2:
@@ -197,13 +224,51 @@ def pool(estimates: Sequence[Any], variances: Sequence[Any], *, n: int | None = 
 
 
 def _degrees(within: Floats, between: Floats, draws: int, n: int | None) -> Floats:
-    """Degrees of freedom of Barnard and Rubin (1999), equations (3) and (4)."""
-    share_between = between / np.maximum(within + between, 1e-300)
-    of_draws = (draws - 1) / np.maximum(share_between, 1e-6) ** 2
-    if n is None:
-        return np.asarray(of_draws)
-    observed = n / (n + 2) * (n - 1) * np.maximum(1 - share_between, 1e-9)
-    return np.asarray(1 / (1 / of_draws + 1 / observed))
+    """Degrees of freedom of Welch and Satterthwaite, for T = within + between."""
+    total = within + between
+    share_within = np.where(total > 0, within / np.where(total > 0, total, 1.0), 1.0)
+    rate = (1 - share_within) ** 2 / (draws - 1)
+    if n is not None:
+        rate = rate + share_within**2 / (n - 1)
+    with np.errstate(divide="ignore"):
+        return np.asarray(1 / rate)
+
+
+def _aligned(
+    estimates: list[Any], variances: list[Any]
+) -> tuple[list[Any], list[Any], tuple[str, ...]]:
+    """Estimates and variances of all draws in the order of the first one's index, and its labels.
+
+    Draws without an index are left as they are.
+    """
+    first = _index_of(estimates[0]) if estimates else None
+    if first is None or len(estimates) != len(variances):
+        return estimates, variances, ()
+    pairs = []
+    for one, variance in zip(estimates, variances, strict=True):
+        order = _order(_index_of(one), first)
+        own = _index_of(variance)
+        values = np.asarray(variance)
+        if own is not None:
+            values = values[_order(own, first)]
+        elif values.shape == (len(first),):  # in the order of this draw's estimates
+            values = values[order]
+        pairs.append((np.asarray(one)[order], values))
+    return [one for one, _ in pairs], [other for _, other in pairs], tuple(map(str, first))
+
+
+def _order(index: Any, first: Any) -> NDArray[np.intp]:
+    """Places in the index of a draw of the labels of the first one's."""
+    if index is not None and index.equals(first):
+        return np.arange(len(first))
+    if index is not None and len(index) == len(first) and first.is_unique and index.is_unique:
+        places: NDArray[np.intp] = index.get_indexer(first)
+        if np.all(places >= 0):
+            return places
+    raise RequestError(
+        "the draws differ in the labels of their estimates, or a label occurs twice; give every "
+        "draw the same ones, as with series.reindex(labels, fill_value=0)"
+    )
 
 
 def _rows_of(what: str, given: Sequence[ArrayLike]) -> Floats:
@@ -214,6 +279,7 @@ def _rows_of(what: str, given: Sequence[ArrayLike]) -> Floats:
     return check_finite(f"the {what}", stacked.reshape(len(stacked), -1))
 
 
-def _names_of(estimates: object) -> tuple[str, ...]:
-    index = getattr(estimates, "index", None)
-    return () if index is None or callable(index) else tuple(map(str, index))
+def _index_of(given: object) -> Any:
+    """The index of a pandas Series."""
+    index = getattr(given, "index", None)
+    return index if hasattr(index, "get_indexer") else None

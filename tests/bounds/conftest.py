@@ -49,6 +49,7 @@ PLANS = {
         dps.PureDP(2),
         "replace",
     ),
+    "quantile": ({"q": dps.Quantile("age")}, dps.PureDP(2), "replace"),
     "one, n hidden": ({"a": dps.Proportion("smoker")}, dps.PureDP(1), "add_remove"),
 }
 

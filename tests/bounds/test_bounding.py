@@ -1,13 +1,16 @@
 """Certified intervals for questions outside the plan."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import dpstats as dps
-from dpstats.bounds import bounding, consistent, programs
+from dpstats.bounds import bounding, consistent, programs, questions
+from dpstats.bounds.ends import Ends
+from dpstats.families.tables.cells import ROWS
 from dpstats.privacy import noise
 
 ASKED = [
@@ -205,14 +208,17 @@ def test_bounds_print_in_text_and_html(unplanned):
 @pytest.mark.parametrize(
     ("query", "options", "sentence"),
     [
-        (3, {}, "bound takes a condition such as .* got 3"),
-        (dps.Proportion, {}, "bound takes a condition"),
+        (3, {}, "bound and explain take a condition such as .* got 3"),
+        (dps.Proportion, {}, "bound and explain take a condition"),
         (dps.Proportion("ill"), {"given": "smoker"}, "go with a condition as text"),
         ("ill", {"minus": "smoker", "over": "rich"}, "give minus= for a difference or over="),
         ("smoker", {"given": "smoker"}, "has the same value in all rows with smoker"),
         ("ill", {"alpha": 0.95}, "did you mean alpha=0.05"),
         ("ill", {"target": "rows"}, "target must be one of"),
         ("weight > 3", {}, "names an unknown column 'weight'"),
+        ("ill", {"over": "smoker", "given": "not smoker"}, "'smoker' holds for none of the rows"),
+        (ROWS, {}, "their number is release.n"),
+        (dps.Family((ROWS,)), {}, "their number is release.n"),
     ],
 )
 def test_what_cannot_be_asked_is_refused(unplanned, query, options, sentence):
@@ -220,9 +226,118 @@ def test_what_cannot_be_asked_is_refused(unplanned, query, options, sentence):
         unplanned["pairs"].bound(query, **options)
 
 
-def test_questions_over_too_many_levels_are_refused(monkeypatch, unplanned):
+def test_questions_over_too_many_levels_get_what_is_possible(monkeypatch, unplanned):
     monkeypatch.setattr(consistent, "SMALL", 1)
     monkeypatch.setattr(consistent, "MOST_STATES", 1)
     monkeypatch.setattr(consistent, "MOST_POSSIBLE", 5)
-    with pytest.raises(dps.RequestError, match="distinguishes 8 combinations of levels"):
-        unplanned["pairs"].bound("smoker & region == 'north' & ill")
+    found = unplanned["pairs"].bound("smoker & region == 'north' & ill")
+    assert list(found) == [(0.0, 1.0)]
+    assert found.known_from == [bounding.UNKNOWN]
+    assert "distinguishes 8 combinations of levels" in found.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("query", "options", "possible"),
+    [
+        (dps.Mean("income", given="income >= 20"), {}, [(20, 100)]),
+        (dps.Mean("income", given="income < 50"), {}, [(0, 49)]),
+        (dps.GroupMeans("income", by="rich", groups=(True, False)), {}, [(0, 100)] * 2),
+        (dps.MeanDifference("income", by="rich", groups=(True, False)), {}, [(-100, 100)]),
+        ("rich & income < 20", {"minus": "rich"}, [(-1, 0)]),
+        ("rich & income < 20", {"over": "rich"}, [(0, 1)]),
+        ("rich", {"over": "rich & income < 20"}, [(1, np.inf)]),
+        (dps.Difference("rich", by="income", groups=("[0, 20)", "[20, 50)")), {},
+         [(-1, 1), (0, np.inf), (0, np.inf)]),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("target", ["table", "population"])
+def test_what_is_possible_anyway_is_no_knowledge(unplanned, query, options, possible, target):
+    found = unplanned["pairs"].bound(query, **options, target=target)
+    assert np.array(list(found)) == pytest.approx(np.array(possible, dtype=np.float64))
+    assert set(found.known_from) == {bounding.UNKNOWN}
+    assert not found.informative.any()
+
+
+@pytest.mark.parametrize("target", ["table", "population"])
+def test_a_condition_inside_another_has_the_share_of_it_as_ratio(unplanned, target):
+    # Over what contains it, a condition has the interval that it has given that.
+    release, options = unplanned["pairs"], {"target": target}
+    ratio = release.bound("smoker & ill & age >= 65", over="smoker & ill", **options)
+    share = release.bound("age >= 65", given="smoker & ill", **options)
+    assert np.array(list(ratio)) == pytest.approx(np.array(list(share)))
+    assert ratio.informative.all()
+
+
+@pytest.mark.parametrize("name", ["pairs", "pairs, n hidden"])
+@pytest.mark.parametrize("target", ["table", "population"])
+def test_means_of_groups_that_were_not_measured(unplanned, survey_rows, name, target):
+    release, options = unplanned[name], {"alpha": 1e-5, "target": target}
+    means = survey_rows.groupby("region", observed=True)["age"].mean()
+    asked = dps.GroupMeans("age", by="region", groups=("south", "north", "east"))
+    found = release.bound(asked, **options)
+    assert found.terms == [f"mean of age, region={level}" for level in asked.groups]
+    for level, (low, high) in zip(asked.groups, found, strict=True):
+        assert low <= means[level] <= high
+    gap = release.bound(dps.MeanDifference("age", by="region", groups=("east", "north")), **options)
+    assert gap.terms == ["mean of age: region=east - region=north"]
+    assert gap.low[0] <= means["east"] - means["north"] <= gap.high[0]
+    assert gap.informative.all()
+    # At half of alpha each, so wider than the two at alpha.
+    (low, high), (least, most) = list(found)[2], list(found)[1]
+    assert gap.low[0] < low - most < high - least < gap.high[0]
+
+
+def test_products_of_numbers_have_extremes_at_the_ends_of_bins(unplanned):
+    # Of 121 x 101 codes: the ends of four bins, of three, and what is next to 0.
+    schema = unplanned["pairs"].schema
+    moments = dps.Moments.of(schema, ["age", "income"])
+    found = unplanned["pairs"].bound(moments)
+    assert found.informative.tolist() == ["age" in name for name in moments.names]
+    every = questions.questions_of_family(moments)
+    for question, low, high in zip(every, found.low, found.high, strict=True):
+        exact = unplanned["pairs"]._sources, replace(question, monotone=False), 0.05
+        tables = consistent.consistent(*exact)
+        ends = Ends(question, tables).interval(0)
+        assert (low, high) == pytest.approx(ends, abs=1e-6)
+
+
+def test_infinite_ends_are_no_knowledge(unplanned):
+    rows = pd.DataFrame({"income": [50.0] * 20, "age": [30.0] * 20})
+    asked = {"line": dps.OLS("income ~ age")}
+    plan = dps.plan(unplanned["pairs"].schema, asked, budget=dps.PureDP(0.01))
+    found = dps.release(plan, rows, m=50, rng=1).bound(asked["line"])
+    assert np.all(np.isinf(found.low))
+    assert not found.informative.any()
+    assert set(found.known_from) == {bounding.UNKNOWN}
+    assert "release.infer has a noise-aware one" in found.notes[0]
+
+
+def test_a_measured_share_that_is_all_noise_is_no_knowledge(unplanned):
+    plan = dps.plan(unplanned["pairs"].schema, {"a": dps.Proportion("ill", given="smoker")},
+                    budget=dps.PureDP(0.001))  # fmt: skip
+    release = dps.release(plan, pd.DataFrame({"ill": [True] * 3, "smoker": True}), m=20, rng=1)
+    found = release.bound("ill", given="smoker")
+    assert list(found) == [(0.0, 1.0)]
+    assert found.known_from == [bounding.UNKNOWN]
+    assert not found.informative.any()
+
+
+def test_no_end_is_minus_zero(unplanned):
+    for release in unplanned.values():
+        for query, options in ASKED:
+            found = release.bound(query, **options)
+            assert not np.signbit(found.low[found.low == 0]).any()
+            assert not np.signbit(found.high[found.high == 0]).any()
+
+
+def test_a_planned_analysis_goes_by_its_name(unplanned):
+    release = unplanned["conditions"]
+    assert release.bound("m") == release.bound(dps.Mean("income"))
+    assert release.explain("m").ask == "dps.Mean('income')"
+    # What reads as a condition is one, whatever the plan calls its analyses.
+    plan = dps.plan(release.schema, {"ill": dps.Proportion("smoker")}, budget=dps.PureDP(1))
+    named = dps.release(plan, pd.DataFrame({"smoker": [True] * 50}), m=20, rng=1)
+    assert named.bound("ill").terms == ["ill"]
+    assert named.bound("ill") == named.bound(dps.Proportion("ill"))
+    with pytest.raises(dps.ConditionError):
+        release.bound("m", given="smoker")

@@ -26,6 +26,15 @@ VERDICTS = [
     ("conditions", "smoker & region == 'north' & income < 20", None, "bounded"),
     ("conditions", "region == 'south'", None, "bounded"),
     ("conditions", dps.Mean("income"), None, "measured"),
+    ("conditions", dps.Mean("age", given="age >= 65"), None, "out of reach"),
+    ("conditions", dps.GroupMeans("age", by="region"), None, "bounded"),
+    ("conditions", dps.GroupMeans("age", by="rich"), None, "out of reach"),
+    ("one, n hidden", dps.MeanDifference("income", by="ill"), None, "out of reach"),
+    ("one, n hidden", dps.OLS("income ~ age"), None, "out of reach"),
+    ("pairs", dps.OLS("income ~ age"), None, "bounded"),
+    ("pairs", dps.Quantile("age"), None, "derivable"),
+    ("quantile", dps.Quantile("age"), None, "measured"),
+    ("quantile", "age < 40", None, "derivable"),
     ("conditions", "rich", None, "out of reach"),
     ("one, n hidden", "smoker", None, "measured"),
     ("one, n hidden", "not smoker", None, "bounded"),
@@ -64,7 +73,7 @@ def test_families_of_functions_ask_for_their_tables(unplanned):
     found = unplanned["pairs"].explain(dps.Cells.condition(schema, "rich & smoker"))
     assert found.verdict == "bounded"
     assert found.query == "rich & smoker"
-    assert found.ask == "dps.Marginals(['smoker', 'rich'], degree=2)"
+    assert found.ask == "dps.Marginals(['smoker', 'rich'])"
     assert math.isnan(found.expected_width)
 
 
@@ -77,11 +86,73 @@ def test_what_is_known_needs_no_custodian(unplanned):
 @pytest.mark.parametrize(
     ("query", "given", "sentence"),
     [
-        (3, None, "explain takes a condition such as"),
-        (dps.Proportion("ill"), "smoker", "given= goes with a condition as text"),
-        (dps.OLS, None, "explain takes a condition such as"),
+        (3, None, "bound and explain take a condition"),
+        (dps.Proportion("ill"), "smoker", "go with a condition as text"),
+        (dps.OLS, None, "bound and explain take a condition"),
     ],
 )
 def test_what_cannot_be_explained_is_refused(unplanned, query, given, sentence):
     with pytest.raises(dps.RequestError, match=sentence):
         unplanned["pairs"].explain(query, given=given)
+
+
+COMPARED = [
+    ("smoker", {"minus": "ill"}, "derivable"),
+    ("smoker", {"over": "ill", "given": "region == 'east'"}, "derivable"),
+    ("smoker", {"minus": "ill", "given": "region == 'north' & ill"}, "bounded"),
+    ("smoker & ill & age < 18", {"over": "smoker"}, "bounded"),
+    ("rich", {"minus": "income < 20"}, "out of reach"),
+    ("rich & income < 20", {"minus": "rich"}, "out of reach"),
+]
+
+
+@pytest.mark.parametrize(("query", "options", "verdict"), COMPARED)
+def test_differences_and_ratios_are_explained(unplanned, query, options, verdict):
+    release = unplanned["pairs"]
+    found = release.explain(query, **options)
+    assert found.verdict == verdict
+    bounds = release.bound(query, **options)
+    assert found.query == bounds.terms[0]
+    assert list(found.bounds) == list(bounds)
+    given = options.get("given")
+    other = options.get("minus", options.get("over"))
+    parts = [repr(dps.Proportion(text, given)) for text in (query, other)]
+    assert eval(f"[{found.ask}]", {"dps": dps}) == [eval(f"dps.{part}") for part in parts]
+    assert ("release.infer estimates each of them" in str(found)) == (verdict == "derivable")
+
+
+FAMILIES = [
+    (lambda s: dps.Moments.of(s, ["income"]), "dps.Mean('income')"),
+    (lambda s: dps.Moments.of(s, ["income"], given="ill"), "dps.Mean('income', given='ill')"),
+    (lambda s: dps.Moments.of(s, ["age", "income"]), "dps.Covariance(['age', 'income'])"),
+    (lambda s: dps.Moments.of(s, ["age"], ["region"]), "dps.OLS('age ~ C(region)')"),
+    (lambda s: dps.Moments.of(s, ["age", "income"], signs=["ill"]),
+     "dps.OLS('age ~ income + C(ill)')"),
+    (lambda s: dps.GroupMeans("income", by="region").family(s),
+     "dps.GroupMeans('income', 'region')"),
+    (lambda s: dps.Moments.of(s, ["age", "income"], given="ill"),
+     "dps.Correlation(['age', 'income'], given='ill')"),
+    (lambda s: dps.Mean("income", given="ill").family(s), "dps.Mean('income', given='ill')"),
+    (lambda s: dps.Covariance(["age", "income"], clip_norm=1).family(s),
+     "dps.Covariance(['age', 'income'])"),
+    (lambda s: dps.Cells.table(s, ["smoker", "region", "ill"]),
+     "dps.Marginals(['smoker', 'region', 'ill'], degree=3)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("family", "ask"), FAMILIES)
+def test_what_families_ask_for_can_be_planned_and_measures_them(unplanned, family, ask):
+    release = unplanned["one, n hidden"]
+    asked = release.explain(family(release.schema)).ask
+    assert asked == ask
+    plan = dps.plan(release.schema, {"asked": eval(asked)}, budget=dps.PureDP(1))
+    assert plan.family.size > 0
+
+
+def test_a_list_of_analyses_that_is_cut_says_so(unplanned):
+    schema = unplanned["pairs"].schema
+    pairs = [("ill", "rich"), ("smoker", "rich"), ("region", "rich"), ("rich", "income")]
+    family = dps.Family(tuple(dps.Cells.table(schema, pair) for pair in pairs))
+    ask = unplanned["pairs"].explain(family).ask
+    assert ask.count("dps.Marginals") == 3
+    assert ask.endswith(", …")

@@ -48,6 +48,36 @@ def test_draws_are_tables_like_the_private_one(released):
     assert np.mean(smokers) == pytest.approx((rows["smoker"] == "yes").mean(), abs=0.02)
 
 
+def test_some_of_the_draws_are_draws(released):
+    draws = released[0].draws(4, rng=7)
+    some = draws[1:3]
+    assert len(some) == 2
+    pd.testing.assert_frame_equal(some[1], draws[2])
+    assert [frame.equals(draws[i]) for i, frame in enumerate(some, start=1)] == [True, True]
+    with pytest.raises(IndexError):
+        draws[4]
+
+
+def test_counts_of_levels_are_pooled_level_by_level(released):
+    release, rows = released
+
+    def shares(frame):
+        p = frame["region"].value_counts(normalize=True)  # the most frequent first
+        return p, p * (1 - p) / len(frame)
+
+    pooled = release.draws(5, rng=3).combine(shares)
+    truth = rows["region"].value_counts(normalize=True)
+    for level in pooled.terms:
+        assert pooled.params[level] == pytest.approx(truth[level], abs=0.02)
+    assert np.all(pooled.bse < 0.03)
+
+
+@pytest.mark.parametrize("returned", [0.3, np.array([0.3, 0.1]), (0.3,)])
+def test_analyses_of_draws_return_pairs(released, returned):
+    with pytest.raises(dps.RequestError, match="analyse must return a pair"):
+        released[0].draws(2, rng=1).combine(lambda frame: returned)
+
+
 def test_rows_come_in_random_order(released):
     frame = released[0].draws(2, rng=1)[0]
     half = (frame["smoker"][:1_000] == "yes").mean(), (frame["smoker"][1_000:] == "yes").mean()

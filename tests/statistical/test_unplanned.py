@@ -60,7 +60,7 @@ class Setting:
         triple = "c0 == 1 & c1 == 0" + (f" & c{last} == 1" if last > 1 else " & unseen")
         return [
             ("c0 == 1 & c1 == 0", {}),
-            ("c0 in [0, 1]", {}),
+            ("c1 in [0, 1]", {}),
             (triple, {}),
             (triple, {"given": "c1 in [0, 1]"}),
             (triple, {"minus": f"c{last} == 0"}),

@@ -69,11 +69,12 @@ class Marginals:
         tables = tuple(
             TableOfCells.of(block.columns) for block in family.blocks if isinstance(block, Table)
         )
+        answers = release.answers(family)  # before the candidates, which may lack its columns
         fitted = family.evaluate(release.candidates).average(np.asarray(release.weights))
         return proportions_result(
             f"Marginals of {', '.join(self.columns)} of degree {self.degree}",
             family.names,
-            release.answers(family),
+            answers,
             str(release.budget),
             tables=tables,
             notes=(cell_rules(release.schema, self),),

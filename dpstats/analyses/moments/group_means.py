@@ -78,6 +78,14 @@ class GroupMeans:
         levels = sorted(self._chosen(schema))
         return Family((GroupMoments.by(number, schema[self.by], levels, given),))
 
+    def compared(self, schema: Schema) -> tuple[Subgroup, ...]:
+        """The groups of rows whose means are compared, in order."""
+        chosen = self._chosen(schema)
+        (block,) = self.family(schema).blocks
+        assert isinstance(block, GroupMoments)
+        groups = dict(zip(sorted(chosen), block.groups, strict=True))
+        return tuple(groups[level] for level in chosen)
+
     def infer(self, release: ReleaseView) -> GroupMeansResult:
         """Estimates with noise-aware and certified intervals."""
         chosen, schema = self._chosen(release.schema), release.schema

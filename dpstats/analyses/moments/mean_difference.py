@@ -17,6 +17,7 @@ from dpstats.analyses.notes import cell_rules, rare_mean
 from dpstats.families.block import Family
 from dpstats.families.formula import named_number
 from dpstats.families.group_moments import GroupMoments
+from dpstats.families.subgroups import Subgroup
 from dpstats.inference.moments.mean_intervals import Contrast, MeanIntervals
 from dpstats.inference.moments.noisy_mean import NoisyMean
 from dpstats.measured.view import ReleaseView
@@ -57,6 +58,14 @@ class MeanDifference(ComparesGroups):
         chosen = self._chosen(schema)
         number, group = named_number(schema, self.column), schema[self.by]
         return Family((GroupMoments.by(number, group, sorted(chosen)),))
+
+    def compared(self, schema: Schema) -> tuple[Subgroup, ...]:
+        """The groups of rows whose means are compared, in order."""
+        chosen = self._chosen(schema)
+        (block,) = self.family(schema).blocks
+        assert isinstance(block, GroupMoments)
+        groups = dict(zip(sorted(chosen), block.groups, strict=True))
+        return tuple(groups[level] for level in chosen)
 
     def infer(self, release: ReleaseView) -> MeanDifferenceResult:
         """Estimate with noise-aware and certified intervals."""

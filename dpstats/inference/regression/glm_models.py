@@ -213,11 +213,11 @@ class DensityModel(Cached):
         `more` are functions that were measured besides.
         """
         moments, schema = self.moments, release.schema
+        answers = release.answers([*self.blocks, *more])  # first: candidates may lack its columns
         weights = np.asarray(release.weights)
         used = weights > 0
         codes = {c.name: np.asarray(release.candidates[c.name])[used] for c in self._columns}
         density = weights[used] / weights[used].sum()
-        answers = release.answers([*self.blocks, *more])
         functions = Family(answers.blocks).evaluate(codes).matrix()
         response, level = moments.design.response
         column = schema[response]
