@@ -52,6 +52,22 @@ def analysis_from_text(text: str) -> Analysis[Result]:
     return analysis_from_dict(_table(text) if text.startswith("{") else _call(text))
 
 
+def is_call(text: str) -> bool:
+    """Whether a text spells an analysis, and not a condition or a name.
+
+    Examples
+    --------
+    >>> is_call("Mean('age')"), is_call("age >= 65 and not (smoker)"), is_call("smoking")
+    (True, False, False)
+    """
+    if text.strip().startswith("{"):
+        return True
+    try:
+        return isinstance(ast.parse(text.strip(), mode="eval").body, ast.Call)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+
+
 def _table(text: str) -> dict[str, Any]:
     try:
         plain: dict[str, Any] = tomllib.loads(f"analysis = {text}")["analysis"]

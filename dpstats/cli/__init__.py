@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dpstats import __version__
-from dpstats.cli import infer, init, ledger, plan, release, report, show
+from dpstats.cli import ask, infer, init, ledger, plan, release, report, show
 from dpstats.errors import BudgetError, DpstatsError
 from dpstats.terminal import (
     Unprinted,
@@ -77,7 +77,7 @@ def _parser() -> argparse.ArgumentParser:
         "--seed", type=int, default=1, help="seed of candidates and rows, never of noise"
     )
     demo.set_defaults(run=_demo)
-    for group in (init, plan, release, show, infer, report, ledger):
+    for group in (init, plan, release, show, infer, ask, report, ledger):
         group.add_commands(commands)
     return parser
 
