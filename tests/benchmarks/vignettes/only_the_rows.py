@@ -43,7 +43,7 @@ def intervals(scope, release):
     found["rows, n, radius", "admitted"] = share.conf_int()
     found["release", "admitted"] = release.infer("admitted").conf_int()
     bound = release.bound(scope["question"])
-    found["bound", "of the limited"] = BOUND
+    found["bound", "of the limited"] = next(iter(bound))
     draws = release.draws(20, rng=1)
     found["draws", "by plan"] = np.ravel(draws.combine(scope["difference_of"]).conf_int())
     found["draws", "of the limited"] = np.ravel(draws.combine(scope["limited_of"]).conf_int())
