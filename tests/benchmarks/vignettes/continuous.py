@@ -65,8 +65,9 @@ def main(runs):
                 "slope covers": least <= slope <= most,
             }
             if "older" in plan.analyses:
-                ends = release.infer(question).conf_int(), release.infer(question).conf_int(
-                    target="table"
+                ends = (
+                    release.infer(question).conf_int(),
+                    release.infer(question).conf_int(target="table"),
                 )
                 figures |= {
                     "interval width": np.diff(ends[0])[0],

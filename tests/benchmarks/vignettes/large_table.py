@@ -44,8 +44,6 @@ def main(releases):
         for name, frame in {"rows": rows, "second sample": again}.items():
             error = np.abs(scope["shares"](frame) - truth)
             errors.append({"of": name, "mean": error.mean(), "largest": error.max()})
-        answers = np.abs(release.infer("pairs").params - truth)  # the same order of cells
-        errors.append({"of": "answers", "mean": answers.mean(), "largest": answers.max()})
         for name in scope["NOTHING"]:
             test = release.infer(dps.Independence("year", name, simulations=199))
             rejected.append(
