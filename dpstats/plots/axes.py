@@ -14,6 +14,7 @@ from dpstats.errors import RequestError
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+_MARGINS, _ROW = 1.3, 0.36  # inches: of a plot without rows, and of a label of two lines
 _LONGEST = 20  # characters of a name
 _LINE = 60  # characters of a line of a title
 ABOVE: dict[str, Any] = {  # a legend that covers no data
@@ -22,8 +23,8 @@ ABOVE: dict[str, Any] = {  # a legend that covers no data
 _DARK, _LIGHT = "0.05", "white"  # numbers on a coloured cell
 
 
-def axes_of(ax: Axes | None) -> Axes:
-    """The given axes, or those of a new figure.
+def axes_of(ax: Axes | None, rows: int = 0) -> Axes:
+    """The given axes, or those of a new figure that has room for so many labels on the left.
 
     Raises
     ------
@@ -38,7 +39,9 @@ def axes_of(ax: Axes | None) -> Axes:
             "plots need matplotlib; install it with: pip install 'dpstats[plots]'"
         ) from None
     if ax is None:
-        made: Axes = pyplot.subplots(layout="constrained")[1]
+        width, height = pyplot.rcParams["figure.figsize"]
+        size = width, max(height, _MARGINS + _ROW * rows)
+        made: Axes = pyplot.subplots(layout="constrained", figsize=size)[1]
         return made
     if not isinstance(ax, Axes):
         raise RequestError(

@@ -83,6 +83,7 @@ def distribution(
     ax.plot(frame["edge"], frame["estimate"], "o", color="tab:blue", label="estimate")
     if number.dates:
         ax.xaxis_date()
+        ax.tick_params(axis="x", labelrotation=30)
     ax.set_ylim(-0.02, 1.02)
     ax.set_xlabel(labels_of([number.name])[0])
     below = number.closed == "left" and not intervals.discrete

@@ -78,7 +78,7 @@ def forest(
             f"{type(result).__name__}"
         )
     chosen = _places(result, terms)
-    ax = axes_of(ax)
+    ax = axes_of(ax, len(chosen))
     whole, of_table = (
         np.asarray(result.conf_int(
             alpha=alpha, method=method, target=target, simultaneous=simultaneous

@@ -72,7 +72,7 @@ def margin(release: Release, column: str, *, alpha: float = 0.05, ax: Axes | Non
     synthetic = asked.family(release.schema).evaluate(release.candidates).average(
         release.counts / release.k
     )  # fmt: skip
-    ax = axes_of(ax)
+    ax = axes_of(ax, len(labels))
     y = np.arange(len(labels))
     ax.barh(y, synthetic, height=0.7, color="tab:blue", alpha=0.3, label="synthetic rows")
     ax.hlines(y, low, high, color="0.5", linewidth=3, label="privacy noise")
@@ -202,7 +202,7 @@ def departures(accuracy: Accuracy, *, most: int = 30, ax: Axes | None = None) ->
     check_whole("most", most, 1)
     order = np.argsort(-accuracy.joint_bounds, kind="stable")[:most]
     shown = np.sort(order)
-    ax, y = axes_of(ax), np.arange(len(shown))
+    ax, y = axes_of(ax, len(shown)), np.arange(len(shown))
     low, high = (accuracy.joint_ends - accuracy.noisy)[:, shown]
     ax.hlines(y, low, high, color="0.5", linewidth=3, label="private rows, jointly")
     apart = (accuracy.synthetic - accuracy.noisy)[shown]

@@ -91,3 +91,17 @@ def test_what_cannot_be_drawn_is_refused(release):
         dps.plots.margin("release.zip", "region")
     with pytest.raises(dps.RequestError, match=r"needs a certificate.*got Release"):
         dps.plots.departures(release)
+
+
+def test_labels_of_many_rows_do_not_cover_each_other():
+    levels = [f"a level with a name of two lines {i}" for i in range(30)]
+    schema = dps.Schema([dps.Category("a", levels)])
+    plan = dps.plan(schema, {"t": dps.Marginals(["a"], 1)}, budget=dps.PureDP(9))
+    rows = pd.DataFrame({"a": levels * 40})
+    release = dps.release(plan, rows, m=100, k=100)
+    for ax in (dps.plots.margin(release, "a"), dps.plots.departures(release.accuracy()),
+               dps.plots.forest(release.infer("t"))):  # fmt: skip
+        boxes = [label.get_window_extent() for label in closed(ax).get_yticklabels()]
+        places = sorted((box.y0, box.y1) for box in boxes)
+        assert len(places) == 30
+        assert all(above[0] > below[1] for below, above in zip(places, places[1:], strict=False))

@@ -161,6 +161,16 @@ class Quantile:
             notes.append(
                 "a quantile of declared values has an infinite standard error: use its interval"
             )
+        if number.dates:
+            ends = intervals.conf_int(0.05, "noise_aware", "population")
+            found = zip(probabilities.tolist(), points, *map(np.ndarray.tolist, ends), strict=True)
+            dates = "; ".join(
+                f"{p:g}: {number.text(round(point[0]))} [{number.text(low)}, {number.text(high)}]"
+                for p, point, low, high in found
+            )
+            notes.append(
+                f"numbers are days since 1970-01-01. As dates, with 95% intervals: {dates}"
+            )
         terms = [f"{self.column}: quantile {p:g}" for p in probabilities]
         return QuantileResult(
             title=f"Quantiles of {self.column}"

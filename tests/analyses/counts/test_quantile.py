@@ -299,3 +299,6 @@ def test_distances_of_dates_are_in_days(no_noise):
     plan = dps.plan(dps.Schema([column]), {"day": dps.Quantile("day")}, budget=dps.PureDP(1e6))
     found = dps.release(plan, rows, m=50, k=10).infer("day")
     assert 4 <= found.wasserstein(rows["day"], alpha=0.5) <= 10.1
+    assert (
+        "As dates, with 95% intervals: 0.5: 2024-01-06 [2024-01-01, 2024-01-11]" in found.summary()
+    )
