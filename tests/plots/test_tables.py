@@ -1,5 +1,7 @@
 """Plots of tables, margins and certificates: what is drawn are the numbers of the release."""
 
+import itertools
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -104,4 +106,4 @@ def test_labels_of_many_rows_do_not_cover_each_other():
         boxes = [label.get_window_extent() for label in closed(ax).get_yticklabels()]
         places = sorted((box.y0, box.y1) for box in boxes)
         assert len(places) == 30
-        assert all(above[0] > below[1] for below, above in zip(places, places[1:], strict=False))
+        assert all(above[0] > below[1] for below, above in itertools.pairwise(places))
