@@ -45,8 +45,8 @@ def synthesize(
     draw : {"systematic", "iid"}
         Balanced rows, or independent ones as in BL24.
     m : int, optional
-        Number of candidate points; by default 20,000, and up to 80,000 for many functions or little
-        noise.
+        Number of candidate points, of which equal ones are merged; by default all cells of a small
+        domain, else 20,000, and up to 80,000 for many functions or little noise.
     k : int, optional
         Number of synthetic rows; the private table's n if not given.
     rng : seed or numpy Generator, optional

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from dpstats.inference.regression.link import Link
 
 
+_FIRST_ORDER = "intervals of averages are to first order in the errors of the coefficients"
 LEAST_SHARE = 0.005  # of a variance, that is worth a note
 UNMEASURED = "privacy: share of the variance from the privacy noise and from what was not measured."
 
@@ -141,7 +142,7 @@ class GeneralisedResult(RegressionResult):
             title=f"Average marginal effects, {self.title}", terms=names,
             params=Named(found[0], names), sampling_variance=found[1], privacy_variance=found[2],
             intervals=NormalIntervals(*found), rows=self.rows, budget=self.budget,
-            notes=self.notes,
+            notes=[_FIRST_ORDER, *self.notes],
         )  # fmt: skip
 
     def _along(self, matrix: Floats) -> CoefficientIntervals:
