@@ -14,6 +14,7 @@ from dpstats.terminal import agrees, attended, progress, say, show
 if TYPE_CHECKING:
     from dpstats.measured.measurements import Measurements
     from dpstats.planning.plan import Plan
+    from dpstats.privacy.ledger import Ledger
 
 
 def add_commands(commands: Commands) -> None:
@@ -30,6 +31,10 @@ def add_commands(commands: Commands) -> None:
     looked.add_argument("--unchecked", action="store_true", help="release without such a look")
     release.add_argument(
         "--ledger", type=Path, help="ledger file: the budget spent on this data set"
+    )
+    release.add_argument(
+        "--digest",
+        help="of the approved plan, as 'dpstats show' prints it; a plan with another is refused",
     )
     _add_synthesis(release)
     release.set_defaults(run=_release)
@@ -64,6 +69,47 @@ def _add_synthesis(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, help="seed of candidates and rows, never of noise")
 
 
+def _check_digest(plan: Plan, given: str | None) -> None:
+    """Refuse a plan that is not the one that was approved.
+
+    Raises
+    ------
+    RequestError
+    """
+    from dpstats.errors import RequestError
+    from dpstats.files import short_digest
+
+    if given is None:
+        return
+    least = short_digest(plan.digest)
+    if len(given) < len(least):
+        raise RequestError(
+            f"--digest needs the {len(least)} digits that 'dpstats show' prints, or all "
+            f"{len(plan.digest)}; got {len(given)}; nothing was spent"
+        )
+    if not plan.digest.startswith(given.lower()):
+        raise RequestError(
+            f"the plan has the digest {least}, not that of --digest: it is not the plan that was "
+            "approved; release the approved one, or have this one approved; nothing was spent"
+        )
+
+
+def _question(plan: Plan, options: argparse.Namespace, book: Ledger | None) -> str:
+    """What is spent, under which plan, from which ledger, and what is written."""
+    from dpstats.files import short_digest
+    from dpstats.privacy.rationals import amount_text
+
+    spends = plan.spends
+    left = "no ledger records it"
+    if book is not None:
+        remaining, cap = amount_text(book.remaining), amount_text(book.cap)
+        left = f"{remaining} of {cap} remains in {options.ledger}"
+    return (
+        f"spend {spends.parameter} = {amount_text(spends.total)} under plan "
+        f"{short_digest(plan.digest)}, {left}, write {options.output}?"
+    )
+
+
 def _let_a_person_look(plan: Plan, options: argparse.Namespace) -> None:
     """Offer the fit of the schema on a terminal; elsewhere a flag says that somebody decided.
 
@@ -78,16 +124,22 @@ def _let_a_person_look(plan: Plan, options: argparse.Namespace) -> None:
             "nobody can be asked whether the table fits the schema: look at 'dpstats check PLAN "
             "DATA' and add --checked, or add --unchecked; nothing was spent"
         )
+    from dpstats.privacy.ledger import Ledger
+
+    book = None if options.ledger is None else Ledger.open(options.ledger)
+    if book is not None:
+        book.check(plan.spends, unit=plan.unit)
     if agrees("look at the fit of the schema first?"):
         from dpstats.private.fit_of_schema import check
 
         say(str(check(plan, options.data)))
-    if not agrees("spend the budget?"):
+    if not agrees(_question(plan, options, book)):
         raise RequestError("you declined; nothing was spent")
 
 
 def _release(options: argparse.Namespace) -> None:
     plan = read_plan(options.plan)
+    _check_digest(plan, options.digest)
     from dpstats.private.measure import measure
     from dpstats.releases.paid import (
         check_apart,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,13 @@ from dpstats.cli.arguments import Commands
 from dpstats.terminal import show
 
 if TYPE_CHECKING:
+    import pandas as pd
+
+    from dpstats.analyses.base import Analysis
+    from dpstats.measured.measurements import Measurements
+    from dpstats.planning.plan import Plan
     from dpstats.releases.release import Release
+    from dpstats.results.base import Result
 
 _MOST = 60  # rows of the table of measurements
 
@@ -34,7 +41,6 @@ def add_commands(commands: Commands) -> None:
 def _show(options: argparse.Namespace) -> None:
     from dpstats.privacy.ledger import Ledger
     from dpstats.releases.opening import open_file, open_release
-    from dpstats.releases.release import Release
 
     if options.croissant:
         from dpstats.files import as_document
@@ -52,25 +58,70 @@ def _show(options: argparse.Namespace) -> None:
         show(as_document(held.schema.to_frictionless()))
     elif isinstance(held, Ledger):
         show(f"{held}\n\n{held.table()}")
-    elif isinstance(held, Release):
-        show("\n\n".join([str(held), *_parts(held)]))
     else:
-        show(held)
+        show("\n\n".join([str(held), *_parts(held)]))
 
 
-def _parts(release: Release) -> list[str]:
-    """The schema, the planned analyses as they are written, and what was measured."""
-    from dpstats.analyses.registry import spelled
+def _parts(held: Release | Measurements | Plan) -> list[str]:
+    """The schema, the analyses as they are written, and what was or will be measured."""
     from dpstats.results.rendering import more_rows
 
-    measured = release.measured()
-    table = measured.drop(columns=["options"]) if not measured["options"].any() else measured
+    table, title, whole = _measured(held)
     shown = table.head(_MOST).to_string(index=False, float_format="{:.3g}".format)
     left = len(table) - _MOST
-    return [
-        f"Schema\n{release.schema}",
-        "Analyses\n" + "\n".join(f"{name}: {spelled(a)}" for name, a in release.analyses.items()),
-        "Measured: these and what follows from them can be inferred (noise_sd is of means)\n"
-        + shown
-        + (f"\n{more_rows(left, 'release.measured()').partition(';')[0]}" if left > 0 else ""),
-    ]
+    more = f"\n{more_rows(left, whole).partition(';')[0]}" if left > 0 else ""
+    return [f"Schema\n{held.schema}", "\n".join(_analyses(held)), f"{title}\n{shown}{more}"]
+
+
+def _analyses(held: Release | Measurements | Plan) -> list[str]:
+    """The planned analyses as they are written; of those that cannot be read here, the reason."""
+    from dpstats.analyses.registry import spelled
+    from dpstats.planning.plan import Plan
+    from dpstats.releases.planned_analyses import PlannedAnalyses
+    from dpstats.releases.release import Release
+
+    analyses: Mapping[str, Analysis[Result]]
+    unread: dict[str, str] = {}
+    if isinstance(held, Plan):
+        analyses = held.analyses
+    else:
+        measurements = held.measurements if isinstance(held, Release) else held
+        analyses, unread = PlannedAnalyses(measurements.requests, held.schema).read()
+    lines = (f"{name}: {spelled(one)}" for name, one in analyses.items())
+    return ["Analyses", *lines, *unread.values()]
+
+
+def _measured(held: Release | Measurements | Plan) -> tuple[pd.DataFrame, str, str]:
+    """A table of the blocks, its title, and the code that gives all of it."""
+    import pandas as pd
+
+    from dpstats.measured.contents import kind_of, options_of
+    from dpstats.planning.plan import Plan
+    from dpstats.releases.release import Release
+
+    if isinstance(held, Release):
+        table = held.measured()
+        title = "Measured: these and what follows from them can be inferred (noise_sd is of means)"
+        whole = "release.measured()"
+    else:
+        strategy = held.strategy
+        start = held.start if isinstance(held, Plan) else None
+        before = () if start is None else start.strategy.blocks
+        rows = [
+            (
+                kind_of(planned.block),
+                ", ".join(column.name for column in planned.block.columns),
+                planned.block.size,
+                planned.block.names[0],
+                options_of(planned.block),
+                strategy.budget.natural_scale(planned.multiplier),
+            )
+            for planned in strategy.blocks
+            if planned not in before
+        ]
+        names = ["kind", "columns", "functions", "first_function", "options", "noise_scale"]
+        table = pd.DataFrame(rows, columns=names)
+        what = "Blocks that will be measured" if isinstance(held, Plan) else "Measured blocks"
+        title = f"{what} (noise_scale is in rows, for functions in [-1, 1])"
+        whole = "plan.strategy.blocks" if isinstance(held, Plan) else "measurements.strategy.blocks"
+    return table if table["options"].any() else table.drop(columns=["options"]), title, whole

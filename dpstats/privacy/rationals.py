@@ -16,6 +16,7 @@ from dpstats.errors import BudgetError
 
 Rational: TypeAlias = int | float | Fraction | Decimal
 _LONGEST_TEXT = 4_000  # characters of a fraction in a file
+_READABLE = 24  # characters of a fraction that a person reads
 _LARGEST = 2_000  # bits of a number, and the decimal exponent of one; far beyond any budget
 
 
@@ -82,6 +83,23 @@ def decimal_text(value: Fraction) -> str:
     """Short text of a rational: its decimal if that is exact, else the fraction itself."""
     decimal = f"{Decimal(value.numerator) / value.denominator:.12g}"
     return decimal if Fraction(decimal) == value else str(value)
+
+
+def amount_text(value: Fraction) -> str:
+    """Text of a rational for people: as `decimal_text`, a fraction with its decimal beside it.
+
+    Examples
+    --------
+    >>> amount_text(Fraction(1, 4)), amount_text(Fraction(2, 3))
+    ('0.25', '2/3 (about 0.666667)')
+    >>> amount_text(Fraction(10**30, 3 * 10**30 + 1))
+    'about 0.333333'
+    """
+    exact = decimal_text(value)
+    if "/" not in exact:
+        return exact
+    about = f"about {Decimal(value.numerator) / value.denominator:.6g}"
+    return f"{exact} ({about})" if len(exact) <= _READABLE else about
 
 
 def check_exact(value: object, name: str) -> Fraction:

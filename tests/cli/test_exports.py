@@ -4,6 +4,7 @@ import csv
 import hashlib
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -160,6 +161,37 @@ def test_show_prints_what_a_release_holds(archive, printed):
     assert "smoker, age" in text.split("Measured")[1]
     for part in ("epsilon = 1", archive.measurements.plan_digest[:16], "with probability 95%"):
         assert part in text
+
+
+def test_show_prints_all_that_a_plan_or_measurements_hold(archive, printed):
+    request = Path("more.toml").read_text() + '[[column]]\nname = "unused"\nkind = "boolean"\n'
+    Path("noted.toml").write_text(request.replace("high = 120", 'high = 120\nnote = "code book"'))
+    printed("plan", "noted.toml", "-o", "plan.json")
+    archive.measurements.save("measured.zip")
+    plan = dps.Plan.load("plan.json")
+    for name, held in {"plan.json": plan, "measured.zip": archive.measurements}.items():
+        text = printed("show", name)
+        assert text.startswith(str(held))
+        _, schema, analyses, blocks = text.removeprefix(str(held)).split("\n\n")
+        assert schema == f"Schema\n{held.schema}"
+        assert "old: dps.Proportion(\"smoker == 'yes'\", given='age >= 65')" in analyses
+        assert "smoker, age" in blocks
+        noise = held.budget.natural_scale(held.strategy.blocks[0].multiplier)
+        assert blocks.splitlines()[2].split()[-1] == f"{noise:.3g}"
+    assert "[code book]" in printed("show", "plan.json")
+    assert "unused" in printed("show", "plan.json")
+
+
+def test_show_gives_the_reasons_for_analyses_that_cannot_be_read(archive, printed):
+    requests = {**archive.measurements.requests, "mine": {"kind": "mine"}}
+    held = replace(archive.measurements, requests=requests)
+    held.save("measured.zip")
+    replace(archive, measurements=held).save("unread.zip")
+    for name in ("unread.zip", "measured.zip"):
+        text = printed("show", name)
+        analyses = text.split("\nAnalyses\n")[1].split("\n\n")[0]
+        assert "smoking: dps.Proportion" in analyses
+        assert "analysis 'mine' cannot be read here: unknown kind of analysis 'mine'" in analyses
 
 
 def test_show_reads_nothing_but_the_file(archive, printed, tmp_path, monkeypatch):

@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 
 import dpstats as dps
-from dpstats.cli import DONE, REFUSED, main
+from dpstats.cli import DONE, OVER_BUDGET, REFUSED, main
+from dpstats.planning.requests import load_request
 
 
 def test_nothing_is_spent_when_the_output_cannot_be_kept(folder, capsys):
@@ -93,13 +94,43 @@ def test_on_a_terminal_a_person_decides(folder, monkeypatch, typed, flags, endin
     monkeypatch.setattr(sys, "stdin", Terminal(typed))
     monkeypatch.setattr(sys, "stderr", seen)
     release = ["release", "request.toml", "survey.csv", "-o", "out.zip", "--candidates", "50"]
+    digest = load_request("request.toml").digest[:16]
     assert main([*release, *flags]) == (DONE if spends else REFUSED)
     assert (folder / "out.zip").exists() == spends
     text = seen.getvalue()
     assert ("look at the fit of the schema first? [y/N] " in text) == (not flags)
     assert ("not private: do not publish" in text) == looks
-    assert ("spend the budget? [y/N] " in text) == (not flags)
+    asked = f"spend epsilon = 1 under plan {digest}, no ledger records it, write out.zip? [y/N] "
+    assert (asked in text) == (not flags)
     assert text.endswith(ending)
+
+
+def test_the_question_says_what_is_spent_and_what_remains(folder, monkeypatch):
+    main(["ledger", "new", "my.ledger", "--cap", "4/3"])
+    monkeypatch.setattr(sys, "stderr", seen := Terminal())
+    release = ["release", "request.toml", "survey.csv", "--ledger", "my.ledger", "-o"]
+    for left, spent in {"4/3 (about 1.33333)": 0, "1/3 (about 0.333333)": 1}.items():
+        monkeypatch.setattr(sys, "stdin", Terminal("n\nn\n"))
+        code = main([*release, "no.zip"])
+        asked = f", {left} of 4/3 (about 1.33333) remains in my.ledger, write no.zip? [y/N] "
+        assert (asked in seen.getvalue()) == (spent == 0)
+        assert code == (REFUSED if spent == 0 else OVER_BUDGET)  # which nobody is asked about
+        assert dps.Ledger.open("my.ledger").spent == spent
+        main([*release, "out.zip", "--checked", "--force", "--candidates", "50"])
+
+
+def test_a_plan_of_another_digest_is_refused_before_anything_is_read(folder, monkeypatch, capsys):
+    digest = load_request("request.toml").digest
+    release = ["release", "request.toml", "none.csv", "--unchecked", "-o", "out.zip", "--digest"]
+    for wrong in ("0" * 16, digest[:-1] + ("1" if digest[-1] == "0" else "0"), digest + "0"):
+        assert main([*release, wrong]) == REFUSED
+        said = capsys.readouterr().err
+        assert said.startswith(f"dpstats: the plan has the digest {digest[:16]}, not that of")
+    assert main([*release, digest[:15]]) == REFUSED
+    assert "needs the 16 digits that 'dpstats show' prints" in capsys.readouterr().err
+    for right in (digest, digest[:16], digest[:16].upper()):
+        assert main([*release, right]) == REFUSED
+        assert "there is no file 'none.csv'" in capsys.readouterr().err
 
 
 def test_the_terminal_shows_no_number_of_rows_where_it_is_private(folder, monkeypatch, capsys):

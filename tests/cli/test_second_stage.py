@@ -46,9 +46,14 @@ def test_two_stages_at_once_or_one_after_the_other(with_outcomes, capsys):
     assert "Second stage: 5 sums of the score at a pilot" in capsys.readouterr().out
     assert main(["plan", "two.toml", "-o", "plan.json"]) == DONE
     assert "the rows are read twice" in capsys.readouterr().out
+    assert main(["show", "plan.json"]) == DONE
+    assert "score at a pilot" in capsys.readouterr().out.split("will be measured")[1]
     assert main([*run, "one.toml", "table.csv", "-o", "one.zip"]) == DONE
     assert main(["plan", "two.toml", "--start", "one.zip", "-o", "later.json"]) == DONE
     assert "Still to be spent: rho = 0.2" in capsys.readouterr().out
+    assert main(["show", "later.json"]) == DONE
+    (still,) = capsys.readouterr().out.split("will be measured")[1].splitlines()[2:]
+    assert still.startswith("score at a pilot")
     assert main(["ledger", "new", "book", "--kind", "zcdp", "--cap", "0.2"]) == DONE
     assert main([*run, "later.json", "table.csv", "--ledger", "book", "-o", "later.zip"]) == DONE
     assert main([*run, "later.json", "table.csv", "-o", "bare.zip"]) == DONE
