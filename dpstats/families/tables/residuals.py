@@ -119,7 +119,10 @@ class Residual(Block):
         largest = int(self.bounds[0])
         l1 = math.prod(2 * (bins - 1) for bins in self.shape)
         times = 1 if unit == "add_remove" else 2
-        l2_squared = joint_l2_squared([self], [Fraction(1)], unit)
+        l2_squared = Fraction(self.squared_length)
+        if unit == "replace":  # rows that differ in the column with the fewest bins alone
+            fewest = min(self.shape)
+            l2_squared *= Fraction(2 * fewest, fewest - 1)
         return Sensitivity(Fraction(times * l1, largest), l2_squared / largest**2)
 
     def derive(self, wanted: Block, *, complements: bool = True) -> Derivation | None:
