@@ -144,6 +144,7 @@ class Ledger:
             If it is not a ledger or a line is damaged; the message gives the line.
         """
         path = files.as_path(path)
+        files.check_kind(path, "a ledger")
         with _opened(path) as file:
             read = _read(file)
         return cls(path, read.kind, read.cap, read.unit, read.delta)

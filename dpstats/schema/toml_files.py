@@ -11,10 +11,14 @@ from dpstats import files
 from dpstats.errors import FileFormatError, SchemaError
 
 
-def read_toml(path: str | Path) -> dict[str, Any]:
-    """Read a TOML file; errors name the file and the position."""
+_KINDS = ("a request", "a schema", "guesses")  # one file may hold all of them
+
+
+def read_toml(path: str | Path, what: str = "schema") -> dict[str, Any]:
+    """Read a TOML file of some kind; errors name the file and the position."""
     path = files.as_path(path)
     try:
+        files.check_kind(path, f"a {what}", *_KINDS)
         document = tomllib.loads(files.read_bytes(path).decode())
         json.dumps(document, default=str)  # refuses numbers of thousands of digits
     except FileFormatError as error:
