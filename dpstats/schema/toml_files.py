@@ -10,7 +10,6 @@ from typing import Any
 from dpstats import files
 from dpstats.errors import FileFormatError, SchemaError
 
-
 _KINDS = ("a request", "a schema", "guesses")  # one file may hold all of them
 
 
