@@ -7,7 +7,7 @@ import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, TextIO
 
@@ -39,7 +39,7 @@ def prepare_streams() -> None:
 
 
 def fitted(text: str, width: int) -> str:
-    """A text whose lines fit a width: sentences wrap, and so does the first column of a table.
+    """A text whose lines fit a width: sentences wrap, and so does one column of a table.
 
     Commands to copy stay in one piece, and so do the other columns.
 
@@ -74,22 +74,33 @@ def _fitted_line(line: str, width: int) -> list[str]:
     return [part.replace("\0", " ") for part in parts]
 
 
-def _fitted_table(lines: Sequence[str], width: int) -> Iterator[str]:
-    """A table with names in its first column, left-aligned, and a rule below its header."""
+def _fitted_table(lines: Sequence[str], width: int) -> list[str]:
+    """A table with a rule below its header: the first or else the last column wraps."""
     header, rule, *rows = lines
-    # Where the first column ends: two blanks that all lines have below each other.
+    over = len(rule) - width
     full = [line.ljust(len(rule)) for line in (header, *rows)]
-    blank = (i for i in range(1, len(rule)) if {line[i : i + 2] for line in full} == {"  "})
-    gap = next((i for i in blank if any(line[:i].strip() for line in full)), 0)
-    room = width - (len(rule) - gap)
-    if not gap or len(rule) <= width or room < _NARROWEST:
-        yield from lines
-        return
-    yield from (header[:room].ljust(room) + header[gap:], rule[:width])
-    for row in rows:
-        name, *more = textwrap.wrap(row[:gap], room, subsequent_indent="  ") or [""]
-        yield (name.ljust(room) + row[gap:]).rstrip()
-        yield from more
+    # Where columns end: two blanks that all lines have below each other.
+    blank = [i for i in range(1, len(rule)) if {line[i : i + 2] for line in full} == {"  "}]
+    first = next((i for i in blank if any(line[:i].strip() for line in full)), 0)
+    last = next((i + 2 for i in reversed(blank) if any(line[i:].strip() for line in full)), 0)
+    if over <= 0 or not first:
+        return list(lines)
+    done = [[header], [rule[:width]]]
+    if first - over >= _NARROWEST:
+        room = first - over
+        done[0] = [header[:room].ljust(room) + header[first:]]
+        for row in rows:
+            name, *more = textwrap.wrap(row[:first], room, subsequent_indent="  ") or [""]
+            done.append([(name.ljust(room) + row[first:]).rstrip(), *more])
+    elif (room := width - last) >= _NARROWEST:
+        done[0] = [header[:last] + header[last:].strip()[:room].rjust(room)]
+        for row in rows:
+            text, *more = textwrap.wrap(row[last:].strip(), room) or [""]
+            done.append([(row[:last].ljust(last) + text.rjust(room)).rstrip(),
+                         *(" " * last + line.rjust(room) for line in more)])  # fmt: skip
+    else:
+        return list(lines)
+    return [line for row in done for line in row]
 
 
 def _width(stream: TextIO) -> int | None:

@@ -31,6 +31,18 @@ def test_the_names_of_a_table_wrap_and_its_numbers_do_not():
     assert fitted(TABLE, 30) == TABLE  # there is no room for names
 
 
+def test_the_last_column_wraps_where_the_first_is_short():
+    table = text_table(["", "clamped", "commonest outside"],
+                       [["age", "0", ""], ["pay", "27", "'325000' (8), '251000' (2)"]])  # fmt: skip
+    assert fitted("\n".join(table), 32).splitlines() == [
+        "     clamped   commonest outside",
+        "-" * 32,
+        "age        0",
+        "pay       27       '325000' (8),",
+        "                    '251000' (2)",
+    ]
+
+
 def test_sentences_wrap_and_hang_below_what_they_describe():
     schema = "age     number, 0 to 120, 121 points; missing: counted as 40"
     assert fitted(schema, 40).splitlines() == [
