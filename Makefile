@@ -16,7 +16,8 @@ CORE := tests/families tests/inference tests/measured tests/private tests/schema
 .PHONY: demo test test-slow test-lowest check docs docs-check benchmark mutants clean
 
 demo: .venv/installed
-	$(BIN)/dpstats demo
+	@echo "running the example"
+	@$(BIN)/dpstats demo
 
 test: .venv/installed-dev check docs-check
 	DPSTATS_VIGNETTES=thin $(BIN)/python -m pytest -m "not slow"
@@ -55,14 +56,17 @@ mutants: .venv/installed-dev
 
 .venv/bin/python:
 	$(PYTHON) -c "import sys; sys.exit('dpstats needs Python 3.11 or newer: make PYTHON=python3.11 ...' if sys.version_info < (3, 11) else 0)"
+	@echo "making the folder .venv for dpstats and what it needs"
 	$(PYTHON) -m venv .venv
 
 .venv/installed: pyproject.toml | .venv/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[plots]"
+	@echo "installing dpstats into .venv: a few minutes, only the first time"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[plots]"
 	touch $@
 
 .venv/installed-dev: pyproject.toml | .venv/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
+	@echo "installing dpstats and the tools of its tests into .venv: a few minutes, only the first time"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
 	touch $@ .venv/installed
 
 clean:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dpstats.results.base import Result
 
 _MOST = 60  # rows of the table of measurements
+_WIDEST = 200  # characters of the name of a function
 
 
 def add_commands(commands: Commands) -> None:
@@ -46,7 +47,7 @@ def _show(options: argparse.Namespace) -> None:
         from dpstats.files import as_document
 
         found = open_release(options.file)
-        show(as_document(found.to_croissant(options.file.stem, file=options.file)))
+        show(as_document(found.to_croissant(options.file.stem, file=options.file)), wrap=False)
         return
     held = open_file(options.file)
     if options.frictionless:
@@ -55,7 +56,7 @@ def _show(options: argparse.Namespace) -> None:
 
         if isinstance(held, Ledger):
             raise RequestError(f"{options.file.name} is a ledger, which has no schema")
-        show(as_document(held.schema.to_frictionless()))
+        show(as_document(held.schema.to_frictionless()), wrap=False)
     elif isinstance(held, Ledger):
         show(f"{held}\n\n{held.table()}")
     else:
@@ -64,12 +65,17 @@ def _show(options: argparse.Namespace) -> None:
 
 def _parts(held: Release | Measurements | Plan) -> list[str]:
     """The schema, the analyses as they are written, and what was or will be measured."""
-    from dpstats.results.rendering import more_rows
+    from dpstats.results.rendering import more_rows, text_table
 
     table, title, whole = _measured(held)
-    shown = table.head(_MOST).to_string(index=False, float_format="{:.3g}".format)
+    names = ["first_function", *table.columns.drop("first_function")]
+    cells = [
+        [f"{cell:.3g}" if isinstance(cell, float) else str(cell) for cell in row]
+        for row in table[names].head(_MOST).itertuples(index=False)
+    ]
+    shown = "\n".join(text_table(names, cells, widest=_WIDEST))
     left = len(table) - _MOST
-    more = f"\n{more_rows(left, whole).partition(';')[0]}" if left > 0 else ""
+    more = f"\n\n{more_rows(left, whole).partition(';')[0]}" if left > 0 else ""
     return [f"Schema\n{held.schema}", "\n".join(_analyses(held)), f"{title}\n{shown}{more}"]
 
 

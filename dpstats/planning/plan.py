@@ -199,7 +199,9 @@ class Plan(Described, Solvable, Previewable):
             If its noise does not spend its budget, or its blocks are not those that its analyses
             ask for.
         """
-        return cls.from_dict(files.from_json(files.read_bytes(path), "plan", Path(path).name))
+        path = files.as_path(path)
+        files.check_kind(path, "a plan")
+        return cls.from_dict(files.from_json(files.read_bytes(path), "plan", path.name))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""

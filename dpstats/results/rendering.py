@@ -257,9 +257,11 @@ class Summary(str):
         return self._page.html()
 
 
-def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+def text_table(
+    header: Sequence[str], rows: Sequence[Sequence[str]], widest: int = _WIDEST
+) -> list[str]:
     """Lines of a table with a rule below the header; the first column is left-aligned."""
-    cut = [[shortened(row[0]), *row[1:]] for row in rows]
+    cut = [[shortened(row[0], _WIDEST - widest), *row[1:]] for row in rows]
     widths = [max(map(len, column)) for column in zip(header, *cut, strict=True)]
     lines = [
         "  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]).rstrip()

@@ -70,6 +70,9 @@ def test_a_table_that_does_not_fit_is_seen_before_the_number_is_published(folder
     capsys.readouterr()
     assert main(["check", "plan.json", "survey.csv"]) == DONE
     assert capsys.readouterr().out == printed
+    lines = (folder / "survey.csv").read_text().splitlines(keepends=True)
+    (folder / "rows.csv").write_text("".join(lines[1:]))
+    assert main(["check", "plan.json", "rows.csv"]) == REFUSED
     assert main(["check", "plan.json", "none.csv"]) == REFUSED
     assert "there is no file 'none.csv'" in capsys.readouterr().err
 

@@ -20,7 +20,8 @@ ABOUT = {
         "Missing and undeclared cells", "Limits", "What else this release can answer",
     ],
     "board": [
-        "What leaves the building", "By which proof", "What each block spends",
+        "What leaves the building", "What was declared and asked", "By which proof",
+        "What each block spends",
         "The published numbers", "What is promised to a person, and what is not",
         "Before you publish",
     ],
