@@ -31,7 +31,7 @@ def prepare_streams() -> None:
 
 
 def show(text: object, *, end: str = "\n", done: str = "") -> None:
-    """Print a result to stdout.
+    """Print a result to stdout, on a terminal with lines that fit it.
 
     Raises
     ------
@@ -40,8 +40,9 @@ def show(text: object, *, end: str = "\n", done: str = "") -> None:
     Unprinted
         If it cannot be printed otherwise; with what is `done` already.
     """
+    fitted = getattr(text, "fitted", None) if sys.stdout.isatty() else None
     try:
-        print(text, end=end, flush=True)
+        print(text if fitted is None else fitted(), end=end, flush=True)
     except BrokenPipeError:
         raise
     except OSError as error:

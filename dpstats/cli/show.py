@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -64,13 +65,21 @@ def _show(options: argparse.Namespace) -> None:
 
 def _parts(held: Release | Measurements | Plan) -> list[str]:
     """The schema, the analyses as they are written, and what was or will be measured."""
+    from dpstats.display import fitted_table, line_width
     from dpstats.results.rendering import more_rows
 
     table, title, whole = _measured(held)
-    shown = table.head(_MOST).to_string(index=False, float_format="{:.3g}".format)
+    cells = [[_cell(value) for value in row] for row in table.head(_MOST).itertuples(index=False)]
+    text = [j for j, name in enumerate(table.columns) if table[name].dtype.kind not in "if"]
+    room = line_width() if sys.stdout.isatty() else sys.maxsize
+    shown = "\n".join(fitted_table(list(table.columns), cells, text, room))
     left = len(table) - _MOST
     more = f"\n{more_rows(left, whole).partition(';')[0]}" if left > 0 else ""
     return [f"Schema\n{held.schema}", "\n".join(_analyses(held)), f"{title}\n{shown}{more}"]
+
+
+def _cell(value: object) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 def _analyses(held: Release | Measurements | Plan) -> list[str]:

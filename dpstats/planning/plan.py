@@ -161,9 +161,16 @@ class Plan(Described, Solvable, Previewable):
 
     def asking(self, analyses: Mapping[str, Analysis[Result]]) -> Plan:
         """A plan of other analyses with the same schema, budget, n, unit and reference."""
+        return self._again(self.schema, analyses)
+
+    def declaring(self, schema: Schema) -> Plan:
+        """A plan of the same analyses for another schema."""
+        return self._again(schema, self.analyses)
+
+    def _again(self, schema: Schema, analyses: Mapping[str, Analysis[Result]]) -> Plan:
         reference = self.reference if self.reference.share else None
         return plan(
-            self.schema, analyses, budget=self.budget, n=self.n, unit=self.unit, reference=reference
+            schema, analyses, budget=self.budget, n=self.n, unit=self.unit, reference=reference
         )
 
     def costing(self, budget: Budget) -> Plan:
@@ -242,7 +249,7 @@ class Plan(Described, Solvable, Previewable):
         return str(self)
 
     def _repr_html_(self) -> str:
-        return as_html("dpstats plan", str(self).splitlines())
+        return as_html("dpstats plan", self._lines)
 
 
 def plan(

@@ -117,7 +117,7 @@ def test_a_curve_is_a_table_or_a_figure(folder, capsys):
     assert main(curve) == DONE
     title, header, *rows = capsys.readouterr().out.splitlines()
     assert title.startswith("Median width of noise-aware 0.95 intervals at n = 2000, rows drawn")
-    assert header.split() == ["epsilon", "smoking", "old"]
+    assert header.split("  ") == ["epsilon", "smoking: proportion", "old: proportion"]
     assert [row.split()[0] for row in rows] == ["0.125", "0.25", "0.5", "1", "2", "4", "8"]
     assert main([*curve, "-o", "curve.svg"]) == DONE
     text = (folder / "curve.svg").read_text()
