@@ -67,7 +67,7 @@ def too_coarse(analysis: Analysis[Result], schema: Schema, results: Sequence[Res
     if not isinstance(analysis, Quantile):
         return False
     column = schema[analysis.column]
-    if not isinstance(column, Number) or not column.edges:
+    if not isinstance(column, Number) or not column.edges or column.value_bins > SERVE[-1]:
         return False
     cuts = np.array(_cuts(column))
     frames = [result.intervals_frame() for result in results]

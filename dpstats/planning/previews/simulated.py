@@ -22,6 +22,7 @@ from dpstats.results.base import Result
 
 PRETEND_RELEASES = 3  # at least, each of rows of its own
 _FEWEST, _MOST = 6, 30  # of an analysis whose intervals may lack ends
+_ENOUGH = 12  # releases that all have ends
 _OFTEN = 5  # releases without ends, which give their share well enough
 _WORK = 400.0  # of all releases together; one takes the root of functions times terms
 _STEADY, _STEADIER = 1.5, 2.5  # largest by smallest width, of few releases and from _FEWEST on
@@ -93,10 +94,12 @@ class Simulation:
 
 
 def _settled(widths: Floats) -> bool:
-    """Whether more releases (r, d) would say little: widths are alike, or often infinite."""
-    steady = _STEADY if len(widths) < _FEWEST else _STEADIER
+    """Whether more than these widths (r, d) would say little: alike, finite often, or lost often."""
+    releases = len(widths)
+    steady = _STEADY if releases < _FEWEST else _STEADIER
     lost = np.isinf(widths).sum(axis=0)
-    alike = (lost == 0) & (widths.max(axis=0) <= steady * widths.min(axis=0))
+    least, largest = widths.min(axis=0), widths.max(axis=0)
+    alike = (lost == 0) & ((releases >= _ENOUGH) | (largest <= steady * least))
     return bool(np.all(alike | (lost >= _OFTEN)))
 
 

@@ -190,9 +190,7 @@ def test_files_requests_and_shared_measurements(tmp_path):
 def test_previews_say_what_is_likely_unbounded(seeded_noise):
     plan = dps.plan(SCHEMA, {"line": dps.OLS("y ~ a + b")}, budget=dps.PureDP(1))
     few, many = str(plan.preview(n=30)), str(plan.preview(n=3_000))
-    assert (
-        "line: likely unbounded intervals of Intercept, a, b\n" in few
-    )
+    assert "line: likely unbounded intervals of Intercept, a, b\n" in few
     assert "likely unbounded" not in many
     assert "if regressors, given the others, have sds below a " in many
     sds = [float(part.split()[-1]) for part in many.split("sds below ")[1].splitlines()[0].split(
