@@ -94,7 +94,7 @@ class Simulation:
 
 
 def _settled(widths: Floats) -> bool:
-    """Whether more than these widths (r, d) would say little: alike, finite often, or lost often."""
+    """Whether more than these widths (r, d) would say little: alike, always finite, often not."""
     releases = len(widths)
     steady = _STEADY if releases < _FEWEST else _STEADIER
     lost = np.isinf(widths).sum(axis=0)

@@ -35,7 +35,8 @@ def test_three_releases_with_ends_do_not_hide_those_without(shaky):
     results = shaky.results["risk"]
     first = [result.preview_widths("noise_aware") for result in results[:3]]
     assert np.isfinite(np.median(first, axis=0)).all()  # what three releases would promise
-    strategy = planned().strategy  # which no preview has touched
+    assert "age" in shaky.unbounded["risk"]
+    strategy = planned().strategy
     rows = pretend_rows(strategy, likeness(None, strategy), 3)
     simulation = Simulation.of(seen_by_analyses(strategy, N), rows, N)
     others = [RISK.infer(simulation.release(seed)) for seed in range(100, 120)]
