@@ -67,8 +67,8 @@ class Plan(Described, Solvable, Previewable):
     (['smoker'], Fraction(1, 1))
     >>> preview = plan.preview(n=10_000)  # print it for noise, sizes and advice
     >>> print(preview.widths().round(3))
-      analysis    term  width
-    0  smoking  smoker   0.02
+      analysis    term  width  unbounded
+    0  smoking  smoker   0.02        0.0
     >>> plan.save("plan.json")
     >>> dps.Plan.load("plan.json").digest == plan.digest
     True

@@ -153,10 +153,10 @@ class Previewable:
         >>> plan = dps.plan(schema, {"smoking": dps.Proportion("smoker")}, budget=dps.PureDP(1))
         >>> print(plan.curve(500, budgets=[0.1, 1, 10]))
         Median width of noise-aware 0.95 intervals at n = 500, rows drawn evenly over the cells
-        epsilon  smoking
-            0.1   0.1443
-              1  0.08814
-             10   0.0875
+        epsilon  smoking: proportion
+            0.1               0.1443
+              1              0.08814
+             10               0.0875
         """
         rows = _rows(self, n)
         check_alpha(alpha)
