@@ -114,7 +114,10 @@ def _width(stream: TextIO) -> int | None:
 
 def _wrapped(text: object, stream: TextIO) -> str:
     width = _width(stream)
-    return str(text) if width is None else fitted(str(text), width)
+    if width is None:
+        return str(text)
+    own = getattr(text, "fitted", None)  # of what knows its own table
+    return fitted(str(text) if own is None else own(), width)
 
 
 def show(text: object, *, end: str = "\n", done: str = "", wrap: bool = True) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from dpstats.results.base import Result
 
 _MOST = 60  # rows of the table of measurements
-_WIDEST = 200  # characters of the name of a function
 
 
 def add_commands(commands: Commands) -> None:
@@ -65,18 +65,22 @@ def _show(options: argparse.Namespace) -> None:
 
 def _parts(held: Release | Measurements | Plan) -> list[str]:
     """The schema, the analyses as they are written, and what was or will be measured."""
-    from dpstats.results.rendering import more_rows, text_table
+    from dpstats.display import fitted_table, line_width
+    from dpstats.results.rendering import more_rows
 
     table, title, whole = _measured(held)
-    names = ["first_function", *table.columns.drop("first_function")]
-    cells = [
-        [f"{cell:.3g}" if isinstance(cell, float) else str(cell) for cell in row]
-        for row in table[names].head(_MOST).itertuples(index=False)
-    ]
-    shown = "\n".join(text_table(names, cells, widest=_WIDEST))
+    table = table[["first_function", *table.columns.drop("first_function")]]
+    cells = [[_cell(value) for value in row] for row in table.head(_MOST).itertuples(index=False)]
+    text = [j for j, name in enumerate(table.columns) if table[name].dtype.kind not in "if"]
+    room = line_width() if sys.stdout.isatty() else sys.maxsize
+    shown = "\n".join(fitted_table(list(table.columns), cells, text, room))
     left = len(table) - _MOST
     more = f"\n\n{more_rows(left, whole).partition(';')[0]}" if left > 0 else ""
     return [f"Schema\n{held.schema}", "\n".join(_analyses(held)), f"{title}\n{shown}{more}"]
+
+
+def _cell(value: object) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 def _analyses(held: Release | Measurements | Plan) -> list[str]:

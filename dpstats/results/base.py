@@ -80,6 +80,7 @@ class Result(ABC):
                 setattr(cls, name, by_name(vars(cls)[name]))
 
     preview_itemised: ClassVar[bool] = False  # whether it lists all parameters, each in its unit
+    may_be_unbounded: ClassVar[bool] = False  # whether the noise can take the ends of an interval
     certified_target: ClassVar[Target] = "population"  # of the certified widths in a preview
 
     @property

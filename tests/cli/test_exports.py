@@ -177,7 +177,7 @@ def test_show_prints_all_that_a_plan_or_measurements_hold(archive, printed):
         assert "old: dps.Proportion(\"smoker == 'yes'\", given='age >= 65')" in analyses
         assert "smoker, age" in blocks
         noise = held.budget.natural_scale(held.strategy.blocks[0].multiplier)
-        assert blocks.splitlines()[3].split()[-1] == f"{noise:.3g}"
+        assert blocks.splitlines()[2].split()[-1] == f"{noise:.3g}"
     assert "[code book]" in printed("show", "plan.json")
     assert "unused" in printed("show", "plan.json")
 
