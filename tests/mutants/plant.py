@@ -92,8 +92,9 @@ def first_failure(bug: Bug | None, tests: Iterable[str] = ()) -> str | None:
 
 
 def _interruptible() -> None:
-    """Tests send interrupts, which a process in the background ignores."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    """Tests send signals, some of which a process in the background ignores."""
+    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT"):
+        signal.signal(getattr(signal, name), signal.SIG_DFL)
 
 
 def table(seen: dict[str, str | None]) -> str:
