@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from dpstats.measured.certificate import block_of_largest
+
 if TYPE_CHECKING:
     from dpstats.measured.certificate import Accuracy
 
@@ -20,6 +22,8 @@ def written(whole: Accuracy, own: Mapping[str, Accuracy]) -> dict[str, Any]:
         "level": _level(whole),
         "delta": _up(whole.delta),
         "worst": whole.worst,
+        "block": whole.block,
+        "tables": None if whole.of_tables is None else _up(whole.of_tables),
         "n": whole.rows,
         "analyses": {
             name: {"level": _level(a), "radius": _up(a.delta), "worst": a.worst, "n": a.rows}
@@ -35,6 +39,8 @@ def printed(plain: Mapping[str, Any]) -> list[str]:
         f"is within {plain['delta']:g} of the private rows, coarse moments left out "
         f"(worst: {plain['worst']})"
     ]
+    if whose := block_of_largest(plain["block"], plain["tables"]):
+        lines[0] += f"; {whose}"
     radii = [f"{name} {one['radius']:g}" for name, one in plain["analyses"].items()]
     if radii:
         level = next(iter(plain["analyses"].values()))["level"]
