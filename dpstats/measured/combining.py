@@ -409,10 +409,10 @@ def _present(rows: Floats | None) -> Floats:
 def _only_combined(wanted: Block) -> NotMeasuredError:
     names = ", ".join(column.name for column in wanted.columns)
     return NotMeasuredError(
-        f"this release has {wanted.names[0]!r} only by combining several measurements, which share "
-        f"noise, and the interval needs the table of {names} as measured, with a noise of its own. "
-        "For a certified interval use release.bound; for this one, ask the custodian to plan the "
-        "analysis itself: a plan that holds it measures what it needs as such"
+        f"this release has no measurement of {names} with a noise of its own: {wanted.names[0]!r} "
+        "follows only from several that share noise, and the interval needs the table of "
+        f"{names} as measured. For a certified interval use release.bound; for this one, ask the "
+        "custodian to plan the analysis itself: a plan that holds it measures what it needs as such"
     )
 
 

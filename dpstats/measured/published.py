@@ -22,8 +22,6 @@ def written(whole: Accuracy, own: Mapping[str, Accuracy]) -> dict[str, Any]:
         "level": _level(whole),
         "delta": _up(whole.delta),
         "worst": whole.worst,
-        "block": whole.block,
-        "tables": None if whole.of_tables is None else _up(whole.of_tables),
         "n": whole.rows,
         "analyses": {
             name: {"level": _level(a), "radius": _up(a.delta), "worst": a.worst, "n": a.rows}
@@ -32,14 +30,14 @@ def written(whole: Accuracy, own: Mapping[str, Accuracy]) -> dict[str, Any]:
     }
 
 
-def printed(plain: Mapping[str, Any]) -> list[str]:
-    """Lines for a reader, from what `written` gives."""
+def printed(plain: Mapping[str, Any], whole: Accuracy) -> list[str]:
+    """Lines for a reader, from what `written` gives, and the certificate that it is of."""
     lines = [
         f"Accuracy of the rows: with probability {100 * plain['level']:g}% every measured function "
         f"is within {plain['delta']:g} of the private rows, coarse moments left out "
         f"(worst: {plain['worst']})"
     ]
-    if whose := block_of_largest(plain["block"], plain["tables"]):
+    if whose := block_of_largest(whole.block, whole.of_tables):
         lines[0] += f"; {whose}"
     radii = [f"{name} {one['radius']:g}" for name, one in plain["analyses"].items()]
     if radii:
