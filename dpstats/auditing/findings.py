@@ -161,7 +161,7 @@ class Audit:
     >>> import dpstats as dps
     >>> schema = dps.Schema([dps.Boolean("smoker")])
     >>> plan = dps.plan(schema, {"smoking": dps.Proportion("smoker")}, budget=dps.PureDP(1))
-    >>> audit = dps.audit(plan, draws=1_000)
+    >>> audit = dps.audit(plan, draws=100)
     >>> audit.blocks[0].reached, audit.loss.reached, audit.passed
     (Fraction(1, 1), Fraction(1, 1), True)
     """

@@ -115,11 +115,9 @@ def _proved(loss: Loss, thresholds: Floats, here: Floats, there: Floats) -> Floa
 def fit_pvalue(draws: Integers, law: LatticeLaw) -> float:
     """P-value of integers under their exact law: Pearson's chi-square, in cells of 100 or more.
 
-    1 where the draws are too few for two cells.
+    Where not even two cells have as many, the exact binomial test of the draws other than zero.
     """
-    least = max(_CELL, draws.size / _CELLS) / draws.size
-    if least >= 0.5:
-        return 1.0
+    least = min(max(_CELL, draws.size / _CELLS) / draws.size, 1.0)
     edge = law.quantile(min(2 * least, 0.999))
     points = np.unique(np.linspace(-edge - 1, edge, _POINTS).astype(np.int64))
     below = law.cdf(points)
@@ -130,7 +128,10 @@ def fit_pvalue(draws: Integers, law: LatticeLaw) -> float:
         ends.append(i)
         last = below[i]
     if not ends:
-        return 1.0
+        from scipy.stats import binomtest
+
+        others = float(law.tail(1))
+        return float(binomtest(int(np.count_nonzero(draws)), draws.size, others).pvalue)
     shares = np.diff(np.concatenate([[0.0], below[ends], [1.0]]))
     cells = np.searchsorted(points[ends], draws)  # the first end that is at least the draw
     return _chi_square(np.bincount(cells, minlength=len(shares)), shares)
