@@ -62,6 +62,9 @@ def test_rounded_draws_are_seen_by_their_last_bits():
     assert last_bits_pvalue(rounded) < 1e-6
     assert last_bits_pvalue(draws) > 1e-6
     assert last_bits_pvalue(-draws) > 1e-6
+    scales, rng = np.full(2, 1e6), np.random.default_rng(8)
+    assert together(fits(draws.reshape(-1, 2), scales, DiscreteLaplace, rng)) > 1e-6
+    assert together(fits(rounded.reshape(-1, 2), scales, DiscreteLaplace, rng)) < 1e-6
 
 
 def shared_by_functions(noise):

@@ -10,6 +10,8 @@ import pytest
 
 import dpstats as dps
 from dpstats.auditing.audit import _usual
+from dpstats.auditing.findings import NoiseAudit
+from dpstats.auditing.noise_source import Event
 from dpstats.auditing.sensitivities import audit_blocks
 from dpstats.cli import DONE, FAILED, OVER_BUDGET, REFUSED, main
 from dpstats.families import KINDS
@@ -127,6 +129,25 @@ def test_too_few_draws_are_refused(command, draws, capsys):
 def test_only_a_plan_is_audited():
     with pytest.raises(dps.RequestError, match=r"must be a dps\.Plan, got Schema"):
         dps.audit(SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("proved", "pvalue", "passed"),
+    [((1, 1), 0.5, True), ((1.01, 1), 0.5, False), ((0, 1), 1e-6, True), ((0, 1), 9e-7, False)],
+)
+def test_one_loss_or_one_law_decides(proved, pvalue, passed):
+    assert NoiseAudit(100, {"rho": (0, 1), "epsilon": proved}, pvalue, 3).passed == passed
+
+
+def test_an_event_is_chosen_on_other_draws_than_those_that_prove(monkeypatch):
+    chosen, proving = [], []
+    choose, proves = Event.choose, Event.proves
+    monkeypatch.setattr(Event, "choose", lambda *args: chosen.append(args[1:]) or choose(*args))
+    monkeypatch.setattr(Event, "proves", lambda *args: proving.append(args[2:]) or proves(*args))
+    dps.audit(planned("losses", dps.PureDP(5)), draws=101)
+    for first, second in zip(chosen[0], proving[0], strict=True):
+        assert (len(first), len(second)) == (50, 51)
+        assert not np.shares_memory(first, second)
 
 
 def test_the_usual_draws_depend_on_public_numbers_alone():
