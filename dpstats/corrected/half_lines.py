@@ -111,7 +111,8 @@ def _extremes(
             matrix * sign - radius, -matrix * sign - radius, -(right * sign + right_radius),
         ])  # fmt: skip
         limits = np.concatenate([right + right_radius, -right + right_radius, [0.0]])
-        size = np.maximum(np.abs(upper).max(axis=1), 1e-300)
+        size = np.abs(upper).max(axis=1)
+        size[size == 0] = 1  # a row of zeros is as it is
         program = {"A_ub": upper / size[:, None], "b_ub": limits / size + _MARGIN}
         if optimize.linprog(np.zeros(p), **program, method="highs").status == _INFEASIBLE:
             continue

@@ -363,6 +363,23 @@ def test_p39_corrupt_parquet(damage, simple_plan, frame, tmp_path, reachable):
     assert ledger.spent == 0
 
 
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+def test_p39_a_row_group_that_ends_early_is_not_left_out(unit, frame, tmp_path):
+    """The reader skips a page of unknown type, and would give the rows of the other group alone."""
+    path = tmp_path / "t.parquet"
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+    pq.write_table(table, path, row_group_size=-(-len(frame) // 2), use_dictionary=False)
+    analyses = {"m": dps.Marginals(["c", "x"])}
+    plan = dps.plan(SCHEMA, analyses, budget=dps.PureDP(1), unit=unit)
+    dps.measure(plan, path)
+    content = bytearray(path.read_bytes())
+    assert content[4:6] == b"\x15\x00"  # the first page begins with its type, a data page
+    content[5] = 0x40
+    path.write_bytes(content)
+    with pytest.raises(dps.DataError, match="another number of rows than the file states"):
+        dps.measure(plan, path)
+
+
 def test_p39_a_damaged_csv_line_is_not_quoted(simple_plan, tmp_path):
     path = tmp_path / "t.csv"
     path.write_text(f"c,b,x\na,1,1\n{SENTINEL},1,1,{SENTINEL}\n")
