@@ -350,7 +350,7 @@ def test_uniforms_are_inside_their_interval(release, saved, uniform):
     header, first, *others = release._members()["answers.csv"].splitlines()
     lines = [header, f"{first.rpartition(',')[0]},{uniform}", *others]
     rewritten(saved, answers_csv="\n".join(lines) + "\n")
-    with pytest.raises(FileFormatError, match="uniform outside|could not convert"):
+    with pytest.raises(FileFormatError, match=r"uniform outside|could not convert"):
         dps.load(saved)
 
 

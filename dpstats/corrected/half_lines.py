@@ -124,7 +124,6 @@ def _extremes(
             low[i], high[i] = min(low[i], ends[0]), max(high[i], -ends[1])
         if np.all(np.isinf(low)) and np.all(np.isinf(high)):
             break
-    slack = [_MARGIN * (1 + np.abs(end)) for end in (low, high)]
     empty = low > high  # no orthant is possible: the radii do not hold
-    low, high = low - slack[0], high + slack[1]
-    return np.where(empty, -np.inf, low), np.where(empty, np.inf, high)
+    low, high = np.where(empty, -np.inf, low), np.where(empty, np.inf, high)
+    return low - _MARGIN * (1 + np.abs(low)), high + _MARGIN * (1 + np.abs(high))
