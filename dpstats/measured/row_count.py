@@ -22,10 +22,13 @@ class RowCount:
         The number itself where it is public.
     law : NoiseLaw or None
         Law of the estimate's noise; None where the number is public.
+    rows_per_person : int
+        The most rows of one person, which are not independent of each other.
     """
 
     estimate: float
     law: NoiseLaw | None = None
+    rows_per_person: int = 1
 
     @property
     def value(self) -> int:

@@ -26,7 +26,7 @@ from dpstats import files
 from dpstats.checks import check_text, printable, short
 from dpstats.errors import BudgetError, FileFormatError, RequestError
 from dpstats.privacy.budget import KINDS, ApproxDP, Budget, check_budget
-from dpstats.privacy.neighbours import NEIGHBOURS, Unit, check_unit
+from dpstats.privacy.neighbours import NEIGHBOURS, Neighbours, Unit
 from dpstats.privacy.rationals import parse_fraction
 
 _VERSION = 2  # 2: a date, the plan's digest and the table's name; lines are chained
@@ -80,6 +80,8 @@ class Ledger:
         The most that may be spent in total: epsilon or rho, both of which add up.
     unit : {"replace", "add_remove"}
         Neighbour relation of every spending: amounts for different relations do not add up.
+    rows_per_person : int
+        The most rows of one person in every spending, for the same reason.
     delta : Fraction or None
         Of an `ApproxDP` cap: what was spent is read as an epsilon at this delta.
 
@@ -104,9 +106,12 @@ class Ledger:
     cap: Fraction
     unit: Unit = "replace"
     delta: Fraction | None = None
+    rows_per_person: int = 1
 
     @classmethod
-    def create(cls, path: str | Path, cap: Budget, *, unit: Unit = "replace") -> Ledger:
+    def create(
+        cls, path: str | Path, cap: Budget, *, unit: Unit = "replace", rows_per_person: int = 1
+    ) -> Ledger:
         """Start a ledger in a new file.
 
         Raises
@@ -116,7 +121,7 @@ class Ledger:
         """
         check_budget(cap, "cap")
         header = {"dpstats_ledger": _VERSION, "kind": cap.kind, "cap": str(cap.total)}
-        header["unit"] = check_unit(unit)
+        header |= Neighbours(unit, rows_per_person).to_dict()
         if isinstance(cap, ApproxDP):
             header["delta"] = str(cap.delta)
         path = files.as_path(path)
@@ -146,7 +151,13 @@ class Ledger:
         path = files.as_path(path)
         with _opened(path) as file:
             read = _read(file)
-        return cls(path, read.kind, read.cap, read.unit, read.delta)
+        relation = read.neighbours
+        return cls(path, read.kind, read.cap, relation.unit, read.delta, relation.rows_per_person)
+
+    @property
+    def neighbours(self) -> Neighbours:
+        """The neighbour relation of every spending."""
+        return Neighbours(self.unit, self.rows_per_person)
 
     @property
     def spendings(self) -> tuple[Spending, ...]:
@@ -164,9 +175,9 @@ class Ledger:
         """The budget that may still be spent."""
         return self.cap - self.spent
 
-    def check(self, budget: Budget, *, unit: Unit = "replace") -> None:
+    def check(self, budget: Budget, *, unit: Unit = "replace", rows_per_person: int = 1) -> None:
         """Raise BudgetError if `budget` could not be spent now. Writes nothing."""
-        self._check(budget, unit, self.spent)
+        self._check(budget, Neighbours(unit, rows_per_person), self.spent)
 
     def spend(
         self,
@@ -174,6 +185,7 @@ class Ledger:
         note: str = "",
         *,
         unit: Unit = "replace",
+        rows_per_person: int = 1,
         plan: str = "",
         data: str = "",
     ) -> None:
@@ -190,6 +202,8 @@ class Ledger:
             Public text stored next to it.
         unit : {"replace", "add_remove"}
             Neighbour relation that it is stated for.
+        rows_per_person : int
+            The most rows of one person that it is stated for.
         plan : str
             The plan's digest.
         data : str
@@ -209,7 +223,7 @@ class Ledger:
             check_text(name, text)
         with _opened(self.path, "r+b") as file:
             read = self._same(_read(file))
-            self._check(budget, unit, read.spent)
+            self._check(budget, Neighbours(unit, rows_per_person), read.spent)
             day = datetime.now(UTC).date().isoformat()
             try:
                 _append(file, {"spent": str(budget.total), "date": day, **texts}, read.last)
@@ -224,7 +238,7 @@ class Ledger:
         lines = (("cap", self.cap), ("spent", spent), ("remaining", self.cap - spent))
         parameter = KINDS[self.kind].parameter
         amounts = [f"{name:<9} {parameter} = {self._text(value)}" for name, value in lines]
-        return "\n".join([*amounts, NEIGHBOURS[self.unit]])
+        return "\n".join([*amounts, str(self.neighbours)])
 
     def table(self) -> str:
         """All spendings as lines: date, amount, digest of the plan, table and note.
@@ -251,9 +265,12 @@ class Ledger:
         return "\n".join([head, *lines, last])
 
     def _same(self, read: _Read) -> _Read:
-        own = (self.kind, self.cap, self.unit, self.delta)
-        if (read.kind, read.cap, read.unit, read.delta) != own:
-            _damaged(1, "the kind, cap, delta or unit has changed since the ledger was opened")
+        own = (self.kind, self.cap, self.neighbours, self.delta)
+        if (read.kind, read.cap, read.neighbours, read.delta) != own:
+            _damaged(
+                1, "the kind, cap, delta, rows per person or unit has changed since the ledger was "
+                "opened"
+            )  # fmt: skip
         return read
 
     def _text(self, amount: Fraction) -> str:
@@ -264,10 +281,12 @@ class Ledger:
             amount = Fraction(math.nextafter(float(amount), math.inf))  # of many spendings
         return f"{_show(amount)}: {ApproxDP.from_rho(amount, self.delta).reading}"
 
-    def _check(self, budget: Budget, unit: Unit, spent: Fraction) -> None:
+    def _check(self, budget: Budget, neighbours: Neighbours, spent: Fraction) -> None:
         # rho of Gaussian noise adds up, whichever guarantee is read from the sum
         check_budget(budget)
-        of_unit = "" if check_unit(unit) == "replace" else f" --unit {unit}"
+        unit, k = neighbours.unit, neighbours.rows_per_person
+        of_unit = "" if unit == "replace" else f" --unit {unit}"
+        of_unit += "" if k == 1 else f" --rows-per-person {k}"
         start = (
             f"or start another ledger, 'dpstats ledger new FILE {budget.cap_options}{of_unit}', "
             "whose spendings come on top of those in this one"
@@ -286,6 +305,12 @@ class Ledger:
                 f"this ledger counts what is spent under unit={self.unit!r}, got {unit!r}; amounts "
                 "for different neighbour relations cannot be added; plan with the ledger's unit, "
                 f"{start}"
+            )
+        if k != self.rows_per_person:
+            raise BudgetError(
+                f"this ledger counts what is spent with rows_per_person={self.rows_per_person}, "
+                f"got {k}; amounts for different numbers of rows of one person cannot be added; "
+                f"plan with the ledger's, {start}"
             )
         remaining = self.cap - spent
         if budget.total > remaining:
@@ -375,7 +400,7 @@ class _Read:
 
     kind: str
     cap: Fraction
-    unit: Unit
+    neighbours: Neighbours
     delta: Fraction | None
     spendings: tuple[Spending, ...]
     last: str
@@ -400,6 +425,7 @@ def _read(file: BinaryIO) -> _Read:
         )
     kind = header.get("kind")
     more = {"delta"} if kind == ApproxDP.kind else set[str]()
+    more |= header.keys() & {"rows_per_person"}
     if header.keys() != {*_HEADER, *more, "digest"}:
         _damaged(1, "the header of a ledger is missing")
     cap, delta = parse_fraction(header["cap"]), parse_fraction(header.get("delta"))
@@ -407,16 +433,20 @@ def _read(file: BinaryIO) -> _Read:
         _damaged(1, f"unknown kind of budget; allowed: {', '.join(KINDS)}")
     if not cap:
         _damaged(1, "the cap must be a positive fraction such as '2'")
-    if more and not (delta and delta < 1):
+    if "delta" in more and not (delta and delta < 1):
         _damaged(1, "delta must be a fraction between 0 and 1")
     if not isinstance(header["unit"], str) or header["unit"] not in NEIGHBOURS:
         _damaged(1, f"unknown neighbour relation; allowed: {', '.join(NEIGHBOURS)}")
+    try:
+        neighbours = Neighbours.from_dict(header)
+    except RequestError:
+        _damaged(1, "rows_per_person must be a whole number from 1")
     last = _checked(1, header, "")
     spendings = []
     for number, entry in enumerate(entries, 2):
         spendings.append(_spending(number, entry))
         last = _checked(number, entry, last)
-    return _Read(kind, cap, check_unit(header["unit"]), delta, tuple(spendings), last)
+    return _Read(kind, cap, neighbours, delta, tuple(spendings), last)
 
 
 def _spending(number: int, entry: dict[str, object]) -> Spending:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from dpstats.checks import short
 from dpstats.errors import RequestError
@@ -54,6 +55,78 @@ class Sensitivity:
     l1: Fraction
     l2_squared: Fraction
 
+    def of_rows(self, k: int) -> Sensitivity:
+        """The same to k rows: each moves the sums by no more, and k equal ones by k times that."""
+        return Sensitivity(k * self.l1, k**2 * self.l2_squared)
+
     def __add__(self, other: Sensitivity) -> Sensitivity:
         # One row moves both blocks; (a, b) has squared L2 norm |a|^2 + |b|^2.
         return Sensitivity(self.l1 + other.l1, self.l2_squared + other.l2_squared)
+
+
+MOST_ROWS_PER_PERSON = 2**20
+
+
+def check_rows_per_person(rows: object) -> int:
+    """Return the most rows of one person, or raise RequestError."""
+    if type(rows) is not int or not 1 <= rows <= MOST_ROWS_PER_PERSON:
+        raise RequestError(
+            "rows_per_person must be a whole number from 1 to "
+            f"{MOST_ROWS_PER_PERSON}, got {short(rows)}; it is the most rows of any one person"
+        )
+    return rows
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """Which two tables are neighbours, and so what one person can change.
+
+    Attributes
+    ----------
+    unit : {"replace", "add_remove"}
+        The relation for one row.
+    rows_per_person : int
+        The most rows of one person, k. Neighbours then differ by up to k such steps.
+
+    Notes
+    -----
+    A step moves a block's sums by at most its sensitivity, so k steps move them by k times that in
+    either norm, by the triangle inequality. It is attained: a person's rows may all be equal, and
+    all change from one end of the worst pair to the other.
+    """
+
+    unit: Unit = "replace"
+    rows_per_person: int = 1
+
+    def __post_init__(self) -> None:
+        check_unit(self.unit)
+        check_rows_per_person(self.rows_per_person)
+
+    def of_person(self, of_row: Sensitivity) -> Sensitivity:
+        """Sensitivity to one person, from that to one row under `unit`."""
+        return of_row.of_rows(self.rows_per_person)
+
+    @property
+    def rows(self) -> str:
+        """What of a table may differ, such as "one row"."""
+        k = self.rows_per_person
+        return "one row" if k == 1 else f"up to {k} rows of one person"
+
+    @property
+    def persons(self) -> str:
+        """How many rows a person has."""
+        k = self.rows_per_person
+        return f"{'one row' if k == 1 else f'at most {k} rows'} per person"
+
+    def __str__(self) -> str:
+        return NEIGHBOURS[self.unit].replace("one row", self.rows)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data; one row per person, as files had it before, is not written."""
+        k = self.rows_per_person
+        return {"unit": self.unit, **({} if k == 1 else {"rows_per_person": k})}
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> Neighbours:
+        """Inverse of `to_dict`."""
+        return cls(check_unit(plain["unit"]), plain.get("rows_per_person", 1))

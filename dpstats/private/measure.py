@@ -120,7 +120,7 @@ def _measured(
                 f"ledger must be a dps.Ledger or the path of one, got {type(book).__name__}; start "
                 "one with 'dpstats ledger new'"
             )
-        book.check(plan.spends, unit=plan.unit)
+        book.check(plan.spends, unit=plan.unit, rows_per_person=plan.rows_per_person)
     source = open_source(data, plan.columns)
     if plan.in_two_stages:
         _check_read_again(data, source)
@@ -144,8 +144,8 @@ def _measured(
         hold()
         if book is not None:
             book.spend(
-                plan.spends, "; ".join(plan.analyses), unit=plan.unit, plan=plan.digest,
-                data=_file_name(data),
+                plan.spends, "; ".join(plan.analyses), unit=plan.unit,
+                rows_per_person=plan.rows_per_person, plan=plan.digest, data=_file_name(data),
             )  # fmt: skip
     except BaseException:
         del totals  # so that no frame of the traceback holds the sums
@@ -211,7 +211,7 @@ def _so_far(plan: Plan, strategy: Strategy, held: Held) -> Measurements:
     """
     pending = [p for i, p in enumerate(strategy.blocks) if i not in held]
     if pending:
-        costs = (p.block.cost(plan.budget, plan.unit, p.multiplier) for p in pending)
+        costs = (p.block.cost(plan.budget, plan.neighbours, p.multiplier) for p in pending)
         budget = plan.budget.of_total(plan.budget.total - sum(costs, Fraction(0)))
         blocks = tuple(p for i, p in enumerate(strategy.blocks) if i in held)
         strategy = replace(strategy, blocks=blocks, budget=budget)

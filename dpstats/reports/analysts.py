@@ -17,7 +17,7 @@ from dpstats.caching import Cached
 from dpstats.checks import Method, counted
 from dpstats.measured.certificate import Accuracy
 from dpstats.planning.previews.preview import preview_strategy, previewed_width
-from dpstats.releases.interchange import CAUTION, LIMITS
+from dpstats.releases.interchange import CAUTION, limits
 from dpstats.releases.release import Release
 from dpstats.reports import figures
 from dpstats.reports.answerable import answerable
@@ -153,13 +153,13 @@ class AnalystReport(Cached):
 
     def _privacy(self) -> Section:
         held = self.release.measurements
-        header, rows = of_several(held.budget)
+        header, rows = of_several(held.budget, held.rows_per_person)
         return Section(
             "privacy",
             "Privacy: spent and promised",
             (
-                paragraph(f"Spent: {held.budget}. One row per person."),
-                bullets(promise(held.budget, held.unit)),
+                paragraph(f"Spent: {held.budget}. {held.neighbours.persons.capitalize()}."),
+                bullets(promise(held.budget, held.neighbours)),
                 prose(table("Guarantee for several rows of one person", header, rows)),
                 paragraph(
                     f"The plan with the digest {held.plan_digest} was measured once. Compare the "
@@ -284,7 +284,7 @@ class AnalystReport(Cached):
 
     def _limits(self) -> Section:
         release = self.release
-        said = [LIMITS, *release.notes, *release.unread.values()]
+        said = [limits(release.measurements.neighbours), *release.notes, *release.unread.values()]
         said.append(
             "Values outside the declared bounds were clamped to them, and results are for the "
             "clamped values."

@@ -233,4 +233,14 @@ def notes_for(notes: Sequence[str], target: Target) -> list[str]:
 def footer(rows: RowCount, budget: Budget | str, method: str, target: Target = "population") -> str:
     """Target, number of rows, budget, and the method if one is given."""
     how = f" Method: {method}." if method else ""
-    return f"Target: {TARGETS[target]}. {rows}; {budget}.{how}"
+    return f"Target: {TARGETS[target]}. {rows}; {budget}.{how}{_warned(rows, target)}"
+
+
+def _warned(rows: RowCount, target: Target) -> str:
+    """What intervals for a population leave out where a person may have several rows."""
+    if target == "table" or rows.rows_per_person == 1:
+        return ""
+    return (
+        f" A person may have up to {rows.rows_per_person} rows, which are not independent: this "
+        "interval or test does not allow for that, and may be too short or reject too often."
+    )

@@ -14,6 +14,7 @@ PAGES = [
     "faq.md",
     "how-to/approve-a-plan.md",
     "how-to/choose-a-guarantee.md",
+    "how-to/people-not-rows.md",
     "how-to/choose-an-analysis.md",
     "how-to/read-a-summary.md",
     "how-to/recover.md",
