@@ -21,6 +21,7 @@ def read_plan(
     rows: int | None = None,
     start: Path | None = None,
     rows_per_person: int | None = None,
+    person: str | None = None,
 ) -> Plan:
     """The plan in a file, or that of a request."""
     if path.suffix.lower() == ".json":
@@ -34,6 +35,7 @@ def read_plan(
         path,
         rows=rows,
         rows_per_person=rows_per_person,
+        person=person,
         start=None if start is None else open_release(start),
     )
 

@@ -21,6 +21,7 @@ from dpstats.families.tables.cells import Table
 from dpstats.measured.digest import plan_digest
 from dpstats.measured.row_count import RowCount
 from dpstats.measured.strategy import HasStrategy, Role, Strategy
+from dpstats.privacy.neighbours import Neighbours
 
 if TYPE_CHECKING:
     from dpstats.privacy.laws import LatticeLaw
@@ -307,10 +308,9 @@ class Measurements(HasStrategy):
     @property
     def _of_several_rows(self) -> str:
         """The guarantee for a person with several rows."""
-        one = self.rows_per_person == 1
-        return (
-            self.budget.rows_of_one if one else "all of them are protected together at the budget"
-        )
+        if self.neighbours == Neighbours(self.unit):
+            return self.budget.rows_of_one
+        return "all rows of a person are protected together at the budget"
 
     @property
     def most_bytes(self) -> int:

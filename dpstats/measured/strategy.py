@@ -136,6 +136,8 @@ class Strategy(Cached):
         Published tables that follow from measured residuals; empty where tables are measured whole.
     rows_per_person : int
         The most rows of one person; neighbours differ in all of them.
+    person : str or None
+        The column of keys by which persons are known, which no block depends on.
 
     Raises
     ------
@@ -151,6 +153,7 @@ class Strategy(Cached):
     n: int | None = None
     tables: tuple[Table, ...] = ()
     rows_per_person: int = 1
+    person: str | None = None
 
     def __post_init__(self) -> None:
         self.neighbours  # noqa: B018, refuses unknown relations
@@ -172,6 +175,12 @@ class Strategy(Cached):
                 "unit='replace'; the plan was edited by hand: make it again with dps.plan"
             )
         self.family  # noqa: B018, refuses a strategy that answers nothing
+        if any(self.person == c.name for p in self.blocks for c in p.block.columns):
+            raise RequestError(
+                f"{self.person!r} tells persons apart, and an analysis uses it too: what is "
+                "published must not depend on the keys; name another column, or leave it out of "
+                "the analyses"
+            )
         needed = residuals_of(self.tables)
         if set(needed) != {p.block for p in self.measured if isinstance(p.block, Residual)}:
             raise RequestError(
@@ -182,7 +191,7 @@ class Strategy(Cached):
     @cached_property
     def neighbours(self) -> Neighbours:
         """Which tables are neighbours: the relation for one row, and the rows of one person."""
-        return Neighbours(self.unit, self.rows_per_person)
+        return Neighbours(self.unit, self.rows_per_person, self.person)
 
     @property
     def measured(self) -> tuple[PlannedBlock, ...]:
@@ -298,6 +307,7 @@ class Strategy(Cached):
             n=plain["rows"],
             tables=tuple(Cells.table(schema, columns) for columns in plain["tables"]),
             rows_per_person=neighbours.rows_per_person,
+            person=neighbours.person,
         )
 
 
@@ -340,6 +350,11 @@ class HasStrategy(Cached):
     def rows_per_person(self) -> int:
         """The most rows of one person that the budget protects."""
         return self.strategy.rows_per_person
+
+    @property
+    def person(self) -> str | None:
+        """The column of keys by which persons are known; None where rows are taken as they are."""
+        return self.strategy.person
 
     @property
     def neighbours(self) -> Neighbours:

@@ -219,7 +219,7 @@ def continued(
         raise RequestError(
             f"the release given as start= was made under unit={old.unit!r} with "
             f"{old.neighbours.persons}, and what is added to it has the same neighbour relation: "
-            "leave out unit= and rows_per_person="
+            "leave out unit=, rows_per_person= and person="
         )
     if schema != old.schema:
         raise RequestError(

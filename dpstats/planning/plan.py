@@ -164,7 +164,8 @@ class Plan(Described, Solvable, Previewable):
         reference = self.reference if self.reference.share else None
         return plan(
             self.schema, analyses, budget=self.budget, n=self.n, unit=self.unit,
-            rows_per_person=self.rows_per_person, reference=reference,
+            rows_per_person=self.rows_per_person,
+            person=self.person, reference=reference,
         )  # fmt: skip
 
     def costing(self, budget: Budget) -> Plan:
@@ -254,6 +255,7 @@ def plan(
     n: int | None = None,
     unit: Unit = "replace",
     rows_per_person: int = 1,
+    person: str | None = None,
     reference: Reference | None = None,
     shares: Mapping[str, float | Fraction] | None = None,
     allocation: Allocation = "equal",
@@ -277,7 +279,13 @@ def plan(
     rows_per_person : int
         The most rows of any one person, k. Neighbours differ in all rows of a person: they are
         replaced, or come or go together. Every block then costs k times as much epsilon, or k^2
-        times as much rho, exactly. Whether the table keeps to it is not checked.
+        times as much rho, exactly. Without `person` the table is not checked for it.
+    person : str, optional
+        The column of keys that tells persons apart, which is neither measured nor published. Of
+        each person the first `rows_per_person` rows in the table's order are used; rows without a
+        key are not. Neighbours then differ in all rows of one person: under ``"add_remove"`` they
+        come or go, under ``"replace"`` their values change while keys stay. So under ``"replace"``
+        it is public how many rows each person has, and `n` is the number of rows that are used.
     reference : Reference, optional
         Where candidate rows come from. If not given, `Uniform()` where the domain of the columns
         in use has at most 20,000 cells (grid points where moments are asked for), else
@@ -302,7 +310,7 @@ def plan(
         Add to a release of the same table: the second stages of `analyses` (``stages=2``) are
         measured at its estimates, and nothing else. `budget` is for these alone. The new release
         holds what both measured, has both budgets together, and keeps the analyses, `n`, `unit`,
-        `rows_per_person` and `reference` of the first.
+        `rows_per_person`, `person` and `reference` of the first.
 
     Raises
     ------
@@ -324,7 +332,7 @@ def plan(
     Digest: ...
     """
     check_arguments(schema, analyses, budget, n, reference)
-    analyses, neighbours = dict(analyses), Neighbours(unit, rows_per_person)
+    analyses, neighbours = dict(analyses), Neighbours(unit, rows_per_person, person)
     asked = {name: blocks_asked(analysis, schema) for name, analysis in analyses.items()}
     for blocks in asked.values():
         refuse_needless_norms(blocks)
@@ -361,7 +369,9 @@ def plan(
     if unit == "add_remove":
         multiplier = ROWS.multiplier(budget, neighbours, division.count)
         planned.append(PlannedBlock(ROWS, multiplier, "count"))
-    strategy = Strategy(schema, tuple(planned), budget, unit, n, division.tables, rows_per_person)
+    strategy = Strategy(
+        schema, tuple(planned), budget, unit, n, division.tables, rows_per_person, person
+    )
     made = Plan(strategy, analyses, reference)
     made.check(n)
     return made

@@ -23,6 +23,7 @@ _KEYS = {
     "rows",
     "unit",
     "rows_per_person",
+    "person",
     "allocation",
     "weights",
     "budget",
@@ -39,6 +40,7 @@ def load_request(
     *,
     rows: int | None = None,
     rows_per_person: int | None = None,
+    person: str | None = None,
     start: ReleaseView | None = None,
 ) -> Plan:
     """Read a request and make its plan; reads no data.
@@ -51,11 +53,13 @@ def load_request(
         optional ``[guesses]``, which replaces that of the schema file;
         ``[[analysis]]`` tables with ``name``, ``kind``, the parameters of the analysis, and
         ``share`` to set its share of the budget; optional ``rows``, ``unit``,
-        ``rows_per_person``, ``allocation``, ``weights`` and ``[reference]``.
+        ``rows_per_person``, ``person``, ``allocation``, ``weights`` and ``[reference]``.
     rows : int, optional
         Public number of rows, instead of the one in the file.
     rows_per_person : int, optional
         The most rows of one person, instead of the number in the file.
+    person : str, optional
+        The column that tells persons apart, instead of the one in the file.
     start : Release, optional
         As in `dps.plan`.
 
@@ -67,7 +71,7 @@ def load_request(
     path = Path(path)
     document = read_toml(path)
     with files.named_in_errors(path):
-        given = {"rows": rows, "rows_per_person": rows_per_person}
+        given = {"rows": rows, "rows_per_person": rows_per_person, "person": person}
         document |= {key: value for key, value in given.items() if value is not None}
         return _plan(document, path.parent, start)
 
@@ -93,6 +97,7 @@ def _plan(document: Mapping[str, Any], folder: Path, start: ReleaseView | None) 
         n=document.get("rows"),
         unit=document.get("unit", "replace"),
         rows_per_person=document.get("rows_per_person", 1),
+        person=document.get("person"),
         reference=None if reference is None else reference_from_dict(reference),
         shares=shares or None,
         allocation=document.get("allocation", "equal"),

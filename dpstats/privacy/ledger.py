@@ -12,6 +12,7 @@ import json
 import math
 import os
 import re
+import shlex
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -82,6 +83,9 @@ class Ledger:
         Neighbour relation of every spending: amounts for different relations do not add up.
     rows_per_person : int
         The most rows of one person in every spending, for the same reason.
+    person : str or None
+        The column of keys that tells persons apart in every spending: then each protects all rows
+        of a person, whatever its own `rows_per_person`.
     delta : Fraction or None
         Of an `ApproxDP` cap: what was spent is read as an epsilon at this delta.
 
@@ -107,10 +111,17 @@ class Ledger:
     unit: Unit = "replace"
     delta: Fraction | None = None
     rows_per_person: int = 1
+    person: str | None = None
 
     @classmethod
     def create(
-        cls, path: str | Path, cap: Budget, *, unit: Unit = "replace", rows_per_person: int = 1
+        cls,
+        path: str | Path,
+        cap: Budget,
+        *,
+        unit: Unit = "replace",
+        rows_per_person: int = 1,
+        person: str | None = None,
     ) -> Ledger:
         """Start a ledger in a new file.
 
@@ -121,7 +132,7 @@ class Ledger:
         """
         check_budget(cap, "cap")
         header = {"dpstats_ledger": _VERSION, "kind": cap.kind, "cap": str(cap.total)}
-        header |= Neighbours(unit, rows_per_person).to_dict()
+        header |= Neighbours(unit, rows_per_person, person).counted.to_dict()
         if isinstance(cap, ApproxDP):
             header["delta"] = str(cap.delta)
         path = files.as_path(path)
@@ -151,13 +162,15 @@ class Ledger:
         path = files.as_path(path)
         with _opened(path) as file:
             read = _read(file)
-        relation = read.neighbours
-        return cls(path, read.kind, read.cap, relation.unit, read.delta, relation.rows_per_person)
+        at = read.neighbours
+        return cls(
+            path, read.kind, read.cap, at.unit, read.delta, at.rows_per_person, at.person
+        )  # fmt: skip
 
     @property
     def neighbours(self) -> Neighbours:
         """The neighbour relation of every spending."""
-        return Neighbours(self.unit, self.rows_per_person)
+        return Neighbours(self.unit, self.rows_per_person, self.person)
 
     @property
     def spendings(self) -> tuple[Spending, ...]:
@@ -175,9 +188,16 @@ class Ledger:
         """The budget that may still be spent."""
         return self.cap - self.spent
 
-    def check(self, budget: Budget, *, unit: Unit = "replace", rows_per_person: int = 1) -> None:
+    def check(
+        self,
+        budget: Budget,
+        *,
+        unit: Unit = "replace",
+        rows_per_person: int = 1,
+        person: str | None = None,
+    ) -> None:
         """Raise BudgetError if `budget` could not be spent now. Writes nothing."""
-        self._check(budget, Neighbours(unit, rows_per_person), self.spent)
+        self._check(budget, Neighbours(unit, rows_per_person, person), self.spent)
 
     def spend(
         self,
@@ -186,6 +206,7 @@ class Ledger:
         *,
         unit: Unit = "replace",
         rows_per_person: int = 1,
+        person: str | None = None,
         plan: str = "",
         data: str = "",
     ) -> None:
@@ -204,6 +225,8 @@ class Ledger:
             Neighbour relation that it is stated for.
         rows_per_person : int
             The most rows of one person that it is stated for.
+        person : str, optional
+            The column of keys that tells persons apart.
         plan : str
             The plan's digest.
         data : str
@@ -223,7 +246,7 @@ class Ledger:
             check_text(name, text)
         with _opened(self.path, "r+b") as file:
             read = self._same(_read(file))
-            self._check(budget, Neighbours(unit, rows_per_person), read.spent)
+            self._check(budget, Neighbours(unit, rows_per_person, person), read.spent)
             day = datetime.now(UTC).date().isoformat()
             try:
                 _append(file, {"spent": str(budget.total), "date": day, **texts}, read.last)
@@ -268,7 +291,7 @@ class Ledger:
         own = (self.kind, self.cap, self.neighbours, self.delta)
         if (read.kind, read.cap, read.neighbours, read.delta) != own:
             _damaged(
-                1, "the kind, cap, delta, rows per person or unit has changed since the ledger was "
+                1, "the kind, cap, delta, persons or unit has changed since the ledger was "
                 "opened"
             )  # fmt: skip
         return read
@@ -284,9 +307,13 @@ class Ledger:
     def _check(self, budget: Budget, neighbours: Neighbours, spent: Fraction) -> None:
         # rho of Gaussian noise adds up, whichever guarantee is read from the sum
         check_budget(budget)
+        neighbours = neighbours.counted
         unit, k = neighbours.unit, neighbours.rows_per_person
         of_unit = "" if unit == "replace" else f" --unit {unit}"
         of_unit += "" if k == 1 else f" --rows-per-person {k}"
+        of_unit += (
+            "" if neighbours.person is None else f" --person {shlex.quote(neighbours.person)}"
+        )
         start = (
             f"or start another ledger, 'dpstats ledger new FILE {budget.cap_options}{of_unit}', "
             "whose spendings come on top of those in this one"
@@ -305,6 +332,12 @@ class Ledger:
                 f"this ledger counts what is spent under unit={self.unit!r}, got {unit!r}; amounts "
                 "for different neighbour relations cannot be added; plan with the ledger's unit, "
                 f"{start}"
+            )
+        if neighbours.person != self.person:
+            raise BudgetError(
+                f"this ledger counts what is spent with person={self.person!r}, got "
+                f"{neighbours.person!r}; amounts for rows and for persons, or for persons known by "
+                f"different keys, cannot be added; plan with the ledger's, {start}"
             )
         if k != self.rows_per_person:
             raise BudgetError(
@@ -425,7 +458,7 @@ def _read(file: BinaryIO) -> _Read:
         )
     kind = header.get("kind")
     more = {"delta"} if kind == ApproxDP.kind else set[str]()
-    more |= header.keys() & {"rows_per_person"}
+    more |= header.keys() & {"rows_per_person", "person_key"}
     if header.keys() != {*_HEADER, *more, "digest"}:
         _damaged(1, "the header of a ledger is missing")
     cap, delta = parse_fraction(header["cap"]), parse_fraction(header.get("delta"))
@@ -440,7 +473,7 @@ def _read(file: BinaryIO) -> _Read:
     try:
         neighbours = Neighbours.from_dict(header)
     except RequestError:
-        _damaged(1, "rows_per_person must be a whole number from 1")
+        _damaged(1, "rows_per_person must be a whole number from 1, and person_key text")
     last = _checked(1, header, "")
     spendings = []
     for number, entry in enumerate(entries, 2):

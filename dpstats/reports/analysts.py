@@ -160,7 +160,11 @@ class AnalystReport(Cached):
             (
                 paragraph(f"Spent: {held.budget}. {held.neighbours.persons.capitalize()}."),
                 bullets(promise(held.budget, held.neighbours)),
-                prose(table("Guarantee for several rows of one person", header, rows)),
+                *(
+                    [prose(table("Guarantee for several rows of one person", header, rows))]
+                    if held.person is None
+                    else []
+                ),
                 paragraph(
                     f"The plan with the digest {held.plan_digest} was measured once. Compare the "
                     "digest with that of the approved plan and of the custodian's ledger.",

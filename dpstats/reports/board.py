@@ -170,6 +170,11 @@ def _outside(release: Release) -> Iterator[str]:
 
 
 def _of_persons(neighbours: Neighbours) -> str:
+    if neighbours.person is not None:
+        return (
+            f"The column {neighbours.person!r} tells persons apart: {neighbours.persons}. Rows "
+            "without a key are not used."
+        )
     if neighbours.rows_per_person == 1:
         return "A row holds one person. For several rows of one person see below."
     return f"The table holds {neighbours.persons}. For more rows of one person see below."
@@ -263,7 +268,11 @@ def _protected(release: Release) -> Section:
         "What is promised to a person, and what is not",
         (
             bullets(promise(held.budget, held.neighbours)),
-            prose(table("Guarantee for several rows of one person", header, rows)),
+            *(
+                [prose(table("Guarantee for several rows of one person", header, rows))]
+                if held.person is None
+                else []
+            ),
             paragraph("Not protected:"),
             bullets(unprotected),
         ),
@@ -276,7 +285,9 @@ def _decisions(release: Release) -> Section:
         f"Is the digest {files.short_digest(held.plan_digest)} that of the plan that was approved?",
         "Does the ledger of this data set hold an entry for it, and the cap allow it?",
         f"Does each person have {held.neighbours.persons.removesuffix(' per person')}? If not, is "
-        "the guarantee for their number of rows enough?",
+        "the guarantee for their number of rows enough?"
+        if held.person is None
+        else f"Does {held.person!r} hold the same key in all rows of a person?",
         "Were all levels, bounds and edges chosen without a look at these rows?",
         "Are the names and notes in the schema fit to be published?",
     ]

@@ -56,9 +56,10 @@ def percent_up(value: float) -> str:
 def promise(budget: Budget, neighbours: Neighbours) -> list[str]:
     """What the budget promises to a person, in sentences."""
     epsilon, delta = pair_of(budget)
-    public, one = neighbours.unit == "replace", neighbours.rows_per_person == 1
+    public, one = neighbours.unit == "replace", neighbours.rows == "one row"
+    content = "content of" if neighbours.person is None else "values, but for the key, in"
     what = (
-        f"differ in the content of {neighbours.rows}"
+        f"differ in the {content} {neighbours.rows}"
         if public
         else f"differ by {neighbours.rows} that {'is' if one else 'are'} there or not"
     )
@@ -76,7 +77,12 @@ def promise(budget: Budget, neighbours: Neighbours) -> list[str]:
         "can take it back by what they do with this file.",
     ]
     if public:
-        said.append("The number of rows is public and is not protected.")
+        said.append(
+            "The number of rows is public and is not protected."
+            if neighbours.person is None
+            else "The number of rows that are used is public. It and how many rows each person has "
+            "are not protected."
+        )
     return said
 
 

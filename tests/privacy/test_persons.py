@@ -260,7 +260,7 @@ def test_releases_say_how_many_rows_a_person_may_have(tmp_path):
     again = dps.load(tmp_path / "release.zip")
     assert again.measurements.rows_per_person == 3
     assert "at most 3 rows per person" in str(again)
-    assert '"person": "at most 3 rows per person; all of' in held.measurements.to_members()[
+    assert '"person": "at most 3 rows per person; all rows of' in held.measurements.to_members()[
         "measurements.json"
     ].replace("\n", "")
     described = json.dumps(again.to_croissant("r", file=tmp_path / "release.zip"))
