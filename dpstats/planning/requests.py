@@ -69,7 +69,7 @@ def load_request(
         Naming the key that is missing, unknown or wrong.
     """
     path = Path(path)
-    document = read_toml(path)
+    document = read_toml(path, "request")
     with files.named_in_errors(path):
         given = {"rows": rows, "rows_per_person": rows_per_person, "person": person}
         document |= {key: value for key, value in given.items() if value is not None}
@@ -79,6 +79,11 @@ def load_request(
 def _plan(document: Mapping[str, Any], folder: Path, start: ReleaseView | None) -> Plan:
     if unknown := sorted(set(document) - _KEYS):
         raise RequestError(f"unknown keys {unknown}; known: {sorted(_KEYS)}")
+    if "column" in document and not {"analysis", "budget"} & document.keys():
+        raise RequestError(
+            "this is a schema, not a request; write a request with schema = 'FILE', [budget] and "
+            "[[analysis]] tables"
+        )
     if ("column" in document) == ("schema" in document):
         raise RequestError("give [[column]] tables, or schema = 'file.toml'")
     guesses = document.get("guesses")

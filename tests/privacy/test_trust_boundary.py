@@ -16,7 +16,7 @@ import dpstats as dps
 PACKAGE = Path(dps.__file__).parent
 # A room imports itself and the rooms before it, type-only imports included.
 ROOMS = [
-    "errors", "arrays", "caching", "checks", "display", "files", "spending",
+    "errors", "arrays", "caching", "checks", "display", "mistaken_files", "files", "spending",
     "schema", "privacy",
     "families", "corrected", "theory",
     "measured",

@@ -13,6 +13,7 @@ from dpstats.measured.measurements import Measurements
 from dpstats.results.rendering import significant
 from dpstats.theory.sampling import ReferenceSampling
 
+SCALED = "means of functions with values between -1 and 1: for a table, shares of the rows"
 _FAILURE = 0.05
 _THEOREM = "Theorem II.1 of Bojkovic & Loh (2024)"
 _GIVEN = "for the minimax fit, independent rows, and enough candidates and synthetic rows."
@@ -43,21 +44,25 @@ class ExpectedAccuracy:
     promised: float | None
     lacking: str = ""
 
-    def __str__(self) -> str:
+    def lines(self, *, theory: bool = True) -> list[str]:
+        """Sentences, with or without those on the theorem."""
         noise = counted(self.functions, "function")
-        lines = [
-            f"Synthetic rows: expected delta {significant(self.delta)}, the median of the largest "
-            f"noise on {noise}."
-        ]
+        expected = (
+            f"Synthetic rows: expected error (delta) {significant(self.delta)}, the median of the "
+            f"largest noise on {noise}; {SCALED}."
+        )
+        if not theory:
+            return [expected]
         if self.promised is None:
-            lines.append(f"{_THEOREM} promises nothing here: it is for {self.lacking}.")
-        elif not math.isfinite(self.promised):
-            lines.append(f"{_THEOREM} promises nothing at this n.")
-        else:
-            times = f", {round(self.promised / self.delta)} times as much" if self.delta else ""
-            promise = f"{self.promised:.2g} with probability 95%{times}"
-            lines += [f"{_THEOREM} promises {promise},", _GIVEN]
-        return "\n".join(lines)
+            return [expected, f"{_THEOREM} promises nothing here: it is for {self.lacking}."]
+        if not math.isfinite(self.promised):
+            return [expected, f"{_THEOREM} promises nothing at this n."]
+        times = f", {round(self.promised / self.delta)} times as much" if self.delta else ""
+        promise = f"{self.promised:.2g} with probability 95%{times}"
+        return [expected, f"{_THEOREM} promises {promise}, {_GIVEN}"]
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
 
 
 def expected_accuracy(measurements: Measurements, *, fixed: bool) -> ExpectedAccuracy:
