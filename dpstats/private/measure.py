@@ -272,8 +272,8 @@ def _read_again(data: object, plan: Plan, blocks: Sequence[Block], rows: int | N
     """
     failure = ""
     try:
-        source = _of_persons(open_source(data, plan.columns, plan.person), plan)
-        source = replace(source, rows=None)
+        opened = open_source(data, plan.columns, plan.person)
+        source = replace(_of_persons(opened, plan), rows=None)
         totals, again = exact_sums(source, plan.columns, blocks)
         if rows in (None, again):
             return totals
