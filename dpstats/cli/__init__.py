@@ -21,8 +21,8 @@ from dpstats.terminal import (
 
 DONE, FAILED, REFUSED, OVER_BUDGET = 0, 1, 2, 3
 _EXITS = (
-    "exit codes: 0 done, 1 unexpected failure (of verify: no agreement), 2 a request, table or file "
-    "was refused, 3 the privacy budget does not allow it"
+    "exit codes: 0 done, 1 unexpected failure (verify: no agreement), 2 a request, table "
+    "or file was refused, 3 the privacy budget does not allow it"
 )
 
 

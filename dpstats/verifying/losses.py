@@ -17,7 +17,7 @@ from dpstats.verifying.functions import Block, Feature, Row, Sums
 LARGEST = 2**16
 FEW_LOSSES = 300_000
 _KNOTS, _LAST = 64, 40
-_MOST_WORK = 5_000_000  # losses that are compared
+_MOST_WORK = 2_000_000  # losses that are compared
 
 Box = dict[str, tuple[int, int]]
 
@@ -148,7 +148,7 @@ class LinearLosses(Block):
         responses = sorted(self._value(self.response, code) for code in box[self.response[0]])
         least, most = [], []
         for t, u in zip(low, high, strict=True):
-            ends = [self.loss_of(y, v) for y in responses for v in (t, u)]
+            ends = [self.loss_of(responses[0], u), self.loss_of(responses[-1], t)]
             inside = responses[0] - u <= 0 <= responses[-1] - t
             bottom = 0.0 if inside and self.loss["kind"] != "logistic" else min(ends)
             least.append(math.floor(bottom / self.unit + 0.5) - 1)
@@ -203,6 +203,7 @@ def grid_of(axes: Sequence[Sequence[Any]]) -> tuple[tuple[float, float, int], ..
 
 
 Ends = tuple[tuple[int, int], ...]
+_Pair = tuple["_Part", "_Part | None"]
 
 
 @dataclass(frozen=True, order=True)
@@ -259,44 +260,70 @@ def divided(block: LinearLosses, unit: str, power: int) -> tuple[int, int, int]:
 
     def measured(one: _Part, other: _Part | None) -> tuple[int, int]:
         low, high, vector = at(one)
-        if other is None:
-            return sum(v**power for v in high), sum(v**power for v in vector)
-        lower, higher, beside = at(other)
-        ends = zip(low, high, lower, higher, strict=True)
-        sizes = [max(h - m, g - n) for n, h, m, g in ends]
-        apart = [abs(v - w) for v, w in zip(vector, beside, strict=True)]
+        if other is None:  # twice the losses, less the centre
+            ends = zip(low, high, centre, strict=True)
+            sizes = [max(2 * h - c, c - 2 * n) for n, h, c in ends]
+            apart = [abs(2 * v - c) for v, c in zip(vector, centre, strict=True)]
+        else:
+            lower, higher, beside = at(other)
+            both = zip(low, high, lower, higher, strict=True)
+            sizes = [max(h - m, g - n) for n, h, m, g in both]
+            apart = [abs(v - w) for v, w in zip(vector, beside, strict=True)]
         if power == 1:
             return sum(sizes), sum(apart)
         return sum([v * v for v in sizes]), sum([v * v for v in apart])
 
+    def search(start: Sequence[_Pair], limit: int) -> tuple[int, int]:
+        reached = work = 0
+        heap: list[tuple[int, int, _Part, _Part | None]] = []
+        pairs = list(start)
+        while True:
+            for one, other in pairs:
+                work += block.size
+                most, found = measured(one, other)
+                reached = max(reached, found)
+                if most > reached:
+                    heapq.heappush(heap, (-most, work, one, other))
+            if not heap or -heap[0][0] <= reached:
+                return reached, reached
+            if work > limit:
+                return reached, -heap[0][0]
+            _, _, first, second = heapq.heappop(heap)
+            if second is not None and second.width > first.width:
+                first, second = second, first
+            halves = first.halves()
+            pairs = [(half, second) for half in halves]
+            if second == first:
+                pairs = [(halves[i], halves[j]) for i, j in ((0, 0), (0, 1), (1, 1))]
+
     parts = [_Part(ends) for ends in itertools.product(*start)]
-    others: list[_Part | None] = [None] if unit == "add_remove" else [*parts]
-    heap: list[tuple[int, int, _Part, _Part | None]] = []
-    reached = work = 0
+    centre = [0] * block.size
+    if unit == "add_remove":
+        reached, bound = search([(part, None) for part in parts], _MOST_WORK)
+        return reached // 2**power, -(-bound // 2**power), len(known)
+    pairs = [(one, other) for i, one in enumerate(parts) for other in parts[i:]]
+    reached, bound = search(pairs, _MOST_WORK)
+    if bound > reached:
+        # no two rows are farther apart than twice the largest distance from any one point
+        centre = _middle(block, codes, names, power)
+        bound = min(bound, search([(part, None) for part in parts], _MOST_WORK)[1])
+    return reached, bound, len(known)
 
-    def add(one: _Part, other: _Part | None) -> None:
-        nonlocal reached, work
-        work += block.size
-        most, found = measured(one, other)
-        reached = max(reached, found)
-        if most > reached:
-            heapq.heappush(heap, (-most, work, one, other))
 
-    for i, one in enumerate(parts):
-        for other in others if unit == "add_remove" else parts[i:]:
-            add(one, other)
-    while heap and -heap[0][0] > reached:
-        if work > _MOST_WORK:
-            return reached, -heap[0][0], len(known)
-        _, _, first, second = heapq.heappop(heap)
-        if second is not None and second.width > first.width:
-            first, second = second, first
-        same = second == first
-        halves = first.halves()
-        if same:
-            for i, j in ((0, 0), (0, 1), (1, 1)):
-                add(halves[i], halves[j])
-        else:
-            for half in halves:
-                add(half, second)
-    return reached, reached, len(known)
+def _middle(
+    block: LinearLosses, codes: Sequence[Sequence[int]], names: Sequence[str], power: int
+) -> list[int]:
+    """Twice a point that is not far from any of some rows: their mean, or the middle of ranges."""
+    few = [[own[i * (len(own) - 1) // 5] for i in range(6)] for own in codes]
+    chosen = (dict(zip(names, row, strict=True)) for row in itertools.product(*few))
+    some = list({tuple(block.vector(row)) for row in itertools.islice(chosen, 1_000)})
+    by_loss = list(zip(*some, strict=True))
+    mean = [2 * sum(own) // len(own) for own in by_loss]
+    middle = [min(own) + max(own) for own in by_loss]
+
+    def farthest(point: list[int]) -> int:
+        pairs = (zip(vector, point, strict=True) for vector in some)
+        sizes: list[int] = [sum(abs(2 * a - b) ** power for a, b in one) for one in pairs]
+        return max(sizes)
+
+    return min(mean, middle, key=farthest)
