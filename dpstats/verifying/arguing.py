@@ -9,10 +9,9 @@ from fractions import Fraction
 from pathlib import Path
 
 from dpstats.verifying.certificate import check_certificate
-from dpstats.verifying.curve import promises
 from dpstats.verifying.findings import Finding, find, joint_residuals
 from dpstats.verifying.functions import Residual
-from dpstats.verifying.noise import scale_of
+from dpstats.verifying.noise import promises, scale_of
 from dpstats.verifying.reading import Held, Measured, NotReadError, fraction, open_file
 
 AGREES, DISAGREES, NOT_READ = 0, 1, 2

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import io
-import itertools
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ from statistics import NormalDist
 from typing import Any
 
 from dpstats.verifying.columns import MISSING, Column, day
+from dpstats.verifying.combining import Sources, Update, scales_of
 from dpstats.verifying.functions import (
     BinOffsets,
     Block,
@@ -26,7 +26,7 @@ from dpstats.verifying.functions import (
     Row,
     Table,
 )
-from dpstats.verifying.noise import jointly, quantile, scale_of
+from dpstats.verifying.noise import jointly, quantile
 from dpstats.verifying.numeric_functions import BallMoments
 from dpstats.verifying.reading import Held, Measured
 
@@ -75,10 +75,8 @@ def check_rows(held: Held) -> list[tuple[dict[str, int], int]]:
         if count:
             expected[tuple(_decoded(c, row[c.name]) for c in columns)] += count
     rows = list(csv.reader(io.StringIO(held.members["rows.csv"])))
-    written = Counter(
-        tuple(_read(c, cell) for c, cell in zip(columns, line, strict=True)) for line in rows[1:]
-    )
-    if rows[0] != names or written != expected:
+    written = Counter(tuple(map(_read, columns, line)) for line in rows[1:])
+    if rows[0] != names or {*map(len, rows)} != {len(names)} or written != expected:
         held.wrong.append("rows.csv does not hold the rows of candidates.csv in original units")
     else:
         held.said.append(f"rows.csv: {sum(expected.values()):,} rows, those of candidates.csv.")
@@ -121,8 +119,6 @@ def check_certificate(held: Held) -> list[str]:
         parts, count, estimate = _combined(held, family, tables, rows, power, alpha)
     else:
         parts, count, estimate = _separate(held, family, rows, power, alpha)
-    if not parts:
-        return ["not computed again: its answers combine tables with conditions on them"]
     ends = _sizes(estimate, count)
     lines, largest = [], 0.0
     for part in parts:
@@ -164,7 +160,7 @@ def _separate(
     """Every function by its own answer; noises are independent."""
     answers = _by_block(held)
     kept = [one for one in family if not one.block.plain.get("coarse")] or list(family)
-    scales = {id(one): _scales(one, power) for one in held.blocks}
+    scales = {id(one): scales_of(one, power) for one in held.blocks}
     every = [s for one in kept for s in scales[id(one)]]
     counts = [one for one in held.blocks if one.role == "count"]
     every += [s for one in counts for s in scales[id(one)]]
@@ -192,77 +188,44 @@ def _combined(
     power: int,
     alpha: float,
 ) -> tuple[list[Published], float, float]:
-    """Tables from their residuals: interactions that are orthogonal, added up.
+    """Tables from all that see a part of them; every function gets alpha over their number.
 
-    T / prod n estimates the interaction of a residual's columns; it is centred along each of them
-    and spread evenly over the other columns of a table. Every function gets alpha over the number
-    of functions.
+    The interaction of some columns is what is left of their counts without smaller margins. A
+    residual over its bound and number of cells estimates it, and so does a table that holds these
+    columns, summed over the others. They are weighted by their precisions, centred, and spread
+    evenly over the other columns. Noise in different interactions is uncorrelated.
     """
-    answers, count = _by_block(held), [one for one in held.blocks if one.role == "count"]
-    residuals, others = {}, []
-    for one in family:
-        if isinstance(one.block, Residual):
-            residuals[tuple(column.name for column in one.block.columns)] = one
-        else:
-            others.append(one)
+    count = [one for one in held.blocks if one.role == "count"]
+    others = [one for one in family if not isinstance(one.block, Residual)]
     others = [one for one in others if not one.block.plain.get("coarse")]
-    if any(isinstance(one.block, Table) for one in others):
-        return [], 0.0, 0.0  # further tables or conditions would enter the combination
-    total = sum(math.prod(c.bins for c in columns) for columns in tables)
-    total += sum(one.block.size for one in others) + len(count)
+    public = None if count else float(held.document["rows"])
+    sources = Sources([*family, *count], _by_block(held), power, public)
+    whole = [one.block.columns for one in others if type(one.block) is Table]
+    seen = [one for one in others if isinstance(one.block, Condition) and sources.sees(one.block)]
+    others = [one for one in others if type(one.block) is not Table and one not in seen]
+    wanted = [Table({"kind": "table"}, tuple(columns)) for columns in (*tables, *whole)]
+    total = sum(block.size for block in wanted) + len(seen) + len(count)
+    total += sum(one.block.size for one in others)
     z = NormalDist().inv_cdf(1 - alpha / (2 * total))
-    n = float(answers[id(count[0])][0]) if count else float(held.document["rows"])
+    updated = Update(sources, seen)
     parts = []
-    for columns in tables:
-        shape = [column.bins for column in columns]
-        cells = list(itertools.product(*map(range, shape)))
-        noisy, variance = [n / len(cells)] * len(cells), 0.0
-        if count:
-            variance += _scales(count[0], power)[0] ** 2 / len(cells) ** 2
-        for size in range(1, len(columns) + 1):
-            for places in itertools.combinations(range(len(columns)), size):
-                one = residuals[tuple(columns[i].name for i in places)]
-                own = [shape[i] for i in places]
-                inside, rest = math.prod(own), len(cells) // math.prod(own)
-                values = _centred([t / inside / rest for t in answers[id(one)]], own)
-                for at, cell in enumerate(cells):
-                    index = 0
-                    for i in places:
-                        index = index * shape[i] + cell[i]
-                    noisy[at] += values[index]
-                share = math.prod(1 - 1 / m for m in own)
-                variance += (_scales(one, power)[0] / inside / rest) ** 2 * share
-        block = Table({"kind": "table"}, tuple(columns))
-        radius = [z * math.sqrt(variance)] * len(cells)
-        name = f"table of {', '.join(column.name for column in columns)}"
-        means = _means(block, rows)
-        parts.append(Published(name, means, noisy, [0.0] * len(cells), radius))
+    for block in [*wanted, *(one.block for one in seen)]:
+        noisy, variances = updated.estimates(block)
+        radius = [z * math.sqrt(variance) for variance in variances]
+        low = [0.0] * len(noisy)
+        parts.append(Published(_named(block), _means(block, rows), noisy, low, radius))
     for one in others:
-        noisy = [t / b for t, b in zip(answers[id(one)], one.block.bounds, strict=True)]
-        radius = [
-            quantile(s, power, alpha / total) / b
-            for s, b in zip(_scales(one, power), one.block.bounds, strict=True)
-        ]
+        pairs = zip(scales_of(one, power), one.block.bounds, strict=True)
+        radius = [quantile(s, power, alpha / total) / b for s, b in pairs]
+        noisy = [t / b for t, b in zip(sources.sums[id(one)], one.block.bounds, strict=True)]
         name, means = _named(one.block), _means(one.block, rows)
         parts.append(Published(name, means, noisy, _least(one.block), radius))
-    if not count:
-        return parts, 0.0, n
-    return parts, float(quantile(_scales(count[0], power)[0], power, alpha / total)), n
-
-
-def _centred(values: list[float], shape: Sequence[int]) -> list[float]:
-    """Minus the mean along every axis."""
-    inner = 1
-    for length in reversed(shape):
-        step = inner * length
-        for start in range(0, len(values), step):
-            for at in range(start, start + inner):
-                line = range(at, at + step, inner)
-                mean = sum(values[i] for i in line) / length
-                for i in line:
-                    values[i] -= mean
-        inner = step
-    return values
+    if public is not None:
+        return parts, 0.0, public
+    (n,), (variance,) = updated.estimates(Table({"kind": "table"}, ()))
+    if whole or seen:
+        return parts, z * math.sqrt(variance), n
+    return parts, float(quantile(scales_of(count[0], power)[0], power, alpha / total)), n
 
 
 def _bounds(part: Published, n: int, ends: tuple[int, int]) -> list[float]:
@@ -302,11 +265,6 @@ def _least(block: Block) -> list[float]:
         squares = [0.0 if i == j else -1.0 for i, j in block.pairs]
         return [-1.0] * len(block.columns) + squares + [-1.0]
     return [-1.0 if isinstance(block, BinOffsets) else 0.0] * block.size
-
-
-def _scales(one: Measured, power: int) -> list[float]:
-    known = {b: scale_of(one.multiplier, b, power) for b in set(one.block.bounds)}
-    return [known[bound] for bound in one.block.bounds]
 
 
 def _by_block(held: Held) -> dict[int, list[int]]:

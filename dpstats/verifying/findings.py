@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from dpstats.verifying import monomials
@@ -327,26 +327,29 @@ def _score(block: PilotScore, unit: str, power: int) -> Finding:
     sets = alternatives(block.terms)
     k = len(sets)
     top, low = corners(block, block.terms, {})
+    start = (top, None if unit == "add_remove" else low)
+    pilots = [block.pilot] if block.pilot is not None else [
+        tuple(sign * 2**24 * (i < 1 or every) for i in range(block.size))
+        for sign in (-1, 1) for every in (False, True)
+    ]  # fmt: skip
+    some = [replace(block, pilot=pilot, _means={}) for pilot in pilots]
+    tries = max(20, 50_000 // block.size)
+    reached = max(climb(one, start, power, tries)[0] for one in some)
     if unit == "add_remove":
-        reached, _ = climb(block, (top, None), power, max(20, 50_000 // block.size))
-        return Finding(
-            reached,
-            Fraction(k),
-            f"{k} sets of alternatives, each at most 1 in size, whatever the pilot",
-        )
+        how = f"{k} sets of alternatives, each at most 1 in size, whatever the pilot"
+        return Finding(reached, Fraction(k), how)
     bound, each = 2**power * k, 2**power
     if all(level is not None for term in block.terms for _, level in term):
         names = {name for _, own in sets for name in own}
         touched = [[min(2, n) for (_, own), n in sets.items() if name in own] for name in names]
-        bound = max([k, *(each * (k - len(some)) + sum(some) for some in touched)])
-    reached, _ = climb(block, (top, low), power, max(20, 50_000 // block.size))
+        bound = max([k, *(each * (k - len(own)) + sum(own) for own in touched)])
     how = f"{k} sets of alternatives, each from -1 to 1, whatever the pilot"
     return Finding(reached, Fraction(bound), how)
 
 
 def _losses(block: LinearLosses | TabulatedLosses, unit: str, power: int) -> Finding:
     divisor = Fraction(LARGEST) ** power
-    if isinstance(block, TabulatedLosses) or block.states * block.size <= FEW_LOSSES:
+    if isinstance(block, TabulatedLosses) or block.states**2 * block.size <= FEW_LOSSES:
         listed = vectors(block)
         if unit == "add_remove":
             reached = bound = largest_norm(listed, power)

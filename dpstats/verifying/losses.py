@@ -15,7 +15,7 @@ from dpstats.verifying.columns import Column
 from dpstats.verifying.functions import Block, Feature, Row, Sums
 
 LARGEST = 2**16
-FEW_LOSSES = 300_000
+FEW_LOSSES = 4_000_000  # that are compared pair by pair
 _KNOTS, _LAST = 64, 40
 _MOST_WORK = 2_000_000  # losses that are compared
 
