@@ -116,6 +116,8 @@ def _thresholds(terms: Sequence[Term], power: int) -> Fraction | None:
         def swap(feature: Feature) -> Feature:
             return other if feature == one else one if feature == other else feature
 
+        if one[1] != other[1]:  # of a sign only the parity matters
+            return False
         moved = Counter((frozenset((swap(f), k) for f, k in own.items()), g, n)
                         for own, ((_, g), n) in zip(powers, sets, strict=True))  # fmt: skip
         return moved == Counter((frozenset(own.items()), g, n)

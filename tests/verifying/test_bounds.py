@@ -76,6 +76,10 @@ def test_moments(seed):
         check(read(Moments.of_terms(SCHEMA, terms, False, given)))
 
 
+def test_a_number_and_a_sign_are_not_alike():
+    check(read(Moments.of_terms(SCHEMA, [(("z", None), ("a", -1), ("g", 2))])))
+
+
 @pytest.mark.parametrize("p", [2, 3])
 def test_pairs_of_numbers(p):
     names = ["x", "y", "z"][:p]
