@@ -8,7 +8,7 @@ import io
 import json
 import re
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -33,6 +33,25 @@ from dpstats.verifying.numeric_functions import BallMoments, KernelLattice, Pilo
 VERSION = 3
 _MOST = 2**31
 ANSWERS = ["block", "function", "name", "noisy_sum", "uniform"]
+_SHARED = {"dpstats", "version", "budget", "unit", "rows", "schema", "blocks", "tables"}
+_KEYS = {
+    "plan": _SHARED | {"analyses", "reference", "start", "guesses"},
+    "measurements": _SHARED
+    | {"person", "not_private", "assumes", "reference", "analyses", "plan"},
+    "column": {"kind", "name", "missing", "allow_missing", "note", "levels", "other", "low", "high",
+               "points", "edges", "closed", "values", "scale"},
+    "table": {"columns"},
+    "condition": {"columns", "cells", "label"},
+    "residual": {"columns"},
+    "moments": {"terms", "coarse", "robust", "given"},
+    "group_moments": {"number", "groups"},
+    "ball_moments": {"numbers", "center", "scale", "clip_norm"},
+    "kernel_lattice": {"columns", "k", "bandwidth"},
+    "bin_offsets": {"columns", "number"},
+    "linear_losses": {"loss", "response", "regressors", "axes"},
+    "tabulated_losses": {"loss"},
+    "pilot_score": {"terms", "response", "link", "pilot", "given"},
+}  # fmt: skip
 
 
 class NotReadError(Exception):
@@ -163,6 +182,8 @@ def _archive(data: bytes) -> Held:
         held.wrong.append("answers.csv has a uniform outside [-1/2, 1/2]")
     else:
         held.said.append(f"answers.csv: one whole number for each of {len(expected)} functions.")
+    if not str(held.document.get("person")).startswith("one row per person;"):
+        held.wrong.append("the file does not say that it protects persons with one row")
     if held.document.get("not_private") is not False:
         held.wrong.append("the noise came from a source for tests: the file is not private")
     return held
@@ -197,6 +218,13 @@ def _json(text: str, kind: str) -> dict[str, Any]:
 
 
 def _held(kind: str, document: dict[str, Any]) -> Held:
+    _known(document, "measurements" if document["dpstats"] == "measurements" else "plan")
+    for plain in document["schema"]:
+        _known(plain, "column")
+    for plain in document["blocks"]:
+        _known(
+            {k: plain[k] for k in plain if k not in ("kind", "role", "multiplier")}, plain["kind"]
+        )
     columns = {plain["name"]: read_column(plain) for plain in document["schema"]}
     blocks = [
         Measured(_block(plain, columns), plain["role"], fraction(plain["multiplier"]))
@@ -212,6 +240,14 @@ def _held(kind: str, document: dict[str, Any]) -> Held:
     if len(set(texts)) < len(texts) - 1:  # a histogram may be a table of the family too
         held.wrong.append("a block is in the file twice")
     return held
+
+
+def _known(plain: Mapping[str, Any], kind: str, more: Set[str] = frozenset()) -> None:
+    """Refuse keys that could change what the others mean."""
+    if kind not in _KEYS:
+        raise NotReadError(f"has blocks of a kind that is not known: {kind}")
+    if unknown := set(plain) - _KEYS[kind] - more:
+        raise NotReadError(f"has keys that are not known: {', '.join(sorted(unknown))}")
 
 
 def fraction(text: object, sign: bool = False) -> Fraction:
@@ -267,9 +303,7 @@ def _block(plain: dict[str, Any], columns: dict[str, Column]) -> Block:
         return LinearLosses(plain, of(used), plain["loss"], response, regressors, axes)
     if kind == "tabulated_losses":
         return TabulatedLosses(plain, tuple(columns[name] for name in plain["loss"]["columns"]))
-    if kind in ("moments", "pilot_score"):
-        return _of_terms(plain, columns, of)
-    raise NotReadError(f"has blocks of a kind that is not known: {kind}")
+    return _of_terms(plain, columns, of)
 
 
 def _of_terms(plain: dict[str, Any], columns: dict[str, Column], of: Any) -> Block:

@@ -221,6 +221,15 @@ def test_checksums_and_the_digest_of_the_plan(released):
     assert [one for one in verify(path).wrong if "plan digest" in one]
 
 
+@pytest.mark.parametrize("place", ["file", "column", "block"])
+def test_a_key_that_is_not_known_is_refused(whole, tmp_path, place):
+    plan = whole(dps.PureDP(1), "replace", "smoking").to_dict()
+    {"file": plan, "column": plan["schema"][0], "block": plan["blocks"][0]}[place]["rows_each"] = 2
+    (tmp_path / "plan.json").write_text(json.dumps(plan))
+    with pytest.raises(reading.NotReadError, match="keys that are not known: rows_each"):
+        verify(tmp_path / "plan.json")
+
+
 @pytest.mark.parametrize("delta", [0.999, 0.5])
 def test_a_radius_that_is_too_small(released, delta):
     path, texts = released
