@@ -2,6 +2,7 @@
 #   make demo    run an end-to-end example on a bundled public data set
 #   make test    run the linters, the type checker, the links of the documentation and the tests,
 #                as CI does
+#   make mutants plant bugs in copies of the package, and see that the tests find them
 #   make docs    build the documentation, with the output of the vignettes, in build/docs/html
 PYTHON ?= python3
 BIN := .venv/bin
@@ -12,10 +13,11 @@ SPHINX := $(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going -j auto
 LOWEST := build/lowest
 CORE := tests/families tests/inference tests/measured tests/private tests/schema
 
-.PHONY: demo test test-slow test-lowest check docs docs-check benchmark clean
+.PHONY: demo test test-slow test-lowest check docs docs-check benchmark mutants clean
 
 demo: .venv/installed
-	$(BIN)/dpstats demo
+	@echo "running the example"
+	@$(BIN)/dpstats demo
 
 test: .venv/installed-dev check docs-check
 	DPSTATS_VIGNETTES=thin $(BIN)/python -m pytest -m "not slow"
@@ -48,16 +50,23 @@ check: .venv/installed-dev
 benchmark: .venv/installed-dev
 	$(BIN)/python tests/benchmarks/waiting.py
 
+# Plants bugs in what privacy rests on, one by one, and writes which test sees each (half an hour).
+mutants: .venv/installed-dev
+	$(BIN)/python tests/mutants/plant.py
+
 .venv/bin/python:
 	$(PYTHON) -c "import sys; sys.exit('dpstats needs Python 3.11 or newer: make PYTHON=python3.11 ...' if sys.version_info < (3, 11) else 0)"
+	@echo "making the folder .venv for dpstats and what it needs"
 	$(PYTHON) -m venv .venv
 
 .venv/installed: pyproject.toml | .venv/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[plots]"
+	@echo "installing dpstats into .venv: a few minutes, only the first time"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[plots]"
 	touch $@
 
 .venv/installed-dev: pyproject.toml | .venv/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
+	@echo "installing dpstats and the tools of its tests into .venv: a few minutes, only the first time"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
 	touch $@ .venv/installed
 
 clean:

@@ -54,6 +54,7 @@ from .families.losses.functions import LogisticLoss as LogisticLoss
 from .families.losses.functions import PinballLoss as PinballLoss
 from .families.losses.tabulated import TabulatedLoss as TabulatedLoss
 from .families.moments import Moments as Moments
+from .inference.intervals import Intervals as Intervals
 from .measured.answers import Answers as Answers
 from .measured.certificate import Accuracy as Accuracy
 from .measured.measurements import Measurements as Measurements

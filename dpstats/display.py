@@ -1,11 +1,13 @@
-"""What terminals and notebooks show by themselves: HTML of lines and tables, and a progress bar."""
+"""What terminals and notebooks show: lines and tables that fit, as HTML too, and a progress bar."""
 
 from __future__ import annotations
 
 import html
+import shutil
 import sys
+import textwrap
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Literal
 
@@ -15,6 +17,89 @@ from dpstats.errors import RequestError
 Shown = Progress | Literal[False] | None  # None: a bar where somebody sees it; False: nothing
 PATIENCE = 2.0  # seconds before a bar is shown
 _STEP = 0.1  # seconds between two pictures of it
+_LINE, _LEAST_LINE = 100, 40  # characters of a line where there is no terminal, and at least
+_LEAST_CELL = 12  # characters of a column of text that is made narrower
+_GAP = "  "
+
+
+def line_width() -> int:
+    """Characters of a line of the terminal, or 100 without one."""
+    return max(_LEAST_LINE, shutil.get_terminal_size((_LINE, 24)).columns)
+
+
+def wrapped(line: str, indent: int = 4) -> list[str]:
+    """Lines that fit, the further ones indented; an empty line stays one.
+
+    Examples
+    --------
+    >>> wrapped("one two")
+    ['one two']
+    >>> [len(line) < 100 for line in wrapped("words " * 30)], wrapped("words " * 30)[1][:6]
+    ([True, True], '    wo')
+    """
+    start = line[: len(line) - len(line.lstrip())]
+    return textwrap.wrap(
+        line, line_width(), subsequent_indent=start + " " * indent, break_on_hyphens=False,
+        break_long_words=False, drop_whitespace=True, replace_whitespace=False,
+    ) or [""]  # fmt: skip
+
+
+def fitted_table(
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    text: Collection[int],
+    room: int | None = None,
+) -> list[str]:
+    r"""Lines of a table that fit: text wraps, and columns without room come below the rest.
+
+    `text` has the numbers of the columns of text, which are left-aligned; the others are numbers.
+    The first column is repeated where columns come below. `room` is the width of a line, by default
+    that of the terminal.
+
+    Examples
+    --------
+    >>> print(*fitted_table(["name", "width"], [["age", "0.5"], ["income", "12"]], [0]), sep="\n")
+    name    width
+    age       0.5
+    income     12
+    """
+    cells = [list(header), *map(list, rows)]
+    wide = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    room = line_width() if room is None else room
+    while _together(wide) > room:
+        longest = max(text, key=lambda j: wide[j], default=0)
+        if longest not in text or wide[longest] <= _LEAST_CELL:
+            break
+        wide[longest] -= 1
+    lines: list[str] = []
+    for block in _blocks(wide, room):
+        lines += [""] if lines else []
+        for row in cells:
+            parts = {
+                j: textwrap.wrap(row[j], wide[j]) or [""] if j in text else [row[j]] for j in block
+            }
+            for i in range(max(map(len, parts.values()))):
+                here = {j: part[i] if i < len(part) else "" for j, part in parts.items()}
+                line = [
+                    cell.ljust(wide[j]) if j in text else cell.rjust(wide[j])
+                    for j, cell in here.items()
+                ]
+                lines.append(_GAP.join(line).rstrip())
+    return lines
+
+
+def _together(wide: Sequence[int]) -> int:
+    return sum(wide) + len(_GAP) * (len(wide) - 1)
+
+
+def _blocks(wide: Sequence[int], room: int) -> list[list[int]]:
+    """Numbers of the columns that fit beside the first, block by block."""
+    blocks = [[0]]
+    for j in range(1, len(wide)):
+        if len(blocks[-1]) > 1 and _together([wide[i] for i in (*blocks[-1], j)]) > room:
+            blocks.append([0])
+        blocks[-1].append(j)
+    return blocks
 
 
 def html_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 from uuid import uuid4
 
 from dpstats.errors import DpstatsError, FileFormatError, RequestError
+from dpstats.mistaken_files import mistaken
 
 VERSION = 3  # 3: a digest of the plan; answers carry the names of their functions
 MOST_BYTES = 2**31  # of a file, or of a member of an archive when expanded
@@ -237,17 +238,13 @@ def unpack(file: BinaryIO, wanted: Iterable[str], name: str) -> dict[str, str]:
         raise
     except Exception:  # zipfile raises errors of many kinds on damaged archives
         raise FileFormatError(
-            f"{name} is not an archive of a release or of measurements; open a plan with "
-            "dps.Plan.load"
+            f"{name} is not an archive of a release or of measurements, or it is damaged"
         ) from None
 
 
 def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo | None, member: str, name: str) -> str:
     if info is None:
-        raise FileFormatError(
-            f"{name} lacks {member}; open a release with dps.load and measurements "
-            "with dps.Measurements.load"
-        )
+        raise FileFormatError(f"{name} lacks {member}; restore it from a copy")
     if info.flag_bits & 1:
         raise FileFormatError(f"{name} is encrypted; dpstats writes and reads plain archives")
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
@@ -295,12 +292,26 @@ def load_archive(path: str | Path, wanted: Iterable[str]) -> dict[str, str]:
         If the file is missing, is not a zip archive, or lacks a member.
     """
     path = as_path(path)
+    wanted = tuple(wanted)
+    kinds = ["a release"] if "release.json" in wanted else ["measurements", "a release"]
     try:
         _check_regular(path)
+        check_kind(path, *kinds)
         with path.open("rb") as file:
             return unpack(file, wanted, path.name)
     except OSError as error:
         raise FileFormatError(f"cannot read {_shown(path)}: {error.strerror}") from None
+
+
+def check_kind(path: Path, *wanted: str) -> None:
+    """Refuse a file that is recognised as another kind than those that are wanted.
+
+    Raises
+    ------
+    FileFormatError
+    """
+    if other := mistaken(path, *wanted):
+        raise FileFormatError(other)
 
 
 def to_json(document: Mapping[str, Any]) -> str:

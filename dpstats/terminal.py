@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import sys
-from collections.abc import Callable, Mapping
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
     from dpstats.checks import Progress
+
+
+_RULE = re.compile(r"-{3,}")  # below the header of a table
+_LEAD = re.compile(r"\s*\S{1,24}\s{2,}(?=\S)")  # a name with its description beside it
+_COMMAND = re.compile(r"dpstats [a-z]+ [^;'\n]*")  # to be copied in one piece
+_NARROWEST = 12  # characters of the first column of a table
 
 
 class Unprinted(Exception):
@@ -30,8 +38,90 @@ def prepare_streams() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def show(text: object, *, end: str = "\n", done: str = "") -> None:
-    """Print a result to stdout.
+def fitted(text: str, width: int) -> str:
+    """A text whose lines fit a width: sentences wrap, and so does one column of a table.
+
+    Commands to copy stay in one piece, and so do the other columns.
+
+    Examples
+    --------
+    >>> print(fitted("Note: cells that are missing count as zero", 24))
+    Note: cells that are
+        missing count as
+        zero
+    """
+    left, done = text.split("\n"), list[str]()
+    while left:
+        rows = next((i for i, line in enumerate(left) if not line), len(left))
+        if len(left) > 1 and _RULE.fullmatch(left[1]):
+            done += _fitted_table(left[:rows], width)
+            left = left[rows:]
+        else:
+            done += _fitted_line(left.pop(0), width)
+    return "\n".join(done)
+
+
+def _fitted_line(line: str, width: int) -> list[str]:
+    if len(line) <= width:
+        return [line]
+    lead = _LEAD.match(line)
+    hang = lead.end() if lead and lead.end() <= width // 3 else len(line) - len(line.lstrip()) + 4
+    whole = _COMMAND.sub(lambda found: found[0].replace(" ", "\0"), line)
+    parts = textwrap.wrap(
+        whole, width, subsequent_indent=" " * hang, break_long_words=False,
+        break_on_hyphens=False, replace_whitespace=False, expand_tabs=False,
+    )  # fmt: skip
+    return [part.replace("\0", " ") for part in parts]
+
+
+def _fitted_table(lines: Sequence[str], width: int) -> list[str]:
+    """A table with a rule below its header: the first or else the last column wraps."""
+    header, rule, *rows = lines
+    over = len(rule) - width
+    full = [line.ljust(len(rule)) for line in (header, *rows)]
+    # Where columns end: two blanks that all lines have below each other.
+    blank = [i for i in range(1, len(rule)) if {line[i : i + 2] for line in full} == {"  "}]
+    first = next((i for i in blank if any(line[:i].strip() for line in full)), 0)
+    last = next((i + 2 for i in reversed(blank) if any(line[i:].strip() for line in full)), 0)
+    if over <= 0 or not first:
+        return list(lines)
+    done = [[header], [rule[:width]]]
+    if first - over >= _NARROWEST:
+        room = first - over
+        done[0] = [header[:room].ljust(room) + header[first:]]
+        for row in rows:
+            name, *more = textwrap.wrap(row[:first], room, subsequent_indent="  ") or [""]
+            done.append([(name.ljust(room) + row[first:]).rstrip(), *more])
+    elif (room := width - last) >= _NARROWEST:
+        done[0] = [header[:last] + header[last:].strip()[:room].rjust(room)]
+        for row in rows:
+            text, *more = textwrap.wrap(row[last:].strip(), room) or [""]
+            done.append([(row[:last].ljust(last) + text.rjust(room)).rstrip(),
+                         *(" " * last + line.rjust(room) for line in more)])  # fmt: skip
+    else:
+        return list(lines)
+    return [line for row in done for line in row]
+
+
+def _width(stream: TextIO) -> int | None:
+    """Characters in a line of a terminal, or as the variable COLUMNS says; None without either."""
+    try:
+        known = stream.isatty() or os.environ.get("COLUMNS", "").isdecimal()
+    except ValueError:  # it is closed
+        return None
+    return max(shutil.get_terminal_size().columns, 40) if known else None
+
+
+def _wrapped(text: object, stream: TextIO) -> str:
+    width = _width(stream)
+    if width is None:
+        return str(text)
+    own = getattr(text, "fitted", None)  # of what knows its own table
+    return fitted(str(text) if own is None else own(), width)
+
+
+def show(text: object, *, end: str = "\n", done: str = "", wrap: bool = True) -> None:
+    """Print a result to stdout; with `wrap` it fits the terminal.
 
     Raises
     ------
@@ -41,7 +131,7 @@ def show(text: object, *, end: str = "\n", done: str = "") -> None:
         If it cannot be printed otherwise; with what is `done` already.
     """
     try:
-        print(text, end=end, flush=True)
+        print(_wrapped(text, sys.stdout) if wrap else text, end=end, flush=True)
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -84,6 +174,7 @@ def as_options(message: str) -> str:
 def say(text: str, end: str = "\n") -> None:
     """Print to stderr; that nobody reads it stops nothing."""
     with suppress(OSError):
+        text = text if "\r" in text else _wrapped(text, sys.stderr)
         print(text, end=end, file=sys.stderr, flush=True)
 
 
@@ -94,7 +185,7 @@ def attended() -> bool:
 
 def agrees(question: str) -> bool:
     """Whether a person answers yes."""
-    say(f"{question} [y/N] ", end="")
+    say(f"{question} [y/N]", end=" ")
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 

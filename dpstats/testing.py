@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -14,7 +14,7 @@ from dpstats.analyses.base import Analysis
 from dpstats.analyses.registry import check_readable
 from dpstats.analyses.second_stage import needs
 from dpstats.checks import Alternative, Method, Target
-from dpstats.errors import RequestError
+from dpstats.errors import DpstatsError, RequestError
 from dpstats.families import is_library_block
 from dpstats.families.block import Block, Family
 from dpstats.families.tables.cells import ROWS
@@ -26,7 +26,8 @@ from dpstats.privacy.noise import _noise_from
 from dpstats.private.measure import measure
 from dpstats.references.uniform import Uniform
 from dpstats.releases import Release, load
-from dpstats.results.base import Result
+from dpstats.results.base import INTERVAL_COLUMNS, Result
+from dpstats.results.estimates import EstimateResult
 from dpstats.schema import Schema
 from dpstats.synthesis import synthesize
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ContractError", "check_analysis"]
 
+_OF_INTERVALS = ("conf_int", "pvalues", "simultaneous", "subset")  # see `dps.Intervals`
 _INSTANCE = "an analysis must be an instance of a frozen dataclass, whose fields are its parameters"
 
 
@@ -62,7 +64,8 @@ def check_analysis(analysis: Analysis[Result], schema: Schema, data: pd.DataFram
     but noise, Laplace or Gaussian, whether the number of rows is public or measured. On a release
     that was saved and loaded it must give the same result again. Results must print; intervals
     must be ordered and nested in alpha; p-values must lie in [0, 1], and those of one-sided tests
-    must be monotone in the hypothesis.
+    must be monotone in the hypothesis. What either of them raises of itself, other than an error
+    of dpstats, breaks the contract too.
 
     Parameters
     ----------
@@ -84,9 +87,10 @@ def check_analysis(analysis: Analysis[Result], schema: Schema, data: pd.DataFram
     >>> dps.testing.check_analysis(dps.Proportion("smoker"), schema, rows)  # silent if all is well
     """
     _check_declaration(analysis)
-    family = analysis.family(schema)
+    with _running("family(schema)"):
+        family, again = analysis.family(schema), analysis.family(schema)
     _require(isinstance(family, Family), f"family() must return a Family, got {family!r}")
-    _require(family == analysis.family(schema), "family() must give the same blocks every time")
+    _require(family == again, "family() must give the same blocks every time")
     own = [type(block).__name__ for block in family.blocks if not is_library_block(block)]
     _require(not own, f"family() must return blocks of dpstats; no sensitivity is proven for {own}")
     # Budget, neighbours, and whether there is noise. A preview runs the same code on three pretend
@@ -111,15 +115,17 @@ def check_analysis(analysis: Analysis[Result], schema: Schema, data: pd.DataFram
         release = synthesize(measured, m=200, k=50, rng=0)
         whole = needs(analysis, schema).blocks
         asked = whole if public else (*whole, ROWS)
-        found = analysis.infer(_Guarded(release, asked))
         at = f"at {budget}, {unit}"
+        with _running(f"infer(release) {at}"):
+            found = analysis.infer(_Guarded(release, asked))
         _check_result(found, at)
         if (budget, unit) in reloaded:
             _check_same(found, _saved_and_loaded(release).infer("it"), at)
         _check_tests(found, at, ordered=not noisy)
         if (budget, unit) not in previewed:
             continue
-        preview = str(planned.preview(n=len(data)))
+        with _running(f"a preview {at}"):
+            preview = str(planned.preview(n=len(data)))
         _require("it" in preview and "nan" not in preview, "preview() must work and hold no NaN")
 
 
@@ -127,6 +133,24 @@ def _saved_and_loaded(release: Release) -> Release:
     with tempfile.TemporaryDirectory() as folder:
         release.save(Path(folder) / "release.zip")
         return load(Path(folder) / "release.zip")
+
+
+@contextmanager
+def _running(what: str) -> Iterator[None]:
+    """Code of the analysis or its result, whose own errors break the contract.
+
+    Raises
+    ------
+    ContractError
+    DpstatsError
+        As it is: it says what to do.
+    """
+    try:
+        yield
+    except (ContractError, DpstatsError):
+        raise
+    except Exception as error:
+        raise ContractError(f"{what} raised {type(error).__name__}: {error}") from error
 
 
 def _require(holds: object, message: str) -> None:
@@ -167,18 +191,57 @@ def _check_result(found: Result, at: str) -> None:
         "infer() must return a dps.Result, with summary(), to_frame() and headline, "
         f"got {type(found).__name__}",
     )
-    line = found.headline
-    _require(line and "\n" not in line, f"headline must be one line of text {at}")
-    text = found.summary()
-    _require(isinstance(text, str) and text, f"summary() must be text {at}")
+    if isinstance(found, EstimateResult):
+        _check_estimates(found, at)
+    with _running(f"to_frame() {at}"):
+        frame = found.to_frame()
+    columns = getattr(frame, "columns", None)
+    _require(columns is not None, f"to_frame() must give a DataFrame {at}, got {_kind(frame)}")
+    _require(len(frame) > 0, f"to_frame() must have rows {at}")
+    with _running(f"headline {at}"):
+        line = found.headline
+    _require(
+        isinstance(line, str) and line and "\n" not in line,
+        f"headline must be one line of text {at}",
+    )
+    with _running(f"summary(alpha=, target=) {at}"):
+        text = found.summary()
+        other = found.summary(alpha=0.2, target="table")
+    texts = all(isinstance(one, str) and one for one in (text, other))
+    _require(texts, f"summary() must be text {at}")
     _require("nan" not in text.lower().replace("finance", ""), f"summary() shows NaN {at}:\n{text}")
     for shown in (repr(found), getattr(found, "_repr_html_", found.summary)()):
         _require(isinstance(shown, str) and shown, f"a result must print {at}")
-    frame = found.to_frame()
-    _require(len(frame) > 0, f"to_frame() must have rows {at}")
     if found.has_intervals:
-        _check_intervals(found, at)
-    _check_pvalues(found.pvalues, f"p-values {at}")
+        with _running(f"intervals_frame(alpha=, method=, target=) {at}"):
+            _check_intervals(found, at)
+    with _running(f"pvalues {at}"):
+        _check_pvalues(found.pvalues, f"p-values {at}")
+
+
+def _kind(value: object) -> str:
+    return type(value).__name__
+
+
+def _check_estimates(found: EstimateResult, at: str) -> None:
+    """The parts from which an `EstimateResult` makes its texts, frames and intervals."""
+    terms, d = found.terms, len(found.terms)
+    names = all(isinstance(term, str) and term for term in terms) and len(set(terms)) == d
+    _require(d and names, f"terms must be different names, one per parameter {at}, got {terms!r}")
+    _require(not found.scalar or d == 1, f"scalar=True is for one parameter {at}, got {d}")
+    lacking = [one for one in _OF_INTERVALS if not callable(getattr(found.intervals, one, None))]
+    _require(
+        not lacking,
+        f"intervals must be like dps.Intervals {at}; {_kind(found.intervals)} lacks {lacking}",
+    )
+    for name in ("conf_int", "simultaneous"):
+        with _running(f"intervals.{name}(alpha, method, target) {at}"):
+            ends = getattr(found.intervals, name)(0.05, "noise_aware", "population")
+            shapes = [np.shape(end) for end in ends]
+        _require(
+            shapes == [(d,)] * 2,
+            f"intervals.{name}() must give two arrays of shape ({d},) {at}, got {shapes}",
+        )
 
 
 def _check_tests(found: Result, at: str, *, ordered: bool) -> None:
@@ -188,9 +251,14 @@ def _check_tests(found: Result, at: str, *, ordered: bool) -> None:
     """
     if not found.testable:
         return
+    with _running(f"test(value, alternative) {at}"):
+        _check_alternatives(found, at, ordered=ordered)
+
+
+def _check_alternatives(found: Result, at: str, *, ordered: bool) -> None:
     values = np.unique(found.intervals_frame(alpha=0.1).iloc[:, 1:].to_numpy(dtype=np.float64))
     values = values[np.isfinite(values)]
-    if np.ptp(values) < 1e-9:
+    if not len(values) or np.ptp(values) < 1e-9:
         return  # all at the edge, perhaps, where a value may be refused
     values = (values + values.mean()) / 2  # away from the edge
     for alternative in get_args(Alternative):
@@ -211,6 +279,11 @@ def _check_pvalues(pvalues: Any, what: str) -> None:
 
 
 def _check_intervals(result: Result, at: str) -> None:
+    columns = list(result.intervals_frame())
+    _require(
+        columns == list(INTERVAL_COLUMNS),
+        f"intervals_frame() must have the columns {list(INTERVAL_COLUMNS)} {at}, got {columns}",
+    )
     for method in get_args(Method):
         for target in get_args(Target):
             wide, ends = (

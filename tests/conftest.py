@@ -14,6 +14,7 @@ from dpstats.privacy import noise
 # No test may depend on wall time. CI repeats itself; elsewhere every run tries other examples.
 settings.register_profile("dpstats", deadline=None, derandomize="CI" in os.environ, print_blob=True)
 settings.load_profile("dpstats")
+os.environ.pop("COLUMNS", None)  # the command line wraps its lines by it
 
 
 @pytest.fixture(scope="session")

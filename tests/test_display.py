@@ -3,12 +3,13 @@
 import sys
 from types import SimpleNamespace
 
+import numpy as np
 import pandas as pd
 import pytest
 
 import dpstats as dps
 from dpstats import display
-from dpstats.display import Bar, shown_progress
+from dpstats.display import Bar, fitted_table, shown_progress, wrapped
 from dpstats.errors import RequestError
 
 HOSTILE = "<script>alert('&')</script>"
@@ -213,3 +214,44 @@ def test_notebooks_show_all_of_it_escaped(shown, name, holds):
 def test_completion_offers_public_names_only(module):
     offered = {name for name in dir(module) if not name.startswith("_")}
     assert offered <= set(module.__all__)
+
+
+def test_tables_and_lines_fit_the_terminal(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    header = ["analysis", "width", "of"]
+    rows = [["one", "0.5", "words " * 20], ["two", "12.25", "short"]]
+    lines = fitted_table(header, rows, (0, 2))
+    assert max(map(len, lines)) <= 60
+    assert " ".join(lines).split().count("words") == 20
+    assert lines[-1].split() == ["two", "12.25", "short"]
+    numbers = fitted_table(["budget", *(f"analysis {i}" for i in range(9))], [["1"] * 10] * 2, ())
+    assert max(map(len, numbers)) <= 60
+    assert sum(line.startswith("budget") for line in numbers) == numbers.count("") + 1 == 3
+    assert all(f"analysis {i}" in "".join(numbers) for i in range(9))
+    assert max(map(len, wrapped("name: " + "word " * 50))) <= 60
+    assert fitted_table(header, rows, (0, 2), 1_000)[1].endswith("words words")  # one line
+
+
+def test_a_preview_and_a_curve_fit_eighty_columns(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    numbers = [dps.Number(name, 0, 100, missing=0) for name in ("income", "years_of_school")]
+    schema = dps.Schema([*numbers, dps.Category("region", list("abcdef"))])
+    asked = {
+        "regression of incomes": dps.OLS("income ~ years_of_school + C(region)"),
+        "tables": dps.Marginals(["region"], degree=1),
+    }
+    plan = dps.plan(schema, asked, budget=dps.PureDP(0.2))
+    for shown in (plan, plan.preview(2_000), plan.curve(2_000, budgets=[1, 2])):
+        assert max(map(len, str(shown).splitlines())) <= 80
+
+
+def test_a_certified_interval_without_ends_is_none_in_text_alone(seeded_noise):
+    columns = [dps.Number("x", 0, 9, edges=[2, 4, 6, 8], missing=0), dps.Boolean("ill")]
+    plan = dps.plan(dps.Schema(columns), {"risk": dps.Logistic("ill ~ x")}, budget=dps.PureDP(20))
+    rows = pd.DataFrame({"x": list(range(10)) * 300, "ill": [False, True, True] * 1_000})
+    result = dps.release(plan, rows, m=100, k=100).infer("risk")
+    assert np.isinf(result.conf_int(method="certified")).all()
+    text = result.summary()
+    assert "inf" not in text
+    assert 'certified "none": no interval holds for every possible table' in text
+    assert max(map(len, text.fitted().splitlines())) <= 100

@@ -54,8 +54,9 @@ def test_public_names_have_an_example(value):
 
 # Methods that only dpstats itself calls, and those of files, which `save` and `load` show.
 INTERNAL = {
-    "asking", "check", "check_kept", "check_reference", "costing", "from_dict", "from_members",
-    "joined", "preview_widths", "summary_lines", "to_bytes", "to_dict", "to_members",
+    "asking", "check", "check_kept", "check_reference", "costing", "declaring", "from_dict",
+    "from_members", "joined", "preview_widths", "summary_lines", "to_bytes", "to_dict",
+    "to_members",
 }  # fmt: skip
 OPENED = (
     dps.Accuracy, dps.Bounds, dps.Draws, dps.Ledger, dps.Measurements, dps.Plan, dps.Pooled,

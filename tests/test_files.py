@@ -406,7 +406,7 @@ def test_a_request_with_any_value_replaced_is_refused_with_a_sentence(tmp_path, 
     path = tmp_path / "request.toml"
     path.write_text("")
     held = {}
-    monkeypatch.setattr("dpstats.planning.requests.read_toml", lambda path: held)
+    monkeypatch.setattr("dpstats.planning.requests.read_toml", lambda path, what: held)
     for at, _, changed in variants(
         REQUEST, [None, True, 2**70, "x", "9" * 5_000, [[]], {"k": "x"}]
     ):

@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import ClassVar
 
 import numpy as np
@@ -14,6 +14,18 @@ from dpstats.analyses.counts.proportion import proportions_result
 from dpstats.families.block import Family
 from dpstats.families.tables.cells import Cells
 from dpstats.testing import ContractError, check_analysis
+
+
+class Delegate:
+    """Intervals that are right, but for what a subclass changes."""
+
+    def __init__(self, right):
+        self.right = right
+
+    def __getattr__(self, name):
+        if name == "right":
+            raise AttributeError(name)
+        return getattr(self.right, name)
 
 
 @dataclass(frozen=True)
@@ -52,11 +64,11 @@ class Narrow(Curious):
         result = proportions_result("smokers", ["smokers"], answers, "", scalar=True)
         intervals = result.intervals
 
-        class Reversed:
+        class Reversed(Delegate):
             def conf_int(self, alpha, method, target):
                 return intervals.conf_int(0.3 - alpha, method, target)
 
-        object.__setattr__(result, "intervals", Reversed())
+        object.__setattr__(result, "intervals", Reversed(intervals))
         return result
 
 
@@ -73,17 +85,14 @@ class Certain(Curious):
         result = proportions_result("smokers", ["smokers"], answers, "", scalar=True)
         right, wrong = result.intervals, self.wrong
 
-        class Wrong:
-            def conf_int(self, *given):
-                return right.conf_int(*given)
-
+        class Wrong(Delegate):
             def pvalues(self, value, alternative):
                 if wrong == "above":
                     return right.pvalues(value, alternative) + 1
                 other = {"larger": "smaller", "smaller": "larger"}
                 return right.pvalues(value, other.get(alternative, alternative))
 
-        object.__setattr__(result, "intervals", Wrong())
+        object.__setattr__(result, "intervals", Wrong(right))
         return result
 
 
@@ -104,6 +113,60 @@ class Uncounted(Curious):
         answers = release.answers(self.family(release.schema))
         if answers.rows.public:
             return proportions_result("smokers", ["smokers"], answers, "", scalar=True)
+
+
+@dataclass(frozen=True)
+class Altered(Curious):
+    """A right result, of which one part is broken."""
+
+    kind: ClassVar[str] = "altered"
+
+    part: str = ""
+
+    def infer(self, release):
+        answers = release.answers(Curious.family(self, release.schema))
+        result = proportions_result("smokers", ["smokers"], answers, "", scalar=True)
+        if self.part == "abstract":
+            return type("Half", (dps.Result,), {"headline": "x"})("title")
+        if self.part == "fields":
+            return dps.EstimateResult(title="smokers")
+        if self.part == "terms":
+            object.__setattr__(result, "terms", [3])
+        elif self.part == "no intervals":
+            object.__setattr__(result, "intervals", None)
+        elif self.part in BROKEN_INTERVALS:
+            changed = type("Changed", (Delegate,), {"conf_int": BROKEN_INTERVALS[self.part]})
+            object.__setattr__(result, "intervals", changed(result.intervals))
+        else:
+            parts = {one.name: getattr(result, one.name) for one in fields(result)}
+            result = OWN[self.part](**parts)
+        return result
+
+    def family(self, schema):
+        if self.part == "family":
+            return self.columns
+        return Curious.family(self, schema)
+
+
+BROKEN_INTERVALS = {
+    "one array": lambda self, alpha, method, target: np.zeros(1),
+    "shape": lambda self, alpha, method, target: (np.zeros((1, 2)), np.ones((1, 2))),
+    "signature": lambda self, alpha: (np.zeros(1), np.ones(1)),
+}
+BROKEN_METHODS = {
+    "headline": property(lambda self: 1 / 0),
+    "summary": lambda self: "text",
+    "to_frame": lambda self, **options: [1],
+    "intervals_frame": lambda self, **options: dps.EstimateResult.intervals_frame(
+        self, **options
+    ).rename(columns={"term": "name"}),
+    "pvalues": property(lambda self: "none"),
+    "test": lambda self, value: None,
+}
+OWN = {
+    part: type("Own", (dps.ProportionResult,), {part: broken})
+    for part, broken in BROKEN_METHODS.items()
+}
 
 
 @dataclass(frozen=True)
@@ -167,10 +230,24 @@ class Loose(Narrow.__bases__[0].__bases__[0]):
         (Empty(), "return a Family, got None"),
         (Bare(), "a dps.Result, with summary\\(\\).*, got ndarray"),
         (Listing(), "must be hashable"),
+        (Altered("family"), r"family\(schema\) raised AttributeError"),
+        (Altered("abstract"), r"infer\(release\) at .* raised TypeError: .*abstract.*summary"),
+        (Altered("fields"), r"infer\(release\) at .* raised TypeError: .*missing"),
+        (Altered("terms"), r"terms must be different names, one per parameter at .*, got \[3\]"),
+        (Altered("no intervals"), r"like dps.Intervals at .*; NoneType lacks \['conf_int', 'pval"),
+        (Altered("one array"), r"intervals.conf_int\(\) must give two arrays of shape \(1,\)"),
+        (Altered("shape"), r"two arrays of shape \(1,\) at .*, got \[\(1, 2\), \(1, 2\)\]"),
+        (Altered("signature"), r"intervals.conf_int\(alpha, method, target\) at .* raised TypeErr"),
+        (Altered("headline"), "headline at .* raised ZeroDivisionError"),
+        (Altered("summary"), r"summary\(alpha=, target=\) at .* raised TypeError"),
+        (Altered("to_frame"), r"to_frame\(\) must give a DataFrame at .*, got list"),
+        (Altered("intervals_frame"), r"columns \['term', .*, got \['name', 'estimate'"),
+        (Altered("pvalues"), "pvalues at .* raised ValueError"),
+        (Altered("test"), r"test\(value, alternative\) at .* raised TypeError"),
     ],
 )
 def test_broken_analyses_are_caught(analysis, message, schema, survey, monkeypatch):
-    broken = (Curious, Fickle, Narrow, Certain, Uncounted, Bare, Empty, Listing)
+    broken = (Altered, Curious, Fickle, Narrow, Certain, Uncounted, Bare, Empty, Listing)
     monkeypatch.setattr(registry, "_registered", {one.kind: one for one in broken})
     with pytest.raises((ContractError, dps.NotMeasuredError), match=message):
         check_analysis(analysis, schema, survey)

@@ -50,8 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         say(f"dpstats: {error.filename or 'a file'}: {error.strerror}")
         return REFUSED
-    except KeyboardInterrupt:
-        say("dpstats: interrupted")
+    except KeyboardInterrupt as stopped:  # perhaps with when, and what that means
+        say(f"\ndpstats: {' '.join(['interrupted', *map(str, stopped.args)])}")
         return FAILED
     return done or DONE
 

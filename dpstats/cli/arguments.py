@@ -11,6 +11,8 @@ from dpstats.errors import BudgetError
 if TYPE_CHECKING:
     from dpstats.planning.plan import Plan
     from dpstats.privacy.budget import Budget
+    from dpstats.releases import Release
+    from dpstats.schema import Guesses
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 TABLE = "a .csv or .tsv file, which may be gzipped (.gz), or a .parquet file"
@@ -26,6 +28,22 @@ def read_plan(path: Path, rows: int | None = None, start: Path | None = None) ->
     from dpstats.releases.opening import open_release
 
     return load_request(path, rows=rows, start=None if start is None else open_release(start))
+
+
+def read_like(path: Path) -> Release | Guesses:
+    """A release, or the guesses in a .toml file; never a table."""
+    from dpstats.errors import RequestError
+    from dpstats.releases.opening import open_release
+    from dpstats.schema import Guesses
+
+    if path.suffix.lower() == ".toml":
+        return Guesses.load(path)
+    if path.suffix.lower() != ".zip":
+        raise RequestError(
+            "--like takes a release (.zip) or a file with [guesses] (.toml), and no table: a "
+            "preview must never read the private rows"
+        )
+    return open_release(path)
 
 
 def budget_of(text: str, kind: str, option: str, delta: Any = None) -> Budget:

@@ -131,7 +131,7 @@ def _print_tables(
     given["method"] = options.method or "noise_aware"
     frames = frames_of(results, given)
     text = as_json(results, frames, analyses, given) if options.json else as_csv(frames)
-    show(text, end="" if options.csv else "\n")
+    show(text, end="" if options.csv else "\n", wrap=False)
 
 
 def _print_summaries(results: Mapping[str, Result], options: argparse.Namespace) -> None:

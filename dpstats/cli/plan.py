@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dpstats.cli.arguments import TABLE, Commands, budget_of, read_plan
+from dpstats.cli.arguments import TABLE, Commands, budget_of, read_like, read_plan
 from dpstats.terminal import as_options, progress, show
 
 if TYPE_CHECKING:
@@ -38,6 +38,11 @@ def add_commands(commands: Commands) -> None:
         action="store_true",
         help="interval widths of every analysis against the budget, an eighth to eight times as "
         "much; a table, or with -o a figure",
+    )
+    preview.add_argument(
+        "--theory",
+        action="store_true",
+        help="print what a theorem promises of the synthetic rows, beside their expected error",
     )
     preview.add_argument("-o", "--output", type=Path, help="for --curve: curve.svg (or .png, .pdf)")
     preview.add_argument("--force", action="store_true", help="overwrite an existing output")
@@ -95,14 +100,14 @@ def _preview(options: argparse.Namespace) -> None:
     if given and options.solve is None:
         raise RequestError(f"--{next(iter(given))} needs --solve with the name of an analysis")
     plan = read_plan(options.request, options.rows)
-    like = None if options.like is None else _like(options.like)
+    like = None if options.like is None else read_like(options.like)
     if options.output is not None and not options.curve:
         raise RequestError("-o is for the figure of --curve")
     if options.curve:
         _curve(plan, like, options)
         return
     if options.solve is None:
-        show(plan.preview(options.rows, like=like, progress=progress()))
+        show(plan.preview(options.rows, like=like, theory=options.theory, progress=progress()))
         return
     if "budget" in given:
         delta = getattr(plan.budget, "delta", None)
@@ -116,22 +121,6 @@ def _preview(options: argparse.Namespace) -> None:
     except RequestError as error:
         raise RequestError(as_options(str(error))) from None
     show(solved)
-
-
-def _like(path: Path) -> Release | Guesses:
-    """A release, or the guesses in a .toml file; never a table."""
-    from dpstats.errors import RequestError
-    from dpstats.releases.opening import open_release
-    from dpstats.schema import Guesses
-
-    if path.suffix.lower() == ".toml":
-        return Guesses.load(path)
-    if path.suffix.lower() != ".zip":
-        raise RequestError(
-            "--like takes a release (.zip) or a file with [guesses] (.toml), and no table: a "
-            "preview must never read the private rows"
-        )
-    return open_release(path)
 
 
 def _curve(plan: Plan, like: Release | Guesses | None, options: argparse.Namespace) -> None:

@@ -148,6 +148,7 @@ def _release(options: argparse.Namespace) -> None:
         place_of_measurements,
         places,
         stopped_in_order,
+        unspent,
     )
 
     read = {"plan": options.plan, "table": options.data, "ledger": options.ledger}
@@ -166,7 +167,8 @@ def _release(options: argparse.Namespace) -> None:
                 f"{plan.spends}; create one with 'dpstats ledger new FILE "
                 f"{plan.spends.cap_options}'"
             )
-        _let_a_person_look(plan, options)
+        with unspent("before any row was measured"):
+            _let_a_person_look(plan, options)
         try:
             with held_interrupts() as hold:  # from the spending until the answers are on disk
                 report = progress({"drawing noise": hold})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from dpstats.cli.arguments import Commands
+from dpstats.cli.arguments import Commands, read_like
 from dpstats.terminal import progress, say, show
 
 
@@ -21,6 +21,13 @@ def add_commands(commands: Commands) -> None:
         help="analysts (default): results, certificate and limits; board: what leaves the building "
         "and by which proof, for the custodian and those who decide on the release",
     )
+    report.add_argument(
+        "--like",
+        type=Path,
+        metavar="FILE",
+        help="what the rows of the plan's expected widths resemble: release.zip, or a .toml file "
+        "with [guesses], such as the request (default: even rows, as a release holds no guesses)",
+    )
     report.add_argument("--title", help="heading of the page")
     report.add_argument("--force", action="store_true", help="overwrite an existing output")
     report.set_defaults(run=_report)
@@ -32,12 +39,13 @@ def _report(options: argparse.Namespace) -> None:
     from dpstats.reports.pictures import can_draw
     from dpstats.reports.report import report
 
-    check_apart(options.output, {"release": options.release})
+    check_apart(options.output, {"release": options.release, "pattern": options.like})
     release = open_release(options.release)
     if options.audience == "analysts" and not can_draw():
         say("dpstats: no figures: install matplotlib with: pip install 'dpstats[plots]'")
+    like = None if options.like is None else read_like(options.like)
     report(
-        release, options.output, audience=options.audience, title=options.title,
+        release, options.output, audience=options.audience, title=options.title, like=like,
         overwrite=options.force, progress=progress(),
     )  # fmt: skip
     done = f"{options.output} is written"

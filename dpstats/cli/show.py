@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -46,7 +47,7 @@ def _show(options: argparse.Namespace) -> None:
         from dpstats.files import as_document
 
         found = open_release(options.file)
-        show(as_document(found.to_croissant(options.file.stem, file=options.file)))
+        show(as_document(found.to_croissant(options.file.stem, file=options.file)), wrap=False)
         return
     held = open_file(options.file)
     if options.frictionless:
@@ -55,7 +56,7 @@ def _show(options: argparse.Namespace) -> None:
 
         if isinstance(held, Ledger):
             raise RequestError(f"{options.file.name} is a ledger, which has no schema")
-        show(as_document(held.schema.to_frictionless()))
+        show(as_document(held.schema.to_frictionless()), wrap=False)
     elif isinstance(held, Ledger):
         show(f"{held}\n\n{held.table()}")
     else:
@@ -64,13 +65,22 @@ def _show(options: argparse.Namespace) -> None:
 
 def _parts(held: Release | Measurements | Plan) -> list[str]:
     """The schema, the analyses as they are written, and what was or will be measured."""
+    from dpstats.display import fitted_table, line_width
     from dpstats.results.rendering import more_rows
 
     table, title, whole = _measured(held)
-    shown = table.head(_MOST).to_string(index=False, float_format="{:.3g}".format)
+    table = table[["first_function", *table.columns.drop("first_function")]]
+    cells = [[_cell(value) for value in row] for row in table.head(_MOST).itertuples(index=False)]
+    text = [j for j, name in enumerate(table.columns) if table[name].dtype.kind not in "if"]
+    room = line_width() if sys.stdout.isatty() else sys.maxsize
+    shown = "\n".join(fitted_table(list(table.columns), cells, text, room))
     left = len(table) - _MOST
-    more = f"\n{more_rows(left, whole).partition(';')[0]}" if left > 0 else ""
+    more = f"\n\n{more_rows(left, whole).partition(';')[0]}" if left > 0 else ""
     return [f"Schema\n{held.schema}", "\n".join(_analyses(held)), f"{title}\n{shown}{more}"]
+
+
+def _cell(value: object) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 def _analyses(held: Release | Measurements | Plan) -> list[str]:

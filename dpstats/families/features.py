@@ -353,7 +353,8 @@ def _by_thresholds(terms: Sequence[Term]) -> Sensitivity:
 def _interchangeable(rows: NDArray[np.int64], features: Sequence[int]) -> list[int]:
     """Lengths of runs of features (columns of `rows`) that can change places without effect.
 
-    Of the signs of t in a run, only their number matters.
+    Of the signs of t in a run, only their number matters. So too where a number and a sign change
+    places: neither has a higher power than one, and where a number has K = 0 its sign is free.
     """
     as_set = Counter(map(tuple, rows.tolist()))
     lengths: list[int] = []

@@ -14,10 +14,27 @@ FEWEST = 5  # draws beyond both limits, from which a limit may be read off draws
 
 
 class Intervals(Protocol):
-    """How one kind of estimate gets its intervals and tests."""
+    """How one kind of estimate gets its intervals and tests: what `EstimateResult` is made with.
+
+    Any class with these methods will do; see ``docs/how-to/your-own-analysis.md``.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> import pandas as pd
+    >>> def width(intervals: dps.Intervals, alpha: float) -> float:
+    ...     low, high = intervals.conf_int(alpha, "certified", "table")
+    ...     return float((high - low).max())
+    >>> schema = dps.Schema([dps.Boolean("smoker")])
+    >>> plan = dps.plan(schema, {"smoking": dps.Proportion("smoker")}, budget=dps.PureDP(1))
+    >>> rows = pd.DataFrame({"smoker": [True] * 3_000 + [False] * 7_000})
+    >>> intervals = dps.release(plan, rows).infer("smoking").intervals
+    >>> 0 < width(intervals, 0.1) < width(intervals, 0.05) < 0.01
+    True
+    """
 
     def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        """Lower and upper limits, two (d,) arrays."""
+        """Lower and upper limits, two (d,) arrays, nested in alpha; infinite where unknown."""
 
     def pvalues(self, value: float, alternative: Alternative) -> Floats:
         """Noise-aware p-values (d,) of: each parameter equals `value`."""

@@ -11,13 +11,13 @@ import numpy as np
 
 from dpstats.arrays import Floats
 from dpstats.checks import Method, Progress
-from dpstats.display import as_html, html_table
+from dpstats.display import as_html, fitted_table, html_table, wrapped
 from dpstats.errors import BudgetError, RequestError
 from dpstats.measured.strategy import Strategy
 from dpstats.planning.measures import Subject, Width
 from dpstats.planning.previews.likeness import Likeness
 from dpstats.planning.previews.pretended import seen_by_analyses
-from dpstats.results.rendering import significant
+from dpstats.planning.previews.preview import width_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,7 +39,7 @@ class Curve:
     widths : mapping of name to (d,) float64
         Median widths; infinite where most intervals have no ends.
     of : mapping of name to str
-        What the intervals estimate.
+        What the intervals estimate: a term, or how many that the median is over.
     n : int
         Number of rows.
     method, alpha :
@@ -67,11 +67,18 @@ class Curve:
     said: str
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per analysis and budget: analysis, epsilon (or rho), width."""
+        """One row per analysis and budget: analysis, of, epsilon (or rho), width."""
         import pandas as pd
 
         parts = [
-            pd.DataFrame({"analysis": name, self.parameter: self.budgets, "width": widths})
+            pd.DataFrame(
+                {
+                    "analysis": name,
+                    "of": self.of[name],
+                    self.parameter: self.budgets,
+                    "width": widths,
+                }
+            )
             for name, widths in self.widths.items()
         ]
         return pd.concat(parts, ignore_index=True)
@@ -82,19 +89,21 @@ class Curve:
         kind = f"{self.method.replace('_', '-')} {1 - self.alpha:.6g}"
         return f"Median width of {kind} intervals at n = {self.n}, {self.said}"
 
+    def label(self, name: str) -> str:
+        """The name of an analysis with what its width is of."""
+        return f"{name}: {self.of[name]}" if self.of[name] else name
+
     @property
     def _cells(self) -> list[tuple[str, ...]]:
         """A header, and a row for every budget."""
         columns = [[self.parameter, *(f"{budget:.4g}" for budget in self.budgets)]]
         for name, widths in self.widths.items():
-            texts = ["unbounded" if np.isinf(w) else significant(w) for w in widths.tolist()]
-            columns.append([name, *texts])
+            columns.append([self.label(name), *map(width_text, widths.tolist())])
         return list(zip(*columns, strict=True))
 
     def __str__(self) -> str:
-        cells = self._cells
-        wide = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        return "\n".join([self.title, *("  ".join(map(str.rjust, row, wide)) for row in cells)])
+        header, *rows = self._cells
+        return "\n".join([*wrapped(self.title), *fitted_table(header, rows, ())])
 
     __repr__ = __str__
 
@@ -128,7 +137,7 @@ def curve_of(
     for done, (name, analysis) in enumerate(analyses.items()):
         found = []
         try:
-            measure = Width(Subject(strategy, analysis, name, like, alpha), method)
+            measure = Width(Subject(strategy, analysis, name, like, alpha), method, few=False)
             for step, one in enumerate(at.values()):
                 if progress is not None:
                     progress("previewing", done * len(at) + step, total)
@@ -139,7 +148,7 @@ def curve_of(
             if required:
                 raise
             continue
-        widths[name], whose[name] = np.array(found), measure.details
+        widths[name], whose[name] = np.array(found), measure.whose
     if not widths:
         raise RequestError("no analysis of the plan has intervals: there is no width to show")
     if progress is not None:

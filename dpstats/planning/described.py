@@ -11,6 +11,7 @@ from dpstats.analyses.base import Analysis
 from dpstats.analyses.registry import analysis_to_dict
 from dpstats.analyses.second_stage import second_stages
 from dpstats.checks import counted
+from dpstats.display import wrapped
 from dpstats.measured.digest import plan_digest
 from dpstats.measured.measurements import Measurements
 from dpstats.measured.strategy import HasStrategy, PlannedBlock
@@ -84,6 +85,10 @@ class Described(HasStrategy):
         return plan_digest(self.strategy, self.requests, self.reference.to_dict())
 
     def __str__(self) -> str:
+        return "\n".join(line for one in self._lines for line in wrapped(one))
+
+    @property
+    def _lines(self) -> list[str]:
         columns = self.columns.names
         noise = sorted({self.budget.natural_scale(p.multiplier) for p in self.blocks})
         scales = f"{noise[0]:.4g}" + (f" to {noise[-1]:.4g}" if len(noise) > 1 else "")
@@ -92,7 +97,7 @@ class Described(HasStrategy):
         already = "" if self.start is None else f". Still to be spent: {self.spends}"
         paid = "" if own is None else f" for {counted(own.block.size, 'sum')} to place candidates"
         shared = [] if self.weights is None else [f"Overlapping tables: {WEIGHTS[self.weights]}"]
-        lines = [
+        return [
             f"Plan: {counted(len(self.analyses), 'analysis', 'analyses')}, "
             f"{counted(self.published.size, 'test function')} "
             f"{self._measured_as} {counted(len(self.blocks), 'block')}, on "
@@ -106,7 +111,6 @@ class Described(HasStrategy):
             self.columns.missing_rules(),
             f"Digest: {files.short_digest(self.digest)}",
         ]
-        return "\n".join(lines)
 
     @property
     def _second_stages(self) -> list[str]:

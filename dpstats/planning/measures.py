@@ -17,10 +17,12 @@ from dpstats.errors import RequestError
 from dpstats.measured.certificate import certify_answers
 from dpstats.measured.strategy import Strategy
 from dpstats.planning.power import Effect, pvalue_in, refuse_null, under_alternative
-from dpstats.planning.previews import preview
+from dpstats.planning.previews import preview, simulated
+from dpstats.planning.previews.bins import AT_EDGES, spacing
 from dpstats.planning.previews.invented import generator
 from dpstats.planning.previews.likeness import Likeness
 from dpstats.planning.previews.pretended import PretendRelease, PretendRows, pretend_rows
+from dpstats.planning.previews.simulated import Simulation
 from dpstats.results.estimates import EstimateResult
 from dpstats.schema import Number
 
@@ -72,21 +74,26 @@ class Measure(ABC):
 class Width(Measure):
     """Median width of the intervals, as a preview shows it, or the width of one of them."""
 
-    def __init__(self, subject: Subject, method: Method, term: str | None = None) -> None:
+    def __init__(
+        self, subject: Subject, method: Method, term: str | None = None, *, few: bool = True
+    ) -> None:
         check_method(method)
-        self.subject, self.method, self.term = subject, method, term
-        self.rows = pretend_rows(subject.strategy, subject.like, preview.PRETEND_RELEASES)
+        self.subject, self.method, self.term, self.few = subject, method, term, few
+        self.rows = pretend_rows(subject.strategy, subject.like, simulated.PRETEND_RELEASES)
         self.interval = f"{method.replace('_', '-')} {1 - subject.alpha:.6g} interval"
         self.details = self.interval
         self.advice = f"{_finer(subject)}ask for a larger width"
 
     def __call__(self, strategy: Strategy, n: int, base: int) -> float:
-        """The median over as many simulated releases as a preview has."""
+        """The median over as many simulated releases as a preview has, or over its first few.
+
+        A search takes few, and the same at every step.
+        """
         asked, widths = self.subject, []
-        for seed, rows in enumerate(self.rows):
-            result = asked.analysis.infer(
-                PretendRelease(strategy, n, *rows.table(0, n, base), seed)
-            )
+        simulation = Simulation.of(strategy, self.rows, n, base)
+        found = (simulation.few if self.few else simulation.results)(asked.analysis)
+        self.whose = _parameter(found[0])
+        for result in found:
             widths.append(self._width(result))
             if self.method == "certified" and result.certified_target == "table":
                 self.details = f"{self.interval} for the private table"
@@ -121,7 +128,15 @@ class Width(Measure):
         if not isinstance(result, EstimateResult) or len(result.terms) == 1:
             return ""
         some = result.terms[result.previewed]
-        return f" of {some[0]!r}" if len(some) == 1 else f", median of {len(some)} terms"
+        return f" of {some[0]!r}" if len(some) == 1 else f", {_parameter(result)}"
+
+
+def _parameter(result: Result) -> str:
+    """The name of what a median width is of, without that of its analysis."""
+    if not isinstance(result, EstimateResult) or len(result.terms) == 1:
+        return result.interval_of
+    some = result.terms[result.previewed]
+    return some[0] if len(some) == 1 else f"median of {len(some)} terms"
 
 
 def _finer(subject: Subject) -> str:
@@ -130,11 +145,9 @@ def _finer(subject: Subject) -> str:
     column = schema[analysis.column] if isinstance(analysis, Quantile) else None
     if not isinstance(column, Number) or not column.edges:
         return ""
-    apart = {f"{gap:g}" for gap in np.diff([column.low, *column.edges, column.high])}
-    spacing = apart.pop() if len(apart) == 1 else f"up to {max(apart, key=float)}"
     return (
-        f"intervals of a quantile end at declared edges, here {spacing} apart: declare finer edges "
-        f"of {column.name!r} in the schema, or "
+        f"{AT_EDGES}, here {spacing(column)} apart: declare finer edges of {column.name!r} in the "
+        "schema, or "
     )
 
 

@@ -67,8 +67,8 @@ class Plan(Described, Solvable, Previewable):
     (['smoker'], Fraction(1, 1))
     >>> preview = plan.preview(n=10_000)  # print it for noise, sizes and advice
     >>> print(preview.widths().round(3))
-      analysis    term  width
-    0  smoking  smoker   0.02
+      analysis    term  width  unbounded
+    0  smoking  smoker   0.02        0.0
     >>> plan.save("plan.json")
     >>> dps.Plan.load("plan.json").digest == plan.digest
     True
@@ -161,9 +161,16 @@ class Plan(Described, Solvable, Previewable):
 
     def asking(self, analyses: Mapping[str, Analysis[Result]]) -> Plan:
         """A plan of other analyses with the same schema, budget, n, unit and reference."""
+        return self._again(self.schema, analyses)
+
+    def declaring(self, schema: Schema) -> Plan:
+        """A plan of the same analyses for another schema."""
+        return self._again(schema, self.analyses)
+
+    def _again(self, schema: Schema, analyses: Mapping[str, Analysis[Result]]) -> Plan:
         reference = self.reference if self.reference.share else None
         return plan(
-            self.schema, analyses, budget=self.budget, n=self.n, unit=self.unit, reference=reference
+            schema, analyses, budget=self.budget, n=self.n, unit=self.unit, reference=reference
         )
 
     def costing(self, budget: Budget) -> Plan:
@@ -199,7 +206,9 @@ class Plan(Described, Solvable, Previewable):
             If its noise does not spend its budget, or its blocks are not those that its analyses
             ask for.
         """
-        return cls.from_dict(files.from_json(files.read_bytes(path), "plan", Path(path).name))
+        path = files.as_path(path)
+        files.check_kind(path, "a plan")
+        return cls.from_dict(files.from_json(files.read_bytes(path), "plan", path.name))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
@@ -242,7 +251,7 @@ class Plan(Described, Solvable, Previewable):
         return str(self)
 
     def _repr_html_(self) -> str:
-        return as_html("dpstats plan", str(self).splitlines())
+        return as_html("dpstats plan", self._lines)
 
 
 def plan(

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dpstats.privacy.budget import Budget
     from dpstats.references.base import Reference
     from dpstats.results.base import Result
+    from dpstats.schema import Schema
 
 
 class _Plan(Protocol):
@@ -50,6 +51,9 @@ class _Plan(Protocol):
     def asking(self, analyses: Mapping[str, Analysis[Result]]) -> Replannable:
         """The same for other analyses."""
 
+    def declaring(self, schema: Schema) -> Replannable:
+        """The same for another schema."""
+
     def costing(self, budget: Budget) -> Replannable:
         """The same at another budget."""
 
@@ -62,6 +66,7 @@ class Previewable:
         n: int | None = None,
         *,
         like: Any = None,
+        theory: bool = False,
         progress: Shown = None,
     ) -> Preview:
         """Functions, noise and expected interval widths, from public numbers alone.
@@ -70,6 +75,9 @@ class Previewable:
         schema where it states some. Without, they spread evenly over the levels and bins, which is
         too optimistic where real rows concentrate: the coefficients of a number that varies over a
         tenth of its bounds are 10 to 100 times less certain. The preview says which rows it used.
+
+        There are three releases, and up to 30 of an analysis whose intervals may have no ends:
+        those beyond three have new noise over the same rows. Widths are medians over them.
 
         Parameters
         ----------
@@ -81,6 +89,9 @@ class Previewable:
             ``dps.Guesses()`` means even rows; or a frame (pandas, polars, Arrow) of invented or
             public rows, such as those of `dps.pretend`. Never the private rows: widths that were
             computed from them are not private.
+        theory : bool
+            Print what a theorem promises of the synthetic rows as well; `Preview.accuracy` has it
+            in any case.
         progress : callable, optional
             Called with a text, the number of analyses so far, and that of all. By default a bar,
             as in `measure`.
@@ -96,6 +107,7 @@ class Previewable:
                 self.strategy, self.analyses, rows, like, heading=str(self), progress=say,
                 fixed=isinstance(self.reference, Uniform),
             )  # fmt: skip
+        made = replace(made, theory=bool(theory), silent=progress is False)
         return made if getattr(self, "start", None) is not None else replace(made, plan=self)
 
     def curve(
@@ -141,10 +153,10 @@ class Previewable:
         >>> plan = dps.plan(schema, {"smoking": dps.Proportion("smoker")}, budget=dps.PureDP(1))
         >>> print(plan.curve(500, budgets=[0.1, 1, 10]))
         Median width of noise-aware 0.95 intervals at n = 500, rows drawn evenly over the cells
-        epsilon  smoking
-            0.1   0.1443
-              1  0.08814
-             10   0.0875
+        epsilon  smoking: proportion
+            0.1               0.1443
+              1              0.08814
+             10               0.0875
         """
         rows = _rows(self, n)
         check_alpha(alpha)

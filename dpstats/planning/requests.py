@@ -58,7 +58,7 @@ def load_request(
         Naming the key that is missing, unknown or wrong.
     """
     path = Path(path)
-    document = read_toml(path)
+    document = read_toml(path, "request")
     with files.named_in_errors(path):
         return _plan(document, path.parent, rows, start)
 
@@ -68,6 +68,11 @@ def _plan(
 ) -> Plan:
     if unknown := sorted(set(document) - _KEYS):
         raise RequestError(f"unknown keys {unknown}; known: {sorted(_KEYS)}")
+    if "column" in document and not {"analysis", "budget"} & document.keys():
+        raise RequestError(
+            "this is a schema, not a request; write a request with schema = 'FILE', [budget] and "
+            "[[analysis]] tables"
+        )
     if ("column" in document) == ("schema" in document):
         raise RequestError("give [[column]] tables, or schema = 'file.toml'")
     guesses = document.get("guesses")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeVar
 
+from dpstats.display import wrapped
 from dpstats.measured.strategy import Strategy
 from dpstats.privacy.budget import ZCDP, Budget
 from dpstats.privacy.rationals import decimal_text
@@ -106,7 +107,8 @@ class Solution(Generic[P]):
             name = f"n = {value}" if isinstance(value, int) else text_of(value)
             beside = f"at {name} it is {significant(other)}"
         lines = [asked, f"{least}: {self.quantity} {significant(self.reached)}; {beside}"]
-        return "\n".join(lines + ([self.note] if self.note else []))
+        lines += [self.note] if self.note else []
+        return "\n".join(line for one in lines for line in wrapped(one))
 
     __repr__ = __str__
 

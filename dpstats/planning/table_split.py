@@ -231,7 +231,7 @@ class TableSplit(Cached):
         count = self.precisions[0] if self.unit == "add_remove" else 0.0
         own = self.precisions[1:] if self.unit == "add_remove" else self.precisions
         part = Fraction(float(count)).limit_denominator(10**6)
-        lengths = [residual.squared_change(None) for residual in self.residuals]
+        lengths = [residual.squared_length for residual in self.residuals]
         whole = [
             Fraction(max(1, round(share * _FINE / length)))
             for share, length in zip(own.tolist(), lengths, strict=True)

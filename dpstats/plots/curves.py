@@ -55,10 +55,7 @@ def curve(curve: Curve, *, ax: Axes | None = None) -> Axes:
     ax = axes_of(ax)
     from matplotlib.ticker import LogLocator
 
-    names = [
-        f"{name}: {of.split(' of ', 1)[1]}".replace("'", "") if " of " in of else name
-        for name, of in curve.of.items()
-    ]
+    names = [curve.label(name) for name in curve.widths]
     for label, widths in zip(labels_of(names, "analysis"), curve.widths.values(), strict=True):
         finite = np.isfinite(widths) & (widths > 0)
         (line,) = ax.plot(curve.budgets[finite], widths[finite], "o-", markersize=4, label=label)
@@ -75,7 +72,8 @@ def curve(curve: Curve, *, ax: Axes | None = None) -> Axes:
     ax.yaxis.set_major_formatter(lambda width, _: f"{width:g}")
     ax.minorticks_off()
     ax.set_xlabel(curve.parameter)
-    ax.set_ylabel("width, in the unit of the analysis")
+    single = len(names) == 1
+    ax.set_ylabel(f"width, {names[0]}" if single else "width, each in the unit of its parameter")
     titled(ax, curve.title)
     legend_below(ax, room=40, ncols=2)
     return ax

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def path(result: ElasticNetResult, *, size: int = 50, ax: Axes | None = None) -> Axes:
-    """Coefficients in unit scale along the penalty, from none to nearly least squares.
+    """Coefficients along the penalty, from none to nearly least squares; columns scaled to [-1, 1].
 
     The dashed line is the penalty of the result.
 
@@ -60,7 +60,7 @@ def path(result: ElasticNetResult, *, size: int = 50, ax: Axes | None = None) ->
     ax.set_xscale("log")
     ax.invert_xaxis()
     ax.set_xlabel("penalty")
-    ax.set_ylabel("coefficient in unit scale")
+    ax.set_ylabel("coefficient, columns scaled to [-1, 1]")
     ax.set_title(result.title)
     ax.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
     return ax

@@ -25,7 +25,7 @@ from typing import BinaryIO, Literal, NoReturn
 from dpstats import files
 from dpstats.checks import check_text, printable, short
 from dpstats.errors import BudgetError, FileFormatError, RequestError
-from dpstats.privacy.budget import KINDS, ApproxDP, Budget, check_budget
+from dpstats.privacy.budget import KINDS, ZCDP, ApproxDP, Budget, PureDP, check_budget
 from dpstats.privacy.neighbours import NEIGHBOURS, Unit, check_unit
 from dpstats.privacy.rationals import parse_fraction
 
@@ -33,6 +33,7 @@ _VERSION = 2  # 2: a date, the plan's digest and the table's name; lines are cha
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _HEADER = {"dpstats_ledger", "kind", "cap", "unit"}
 _SPENDING = {"spent", "date", "plan", "data", "note"}
+_RHO_ADDS = "epsilons do not add; rho does, and each epsilon is that of its rho by itself"
 _LONGEST = 400  # bits of a fraction that is printed exactly
 _FIRST_LINE = 2**20  # bytes in which the first line must end
 _MOST_BYTES = 2**26  # some hundred thousand spendings
@@ -144,6 +145,7 @@ class Ledger:
             If it is not a ledger or a line is damaged; the message gives the line.
         """
         path = files.as_path(path)
+        files.check_kind(path, "a ledger")
         with _opened(path) as file:
             read = _read(file)
         return cls(path, read.kind, read.cap, read.unit, read.delta)
@@ -224,7 +226,8 @@ class Ledger:
         lines = (("cap", self.cap), ("spent", spent), ("remaining", self.cap - spent))
         parameter = KINDS[self.kind].parameter
         amounts = [f"{name:<9} {parameter} = {self._text(value)}" for name, value in lines]
-        return "\n".join([*amounts, NEIGHBOURS[self.unit]])
+        note = [] if self.kind == PureDP.kind else [_RHO_ADDS]
+        return "\n".join([*amounts, *note, NEIGHBOURS[self.unit]])
 
     def table(self) -> str:
         """All spendings as lines: date, amount, digest of the plan, table and note.
@@ -238,7 +241,7 @@ class Ledger:
             "  ".join(
                 [
                     one.date,
-                    _show(one.amount),
+                    self._text(one.amount),
                     files.short_digest(one.plan) or "-",
                     printable(one.data) or "-",
                     printable(one.note),
@@ -257,12 +260,13 @@ class Ledger:
         return read
 
     def _text(self, amount: Fraction) -> str:
-        """An amount; under an (epsilon, delta) cap with its epsilon."""
-        if self.delta is None or amount <= 0:
+        """An amount; of rho with the epsilon that it guarantees by itself, at a delta."""
+        if self.kind == PureDP.kind or amount <= 0:
             return _show(amount)
         if amount.numerator.bit_length() + amount.denominator.bit_length() > _LONGEST:
             amount = Fraction(math.nextafter(float(amount), math.inf))  # of many spendings
-        return f"{_show(amount)}: {ApproxDP.from_rho(amount, self.delta).reading}"
+        budget = ZCDP(amount) if self.delta is None else ApproxDP.from_rho(amount, self.delta)
+        return f"{_show(amount)}: {budget.reading}"
 
     def _check(self, budget: Budget, unit: Unit, spent: Fraction) -> None:
         # rho of Gaussian noise adds up, whichever guarantee is read from the sum

@@ -19,11 +19,12 @@ from numpy.typing import NDArray
 
 from dpstats.errors import DataError, RequestError
 from dpstats.planning.plan import Plan
+from dpstats.private.header import is_row
 from dpstats.private.likely_meaning import advice_on, alike
 from dpstats.private.sources import Source, unread
 from dpstats.private.tables import find_source
 from dpstats.results.rendering import Page
-from dpstats.schema import Category, Column, arrow
+from dpstats.schema import Category, Column, Schema, arrow
 from dpstats.schema.dates import day_text
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def check(plan: Plan, data: object) -> SchemaFit:
     Raises
     ------
     DataError
-        If the table cannot be read; never with a cell in the message.
+        If the table cannot be read, or lacks its header line; never with a cell in the message.
 
     Examples
     --------
@@ -83,6 +84,13 @@ def check(plan: Plan, data: object) -> SchemaFit:
     source = find_source(data, schema)
     absent = tuple(name for name in schema.names if name not in source.fields)
     present = [column for column in schema if column.name not in absent]
+    if not present and source.first_line and _lacks_header(source.fields, plan.schema):
+        row = ", and looks like a row of data (not shown)" if source.fields else ""
+        raise DataError(
+            f"the table lacks its header line: {source.first_line}{row}. Put a line with the names "
+            "of all columns, in the order of the file, above it; the schema has "
+            f"{list(plan.schema.names)}"
+        )
     if present:
         schema.select(column.name for column in present).check_names(source.fields)
     counted = _counted(source, present)
@@ -93,6 +101,15 @@ def check(plan: Plan, data: object) -> SchemaFit:
         return SchemaFit(rows, columns)
     found = source.first_line or f"it has {len(source.fields)} columns"
     return SchemaFit(rows, columns, absent, tuple(map(str, source.fields)), found)
+
+
+def _lacks_header(fields: Sequence[str], schema: Schema) -> bool:
+    """Whether a first line without a name of the schema is a row rather than other names."""
+    if any(alike(name, fields) for name in schema.names):
+        return False
+    levels = {str(level) for column in schema if isinstance(column, Category)
+              for level in column.stored}  # fmt: skip
+    return is_row(fields) or not levels.isdisjoint(fields)
 
 
 @dataclass(frozen=True)

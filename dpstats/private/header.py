@@ -74,7 +74,7 @@ def _header(path: Path) -> list[str] | str:
     if names is None:
         return "it cannot be read: it is damaged, or text that is not UTF-8"
     kept = [name.strip() for name in names]
-    return _REFUSED if _is_row(kept) else kept
+    return _REFUSED if is_row(kept) else kept
 
 
 def _of_parquet(path: Path) -> list[str] | None:
@@ -106,7 +106,7 @@ def _line(raw: BinaryIO | gzip.GzipFile) -> str:
     return "" if len(line) == _LONGEST else line.decode("utf-8-sig").rstrip("\r\n")
 
 
-def _is_row(names: Sequence[str]) -> bool:
+def is_row(names: Sequence[str]) -> bool:
     """Whether some of the fields look like cells, or could not be names."""
     if not names or len(set(names)) < len(names):
         return True

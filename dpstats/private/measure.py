@@ -24,7 +24,7 @@ from dpstats.privacy.ledger import Ledger
 from dpstats.privacy.noise import add_noise, draw_uniforms, is_private
 from dpstats.private.sources import Source
 from dpstats.private.tables import exact_sums, open_source
-from dpstats.releases.paid import attached, held_interrupts
+from dpstats.releases.paid import attached, held_interrupts, unspent
 
 _log = logging.getLogger(__name__)
 Held = dict[int, tuple[Codes, Floats]]
@@ -131,7 +131,8 @@ def _measured(
     held = _measured_before(plan)
     now = {i: p for i, p in enumerate(plan.strategy.blocks) if not p.pending and i not in held}
     blocks = [planned.block for planned in now.values() if planned.role != "count"]
-    totals, n = exact_sums(source, plan.columns, blocks, progress)
+    with unspent("while reading rows"):
+        totals, n = exact_sums(source, plan.columns, blocks, progress)
     try:
         if n != source.rows:
             _check_rows(n, plan)

@@ -35,6 +35,7 @@ def open_file(path: Path) -> Release | Measurements | Plan | Ledger:
         return Plan.load(path)
     if path.suffix.lower() == ".toml":
         return load_request(path)
+    files.check_kind(path, "a file of dpstats")
     raise FileFormatError(
         f"{path.name} is not a file of dpstats: neither a release, measurements, a plan, a ledger "
         "nor a request"

@@ -164,6 +164,16 @@ def held_interrupts() -> Iterator[Callable[[], None]]:
 
 
 @contextmanager
+def unspent(when: str) -> Iterator[None]:
+    """An interrupt of the block, which comes before the spending, says so."""
+    try:
+        yield
+    except KeyboardInterrupt as stopped:
+        stopped.args = (f"{when}; nothing was spent",)
+        raise
+
+
+@contextmanager
 def attached() -> Iterator[list[Measurements]]:
     """Any exception of the block, an interrupt too, carries the measurements that it was given.
 

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
@@ -16,7 +16,13 @@ from dpstats.analyses.registry import spelled
 from dpstats.caching import Cached
 from dpstats.checks import Method, counted
 from dpstats.measured.certificate import Accuracy
-from dpstats.planning.previews.preview import preview_strategy, previewed_width
+from dpstats.planning.previews.expected_accuracy import SCALED
+from dpstats.planning.previews.preview import (
+    certified_text,
+    preview_strategy,
+    previewed_width,
+    width_text,
+)
 from dpstats.releases.interchange import CAUTION, LIMITS
 from dpstats.releases.release import Release
 from dpstats.reports import figures
@@ -41,6 +47,10 @@ from dpstats.spending import USUAL_BETA, percent
 if TYPE_CHECKING:
     from dpstats.checks import Progress
 
+_EVEN = (
+    " They are too short where real rows concentrate. The file of a release holds no guesses: to "
+    "compare with those of the plan, write the page with like= (--like on the command line)."
+)
 _NO_PICTURES = "This page has no figures: matplotlib was not installed where it was written."
 
 
@@ -54,11 +64,14 @@ class AnalystReport(Cached):
     title : str
     progress : callable, optional
         Called with a text, the number of analyses so far, and that of all.
+    like : Release, Guesses, data frame or Likeness, optional
+        What the rows of the expected widths resemble.
     """
 
     release: Release
     title: str
     progress: Progress | None = None
+    like: Any = None
 
     def html(self) -> str:
         """The page."""
@@ -177,7 +190,7 @@ class AnalystReport(Cached):
         chosen = {name: release.analyses[name] for name in results}
         try:
             expected = preview_strategy(
-                held.strategy, chosen, release.n, progress=self.progress,
+                held.strategy, chosen, release.n, self.like, progress=self.progress,
                 fixed=held.reference_spec.get("kind") == "uniform",
             )  # fmt: skip
         except Exception as error:  # as above
@@ -186,10 +199,10 @@ class AnalystReport(Cached):
             rows = []
             for outlook in expected.outlooks:
                 reached = [previewed_width(results[outlook.name], m) for m in get_args(Method)]
-                widths = zip((outlook.width, outlook.certified_width), reached, strict=True)
                 rows.append([
                     outlook.name, significant(outlook.noise),
-                    *(_width(one) for pair in widths for one in pair), outlook.of,
+                    *map(width_text, (outlook.width, reached[0])),
+                    *map(certified_text, (outlook.certified_width, reached[1])), outlook.of,
                 ])  # fmt: skip
             header = [
                 "analysis", "noise sd", "expected width", "reached", "expected, certified",
@@ -197,8 +210,9 @@ class AnalystReport(Cached):
             ]  # fmt: skip
             parts += [
                 paragraph(
-                    "Median widths of 95% intervals: as the plan let expect, on simulated "
-                    f"{expected.said}, and as they came out."
+                    "Median widths of 95% intervals: as the plan let expect, and as they came out. "
+                    f"Expected widths are from simulated releases of {expected.said}."
+                    f"{_EVEN if expected.like.source == 'even' else ''}"
                 ),
                 prose(table("Widths expected and reached", header, rows), last=True),
             ]
@@ -207,7 +221,8 @@ class AnalystReport(Cached):
                 paragraph(
                     f"Synthetic rows: the plan let expect that the largest noise on "
                     f"{counted(expected.accuracy.functions, 'function')} is about "
-                    f"{significant(expected.accuracy.delta)} (the median, in unit scale). The rows "
+                    f"{significant(expected.accuracy.delta)} (the median; {SCALED}"
+                    f"{expected.accuracy.whose and '; ' + expected.accuracy.whose}). The rows "
                     f"came within {significant(_misfit(whole))} of the noisy answers."
                 )
             )
@@ -234,7 +249,7 @@ class AnalystReport(Cached):
                 heading("Per analysis"),
                 paragraph(
                     f"Each bound holds with probability {percent(USUAL_BETA)} by itself, for all "
-                    "functions of its analysis jointly, in unit scale."
+                    f"functions of its analysis jointly; {SCALED}."
                 ),
                 prose(table("Certificate of each analysis", header, rows), last=True),
             ),
@@ -323,10 +338,6 @@ def _shown(name: str, result: Result) -> str:
         shown: str = result._repr_html_()
         return shown.replace("<table>", f"{start}<table>").replace("</table>", f"</table>{end}")
     return scrolling(f"Result of {name}", f"<pre>{html.escape(result.summary())}</pre>")
-
-
-def _width(value: float) -> str:
-    return "none" if np.isnan(value) else significant(value)
 
 
 def _misfit(accuracy: Accuracy) -> float:

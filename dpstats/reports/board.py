@@ -7,13 +7,15 @@ the noise and the sum of what it spends.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from fractions import Fraction
 
 from dpstats import files
+from dpstats.analyses.registry import spelled
 from dpstats.checks import counted
 from dpstats.families.tables.residuals import Residual
 from dpstats.measured.contents import kind_of
 from dpstats.measured.strategy import Strategy, residuals_cost
-from dpstats.privacy.rationals import decimal_text
+from dpstats.privacy.rationals import amount_text
 from dpstats.releases.release import Release
 from dpstats.reports.page import (
     Section,
@@ -37,6 +39,7 @@ def board_report(release: Release, title: str) -> str:
     """The page."""
     sections = (
         _left(release),
+        _declared(release),
         _proof(release),
         _spent(release),
         _numbers(release),
@@ -110,6 +113,36 @@ def _left(release: Release) -> Section:
     )  # fmt: skip
 
 
+def _declared(release: Release) -> Section:
+    """Every public choice that the noise depends on, and that the file repeats."""
+    used = release.columns.names
+    columns = [
+        [one.name, one.described, one.missing_rule(), one.note,
+         "measured" if one.name in used else "named only"]
+        for one in release.schema
+    ]  # fmt: skip
+    asked = [[name, spelled(one)] for name, one in release.analyses.items()]
+    asked += [[name, reason] for name, reason in release.unread.items()]
+    header = ["column", "levels or bounds", "other cells", "note", "in this release"]
+    return Section(
+        "declared",
+        "What was declared and asked",
+        (
+            paragraph(
+                "All of it is in the file. The proof below holds if it was chosen without a look "
+                "at the rows."
+            ),
+            prose(table("Columns of the schema", header, columns)),
+            prose(table("Planned analyses", ["analysis", "as it was asked"], asked)),
+        ),
+    )
+
+
+def _decimal(value: Fraction | int) -> str:
+    """A fraction to six digits."""
+    return f"{float(value):.6g}"
+
+
 def _proof(release: Release) -> Section:
     held = release.measurements
     strategy = held.strategy
@@ -151,8 +184,8 @@ def _checked(strategy: Strategy) -> str:
     strategy.check()
     return (
         f"Checked when this page was written: the noise of all blocks spends exactly "
-        f"{strategy.budget.parameter} = {decimal_text(spent)}, and the budget is "
-        f"{decimal_text(strategy.budget.total)}."
+        f"{strategy.budget.parameter} = {amount_text(spent)}, and the budget is "
+        f"{amount_text(strategy.budget.total)}."
     )
 
 
@@ -180,15 +213,16 @@ def _spent(release: Release) -> Section:
         cost = None if joint else block.cost(budget, strategy.unit, planned.multiplier)
         columns = ", ".join(column.name for column in block.columns) or "(all rows)"
         rows.append([
-            kind_of(block), columns, f"{block.size:,}", str(moved.l1 if laplace else
-            moved.l2_squared), significant(budget.natural_scale(planned.multiplier)),
-            "jointly" if cost is None else decimal_text(cost),
+            kind_of(block), columns, f"{block.size:,}",
+            _decimal(moved.l1 if laplace else moved.l2_squared),
+            significant(budget.natural_scale(planned.multiplier)),
+            "jointly" if cost is None else _decimal(cost),
         ])  # fmt: skip
     together = residuals_cost(strategy.blocks, budget, strategy.unit)
     if together:
-        rows.append(["all residuals together", "", "", "", "", decimal_text(together)])
+        rows.append(["all residuals together", "", "", "", "", _decimal(together)])
     rows.append(
-        ["all blocks", "", f"{len(held.noisy_sums):,}", "", "", decimal_text(strategy.cost())]
+        ["all blocks", "", f"{len(held.noisy_sums):,}", "", "", amount_text(strategy.cost())]
     )
     header = [
         "block", "columns", "sums", "sensitivity, L1" if laplace else "sensitivity, L2 squared",
@@ -200,7 +234,8 @@ def _spent(release: Release) -> Section:
         (
             paragraph(
                 "Sensitivities and scales are in units of the largest value of each function: one "
-                "row, for a count."
+                "row, for a count. All but the total are rounded to six digits; the check above is "
+                "of exact fractions."
             ),
             table("Blocks", header, rows),
             paragraph(
@@ -214,14 +249,15 @@ def _spent(release: Release) -> Section:
 def _numbers(release: Release) -> Section:
     held = release.measurements
     functions = (
-        (name, scale)
+        one
         for planned, scales in zip(held.strategy.blocks, held.strategy.block_scales, strict=True)
-        for name, scale in zip(planned.block.names, scales.tolist(), strict=True)
+        for one in zip(planned.block.names, scales.tolist(), planned.block.bounds, strict=True)
     )
     rows = [
-        [name, f"{noisy:,}", significant(held.budget.law(scale).variance ** 0.5)]
-        for (name, scale), noisy in zip(functions, held.noisy_sums[:MOST].tolist(), strict=False)
-    ]
+        [name, f"{noisy:,}", significant(held.budget.law(scale).variance ** 0.5), f"{most:,}"]
+        for (name, scale, most), noisy in zip(functions, held.noisy_sums[:MOST].tolist(),
+                                              strict=False)
+    ]  # fmt: skip
     left = len(held.noisy_sums) - len(rows)
     more = [paragraph(f"{counted(left, 'more sum')} in answers.csv.")] if left else []
     return Section(
@@ -229,10 +265,15 @@ def _numbers(release: Release) -> Section:
         "The published numbers",
         (
             paragraph(
-                "Noisy sums as they are in answers.csv, in grid units (a count of rows, for a "
-                "condition or a cell). Negative counts are noise, and are published as they are."
+                "Noisy sums as they are in answers.csv. For a condition or a cell they count rows. "
+                "A number is measured in grid units: a row counts as the steps of the declared "
+                "grid between the middle of the bounds and its value, negative below the middle "
+                "(half steps, if the grid has an even number of points); a product, as that of "
+                "such numbers. Some functions have coarser grids of their own. The last column "
+                "has, for every sum, the most that one row can add or take away. Negative counts "
+                "are noise, and are published as they are."
             ),
-            table("Noisy sums", ["function", "noisy sum", "noise sd"], rows),
+            table("Noisy sums", ["function", "noisy sum", "noise sd", "most of a row"], rows),
             *more,
         ),
     )
@@ -271,12 +312,4 @@ def _decisions(release: Release) -> Section:
     ]
     if held.unit == "replace":
         questions.insert(3, f"May the number of rows, {release.n:,}, be public?")
-    columns = ", ".join(release.schema.names)
-    return Section(
-        "decide",
-        "Before you publish",
-        (
-            bullets(questions),
-            paragraph(f"Columns that the schema names, used or not: {columns}.", "note"),
-        ),
-    )
+    return Section("decide", "Before you publish", (bullets(questions),))

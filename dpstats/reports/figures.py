@@ -100,7 +100,8 @@ _DRAWN = (
     _Drawn(
         ElasticNetResult,
         "path of the penalty",
-        "Coefficients in unit scale along the penalty; the dashed line is the penalty asked for.",
+        "Coefficients along the penalty, for columns scaled to run from -1 to 1 between their "
+        "bounds; the dashed line is the penalty asked for.",
         lambda result, ax: plots.path(result, ax=ax),
     ),
 )
@@ -142,8 +143,9 @@ def of_certificate(accuracy: Accuracy, most: int = 20) -> Iterator[Picture]:
     )  # fmt: skip
     yield Picture(
         "Synthetic rows and private rows against the noisy answers",
-        f"Means of {some}, in unit scale. Zero is the noisy answer. Lines hold the private means, "
-        f"all jointly with probability {1 - accuracy.alpha:.4g}; points are the synthetic rows.",
+        f"Means of {some}, each scaled to lie in [-1, 1]. Zero is the noisy answer. Lines hold the "
+        f"private means, all jointly with probability {1 - accuracy.alpha:.4g}; points are the "
+        "synthetic rows.",
         lambda ax: plots.departures(accuracy, most=most, ax=ax),
         _LEAST + _ROW * shown,
     )

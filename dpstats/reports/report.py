@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 from dpstats import files
 from dpstats.checks import check_choice, check_label
 from dpstats.display import Shown, shown_progress
 from dpstats.errors import RequestError
+from dpstats.planning.previews.likeness import likeness
 from dpstats.releases.release import Release
 from dpstats.reports.analysts import AnalystReport
 from dpstats.reports.board import board_report
@@ -26,6 +27,7 @@ def report(
     *,
     audience: Audience = "analysts",
     title: str | None = None,
+    like: Any = None,
     overwrite: bool = False,
     progress: Shown = None,
 ) -> None:
@@ -45,6 +47,11 @@ def report(
     audience : {"analysts", "board"}
     title : str, optional
         Heading of the page.
+    like : Release, Guesses or data frame, optional
+        For analysts: what the rows resemble on which the plan's expected widths are computed, as in
+        `Plan.preview`; the page says which. Default: the guesses of the schema, or without some
+        even rows. The file of a release holds no guesses, as nothing that is measured depends on
+        them.
     overwrite : bool
         Replace an existing file, but never a ledger or measurements without their release.
     progress : callable, optional
@@ -79,10 +86,17 @@ def report(
     check_choice("audience", audience, get_args(Audience))
     title = TITLES[audience] if title is None else title
     check_label("the title", title)
+    if like is not None:
+        if audience == "board":
+            raise RequestError(
+                "like= is for expected widths, which the page for the board does not have; leave "
+                "it out"
+            )
+        like = likeness(like, release.measurements.strategy)
     with shown_progress(progress) as say, files.reserved(path, overwrite=overwrite) as write:
         text = (
             board_report(release, title)
             if audience == "board"
-            else AnalystReport(release, title, say).html()
+            else AnalystReport(release, title, say, like).html()
         )
         write(text.encode())

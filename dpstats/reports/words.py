@@ -86,7 +86,7 @@ def of_several(budget: Budget) -> tuple[list[str], list[list[str]]]:
     rows = []
     for k in PEOPLE:
         times = k if isinstance(budget, PureDP) else k**2
-        whole = budget.of_total(budget.total * times)
+        whole = budget if k == 1 else budget.of_total(budget.total * times)
         power = percent_up(most_power(*pair_of(whole)))
         rows.append([f"{k} row{'s' if k > 1 else ''}", str(whole), power])
     return ["rows of one person", "guarantee", f"most power at {ALARMS:.0%} false alarms"], rows

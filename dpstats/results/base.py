@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from dpstats.arrays import Floats
-from dpstats.checks import Alternative, Method, Target
+from dpstats.checks import Alternative, Method, Target, by_name
 from dpstats.display import as_html
 from dpstats.errors import RequestError
 from dpstats.results.rendering import Page, Summary, significant
@@ -27,6 +27,7 @@ TARGETS = {
 }
 SILENT = "no certified statement"  # how a note on certified limits that say nothing begins
 OF_POPULATION = f"{SILENT} on the population"  # the same, where the table has one
+_BY_NAME = {"conf_int", "intervals_frame", "summary", "to_frame", "to_latex"}
 INTERVAL_COLUMNS = ("term", "estimate", "conf_low", "conf_high")
 
 
@@ -70,7 +71,16 @@ class Result(ABC):
 
     title: str
 
+    def __init_subclass__(cls, **given: Any) -> None:
+        """Options of the methods with intervals go by name; a value by its place is explained."""
+        super().__init_subclass__(**given)
+        for name in _BY_NAME & vars(cls).keys():
+            code = getattr(vars(cls)[name], "__code__", None)
+            if code is not None and code.co_argcount == 1 and code.co_kwonlyargcount:
+                setattr(cls, name, by_name(vars(cls)[name]))
+
     preview_itemised: ClassVar[bool] = False  # whether it lists all parameters, each in its unit
+    may_be_unbounded: ClassVar[bool] = False  # whether the noise can take the ends of an interval
     certified_target: ClassVar[Target] = "population"  # of the certified widths in a preview
 
     @property
@@ -86,6 +96,7 @@ class Result(ABC):
     def to_frame(self) -> pd.DataFrame:
         """The numbers of the result."""
 
+    @by_name
     def to_latex(
         self, *, alpha: float = 0.05, target: Target = "population", **options: Any
     ) -> str:
@@ -143,6 +154,7 @@ class Result(ABC):
         """Whether `intervals_frame` has rows."""
         return False
 
+    @by_name
     def intervals_frame(
         self,
         *,

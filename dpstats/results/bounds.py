@@ -104,7 +104,7 @@ class Bounds:
         for i in shown:
             low, high = float(self.low[i]), float(self.high[i])
             show = Numerals.of([low, high], high - low)
-            rows.append([self.terms[i], show.interval(low, high), self.known_from[i]])
+            rows.append([self.terms[i], show.certified(low, high), self.known_from[i]])
         more = [f"and {len(self) - _SHOWN} more"] if len(self) > _SHOWN else []
         level = percent(self.alpha)
         each = "" if len(self) == 1 else ", each by itself"

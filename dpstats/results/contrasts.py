@@ -57,6 +57,7 @@ class LinearResult(EstimateResult):
     """
 
     preview_itemised: ClassVar[bool] = True
+    may_be_unbounded: ClassVar[bool] = True
 
     null: Floats = field(default_factory=lambda: np.zeros(1))
 
@@ -74,7 +75,7 @@ class LinearResult(EstimateResult):
     @property
     def interval_of(self) -> str:
         """The first coefficient other than the intercept; units differ."""
-        return f"{self.terms[self.previewed.start]}, the coefficient"
+        return f"coefficient of {self.terms[self.previewed.start]}, in original units"
 
     @property
     def previewed(self) -> slice:

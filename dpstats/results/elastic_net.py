@@ -185,7 +185,8 @@ class ElasticNetResult(Cached, Result):
             for term, estimate, verdict in self.support(alpha=alpha).itertuples(index=False)
         ]
         lines = [
-            f"penalty {significant(self.alpha)} in unit scale",
+            f"penalty {significant(self.alpha)}, for columns scaled to run from -1 to 1 between "
+            "their bounds",
             f"mean squared residual {significant(found)}"
             + (" (negative by the noise, cut at zero)" if found == 0 else "")
             + f"; over the private rows certified between {significant(low)} and "

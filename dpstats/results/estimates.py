@@ -27,7 +27,7 @@ from dpstats.inference.intervals import Intervals, wider
 from dpstats.results.base import INTERVAL_COLUMNS, Result, footer, notes_for
 from dpstats.results.hypothesis import HypothesisResult
 from dpstats.results.named import Named
-from dpstats.results.rendering import MOST, Page, brief_list, more_rows, table_of
+from dpstats.results.rendering import MOST, UNCERTIFIED, Page, brief_list, more_rows, table_of
 from dpstats.spending import LEAST_COMPUTED
 
 if TYPE_CHECKING:
@@ -439,6 +439,8 @@ class EstimateResult(Cached, Result):
         if len(self.terms) > 1:
             whose = "all intervals jointly" if simultaneous else _EACH
             remarks.append(f"the level is that of {whose}")
+        if np.isinf(shown[["certified_low", "certified_high"]]).all(axis=1).any():
+            remarks.append(UNCERTIFIED)
         if self._without_width(shown, alpha, target):
             remarks.append(
                 "an interval has width zero: no value of the parameter makes the noisy answer "

@@ -13,7 +13,7 @@ import numpy as np
 
 from dpstats.arrays import Floats
 from dpstats.checks import counted
-from dpstats.display import as_html, html_table
+from dpstats.display import as_html, fitted_table, html_table, wrapped
 from dpstats.results.tables.latex import as_latex
 from dpstats.spending import percent
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 LEAST_SHOWN = 1e-6  # the numeric accuracy of p-values
 MOST = 60  # rows of a table that print
+NO_INTERVAL = "none"  # for an interval that says nothing
+UNCERTIFIED = 'certified "none": no interval holds for every possible table at this n and budget'
 _WIDEST = 48  # characters of a name in a table
 _MOST_DIGITS = 15  # of a float64
 _FIXED = 1e-4, 1e7  # magnitudes between these print without a power of ten
@@ -86,6 +88,10 @@ class Numerals:
     def interval(self, low: float, high: float) -> str:
         """Both ends in brackets."""
         return f"[{self(low)}, {self(high)}]"
+
+    def certified(self, low: float, high: float) -> str:
+        """The same of a certified interval; "none" without ends, which says nothing."""
+        return NO_INTERVAL if low == -math.inf and high == math.inf else self.interval(low, high)
 
 
 def _place(value: float) -> int:
@@ -172,7 +178,7 @@ def table_of(
         rows.append([
             str(term), show(row["estimate"]), Numerals.of([error], error)(error),
             *([fixed(row["statistic"], 2), fixed(row["p_value"], 3)] if tested else []),
-            show.interval(*ends), show.interval(row["certified_low"], row["certified_high"]),
+            show.interval(*ends), show.certified(row["certified_low"], row["certified_high"]),
             share(row["privacy_share"]), *([show(row["fitted"])] if fitted else []),
         ])  # fmt: skip
     return header, rows
@@ -204,6 +210,15 @@ class Page:
         table = ["", *text_table(self.header, self.rows), ""] if self.header else []
         lines = [self.title, *self.before, *table, *self.after]
         return Summary("\n".join(lines).rstrip("\n"), self)
+
+    def fitted(self) -> str:
+        """The text with lines and columns that fit the terminal."""
+        before, after = (
+            [line for one in lines for line in wrapped(one)]
+            for lines in ((self.title, *self.before), self.after)
+        )
+        table = ["", *fitted_table(self.header, self.rows, [0]), ""] if self.header else []
+        return "\n".join([*before, *table, *after]).rstrip("\n")
 
     def html(self) -> str:
         """The same cells and lines, escaped."""
@@ -245,6 +260,10 @@ class Summary(str):
         """The text itself."""
         return str(self)
 
+    def fitted(self) -> str:
+        """The same with lines and columns that fit the terminal."""
+        return self._page.fitted()
+
     def as_html(self) -> str:
         """The same cells and lines, escaped."""
         return self._page.html()
@@ -257,9 +276,11 @@ class Summary(str):
         return self._page.html()
 
 
-def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+def text_table(
+    header: Sequence[str], rows: Sequence[Sequence[str]], widest: int = _WIDEST
+) -> list[str]:
     """Lines of a table with a rule below the header; the first column is left-aligned."""
-    cut = [[shortened(row[0]), *row[1:]] for row in rows]
+    cut = [[shortened(row[0], _WIDEST - widest), *row[1:]] for row in rows]
     widths = [max(map(len, column)) for column in zip(header, *cut, strict=True)]
     lines = [
         "  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]).rstrip()

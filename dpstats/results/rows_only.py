@@ -245,7 +245,7 @@ class RowsResult(_FromRows):
         rows = []
         for term, estimate, low, high in frame.head(most).itertuples(index=False):
             show = Numerals.of((estimate, low, high), high - low)
-            rows.append([str(term), show(estimate), show.interval(low, high)])
+            rows.append([str(term), show(estimate), show.certified(low, high)])
         notes = [f"Note: {note}" for note in notes_for(self.notes, target)]
         after = [self._foot(target), *notes]
         if len(frame) > most:

@@ -187,7 +187,7 @@ class Guesses:
         ------
         SchemaError
         """
-        document = read_toml(path)
+        document = read_toml(path, "file of guesses")
         with files.named_in_errors(Path(path)):
             if "guesses" not in document:
                 raise SchemaError("there is no [guesses] table")

@@ -213,7 +213,8 @@ class Schema:
         document = read_toml(path)
         with files.named_in_errors(Path(path)):
             if "column" not in document:
-                raise SchemaError("there are no [[column]] tables")
+                where = "; it is in the file that schema = names" if "schema" in document else ""
+                raise SchemaError(f"there are no [[column]] tables{where}")
             return cls.from_dict(document["column"], document.get("guesses"))
 
     @classmethod

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import re
+import tomllib
+from collections.abc import Iterator, Sequence
 
 _TOP = """\
 # Schema of a private table, to be completed. It was written from the names of the columns alone: no
@@ -57,6 +59,13 @@ _GUESSES = """\
 """
 
 
+_HEADING = re.compile(r"\s*(\[+[^\[\]]+\]+)\s*(?:#.*)?$")
+_KEY = re.compile(r"""\s*([\w-]+|"[^"]*"|'[^']*')\s*=""")
+_STRING = re.compile(r"""("(?:[^"\\]|\\.)*"|'[^']*')""")
+_OPEN = re.compile(r"""(?<![^\s=,\[{])(\.\.\.|"\.\.\."|'\.\.\.')(?![^\s=,\]}])""")
+_NOTHING = "nothing is decided yet: uncomment the lines of its kind, or delete the column"
+
+
 def template(names: Sequence[str]) -> str:
     """Text of a schema file with comments on what to decide; it cannot be loaded before that.
 
@@ -74,3 +83,59 @@ def template(names: Sequence[str]) -> str:
     parts = [_TOP, *(_COLUMN.format(name=name) for name in quoted)]
     parts.append(_GUESSES.format(first=quoted[0], second=quoted[-1]))
     return "\n".join(parts)
+
+
+def unfinished(text: str) -> list[str]:
+    r"""What is still to be decided in a file: its places that hold ``...``, in their order.
+
+    Comments do not count. A column with nothing but its name is one place.
+
+    Examples
+    --------
+    >>> unfinished('[[column]]\nname = "age"\nlow = 0\nhigh = 9\nmissing = ...')
+    ["line 5, column 'age': missing = ..."]
+    """
+    found: list[tuple[int, str]] = []
+    for heading, lines in _tables(text):
+        name, keys, last = "", 0, ""
+        here: list[tuple[int, str]] = []
+        for number, line in lines:
+            name = _name(line) or name
+            if key := _KEY.match(line) or _HEADING.match(line):
+                keys, last = keys + 1, key[1].strip("\"'")
+            if _OPEN.search(_STRING.sub(_blank, line).partition("#")[0]):
+                here.append((number, f"{last} = ..."))
+        column = heading == "[[column]]"
+        if column and name and keys == 1:
+            here = [(lines[0][0], _NOTHING)]
+        where = f"column {name!r}" if column and name else heading or "at the top"
+        found += [(number, f"{where}: {what}") for number, what in here]
+    return [f"line {number}, {what}" for number, what in found]
+
+
+def _name(line: str) -> str:
+    """The name that a line gives to its column, or ""."""
+    if not line.lstrip().startswith("name"):
+        return ""
+    try:
+        return str(tomllib.loads(line).get("name", ""))
+    except tomllib.TOMLDecodeError:
+        return ""
+
+
+def _blank(text: re.Match[str]) -> str:
+    """A string without its content, which may hold dots of its own."""
+    return text[0] if text[0][1:-1] == "..." else '""'
+
+
+def _tables(text: str) -> Iterator[tuple[str, list[tuple[int, str]]]]:
+    """Headings of the tables of a TOML file with their numbered lines, as far as they look so."""
+    heading, lines = "", list[tuple[int, str]]()
+    for number, line in enumerate(text.splitlines(), 1):
+        begun = _HEADING.match(line)
+        if begun and not begun[1].startswith("[column."):  # such as [column.levels]
+            yield heading, lines
+            heading, lines = begun[1], []
+        else:
+            lines.append((number, line))
+    yield heading, lines

@@ -9,16 +9,25 @@ from typing import Any
 
 from dpstats import files
 from dpstats.errors import FileFormatError, SchemaError
+from dpstats.schema.template import unfinished
+
+_KINDS = ("a request", "a schema", "guesses")  # one file may hold all of them
 
 
-def read_toml(path: str | Path) -> dict[str, Any]:
-    """Read a TOML file; errors name the file and the position."""
+def read_toml(path: str | Path, what: str = "schema") -> dict[str, Any]:
+    """Read a TOML file of some kind; errors name the file and the position."""
     path = files.as_path(path)
     try:
-        document = tomllib.loads(files.read_bytes(path).decode())
+        files.check_kind(path, f"a {what}", *_KINDS)
+        text = files.read_bytes(path).decode()
+        if left := unfinished(text):
+            raise SchemaError("\n  ".join([f"{path.name} is not finished; decide:", *left]))
+        document = tomllib.loads(text)
         json.dumps(document, default=str)  # refuses numbers of thousands of digits
     except FileFormatError as error:
         raise SchemaError(str(error)) from None
+    except SchemaError:
+        raise
     except ValueError as error:  # of TOML, of UTF-8, or a number of thousands of digits
         raise SchemaError(f"{path.name} is not valid TOML: {error}") from None
     except RecursionError:

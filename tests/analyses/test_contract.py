@@ -14,7 +14,7 @@ def test_every_kind_has_examples_of_itself(examples):
 
 def test_analyses_keep_the_contract(example, people, monkeypatch):
     # Previews of three releases are those of one, three times.
-    monkeypatch.setattr("dpstats.planning.previews.preview.PRETEND_RELEASES", 1)
+    monkeypatch.setattr("dpstats.planning.previews.simulated.PRETEND_RELEASES", 1)
     check_analysis(example, people.schema, people.rows)
 
 

@@ -6,6 +6,7 @@ import pytest
 
 import dpstats as dps
 from dpstats.cli import DONE, REFUSED, main
+from dpstats.schema.template import template
 
 
 def test_a_template_is_written_from_the_header(folder, capsys):
@@ -20,8 +21,53 @@ def test_a_template_is_written_from_the_header(folder, capsys):
     assert main(["init", "survey.csv", "-o", "new.toml"]) == REFUSED
     assert "exists" in capsys.readouterr().err
     assert main(["init", "survey.csv", "-o", "new.toml", "--force"]) == DONE
-    with pytest.raises(dps.SchemaError, match="give levels"):
+    with pytest.raises(dps.SchemaError, match=r"new\.toml is not finished; decide:\n"):
         dps.Schema.load("new.toml")
+
+
+def left_in(folder, text):
+    (folder / "new.toml").write_text(text)
+    with pytest.raises(dps.SchemaError) as refused:
+        dps.Schema.load(folder / "new.toml")
+    first, *left = str(refused.value).splitlines()
+    assert first == "new.toml is not finished; decide:"
+    return [line.removeprefix("  line ") for line in left]
+
+
+def places_of(folder, text):
+    lines = [line.partition(", ") for line in left_in(folder, text)]
+    for number, _, what in lines:  # the numbers are those of the lines
+        key = what.partition(": ")[2].partition(" = ")[0]
+        at = text.splitlines()[int(number) - 1].strip('"')
+        assert at.startswith(("name", key) if "nothing" in what else key)
+    return [what.partition(": uncomment")[0] for _, _, what in lines]
+
+
+def test_an_unfinished_template_says_what_is_left_in_its_order(folder):
+    text = template(["smoker", "region", "age"])
+    columns = [f"column {name!r}" for name in ("smoker", "region", "age")]
+    assert places_of(folder, text) == [f"{one}: nothing is decided yet" for one in columns]
+    begun = text.replace("\n# levels = ", "\nlevels = ").replace("\n# missing = ", "\nmissing = ")
+    assert places_of(folder, begun) == [
+        f"{one}: {key} = ..." for one in columns for key in ("levels", "missing")
+    ]
+    smoker, region, age = begun.split("[[column]]")[1:]
+    done = smoker.replace('["...", "..."]', '["no", "yes"]').replace("missing = ...", "#")
+    assert places_of(folder, f"[[column]]{done}[[column]]{region}[[column]]{age}") == [
+        f"{one}: {key} = ..." for one in columns[1:] for key in ("levels", "missing")
+    ]
+    mixed = begun.replace("\n# [guesses", "\n[guesses").replace('\n# "age"', '\n"age"')
+    assert places_of(folder, mixed)[-1] == "[guesses.shares]: age = ..."
+    several = '[[column]]\nname = "x"\nlevels = [\n  "a",  # ...\n  "...",\n]\n'
+    assert left_in(folder, several) == ["5, column 'x': levels = ..."]
+
+
+def test_a_schema_that_is_finished_may_speak_of_dots(folder):
+    (folder / "new.toml").write_text(
+        '# "..."\n[[column]]\nname = "x"\nnote = "see ... there"  # low = ...\n[column.levels]\n'
+        '"not ..." = 1\nyes = 2\n'
+    )
+    assert dps.Schema.load(folder / "new.toml")["x"].stored == (1, 2)
 
 
 def test_a_template_is_written_without_a_file(folder, capsys):

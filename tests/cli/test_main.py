@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -83,18 +84,22 @@ def test_help_and_version():
         assert "dpstats" in done.stdout
 
 
-def test_demo_tells_the_whole_story(tmp_path, capsys):
-    assert main(["demo", "-o", str(tmp_path / "demo.zip")]) == DONE
+def test_demo_tells_the_whole_story(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["demo"]) == DONE
     text = capsys.readouterr().out
     for part in (
         "The schema", "The preview", "before any row is read", "36 tables", "certificate",
         "non-private", "noise-aware", "certified", "naive on rows", "public",
     ):  # fmt: skip
         assert part in text
-    page = tmp_path / "demo-report.html"
+    page = Path("dpstats-demo-report.html")
     assert f"report is in {page}" in text
     assert "religion by marriage" in page.read_text("utf-8")
-    opened = dps.load(tmp_path / "demo.zip")
+    ignored = (Path(__file__).parents[2] / ".gitignore").read_text().split()
+    for path in tmp_path.iterdir():  # git has nothing to add
+        assert any(fnmatch(path.name, pattern) for pattern in ignored), path.name
+    opened = dps.load("dpstats-demo.zip")
     assert opened.n == 6366
     assert opened.budget == dps.PureDP(1)
     assert not opened.measurements.not_private

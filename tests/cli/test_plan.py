@@ -70,6 +70,9 @@ def test_a_table_that_does_not_fit_is_seen_before_the_number_is_published(folder
     capsys.readouterr()
     assert main(["check", "plan.json", "survey.csv"]) == DONE
     assert capsys.readouterr().out == printed
+    lines = (folder / "survey.csv").read_text().splitlines(keepends=True)
+    (folder / "rows.csv").write_text("".join(lines[1:]))
+    assert main(["check", "plan.json", "rows.csv"]) == REFUSED
     assert main(["check", "plan.json", "none.csv"]) == REFUSED
     assert "there is no file 'none.csv'" in capsys.readouterr().err
 
@@ -117,7 +120,7 @@ def test_a_curve_is_a_table_or_a_figure(folder, capsys):
     assert main(curve) == DONE
     title, header, *rows = capsys.readouterr().out.splitlines()
     assert title.startswith("Median width of noise-aware 0.95 intervals at n = 2000, rows drawn")
-    assert header.split() == ["epsilon", "smoking", "old"]
+    assert header.split("  ") == ["epsilon", "smoking: proportion", "old: proportion"]
     assert [row.split()[0] for row in rows] == ["0.125", "0.25", "0.5", "1", "2", "4", "8"]
     assert main([*curve, "-o", "curve.svg"]) == DONE
     text = (folder / "curve.svg").read_text()
@@ -132,3 +135,13 @@ def test_a_curve_is_a_table_or_a_figure(folder, capsys):
     assert "-o is for the figure of --curve" in capsys.readouterr().err
     assert main([*curve, "--solve", "old"]) == REFUSED
     assert "give --curve or --solve, not both" in capsys.readouterr().err
+
+
+def test_the_theorem_is_printed_when_it_is_asked_for(folder, capsys):
+    preview = ["preview", "request.toml", "--rows", "2000"]
+    assert main(preview) == DONE
+    usual = capsys.readouterr().out
+    assert "Theorem" not in usual
+    assert "expected error (delta)" in usual
+    assert main([*preview, "--theory"]) == DONE
+    assert "Theorem II.1" in capsys.readouterr().out

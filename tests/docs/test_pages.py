@@ -11,6 +11,9 @@ from dpstats.privacy.noise import _noise_from
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = [
     "coming-from.md",
+    "explanation/missing-and-bad-values.md",
+    "explanation/privacy-promise.md",
+    "explanation/sensitivity.md",
     "faq.md",
     "how-to/approve-a-plan.md",
     "how-to/choose-a-guarantee.md",

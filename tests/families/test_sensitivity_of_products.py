@@ -10,7 +10,7 @@ import pytest
 import dpstats as dps
 from dpstats.families import features
 from dpstats.families.coarse_moments import fourth_moments_of_pairs, third_and_fourth_powers
-from dpstats.families.features import alternatives, product, replacement
+from dpstats.families.features import SIGN, alternatives, product, replacement
 from dpstats.families.moments import Moments
 
 
@@ -135,8 +135,14 @@ def test_moments_of_robust_errors_by_brute_force(rows_of, change_of):
     assert found.l2_squared <= claimed.l2_squared <= Fraction(106, 100) * found.l2_squared
 
 
-def test_signs_of_features_that_can_change_places_are_counted_once(monkeypatch):
-    terms = fourth_terms(3, 1)
+def mixed_terms():
+    """Products of three of two numbers and two signs: each can change places with each."""
+    features = [("s0", SIGN), ("s1", SIGN), ("x0", None), ("x1", None)]
+    return [product(some, ()) for some in itertools.combinations(features, 3)]
+
+
+@pytest.mark.parametrize("terms", [fourth_terms(3, 1), mixed_terms()], ids=["robust", "mixed"])
+def test_signs_of_features_that_can_change_places_are_counted_once(terms, monkeypatch):
     quick = replacement(terms)
     monkeypatch.setattr(features, "_interchangeable", lambda rows, features: [1] * len(features))
     assert replacement(terms) == quick

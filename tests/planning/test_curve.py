@@ -49,11 +49,15 @@ def test_analyses_without_intervals_are_left_out_unless_asked_for(plan, curve):
 def test_unbounded_intervals_are_said_to_be(curve):
     assert np.isinf(curve.widths["line"][0])
     text = str(curve)
-    assert "unbounded" in text.splitlines()[2]
+    assert "unbounded" in text.splitlines()[3]
+    assert text.splitlines()[2].split("  ")[-1] == "line: x"
     assert "unbounded" not in text.splitlines()[-1]
-    assert "rows invented from guesses of x, y and spread evenly over smoker" in text
+    assert "rows invented from guesses of x, y and spread evenly over smoker" in " ".join(
+        text.split()
+    )
     frame = curve.to_frame()
-    assert frame.columns.tolist() == ["analysis", "epsilon", "width"]
+    assert frame.columns.tolist() == ["analysis", "of", "epsilon", "width"]
+    assert set(frame["of"]) == {"proportion", "x"}
     assert len(frame) == 6
     assert isinstance(frame, pd.DataFrame)
 

@@ -389,7 +389,7 @@ def test_widths_of_an_unknown_kind_are_refused(patterned):
     schema, analyses, n, _ = patterned
     preview = dps.plan(schema, {"even": analyses["even"]}, budget=dps.PureDP(1)).preview(n)
     assert preview.widths().empty
-    assert preview.widths().columns.tolist() == ["analysis", "term", "width"]
+    assert preview.widths().columns.tolist() == ["analysis", "term", "width", "unbounded"]
     with pytest.raises(dps.RequestError, match="method"):
         preview.widths(method="naive")
     with pytest.raises(dps.RequestError, match="alpha"):
@@ -407,11 +407,12 @@ def test_the_preview_of_a_regression_tells_every_coefficient_in_its_unit():
     certified = preview.widths(method="certified").set_index(["analysis", "term"])["width"]
     lines = str(preview).splitlines()
     for term in ("pay", "Intercept", "g[T.b]", "g[T.c]"):
-        (line,) = (line for line in lines if line.split(",")[0].endswith(f"  {term}"))
-        shown = [float(part) for part in line.split(",")[0].split()[-3:-1]]
+        named = (f"  {term}", f"  coefficient of {term}")
+        (line,) = (line for line in lines if line.split(",")[0].endswith(named))
+        shown = [float(part) for part in line.replace("fit", "").split() if part[0].isdigit()][-2:]
         assert shown == pytest.approx([widths["fit", term], certified["fit", term]], rel=1e-3)
     frame = preview.to_frame().set_index("name")
-    assert frame.loc["fit", "of"] == "pay, the coefficient"
+    assert frame.loc["fit", "of"] == "coefficient of pay, in original units"
     assert frame.loc["fit", "width"] == pytest.approx(widths["fit", "pay"])
     assert "varies over a tenth of its bounds" in str(preview)
     alone = dps.plan(schema, {"mean": analyses["mean"]}, budget=dps.PureDP(5)).preview(20_000)

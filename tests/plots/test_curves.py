@@ -10,7 +10,7 @@ pyplot = pytest.importorskip("matplotlib.pyplot")
 
 
 def made(widths, of=None):
-    whose = {name: (of or {}).get(name, "noise-aware 0.95 interval") for name in widths}
+    whose = {name: (of or {}).get(name, "") for name in widths}
     arrays = {name: np.array(found) for name, found in widths.items()}
     return Curve(
         "epsilon", np.array([0.5, 1, 2]), arrays, whose, 100, "noise_aware", 0.05, "even rows"
@@ -25,7 +25,7 @@ def closed():
 
 
 def test_lines_hold_the_widths_and_crosses_what_is_unbounded():
-    whose = {"b": "noise-aware 0.95 interval of 'age'"}
+    whose = {"b": "age"}
     ax = dps.plots.curve(made({"a": [0.3, 0.2, 0.1], "b": [np.inf, 20, 10]}, whose))
     first, second = ax.lines
     np.testing.assert_array_equal(first.get_xydata(), [[0.5, 0.3], [1, 0.2], [2, 0.1]])

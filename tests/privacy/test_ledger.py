@@ -179,7 +179,11 @@ def test_p04_rho_adds_up_exactly_and_kinds_do_not_mix(path):
         ledger.spend(ZCDP(0.1, delta=1e-5))
     assert ledger.remaining == 0
     assert Ledger.open(path).kind == "zcdp"
-    assert str(ledger).startswith("cap       rho = 1\n")
+    read = ZCDP(1).reading
+    assert str(ledger).startswith(f"cap       rho = 1: {read}\nspent     rho = 1: {read}\n")
+    assert f"  0.1 (1/10): {ZCDP(0.1).reading}  -  -" in ledger.table()
+    assert "\nepsilons do not add; rho does, " in str(ledger)
+    assert "do not add" not in str(Ledger.create(path.with_name("pure"), PureDP(1)))
     with pytest.raises(BudgetError, match="remaining 0"):
         ledger.spend(ZCDP(Fraction(1, 10**9)))
     before = path.read_bytes()
@@ -202,10 +206,12 @@ def test_p04_rho_adds_up_to_an_epsilon_at_the_ledgers_delta(path):
         ledger.spend(part)
     assert Ledger.open(path) == ledger
     assert (ledger.kind, ledger.cap, ledger.delta) == ("approx", whole.rho, whole.delta)
-    cap, spent, remaining, _ = str(ledger).splitlines()
+    cap, spent, remaining, note, _ = str(ledger).splitlines()
     assert re.fullmatch(r"cap       rho = 0\.027634 \(\S+\): epsilon = 1 at delta = 1e-06", cap)
     assert spent.endswith(f": {whole.of_total(whole.rho * 3 / 4).reading}")
     assert remaining.endswith(f": {part.reading}")
+    assert note.startswith("epsilons do not add; rho does")
+    assert ledger.table().count(f": {part.reading}  -") == 3
     assert part.reading == "epsilon = 0.4729 at delta = 1e-06"
     with pytest.raises(BudgetError, match=r"remaining \S+ \(\S+\): epsilon = 0\.4729 at delta"):
         ledger.check(ApproxDP(0.5, 1e-6))

@@ -166,10 +166,24 @@ def test_columns_that_are_absent_are_shown_with_what_there_is(plan, tmp_path):
     assert "the table has no column 'sex': did you mean 'Sex '?" in str(fit)
     assert "it has 7 columns: 'Sex ', 'm', 'code'" in str(fit)
     assert counts(fit)["income"] == COUNTED["income"]
-    (tmp_path / "rows.csv").write_text("Ann;44;yes\nBob;3;no\n")
+    (tmp_path / "rows.csv").write_text("person;SEX ;2019\nAnn;female;1\n")
     fit = dps.check(plan, tmp_path / "rows.csv")
     assert (fit.rows, fit.columns) == (0, ())
-    assert "'rows.csv' has 3 fields, separated by semicolons: 'Ann', '44', 'yes'" in str(fit)
+    assert "'rows.csv' has 3 fields, separated by semicolons: 'person', 'SEX ', '2019'" in str(fit)
+
+
+@pytest.mark.parametrize("first", ["Ann;44;sure\n", "Ann;female;sure\n", "Ann;2.5;44", "\n", ""])
+def test_a_table_without_its_header_line_is_refused_once_and_not_quoted(first, plan, tmp_path):
+    (tmp_path / "rows.csv").write_text(first)
+    with pytest.raises(dps.DataError) as refused:
+        dps.check(plan, tmp_path / "rows.csv")
+    said = str(refused.value)
+    assert said.startswith("the table lacks its header line: the first line of 'rows.csv' has ")
+    assert "Put a line with the names of all columns" in said
+    assert said.endswith("; the schema has " + str(list(SCHEMA.names)))
+    assert ("looks like a row" in said) == bool(first.strip())
+    for cell in ("Ann", "female", "44", "sure"):
+        assert cell not in said
 
 
 def test_common_values_are_found_in_bounded_memory(monkeypatch):
@@ -274,7 +288,7 @@ def test_a_cell_fits_however_a_table_spells_it(tmp_path):
     ],
 )  # fmt: skip
 def test_cells_without_a_value_are_counted_as_the_guide_says(cell, number, text):
-    """The table in docs/how-to/check-the-schema.md."""
+    """The table in docs/explanation/missing-and-bad-values.md."""
     schema = dps.Schema(
         [dps.Number("x", 0, 9, edges=[5], missing=5), dps.Category("c", ["no", "yes"])]
     )
@@ -287,7 +301,7 @@ def test_cells_without_a_value_are_counted_as_the_guide_says(cell, number, text)
 
 
 def test_a_blank_line_is_a_row_of_a_single_column_alone(tmp_path):
-    """As docs/how-to/check-the-schema.md says."""
+    """As docs/explanation/missing-and-bad-values.md says."""
     one = dps.Schema([dps.Number("x", 0, 9, edges=[5], missing=0)])
     two = dps.Schema([*one, dps.Number("y", 0, 9, edges=[5], missing=0)])
     path = tmp_path / "rows.csv"

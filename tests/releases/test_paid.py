@@ -206,8 +206,14 @@ def test_an_interrupt_while_rows_are_read_stops_at_once_and_spends_nothing(
 ):
     monkeypatch.setattr("dpstats.private.measure.exact_sums", stopping(KeyboardInterrupt()))
     assert main([*RELEASE, "-o", "out.zip"]) == FAILED
-    assert "measurements" not in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert said.endswith("\ndpstats: interrupted while reading rows; nothing was spent\n")
+    assert "measurements" not in said
     assert spent() == 0
+    monkeypatch.setattr("dpstats.cli.release.attended", stopping(KeyboardInterrupt()))
+    asked = [one for one in RELEASE if one != "--unchecked"]
+    assert main([*asked, "-o", "out.zip"]) == FAILED
+    assert "interrupted before any row was measured; nothing was spent" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("full", [False, True])
@@ -328,7 +334,7 @@ def test_infer_and_show_name_what_a_file_holds(folder, capsys):
         "plan.json": "it holds a plan",
         "request.toml": "it holds a plan",
         "book": "it holds a ledger",
-        "survey.csv": "survey.csv is not a file of dpstats",
+        "survey.csv": "survey.csv is a table, not a file of dpstats",
         ".": "it is not a file",
         "none": "cannot read none",
     }.items():

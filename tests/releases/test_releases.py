@@ -612,7 +612,9 @@ def test_a_release_and_its_measurements_equal_what_a_file_gives_back(release, tm
 
 def test_a_file_of_another_kind_is_named(release, tmp_path):
     release.measurements.save(tmp_path / "m.zip")
-    with pytest.raises(FileFormatError, match=r"lacks release.json; open a release with dps.load"):
+    with pytest.raises(
+        FileFormatError, match=r"m.zip holds measurements, not a release; open them"
+    ):
         dps.load(tmp_path / "m.zip")
 
 

@@ -1,5 +1,6 @@
 """The page for the board: all noisy sums, and a cost that adds up to the budget."""
 
+import html
 import re
 from fractions import Fraction
 
@@ -27,7 +28,8 @@ def test_costs_and_noisy_sums(schema, survey, unit, tmp_path):
     dps.report(made, tmp_path / "board.html", audience="board")
     text = (tmp_path / "board.html").read_text()
     *each, total = cells(text, "Blocks")
-    assert sum(Fraction(row[-1]) for row in each) == Fraction(total[-1]) == Fraction(3, 4)
+    assert Fraction(total[-1]) == Fraction(3, 4)
+    assert float(sum(Fraction(row[-1]) for row in each)) == pytest.approx(0.75, rel=1e-5)
     sums = [int(row[1].replace(",", "")) for row in cells(text, "Noisy sums")]
     assert sums == made.measurements.noisy_sums.tolist()
     assert ("2,000" in text) == (unit == "replace")  # the exact number of rows
@@ -42,6 +44,36 @@ def test_tables_under_gaussian_noise_are_paid_for_jointly(schema, survey, tmp_pa
     assert {row[-1] for row in rows[:-2]} == {"jointly"}
     assert [row[0] for row in rows[-2:]] == ["all residuals together", "all blocks"]
     assert [row[-1] for row in rows[-2:]] == ["0.5", "0.5"]
+
+
+def test_it_shows_what_was_declared_and_asked_and_what_a_row_can_add(tmp_path):
+    schema = dps.Schema([
+        dps.Category("region", ["north", "south"], note="law of 2020"), dps.Boolean("unused"),
+        dps.Number("age", 0, 120, points=121, edges=[65], missing=40),
+        dps.Number("pay", 0, 90, points=10, missing=0),
+    ])  # fmt: skip
+    asked = {"pay": dps.OLS("pay ~ age"), "north": dps.Proportion("region == 'north'")}
+    plan = dps.plan(schema, asked, budget=dps.PureDP(Fraction(1, 3)))
+    rows = pd.DataFrame({"region": ["north"] * 90, "age": [30.0] * 90, "pay": [10.0] * 90})
+    dps.report(dps.release(plan, rows, m=50, k=50, rng=0), tmp_path / "b.html", audience="board")
+    text = html.unescape((tmp_path / "b.html").read_text())
+    declared = {row[0]: row[1:] for row in cells(text, "Columns of the schema")}
+    assert list(declared) == ["region", "unused", "age", "pay"]
+    assert declared["region"] == ["category, 2 levels: north, south",
+                                  "missing or undeclared: counted as 'north'", "law of 2020",
+                                  "measured"]  # fmt: skip
+    assert declared["age"][0] == "number, 0 to 120, 121 points, bins [0, 65) [65, 120]"
+    assert [row[-1] for row in declared.values()] == ["measured", "named only", *2 * ["measured"]]
+    assert cells(text, "Planned analyses") == [
+        ["pay", "dps.OLS('pay ~ age')"], ["north", "dps.Proportion(\"region == 'north'\")"],
+    ]  # fmt: skip
+    most = {row[0]: int(row[-1].replace(",", "")) for row in cells(text, "Noisy sums")}
+    assert (most["age"], most["pay"], most["age*pay"]) == (60, 9, 60 * 9)  # steps, half steps
+    *each, total = cells(text, "Blocks")
+    assert total[-1] == "1/3 (about 0.333333)"
+    assert not any("/" in cell for row in each for cell in row)
+    assert "spends exactly epsilon = 1/3 (about 0.333333), and the budget is 1/3" in text
+    assert "grid units: a row counts as the steps of the declared grid" in text
 
 
 def test_members_are_those_of_the_file(hostile, pages):

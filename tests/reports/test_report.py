@@ -5,6 +5,7 @@ import itertools
 import re
 from html.parser import HTMLParser
 
+import pandas as pd
 import pytest
 
 import dpstats as dps
@@ -20,7 +21,8 @@ ABOUT = {
         "Missing and undeclared cells", "Limits", "What else this release can answer",
     ],
     "board": [
-        "What leaves the building", "By which proof", "What each block spends",
+        "What leaves the building", "What was declared and asked", "By which proof",
+        "What each block spends",
         "The published numbers", "What is promised to a person, and what is not",
         "Before you publish",
     ],
@@ -186,3 +188,30 @@ def test_a_source_for_testing_is_marked(hostile, schema, survey, no_noise, tmp_p
     for audience in ABOUT:
         dps.report(made, tmp_path / f"{audience}.html", audience=audience)
         assert "NOT PRIVATE" in (tmp_path / f"{audience}.html").read_text()
+
+
+def test_expected_widths_say_which_rows_they_are_from(tmp_path):
+    schema = dps.Schema([dps.Number("age", 0, 100, missing=40), dps.Number("pay", 0, 9, missing=0)])
+    plan = dps.plan(schema, {"line": dps.OLS("pay ~ age")}, budget=dps.PureDP(8))
+    rows = pd.DataFrame({"age": [40, 50, 60] * 1_000, "pay": [1, 2, 3] * 1_000})
+    release = dps.release(plan, rows, m=100, k=100)
+    guesses = dps.Guesses(typical={"age": {"mean": 50, "sd": 8}})
+    found = {}
+    for name, like in {"even": None, "guessed": guesses}.items():
+        dps.report(release, tmp_path / name, like=like)
+        text = (tmp_path / name).read_text()
+        section = text.split('id="reached-title"')[1].split("<h2")[0]
+        found[name] = section
+    assert "simulated releases of rows drawn evenly over the cells" in found["even"]
+    assert "too short where real rows concentrate" in found["even"]
+    assert "of rows invented from guesses of age and spread evenly over pay" in found["guessed"]
+    assert "too short" not in found["guessed"]
+    even, guessed = (
+        float(re.findall(r"<td>([^<]*)</td>", one)[1]) for one in (found["even"], found["guessed"])
+    )
+    assert guessed > 2 * even
+    with pytest.raises(dps.RequestError, match="like= is for expected widths"):
+        dps.report(release, tmp_path / "board", audience="board", like=guesses)
+    with pytest.raises(dps.RequestError, match="no path"):
+        dps.report(release, tmp_path / "path", like="rows.csv")
+    assert not (tmp_path / "path").exists()

@@ -129,6 +129,8 @@ class DifferenceResult(EstimateResult):
     'p < 1e-06'
     """
 
+    may_be_unbounded: ClassVar[bool] = True  # those of the ratios
+
     @property
     def interval_of(self) -> str:
         """The risk difference; ratios have other units."""

@@ -159,7 +159,7 @@ class PCA:
         if self.standardize:
             notes.insert(0, "columns are standardised")
         elif ball is None:
-            notes.insert(0, "columns are in unit scale: from -1 to 1 between their declared bounds")
+            notes.insert(0, "columns run from -1 to 1 between their declared bounds (unit scale)")
         notes.append(
             f"noise-aware limits are read off {covariance.draws} draws; at an alpha below "
             f"{intervals.least_alpha:.2g} they are the certified ones, or wider"
@@ -270,7 +270,7 @@ class PCAResult(EstimateResult):
     @property
     def interval_of(self) -> str:
         """The eigenvalues, in squares of the columns' scale."""
-        return "eigenvalues"
+        return "eigenvalues, in squares of the scaled columns"
 
     @property
     def previewed(self) -> slice:

@@ -347,7 +347,7 @@ class LossGridResult(Result):
         numbers = self.to_frame(alpha=alpha).set_index("term").to_numpy(dtype=np.float64).tolist()
         for term, own in zip(self.terms, numbers, strict=True):
             show = Numerals.of(own, own[2] - own[1])
-            ends = show.interval(*own[1:3]), show.interval(*own[3:])
+            ends = show.certified(*own[1:3]), show.certified(*own[3:])
             rows.append([term, show(own[0]), *ends])
         level = percent(alpha)
         header = ["", "estimate", f"{level} certified, table", f"{level} certified, population"]

@@ -109,23 +109,20 @@ class Residual(Block):
         table = coefficients.reshape(*self.shape, *coefficients.shape[1:])
         return np.asarray(_centred(table, len(self.shape)).reshape(coefficients.shape))
 
-    def squared_change(self, differing: Iterable[Column] | None) -> int:
-        """Squared L2 change of the sums when a row changes in some columns, or (None) is added."""
-        length = math.prod(bins * (bins - 1) for bins in self.shape)
-        if differing is None:
-            return length
-        kept = set(differing)
-        same = math.prod(
-            -c.bins if c in kept else c.bins * (c.bins - 1) for c in self.columns
-        )  # fmt: skip
-        return 2 * (length - same)
+    @property
+    def squared_length(self) -> int:
+        """Squared L2 change of the sums when any row is added or removed."""
+        return math.prod(bins * (bins - 1) for bins in self.shape)
 
     def sensitivity(self, unit: Unit) -> Sensitivity:
         """Exact in L2; in L1 exact for adding or removing a row, and at most twice that else."""
         largest = int(self.bounds[0])
         l1 = math.prod(2 * (bins - 1) for bins in self.shape)
         times = 1 if unit == "add_remove" else 2
-        l2_squared = joint_l2_squared([self], [Fraction(1)], unit)
+        l2_squared = Fraction(self.squared_length)
+        if unit == "replace":  # rows that differ in the column with the fewest bins alone
+            fewest = min(self.shape)
+            l2_squared *= Fraction(2 * fewest, fewest - 1)
         return Sensitivity(Fraction(times * l1, largest), l2_squared / largest**2)
 
     def derive(self, wanted: Block, *, complements: bool = True) -> Derivation | None:
@@ -169,7 +166,7 @@ def joint_l2_squared(
     """
     columns = tuple(dict.fromkeys(c for residual in residuals for c in residual.columns))
     if unit == "add_remove":
-        changes = [residual.squared_change(None) for residual in residuals]
+        changes = [residual.squared_length for residual in residuals]
     elif len(columns) > MOST_COLUMNS:
         changes = [
             int(residual.sensitivity(unit).l2_squared * int(residual.bounds[0]) ** 2)
@@ -188,7 +185,7 @@ def _largest_joint_change(
     whole = [int(p * common) for p in precisions]
     divisor = math.gcd(*whole)
     whole = [number // divisor for number in whole]
-    lengths = [residual.squared_change(None) for residual in residuals]
+    lengths = [residual.squared_length for residual in residuals]
     fits = sum(w * q for w, q in zip(whole, lengths, strict=True)) < 2**61
     differs = differing_sets(len(columns))
     total = np.zeros(len(differs), dtype=np.int64 if fits else object)

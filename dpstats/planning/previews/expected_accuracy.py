@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpstats.checks import counted
-from dpstats.measured.certificate import certify, published_answers
+from dpstats.measured.certificate import block_of_largest, certify, published_answers
 from dpstats.measured.measurements import Measurements
 from dpstats.results.rendering import significant
 from dpstats.theory.sampling import ReferenceSampling
 
+SCALED = "means of functions with values between -1 and 1: for a table, shares of the rows"
 _FAILURE = 0.05
 _THEOREM = "Theorem II.1 of Bojkovic & Loh (2024)"
 _GIVEN = "for the minimax fit, independent rows, and enough candidates and synthetic rows."
@@ -36,28 +37,35 @@ class ExpectedAccuracy:
         from a density that is fixed beforehand.
     lacking : str
         The first of these assumptions that does not hold, or "".
+    whose : str
+        Which block the largest error is that of, and the error of the tables alone.
     """
 
     delta: float
     functions: int
     promised: float | None
     lacking: str = ""
+    whose: str = ""
+
+    def lines(self, *, theory: bool = True) -> list[str]:
+        """Sentences, with or without those on the theorem."""
+        noise = counted(self.functions, "function")
+        expected = (
+            f"Synthetic rows: expected error (delta) {significant(self.delta)}, the median of the "
+            f"largest noise on {noise}{self.whose and '; ' + self.whose}; {SCALED}."
+        )
+        if not theory:
+            return [expected]
+        if self.promised is None:
+            return [expected, f"{_THEOREM} promises nothing here: it is for {self.lacking}."]
+        if not math.isfinite(self.promised):
+            return [expected, f"{_THEOREM} promises nothing at this n."]
+        times = f", {round(self.promised / self.delta)} times as much" if self.delta else ""
+        promise = f"{self.promised:.2g} with probability 95%{times}"
+        return [expected, f"{_THEOREM} promises {promise}, {_GIVEN}"]
 
     def __str__(self) -> str:
-        noise = counted(self.functions, "function")
-        lines = [
-            f"Synthetic rows: expected delta {significant(self.delta)}, the median of the largest "
-            f"noise on {noise}."
-        ]
-        if self.promised is None:
-            lines.append(f"{_THEOREM} promises nothing here: it is for {self.lacking}.")
-        elif not math.isfinite(self.promised):
-            lines.append(f"{_THEOREM} promises nothing at this n.")
-        else:
-            times = f", {round(self.promised / self.delta)} times as much" if self.delta else ""
-            promise = f"{self.promised:.2g} with probability 95%{times}"
-            lines += [f"{_THEOREM} promises {promise},", _GIVEN]
-        return "\n".join(lines)
+        return "\n".join(self.lines())
 
 
 def expected_accuracy(measurements: Measurements, *, fixed: bool) -> ExpectedAccuracy:
@@ -77,7 +85,8 @@ def expected_accuracy(measurements: Measurements, *, fixed: bool) -> ExpectedAcc
     lacking = next((what for what, holds in assumptions.items() if not holds), "")
     promised = None if lacking else _promised(measurements)
     functions = strategy.published.answering.size
-    return ExpectedAccuracy(accuracy.delta, functions, promised, lacking)
+    whose = block_of_largest(accuracy.block, accuracy.of_tables)
+    return ExpectedAccuracy(accuracy.delta, functions, promised, lacking, whose)
 
 
 def _promised(measurements: Measurements) -> float:

@@ -28,6 +28,7 @@ from dpstats.planning.previews.likeness import Likeness
 
 if TYPE_CHECKING:
     from dpstats.privacy.budget import Budget
+    from dpstats.schema import Schema
 
 POINTS_AT_A_TIME = 4_000
 
@@ -109,12 +110,17 @@ class PretendRows:
         return np.concatenate(parts, axis=1)
 
 
-def pretend_rows(strategy: Strategy, like: Likeness, count: int) -> list[PretendRows]:
-    """As many tables, each from points of its own."""
+def pretend_rows(
+    strategy: Strategy, like: Likeness, count: int, columns: Schema | None = None
+) -> list[PretendRows]:
+    """As many tables, each from points of its own, of the columns that are given or the strategy's.
+
+    Where those have other bins, the rows are the same as for them.
+    """
     made = []
     for seed in range(count):
         rng = generator(seed)
-        codes, density = like.points(strategy.columns, rng)
+        codes, density = like.points(strategy.columns if columns is None else columns, rng)
         made.append(PretendRows(strategy, codes, density, [rng]))
     return made
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, get_args
@@ -19,24 +18,29 @@ from dpstats.checks import (
     check_method,
     check_target,
 )
-from dpstats.display import as_html, html_table
+from dpstats.display import as_html, fitted_table, html_table, shown_progress, wrapped
 from dpstats.measured.strategy import Strategy
 from dpstats.measured.view import ReleaseView
+from dpstats.planning.previews import simulated
+from dpstats.planning.previews.bins import AT_EDGES, too_coarse
 from dpstats.planning.previews.expected_accuracy import ExpectedAccuracy, expected_accuracy
 from dpstats.planning.previews.likeness import Likeness, likeness
 from dpstats.planning.previews.pretended import PretendRelease, pretend_rows, seen_by_analyses
-from dpstats.planning.previews.remedies import Remedy, Replannable, remedies, unbounded_terms
+from dpstats.planning.previews.remedies import Remedy, Replannable, finer_quantiles, remedies
+from dpstats.planning.previews.simulated import Simulation, lost_by_term
 from dpstats.results.base import Result
-from dpstats.results.rendering import significant
+from dpstats.results.rendering import NO_INTERVAL, UNCERTIFIED, significant
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from dpstats.analyses.base import Analysis
 
-PRETEND_RELEASES = 3
 _LISTED = 8  # terms that a line names
-_LINE = 100
+_USUAL = (
+    "what helps in general: more rows or budget, fewer or wider columns, 8 to 16 bins of a number "
+    "that a logistic regression sees by its bins, ridge= or clip_norm="
+)
 _HEADER = ("analysis", "functions", "noise sd", "95% width", "certified", "of")
 _INVENT = (
     "For better widths, state guesses in the schema, or give rows that resemble the real ones as "
@@ -62,21 +66,19 @@ def preview_strategy(
     """
     like = likeness(like, strategy)
     strategy = with_pilots(strategy, analyses, like, n)
-    seen = seen_by_analyses(strategy, n)
-    pretended = [
-        PretendRelease(seen, n, *rows.table(0, n), seed)
-        for seed, rows in enumerate(pretend_rows(strategy, like, PRETEND_RELEASES))
-    ]
+    rows = pretend_rows(strategy, like, simulated.PRETEND_RELEASES)
+    simulation = Simulation.of(seen_by_analyses(strategy, n), rows, n)
     results, total = {}, len(analyses)
     for done, (name, analysis) in enumerate(analyses.items()):
         if progress is not None:
             progress("previewing", done, total)
-        results[name] = tuple(analysis.infer(pretend) for pretend in pretended)
+        results[name] = simulation.results(analysis, progress)
     if progress is not None:
         progress("done", total, total)
+    pretended = simulation.first
     accuracy = expected_accuracy(pretended[0].measurements, fixed=fixed)
     said = like.said(strategy.columns)
-    return Preview(heading, analyses, n, results, tuple(pretended), accuracy, like, said)
+    return Preview(heading, analyses, n, results, pretended, accuracy, like, said)
 
 
 def with_pilots(
@@ -138,7 +140,8 @@ class Preview:
     analyses : mapping of name to Analysis
     n : int
     results : mapping of name to tuple of results
-        Of every analysis on each simulated release; widths are medians over them.
+        Of every analysis on each simulated release, more of them for one whose intervals may have
+        no ends; widths are medians over them.
     pretended : tuple of simulated releases
     accuracy : ExpectedAccuracy
         Of the synthetic rows, beside what a theorem promises.
@@ -146,6 +149,10 @@ class Preview:
         What the rows were made from; `said` has it in words.
     plan : Plan or None
         What is previewed, for advice on changes.
+    theory : bool
+        Whether the promise of the theorem is printed.
+    silent : bool
+        Whether no bar is shown while `advice` is computed.
     """
 
     heading: str
@@ -157,6 +164,8 @@ class Preview:
     like: Likeness = field(default_factory=Likeness)
     said: str = ""
     plan: Replannable | None = None
+    theory: bool = False
+    silent: bool = False
 
     @cached_property
     def outlooks(self) -> tuple[Outlook, ...]:
@@ -201,7 +210,8 @@ class Preview:
 
         Returns
         -------
-        DataFrame with columns analysis, term, width
+        DataFrame with columns analysis, term, width, unbounded
+            Median widths, and the share of simulated releases in which the interval has no ends.
             Tests have no intervals and are not listed.
         """
         import pandas as pd
@@ -209,14 +219,19 @@ class Preview:
         check_alpha(alpha)
         check_method(method)
         check_target(target)
-        frames = [pd.DataFrame(columns=["analysis", "term", "width"])]
+        frames = [pd.DataFrame(columns=["analysis", "term", "width", "unbounded"])]
         for name, results in self.results.items():
             if results[0].has_intervals:
                 found = [
                     r.intervals_frame(alpha=alpha, method=method, target=target) for r in results
                 ]
-                width = np.median([f["conf_high"] - f["conf_low"] for f in found], axis=0)
-                columns = {"analysis": name, "term": found[0]["term"], "width": width}
+                width = np.array([f["conf_high"] - f["conf_low"] for f in found])
+                columns = {
+                    "analysis": name,
+                    "term": found[0]["term"],
+                    "width": np.median(width, axis=0),
+                    "unbounded": np.isinf(width).mean(axis=0),
+                }
                 frames.append(pd.DataFrame(columns))
         return pd.concat(frames[1:] or frames, ignore_index=True)
 
@@ -227,7 +242,7 @@ class Preview:
         remarks = dict.fromkeys(results[0].preview_remark for results in self.results.values())
         made = f"Preview at n = {self.n} {self.said}, with simulated noise (no data were read)."
         return [
-            *textwrap.wrap(made, _LINE),
+            made,
             *([_INVENT] if even else []),
             *(line for r in remarks if even for line in r.splitlines()),
         ]
@@ -237,10 +252,10 @@ class Preview:
         """The cells of the table: an analysis, and its other parameters where units differ."""
         rows: list[tuple[str, ...]] = []
         for o in self.outlooks:
-            widths = _text(o.width), _certified_text(o)
+            widths = width_text(o.width), _certified_text(o)
             rows.append((o.name, str(o.functions), significant(o.noise), *widths, o.of))
             rows += [
-                ("", "", "", _text(one), _text(other), term)
+                ("", "", "", width_text(one), certified_text(other), term)
                 for term, one, other in self._further(o.name)
             ]
         return rows
@@ -255,16 +270,15 @@ class Preview:
             lines += [f"{name}: {condition}"] if condition else []
         if any(o.width == 0 for o in self.outlooks):
             lines.append("A width of 0: the interval is a single declared value.")
-        return [*lines, *str(self.accuracy).splitlines()]
+        if any(row[3] != NO_INTERVAL and row[4] == NO_INTERVAL for row in self._rows):
+            lines.append(f"{UNCERTIFIED}; the 95% width is that of the noise-aware interval")
+        return [*lines, *self.accuracy.lines(theory=self.theory)]
 
     def __str__(self) -> str:
-        cells = [_HEADER, *self._rows]
-        first, *middle, _ = (max(map(len, column)) for column in zip(*cells, strict=True))
-        table = [
-            "  ".join([name.ljust(first), *map(str.rjust, numbers, middle), of])
-            for name, *numbers, of in cells
-        ]
-        return "\n".join([self.heading, "", *self._before, *table, *self._after])
+        table = fitted_table(_HEADER, self._rows, (0, len(_HEADER) - 1))
+        above = [*self.heading.splitlines(), "", *self._before]
+        lines = [line for one in above for line in wrapped(one)]
+        return "\n".join([*lines, *table, *(line for one in self._after for line in wrapped(one))])
 
     def _repr_html_(self) -> str:
         before = [*self.heading.splitlines(), *self._before]
@@ -272,37 +286,67 @@ class Preview:
         return as_html("dpstats preview", before, table, self._after)
 
     @cached_property
+    def lost(self) -> dict[str, dict[str, int]]:
+        """In how many simulated releases an interval has no ends, by analysis and term.
+
+        Terms with more than a tenth of the releases, which are ``len(preview.results[name])``.
+        """
+        found = {name: lost_by_term(results) for name, results in self.results.items()}
+        return {name: terms for name, terms in found.items() if terms}
+
+    @cached_property
     def unbounded(self) -> dict[str, tuple[str, ...]]:
         """Terms whose intervals have no ends in most of the simulated releases, by analysis."""
-        found = {name: unbounded_terms(results) for name, results in self.results.items()}
+        found = {
+            name: tuple(term for term, k in terms.items() if 2 * k >= len(self.results[name]))
+            for name, terms in self.lost.items()
+        }
         return {name: terms for name, terms in found.items() if terms}
 
     @cached_property
     def advice(self) -> dict[str, tuple[Remedy, ...]]:
-        """For analyses with unbounded intervals: changes that would help, the cheapest first.
+        """Changes that would help, the cheapest first, by analysis.
 
-        Each was planned and previewed again, on the same rows and noise.
+        For analyses whose intervals lack ends in more than a tenth of the releases, and for
+        quantiles whose intervals are as wide as their bins. Each was planned and previewed again,
+        on the same rows and noise.
         """
         if self.plan is None:
             return {}
-        return {
-            name: remedies(self.plan, name, terms, self.like, self.n, len(self.pretended))
-            for name, terms in self.unbounded.items()
-        }
+        schema = self.plan.strategy.schema
+        with shown_progress(False if self.silent else None) as say:
+            found = {
+                name: remedies(self.plan, name, tuple(terms), self.like, self.n, say)
+                for name, terms in self.lost.items()
+            }
+            coarse = {
+                name: finer_quantiles(self.plan, name, results, self.like, self.n)
+                for name, results in self.results.items()
+                if too_coarse(self.analyses[name], schema, results)
+            }
+        return found | {name: remedy for name, remedy in coarse.items() if remedy}
 
     def _warning(self, name: str) -> list[str]:
-        """Lines on intervals without ends."""
-        terms = self.unbounded.get(name, ())
-        if not terms:
-            return []
-        more = f" and {len(terms) - _LISTED} more" if len(terms) > _LISTED else ""
-        said = f"{name}: likely unbounded intervals of {', '.join(terms[:_LISTED])}{more}"
-        found = self.advice.get(name, ())
+        """Lines on intervals without ends, and on changes that would help."""
+        found, lost = self.advice.get(name, ()), self.lost.get(name, {})
+        helping = [f"  {one}" for one in found]
+        if not lost:
+            return [f"{name}: {AT_EDGES}; what would help:", *helping] if found else []
+        releases, likely = len(self.results[name]), self.unbounded.get(name, ())
+        lines = []
+        if likely:
+            lines.append(f"{name}: likely unbounded intervals of {_listed(likely)}")
+        counts = sorted(set(lost.values()), reverse=True)
+        some = [_listed([term for term, k in lost.items() if k == count]) for count in counts]
+        first = f" of {releases} simulated releases"
+        texts = [
+            f"in {k}{'' if i else first}: {terms}"
+            for i, (k, terms) in enumerate(zip(counts, some, strict=True))
+        ]
+        lines.append(f"{name}: unbounded {'; '.join(texts)}")
         if not found:
-            return [
-                f"{said}; use more rows or budget, fewer or wider columns, ridge= or clip_norm="
-            ]
-        return [f"{said}. What would help, the cheapest first:", *(f"  {one}" for one in found)]
+            return [*lines, f"{name}: {_USUAL}"]
+        return [*lines, f"{name}: what would help, the cheapest first:", *helping]
 
     def _further(self, name: str) -> list[tuple[str, float, float]]:
         """Terms and both widths of the other parameters, where units differ."""
@@ -322,13 +366,23 @@ class Preview:
         return str(self)
 
 
+def _listed(terms: Sequence[str]) -> str:
+    more = f" and {len(terms) - _LISTED} more" if len(terms) > _LISTED else ""
+    return f"{', '.join(terms[:_LISTED])}{more}"
+
+
 def _certified_text(outlook: Outlook) -> str:
     """The certified width, and that it is for the private table where it is for nothing else."""
-    only = outlook.certified_target == "table" and not np.isnan(outlook.certified_width)
-    return _text(outlook.certified_width) + only * " (table)"
+    text = certified_text(outlook.certified_width)
+    only = outlook.certified_target == "table" and text != NO_INTERVAL
+    return f"{text} (table)" if only else text
 
 
-def _text(width: float) -> str:
-    if np.isinf(width):
-        return "unbounded"
-    return "none" if np.isnan(width) else significant(width)
+def width_text(width: float) -> str:
+    """A width, or why there is none."""
+    return "unbounded" if np.isinf(width) else certified_text(width)
+
+
+def certified_text(width: float) -> str:
+    """The same of a certified interval: one without ends says nothing."""
+    return significant(width) if np.isfinite(width) else NO_INTERVAL

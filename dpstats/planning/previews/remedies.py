@@ -1,4 +1,4 @@
-"""Changes to a plan whose intervals are likely unbounded, each with its computed effect."""
+"""Changes to a plan whose intervals may be unbounded, each with its computed effect."""
 
 from __future__ import annotations
 
@@ -7,25 +7,29 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
 from dpstats.analyses.base import Analysis
+from dpstats.checks import Progress
 from dpstats.errors import DpstatsError
 from dpstats.measured.strategy import Strategy
+from dpstats.planning.previews import bins, simulated
 from dpstats.planning.previews.invented import generator
 from dpstats.planning.previews.likeness import Likeness
-from dpstats.planning.previews.pretended import PretendRelease, pretend_rows, seen_by_analyses
+from dpstats.planning.previews.pretended import pretend_rows, seen_by_analyses
+from dpstats.planning.previews.simulated import Simulation, lost_by_term, widths_by_term
 from dpstats.results.base import Result
 from dpstats.results.rendering import significant
-from dpstats.schema import Number
+from dpstats.schema import Number, Schema
 
 if TYPE_CHECKING:
     from dpstats.privacy.budget import Budget
 
 _MOST_DROPPED = 8  # columns that are left out one by one
 _TIMES = (2, 4, 8, 16)  # the budget
+_SHORTER = 0.75  # of the widths of a quantile, with more bins
 _NORMS = 2.0  # root mean squares at which rows are clipped: a bias below .5% of a coefficient
 _TERM = re.compile(r"[^+()]*(?:\([^()]*(?:\([^()]*\)[^()]*)*\)[^+()]*)*")
 
@@ -44,83 +48,91 @@ class Replannable(Protocol):
     def asking(self, analyses: Mapping[str, Analysis[Result]]) -> Replannable:
         """The same for other analyses."""
 
+    def declaring(self, schema: Schema) -> Replannable:
+        """The same for another schema."""
+
     def costing(self, budget: Budget) -> Replannable:
         """The same at another budget."""
 
 
-Change = tuple[str, Replannable]
-"""What to change, and the plan that it gives."""
+class Change(NamedTuple):
+    """What to change, the plan that it gives, and the columns of its rows if not the plan's."""
+
+    text: str
+    plan: Replannable
+    columns: Schema | None = None
 
 
 @dataclass(frozen=True)
 class Remedy:
-    """A change to a plan, and its effect on the intervals of an analysis that were unbounded.
+    """A change to a plan, and its effect on the intervals of an analysis that need one.
 
     Attributes
     ----------
     change : str
         What to change.
     widths : mapping of term to float
-        Median widths of the 95% intervals afterwards, of the terms that were unbounded.
+        Median widths of the 95% intervals afterwards.
+    lost : mapping of term to int
+        In how many simulated releases they have no ends afterwards, where that is not rare.
+    releases : int
+        Number of simulated releases.
+    before : mapping of term to float
+        Median widths without the change, where they are finite.
     """
 
     change: str
     widths: Mapping[str, float]
+    lost: Mapping[str, int]
+    releases: int
+    before: Mapping[str, float]
 
     @property
     def left(self) -> int:
-        """How many of them are still unbounded."""
-        return sum(np.isinf(width) for width in self.widths.values())
+        """How many intervals have no ends in more than a tenth of the releases."""
+        return len(self.lost)
 
     def __str__(self) -> str:
         finite = {term: w for term, w in self.widths.items() if np.isfinite(w)}
         shown = list(finite.items())[:_MOST_DROPPED]
         more = f" and {len(finite) - len(shown)} more" if len(finite) > len(shown) else ""
-        text = ", ".join(f"{significant(width)} of {term}" for term, width in shown)
-        still = [term for term in self.widths if term not in finite]
-        rest = f"; still unbounded: {', '.join(still)}" if still else ""
+        text = ", ".join(f"{significant(w)} of {term}{self._now(term)}" for term, w in shown)
+        still = [f"{term} in {k} of {self.releases} releases" for term, k in self.lost.items()]
+        rest = f"; still unbounded: {', '.join(still[:_MOST_DROPPED])}" if still else ""
         return f"{self.change}: width {text}{more}{rest}"
 
-
-def unbounded_terms(results: Sequence[Result]) -> tuple[str, ...]:
-    """Terms whose intervals have no ends in most of some simulated releases."""
-    found = np.median([r.preview_widths("noise_aware") for r in results], axis=0)
-    if not np.isinf(found).any():
-        return ()
-    widths = _widths(results)
-    return tuple(term for term, width in widths.items() if np.isinf(width))
-
-
-def _widths(results: Sequence[Result]) -> dict[str, float]:
-    """Median widths of noise-aware 95% intervals by term."""
-    frames = [result.intervals_frame() for result in results]
-    widths = np.median([frame["conf_high"] - frame["conf_low"] for frame in frames], axis=0)
-    return dict(zip(frames[0]["term"].tolist(), widths.tolist(), strict=True))
+    def _now(self, term: str) -> str:
+        return f" (now {significant(self.before[term])})" if term in self.before else ""
 
 
 def remedies(
-    plan: Replannable, name: str, terms: Sequence[str], like: Likeness, n: int, releases: int
+    plan: Replannable,
+    name: str,
+    terms: Sequence[str],
+    like: Likeness,
+    n: int,
+    progress: Progress | None = None,
 ) -> tuple[Remedy, ...]:
-    """Changes that make unbounded intervals of an analysis finite, the cheapest first.
+    """Changes that give an analysis intervals with ends, the cheapest first.
 
-    In this order: rows are clipped, which costs a small bias; a column is left out, the one that
-    helps most; the other analyses are; the budget grows, to 16 times. The first that makes most
-    intervals finite is named, and how much more budget would.
+    In this order: rows are clipped, which costs a small bias; numbers get more bins; a column is
+    left out, the one that helps most; the other analyses are; the budget grows, to 16 times. The
+    first that leaves fewest intervals without ends is named, and how much more budget would.
     """
-    seeing = partial(_tried, name=name, terms=terms, like=like, n=n, releases=releases)
+    seeing = partial(_tried, name=name, terms=terms, like=like, n=n, progress=progress)
     best: list[Remedy] = []
-    for changes in (_clipped, _dropped, _alone):
+    for changes in (_clipped, _finer, _dropped, _alone):
         changed = list(changes(plan, name, like))
         if len(changed) > 1:  # one simulated release tells which of them helps most
-            rough = [(seeing(*one, releases=1), one) for one in changed]
+            rough = [(seeing(one, releases=1), one) for one in changed]
             tried = [(remedy, one) for remedy, one in rough if remedy is not None]
             changed = [min(tried, key=lambda pair: _badness(pair[0]))[1]] if tried else []
-        best += [remedy for one in changed if (remedy := seeing(*one)) is not None]
+        best += [remedy for one in changed if (remedy := seeing(one)) is not None]
         if best and not best[-1].left:
             break
     budgets: list[Remedy] = []
-    for change, costing in _dearer(plan):
-        remedy = seeing(change, costing)
+    for change in _dearer(plan):
+        remedy = seeing(change)
         budgets += [] if remedy is None else [remedy]
         if remedy is not None and not remedy.left:
             break
@@ -128,30 +140,68 @@ def remedies(
     return (*best, *sorted(budgets, key=_badness)[:1])
 
 
-def _badness(remedy: Remedy) -> tuple[int, float]:
+def _badness(remedy: Remedy) -> tuple[int, int, float]:
     finite = [width for width in remedy.widths.values() if np.isfinite(width)]
-    return remedy.left, float(np.sum(np.log(np.maximum(finite, 1e-300))))
+    logs = float(np.sum(np.log(np.maximum(finite, 1e-300))))
+    return remedy.left, len(remedy.widths) - len(finite), logs
 
 
 def _tried(
-    change: str, plan: Replannable, *, name: str, terms: Sequence[str], like: Likeness, n: int,
-    releases: int,
+    change: Change, *, name: str, terms: Sequence[str], like: Likeness, n: int,
+    releases: int | None = None, progress: Progress | None = None,
 ) -> Remedy | None:  # fmt: skip
     """The effect of a change; None if it does not help."""
-    analysis = plan.analyses[name]
+    if progress is not None:
+        progress("trying changes", 0, None)
     try:
-        seen = seen_by_analyses(plan.strategy, n)
-        rows = pretend_rows(seen, like, releases)
-        results = [
-            analysis.infer(PretendRelease(seen, n, *one.table(0, n), seed))
-            for seed, one in enumerate(rows)
-        ]
-        widths = _widths(results)
+        results = _results(change, name, like, n, releases)
+        widths, lost = widths_by_term(results), lost_by_term(results)
     except DpstatsError:  # such as a column that the frame lacks, or no regressor that is left
         return None
     kept = {term: widths[term] for term in terms if term in widths}
-    remedy = Remedy(change, kept)
-    return remedy if kept and remedy.left < len(kept) else None
+    left = {term: lost[term] for term in kept if term in lost}
+    return Remedy(change.text, kept, left, len(results), {}) if len(left) < len(kept) else None
+
+
+def _results(
+    change: Change, name: str, like: Likeness, n: int, releases: int | None = None
+) -> tuple[Result, ...]:
+    """On so many simulated releases, or on as many as a preview has."""
+    seen = seen_by_analyses(change.plan.strategy, n)
+    tables = simulated.PRETEND_RELEASES if releases is None else releases
+    rows = pretend_rows(seen, like, tables, change.columns)
+    return Simulation.of(seen, rows, n).results(change.plan.analyses[name])
+
+
+def finer_quantiles(
+    plan: Replannable, name: str, results: Sequence[Result], like: Likeness, n: int
+) -> tuple[Remedy, ...]:
+    """The fewest further bins that make intervals of a quantile shorter by a quarter."""
+    before = widths_by_term(results)
+    for change in _declaring(plan, bins.finer_edges(plan.analyses[name], *_of(plan), like)):
+        with suppress(DpstatsError):
+            widths = widths_by_term(_results(change, name, like, n))
+            ratios = [widths[term] / before[term] for term in before if before[term] > 0]
+            if ratios and np.median(ratios) <= _SHORTER:
+                return (Remedy(change.text, widths, {}, len(results), before),)
+    return ()
+
+
+def _of(plan: Replannable) -> tuple[Schema, Schema]:
+    """The schema, and the columns that simulated rows have."""
+    return plan.strategy.schema, plan.strategy.columns
+
+
+def _declaring(plan: Replannable, finer: Iterable[bins.Finer]) -> Iterator[Change]:
+    """The plan for other schemas, on the same rows."""
+    for change, schema in finer:
+        with suppress(DpstatsError):
+            yield Change(change, plan.declaring(schema), plan.strategy.columns)
+
+
+def _finer(plan: Replannable, name: str, like: Likeness) -> Iterator[Change]:
+    """The plan with more bins of the numbers of the analysis."""
+    yield from _declaring(plan, bins.finer_bins(plan.analyses[name], *_of(plan), like))
 
 
 def _alone(plan: Replannable, name: str, like: Likeness) -> Iterator[Change]:
@@ -159,7 +209,7 @@ def _alone(plan: Replannable, name: str, like: Likeness) -> Iterator[Change]:
     others = [other for other in plan.analyses if other != name]
     if others:
         named = ", ".join(map(repr, others[:3])) + (", ..." if len(others) > 3 else "")
-        yield f"without {named}", plan.asking({name: plan.analyses[name]})
+        yield Change(f"without {named}", plan.asking({name: plan.analyses[name]}))
 
 
 def _dearer(plan: Replannable) -> Iterator[Change]:
@@ -167,14 +217,14 @@ def _dearer(plan: Replannable) -> Iterator[Change]:
     budget = plan.strategy.budget
     for times in _TIMES:
         more = budget.of_total(budget.total * times)
-        yield f"{more.parameter} = {float(more.total):g}", plan.costing(more)
+        yield Change(f"{more.parameter} = {float(more.total):g}", plan.costing(more))
 
 
 def _planned(plan: Replannable, name: str, changed: Iterable[tuple[str, Any]]) -> Iterator[Change]:
     """The plan with another analysis under a name, where it can be planned."""
     for change, analysis in changed:
         with suppress(DpstatsError):
-            yield change, plan.asking({**plan.analyses, name: analysis})
+            yield Change(change, plan.asking({**plan.analyses, name: analysis}))
 
 
 def _clipped(plan: Replannable, name: str, like: Likeness) -> Iterator[Change]:

@@ -142,3 +142,9 @@ def test_a_residual_comes_back_from_its_file():
     assert Family((block,)).size == 9
     assert block.derive(block).terms.tolist() == [1] * 9
     assert block.derive(Table(block.columns)) is None
+
+
+def test_one_residual_of_many_columns_has_its_closed_form():
+    columns = tuple(Category(f"c{i}", list("ab")) for i in range(17))
+    found = Residual(columns).sensitivity("replace")
+    assert found.l2_squared == 2**17 * 4  # q = 2^17, n / (n - 1) = 2, bound 1

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import dpstats as dps
@@ -200,6 +201,26 @@ def test_p72_frames_after_other_failures(
         assert_clean(caught.value)
     assert not search.text(caplog.text, sentinels)
     assert ledger.spent == 0
+
+
+def test_p67_no_frame_holds_a_private_number_of_rows(simple_plan, tmp_path, monkeypatch, reachable):
+    """A Parquet file states it; tracebacks are printed, stored and sent."""
+    rows = 4_567
+    table = pa.table({"c": ["a"] * rows, "b": [True] * rows, "x": [1.0] * rows})
+    pq.write_table(table, tmp_path / "rows.parquet")
+    ledger = dps.Ledger.create(tmp_path / "ledger", dps.PureDP(3), unit="add_remove")
+
+    def overspent(self, budget, note="", **options):
+        raise dps.BudgetError("planted")
+
+    monkeypatch.setattr(dps.Ledger, "spend", overspent)
+    plan = simple_plan(unit="add_remove")
+    with pytest.raises(dps.BudgetError, match="planted") as caught:
+        dps.measure(plan, tmp_path / "rows.parquet", ledger=ledger)
+    for inside in frames_of(caught.value):
+        for name, value in inside.f_locals.items():
+            held = [getattr(value, "rows", None)] if isinstance(value, local.Source) else [value]
+            assert rows not in [one for one in held if isinstance(one, int)], name
 
 
 def test_p72_the_search_of_frames_finds_planted_sums(plan, frame, monkeypatch, assert_clean):

@@ -1,0 +1,49 @@
+"""The list of planted bugs is up to date, and planting one is seen."""
+
+import ast
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+SPEC = importlib.util.spec_from_file_location("plant", Path(__file__).with_name("plant.py"))
+plant = sys.modules["plant"] = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(plant)
+BUGS = plant.planted_bugs()
+
+
+def test_there_are_bugs_in_every_part_that_privacy_rests_on():
+    assert len(BUGS) >= 60
+    assert len({bug.name for bug in BUGS}) == len(BUGS)
+    parts = {bug.file.rpartition("/")[0] for bug in BUGS}
+    assert {"", "privacy", "private", "families", "families/tables", "measured"} <= parts
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_every_bug_can_be_planted(bug):
+    source = (plant.ROOT / "dpstats" / bug.file).read_text("utf-8")
+    ast.parse(bug.planted_in(source))
+    assert all((plant.ROOT / "tests" / test).exists() for test in bug.tests)
+
+
+def test_the_page_lists_every_bug_as_seen():
+    page = plant.PAGE.read_text("utf-8")
+    assert [bug.name for bug in BUGS if f"| {bug.name} |" not in page] == []
+    assert "**not seen**" not in page
+
+
+@pytest.mark.parametrize(
+    "name", ["epsilon costs half", "replacing a row moves one cell of a table"]
+)
+def test_a_planted_bug_is_seen(name):
+    (bug,) = (bug for bug in BUGS if bug.name == name)
+    assert plant.first_failure(bug) is not None
+
+
+def test_what_changes_nothing_is_not_seen():
+    harmless = plant.Bug(
+        "a comment", "privacy/neighbours.py", "# One row moves both", "# A row moves both",
+        ("privacy/test_privacy_cases.py",),
+    )  # fmt: skip
+    assert plant.first_failure(harmless) is None

@@ -1,0 +1,111 @@
+"""As many simulated releases as show whether an interval may have no ends."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import dpstats as dps
+from dpstats.planning.previews import simulated
+from dpstats.planning.previews.likeness import likeness
+from dpstats.planning.previews.pretended import pretend_rows, seen_by_analyses
+from dpstats.planning.previews.simulated import Simulation, _settled, lost_by_term
+
+N = 6_000
+AGE = dps.Number("age", 0, 120, edges=[18, 40, 65, 80], missing=0)
+RISK = dps.Logistic("readmitted ~ age + C(smoker)")
+
+
+def planned(epsilon=1, readmitted=0.06, analysis=RISK, age=AGE):
+    guesses = dps.Guesses(
+        typical={"age": {"mean": 66, "sd": 12}}, shares={"smoker": 0.15, "readmitted": readmitted}
+    )
+    schema = dps.Schema([dps.Boolean("readmitted"), age, dps.Boolean("smoker")], guesses)
+    asked = {"risk": analysis, "ages": dps.Quantile("age", [0.25, 0.5, 0.75])}
+    return dps.plan(schema, asked, budget=dps.PureDP(epsilon))
+
+
+@pytest.fixture(scope="module")
+def shaky():
+    return planned().preview(N)
+
+
+def test_three_releases_with_ends_do_not_hide_those_without(shaky):
+    """Of 20 releases of the same rows and other noise, the share is as in the preview."""
+    results = shaky.results["risk"]
+    first = [result.preview_widths("noise_aware") for result in results[:3]]
+    assert np.isfinite(np.median(first, axis=0)).all()  # what three releases would promise
+    assert "age" in shaky.unbounded["risk"]
+    strategy = planned().strategy
+    rows = pretend_rows(strategy, likeness(None, strategy), 3)
+    simulation = Simulation.of(seen_by_analyses(strategy, N), rows, N)
+    others = [RISK.infer(simulation.release(seed)) for seed in range(100, 120)]
+    lost = lost_by_term(others)["age"]
+    assert lost >= 6  # of 20
+    share = shaky.lost["risk"]["age"] / len(results)
+    assert abs(share - lost / 20) < 3 * np.sqrt(0.25 / 20 + 0.25 / len(results))
+    frame = shaky.widths().query("analysis == 'risk'").set_index("term")
+    assert frame.loc["age", "unbounded"] == pytest.approx(share)
+
+
+def test_the_text_says_in_how_many_releases(shaky):
+    releases = len(shaky.results["risk"])
+    k = shaky.lost["risk"]["age"]
+    plain, again = (replace(one, plan=None) for one in (shaky, planned().preview(N)))  # no advice
+    assert f"unbounded in {k} of {releases} simulated releases: " in str(plain)
+    assert str(plain) == str(again)
+
+
+def test_widths_are_medians_over_all_releases(shaky):
+    widths = np.array([r.preview_widths("noise_aware") for r in shaky.results["risk"]])
+    shown = shaky.widths().query("analysis == 'risk'").set_index("term")["width"]
+    assert shown.tolist() == pytest.approx(np.median(widths, axis=0).tolist())
+
+
+@pytest.mark.parametrize(
+    ("analysis", "epsilon"),
+    [(RISK, 20), (dps.Proportion("smoker"), 1), (dps.Proportion("smoker", given="age < 18"), 1)],
+)
+def test_more_noise_is_not_drawn_where_it_says_nothing(analysis, epsilon):
+    """Steady widths, and intervals that cannot lack ends: three inferences, as ever."""
+    found = planned(epsilon, 0.3, analysis).preview(N)
+    assert len(found.results["risk"]) == simulated.PRETEND_RELEASES == 3
+    assert not found.lost
+    assert "unbounded" not in str(found)
+
+
+def test_when_more_releases_would_say_little():
+    inf = np.inf
+    assert _settled(np.array([[1.0, 2], [1.4, 2], [1.2, 2]]))
+    assert not _settled(np.array([[1.0, 2], [1.6, 2], [1.2, 2]]))
+    assert not _settled(np.array([[1.0], [inf], [1.2]]))
+    assert not _settled(np.full((4, 1), inf))
+    assert _settled(np.full((5, 1), inf))
+    assert _settled(np.array([[1.0]] * 5 + [[2.4]]))
+    assert not _settled(np.array([[1.0, 1]] * 3 + [[inf, 3]] * 5))
+    assert not _settled(np.array([[1.0]] * 10 + [[3.0]]))
+    assert _settled(np.array([[1.0]] * 11 + [[3.0]]))
+    assert not _settled(np.array([[1.0]] * 11 + [[inf]]))
+    assert _settled(np.zeros((3, 2)))
+
+
+def test_large_analyses_get_fewer_releases_by_their_size_alone(monkeypatch):
+    """Never a clock: work and the cap decide."""
+    counted = {}
+    monkeypatch.setattr(simulated, "_MOST", 11)
+    for work in (400.0, 70.0):
+        monkeypatch.setattr(simulated, "_WORK", work)
+        monkeypatch.setattr(simulated, "_settled", lambda _: False)
+        counted[work] = len(planned().preview(N).results["risk"])
+    size = 3 * RISK.family(planned().schema).size
+    assert counted[70.0] == int(70 / np.sqrt(size)) == 7
+    assert counted[400.0] == 11
+
+
+def test_progress_is_said_while_more_noise_is_drawn():
+    seen = []
+    planned().preview(N, progress=lambda *report: seen.append(report))
+    texts = [text for text, _, _ in seen]
+    assert texts[0] == "previewing"
+    assert "simulating more noise" in texts
+    assert seen[-1] == ("done", 2, 2)
