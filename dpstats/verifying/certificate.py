@@ -139,6 +139,8 @@ def check_certificate(held: Held) -> list[str]:
             f", larger by a factor of {stated / largest:.3f}" if stated > 1.001 * largest else ""
         )
         held.said.append(f"Certificate: delta = {stated:g} is at least {largest:.6g}{ratio}.")
+    if plain["analyses"]:
+        held.said.append("The radius of each analysis is not computed again: it needs them.")
     n_stated = plain["n"]
     public = held.unit == "replace"
     if n_stated != (held.document["rows"] if public else list(ends)) and not (

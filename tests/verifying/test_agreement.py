@@ -56,6 +56,7 @@ def test_the_file_of_a_release(whole, rows, tmp_path, unit, budget, group):
     assert verdict.agrees, verdict.text
     assert "Certificate: delta" in verdict.text
     assert "larger by a factor" not in verdict.text.split("Certificate: ")[1]
+    assert "The radius of each analysis is not computed again" in verdict.text
     release.measurements.save(tmp_path / "measurements.zip")
     assert verify(tmp_path / "measurements.zip").agrees
 
