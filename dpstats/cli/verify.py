@@ -18,10 +18,10 @@ def add_commands(commands: Commands) -> None:
     verify.set_defaults(run=_verify)
 
 
-def _verify(options: argparse.Namespace) -> int:
-    """Print the argument; 1 if anything does not agree or cannot be decided."""
+def _verify(options: argparse.Namespace) -> bool:
+    """Print the argument; False if anything does not agree or cannot be decided."""
     from dpstats.errors import FileFormatError
-    from dpstats.verifying.arguing import AGREES, DISAGREES, verify
+    from dpstats.verifying.arguing import verify
     from dpstats.verifying.reading import NotReadError
 
     try:
@@ -29,4 +29,4 @@ def _verify(options: argparse.Namespace) -> int:
     except NotReadError as error:
         raise FileFormatError(str(error)) from None
     show(verdict.text)
-    return AGREES if verdict.agrees else DISAGREES
+    return verdict.agrees

@@ -68,6 +68,8 @@ def read_column(plain: dict[str, Any]) -> Column:
     kind = plain.get("kind")
     if kind == "number" or (kind is None and ("low" in plain or "values" in plain)):
         return _number(plain)
+    if kind not in (None, "boolean", "category"):
+        raise ValueError(f"a column of the unknown kind {kind!r}")
     levels = [False, True] if kind == "boolean" else list(plain["levels"])
     if plain.get("allow_missing", False):
         levels.append(MISSING)

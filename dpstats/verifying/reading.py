@@ -6,6 +6,7 @@ import csv
 import hashlib
 import io
 import json
+import math
 import re
 import zipfile
 from collections.abc import Mapping, Set
@@ -16,6 +17,7 @@ from typing import Any
 
 from dpstats.verifying.columns import Column, read_column
 from dpstats.verifying.functions import (
+    SIGN,
     BinOffsets,
     Block,
     Condition,
@@ -34,6 +36,7 @@ VERSION = 3
 _MOST = 2**31
 ANSWERS = ["block", "function", "name", "noisy_sum", "uniform"]
 _SHARED = {"dpstats", "version", "budget", "unit", "rows", "schema", "blocks", "tables"}
+_ROLES = ("family", "score", "reference", "count")
 _KEYS = {
     "plan": _SHARED | {"analyses", "reference", "start", "guesses"},
     "measurements": _SHARED
@@ -230,6 +233,10 @@ def _held(kind: str, document: dict[str, Any]) -> Held:
         Measured(_block(plain, columns), plain["role"], fraction(plain["multiplier"]))
         for plain in document["blocks"]
     ]
+    if any(one.role not in _ROLES for one in blocks):
+        raise NotReadError("has a block of a role that is not known")
+    for key in set(document["budget"]) - {"kind"}:
+        fraction(document["budget"][key])
     if document["unit"] not in ("replace", "add_remove"):
         raise NotReadError("has no neighbour relation")
     held = Held(kind, document, columns, blocks)
@@ -266,19 +273,24 @@ def _block(plain: dict[str, Any], columns: dict[str, Column]) -> Block:
 
     def of(names: Any) -> tuple[Column, ...]:
         used = set(names)
+        if isinstance(names, str) or len(used) < len(names) or not used <= set(columns):
+            raise NotReadError("has a block of columns that the schema does not have")
         return tuple(column for name, column in columns.items() if name in used)
 
     if kind in ("table", "residual"):
         return {"table": Table, "residual": Residual}[kind](plain, of(plain["columns"]))
     if kind == "condition":
-        return Condition(plain, tuple(columns[name] for name in plain["columns"]))
+        return Condition(plain, _group({**plain, "answered": []}, columns).columns)
     if kind == "bin_offsets":
         return BinOffsets(plain, of(plain["columns"]), plain["number"])
     if kind == "kernel_lattice":
         own = tuple(columns[name] for name in plain["columns"])
+        _check_features([(column.name, None) for column in own], columns, None)
         return KernelLattice(plain, own, plain["k"], plain["bandwidth"])
     if kind == "group_moments":
         groups = tuple(_group(one, columns) for one in plain["groups"])
+        for group in groups:
+            _check_features([(plain["number"], None)], columns, group)
         used = {plain["number"], *(c.name for g in groups for c in (*g.columns, *g.answered))}
         return GroupMoments(plain, of(used), plain["number"], groups)
     if kind == "ball_moments":
@@ -293,6 +305,7 @@ def _block(plain: dict[str, Any], columns: dict[str, Column]) -> Block:
             for what in ("center", "scale")
         )
         own = of(plain["numbers"])
+        _check_features([(name, None) for name in plain["numbers"]], columns, None)
         in_order = [tuple(values[c.name] for c in own) for values in (centre, scale)]
         return BallMoments(plain, own, in_order[0], in_order[1], fraction(plain["clip_norm"]))
     if kind == "linear_losses":
@@ -300,6 +313,8 @@ def _block(plain: dict[str, Any], columns: dict[str, Column]) -> Block:
         response = _feature(plain["response"])
         used = {response[0], *(f[0] for f in regressors if f is not None)}
         axes = grid_of(plain["axes"])
+        _check_features([response, *(f for f in regressors if f is not None)], columns, None)
+        _valued([columns[response[0]]])
         return LinearLosses(plain, of(used), plain["loss"], response, regressors, axes)
     if kind == "tabulated_losses":
         return TabulatedLosses(plain, tuple(columns[name] for name in plain["loss"]["columns"]))
@@ -312,13 +327,17 @@ def _of_terms(plain: dict[str, Any], columns: dict[str, Column], of: Any) -> Blo
     used = {name for term in terms for name, _ in term}
     if given is not None:
         used |= {column.name for column in (*given.columns, *given.answered)}
-    if len(set(terms)) < len(terms):
-        raise NotReadError("has moments with a term twice")
+    empty = () in terms and plain["kind"] == "moments" and given is None
+    if len(set(terms)) < len(terms) or empty or plain.get("coarse", True) is not True:
+        raise NotReadError("has moments with a term twice, or without features")
+    _check_features({feature for term in terms for feature in term}, columns, given)
     if plain["kind"] == "moments":
         return Moments(plain, of(used), terms, given, bool(plain.get("coarse", False)))
     response = _feature(plain["response"])
     pilot = None if plain["pilot"] is None else tuple(map(int, plain["pilot"]))
     own = of(used | {response[0]})
+    _check_features([response], columns, given)
+    _valued([columns[response[0]]], given)
     return PilotScore(plain, own, terms, response, plain["link"], pilot, given)
 
 
@@ -329,7 +348,33 @@ def _feature(plain: Any) -> Feature:
     return name, level
 
 
+def _valued(used: Any, group: Group | None = None) -> None:
+    """Refuse values of cells that may be missing: their code is beyond the bound of the others."""
+    known = () if group is None else group.answered
+    if any(column.missing is not None and column not in known for column in used):
+        raise NotReadError("has functions of the value of cells that may be missing")
+
+
+def _check_features(features: Any, columns: dict[str, Column], group: Group | None) -> None:
+    """Refuse features that their columns do not have."""
+    by_value = []
+    for name, level in features:
+        column = columns[name]
+        levels = column.bins - (column.missing is not None)
+        if level is None or level == SIGN:
+            by_value.append(column)
+        if level is None and column.is_number:
+            continue
+        if level is None or not (0 <= level < column.bins or (level == SIGN and levels == 2)):
+            raise NotReadError("has a feature that its column does not have")
+    _valued(by_value, group)
+
+
 def _group(plain: Mapping[str, Any], columns: dict[str, Column]) -> Group:
     own = tuple(columns[name] for name in plain["columns"])
     answered = tuple(columns[name] for name in plain["answered"])
-    return Group(own, frozenset(plain["cells"]), answered)
+    inside, every = plain["cells"], range(math.prod(column.bins for column in own))
+    whole = isinstance(inside, list) and all(type(c) is int and c in every for c in inside)
+    if not whole or len(set(inside)) < len(inside) or any(c.missing is None for c in answered):
+        raise NotReadError("has a set of cells that its columns do not have")
+    return Group(own, frozenset(inside), answered)
