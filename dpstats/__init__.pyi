@@ -36,6 +36,8 @@ from .analyses.regression.ols import OLS as OLS
 from .analyses.regression.poisson import Poisson as Poisson
 from .analyses.tables.goodness_of_fit import GoodnessOfFit as GoodnessOfFit
 from .analyses.tables.independence import Independence as Independence
+from .auditing.audit import audit as audit
+from .auditing.findings import Audit as Audit
 from .errors import BudgetError as BudgetError
 from .errors import ConditionError as ConditionError
 from .errors import DataError as DataError

@@ -38,7 +38,7 @@ _NOISE_OF_MEANS = 3  # one over the share; bounds on sampling error are wider th
 _BAND_SPLITS = 24  # steps of the search for the narrowest band; its width is flat near the minimum
 _FIT_SHARES = (0.02, 0.1, 0.25, 0.5, 0.75)  # tried in turn; here too the minimum is flat
 
-_PROGRAM = 0.6, 0.3, 0.1  # for what bounds a question by itself, for its merged levels, for all
+_PROGRAM = 0.6, 0.6, 0.3, 0.1  # what bounds a question by itself, sums, its merged levels, all
 
 # The least error that a noise-aware interval is computed for, of each parameter: probabilities are
 # computed to 1e-12, and an error near that would leave no limit.
@@ -156,7 +156,7 @@ def splits_of_fit(alpha: float, *, certain: bool = False) -> list[float]:
 
 
 def for_program(alpha: float, present: Sequence[bool]) -> list[float]:
-    """Shares for the three kinds of functions in a program of `bounds.consistent`, if present."""
+    """Shares for the four kinds of functions in a program of `bounds.consistent`, if present."""
     used = [share if there else 0.0 for share, there in zip(_PROGRAM, present, strict=True)]
     return [alpha * share / max(sum(used), _PROGRAM[-1]) for share in used]
 

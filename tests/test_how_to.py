@@ -99,6 +99,15 @@ def test_the_page_on_reports_runs(tmp_path, monkeypatch):
     assert written == {"report.html", "disclosure.html", "share.svg"}
 
 
+def test_the_page_on_audits_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    page = run_page("audit-a-plan.md")
+    assert ": passed\n" in capsys.readouterr().out
+    assert "dpstats audit plan.json" in page
+    assert main(["audit", "plan.json", "--draws", "100", "--json"]) == DONE
+    assert '"passed": true' in capsys.readouterr().out
+
+
 def test_the_page_on_rows_alone_runs(capsys):
     run_page("rows-only.md")
     printed = capsys.readouterr().out

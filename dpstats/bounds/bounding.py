@@ -18,7 +18,6 @@ from dpstats.analyses.moments.mean import Mean
 from dpstats.analyses.moments.mean_difference import MeanDifference
 from dpstats.arrays import Codes, Floats
 from dpstats.bounds.consistent import (
-    Consistent,
     TooManyStates,
     consistent,
     possible_range,
@@ -36,7 +35,8 @@ from dpstats.bounds.questions import (
     questions_of_mean,
     risks_of,
 )
-from dpstats.checks import Target, check_alpha, check_target, counted, short
+from dpstats.bounds.used import UNKNOWN, no_limit
+from dpstats.checks import Target, check_alpha, check_target, short
 from dpstats.corrected.means import chernoff_confint
 from dpstats.errors import NotMeasuredError, RequestError
 from dpstats.families.block import Block, Family
@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from dpstats.measured.view import ReleaseView
 
 MEASURED = "its own noise"
-UNKNOWN = "nothing that limits it"
 CONTRADICTION = (
     "the noisy answers contradict each other at this level, which happens with probability at most "
     "alpha: wider bounds on them were used"
@@ -160,21 +159,27 @@ class _Asker:
     def of_family(self, family: Family | Block) -> Bounds:
         """Means of functions, in unit scale; those of tables and conditions are shares."""
         blocks = family.blocks if isinstance(family, Family) else (family,)
-        parts = [self._of_block(block) for block in blocks]
+        return self._joined([self._of_block(block) for block in blocks])
+
+    def _joined(self, parts: Sequence[Bounds], order: Codes | None = None) -> Bounds:
+        """Bounds one after the other, or in another order."""
+        terms = [term for part in parts for term in part.terms]
+        known = [text for part in parts for text in part.known_from]
+        order = np.arange(len(terms)) if order is None else order
         return self._made(
-            [term for part in parts for term in part.terms],
-            np.concatenate([part.low for part in parts]),
-            np.concatenate([part.high for part in parts]),
-            [text for part in parts for text in part.known_from],
+            [terms[i] for i in order],
+            np.concatenate([part.low for part in parts])[order],
+            np.concatenate([part.high for part in parts])[order],
+            [known[i] for i in order],
             [note for part in parts for note in part.notes],
-            np.concatenate([part.informative for part in parts]),
+            np.concatenate([part.informative for part in parts])[order],
         )
 
     def _of_block(self, block: Block) -> Bounds:
         try:
             answers = answer(self.sources, block, with_count=True)
         except NotMeasuredError:
-            return self.of_questions(questions_of_family(block))
+            return self._of_some(block)
         own = answers.subset(slice(0, block.size))
         places = places_of(self.sources, block) if self.target == "table" else None
         if places is None or np.all(places < 0):
@@ -183,6 +188,17 @@ class _Asker:
             low, high = self._cut(own, block, places)
         least, most = (np.asarray(end / block.bounds) for end in block.ranges)
         return self._measured(block.names, low, high, least, most)
+
+    def _of_some(self, block: Block) -> Bounds:
+        """Functions of which not all follow: those that were measured by their own answers."""
+        measured = places_of(self.sources, block) >= 0
+        nothing = not measured.any() or measured.all()
+        own, others = (block,) * 2 if nothing else map(block.restrict, (measured, ~measured))
+        if (own.size, others.size) != (measured.sum(), (~measured).sum()):  # only as a whole
+            return self.of_questions(questions_of_family(block))
+        order = np.argsort(np.concatenate([np.flatnonzero(measured), np.flatnonzero(~measured)]))
+        parts = [self._of_block(own), self.of_questions(questions_of_family(others))]
+        return self._joined(parts, order)
 
     def _cut(self, own: Answers, block: Block, places: Codes) -> tuple[Floats, Floats]:
         """Ends at what is left of alpha, cut to those of the joint certificate."""
@@ -282,9 +298,9 @@ class _Asker:
         """By linear programs, unless nothing that was measured concerns it."""
         question = replace(question, range=possible_range(question))
         least, most = question.range
-        nothing = _Found(question.range, False, UNKNOWN, [])
         if not touched(self.sources, question):
-            return nothing
+            return _Found(question.range, False, UNKNOWN, [])
+        nothing = _Found(question.range, False, no_limit(self.sources, question), [])
         beta = alpha if self.target == "table" else for_noise(alpha)
         notes: list[str] = []
         for error in (beta, *smaller_errors(beta)):
@@ -300,7 +316,9 @@ class _Asker:
             if np.isinf(most) and self.target == "table":  # all rows but one over that one
                 most = (tables.program.rows[1] - 1) * (1 - _NOTHING)
             says = low > least + _NOTHING or high < most - _NOTHING
-            return _Found((low, high), says, _known_from(tables) if says else UNKNOWN, notes)
+            return _Found(
+                (low, high), says, str(tables.used) if says else nothing.known_from, notes
+            )
         return nothing._replace(notes=notes)
 
     def _measured(
@@ -333,8 +351,3 @@ class _Asker:
             budget=str(self.release.budget),
             notes=tuple(dict.fromkeys(notes)),
         )
-
-
-def _known_from(tables: Consistent) -> str:
-    names = ", ".join(column.name for column in tables.columns)
-    return f"{counted(tables.functions, 'measured function')} of {names}"

@@ -5,34 +5,37 @@ small. Their sums are within bounds that hold jointly with probability 1 - alpha
 table is among those that agree with them; to leave out functions, or columns, only adds tables.
 
 Alpha is divided by a rule that knows no answer. Most is for the least measurable sets around the
-rows that a question counts, and the largest inside them: those limit it by themselves. Bounds on
-single cells add up over the levels that a question does not distinguish. So the second part is for
-tables of the levels merged as the question merges them, which have a noise of their own, and only
-the last for tables of all levels, where the domain is small enough for a program over them.
+rows that a question counts, and the largest inside them: those limit it by themselves. As much is
+for sums over groups of rows, which follow from measured ones; see `group_totals`. Bounds on single
+cells add up over the levels that a question does not distinguish. So the next part is for tables of
+the levels merged as the question merges them, which have a noise of their own, and only the last
+for tables of all levels, where the domain is small enough for a program over them.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpstats.arrays import Codes, Floats
+from dpstats.bounds.group_totals import sums_that_follow, that_tell_groups
 from dpstats.bounds.programs import Program
 from dpstats.bounds.questions import Interval, Question
+from dpstats.bounds.states import States, first_of, merged_levels, most_states, state_codes
+from dpstats.bounds.sums import Sums, joint_ends
+from dpstats.bounds.used import Used, used_in
 from dpstats.families.block import Block, Family
 from dpstats.families.conditions import cell_set
 from dpstats.families.moments import Moments
 from dpstats.families.tables.cells import ROWS, Indicator, Table
 from dpstats.measured.answers import answer, joint_noise_quantiles
 from dpstats.measured.combining import Sources
-from dpstats.references.gibbs import Support
-from dpstats.schema import Column, Number
+from dpstats.schema import Column
 from dpstats.spending import for_program
 
 if TYPE_CHECKING:
@@ -62,40 +65,14 @@ class Consistent:
         Over the states of `columns`.
     numerator, denominator : (m,) float64
         The question in these states.
-    columns : tuple of columns
-    functions : int
-        How many bounds on sums are used.
+    used : Used
+        The functions whose sums are bounded.
     """
 
     program: Program
     numerator: Floats
     denominator: Floats
-    columns: tuple[Column, ...]
-    functions: int
-
-
-@dataclass(frozen=True, eq=False)
-class _States:
-    """States of some columns: every combination of one code of each.
-
-    Attributes
-    ----------
-    columns : tuple of columns
-    codes : tuple of (k,) int64
-        The codes of each column that serve as its states.
-    """
-
-    columns: tuple[Column, ...]
-    codes: tuple[Codes, ...]
-
-    @property
-    def size(self) -> int:
-        return math.prod(len(codes) for codes in self.codes)
-
-    def points(self) -> dict[str, Codes]:
-        """Column name -> (m,) codes, in C order."""
-        grid = np.meshgrid(*self.codes, indexing="ij") if self.codes else []
-        return {c.name: g.ravel() for c, g in zip(self.columns, grid, strict=True)}
+    used: Used
 
 
 def possible_range(question: Question) -> Interval:
@@ -103,8 +80,8 @@ def possible_range(question: Question) -> Interval:
 
     The declared range, where they are too many to go through.
     """
-    states = _States(
-        question.columns, tuple(_state_codes(c, set(), question) for c in question.columns)
+    states = States(
+        question.columns, tuple(state_codes(c, set(), question) for c in question.columns)
     )
     if not question.columns or states.size > MOST_POSSIBLE:
         return question.range
@@ -134,30 +111,34 @@ def consistent(sources: Sources, question: Question, alpha: float) -> Consistent
     """
     measured = sources.measurements.published.answering
     columns = _columns_for(sources, measured, question)
-    merged = _merged_levels(question, measured, columns)
+    merged = merged_levels(question, measured, columns)
     coarse = _of_merged(sources, measured, columns, merged)
-    fine, states = _fine(sources, measured, question, columns, merged)
-    tiers = (_around(question, measured, merged), coarse, fine)
-    shares = for_program(alpha, [bool(tier) for tier in tiers])
-    blocks, low, high, rows = [], [], [], None
-    for tier, share in zip(tiers, shares, strict=True):
-        if tier or (tier is fine and rows is None):
-            ends = _ends(sources, tier, share or alpha, rows)
-            rows = ends[2]
-            blocks += tier
-            low.append(ends[0])
-            high.append(ends[1])
-    assert rows is not None
+    fine, totals, states = _fine(sources, measured, question, columns, merged)
+    around = _around(question, measured, merged)
+    shares = for_program(alpha, [bool(kind) for kind in (around, totals, coarse, fine)])
+    found, rows = [], None
+    for blocks, share in ((around, shares[0]), (coarse, shares[2]), (fine, shares[3])):
+        if blocks:
+            found.append(_ends(sources, blocks, share, rows))
+            rows = found[-1][2]
+    if totals:
+        low, high, count = joint_ends(sources, totals, shares[1], with_count=rows is None)
+        rows = rows or count or _public(sources)
+        found.append((*_limits([one.block for one in totals], low, high, rows), rows))
+    if rows is None:
+        found.append(_ends(sources, [], alpha, None))
+        rows = found[-1][2]
+    blocks = [*around, *coarse, *fine, *(one.block for one in totals)]
     points = states.points()
     numerator, denominator = question.parts(points)
+    lows, highs, _ = zip(*found, strict=True)
     return Consistent(
         Program(
-            _matrix(blocks, points, states.size), np.concatenate(low), np.concatenate(high), rows
+            _matrix(blocks, points, states.size), np.concatenate(lows), np.concatenate(highs), rows
         ),
         numerator,
         denominator,
-        columns,
-        sum(block.size for block in blocks),
+        used_in(sources, [*around, *coarse, *fine], totals),
     )
 
 
@@ -166,9 +147,9 @@ def _matrix(blocks: Blocks, points: dict[str, Codes], size: int) -> csr_array[An
 
     if not blocks:
         return sparse.csr_array((0, size))
-    stacked: csr_array[Any] = sparse.vstack(
-        [block.evaluate(points).matrix() for block in blocks], format="csr"
-    )
+    every = sparse.csr_array(np.ones((1, size)))  # of no columns: all rows
+    rows = [block.evaluate(points).matrix() if block.columns else every for block in blocks]
+    stacked: csr_array[Any] = sparse.vstack(rows, format="csr")
     return stacked
 
 
@@ -180,7 +161,7 @@ def _ends(
     They are whole numbers too.
     """
     if sources.n is not None:
-        rows = (float(sources.n), float(sources.n))
+        rows = _public(sources)
     counted = rows is None
     if not blocks and rows is not None:
         return np.empty(0), np.empty(0), rows
@@ -191,15 +172,28 @@ def _ends(
     size = sum(block.size for block in blocks)
     if rows is None:
         rows = (max(1.0, low[-1]), max(1.0, high[-1]))
-    within = low[:size] <= high[:size]  # a noise below one half may leave no whole number
-    low, high = np.where(within, low[:size], -np.inf), np.where(within, high[:size], np.inf)
+    return (*_limits(blocks, low[:size], high[:size], rows), rows)
+
+
+def _public(sources: Sources) -> tuple[float, float]:
+    """The number of rows where it is public."""
+    assert sources.n is not None
+    return float(sources.n), float(sources.n)
+
+
+def _limits(
+    blocks: Blocks, low: Floats, high: Floats, rows: tuple[float, float]
+) -> tuple[Floats, Floats]:
+    """Bounds on sums that say something: what any rows have is no bound."""
+    within = low <= high  # a noise below one half may leave no whole number
+    low, high = np.where(within, low, -np.inf), np.where(within, high, np.inf)
     least, most = _ranges(blocks)
     ends = np.stack([least * rows[0], least * rows[1], most * rows[0], most * rows[1]])
     least, most = ends.min(axis=0), ends.max(axis=0)
     low, high = np.minimum(low, most), np.maximum(high, least)  # beyond them, the nearer end
     low[low <= least] = -np.inf  # says nothing
     high[high >= most] = np.inf
-    return low, high, rows
+    return low, high
 
 
 def _ranges(blocks: Blocks) -> tuple[Floats, Floats]:
@@ -216,12 +210,25 @@ def _columns_for(sources: Sources, measured: Family, question: Question) -> tupl
     named = measured.column_names
     every = tuple(c for c in schema if c in question.columns or c.name in named)
     coded = measured.coded_columns | {c.name for c in question.coded}
-    if math.prod(_most_states(c, coded) for c in every) <= SMALL:
+    if math.prod(most_states(c, coded) for c in every) <= SMALL:
         return every
     own = list(question.columns)
-    for column in sorted(set(every) - set(own), key=lambda c: (c.bins, schema.names.index(c.name))):
-        size = math.prod(_most_states(c, coded) for c in (*own, column))
+
+    def in_order(columns: set[Column]) -> list[Column]:
+        return sorted(columns, key=lambda c: (c.bins, schema.names.index(c.name)))
+
+    for column in in_order(set(every) - set(own)):
+        size = math.prod(most_states(c, coded) for c in (*own, column))
         if size <= MOST_STATES and _links(measured, column, question.columns):
+            own.append(column)
+    merged = merged_levels(question, measured, tuple(own))
+    for column in in_order(that_tell_groups(measured, merged)):
+        more = merged_levels(question, measured, (*own, column))
+        size = math.prod(
+            most_states(c, coded) if c.name in coded else int(numbers.max()) + 1
+            for c, numbers in more.items()
+        )
+        if size <= MOST_STATES:
             own.append(column)
     return tuple(c for c in schema if c in own)
 
@@ -239,54 +246,6 @@ def _links(measured: Family, column: Column, own: tuple[Column, ...]) -> bool:
         not any({one, other} <= set(block.columns) for block in measured.blocks)
         for one, other in itertools.combinations(linked, 2)
     )
-
-
-def _most_states(column: Column, coded: Iterable[str]) -> int:
-    return len(_codes(column, column.name in coded))
-
-
-def _codes(column: Column, coded: bool) -> Codes:
-    """Codes that serve as states: all of them, or one in every bin."""
-    return Support.of(column, coded).codes
-
-
-def _merged_levels(
-    question: Question, measured: Family, columns: tuple[Column, ...]
-) -> dict[Column, Codes]:
-    """For every column, a number of each bin: bins with one number are not distinguished.
-
-    Neither by the question nor by a measured condition on the columns.
-    """
-    arrays: list[tuple[tuple[Column, ...], NDArray[Any]]] = [
-        (block.columns, block.cells.array)
-        for block in measured.blocks
-        if isinstance(block, Indicator) and set(block.columns) <= set(columns)
-    ]
-    if question.columns and not question.coded:
-        states = _States(question.columns, tuple(_codes(c, False) for c in question.columns))
-        shape = [c.bins for c in question.columns]
-        for part in question.parts(states.points()):
-            arrays.append((question.columns, part.reshape(shape)))
-    return {
-        column: np.arange(column.bins)
-        if question.coded and column in question.columns
-        else _numbered(column, arrays)
-        for column in columns
-    }
-
-
-def _numbered(column: Column, arrays: Sequence[tuple[tuple[Column, ...], NDArray[Any]]]) -> Codes:
-    slices = [np.moveaxis(array, own.index(column), 0) for own, array in arrays if column in own]
-    numbers, firsts = np.zeros(column.bins, dtype=np.int64), [0]
-    for i in range(1, column.bins):  # compared with one bin of each set, which are few
-        same = (
-            k for k, first in enumerate(firsts)
-            if all(np.array_equal(slab[i], slab[first]) for slab in slices)
-        )  # fmt: skip
-        numbers[i] = next(same, len(firsts))
-        if numbers[i] == len(firsts):
-            firsts.append(i)
-    return numbers
 
 
 def _subsets(measured: Family, columns: tuple[Column, ...]) -> list[tuple[Column, ...]]:
@@ -338,7 +297,7 @@ def _around(question: Question, measured: Family, merged: dict[Column, Codes]) -
     if not question.share:
         return []
     own = question.columns
-    states = _States(own, tuple(_first_of(c, merged[c]) for c in own))
+    states = States(own, tuple(first_of(c, merged[c]) for c in own))
     shape = [len(codes) for codes in states.codes]
     held = question.parts(states.points())[0].reshape(shape) > 0
     subsets = _subsets(measured, own)
@@ -360,31 +319,66 @@ def _fine(
     question: Question,
     columns: tuple[Column, ...],
     merged: dict[Column, Codes],
-) -> tuple[Blocks, _States]:
-    """Functions of all levels, and the states: all levels where they are few, else merged ones."""
+) -> tuple[Blocks, list[Sums], States]:
+    """Functions of all levels, sums that follow, and the states.
+
+    All levels where they are few, else those of merged levels and all codes of numbers with sums,
+    else without functions of codes.
+    """
     tables: Blocks = [
         Table(subset)
         for subset in _subsets(measured, columns)
         if any(merged[c].max() + 1 < c.bins for c in subset)
     ]
-    others = _others(measured, columns)
+    totals = sums_that_follow(sources, merged)
+    itself = [one.block for one in totals if one.measured]
+    others = [block for block in _others(measured, columns) if not _all_in(block, itself)]
+    of_counts = [one for one in totals if not one.block.coded]
     coded = {c.name for block in others for c in block.coded}
-    for used, names in ((others, coded), ([], set())):
-        states = _States(columns, tuple(_state_codes(c, names, question) for c in columns))
+    by_codes = {c.name for one in totals for c in one.block.coded}
+    whole: list[tuple[Blocks, list[Sums], set[str], bool]] = [
+        ([*tables, *others], totals, coded | by_codes, True),
+        ([], totals, by_codes, False),
+        (tables, of_counts, set(), True),
+    ]
+    if not by_codes:
+        del whole[1]
+    for used, sums, names, all_levels in whole:
+        states = States(
+            columns,
+            tuple(
+                state_codes(c, names, question)
+                if all_levels or c.name in names or c in question.coded
+                else first_of(c, merged[c])
+                for c in columns
+            ),
+        )
         if states.size <= MOST_STATES:
-            return [*tables, *used], states
-    own = tuple(
-        _state_codes(c, set(), question) if c in question.coded else _first_of(c, merged[c])
-        for c in columns
+            return used, sums, states
+    states = States(
+        columns,
+        tuple(
+            state_codes(c, set(), question) if c in question.coded else first_of(c, merged[c])
+            for c in columns
+        ),
     )
-    states = _States(columns, own)
     if states.size > MOST_POSSIBLE:
         raise TooManyStates(
             f"{question.term!r} distinguishes {states.size} combinations of levels, more than "
             f"{MOST_POSSIBLE}: its interval is what is possible without any measurement; ask about "
             "fewer columns or levels"
         )
-    return [], states
+    return [], of_counts, states
+
+
+def _all_in(block: Block, measured: Iterable[Block]) -> bool:
+    """Whether every function of a block is one of some measured ones."""
+    found = np.zeros(block.size, dtype=np.bool_)
+    for one in measured:
+        derivation = one.derive(block, complements=False)
+        if derivation is not None:
+            found |= derivation.terms == 1
+    return bool(found.all())
 
 
 def _others(measured: Family, columns: tuple[Column, ...]) -> Blocks:
@@ -401,24 +395,3 @@ def _others(measured: Family, columns: tuple[Column, ...]) -> Blocks:
             if kept.any():
                 found.append(block.restrict(kept))
     return found
-
-
-def _state_codes(column: Column, coded: set[str], question: Question) -> Codes:
-    """Codes of a column that serve as states.
-
-    All where functions depend on them. Where only the question does and is monotone on either side
-    of 0, it has its extremes at the first and the last of each bin, and next to 0.
-    """
-    asked = column in question.coded
-    if column.name in coded or not asked or not question.monotone:
-        return _codes(column, asked or column.name in coded)
-    assert isinstance(column, Number)
-    codes = column.codes_in_use
-    middle = [codes[codes <= 0][-1:], codes[codes >= 0][:1]]
-    return np.unique(np.concatenate([*column.bin_codes, *middle]))
-
-
-def _first_of(column: Column, numbers: Codes) -> Codes:
-    """One code of every set of merged bins."""
-    _, first = np.unique(numbers, return_index=True)
-    return _codes(column, False)[first]

@@ -22,9 +22,11 @@ from numpy.typing import NDArray
 from dpstats.arrays import Codes, Floats
 from dpstats.checks import check_alpha
 from dpstats.display import as_html, html_table
-from dpstats.families.block import Family
+from dpstats.families.block import Block, Family
+from dpstats.families.tables.cells import Indicator, Table
 from dpstats.measured.answers import Answers, answer, joint_noise_quantiles
 from dpstats.measured.combining import Sources
+from dpstats.measured.contents import kind_of
 from dpstats.measured.measurements import Measurements
 from dpstats.measured.radius import Rows
 from dpstats.privacy.laws import joint_quantiles
@@ -61,6 +63,8 @@ class Accuracy:
         published number of rows or the estimate of it.
     analysis : str
         Whose functions they are; "" for all that were measured and answer.
+    blocks : tuple of Block
+        The blocks of the functions, in their order.
 
     Examples
     --------
@@ -86,6 +90,7 @@ class Accuracy:
     rows: Rows
     of_sums: Floats
     analysis: str = ""
+    blocks: tuple[Block, ...] = ()
 
     @property
     def radius(self) -> Floats:
@@ -116,6 +121,32 @@ class Accuracy:
     def worst(self) -> str:
         """The function with the largest joint bound."""
         return self.names[int(self.joint_bounds.argmax())]
+
+    @property
+    def of_tables(self) -> float | None:
+        """The largest joint bound of tables and conditions alone; None if it is the largest.
+
+        None, too, where no table is among the blocks.
+        """
+        if not any(isinstance(block, Table) for block in self.blocks):
+            return None
+        kinds = [np.full(b.size, isinstance(b, Table | Indicator)) for b in self.blocks]
+        in_tables = np.concatenate(kinds)
+        if in_tables[self.joint_bounds.argmax()]:
+            return None
+        return float(self.joint_bounds[in_tables].max())
+
+    @property
+    def block(self) -> str:
+        """The block with the largest joint bound, such as "offsets in bins of age, region".
+
+        Empty where all are of one kind, such as tables.
+        """
+        if len({kind_of(block) for block in self.blocks}) < 2:
+            return ""
+        ends = np.cumsum([block.size for block in self.blocks])
+        worst = self.blocks[int(np.searchsorted(ends, self.joint_bounds.argmax(), side="right"))]
+        return f"{kind_of(worst)} of {', '.join(column.name for column in worst.columns)}"
 
     def to_frame(self) -> pd.DataFrame:
         """One row per test function; the level of each bound is in ``attrs``."""
@@ -148,13 +179,15 @@ class Accuracy:
             if self.delta >= 1
             else ""
         )
+        whose = block_of_largest(self.block, self.of_tables)
         return (
             f"Certificate: with probability {percent(self.alpha)} over the privacy noise, "
             f"{every} on the {self.target} within\n"
             f"delta = {self.delta:.3g} of those on the private rows (the largest bound is that of "
             f"{self.names[worst]!r}: misfit to its noisy answer {fit:.2g}, joint noise quantile "
             f"{noise:.2g}).\n"
-            f"It assumes nothing about the data, the candidates or the fit.{empty}"
+            + (f"{whose[0].upper()}{whose[1:]}.\n" if whose else "")
+            + f"It assumes nothing about the data, the candidates or the fit.{empty}"
         )
 
     def __repr__(self) -> str:
@@ -172,6 +205,16 @@ class Accuracy:
         more = [f"and {left} functions with smaller bounds, in to_frame()"] if left else []
         table = html_table(header, rows)
         return as_html("dpstats certificate", str(self).splitlines(), table, more)
+
+
+def block_of_largest(block: str, of_tables: float | None) -> str:
+    """Whose error a headline is, and that of tables where theirs is less; "" for one kind.
+
+    Coarse blocks, such as offsets in bins, are measured with more noise than the tables beside
+    them: without this a reader would take their error for that of all functions.
+    """
+    tables = "" if of_tables is None else f"; the tables alone: {of_tables:.3g}"
+    return f"the largest error allowed is that of {block}{tables}" if block else ""
 
 
 def published_answers(measured: Measurements | Sources) -> Answers:
@@ -224,6 +267,7 @@ def certify(
         alpha,
         target,
         "",
+        family.answering.blocks,
     )
 
 
@@ -272,6 +316,7 @@ def certify_answers(
         alpha,
         target,
         analysis,
+        family.blocks,
     )
 
 
@@ -284,6 +329,7 @@ def _accuracy(
     alpha: float,
     target: str,
     analysis: str,
+    blocks: tuple[Block, ...],
 ) -> Accuracy:
     """From sums with their bounds and ranges, and quantiles (the count of rows last, if noisy)."""
     noisy, bounds, _ = sums
@@ -304,6 +350,7 @@ def _accuracy(
         rows=rows.value if rows.public else joint_sizes,
         of_sums=np.abs(synthetic - means) + together[:d] / unit,
         analysis=analysis,
+        blocks=blocks,
     )
 
 

@@ -257,6 +257,8 @@ class Sources(Cached):
                 )
                 estimate = combined
         if np.any(np.isinf(estimate.variances)):
+            if disjoint and isinstance(block, Table | Indicator) and self._combined(block):
+                raise _only_combined(block)
             raise _not_measured(self.measurements, block, estimate.variances)
         return estimate
 
@@ -403,6 +405,16 @@ def _cells_of(table: Table, chosen: Sequence[int]) -> Floats:
 def _present(rows: Floats | None) -> Floats:
     assert rows is not None  # the caller checked that the table can be estimated
     return rows
+
+
+def _only_combined(wanted: Block) -> NotMeasuredError:
+    names = ", ".join(column.name for column in wanted.columns)
+    return NotMeasuredError(
+        f"this release has no measurement of {names} with a noise of its own: {wanted.names[0]!r} "
+        "follows only from several that share noise, and the interval needs the table of "
+        f"{names} as measured. For a certified interval use release.bound; for this one, ask the "
+        "custodian to plan the analysis itself: a plan that holds it measures what it needs as such"
+    )
 
 
 def _not_measured(measurements: Measurements, wanted: Block, variances: Floats) -> NotMeasuredError:

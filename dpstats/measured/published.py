@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from dpstats.measured.certificate import block_of_largest
+
 if TYPE_CHECKING:
     from dpstats.measured.certificate import Accuracy
 
@@ -28,13 +30,15 @@ def written(whole: Accuracy, own: Mapping[str, Accuracy]) -> dict[str, Any]:
     }
 
 
-def printed(plain: Mapping[str, Any]) -> list[str]:
-    """Lines for a reader, from what `written` gives."""
+def printed(plain: Mapping[str, Any], whole: Accuracy) -> list[str]:
+    """Lines for a reader, from what `written` gives, and the certificate that it is of."""
     lines = [
         f"Accuracy of the rows: with probability {100 * plain['level']:g}% every measured function "
         f"is within {plain['delta']:g} of the private rows, coarse moments left out "
         f"(worst: {plain['worst']})"
     ]
+    if whose := block_of_largest(whole.block, whole.of_tables):
+        lines[0] += f"; {whose}"
     radii = [f"{name} {one['radius']:g}" for name, one in plain["analyses"].items()]
     if radii:
         level = next(iter(plain["analyses"].values()))["level"]

@@ -14,6 +14,7 @@ import os
 import re
 import shlex
 import stat
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -38,6 +39,10 @@ _RHO_ADDS = "epsilons do not add; rho does, and each epsilon is that of its rho 
 _LONGEST = 400  # bits of a fraction that is printed exactly
 _FIRST_LINE = 2**20  # bytes in which the first line must end
 _MOST_BYTES = 2**26  # some hundred thousand spendings
+_NO_LOCK = (
+    "there is no lock on this system, so two releases at the same moment could together pass the "
+    "ledger's cap; release one at a time"
+)
 
 
 @dataclass(frozen=True)
@@ -159,9 +164,16 @@ class Ledger:
             If there is no such file.
         FileFormatError
             If it is not a ledger or a line is damaged; the message gives the line.
+
+        Warns
+        -----
+        RuntimeWarning
+            Where the system has no ``fcntl``, as on Windows: there is no lock.
         """
         path = files.as_path(path)
         files.check_kind(path, "a ledger")
+        if not _has_locks():
+            warnings.warn(_NO_LOCK, RuntimeWarning, stacklevel=2)
         with _opened(path) as file:
             read = _read(file)
         at = read.neighbours
@@ -381,17 +393,26 @@ def _opened(path: Path, mode: Literal["rb", "r+b"] = "rb") -> Iterator[BinaryIO]
 @contextmanager
 def _locked(file: BinaryIO) -> Iterator[None]:
     """Lock against other processes and threads; exclusive if the file may be written."""
-    try:
-        import fcntl
-    except ImportError:  # not on Windows
+    if not _has_locks():
         yield
         return
+    import fcntl
+
     # flock, not lockf: it belongs to the open file, so it keeps out threads as well.
     fcntl.flock(file, fcntl.LOCK_EX if file.writable() else fcntl.LOCK_SH)
     try:
         yield
     finally:
         fcntl.flock(file, fcntl.LOCK_UN)
+
+
+def _has_locks() -> bool:
+    """Whether files can be locked; not on Windows."""
+    try:
+        import fcntl  # noqa: F401
+    except ImportError:
+        return False
+    return True
 
 
 @contextmanager

@@ -432,7 +432,12 @@ class Release(Cached, Unplanned, Interchange):
                     own[name] = self.accuracy(analysis, alpha=USUAL_BETA)
             except Exception:  # one of another package may raise anything; the release is paid for
                 continue
-        return written(self.accuracy(), own)
+        return written(self._whole, own)
+
+    @cached_property
+    def _whole(self) -> Accuracy:
+        """The certificate of all functions, at its usual level."""
+        return self.accuracy()
 
     def to_frame(self, *, weighted: bool = False) -> pd.DataFrame:
         """Synthetic rows in original units, only the columns that the plan's family touches.
@@ -523,7 +528,7 @@ class Release(Cached, Unplanned, Interchange):
                 f"Note: {note}"
                 for note in (*self._planned.notes(self.measurements.published), *self.notes)
             ),
-            *printed(self._published),
+            *printed(self._published, self._whole),
         ]
         return "\n".join([*lines, limits(held.neighbours)])
 

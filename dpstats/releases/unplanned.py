@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from dpstats.checks import Target
+from dpstats.checks import Target, excerpt
 from dpstats.errors import ConditionError
 from dpstats.families.tables.cells import Cells
 from dpstats.measured.view import ReleaseView
+
+_LONE_NAME = re.compile(r"(?!.*\b(and|or|not|in)\b)[\w\s.-]+")  # without operators or quotes
 
 if TYPE_CHECKING:
     from dpstats.analyses.base import Analysis
@@ -184,11 +187,25 @@ class Unplanned:
 
 
 def _named(release: _Release, query: Any, *options: str | None) -> Any:
-    """The planned analysis that a text names, unless it reads as a condition."""
-    if not isinstance(query, str) or query not in release._planned.requests or any(options):
+    """The planned analysis that a text names, unless it reads as a condition.
+
+    Raises
+    ------
+    ConditionError
+        For a name that is neither a column nor one of a planned analysis.
+    """
+    if not isinstance(query, str) or any(options):
         return query
+    planned = release._planned.requests
     try:
         Cells.condition(release.schema, query)
-    except ConditionError:
-        return release._planned.named(query)
+    except ConditionError as error:
+        if query in planned:
+            return release._planned.named(query)
+        if planned and _LONE_NAME.fullmatch(query) and query.strip() not in release.schema:
+            raise ConditionError(
+                f"{excerpt(query)} names an unknown column, and no planned analysis; "
+                f"columns: {list(release.schema.names)}; planned: {list(planned)}; or write a "
+                'condition, such as "age >= 65"'
+            ) from error
     return query

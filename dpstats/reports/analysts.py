@@ -225,7 +225,8 @@ class AnalystReport(Cached):
                 paragraph(
                     f"Synthetic rows: the plan let expect that the largest noise on "
                     f"{counted(expected.accuracy.functions, 'function')} is about "
-                    f"{significant(expected.accuracy.delta)} (the median; {SCALED}). The rows "
+                    f"{significant(expected.accuracy.delta)} (the median; {SCALED}"
+                    f"{expected.accuracy.whose and '; ' + expected.accuracy.whose}). The rows "
                     f"came within {significant(_misfit(whole))} of the noisy answers."
                 )
             )

@@ -17,7 +17,7 @@ MEANING: dict[Verdict, str] = {
     "measured": "it was measured: release.infer estimates it",
     "derivable": "it follows from what was measured: release.infer estimates it",
     "bounded": "it does not follow from what was measured, which leaves an interval: release.bound",
-    "out of reach": "nothing that was measured limits it",
+    "out of reach": "what was measured does not limit it",
 }
 _SHOWN = 5
 
@@ -76,6 +76,9 @@ class Explanation:
             ]
             more = len(pairs) - _SHOWN
             lines += [f"  and {more} more"] if more > 0 else []
+        else:
+            known = dict.fromkeys(self.bounds.known_from)
+            lines += [f"  {text}" for text in known if text.startswith("no limit")][:_SHOWN]
         if self.verdict in ("bounded", "out of reach"):
             width = (
                 ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from collections.abc import Iterator, Sequence
 
 _TOP = """\
@@ -60,8 +61,7 @@ _GUESSES = """\
 
 _HEADING = re.compile(r"\s*(\[+[^\[\]]+\]+)\s*(?:#.*)?$")
 _KEY = re.compile(r"""\s*([\w-]+|"[^"]*"|'[^']*')\s*=""")
-_NAME = re.compile(r"""\s*name\s*=\s*(?:"([^"]*)"|'([^']*)')""")
-_STRING = re.compile(r"""("[^"]*"|'[^']*')""")
+_STRING = re.compile(r"""("(?:[^"\\]|\\.)*"|'[^']*')""")
 _OPEN = re.compile(r"""(?<![^\s=,\[{])(\.\.\.|"\.\.\."|'\.\.\.')(?![^\s=,\]}])""")
 _NOTHING = "nothing is decided yet: uncomment the lines of its kind, or delete the column"
 
@@ -100,8 +100,7 @@ def unfinished(text: str) -> list[str]:
         name, keys, last = "", 0, ""
         here: list[tuple[int, str]] = []
         for number, line in lines:
-            if named := _NAME.match(line):
-                name = named[1] or named[2] or ""
+            name = _name(line) or name
             if key := _KEY.match(line) or _HEADING.match(line):
                 keys, last = keys + 1, key[1].strip("\"'")
             if _OPEN.search(_STRING.sub(_blank, line).partition("#")[0]):
@@ -112,6 +111,16 @@ def unfinished(text: str) -> list[str]:
         where = f"column {name!r}" if column and name else heading or "at the top"
         found += [(number, f"{where}: {what}") for number, what in here]
     return [f"line {number}, {what}" for number, what in found]
+
+
+def _name(line: str) -> str:
+    """The name that a line gives to its column, or ""."""
+    if not line.lstrip().startswith("name"):
+        return ""
+    try:
+        return str(tomllib.loads(line).get("name", ""))
+    except tomllib.TOMLDecodeError:
+        return ""
 
 
 def _blank(text: re.Match[str]) -> str:

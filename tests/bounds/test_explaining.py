@@ -2,6 +2,7 @@
 
 import math
 
+import pandas as pd
 import pytest
 
 import dpstats as dps
@@ -156,3 +157,44 @@ def test_a_list_of_analyses_that_is_cut_says_so(unplanned):
     ask = unplanned["pairs"].explain(family).ask
     assert ask.count("dps.Marginals") == 3
     assert ask.endswith(", …")
+
+
+def test_a_name_that_is_no_planned_one_names_the_planned_ones():
+    schema = dps.Schema([dps.Boolean("ill"), dps.Boolean("old")])
+    plan = dps.plan(schema, {"readmission": dps.Proportion("ill")}, budget=dps.PureDP(1))
+    release = dps.release(plan, pd.DataFrame({"ill": [True] * 9, "old": False}), m=9, rng=1)
+    assert release.explain("readmission").verdict == "measured"
+    for ask in (release.explain, release.bound):
+        for text in ("readmision", "re admission"):
+            with pytest.raises(
+                dps.ConditionError,
+                match=r"columns: \['ill', 'old'\].*planned.*\['readmission'\]",
+            ):
+                ask(text)
+        for text, given in (
+            ("readmision & ill", None), ("not readmision", None), ("readmision", "ill"),
+        ):  # fmt: skip
+            with pytest.raises(dps.ConditionError, match="unknown column 'readmision'") as refused:
+                ask(text, given=given)
+            assert "planned" not in str(refused.value)
+
+
+def test_an_interval_that_needs_the_table_as_measured_says_so(unplanned):
+    release = unplanned["residuals"]
+    for asked in (dps.Proportion("smoker", given="ill"), dps.Difference("ill", by="smoker")):
+        with pytest.raises(
+            dps.NotMeasuredError, match="needs the table of smoker, ill as measured"
+        ):
+            release.infer(asked)
+    own = {"pairs": dps.Marginals(["smoker", "ill", "age"]),
+           "own": dps.Proportion("smoker", given="ill")}  # fmt: skip
+    plan = dps.plan(release.schema, own, budget=dps.ZCDP(0.05))
+    rows = pd.DataFrame({"smoker": [True, False] * 50, "ill": True, "age": 30.0})
+    assert dps.release(plan, rows, m=20, rng=1).infer("own").conf_int() is not None
+
+
+def test_what_leaves_a_question_open_is_named(unplanned):
+    found = unplanned["pairs"].explain("smoker & rich")
+    assert found.verdict == "out of reach"
+    assert found.bounds.known_from[0].startswith("no limit from 18 measured functions of smoker, ")
+    assert "what was measured does not limit it\n  no limit from 18 measured" in str(found)

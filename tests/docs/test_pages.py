@@ -22,6 +22,7 @@ PAGES = [
     "how-to/read-a-summary.md",
     "how-to/recover.md",
     "how-to/several-releases.md",
+    "how-to/verify-a-release.md",
     "how-to/write-a-schema.md",
 ]
 NUMBER = re.compile(r"[-+]?(\d[\d.,]*\d|\d)(e[-+]?\d+)?|-?inf")

@@ -386,3 +386,25 @@ def test_the_published_certificate_is_written_and_printed(seeded_noise, tmp_path
         assert f"share {radius:g}" in text
     assert f"the largest bound is that of {whole.worst!r}" in str(whole)
     assert "of 'share' has a mean" in str(own)
+
+
+def test_the_headline_names_a_coarse_block_and_the_error_of_the_tables():
+    schema = dps.Schema(
+        [dps.Boolean("ill"), dps.Number("age", 0, 100, edges=[25, 50], missing=3), dps.Boolean("z")]
+    )
+    asked = {"line": dps.Logistic("ill ~ age"), "tables": dps.Marginals(["ill", "age", "z"])}
+    plan = dps.plan(schema, asked, budget=dps.PureDP(1))
+    rows = pd.DataFrame({"ill": [True, False] * 500, "age": [30.0, 60.0] * 500, "z": False})
+    release = dps.release(plan, rows, m=50, rng=1)
+    whole = release.accuracy()
+    ends = np.cumsum([block.size for block in whole.blocks])
+    of_tables = whole.joint_bounds[: ends[-2]].max()  # the offsets are the last block
+    assert whole.block == "offsets in bins of age"
+    assert whole.of_tables == of_tables < whole.delta / 2
+    named = "he largest error allowed is that of offsets in bins of age; the tables alone: "
+    for text in (str(whole), str(release), str(plan.preview(n=1_000))):
+        assert named in " ".join(text.split())
+    assert f"{named}{of_tables:.3g}" in str(whole)
+    own = release.accuracy("tables")
+    assert (own.block, own.of_tables) == ("", None)
+    assert "largest error allowed" not in str(own)

@@ -14,12 +14,11 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from scipy.stats import chi2
 
 import dpstats as dps
 from dpstats.privacy import noise
 from dpstats.privacy.gaussian import DiscreteGaussian
-from dpstats.privacy.laws import DiscreteLaplace, LatticeLaw, NoiseLaw
+from dpstats.privacy.laws import DiscreteLaplace, LatticeLaw
 
 
 @pytest.fixture(autouse=True)
@@ -178,20 +177,6 @@ def reachable() -> Callable[..., list[object]]:
         return list(_reachable(root, skipped))
 
     return collect
-
-
-@pytest.fixture(scope="session")
-def chi_square_pvalue() -> Callable[[np.ndarray, NoiseLaw], float]:
-    def pvalue(draws: np.ndarray, law: NoiseLaw) -> float:
-        """P-value of the draws under the exact law, far values pooled into two cells."""
-        edge = law.quantile(40 / draws.size)  # about 20 expected beyond it on either side
-        z = np.arange(-edge, edge + 1)
-        counts = np.bincount(np.clip(draws, -edge - 1, edge + 1) + edge + 1, minlength=z.size + 2)
-        beyond = float(law.tail(edge + 1)) / 2
-        expected = draws.size * np.concatenate([[beyond], law.pmf(z), [beyond]])
-        return chi2.sf(((counts - expected) ** 2 / expected).sum(), z.size + 1)
-
-    return pvalue
 
 
 def convolved(law: LatticeLaw) -> tuple[LatticeLaw, np.ndarray, np.ndarray]:

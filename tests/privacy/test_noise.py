@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dpstats.auditing.noise_source import fit_pvalue
 from dpstats.errors import BudgetError, NoiseError
 from dpstats.privacy import noise
 from dpstats.privacy.gaussian import DiscreteGaussian
@@ -233,24 +234,24 @@ def gaussian_draws():
     return {scale: add_noise(zeros(size), scale, "gaussian") for scale, size in sizes.items()}
 
 
-def test_p54_the_gaussian_sampler_follows_its_exact_law(gaussian_draws, chi_square_pvalue):
+def test_p54_the_gaussian_sampler_follows_its_exact_law(gaussian_draws):
     for scale, drawn in gaussian_draws.items():
         law, size = DiscreteGaussian(scale), drawn.size
         if scale < 10:
-            assert chi_square_pvalue(drawn, law) > 1e-6
+            assert fit_pvalue(drawn, law) > 1e-6
         else:  # Kolmogorov-Smirnov: beyond 2.9 / sqrt(size) once in ten million runs
             ranks = np.arange(1, size + 1) / size
             assert np.abs(law.cdf(np.sort(drawn)) - ranks).max() < 2.9 / math.sqrt(size) + 1e-5
 
 
 def test_p54_the_gaussian_test_rejects_a_scale_off_by_five_percent_and_laplace_noise(
-    gaussian_draws, chi_square_pvalue
+    gaussian_draws,
 ):
     """50,000 draws are enough: they miss either scale once in ten million runs."""
     for wrong in (0.95, 1.05):
-        assert chi_square_pvalue(gaussian_draws[4.0], DiscreteGaussian(4.0 / wrong)) < 1e-6
+        assert fit_pvalue(gaussian_draws[4.0], DiscreteGaussian(4.0 / wrong)) < 1e-6
     drawn = add_noise(zeros(50_000), 4.0 / math.sqrt(2))  # nearly the same variance
-    assert chi_square_pvalue(drawn, DiscreteGaussian(4.0)) < 1e-6
+    assert fit_pvalue(drawn, DiscreteGaussian(4.0)) < 1e-6
 
 
 @pytest.mark.parametrize("noise", ["Gaussian", "normal", None, 2, ["gaussian"]])

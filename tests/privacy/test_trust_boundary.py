@@ -16,6 +16,7 @@ import dpstats as dps
 PACKAGE = Path(dps.__file__).parent
 # A room imports itself and the rooms before it, type-only imports included.
 ROOMS = [
+    "verifying",  # imports nothing of the package
     "errors", "arrays", "caching", "checks", "display", "mistaken_files", "files", "spending",
     "schema", "privacy",
     "families", "corrected", "theory",
@@ -25,6 +26,7 @@ ROOMS = [
     "analyses",
     "planning", "bounds", "releases", "plots",
     "private",
+    "auditing",
     "synthesis",
     "testing", "reports", "demo", "terminal", "cli",
 ]  # fmt: skip
@@ -73,6 +75,15 @@ def order_of(module, tree):
 
 
 MODULES = [name for name in SOURCES if name not in PUBLIC_ENTRIES]
+
+
+def test_only_the_command_line_uses_the_second_opinion():
+    users = {
+        module
+        for module in SOURCES
+        if any(name.startswith("dpstats.verifying") for name in imports(TREES[module]))
+    }
+    assert {name for name in users if room(f"{name}.") != "verifying"} == {"dpstats.cli.verify"}
 
 
 def test_every_module_has_a_room():
@@ -193,6 +204,8 @@ def test_only_private_turns_rows_into_codes_and_sums(module):
     found = encodes(TREES[module])
     if module in ("dpstats.releases.published_rows", "dpstats.planning.previews.likeness"):
         found = [call for call in found if "(values" not in call]  # of rows that are public
+    if module == "dpstats.auditing.pairs":  # of rows that it has made from a schema
+        found = [call for call in found if not call.startswith("block.sums({")]
     if room(module) == "schema":  # where it is written how an Arrow array is coded
         found = [call for call in found if not call.startswith(("arrow.", "level_codes", "floats"))]
     assert found == []
@@ -234,6 +247,21 @@ def test_only_private_imports_the_adapters():
         }
         if not may_see_rows(module):
             assert names <= {"Progress"}, module
+
+
+def test_an_audit_sees_no_table():
+    """It takes a plan, and of what sees rows it knows only what adds noise to sums."""
+    assert list(inspect.signature(dps.audit).parameters) == ["plan", "draws", "progress"]
+    for module in MODULES:
+        if room(module) == "auditing":
+            seen = {name for name in imports(TREES[module]) if "dpstats.private" in name}
+            assert seen <= {"dpstats.private.measure"}, module
+            used = {
+                node.attr
+                for node in ast.walk(TREES[module])
+                if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "measuring"
+            }
+            assert used <= {"_noisy"}, module
 
 
 def test_the_fit_of_a_schema_is_looked_at_by_the_command_line_alone():

@@ -174,3 +174,57 @@ def test_pooled_draws_cover(sizes, budget, table, tools):
             )  # fmt: skip
         elif len(joined):
             table.row(where, kind, float(joined.mean()), "", "", len(joined))
+
+
+GROUPED = list(itertools.product(("all", "some", "within"), BUDGETS))
+
+
+@pytest.mark.parametrize("target", ["table", "population"])
+@pytest.mark.parametrize(("groups", "budget"), GROUPED)
+def test_bounds_from_sums_over_groups_cover(groups, budget, target, table, tools):
+    rng = np.random.default_rng([len(groups), len(budget)])
+    levels, n, runs = list("abcdef"), 2_000, 40
+    schema = dps.Schema(
+        [
+            dps.Category("w", levels),
+            dps.Number("x", 0, 100, points=101, allow_missing=True),
+            dps.Boolean("z"),
+        ]
+    )
+    of = rng.choice(6, POPULATION, p=[0.3, 0.25, 0.2, 0.15, 0.08, 0.02])
+    x = rng.gamma(2 + of, 8).clip(0, 100).round()
+    population = pd.DataFrame(
+        {
+            "w": np.array(levels)[of],
+            "x": np.where(rng.random(POPULATION) < 0.05 * (1 + of % 2), np.nan, x),
+            "z": rng.random(POPULATION) < 0.3 + 0.05 * of,
+        }
+    )
+    asked = {
+        "all": dps.GroupMeans("x", by="w"),
+        "some": dps.GroupMeans("x", by="w", groups=("a", "b", "d")),
+        "within": dps.GroupMeans("x", by="w", given="z"),
+    }[groups]
+    kind, unit = BUDGETS[budget]
+    plan = dps.plan(schema, {"groups": asked}, budget=kind, unit=unit)
+    source = (tools.Laplace if kind.noise == "laplace" else tools.Gaussian)(23)
+    questions = {
+        dps.Mean("x"): lambda rows: rows["x"].mean(),
+        dps.Mean("x", given="z"): lambda rows: rows["x"][rows["z"]].mean(),
+        dps.Mean("x", given="w in ['a', 'b']"): lambda rows: rows["x"][rows["w"] <= "b"].mean(),
+        dps.Proportion("w == 'a'"): lambda rows: (rows["w"] == "a").mean(),
+        dps.Proportion("z"): lambda rows: rows["z"].mean(),
+    }
+    first = dps.release(plan, population[:n], m=200, rng=1)
+    hits, widths = np.zeros(len(questions)), np.zeros(len(questions))
+    for _ in range(runs):
+        rows = population.iloc[rng.integers(0, POPULATION, n)]
+        with _noise_from(source):
+            release = replace(first, measurements=dps.measure(plan, rows))
+        for number, (question, value) in enumerate(questions.items()):
+            found = release.bound(question, target=target)
+            truth = value(rows if target == "table" else population)
+            hits[number] += found.low[0] - 1e-9 <= truth <= found.high[0] + 1e-9
+            widths[number] += found.width[0] / runs
+    for question, hit, width in zip(questions, hits, widths, strict=True):
+        table.covers(f"{groups}, {budget}, {target}", str(question), hit, runs, width=float(width))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpstats.checks import counted
-from dpstats.measured.certificate import certify, published_answers
+from dpstats.measured.certificate import block_of_largest, certify, published_answers
 from dpstats.measured.measurements import Measurements
 from dpstats.results.rendering import significant
 from dpstats.theory.sampling import ReferenceSampling
@@ -37,19 +37,22 @@ class ExpectedAccuracy:
         from a density that is fixed beforehand.
     lacking : str
         The first of these assumptions that does not hold, or "".
+    whose : str
+        Which block the largest error is that of, and the error of the tables alone.
     """
 
     delta: float
     functions: int
     promised: float | None
     lacking: str = ""
+    whose: str = ""
 
     def lines(self, *, theory: bool = True) -> list[str]:
         """Sentences, with or without those on the theorem."""
         noise = counted(self.functions, "function")
         expected = (
             f"Synthetic rows: expected error (delta) {significant(self.delta)}, the median of the "
-            f"largest noise on {noise}; {SCALED}."
+            f"largest noise on {noise}{self.whose and '; ' + self.whose}; {SCALED}."
         )
         if not theory:
             return [expected]
@@ -82,7 +85,8 @@ def expected_accuracy(measurements: Measurements, *, fixed: bool) -> ExpectedAcc
     lacking = next((what for what, holds in assumptions.items() if not holds), "")
     promised = None if lacking else _promised(measurements)
     functions = strategy.published.answering.size
-    return ExpectedAccuracy(accuracy.delta, functions, promised, lacking)
+    whose = block_of_largest(accuracy.block, accuracy.of_tables)
+    return ExpectedAccuracy(accuracy.delta, functions, promised, lacking, whose)
 
 
 def _promised(measurements: Measurements) -> float:

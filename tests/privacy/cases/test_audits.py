@@ -1,12 +1,6 @@
 """Section F: audits. Real noise on two neighbouring tables shows no more than the budget.
 
-Under epsilon, P(E | D) <= exp(epsilon) P(E | D') for every event E. Under rho, whether E came is a
-function of the release, so the Renyi divergence of order a of the two laws of that one bit is at
-most a rho for every a > 1 (Bun and Steinke 2016); the (epsilon, delta) curve is derived from these
-divergences and proves no more. Both losses grow with P(E | D) and fall with P(E | D') while the
-first is larger, so Clopper-Pearson bounds of the two give a lower bound of the loss. The event is
-chosen on other draws than those that it is tested on, sums with the noise of one call: one test,
-without a correction.
+The event is chosen, and a loss proved, as `dpstats audit` does; the sums are those of `measure`.
 """
 
 import os
@@ -15,16 +9,14 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 import pytest
-from scipy.stats import beta
 
 import dpstats as dps
+from dpstats.auditing.noise_source import Event, log_ratios, loss_of
 from dpstats.families.tables.cells import Indicator, Table
 from dpstats.privacy import noise
 from dpstats.privacy.neighbours import Sensitivity
 from dpstats.private import measure as measuring
 
-MISS = 1e-6  # probability that a correct release fails an audit
-ORDERS = np.geomspace(1.01, 200, 200)[:, None]  # of the Renyi divergences; every order is valid
 SCHEMA = dps.Schema([dps.Boolean("b")])
 TABLES = {
     # One function takes the whole budget and alone changes.
@@ -37,25 +29,6 @@ ALL = pytest.mark.parametrize(("kind", "unit"), [(k, u) for k in BUDGETS for u i
 SOME = pytest.mark.parametrize(
     ("kind", "unit"), [("laplace", "replace"), ("gaussian", "add_remove")]
 )
-
-
-def proved(kind, hits, others, runs):
-    """Loss that counts of an event on the two tables prove with confidence 1 - MISS."""
-    with np.errstate(invalid="ignore"):  # no bound is NaN, and becomes the trivial one
-        p = np.nan_to_num(beta.ppf(MISS / 2, hits, runs - hits + 1), nan=0.0)
-        q = np.nan_to_num(beta.isf(MISS / 2, others + 1, runs - others), nan=1.0)
-    p, q = np.where(p > q, (p, q), 0.5)  # nothing is proved
-    if kind == "laplace":
-        return np.log(p / q)
-    inside = ORDERS * np.log(p) + (1 - ORDERS) * np.log(q)
-    outside = ORDERS * np.log1p(-p) + (1 - ORDERS) * np.log1p(-q)
-    return (np.logaddexp(inside, outside) / (ORDERS * (ORDERS - 1))).max(axis=0)
-
-
-def loss_of(kind, thresholds, scores, others):
-    """Proved losses of the events that a score is at least a threshold."""
-    hits = [s.size - np.searchsorted(np.sort(s), thresholds) for s in (scores, others)]
-    return proved(kind, *hits, scores.size)
 
 
 def sums_of(measured):
@@ -96,26 +69,14 @@ def audit(kind, unit, draw, runs):
     plan = dps.plan(SCHEMA, {"p": dps.Proportion("b")}, budget=BUDGETS[kind], unit=unit)
     tables = [pa.table({"b": rows}) for rows in TABLES[unit]]
     true = [true_sums(plan, table) for table in tables]
-    laws = [plan.budget.law(scale) for scale in scales_of(plan)]
+    scales, family = np.array(scales_of(plan)), plan.budget.noise
 
     def ratios(draw, runs):
-        found = []
-        for table in tables:
-            columns = zip(laws, draw(plan, table, runs).T, *true, strict=True)
-            logs = [np.log(law.pmf(z - s)) - np.log(law.pmf(z - t)) for law, z, s, t in columns]
-            found.append(np.sum(logs, axis=0).round(9))  # so that equal ratios stay equal
-        return found
+        return [log_ratios(draw(plan, table, runs), *true, scales, family) for table in tables]
 
-    chosen = (0.0, 0.0, 1)
-    drawn = ratios(batches, min(runs, 4000))
-    for sign in (1, -1):
-        here, there = (sign * scores for scores in drawn[::sign])
-        thresholds = np.quantile(here, np.linspace(0, 1, 400), method="lower")
-        losses = loss_of(kind, thresholds, here, there)
-        chosen = max(chosen, (losses.max(), thresholds[losses.argmax()], sign))
-    _, threshold, sign = chosen
-    here, there = (sign * scores for scores in ratios(draw, runs)[::sign])
-    return loss_of(kind, [threshold], here, there)[0] / float(plan.budget.total)
+    loss = loss_of(family)
+    event = Event.choose(loss, *ratios(batches, min(runs, 4000)))
+    return event.proves(loss, *ratios(draw, runs)) / float(plan.budget.total)
 
 
 @pytest.fixture

@@ -1,0 +1,184 @@
+"""What draws of the installed noise show: the loss they prove, and whether they fit its law.
+
+Under epsilon, P(E | D) <= exp(epsilon) P(E | D') for every event E. Under rho, whether E came is a
+function of the release, so the Renyi divergence of order a of the two laws of that one bit is at
+most a rho for every a > 1 (Bun and Steinke 2016). Under (epsilon, delta), P(E | D) is at most
+exp(epsilon) P(E | D') + delta. Each loss grows with P(E | D) and falls with P(E | D') while the
+first is larger, so Clopper-Pearson bounds of the two give a lower bound of the loss. The event is
+chosen on other draws than those that it is tested on: one test, without a correction.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.arrays import Floats, Integers
+from dpstats.privacy.laws import POWERS, LatticeLaw, Noise
+
+MISS = 1e-6
+"""Probability that correct noise fails one of the tests."""
+_ORDERS = np.geomspace(1.01, 200, 200)[:, None]  # of Renyi divergences; every order is valid
+_EVENTS = 400  # thresholds among which an event is chosen
+_CELL = 100  # expected draws in a cell, at least
+_CELLS = 256
+_POINTS = 2**14  # of the lattice at which cells may end
+_WIDE = 2.0**10  # scale from which the last four bits are uniform, to 1e-5
+_BITS = 16
+
+Loss = Callable[[Floats, Floats], Floats]
+"""The loss that probabilities of an event, under either table, prove."""
+
+
+def epsilon_of(delta: float = 0.0) -> Loss:
+    """Epsilon at a delta."""
+
+    def loss(p: Floats, q: Floats) -> Floats:
+        return np.asarray(np.log(np.maximum((p - delta) / q, 1.0)))
+
+    return loss
+
+
+def rho_of(p: Floats, q: Floats) -> Floats:
+    """Rho, from the Renyi divergences of one bit."""
+    inside = _ORDERS * np.log(p) + (1 - _ORDERS) * np.log(q)
+    outside = _ORDERS * np.log1p(-p) + (1 - _ORDERS) * np.log1p(-q)
+    return np.asarray((np.logaddexp(inside, outside) / (_ORDERS * (_ORDERS - 1))).max(axis=0))
+
+
+def loss_of(noise: Noise) -> Loss:
+    """The loss that is counted for a noise: epsilon of Laplace, rho of Gaussian noise."""
+    return rho_of if noise == "gaussian" else epsilon_of()
+
+
+def log_ratios(
+    noisy: Integers, sums: Integers, others: Integers, scales: Floats, noise: Noise
+) -> Floats:
+    """Log-likelihood ratios (runs,) of noisy sums (runs, d) under `sums` against `others`.
+
+    By the closed forms of both laws, in which the normalising constants cancel.
+    """
+    power = POWERS[noise]
+    here, there = ((np.abs(noisy - own) / scales) ** power for own in (sums, others))
+    ratios: Floats = (there - here).sum(axis=1) / power
+    return ratios.round(9)  # so that equal ratios stay equal
+
+
+@dataclass(frozen=True)
+class Event:
+    """That a ratio is at least a threshold, or at most its negative where the sign is negative."""
+
+    threshold: float
+    sign: int
+
+    @classmethod
+    def choose(cls, loss: Loss, here: Floats, there: Floats) -> Event:
+        """The event whose proved loss is largest.
+
+        Parameters
+        ----------
+        loss : Loss
+        here, there : (runs,) arrays
+            Log-likelihood ratios of draws on the first table and on the other.
+        """
+        best = (-1.0, 0.0, 1)
+        for sign in (1, -1):
+            one, other = (sign * ratios for ratios in (here, there)[::sign])
+            thresholds = np.quantile(one, np.linspace(0, 1, _EVENTS), method="lower")
+            losses = _proved(loss, thresholds, one, other)
+            best = max(best, (float(losses.max()), float(thresholds[losses.argmax()]), sign))
+        return cls(*best[1:])
+
+    def proves(self, loss: Loss, here: Floats, there: Floats) -> float:
+        """The loss that other draws prove, with confidence 1 - `MISS`."""
+        one, other = (self.sign * ratios for ratios in (here, there)[:: self.sign])
+        return float(_proved(loss, np.array([self.threshold]), one, other)[0])
+
+
+def _proved(loss: Loss, thresholds: Floats, here: Floats, there: Floats) -> Floats:
+    from scipy.stats import beta
+
+    runs = len(here)
+    hits, others = (r.size - np.searchsorted(np.sort(r), thresholds) for r in (here, there))
+    with np.errstate(invalid="ignore"):  # no bound is NaN, and becomes the trivial one
+        p = np.nan_to_num(beta.ppf(MISS / 2, hits, runs - hits + 1), nan=0.0)
+        q = np.nan_to_num(beta.isf(MISS / 2, others + 1, runs - others), nan=1.0)
+    apart = p > q
+    p, q = np.where(apart, (p, q), 0.5)
+    return np.where(apart, loss(p, q), 0.0)  # else nothing is proved
+
+
+def fit_pvalue(draws: Integers, law: LatticeLaw) -> float:
+    """P-value of integers under their exact law: Pearson's chi-square, in cells of 100 or more.
+
+    Where not even two cells have as many, the exact binomial test of the draws other than zero.
+    """
+    least = min(max(_CELL, draws.size / _CELLS) / draws.size, 1.0)
+    edge = law.quantile(min(2 * least, 0.999))
+    points = np.unique(np.linspace(-edge - 1, edge, _POINTS).astype(np.int64))
+    below = law.cdf(points)
+    ends, last = [], 0.0
+    while (i := int(np.searchsorted(below, last + least))) < len(points):
+        if 1 - below[i] < least:
+            break
+        ends.append(i)
+        last = below[i]
+    if not ends:
+        from scipy.stats import binomtest
+
+        others = float(law.tail(1))
+        return float(binomtest(int(np.count_nonzero(draws)), draws.size, others).pvalue)
+    shares = np.diff(np.concatenate([[0.0], below[ends], [1.0]]))
+    cells = np.searchsorted(points[ends], draws)  # the first end that is at least the draw
+    return _chi_square(np.bincount(cells, minlength=len(shares)), shares)
+
+
+def last_bits_pvalue(draws: Integers) -> float:
+    """P-value of the last four bits of draws of a wide law, which are uniform.
+
+    A sampler that rounds draws only multiples of something.
+    """
+    if draws.size < 2 * _CELL * _BITS:
+        return 1.0
+    return _chi_square(np.bincount(draws % _BITS, minlength=_BITS), np.full(_BITS, 1 / _BITS))
+
+
+def _chi_square(counts: NDArray[np.intp], shares: Floats) -> float:
+    from scipy.stats import chi2
+
+    expected = counts.sum() * shares
+    return float(chi2.sf(((counts - expected) ** 2 / expected).sum(), len(shares) - 1))
+
+
+def fits(
+    noise: Integers, scales: Floats, law: Callable[[float, int], LatticeLaw],
+    rng: np.random.Generator,
+) -> list[float]:  # fmt: skip
+    """P-values of noises (runs, d), for every scale: by themselves, and as differences.
+
+    Differences of two functions of one release, and of two releases, have the law of a sum of two
+    noises. Noise that is shared by functions, or drawn twice, does not.
+    """
+    found = []
+    for scale in np.unique(scales):
+        own = noise[:, scales == scale]
+        one, two = law(float(scale), 1), law(float(scale), 2)
+        found.append(fit_pvalue(own.ravel(), one))
+        if scale >= _WIDE:
+            found.append(last_bits_pvalue(own.ravel()))
+        even = len(own) - len(own) % 2
+        found.append(fit_pvalue((own[0:even:2] - own[1:even:2]).ravel(), two))
+        if own.shape[1] > 1:
+            mixed = rng.permuted(own, axis=1)
+            half = mixed.shape[1] // 2
+            found.append(fit_pvalue((mixed[:, :half] - mixed[:, half : 2 * half]).ravel(), two))
+    return found
+
+
+def together(pvalues: Sequence[float]) -> float:
+    """The smallest of several p-values, times their number: that of all of them together."""
+    return min(1.0, len(pvalues) * min(pvalues, default=math.inf))

@@ -1,0 +1,77 @@
+"""Sums that follow from measured ones of one block: which they are, and the law of their noise.
+
+The noises of a block are independent and symmetric, so a combination with weights 1 and -1 of k of
+them, all of one scale, has the law of a sum of k. A sum that is a multiple of another, such as
+4 K^2 times a number of rows, is divided by it: what it bounds is a whole number again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpstats.arrays import Codes, Floats
+from dpstats.families.block import Block
+from dpstats.measured.combining import Sources
+from dpstats.spending import bonferroni
+
+
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """The d sums of a block, each from some measured functions.
+
+    Attributes
+    ----------
+    block : Block
+        The functions, whose sums they are.
+    members : tuple of (k,) int64
+        For each, numbers of measured functions in `Sources`, all of one scale.
+    signs : (k,) int64
+        The weights of the members, 1 or -1.
+    unit : int
+        The combination of the members' sums is this many times the function's sum.
+    """
+
+    block: Block
+    members: tuple[Codes, ...]
+    signs: Codes
+    unit: int = 1
+
+    @property
+    def measured(self) -> bool:
+        """Whether the functions are themselves measured ones."""
+        return self.unit == 1 and all(len(own) == 1 for own in self.members)
+
+    def variance(self, sources: Sources) -> float:
+        """Of the noise, the largest of all functions, in units of their sums."""
+        return max(float(sources.variances[own].sum()) for own in self.members) / self.unit**2
+
+    def ends(self, sources: Sources, error: float) -> tuple[Floats, Floats]:
+        """Whole numbers (d,) that each sum is between, but for a probability `error` at most."""
+        law, lows, highs = sources.measurements.budget.law, [], []
+        for own in self.members:
+            total = int(sources.sums[own] @ self.signs)
+            q = int(law(float(sources.scales[own[0]]), len(own)).quantile(error))
+            lows.append(-((q - total) // self.unit))  # rounded up
+            highs.append((total + q) // self.unit)
+        return np.array(lows, dtype=np.float64), np.array(highs, dtype=np.float64)
+
+
+def joint_ends(
+    sources: Sources, sums: Sequence[Sums], alpha: float, *, with_count: bool
+) -> tuple[Floats, Floats, tuple[float, float] | None]:
+    """Bounds (d,) on all sums, and on the number of rows if asked and not public.
+
+    They hold jointly with probability 1 - alpha: by Bonferroni's inequality, since sums that follow
+    may share measured ones.
+    """
+    law = sources.rows.law if with_count else None
+    each = bonferroni(alpha, sum(one.block.size for one in sums) + (law is not None))
+    rows = None
+    if law is not None:
+        low, high = sources.rows.within(law.quantile(each))
+        rows = (float(low), float(high))
+    lows, highs = zip(*(one.ends(sources, each) for one in sums), strict=True)
+    return np.concatenate(lows), np.concatenate(highs), rows

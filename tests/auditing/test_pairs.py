@@ -1,0 +1,95 @@
+"""The search for two rows: it finds what a comparison of all pairs finds."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import dpstats as dps
+from dpstats.auditing import pairs
+from dpstats.auditing.pairs import Distance, codes_of, columns_of, farthest, sums_of_rows
+from dpstats.families.ball_moments import BallMoments
+from dpstats.families.group_moments import GroupMoments
+from dpstats.families.subgroups import Subgroup
+from dpstats.families.tables.cells import ROWS
+
+SCHEMA = dps.Schema(
+    [
+        dps.Category("c", ["a", "b"], allow_missing=True),
+        dps.Boolean("b"),
+        dps.Number("x", -1, 1, points=5, edges=[0, 0.75], missing=0),
+        dps.Number("y", 0, 2, points=9, edges=[1], missing=1),
+        dps.Number("z", values=[17.5, 22, 27], missing=22),
+        dps.Number("m", -1, 1, points=5, edges=[0], allow_missing=True),
+    ]
+)
+BLOCKS = [
+    dps.Cells.table(SCHEMA, ["c", "x"]),
+    dps.Cells.condition(SCHEMA, "b and x < 0"),
+    dps.Moments.of(SCHEMA, ["x", "y"], ["c"], 2),
+    dps.Moments.of(SCHEMA, ["x", "z"], given="b"),
+    BallMoments.of(SCHEMA, ["x", "y"], 0.8),
+    GroupMoments(SCHEMA["m"], (Subgroup.of(SCHEMA, "m >= 0 or c == 'a'", ["m"]),)),
+    ROWS,
+]
+
+
+def by_comparison(block, power, replaced):
+    """The largest change over all pairs of rows, from the sums of each."""
+    columns = columns_of(SCHEMA, [block])
+    rows = itertools.product(*(codes_of(column).tolist() for column in columns))
+    sums = [
+        sums_of_rows(block, {n: np.array([v]) for n, v in zip(columns.names, row, strict=True)})
+        for row in rows
+    ]
+    values = np.array(sums) / block.bounds
+    others = values if replaced else np.zeros((1, block.size))
+    return max((np.abs(values - other) ** power).sum(axis=1).max() for other in others)
+
+
+@pytest.mark.parametrize("replaced", [True, False])
+@pytest.mark.parametrize("power", [1, 2])
+@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.names[-1])
+def test_all_pairs_and_an_ascent_find_the_same(block, power, replaced, monkeypatch):
+    expected = by_comparison(block, power, replaced)
+    distance = Distance((block,), (1 / block.bounds,), power)
+
+    def find():
+        rng = np.random.default_rng(1)
+        return farthest(distance, columns_of(SCHEMA, [block]), replaced=replaced, rng=rng)
+
+    whole = find()
+    assert whole.size == pytest.approx(expected, rel=1e-12)
+    assert whole.every
+    if block.size == 1 or block == ROWS:
+        return
+    monkeypatch.setattr(pairs, "_MOST_ROWS", 4)  # rows to start from
+    searched = find()
+    assert not searched.every
+    assert searched.size == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("power", [1, 2])
+def test_from_a_few_points_to_the_two_most_distant(power, monkeypatch):
+    values = np.random.default_rng(3).normal(size=(300, 4))
+    values[17], values[230] = 40, -40
+    i, j, compared = pairs._farthest_of(values, power, True)
+    assert ({i, j}, compared) == ({17, 230}, True)
+    monkeypatch.setattr(pairs, "_MOST_COMPARED", 0)
+    i, j, compared = pairs._farthest_of(values, power, True)
+    assert ({i, j}, compared) == ({17, 230}, False)
+
+
+def test_the_place_of_a_pair_in_the_list_of_all():
+    for m in (2, 3, 7):
+        for one, other in itertools.combinations(range(m), 2):
+            values = np.zeros((m, m))
+            values[np.arange(m), np.arange(m)] = 1
+            values[one, one] = values[other, other] = 5
+            assert set(pairs._farthest_of(values, 2, True)[:2]) == {one, other}
+
+
+def test_rows_hold_codes_that_cells_can_have():
+    rows = pairs.random_rows(SCHEMA, 500, np.random.default_rng(0))
+    for column in SCHEMA:
+        assert set(rows[column.name]) == set(codes_of(column).tolist())

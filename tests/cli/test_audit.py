@@ -1,0 +1,267 @@
+"""The command audit: plans of every kind of block pass, and planted bugs are seen through it."""
+
+import json
+import re
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import dpstats as dps
+from dpstats.auditing.audit import _usual
+from dpstats.auditing.findings import NoiseAudit
+from dpstats.auditing.noise_source import Event
+from dpstats.auditing.sensitivities import audit_blocks
+from dpstats.cli import DONE, FAILED, OVER_BUDGET, REFUSED, main
+from dpstats.families import KINDS
+from dpstats.families.tables.cells import Table
+from dpstats.planning import allocation
+from dpstats.privacy import noise
+from dpstats.privacy.neighbours import Sensitivity
+from dpstats.private import measure as measuring
+
+SCHEMA = dps.Schema(
+    [
+        dps.Category("c", ["a", "b"], allow_missing=True),
+        dps.Boolean("b"),
+        dps.Boolean("d"),
+        dps.Number("x", -1, 1, points=1025, edges=[0, 0.75], missing=0),
+        dps.Number("y", 0, 2, points=257, edges=[1], missing=1),
+        dps.Number("m", -1, 1, points=65, edges=[0], allow_missing=True),
+    ]
+)
+
+
+def absolute(row, at):
+    return np.abs(row["y"] - at["middle"])
+
+
+OWN = dps.TabulatedLoss.of(SCHEMA, ["y"], {"middle": (0, 2, 5)}, absolute, convex=True)
+ASKED = {
+    "tables": {"t": dps.Marginals(["c", "b", "x"]), "p": dps.Proportion("b", given="c == 'a'"),
+               "m": dps.Marginals(["b", "d"], 2, "monomials")},
+    "moments": {"o": dps.OLS("x ~ y + C(c)"), "g": dps.GroupMeans("m", by="c"),
+                "v": dps.Correlation(["x", "y"])},
+    "clipped": {"c": dps.PCA(["x", "y"], clip_norm=1.0), "h": dps.Huber("x ~ d", k=1)},
+    "losses": {"l": dps.LossGrid(OWN), "s": dps.Logistic("d ~ x")},
+    "stages": {"l": dps.Logistic("b ~ x + d", stages=2)},
+}  # fmt: skip
+LATTICE = {"reference": dps.BernsteinKDE(["x", "y"], k=2, share=0.5), "n": 1_000_000}
+CASES = [
+    (name, budget, unit)
+    for name in ASKED
+    for budget in (dps.PureDP(5), dps.ZCDP(Fraction(1, 3)), dps.ApproxDP(1, 1e-6))
+    for unit in ("replace", "add_remove")
+]
+
+
+def planned(name, budget, unit="replace"):
+    options = LATTICE if name == "clipped" and unit == "replace" else {}
+    return dps.plan(SCHEMA, ASKED[name], budget=budget, unit=unit, **options)
+
+
+@pytest.fixture
+def command(tmp_path, monkeypatch, capsys):
+    """Audits a plan through its file; gives the exit code and what was printed."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(plan, *more):
+        plan.save("plan.json", overwrite=True)
+        code = main(["audit", "plan.json", "--draws", "100", *more])
+        return code, capsys.readouterr().out
+
+    return run
+
+
+@pytest.mark.parametrize(("name", "budget", "unit"), CASES, ids=str)
+def test_the_search_passes_nothing_that_is_claimed(name, budget, unit):
+    """And comes near: a search that finds little would see no bug."""
+    blocks, loss, _ = audit_blocks(planned(name, budget, unit).strategy, np.random.default_rng(1))
+    assert all(block.passed for block in blocks)
+    assert loss.passed
+    assert loss.reached > 0.5 * loss.budget
+    sharp = [b for b in blocks if b.kind not in ("score at a pilot", "kernel averages")]
+    assert all(block.reached > Fraction(9, 10) * block.claimed for block in sharp)
+
+
+def test_the_plans_of_this_page_have_all_kinds_of_blocks():
+    found = {type(p.block) for case in CASES for p in planned(*case).strategy.blocks}
+    assert found == set(KINDS.values())
+
+
+@pytest.mark.parametrize(("name", "budget"), [("tables", dps.PureDP(5)),
+                                              ("stages", dps.ApproxDP(1, 1e-6))])  # fmt: skip
+def test_a_plan_passes_with_a_table_and_what_is_not_shown(command, name, budget):
+    code, printed = command(planned(name, budget, "add_remove"))
+    assert code == DONE
+    assert re.match(r"Audit of plan [0-9a-f]{16}: passed\n", printed)
+    assert "number of rows: rows" in printed
+    assert re.search(r"whole plan .* 1\.0000|whole plan .* 0\.\d{4}", printed)
+    assert "\n\nNot shown: " in printed
+    assert "FAILED" not in printed
+    assert ("rho, proved" in printed) == (budget.noise == "gaussian")
+
+
+def test_json_has_every_block_and_exact_numbers(command):
+    plan = planned("moments", dps.ZCDP(Fraction(1, 3)))
+    code, printed = command(plan, "--json")
+    held = json.loads(printed)
+    assert code == DONE
+    assert held["plan"] == plan.digest
+    assert held["passed"] is True
+    assert len(held["blocks"]) == len(plan.strategy.blocks)
+    assert held["loss"]["budget"] == "1/3"
+    assert Fraction(1, 6) < Fraction(held["loss"]["reached"]) <= Fraction(1, 3)
+    assert held["noise"]["draws"] == 100
+    assert set(held["noise"]["proved"]) == {"rho", "epsilon at delta = 1e-09"}
+    assert held["noise"]["pvalue"] > 1e-6
+
+
+@pytest.mark.parametrize("draws", ["0", "99"])
+def test_too_few_draws_are_refused(command, draws, capsys):
+    code, _ = command(planned("losses", dps.PureDP(5)), "--draws", draws)
+    assert code == REFUSED
+    with pytest.raises(dps.RequestError, match="draws must be a whole number of at least 100"):
+        dps.audit(planned("losses", dps.PureDP(5)), draws=int(draws))
+
+
+def test_only_a_plan_is_audited():
+    with pytest.raises(dps.RequestError, match=r"must be a dps\.Plan, got Schema"):
+        dps.audit(SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("proved", "pvalue", "passed"),
+    [((1, 1), 0.5, True), ((1.01, 1), 0.5, False), ((0, 1), 1e-6, True), ((0, 1), 9e-7, False)],
+)
+def test_one_loss_or_one_law_decides(proved, pvalue, passed):
+    assert NoiseAudit(100, {"rho": (0, 1), "epsilon": proved}, pvalue, 3).passed == passed
+
+
+def test_an_event_is_chosen_on_other_draws_than_those_that_prove(monkeypatch):
+    chosen, proving = [], []
+    choose, proves = Event.choose, Event.proves
+    monkeypatch.setattr(Event, "choose", lambda *args: chosen.append(args[1:]) or choose(*args))
+    monkeypatch.setattr(Event, "proves", lambda *args: proving.append(args[2:]) or proves(*args))
+    dps.audit(planned("losses", dps.PureDP(5)), draws=101)
+    for first, second in zip(chosen[0], proving[0], strict=True):
+        assert (len(first), len(second)) == (50, 51)
+        assert not np.shares_memory(first, second)
+
+
+def test_the_usual_draws_depend_on_public_numbers_alone():
+    small, large = (planned(name, dps.PureDP(5)).strategy for name in ("stages", "clipped"))
+    assert 50_000 >= _usual(small) > _usual(large) >= 1_000
+    assert _usual(small) == _usual(small)
+
+
+def wide():
+    """A plan of 104 moments, over which a change is spread."""
+    columns = [dps.Number(f"x{i}", 0, 1, points=9, missing=0) for i in range(13)]
+    names = [column.name for column in columns]
+    schema = dps.Schema(columns)
+    return dps.plan(schema, {"c": dps.Covariance(names)}, budget=dps.PureDP(1))
+
+
+def halve_sensitivities(monkeypatch, *kinds):
+    for kind in kinds:
+
+        def halved(self, unit, real=kind.sensitivity):
+            claimed = real(self, unit)
+            return Sensitivity(claimed.l1 / 2, claimed.l2_squared / 4)
+
+        monkeypatch.setattr(kind, "sensitivity", halved)
+
+
+def unchecked(monkeypatch):
+    """A library that does not check its own plans."""
+    for check in ("check", "check_kept"):
+        monkeypatch.setattr(dps.Plan, check, lambda *arguments, **options: None)
+
+
+def test_p61_a_halved_sensitivity_spread_over_a_hundred_functions_is_seen(command, monkeypatch):
+    halve_sensitivities(monkeypatch, dps.Moments)
+    code, printed = command(wide(), "--json")
+    held = json.loads(printed)
+    assert code == FAILED
+    assert held["noise"]["passed"]  # the draws alone do not show it
+    assert not held["loss"]["passed"]
+    ratios = [Fraction(b["reached"]) / Fraction(b["claimed"]) for b in held["blocks"]]
+    assert max(ratios) > Fraction(3, 2)
+    assert sum(block["functions"] for block in held["blocks"]) > 100
+    code, printed = command(wide())
+    assert code == FAILED
+    assert ": FAILED\n" in printed
+    assert re.search(r"moments: .* FAILED$", printed, re.MULTILINE)
+
+
+def test_p62_a_doubled_epsilon_is_seen(command, monkeypatch):
+    monkeypatch.setattr(dps.PureDP, "multiplier", lambda *args, real=dps.PureDP.multiplier:
+                        real(*args) / 2)  # fmt: skip
+    asked = {"p": dps.Proportion("b"), "q": dps.Proportion("d")}
+    with pytest.raises(dps.BudgetError, match="spends"):
+        dps.plan(SCHEMA, asked, budget=dps.PureDP(1))
+    unchecked(monkeypatch)
+    code, printed = command(dps.plan(SCHEMA, asked, budget=dps.PureDP(1)))
+    assert code == FAILED
+    assert re.search(r"whole plan .* 2\.0000 FAILED$", printed, re.MULTILINE)
+
+
+def test_p62_a_smaller_scale_where_noise_is_drawn_is_seen(command, monkeypatch):
+    real = measuring.noise_scales
+    monkeypatch.setattr(measuring, "noise_scales", lambda *args: real(*args) / 2)
+    plan = dps.plan(SCHEMA, {"p": dps.Proportion("b")}, budget=dps.PureDP(1))
+    code, printed = command(plan, "--draws", "5000")
+    assert code == FAILED
+    assert re.search(r"^epsilon, proved .* at most 1 +FAILED$", printed, re.MULTILINE)
+    assert re.search(r"^fit to its law, .* FAILED$", printed, re.MULTILINE)
+    assert not re.search(r"whole plan .*FAILED", printed)
+
+
+@pytest.mark.parametrize("budget", [dps.PureDP(1), dps.ZCDP(1)])
+def test_p65_a_backend_of_half_the_noise_is_seen(command, monkeypatch, budget):
+    real = noise._opendp
+    monkeypatch.setattr(noise, "_opendp", lambda sums, scale, kind: real(sums, scale / 2, kind))
+    code, printed = command(planned("moments", budget))
+    assert code == FAILED
+    assert re.search(r"^fit to its law, .* FAILED$", printed, re.MULTILINE)
+
+
+def test_p63_a_block_left_out_of_the_sensitivity_is_seen(command, monkeypatch):
+    real = allocation.relative_price
+    monkeypatch.setattr(
+        allocation, "relative_price", lambda blocks, *rest: real(blocks[1:] or blocks, *rest)
+    )
+    unchecked(monkeypatch)
+    code, printed = command(planned("moments", dps.ZCDP(1)))
+    assert code == FAILED
+    assert re.search(r"whole plan .* FAILED$", printed, re.MULTILINE)
+
+
+def test_p64_noise_shared_by_functions_is_seen(command, monkeypatch):
+    real = measuring.add_noise
+    monkeypatch.setattr(
+        measuring,
+        "add_noise",
+        lambda sums, scale, kind: sums + real(np.zeros(1, np.int64), scale, kind),
+    )
+    code, printed = command(planned("tables", dps.PureDP(5)))
+    assert code == FAILED
+    assert re.search(r"^fit to its law, .* FAILED$", printed, re.MULTILINE)
+
+
+def test_p61_sums_that_count_a_row_more_than_once_are_seen(command, monkeypatch):
+    real = Table.sums
+    monkeypatch.setattr(Table, "sums", lambda self, codes: 2 * real(self, codes))
+    code, printed = command(planned("losses", dps.PureDP(5)))
+    assert code == FAILED
+    assert "sums of several rows are not those of each" in printed
+    assert re.search(r"table: .* 2\.0000 FAILED", printed)
+
+
+def test_a_plan_that_was_edited_is_refused_as_everywhere(command, tmp_path):
+    plan = planned("losses", dps.PureDP(5))
+    blocks = tuple(replace(p, multiplier=p.multiplier / 2) for p in plan.blocks)
+    edited = replace(plan, strategy=replace(plan.strategy, blocks=blocks))
+    assert command(edited)[0] == OVER_BUDGET
