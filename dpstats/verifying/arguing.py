@@ -106,7 +106,8 @@ def _argued(held: Held, name: str) -> Verdict:
         raise NotReadError(f"{name} has a budget of a kind that is not known")
     total, power = fraction(budget[_KEYS[kind]]), 1 if kind == "pure" else 2
     findings = tuple(find(one.block, held.unit, power) for one in held.blocks)
-    costs = [_costs(one, f, power) for one, f in zip(held.blocks, findings, strict=True)]
+    times = held.rows_per_person**power
+    costs = [_costs(one, f, power, times) for one, f in zip(held.blocks, findings, strict=True)]
     joint, joint_words = _of_residuals(held, power)
     reached, bound = joint, joint
     for one, (least, most) in zip(held.blocks, costs, strict=True):
@@ -117,12 +118,13 @@ def _argued(held: Held, name: str) -> Verdict:
         f"{name}: a {held.kind} of dpstats, {len(held.blocks)} blocks of "
         f"{sum(one.block.size for one in held.blocks):,} functions.",
         f"Claim: {_KEYS[kind]} = {_text(total)} with {what} noise; {_UNITS[held.unit]}.",
+        *_persons(held, times),
         "",
     ]
     for number, (one, finding, cost) in enumerate(zip(held.blocks, findings, costs, strict=True)):
         alone = not (joint and isinstance(one.block, Residual))
         left = total - bound + cost[1] if alone else None
-        lines += _paragraph(number, one, finding, cost, left, power)
+        lines += _paragraph(number, one, finding, cost, left, power, times)
     lines += joint_words
     wrong = held.wrong
     undecided = reached <= total < bound
@@ -148,9 +150,26 @@ def _argued(held: Held, name: str) -> Verdict:
     return Verdict(findings, reached, bound, tuple(wrong), undecided, "\n".join(lines))
 
 
-def _costs(one: Measured, finding: Finding, power: int) -> tuple[Fraction, Fraction]:
-    """What a block spends by what is reached, and by the bound."""
-    return finding.reached / one.multiplier / power, finding.bound / one.multiplier / power
+def _persons(held: Held, times: int) -> list[str]:
+    """What is said of persons with several rows."""
+    k, key = held.rows_per_person, held.document.get("person_key")
+    lines = []
+    if k > 1:
+        lines.append(
+            f"A person has at most {k} rows: each block costs {times} times what it does for one."
+        )
+    if key is not None:
+        lines.append(f"The rows of a person are found by the key {key!r}, which is not measured.")
+    return lines
+
+
+def _costs(one: Measured, finding: Finding, power: int, times: int) -> tuple[Fraction, Fraction]:
+    """What a block spends on a person, by what is reached and by the bound.
+
+    k equal rows that change alike move the sums k times as far as one, and no k rows farther.
+    """
+    per_unit = times / one.multiplier / power
+    return finding.reached * per_unit, finding.bound * per_unit
 
 
 def _of_residuals(held: Held, power: int) -> tuple[Fraction, list[str]]:
@@ -160,7 +179,7 @@ def _of_residuals(held: Held, power: int) -> tuple[Fraction, list[str]]:
         return Fraction(0), []
     blocks = [one.block for one in own if isinstance(one.block, Residual)]
     weights = [1 / (one.multiplier * one.block.bounds[0] ** 2) for one in own]
-    found = joint_residuals(blocks, weights, held.unit) / 2
+    found = held.rows_per_person**2 * joint_residuals(blocks, weights, held.unit) / 2
     how = "every row has the same length" if held.unit == "add_remove" else (
         "the largest over all sets of columns in which two rows differ"
     )  # fmt: skip
@@ -174,6 +193,7 @@ def _paragraph(
     cost: tuple[Fraction, Fraction],
     left: Fraction | None,
     power: int,
+    times: int,
 ) -> list[str]:
     """The argument for a block."""
     names = ", ".join(column.name for column in one.block.columns) or "no column"
@@ -186,7 +206,7 @@ def _paragraph(
         known = f"{norm} <= {_text(finding.bound)} (a search finds {found})"
     claimed = ""
     if left is not None:  # what the budget leaves for it, if all other blocks are as here
-        amount = left * one.multiplier * power
+        amount = left * one.multiplier * power / times
         claimed = " Claimed: the same."
         if amount > finding.bound > 0:
             factor = f"{float(amount / finding.bound):.6g}"

@@ -35,7 +35,8 @@ from dpstats.verifying.numeric_functions import BallMoments, KernelLattice, Pilo
 VERSION = 3
 _MOST = 2**31
 ANSWERS = ["block", "function", "name", "noisy_sum", "uniform"]
-_SHARED = {"dpstats", "version", "budget", "unit", "rows", "schema", "blocks", "tables"}
+_PERSONS = ("rows_per_person", "person_key")  # only there if there is something to say
+_SHARED = {"dpstats", "version", "budget", "unit", "rows", "schema", "blocks", "tables", *_PERSONS}
 _ROLES = ("family", "score", "reference", "count")
 _KEYS = {
     "plan": _SHARED | {"analyses", "reference", "start", "guesses"},
@@ -104,6 +105,11 @@ class Held:
     def unit(self) -> str:
         """The neighbour relation."""
         return str(self.document["unit"])
+
+    @property
+    def rows_per_person(self) -> int:
+        """The most rows of one person, all of which neighbours differ in."""
+        return int(self.document.get("rows_per_person", 1))
 
 
 def open_file(path: Path) -> Held:
@@ -194,7 +200,8 @@ def _archive(data: bytes) -> Held:
 
 def _check_plan(held: Held) -> None:
     """The digest of the plan: of all that decides what is measured, pilots and n left out."""
-    keys = ("budget", "unit", "schema", "blocks", "tables", "analyses", "reference")
+    persons = (key for key in _PERSONS if key in held.document)
+    keys = ("budget", "unit", *persons, "schema", "blocks", "tables", "analyses", "reference")
     plain = {key: held.document[key] for key in keys}
     plain["blocks"] = [{**b, "pilot": None} if "pilot" in b else b for b in plain["blocks"]]
     text = json.dumps(plain, separators=(",", ":"), allow_nan=False)
@@ -239,6 +246,14 @@ def _held(kind: str, document: dict[str, Any]) -> Held:
         fraction(document["budget"][key])
     if document["unit"] not in ("replace", "add_remove"):
         raise NotReadError("has no neighbour relation")
+    rows = document.get("rows_per_person", 2)
+    if type(rows) is not int or rows < 2:  # one is not written
+        raise NotReadError("has no whole number of rows per person")
+    key = document.get("person_key", "")
+    if not isinstance(key, str):
+        raise NotReadError("has a key of persons that is no name")
+    if any(column.name == key for one in blocks for column in one.block.columns):
+        raise NotReadError("measures the column that tells persons apart")
     held = Held(kind, document, columns, blocks)
     counts = sum(one.role == "count" for one in blocks)
     if counts != (document["unit"] == "add_remove"):
