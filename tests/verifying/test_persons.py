@@ -20,12 +20,12 @@ def planned(kind, unit, **options):
     return dps.plan(SCHEMA, ASKED, budget=kind(3), unit=unit, **options)
 
 
-@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+@pytest.mark.parametrize("relation", ["replace", "add_remove"])
 @pytest.mark.parametrize("kind", [dps.PureDP, dps.ZCDP])
 @pytest.mark.parametrize("person", [None, "id"])
-def test_both_agree_on_the_cost_of_a_person(kind, unit, person, tmp_path):
+def test_both_agree_on_the_cost_of_a_person(kind, relation, person, tmp_path):
     path = tmp_path / "plan.json"
-    planned(kind, unit, rows_per_person=3, person=person).save(path)
+    planned(kind, relation, rows_per_person=3, person=person).save(path)
     found = verify(path)
     assert found.agrees, found.wrong
     assert found.reached == found.bound == 3
