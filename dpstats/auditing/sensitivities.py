@@ -82,8 +82,9 @@ def _of_block(
         replaced=strategy.unit == "replace",
         rng=rng,
     )
-    reached = _size(_moved(block, pair), block.bounds.tolist(), power)
-    claimed = block.sensitivity(strategy.unit)
+    moved = _moved(block, pair, strategy.rows_per_person)
+    reached = _size(moved, block.bounds.tolist(), power)
+    claimed = block.moved_by(strategy.neighbours)
     return BlockAudit(
         kind=kind_of(block),
         first_function=block.names[0],
@@ -110,10 +111,11 @@ def _of_plan(
         rng=rng,
         starts=pairs,
     )
-    moved = [change for block in blocks for change in _moved(block, pair)]
+    k = strategy.rows_per_person
+    moved = [change for block in blocks for change in _moved(block, pair, k)]
     reached = _size(moved, np.concatenate(scales).tolist(), power) / power
     sums = tuple(
-        [np.array(sums_of_rows(block, side), dtype=np.int64) for block in blocks]
+        [k * np.array(sums_of_rows(block, side), dtype=np.int64) for block in blocks]
         for side in (pair.row, pair.other)
     )
     audited = LossAudit(reached, strategy.budget.total, pair.every)
@@ -129,9 +131,10 @@ def _size(moved: Sequence[int], units: Sequence[float], power: int) -> Fraction:
     return sum(parts, Fraction(0))
 
 
-def _moved(block: Block, pair: Pair) -> list[int]:
+def _moved(block: Block, pair: Pair, rows: int) -> list[int]:
+    """Changes (d,) of the sums by a person with so many rows, all equal."""
     sides = sums_of_rows(block, pair.row), sums_of_rows(block, pair.other)
-    return [abs(a - b) for a, b in zip(*sides, strict=True)]
+    return [rows * abs(a - b) for a, b in zip(*sides, strict=True)]
 
 
 def _adds(block: Block, rows: Rows) -> bool:

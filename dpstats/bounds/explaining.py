@@ -113,7 +113,7 @@ def _expected_width(release: ReleaseView, sources: Sources, analysis: Any) -> fl
     try:
         alone = plan(
             release.schema, {"asked": analysis}, budget=measured.budget, unit=measured.unit,
-            n=measured.strategy.n,
+            rows_per_person=measured.rows_per_person, person=measured.person, n=measured.strategy.n,
         )  # fmt: skip
         results = alone.preview(n=release.n).results["asked"]
     except DpstatsError:  # a plan of its own may need more, such as a number of rows

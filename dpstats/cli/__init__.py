@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dpstats import __version__
-from dpstats.cli import ask, audit, infer, init, ledger, plan, release, report, show
+from dpstats.cli import ask, audit, infer, init, ledger, plan, release, report, show, verify
 from dpstats.errors import BudgetError, DpstatsError
 from dpstats.terminal import (
     Unprinted,
@@ -21,7 +21,7 @@ from dpstats.terminal import (
 
 DONE, FAILED, REFUSED, OVER_BUDGET = 0, 1, 2, 3
 _EXITS = (
-    "exit codes: 0 done, 1 unexpected failure, or a plan that failed its audit, 2 a request, table "
+    "exit codes: 0 done, 1 unexpected failure, or no pass of audit or verify, 2 a request, table "
     "or file was refused, 3 the privacy budget does not allow it"
 )
 
@@ -77,7 +77,7 @@ def _parser() -> argparse.ArgumentParser:
         "--seed", type=int, default=1, help="seed of candidates and rows, never of noise"
     )
     demo.set_defaults(run=_demo)
-    for group in (init, plan, audit, release, show, infer, ask, report, ledger):
+    for group in (init, plan, audit, release, show, verify, infer, ask, report, ledger):
         group.add_commands(commands)
     return parser
 

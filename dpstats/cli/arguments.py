@@ -18,7 +18,13 @@ Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 TABLE = "a .csv or .tsv file, which may be gzipped (.gz), or a .parquet file"
 
 
-def read_plan(path: Path, rows: int | None = None, start: Path | None = None) -> Plan:
+def read_plan(
+    path: Path,
+    rows: int | None = None,
+    start: Path | None = None,
+    rows_per_person: int | None = None,
+    person: str | None = None,
+) -> Plan:
     """The plan in a file, or that of a request."""
     if path.suffix.lower() == ".json":
         from dpstats.planning.plan import Plan
@@ -27,7 +33,13 @@ def read_plan(path: Path, rows: int | None = None, start: Path | None = None) ->
     from dpstats.planning.requests import load_request
     from dpstats.releases.opening import open_release
 
-    return load_request(path, rows=rows, start=None if start is None else open_release(start))
+    return load_request(
+        path,
+        rows=rows,
+        rows_per_person=rows_per_person,
+        person=person,
+        start=None if start is None else open_release(start),
+    )
 
 
 def read_like(path: Path) -> Release | Guesses:

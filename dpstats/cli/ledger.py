@@ -28,6 +28,14 @@ def add_commands(commands: Commands) -> None:
         "--unit", choices=["replace", "add_remove"], default="replace",
         help="neighbour relation of all entries",
     )  # fmt: skip
+    new.add_argument(
+        "--rows-per-person", type=int, default=1, metavar="K",
+        help="the most rows of one person, in all entries (default: 1)",
+    )  # fmt: skip
+    new.add_argument(
+        "--person", metavar="COLUMN",
+        help="the column that tells persons apart in all entries, whatever rows of them are used",
+    )  # fmt: skip
     new.set_defaults(run=_new_ledger)
     spent = actions.add_parser("show", help="print cap, spent and remaining budget")
     spent.add_argument("file", type=Path)
@@ -42,7 +50,13 @@ def _new_ledger(options: argparse.Namespace) -> None:
         raise RequestError("give --delta with --kind approx, and with no other kind")
     delta = None if options.delta is None else number_of(options.delta)
     limit = budget_of(options.cap, options.kind, "--cap", delta)
-    ledger = Ledger.create(options.file, limit, unit=options.unit)
+    ledger = Ledger.create(
+        options.file,
+        limit,
+        unit=options.unit,
+        rows_per_person=options.rows_per_person,
+        person=options.person,
+    )
     show(ledger, done=f"{options.file} is written")
 
 

@@ -55,6 +55,12 @@ def add_commands(commands: Commands) -> None:
     plan.add_argument("--force", action="store_true", help="overwrite an existing output")
     plan.add_argument("--rows", type=int, help="public number of rows, checked at release")
     plan.add_argument(
+        "--rows-per-person", type=int, metavar="K", help="the most rows of any one person"
+    )
+    plan.add_argument(
+        "--person", metavar="COLUMN", help="the column that tells persons apart; never published"
+    )
+    plan.add_argument(
         "--start", type=Path, metavar="RELEASE", help="release.zip to add second stages to"
     )
     plan.set_defaults(run=_plan)
@@ -181,7 +187,9 @@ def _effect(text: str) -> float | list[float]:
 def _plan(options: argparse.Namespace) -> None:
     from dpstats.releases.paid import check_apart
 
-    plan = read_plan(options.request, options.rows, options.start)
+    plan = read_plan(
+        options.request, options.rows, options.start, options.rows_per_person, options.person
+    )
     check_apart(options.output, {"request": options.request, "start": options.start})
     plan.save(options.output, overwrite=options.force)
     show(f"{plan}\nwritten to {options.output}", done=f"{options.output} is written")

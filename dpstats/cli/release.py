@@ -128,7 +128,9 @@ def _let_a_person_look(plan: Plan, options: argparse.Namespace) -> None:
 
     book = None if options.ledger is None else Ledger.open(options.ledger)
     if book is not None:
-        book.check(plan.spends, unit=plan.unit)
+        book.check(
+            plan.spends, unit=plan.unit, rows_per_person=plan.rows_per_person, person=plan.person
+        )
     if agrees("look at the fit of the schema first?"):
         from dpstats.private.fit_of_schema import check
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
     from dpstats.privacy.budget import Budget
-    from dpstats.privacy.neighbours import Unit
+    from dpstats.privacy.neighbours import Neighbours, Unit
     from dpstats.schema import Schema
 
 
@@ -138,7 +138,7 @@ class Block(Cached, ABC):
 
     @abstractmethod
     def sensitivity(self, unit: Unit) -> Sensitivity:
-        """Sensitivity of the sums under a neighbour relation."""
+        """Sensitivity of the sums to one row under a neighbour relation."""
 
     @abstractmethod
     def derive(self, wanted: Block, *, complements: bool = True) -> Derivation | None:
@@ -182,27 +182,31 @@ class Block(Cached, ABC):
         """Ratio of the noise on these functions to that on others, in an equal split."""
         return 1
 
-    def price(self, budget: Budget, unit: Unit) -> Fraction:
-        """Exact amount that the block spends at a multiplier of one."""
-        return budget.price(self.sensitivity(unit))
+    def moved_by(self, neighbours: Neighbours) -> Sensitivity:
+        """Sensitivity of the sums to one person: all that the block spends follows from it."""
+        return neighbours.of_person(self.sensitivity(neighbours.unit))
 
-    def relative_price(self, budget: Budget, unit: Unit) -> Fraction:
+    def price(self, budget: Budget, neighbours: Neighbours) -> Fraction:
+        """Exact amount that the block spends at a multiplier of one."""
+        return budget.price(self.moved_by(neighbours))
+
+    def relative_price(self, budget: Budget, neighbours: Neighbours) -> Fraction:
         """The same at a scale `noise_factor` times as large, as in an equal split."""
 
         def compute() -> Fraction:
-            cheaper: int = self.noise_factor(budget, unit) ** POWERS[budget.noise]
-            return self.price(budget, unit) / cheaper
+            cheaper: int = self.noise_factor(budget, neighbours.unit) ** POWERS[budget.noise]
+            return self.price(budget, neighbours) / cheaper
 
         # A plan asks again for every way to split the budget.
-        return self._once((budget.kind, unit), compute)
+        return self._once((budget.kind, neighbours), compute)
 
-    def cost(self, budget: Budget, unit: Unit, multiplier: Fraction) -> Fraction:
+    def cost(self, budget: Budget, neighbours: Neighbours, multiplier: Fraction) -> Fraction:
         """Exact amount that the block spends with noise of this multiplier."""
-        return budget.cost(self.sensitivity(unit), multiplier)
+        return budget.cost(self.moved_by(neighbours), multiplier)
 
-    def multiplier(self, budget: Budget, unit: Unit, amount: Fraction) -> Fraction:
+    def multiplier(self, budget: Budget, neighbours: Neighbours, amount: Fraction) -> Fraction:
         """Multiplier of the noise at which the block spends `amount`."""
-        return budget.multiplier(self.sensitivity(unit), amount)
+        return budget.multiplier(self.moved_by(neighbours), amount)
 
     def overflow(self, most: int) -> str:
         """Which function can exceed `most` in absolute value, and what to declare instead."""

@@ -232,8 +232,9 @@ class Moments(Block):
             return 1
         halves = [term for term in self._halves[0] if term]
         calibrated = Moments.of_terms(self.columns, halves, given=self.given)
-        most = calibrated.price(budget, unit) * (ROBUST if self.robust else CALIBRATION)
-        ratio, power = self.price(budget, unit) / most, POWERS[budget.noise]
+        price = budget.price(calibrated.sensitivity(unit))
+        most = price * (ROBUST if self.robust else CALIBRATION)
+        ratio, power = budget.price(self.sensitivity(unit)) / most, POWERS[budget.noise]
         factor = math.isqrt(math.ceil(ratio) - 1) + 1 if power == 2 else math.ceil(ratio)
         return min(factor, COARSE_NOISE) if self.robust else max(factor, COARSE_NOISE)
 

@@ -120,7 +120,9 @@ class Answers(Cached):
 
         Their number is not public: it is that noisy count.
         """
-        return replace(self, rows=RowCount(float(self.sums[-1]), self.law(-1)))
+        return replace(
+            self, rows=RowCount(float(self.sums[-1]), self.law(-1), self.rows.rows_per_person)
+        )
 
     def law(self, f: int) -> NoiseLaw:
         """The noise law of function number f."""

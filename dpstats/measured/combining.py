@@ -204,10 +204,11 @@ class Sources(Cached):
     @cached_property
     def rows(self) -> RowCount:
         """The number of rows; where it was measured, also as the total of all tables."""
+        k = self.measurements.rows_per_person
         if self.n is not None:
-            return RowCount(float(self.n))
+            return RowCount(float(self.n), rows_per_person=k)
         found = self.best(ROWS, disjoint=False)
-        return RowCount(float(found.sums[0]), law_of_key(self.measurements, found.laws[0]))
+        return RowCount(float(found.sums[0]), law_of_key(self.measurements, found.laws[0]), k)
 
     @cached_property
     def weights_of_count(self) -> Floats:

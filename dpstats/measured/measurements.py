@@ -21,7 +21,7 @@ from dpstats.families.tables.cells import Table
 from dpstats.measured.digest import plan_digest
 from dpstats.measured.row_count import RowCount
 from dpstats.measured.strategy import HasStrategy, Role, Strategy
-from dpstats.privacy.neighbours import NEIGHBOURS
+from dpstats.privacy.neighbours import Neighbours
 
 if TYPE_CHECKING:
     from dpstats.privacy.laws import LatticeLaw
@@ -126,7 +126,7 @@ class Measurements(HasStrategy):
     def summary_lines(self) -> list[str]:
         """What a release and its measurements say of how they were made."""
         lines = [
-            f"Budget: {self.budget}; {NEIGHBOURS[self.unit]}; one row per person",
+            f"Budget: {self.budget}; {self.neighbours}; {self.neighbours.persons}",
             f"Columns: {', '.join(self.columns.names)} (only those the plan's analyses touch)",
             f"Analyses: {', '.join(map(repr, self.requests))}",
             f"Digest of the plan: {files.short_digest(self.plan_digest)}",
@@ -220,9 +220,9 @@ class Measurements(HasStrategy):
         """The number of private rows, with the law of its noise if it was measured."""
         if self.count is None:
             assert self.strategy.n is not None  # checked when made
-            return RowCount(float(self.strategy.n))
+            return RowCount(float(self.strategy.n), rows_per_person=self.rows_per_person)
         law = self.budget.law(float(self.count.scales[0]))
-        return RowCount(float(self.count.sums[0]), law)
+        return RowCount(float(self.count.sums[0]), law, self.rows_per_person)
 
     @property
     def sources(self) -> tuple[NoisyBlock, ...]:
@@ -306,6 +306,13 @@ class Measurements(HasStrategy):
             )
 
     @property
+    def _of_several_rows(self) -> str:
+        """The guarantee for a person with several rows."""
+        if self.neighbours == Neighbours(self.unit):
+            return self.budget.rows_of_one
+        return "all rows of a person are protected together at the budget"
+
+    @property
     def most_bytes(self) -> int:
         """Bound on the size of the file, whatever the noisy sums and uniforms are."""
         texts = self.to_members().values()
@@ -316,7 +323,7 @@ class Measurements(HasStrategy):
         document: dict[str, Any] = {
             "dpstats": "measurements",
             "version": files.VERSION,
-            "person": f"one row per person; {self.budget.rows_of_one}",
+            "person": f"{self.neighbours.persons}; {self._of_several_rows}",
             "not_private": self.not_private,
             "assumes": "a sound system random source; timing and memory side channels are out of "
             "scope; batch use only",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dpstats.spending import for_row_count
@@ -22,10 +22,27 @@ class RowCount:
         The number itself where it is public.
     law : NoiseLaw or None
         Law of the estimate's noise; None where the number is public.
+    rows_per_person : int
+        The most rows of one person, which are not independent of each other.
+    allowed_for : bool
+        Whether the noise-aware intervals of a result allow for that.
     """
 
     estimate: float
     law: NoiseLaw | None = None
+    rows_per_person: int = 1
+    allowed_for: bool = False
+
+    @property
+    def of_persons(self) -> RowCount:
+        """The same for a result whose noise-aware intervals are for persons drawn independently.
+
+        With z_i the mean-zero term of row i in a linearised estimate, (sum over the rows of a
+        person)^2 is at most their number times the sum of squares (Cauchy and Schwarz): if persons
+        are independent, the sampling variance is at most `rows_per_person` times that of
+        independent rows, for estimates of several parameters in every direction.
+        """
+        return replace(self, allowed_for=self.rows_per_person > 1)
 
     @property
     def value(self) -> int:

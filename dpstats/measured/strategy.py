@@ -25,7 +25,7 @@ from dpstats.families.pilot_score import PilotScore
 from dpstats.families.tables.cells import ROWS, Cells, Table
 from dpstats.families.tables.residuals import Residual, joint_l2_squared, residuals_of
 from dpstats.privacy.budget import Budget, budget_from_dict
-from dpstats.privacy.neighbours import Sensitivity, Unit, check_unit
+from dpstats.privacy.neighbours import Neighbours, Sensitivity, Unit
 from dpstats.privacy.noise import scale_for
 from dpstats.privacy.rationals import parse_fraction
 from dpstats.schema import Schema
@@ -95,10 +95,13 @@ def noise_scales(block: Block, multiplier: Fraction, noise: Noise = "laplace") -
     return np.array([scale_for(multiplier, int(bound), noise) for bound in bounds])[which]
 
 
-def residuals_cost(blocks: Iterable[PlannedBlock], budget: Budget, unit: Unit) -> Fraction:
+def residuals_cost(
+    blocks: Iterable[PlannedBlock], budget: Budget, neighbours: Neighbours
+) -> Fraction:
     """Exact amount that all residuals together spend; zero for Laplace noise, whose blocks add up.
 
-    The sum over residuals of D / (2 sigma^2), maximised over pairs of rows.
+    The sum over residuals of D / (2 sigma^2), maximised over pairs of rows. It is the square of a
+    norm of the change, so k rows of one person cost k^2 times as much, as of any block.
     """
     residuals, precisions = [], []
     for planned in blocks:
@@ -107,8 +110,8 @@ def residuals_cost(blocks: Iterable[PlannedBlock], budget: Budget, unit: Unit) -
             precisions.append(1 / (planned.multiplier * int(planned.block.bounds[0]) ** 2))
     if not residuals or budget.noise == "laplace":
         return Fraction(0)
-    joint = Sensitivity(Fraction(0), joint_l2_squared(residuals, precisions, unit))
-    return budget.cost(joint, Fraction(1))
+    joint = Sensitivity(Fraction(0), joint_l2_squared(residuals, precisions, neighbours.unit))
+    return budget.cost(neighbours.of_person(joint), Fraction(1))
 
 
 @dataclass(frozen=True)
@@ -131,6 +134,10 @@ class Strategy(Cached):
         number that sizes are planned for, never compared with the rows.
     tables : tuple of Table
         Published tables that follow from measured residuals; empty where tables are measured whole.
+    rows_per_person : int
+        The most rows of one person; neighbours differ in all of them.
+    person : str or None
+        The column of keys by which persons are known, which no block depends on.
 
     Raises
     ------
@@ -145,9 +152,11 @@ class Strategy(Cached):
     unit: Unit = "replace"
     n: int | None = None
     tables: tuple[Table, ...] = ()
+    rows_per_person: int = 1
+    person: str | None = None
 
     def __post_init__(self) -> None:
-        check_unit(self.unit)
+        self.neighbours  # noqa: B018, refuses unknown relations
         if self.n is not None:
             check_rows(self.n)
         roles = [planned.role for planned in self.blocks]
@@ -166,12 +175,23 @@ class Strategy(Cached):
                 "unit='replace'; the plan was edited by hand: make it again with dps.plan"
             )
         self.family  # noqa: B018, refuses a strategy that answers nothing
+        if any(self.person == c.name for p in self.blocks for c in p.block.columns):
+            raise RequestError(
+                f"{self.person!r} tells persons apart, and an analysis uses it too: what is "
+                "published must not depend on the keys; name another column, or leave it out of "
+                "the analyses"
+            )
         needed = residuals_of(self.tables)
         if set(needed) != {p.block for p in self.measured if isinstance(p.block, Residual)}:
             raise RequestError(
                 "the plan does not measure the residuals of its tables; it was edited by hand: "
                 "make it again with dps.plan"
             )
+
+    @cached_property
+    def neighbours(self) -> Neighbours:
+        """Which tables are neighbours: the relation for one row, and the rows of one person."""
+        return Neighbours(self.unit, self.rows_per_person, self.person)
 
     @property
     def measured(self) -> tuple[PlannedBlock, ...]:
@@ -210,8 +230,8 @@ class Strategy(Cached):
         """
         jointly = self.budget.noise == "gaussian"
         own = [p for p in self.blocks if not (jointly and isinstance(p.block, Residual))]
-        spent = (p.block.cost(self.budget, self.unit, p.multiplier) for p in own)
-        return sum(spent, residuals_cost(self.blocks, self.budget, self.unit))
+        spent = (p.block.cost(self.budget, self.neighbours, p.multiplier) for p in own)
+        return sum(spent, residuals_cost(self.blocks, self.budget, self.neighbours))
 
     def check(self) -> None:
         """Refuse noise that does not spend the budget exactly, and sums that may not be exact.
@@ -268,7 +288,7 @@ class Strategy(Cached):
         """Plain data, the same in the file of a plan and in that of its measurements."""
         return {
             "budget": self.budget.to_dict(),
-            "unit": self.unit,
+            **self.neighbours.to_dict(),
             "rows": self.n,
             "schema": self.schema.to_dict(),
             "blocks": [planned.to_dict() for planned in self.blocks],
@@ -278,14 +298,16 @@ class Strategy(Cached):
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Strategy:
         """Inverse of `to_dict`; the blocks are those of the file, not merged again."""
-        schema = Schema.from_dict(plain["schema"])
+        schema, neighbours = Schema.from_dict(plain["schema"]), Neighbours.from_dict(plain)
         return cls(
             schema=schema,
             blocks=tuple(PlannedBlock.from_dict(block, schema) for block in plain["blocks"]),
             budget=budget_from_dict(plain["budget"]),
-            unit=check_unit(plain["unit"]),
+            unit=neighbours.unit,
             n=plain["rows"],
             tables=tuple(Cells.table(schema, columns) for columns in plain["tables"]),
+            rows_per_person=neighbours.rows_per_person,
+            person=neighbours.person,
         )
 
 
@@ -323,6 +345,21 @@ class HasStrategy(Cached):
     def unit(self) -> Unit:
         """Neighbour relation, "replace" or "add_remove"."""
         return self.strategy.unit
+
+    @property
+    def rows_per_person(self) -> int:
+        """The most rows of one person that the budget protects."""
+        return self.strategy.rows_per_person
+
+    @property
+    def person(self) -> str | None:
+        """The column of keys by which persons are known; None where rows are taken as they are."""
+        return self.strategy.person
+
+    @property
+    def neighbours(self) -> Neighbours:
+        """Which tables are neighbours: `unit` and `rows_per_person`."""
+        return self.strategy.neighbours
 
 
 def check_rows(n: object) -> None:

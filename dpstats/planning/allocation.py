@@ -13,7 +13,7 @@ from dpstats.errors import RequestError
 from dpstats.families.block import Block
 from dpstats.families.merging import BlockIndex
 from dpstats.privacy.budget import Budget
-from dpstats.privacy.neighbours import Unit
+from dpstats.privacy.neighbours import Neighbours
 from dpstats.privacy.rationals import read_rational, total_of
 
 Allocation = Literal["equal", "optimal"]
@@ -30,7 +30,7 @@ class Split:
     budget : Budget
     amount : Fraction
         The part of the budget to spend on the blocks, exactly.
-    unit : {"replace", "add_remove"}
+    neighbours : Neighbours
     allocation : {"equal", "optimal"}
         Equal noise in natural units, as in BL24, times r for blocks that tolerate more noise
         (`noise_factor`); or the least sum of the noise variances over r^2 over all functions.
@@ -46,7 +46,7 @@ class Split:
     asked: Mapping[str, Sequence[Block]]
     budget: Budget
     amount: Fraction
-    unit: Unit
+    neighbours: Neighbours
     allocation: Allocation = "equal"
     shares: Mapping[str, Fraction] | None = None
 
@@ -67,24 +67,24 @@ class Split:
             some, total = [parts[i] for i in numbers], total_of(parts)
         elif self.allocation == "equal":
             # Then every multiplier is the total over the amount, times the factor.
-            some = [relative_price([blocks[i]], self.budget, self.unit) for i in numbers]
-            total = relative_price(blocks, self.budget, self.unit)
+            some = [relative_price([blocks[i]], self.budget, self.neighbours) for i in numbers]
+            total = relative_price(blocks, self.budget, self.neighbours)
         else:
             parts = [self._optimal(block) for block in blocks]
             some, total = [parts[i] for i in numbers], total_of(parts)
         return [
-            blocks[i].multiplier(self.budget, self.unit, self.amount * part / total)
+            blocks[i].multiplier(self.budget, self.neighbours, self.amount * part / total)
             for i, part in zip(numbers, some, strict=True)
         ]
 
     def _optimal(self, block: Block) -> Fraction:
-        price = relative_price([block], self.budget, self.unit)
+        price = relative_price([block], self.budget, self.neighbours)
         return _root(block.size * (price if self.budget.noise == "gaussian" else price**2),
                      2 if self.budget.noise == "gaussian" else 3)  # fmt: skip
 
     def _by_shares(self, blocks: Sequence[Block]) -> list[Fraction]:
         assert self.shares is not None
-        prices = [relative_price([block], self.budget, self.unit) for block in blocks]
+        prices = [relative_price([block], self.budget, self.neighbours) for block in blocks]
         number = {block: i for i, block in reversed(list(enumerate(blocks)))}
         sources = BlockIndex(blocks)
         parts = [Fraction(0)] * len(blocks)
@@ -110,7 +110,7 @@ class Split:
         """
         if wanted in number:
             return [number[wanted]]
-        complements = self.unit == "replace"
+        complements = self.neighbours.unit == "replace"
         return [
             i
             for i in sources.of(wanted)
@@ -118,9 +118,9 @@ class Split:
         ]
 
 
-def relative_price(blocks: Sequence[Block], budget: Budget, unit: Unit) -> Fraction:
+def relative_price(blocks: Sequence[Block], budget: Budget, neighbours: Neighbours) -> Fraction:
     """Sum of the blocks' relative prices: what they spend in an equal split with unit scale."""
-    return total_of([block.relative_price(budget, unit) for block in blocks])
+    return total_of([block.relative_price(budget, neighbours) for block in blocks])
 
 
 @lru_cache(maxsize=4096)

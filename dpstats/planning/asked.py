@@ -131,8 +131,8 @@ def check_start(strategy: Strategy, start: Measurements | None) -> None:
         [planned for planned in strategy.blocks if planned in old.blocks] != list(old.blocks)
         or not new
         or any(planned.role != "score" or planned.pending for planned in new)
-        or (strategy.schema, strategy.unit, strategy.n, strategy.tables)
-        != (old.schema, old.unit, old.n, old.tables)
+        or (strategy.schema, strategy.neighbours, strategy.n, strategy.tables)
+        != (old.schema, old.neighbours, old.n, old.tables)
         or strategy.budget.kind != old.budget.kind
     ):
         raise RequestError(

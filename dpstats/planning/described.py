@@ -20,7 +20,6 @@ from dpstats.planning.asked import blocks_asked
 from dpstats.planning.division import split_stages, weights_of
 from dpstats.planning.table_split import WEIGHTS, Weights
 from dpstats.privacy.budget import Budget
-from dpstats.privacy.neighbours import NEIGHBOURS
 from dpstats.references.base import Reference
 from dpstats.results.base import Result
 
@@ -61,7 +60,7 @@ class Described(HasStrategy):
                 return None
             asked = {name: blocks_asked(a, self.schema) for name, a in self.analyses.items()}
             amount = self.budget.total * (1 - self.reference.share)
-            rule = Split(asked, self.budget, amount, self.unit, "equal", None)
+            rule = Split(asked, self.budget, amount, self.neighbours, "equal", None)
             rule, _ = split_stages(rule, second_stages(self.analyses, self.schema))
             return weights_of(self.blocks, rule, self.analyses, self.schema)
 
@@ -102,7 +101,7 @@ class Described(HasStrategy):
             f"{counted(self.published.size, 'test function')} "
             f"{self._measured_as} {counted(len(self.blocks), 'block')}, on "
             f"{'column' if len(columns) == 1 else 'columns'} {', '.join(columns)}",
-            f"Budget: {self.budget}; {NEIGHBOURS[self.unit]}{already}",
+            f"Budget: {self.budget}; {self.neighbours}{already}",
             f"Noise: discrete {self.budget.noise.capitalize()} of scale {scales} rows on every "
             "function in [-1, 1]",
             *self._second_stages,

@@ -21,7 +21,7 @@ from dpstats.measured.strategy import PlannedBlock, Strategy
 from dpstats.planning.allocation import Allocation, Split, relative_price
 from dpstats.planning.table_split import TableSplit, Weights
 from dpstats.privacy.budget import Budget
-from dpstats.privacy.neighbours import Unit
+from dpstats.privacy.neighbours import Neighbours, Sensitivity
 from dpstats.results.base import Result
 from dpstats.schema import Schema
 
@@ -64,21 +64,22 @@ def divide(
     if not together:
         return Division(planned, (), count)
     others = [one for one in planned if one.block not in together]
-    spent = (one.block.cost(rule.budget, rule.unit, one.multiplier) for one in others)
+    spent = (one.block.cost(rule.budget, rule.neighbours, one.multiplier) for one in others)
     amount = rule.amount - count - sum(spent, Fraction(0))
     if not others:  # the number of rows serves the tables alone
         amount, count = rule.amount, Fraction(0)
-    split = TableSplit(together, rule.unit, weights)
+    split = TableSplit(together, rule.neighbours.unit, weights)
     if rule.budget.noise == "laplace" or split.whole_is_better:
         tables, shares, part = split.measured_tables(rule.budget.noise)
         made = [
-            PlannedBlock(table, table.multiplier(rule.budget, rule.unit, amount * share))
+            PlannedBlock(table, table.multiplier(rule.budget, rule.neighbours, amount * share))
             for table, share in zip(tables, shares, strict=True)
         ]
         return Division([*made, *others], (), count + amount * part)
-    residuals, multipliers, part = split.measured_residuals()
+    residuals, multipliers, part = split.measured_residuals()  # for one row
+    times = rule.neighbours.of_person(Sensitivity(Fraction(1), Fraction(1))).l2_squared
     made = [
-        PlannedBlock(residual, multiplier / amount)
+        PlannedBlock(residual, multiplier * times / amount)
         for residual, multiplier in zip(residuals, multipliers, strict=True)
     ]
     return Division([*made, *others], tuple(together), count + amount * part)
@@ -117,7 +118,7 @@ def _combined_tables(rule: Split, combined: Container[str], family: Family) -> l
     """Tables that overlap another one, of which only combined answers are used."""
     asked = ((name, block) for name, blocks in rule.asked.items() for block in blocks)
     whole = [block for name, block in asked if name not in combined]
-    complements = rule.unit == "replace"
+    complements = rule.neighbours.unit == "replace"
     tables = [
         block
         for block in family.blocks
@@ -139,7 +140,7 @@ def _merged(rule: Split) -> Family:
         return [rule.budget.law(scale).variance for scale in scales]
 
     wanted = [block for blocks in rule.asked.values() for block in blocks]
-    return merge(wanted, variances, complements=rule.unit == "replace")
+    return merge(wanted, variances, complements=rule.neighbours.unit == "replace")
 
 
 def _beside_the_count(
@@ -151,10 +152,10 @@ def _beside_the_count(
 
 def _paid_for_count(rule: Split, blocks: Sequence[Block]) -> Fraction:
     """Part of the budget for the number of rows: what it would get in an equal split."""
-    if rule.unit == "replace":
+    if rule.neighbours.unit == "replace":
         return Fraction(0)
-    one = ROWS.price(rule.budget, rule.unit)
-    others = relative_price(blocks, rule.budget, rule.unit)
+    one = ROWS.price(rule.budget, rule.neighbours)
+    others = relative_price(blocks, rule.budget, rule.neighbours)
     return rule.amount * one / (one + others)
 
 
@@ -176,9 +177,11 @@ def split_stages(
         first, total = replace(rule, shares=left), Fraction(1)
     else:
         every = list(dict.fromkeys(block for blocks in rule.asked.values() for block in blocks))
-        price = relative_price(every, rule.budget, rule.unit)
+        price = relative_price(every, rule.budget, rule.neighbours)
         parts = {
-            name: relative_price(list(dict.fromkeys(rule.asked[name])), rule.budget, rule.unit)
+            name: relative_price(
+                list(dict.fromkeys(rule.asked[name])), rule.budget, rule.neighbours
+            )
             / price
             for name in stages
         }
@@ -187,14 +190,16 @@ def split_stages(
     for name, block in stages.items():
         amounts[block] = amounts.get(block, Fraction(0)) + rule.amount * parts[name] / total
     spent = sum(amounts.values(), Fraction(0))
-    return replace(first, amount=rule.amount - spent), _planned(amounts, rule.budget, rule.unit)
+    return replace(first, amount=rule.amount - spent), _planned(
+        amounts, rule.budget, rule.neighbours
+    )
 
 
 def continued(
     schema: Schema,
     analyses: Mapping[str, Analysis[Result]],
     budget: Budget,
-    unit: Unit,
+    neighbours: Neighbours,
     start: Any,
     shares: Mapping[str, Fraction] | None,
 ) -> Strategy:
@@ -210,10 +215,11 @@ def continued(
     if not isinstance(held, Measurements) or not hasattr(start, "candidates"):
         raise RequestError(f"start must be a dps.Release, got {short(start)}")
     old = held.strategy
-    if unit not in ("replace", old.unit):
+    if neighbours not in (Neighbours(), old.neighbours):
         raise RequestError(
-            f"the release given as start= was made under unit={old.unit!r}, and what is added to "
-            "it has the same neighbour relation: leave out unit="
+            f"the release given as start= was made under unit={old.unit!r} with "
+            f"{old.neighbours.persons}, and what is added to it has the same neighbour relation: "
+            "leave out unit=, rows_per_person= and person="
         )
     if schema != old.schema:
         raise RequestError(
@@ -245,16 +251,16 @@ def continued(
     whole, amounts = sum(parts.values(), Fraction(0)), dict[PilotScore, Fraction]()
     for name, block in stages.items():
         amounts[block] = amounts.get(block, Fraction(0)) + budget.total * parts[name] / whole
-    new = at_pilots(_planned(amounts, budget, old.unit), analyses, start)
+    new = at_pilots(_planned(amounts, budget, old.neighbours), analyses, start)
     own = tuple(planned for planned in old.blocks if planned.role in ("reference", "count"))
     together = budget.of_total(old.budget.total + budget.total)
     return replace(old, blocks=(*old.measured, *old.scores, *new, *own), budget=together)
 
 
 def _planned(
-    amounts: Mapping[PilotScore, Fraction], budget: Budget, unit: Unit
+    amounts: Mapping[PilotScore, Fraction], budget: Budget, neighbours: Neighbours
 ) -> tuple[PlannedBlock, ...]:
     return tuple(
-        PlannedBlock(block, block.multiplier(budget, unit, amount), "score")
+        PlannedBlock(block, block.multiplier(budget, neighbours, amount), "score")
         for block, amount in amounts.items()
     )

@@ -36,7 +36,7 @@ from dpstats.planning.previewable import Previewable
 from dpstats.planning.solve import Solvable, with_budget
 from dpstats.planning.table_split import Weights, check_weights
 from dpstats.privacy.budget import Budget
-from dpstats.privacy.neighbours import Unit, check_unit
+from dpstats.privacy.neighbours import Neighbours, Unit
 from dpstats.references import default_reference, reference_from_dict
 from dpstats.references.base import Reference
 from dpstats.results.base import Result
@@ -170,8 +170,9 @@ class Plan(Described, Solvable, Previewable):
     def _again(self, schema: Schema, analyses: Mapping[str, Analysis[Result]]) -> Plan:
         reference = self.reference if self.reference.share else None
         return plan(
-            schema, analyses, budget=self.budget, n=self.n, unit=self.unit, reference=reference
-        )
+            schema, analyses, budget=self.budget, n=self.n, unit=self.unit,
+            rows_per_person=self.rows_per_person, person=self.person, reference=reference,
+        )  # fmt: skip
 
     def costing(self, budget: Budget) -> Plan:
         """The same plan at another budget of its kind, every noise in proportion."""
@@ -261,6 +262,8 @@ def plan(
     budget: Budget,
     n: int | None = None,
     unit: Unit = "replace",
+    rows_per_person: int = 1,
+    person: str | None = None,
     reference: Reference | None = None,
     shares: Mapping[str, float | Fraction] | None = None,
     allocation: Allocation = "equal",
@@ -281,6 +284,16 @@ def plan(
     unit : {"replace", "add_remove"}
         Neighbours differ by replacing one row, so that n is public; or by one row more or less:
         then n is measured with noise, and its exact value appears nowhere.
+    rows_per_person : int
+        The most rows of any one person, k. Neighbours differ in all rows of a person: they are
+        replaced, or come or go together. Every block then costs k times as much epsilon, or k^2
+        times as much rho, exactly. Without `person` the table is not checked for it.
+    person : str, optional
+        The column of keys that tells persons apart, which is neither measured nor published. Of
+        each person the first `rows_per_person` rows in the table's order are used; rows without a
+        key are not. Neighbours then differ in all rows of one person: under ``"add_remove"`` they
+        come or go, under ``"replace"`` their values change while keys stay. So under ``"replace"``
+        it is public how many rows each person has, and `n` is the number of rows that are used.
     reference : Reference, optional
         Where candidate rows come from. If not given, `Uniform()` where the domain of the columns
         in use has at most 20,000 cells (grid points where moments are asked for), else
@@ -304,8 +317,8 @@ def plan(
     start : Release, optional
         Add to a release of the same table: the second stages of `analyses` (``stages=2``) are
         measured at its estimates, and nothing else. `budget` is for these alone. The new release
-        holds what both measured, has both budgets together, and keeps the analyses, `n`, `unit`
-        and `reference` of the first.
+        holds what both measured, has both budgets together, and keeps the analyses, `n`, `unit`,
+        `rows_per_person`, `person` and `reference` of the first.
 
     Raises
     ------
@@ -327,7 +340,7 @@ def plan(
     Digest: ...
     """
     check_arguments(schema, analyses, budget, n, reference)
-    analyses, unit = dict(analyses), check_unit(unit)
+    analyses, neighbours = dict(analyses), Neighbours(unit, rows_per_person, person)
     asked = {name: blocks_asked(analysis, schema) for name, analysis in analyses.items()}
     for blocks in asked.values():
         refuse_needless_norms(blocks)
@@ -342,13 +355,13 @@ def plan(
                 "start= keeps the reference, the tables and the number of rows of the release: "
                 "leave out reference=, weights=, allocation= and n="
             )
-        strategy = continued(schema, analyses, budget, unit, start, read)
+        strategy = continued(schema, analyses, budget, neighbours, start, read)
         held: Measurements = start.measurements  # type: ignore[attr-defined]
         every = {name: analysis_from_dict(plain) for name, plain in held.requests.items()}
         made = Plan(strategy, every | analyses, reference_from_dict(held.reference_spec), held)
         made.check(made.n)
         return made
-    rule = Split(asked, budget, budget.total * (1 - share), unit, allocation, read)
+    rule = Split(asked, budget, budget.total * (1 - share), neighbours, allocation, read)
     rule, scores = split_stages(rule, second_stages(analyses, schema))
     division = divide(rule, analyses, schema, weights)
     planned = division.blocks
@@ -359,12 +372,14 @@ def plan(
     planned += scores
     own = reference.block(columns, n)
     if own is not None:
-        multiplier = own.multiplier(budget, unit, budget.total * share)
+        multiplier = own.multiplier(budget, neighbours, budget.total * share)
         planned.append(PlannedBlock(own, multiplier, "reference"))
     if unit == "add_remove":
-        multiplier = ROWS.multiplier(budget, unit, division.count)
+        multiplier = ROWS.multiplier(budget, neighbours, division.count)
         planned.append(PlannedBlock(ROWS, multiplier, "count"))
-    strategy = Strategy(schema, tuple(planned), budget, unit, n, division.tables)
+    strategy = Strategy(
+        schema, tuple(planned), budget, unit, n, division.tables, rows_per_person, person
+    )
     made = Plan(strategy, analyses, reference)
     made.check(n)
     return made

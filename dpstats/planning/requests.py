@@ -23,6 +23,8 @@ from dpstats.schema.toml_files import read_toml
 _KEYS = {
     "rows",
     "unit",
+    "rows_per_person",
+    "person",
     "allocation",
     "weights",
     "budget",
@@ -35,7 +37,12 @@ _KEYS = {
 
 
 def load_request(
-    path: str | Path, *, rows: int | None = None, start: ReleaseView | None = None
+    path: str | Path,
+    *,
+    rows: int | None = None,
+    rows_per_person: int | None = None,
+    person: str | None = None,
+    start: ReleaseView | None = None,
 ) -> Plan:
     """Read a request and make its plan; reads no data.
 
@@ -47,9 +54,13 @@ def load_request(
         optional ``[guesses]``, which replaces that of the schema file;
         ``[[analysis]]`` tables with ``name``, ``kind``, the parameters of the analysis, and
         ``share`` to set its share of the budget; optional ``rows``, ``unit``,
-        ``allocation``, ``weights`` and ``[reference]``.
+        ``rows_per_person``, ``person``, ``allocation``, ``weights`` and ``[reference]``.
     rows : int, optional
         Public number of rows, instead of the one in the file.
+    rows_per_person : int, optional
+        The most rows of one person, instead of the number in the file.
+    person : str, optional
+        The column that tells persons apart, instead of the one in the file.
     start : Release, optional
         As in `dps.plan`.
 
@@ -61,12 +72,12 @@ def load_request(
     path = Path(path)
     document = read_toml(path, "request")
     with files.named_in_errors(path):
-        return _plan(document, path.parent, rows, start)
+        given = {"rows": rows, "rows_per_person": rows_per_person, "person": person}
+        document |= {key: value for key, value in given.items() if value is not None}
+        return _plan(document, path.parent, start)
 
 
-def _plan(
-    document: Mapping[str, Any], folder: Path, rows: int | None, start: ReleaseView | None
-) -> Plan:
+def _plan(document: Mapping[str, Any], folder: Path, start: ReleaseView | None) -> Plan:
     if unknown := sorted(set(document) - _KEYS):
         raise RequestError(f"unknown keys {first_few(unknown)}; known: {sorted(_KEYS)}")
     if "column" in document and not {"analysis", "budget"} & document.keys():
@@ -89,8 +100,10 @@ def _plan(
         schema,
         analyses,
         budget=_budget(document.get("budget")),
-        n=document.get("rows") if rows is None else rows,
+        n=document.get("rows"),
         unit=document.get("unit", "replace"),
+        rows_per_person=document.get("rows_per_person", 1),
+        person=document.get("person"),
         reference=None if reference is None else reference_from_dict(reference),
         shares=shares or None,
         allocation=document.get("allocation", "equal"),

@@ -405,7 +405,7 @@ def with_budget(plan: P, budget: Budget, n: int | None = None) -> P:
         block = plan.reference.block(old.columns, rows)
         assert block is not None
         amount = budget.total * plan.reference.share
-        multiplier = block.multiplier(budget, old.unit, amount)
+        multiplier = block.multiplier(budget, old.neighbours, amount)
         planned[old.blocks.index(own)] = replace(own, block=block, multiplier=multiplier)
     strategy = replace(old, blocks=tuple(planned), budget=budget, n=rows)
     made: P = replace(plan, strategy=strategy)  # type: ignore[type-var]

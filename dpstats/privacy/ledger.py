@@ -12,6 +12,7 @@ import json
 import math
 import os
 import re
+import shlex
 import stat
 import warnings
 from collections.abc import Iterator
@@ -27,7 +28,7 @@ from dpstats import files
 from dpstats.checks import check_text, printable, short
 from dpstats.errors import BudgetError, FileFormatError, RequestError
 from dpstats.privacy.budget import KINDS, ZCDP, ApproxDP, Budget, PureDP, check_budget
-from dpstats.privacy.neighbours import NEIGHBOURS, Unit, check_unit
+from dpstats.privacy.neighbours import NEIGHBOURS, Neighbours, Unit
 from dpstats.privacy.rationals import parse_fraction
 
 _VERSION = 2  # 2: a date, the plan's digest and the table's name; lines are chained
@@ -86,6 +87,11 @@ class Ledger:
         The most that may be spent in total: epsilon or rho, both of which add up.
     unit : {"replace", "add_remove"}
         Neighbour relation of every spending: amounts for different relations do not add up.
+    rows_per_person : int
+        The most rows of one person in every spending, for the same reason.
+    person : str or None
+        The column of keys that tells persons apart in every spending: then each protects all rows
+        of a person, whatever its own `rows_per_person`.
     delta : Fraction or None
         Of an `ApproxDP` cap: what was spent is read as an epsilon at this delta.
 
@@ -110,9 +116,19 @@ class Ledger:
     cap: Fraction
     unit: Unit = "replace"
     delta: Fraction | None = None
+    rows_per_person: int = 1
+    person: str | None = None
 
     @classmethod
-    def create(cls, path: str | Path, cap: Budget, *, unit: Unit = "replace") -> Ledger:
+    def create(
+        cls,
+        path: str | Path,
+        cap: Budget,
+        *,
+        unit: Unit = "replace",
+        rows_per_person: int = 1,
+        person: str | None = None,
+    ) -> Ledger:
         """Start a ledger in a new file.
 
         Raises
@@ -122,7 +138,7 @@ class Ledger:
         """
         check_budget(cap, "cap")
         header = {"dpstats_ledger": _VERSION, "kind": cap.kind, "cap": str(cap.total)}
-        header["unit"] = check_unit(unit)
+        header |= Neighbours(unit, rows_per_person, person).counted.to_dict()
         if isinstance(cap, ApproxDP):
             header["delta"] = str(cap.delta)
         path = files.as_path(path)
@@ -160,7 +176,15 @@ class Ledger:
             warnings.warn(_NO_LOCK, RuntimeWarning, stacklevel=2)
         with _opened(path) as file:
             read = _read(file)
-        return cls(path, read.kind, read.cap, read.unit, read.delta)
+        at = read.neighbours
+        return cls(
+            path, read.kind, read.cap, at.unit, read.delta, at.rows_per_person, at.person
+        )  # fmt: skip
+
+    @property
+    def neighbours(self) -> Neighbours:
+        """The neighbour relation of every spending."""
+        return Neighbours(self.unit, self.rows_per_person, self.person)
 
     @property
     def spendings(self) -> tuple[Spending, ...]:
@@ -178,9 +202,16 @@ class Ledger:
         """The budget that may still be spent."""
         return self.cap - self.spent
 
-    def check(self, budget: Budget, *, unit: Unit = "replace") -> None:
+    def check(
+        self,
+        budget: Budget,
+        *,
+        unit: Unit = "replace",
+        rows_per_person: int = 1,
+        person: str | None = None,
+    ) -> None:
         """Raise BudgetError if `budget` could not be spent now. Writes nothing."""
-        self._check(budget, unit, self.spent)
+        self._check(budget, Neighbours(unit, rows_per_person, person), self.spent)
 
     def spend(
         self,
@@ -188,6 +219,8 @@ class Ledger:
         note: str = "",
         *,
         unit: Unit = "replace",
+        rows_per_person: int = 1,
+        person: str | None = None,
         plan: str = "",
         data: str = "",
     ) -> None:
@@ -204,6 +237,10 @@ class Ledger:
             Public text stored next to it.
         unit : {"replace", "add_remove"}
             Neighbour relation that it is stated for.
+        rows_per_person : int
+            The most rows of one person that it is stated for.
+        person : str, optional
+            The column of keys that tells persons apart.
         plan : str
             The plan's digest.
         data : str
@@ -223,7 +260,7 @@ class Ledger:
             check_text(name, text)
         with _opened(self.path, "r+b") as file:
             read = self._same(_read(file))
-            self._check(budget, unit, read.spent)
+            self._check(budget, Neighbours(unit, rows_per_person, person), read.spent)
             day = datetime.now(UTC).date().isoformat()
             try:
                 _append(file, {"spent": str(budget.total), "date": day, **texts}, read.last)
@@ -239,7 +276,7 @@ class Ledger:
         parameter = KINDS[self.kind].parameter
         amounts = [f"{name:<9} {parameter} = {self._text(value)}" for name, value in lines]
         note = [] if self.kind == PureDP.kind else [_RHO_ADDS]
-        return "\n".join([*amounts, *note, NEIGHBOURS[self.unit]])
+        return "\n".join([*amounts, *note, str(self.neighbours)])
 
     def table(self) -> str:
         """All spendings as lines: date, amount, digest of the plan, table and note.
@@ -266,9 +303,12 @@ class Ledger:
         return "\n".join([head, *lines, last])
 
     def _same(self, read: _Read) -> _Read:
-        own = (self.kind, self.cap, self.unit, self.delta)
-        if (read.kind, read.cap, read.unit, read.delta) != own:
-            _damaged(1, "the kind, cap, delta or unit has changed since the ledger was opened")
+        own = (self.kind, self.cap, self.neighbours, self.delta)
+        if (read.kind, read.cap, read.neighbours, read.delta) != own:
+            _damaged(
+                1, "the kind, cap, delta, persons or unit has changed since the ledger was "
+                "opened"
+            )  # fmt: skip
         return read
 
     def _text(self, amount: Fraction) -> str:
@@ -280,10 +320,16 @@ class Ledger:
         budget = ZCDP(amount) if self.delta is None else ApproxDP.from_rho(amount, self.delta)
         return f"{_show(amount)}: {budget.reading}"
 
-    def _check(self, budget: Budget, unit: Unit, spent: Fraction) -> None:
+    def _check(self, budget: Budget, neighbours: Neighbours, spent: Fraction) -> None:
         # rho of Gaussian noise adds up, whichever guarantee is read from the sum
         check_budget(budget)
-        of_unit = "" if check_unit(unit) == "replace" else f" --unit {unit}"
+        neighbours = neighbours.counted
+        unit, k = neighbours.unit, neighbours.rows_per_person
+        of_unit = "" if unit == "replace" else f" --unit {unit}"
+        of_unit += "" if k == 1 else f" --rows-per-person {k}"
+        of_unit += (
+            "" if neighbours.person is None else f" --person {shlex.quote(neighbours.person)}"
+        )
         start = (
             f"or start another ledger, 'dpstats ledger new FILE {budget.cap_options}{of_unit}', "
             "whose spendings come on top of those in this one"
@@ -302,6 +348,18 @@ class Ledger:
                 f"this ledger counts what is spent under unit={self.unit!r}, got {unit!r}; amounts "
                 "for different neighbour relations cannot be added; plan with the ledger's unit, "
                 f"{start}"
+            )
+        if neighbours.person != self.person:
+            raise BudgetError(
+                f"this ledger counts what is spent with person={self.person!r}, got "
+                f"{neighbours.person!r}; amounts for rows and for persons, or for persons known by "
+                f"different keys, cannot be added; plan with the ledger's, {start}"
+            )
+        if k != self.rows_per_person:
+            raise BudgetError(
+                f"this ledger counts what is spent with rows_per_person={self.rows_per_person}, "
+                f"got {k}; amounts for different numbers of rows of one person cannot be added; "
+                f"plan with the ledger's, {start}"
             )
         remaining = self.cap - spent
         if budget.total > remaining:
@@ -400,7 +458,7 @@ class _Read:
 
     kind: str
     cap: Fraction
-    unit: Unit
+    neighbours: Neighbours
     delta: Fraction | None
     spendings: tuple[Spending, ...]
     last: str
@@ -425,6 +483,7 @@ def _read(file: BinaryIO) -> _Read:
         )
     kind = header.get("kind")
     more = {"delta"} if kind == ApproxDP.kind else set[str]()
+    more |= header.keys() & {"rows_per_person", "person_key"}
     if header.keys() != {*_HEADER, *more, "digest"}:
         _damaged(1, "the header of a ledger is missing")
     cap, delta = parse_fraction(header["cap"]), parse_fraction(header.get("delta"))
@@ -432,16 +491,20 @@ def _read(file: BinaryIO) -> _Read:
         _damaged(1, f"unknown kind of budget; allowed: {', '.join(KINDS)}")
     if not cap:
         _damaged(1, "the cap must be a positive fraction such as '2'")
-    if more and not (delta and delta < 1):
+    if "delta" in more and not (delta and delta < 1):
         _damaged(1, "delta must be a fraction between 0 and 1")
     if not isinstance(header["unit"], str) or header["unit"] not in NEIGHBOURS:
         _damaged(1, f"unknown neighbour relation; allowed: {', '.join(NEIGHBOURS)}")
+    try:
+        neighbours = Neighbours.from_dict(header)
+    except RequestError:
+        _damaged(1, "rows_per_person must be a whole number from 1, and person_key text")
     last = _checked(1, header, "")
     spendings = []
     for number, entry in enumerate(entries, 2):
         spendings.append(_spending(number, entry))
         last = _checked(number, entry, last)
-    return _Read(kind, cap, check_unit(header["unit"]), delta, tuple(spendings), last)
+    return _Read(kind, cap, neighbours, delta, tuple(spendings), last)
 
 
 def _spending(number: int, entry: dict[str, object]) -> Spending:

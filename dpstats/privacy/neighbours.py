@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
-from dpstats.checks import short
+from dpstats.checks import check_label, short
 from dpstats.errors import RequestError
 
 Unit: TypeAlias = Literal["replace", "add_remove"]
@@ -54,6 +55,111 @@ class Sensitivity:
     l1: Fraction
     l2_squared: Fraction
 
+    def of_rows(self, k: int) -> Sensitivity:
+        """The same to k rows: each moves the sums by no more, and k equal ones by k times that."""
+        return Sensitivity(k * self.l1, k**2 * self.l2_squared)
+
     def __add__(self, other: Sensitivity) -> Sensitivity:
         # One row moves both blocks; (a, b) has squared L2 norm |a|^2 + |b|^2.
         return Sensitivity(self.l1 + other.l1, self.l2_squared + other.l2_squared)
+
+
+MOST_ROWS_PER_PERSON = 2**20
+
+
+def check_rows_per_person(rows: object) -> int:
+    """Return the most rows of one person, or raise RequestError."""
+    if type(rows) is not int or not 1 <= rows <= MOST_ROWS_PER_PERSON:
+        raise RequestError(
+            "rows_per_person must be a whole number from 1 to "
+            f"{MOST_ROWS_PER_PERSON}, got {short(rows)}; it is the most rows of any one person"
+        )
+    return rows
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """Which two tables are neighbours, and so what one person can change.
+
+    Attributes
+    ----------
+    unit : {"replace", "add_remove"}
+        The relation for one row.
+    rows_per_person : int
+        The most rows of one person, k. Neighbours then differ by up to k such steps.
+    person : str or None
+        The column of keys by which persons are known; at most k rows of each are used. Neighbours
+        then differ in all rows of one person, however many: these come or go, or the values in
+        them change while keys stay.
+
+    Notes
+    -----
+    A step moves a block's sums by at most its sensitivity, so k steps move them by k times that in
+    either norm, by the triangle inequality. It is attained: a person's rows may all be equal, and
+    all change from one end of the worst pair to the other.
+    """
+
+    unit: Unit = "replace"
+    rows_per_person: int = 1
+    person: str | None = None
+
+    def __post_init__(self) -> None:
+        check_unit(self.unit)
+        check_rows_per_person(self.rows_per_person)
+        if self.person is not None:
+            check_person(self.person)
+
+    def of_person(self, of_row: Sensitivity) -> Sensitivity:
+        """Sensitivity to one person, from that to one row under `unit`."""
+        return of_row.of_rows(self.rows_per_person)
+
+    @property
+    def counted(self) -> Neighbours:
+        """The relation that a ledger counts: where persons are known, whatever rows are used."""
+        return self if self.person is None else Neighbours(self.unit, 1, self.person)
+
+    @property
+    def rows(self) -> str:
+        """What of a table may differ, such as "one row"."""
+        k = self.rows_per_person
+        if self.person is not None:
+            return "all rows of one person"
+        return "one row" if k == 1 else f"up to {k} rows of one person"
+
+    @property
+    def persons(self) -> str:
+        """How many rows a person has."""
+        k = self.rows_per_person
+        rows = f"{'one row' if k == 1 else f'at most {k} rows'} per person"
+        if self.person is None:
+            return rows
+        return f"{rows} used, the first by the key {self.person!r}"
+
+    def __str__(self) -> str:
+        known = self.person is not None and self.unit == "replace"
+        rows = f"the values in {self.rows}" if known else self.rows
+        return NEIGHBOURS[self.unit].replace("one row", rows)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data; one row per person, as files had it before, is not written."""
+        k, key = self.rows_per_person, self.person
+        return {
+            "unit": self.unit,
+            **({} if k == 1 else {"rows_per_person": k}),
+            **({} if key is None else {"person_key": key}),
+        }
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> Neighbours:
+        """Inverse of `to_dict`."""
+        k = plain.get("rows_per_person", 1)
+        return cls(check_unit(plain["unit"]), k, plain.get("person_key"))
+
+
+def check_person(name: object) -> None:
+    """Refuse what is no name of a column."""
+    if not isinstance(name, str) or not name.strip():
+        raise RequestError(
+            f"person must be the name of the column that tells persons apart, got {short(name)}"
+        )
+    check_label("the column of persons", name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from fractions import Fraction
@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from dpstats.errors import DataError
+from dpstats.private.persons import key_of
 from dpstats.private.sources import Part, Source, in_slices, one_by_one
 from dpstats.schema import Schema
 from dpstats.schema.arrow import spelled
@@ -23,13 +24,16 @@ if TYPE_CHECKING:
 _NO_TEXT = b"\xff"  # a cell that is no text, number or date; no level is spelled with this byte
 
 
-def data_frame(frame: pd.DataFrame, schema: Schema) -> Source:
-    """A pandas data frame."""
+def data_frame(frame: pd.DataFrame, schema: Schema, person: str | None = None) -> Source:
+    """A pandas data frame; `person` is its column of keys."""
     fields = list(frame.columns)
-    twice = [name for name in schema.names if fields.count(name) > 1]
+    needed = schema.names if person is None else [*schema.names, person]
+    twice = [name for name in needed if fields.count(name) > 1]
     if twice:
         raise DataError(f"the table has more than one column named {twice}")
     arrays = {c.name: _array(frame[c.name]) for c in schema if c.name in fields}
+    if person is not None and person in fields:
+        arrays[person] = _array(frame[person], key_of)
 
     def parts(wanted: Sequence[str]) -> Iterator[Part]:
         chosen = [arrays[name] for name in wanted]
@@ -39,11 +43,15 @@ def data_frame(frame: pd.DataFrame, schema: Schema) -> Source:
     return Source(fields, parts, rows=len(frame), types=types)
 
 
-def _array(series: pd.Series[Any]) -> pa.Array:
+def _array(
+    series: pd.Series[Any], as_text: Callable[[object], bytes | None] | None = None
+) -> pa.Array:
+    """Cells of a column; of objects the text that `as_text` gives, by default that of a file."""
+    as_text = _text if as_text is None else as_text
     dtype = series.dtype
     held = getattr(getattr(dtype, "categories", None), "dtype", dtype)  # of a Categorical
     if held == np.dtype(object):
-        return _objects(series)
+        return _objects(series, as_text)
     array = series.to_numpy() if isinstance(dtype, np.dtype) else None
     if array is not None and array.dtype.kind in "iufb" and not array.dtype.isnative:
         return pa.array(array.astype(array.dtype.newbyteorder("=")), from_pandas=True)
@@ -52,13 +60,13 @@ def _array(series: pd.Series[Any]) -> pa.Array:
     except (pa.ArrowException, TypeError, ValueError):  # broken text, or a type of pandas alone
         converted = None
     if converted is None:
-        return _objects(series.astype(object))
+        return _objects(series.astype(object), as_text)
     return converted.combine_chunks() if isinstance(converted, pa.ChunkedArray) else converted
 
 
-def _objects(series: pd.Series[Any]) -> pa.Array:
-    """Python objects cell by cell, as the text that a CSV file would hold."""
-    return pa.array([_text(cell) for cell in series], pa.large_binary())
+def _objects(series: pd.Series[Any], as_text: Callable[[object], bytes | None]) -> pa.Array:
+    """Python objects cell by cell, as text."""
+    return pa.array([as_text(cell) for cell in series], pa.large_binary())
 
 
 def _text(cell: object) -> bytes | None:

@@ -22,6 +22,7 @@ from dpstats.planning.plan import Plan
 from dpstats.privacy.laws import Noise
 from dpstats.privacy.ledger import Ledger
 from dpstats.privacy.noise import add_noise, draw_uniforms, is_private
+from dpstats.private.persons import of_persons
 from dpstats.private.sources import Source
 from dpstats.private.tables import exact_sums, open_source
 from dpstats.releases.paid import attached, held_interrupts, unspent
@@ -120,10 +121,13 @@ def _measured(
                 f"ledger must be a dps.Ledger or the path of one, got {type(book).__name__}; start "
                 "one with 'dpstats ledger new'"
             )
-        book.check(plan.spends, unit=plan.unit)
-    source = open_source(data, plan.columns)
+        book.check(
+            plan.spends, unit=plan.unit, rows_per_person=plan.rows_per_person, person=plan.person
+        )
+    source = open_source(data, plan.columns, plan.person)
     if plan.in_two_stages:
         _check_read_again(data, source)
+    source = _of_persons(source, plan)
     if plan.unit == "add_remove":  # a file may state it, and tracebacks hold this frame
         source = replace(source, rows=None)
     if source.rows is not None:
@@ -145,7 +149,8 @@ def _measured(
         hold()
         if book is not None:
             book.spend(
-                plan.spends, "; ".join(plan.analyses), unit=plan.unit, plan=plan.digest,
+                plan.spends, "; ".join(plan.analyses), unit=plan.unit,
+                rows_per_person=plan.rows_per_person, person=plan.person, plan=plan.digest,
                 data=_file_name(data),
             )  # fmt: skip
     except BaseException:
@@ -158,6 +163,13 @@ def _measured(
     paid.append(_so_far(plan, strategy, held))
     if plan.in_two_stages:
         paid[0] = _second_stage(plan, data, paid[0], strategy, held)
+
+
+def _of_persons(source: Source, plan: Plan) -> Source:
+    """The rows that are used: of a person, where the plan knows persons, the first few."""
+    if plan.person is None:
+        return source
+    return of_persons(source, plan.person, plan.rows_per_person)
 
 
 def _measured_before(plan: Plan) -> Held:
@@ -212,7 +224,7 @@ def _so_far(plan: Plan, strategy: Strategy, held: Held) -> Measurements:
     """
     pending = [p for i, p in enumerate(strategy.blocks) if i not in held]
     if pending:
-        costs = (p.block.cost(plan.budget, plan.unit, p.multiplier) for p in pending)
+        costs = (p.block.cost(plan.budget, plan.neighbours, p.multiplier) for p in pending)
         budget = plan.budget.of_total(plan.budget.total - sum(costs, Fraction(0)))
         blocks = tuple(p for i, p in enumerate(strategy.blocks) if i in held)
         strategy = replace(strategy, blocks=blocks, budget=budget)
@@ -260,7 +272,8 @@ def _read_again(data: object, plan: Plan, blocks: Sequence[Block], rows: int | N
     """
     failure = ""
     try:
-        source = replace(open_source(data, plan.columns), rows=None)
+        opened = open_source(data, plan.columns, plan.person)
+        source = replace(_of_persons(opened, plan), rows=None)
         totals, again = exact_sums(source, plan.columns, blocks)
         if rows in (None, again):
             return totals

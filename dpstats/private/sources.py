@@ -50,20 +50,27 @@ class Source:
         """All record batches with some columns, one after the other."""
         return itertools.chain.from_iterable(self.parts(names))
 
-    def check_names(self, schema: Schema) -> None:
-        """Refuse a table that lacks a column, or has one twice.
+    def check_names(self, schema: Schema, person: str | None = None) -> None:
+        """Refuse a table that lacks a column, or the one of keys, or has one twice.
 
         Raises
         ------
         DataError
             Names columns of the schema; those of a file only as far as `first_line` does.
         """
-        if self.first_line and not set(schema.names) <= set(self.fields):
+        wanted = [*schema.names, *([] if person is None else [person])]
+        if self.first_line and not set(wanted) <= set(self.fields):
             raise DataError(
                 f"{self.first_line}; the plan needs a header with the columns "
-                f"{list(schema.names)}. 'dpstats check' shows the fields"
+                f"{wanted}. 'dpstats check' shows the fields"
             )
         schema.check_names(self.fields)
+        times = 1 if person is None else list(self.fields).count(person)
+        if times != 1:
+            raise DataError(
+                f"the plan knows persons by the column {person!r}, which the table has "
+                f"{'not' if times == 0 else 'more than once'}"
+            )
 
 
 def unread(error: Exception, *, line: bool = False) -> str:

@@ -30,7 +30,7 @@ from dpstats.schema import Number, Schema
 _FILES = ".csv, .tsv (both also .gz) and .parquet files"
 
 
-def open_source(data: object, schema: Schema) -> Source:
+def open_source(data: object, schema: Schema, person: str | None = None) -> Source:
     """Check the structure of a private table, without reading its rows.
 
     Parameters
@@ -41,18 +41,22 @@ def open_source(data: object, schema: Schema) -> Source:
         Arrow table or reader).
     schema : Schema
         The columns that will be used.
+    person : str, optional
+        The column of keys, which must be there too.
 
     Raises
     ------
     DataError
         For a table that cannot be opened, and for missing or duplicate columns.
     """
-    source = find_source(data, schema, parsed=True)
-    source.check_names(schema)
+    source = find_source(data, schema, parsed=True, person=person)
+    source.check_names(schema, person)
     return source
 
 
-def find_source(data: object, schema: Schema, *, parsed: bool = False) -> Source:
+def find_source(
+    data: object, schema: Schema, *, parsed: bool = False, person: str | None = None
+) -> Source:
     """As `open_source`, for a table that may lack columns.
 
     With `parsed`, numbers in text files may come without their text.
@@ -64,7 +68,7 @@ def find_source(data: object, schema: Schema, *, parsed: bool = False) -> Source
     """
     failure = ""
     try:
-        source = _open(data, schema, parsed)
+        source = _open(data, schema, parsed, person)
     except DataError:
         raise
     except Exception as error:  # a reader's own message may quote cells: keep only its type
@@ -138,7 +142,7 @@ class Reported:
             self._say("reading rows", self._shown, 100)
 
 
-def _open(data: object, schema: Schema, parsed: bool) -> Source:
+def _open(data: object, schema: Schema, parsed: bool, person: str | None) -> Source:
     if isinstance(data, str | Path):
         path = Path(data)
         if not path.is_file():
@@ -149,13 +153,14 @@ def _open(data: object, schema: Schema, parsed: bool) -> Source:
             )
         if is_delimited(path):
             numbers = [c.name for c in schema if isinstance(c, Number) and not c.dates]
-            return delimited(path, schema.names, numbers if parsed else ())
+            names = [*schema.names, *([] if person is None else [person])]
+            return delimited(path, names, numbers if parsed else ())
         if path.suffix.lower() in (".parquet", ".pq"):
             return _parquet(path)
         raise DataError(f"{path.name!r}: only {_FILES} can be read")
     pandas = sys.modules.get("pandas")
     if pandas is not None and isinstance(data, pandas.DataFrame):
-        return data_frame(data, schema)
+        return data_frame(data, schema, person)
     if isinstance(data, pa.RecordBatch):
         data = pa.Table.from_batches([data])
     if pandas is not None and isinstance(data, pandas.Series):

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from dpstats import files
 from dpstats.measured.measurements import Measurements
-from dpstats.privacy.neighbours import NEIGHBOURS
+from dpstats.privacy.neighbours import Neighbours
 from dpstats.schema import Category, Column, Number, Schema
 
 if TYPE_CHECKING:
@@ -26,6 +26,19 @@ LIMITS = (
     "population assume rows drawn independently from it, one row per person, without survey "
     "weights."
 )
+
+
+def limits(neighbours: Neighbours) -> str:
+    """What a release promises, and what its intervals assume."""
+    if neighbours.rows_per_person == 1:
+        return LIMITS
+    return (
+        f"Guaranteed for any data: the privacy of {neighbours.rows}, and the certificate. "
+        "Intervals for a population assume rows drawn independently from it, which several rows "
+        "of one person are not, unless they say that they allow for that; without survey weights."
+    )
+
+
 _CONTEXT: dict[str, Any] = {
     "@language": "en",
     "@vocab": "https://schema.org/",
@@ -148,7 +161,7 @@ class Interchange:
             name,
             archive=f"{name}.zip" if file is None else Path(file).name,
             digest=files.digest_of_bytes(data),
-            limitations=[CAUTION, LIMITS],
+            limitations=[CAUTION, limits(self.measurements.neighbours)],
             details=details,
         )
 
@@ -194,7 +207,7 @@ def croissant_of(
     held, rows = release.measurements, "rows.csv"
     about = (
         f"Synthetic rows and noisy measurements under differential privacy: {held.budget}; "
-        f"{NEIGHBOURS[held.unit]}. {release.k} synthetic rows; {held.rows} private rows. "
+        f"{held.neighbours}. {release.k} synthetic rows; {held.rows} private rows. "
         f"Analyses: {', '.join(held.requests)}."
     )
     levels = [column for column in release.columns if isinstance(column, Category)]

@@ -37,7 +37,7 @@ from dpstats.measured.measurements import Measurements
 from dpstats.measured.published import printed, written
 from dpstats.measured.radius import Radius
 from dpstats.privacy.budget import Budget
-from dpstats.releases.interchange import CAUTION, LIMITS, Interchange
+from dpstats.releases.interchange import CAUTION, Interchange, limits
 from dpstats.releases.planned_analyses import PlannedAnalyses
 from dpstats.releases.unplanned import Unplanned
 from dpstats.results.base import INTERVAL_COLUMNS, Result
@@ -493,7 +493,7 @@ class Release(Cached, Unplanned, Interchange):
             "row_seed": self.row_seed,
             "notes": list(self.notes),
             "accuracy": self._published,
-            "limits": LIMITS,
+            "limits": limits(self.measurements.neighbours),
         }
         return {
             "release.json": files.to_json(document),
@@ -530,7 +530,7 @@ class Release(Cached, Unplanned, Interchange):
             ),
             *printed(self._published, self._whole),
         ]
-        return "\n".join([*lines, LIMITS])
+        return "\n".join([*lines, limits(held.neighbours)])
 
     def _repr_html_(self) -> str:
         return as_html("dpstats release", str(self).splitlines())

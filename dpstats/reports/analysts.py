@@ -23,7 +23,7 @@ from dpstats.planning.previews.preview import (
     previewed_width,
     width_text,
 )
-from dpstats.releases.interchange import CAUTION, LIMITS
+from dpstats.releases.interchange import CAUTION, limits
 from dpstats.releases.release import Release
 from dpstats.reports import figures
 from dpstats.reports.answerable import answerable
@@ -166,14 +166,18 @@ class AnalystReport(Cached):
 
     def _privacy(self) -> Section:
         held = self.release.measurements
-        header, rows = of_several(held.budget)
+        header, rows = of_several(held.budget, held.rows_per_person)
         return Section(
             "privacy",
             "Privacy: spent and promised",
             (
-                paragraph(f"Spent: {held.budget}. One row per person."),
-                bullets(promise(held.budget, held.unit)),
-                prose(table("Guarantee for several rows of one person", header, rows)),
+                paragraph(f"Spent: {held.budget}. {held.neighbours.persons.capitalize()}."),
+                bullets(promise(held.budget, held.neighbours)),
+                *(
+                    [prose(table("Guarantee for several rows of one person", header, rows))]
+                    if held.person is None
+                    else []
+                ),
                 paragraph(
                     f"The plan with the digest {held.plan_digest} was measured once. Compare the "
                     "digest with that of the approved plan and of the custodian's ledger.",
@@ -299,7 +303,7 @@ class AnalystReport(Cached):
 
     def _limits(self) -> Section:
         release = self.release
-        said = [LIMITS, *release.notes, *release.unread.values()]
+        said = [limits(release.measurements.neighbours), *release.notes, *release.unread.values()]
         said.append(
             "Values outside the declared bounds were clamped to them, and results are for the "
             "clamped values."

@@ -15,6 +15,7 @@ from dpstats.checks import counted
 from dpstats.families.tables.residuals import Residual
 from dpstats.measured.contents import kind_of
 from dpstats.measured.strategy import Strategy, residuals_cost
+from dpstats.privacy.neighbours import Neighbours
 from dpstats.privacy.rationals import amount_text
 from dpstats.releases.release import Release
 from dpstats.reports.page import (
@@ -64,7 +65,7 @@ def _lead(release: Release) -> Iterator[str]:
     )
     yield facts([
         ("Private rows", f"{release.n:,} (exact)" if held.rows.public else f"about {release.n:,}"),
-        ("Neighbours", _NEIGHBOURS[held.unit]),
+        ("Neighbours", _NEIGHBOURS[held.unit].replace("one row", held.neighbours.rows)),
         ("Budget spent", str(held.budget)),
         ("Digest of the plan", files.short_digest(held.plan_digest)),
     ])  # fmt: skip
@@ -197,8 +198,23 @@ def _outside(release: Release) -> Iterator[str]:
         "it.",
         "The random source of the operating system is sound.",
         "The exact sums were seen by nobody; timing and memory were not observed. Batch use only.",
-        "A row holds one person. For several rows of one person see below.",
+        _of_persons(release.measurements.neighbours),
     ])  # fmt: skip
+
+
+def _of_persons(neighbours: Neighbours) -> str:
+    if neighbours.person is not None:
+        return (
+            f"The column {neighbours.person!r} tells persons apart: {neighbours.persons}. Rows "
+            "without a key are not used."
+        )
+    if neighbours.rows_per_person == 1:
+        return "A row holds one person. For several rows of one person see below."
+    return f"The table holds {neighbours.persons}. For more rows of one person see below."
+
+
+def _to_persons(neighbours: Neighbours) -> str:
+    return "" if neighbours == Neighbours(neighbours.unit) else " (to all rows of one person)"
 
 
 def _spent(release: Release) -> Section:
@@ -208,9 +224,9 @@ def _spent(release: Release) -> Section:
     rows = []
     for planned in strategy.blocks:
         block = planned.block
-        moved = block.sensitivity(strategy.unit)
+        moved = block.moved_by(strategy.neighbours)
         joint = isinstance(block, Residual) and not laplace
-        cost = None if joint else block.cost(budget, strategy.unit, planned.multiplier)
+        cost = None if joint else block.cost(budget, strategy.neighbours, planned.multiplier)
         columns = ", ".join(column.name for column in block.columns) or "(all rows)"
         rows.append([
             kind_of(block), columns, f"{block.size:,}",
@@ -218,7 +234,7 @@ def _spent(release: Release) -> Section:
             significant(budget.natural_scale(planned.multiplier)),
             "jointly" if cost is None else _decimal(cost),
         ])  # fmt: skip
-    together = residuals_cost(strategy.blocks, budget, strategy.unit)
+    together = residuals_cost(strategy.blocks, budget, strategy.neighbours)
     if together:
         rows.append(["all residuals together", "", "", "", "", _decimal(together)])
     rows.append(
@@ -233,9 +249,9 @@ def _spent(release: Release) -> Section:
         "What each block spends",
         (
             paragraph(
-                "Sensitivities and scales are in units of the largest value of each function: one "
-                "row, for a count. All but the total are rounded to six digits; the check above is "
-                "of exact fractions."
+                f"Sensitivities{_to_persons(held.neighbours)} and scales are in units of the "
+                "largest value of each function: one row, for a count. All but the total are "
+                "rounded to six digits; the check above is of exact fractions."
             ),
             table("Blocks", header, rows),
             paragraph(
@@ -281,7 +297,7 @@ def _numbers(release: Release) -> Section:
 
 def _protected(release: Release) -> Section:
     held = release.measurements
-    header, rows = of_several(held.budget)
+    header, rows = of_several(held.budget, held.rows_per_person)
     unprotected = [
         "What is true of the population, and would be found without any one person: that is what "
         "the release is for.",
@@ -293,8 +309,12 @@ def _protected(release: Release) -> Section:
         "protected",
         "What is promised to a person, and what is not",
         (
-            bullets(promise(held.budget, held.unit)),
-            prose(table("Guarantee for several rows of one person", header, rows)),
+            bullets(promise(held.budget, held.neighbours)),
+            *(
+                [prose(table("Guarantee for several rows of one person", header, rows))]
+                if held.person is None
+                else []
+            ),
             paragraph("Not protected:"),
             bullets(unprotected),
         ),
@@ -306,7 +326,10 @@ def _decisions(release: Release) -> Section:
     questions = [
         f"Is the digest {files.short_digest(held.plan_digest)} that of the plan that was approved?",
         "Does the ledger of this data set hold an entry for it, and the cap allow it?",
-        "Does each person have one row? If not, is the guarantee for their number of rows enough?",
+        f"Does each person have {held.neighbours.persons.removesuffix(' per person')}? If not, is "
+        "the guarantee for their number of rows enough?"
+        if held.person is None
+        else f"Does {held.person!r} hold the same key in all rows of a person?",
         "Were all levels, bounds and edges chosen without a look at these rows?",
         "Are the names and notes in the schema fit to be published?",
     ]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 
+from dpstats.checks import counted
 from dpstats.privacy.budget import ZCDP, ApproxDP, Budget, PureDP
-from dpstats.privacy.neighbours import Unit
+from dpstats.privacy.neighbours import Neighbours
 
 ALARMS = 0.05  # of the test that a guarantee bounds
-PEOPLE = (1, 2, 5)  # rows of one person
+PEOPLE = (1, 2, 5)  # times the rows of one person
 
 
 def pair_of(budget: Budget) -> tuple[float, float]:
@@ -52,19 +53,18 @@ def percent_up(value: float) -> str:
     return f"{min(math.ceil(value * 1000 - 1e-9) / 10, 100):g}%"
 
 
-def promise(budget: Budget, unit: Unit) -> list[str]:
-    """What the budget promises to a person with one row, in sentences."""
+def promise(budget: Budget, neighbours: Neighbours) -> list[str]:
+    """What the budget promises to a person, in sentences."""
     epsilon, delta = pair_of(budget)
+    public, one = neighbours.unit == "replace", neighbours.rows == "one row"
+    content = "content of" if neighbours.person is None else "values, but for the key, in"
     what = (
-        "differ in the content of one row"
-        if unit == "replace"
-        else "differ by one row that is there or not"
+        f"differ in the {content} {neighbours.rows}"
+        if public
+        else f"differ by {neighbours.rows} that {'is' if one else 'are'} there or not"
     )
-    whether = (
-        "whether a given row is one thing or another"
-        if unit == "replace"
-        else "whether a given row is in the table"
-    )
+    given = "a given row is" if one else "the rows of a given person are"
+    whether = f"whether {given} {'one thing or another' if public else 'in the table'}"
     apart = f"probabilities within a factor of {_factor(epsilon)}"
     apart += f", but for an exceptional part of {delta:.3g}" if delta else ""
     said = [
@@ -76,19 +76,24 @@ def promise(budget: Budget, unit: Unit) -> list[str]:
         "This holds against any computing power and any other knowledge, now and later. Nobody "
         "can take it back by what they do with this file.",
     ]
-    if unit == "replace":
-        said.append("The number of rows is public and is not protected.")
+    if public:
+        said.append(
+            "The number of rows is public and is not protected."
+            if neighbours.person is None
+            else "The number of rows that are used is public. It and how many rows each person has "
+            "are not protected."
+        )
     return said
 
 
-def of_several(budget: Budget) -> tuple[list[str], list[list[str]]]:
-    """Header and rows of a table: the guarantee for a person with several rows."""
+def of_several(budget: Budget, rows_per_person: int) -> tuple[list[str], list[list[str]]]:
+    """Header and rows of a table: the guarantee for a person with more rows than were stated."""
     rows = []
     for k in PEOPLE:
         times = k if isinstance(budget, PureDP) else k**2
         whole = budget if k == 1 else budget.of_total(budget.total * times)
         power = percent_up(most_power(*pair_of(whole)))
-        rows.append([f"{k} row{'s' if k > 1 else ''}", str(whole), power])
+        rows.append([counted(k * rows_per_person, "row"), str(whole), power])
     return ["rows of one person", "guarantee", f"most power at {ALARMS:.0%} false alarms"], rows
 
 

@@ -245,4 +245,24 @@ def notes_for(notes: Sequence[str], target: Target) -> list[str]:
 def footer(rows: RowCount, budget: Budget | str, method: str, target: Target = "population") -> str:
     """Target, number of rows, budget, and the method if one is given."""
     how = f" Method: {method}." if method else ""
-    return f"Target: {TARGETS[target]}. {rows}; {budget}.{how}"
+    what = TARGETS[target]
+    if rows.allowed_for and target == "population":
+        what = "the population (persons assumed independent draws; no weights)"
+    return f"Target: {what}. {rows}; {budget}.{how}{about_persons(rows, target)}"
+
+
+def about_persons(rows: RowCount, target: Target) -> str:
+    """What intervals for a population assume where a person may have several rows."""
+    k = rows.rows_per_person
+    if target == "table" or k == 1:
+        return ""
+    if rows.allowed_for:
+        return (
+            f" A person may have up to {k} rows: the sampling variance is taken as {k} times that "
+            "of independent rows, the most it can be. Certified limits for the population assume "
+            "independent rows."
+        )
+    return (
+        f" A person may have up to {k} rows, which are not independent: intervals and tests here "
+        "do not allow for that, and may be too short or reject too often."
+    )

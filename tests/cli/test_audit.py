@@ -265,3 +265,25 @@ def test_a_plan_that_was_edited_is_refused_as_everywhere(command, tmp_path):
     blocks = tuple(replace(p, multiplier=p.multiplier / 2) for p in plan.blocks)
     edited = replace(plan, strategy=replace(plan.strategy, blocks=blocks))
     assert command(edited)[0] == OVER_BUDGET
+
+
+@pytest.mark.parametrize("budget", [dps.PureDP(1), dps.ZCDP(1)])
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+def test_all_rows_of_a_person_change_what_is_reached_and_claimed(budget, unit):
+    asked = {"t": dps.Marginals(["c", "b"]), "m": dps.Mean("x")}
+    found = {
+        k: audit_blocks(
+            dps.plan(SCHEMA, asked, budget=budget, unit=unit, rows_per_person=k).strategy,
+            np.random.default_rng(0),
+        )
+        for k in (1, 3)
+    }
+    power = 1 if budget.noise == "laplace" else 2
+    for one, three in zip(found[1][0], found[3][0], strict=True):
+        assert (three.reached, three.claimed) == (3**power * one.reached, 3**power * one.claimed)
+    assert float(found[3][1].reached) == pytest.approx(float(found[1][1].reached), rel=1e-6)
+    assert all(
+        np.array_equal(3 * a, b)
+        for one, three in zip(found[1][2].sums, found[3][2].sums, strict=True)
+        for a, b in zip(one, three, strict=True)
+    )

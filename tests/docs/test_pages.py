@@ -17,10 +17,12 @@ PAGES = [
     "faq.md",
     "how-to/approve-a-plan.md",
     "how-to/choose-a-guarantee.md",
+    "how-to/people-not-rows.md",
     "how-to/choose-an-analysis.md",
     "how-to/read-a-summary.md",
     "how-to/recover.md",
     "how-to/several-releases.md",
+    "how-to/verify-a-release.md",
     "how-to/write-a-schema.md",
 ]
 NUMBER = re.compile(r"[-+]?(\d[\d.,]*\d|\d)(e[-+]?\d+)?|-?inf")

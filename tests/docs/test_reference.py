@@ -109,8 +109,15 @@ def archive(request, tmp_path_factory):
     """A plan, and the members of its release."""
     schema = dps.Schema([dps.Boolean("a"), dps.Number("b", 0, 9, edges=[5], missing=1)])
     asked = {"a": dps.Proportion("a"), "b": dps.Mean("b"), "t": dps.Marginals(["a", "b"])}
-    plan = dps.plan(schema, asked, budget=dps.ApproxDP(1, 1e-6), unit=request.param)
-    rows = pd.DataFrame({"a": [True, False] * 50, "b": [1, 8] * 50})
+    plan = dps.plan(
+        schema,
+        asked,
+        budget=dps.ApproxDP(1, 1e-6),
+        unit=request.param,
+        rows_per_person=2,
+        person="id",
+    )
+    rows = pd.DataFrame({"a": [True, False] * 50, "b": [1, 8] * 50, "id": range(100)})
     with zipfile.ZipFile(io.BytesIO(dps.release(plan, rows, m=50).to_bytes())) as held:
         return plan, {name: held.read(name).decode() for name in held.namelist()}
 
@@ -160,11 +167,16 @@ def test_keys_of_a_ledger(tmp_path):
     page = (PAGES / "archive.md").read_text("utf-8")
     assert "## Keys of a ledger" in page
     first, other = page.split("## Keys of a ledger")[1].split("Every other line")
-    book = dps.Ledger.create(tmp_path / "l", dps.ApproxDP(1, 1e-6))
-    book.spend(dps.ApproxDP(0.5, 1e-6))
+    book = dps.Ledger.create(tmp_path / "l", dps.ApproxDP(1, 1e-6), rows_per_person=2)
+    book.spend(dps.ApproxDP(0.5, 1e-6), rows_per_person=2)
     lines = [json.loads(line) for line in (tmp_path / "l").read_text().splitlines()]
     for text, line in zip((first, other), lines, strict=True):
-        assert re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE) == list(line)
+        listed = re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)
+        assert [key for key in listed if key != "person_key"] == list(line)
+    dps.Ledger.create(tmp_path / "p", dps.PureDP(1), rows_per_person=2, person="id")
+    header = json.loads((tmp_path / "p").read_text())
+    assert "`person_key`" in first
+    assert list(header) == ["dpstats_ledger", "kind", "cap", "unit", "person_key", "digest"]
     assert set(lines[1]) - {"digest"} == ledger._SPENDING
 
 

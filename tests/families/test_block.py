@@ -20,6 +20,7 @@ from dpstats.families.merging import BlockIndex, merge
 from dpstats.families.moments import Moments
 from dpstats.families.tables.cells import ROWS, Cells, Table
 from dpstats.privacy.budget import ZCDP, PureDP
+from dpstats.privacy.neighbours import Neighbours
 from dpstats.schema import Boolean, Category, Number, Schema
 
 SCHEMA = Schema([
@@ -224,11 +225,11 @@ def test_a_pickled_block_is_its_fields_alone(block):
 
 @given(block=blocks, unit=st.sampled_from(["replace", "add_remove"]))
 def test_the_cost_of_a_block_is_exact(block, unit):
-    claimed, amount = block.sensitivity(unit), Fraction(1, 7)
+    claimed, amount, at = block.sensitivity(unit), Fraction(1, 7), Neighbours(unit)
     for budget, price in (PureDP(1), claimed.l1), (ZCDP(1), claimed.l2_squared / 2):
-        assert block.price(budget, unit) == block.relative_price(budget, unit) == price
-        assert block.multiplier(budget, unit, amount) == price / amount
-        assert block.cost(budget, unit, price / amount) == amount
+        assert block.price(budget, at) == block.relative_price(budget, at) == price
+        assert block.multiplier(budget, at, amount) == price / amount
+        assert block.cost(budget, at, price / amount) == amount
 
 
 def test_coarse_moments_cost_less_beside_others():
@@ -240,12 +241,12 @@ def test_coarse_moments_cost_less_beside_others():
     assert not fine.calibrates
     assert coarse.calibrates
     for budget, power, factor in (PureDP(1), 1, 32), (ZCDP(1), 2, 16):
-        price = fine.price(budget, "replace")
-        assert coarse.price(budget, "replace") == price
-        assert fine.relative_price(budget, "replace") == price
+        price = fine.price(budget, Neighbours())
+        assert coarse.price(budget, Neighbours()) == price
+        assert fine.relative_price(budget, Neighbours()) == price
         assert fine.noise_factor(budget, "replace") == 1
         assert coarse.noise_factor(budget, "replace") == factor
-        assert coarse.relative_price(budget, "replace") == price / factor**power
+        assert coarse.relative_price(budget, Neighbours()) == price / factor**power
 
 
 def test_grids_that_are_too_fine_are_named_with_the_remedy():

@@ -20,7 +20,9 @@ TWO = dps.Logistic("y ~ x + u + v", stages=2)
 
 def spent(plan, role):
     blocks = [p for p in plan.strategy.blocks if p.role == role]
-    return sum((p.block.cost(plan.budget, plan.unit, p.multiplier) for p in blocks), Fraction(0))
+    return sum(
+        (p.block.cost(plan.budget, plan.neighbours, p.multiplier) for p in blocks), Fraction(0)
+    )
 
 
 def plan(analyses=None, **options):

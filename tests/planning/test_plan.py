@@ -9,6 +9,7 @@ import pytest
 import dpstats as dps
 from dpstats.planning.allocation import Split
 from dpstats.planning.plan import Plan
+from dpstats.privacy.neighbours import Neighbours
 
 
 def small_plan(schema, **options):
@@ -151,7 +152,7 @@ def test_a_block_listed_twice_pays_twice_and_is_refused(schema, budget, tmp_path
 @pytest.mark.parametrize("budget", [dps.PureDP(1), dps.ZCDP(0.1), dps.ApproxDP(1, 1e-6)])
 def test_a_split_over_a_block_listed_twice_spends_the_amount(schema, budget, allocation):
     block = dps.Cells.table(schema, ["smoker", "region"])
-    split = Split({"tables": [block]}, budget, budget.total, "replace", allocation)
+    split = Split({"tables": [block]}, budget, budget.total, Neighbours(), allocation)
     costs = [budget.cost(block.sensitivity("replace"), m) for m in split([block, block])]
     assert costs == [budget.total / 2] * 2
 

@@ -16,6 +16,7 @@ import dpstats as dps
 PACKAGE = Path(dps.__file__).parent
 # A room imports itself and the rooms before it, type-only imports included.
 ROOMS = [
+    "verifying",  # imports nothing of the package
     "errors", "arrays", "caching", "checks", "display", "mistaken_files", "files", "spending",
     "schema", "privacy",
     "families", "corrected", "theory",
@@ -74,6 +75,15 @@ def order_of(module, tree):
 
 
 MODULES = [name for name in SOURCES if name not in PUBLIC_ENTRIES]
+
+
+def test_only_the_command_line_uses_the_second_opinion():
+    users = {
+        module
+        for module in SOURCES
+        if any(name.startswith("dpstats.verifying") for name in imports(TREES[module]))
+    }
+    assert {name for name in users if room(f"{name}.") != "verifying"} == {"dpstats.cli.verify"}
 
 
 def test_every_module_has_a_room():

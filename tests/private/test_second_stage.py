@@ -216,7 +216,7 @@ def test_a_second_stage_is_added_to_a_release(unit, rows, readings, usual_noise,
     first = dps.release(planned, rows, m=300, k=10, rng=0)
     ledger = dps.Ledger.create(tmp_path / "ledger", dps.ApproxDP(3, 1e-6), unit=unit)
     later = dps.plan(SCHEMA, plan().analyses, budget=dps.ApproxDP(2, 1e-6), start=first)
-    assert "Still to be spent: epsilon = 2, delta = 1e-06" in str(later)
+    assert "Still to be spent: epsilon = 2, delta = 1e-06" in " ".join(str(later).split())
     later.save(tmp_path / "later.json")
     assert dps.Plan.load(tmp_path / "later.json") == later
     readings.clear()

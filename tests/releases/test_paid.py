@@ -150,6 +150,24 @@ def test_a_run_that_stopped_is_finished_with_the_command_that_it_prints(
     assert spent() == 1
 
 
+def test_measurements_are_kept_until_the_release_can_be_read_back(folder):
+    assert main(["plan", "request.toml", "-o", "plan.json"]) == DONE
+    plan, output = dps.Plan.load("plan.json"), Path("out.zip")
+    measured, other = dps.measure(plan, "survey.csv"), dps.measure(plan, "survey.csv")
+    paid = dpstats.releases.paid.place_of_measurements(output)
+    measured.save(paid)
+    dps.synthesize(other, k=20, m=50).save(output)  # of another measurement
+    assert not dpstats.releases.paid.remove_paid(paid, output, measured)
+    output.write_bytes(output.read_bytes()[:-40])  # cut off
+    with pytest.raises(dps.FileFormatError):
+        dpstats.releases.paid.remove_paid(paid, output, other)
+    assert dps.Measurements.load(paid) == measured
+    output.unlink()
+    dps.synthesize(measured, k=20, m=50).save(output)
+    assert dpstats.releases.paid.remove_paid(paid, output, measured)
+    assert not paid.exists()
+
+
 def test_synthesize_keeps_measurements_that_no_run_left(folder, capsys):
     plan = dps.Plan.load("plan.json") if Path("plan.json").exists() else None
     assert main(["plan", "request.toml", "-o", "plan.json"]) == DONE

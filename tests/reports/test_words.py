@@ -7,6 +7,7 @@ import pytest
 
 import dpstats as dps
 from dpstats.privacy.laws import DiscreteLaplace
+from dpstats.privacy.neighbours import Neighbours
 from dpstats.reports.words import most_power, of_several, pair_of, percent_up, promise
 
 
@@ -46,19 +47,33 @@ def test_several_rows_of_one_person():
         (dps.PureDP(0.5), dps.PureDP(Fraction(5, 2))),
         (dps.ZCDP(0.1), dps.ZCDP(Fraction(5, 2))),
     ):
-        header, rows = of_several(budget)
+        header, rows = of_several(budget, 1)
         assert [row[0] for row in rows] == ["1 row", "2 rows", "5 rows"]
         assert rows[0][1] == str(budget)
         assert rows[2][1] == str(whole)
         assert {len(row) for row in rows} == {len(header)}
 
 
+def test_the_rows_of_one_person_are_protected_together():
+    _, rows = of_several(dps.ZCDP(0.1), 3)
+    assert [row[0] for row in rows] == ["3 rows", "6 rows", "15 rows"]
+    assert rows[0][1] == str(dps.ZCDP(0.1))
+    replaced = promise(dps.PureDP(1), Neighbours(rows_per_person=3))
+    assert "differ in the content of up to 3 rows of one person lead to" in replaced[0]
+    assert "whether the rows of a given person are one thing or another" in replaced[1]
+    added = promise(dps.PureDP(1), Neighbours("add_remove", 3))
+    assert "differ by up to 3 rows of one person that are there or not" in added[0]
+
+
 def test_the_promise_names_the_neighbours():
-    pure, approx = promise(dps.PureDP(1), "replace"), promise(dps.ApproxDP(1, 1e-9), "add_remove")
+    pure, approx = (
+        promise(dps.PureDP(1), Neighbours()),
+        promise(dps.ApproxDP(1, 1e-9), Neighbours("add_remove")),
+    )
     assert "within a factor of 2.72." in pure[0]
     assert "13.6%" in pure[1]
     assert pure[-1].startswith("The number of rows is public")
     assert "but for an exceptional part of 1e-09" in approx[0]
     assert "whether a given row is in the table" in approx[1]
     assert "number of rows" not in " ".join(approx)
-    assert f"exp({40:g})" in promise(dps.PureDP(40), "replace")[0]
+    assert f"exp({40:g})" in promise(dps.PureDP(40), Neighbours())[0]

@@ -24,7 +24,8 @@ def test_long_tables_are_cut_and_say_so():
     assert "c0=f, c1=j" in text
     assert "c0=g, c1=a" not in text
     assert result._repr_html_().count("<tr") == 61
-    assert len(result.summary(most=3).splitlines()) < 15
+    lengths = [len(result.summary(most=most).splitlines()) for most in (3, 100)]
+    assert lengths[1] - lengths[0] >= 95  # notes depend on the noise
     whole, first = result.conf_int(), result._first(3).conf_int()
     np.testing.assert_allclose(whole[:3], first, rtol=1e-10)
     header, last = result.summary(most=2).splitlines()[2], result.summary(most=1).splitlines()[4]

@@ -22,6 +22,7 @@ from dpstats.families.subgroups import Subgroup
 from dpstats.families.tables.cells import Cells, Indicator, Table
 from dpstats.inference.counts.difference_intervals import DifferenceIntervals
 from dpstats.inference.counts.risk_measures import MEASURES, measure_gradients, measure_of
+from dpstats.inference.counts.shares_of_persons import DifferenceOfPersons
 from dpstats.measured.answers import Answers
 from dpstats.measured.view import ReleaseView
 from dpstats.results.estimates import EstimateResult
@@ -170,7 +171,7 @@ class DifferenceResult(EstimateResult):
         value = (0.0 if i == 0 else 1.0) if value is None else float(value)
         if not (-1 <= value <= 1 if i == 0 else 0 <= value < np.inf):
             raise RequestError(f"value={value:g} is not possible for the {self.terms[i]}")
-        assert isinstance(self.intervals, DifferenceIntervals)
+        assert isinstance(self.intervals, DifferenceIntervals | DifferenceOfPersons)
         pvalue = self.intervals.pvalue(MEASURES[i], value, alternative)
         return self._tested(i, value, pvalue, alternative)
 
@@ -178,7 +179,7 @@ class DifferenceResult(EstimateResult):
 def _result(
     analysis: Difference, names: list[str], answers: Answers, budget: str, rules: str
 ) -> DifferenceResult:
-    intervals = DifferenceIntervals(answers)
+    intervals, rows = DifferenceIntervals(answers), answers.rows.of_persons
     groups = intervals.groups
     risks = [np.array(group.risk) for group in groups]
     params = np.array([measure_of(risks[0], risks[1], measure) for measure in MEASURES])
@@ -207,10 +208,10 @@ def _result(
         title=f"Difference: {analysis.condition}, by {analysis.by}: {names[0]} against {names[1]}",
         terms=terms,
         params=Named(params, terms),
-        sampling_variance=sampling,
+        sampling_variance=rows.rows_per_person * sampling,
         privacy_variance=privacy,
-        intervals=intervals,
-        rows=answers.rows,
+        intervals=DifferenceOfPersons(intervals) if rows.allowed_for else intervals,
+        rows=rows,
         budget=budget,
         notes=notes,
     )

@@ -24,6 +24,7 @@ from dpstats.families.conditions import cell_set
 from dpstats.families.subgroups import Subgroup
 from dpstats.families.tables.cells import Cells, Indicator
 from dpstats.inference.counts.proportion_intervals import GroupIntervals, ProportionIntervals
+from dpstats.inference.counts.shares_of_persons import SharesOfPersons
 from dpstats.measured.answers import Answers
 from dpstats.measured.view import ReleaseView
 from dpstats.results.estimates import EstimateResult
@@ -36,6 +37,10 @@ from dpstats.spending import LEAST_OF_COUNT
 if TYPE_CHECKING:
     import pandas as pd
 
+_LEAST_PVALUE = (
+    f"no p-value is below {LEAST_OF_COUNT:g}, the error probability spent on the unknown size of "
+    "the group"
+)
 _SHORTEST = "intervals have the least mean width over all proportions; tests have equal tails"
 
 
@@ -97,7 +102,7 @@ class Proportion:
         family = self.family(release.schema)
         group = self._group(release.schema)
         if group is None:
-            return proportions_result(
+            result = proportions_result(
                 f"Proportion: {self.condition}",
                 [self.condition],
                 release.answers(family),
@@ -105,6 +110,7 @@ class Proportion:
                 scalar=True,
                 notes=(cell_rules(release.schema, self),),
             )
+            return _of_persons(result, release.answers(family, with_count=True))
         answers = release.answers(family, disjoint=True)
         rules = cell_rules(release.schema, self)
         return _group_result(self, group, answers, str(release.budget), rules)
@@ -166,7 +172,11 @@ class ProportionResult(EstimateResult):
 
     @cached_property
     def _shortest(self) -> EstimateResult:
-        assert isinstance(self.intervals, ProportionIntervals)
+        if not isinstance(self.intervals, ProportionIntervals):
+            raise RequestError(
+                "shortest intervals are for rows that are independent, and here a person may have "
+                f"up to {self.rows.rows_per_person}: take method='noise_aware'"
+            )
         notes = [*self.notes, _SHORTEST]
         return replace(self, intervals=self.intervals.shortest, notes=notes)
 
@@ -300,17 +310,30 @@ def proportions_result(
     )
 
 
+def _of_persons(result: ProportionResult, answers: Answers) -> ProportionResult:
+    """The same where a person may have several rows; the count of rows is the last answer."""
+    rows = answers.rows.of_persons
+    if not rows.allowed_for:
+        return result
+    assert isinstance(result.intervals, ProportionIntervals)
+    return replace(
+        result,
+        sampling_variance=rows.rows_per_person * result.sampling_variance,
+        intervals=SharesOfPersons.of_all(result.intervals, answers),
+        rows=rows,
+    )
+
+
 def _group_result(
     analysis: Proportion, about: Subgroup, answers: Answers, budget: str, rules: str
 ) -> EstimateResult:
-    intervals = GroupIntervals(answers)
+    intervals, rows = GroupIntervals(answers), answers.rows.of_persons
     group = intervals.group
     size = group.size(answers.n)
     sampling, privacy = group.variances(group.risk, size)
     notes = [
         subgroup_note(about, size, group.size_noise),
-        f"no p-value is below {LEAST_OF_COUNT:g}, the error probability spent on the unknown size "
-        "of the group",
+        *([] if rows.allowed_for else [_LEAST_PVALUE]),
     ]
     if group.hidden_by_noise:
         notes.append(
@@ -326,10 +349,10 @@ def _group_result(
         + ("" if analysis.given is None else f", given {analysis.given}"),
         terms=terms,
         params=Named([group.risk], terms),
-        sampling_variance=np.array([sampling]),
+        sampling_variance=np.array([rows.rows_per_person * sampling]),
         privacy_variance=np.array([privacy]),
-        intervals=intervals,
-        rows=answers.rows,
+        intervals=SharesOfPersons.of_group(intervals) if rows.allowed_for else intervals,
+        rows=rows,
         budget=budget,
         scalar=True,
         notes=notes,

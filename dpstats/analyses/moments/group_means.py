@@ -108,7 +108,7 @@ class GroupMeans:
             sampling_variance=np.array([mean.sampling_variance for mean in means]),
             privacy_variance=np.array([mean.privacy_variance for mean in means]),
             intervals=MeanIntervals(means),
-            rows=answers.rows,
+            rows=answers.rows.of_persons,
             budget=str(release.budget),
             notes=[*notes, cell_rules(schema, self)],
             groups=names,

@@ -116,7 +116,7 @@ class Mean:
             sampling_variance=np.array([contrast.sampling_variance for contrast in contrasts]),
             privacy_variance=np.array([contrast.privacy_variance for contrast in contrasts]),
             intervals=MeanIntervals(contrasts),
-            rows=answers.rows,
+            rows=answers.rows.of_persons,
             budget=str(release.budget),
             scalar=isinstance(self.columns, str),
             notes=[*notes, cell_rules(release.schema, self)],

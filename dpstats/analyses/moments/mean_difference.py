@@ -96,7 +96,7 @@ class MeanDifference(ComparesGroups):
             sampling_variance=np.array([contrast.sampling_variance]),
             privacy_variance=np.array([contrast.privacy_variance]),
             intervals=MeanIntervals((contrast,)),
-            rows=answers.rows,
+            rows=answers.rows.of_persons,
             budget=str(release.budget),
             scalar=True,
             notes=[*notes, cell_rules(release.schema, self)],

@@ -20,7 +20,7 @@ from dpstats.families.losses.linear import LinearLosses
 from dpstats.families.losses.tabulated import TabulatedLoss
 from dpstats.inference.losses.risk_surface import RiskSurface
 from dpstats.measured.view import ReleaseView
-from dpstats.results.base import Result, footer
+from dpstats.results.base import Result, about_persons, footer
 from dpstats.results.named import Named
 from dpstats.results.rendering import Numerals, Page, brief_list, significant
 from dpstats.schema import Schema
@@ -352,7 +352,8 @@ class LossGridResult(Result):
         level = percent(alpha)
         header = ["", "estimate", f"{level} certified, table", f"{level} certified, population"]
         how = "certified (finite sample, any data, worst case)"
-        after = [footer(self.rows, self.budget, how, target)]
+        persons = about_persons(self.rows, "population").strip() if target == "table" else ""
+        after = [footer(self.rows, self.budget, how, target), *([persons] if persons else [])]
         return Page(
             self.title, [], header, rows, after=[*after, *(f"Note: {n}" for n in self.notes)]
         )

@@ -127,7 +127,11 @@ class OLS:
         moments = self._moments(release.schema)
         matrix = moments.matrix(release)
         fourth = moments.fourth(release) if self.cov_type == "HC1" else None
-        model = LeastSquares(matrix, moments.rows, float(self.ridge) * moments.penalised, fourth)
+        persons = matrix.answers.rows.of_persons
+        model = LeastSquares(
+            matrix, moments.rows, float(self.ridge) * moments.penalised, fourth,
+            float(persons.rows_per_person),
+        )  # fmt: skip
         intervals = LinearIntervals(model, moments.to_basis, moments.shift)
         return OLSResult(
             title=self._title(),
@@ -136,7 +140,7 @@ class OLS:
             sampling_variance=intervals.sampling_variance,
             privacy_variance=intervals.privacy_variance,
             intervals=intervals,
-            rows=matrix.answers.rows,
+            rows=persons,
             budget=str(release.budget),
             notes=[
                 *subgroup_notes(moments.given, matrix.answers.rows),

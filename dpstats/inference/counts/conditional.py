@@ -80,9 +80,9 @@ def conditional_interval(
     Every value p0 has its own valid test (`conditional_pvalue` with beta = alpha/50), so the set
     of those not rejected covers with probability at least 1 - alpha (to the numerical accuracy
     of the p-values), and so does its hull. The hull is found on a grid around the estimate and
-    over [0, 1], its ends then refined. If noise exceeds the group's size this is [0, 1]. An empty
-    set becomes the estimate yes/(yes + no), clipped to [0, 1], or [0, 1] if the noisy group is
-    empty; either can only cover more.
+    over [0, 1], its ends then refined. If noise exceeds the group's size this is [0, 1]. It is
+    [0, 1] as well, at every level, if the noisy group is empty and no p-value reaches 1/2. An empty
+    set otherwise becomes the estimate yes/(yes + no) in [0, 1]. Either can only cover more.
 
     Parameters
     ----------
@@ -115,9 +115,11 @@ def conditional_interval(
         near = sd * np.array([0, 1, 1.5, 2, 2.5, 3, 4, 6, 10])
         grid = np.unique(np.clip(np.concatenate([grid, share - near, share + near]), 0, 1))
     value = excess(grid, np.arange(grid.size))
+    if size <= 0 and np.max(value) + alpha < 1 / 2:  # at all levels, so that intervals are nested
+        return 0.0, 1.0
     kept = np.flatnonzero(value > 0)
     if not kept.size:
-        return (share, share) if size > 0 else (0.0, 1.0)
+        return share, share
     inner = grid[[kept[0], kept[-1]]]
     outer = grid[[max(kept[0] - 1, 0), min(kept[-1] + 1, grid.size - 1)]]
     tolerance = 1e-6 * float(np.max(np.abs(outer - inner)) + 1e-12)

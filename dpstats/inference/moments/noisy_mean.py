@@ -42,6 +42,9 @@ class NoisyMean:
         Public upper bound of the size; inf if there is none.
     seed : int
         Of the draws of the noise, different for groups that are compared; see `calibration_seed`.
+    spread : float
+        At least 1: how many times the sampling variance of independent rows is allowed for, such as
+        the most rows of one person. The t law has as many times fewer degrees of freedom.
     """
 
     observed: Floats
@@ -50,6 +53,7 @@ class NoisyMean:
     units: Floats
     most: float
     seed: int = 0
+    spread: float = 1.0
 
     @classmethod
     def of_column(cls, answers: Answers, f: int) -> NoisyMean:
@@ -66,7 +70,31 @@ class NoisyMean:
             np.append(1.0, units),
             size if law is None else np.inf,
             calibration_seed(answers, f),
+            float(rows.rows_per_person),
         )
+
+    @classmethod
+    def of_share(cls, answers: Answers, f: int) -> NoisyMean:
+        """All rows, 1 where a condition holds, else 0, from its count; the number of rows last."""
+        rows, seed = answers.rows, calibration_seed(answers, f)
+        if rows.public:
+            size, law = rows.estimate, None
+        else:
+            size, law = float(answers.sums[-1]), answers.law(-1)
+        count, most = float(answers.sums[f]), np.inf if law is not None else size
+        observed, mixing = np.array([size, count, count]), np.array([[1, 0], [0, 1], [0, 1.0]])
+        spread = float(rows.rows_per_person)
+        return cls(observed, mixing, (law, answers.law(f)), np.ones(2), most, seed, spread)
+
+    @classmethod
+    def of_trait(cls, answers: Answers, f: int = 0) -> NoisyMean:
+        """A group, 1 with a trait and 0 without, from both counts: numbers f and f + 1."""
+        rows, laws = answers.rows, (answers.law(f), answers.law(f + 1))
+        mixing = np.array([[1, 1], [1, 0], [1, 0.0]])
+        most, spread = rows.estimate if rows.public else np.inf, float(rows.rows_per_person)
+        seed = calibration_seed(answers, f)
+        observed = mixing @ answers.sums[f : f + 2]
+        return cls(observed, mixing, laws, np.ones(2), most, seed, spread)
 
     @classmethod
     def of_group(cls, answers: Answers, i: int) -> NoisyMean:
@@ -76,7 +104,8 @@ class NoisyMean:
         laws = tuple(group.law(f) for f in range(len(PARTS)))
         most = answers.rows.estimate if answers.rows.public else np.inf
         moments = TO_MOMENTS @ (group.sums / units)
-        return cls(moments, TO_MOMENTS, laws, units, most, calibration_seed(answers, i))
+        seed, spread = calibration_seed(answers, i), float(answers.rows.rows_per_person)
+        return cls(moments, TO_MOMENTS, laws, units, most, seed, spread)
 
     @cached_property
     def covariance(self) -> Floats:
@@ -138,7 +167,7 @@ class NoisyMean:
         """Variance of the sample mean; 1 below two rows, as in `drawn`."""
         if self._too_few:
             return 1.0
-        return self.variance / max(self.size - 1, 1.0)
+        return self.spread * self.variance / max(self.size - 1, 1.0)
 
     @property
     def hidden_by_noise(self) -> bool:
@@ -149,6 +178,8 @@ class NoisyMean:
     @cached_property
     def drawn(self) -> tuple[Floats, Floats, Floats]:
         """Draws (m,) of the mean, its squared sampling error and the size without noise.
+
+        The size is divided by `spread`, down to 2: fewer persons than rows.
 
         In a draw with fewer than two rows the mean is -1 or 1, at random. The noisy variance may be
         negative: it is raised to zero before its noise is subtracted, and clipped to the range for
@@ -166,7 +197,8 @@ class NoisyMean:
         mean, square = np.where(seen, moments[1:] / n, [ends, np.ones(DRAWS)])
         raised = square - mean**2 + self.variance - self._plain
         variance = np.clip(raised, 0, np.maximum(1 - mean**2, 0))
-        return mean, variance / (n - 1), n
+        persons = n if self.spread == 1 else np.maximum(n / self.spread, float(_LEAST_ROWS))
+        return mean, self.spread * variance / (n - 1), persons
 
     @property
     def certain(self) -> bool:

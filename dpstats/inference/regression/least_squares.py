@@ -54,6 +54,9 @@ class LeastSquares(Cached):
         Added to the diagonal of A; intervals are then for the coefficients with this penalty.
     fourth : FourthMoments or None
         Those of the features, where errors may vary with the regressors.
+    clustering : float
+        At least 1: how many times the sampling covariance of independent rows is allowed for, such
+        as the most rows of one person. The t laws have as many times fewer degrees of freedom.
 
     References
     ----------
@@ -66,6 +69,7 @@ class LeastSquares(Cached):
     rows: Floats
     ridge: Floats
     fourth: FourthMoments | None = None
+    clustering: float = 1.0
 
     @cached_property
     def second_moments(self) -> Floats:
@@ -148,7 +152,9 @@ class LeastSquares(Cached):
         relative = 0.0
         if self.fourth is None and self._safe_variance > 0:
             relative = (self._noise_of_variance / self._safe_variance) ** 2
-        return 1 / (1 / max(self.df_resid, 1.0) + min(relative, _LARGEST_RELATIVE) / 2)
+        return 1 / (
+            1 / max(self.df_resid / self.clustering, 1.0) + min(relative, _LARGEST_RELATIVE) / 2
+        )
 
     def _weights(self, left: Floats, right: Floats) -> Floats:
         """Combinations (k, d) of the measured functions that give left E right, left (k, q)."""
@@ -200,7 +206,7 @@ class LeastSquares(Cached):
         middle = self.inverse @ self._regressors @ self.inverse * self._safe_variance
         if self._misfit > 0:
             middle += self.inverse * self._misfit * largest_leverage(self.inverse, self.bounds[:-1])
-        return np.asarray(middle / self.matrix.n)
+        return np.asarray(middle / self._persons)
 
     def sampling_variances(self, combinations: Floats) -> Floats:
         """Of combinations (k, p) of the coefficients; (k,).
@@ -222,7 +228,7 @@ class LeastSquares(Cached):
         largest = np.abs(scores @ self.rows[:-1]).sum(axis=1) ** 2
         residual = np.abs(self._residual(self.params)).sum() ** 2
         sharp = squares * (self._safe_variance - self._misfit) + largest * self._misfit
-        sharp = np.minimum(sharp, squares * residual) / self.matrix.n
+        sharp = np.minimum(sharp, squares * residual) / self._persons
         return np.asarray(np.minimum(variances, sharp))
 
     def fourth_hidden(self, combinations: Floats) -> bool:
@@ -235,8 +241,13 @@ class LeastSquares(Cached):
 
     @property
     def _per_row(self) -> float:
-        """1 / n with the factor n / (n - p)."""
-        return 1 / max(self.df_resid, 1.0)
+        """1 / n with the factor n / (n - p), times `clustering`."""
+        return self.clustering / max(self.df_resid, 1.0)
+
+    @property
+    def _persons(self) -> float:
+        """Rows over `clustering`."""
+        return self.matrix.n / self.clustering
 
     def _fourth_noise(self, scores: Floats) -> Floats:
         """(k,) standard deviations of the noise on the means of (g'x)^2 (y - x'b)^2, g (k, p)."""

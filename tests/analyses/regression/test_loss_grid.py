@@ -341,9 +341,10 @@ def test_the_page_on_m_estimation_runs_and_has_right_figures(tmp_path, monkeypat
     square = {"Intercept": (-2, 2, 11), "x": (-2, 2, 11)}
     block = dps.LossGrid("logistic", "y ~ x", square).block(x)
     replaced = block.sensitivity("replace")
-    shown = f"L1 is\n{float(replaced.l1):.1f} and L2 is {float(replaced.l2_squared) ** 0.5:.2f}"
-    assert shown in text
-    assert f"the sum of the ranges is {block.size} and" in text
+    shown = f"L1 is {float(replaced.l1):.1f} and L2 is {float(replaced.l2_squared) ** 0.5:.2f}"
+    proofs = " ".join((PAGE.parents[1] / "sensitivity.md").read_text("utf-8").split())
+    assert shown in proofs
+    assert f"the sum of the ranges is {block.size} and" in proofs
 
     axes = [np.linspace(-2, 2, 21)] * 2
     risk = logistic_risk(people(5_000))

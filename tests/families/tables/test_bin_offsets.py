@@ -9,6 +9,7 @@ import dpstats as dps
 from dpstats.errors import RequestError
 from dpstats.families import block_from_dict
 from dpstats.families.tables.bin_offsets import BinOffsets
+from dpstats.privacy.neighbours import Neighbours
 
 SCHEMA = dps.Schema([
     dps.Number("x", 0, 10, points=11, edges=[2, 5], missing=0), dps.Category("g", ["n", "s"]),
@@ -57,7 +58,9 @@ def test_offsets_are_read_back_and_cost_little():
     assert block_from_dict(block.to_dict(), SCHEMA) == block
     table = dps.Cells.table(SCHEMA, ["x", "g"])
     for budget, share in ((dps.PureDP(1), 1 / 16), (dps.ZCDP(1), 1 / 32)):
-        ratio = block.relative_price(budget, "replace") / table.relative_price(budget, "replace")
+        ratio = block.relative_price(budget, Neighbours()) / table.relative_price(
+            budget, Neighbours()
+        )
         assert float(ratio) == share
     with pytest.raises(RequestError, match="not a number among"):
         BinOffsets.of(SCHEMA, ["x", "g"], "g")

@@ -120,6 +120,17 @@ def test_extremes():
     assert high - low == pytest.approx(2 * 1.96 * np.sqrt(0.21 / 1e9), rel=0.02)
 
 
+def test_intervals_of_an_empty_noisy_group_are_nested():
+    law, levels = DiscreteLaplace(50.0), (0.01, 0.05, 0.2, 0.4)
+    for yes, no in itertools.product(np.arange(-400, 401, 40), repeat=2):
+        if yes + no > 0:
+            continue
+        group = GroupCounts(float(yes), float(no), 0.1, -0.2, law, law)
+        ends = np.array([conditional_interval(group, alpha, n=60) for alpha in levels])
+        assert np.all(np.diff(ends[:, 0]) > -1e-6), (yes, no)
+        assert np.all(np.diff(ends[:, 1]) < 1e-6), (yes, no)
+
+
 @pytest.mark.parametrize(("size", "scale", "p"), [(4, 0.5, 0.3), (1, 0.6, 0.8)])
 def test_level_by_enumeration(size, scale, p):
     """All counts and noises up to 4, two values of the uniform; the rest counts as rejected."""

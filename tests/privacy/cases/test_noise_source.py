@@ -129,7 +129,7 @@ def test_p58_no_public_argument_reaches_the_noise():
                *((f"{reference}.draw_candidates", "rng") for reference in REFERENCES[:3]),
                # These hold noise that was drawn before.
                ("Measurements", "noisy_sums"), ("Measurements", "uniforms"),
-               ("Answers", "uniforms"), ("Accuracy", "noisy"),
+               ("Answers", "uniforms"), ("Accuracy", "noisy"), ("Audit", "noise"),
                # The order of the rows.
                ("Release", "row_seed"),
                # These simulate a published law to calibrate a test or a band.

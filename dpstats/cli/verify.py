@@ -1,0 +1,32 @@
+"""The command verify, a second opinion on a file by a program that shares nothing with dpstats."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from dpstats.cli.arguments import Commands
+from dpstats.terminal import show
+
+
+def add_commands(commands: Commands) -> None:
+    """Add verify."""
+    verify = commands.add_parser(
+        "verify", help="recompute sensitivities, budget and certificate from the file alone"
+    )
+    verify.add_argument("file", type=Path, help="a release, measurements or a plan")
+    verify.set_defaults(run=_verify)
+
+
+def _verify(options: argparse.Namespace) -> bool:
+    """Print the argument; False if anything does not agree or cannot be decided."""
+    from dpstats.errors import FileFormatError
+    from dpstats.verifying.arguing import verify
+    from dpstats.verifying.reading import NotReadError
+
+    try:
+        verdict = verify(options.file)
+    except NotReadError as error:
+        raise FileFormatError(str(error)) from None
+    show(verdict.text)
+    return verdict.agrees

@@ -1,0 +1,190 @@
+"""The noise: its scale, its tails, joint bounds, and the (epsilon, delta) that a total promises.
+
+What is promised is computed in decimals of 80 digits, with every bound rounded up.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from functools import lru_cache
+
+_SUMMED = 200.0
+_DIGITS = 80
+_SAFE = Decimal(1) + Decimal(10) ** -30
+PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494459230781640628620899")
+
+
+def scale_of(multiplier: Fraction, bound: int, power: int) -> float:
+    """The smallest float whose power is at least multiplier * bound^power."""
+    exact = multiplier * bound**power
+    found = float(exact) if power == 1 else math.sqrt(exact)
+    while Fraction(found) ** power < exact:
+        found = math.nextafter(found, math.inf)
+    while Fraction(math.nextafter(found, 0.0)) ** power >= exact:
+        found = math.nextafter(found, 0.0)
+    return found
+
+
+def beyond(scale: float, power: int, q: int) -> float:
+    """P(abs(Z) > q) for discrete Laplace (power 1) or discrete Gaussian (2) noise, q >= 0."""
+    if power == 1:
+        return 2 * math.exp(-(q + 1) / scale) / (1 + math.exp(-1 / scale))
+    if scale <= _SUMMED:
+        last = max(q + 1, math.ceil(39 * scale) + 2)
+        tail = math.fsum(_weight(scale, z) for z in range(q + 1, last + 1))
+        return 2 * tail / _total(scale)
+    # the sum as an integral from q + 1/2, with the first term of Euler and Maclaurin
+    y = (q + 0.5) / scale
+    density = math.exp(-y * y / 2) / math.sqrt(2 * math.pi)
+    return math.erfc(y / math.sqrt(2)) - 2 * density * y / (24 * scale * scale)
+
+
+def _weight(scale: float, z: int) -> float:
+    return math.exp(-0.5 * min(z / scale, 40.0) ** 2)
+
+
+@lru_cache(maxsize=512)
+def _total(scale: float) -> float:
+    weights = (_weight(scale, z) for z in range(1, math.ceil(39 * scale) + 3))
+    return 1 + 2 * math.fsum(weights)
+
+
+@lru_cache(maxsize=4096)
+def quantile(scale: float, power: int, beta: float) -> int:
+    """Smallest q with P(abs(Z) > q) <= beta."""
+    low, high = -1, max(1, math.ceil(scale))
+    while beyond(scale, power, high) > beta:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if beyond(scale, power, middle) <= beta else (middle, high)
+    return high
+
+
+def jointly(scales: Sequence[float], power: int, alpha: float) -> dict[float, int]:
+    """Bounds by scale that hold for all of these independent noises with probability 1 - alpha.
+
+    All get one tail; then, the smallest first, what whole numbers leave is used up.
+    """
+    counts = Counter(scales)
+    target = math.log1p(-alpha)
+    tail = -math.expm1(target / len(scales)) * (1 - 1e-12)
+    found = {scale: quantile(scale, power, tail) for scale in counts}
+
+    def within(scale: float, q: int) -> float:
+        outside = beyond(scale, power, q)
+        return counts[scale] * math.log1p(-outside) if outside < 1 else -math.inf
+
+    for scale in sorted(found, key=lambda s: found[s]):
+        rest = math.fsum(within(s, q) for s, q in found.items() if s != scale)
+        low, high = -1, found[scale]
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if within(scale, middle) + rest >= target else (middle, high)
+        found[scale] = high
+    return found
+
+
+def delta_of(rho: Fraction, epsilon: Fraction) -> tuple[Decimal, str]:
+    """A delta at which noise of total rho is (epsilon, delta)-private, and where it comes from.
+
+    With mu^2 = 2 rho and any 0 < kappa < 1, A = 2 pi^2 kappa / mu^2 >= 1 and h = 2 exp(-A (2 -
+    kappa)) / (1 - 3 exp(-A)): discrete noise is, up to a factor in [1 - h, 1 + h], continuous noise
+    of variance (1 - kappa) sigma^2 that was rounded at random. So delta is at most the curve of
+    N(0, 1) against N(mu / sqrt(1 - kappa), 1) at epsilon - 2 artanh h, over 1 - h. See
+    ``docs/explanation/approximate-dp.md`` for the proof.
+    """
+    with localcontext() as context:
+        context.prec = _DIGITS
+        r, e = _decimal(rho), _decimal(epsilon)
+        best, how = _concentrated(r, e), "by zero-concentrated privacy"
+        for step in range(2, 121):
+            kappa = 2 * r * step / 40
+            if kappa >= 1:
+                break
+            found = _rounded_normal(r, e, kappa)
+            if found is not None and found < best:
+                best = found
+                how = f"by continuous noise of {1 - kappa:.4f} of the variance, rounded at random"
+        return min(best * _SAFE, Decimal(1)), how
+
+
+def promises(rho: Fraction, epsilon: Fraction, delta: Fraction) -> tuple[bool, Decimal, str]:
+    """Whether rho is proven to be (epsilon, delta)-private, and the proven delta."""
+    found, how = delta_of(rho, epsilon)
+    with localcontext() as context:
+        context.prec = _DIGITS
+        return found <= _decimal(delta), found, how
+
+
+def _rounded_normal(rho: Decimal, epsilon: Decimal, kappa: Decimal) -> Decimal | None:
+    a = 2 * PI * PI * kappa / (2 * rho)
+    if a < Decimal("1.1"):  # so exp(-A) < 1/3
+        return None
+    h = 2 * (-a * (2 - kappa)).exp() / (1 - 3 * (-a).exp())
+    if h >= 1:
+        return None
+    shifted = epsilon - ((1 + h) / (1 - h)).ln()
+    nu = (2 * rho / (1 - kappa)).sqrt()
+    first = _upper(shifted / nu - nu / 2)
+    second = shifted.exp() * _upper(shifted / nu + nu / 2)
+    return (first - second + Decimal(10) ** -60) / (1 - h)
+
+
+def _concentrated(rho: Decimal, epsilon: Decimal) -> Decimal:
+    """Least over b of exp(b ((1 + b) rho - epsilon)) (b / (1 + b))^b / (1 + b); any b is valid."""
+    r, e = float(rho), float(epsilon)
+
+    def height(log_b: float) -> float:
+        b = math.exp(log_b)
+        return b * ((1 + b) * r - e) - b * math.log1p(1 / b) - math.log1p(b)
+
+    low, high = -30.0, math.log((e + 1) / r + 1)
+    for _ in range(200):
+        third = (high - low) / 3
+        low, high = (
+            (low, high - third)
+            if height(low + third) < height(high - third)
+            else (low + third, high)
+        )
+    b = Decimal(math.exp(low))
+    log = b * ((1 + b) * rho - epsilon) - b * (1 + 1 / b).ln() - (1 + b).ln()
+    return min(log.exp(), Decimal(1))
+
+
+def _upper(x: Decimal) -> Decimal:
+    """P(N > x) to 60 digits after the point: the series of the normal law about zero.
+
+    Beyond 14 standard deviations it is below 1e-43, and a bound of both sides serves.
+    """
+    if x < 0:
+        return 1 - _upper(-x)
+    density = (-x * x / 2).exp() / (2 * PI).sqrt()
+    if x > 14:
+        return _fraction(x) * density
+    with localcontext() as context:
+        context.prec = _DIGITS + 60
+        term = total = x
+        k = 1
+        while abs(term) > Decimal(10) ** -100:
+            term = term * x * x / (2 * k + 1)
+            total += term
+            k += 1
+        found = Decimal("0.5") - total * (-x * x / 2).exp() / (2 * PI).sqrt()
+    return +found
+
+
+def _fraction(x: Decimal) -> Decimal:
+    """Mills' ratio by its continued fraction."""
+    value = x
+    for k in range(400, 0, -1):
+        value = x + k / value
+    return 1 / value
+
+
+def _decimal(value: Fraction) -> Decimal:
+    return Decimal(value.numerator) / Decimal(value.denominator)

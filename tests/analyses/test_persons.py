@@ -1,0 +1,256 @@
+"""Persons of several rows: bounds of the sampling variance, what results say, and coverage."""
+
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+import statsmodels.api as sm
+from scipy import stats
+
+import dpstats as dps
+from dpstats.errors import RequestError
+from dpstats.privacy import noise
+
+SCHEMA = dps.Schema([
+    dps.Boolean("ill"), dps.Boolean("g"), dps.Number("x", -4, 4, points=161, edges=[0], missing=0),
+    dps.Number("y", -8, 8, points=321, missing=0),
+])  # fmt: skip
+ALLOWED = {
+    "share": dps.Proportion("ill"),
+    "share in a group": dps.Proportion("ill", given="g"),
+    "mean": dps.Mean("y"),
+    "mean in a group": dps.Mean("y", given="g"),
+    "difference": dps.Difference("ill", by="g"),
+    "means": dps.GroupMeans("y", by="g"),
+    "gap": dps.MeanDifference("y", by="g"),
+    "ols": dps.OLS("y ~ x"),
+    "hc1": dps.OLS("y ~ x", cov_type="HC1"),
+    "ols in a group": dps.OLS("y ~ x", given="g"),
+}
+
+
+def panel(rng, persons, k):
+    """Rows of persons, 1 to k of them; most of the variation is between persons."""
+    ids = np.repeat(np.arange(persons), rng.integers(1, k + 1, persons))
+    n = len(ids)
+    u, v, w = rng.normal(size=(3, persons))
+    x = np.round((v[ids] + 0.5 * rng.normal(size=n)).clip(-4, 4) * 20) / 20
+    y = np.round((1 + 0.5 * x + 1.2 * u[ids] + 0.5 * rng.normal(size=n)).clip(-8, 8) * 20) / 20
+    ill = u[ids] + 0.3 * rng.normal(size=n) > 0.8
+    g = w[ids] + 0.7 * rng.normal(size=n) > 0  # a person may be in both groups
+    return pd.DataFrame({"id": ids, "ill": ill, "g": g, "x": x, "y": y})
+
+
+class Silent:
+    """No noise, uniforms in the middle."""
+
+    def __call__(self, scale, size):
+        return np.zeros(size, dtype=np.int64)
+
+
+class Laplace:
+    """Discrete Laplace noise with a seed."""
+
+    def __init__(self, seed):
+        self.rng = np.random.default_rng(seed)
+
+    def __call__(self, scale, size):
+        p = -np.expm1(-1 / scale)
+        return self.rng.geometric(p, size) - self.rng.geometric(p, size)
+
+    def uniforms(self, size):
+        return self.rng.random(size) - 0.5
+
+
+def released(frame, analyses, k, source, budget=None, **options):
+    plan = dps.plan(SCHEMA, analyses, budget=budget or dps.PureDP(10**6), rows_per_person=k,
+                    person="id", **options)  # fmt: skip
+    with noise._noise_from(source):
+        return dps.release(plan, frame, m=60, k=10, rng=0)
+
+
+@pytest.fixture(scope="module")
+def frame():
+    return panel(np.random.default_rng(3), 500, 4)
+
+
+@pytest.fixture(scope="module")
+def silent(frame):
+    """The same rows without noise: as rows of four persons each at most, and as single rows."""
+    alone = frame.assign(id=range(len(frame)))
+    return [released(some, ALLOWED, k, Silent()) for some, k in ((frame, 4), (alone, 1))]
+
+
+@pytest.mark.parametrize("name", ALLOWED)
+def test_sampling_variances_are_k_times_those_of_independent_rows(name, silent):
+    of_persons, of_rows = (release.infer(name) for release in silent)
+    np.testing.assert_allclose(of_persons.params, of_rows.params, rtol=1e-9)
+    ratio = np.asarray(of_persons.sampling_variance) / np.asarray(of_rows.sampling_variance)
+    np.testing.assert_allclose(ratio, 4, rtol=1e-9)
+    wide, narrow = (np.asarray(r.conf_int()).reshape(-1, 2) for r in (of_persons, of_rows))
+    if name == "difference":  # whose interval for rows is exact, and for persons to first order
+        wide, narrow = np.log(wide[1:]), np.log(narrow[1:])
+    found = np.diff(wide) / np.diff(narrow)
+    assert np.all((found > 1.85) & (found < 2.15)), found
+    for options in ({"target": "table"}, {"method": "certified"}):
+        same = [np.asarray(r.conf_int(**options)) for r in (of_persons, of_rows)]
+        np.testing.assert_allclose(*same, atol=2e-3)  # noise of another scale, which is hardly any
+
+
+def test_limits_of_a_mean_and_a_share_are_those_of_t(silent, frame):
+    n, k = len(frame), 4
+    for name, column in (("mean", frame["y"]), ("share", frame["ill"].astype(float))):
+        result = silent[0].infer(name)
+        error = np.sqrt(k * column.var())
+        reach = stats.t.ppf(0.975, n / k - 1) * error / np.sqrt(n)
+        wanted = [column.mean() - reach, column.mean() + reach]
+        np.testing.assert_allclose(np.ravel(result.conf_int()), wanted, rtol=2e-4)
+        value = column.mean() + 1.3 * error / np.sqrt(n)
+        p = 2 * stats.t.sf(1.3, n / k - 1)
+        np.testing.assert_allclose(result.test(value).pvalue, p, rtol=2e-3)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("k", [1, 2, 4, 20])
+def test_cluster_covariances_are_at_most_k_times_those_of_rows(seed, k):
+    """Statsmodels' cluster covariance without correction against k HC0, in every direction."""
+    some = panel(np.random.default_rng(seed), 60, k)
+    design = sm.add_constant(np.column_stack([some["x"], some["g"].astype(float)]))
+    fit = sm.OLS(some["y"], design).fit()
+    options = {"groups": some["id"], "use_correction": False}
+    clustered = fit.get_robustcov_results("cluster", **options).cov_params()
+    rows = fit.get_robustcov_results("HC0").cov_params()
+    assert np.linalg.eigvalsh(k * rows - clustered).min() >= -1e-12
+    if k == 1:
+        np.testing.assert_allclose(rows, clustered, atol=1e-14)
+    equal = some.assign(x=some.groupby("id")["x"].transform("first"))  # attained by equal rows
+    equal = equal.loc[equal["id"].repeat(1)].drop_duplicates("id").loc[lambda f: f.index.repeat(k)]
+    y = equal["y"] - equal["y"].mean()
+    totals = y.groupby(equal["id"]).sum()
+    np.testing.assert_allclose((totals**2).sum(), k * (y**2).sum())
+
+
+def test_ols_without_noise_is_k_times_the_covariance_of_statsmodels(silent, frame):
+    fit = sm.OLS(frame["y"], sm.add_constant(frame["x"])).fit()
+    for name, cov in (("ols", "nonrobust"), ("hc1", "HC1")):
+        with_errors = fit if cov == "nonrobust" else fit.get_robustcov_results(cov)
+        wanted = 4 * np.diag(with_errors.cov_params())
+        # HC1 rounds y to 64 steps
+        tolerance = 1e-6 if cov == "nonrobust" else 3e-3
+        found = silent[0].infer(name).sampling_variance
+        np.testing.assert_allclose(found, wanted, rtol=tolerance)
+
+
+@pytest.mark.parametrize("name", ALLOWED)
+def test_results_say_what_they_assume(name, silent):
+    text = " ".join(silent[0].infer(name).summary().split())
+    assert "persons assumed independent draws; no weights" in text
+    assert "up to 4 rows: the sampling variance is taken as 4 times" in text
+    text = " ".join(silent[0].infer(name).summary(target="table").split())
+    assert "4 times" not in text
+    text = " ".join(silent[1].infer(name).summary().split())
+    assert "rows assumed independent draws; no weights, no clusters" in text
+    assert "A person" not in text
+
+
+def test_other_analyses_say_that_they_do_not_allow_for_it(frame):
+    asked = {
+        "table": dps.Marginals(["ill", "g"]), "test": dps.Independence("ill", "g"),
+        "fit": dps.GoodnessOfFit("g", {False: 0.5, True: 0.5}), "logit": dps.Logistic("ill ~ g"),
+        "pca": dps.PCA(["x", "y"]), "corr": dps.Correlation(["x", "y"]),
+        "cov": dps.Covariance(["x", "y"]), "quantile": dps.Quantile("x"),
+        "graph": dps.GraphicalModel(["x", "y"]),
+        "tree": dps.GraphicalModel(["x", "y"], structure="tree"),
+        "huber": dps.Huber("y ~ 1", 1.0, {"Intercept": (-1, 3, 5)}),
+    }  # fmt: skip
+    release = released(frame, asked, 4, Silent())
+    for name in asked:
+        text = " ".join(release.infer(name).summary().split())
+        assert "A person may have up to 4 rows, which are not independent" in text, name
+    assert re.search("several rows of one person are not", " ".join(str(release).split()))
+
+
+def test_shortest_intervals_are_for_single_rows(silent):
+    with pytest.raises(RequestError, match="a person may have up to 4"):
+        silent[0].infer("share").conf_int(method="shortest")
+    silent[1].infer("share").conf_int(method="shortest")
+
+
+def test_a_hidden_number_of_rows_and_files_keep_all_of_it(frame, tmp_path):
+    release = released(frame, ALLOWED, 4, Laplace(0), dps.PureDP(100), unit="add_remove")
+    release.save(tmp_path / "r.zip")
+    again = dps.load(tmp_path / "r.zip")
+    for name in ALLOWED:
+        result = release.infer(name)
+        assert result == again.infer(name), name
+        ends = np.asarray(result.conf_int()).reshape(-1, 2)
+        assert np.all(ends[:, 0] < ends[:, 1])
+        assert np.all((result.pvalues >= 0) & (result.pvalues <= 1))
+        result.conf_int(simultaneous=True)
+        assert len(result.to_frame())
+
+
+def test_previews_are_wider_too():
+    widths = [
+        dps.plan(SCHEMA, ALLOWED, budget=dps.ZCDP(20), rows_per_person=k, n=4_000)
+        .preview(n=4_000).widths()["width"].to_numpy() for k in (1, 4)
+    ]  # fmt: skip
+    ratio = widths[1] / widths[0]
+    assert np.all((ratio > 1.8) & (ratio < 2.6)), ratio
+
+
+# Coverage
+
+
+@pytest.fixture(scope="module")
+def truths():
+    """Of all persons, from very many; per row, as means over rows are."""
+    found = {}
+    for k in (1, 2, 5, 20):
+        big = panel(np.random.default_rng(99), 1_200_000 // (k + 1), k)
+        design = np.column_stack([np.ones(len(big)), big["x"]])
+        yes, no = big.loc[big["g"], "ill"].mean(), big.loc[~big["g"], "ill"].mean()
+        means = big.groupby("g")["y"].mean()
+        line = np.linalg.lstsq(design, big["y"], rcond=None)[0]
+        found[k] = {
+            "share": [big["ill"].mean()], "share in a group": [yes], "mean": [big["y"].mean()],
+            "difference": [no - yes, no / yes, no / (1 - no) / (yes / (1 - yes))],
+            "gap": [means[False] - means[True]], "ols": line, "hc1": line,
+        }  # fmt: skip
+    return found
+
+
+def covered(k, runs, truth, names, persons=400):
+    hits = {name: [] for name in names}
+    analyses = {name: ALLOWED[name] for name in names}
+    for run in range(runs):
+        some = panel(np.random.default_rng([k, run]), persons, k)
+        release = released(some, analyses, k, Laplace(run), dps.PureDP(40 * k))
+        for name in names:
+            low, high = np.asarray(release.infer(name).conf_int()).reshape(-1, 2).T
+            hits[name].append((low <= truth[name]) & (np.asarray(truth[name]) <= high))
+    return {name: np.mean(found, axis=0) for name, found in hits.items()}
+
+
+def test_intervals_cover_and_those_of_rows_would_not(truths):
+    """40 runs at .95: 32 or fewer in one of a thousand. Those of rows cover in three quarters."""
+    names = ["share", "mean", "gap", "ols"]
+    for name, found in covered(5, 40, truths[5], names).items():
+        assert np.all(found >= 33 / 40), (name, found)
+    hits = []
+    for run in range(40):
+        some = panel(np.random.default_rng([5, run]), 400, 5).assign(id=lambda f: range(len(f)))
+        result = released(some, {"mean": ALLOWED["mean"]}, 1, Laplace(run)).infer("mean")
+        low, high = np.ravel(result.conf_int())
+        hits.append(low <= truths[5]["mean"][0] <= high)
+    assert np.mean(hits) < 0.87
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("k", [1, 2, 5, 20])
+def test_coverage_on_panels(k, truths):
+    """400 runs at .95: below .916 in one of a thousand."""
+    names = ["share", "share in a group", "mean", "difference", "gap", "ols", "hc1"]
+    for name, found in covered(k, 400, truths[k], names).items():
+        assert np.all(found >= 0.916), (k, name, found)

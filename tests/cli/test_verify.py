@@ -1,0 +1,38 @@
+"""The command verify, which runs the second opinion."""
+
+import json
+
+import pytest
+
+from dpstats.cli import DONE, FAILED, REFUSED, main
+
+RELEASE = ["release", "--unchecked", "request.toml", "survey.csv", "-o", "out.zip"]
+
+
+def test_a_plan_and_a_release(folder, capsys):
+    assert main(["plan", "request.toml", "-o", "plan.json"]) == DONE
+    assert main(RELEASE) == DONE
+    capsys.readouterr()
+    for name in ("plan.json", "out.zip"):
+        assert main(["verify", name]) == DONE
+        out, err = capsys.readouterr()
+        assert out.endswith("\nagrees\n")
+        assert not err
+
+
+def test_a_plan_that_was_edited(folder, capsys):
+    assert main(["plan", "request.toml", "-o", "plan.json"]) == DONE
+    plan = json.loads((folder / "plan.json").read_text())
+    plan["budget"]["epsilon"] = "99/100"
+    (folder / "plan.json").write_text(json.dumps(plan))
+    capsys.readouterr()
+    assert main(["verify", "plan.json"]) == FAILED
+    assert "Disagreement: the noise spends 1 on rows" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["request.toml", "survey.csv", "none"])
+def test_other_files_are_refused(folder, capsys, name):
+    assert main(["verify", name]) == REFUSED
+    out, err = capsys.readouterr()
+    assert not out
+    assert err.startswith(f"dpstats: {name} ")

@@ -1,0 +1,329 @@
+"""Persons of several rows: what they cost, by brute force over tables that differ in k rows."""
+
+import dataclasses
+import itertools
+import json
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import dpstats as dps
+from dpstats.errors import BudgetError, FileFormatError, RequestError
+from dpstats.families import KINDS
+from dpstats.families.ball_moments import BallMoments
+from dpstats.families.coarse_moments import third_and_fourth_powers
+from dpstats.families.group_moments import GroupMoments
+from dpstats.families.losses.linear import LinearLosses
+from dpstats.families.moments import Moments
+from dpstats.families.pilot_score import PilotScore
+from dpstats.families.subgroups import Subgroup
+from dpstats.families.tables.bin_offsets import BinOffsets
+from dpstats.families.tables.cells import ROWS
+from dpstats.families.tables.residuals import Residual
+from dpstats.measured.strategy import residuals_cost
+from dpstats.planning.requests import load_request
+from dpstats.privacy import noise
+from dpstats.privacy.ledger import Ledger
+from dpstats.privacy.neighbours import Neighbours, Sensitivity
+
+SCHEMA = dps.Schema([
+    dps.Category("c", ["a", "b", "c"]), dps.Boolean("b"), dps.Boolean("d"),
+    dps.Number("x", -1, 1, points=5, edges=[0], missing=0),
+    dps.Number("y", 0, 2, points=3, edges=[1], missing=1),
+    dps.Number("m", -1, 1, points=5, edges=[0], allow_missing=True),
+])  # fmt: skip
+X, Y = ("x", None), ("y", None)
+TABULATED = dps.TabulatedLoss.of(
+    SCHEMA, ["y"], {"m": (0, 2, 3)}, lambda row, at: np.abs(row["y"] - at["m"])
+)
+BLOCKS = {
+    "table": dps.Cells.table(SCHEMA, ["c", "b"]),
+    "condition": dps.Cells.condition(SCHEMA, "b or x < 0"),
+    "rows": ROWS,
+    "residual": Residual((SCHEMA["c"], SCHEMA["b"])),
+    "moments": dps.Moments.of(SCHEMA, ["x", "y"]),
+    "moments over groups": Moments.of_terms(SCHEMA, [(X, ("b", 1)), (X, ("d", 1)), (X,)]),
+    "moments in a subgroup": dps.Moments.of(SCHEMA, ["x"], given="b"),
+    "coarse": third_and_fourth_powers(SCHEMA, ["x", "y"]),
+    "HC1": dps.OLS("x ~ y", cov_type="HC1").family(SCHEMA).blocks[-1],
+    "ball_moments": BallMoments.of(SCHEMA, ["x", "y"], 0.8),
+    "group_moments": GroupMoments(SCHEMA["m"], (Subgroup.of(SCHEMA, "b", ["m"]),)),
+    "kernel_lattice": dps.BernsteinKDE(["x"], k=4, share=0.5).block(SCHEMA, 1),
+    "bin_offsets": BinOffsets.of(SCHEMA, ["x"], "x"),
+    "losses": LinearLosses.of(SCHEMA, dps.HuberLoss(1.5), "y ~ x",
+                              {"Intercept": (0, 2, 3), "x": (-1, 1, 3)}),
+    "tabulated_losses": TABULATED.losses,
+    "pilot_score": PilotScore.of(SCHEMA, [(), (X,)], ("b", 1), "logit").at(np.array([9.0, -30.0])),
+}  # fmt: skip
+UNITS = ["replace", "add_remove"]
+
+
+def test_every_kind_of_block_is_here():
+    assert {type(block) for block in BLOCKS.values()} == set(KINDS.values())
+
+
+def row_sums(block):
+    """Distinct values of all functions at single rows, (rows, d) integers, by the block's sums."""
+    names = [column.name for column in block.columns]
+    ranges = [range(c.code_range[0], c.code_range[1] + 1) for c in block.columns]
+    rows = itertools.product(*ranges)
+    if not names:
+        return np.array([[1]])
+    found = [
+        block.sums({n: np.array([v]) for n, v in zip(names, row, strict=True)}) for row in rows
+    ]
+    return np.unique(np.stack(found), axis=0)
+
+
+def largest(changes, bounds):
+    """Largest L1 and squared L2 norm of integer changes (m, d), in units of the bounds; exact."""
+    common = math.lcm(*bounds.tolist())
+    scaled = np.abs(changes).astype(object) * [common // b for b in bounds.tolist()]
+    l1, l2 = scaled.sum(axis=1).max(), (scaled**2).sum(axis=1).max()
+    return Sensitivity(Fraction(int(l1), common), Fraction(int(l2), common**2))
+
+
+def tables_of(values, k, unit):
+    """Sums of all tables of k rows, or of up to k of them, (tables, d)."""
+    sizes = [k] if unit == "replace" else range(k + 1)
+    zero = np.zeros((1, values.shape[1]), np.int64)
+    parts = [
+        zero if size == 0 else values[np.array(chosen)].sum(axis=1)
+        for size in sizes
+        for chosen in [list(itertools.combinations_with_replacement(range(len(values)), size))]
+    ]
+    return np.unique(np.concatenate(parts), axis=0)
+
+
+def brute_force(values, bounds, k, unit):
+    """Over all pairs of neighbouring tables: k rows changed, or up to k rows more."""
+    tables = tables_of(values, k, unit)
+    if unit == "add_remove":
+        return largest(tables, bounds)
+    pairs = np.unique(np.concatenate([tables - one for one in tables]), axis=0)
+    return largest(pairs, bounds)
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("name", BLOCKS)
+def test_k_rows_move_a_block_by_exactly_k_times_one_row(name, unit):
+    block = BLOCKS[name]
+    values = row_sums(block)
+    if len(values) > 12:  # the extreme rows of every function, and some others
+        ends = np.concatenate([values.argmin(axis=0), values.argmax(axis=0)])
+        some = np.random.default_rng(0).choice(len(values), 12, replace=False)
+        values = values[np.unique(np.append(ends, some))[:16]]
+    one = brute_force(values, block.bounds, 1, unit)
+    for k in (2, 3) if len(values) < 10 else (2,):
+        at = Neighbours(unit, k)
+        claimed, found = block.moved_by(at), brute_force(values, block.bounds, k, unit)
+        assert (found.l1, found.l2_squared) == (k * one.l1, k**2 * one.l2_squared)
+        assert found.l1 <= claimed.l1
+        assert found.l2_squared <= claimed.l2_squared
+        row = block.sensitivity(unit)
+        assert (claimed.l1, claimed.l2_squared) == (k * row.l1, k**2 * row.l2_squared)
+        for budget in (dps.PureDP(1), dps.ZCDP(1), dps.ApproxDP(1, 1e-6)):
+            power = 1 if budget.noise == "laplace" else 2
+            amount = Fraction(1, 7)
+            assert block.price(budget, at) == k**power * block.price(budget, Neighbours(unit))
+            assert block.cost(budget, at, block.multiplier(budget, at, amount)) == amount
+
+
+def test_the_count_has_sensitivity_k():
+    assert ROWS.moved_by(Neighbours("add_remove", 5)) == Sensitivity(Fraction(5), Fraction(25))
+
+
+ANALYSES = {
+    "shares": {"p": dps.Proportion("c == 'a'"), "q": dps.Proportion("b", given="d")},
+    "tables": {"m": dps.Marginals(["c", "b", "d"], 2)},
+    "moments": {"m": dps.Mean("x"), "o": dps.OLS("y ~ x + b", cov_type="HC1")},
+    "clipped": {"c": dps.PCA(["x", "y"], clip_norm=0.8)},
+    "two stages": {"l": dps.Logistic("b ~ x", stages=2)},
+}
+REFERENCES = {
+    "none": (None, 1),
+    "histogram": (dps.PerturbedHistogram(Fraction(1, 3)), 1000),
+    "lattice": (dps.BernsteinKDE(["x"], k=4, share=Fraction(1, 3)), 1000),
+}
+BUDGETS = [dps.PureDP, dps.ZCDP, lambda total: dps.ApproxDP(total, 1e-6)]
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("kind", BUDGETS)
+@pytest.mark.parametrize("name", ANALYSES)
+def test_a_whole_plan_spends_its_budget_on_k_rows(name, kind, unit):
+    """The sum of changes over scales, from blocks and scales alone: at most the budget."""
+    reference, amount = REFERENCES["histogram" if name == "tables" else "none"]
+    for k in (1, 2, 7):
+        plan = dps.plan(SCHEMA, ANALYSES[name], budget=kind(amount), unit=unit, rows_per_person=k,
+                        n=10_000, reference=reference)  # fmt: skip
+        assert plan.cost() == plan.budget.total
+        assert spent_on(plan, k) <= plan.budget.total
+        assert spent_on(plan, 1) <= plan.budget.total / k ** (2 if kind is not dps.PureDP else 1)
+        loose = dataclasses.replace(plan.strategy, rows_per_person=k + 1)
+        with pytest.raises(BudgetError):
+            loose.check()
+
+
+def spent_on(plan, k):
+    """What k rows cost at the scales that noise is drawn with, by the norms of single rows.
+
+    Residuals are taken together: their changes come from one row.
+    """
+    gaussian, residuals, total = plan.budget.noise == "gaussian", [], Fraction(0)
+    for planned, scales in zip(plan.strategy.blocks, plan.strategy.block_scales, strict=True):
+        exact = [Fraction(scale) for scale in scales.tolist()]
+        bounds = planned.block.bounds.tolist()
+        if isinstance(planned.block, Residual) and gaussian:
+            residuals.append(planned)
+            continue
+        # Noise of scale s on sums of bound B: in units of B it is at least the multiplier.
+        least = min(s / b for s, b in zip(exact, bounds, strict=True))
+        moved = planned.block.sensitivity(plan.unit).of_rows(k)
+        total += moved.l2_squared / (2 * least**2) if gaussian else moved.l1 / least
+    return total + residuals_cost(residuals, plan.budget, Neighbours(plan.unit, k))
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("name", REFERENCES)
+def test_the_noise_of_a_plan_is_that_of_a_smaller_budget(name, unit):
+    """Every scale at k rows is that at budget / k or rho / k^2, the reference's own included."""
+    reference, amount = REFERENCES[name]
+    for kind, power in ((dps.PureDP, 1), (dps.ZCDP, 2)):
+        options = {"unit": unit, "n": 10_000, "reference": reference}
+        asked = ANALYSES["moments"] | ANALYSES["tables"]
+        several = dps.plan(SCHEMA, asked, budget=kind(amount), rows_per_person=3, **options)
+        small = dps.plan(SCHEMA, asked, budget=kind(Fraction(amount, 3**power)), **options)
+        assert several.strategy.blocks == small.strategy.blocks
+        widths = [p.preview(n=10_000).widths()["width"].tolist() for p in (several, small)]
+        assert np.all(np.array(widths[0]) >= np.array(widths[1]))  # of persons, not of rows
+
+
+class Marked:
+    """Records the scales that the noise is drawn with."""
+
+    def __init__(self):
+        self.scales = []
+
+    def __call__(self, scale, size):
+        self.scales += [scale] * size
+        return np.zeros(size, dtype=np.int64)
+
+
+@pytest.mark.parametrize("k", [1, 2, 5])
+def test_noise_is_drawn_at_the_scales_of_the_plan(k):
+    import pandas as pd
+
+    plan = dps.plan(SCHEMA, {"p": dps.Proportion("b")}, budget=dps.PureDP(1),
+                    unit="add_remove", rows_per_person=k)  # fmt: skip
+    source = Marked()
+    with noise._noise_from(source):
+        held = dps.measure(plan, pd.DataFrame({"b": [True] * 3}))
+    assert sum(k / Fraction(scale) for scale in source.scales) <= 1
+    assert held.rows_per_person == k
+
+
+# Files, ledgers, texts
+
+
+def planned(k, **options):
+    return dps.plan(SCHEMA, {"p": dps.Proportion("b")}, budget=dps.PureDP(1), rows_per_person=k,
+                    n=4, **options)  # fmt: skip
+
+
+def test_one_row_per_person_is_not_written_and_more_are(tmp_path):
+    one, three = planned(1), planned(3)
+    assert "rows_per_person" not in json.dumps(one.to_dict())
+    assert three.to_dict()["rows_per_person"] == 3
+    assert one.digest != three.digest
+    three.save(tmp_path / "plan.json")
+    assert dps.Plan.load(tmp_path / "plan.json") == three
+    assert "replacing up to 3 rows of one person" in " ".join(str(three).split())
+    plain = json.loads((tmp_path / "plan.json").read_text())
+    for wrong in (1, 2, 0, True, "3", 3.0, None, 2**20 + 1):
+        (tmp_path / "edited.json").write_text(json.dumps({**plain, "rows_per_person": wrong}))
+        with pytest.raises((FileFormatError, BudgetError, RequestError)):
+            dps.Plan.load(tmp_path / "edited.json")
+    del plain["rows_per_person"]
+    (tmp_path / "edited.json").write_text(json.dumps(plain))
+    with pytest.raises(BudgetError, match="spends 1/3 and"):
+        dps.Plan.load(tmp_path / "edited.json")
+
+
+def test_releases_say_how_many_rows_a_person_may_have(tmp_path):
+    import pandas as pd
+
+    held = dps.release(planned(3), pd.DataFrame({"b": [True, False] * 2}), m=50, k=4, rng=0)
+    held.save(tmp_path / "release.zip")
+    again = dps.load(tmp_path / "release.zip")
+    assert again.measurements.rows_per_person == 3
+    assert "at most 3 rows per person" in " ".join(str(again).split())
+    assert '"person": "at most 3 rows per person; all rows of' in held.measurements.to_members()[
+        "measurements.json"
+    ].replace("\n", "")
+    described = json.dumps(again.to_croissant("r", file=tmp_path / "release.zip"))
+    assert "up to 3 rows of one person" in described
+
+
+@pytest.mark.parametrize("k", [0, -1, True, 1.0, "2", None, 2**20 + 1])
+def test_other_numbers_of_rows_are_refused(k):
+    with pytest.raises(RequestError, match="rows_per_person must be a whole number from 1 to"):
+        planned(k)
+
+
+def test_a_request_states_it(tmp_path):
+    request = tmp_path / "request.toml"
+    request.write_text(
+        'rows_per_person = 4\n[budget]\nepsilon = 1\n[[column]]\nname = "b"\nkind = "boolean"\n'
+        '[[analysis]]\nname = "p"\nkind = "proportion"\ncondition = "b"\n'
+    )
+    assert load_request(request).rows_per_person == 4
+    assert load_request(request, rows_per_person=2).rows_per_person == 2
+
+
+def test_a_ledger_counts_one_relation(tmp_path):
+    book = Ledger.create(tmp_path / "some.ledger", dps.PureDP(2), rows_per_person=3)
+    assert Ledger.open(tmp_path / "some.ledger") == book
+    assert "up to 3 rows of one person" in str(book)
+    book.spend(dps.PureDP(1), rows_per_person=3)
+    with pytest.raises(BudgetError, match="rows_per_person=3, got 1"):
+        book.check(dps.PureDP(1))
+    with pytest.raises(BudgetError, match="--rows-per-person 4"):
+        book.spend(dps.PureDP(1), rows_per_person=4)
+    assert book.spent == 1
+    old = Ledger.create(tmp_path / "old.ledger", dps.PureDP(2))
+    assert "rows_per_person" not in (tmp_path / "old.ledger").read_text()
+    with pytest.raises(BudgetError, match="rows_per_person=1, got 3"):
+        old.check(dps.PureDP(1), rows_per_person=3)
+
+
+def test_a_measurement_is_entered_in_a_ledger_of_its_rows_per_person(tmp_path):
+    import pandas as pd
+
+    book = Ledger.create(tmp_path / "some.ledger", dps.PureDP(2), rows_per_person=3)
+    frame = pd.DataFrame({"b": [True, False] * 2})
+    dps.measure(planned(3), frame, ledger=book)
+    assert book.spent == 1
+    with pytest.raises(BudgetError, match="rows_per_person=3, got 1"):
+        dps.measure(planned(1), frame, ledger=book)
+    assert book.spent == 1
+
+
+def test_a_second_release_keeps_the_rows_per_person():
+    import pandas as pd
+
+    first = dps.plan(
+        SCHEMA, {"l": dps.Logistic("b ~ x + d + y")}, budget=dps.ZCDP(1), rows_per_person=3
+    )
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"b": rng.random(400) < 0.5, "x": rng.uniform(-1, 1, 400),
+                          "d": rng.random(400) < 0.4, "y": rng.uniform(0, 2, 400)})  # fmt: skip
+    held = dps.release(first, frame, m=100, k=50, rng=0)
+    asked = {"l2": dps.Logistic("b ~ x + d + y", stages=2)}
+    added = dps.plan(SCHEMA, asked, budget=dps.ZCDP(1), start=held)
+    assert added.rows_per_person == 3
+    assert added.cost() == 2
+    with pytest.raises(RequestError, match="with at most 3 rows per person"):
+        dps.plan(SCHEMA, asked, budget=dps.ZCDP(1), start=held, rows_per_person=2)

@@ -1,0 +1,390 @@
+"""At most k rows of a person: the same rows on every route, in any chunks, and by no other's."""
+
+import datetime
+import decimal
+import gc
+import gzip
+import itertools
+import json
+import logging
+import traceback
+import uuid
+import zipfile
+from fractions import Fraction
+
+import duckdb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import dpstats as dps
+from dpstats.errors import BudgetError, DataError, RequestError
+from dpstats.planning.requests import load_request
+from dpstats.privacy import noise
+from dpstats.privacy.ledger import Ledger
+from dpstats.private import delimited, sources, threads
+from dpstats.private.persons import key_of, of_persons
+from dpstats.private.tables import exact_sums, open_source
+
+SCHEMA = dps.Schema([
+    dps.Category("c", ["a", "b", "z"]), dps.Number("x", 0, 100, points=101, missing=0),
+])  # fmt: skip
+BLOCKS = [dps.Cells.table(SCHEMA, ["c"]), dps.Moments.of(SCHEMA, ["x"])]
+
+
+def table_of(n=400, persons=60, seed=0):
+    """Keys with gaps, some missing; every row can be told from its x."""
+    rng = np.random.default_rng(seed)
+    keys = rng.integers(0, persons, n).astype(object)
+    keys[rng.random(n) < 0.1] = None
+    return {
+        "id": keys.tolist(),
+        "c": rng.choice(["a", "b", "z"], n).tolist(),
+        "x": rng.integers(0, 101, n).tolist(),
+    }
+
+
+def first_rows(keys, k):
+    """Numbers of the rows that are used, by a loop."""
+    seen, used = {}, []
+    for row, key in enumerate(keys):
+        if key is None or key == "" or key != key:
+            continue
+        seen[key] = seen.get(key, 0) + 1
+        if seen[key] <= k:
+            used.append(row)
+    return used
+
+
+def expected(table, k):
+    used = first_rows(table["id"], k)
+    frame = pd.DataFrame({name: [table[name][i] for i in used] for name in ("c", "x")})
+    sums, n = exact_sums(open_source(frame, SCHEMA), SCHEMA, BLOCKS)
+    assert n == len(used)
+    return [one.tolist() for one in sums], n
+
+
+def found(data, k, person="id"):
+    source = of_persons(open_source(data, SCHEMA, person), person, k)
+    sums, n = exact_sums(source, SCHEMA, BLOCKS)
+    return [one.tolist() for one in sums], n
+
+
+def written(table, path, opened=open):
+    names = list(table)
+    lines = [
+        ",".join("" if c is None else str(c) for c in row)
+        for row in zip(*table.values(), strict=True)
+    ]
+    with opened(path, "wt") as file:
+        file.write("\n".join([",".join(names), *lines]) + "\n")
+    return path
+
+
+def routes(table, folder):
+    """The table as every kind of source; keys as numbers, text, categories, objects."""
+    frame = pd.DataFrame({"id": pd.array(table["id"], "Int64"), "c": table["c"], "x": table["x"]})
+    text = frame.assign(id=[None if k is None else str(k) for k in table["id"]])
+    arrow = pa.table({"id": pa.array(table["id"], pa.int64()), "c": table["c"], "x": table["x"]})
+    pq.write_table(arrow, folder / "t.parquet", row_group_size=37)
+    chunks = pa.concat_tables([arrow.slice(i, 11) for i in range(0, len(arrow), 11)])
+    yield "pandas", frame
+    yield "floats", frame.assign(id=frame["id"].astype("float64"))
+    yield "text", text
+    yield "objects", text.assign(id=pd.Series(table["id"], dtype=object))
+    yield "categories", text.assign(id=text["id"].astype("category"))
+    yield "categories of numbers", frame.assign(id=frame["id"].astype("category"))
+    yield "arrow", arrow
+    yield "chunks", chunks
+    yield "dictionary", arrow.set_column(0, "id", chunks["id"].dictionary_encode())
+    yield "decimals", arrow.set_column(0, "id", arrow["id"].cast(pa.decimal128(30, 3)))
+    yield "days", arrow.set_column(0, "id", arrow["id"].cast(pa.int32()).cast(pa.date32()))
+    yield "views", arrow.set_column(0, "id", arrow["id"].cast(pa.string()).cast(pa.string_view()))
+    yield "polars", pl.DataFrame(table)
+    yield (
+        "polars categories",
+        pl.DataFrame(table).with_columns(pl.col("id").cast(pl.String).cast(pl.Categorical)),
+    )
+    yield "duckdb", duckdb.sql("select * from arrow")
+    yield "parquet", folder / "t.parquet"
+    yield "csv", written(table, folder / "t.csv")
+    yield "gz", written(table, folder / "t.csv.gz", gzip.open)
+
+
+@pytest.mark.parametrize("k", [1, 2, 5, 1000])
+@pytest.mark.parametrize("batch_rows", [7, 2**17])
+def test_every_route_uses_the_first_rows_of_each_person(k, batch_rows, tmp_path, monkeypatch):
+    monkeypatch.setattr(sources, "BATCH_ROWS", batch_rows)
+    monkeypatch.setattr(delimited, "CSV_BLOCK", 64 * batch_rows)
+    table = table_of()
+    wanted = expected(table, k)
+    for name, data in routes(table, tmp_path):
+        assert found(data, k) == wanted, name
+
+
+@pytest.mark.parametrize("helpers", [0, 1, 7])
+def test_threads_make_no_difference(helpers, tmp_path, monkeypatch):
+    monkeypatch.setattr(threads, "_helpers", lambda: helpers)
+    monkeypatch.setattr(sources, "BATCH_ROWS", 50)
+    table = table_of(n=5_000, persons=300)
+    wanted = expected(table, 3)
+    for name, data in routes(table, tmp_path):
+        if name in ("parquet", "csv", "pandas"):
+            assert found(data, 3) == wanted, name
+
+
+def test_numbers_that_do_not_convert_in_a_later_block_change_no_row(tmp_path, monkeypatch):
+    """The reader starts anew in the middle: persons are counted once."""
+    monkeypatch.setattr(delimited, "CSV_BLOCK", 200)
+    table = table_of()
+    table["x"][333] = "n/a"
+    path = written(table, tmp_path / "t.csv")
+    table["x"][333] = None
+    assert found(path, 2) == expected(table, 2)
+
+
+def test_text_is_compared_exactly_and_numbers_by_value():
+    same = [(1, 1.0), (1, "1"), (True, "true"), (2**60 + 1, str(2**60 + 1)), (1, Fraction(1)),
+            (decimal.Decimal("1.50"), 1.5), (np.int8(3), 3), (np.float32(2), 2)]  # fmt: skip
+    for one, other in same:
+        assert key_of(one) == key_of(other) is not None
+    different = ["a", "A", " a", "a ", "a\u0301", "\u00e1", "1", "01", "1.0", 2**60, 2**60 + 1, 1.5,
+                 float(2**53), 2**53 + 1,
+                 datetime.date(2024, 1, 1), datetime.datetime(2024, 1, 1), uuid.UUID(int=1),
+                 uuid.UUID(int=2), b"\xff", "\ud800"]  # fmt: skip
+    keys = [key_of(one) for one in different]
+    assert None not in keys
+    assert len(set(keys)) == len(keys)
+    for none in (None, "", b"", float("nan"), np.nan, float("inf"), pd.NA, pd.NaT, 1j, [1], (1, 2),
+                 decimal.Decimal("1e999999999"), decimal.Decimal("NaN"), {}, object(),
+                 np.datetime64("NaT"), np.timedelta64(1, "D")):  # fmt: skip
+        assert key_of(none) is None
+
+
+def test_long_whole_numbers_are_not_rounded():
+    keys = [2**60, 2**60 + 1, 2**60, 2**60 + 1]
+    frame = pd.DataFrame({"id": keys, "c": list("abab"), "x": [1, 2, 3, 4]})
+    for data in (frame, frame.astype({"id": object}), pa.Table.from_pandas(frame)):
+        assert found(data, 1)[1] == 2
+
+
+def test_columns_that_hold_no_keys_are_read_as_rows_without_one():
+    rows = {"c": ["a", "b"], "x": [1, 2]}
+    for keys in (pa.array([[1], [2]]), pa.array([{"a": 1}, None]), pa.nulls(2),
+                 pa.array([None, None], pa.string())):  # fmt: skip
+        assert found(pa.table({"id": keys, **rows}), 1)[1] == 0
+    both = pa.array([b"0" * 16, b"1" * 16], pa.binary(16))
+    for keys in (
+        pa.ExtensionArray.from_storage(pa.uuid(), both),
+        both,
+        pa.array([1, 2], pa.duration("s")),
+    ):
+        assert found(pa.table({"id": keys, **rows}), 1)[1] == 2
+
+
+# What one person can change
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_all_tables_of_five_rows_differ_by_one_persons_rows_in_at_most_k(k):
+    """Every arrangement of keys, missing ones too: without person p, others use the same rows."""
+    for keys in itertools.product(["p", "q", None], repeat=5):
+        whole = first_rows_by_library(keys, k)
+        for person in ("p", "q"):
+            kept = [i for i, key in enumerate(keys) if key != person]
+            without = [kept[i] for i in first_rows_by_library([keys[i] for i in kept], k)]
+            assert [i for i in whole if keys[i] != person] == without
+            assert len(whole) - len(without) <= k
+        assert not any(keys[i] is None for i in whole)
+
+
+def first_rows_by_library(keys, k):
+    """Numbers of the rows that are used: each has a level of its own."""
+    if not keys:
+        return []
+    schema = dps.Schema([dps.Category("row", [str(i) for i in range(6)])])
+    table = pa.table({"id": pa.array(keys, pa.string()), "row": [str(i) for i in range(len(keys))]})
+    block = dps.Cells.table(schema, ["row"])
+    (counts,), _ = exact_sums(
+        of_persons(open_source(table, schema, "id"), "id", k), schema, [block]
+    )
+    return np.flatnonzero(counts).tolist()
+
+
+class Recorded:
+    """Zero noise; keeps the scales."""
+
+    def __init__(self):
+        self.scales = []
+
+    def __call__(self, scale, size):
+        self.scales += [Fraction(scale)] * size
+        return np.zeros(size, dtype=np.int64)
+
+
+@pytest.mark.parametrize("kind", [dps.PureDP, dps.ZCDP])
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+def test_a_persons_rows_cost_at_most_the_budget_however_many_they_are(unit, kind):
+    """Whole measurements on small tables: all rows of p come and go, or take all values."""
+    k = 2
+    plan = dps.plan(SCHEMA, {"m": dps.Marginals(["c"], 1), "x": dps.Mean("x")}, budget=kind(1),
+                    unit=unit, rows_per_person=k, person="id")  # fmt: skip
+    power = 1 if kind is dps.PureDP else 2
+
+    def sums(keys, cells):
+        source = Recorded()
+        frame = pd.DataFrame({"id": keys, "c": [c for c, _ in cells], "x": [x for _, x in cells]})
+        with noise._noise_from(source):
+            return dps.measure(plan, frame).noisy_sums, source.scales
+
+    worst = Fraction(0)
+    values = [("a", 0), ("b", 100), ("z", 50)]
+    others = [("a", 30), ("b", 70)]
+    for pattern in ("ppqpq", "qppp", "pqp", "p?pq"):
+        keys = [None if c == "?" else c for c in pattern]
+        own, seen = keys.count("p"), []
+        for cells in itertools.product(values, repeat=own):
+            mine, rest = iter(cells), itertools.cycle(others)
+            seen.append(sums(keys, [next(mine) if key == "p" else next(rest) for key in keys]))
+        if unit == "add_remove":
+            rest = itertools.cycle(others)
+            left = [key for key in keys if key != "p"]
+            seen = [(sums(left, [next(rest) for _ in left])), *seen]
+        scales = seen[0][1]
+        pairs = (
+            itertools.combinations(seen, 2) if unit == "replace" else ((seen[0], s) for s in seen)
+        )
+        for (one, _), (other, _) in pairs:
+            moved = [abs(int(d)) for d in one - other]
+            if power == 1:
+                loss = sum((m / s for m, s in zip(moved, scales, strict=True)), Fraction(0))
+            else:
+                loss = sum(
+                    (m**2 / (2 * s**2) for m, s in zip(moved, scales, strict=True)), Fraction(0)
+                )
+            worst = max(worst, loss)
+    assert worst <= 1
+    assert worst > 0.5
+
+
+# Refusals, files, ledgers, leaks
+
+
+def plan_of(**options):
+    options = {"budget": dps.PureDP(1), "person": "id", "rows_per_person": 2, **options}
+    return dps.plan(SCHEMA, {"x": dps.Mean("x")}, **options)
+
+
+def test_the_number_of_rows_that_are_used_is_the_public_one():
+    frame = pd.DataFrame({"id": [1, 1, 1, 2, None], "c": list("aabba"), "x": [1, 2, 3, 4, 5]})
+    assert dps.measure(plan_of(n=3), frame).n == 3
+    assert dps.measure(plan_of(), frame).n == 3
+    with pytest.raises(DataError, match="n = 5 rows and the table has 3"):
+        dps.measure(plan_of(n=5), frame)
+    with pytest.raises(DataError, match="the table has no rows"):
+        dps.measure(plan_of(), frame.assign(id=None))
+    hidden = dps.measure(plan_of(unit="add_remove"), frame.assign(id=None))
+    assert hidden.strategy.n is None
+
+
+def test_the_column_of_keys_must_be_there_once_and_be_no_part_of_an_analysis(tmp_path):
+    frame = pd.DataFrame({"c": ["a"], "x": [1]})
+    with pytest.raises(
+        DataError, match="knows persons by the column 'id', which the table has not"
+    ):
+        dps.measure(plan_of(), frame)
+    (tmp_path / "t.csv").write_text("c,x\na,1\n")
+    with pytest.raises(DataError, match=r"header with the columns \['x', 'id'\]"):
+        dps.measure(plan_of(), tmp_path / "t.csv")
+    twice = pd.DataFrame([[1, 2, 3]], columns=["id", "id", "x"])
+    with pytest.raises(DataError, match="more than one column named"):
+        dps.measure(plan_of(), twice)
+    with pytest.raises(DataError, match="which the table has more than once"):
+        dps.measure(plan_of(), pa.table([[1], [2], [3]], names=["id", "id", "x"]))
+    with pytest.raises(RequestError, match="'x' tells persons apart, and an analysis uses it too"):
+        plan_of(person="x")
+    assert plan_of(person="c").person == "c"  # declared, and not asked for
+    for wrong in ("", " ", 3, ["id"], "a\rb"):
+        with pytest.raises(RequestError):
+            plan_of(person=wrong)
+
+
+def test_files_requests_and_ledgers_hold_the_column(tmp_path):
+    made = plan_of()
+    made.save(tmp_path / "plan.json")
+    assert dps.Plan.load(tmp_path / "plan.json") == made
+    assert made.to_dict()["person_key"] == "id"
+    assert made.digest != plan_of(person=None).digest
+    assert "replacing the values in all rows of one person" in " ".join(str(made).split())
+    frame = pd.DataFrame({"id": [1, 1, 2] * 30, "c": ["a"] * 90, "x": [1] * 90})
+    book = Ledger.create(tmp_path / "l", dps.PureDP(3), person="id", rows_per_person=9)
+    release = dps.release(made, frame, m=50, ledger=book)
+    dps.measure(plan_of(rows_per_person=1), frame, ledger=book)  # protects the same persons
+    assert Ledger.open(tmp_path / "l").spent == 2
+    with pytest.raises(BudgetError, match="person='id', got None"):
+        dps.measure(plan_of(person=None), frame, ledger=book)
+    with pytest.raises(BudgetError, match="--rows-per-person 2"):
+        Ledger.create(tmp_path / "rows", dps.PureDP(3)).check(dps.PureDP(1), rows_per_person=2)
+    release.save(tmp_path / "r.zip")
+    text = " ".join(str(dps.load(tmp_path / "r.zip")).split())
+    assert "at most 2 rows per person used, the first by the key 'id'" in text
+    request = tmp_path / "request.toml"
+    request.write_text(
+        'person = "id"\nrows_per_person = 2\n[budget]\nepsilon = 1\n[[column]]\nname = "x"\n'
+        'kind = "number"\nlow = 0\nhigh = 9\nmissing = 0\n[[analysis]]\nname = "x"\nkind = "mean"\n'
+        'columns = ["x"]\n'
+    )
+    assert (load_request(request).person, load_request(request, person="no").person) == ("id", "no")
+
+
+def test_keys_reach_nothing(tmp_path, caplog):
+    caplog.set_level(logging.DEBUG)
+    keys = [f"Sentinel-{i % 40}" for i in range(200)]
+    frame = pd.DataFrame({"id": keys, "c": ["a", "b"] * 100, "x": range(200)})
+    release = dps.release(plan_of(budget=dps.PureDP(9)), frame, m=100, k=50, rng=0)
+    release.save(tmp_path / "r.zip")
+    with zipfile.ZipFile(tmp_path / "r.zip") as archive:
+        held = "".join(archive.read(name).decode() for name in archive.namelist())
+    assert "Sentinel" not in held + str(release) + repr(release) + caplog.text
+    bad = tmp_path / "bad.csv"
+    bad.write_text("id,x\n" + "".join(f"{key},1\n" for key in keys) + "Sentinel-a,1,2,3\n")
+    with pytest.raises(DataError) as caught:
+        dps.measure(plan_of(), bad)
+    frames = [frame for frame, _ in traceback.walk_tb(caught.value.__traceback__)]
+    library = [frame for frame in frames if "dpstats" in frame.f_globals["__name__"]]
+    assert library
+    assert "Sentinel" not in "".join(repr(frame.f_locals) for frame in library)
+    assert "Sentinel" not in str(caught.value)
+    assert caught.value.__context__ is None
+    del frame, keys, caught
+    gc.collect()
+    assert not any(
+        b"Sentinel-1" in one for one in gc.get_objects() if isinstance(one, dict) and len(one) == 40
+    )
+
+
+def test_a_second_stage_reads_the_same_rows():
+    schema = dps.Schema([dps.Boolean("y"), dps.Number("x", -1, 1, points=9, edges=[0], missing=0)])
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"id": rng.integers(0, 200, 600), "y": rng.random(600) < 0.5,
+                          "x": rng.uniform(-1, 1, 600)})  # fmt: skip
+    plan = dps.plan(schema, {"l": dps.Logistic("y ~ x", stages=2)}, budget=dps.ZCDP(5),
+                    rows_per_person=2, person="id")  # fmt: skip
+    used = frame.iloc[first_rows(frame["id"].tolist(), 2)]
+    with noise._noise_from(Recorded()):
+        one, other = (
+            dps.measure(plan, frame),
+            dps.measure(
+                dps.plan(schema, plan.analyses, budget=dps.ZCDP(5), rows_per_person=2), used
+            ),
+        )
+    assert one.n == len(used)
+    np.testing.assert_array_equal(one.noisy_sums, other.noisy_sums)
+
+
+def test_json_of_a_plan_for_rows_has_no_new_keys():
+    plain = json.dumps(dps.plan(SCHEMA, {"x": dps.Mean("x")}, budget=dps.PureDP(1)).to_dict())
+    assert "person" not in plain

@@ -1,0 +1,136 @@
+"""Plans that hold every kind of block, and what the package says of them."""
+
+import json
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpstats as dps
+from dpstats.verifying import findings, reading
+
+SCHEMA = dps.Schema([
+    dps.Category("region", ["north", "south", "west"]),
+    dps.Boolean("smoker"),
+    dps.Boolean("retired", allow_missing=True),
+    dps.Number("age", 0, 120, points=241, edges=[18, 40, 65], missing=40),
+    dps.Number("pay", 1, 1000, points=8, missing=10, scale="log", edges=[100], closed="right"),
+    dps.Number("score", values=[17.5, 22, 27, 40], missing=22),
+    dps.Number("rent", 0, 50, points=21, edges=[10, 25], allow_missing=True),
+    dps.Number("start", "2024-01-01", "2024-02-10", edges=["2024-01-15"], missing="2024-01-02"),
+    dps.Number("size", 0, 10, points=11, edges=[4, 7], missing=5),
+    dps.Boolean("ill"),
+])  # fmt: skip
+TYPICAL = dps.TabulatedLoss.of(
+    SCHEMA, ["score"], {"m": (17.5, 40, 5)}, lambda row, at: abs(row["score"] - at["m"]),
+    convex=True,
+)  # fmt: skip
+GRID = {"Intercept": (0.0, 10.0, 3), "score": (-0.2, 0.2, 3)}
+ASKED = {
+    "smoking": dps.Proportion("smoker"),
+    "retired": dps.Proportion("retired == True", given="region == 'north'"),
+    "tables": dps.Marginals(["region", "smoker", "retired"], degree=2),
+    "ages": dps.Quantile("age", [0.25, 0.5]),
+    "rents": dps.GroupMeans("rent", by="region", given="smoker"),
+    "means": dps.Mean(["log(pay)", "rent"], given="region != 'west'"),
+    "pair": dps.Correlation(["age", "score"]),
+    "many": dps.Covariance(["age", "size", "start"]),
+    "ball": dps.PCA(["age", "size"], clip_norm=0.7),
+    "line": dps.OLS("size ~ age + region", cov_type="HC1"),
+    "graph": dps.GraphicalModel(["age", "smoker", "ill"]),
+    "odds": dps.Logistic("ill ~ age + smoker", stages=2),
+    "logs": dps.Logistic("ill ~ size + smoker + region"),
+    "offsets": dps.Logistic("ill ~ size"),
+    "typical": dps.LossGrid(TYPICAL),
+    "huber": dps.Huber("size ~ score", k=2, grid=GRID),
+}
+FAR = {"far": dps.Huber("size ~ age", k=2, grid={"Intercept": (0, 10, 3), "age": (-0.1, 0.1, 3)})}
+KDE = dps.BernsteinKDE(["age", "size"], k=3)
+BUDGETS = {"pure": dps.PureDP(2), "zcdp": dps.ZCDP(0.5), "approx": dps.ApproxDP(2, 1e-6)}
+LOOSE = {"ball_moments", "kernel_lattice", "linear_losses", "moments"}  # a bound in the package
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "unit" in metafunc.fixturenames:
+        metafunc.parametrize("unit", ["replace", "add_remove"])
+    if "budget" in metafunc.fixturenames:
+        metafunc.parametrize("budget", BUDGETS.values(), ids=BUDGETS)
+
+
+@pytest.fixture(scope="session")
+def rows() -> pd.DataFrame:
+    rng, n = np.random.default_rng(4), 400
+    age = rng.normal(45, 20, n).clip(0, 120).round()
+    return pd.DataFrame({
+        "region": rng.choice(["north", "south", "west"], n),
+        "smoker": rng.random(n) < 0.3,
+        "retired": rng.choice(["true", "false", ""], n),
+        "age": age,
+        "pay": np.exp(rng.normal(3, 1, n)),
+        "score": rng.choice([17.5, 22, 27, 40], n),
+        "rent": np.where(rng.random(n) < 0.3, np.nan, rng.uniform(0, 50, n)),
+        "start": pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 40, n), "D"),
+        "size": rng.integers(0, 11, n),
+        "ill": rng.random(n) < 0.5,
+    })  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def whole() -> Callable[..., dps.Plan]:
+    """A plan of everything; some of it by other names."""
+
+    def make(budget: dps.PureDP | dps.ZCDP, unit: str, *names: str, **options: object) -> dps.Plan:
+        asked = {name: (ASKED | FAR)[name] for name in names} if names else ASKED
+        if not names:
+            options = {"reference": KDE} | options
+        return dps.plan(SCHEMA, asked, budget=budget, unit=unit, n=400, **options)  # type: ignore[arg-type]
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def reread() -> Callable[[dps.Plan], reading.Held]:
+    """The plan as the program reads it from its file."""
+    return lambda plan: reading._held("plan", json.loads(json.dumps(plan.to_dict())))
+
+
+def _differences(plan: dps.Plan) -> list[str]:
+    """Where the program and the package do not say the same of a plan's blocks."""
+    held = reading._held("plan", json.loads(json.dumps(plan.to_dict())))
+    power, found = 1 if plan.budget.kind == "pure" else 2, []
+    rng = np.random.default_rng(1)
+    for number, (planned, one) in enumerate(zip(plan.strategy.blocks, held.blocks, strict=True)):
+        block, own, name = planned.block, one.block, f"{number} {one.block.kind}"
+        if list(block.bounds) != list(own.bounds):
+            found.append(f"{name}: bounds")
+        codes = {c.name: rng.choice(held.columns[c.name].codes, 60) for c in block.columns}
+        filled = planned.at(0.3).block
+        if own.kind == "pilot_score":
+            own = reading._block({**one.block.plain, "pilot": list(filled.pilot)}, held.columns)
+        if block.columns:
+            values = filled.evaluate(codes).matrix().toarray()
+            for i in range(60):
+                row = {name: int(c[i]) for name, c in codes.items()}
+                dense = np.zeros(own.size)
+                for f, value in own.of(row).items():
+                    dense[f] = value
+                if not np.array_equal(dense, values[:, i]):
+                    found.append(f"{name}: functions")
+                    break
+        claimed = block.sensitivity(plan.unit)
+        amount = claimed.l1 if power == 1 else claimed.l2_squared
+        finding = findings.find(one.block, plan.unit, power)
+        if not finding.reached <= finding.bound <= amount:
+            found.append(f"{name}: sensitivity {finding.bound}, claimed {amount}")
+        if finding.bound < amount and one.block.kind not in LOOSE:
+            found.append(f"{name}: {finding.bound} is less than the claim {amount}")
+        if finding.bound < amount * Fraction(3, 4):
+            found.append(f"{name}: {finding.bound} is far less than the claim {amount}")
+    return found
+
+
+@pytest.fixture(scope="session")
+def differences() -> Callable[[dps.Plan], list[str]]:
+    return _differences

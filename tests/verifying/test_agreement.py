@@ -1,0 +1,113 @@
+"""The second opinion agrees with the package on every kind of block, relation and budget."""
+
+from dataclasses import replace
+
+import pytest
+
+import dpstats as dps
+from dpstats.verifying.arguing import main, verify
+
+
+def test_the_plan_holds_every_kind_of_block(whole, reread):
+    kinds = {one.block.kind for one in reread(whole(dps.PureDP(2), "replace")).blocks}
+    assert kinds == {
+        "table", "condition", "moments", "group_moments", "ball_moments", "kernel_lattice",
+        "bin_offsets", "linear_losses", "tabulated_losses", "pilot_score",
+    }  # fmt: skip
+    plain = reread(whole(dps.ZCDP(2), "add_remove", "tables")).blocks
+    assert {(one.block.kind, one.role) for one in plain} == {
+        ("residual", "family"), ("table", "count"),
+    }  # fmt: skip
+
+
+def test_every_block_of_a_plan(whole, differences, unit, budget):
+    assert differences(whole(budget, unit)) == []
+
+
+def test_tables_by_residuals(whole, differences, unit):
+    assert differences(whole(dps.ZCDP(1), unit, "tables")) == []
+
+
+def test_a_histogram_as_reference(whole, differences, unit, budget):
+    plan = whole(budget, unit, "smoking", "ages", reference=dps.PerturbedHistogram())
+    assert differences(plan) == []
+
+
+def test_the_file_of_a_plan(whole, tmp_path, capsys, unit, budget):
+    whole(budget, unit).save(tmp_path / "plan.json")
+    assert main([str(tmp_path / "plan.json")]) == 0
+    out, err = capsys.readouterr()
+    assert out.endswith("\nagrees\n")
+    assert not err
+
+
+GROUPS = {
+    "apart": ["smoking", "retired", "rents", "means", "pair", "odds", "typical", "huber"],
+    "combined": ["tables", "pair", "means"],
+}
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_the_file_of_a_release(whole, rows, tmp_path, unit, budget, group):
+    plan = whole(budget, unit, *GROUPS[group])
+    release = dps.release(plan, rows, m=300, rng=1)
+    release.save(tmp_path / "release.zip")
+    verdict = verify(tmp_path / "release.zip")
+    assert verdict.agrees, verdict.text
+    assert "Certificate: delta" in verdict.text
+    assert "larger by a factor" not in verdict.text.split("Certificate: ")[1]
+    assert "The radius of each analysis is not computed again" in verdict.text
+    release.measurements.save(tmp_path / "measurements.zip")
+    assert verify(tmp_path / "measurements.zip").agrees
+
+
+def test_a_second_stage_that_is_added_to_a_release(whole, rows, tmp_path):
+    first = dps.release(whole(dps.PureDP(1), "replace", "logs"), rows, m=300, rng=1)
+    asked = {"logs": replace(first.analyses["logs"], stages=2)}
+    plan = dps.plan(first.schema, asked, budget=dps.PureDP(1), start=first)
+    plan.save(tmp_path / "plan.json")
+    verdict = verify(tmp_path / "plan.json")
+    assert verdict.agrees, verdict.text
+    assert verdict.bound == 2
+
+
+def test_losses_of_many_rows(differences):
+    """Rows are divided into boxes; the package lists them all."""
+    schema = dps.Schema([
+        dps.Number("x", -1, 1, points=41, missing=0), dps.Number("y", 0, 4, points=41, missing=0),
+        dps.Boolean("b"),
+    ])  # fmt: skip
+    grid = {"Intercept": (0, 4, 3), "x": (-1, 1, 3), "b[T.True]": (-1, 1, 3)}
+    asked = {"line": dps.Huber("y ~ x + b", k=1, grid=grid)}
+    for budget in (dps.PureDP(1), dps.ZCDP(1)):
+        for unit in ("replace", "add_remove"):
+            plan = dps.plan(schema, asked, budget=budget, unit=unit, n=100)
+            assert differences(plan) == []
+
+
+def test_the_argument(whole, tmp_path):
+    whole(dps.PureDP(1), "replace", "smoking", "ages").save(tmp_path / "plan.json")
+    verdict = verify(tmp_path / "plan.json")
+    assert verdict.reached == verdict.bound == 1
+    for words in (
+        "Claim: epsilon = 1 with discrete Laplace noise; neighbours differ by replacing one row.",
+        "0. condition (family) of smoker: the count of some cells, 1 function.",
+        "Recomputed L1 = 1, which rows reach",
+        "1. table (family) of age: counts of all cells, 4 functions.",
+        "Recomputed L1 = 2, which rows reach",
+        "Noise scale 3 on the sums (multiplier 3); cost 1/3.",
+        "Total: epsilon = 1 is spent, 1 is claimed.",
+    ):
+        assert words in verdict.text
+
+
+@pytest.mark.parametrize("content", [b"", b"PK", b"{}", b"[1", b"\xff", b'{"dpstats": "plan"}'])
+def test_what_is_no_file_of_dpstats(tmp_path, capsys, content):
+    (tmp_path / "file").write_bytes(content)
+    assert main([str(tmp_path / "file")]) == 2
+    assert main([str(tmp_path / "none")]) == 2
+    assert main([]) == 2
+    out, err = capsys.readouterr()
+    assert not out
+    assert len(err.splitlines()) == 3
+    assert "Traceback" not in err
