@@ -268,7 +268,7 @@ class Kinds:
         except dps.DpstatsError as error:
             return check_sentence(error)
         amounts = [one.amount for one in ledger.spendings]
-        stated = [json.loads(line).get("spent") for line in data.splitlines()[1:]]
+        stated = [json.loads(line).get("spent") for line in data.split(b"\n")[1:-1]]
         if amounts != [Fraction(str(one)) for one in stated] or spent != sum(amounts):
             raise Finding("a ledger counts something else than its lines say")
         str(ledger), ledger.table()
