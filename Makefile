@@ -3,6 +3,7 @@
 #   make test    run the linters, the type checker, the links of the documentation and the tests,
 #                as CI does
 #   make mutants plant bugs in copies of the package, and see that the tests find them
+#   make fuzz    give a million changed files and tables to the package (an hour)
 #   make docs    build the documentation, with the output of the vignettes, in build/docs/html
 PYTHON ?= python3
 BIN := .venv/bin
@@ -13,7 +14,7 @@ SPHINX := $(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going -j auto
 LOWEST := build/lowest
 CORE := tests/families tests/inference tests/measured tests/private tests/schema
 
-.PHONY: demo test test-slow test-lowest check docs docs-check benchmark mutants clean
+.PHONY: demo test test-slow test-lowest check docs docs-check benchmark mutants fuzz clean
 
 demo: .venv/installed
 	@echo "running the example"
@@ -53,6 +54,10 @@ benchmark: .venv/installed-dev
 # Plants bugs in what privacy rests on, one by one, and writes which test sees each (half an hour).
 mutants: .venv/installed-dev
 	$(BIN)/python tests/mutants/plant.py
+
+# What was counted before is kept in build/fuzz.json; remove it to start again.
+fuzz: .venv/installed-dev
+	$(BIN)/python tests/fuzz/run.py
 
 .venv/bin/python:
 	$(PYTHON) -c "import sys; sys.exit('dpstats needs Python 3.11 or newer: make PYTHON=python3.11 ...' if sys.version_info < (3, 11) else 0)"

@@ -252,8 +252,10 @@ def excerpt(text: str) -> str:
 
 
 def first_few(values: Sequence[object], most: int = 12) -> str:
-    """The first few values as a list, for a message."""
-    shown = ", ".join(repr(value) for value in values[:most])
+    """The first few values as a list, for a message; of a long text only its start."""
+    shown = ", ".join(
+        excerpt(value) if isinstance(value, str) else repr(value) for value in values[:most]
+    )
     return f"[{shown}{', ...' if len(values) > most else ''}]"
 
 

@@ -25,6 +25,7 @@ _SMALL = 2**26  # an archive may expand to this, whatever its size
 _MOST_EXPANSION = 500  # answers hold random digits, which do not compress
 _DIGITS = 16  # of a digest that is printed: by 64 bits no two plans look the same
 DIGESTS = "digests.json"  # of the other members of an archive: they show a change, not who made it
+_LONGEST_KEY = 100  # characters of a key that a message shows
 _FIRST_LINE = 2**12  # bytes of a line that may be the header of a ledger
 _MEASUREMENTS = "an archive of measurements, which a budget has paid for, without their release"
 _FIXED_DATE = (1980, 1, 1, 0, 0, 0)  # files carry no times
@@ -409,7 +410,10 @@ def difference(given: object, made: object) -> str | None:
     parts: Iterable[tuple[str, object, object]]
     if isinstance(given, dict) and isinstance(made, dict):
         keys = dict.fromkeys([*given, *made])
-        parts = ((f".{key}", given.get(key, _ABSENT), made.get(key, _ABSENT)) for key in keys)
+        parts = (
+            (f".{str(key)[:_LONGEST_KEY]}", given.get(key, _ABSENT), made.get(key, _ABSENT))
+            for key in keys
+        )
     elif isinstance(given, list) and isinstance(made, list) and len(given) == len(made):
         parts = ((f"[{i}]", *both) for i, both in enumerate(zip(given, made, strict=True)))
     else:

@@ -345,6 +345,15 @@ def test_answers_carry_the_names_of_their_functions_in_order(release, saved):
             dps.load(saved)
 
 
+@pytest.mark.parametrize("uniform", ["0.5", "-0.5", "nan", "1e-400x"])
+def test_uniforms_are_inside_their_interval(release, saved, uniform):
+    header, first, *others = release._members()["answers.csv"].splitlines()
+    lines = [header, f"{first.rpartition(',')[0]},{uniform}", *others]
+    rewritten(saved, answers_csv="\n".join(lines) + "\n")
+    with pytest.raises(FileFormatError, match=r"uniform outside|could not convert"):
+        dps.load(saved)
+
+
 def test_blocks_that_no_analysis_asks_for_are_noted(release, saved):
     assert "no analysis asks for them" not in str(release)
     fewer = {name: plain for name, plain in release.measurements.requests.items() if name != "b"}

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from dpstats.checks import short
+from dpstats.checks import first_few, short
 from dpstats.errors import DpstatsError, RequestError
 from dpstats.families.block import Family
 
@@ -262,7 +262,7 @@ def analysis_from_dict(plain: Mapping[str, Any]) -> Analysis[Result]:
     if unknown or lacking:
         raise RequestError(
             f"analysis of kind {kind!r}: "
-            + (f"unknown keys {unknown}; " if unknown else "")
+            + (f"unknown keys {first_few(unknown)}; " if unknown else "")
             + (f"missing keys {lacking}; " if lacking else "")
             + f"it takes {list(fields)}"
         )

@@ -111,7 +111,8 @@ def _extremes(
             matrix * sign - radius, -matrix * sign - radius, -(right * sign + right_radius),
         ])  # fmt: skip
         limits = np.concatenate([right + right_radius, -right + right_radius, [0.0]])
-        size = np.maximum(np.abs(upper).max(axis=1), 1e-300)
+        size = np.abs(upper).max(axis=1)
+        size[size == 0] = 1  # a row of zeros is as it is
         program = {"A_ub": upper / size[:, None], "b_ub": limits / size + _MARGIN}
         if optimize.linprog(np.zeros(p), **program, method="highs").status == _INFEASIBLE:
             continue
@@ -123,7 +124,6 @@ def _extremes(
             low[i], high[i] = min(low[i], ends[0]), max(high[i], -ends[1])
         if np.all(np.isinf(low)) and np.all(np.isinf(high)):
             break
-    slack = [_MARGIN * (1 + np.abs(end)) for end in (low, high)]
     empty = low > high  # no orthant is possible: the radii do not hold
-    low, high = low - slack[0], high + slack[1]
-    return np.where(empty, -np.inf, low), np.where(empty, np.inf, high)
+    low, high = np.where(empty, -np.inf, low), np.where(empty, np.inf, high)
+    return low - _MARGIN * (1 + np.abs(low)), high + _MARGIN * (1 + np.abs(high))

@@ -79,7 +79,7 @@ class PlannedBlock:
         """Inverse of `to_dict`."""
         role, multiplier = plain["role"], parse_fraction(plain["multiplier"])
         if role not in get_args(Role):
-            raise FileFormatError(f"the file holds a block of unknown role {role!r}")
+            raise FileFormatError(f"the file holds a block of unknown role {short(role)}")
         if not multiplier:
             raise FileFormatError("the file holds a multiplier that is not a positive fraction")
         block = ROWS if role == "count" else block_from_dict(plain, schema)

@@ -9,6 +9,7 @@ from typing import Any
 from dpstats import files
 from dpstats.analyses.base import Analysis
 from dpstats.analyses.registry import analysis_from_dict, kinds
+from dpstats.checks import first_few
 from dpstats.errors import BudgetError, RequestError
 from dpstats.measured.view import ReleaseView
 from dpstats.planning.plan import Plan, plan
@@ -78,7 +79,7 @@ def load_request(
 
 def _plan(document: Mapping[str, Any], folder: Path, start: ReleaseView | None) -> Plan:
     if unknown := sorted(set(document) - _KEYS):
-        raise RequestError(f"unknown keys {unknown}; known: {sorted(_KEYS)}")
+        raise RequestError(f"unknown keys {first_few(unknown)}; known: {sorted(_KEYS)}")
     if "column" in document and not {"analysis", "budget"} & document.keys():
         raise RequestError(
             "this is a schema, not a request; write a request with schema = 'FILE', [budget] and "
@@ -124,8 +125,8 @@ def _read_budget(plain: Mapping[str, Any]) -> Budget:
         above = sorted(set(unknown) & _KEYS)
         remedy = f"put {above} above the first [table]" if above else "correct or remove them"
         raise RequestError(
-            f"[budget] has unknown keys {unknown}; it takes epsilon, epsilon and delta, or rho; "
-            f"{remedy}"
+            f"[budget] has unknown keys {first_few(unknown)}; it takes epsilon, epsilon and delta, "
+            f"or rho; {remedy}"
         )
     given = {key: _fraction(value) for key, value in plain.items()}
     if set(given) == {"epsilon"}:

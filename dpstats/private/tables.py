@@ -201,9 +201,17 @@ def _parquet(path: Path) -> Source:
 
     def read(group: int, names: list[str]) -> Iterator[pa.RecordBatch]:
         reader = free.pop() if free else pq.ParquetFile(raw, metadata=file.metadata)
-        yield from reader.iter_batches(
+        left = file.metadata.row_group(group).num_rows
+        for batch in reader.iter_batches(
             sources.BATCH_ROWS, row_groups=[group], columns=names, use_threads=False
-        )
+        ):
+            left -= batch.num_rows
+            yield batch
+        if left:  # the reader stops without an error where the pages of a column end early
+            raise DataError(
+                "a row group holds another number of rows than the file states; it is damaged: "
+                "write it again from its source; nothing was released or spent"
+            )
         free.append(reader)
 
     def parts(names: Sequence[str]) -> Iterator[Part]:

@@ -25,7 +25,7 @@ _TRUTH = r"(?i)^\s*(true|false)\s*$"
 _DATE = r"^\s*\d{4}-\d{2}-\d{2}([T ]\d[ -~]*)?\s*$"  # ASCII: text that is no UTF-8 must not fail
 _TEXT = frozenset(
     kind.id for kind in (pa.string(), pa.large_string(), pa.string_view(), pa.binary(),
-                         pa.large_binary())
+                         pa.large_binary(), pa.binary_view())
 )  # fmt: skip
 _NUMBER_STARTS = np.isin(np.arange(256), np.frombuffer(b"0123456789.-", np.uint8))
 _PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400 * 10**6, "ns": 86_400 * 10**9}

@@ -176,7 +176,9 @@ class Guesses:
         if not isinstance(plain, Mapping):
             raise SchemaError("guesses must be a table: [guesses.typical], [guesses.shares], ...")
         if unknown := sorted(set(plain) - set(_KEYS)):
-            raise SchemaError(f"unknown keys {unknown} in [guesses]; it takes {list(_KEYS)}")
+            raise SchemaError(
+                f"unknown keys {first_few(unknown)} in [guesses]; it takes {list(_KEYS)}"
+            )
         return cls(**plain)
 
     @classmethod

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dpstats import files
 from dpstats.arrays import Codes
-from dpstats.checks import columns_named, first_few, short
+from dpstats.checks import columns_named, excerpt, first_few, short
 from dpstats.display import as_html, html_table
 from dpstats.errors import DataError, FileFormatError, SchemaError
 from dpstats.schema.category import Boolean, Category
@@ -408,25 +408,25 @@ def _column(plain: Mapping[str, Any]) -> Column:
     if not isinstance(plain, Mapping):
         raise SchemaError(f"a column must be a table of keys, got {short(plain)}")
     given = dict(plain)
+    name = given.get("name")
+    where = f"column {excerpt(name) if isinstance(name, str) else short(name)}"
     guessed = (
         "category" if "levels" in given else "number" if {"low", "values"} & set(given) else None
     )
     kind = given.pop("kind", guessed)
     if not isinstance(kind, str) or kind not in _KINDS:
         raise SchemaError(
-            f"column {given.get('name')!r}: give levels, or low and high, or values, "
+            f"{where}: give levels, or low and high, or values, "
             f"or kind = one of {sorted(_KINDS)}; got {short(kind)}"
         )
     unknown = sorted(set(given) - _KEYS[kind])
     if unknown:
         raise SchemaError(
-            f"column {given.get('name')!r}: unknown keys {unknown}; "
-            f"a {kind} takes {sorted(_KEYS[kind])}"
+            f"{where}: unknown keys {first_few(unknown)}; a {kind} takes {sorted(_KEYS[kind])}"
         )
     try:
         return _KINDS[kind](**given)
     except TypeError:
         raise SchemaError(
-            f"column {given.get('name')!r}: a {kind} needs a name"
-            + (" and levels" if kind == "category" else "")
+            f"{where}: a {kind} needs a name" + (" and levels" if kind == "category" else "")
         ) from None

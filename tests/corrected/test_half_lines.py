@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dpstats.corrected.half_lines import MOST_SLOPES, half_line_bounds
+from dpstats.corrected.half_lines import MOST_SLOPES, _extremes, half_line_bounds
 from dpstats.corrected.least_squares import combination_bounds
 
 
@@ -106,3 +106,11 @@ def test_nothing_is_known_of_too_many_slopes_too_few_rows_or_hidden_columns():
     moments, radii = off(table(1, 1), 0.001, np.random.default_rng(0))
     moments[1, 1] = -0.5  # the radii cannot hold
     assert np.isinf(half_line_bounds(moments, radii, np.eye(2), constant=0)).all()
+
+
+@pytest.mark.parametrize("right", [1e12, -1e12, 0.0])
+def test_a_row_of_zeros_bounds_nothing(right):
+    """Products that no slope can have, however large they are."""
+    zero = np.zeros((1, 1))
+    (low,), (high,) = _extremes(zero, np.array([right]), zero, np.zeros(1), np.eye(1))
+    assert (low, high) == (-np.inf, np.inf)

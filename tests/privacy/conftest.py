@@ -224,7 +224,7 @@ class Search:
         return bool(numbers & {str(total) for total in sums}) or any(s in text for s in shares)
 
     def bytes(self, content: bytes, sums: set[int]) -> bool:
-        packed = [total.to_bytes(8, "little") for total in sums]
+        packed = [total.to_bytes(8, "little", signed=True) for total in sums]
         packed += [np.float64(total / self.rows).tobytes() for total in sums]
         return any(part in content for part in packed) or self.text(content.decode("latin-1"), sums)
 

@@ -32,6 +32,7 @@ def numbers_shown(budget, tmp_path, caplog):
     copied = pickle.loads(pickle.dumps(release))
     texts += [str(copied), str(release.accuracy()), caplog.text, repr(vars(copied.measurements))]
     texts += [release.infer(name).summary() for name in analyses]
+    texts += [re.sub(r"(?<=\d)[,_ ](?=\d{3})", "", text) for text in texts]  # 48,611
     return {int(number) for text in texts for number in re.findall(r"\d+", text)}
 
 

@@ -149,6 +149,13 @@ ROUTES = {
     "arrow bytes": lambda rows, _: arrow_table(
         [row | {"word": row["word"] and row["word"].encode()} for row in rows], word=pa.binary()
     ),
+    "arrow bytes view": lambda rows, _: arrow_table(
+        [row | {"word": row["word"] and row["word"].encode()} for row in rows],
+        word=pa.binary_view(),
+    ),
+    "polars bytes": lambda rows, _: pl.from_arrow(arrow_table(rows)).with_columns(
+        pl.col("word").cast(pl.Binary)
+    ),
     "pandas native": lambda rows, _: native(rows),
     "pandas objects": lambda rows, _: as_objects(rows),
     "pandas nullable": lambda rows, _: nullable(rows),

@@ -170,7 +170,9 @@ class GroupCounts:
 
         p, n = (a.ravel() for a in np.meshgrid(risks, sizes, indexing="ij"))
         observed = (1 - p) * self.yes - p * self.no
-        normal = special.ndtri(np.array([self.u_yes, self.u_no]) + 0.5)
+        # Uniforms of answers that are combined may add up to an end of their interval.
+        inside = np.clip(np.array([self.u_yes, self.u_no]) + 0.5, 2.0**-53, 1 - 2.0**-53)
+        normal = special.ndtri(inside)
         d = observed + np.where(p <= 0.5, normal[0], -normal[1])
         inversion = self._inversion()
         nodes = inversion.nodes(d, n, p)

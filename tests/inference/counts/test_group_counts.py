@@ -103,3 +103,14 @@ def test_estimates_of_a_group_that_noise_drowns(yes, no, risk):
     assert group.risk == risk
     assert group.hidden_by_noise
     assert group.size(500) == max(1.0, yes + no)
+
+
+@pytest.mark.parametrize("u", [-0.5, 0.5])
+def test_uniforms_that_add_up_to_an_end_have_finite_tails(u):
+    """As those of two answers may whose own are 1/4."""
+    law = DiscreteLaplace(40.0)
+    at_end, near = (
+        GroupCounts(60.0, 50.0, v, -v, law, law).tails(np.array([0.3, 0.8]), np.arange(90.0, 130.0))
+        for v in (u, u * (1 - 2.0**-52))
+    )
+    np.testing.assert_array_equal(at_end, near)

@@ -90,6 +90,30 @@ def test_p70_the_search_finds_what_was_planted(release, sentinels, reachable, se
         assert search.objects([np.array([total])], sentinels)
 
 
+def test_p70_the_noise_is_nowhere(plan, frame, monkeypatch, caplog, search, reachable, tmp_path):
+    """Whoever has the noise has the sums."""
+    drawn, real = set(), measuring.add_noise
+
+    def recorded(sums, scale, noise):
+        noisy = real(sums, scale, noise)
+        drawn.update(abs(noisy - sums)[sums != 0].tolist())  # else it is the noisy sum
+        return noisy
+
+    monkeypatch.setattr(measuring, "add_noise", recorded)
+    with caplog.at_level(logging.DEBUG):
+        release = dps.release(plan, frame, m=300, k=100, rng=1)
+    noise_drawn = {one for one in drawn if one > 10_000}  # its scale is 10^8
+    assert len(noise_drawn) > 8
+    signed = noise_drawn | {-one for one in noise_drawn}
+    release.save(tmp_path / "release.zip")
+    texts = [caplog.text, str(release), *search.members(tmp_path / "release.zip").values()]
+    assert not any(search.text(text, noise_drawn) for text in texts)
+    for thing in (release, plan):
+        assert not search.objects(reachable(thing), signed)
+        assert not search.bytes(pickle.dumps(thing), noise_drawn)
+    assert search.text(f"noise {-min(noise_drawn)}", noise_drawn)
+
+
 def test_p71_a_pickled_or_copied_release_holds_no_frame_and_no_closure(release, reachable):
     kinds = (
         types.FrameType | types.FunctionType | types.GeneratorType | types.TracebackType

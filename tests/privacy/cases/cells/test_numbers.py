@@ -142,7 +142,8 @@ def test_p23_one_nan_turning_integers_to_floats(sources):
     holed = pd.Series([-3, 1, 1, None])
     assert whole.dtype == np.int64
     assert holed.dtype == np.float64
-    for column in (coded(allow_missing=True), number()):
+    spelled = dps.Category("v", ["-3", "1"], allow_missing=True)
+    for column in (coded(allow_missing=True), number(), spelled):
         first = sources.codes(column, pd.DataFrame({"v": whole}))[:3]
         assert sources.codes(column, pd.DataFrame({"v": holed}))[:3] == first
         assert sources.codes(column, pd.DataFrame({"v": holed.astype("Int64")}))[:3] == first

@@ -1,0 +1,121 @@
+"""Sums over rows of text cells by plain loops: what the fast ways of the package have to equal.
+
+A cell is bytes, as a CSV file holds it, or None. The rules are those of
+docs/explanation/missing-and-bad-values.md, written down here a second time.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from datetime import date, timedelta
+
+import dpstats as dps
+from dpstats.families.block import Block
+from dpstats.families.moments import Moments
+from dpstats.families.tables.cells import Table
+
+Cell = bytes | None
+SCHEMA = dps.Schema([
+    dps.Category("c", ["a", "b é", "7"], allow_missing=True),
+    dps.Category("g", [1, 2.5, 4], missing=1, other=4),
+    dps.Boolean("b"),
+    dps.Number("x", 0, 10, points=21, edges=[5], missing=2),
+    dps.Number("d", "2020-01-01", "2020-12-30", missing="2020-07-01"),
+])  # fmt: skip
+NAMES = SCHEMA.names
+PLAN = dps.plan(
+    SCHEMA,
+    {"cells": dps.Marginals(["c", "g", "b"], degree=2), "both": dps.Covariance(["x", "d"])},
+    budget=dps.PureDP(1),
+)
+# Third and fourth powers are measured on a rougher grid: tests/families compares them.
+BLOCKS: list[Block] = [
+    planned.block
+    for planned in PLAN.blocks
+    if isinstance(planned.block, Table)
+    or max(len(term) for term in planned.block.to_dict()["terms"]) < 3
+]
+_SPACE = rb"[ \t\n\f\r]*"
+_NUMBER = re.compile(
+    _SPACE + rb"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|inf|infinity)" + _SPACE, re.I
+)
+_TRUTH = re.compile(_SPACE + rb"(true|false)" + _SPACE, re.I)
+_NAN = re.compile(_SPACE + rb"nan" + _SPACE, re.I)
+_DAY = re.compile(_SPACE + rb"([0-9]{4})-([0-9]{2})-([0-9]{2})(?:[T ][0-9][ -~]*)?" + _SPACE)
+_FIRST = date(2020, 1, 1)
+_MIDDLE = 182  # days from the first to the middle one
+
+
+def _number(cell: bytes) -> float | None:
+    if truth := _TRUTH.fullmatch(cell):
+        return float(truth[1].lower() == b"true")
+    return float(cell) if _NUMBER.fullmatch(cell) else None
+
+
+def _text_level(cell: Cell) -> int:
+    if cell is None or cell == b"":
+        return 3
+    exact = {b"a": 0, "b é".encode(): 1, b"7": 2}
+    if cell in exact:
+        return exact[cell]
+    return 2 if not _TRUTH.fullmatch(cell) and _number(cell) == 7 else 3
+
+
+def _number_level(cell: Cell) -> int:
+    if cell is None or cell == b"" or _NAN.fullmatch(cell):
+        return 0
+    return {1.0: 0, 2.5: 1, 4.0: 2}.get(_number(cell) or 0.0, 2)
+
+
+def _truth(cell: Cell) -> int:
+    return int(cell is not None and _number(cell) == 1)
+
+
+def _grid(cell: Cell) -> int:
+    value = None if cell is None else _number(cell)
+    if value is None:
+        return -6
+    code = -10 if value < 0 else 10 if value > 10 else math.floor((value - 5) * 2 + 0.5)
+    return min(code, -1) if value < 5 else max(code, 0)
+
+
+def _day(cell: Cell) -> int:
+    found = None if cell is None else _DAY.fullmatch(cell)
+    if found is None:
+        return 0
+    year, month, day = map(int, found.groups())
+    try:
+        at = date(year or 4, month, day)  # the year 0 has the days of a leap year
+    except ValueError:
+        return 0
+    inside = min(max(at, _FIRST), _FIRST + timedelta(2 * _MIDDLE))
+    return (inside - _FIRST).days - _MIDDLE
+
+
+_CODE = {"c": _text_level, "g": _number_level, "b": _truth, "x": _grid, "d": _day}
+_LEVELS = {"c": 4, "g": 3, "b": 2}
+
+
+def sums(columns: dict[str, Sequence[Cell]]) -> list[list[int]]:
+    """The sums of `BLOCKS` over the rows of a table, given by columns."""
+    codes = {name: [_CODE[name](cell) for cell in columns[name]] for name in NAMES}
+    return [_of_block(block, codes) for block in BLOCKS]
+
+
+def _of_block(block: Block, codes: dict[str, list[int]]) -> list[int]:
+    rows = range(len(codes["c"]))
+    if isinstance(block, Table):
+        names = [column.name for column in block.columns]
+        counts = [0] * math.prod(_LEVELS[name] for name in names)
+        for row in rows:
+            at = 0
+            for name in names:
+                at = at * _LEVELS[name] + codes[name][row]
+            counts[at] += 1
+        return counts
+    assert isinstance(block, Moments)
+    terms = [[factor["column"] if isinstance(factor, dict) else factor[0] for factor in term]
+             for term in block.to_dict()["terms"]]  # fmt: skip
+    return [sum(math.prod(codes[name][row] for name in term) for row in rows) for term in terms]

@@ -1,0 +1,45 @@
+"""What may come of one input: refused with a sentence, equal, or another consistent thing."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from collections.abc import Iterable
+from pathlib import Path
+
+import dpstats as dps
+
+REFUSED, EQUAL, OTHER = "refused", "equal", "consistent"
+LONGEST = 1_500  # characters of a line of a message: names are cut, lists of columns are not
+_OF_PYTHON = re.compile(r"<class |object at 0x|Traceback|^\W*$|^'[^']*'$")
+
+
+class Finding(AssertionError):
+    """An input with another outcome."""
+
+
+def check_sentence(error: dps.DpstatsError, private: Iterable[str] = ()) -> str:
+    """A refusal is a sentence that quotes no private cell, nor does what is chained to it."""
+    link: BaseException | None = error
+    while link is not None:
+        for text in private:
+            if text in str(link):
+                raise Finding(f"the message quotes a cell: {str(link)[:300]!r}")
+        if private and link.__cause__ is not None:
+            raise Finding("an error of a reader is the cause")
+        link = link.__context__ if private else None
+    text = str(error)
+    text.encode()
+    if max(map(len, text.split("\n"))) > LONGEST or " " not in text or _OF_PYTHON.search(text):
+        raise Finding(f"the message is no sentence: {text[:300]!r}")
+    return REFUSED
+
+
+def described(error: BaseException) -> str:
+    """An unexpected error: its kind, and the last line of the package that it passed."""
+    own = str(Path(dps.__file__).parent)
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename.startswith(own)]
+    where = (
+        f"{frames[-1].filename[len(own) + 1 :]}:{frames[-1].lineno}" if frames else "the harness"
+    )
+    return f"{type(error).__name__} in {where}: {str(error)[:200]}"

@@ -1,0 +1,388 @@
+"""Files of dpstats with changes: each kind is a function of a generator that gives an outcome."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from fractions import Fraction
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import mutations
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from outcomes import EQUAL, OTHER, Finding, check_sentence
+
+import dpstats as dps
+from dpstats import files
+from dpstats.measured.strategy import Strategy
+from dpstats.planning.requests import load_request
+from dpstats.privacy import noise
+
+SCHEMA = dps.Schema([
+    dps.Category("smoker", ["no", "yes"], other="no"), dps.Boolean("hiv"),
+    dps.Number("age", 0, 100, points=21, edges=[50], missing=40, note="years"),
+    dps.Number("bmi", values=[17.5, 22, 27], allow_missing=True),
+    dps.Number("height", 100, 220, points=25, missing=160),
+    dps.Category("town", {"north": 1, "south": 2, "east": 3}, allow_missing=True),
+])  # fmt: skip
+ROWS = pd.DataFrame({
+    "smoker": ["no", "yes", "no", "yes"] * 30, "hiv": [True, False, False] * 40,
+    "age": np.linspace(0, 100, 120), "bmi": [17.5, 22, 27, None] * 30, "town": [1, 2, 3] * 40,
+    "height": np.linspace(150, 200, 120),
+})  # fmt: skip
+SIGNED = ("budget", "unit", "schema", "blocks", "tables", "analyses", "reference")
+COLUMNS = """
+[[column]]
+name = "smoker"
+levels = ["no", "yes"]
+other = "no"
+
+[[column]]
+name = "hiv"   # a test result
+kind = "boolean"
+
+[[column]]
+name = "age"
+low = 0
+high = 100
+points = 21
+edges = [50]
+missing = 40
+
+[[column]]
+name = "since"
+low = "2020-01-01"
+high = "2020-12-31"
+missing = "2020-02-01"
+"""
+REQUEST = (
+    """rows = 120
+
+[budget]
+epsilon = 1.0
+"""
+    + COLUMNS
+    + """
+[[analysis]]
+name = "smoking"
+kind = "proportion"
+condition = "smoker == 'yes'"
+given = "age >= 50"
+share = 2
+
+[[analysis]]
+name = "mean"
+kind = "mean"
+columns = "age"
+share = 1
+
+[[analysis]]
+name = "link"
+kind = "independence"
+a = "smoker"
+b = "hiv"
+share = 1.5
+"""
+)
+
+
+def _plans() -> list[dps.Plan]:
+    small = {
+        "smoking": dps.Proportion("smoker == 'yes'", given="age >= 50"),
+        "b": dps.Proportion("hiv"),
+        "mean": dps.Mean("age"),
+        "median": dps.Quantile("age"),
+    }
+    tables = {
+        "t": dps.Marginals(["smoker", "hiv", "town"], degree=2),
+        "g": dps.GroupMeans("age", "hiv"),
+    }
+    line = {
+        "line": dps.OLS("age ~ hiv"),
+        "median": dps.Quantile("bmi"),
+        "cov": dps.Covariance(
+            ["age", "height"], clip_norm=2, center={"age": 50}, scale={"age": 25}
+        ),
+    }
+    return [
+        dps.plan(SCHEMA, small, budget=dps.PureDP(1), reference=dps.PerturbedHistogram(0.25)),
+        dps.plan(SCHEMA, tables, budget=dps.ZCDP(Fraction(1, 2)), unit="add_remove"),
+        dps.plan(SCHEMA, line, budget=dps.ApproxDP(1, Fraction(1, 10**5)), n=120),
+    ]
+
+
+class Kinds:
+    """The kinds of files, each read from a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._number = 0
+
+    def by_name(self) -> dict[str, Callable[[random.Random], str]]:
+        return {
+            "schemas": self.schemas,
+            "requests": self.requests,
+            "plans": self.plans,
+            "ledgers": self.ledgers,
+            "measurements": self.measurements,
+            "releases": self.releases,
+        }
+
+    def _put(self, name: str, data: bytes) -> Path:
+        path = self.folder / name
+        path.write_bytes(data)
+        return path
+
+    @cached_property
+    def _releases(self) -> list[dps.Release]:
+        return [dps.release(plan, ROWS, m=30, k=20, rng=0) for plan in self._plans]
+
+    @cached_property
+    def _plans(self) -> list[dps.Plan]:
+        return _plans()
+
+    @cached_property
+    def _plan_documents(self) -> list[Any]:
+        return [json.loads(files.to_json(plan.to_dict())) for plan in self._plans]
+
+    @cached_property
+    def _request(self) -> tuple[Any, dps.Plan]:
+        import tomllib
+
+        return tomllib.loads(REQUEST), load_request(self._put("original.toml", REQUEST.encode()))
+
+    def schemas(self, rng: random.Random) -> str:
+        document = {"column": self._request[0]["column"]}
+        if rng.random() < 0.4:
+            data = mutations.of_bytes(rng, COLUMNS.encode())
+        else:
+            data = mutations.as_toml(
+                mutations.of_value(rng, document, self._plan_documents)
+            ).encode()
+        path = self._put("s.toml", data)
+        try:
+            schema = dps.Schema.load(path)
+        except dps.DpstatsError as error:
+            return check_sentence(error)
+        if dps.Schema.from_dict(schema.to_dict()) != schema:
+            raise Finding("a schema is not given back by its plain data")
+        repr(schema), str(schema)
+        cells = pa.array(["no", "", "nan", "-1e400", "Zq", "50", None, "2020-06-01"], pa.string())
+        for column in schema:
+            codes = column.encode(cells)
+            low, high = column.code_range
+            if len(codes) != len(cells) or codes.min() < low or codes.max() > high:
+                raise Finding(f"codes outside the range of {column!r}")
+        return EQUAL if schema == self._schema else OTHER
+
+    @cached_property
+    def _schema(self) -> dps.Schema:
+        return dps.Schema.load(self._put("original-schema.toml", COLUMNS.encode()))
+
+    def requests(self, rng: random.Random) -> str:
+        document, original = self._request
+        if rng.random() < 0.4:
+            data = mutations.of_bytes(rng, REQUEST.encode())
+        else:
+            data = mutations.as_toml(mutations.of_value(rng, document)).encode()
+        try:
+            plan = load_request(self._put("r.toml", data))
+        except dps.DpstatsError as error:
+            return check_sentence(error)
+        self._consistent(plan)
+        return EQUAL if plan == original else OTHER
+
+    def _consistent(self, plan: dps.Plan) -> None:
+        document = json.loads(files.to_json(plan.to_dict()))
+        if dps.Plan.from_dict(document) != plan:
+            raise Finding("a plan is not given back by its file")
+        if plan.cost() != plan.budget.total:
+            raise Finding(f"a plan spends {plan.cost()} of {plan.budget.total}")
+        repr(plan), str(plan), plan.digest
+
+    def plans(self, rng: random.Random) -> str:
+        number = rng.randrange(len(self._plans))
+        document, original = self._plan_documents[number], self._plans[number]
+        changed = None
+        if rng.random() < 0.25:
+            data = mutations.of_bytes(rng, files.to_json(document).encode())
+        else:
+            changed = mutations.of_value(rng, document, self._plan_documents)
+            data = mutations.as_json(rng, changed).encode()
+        try:
+            plan = dps.Plan.load(self._put("p.json", data))
+        except dps.DpstatsError as error:
+            return check_sentence(error)
+        self._consistent(plan)
+        if plan.to_dict() != files.parse_json(data):
+            raise Finding("a plan was read as something else than its file says")
+        if plan == original:
+            return EQUAL
+        if rng.random() < 0.2:
+            self._measured(plan)
+        return OTHER
+
+    def _measured(self, plan: dps.Plan) -> None:
+        """A plan that was accepted can be measured, or says why not before any noise."""
+        try:
+            with noise._noise_from(_Small()):
+                measured = dps.measure(plan, ROWS)
+        except dps.DpstatsError as error:
+            check_sentence(error)
+            return
+        if dps.Measurements.from_members(measured.to_members()) != measured:
+            raise Finding("measurements of a plan are not given back by their file")
+
+    @cached_property
+    def _ledger(self) -> bytes:
+        path = self.folder / "original.ledger"
+        path.unlink(missing_ok=True)
+        ledger = dps.Ledger.create(path, dps.PureDP(3))
+        for i, amount in enumerate(("1/10", "1/3", "1")):
+            ledger.spend(dps.PureDP(Fraction(amount)), f"note {i}", plan="ab" * 32, data="x.csv")
+        return path.read_bytes()
+
+    def ledgers(self, rng: random.Random) -> str:
+        original = self._ledger
+        if rng.random() < 0.4:
+            data = mutations.of_bytes(rng, original)
+        else:
+            lines = [json.loads(line) for line in original.splitlines()]
+            changed = mutations.of_value(rng, lines)
+            signed, last, made = rng.random() < 0.8, "", []
+            for line in changed:
+                if signed and isinstance(line, dict):
+                    content = {k: v for k, v in line.items() if k != "digest"}
+                    last = files.digest([last, content])
+                    line = {**content, "digest": last}
+                made.append(json.dumps(line))
+            data = ("\n".join(made) + "\n").encode()
+        path = self._put("l.ledger", data)
+        try:
+            ledger = dps.Ledger.open(path)
+            spent = ledger.spent
+        except dps.DpstatsError as error:
+            return check_sentence(error)
+        amounts = [one.amount for one in ledger.spendings]
+        stated = [json.loads(line).get("spent") for line in data.split(b"\n")[1:-1]]
+        if amounts != [Fraction(str(one)) for one in stated] or spent != sum(amounts):
+            raise Finding("a ledger counts something else than its lines say")
+        str(ledger), ledger.table()
+        if data == original:
+            return EQUAL
+        budget = {"pure": dps.PureDP, "zcdp": dps.ZCDP}.get(ledger.kind)
+        if budget is not None:
+            try:
+                ledger.spend(budget(Fraction(1, 1000)), unit=ledger.unit)
+            except dps.DpstatsError as error:
+                check_sentence(error)
+                if path.read_bytes() != data:
+                    raise Finding("a refused spending has changed the ledger") from None
+            else:
+                again = dps.Ledger.open(path)
+                if again.spent != spent + Fraction(1, 1000) or again.spent > again.cap:
+                    raise Finding("a spending is not counted, or passes the cap")
+        return OTHER
+
+    def _rewritten(self, rng: random.Random, members: dict[str, str]) -> tuple[bytes, bool]:
+        """An archive with changes; in most, digests are computed again after the change."""
+        if rng.random() < 0.2:
+            return mutations.of_bytes(rng, files.pack(members)), False
+        members = dict(members)
+        name = rng.choice([*members, "measurements.json"])
+        if name.endswith(".csv") or rng.random() < 0.1:
+            members[name] = mutations.of_bytes(rng, members[name].encode()).decode(
+                "utf-8", "replace"
+            )
+            return files.pack(members), True
+        documents = [json.loads(one["measurements.json"]) for one in self._members]
+        changed = mutations.of_value(rng, json.loads(members[name]), documents)
+        if name == "measurements.json" and isinstance(changed, dict) and rng.random() < 0.8:
+            try:
+                changed["plan"] = files.digest({key: changed.get(key) for key in SIGNED})
+                if rng.random() < 0.6:
+                    members["answers.csv"] = _answers(rng, changed)
+            except Exception:  # a strategy that cannot be read
+                pass
+        members[name] = mutations.as_json(rng, changed)
+        try:
+            return files.pack(members), True
+        except UnicodeEncodeError:  # half a surrogate pair, which no file holds
+            return b"PK", True
+
+    @cached_property
+    def _members(self) -> list[dict[str, str]]:
+        return [release._members() for release in self._releases]
+
+    def measurements(self, rng: random.Random) -> str:
+        number = rng.randrange(len(self._releases))
+        original = self._releases[number].measurements
+        data, _ = self._rewritten(rng, original.to_members())
+        try:
+            found = dps.Measurements.load(self._put("m.zip", data))
+        except dps.DpstatsError as error:
+            return check_sentence(error)
+        self._checked(found)
+        return EQUAL if found == original else OTHER
+
+    def _checked(self, found: dps.Measurements) -> None:
+        if found.strategy.cost() != found.budget.total:
+            raise Finding("measurements spend another budget than they state")
+        if dps.Measurements.from_members(found.to_members()) != found:
+            raise Finding("measurements are not given back by their file")
+        repr(found), str(found)
+
+    def releases(self, rng: random.Random) -> str:
+        number = rng.randrange(len(self._releases))
+        original = self._releases[number]
+        data, _ = self._rewritten(rng, self._members[number])
+        path = self._put("release.zip", data)
+        try:
+            found = dps.load(path)
+        except dps.DpstatsError as error:
+            return check_sentence(error)
+        self._checked(found.measurements)
+        repr(found), str(found)
+        if found == original:
+            return EQUAL
+        if rng.random() < 0.2:
+            again = self.folder / "again.zip"
+            found.save(again, overwrite=True)
+            if dps.load(again) != found:
+                raise Finding("a release is not given back by its file")
+            self._used(found)
+        return OTHER
+
+    def _used(self, found: dps.Release) -> None:
+        try:
+            found.to_frame()
+            found.accuracy()
+        except dps.DpstatsError as error:
+            check_sentence(error)
+        for name in found.measurements.requests:
+            try:
+                str(found.infer(name))
+            except dps.DpstatsError as error:
+                check_sentence(error)
+
+
+def _answers(rng: random.Random, document: dict[str, Any]) -> str:
+    """Answers that fit whatever blocks a document has."""
+    strategy = Strategy.from_dict(document)
+    rows = [
+        (b, f, name, rng.choice((0, 1, -5, 60, 120, 2**40)), rng.choice((0.0, 0.25, -0.4999)))
+        for b, planned in enumerate(strategy.blocks)
+        for f, name in enumerate(planned.block.names)
+    ]
+    return files.to_csv(("block", "function", "name", "noisy_sum", "uniform"), rows)
+
+
+class _Small:
+    """Noise of a small size, the same every time."""
+
+    def __call__(self, scale: float, size: int) -> np.ndarray:
+        return np.arange(size, dtype=np.int64) % 3 - 1

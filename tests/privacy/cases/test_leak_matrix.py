@@ -1,0 +1,392 @@
+"""Section G: everything that can be observed is equal on neighbours, on every route.
+
+A pair of tables differs in one cell, which changes the type, the encoding, the order of categories,
+the length or the quoting of what surrounds it; or, where the number of rows is private, in one row.
+All of the noise comes from a source that gives the same again. The noisy sums may then differ by
+the contribution of that row, and nothing else may differ at all.
+"""
+
+import csv
+import gzip
+import io
+import itertools
+import logging
+import warnings
+from decimal import Decimal
+
+import duckdb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import dpstats as dps
+from dpstats.files import from_csv
+from dpstats.measured.measurements import ANSWERS_HEADER
+from dpstats.privacy import noise
+from dpstats.private import measure as measuring
+from dpstats.private import sources, tables
+from dpstats.schema import Category
+
+N, AT = 30, 7
+SCHEMA = dps.Schema(
+    [
+        dps.Category("c", ["a", "b", "c"], allow_missing=True),
+        dps.Category("g", [1, 2, 3], missing=2, other=3),
+        dps.Number("x", 0, 4, points=5, edges=[1, 3], missing=2),
+    ]
+)
+ASKED = {"t": dps.Marginals(["c", "g"]), "m": dps.Mean("x"), "p": dps.Proportion("x < 1")}
+USUAL = {"c": "a", "g": 1, "x": 0.5}
+# What the cell is, and what it changes about its column.
+CELLS = {
+    "another level": {"c": "b"},
+    "the only cell of a level, first in order": {"c": "A first Zq"},
+    "last in order": {"c": "zz Zq"},
+    "missing text": {"c": None},
+    "empty text": {"c": ""},
+    "not ASCII": {"c": "Zq\u00e9\u4e2d"},
+    "long": {"c": "Zq" * 60_000},
+    "quoted": {"c": 'Zq,"\t;'},
+    "lines within": {"c": "Zq\n\nZq\r\nZq"},
+    "a number among texts": {"c": 17},
+    "text among numbers": {"x": "Zq n/a"},
+    "text among whole numbers": {"g": "Zq"},
+    "missing among whole numbers": {"g": None},
+    "a fraction among whole numbers": {"g": 1.5},
+    "beyond 64 bits": {"g": 2**70},
+    "beyond 2^53": {"g": 2**60 + 1},
+    "a truth value": {"g": True},
+    "infinite": {"x": float("inf")},
+    "far outside": {"x": -1e300},
+    "missing": {"x": float("nan")},
+    "a decimal": {"x": Decimal("0.25")},
+    "everything": {"c": None, "g": "Zq", "x": "Zq"},
+}
+
+
+def cells_of(changed, rows=N):
+    """Columns of Python cells; row AT is the one that differs."""
+    columns = {"c": ["a", "b"], "g": [1, 2], "x": [0.0, 3.5]}
+    made = {name: list(itertools.islice(itertools.cycle(c), rows)) for name, c in columns.items()}
+    if rows > AT:
+        for name, cell in (USUAL | changed).items():
+            made[name][AT] = cell
+    return made
+
+
+def inferred(cells):
+    """An Arrow array of whatever type holds the cells; text if no other does."""
+    try:
+        return pa.array(cells)
+    except (pa.ArrowException, OverflowError):
+        return pa.array([None if c is None or c != c else str(c) for c in cells])
+
+
+def arrow(cells):
+    return pa.table({name: inferred(column) for name, column in cells.items()})
+
+
+def text(cells, delimiter=","):
+    held = io.StringIO(newline="")
+    writer = csv.writer(held, delimiter=delimiter, lineterminator="\n")
+    writer.writerow(cells)
+    for row in zip(*cells.values(), strict=True):
+        writer.writerow(["" if cell is None or cell != cell else cell for cell in row])
+    return held.getvalue().encode()
+
+
+def file(name, content):
+    def write(cells, folder):
+        path = folder / name
+        path.write_bytes(content(cells))
+        return path
+
+    return write
+
+
+def parquet(**options):
+    def content(cells):
+        held = io.BytesIO()
+        pq.write_table(arrow(cells), held, **options)
+        return held.getvalue()
+
+    return content
+
+
+def objects(cells):
+    return pd.DataFrame({name: pd.Series(column, dtype=object) for name, column in cells.items()})
+
+
+def categories(cells):
+    made = {}
+    for name, column in cells.items():
+        kept = [None if cell is None or cell != cell else cell for cell in column]
+        order = list(dict.fromkeys(cell for cell in kept if cell is not None))
+        made[name] = pd.Categorical(kept, categories=pd.Index(order, dtype=object))
+    return pd.DataFrame(made)
+
+
+ROUTES = {
+    "csv": file("rows.csv", text),
+    "csv, quoted anew": file("rows.csv", lambda cells: b"\xef\xbb\xbf" + text(cells, ";")),
+    "tsv": file("rows.tsv", lambda cells: text(cells, "\t")),
+    "csv.gz": file("rows.csv.gz", lambda cells: gzip.compress(text(cells), mtime=0)),
+    "parquet": file("rows.parquet", parquet(use_dictionary=False, write_statistics=False)),
+    "parquet, dictionaries and statistics": file(
+        "rows.parquet", parquet(use_dictionary=True, write_statistics=True, row_group_size=4)
+    ),
+    "pandas": lambda cells, _: pd.DataFrame(cells),
+    "pandas objects": lambda cells, _: objects(cells),
+    "pandas categories": lambda cells, _: categories(cells),
+    "pandas nullable": lambda cells, _: pd.DataFrame(cells).convert_dtypes(),
+    "pandas on arrow": lambda cells, _: arrow(cells).to_pandas(types_mapper=pd.ArrowDtype),
+    "arrow": lambda cells, _: arrow(cells),
+    "arrow dictionaries": lambda cells, _: pa.table(
+        {name: column.dictionary_encode() for name, column in zip(cells, arrow(cells), strict=True)}
+    ),
+    "arrow stream": lambda cells, _: arrow(cells).to_reader(max_chunksize=5),
+    "polars": lambda cells, _: pl.from_arrow(arrow(cells)),
+    "duckdb": lambda cells, _: duckdb.connect().from_arrow(arrow(cells)),
+}
+
+
+class Recorded:
+    """The same noise for every table, and what was asked of the source."""
+
+    def __init__(self):
+        self.calls = []
+
+    def __call__(self, scale, size):
+        self.calls.append((scale, size))
+        return np.arange(size) * 7 - 3
+
+
+@pytest.fixture(autouse=True)
+def small_pieces(monkeypatch):
+    """Every table is read in several batches and several blocks."""
+    monkeypatch.setattr(sources, "BATCH_ROWS", 8)
+
+
+@pytest.fixture(scope="module")
+def plans():
+    return {
+        unit: dps.plan(SCHEMA, ASKED, budget=dps.PureDP(1), unit=unit)
+        for unit in ("replace", "add_remove")
+    }
+
+
+@pytest.fixture
+def observed(plans, tmp_path, caplog, capfd):
+    """All that a caller sees of a measurement: (what has to be equal, noisy sums)."""
+
+    def observe(route, cells, unit="replace", *, finished=False):
+        plan = plans[unit]
+        folder = tmp_path / "rows"
+        folder.mkdir(exist_ok=True)
+        data = ROUTES[route](cells, folder)
+        ledger = tmp_path / "ledger"
+        ledger.unlink(missing_ok=True)
+        dps.Ledger.create(ledger, dps.PureDP(2), unit=unit)
+        before = sorted(tmp_path.rglob("*"))
+        source, steps = Recorded(), []
+        caplog.clear()
+        capfd.readouterr()
+        with (
+            caplog.at_level(logging.DEBUG), warnings.catch_warnings(record=True) as caught,
+            noise._noise_from(source),
+        ):  # fmt: skip
+            warnings.simplefilter("always")
+            measured = dps.measure(
+                plan, data, ledger=ledger, progress=lambda *step: steps.append(step)
+            )
+        logs = [(r.name, r.levelname, r.getMessage()) for r in caplog.records]
+        printed = tuple(capfd.readouterr())
+        members = measured.to_members()
+        answers = from_csv(members["answers.csv"], ANSWERS_HEADER, "")
+        seen = {
+            "warnings": [(w.category, str(w.message)) for w in caught],
+            "logs": logs,
+            "printed": printed,
+            "progress": steps,
+            "draws": source.calls,
+            "files": [path for path in sorted(tmp_path.rglob("*")) if path not in before],
+            "ledger": ledger.read_text().splitlines(),
+            "members": list(members),
+            "document": members["measurements.json"],
+            "answers": [[*row[:3], row[4]] for row in answers],
+            "types": [(type(v), getattr(v, "dtype", None), getattr(v, "shape", None))
+                      for v in vars(measured).values()],
+        }  # fmt: skip
+        if finished:  # from noisy sums alone
+            release = dps.synthesize(measured, m=20, k=5, rng=1)
+            frame = release.to_frame()
+            results = [release.infer(name).to_frame() for name in ASKED]
+            seen["release"] = list(vars(release)), frame.dtypes.to_dict(), len(frame)
+            seen["results"] = [(list(r), r.shape, r["term"].tolist()) for r in results]
+        return seen, measured.noisy_sums
+
+    return observe
+
+
+@pytest.fixture
+def row_sums(plans):
+    """The contribution of the row that differs: its sums alone, without noise."""
+
+    def contribution(changed, unit="replace"):
+        one = objects({name: [cell] for name, cell in (USUAL | changed).items()})
+        with noise._noise_from(lambda scale, size: np.zeros(size, np.int64)):
+            return dps.measure(plans[unit], one).noisy_sums
+
+    return contribution
+
+
+def assert_equal(one, other):
+    for what, seen in one.items():
+        assert other[what] == seen, what
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_p73_p74_one_cell_changes_nothing_that_is_observed(route, observed, row_sums):
+    usual, sums = observed(route, cells_of({}), finished=True)
+    rest = sums - row_sums({})
+    assert usual["progress"][-1] == ("drawing noise", 0, None)
+    assert [text for _, _, text in usual["logs"]]
+    for name, changed in CELLS.items():
+        seen, sums = observed(route, cells_of(changed), finished=name in ("everything", "long"))
+        for what, found in seen.items():
+            assert found == usual[what], (name, what)
+        np.testing.assert_array_equal(sums - row_sums(changed), rest, name)
+
+
+@pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.parametrize("rows", [0, AT + 1, N - 1, N * 9])
+def test_p67_p73_p74_a_private_number_of_rows_changes_nothing_that_is_observed(
+    route, rows, observed
+):
+    usual, _ = observed(route, cells_of({}), "add_remove")
+    if rows == 0 and route in ("pandas categories", "duckdb", "polars", "arrow stream"):
+        rows = 1  # a table without rows has other types there
+    assert_equal(usual, observed(route, cells_of({}, rows), "add_remove")[0])
+
+
+def failing(*args):
+    raise RuntimeError("planted")
+
+
+class FailingDraw:
+    """The trial draw before the rows are read succeeds, and the next one fails."""
+
+    def __init__(self):
+        self.real, self.calls = noise._opendp, 0
+
+    def __call__(self, *args):
+        self.calls += 1
+        return self.real(*args) if self.calls % 2 else failing()
+
+
+@pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.parametrize(
+    "what", ["another number of rows", "no column", "a failing draw", "a failing sum"]
+)
+def test_p72_p73_errors_are_equal_on_neighbours(route, what, plans, tmp_path, monkeypatch, caplog):
+    plan = plans["replace"]
+    if what == "another number of rows":
+        plan = dps.plan(SCHEMA, ASKED, budget=dps.PureDP(1), n=N + 1)
+    elif what == "a failing draw":
+        monkeypatch.setattr(noise, "_opendp", FailingDraw())
+    elif what == "a failing sum":
+        monkeypatch.setattr(dps.Moments, "sums", failing)
+    said = set()
+    for changed in ({}, *list(CELLS.values())[::3]):
+        cells = cells_of(changed)
+        if what == "no column":
+            del cells["g"]
+        data = ROUTES[route](cells, tmp_path)
+        caplog.clear()
+        with caplog.at_level(logging.DEBUG), pytest.raises(dps.DpstatsError) as caught:
+            dps.measure(plan, data)
+        assert caught.value.__cause__ is None
+        assert caught.value.__context__ is None
+        said.add((caught.type, str(caught.value), caplog.text))
+    assert len(said) == 1, said
+    assert "Zq" not in str(said)
+
+
+def warns(monkeypatch):
+    real = Category.encode
+
+    def encode(self, values):
+        codes = real(self, values)
+        if (codes == self.other_code).any():
+            warnings.warn(
+                f"{self.name}: {values[int(np.argmax(codes == self.other_code))]}", stacklevel=2
+            )
+        return codes
+
+    monkeypatch.setattr(Category, "encode", encode)
+
+
+def logs_types(monkeypatch):
+    real = measuring.open_source
+
+    def opened(data, schema):
+        source = real(data, schema)
+        logging.getLogger("dpstats.private").debug(
+            "types %s", sorted(map(str, source.types.values()))
+        )
+        return source
+
+    monkeypatch.setattr(measuring, "open_source", opened)
+
+
+def draws_by_type(monkeypatch):
+    """Noise for the missing level only where a cell is missing."""
+    real = measuring._noisy
+
+    def noisy(planned, sums, noise):
+        if not sums.all():
+            measuring.add_noise(sums[:1], 1.0, noise)
+        return real(planned, sums, noise=noise)
+
+    monkeypatch.setattr(measuring, "_noisy", noisy)
+
+
+def orders_levels(monkeypatch):
+    """The sums by how often a level occurs."""
+    real = measuring.exact_sums
+
+    def sums(*args):
+        totals, rows = real(*args)
+        return [np.sort(total) for total in totals], rows
+
+    monkeypatch.setattr(measuring, "exact_sums", sums)
+
+
+@pytest.mark.parametrize(
+    ("plant", "route"),
+    [(warns, "csv"), (warns, "pandas categories"), (logs_types, "pandas"), (logs_types, "parquet"),
+     (draws_by_type, "arrow"), (orders_levels, "polars")],
+)  # fmt: skip
+def test_p73_p74_planted_leaks_by_one_cell_are_seen(plant, route, observed, row_sums, monkeypatch):
+    plant(monkeypatch)
+    with pytest.raises(AssertionError):
+        test_p73_p74_one_cell_changes_nothing_that_is_observed(route, observed, row_sums)
+
+
+@pytest.mark.parametrize("route", ["csv", "parquet", "pandas", "arrow"])
+def test_p67_p73_a_planted_total_of_progress_is_seen(route, observed, monkeypatch):
+    real = tables.sum_parts
+
+    def with_total(kernel, parts, read):
+        sums, rows = real(kernel, parts, read)
+        read._say("read", rows, rows)
+        return sums, rows
+
+    monkeypatch.setattr(tables, "sum_parts", with_total)
+    with pytest.raises(AssertionError):
+        test_p67_p73_p74_a_private_number_of_rows_changes_nothing_that_is_observed(
+            route, N - 1, observed
+        )
