@@ -60,6 +60,10 @@ UNBOUNDED = (
     "the certified interval has an infinite end: the noise is too large for it, or there is none; "
     "release.infer has a noise-aware one"
 )
+OF_FUNCTIONS = (
+    "these are means of what {} is computed from, with every number coded to [-1, 1] by its "
+    "declared bounds; they are not its estimates, of which none is bounded"
+)
 _NOTHING = 1e-9
 _LEAST_LEFT = 1e-3  # of alpha; with one function the certificate is its own interval
 
@@ -143,7 +147,12 @@ class _Asker:
             return self._of_difference(analysis)
         if isinstance(analysis, MeanDifference):
             return self._of_mean_difference(analysis)
-        return self.of_family(family.answering)
+        found = self.of_family(family.answering)
+        if all(isinstance(block, Table | Indicator) for block in family.answering.blocks):
+            return found
+        name = type(analysis).__name__
+        return replace(found, terms=[f"mean of {term}" for term in found.terms],
+                       notes=(*found.notes, OF_FUNCTIONS.format(name)))  # fmt: skip
 
     def _questions(self, analysis: Any) -> list[Question] | None:
         """Those that an analysis is about, one for each parameter, if they are known."""

@@ -144,8 +144,12 @@ def _print_summaries(results: Mapping[str, Result], options: argparse.Namespace)
     for name, result in results.items() if asked else ():  # before anything prints
         known = inspect.signature(result.summary).parameters
         if other := [option for option in asked if option not in known]:
+            whole = asked.get("method") == "shortest" and "method" in other
+            option = "method shortest" if whole else other[0]
+            of = " (it is for shares of all rows, not of a group or of those with a value)"
             raise RequestError(
-                f"--{other[0]} has no meaning for {name!r}; name the analyses that it is for"
+                f"--{option} has no meaning for {name!r}{of if whole else ''}; name the analyses "
+                "that it is for"
             )
     for result in results.values():
         summary: Callable[..., str] = result.summary

@@ -196,6 +196,14 @@ def _plan(options: argparse.Namespace) -> None:
 
 
 def _check(options: argparse.Namespace) -> None:
+    from dpstats.checks import columns_named
+    from dpstats.errors import DataError
     from dpstats.private.fit_of_schema import check
 
-    show(check(read_plan(options.plan), options.data))
+    fit = check(read_plan(options.plan), options.data)
+    show(fit)
+    if fit.absent:
+        raise DataError(
+            f"the table has no {columns_named(fit.absent)}: it cannot be released under this plan; "
+            "correct the names in its header, or in the schema"
+        )

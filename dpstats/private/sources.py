@@ -62,7 +62,8 @@ class Source:
         if self.first_line and not set(wanted) <= set(self.fields):
             raise DataError(
                 f"{self.first_line}; the plan needs a header with the columns "
-                f"{wanted}. 'dpstats check' shows the fields"
+                f"{wanted}: if it has none, put a line with the names of all columns above it. "
+                "'dpstats check' shows the fields of a header"
             )
         schema.check_names(self.fields)
         times = 1 if person is None else list(self.fields).count(person)

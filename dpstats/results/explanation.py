@@ -83,8 +83,8 @@ class Explanation:
             width = (
                 ""
                 if math.isnan(self.expected_width)
-                else f"; alone, with this budget, its 95% interval is about "
-                f"{significant(self.expected_width)} wide"
+                else f"; alone, with this budget, its 95% intervals for the population are about "
+                f"{significant(self.expected_width)} wide (the median)"
             )
             lines.append(f"To know it, ask the custodian to plan {self.ask}{width}")
         return Page(self.query, lines, after=[f"Note: {note}" for note in self.bounds.notes])

@@ -134,8 +134,8 @@ class Guesses:
             given = {"True": given}
         if not isinstance(given, Mapping):
             raise SchemaError(
-                f"{where} must be a mapping of levels to shares, such as {{{labels[0]!r}: 0.3}}; "
-                f"got {short(given)}"
+                f"{where} must be a mapping of levels to shares, such as {{{labels[0]!r}: 0.3}} or "
+                f'in TOML {{ "{labels[0]}" = 0.3 }}; got {short(given)}'
             )
         found: dict[str, float] = {}
         for label, share in given.items():
@@ -183,13 +183,17 @@ class Guesses:
 
     @classmethod
     def load(cls, path: str | Path) -> Guesses:
-        """Read guesses from a TOML file: its ``[guesses]`` table, of a schema file or by itself.
+        """Read guesses from a TOML file: its ``[guesses]`` table, or that of the schema it names.
 
         Raises
         ------
         SchemaError
         """
         document = read_toml(path, "file of guesses")
+        named = document.get("schema")  # of a request
+        if "guesses" not in document and isinstance(named, str):
+            path = Path(path).parent / named
+            document = read_toml(path, "file of guesses")
         with files.named_in_errors(Path(path)):
             if "guesses" not in document:
                 raise SchemaError("there is no [guesses] table")

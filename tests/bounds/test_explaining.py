@@ -198,3 +198,14 @@ def test_what_leaves_a_question_open_is_named(unplanned):
     assert found.verdict == "out of reach"
     assert found.bounds.known_from[0].startswith("no limit from 18 measured functions of smoker, ")
     assert "what was measured does not limit it\n  no limit from 18 measured" in str(found)
+
+
+@pytest.mark.parametrize("asked", [dps.OLS("income ~ age"), dps.Correlation(["age", "income"])])
+def test_moments_are_not_shown_as_the_estimates_that_follow_from_them(unplanned, asked):
+    release = unplanned["pairs"]
+    for found in (release.explain(asked).bounds, release.bound(asked)):
+        assert all(term.startswith("mean of ") for term in found.terms)
+        assert any("they are not its estimates" in note for note in found.notes)
+    assert "they are not its estimates" in str(release.explain(asked))
+    shares = release.bound(dps.Marginals(["smoker", "region", "ill"], degree=3))
+    assert not any("not its estimates" in note for note in shares.notes)

@@ -1,6 +1,7 @@
 """Preview, plan and check."""
 
 import tomllib
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -145,3 +146,15 @@ def test_the_theorem_is_printed_when_it_is_asked_for(folder, capsys):
     assert "expected error (delta)" in usual
     assert main([*preview, "--theory"]) == DONE
     assert "Theorem II.1" in capsys.readouterr().out
+
+
+def test_check_refuses_a_table_that_lacks_a_column(folder, capsys):
+    assert main(["plan", "request.toml", "-o", "plan.json"]) == DONE
+    assert main(["check", "plan.json", "survey.csv"]) == DONE
+    lines = Path("survey.csv").read_text().splitlines()
+    Path("other.csv").write_text("\n".join([lines[0].replace("smoker", "Smoker"), *lines[1:]]))
+    capsys.readouterr()
+    assert main(["check", "plan.json", "other.csv"]) == REFUSED
+    printed = capsys.readouterr()
+    assert "did you mean 'Smoker'?" in printed.out
+    assert "it cannot be released under this plan" in printed.err

@@ -284,7 +284,7 @@ def test_a_first_line_that_is_no_header_is_described_and_not_quoted(first_line, 
     (tmp_path / "rows.csv").write_text(first_line + "\n1,2,3\n")
     said = outcome(tmp_path / "rows.csv")
     assert said.startswith(f"the first line of 'rows.csv' {found}; the plan needs a header with")
-    assert said.endswith("'dpstats check' shows the fields")
+    assert said.endswith("'dpstats check' shows the fields of a header")
     assert "Ann" not in said
     assert "44" not in said
 

@@ -1,6 +1,9 @@
 """Guesses: what is allowed, what is refused, and that they decide nothing that is measured."""
 
+import re
+import tomllib
 from datetime import date
+from pathlib import Path
 
 import pytest
 
@@ -121,3 +124,23 @@ def test_guesses_decide_nothing_that_is_measured(tmp_path):
     plain["guesses"]["typical"]["age"]["mean"] = 500
     with pytest.raises(dps.RequestError, match="the mean must lie between the bounds"):
         dps.Plan.from_dict(plain)
+
+
+def test_guesses_are_found_in_the_schema_that_a_request_names(tmp_path):
+    (tmp_path / "survey.toml").write_text("[guesses.typical]\nage = {mean = 45, sd = 17}\n")
+    (tmp_path / "request.toml").write_text('schema = "survey.toml"\n[budget]\nepsilon = 1\n')
+    found = dps.Guesses.load(tmp_path / "request.toml")
+    assert found == dps.Guesses.load(tmp_path / "survey.toml")
+    (tmp_path / "circle.toml").write_text('schema = "circle.toml"\n')
+    with pytest.raises(dps.SchemaError, match=r"no \[guesses\] table"):
+        dps.Guesses.load(tmp_path / "circle.toml")
+
+
+def test_the_guesses_of_the_page_on_schemas_fit_its_schema():
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "write-a-schema.md").read_text("utf-8")
+    declared, guessed = (
+        next(text for text in re.findall(r"```toml\n(.*?)```", page, re.DOTALL) if start in text)
+        for start in ("# survey.toml", "# guesses.toml")
+    )
+    guesses = dps.Guesses.from_dict(tomllib.loads(guessed)["guesses"])
+    guesses.check(dps.Schema.from_dict(tomllib.loads(declared)["column"]))

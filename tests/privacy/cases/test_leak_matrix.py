@@ -332,8 +332,8 @@ def warns(monkeypatch):
 def logs_types(monkeypatch):
     real = measuring.open_source
 
-    def opened(data, schema):
-        source = real(data, schema)
+    def opened(data, schema, *rest):
+        source = real(data, schema, *rest)
         logging.getLogger("dpstats.private").debug(
             "types %s", sorted(map(str, source.types.values()))
         )

@@ -178,7 +178,8 @@ def test_p33_the_first_line_of_a_file_may_be_a_row_and_is_not_quoted(simple_plan
         dps.measure(simple_plan, tmp_path / "t.csv")
     assert str(caught.value) == (
         "the first line of 't.csv' has 4 fields, separated by semicolons; the plan needs a header "
-        "with the columns ['c', 'b', 'x']. 'dpstats check' shows the fields"
+        "with the columns ['c', 'b', 'x']: if it has none, put a line with the names of all "
+        "columns above it. 'dpstats check' shows the fields of a header"
     )
 
 
