@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from dpstats.checks import short
 from dpstats.errors import FileFormatError
 from dpstats.families.ball_moments import BallMoments
 from dpstats.families.block import Block
@@ -45,7 +46,7 @@ def block_from_dict(plain: Mapping[str, Any], schema: Schema) -> Block:
     kind = plain.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
         raise FileFormatError(
-            f"unknown kind of test functions {kind!r}; this version of dpstats reads: "
+            f"unknown kind of test functions {short(kind)}; this version of dpstats reads: "
             f"{', '.join(KINDS)}"
         )
     return KINDS[kind].from_dict(plain, schema)
