@@ -69,7 +69,7 @@ def test_the_readme_runs_in_the_folder_of_its_example(examples, capsys):
     assert set(scope["release"].to_frame()["age"]) <= set(range(121))
 
     commands = commands_of(README)
-    assert len(commands) == 7
+    assert len(commands) == 8
     for command in commands:
         assert main(command.split()) == DONE, command
     printed = capsys.readouterr().out

@@ -90,7 +90,7 @@ class Width(Measure):
         A search takes few, and the same at every step.
         """
         asked, widths = self.subject, []
-        simulation = Simulation.of(strategy, self.rows, n, base)
+        simulation = Simulation(strategy, n, self.rows, base)
         found = (simulation.few if self.few else simulation.results)(asked.analysis)
         self.whose = _parameter(found[0])
         for result in found:

@@ -57,7 +57,7 @@ class Sensitivity:
 
     def of_rows(self, k: int) -> Sensitivity:
         """The same to k rows: each moves the sums by no more, and k equal ones by k times that."""
-        return Sensitivity(k * self.l1, k**2 * self.l2_squared)
+        return self if k == 1 else Sensitivity(k * self.l1, k**2 * self.l2_squared)
 
     def __add__(self, other: Sensitivity) -> Sensitivity:
         # One row moves both blocks; (a, b) has squared L2 norm |a|^2 + |b|^2.

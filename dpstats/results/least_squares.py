@@ -77,8 +77,8 @@ class OLSResult(RegressionResult):
             return ""
         more = f" and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
         return (
-            "unbounded intervals are likely if regressors, given the others, have sds below "
-            f"{', '.join(known[:_LISTED])}{more}"
+            "unbounded intervals are likely where the sd of a regressor, given the others, is "
+            f"below {', '.join(known[:_LISTED])}{more}"
         )
 
     @property

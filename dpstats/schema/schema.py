@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dpstats import files
 from dpstats.arrays import Codes
-from dpstats.checks import columns_named, excerpt, first_few, short
+from dpstats.checks import columns_named, counted, excerpt, first_few, short
 from dpstats.display import as_html, html_table
 from dpstats.errors import DataError, FileFormatError, SchemaError
 from dpstats.schema.category import Boolean, Category
@@ -365,7 +365,7 @@ class Schema:
         rules = [f"{', '.join(names)}: {rule}" for rule, names in shown]
         hidden = len(self.columns) - sum(len(names) for _, names in shown)
         if hidden:
-            rules.append(f"{hidden} more columns: see print(schema)")
+            rules.append(f"{counted(hidden, 'more column')}: see the schema")
         return f"Cells outside the declaration: {'. '.join(rules)}"
 
     def __str__(self) -> str:

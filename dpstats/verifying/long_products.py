@@ -49,8 +49,8 @@ def of_long(terms: Sequence[Term], power: int) -> tuple[Fraction, str]:
             cubes = sum(len(t) == 3 and own[t[0]] == 1 for t in terms)
             rest = len(own) - both - cubes
             # t^3 + t^4 + 27/256 = (t + 3/4)^2 (t^2 - t/2 + 3/16), the last factor above 0
-            each = 2 + Fraction(27, 256) if power == 1 else Fraction(4)
-            total = both * each + cubes * 2**power + rest
+            one = 2 + Fraction(27, 256) if power == 1 else Fraction(4)
+            total = both * one + cubes * 2**power + rest
             found.append((total, "2 - t^3 - t^4 <= 2 + 27/256, and 4 in squares, for each number"))
         if max(distinct) == 2:
             found.append((_pairs(p, power), "a bound for all pairs, in the power sums of t"))

@@ -341,7 +341,7 @@ def test_the_rules_for_missing_cells_are_told_in_a_short_line():
     different = [Number(f"x{i}", 0, 100, points=101, missing=i) for i in range(20)]
     line = Schema(different).missing_rules()
     assert line.endswith("x5: missing: counted as 5; outside: clamped to the bounds. "
-                         "14 more columns: see print(schema)")  # fmt: skip
+                         "14 more columns: see the schema")  # fmt: skip
     assert len(line) < 450
 
 

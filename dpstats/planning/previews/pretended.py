@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from dpstats.schema import Schema
 
 POINTS_AT_A_TIME = 4_000
+_FURTHER = 9  # tables of the same points, beside the first one
 
 
 class PretendRows:
@@ -50,6 +51,8 @@ class PretendRows:
         Their probabilities.
     generators : sequence of numpy Generators
         One per table; they are not changed.
+    further : sequence of numpy Generators
+        Of tables after these, which are drawn when the first of them is asked for.
     """
 
     def __init__(
@@ -58,12 +61,14 @@ class PretendRows:
         codes: Mapping[str, Codes],
         density: Floats,
         generators: Sequence[np.random.Generator],
+        further: Sequence[np.random.Generator] = (),
     ) -> None:
         self.codes, self.density = codes, density
         seen = (planned for planned in strategy.blocks if planned.role in ("family", "score"))
         self._blocks = [planned.block for planned in seen]
         self._generators = generators
         self._drawn: dict[int, tuple[Codes, Floats]] = {}
+        self._further = PretendRows(strategy, codes, density, further) if further else None
 
     def table(
         self, number: int, n: int, base: int | None = None
@@ -73,12 +78,15 @@ class PretendRows:
         Parameters
         ----------
         number : int
-            Which table.
+            Which table. After the last one comes the first again.
         n : int
         base : int, optional
             Number of rows of the draw that is moved to n, at most n; default: n itself.
         """
         base = n if base is None else base
+        number, own = number % self.tables, len(self._generators)
+        if self._further is not None and number >= own:
+            return self._further.table(number - own, n, base)
         if base not in self._drawn:
             draws = [copy.deepcopy(g).multinomial(base, self.density) for g in self._generators]
             rows: Codes = np.array(draws, dtype=np.int64 if base >= 2**31 else np.int32)
@@ -89,6 +97,11 @@ class PretendRows:
         pull = math.sqrt(base / n)
         weights = self.density + pull * (row / base - self.density)
         return self.codes, weights, np.rint(n * (self._means + pull * (sums / base - self._means)))
+
+    @property
+    def tables(self) -> int:
+        """How many there are."""
+        return len(self._generators) + (0 if self._further is None else self._further.tables)
 
     @cached_property
     def _means(self) -> Floats:
@@ -113,15 +126,18 @@ class PretendRows:
 def pretend_rows(
     strategy: Strategy, like: Likeness, count: int, columns: Schema | None = None
 ) -> list[PretendRows]:
-    """As many tables, each from points of its own, of the columns that are given or the strategy's.
+    """Tables from so many sets of points, of the columns that are given or the strategy's.
 
-    Where those have other bins, the rows are the same as for them.
+    Where those have other bins, the rows are the same as for them. Points of guesses, and even
+    ones, give further tables. Rows of a release or a frame give one table per set of points.
     """
     made = []
+    again = _FURTHER if like.source in ("even", "guesses") else 0
     for seed in range(count):
         rng = generator(seed)
         codes, density = like.points(strategy.columns if columns is None else columns, rng)
-        made.append(PretendRows(strategy, codes, density, [rng]))
+        further = [generator((seed * _FURTHER + other, 3)) for other in range(again)]
+        made.append(PretendRows(strategy, codes, density, [rng], further))
     return made
 
 

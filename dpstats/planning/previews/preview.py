@@ -42,6 +42,8 @@ _USUAL = (
     "that a logistic regression sees by its bins, ridge= or clip_norm="
 )
 _HEADER = ("analysis", "functions", "noise sd", "95% width", "certified", "of")
+_TABLE = " (table)"
+_FOR_TABLE = 'certified "(table)": for the effect in the private table, not in the population'
 _INVENT = (
     "For better widths, state guesses in the schema, or give rows that resemble the real ones as "
     "like=."
@@ -67,7 +69,7 @@ def preview_strategy(
     like = likeness(like, strategy)
     strategy = with_pilots(strategy, analyses, like, n)
     rows = pretend_rows(strategy, like, simulated.PRETEND_RELEASES)
-    simulation = Simulation.of(seen_by_analyses(strategy, n), rows, n)
+    simulation = Simulation(seen_by_analyses(strategy, n), n, rows)
     results, total = {}, len(analyses)
     for done, (name, analysis) in enumerate(analyses.items()):
         if progress is not None:
@@ -272,6 +274,8 @@ class Preview:
             lines.append("A width of 0: the interval is a single declared value.")
         if any(row[3] != NO_INTERVAL and row[4] == NO_INTERVAL for row in self._rows):
             lines.append(f"{UNCERTIFIED}; the 95% width is that of the noise-aware interval")
+        if any(row[4].endswith(_TABLE) for row in self._rows):
+            lines.append(_FOR_TABLE)
         return [*lines, *self.accuracy.lines(theory=self.theory)]
 
     def __str__(self) -> str:
@@ -375,7 +379,7 @@ def _certified_text(outlook: Outlook) -> str:
     """The certified width, and that it is for the private table where it is for nothing else."""
     text = certified_text(outlook.certified_width)
     only = outlook.certified_target == "table" and text != NO_INTERVAL
-    return f"{text} (table)" if only else text
+    return f"{text}{_TABLE}" if only else text
 
 
 def width_text(width: float) -> str:

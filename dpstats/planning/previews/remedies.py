@@ -170,7 +170,7 @@ def _results(
     seen = seen_by_analyses(change.plan.strategy, n)
     tables = simulated.PRETEND_RELEASES if releases is None else releases
     rows = pretend_rows(seen, like, tables, change.columns)
-    return Simulation.of(seen, rows, n).results(change.plan.analyses[name])
+    return Simulation(seen, n, rows).results(change.plan.analyses[name])
 
 
 def finer_quantiles(
@@ -208,8 +208,8 @@ def _alone(plan: Replannable, name: str, like: Likeness) -> Iterator[Change]:
     """The plan without the other analyses."""
     others = [other for other in plan.analyses if other != name]
     if others:
-        named = ", ".join(map(repr, others[:3])) + (", ..." if len(others) > 3 else "")
-        yield Change(f"without {named}", plan.asking({name: plan.analyses[name]}))
+        change = "alone in its plan" if len(others) > 1 else f"without {others[0]!r}"
+        yield Change(change, plan.asking({name: plan.analyses[name]}))
 
 
 def _dearer(plan: Replannable) -> Iterator[Change]:

@@ -2,70 +2,71 @@
 
 An interval that lacks ends in a third of all releases has them in three of three every third time.
 Where three widths of a term differ much, the noise is large beside what it is divided by, and more
-noise is drawn over the same rows.
+releases are simulated, each with a table and noise of its own: one table may hide intervals that
+lack ends in most others.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpstats.analyses.base import Analysis
-from dpstats.arrays import Codes, Floats
+from dpstats.arrays import Floats
 from dpstats.checks import Progress
 from dpstats.measured.strategy import Strategy
 from dpstats.planning.previews.pretended import PretendRelease, PretendRows
 from dpstats.results.base import Result
 
-PRETEND_RELEASES = 3  # at least, each of rows of its own
+PRETEND_RELEASES = 3  # at least
 _FEWEST, _MOST = 6, 30  # of an analysis whose intervals may lack ends
-_ENOUGH = 12  # releases that all have ends
 _OFTEN = 5  # releases without ends, which give their share well enough
-_WORK = 400.0  # of all releases together; one takes the root of functions times terms
-_STEADY, _STEADIER = 1.5, 2.5  # largest by smallest width, of few releases and from _FEWEST on
+_ENOUGH = 12  # releases, where one interval lacks ends in a third of them
+_WORK = 300.0  # of all releases together; one takes the root of functions times terms
+_STEADY = 1.35  # largest by smallest width, of fewer than _FEWEST releases
+_SURE = 0.12  # relative standard error of a median width, of more
+_OF_MEDIAN = 1.25  # its standard error by that of a mean, for normal logarithms
 RARE = 0.1  # share of releases without ends that is not worth a word
-_NOISE = "simulating more noise"
+_NOISE = "simulating more releases"
 
 
 @dataclass(frozen=True)
 class Simulation:
-    """Simulated releases of n rows; those beyond the first few have rows of these and other noise.
+    """Simulated releases of n rows.
 
     Attributes
     ----------
     strategy : Strategy
         See `seen_by_analyses`.
     n : int
-    tables : sequence of (codes, weights, sums)
-        As `PretendRows.table` has them.
+    rows : sequence of PretendRows
+        Each gives a table to one of the first releases, and its further ones to later releases.
+    base : int or None
+        As in `PretendRows.table`.
     """
 
     strategy: Strategy
     n: int
-    tables: Sequence[tuple[Mapping[str, Codes], Floats, Floats]]
+    rows: Sequence[PretendRows]
+    base: int | None = None
     _made: dict[int, PretendRelease] = field(default_factory=dict, repr=False)
 
-    @classmethod
-    def of(
-        cls, strategy: Strategy, rows: Sequence[PretendRows], n: int, base: int | None = None
-    ) -> Simulation:
-        """Of one table from each; `base` as in `PretendRows.table`."""
-        return cls(strategy, n, [one.table(0, n, base) for one in rows])
-
     def release(self, seed: int) -> PretendRelease:
-        """The release with this noise."""
+        """The release with this table and noise."""
         if seed not in self._made:
-            table = self.tables[seed % len(self.tables)]
+            number, which = divmod(seed, len(self.rows))
+            table = self.rows[which].table(number, self.n, self.base)
             self._made[seed] = PretendRelease(self.strategy, self.n, *table, seed)
         return self._made[seed]
 
     @property
     def first(self) -> tuple[PretendRelease, ...]:
-        """One of each table."""
-        return tuple(self.release(seed) for seed in range(len(self.tables)))
+        """One from each set of points."""
+        return tuple(self.release(seed) for seed in range(len(self.rows)))
 
     def few(self, analysis: Analysis[Result]) -> tuple[Result, ...]:
         """Results of an analysis on these."""
@@ -94,13 +95,26 @@ class Simulation:
 
 
 def _settled(widths: Floats) -> bool:
-    """Whether more than these widths (r, d) would say little: alike, always finite, often not."""
+    """Whether more than these widths (r, d) would say little: finite and known, or often not."""
     releases = len(widths)
-    steady = _STEADY if releases < _FEWEST else _STEADIER
     lost = np.isinf(widths).sum(axis=0)
-    least, largest = widths.min(axis=0), widths.max(axis=0)
-    alike = (lost == 0) & ((releases >= _ENOUGH) | (largest <= steady * least))
-    return bool(np.all(alike | (lost >= _OFTEN)))
+    often = lost >= _OFTEN
+    if releases >= _ENOUGH and 3 * lost.max(initial=0) >= releases:
+        return True
+    return bool(np.all(((lost == 0) & _known(widths)) | often))
+
+
+def _known(widths: Floats) -> NDArray[np.bool_]:
+    """Whether the medians of finite widths (r, d) are: (d,)."""
+    found: NDArray[np.bool_] = widths.min(axis=0) == widths.max(axis=0)
+    varying = np.isfinite(widths).all(axis=0) & (widths.min(axis=0) > 0)
+    logs, releases = np.log(widths[:, varying]), len(widths)
+    if releases < _FEWEST:
+        found[varying] = np.ptp(logs, axis=0) <= np.log(_STEADY)
+    else:
+        error = _OF_MEDIAN * logs.std(axis=0, ddof=1) / math.sqrt(releases)
+        found[varying] = error <= _SURE
+    return found
 
 
 def widths_by_term(results: Sequence[Result]) -> dict[str, float]:

@@ -192,9 +192,10 @@ def test_previews_say_what_is_likely_unbounded(seeded_noise):
     few, many = str(plan.preview(n=30)), str(plan.preview(n=3_000))
     assert "line: likely unbounded intervals of Intercept, a, b\n" in few
     assert "likely unbounded" not in many
-    assert "if regressors, given the others, have sds below a " in many
-    sds = [float(part.split()[-1]) for part in many.split("sds below ")[1].splitlines()[0].split(
-        ", ")]  # fmt: skip
+    assert "where the sd of a regressor, given the others, is below a " in many
+    condition = plan.preview(n=3_000).results["line"][0].preview_condition
+    said = condition.split("others, is below ")[1]
+    sds = [float(part.split()[-1]) for part in said.split(", ")]
     rng, unbounded = np.random.default_rng(1), []
     for factor in (0.7, 1.6):  # of these sds, without noise in them
         x = rng.normal(0, 1, (3_000, 2))

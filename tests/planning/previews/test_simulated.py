@@ -38,7 +38,7 @@ def test_three_releases_with_ends_do_not_hide_those_without(shaky):
     assert "age" in shaky.unbounded["risk"]
     strategy = planned().strategy
     rows = pretend_rows(strategy, likeness(None, strategy), 3)
-    simulation = Simulation.of(seen_by_analyses(strategy, N), rows, N)
+    simulation = Simulation(seen_by_analyses(strategy, N), N, rows)
     others = [RISK.infer(simulation.release(seed)) for seed in range(100, 120)]
     lost = lost_by_term(others)["age"]
     assert lost >= 6  # of 20
@@ -76,30 +76,55 @@ def test_more_noise_is_not_drawn_where_it_says_nothing(analysis, epsilon):
 
 def test_when_more_releases_would_say_little():
     inf = np.inf
-    assert _settled(np.array([[1.0, 2], [1.4, 2], [1.2, 2]]))
-    assert not _settled(np.array([[1.0, 2], [1.6, 2], [1.2, 2]]))
+    assert _settled(np.array([[1.0, 2], [1.3, 2], [1.2, 2]]))
+    assert not _settled(np.array([[1.0, 2], [1.4, 2], [1.2, 2]]))
     assert not _settled(np.array([[1.0], [inf], [1.2]]))
     assert not _settled(np.full((4, 1), inf))
     assert _settled(np.full((5, 1), inf))
-    assert _settled(np.array([[1.0]] * 5 + [[2.4]]))
+    assert _settled(np.array([[1.0]] * 5 + [[1.7]]))
+    assert not _settled(np.array([[1.0]] * 5 + [[2.4]]))
     assert not _settled(np.array([[1.0, 1]] * 3 + [[inf, 3]] * 5))
-    assert not _settled(np.array([[1.0]] * 10 + [[3.0]]))
-    assert _settled(np.array([[1.0]] * 11 + [[3.0]]))
+    assert _settled(np.array([[1.0, 1]] * 8 + [[inf, 3]] * 4))
+    assert not _settled(np.array([[1.0], [3.0]] * 6))
     assert not _settled(np.array([[1.0]] * 11 + [[inf]]))
     assert _settled(np.zeros((3, 2)))
+
+
+def test_every_release_has_a_table_of_its_own_where_rows_are_invented():
+    """The tables of a frame stay; those of guesses differ like tables of n rows do."""
+    strategy = planned().strategy
+    frame = dps.pretend(planned().schema, 2_000, rng=1)
+    for like, tables in ((None, 30), (frame, 3)):
+        rows = pretend_rows(strategy, likeness(like, strategy), 3)
+        found = [rows[seed % 3].table(seed // 3, N)[2] for seed in range(30)]
+        assert len({sums.tobytes() for sums in found}) == tables
+        again = pretend_rows(strategy, likeness(like, strategy), 3)
+        np.testing.assert_array_equal(again[2].table(9, N)[2], found[29])
+
+
+def test_one_table_does_not_decide_how_often_ends_are_missing():
+    """The share is that of tables which other points and other draws give."""
+    strategy = planned().strategy
+    seen = seen_by_analyses(strategy, N)
+    like = likeness(None, strategy)
+    rows = pretend_rows(strategy, like, 30)[3:]
+    lost = lost_by_term([RISK.infer(Simulation(seen, N, rows).release(s)) for s in range(27)])
+    found = planned().preview(N)
+    share = found.lost["risk"]["age"] / len(found.results["risk"])
+    assert abs(share - lost["age"] / 27) < 3 * np.sqrt(0.25 / 27 + 0.25 / 12)
 
 
 def test_large_analyses_get_fewer_releases_by_their_size_alone(monkeypatch):
     """Never a clock: work and the cap decide."""
     counted = {}
     monkeypatch.setattr(simulated, "_MOST", 11)
-    for work in (400.0, 70.0):
+    for work in (300.0, 70.0):
         monkeypatch.setattr(simulated, "_WORK", work)
         monkeypatch.setattr(simulated, "_settled", lambda _: False)
         counted[work] = len(planned().preview(N).results["risk"])
     size = 3 * RISK.family(planned().schema).size
     assert counted[70.0] == int(70 / np.sqrt(size)) == 7
-    assert counted[400.0] == 11
+    assert counted[300.0] == 11
 
 
 def test_progress_is_said_while_more_noise_is_drawn():
@@ -107,5 +132,5 @@ def test_progress_is_said_while_more_noise_is_drawn():
     planned().preview(N, progress=lambda *report: seen.append(report))
     texts = [text for text, _, _ in seen]
     assert texts[0] == "previewing"
-    assert "simulating more noise" in texts
+    assert "simulating more releases" in texts
     assert seen[-1] == ("done", 2, 2)

@@ -12,6 +12,7 @@ import pytest
 
 import dpstats as dps
 from dpstats.privacy import noise
+from dpstats.privacy.neighbours import Sensitivity
 from dpstats.private import measure as measuring
 
 SURVEY = pd.DataFrame({"c": ["a", "b", "c"], "b": [True, False, True], "x": [0.0, 2.5, 4.0]})
@@ -88,7 +89,7 @@ def test_p04_ten_releases_of_a_tenth(tmp_path, simple_plan):
 @pytest.mark.parametrize("l1", [0, Fraction(0), -1, Fraction(-1, 2), 0.5, 2.0, True, None])
 def test_p05_sensitivity_that_is_no_positive_rational(l1, attempt, asking, monkeypatch, columns):
     block = dps.Cells.condition(dps.Schema(columns()), "b")
-    wrong = SimpleNamespace(l1=l1, l2_squared=Fraction(1))
+    wrong = Sensitivity(l1, Fraction(1))
     monkeypatch.setattr(type(block), "sensitivity", lambda self, unit: wrong)
     monkeypatch.setattr(dps.Family, "sensitivity", lambda self, unit: wrong)
     with pytest.raises(dps.BudgetError, match="must be a positive int or Fraction"):
