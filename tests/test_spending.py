@@ -40,6 +40,8 @@ def divisions(text):
 
 def test_alpha_is_divided_in_one_module():
     for path in PACKAGE.rglob("*.py"):
+        if "verifying" in path.parts:  # it computes everything again by itself
+            continue
         if path.name not in ("spending.py", "budget.py", "conversion.py"):
             assert not divisions(path.read_text()), path
 
