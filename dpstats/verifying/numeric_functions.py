@@ -80,7 +80,7 @@ class KernelLattice(Block):
     def tables(self) -> list[list[list[int]]]:
         """Of every column, by grid position, the kernel at the lattice points.
 
-        At most 1025 positions are told apart; the highest kernel is 512, half of that on faces.
+        At most 1025 positions are distinguished; the highest kernel is 512, half of that on faces.
         """
         return [self._table(len(column.codes)) for column in self.columns]
 
@@ -105,7 +105,7 @@ class KernelLattice(Block):
         return [largest] * (self.k + 1) ** len(self.columns)
 
     def position(self, j: int, code: int) -> int:
-        """The nearest of the positions that are told apart."""
+        """The nearest of the positions that are distinguished."""
         half, steps = self.columns[j].half, len(self.tables[j]) - 1
         return ((code + half) * steps + half) // (2 * half)
 

@@ -110,7 +110,7 @@ def test_p49_p51_every_kind_beside_a_reference(guard, name, reference, kind, uni
 def test_p61_a_planted_smaller_sensitivity_of_every_kind_fails(
     guard, name, kind, unit, make_plan, monkeypatch
 ):
-    """At a third of the claim, which no kind can spare: see the least shares above."""
+    """At a quarter of the claim, which no kind can spare: see the least shares above."""
     block = KINDS[name]
     real = type(block).sensitivity
 
