@@ -9,6 +9,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 export OPENBLAS_NUM_THREADS ?= 1
 
+# Spark is tested where there is Java, which it needs.
+TESTED := dev$(if $(shell command -v java),$(shell echo ,)spark)
 SPHINX := $(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going -j auto -c docs -d build/docs/trees
 # The oldest versions that pyproject.toml allows, against the tests of what depends on them.
 LOWEST := build/lowest
@@ -71,7 +73,7 @@ fuzz: .venv/installed-dev
 
 .venv/installed-dev: pyproject.toml | .venv/bin/python
 	@echo "installing dpstats and the tools of its tests into .venv: a few minutes, only the first time"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$(TESTED)]"
 	touch $@ .venv/installed
 
 clean:

@@ -9,6 +9,7 @@ import json
 import os
 import stat
 import zipfile
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import FileIO
@@ -120,6 +121,39 @@ def reserved(
         If the file cannot be written.
     """
     path = check_place(path, overwrite=overwrite)
+    with _temporary(path) as (file, temporary):
+
+        def write(data: bytes) -> None:
+            with _writing(path):
+                _fill(file, data)
+                file.close()
+                _put(temporary, path, overwrite=overwrite)
+
+        with _writing(path):
+            _fill(file, bytes(size))
+        yield write
+
+
+@contextmanager
+def written_in_parts(path: str | Path, *, overwrite: bool = False) -> Iterator[FileIO]:
+    """An open file that gets its name when all of it is written; without an error, or not at all.
+
+    Raises
+    ------
+    RequestError
+        If the file cannot be written.
+    """
+    path = check_place(path, overwrite=overwrite)
+    with _temporary(path) as (file, temporary), _writing(path):
+        yield file
+        os.fsync(file.fileno())
+        file.close()
+        _put(temporary, path, overwrite=overwrite)
+
+
+@contextmanager
+def _temporary(path: Path) -> Iterator[tuple[FileIO, Path]]:
+    """An open file beside the one that it may become, removed at the end if it has not."""
     temporary = path.parent / f".dpstats.{uuid4().hex}"
     try:
         # With the permissions that a new file gets; a buffer would be written again at the end.
@@ -128,18 +162,9 @@ def reserved(
         raise RequestError(
             f"cannot write to the folder {str(path.parent)!r}: {error.strerror}"
         ) from None
-
-    def write(data: bytes) -> None:
-        with _writing(path):
-            _fill(file, data)
-            file.close()
-            _put(temporary, path, overwrite=overwrite)
-
     try:
         with opened as file:
-            with _writing(path):
-                _fill(file, bytes(size))
-            yield write
+            yield file, temporary
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -216,9 +241,16 @@ def pack(members: Mapping[str, str]) -> bytes:
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, text in (*members.items(), (DIGESTS, to_json(digests))):
             info = zipfile.ZipInfo(name, date_time=_FIXED_DATE)
-            info.compress_type = zipfile.ZIP_DEFLATED
+            info.compress_type = _compression(text)
             archive.writestr(info, text)
     return buffer.getvalue()
+
+
+def _compression(text: str) -> int:
+    """Deflated, unless `_member` would take the result for one made to fill a disk."""
+    start = text[: 2**20].encode() if len(text) > 2**24 else b""
+    same = start and len(zlib.compress(start)) * _MOST_EXPANSION < 2 * len(start)
+    return zipfile.ZIP_STORED if same else zipfile.ZIP_DEFLATED
 
 
 def unpack(file: BinaryIO, wanted: Iterable[str], name: str) -> dict[str, str]:
@@ -435,6 +467,11 @@ def to_csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     writer.writerow(header)
     writer.writerows(rows)
     return buffer.getvalue()
+
+
+def csv_line(row: Sequence[Any]) -> str:
+    """One line of CSV text, as `to_csv` writes it."""
+    return to_csv(row, [])
 
 
 def from_csv(text: str, header: Sequence[str], name: str) -> list[list[str]]:

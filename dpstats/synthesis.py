@@ -99,6 +99,8 @@ def release(
     data: object,
     *,
     ledger: Ledger | str | Path | None = None,
+    order: str | None = None,
+    direct: bool = False,
     fit: Fit = "entropy",
     solver: Solver = "columns",
     draw: Draw = "systematic",
@@ -118,6 +120,8 @@ def release(
         As in `measure`.
     ledger : Ledger or path, optional
         Record of what was spent on this data set, with its cap.
+    order, direct :
+        For Spark DataFrames, as in `measure`.
     fit, solver, draw, m, k, rng :
         As in `synthesize`; checked before anything is read or spent.
     progress : callable, optional
@@ -153,7 +157,9 @@ def release(
     """
     rng = check_options(fit, draw, m, k, rng, solver)
     with attached() as paid:
-        paid.append(measure(plan, data, ledger=ledger, progress=progress))
+        paid.append(
+            measure(plan, data, ledger=ledger, order=order, direct=direct, progress=progress)
+        )
         return synthesize(
             paid[0], fit=fit, solver=solver, draw=draw, m=m, k=k, rng=rng, progress=progress
         )

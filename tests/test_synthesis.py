@@ -265,3 +265,25 @@ def test_no_more_rows_than_a_file_can_hold_are_drawn_unasked(schema, survey, mon
     capped = dps.release(public, survey, rng=0, m=50)
     assert len(capped.to_frame()) == 100
     assert "the number of rows is 2000; 100 were drawn, the most allowed" in str(capped)
+
+
+def test_no_more_rows_are_drawn_than_a_file_can_hold(schema, survey, monkeypatch):
+    """A release whose rows are refused when it is read would be lost after it was paid."""
+    monkeypatch.setattr("dpstats.measured.candidates_file._MOST_BYTES", 20_000)
+    asked = {"smokers": dps.Marginals(["smoker", "region"])}
+    plan = dps.plan(schema, asked, budget=dps.PureDP(1))
+    made = dps.release(plan, survey, rng=1, k=5_000)
+    size = len(made._members()["rows.csv"])
+    assert 10_000 < size <= 20_000 + 1_000  # a header more
+    assert any(f"{made.k} rows were drawn and not 5000" in note for note in made.notes)
+
+
+def test_rows_that_are_all_the_same_can_be_read_again(monkeypatch, tmp_path):
+    """Deflated by more than 500 they would be taken for a file made to fill a disk."""
+    monkeypatch.setattr("dpstats.files._SMALL", 2**20)
+    schema = dps.Schema([dps.Boolean("smoker")])
+    plan = dps.plan(schema, {"smoking": dps.Proportion("smoker")}, budget=dps.PureDP(20))
+    rows = pd.DataFrame({"smoker": np.zeros(3_000_000, dtype=bool)})
+    made = dps.release(plan, rows, rng=1)
+    made.save(tmp_path / "r.zip")
+    assert dps.load(tmp_path / "r.zip").k == 3_000_000

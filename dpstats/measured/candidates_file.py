@@ -8,10 +8,12 @@ import numpy as np
 
 from dpstats import files
 from dpstats.arrays import Codes, Floats
-from dpstats.schema import Schema
+from dpstats.schema import Category, Column, Schema
 
 WEIGHT, COUNT = "_weight", "_count"
 MOST_ROWS = 10_000_000  # synthetic rows; a release writes each of them
+_WIDEST_NUMBER = 32  # bytes, of a date too
+_MOST_BYTES = 2**30  # of rows.csv: half of what a file that is read may hold
 
 
 def candidates_to_members(
@@ -37,13 +39,35 @@ def candidates_to_members(
     names = columns.names
     coded = [candidates[name].tolist() for name in names]
     lines = zip(*coded, map(repr, weights.tolist()), counts, strict=True)
-    decoded = columns.decode(candidates)
-    cells = list(zip(*(decoded[name].tolist() for name in names), strict=True))
-    rows = (cells[i] for i in order.tolist())
+    header = files.to_csv(names, [])
+    texts = lines_of_rows(columns, candidates)
     return {
         "candidates.csv": files.to_csv((*names, WEIGHT, COUNT), lines),
-        "rows.csv": files.to_csv(names, rows),
+        "rows.csv": header + "".join(map(texts.__getitem__, order.tolist())),
     }
+
+
+def lines_of_rows(columns: Schema, candidates: Mapping[str, Codes]) -> list[str]:
+    """The line of ``rows.csv`` for each candidate, (m,)."""
+    decoded = columns.decode(candidates)
+    cells = zip(*(decoded[name].tolist() for name in columns.names), strict=True)
+    return [files.csv_line(row) for row in cells]
+
+
+def most_rows(columns: Schema, candidates: Mapping[str, Codes], wanted: int) -> int:
+    """As many rows as wanted, or as ``rows.csv`` can hold: a file that is larger is not read."""
+    widest = sum(_widest(column) for column in columns)
+    if wanted * widest <= _MOST_BYTES:
+        return wanted
+    longest = max(len(line.encode()) for line in lines_of_rows(columns, candidates))
+    return min(wanted, _MOST_BYTES // longest)
+
+
+def _widest(column: Column) -> int:
+    """Bytes of the widest cell of a column, quoted, with what follows it."""
+    if not isinstance(column, Category):
+        return _WIDEST_NUMBER
+    return max(2 * len(str(label).encode()) + 3 for label in column.labels)
 
 
 def candidates_from_members(

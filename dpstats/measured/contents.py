@@ -30,6 +30,8 @@ _KINDS = {
     "kernel_lattice": "kernel averages",
     "bin_offsets": "offsets in bins",
     "pilot_score": "score at a pilot",
+    "person_shares": "products of person totals",
+    "person_moments": "products of person totals",
 }
 _MOST = 4  # names that a sentence lists
 
@@ -72,8 +74,8 @@ def contents(
     import pandas as pd
 
     public = measurements.count is None
-    scores = (noisy.block for noisy in measurements.scores)
-    blocks = (*measurements.published.blocks, *scores, *(() if public else (ROWS,)))
+    further = (noisy.block for noisy in (*measurements.scores, *measurements.of_persons))
+    blocks = (*measurements.published.blocks, *further, *(() if public else (ROWS,)))
     rows = [
         (
             kind_of(block),

@@ -21,6 +21,7 @@ from dpstats.errors import DataError, RequestError
 from dpstats.planning.plan import Plan
 from dpstats.private.header import is_row
 from dpstats.private.likely_meaning import advice_on, alike
+from dpstats.private.persons import of_persons
 from dpstats.private.sources import Source, unread
 from dpstats.private.tables import find_source
 from dpstats.results.rendering import Page
@@ -48,14 +49,15 @@ def check(plan: Plan, data: object) -> SchemaFit:
     ----------
     plan : Plan
     data : path, DataFrame, Table or stream
-        As in `measure`; a stream is used up.
+        As in `measure`; a stream is used up. The used columns of a Spark DataFrame come to the
+        driver, one partition at a time.
 
     Returns
     -------
     SchemaFit
-        For every column that the plan reads: missing, undeclared and clamped cells, the commonest
-        values outside the declaration, and what they may mean. It prints as a table;
-        `to_frame()` has it as a pandas DataFrame.
+        For every column that the plan reads, in the rows that it uses: missing, undeclared and
+        clamped cells, the commonest values outside the declaration, and what they may mean. It
+        prints as a table; `to_frame()` has it as a pandas DataFrame.
 
     Raises
     ------
@@ -74,15 +76,16 @@ def check(plan: Plan, data: object) -> SchemaFit:
     <BLANKLINE>
          missing  undeclared  clamped  commonest outside
     ----------------------------------------------------
-    sex        1           2        0         'Male' (2)
+    sex        1           2        0  'Male' (2)
     <BLANKLINE>
     sex: 'Male': did you mean 'male'?
     """
     if not isinstance(plan, Plan):
         raise RequestError(f"check needs a plan, made by dps.plan; got {type(plan).__name__}")
-    schema = plan.columns
-    source = find_source(data, schema)
-    absent = tuple(name for name in schema.names if name not in source.fields)
+    schema, key = plan.columns, plan.person
+    source = find_source(data, schema, person=key)
+    wanted = [*schema.names, *([] if key is None else [key])]
+    absent = tuple(name for name in wanted if name not in source.fields)
     present = [column for column in schema if column.name not in absent]
     if not present and source.first_line and _lacks_header(source.fields, plan.schema):
         row = ", and looks like a row of data (not shown)" if source.fields else ""
@@ -92,15 +95,18 @@ def check(plan: Plan, data: object) -> SchemaFit:
             f"{list(plan.schema.names)}"
         )
     if present:
-        schema.select(column.name for column in present).check_names(source.fields)
-    counted = _counted(source, present)
+        known = key if key not in absent else None
+        source.check_names(schema.select(column.name for column in present), known)
+    used = source if key is None or key in absent else of_persons(source, key, plan.rows_per_person)
+    counted = _counted(used, present)
     if isinstance(counted, str):  # raised here, where no frame of the traceback holds cells
         raise DataError(counted)
     rows, columns = counted
+    persons = "" if used is source else plan.neighbours.persons
     if not absent:
-        return SchemaFit(rows, columns)
+        return SchemaFit(rows, columns, persons=persons)
     found = source.first_line or f"it has {len(source.fields)} columns"
-    return SchemaFit(rows, columns, absent, tuple(map(str, source.fields)), found)
+    return SchemaFit(rows, columns, absent, tuple(map(str, source.fields)), found, persons)
 
 
 def _lacks_header(fields: Sequence[str], schema: Schema) -> bool:
@@ -155,6 +161,8 @@ class SchemaFit:
         Names in the table, or the fields of a file's first line, where columns are absent.
     found : str
         What these fields are.
+    persons : str
+        Which rows are used, where the plan knows persons by a column of keys; all else is of these.
     """
 
     rows: int
@@ -162,6 +170,7 @@ class SchemaFit:
     absent: tuple[str, ...] = ()
     fields: tuple[str, ...] = ()
     found: str = ""
+    persons: str = ""
 
     def to_frame(self) -> pd.DataFrame:
         """One row per column: column, missing, undeclared, clamped, commonest, advice."""
@@ -188,17 +197,23 @@ class SchemaFit:
         outside = any(c.undeclared or c.clamped for c in self.columns)
         if self.columns and not self.absent and not outside:
             advice.append("every cell that is not missing fits its declaration")
+        used = self.persons and f": {self.persons}"
         header = ["", "missing", "undeclared", "clamped", "commonest outside"]
         return Page(
             TITLE,
-            [f"{self.rows:,} row{'s' * (self.rows != 1)}"] if self.columns else [],
+            [f"{self.rows:,} row{'s' * (self.rows != 1)}{used}"] if self.columns else [],
             header if self.columns else [],
             cells,
             after=advice,
+            words=(0, len(header) - 1),
         )
 
     def __repr__(self) -> str:
         return self._page().text()
+
+    def fitted(self) -> str:
+        """The text with lines and columns that fit the terminal."""
+        return self._page().fitted()
 
     def _repr_html_(self) -> str:
         return self._page().html()

@@ -23,6 +23,10 @@ _VALUES = frozenset(
     ("true", "false", "yes", "no", "na", "n/a", "nan", "none", "null", "nil", "male", "female")
 )
 _NUMBER = re.compile(r"[-+\d.,:/ %$€£]*\d[-+\d.,:/ %$€£]*")  # dates and times too
+_NO_LINE = (
+    "it is empty, or its first line is, or is longer than a megabyte; give the file a first line "
+    "with names of columns, or name them with --header a,b,c, without the file"
+)
 _REFUSED = (
     "the first line does not look like names of columns: there are numbers, dates, empty or "
     "repeated fields, or words such as yes, as in a row of data. Nothing of it is shown; name the "
@@ -73,6 +77,8 @@ def _header(path: Path) -> list[str] | str:
         return "not a .csv, .tsv (also .gz) or .parquet file"
     if names is None:
         return "it cannot be read: it is damaged, or text that is not UTF-8"
+    if not names:
+        return _NO_LINE
     kept = [name.strip() for name in names]
     return _REFUSED if is_row(kept) else kept
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -56,12 +56,31 @@ class Kernel:
         """Running sums of no rows."""
         return [np.zeros(b.size, dtype=np.int64) for b in (*self._tables, *self._alone)]
 
-    def add(self, running: Sequence[Codes], batch: pa.RecordBatch) -> None:
-        """Add the rows of one batch to running sums."""
+    def add(
+        self, running: Sequence[Codes], batch: pa.RecordBatch, times: Codes | None = None
+    ) -> None:
+        """Add the rows of one batch to running sums.
+
+        Parameters
+        ----------
+        running : sequence of int64 arrays
+        batch : RecordBatch
+        times : (n,) int64, optional
+            How many rows of the table each row stands for, at least 0; one each if not given. A sum
+            with these weights is that of the rows of every binary digit, times 1, 2, 4 and so on.
+        """
         codes = self.schema.encode(batch)
+        if times is None:
+            self._add(running, codes)
+            return
+        for bit in range(int(times.max(initial=0)).bit_length()):
+            rows = np.flatnonzero(times >> bit & 1)
+            self._add(running, {name: column[rows] for name, column in codes.items()}, 2**bit)
+
+    def _add(self, running: Sequence[Codes], codes: Mapping[str, Codes], times: int = 1) -> None:
         parts = [*self._histograms.counts(codes), *(block.sums(codes) for block in self._alone)]
         for total, part in zip(running, parts, strict=True):
-            total += part
+            total += part if times == 1 else times * part
 
     def finished(self, running: Sequence[Codes], rows: int) -> list[Codes]:
         """Exact sums, one (d,) int64 array per block, from running sums over all rows."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
@@ -17,6 +18,7 @@ _TRUTH = {
     for value, words in ((False, "0 no n false f"), (True, "1 yes y true t"))
     for word in words.split()
 }
+_LEAST_MISSPELT = 4  # characters: shorter texts are too like each other
 _MOST = 5  # levels that are suggested
 # Blanks and apostrophes separate thousands only; points and commas may be either sign.
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}((?P<mark>[.,'\u2019 \u00a0\u202f])\d{3})(?:(?P=mark)\d{3})*"
@@ -66,7 +68,10 @@ def _levels_alike(column: Category, value: str) -> list[Any]:
     meant = _TRUTH.get(_folded(arrow.spelled(number) if number is not None else value))
     if meant is not None and set(truths.values()) == {False, True} and len(truths) == 2:
         close += [level for level, truth in truths.items() if truth == meant]
-    return close
+    if close or len(value) < _LEAST_MISSPELT:
+        return close
+    folded = {_folded(text): level for level, text in texts.items()}
+    return [folded[text] for text in difflib.get_close_matches(_folded(value), folded, n=1)]
 
 
 def _number(text: str) -> float | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
@@ -16,14 +16,15 @@ from dpstats.checks import Progress
 from dpstats.display import Shown, shown_progress
 from dpstats.errors import DataError, NoiseError, RequestError
 from dpstats.families.block import Block
+from dpstats.families.persons.products import PersonProducts
 from dpstats.measured.measurements import Measurements
 from dpstats.measured.strategy import PlannedBlock, Strategy, noise_scales
 from dpstats.planning.plan import Plan
 from dpstats.privacy.laws import Noise
 from dpstats.privacy.ledger import Ledger
 from dpstats.privacy.noise import add_noise, draw_uniforms, is_private
-from dpstats.private.persons import of_persons
-from dpstats.private.sources import Source
+from dpstats.private.persons import PersonTotals, of_persons
+from dpstats.private.sources import Route, Source
 from dpstats.private.tables import exact_sums, open_source
 from dpstats.releases.paid import attached, held_interrupts, unspent
 
@@ -37,6 +38,8 @@ def measure(
     data: object,
     *,
     ledger: Ledger | str | Path | None = None,
+    order: str | None = None,
+    direct: bool = False,
     progress: Shown = None,
 ) -> Measurements:
     """Measure what a plan asks for, under differential privacy.
@@ -50,10 +53,19 @@ def measure(
     plan : Plan
     data : path, DataFrame, Table or stream
         The path of a ``.csv``, ``.tsv`` (both also ``.gz``) or ``.parquet`` file, a pandas or
-        polars DataFrame, an Arrow table or reader, a DuckDB relation. Cells outside the declaration
-        are coded as the schema says, silently: look at `check` before.
+        polars DataFrame, an Arrow table or reader, a DuckDB relation, a Spark or Dask DataFrame, an
+        Ibis table. Cells outside the declaration are coded as the schema says, silently: look at
+        `check` before.
     ledger : Ledger or path, optional
         Record of what was spent on this data set, with its cap.
+    order : str, optional
+        For a Spark DataFrame, which has no order, and a plan with ``person=``: the column by which
+        the rows of a person are sorted before the first are used.
+    direct : bool, optional
+        For a Spark DataFrame that only reads Parquet files which driver and workers can open:
+        workers read the files themselves, which takes less time. Whatever Spark or its catalogue
+        would do to the rows, such as views, filters and row policies, is then bypassed; what shows
+        in the plan of the DataFrame is refused.
     progress : callable, optional
         Called with a message, the per cent done and 100, or 0 and None where there is no total;
         never once the budget is spent. By default a bar, in a terminal or a notebook, if the work
@@ -93,13 +105,14 @@ def measure(
     [0.3]
     """
     with attached() as paid, shown_progress(progress) as say, held_interrupts() as hold:
-        _measured(plan, data, ledger, say, hold, paid)
+        _measured(plan, data, Route(order, direct), ledger, say, hold, paid)
     return paid[0]
 
 
 def _measured(
     plan: Plan,
     data: object,
+    route: Route,
     ledger: Ledger | str | Path | None,
     progress: Progress | None,
     hold: Callable[[], None],
@@ -124,23 +137,28 @@ def _measured(
         book.check(
             plan.spends, unit=plan.unit, rows_per_person=plan.rows_per_person, person=plan.person
         )
-    source = open_source(data, plan.columns, plan.person)
+    source = open_source(data, plan.columns, plan.person, route)
     if plan.in_two_stages:
-        _check_read_again(data, source)
-    source = _of_persons(source, plan)
+        _check_read_again(source)
+    held = _measured_before(plan)
+    now = {i: p for i, p in enumerate(plan.strategy.blocks) if not p.pending and i not in held}
+    of_each = _person_totals(now.values(), plan)
+    source = _of_persons(source, plan, of_each)
     if plan.unit == "add_remove":  # a file may state it, and tracebacks hold this frame
         source = replace(source, rows=None)
     if source.rows is not None:
         _check_rows(source.rows, plan)
-    held = _measured_before(plan)
-    now = {i: p for i, p in enumerate(plan.strategy.blocks) if not p.pending and i not in held}
-    blocks = [planned.block for planned in now.values() if planned.role != "count"]
-    with unspent("while reading rows"):
+    roles = [planned.role for planned in now.values()]
+    blocks = [p.block for p in now.values() if p.role not in ("persons", "count")]
+    with unspent("while reading rows"), of_each:
         totals, n = exact_sums(source, plan.columns, blocks, progress)
     try:
         if n != source.rows:
             _check_rows(n, plan)
-        if len(now) > len(blocks):  # one more private sum, the last, released only with noise
+        if "persons" in roles:
+            at = roles.index("persons")
+            totals[at:at] = of_each.taken()
+        if "count" in roles:  # one more private sum, the last, released only with noise
             totals.append(np.array([n], dtype=np.int64))
         rows = n if plan.unit == "replace" else None
         n = 0
@@ -154,6 +172,7 @@ def _measured(
                 data=_file_name(data),
             )  # fmt: skip
     except BaseException:
+        of_each.clear()
         del totals  # so that no frame of the traceback holds the sums
         raise
     _log.info("drawing noise for %d functions", plan.family.size)
@@ -162,14 +181,20 @@ def _measured(
     strategy = replace(plan.strategy, n=rows)
     paid.append(_so_far(plan, strategy, held))
     if plan.in_two_stages:
-        paid[0] = _second_stage(plan, data, paid[0], strategy, held)
+        paid[0] = _second_stage(plan, data, route, paid[0], strategy, held)
 
 
-def _of_persons(source: Source, plan: Plan) -> Source:
+def _of_persons(source: Source, plan: Plan, totals: PersonTotals | None = None) -> Source:
     """The rows that are used: of a person, where the plan knows persons, the first few."""
     if plan.person is None:
         return source
-    return of_persons(source, plan.person, plan.rows_per_person)
+    return of_persons(source, plan.person, plan.rows_per_person, totals)
+
+
+def _person_totals(blocks: Iterable[PlannedBlock], plan: Plan) -> PersonTotals:
+    """What adds up the totals of persons, for the blocks that are products of them."""
+    own = [p.block for p in blocks if isinstance(p.block, PersonProducts)]
+    return PersonTotals(plan.columns, own)
 
 
 def _measured_before(plan: Plan) -> Held:
@@ -240,7 +265,7 @@ def _so_far(plan: Plan, strategy: Strategy, held: Held) -> Measurements:
 
 
 def _second_stage(
-    plan: Plan, data: object, first: Measurements, strategy: Strategy, held: Held
+    plan: Plan, data: object, route: Route, first: Measurements, strategy: Strategy, held: Held
 ) -> Measurements:
     """Read the rows again, for what the first stage's noisy answers have chosen.
 
@@ -256,12 +281,15 @@ def _second_stage(
 
     blocks = pilots(first, strategy.blocks, plan.analyses)
     now = {i: planned for i, planned in enumerate(blocks) if i not in held}
-    totals = _read_again(data, plan, [planned.block for planned in now.values()], strategy.n)
+    chosen = [planned.block for planned in now.values()]
+    totals = _read_again(data, route, plan, chosen, strategy.n)
     held = held | _with_noise(now, totals, plan.budget.noise, again=True)
     return _so_far(plan, replace(strategy, blocks=blocks), held)
 
 
-def _read_again(data: object, plan: Plan, blocks: Sequence[Block], rows: int | None) -> list[Codes]:
+def _read_again(
+    data: object, route: Route, plan: Plan, blocks: Sequence[Block], rows: int | None
+) -> list[Codes]:
     """Exact sums of a second reading; a public number of rows must be the same.
 
     Nothing else of the two readings is compared. Each is private by itself, whatever the table is.
@@ -272,7 +300,7 @@ def _read_again(data: object, plan: Plan, blocks: Sequence[Block], rows: int | N
     """
     failure = ""
     try:
-        opened = open_source(data, plan.columns, plan.person)
+        opened = open_source(data, plan.columns, plan.person, route)
         source = replace(_of_persons(opened, plan), rows=None)
         totals, again = exact_sums(source, plan.columns, blocks)
         if rows in (None, again):
@@ -287,13 +315,13 @@ def _read_again(data: object, plan: Plan, blocks: Sequence[Block], rows: int | N
     )
 
 
-def _check_read_again(data: object, source: Source) -> None:
+def _check_read_again(source: Source) -> None:
     """Refuse a stream, which can be read once, before anything is spent."""
-    if not isinstance(data, str | Path) and source.rows is None:
+    if not source.again:
         raise DataError(
             "a plan with stages=2 reads the rows twice, and this is a stream: write it to a "
-            ".parquet or .csv file, or pass a table, such as reader.read_all(), or "
-            "relation.arrow() of a DuckDB relation"
+            ".parquet or .csv file, or pass a table, such as reader.read_all(), or a DuckDB "
+            "relation itself"
         )
 
 
@@ -319,7 +347,7 @@ def _check_rows(rows: int, plan: Plan) -> None:
     if plan.n is not None and rows != plan.n:
         raise DataError(
             f"the plan was made for n = {plan.n} rows and the table has {rows}; "
-            "make the plan for that number"
+            "make the plan for that number; nothing was spent"
         )
     plan.check_reference(rows)
 

@@ -22,18 +22,95 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dpstats.arrays import Codes
+from dpstats.errors import DataError
+from dpstats.families.persons.products import PersonProducts
+from dpstats.measured.strategy import MOST_ROWS
 from dpstats.private.sources import Part, Source, one_by_one
+from dpstats.schema import Schema
 from dpstats.schema.arrow import holds_text, plain
 
 _INTEGERS = {32: pa.int32(), 64: pa.int64()}  # by bits
 _BYTES = pa.large_binary()
+_FIRST = 2**10  # persons with room for their totals
 _MOST_DIGITS = 400  # of a number that is a key
 
 
-def of_persons(source: Source, person: str, most: int) -> Source:
+class PersonTotals:
+    """The totals of each person, added up while rows are read in their order.
+
+    Parameters
+    ----------
+    schema : Schema
+    blocks : sequence of PersonProducts
+    """
+
+    def __init__(self, schema: Schema, blocks: Sequence[PersonProducts]) -> None:
+        used = {column.name for block in blocks for column in block.columns}
+        self._schema = schema.select(used) if blocks else schema
+        self._blocks = blocks
+        self._rows, self._number = 0, dict[bytes, int]()
+        self._totals = [np.zeros((len(b.totals), _FIRST), dtype=np.int64) for b in blocks]
+
+    @property
+    def asked(self) -> bool:
+        """Whether there are totals to add up."""
+        return bool(self._blocks)
+
+    def add(self, rows: pa.RecordBatch, codes: Codes, distinct: Sequence[bytes]) -> None:
+        """Add rows (n,) of persons, given by number among distinct keys."""
+        if not self._blocks or not rows.num_rows:
+            return
+        self._rows += rows.num_rows
+        if self._rows > MOST_ROWS:
+            raise DataError(
+                f"products of the totals of persons are exact up to {MOST_ROWS} rows, and the "
+                "table has more; leave out person_totals"
+            )
+        numbers = self._number
+        places = np.array([numbers.setdefault(key, len(numbers)) for key in distinct], np.int64)
+        values, at = self._schema.encode(rows), places[codes]
+        for i, block in enumerate(self._blocks):
+            held = self._totals[i].shape[1]
+            if len(numbers) > held:
+                grown = max(len(numbers) - held, held)
+                self._totals[i] = np.pad(self._totals[i], ((0, 0), (0, grown)))
+            for total, added in zip(self._totals[i], block.of_rows(values), strict=True):
+                np.add.at(total, at, added)
+
+    def taken(self) -> list[Codes]:
+        """Sums over persons (d,) int64 of each block; nothing of the rows is kept."""
+        found: list[Codes] = []
+        stopped = None
+        try:
+            pairs = zip(self._blocks, self._totals, strict=True)
+            found = [block.of_totals(totals) for block, totals in pairs]
+        except BaseException as error:  # its frames hold the totals of persons
+            stopped = error.with_traceback(None)
+            stopped.__cause__ = stopped.__context__ = None
+        self.clear()
+        if stopped is not None:
+            raise stopped
+        return found
+
+    def clear(self) -> None:
+        """Forget all totals: the frames of a traceback may hold this object."""
+        self._totals, self._number = [], {}
+
+    def __enter__(self) -> PersonTotals:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self.clear()
+
+
+def of_persons(
+    source: Source, person: str, most: int, totals: PersonTotals | None = None
+) -> Source:
     """The same table with the first `most` rows of each person.
 
-    It is read in its order, whatever the number of threads. In memory is a number for each key.
+    It is read in its order, whatever the number of threads, unless its engine does this by itself.
+    In memory is a number for each key, and its totals.
 
     Parameters
     ----------
@@ -42,23 +119,41 @@ def of_persons(source: Source, person: str, most: int) -> Source:
         The column of keys; see `key_of`.
     most : int
         Positive.
+    totals : PersonTotals, optional
+        To which all rows are added that are used.
     """
+    if source.limited is not None:
+        if totals is not None and totals.asked:
+            raise DataError(
+                "totals of persons are added up where rows are read in their order, which this "
+                "engine does not do; write the rows to Parquet files, or leave out person_totals"
+            )
+        return source.limited(most)
 
     def parts(names: Sequence[str]) -> Iterator[Part]:
-        return one_by_one(_first_rows(source.batches([*names, person]), list(names), person, most))
+        every = source.batches([*names, person])
+        return one_by_one(first_rows(every, list(names), person, most, totals))
 
-    return replace(source, parts=parts, rows=None)
+    return replace(source, parts=parts, rows=None, sums=None)  # an engine would sum all rows
 
 
-def _first_rows(
-    batches: Iterable[pa.RecordBatch], names: list[str], person: str, most: int
+def first_rows(
+    batches: Iterable[pa.RecordBatch],
+    names: list[str],
+    person: str,
+    most: int,
+    totals: PersonTotals | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The batches without the column of keys, and without later rows of a person."""
+    """The batches with some columns, and without later rows of a person."""
     used: dict[bytes, int] = {}
     for batch in batches:
-        kept = _kept(batch.column(person), used, most)
+        codes, distinct = _codes(batch.column(person))
+        kept = _kept(codes, distinct, used, most)
         held = batch.select(names)
-        yield held if kept.all() else _in_place(held).filter(pa.array(kept))
+        rows = held if kept.all() else _in_place(held).filter(pa.array(kept))
+        if totals is not None:
+            totals.add(rows, codes[kept], distinct)
+        yield rows
 
 
 def _in_place(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -72,9 +167,10 @@ def _in_place(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
-def _kept(keys: pa.Array, used: dict[bytes, int], most: int) -> NDArray[np.bool_]:
+def _kept(
+    codes: Codes, distinct: list[bytes], used: dict[bytes, int], most: int
+) -> NDArray[np.bool_]:
     """Which rows (n,) are among the first of their person; counts them in `used`."""
-    codes, distinct = _codes(keys)
     before = np.array([used.get(key, 0) for key in distinct], dtype=np.int64)
     known = codes >= 0
     kept = known.copy()

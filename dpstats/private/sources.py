@@ -6,15 +6,55 @@ import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from dpstats.arrays import Codes
 from dpstats.errors import DataError
 from dpstats.schema import Schema
 
+if TYPE_CHECKING:
+    from dpstats.private.kernel import Kernel
+
 BATCH_ROWS = 2**17
+_GATHERED = 2**26  # bytes
 Part = Iterable[pa.RecordBatch]
 _UNEVEN = re.compile(r"CSV parse error: (Row #(?P<line>\d+): )?Expected \d+ columns, got \d+")
+
+
+@dataclass(frozen=True)
+class Route:
+    """How the rows are read, where an engine leaves a choice.
+
+    Attributes
+    ----------
+    order : str or None
+        The column whose order decides which rows of a person come first, in a table without one.
+    direct : bool
+        Whether workers read the files of a table themselves.
+    """
+
+    order: str | None = None
+    direct: bool = False
+
+    def refuse(self, table: str) -> None:
+        """Refuse a choice that a kind of table does not leave.
+
+        Raises
+        ------
+        DataError
+        """
+        if self.direct:
+            raise DataError(
+                f"direct=True is for Spark DataFrames that read Parquet files, not for {table}: "
+                "leave it out"
+            )
+        if self.order is not None:
+            raise DataError(
+                f"order= is for Spark DataFrames, and {table} has an order of its own: sort it, "
+                "and leave order= out"
+            )
 
 
 @dataclass(frozen=True)
@@ -37,6 +77,14 @@ class Source:
         be said about it.
     types : mapping of column name to Arrow type
         Where the table has types.
+    sums : callable or None
+        Where an engine runs the kernel over the rows by itself: the kernel to exact sums and the
+        number of rows. Then `parts` serves only what must see rows in their order, and may refuse.
+    limited : callable or None
+        Where an engine chooses the rows of persons by itself: the largest number of rows of a
+        person to the table of these rows.
+    again : bool
+        Whether the rows can be read more than once.
     """
 
     fields: Sequence[str]
@@ -45,6 +93,9 @@ class Source:
     share_read: Callable[[], float] | None = None
     first_line: str = ""
     types: Mapping[str, pa.DataType] = field(default_factory=dict)
+    sums: Callable[[Kernel], tuple[list[Codes], int]] | None = None
+    limited: Callable[[int], Source] | None = None
+    again: bool = True
 
     def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """All record batches with some columns, one after the other."""
@@ -90,6 +141,20 @@ def in_slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """A record batch in pieces of at most BATCH_ROWS rows."""
     for start in range(0, batch.num_rows, BATCH_ROWS):
         yield batch.slice(start, BATCH_ROWS)
+
+
+def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Record batches with small ones joined, of which each costs as much as many rows."""
+    held: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        held.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= BATCH_ROWS // 2 or size >= _GATHERED:
+            yield pa.concat_batches(held)
+            held, rows, size = [], 0, 0
+    if held:
+        yield pa.concat_batches(held)
 
 
 def one_by_one(batches: Iterable[pa.RecordBatch]) -> Iterator[Part]:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
@@ -19,18 +18,24 @@ from dpstats.arrays import Codes, one_blas_thread
 from dpstats.checks import Progress
 from dpstats.errors import DataError
 from dpstats.families.block import Block
-from dpstats.private import sources
+from dpstats.private import engines
 from dpstats.private.data_frames import data_frame
 from dpstats.private.delimited import delimited, is_delimited
 from dpstats.private.kernel import Kernel
-from dpstats.private.sources import Part, Source, in_slices, one_by_one, unread
+from dpstats.private.parquet import SUFFIXES, is_pattern, parquet
+from dpstats.private.sources import Route, Source, unread
+from dpstats.private.streams import arrow_stream
 from dpstats.private.threads import sum_parts
 from dpstats.schema import Number, Schema
 
-_FILES = ".csv, .tsv (both also .gz) and .parquet files"
+_FILES = ".csv, .tsv (both also .gz) and .parquet files, and folders of these last,"
+
+_ANY = Route()
 
 
-def open_source(data: object, schema: Schema, person: str | None = None) -> Source:
+def open_source(
+    data: object, schema: Schema, person: str | None = None, route: Route = _ANY
+) -> Source:
     """Check the structure of a private table, without reading its rows.
 
     Parameters
@@ -38,24 +43,31 @@ def open_source(data: object, schema: Schema, person: str | None = None) -> Sour
     data : path, DataFrame, Table or stream
         The path of a ``.csv``, ``.tsv``, ``.csv.gz``, ``.tsv.gz`` or ``.parquet`` file, a pandas
         DataFrame, or anything with ``__arrow_c_stream__`` (polars DataFrame, DuckDB relation,
-        Arrow table or reader).
+        Arrow table or reader), or a table of an engine.
     schema : Schema
         The columns that will be used.
     person : str, optional
         The column of keys, which must be there too.
+    route : Route, optional
+        How an engine should read it.
 
     Raises
     ------
     DataError
         For a table that cannot be opened, and for missing or duplicate columns.
     """
-    source = find_source(data, schema, parsed=True, person=person)
+    source = find_source(data, schema, parsed=True, person=person, route=route)
     source.check_names(schema, person)
     return source
 
 
 def find_source(
-    data: object, schema: Schema, *, parsed: bool = False, person: str | None = None
+    data: object,
+    schema: Schema,
+    *,
+    parsed: bool = False,
+    person: str | None = None,
+    route: Route = _ANY,
 ) -> Source:
     """As `open_source`, for a table that may lack columns.
 
@@ -68,7 +80,7 @@ def find_source(
     """
     failure = ""
     try:
-        source = _open(data, schema, parsed, person)
+        source = _open(data, schema, parsed, person, route)
     except DataError:
         raise
     except Exception as error:  # a reader's own message may quote cells: keep only its type
@@ -95,19 +107,23 @@ def exact_sums(
     reported = Reported(source, progress)
     try:
         with one_blas_thread(of_scipy=False):
-            totals = sum_parts(kernel, source.parts(kernel.schema.names), reported)
+            if source.sums is not None:
+                totals = source.sums(kernel)
+            else:
+                totals = sum_parts(kernel, source.parts(kernel.schema.names), reported)
         reported.all()
     except DataError as error:
         failure = str(error)
     except Exception as error:  # as above
-        failure = f"{unread(error)}; nothing was released or spent"
+        failure = unread(error)
     except BaseException as error:  # an interrupt
         stopped = error.with_traceback(None)
         stopped.__cause__ = stopped.__context__ = None  # a reader's error may quote cells
     if stopped is not None:
         raise stopped
     if failure:  # raised here, where no frame of the traceback holds sums
-        raise DataError(failure)
+        spent = "" if "nothing was" in failure else "; nothing was released or spent"
+        raise DataError(failure + spent)
     return totals
 
 
@@ -142,82 +158,45 @@ class Reported:
             self._say("reading rows", self._shown, 100)
 
 
-def _open(data: object, schema: Schema, parsed: bool, person: str | None) -> Source:
+def _open(data: object, schema: Schema, parsed: bool, person: str | None, route: Route) -> Source:
+    open_table = engines.opener(data)
+    if open_table is not None:
+        return open_table(data, schema, person, route)
+    route.refuse("this table")
     if isinstance(data, str | Path):
-        path = Path(data)
-        if not path.is_file():
-            raise DataError(
-                f"{path.name!r} is not a file but {files.kind_of(path)}"
-                if os.path.lexists(path)
-                else f"there is no file {path.name!r}"
-            )
-        if is_delimited(path):
-            numbers = [c.name for c in schema if isinstance(c, Number) and not c.dates]
-            names = [*schema.names, *([] if person is None else [person])]
-            return delimited(path, names, numbers if parsed else ())
-        if path.suffix.lower() in (".parquet", ".pq"):
-            return _parquet(path)
-        raise DataError(f"{path.name!r}: only {_FILES} can be read")
+        return _files(Path(data), schema, parsed, person)
     pandas = sys.modules.get("pandas")
     if pandas is not None and isinstance(data, pandas.DataFrame):
         return data_frame(data, schema, person)
-    if isinstance(data, pa.RecordBatch):
-        data = pa.Table.from_batches([data])
     if pandas is not None and isinstance(data, pandas.Series):
         raise DataError("this is a single column; pass a DataFrame, such as series.to_frame()")
+    if isinstance(data, pa.RecordBatch):
+        data = pa.Table.from_batches([data])
     if hasattr(data, "__arrow_c_stream__"):
-        return _stream(data)
+        return arrow_stream(data)
     if hasattr(data, "collect"):
         raise DataError("this is a lazy table; call .collect() first")
     raise DataError(
-        "the table must be the path of a .csv, .tsv or .parquet file, a pandas DataFrame, or offer "
-        f"__arrow_c_stream__ (polars, DuckDB, Arrow); got {type(data).__name__}"
+        "the table must be the path of a .csv, .tsv or .parquet file or of a folder of .parquet "
+        f"files, a table of {engines.NAMES}, or offer __arrow_c_stream__; got "
+        f"{type(data).__name__}"
     )
 
 
-def _stream(data: Any) -> Source:
-    rows = data.num_rows if isinstance(data, pa.Table) else getattr(data, "height", None)
-    reader = pa.RecordBatchReader.from_stream(data)
-
-    def batches(names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        for batch in reader:
-            yield from in_slices(batch.select(list(names)))
-
-    def parts(names: Sequence[str]) -> Iterator[Part]:
-        return one_by_one(batches(names))
-
-    types = {field.name: field.type for field in reader.schema}
-    return Source(
-        reader.schema.names, parts, rows=rows if isinstance(rows, int) else None, types=types
-    )
-
-
-def _parquet(path: Path) -> Source:
-    import pyarrow.parquet as pq
-
-    raw = pa.OSFile(os.fsencode(path))  # of any name
-    file = pq.ParquetFile(raw)
-    free = [file]  # a reader serves one thread at a time
-
-    def read(group: int, names: list[str]) -> Iterator[pa.RecordBatch]:
-        reader = free.pop() if free else pq.ParquetFile(raw, metadata=file.metadata)
-        left = file.metadata.row_group(group).num_rows
-        for batch in reader.iter_batches(
-            sources.BATCH_ROWS, row_groups=[group], columns=names, use_threads=False
-        ):
-            left -= batch.num_rows
-            yield batch
-        if left:  # the reader stops without an error where the pages of a column end early
-            raise DataError(
-                "a row group holds another number of rows than the file states; it is damaged: "
-                "write it again from its source; nothing was released or spent"
-            )
-        free.append(reader)
-
-    def parts(names: Sequence[str]) -> Iterator[Part]:
-        # One row group at a time in each thread, so that memory does not grow with the file.
-        return (read(group, list(names)) for group in range(file.metadata.num_row_groups))
-
-    types = {field.name: field.type for field in file.schema_arrow}
-    names = file.schema_arrow.names
-    return Source(names, parts, rows=file.metadata.num_rows, types=types)
+def _files(path: Path, schema: Schema, parsed: bool, person: str | None) -> Source:
+    several = path.is_dir() or (is_pattern(path) and not os.path.lexists(path))
+    if several and not is_delimited(path):
+        return parquet(path)
+    if not path.is_file():
+        raise DataError(
+            f"{path.name!r} is not a file but {files.kind_of(path)}"
+            if os.path.lexists(path)
+            else f"there is no file {path.name!r}"
+        )
+    if is_delimited(path):
+        numbers = [c.name for c in schema if isinstance(c, Number) and not c.dates]
+        names = [*schema.names, *([] if person is None else [person])]
+        return delimited(path, names, numbers if parsed else ())
+    if path.suffix.lower() in SUFFIXES:
+        return parquet(path)
+    raise DataError(f"{path.name!r}: only {_FILES} can be read")

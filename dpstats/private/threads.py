@@ -10,17 +10,17 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator
+from functools import reduce
+from operator import add
 
-import numpy as np
+import pyarrow as pa
 
 from dpstats.arrays import Codes
 from dpstats.private.kernel import Kernel
+from dpstats.private.partial_sums import PartialSums, keep_memory
 from dpstats.private.sources import Part
 
 MOST = 8  # threads: each holds a part of the table
-# Bytes. Once an array of this size was freed, glibc keeps that much for the next arrays instead of
-# asking the system for every batch again: a third of the time.
-_KEPT = 3 * 2**23
 
 
 def sum_parts(
@@ -41,7 +41,7 @@ def sum_parts(
         If rows times the largest code could pass 2^62, where int64 sums would no longer be
         provably exact.
     """
-    np.empty(_KEPT, np.uint8)
+    keep_memory()
     work = _Pass(kernel, parts)
     threads = [threading.Thread(target=work.help) for _ in range(_helpers())]
     try:
@@ -57,11 +57,7 @@ def sum_parts(
                 thread.join()
     if work.failure is not None:
         raise work.failure
-    running, *others = work.sums
-    for other in others:
-        for mine, added in zip(running, other, strict=True):
-            mine += added
-    return kernel.finished(running, work.rows), work.rows
+    return reduce(add, work.sums).exact(kernel)
 
 
 def _helpers() -> int:
@@ -73,27 +69,29 @@ class _Pass:
 
     def __init__(self, kernel: Kernel, parts: Iterator[Part]) -> None:
         self.rows = 0
-        self.sums: list[list[Codes]] = []
+        self.sums: list[PartialSums] = []
         self.failure: BaseException | None = None
         self.stopped = False
         self._kernel, self._parts, self._lock = kernel, parts, threading.Lock()
 
     def add(self, read: Callable[[int], None] | None = None) -> None:
         """Take parts until none is left, and add their rows."""
-        running = self._kernel.zeros()
+        sums = PartialSums.of(self._kernel, self._batches(read))
+        with self._lock:
+            self.sums.append(sums)
+
+    def _batches(self, read: Callable[[int], None] | None) -> Iterator[pa.RecordBatch]:
+        """Record batches of the parts that this thread takes."""
         while (part := self._next()) is not None:
             for batch in part:
                 if self.stopped:
                     return
-                if batch.num_rows:
-                    with self._lock:
-                        self.rows += batch.num_rows
-                        self._kernel.check_rows(self.rows)
-                    self._kernel.add(running, batch)
+                with self._lock:
+                    self.rows += batch.num_rows
+                    self._kernel.check_rows(self.rows)
+                yield batch
                 if read is not None:
                     read(self.rows)
-        with self._lock:
-            self.sums.append(running)
 
     def help(self) -> None:
         """As `add`, in a thread of its own; no frame or chain of an error is kept."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote
 
 from dpstats import files
+from dpstats.arrays import Codes
+from dpstats.density.rows import random_order
 from dpstats.measured.measurements import Measurements
 from dpstats.privacy.neighbours import Neighbours
 from dpstats.schema import Category, Column, Number, Schema
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
+_ROW_GROUP = 2**18  # rows
 CAUTION = (
     "Synthetic rows: intervals and tests that treat them as data are wrong, as they leave out the "
     "privacy noise, and there may be more or fewer rows than people. Use release.infer, or with "
@@ -92,8 +95,17 @@ class Described(Protocol):
     def k(self) -> int:
         """Number of synthetic rows."""
 
-    def to_frame(self) -> pd.DataFrame:
-        """The synthetic rows."""
+    @property
+    def candidates(self) -> Mapping[str, Codes]:
+        """Distinct candidate rows, coded."""
+
+    @property
+    def counts(self) -> Codes:
+        """How many synthetic rows are copies of each candidate."""
+
+    @property
+    def row_seed(self) -> int:
+        """Of the order of the synthetic rows."""
 
     def to_bytes(self) -> bytes:
         """The file of the release."""
@@ -118,7 +130,45 @@ class Interchange:
         >>> pa.table(dps.release(plan, rows)).shape
         (10000, 1)
         """
-        return arrow_rows(self.to_frame(), CAUTION).__arrow_c_stream__(requested_schema)
+        return _rows(self).__arrow_c_stream__(requested_schema)
+
+    def to_parquet(self: Described, path: str | Path, *, overwrite: bool = False) -> None:
+        """Write the synthetic rows to a Parquet file, a row group of 262,144 rows at a time.
+
+        The same rows in the same order as in `to_frame`, with the types of ``__arrow_c_stream__``.
+        In memory are the candidates, one row group, and 24 bytes for the place of each row.
+
+        Parameters
+        ----------
+        path : str or Path
+        overwrite : bool
+            Replace an existing file, but never a ledger or measurements without their release.
+
+        Raises
+        ------
+        RequestError
+            If the file exists or cannot be written.
+
+        Examples
+        --------
+        >>> import dpstats as dps
+        >>> import pandas as pd
+        >>> schema = dps.Schema([dps.Boolean("smoker")])
+        >>> plan = dps.plan(schema, {"smoking": dps.Proportion("smoker")}, budget=dps.PureDP(1))
+        >>> rows = pd.DataFrame({"smoker": [True] * 3_000 + [False] * 7_000})
+        >>> dps.release(plan, rows).to_parquet("rows.parquet")
+        >>> pd.read_parquet("rows.parquet").shape
+        (10000, 1)
+        """
+        import pyarrow.parquet as pq
+
+        rows = _rows(self)
+        with (
+            files.written_in_parts(path, overwrite=overwrite) as file,
+            pq.ParquetWriter(file, rows.schema) as writer,
+        ):
+            for batch in rows:
+                writer.write_batch(batch)
 
     def to_croissant(
         self: Described, name: str, *, file: str | Path | None = None, **details: str
@@ -164,6 +214,21 @@ class Interchange:
             limitations=[CAUTION, limits(self.measurements.neighbours)],
             details=details,
         )
+
+
+def _rows(release: Described) -> pa.RecordBatchReader:
+    """The synthetic rows in their order, some at a time."""
+    import pyarrow as pa
+
+    distinct = arrow_rows(release.columns.to_frame(release.candidates), CAUTION)
+    order = random_order(release.counts, release.row_seed)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for start in range(0, len(order), _ROW_GROUP):
+            chosen = distinct.take(order[start : start + _ROW_GROUP])
+            yield from chosen.combine_chunks().to_batches()
+
+    return pa.RecordBatchReader.from_batches(distinct.schema, batches())
 
 
 def arrow_rows(frame: pd.DataFrame, caution: str) -> pa.Table:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from dpstats import files
 from dpstats.analyses.base import Analysis, R, answered
+from dpstats.analyses.person_totals import possible_blocks
 from dpstats.analyses.registry import spelled
 from dpstats.analyses.second_stage import needs
 from dpstats.arrays import Codes, Floats
@@ -182,7 +183,10 @@ class Release(Cached, Unplanned, Interchange):
          kind     columns  functions  analyses
         table smoker, ill          4 link, ill
         """
-        asked = {name: needs(one, self.schema) for name, one in self.analyses.items()}
+        asked = {
+            name: Family((*needs(one, self.schema).blocks, *possible_blocks(one, self.schema)))
+            for name, one in self.analyses.items()
+        }
         return contents(self.measurements, self.answers, asked)
 
     def answers(
@@ -259,12 +263,14 @@ class Release(Cached, Unplanned, Interchange):
         try:
             return analysis.infer(self)
         except NotMeasuredError as error:
-            missing = lacking(self.measurements, self.answers, analysis.family(self.schema))
+            family = analysis.family(self.schema)
+            missing = lacking(self.measurements, self.answers, family)
             if error.__cause__ is not None or not missing:  # the analysis explains it better
                 raise
+        some = not family.column_names.isdisjoint(self.measurements.family.column_names)
         raise NotMeasuredError(
             f"this release cannot answer {spelled(analysis)}: {missing}; ask the custodian to plan "
-            "it"
+            "it" + (", or see release.bound for what the answers leave open" if some else "")
         )
 
     def intervals(

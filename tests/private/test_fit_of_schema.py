@@ -135,6 +135,7 @@ def test_it_says_what_the_values_may_mean(plan):
         (dps.Category("v", {"low": 1, "high": 2}), ["low", 2], "'low': did you mean 1?"),
         (dps.Category("v", {"low": "a", "high": "b"}), ["LOW"], "'LOW': did you mean 'a'?"),
         (dps.Category("v", ["false", "true"]), [0, 1], "'0': did you mean 'false'"),
+        (dps.Category("v", ["north", "south"]), ["nroth"], "'nroth': did you mean 'north'"),
         (dps.Category("v", ["1.5", "2", "3"]), ["1,5"], "'1,5': did you mean '1.5'"),
         (dps.Category("v", ["é", "b"]), ["e\u0301"], "did you mean 'é'"),
     ],

@@ -38,7 +38,7 @@ FIELDS = [
     "", "x,x", "37,female", "1e5", "yes", "2024-05-01", "12:30", "$1,200", "NaN", "-inf", "NA",
     "1/2", "50 %", "a`b",
 ]  # fmt: skip
-ROWS = ["", *(f"zz-sentinel,{fields}" for fields in FIELDS)]
+ROWS = [",", *(f"zz-sentinel,{fields}" for fields in FIELDS)]
 
 
 @pytest.mark.parametrize("row", ROWS)
@@ -65,7 +65,9 @@ def test_names_with_digits_are_names(tmp_path):
         ("a.csv.gz", b"age,sex\n", "cannot be read"),
         ("a.parquet", b"PAR1xxxx", "cannot be read"),
         ("a.xlsx", b"PK", "not a .csv"),
-        ("a.csv", b"x" * (2**20 + 5), "does not look like names"),
+        ("a.csv", b"x" * (2**20 + 5), "longer than a megabyte"),
+        ("a.csv", b"", "it is empty, or its first line is"),
+        ("a.csv", b"\n1,2\n", "it is empty, or its first line is"),
     ],
 )
 def test_files_that_hold_no_header_are_refused(tmp_path, name, held, message):

@@ -22,17 +22,24 @@ import pytest
 
 import dpstats as dps
 from dpstats.errors import BudgetError, DataError, RequestError
+from dpstats.families.persons.shares import PersonShares
 from dpstats.planning.requests import load_request
 from dpstats.privacy import noise
 from dpstats.privacy.ledger import Ledger
 from dpstats.private import delimited, sources, threads
-from dpstats.private.persons import key_of, of_persons
+from dpstats.private.persons import PersonTotals, key_of, of_persons
 from dpstats.private.tables import exact_sums, open_source
 
 SCHEMA = dps.Schema([
     dps.Category("c", ["a", "b", "z"]), dps.Number("x", 0, 100, points=101, missing=0),
 ])  # fmt: skip
 BLOCKS = [dps.Cells.table(SCHEMA, ["c"]), dps.Moments.of(SCHEMA, ["x"])]
+TOTALS = [
+    block
+    for analysis in (dps.Mean("x", given="c != 'z'"), dps.Proportion("c == 'a'"),
+                     dps.MeanDifference("x", by="c", groups=("z", "a")), dps.OLS("x ~ C(c)"))
+    for block in analysis.person_totals(SCHEMA)
+]  # fmt: skip
 
 
 def table_of(n=400, persons=60, seed=0):
@@ -64,13 +71,32 @@ def expected(table, k):
     frame = pd.DataFrame({name: [table[name][i] for i in used] for name in ("c", "x")})
     sums, n = exact_sums(open_source(frame, SCHEMA), SCHEMA, BLOCKS)
     assert n == len(used)
-    return [one.tolist() for one in sums], n
+    return [*(one.tolist() for one in sums), *totals_by_a_loop(frame, table, used)], n
+
+
+def totals_by_a_loop(frame, table, used):
+    """Products of person totals, row by row."""
+    codes = {"x": [2 * x - 100 for x in frame["x"]], "c": ["abz".index(c) for c in frame["c"]]}
+    for block in TOTALS:
+        of_person = {}
+        for place, row in enumerate(used):
+            one = {name: np.array([codes[name][place]]) for name in codes}
+            if SCHEMA["x"] in block.columns:  # by the steps of the grid, not of twice as many
+                one["x"] = one["x"] // 2
+            added = [int(value) for value in block.of_rows(one)[:, 0]]
+            before = of_person.get(table["id"][row], [0] * len(added))
+            of_person[table["id"][row]] = [a + b for a, b in zip(added, before, strict=True)]
+        yield [
+            sum(totals[i] * totals[j] for totals in of_person.values())
+            for i, j in zip(*block.pairs, strict=True)
+        ]
 
 
 def found(data, k, person="id"):
-    source = of_persons(open_source(data, SCHEMA, person), person, k)
+    totals = PersonTotals(SCHEMA, TOTALS)
+    source = of_persons(open_source(data, SCHEMA, person), person, k, totals)
     sums, n = exact_sums(source, SCHEMA, BLOCKS)
-    return [one.tolist() for one in sums], n
+    return [one.tolist() for one in (*sums, *totals.taken())], n
 
 
 def written(table, path, opened=open):
@@ -227,18 +253,25 @@ class Recorded:
 
 @pytest.mark.parametrize("kind", [dps.PureDP, dps.ZCDP])
 @pytest.mark.parametrize("unit", ["replace", "add_remove"])
-def test_a_persons_rows_cost_at_most_the_budget_however_many_they_are(unit, kind):
+@pytest.mark.parametrize("totals", [False, True])
+def test_a_persons_rows_cost_at_most_the_budget_however_many_they_are(unit, kind, totals):
     """Whole measurements on small tables: all rows of p come and go, or take all values."""
     k = 2
-    plan = dps.plan(SCHEMA, {"m": dps.Marginals(["c"], 1), "x": dps.Mean("x")}, budget=kind(1),
-                    unit=unit, rows_per_person=k, person="id")  # fmt: skip
+    asked = {"m": dps.Marginals(["c"], 1), "x": dps.Mean("x")}
+    if totals:  # most of the budget is theirs
+        asked = {"p": dps.Proportion("c == 'a'"), "x": dps.Mean("x"), "l": dps.OLS("x ~ C(c)")}
+    plan = dps.plan(SCHEMA, asked, budget=kind(1), unit=unit, rows_per_person=k, person="id",
+                    person_totals=totals)  # fmt: skip
     power = 1 if kind is dps.PureDP else 2
+    scales = [Fraction(s) for own in plan.strategy.block_scales for s in own.tolist()]
 
     def sums(keys, cells):
         source = Recorded()
         frame = pd.DataFrame({"id": keys, "c": [c for c, _ in cells], "x": [x for _, x in cells]})
         with noise._noise_from(source):
-            return dps.measure(plan, frame).noisy_sums, source.scales
+            found = dps.measure(plan, frame).noisy_sums
+        assert sorted(source.scales) == sorted(scales)  # one call for each scale of a block
+        return found
 
     worst = Fraction(0)
     values = [("a", 0), ("b", 100), ("z", 50)]
@@ -253,11 +286,10 @@ def test_a_persons_rows_cost_at_most_the_budget_however_many_they_are(unit, kind
             rest = itertools.cycle(others)
             left = [key for key in keys if key != "p"]
             seen = [(sums(left, [next(rest) for _ in left])), *seen]
-        scales = seen[0][1]
         pairs = (
             itertools.combinations(seen, 2) if unit == "replace" else ((seen[0], s) for s in seen)
         )
-        for (one, _), (other, _) in pairs:
+        for one, other in pairs:
             moved = [abs(int(d)) for d in one - other]
             if power == 1:
                 loss = sum((m / s for m, s in zip(moved, scales, strict=True)), Fraction(0))
@@ -267,7 +299,7 @@ def test_a_persons_rows_cost_at_most_the_budget_however_many_they_are(unit, kind
                 )
             worst = max(worst, loss)
     assert worst <= 1
-    assert worst > 0.5
+    assert worst > (0.4 if totals else 0.5)
 
 
 # Refusals, files, ledgers, leaks
@@ -340,11 +372,13 @@ def test_files_requests_and_ledgers_hold_the_column(tmp_path):
     assert (load_request(request).person, load_request(request, person="no").person) == ("id", "no")
 
 
-def test_keys_reach_nothing(tmp_path, caplog):
+@pytest.mark.parametrize("totals", [False, True])
+def test_keys_reach_nothing(tmp_path, caplog, totals):
     caplog.set_level(logging.DEBUG)
     keys = [f"Sentinel-{i % 40}" for i in range(200)]
     frame = pd.DataFrame({"id": keys, "c": ["a", "b"] * 100, "x": range(200)})
-    release = dps.release(plan_of(budget=dps.PureDP(9)), frame, m=100, k=50, rng=0)
+    plan = plan_of(budget=dps.PureDP(9), person_totals=totals)
+    release = dps.release(plan, frame, m=100, k=50, rng=0)
     release.save(tmp_path / "r.zip")
     with zipfile.ZipFile(tmp_path / "r.zip") as archive:
         held = "".join(archive.read(name).decode() for name in archive.namelist())
@@ -352,12 +386,15 @@ def test_keys_reach_nothing(tmp_path, caplog):
     bad = tmp_path / "bad.csv"
     bad.write_text("id,x\n" + "".join(f"{key},1\n" for key in keys) + "Sentinel-a,1,2,3\n")
     with pytest.raises(DataError) as caught:
-        dps.measure(plan_of(), bad)
+        dps.measure(plan, bad)
     frames = [frame for frame, _ in traceback.walk_tb(caught.value.__traceback__)]
     library = [frame for frame in frames if "dpstats" in frame.f_globals["__name__"]]
     assert library
     assert "Sentinel" not in "".join(repr(frame.f_locals) for frame in library)
     assert "Sentinel" not in str(caught.value)
+    held = [v for frame in library for v in frame.f_locals.values() if type(v) is PersonTotals]
+    assert held
+    assert not any(one._totals or one._number for one in held)
     assert caught.value.__context__ is None
     del frame, keys, caught
     gc.collect()
@@ -388,3 +425,41 @@ def test_a_second_stage_reads_the_same_rows():
 def test_json_of_a_plan_for_rows_has_no_new_keys():
     plain = json.dumps(dps.plan(SCHEMA, {"x": dps.Mean("x")}, budget=dps.PureDP(1)).to_dict())
     assert "person" not in plain
+
+
+def test_a_check_is_of_the_rows_that_are_used():
+    frame = pd.DataFrame({"id": ["p", "p", "p", None, "q"], "c": ["a", "?", "!", "!", "b"],
+                          "x": [1, 2, 3, 4, 500]})  # fmt: skip
+    plan = dps.plan(SCHEMA, {"m": dps.Marginals(["c"], 1), "x": dps.Mean("x")},
+                    budget=dps.PureDP(1), person="id", rows_per_person=2)  # fmt: skip
+    fit = dps.check(plan, frame)
+    assert fit.rows == 3
+    assert fit.to_frame()[["undeclared", "clamped"]].to_numpy().tolist() == [[1, 0], [0, 1]]
+    assert "3 rows: at most 2 rows per person used, the first by the key 'id'" in str(fit)
+    without = dps.check(plan, frame.drop(columns="id").rename(columns={"c": "Id"}))
+    assert without.absent == ("c", "id")
+    with pytest.raises(DataError, match="more than one column"):
+        dps.check(plan, pd.concat([frame, frame[["id"]]], axis=1))
+
+
+def test_totals_of_persons_are_in_no_frame_when_they_are_stopped(monkeypatch):
+    """An interrupt while products are summed: its traceback must not hold a person's totals."""
+    schema = dps.Schema([dps.Boolean("ill")])
+    plan = dps.plan(
+        schema, {"ill": dps.Proportion("ill")}, budget=dps.PureDP(1), rows_per_person=2,
+        person="id", person_totals=True,
+    )  # fmt: skip
+
+    def stop(block, totals):
+        held = totals + 0  # as a sum would
+        raise KeyboardInterrupt from ValueError(held.shape)
+
+    monkeypatch.setattr(PersonShares, "of_totals", stop)
+    rows = pd.DataFrame({"id": [1, 1, 2], "ill": [True, False, True]})
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        dps.measure(plan, rows)
+    for frame in stopped.traceback:
+        if "dpstats" in str(frame.path) and "tests" not in str(frame.path):
+            held = frame.frame.f_locals.values()
+            assert not any(isinstance(value, np.ndarray) and value.ndim == 2 for value in held)
+            assert not any(getattr(value, "_totals", None) for value in held)

@@ -5,6 +5,8 @@ cell can decide them.
 """
 
 import gzip
+from functools import cache
+from importlib.util import find_spec
 
 import duckdb
 import numpy as np
@@ -140,6 +142,35 @@ ROUTES = {
         {name: pa.array(cells).dictionary_encode() for name, cells in texts(survey).items()}
     ),
 }
+
+
+if find_spec("dask"):
+
+    def dask(frame):
+        from dask.dataframe import from_pandas
+
+        return from_pandas(frame, npartitions=2, sort=False)
+
+    ROUTES |= {
+        "dask": lambda survey, _: dask(typed(survey)),
+        "dask objects": lambda survey, _: dask(pd.DataFrame(natives(survey), dtype=object)),
+    }
+if find_spec("ibis"):
+
+    @cache
+    def connected():
+        import ibis
+
+        return ibis.duckdb.connect()
+
+    def ibis(table):
+        connected().con.register("survey", table)
+        return connected().table("survey")
+
+    ROUTES |= {
+        "ibis": lambda survey, _: ibis(arrow(survey)),
+        "ibis text": lambda survey, _: ibis(pa.table(texts(survey))),
+    }
 
 
 def outcome(data, *names):

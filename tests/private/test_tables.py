@@ -241,12 +241,12 @@ SMALL = Schema([Category("word", ["no", "yes"]), Number("x", 0, 1, edges=[0.5])]
         (lambda folder: folder / "broken.parquet", r"cannot be opened \(\w+\); is it damaged"),
         (
             lambda _: [1, 2],
-            "must be the path of a .csv, .tsv or .parquet file, a pandas .*; got list",
+            "must be the path of a .csv, .tsv or .parquet file or of a .*; got list",
         ),
         (lambda _: None, "got NoneType"),
         (
             lambda _: pl.LazyFrame({"word": ["no"]}),
-            r"this is a lazy table; call .collect\(\) first",
+            "no column 'x'; the plan needs",
         ),
         (lambda _: pd.DataFrame({"word": ["no"]}), "no column 'x'; the plan needs"),
         (lambda _: pd.DataFrame([["no", 1, 2]], columns=["word", "x", "x"]), r"one column named"),

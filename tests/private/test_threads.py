@@ -26,6 +26,11 @@ BLOCKS = [Cells.table(SCHEMA, ["flag"]), Moments.of(SCHEMA, ["x"])]
 BATCH = pa.RecordBatch.from_pydict({"flag": [True, False, True], "x": [1.0, 2.0, None]})
 
 
+def own_threads():
+    """How many threads of a pass over rows are alive; other libraries keep some of their own."""
+    return sum("help" in thread.name for thread in threading.enumerate())
+
+
 @pytest.fixture
 def threads(monkeypatch):
     return lambda number: monkeypatch.setattr(os, "cpu_count", lambda: number)
@@ -113,7 +118,7 @@ class Failing(Kernel):
         super().__init__(schema, blocks)
         self.failed = threading.Event()
 
-    def add(self, running, batch):
+    def add(self, running, batch, times=None):
         if threading.current_thread() is threading.main_thread():
             assert self.failed.wait(60)
         else:
@@ -131,7 +136,7 @@ def test_a_failure_in_a_thread_ends_all_and_holds_no_frame(error, threads, monke
     expected = DataError if isinstance(error, ValueError) else KeyboardInterrupt
     with pytest.raises(expected) as caught:
         exact_sums(source, SCHEMA, BLOCKS)
-    assert threading.active_count() == 1
+    assert own_threads() == 0
     if expected is DataError:
         said = "".join(traceback.format_exception(caught.value))
         assert "reading the rows failed (ValueError); nothing was released or spent" in said
@@ -156,7 +161,7 @@ def test_an_interrupt_stops_all_threads_at_their_next_batch(threads):
 
     with pytest.raises(KeyboardInterrupt):
         sum_parts(Kernel(SCHEMA, BLOCKS), endless(), stop)
-    assert threading.active_count() == 1
+    assert own_threads() == 0
 
 
 def test_progress_is_reported_by_the_first_thread_alone(threads, monkeypatch):
@@ -185,4 +190,4 @@ def test_a_file_that_is_damaged_in_one_row_group_is_refused_without_a_cell(threa
         with pytest.raises(DataError, match=r"^reading the rows failed \(\w+\)") as refused:
             exact_sums(open_source(path, SCHEMA), SCHEMA, BLOCKS)
         assert "31.7" not in str(refused.value)
-        assert threading.active_count() == 1
+        assert own_threads() == 0

@@ -228,6 +228,11 @@ def test_an_interrupt_while_rows_are_read_stops_at_once_and_spends_nothing(
     assert said.endswith("\ndpstats: interrupted while reading rows; nothing was spent\n")
     assert "measurements" not in said
     assert spent() == 0
+    with monkeypatch.context() as patched:
+        patched.setattr("dpstats.private.measure.open_source", stopping(KeyboardInterrupt()))
+        assert main([*RELEASE, "-o", "out.zip"]) == FAILED
+    said = capsys.readouterr().err
+    assert said.endswith("interrupted before any noise was drawn; nothing was spent\n")
     monkeypatch.setattr("dpstats.cli.release.attended", stopping(KeyboardInterrupt()))
     asked = [one for one in RELEASE if one != "--unchecked"]
     assert main([*asked, "-o", "out.zip"]) == FAILED

@@ -57,6 +57,7 @@ OVERLAPPING = {
     "mean": dps.Mean("age"),
 }
 PAIRS = {name: OVERLAPPING[name] for name in ("smoking", "pairs")}
+LARGE = {"pairs", "three"}  # R takes a third of a second for one of their cells
 CASES = {
     "laplace": (SIMPLE, dps.PureDP(1), "replace"),
     "gaussian": (SIMPLE, dps.ZCDP(0.01), "replace"),
@@ -105,8 +106,19 @@ def survey_in_r():
 
 
 @pytest.mark.usefixtures("_r")
-@pytest.mark.parametrize("case", CASES)
-def test_proportions_and_tables(case, survey_in_r, seeded_noise, tmp_path):
+@pytest.mark.parametrize(
+    ("case", "left_out"),
+    [
+        *((case, LARGE) for case in CASES),
+        *(
+            pytest.param(case, set(), marks=pytest.mark.slow)
+            for case, (asked, *_) in CASES.items()
+            if LARGE & set(asked)
+        ),
+    ],
+)
+def test_proportions_and_tables(case, left_out, survey_in_r, seeded_noise, tmp_path):
+    """Of large tables the usual tests ask for the cells of one pair of columns."""
     asked, budget, unit = CASES[case]
     noise = seeded_noise(5)
     with _noise_from(noise):
@@ -116,7 +128,7 @@ def test_proportions_and_tables(case, survey_in_r, seeded_noise, tmp_path):
     release.save(tmp_path / "r.zip")
     questions, results = [], []
     for name in asked:
-        if name != "mean":
+        if name not in {"mean", *left_out}:
             questions.append({"name": name, "alpha": 0.05})
             results.append(release.infer(name).to_frame())
     for condition in CONDITIONS:
@@ -126,7 +138,7 @@ def test_proportions_and_tables(case, survey_in_r, seeded_noise, tmp_path):
             continue
         questions.append({"condition": condition, "alpha": 0.1})
         results.append(found.to_frame(alpha=0.1))
-    assert len(questions) > len(asked) - 1
+    assert "condition" in questions[-1]
     questions.append({"columns": ["region", "smoker"], "alpha": 0.01})
     results.append(release.infer(dps.Marginals(["smoker", "region"])).to_frame(alpha=0.01))
     answers = in_r(tmp_path, [{"file": "r.zip", **one} for one in questions])

@@ -1,0 +1,36 @@
+"""Tables of other engines, known by their types: none is imported unless its table is given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from dpstats.private.sources import Route, Source
+from dpstats.schema import Schema
+
+Opener = Callable[[Any, Schema, str | None, Route], Source]
+NAMES = "pandas, polars, Arrow, DuckDB, Spark, Dask, Ibis"
+_OPENERS = {  # (package, class) to the module here and its function
+    ("dask", "DataFrame"): "dask:dask_frame",
+    ("duckdb", "DuckDBPyRelation"): "lazy:duckdb_relation",
+    ("_duckdb", "DuckDBPyRelation"): "lazy:duckdb_relation",
+    ("ibis", "Table"): "ibis:ibis_table",
+    ("polars", "LazyFrame"): "lazy:lazy_frame",
+    ("pyspark", "DataFrame"): "spark:data_frame",
+}
+
+
+def opener(data: object) -> Opener | None:
+    """What opens a table of an engine; None for a table of none.
+
+    It takes the table, the columns that will be used, the column of keys of persons, if any, and
+    how to read the table.
+    """
+    for kind in type(data).__mro__:
+        place = _OPENERS.get((kind.__module__.partition(".")[0], kind.__name__))
+        if place is not None:
+            module, _, function = place.partition(":")
+            found: Opener = getattr(import_module(f"{__name__}.{module}"), function)
+            return found
+    return None

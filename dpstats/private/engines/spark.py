@@ -1,0 +1,336 @@
+"""Spark DataFrames: the kernel runs where the rows are, and only partial sums leave the workers.
+
+Each task sums one partition and hands over its sums as rows. A second, small stage adds them, so
+that what reaches the driver does not grow with the number of partitions. The rows of a task that is
+tried again replace those of the first try; an accumulator would count them twice.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+from pyspark import inheritable_thread_target
+from pyspark.logger import PySparkLogger
+from pyspark.serializers import CloudPickleSerializer
+from pyspark.sql import functions, types
+from pyspark.sql.pandas.types import to_arrow_type
+
+from dpstats import __version__
+from dpstats.arrays import Codes
+from dpstats.errors import DataError
+from dpstats.private.engines.spark_files import of_row_groups, row_groups
+from dpstats.private.kernel import Kernel
+from dpstats.private.partial_sums import PartialSums, on_worker
+from dpstats.private.persons import first_rows
+from dpstats.private.sources import Route, Source, gathered
+from dpstats.private.streams import stream_source
+from dpstats.schema import Schema
+
+T = TypeVar("T")
+Batches = Iterable[pa.RecordBatch]
+Task = Callable[[Batches], Iterator[pa.RecordBatch]]
+PIECE = 2**10  # functions: sums travel in pieces, so that no record batch of them is large
+_FIELDS = "piece int, rows bigint, high array<bigint>, low array<bigint>, refused string"
+_ADDERS = 32  # tasks that add the pieces
+_TASKS_PER_CORE = 4  # of those that read files
+_ORDERED = (
+    types.NumericType, types.StringType, types.BinaryType, types.BooleanType, types.DateType,
+    types.TimestampType, types.TimestampNTZType,
+)  # fmt: skip
+_CANCEL = 10  # times, a second apart
+_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+_tags = itertools.count()
+
+
+def data_frame(frame: Any, schema: Schema, person: str | None, route: Route) -> Source:
+    """A Spark DataFrame, of a session in this process or of Spark Connect.
+
+    Raises
+    ------
+    DataError
+        If it is a stream, if a column cannot leave Spark, or if `route` does not fit.
+    """
+    if type(frame).__module__.startswith("pyspark.pandas."):
+        raise DataError("this is a table of the pandas API on Spark; pass table.to_spark()")
+    if frame.isStreaming:
+        raise DataError("this DataFrame is a stream without an end; write it to a table first")
+    wanted = [*schema.names, *(name for name in (person, route.order) if name is not None)]
+    fields = [field for field in frame.schema.fields if field.name in wanted]
+    held = pa.schema([(field.name, _arrow_type(field)) for field in fields])
+    source = replace(
+        stream_source(held, partial(_streamed, frame)),
+        fields=frame.columns,
+        sums=lambda kernel: _sums(kernel, _selected(frame, kernel.schema.names), gathered),
+    )
+    if person is not None:
+        return replace(source, limited=_of_persons(source, frame, schema, person, route))
+    if route.order is not None:
+        raise DataError(
+            "order= says which rows of a person come first, and this plan knows no persons: leave "
+            "it out, or plan with person="
+        )
+    return _direct(source, frame, held) if route.direct else source
+
+
+def _arrow_type(field: types.StructField) -> pa.DataType:
+    with suppress(Exception):
+        return to_arrow_type(field.dataType)
+    raise DataError(
+        f"column {field.name!r} has the Spark type {field.dataType.typeName()}, which cannot leave "
+        "Spark: cast it, for instance to a string"
+    )
+
+
+def _column(name: str) -> Any:
+    return functions.col("`" + name.replace("`", "``") + "`")
+
+
+def _selected(frame: Any, names: Sequence[str]) -> Any:
+    """Some columns; of none, rows all the same."""
+    columns = [_column(name) for name in names]
+    return frame.select(*(columns or [functions.lit(1).alias("row")]))
+
+
+def _direct(source: Source, frame: Any, held: pa.Schema) -> Source:
+    """The same table, from its Parquet files, which the workers read."""
+    groups, rows = row_groups(frame, held)
+    session = frame.sparkSession
+    cores = session.sparkContext.defaultParallelism
+
+    def sums(kernel: Kernel) -> tuple[list[Codes], int]:
+        tasks = min(len(groups), _TASKS_PER_CORE * cores)
+        numbers = session.range(0, len(groups), 1, max(tasks, 1))
+        return _sums(kernel, numbers, partial(of_row_groups, groups, kernel.schema.names))
+
+    return replace(source, rows=rows, sums=sums)
+
+
+def _of_persons(
+    source: Source, frame: Any, schema: Schema, person: str, route: Route
+) -> Callable[[int], Source]:
+    """What makes the table of the first rows of each person.
+
+    All rows of a person go to one partition, since equal keys (see `key_of`) of one column have
+    equal hashes. There they are sorted by the given column and then by all columns that are used:
+    rows that are left in any order are the same in all that is summed, so that no row of another
+    person, and no accident of the cluster, decides which are used.
+    """
+    order = route.order
+    if order is None:
+        raise DataError(
+            "a Spark DataFrame has no order, and the plan uses the first rows of each person: say "
+            "which come first by the name of a column, such as order='visit', or plan with "
+            "rows_per_person= alone if nobody has more rows"
+        )
+    if route.direct:
+        raise DataError(
+            "direct=True cannot follow persons, whose rows may lie in several files: leave it out"
+        )
+    fields = {field.name: field for field in frame.schema.fields}
+    if frame.columns.count(order) != 1 or not isinstance(fields[order].dataType, _ORDERED):
+        raise DataError(
+            f"order={order!r} must be the name of one column, of numbers, text, dates or times"
+        )
+
+    def limited(most: int) -> Source:
+        names = list(dict.fromkeys([*schema.names, person, order]))
+        ties = [_tie(fields[name]) for name in schema.names]
+        together = _selected(frame, names).repartition(_key(fields[person]))
+        rows = together.sortWithinPartitions(_column(order), *ties)
+
+        def sums(kernel: Kernel) -> tuple[list[Codes], int]:
+            choose = partial(_first_rows, list(kernel.schema.names), person, most)
+            return _sums(kernel, rows, choose)
+
+        return replace(source, sums=sums)
+
+    return limited
+
+
+def _key(field: types.StructField) -> Any:
+    """What is equal where keys are; zero is one key, with either sign."""
+    of_floats = isinstance(field.dataType, types.FractionalType)
+    return _column(field.name) + functions.lit(0) if of_floats else _column(field.name)
+
+
+def _tie(field: types.StructField) -> Any:
+    """An order in which rows are tied only if their cells have the same code."""
+    column = _column(field.name)
+    if isinstance(field.dataType, types.StringType):  # a collation would tie different texts
+        return column.cast("binary")
+    return column if isinstance(field.dataType, _ORDERED) else column.isNotNull()
+
+
+def _first_rows(names: list[str], person: str, most: int, batches: Batches) -> Batches:
+    return first_rows(gathered(batches), names, person, most)
+
+
+def _sums(
+    kernel: Kernel, frame: Any, rows_of: Callable[[Batches], Batches]
+) -> tuple[list[Codes], int]:
+    """Exact sums and the number of rows; `rows_of` makes the rows from those of a partition."""
+    size = sum(block.size for block in kernel.blocks)
+    parts = frame.mapInArrow(_on_workers(summed, kernel, rows_of), _FIELDS)
+    pieces = parts.repartition(min(-(-size // PIECE), _ADDERS), "piece")
+    table = _run(frame.sparkSession, pieces.mapInArrow(_on_workers(added), _FIELDS).toArrow)
+    return _whole(_by_piece(table.to_batches()), kernel).exact(kernel)
+
+
+def _on_workers(work: Callable[..., Iterator[pa.RecordBatch]], *arguments: Any) -> Task:
+    """A task for workers, which may have another dpstats or none.
+
+    Spark sends the function inside by value: it must not name anything of this module.
+    """
+    expected, packed = __version__, CloudPickleSerializer().dumps((work, arguments))
+
+    def run(batches: Batches) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+        from pyspark.serializers import CloudPickleSerializer
+
+        has, loaded = "no dpstats", None
+        try:
+            from dpstats import __version__ as found
+
+            has = f"dpstats {found}"
+            if found == expected:
+                has = f"another dpstats {found}"
+                loaded = CloudPickleSerializer().loads(packed)
+        except Exception:  # of a package that is not there, or not the same
+            loaded = None
+        if loaded is not None:
+            yield from loaded[0](*loaded[1], batches)
+            return
+        why = f"a Spark worker has {has} and the driver {expected}: install the same on all"
+        limbs, words = pa.array([[]], pa.list_(pa.int64())), pa.array([why])
+        numbers = pa.array([0], pa.int32()), pa.array([0], pa.int64())
+        names = ["piece", "rows", "high", "low", "refused"]
+        yield pa.RecordBatch.from_arrays([*numbers, limbs, limbs, words], names=names)
+
+    return run
+
+
+def summed(
+    kernel: Kernel, rows_of: Callable[[Batches], Batches], batches: Batches
+) -> Iterator[pa.RecordBatch]:
+    """On a worker: the partial sums over one partition, in pieces."""
+    sums = on_worker(kernel, rows_of(batches))
+    for start in range(0, max(len(sums.high), 1), PIECE):
+        high, low = (limbs[start : start + PIECE] for limbs in (sums.high, sums.low))
+        yield _numbered(start // PIECE, replace(sums, high=high, low=low))
+
+
+def added(batches: Batches) -> Iterator[pa.RecordBatch]:
+    """On a worker: partial sums of several partitions as those of one."""
+    for number, sums in _by_piece(batches).items():
+        yield _numbered(number, sums)
+
+
+def _numbered(number: int, sums: PartialSums) -> pa.RecordBatch:
+    return sums.to_batch().add_column(0, "piece", pa.array([number], pa.int32()))
+
+
+def _by_piece(batches: Batches) -> dict[int, PartialSums]:
+    sums: dict[int, PartialSums] = {}
+    for batch in batches:
+        for i, number in enumerate(batch.column("piece").to_pylist()):
+            part = PartialSums.from_batches([batch.slice(i, 1)])
+            sums[number] = sums[number] + part if number in sums else part
+    return sums
+
+
+def _whole(pieces: dict[int, PartialSums], kernel: Kernel) -> PartialSums:
+    """Sums from their pieces, of which a refused part gives one and an empty table none."""
+    for piece in pieces.values():
+        if piece.refused:
+            return piece
+    if not pieces:
+        return PartialSums.none(kernel)
+    held = [pieces[number] for number in sorted(pieces)]
+    high, low = (np.concatenate([getattr(p, limb) for p in held]) for limb in ("high", "low"))
+    if len({piece.rows for piece in held}) != 1 or len(high) != len(PartialSums.none(kernel).high):
+        raise DataError("Spark handed over incomplete sums")
+    return PartialSums(held[0].rows, high, low)
+
+
+def _run(session: Any, action: Callable[[], T]) -> T:
+    """The result of an action on the cluster, which is cancelled if this thread is interrupted.
+
+    Spark waits for the end of a job in the thread that has started it, whatever happens to that.
+    """
+    tag = f"dpstats-{os.getpid()}-{next(_tags)}"
+    local = hasattr(session, "_jsparkSession")  # tags of its sessions are known to one thread only
+    held = session.sparkContext if local else session
+    add, remove = (held.addJobTag, held.removeJobTag) if local else (held.addTag, held.removeTag)
+    cancel = held.cancelJobsWithTag if local else held.interruptTag
+
+    def tagged() -> T:
+        add(tag)
+        try:
+            with _without_words():
+                return action()
+        finally:
+            with suppress(Exception):  # of a cluster that is lost
+                remove(tag)
+
+    pool = ThreadPoolExecutor(1)
+    future: Future[T] = pool.submit(inheritable_thread_target(session)(tagged))
+    try:
+        return future.result()
+    except BaseException:
+        for _ in range(_CANCEL):
+            if future.done():
+                break
+            with suppress(Exception):
+                cancel(tag)
+            wait([future], timeout=1)
+        raise
+    finally:
+        pool.shutdown(wait=False)
+
+
+@contextmanager
+def _without_words() -> Iterator[None]:
+    """Spark's messages, which quote cells, do not reach its Python loggers from this thread."""
+    thread = threading.get_ident()
+    loggers = [PySparkLogger.getLogger(name) for name in _LOGGERS]
+
+    def elsewhere(record: logging.LogRecord) -> bool:
+        return record.thread != thread
+
+    for logger in loggers:
+        logger.addFilter(elsewhere)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeFilter(elsewhere)
+
+
+def _streamed(frame: Any, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The rows themselves, one partition at a time, for the custodian's screen."""
+
+    def packed(batches: Batches) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        for batch in batches:
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, batch.schema) as stream:
+                stream.write_batch(batch)
+            held = pa.array([sink.getvalue().to_pybytes()], pa.binary())
+            yield pa.RecordBatch.from_arrays([held], names=["packed"])
+
+    rows = _selected(frame, names).mapInArrow(packed, "packed binary")
+    with _without_words():
+        for row in rows.toLocalIterator():
+            yield from pa.ipc.open_stream(row["packed"])

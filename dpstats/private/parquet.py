@@ -1,0 +1,186 @@
+"""Parquet files: one, those of a folder or of a pattern, and partitioned data sets.
+
+One row group at a time is read in each thread, so that memory does not grow with the files. Columns
+that a data set keeps in the names of its folders (``year=2026/``) have the same value in all rows
+of a file; it is read as a cell of a text file is, which has no type either.
+"""
+
+from __future__ import annotations
+
+import glob
+import itertools
+import os
+import threading
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dpstats.errors import DataError
+from dpstats.private import sources
+from dpstats.private.sources import Part, Source
+
+SUFFIXES = (".parquet", ".pq")
+_TEXT = pa.large_binary()
+_NULL = "__HIVE_DEFAULT_PARTITION__"  # what stands for a missing value in the name of a folder
+
+
+def is_pattern(path: Path) -> bool:
+    """Whether a path that is no file stands for several."""
+    return glob.has_magic(str(path))
+
+
+def parquet(path: Path) -> Source:
+    """A Parquet file, all those in a folder and its folders, or those that fit a pattern.
+
+    Parameters
+    ----------
+    path : Path
+        Of a file, a folder, or a pattern such as ``data/*.parquet``, where ``**`` stands for any
+        folders. Names that begin with ``_`` or ``.`` are passed over, as other readers do.
+
+    Raises
+    ------
+    DataError
+        If there is no such file, or files differ in their columns or folders. The name of a folder
+        can hold a value, so that only the given path is named.
+    """
+    files = [_File.opened(*found) for found in _found(path)]
+    first = files[0]
+    if any(set(file.keys) != set(first.keys) for file in files):
+        raise DataError(f"the files of {path.name!r} lie in folders that name other columns")
+    twice = sorted(name for name in first.keys if any(name in file.names for file in files))
+    if twice:
+        raise DataError(f"the files of {path.name!r} and their folders both have columns {twice}")
+    read = _Read(sum(file.metadata.num_rows for file in files))
+
+    def parts(names: Sequence[str]) -> Iterator[Part]:
+        read.rows = 0
+        for file in files:
+            for group in range(file.metadata.num_row_groups):
+                yield read.counted(file.read(group, list(names)))
+
+    in_all = Counter(first.names)
+    for file in files[1:]:
+        in_all = Counter(
+            {n: max(k, file.names.count(n)) for n, k in in_all.items() if n in file.names}
+        )
+    types = {name: first.types[name] for name in in_all} | dict.fromkeys(first.keys, _TEXT)
+    return Source([*in_all.elements(), *first.keys], parts, read.total, read.share, types=types)
+
+
+def read_row_group(path: Path, group: int, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The record batches of one row group of a file, with some columns."""
+    yield from _File.opened(path, {}).read(group, names)
+
+
+def _found(path: Path) -> list[tuple[Path, dict[str, bytes | None]]]:
+    """Files in the order of their names, with the values that the names of their folders give."""
+    if path.is_file():
+        return [(path, {})]
+    root, inside = path, list(path.rglob("*"))
+    if is_pattern(path) and not path.is_dir():
+        root = Path(*itertools.takewhile(lambda part: not glob.has_magic(part), path.parts))
+        inside = [Path(name) for name in glob.iglob(str(path), recursive=True)]
+    found, others = [], 0
+    for file in sorted(inside):
+        folders = file.relative_to(root).parts
+        if any(name.startswith(("_", ".")) and "=" not in name for name in folders):
+            continue
+        if file.is_file() and file.suffix.lower() in SUFFIXES:
+            found.append((file, _keys(folders[:-1])))
+        elif file.is_file():
+            others += 1
+    if others:
+        raise DataError(
+            f"{path.name!r} has {others} files that are not .parquet; give a pattern such as "
+            "'folder/*.parquet' for those that are"
+        )
+    if not found:
+        raise DataError(f"there is no .parquet file in {path.name!r}")
+    return found
+
+
+def _keys(folders: Sequence[str]) -> dict[str, bytes | None]:
+    """Values of columns in names of folders such as ``year=2026``."""
+    pairs = (name.partition("=") for name in folders if "=" in name)
+    return {
+        unquote(name): None if value == _NULL else unquote(value).encode("utf-8", "surrogateescape")
+        for name, _, value in pairs
+    }
+
+
+class _Read:
+    """How many rows of all files were read, in several threads."""
+
+    def __init__(self, total: int) -> None:
+        self.total, self.rows = total, 0
+        self._lock = threading.Lock()
+
+    def counted(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield batch
+            with self._lock:
+                self.rows += batch.num_rows
+
+    def share(self) -> float:
+        return self.rows / max(self.total, 1)
+
+
+@dataclass(frozen=True)
+class _File:
+    """One file, its footer, and the values that are the same in all its rows."""
+
+    path: Path
+    keys: Mapping[str, bytes | None]
+    names: Sequence[str]
+    types: Mapping[str, pa.DataType]
+    metadata: pq.FileMetaData
+    free: list[pq.ParquetFile] = field(default_factory=list)  # one serves one thread at a time
+
+    @classmethod
+    def opened(cls, path: Path, keys: Mapping[str, bytes | None]) -> _File:
+        with pa.OSFile(os.fsencode(path)) as raw:  # of any name
+            file = pq.ParquetFile(raw)
+            types = {column.name: column.type for column in file.schema_arrow}
+            return cls(path, keys, file.schema_arrow.names, types, file.metadata)
+
+    def read(self, group: int, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """The record batches of a row group, with some columns in this order."""
+        reader = self.free.pop() if self.free else self._reader()
+        left = self.metadata.row_group(group).num_rows
+        stored = [name for name in names if name not in self.keys]
+        for batch in reader.iter_batches(
+            sources.BATCH_ROWS, row_groups=[group], columns=stored, use_threads=False
+        ):
+            left -= batch.num_rows
+            yield self._with_keys(batch, names)
+        if left:  # the reader stops without an error where the pages of a column end early
+            raise DataError(
+                "a row group holds another number of rows than the file states; it is damaged: "
+                "write it again from its source; nothing was released or spent"
+            )
+        self.free.append(reader)
+        if group == self.metadata.num_row_groups - 1:
+            self.free.clear()  # so that few of many files are open
+
+    def _reader(self) -> pq.ParquetFile:
+        reader = pq.ParquetFile(pa.OSFile(os.fsencode(self.path)))
+        if not reader.metadata.equals(self.metadata):
+            raise DataError("a file has changed since it was opened; nothing was released or spent")
+        return reader
+
+    def _with_keys(self, batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
+        if not self.keys:
+            return batch
+        arrays = [
+            pa.repeat(pa.scalar(self.keys[name], _TEXT), batch.num_rows)
+            if name in self.keys
+            else batch.column(name)
+            for name in names
+        ]
+        return pa.RecordBatch.from_arrays(arrays, names=list(names))

@@ -1,0 +1,196 @@
+"""Ibis tables: distinct rows with counts and rows themselves give the same integers."""
+
+import traceback
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import dpstats as dps
+from dpstats.errors import DataError
+from dpstats.families.moments import Moments
+from dpstats.families.tables.cells import Cells
+from dpstats.private.tables import exact_sums, open_source
+from dpstats.schema import Boolean, Category, Number, Schema
+
+ibis = pytest.importorskip("ibis")
+engine = pytest.importorskip("dpstats.private.engines.ibis")
+
+TEXTS = ["a", "A", "a ", " a", "b\u0301", "\u00c5", "A\u030a", "fi", "\U0001f600", "\\x41", "'"]
+ODD = ["", " ", "\0", "a\0", "a\0b", "\u212b", "\ufb01", "\u200b", "a\t", "%", "NULL", "x" * 70_000]
+SCHEMA = Schema([
+    Category("word", TEXTS, allow_missing=True, other="a"),
+    Boolean("times0", missing=True),  # named as the count could be
+    Number("a column's \"name\"", -10, 10, points=21, missing=3),
+    Number("large", 0, 2.0**64, points=9, missing=0),
+])  # fmt: skip
+WORD, FLAG, NUMBER, LARGE = SCHEMA.names
+BLOCKS = [
+    Cells.table(SCHEMA, [WORD, FLAG]),
+    Moments.of(SCHEMA, [NUMBER, LARGE], [FLAG]),
+]
+TYPES = pa.schema({WORD: pa.string(), FLAG: pa.bool_(), NUMBER: pa.int64(), LARGE: pa.uint64()})
+ROWS = st.lists(st.tuples(
+    st.none() | st.sampled_from(TEXTS + ODD) | st.text(max_size=3),
+    st.sampled_from([None, True, False]),
+    st.sampled_from([None, -(2**63), 2**63 - 1, 0, 3]),
+    st.sampled_from([None, 2**64 - 1, 2**53 + 1, 0]),
+), max_size=8)  # fmt: skip
+
+
+def on_duckdb(table):
+    """Where texts are equal by default that differ in case and accents."""
+    connection = ibis.duckdb.connect()
+    connection.con.execute("SET default_collation = 'nocase.noaccent'")
+    connection.con.register("given", table)
+    connection.con.execute("CREATE TABLE rows AS SELECT * FROM given")
+    return connection.table("rows")
+
+
+def on_polars(table):
+    return ibis.polars.connect().create_table("rows", table)
+
+
+def on_datafusion(table):
+    pytest.importorskip("datafusion")
+    connection = ibis.datafusion.connect()
+    connection.con.register_record_batches("rows", [table.combine_chunks().to_batches()])
+    return connection.table("rows")
+
+
+BACKENDS = [on_duckdb, on_polars, on_datafusion]
+
+
+def sums_of(data, schema=SCHEMA, blocks=BLOCKS):
+    sums, rows = exact_sums(open_source(data, schema), schema, blocks)
+    return [block.tolist() for block in sums], rows
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """The number of columns of every query that was asked."""
+    counted, real = [], engine._streamed
+
+    def streamed(table, names):
+        counted.append(len(names))
+        return real(table, names)
+
+    monkeypatch.setattr(engine, "_streamed", streamed)
+    return counted
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_both_queries_give_the_sums_of_a_loop(backend, loop, asked, monkeypatch):
+    @settings(max_examples=8, suppress_health_check=list(HealthCheck))
+    @given(ROWS)
+    def run(rows):
+        rows += [(text, True, 0, 0) for text in TEXTS + ODD]
+        rows = [dict(zip(SCHEMA.names, row, strict=True)) for row in rows] * 3
+        data = backend(pa.Table.from_pylist(rows, TYPES))
+        read = [row | {WORD: row[WORD] or None} for row in rows]  # an empty text is missing
+        expected = loop.sums(SCHEMA, BLOCKS, read), len(rows)
+        for most, queries in ((engine.MOST_GROUPS, [5]), (0, [5, 4])):
+            asked.clear()
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(engine, "MOST_GROUPS", most)
+                assert sums_of(data) == expected
+            assert asked == queries
+
+    run()
+
+
+@pytest.mark.parametrize("backend", BACKENDS[:2])
+def test_the_limit_is_on_distinct_rows(backend, asked, monkeypatch):
+    data = backend(pa.table({FLAG: [True, False, None, True]}))
+    schema, blocks = SCHEMA.select([FLAG]), [Cells.table(SCHEMA, [FLAG])]
+    for most, queries in ((3, [2]), (2, [2, 1])):
+        monkeypatch.setattr(engine, "MOST_GROUPS", most)
+        asked.clear()
+        assert sums_of(data, schema, blocks) == ([[1, 3]], 4)
+        assert asked == queries
+
+
+OTHERS = {"DOUBLE": 0, "FLOAT": 0, "DECIMAL(9, 2)": 0, "HUGEINT": 0, "DATE": "2024-05-01",
+          "TIMESTAMPTZ": "2024-05-01 12:00:00"}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_other_types_come_as_rows(kind, asked):
+    connection = ibis.duckdb.connect()
+    cells = f"['{OTHERS[kind]}', NULL]"
+    connection.con.execute(f"CREATE TABLE rows AS SELECT unnest({cells})::{kind} AS x")
+    schema = Schema([Category("x", ["0", "2024-05-01", "no"], allow_missing=True, other="no")])
+    (sums,), rows = sums_of(connection.table("rows"), schema, [Cells.table(schema, ["x"])])
+    assert (sum(sums[:2]), sums[2:], rows, asked) == (1, [0, 1], 2, [1])
+
+
+def test_enums_and_lazy_expressions(asked):
+    connection = ibis.duckdb.connect()
+    connection.con.execute("CREATE TYPE mood AS ENUM ('A', 'a', 'b')")
+    connection.con.execute("CREATE TABLE rows (word mood, n INTEGER)")
+    connection.con.execute(
+        "INSERT INTO rows VALUES ('A', 1), ('a', 1), ('A', 1), (NULL, 1), ('b', 0)"
+    )
+    rows = connection.table("rows")
+    schema = Schema([Category("word", ["a", "A"], allow_missing=True, other="a")])
+    given = rows.filter(rows.n == 1).mutate(unused=rows.n / 0)
+    assert sums_of(given, schema, [Cells.table(schema, ["word"])]) == ([[1, 2, 1]], 4)
+    assert asked == [2]
+    memory = ibis.memtable(pa.table({"word": ["A", "a", "A", None]}))
+    assert sums_of(memory, schema, [Cells.table(schema, ["word"])]) == ([[1, 2, 1]], 4)
+
+
+def test_counts_above_32_bits():
+    flags = on_polars(pa.table({FLAG: [True]}))
+    grouped = engine._streamed
+
+    def many(table, names):
+        for batch in grouped(table, names):
+            yield batch.set_column(1, names[1], pa.array([2**40 + 5]))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine, "_streamed", many)
+        schema = SCHEMA.select([FLAG])
+        assert sums_of(flags, schema, [Cells.table(SCHEMA, [FLAG])]) == (
+            [[0, 2**40 + 5]],
+            2**40 + 5,
+        )
+
+
+def test_a_failure_holds_no_cell():
+    connection = ibis.duckdb.connect()
+    connection.con.execute("CREATE TABLE rows AS SELECT 'secret 31.7' AS text")
+    for kind in ("INTEGER", "DOUBLE"):
+        connection.con.execute(f"CREATE OR REPLACE VIEW x AS SELECT text::{kind} AS x FROM rows")
+        data = connection.table("x")
+        schema = Schema([Number("x", 0, 1, missing=0)])
+        with pytest.raises(DataError, match=r"^reading the rows failed \(\w+\); nothing") as caught:
+            sums_of(data, schema, [Moments.of(schema, ["x"])])
+        assert "secret" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_tables_without_an_order_or_types_are_refused(tmp_path):
+    plan = dps.plan(SCHEMA, {"a": dps.Proportion(FLAG)}, budget=dps.PureDP(1), unit="add_remove",
+                    person="id", rows_per_person=2)  # fmt: skip
+    data = on_polars(pa.table({FLAG: [True], "id": [1]}))
+    with pytest.raises(DataError, match=r"known by 'id', and an Ibis table has no order of rows"):
+        dps.measure(plan, data)
+    connection = ibis.sqlite.connect(tmp_path / "rows.sqlite")
+    connection.raw_sql("CREATE TABLE rows (times0 BOOLEAN)")
+    with pytest.raises(DataError, match="columns of SQLite hold cells of any type"):
+        open_source(connection.table("rows"), SCHEMA)
+    with pytest.raises(DataError, match=FLAG):
+        open_source(data.drop(FLAG), SCHEMA)
+
+
+def test_measure_and_check_are_those_of_pandas(no_noise):
+    schema = Schema([Boolean("flag", missing=True), Number("x", 0, 10, points=11, missing=5)])
+    asked = {"flag": dps.Proportion("flag"), "x": dps.Mean("x")}
+    plan = dps.plan(schema, asked, budget=dps.PureDP(1), n=60)
+    frame = pd.DataFrame({"flag": [True, False, True] * 20, "x": np.arange(60) % 12})
+    data = on_duckdb(pa.Table.from_pandas(frame))
+    assert (dps.measure(plan, data).noisy_sums == dps.measure(plan, frame).noisy_sums).all()
+    assert repr(dps.check(plan, data)) == repr(dps.check(plan, frame))

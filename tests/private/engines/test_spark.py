@@ -1,0 +1,432 @@
+"""Spark in local mode: the same integers as a loop, whatever the partitions and whoever dies."""
+
+import datetime
+import decimal
+import functools
+import itertools
+import os
+import re
+import shutil
+import signal
+import sys
+import time
+import traceback
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import dpstats as dps
+from dpstats.errors import DataError
+from dpstats.private.kernel import Kernel
+from dpstats.private.partial_sums import PartialSums
+from dpstats.private.persons import of_persons
+from dpstats.private.sources import Route
+from dpstats.private.tables import exact_sums, open_source
+
+pytest.importorskip("pyspark", reason="Spark is not tested: pip install 'dpstats[spark]'")
+if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+    pytest.skip("Spark is not tested: it needs Java 17 or newer", allow_module_level=True)
+
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from dpstats.private.engines import spark as engine
+
+pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas")
+SECRET = "4711-of-nobody"
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory):
+    """Two cores, two tries of a task, and a virtual machine that compiles little."""
+    folder = str(tmp_path_factory.mktemp("spark"))
+    options = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto",
+        "spark.local.dir": folder,
+        "spark.sql.warehouse.dir": folder,
+        "spark.sql.shuffle.partitions": "3",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        patch.setenv("OPENBLAS_NUM_THREADS", "1")
+        handler = signal.getsignal(signal.SIGINT)
+        builder = SparkSession.builder.master("local[2,2]")
+        for name, value in options.items():
+            builder = builder.config(name, value)
+        session = builder.getOrCreate()
+        signal.signal(signal.SIGINT, handler)  # Spark's own cancels all jobs
+        session.sparkContext.setLogLevel("OFF")
+        yield session
+        session.stop()
+
+
+def cut(session, table, ends, dying=(), graves=None):
+    """A DataFrame of the slices between `ends`, a partition each, some of them empty.
+
+    The worker that makes a partition of `dying` dies once it has handed over the rows, and leaves a
+    file.
+    """
+    held = [table.slice(start, stop - start) for start, stop in itertools.pairwise(ends)]
+
+    def rows(batches):
+        from pyspark import TaskContext
+
+        for number in [row for batch in batches for row in batch.column(0).to_pylist()]:
+            yield from held[number].to_batches(max_chunksize=7)
+            if number in dying and TaskContext.get().attemptNumber() == 0:
+                (graves / str(os.getpid())).touch()
+                os._exit(9)
+
+    numbers = session.range(0, len(held), 1, len(held))
+    return numbers.mapInArrow(rows, from_arrow_schema(table.schema))
+
+
+def ends_of(rng, rows, parts):
+    return [0, *sorted(rng.integers(0, rows + 1, parts - 1).tolist()), rows]
+
+
+def sums_of(data, schema, blocks, **route):
+    sums, rows = exact_sums(open_source(data, schema, route=Route(**route)), schema, blocks)
+    return [block.tolist() for block in sums], rows
+
+
+def dies_first(partition, graves):
+    """What replaces the tasks: in one partition the first try ends after its sums are sent."""
+    make = engine._on_workers
+
+    def made(*work):
+        task = make(*work)
+
+        def run(batches):
+            from pyspark import TaskContext
+
+            yield from task(batches)
+            context = TaskContext.get()
+            if (context.partitionId(), context.attemptNumber()) == (partition, 0):
+                (graves / str(os.getpid())).touch()
+                os._exit(9)
+
+        return run
+
+    return made
+
+
+def test_partitions_order_and_dying_workers_change_no_integer(session, loop, tmp_path, monkeypatch):
+    rng = np.random.default_rng(3)
+    table = loop.random_rows(60, 1)
+    wanted = loop.sums(loop.schema, loop.blocks, table.to_pylist()), 60
+    sums = functools.partial(sums_of, schema=loop.schema, blocks=loop.blocks)
+    frame = cut(session, table.take(rng.permutation(60)), [0, 0, 31, 31, 60, 60])
+    assert sums(frame) == wanted
+    frame.createOrReplaceTempView("survey")
+    frame = cut(session, table, ends_of(rng, 60, 3), [1], tmp_path)
+    assert sums(frame) == wanted
+    assert len(list(tmp_path.iterdir())) == 1
+    monkeypatch.setattr(engine, "_on_workers", dies_first(0, tmp_path))
+    assert sums(session.table("survey").repartition(2)) == wanted
+    assert len(list(tmp_path.iterdir())) == 3  # one that sums, and one that adds
+
+
+def test_tables_without_rows(session, loop):
+    none = loop.sums(loop.schema, loop.blocks, []), 0
+    frame = cut(session, loop.random_rows(5, 1), [0, 5])
+    assert sums_of(frame.where("false"), loop.schema, loop.blocks) == none
+    assert sums_of(frame.where("x > 1e9"), loop.schema, loop.blocks) == none
+
+
+def test_cells_of_any_type_are_coded(session, tmp_path):
+    """As Spark reads them from a file, and of types that only a query gives."""
+    day = datetime.date(2024, 2, 29)
+    table = pa.table(
+        {
+            "d": pa.array(["a", "b", None, "a", "z"]).dictionary_encode(),
+            "n": pa.array([decimal.Decimal("1.50"), None, decimal.Decimal("9"), *2 * [None]]),
+            "t": pa.array([day, None, day, day, day]),
+            "b": pa.array([True, None, False, True, True]),
+            "i": pa.array([1, 2, 3, 4, None], pa.int8()),
+        }
+    )
+    pq.write_table(table, tmp_path / "t.parquet", row_group_size=2)
+    frame = session.read.parquet(str(tmp_path / "t.parquet")).selectExpr(
+        "*", "null as nothing", "array(i) as many", "timestamp_ntz'2024-02-29 10:00' as time"
+    )
+    schema = dps.Schema(
+        [
+            dps.Category("d", ["a", "b"], other="b", allow_missing=True),
+            dps.Number("n", 0, 2, points=5, missing=0),
+            dps.Category("t", ["2024-02-29", "never"], other="never", missing="never"),
+            dps.Boolean("b", missing=False),
+            dps.Category("i", [1, 2], other=2, allow_missing=True),
+            dps.Category("nothing", ["u", "v"], other="u", missing="v"),
+            dps.Category("many", ["u", "v"], other="u", missing="v"),
+            dps.Category("time", ["2024-02-29", "never"], other="never", missing="never"),
+        ]
+    )
+    names = [name for name in schema.names if name != "n"]
+    blocks = [dps.Cells.table(schema, [name]) for name in names]
+    blocks.append(dps.Moments.of(schema, ["n"], degree=1))
+    sums, rows = sums_of(frame, schema, blocks)
+    found = dict(zip([*names, "n"], sums, strict=True))
+    assert rows == 5
+    assert found == {
+        "d": [2, 2, 1], "t": [4, 1], "b": [2, 3], "i": [1, 3, 1], "nothing": [0, 5],
+        "many": [5, 0], "time": [5, 0], "n": [1 - 2 + 2 - 2 - 2],
+    }  # fmt: skip
+
+
+SMALL = dps.Schema([dps.Category("c", ["a", "b"]), dps.Number("x", 0, 4, points=5, missing=0)])
+ASKED = {"c": dps.Proportion("c == 'b'"), "x": dps.Mean("x")}
+ROWS = pa.table({"c": ["a", "b", "b", "a", "b"], "x": [0.0, 1.0, 2.0, 3.0, 4.0]})
+
+
+def failing(session):
+    """A DataFrame whose second partition cannot be computed, and the words of that failure."""
+
+    def rows(batches):
+        for batch in batches:
+            if batch.column(0)[0].as_py() == 1:
+                raise ValueError(SECRET)
+            yield from ROWS.to_batches()
+
+    return session.range(0, 2, 1, 2).mapInArrow(rows, from_arrow_schema(ROWS.schema))
+
+
+def told(error):
+    """All that an exception says, with its chain and the variables of its frames."""
+    lines = "".join(
+        traceback.TracebackException.from_exception(error, capture_locals=True).format()
+    )
+    assert error.__cause__ is None
+    assert error.__context__ is None
+    return lines
+
+
+def test_a_partition_that_fails_is_refused_without_its_words_and_without_charge(
+    session, tmp_path, caplog, capfd
+):
+    plan = dps.plan(SMALL, ASKED, budget=dps.PureDP(1), n=5)
+    ledger = dps.Ledger.create(tmp_path / "ledger", cap=dps.PureDP(1), unit="replace")
+    text = session.createDataFrame(ROWS.append_column("text", pa.array([SECRET] * 5)))
+    for bad in (failing(session), text.selectExpr("c", "cast(text as int) as x")):
+        with pytest.raises(DataError, match=r"nothing was released or spent$") as caught:
+            dps.measure(plan, bad, ledger=ledger)
+        assert "reading the rows failed (" in str(caught.value)
+        assert SECRET not in told(caught.value)
+        assert SECRET not in caplog.text + "".join(capfd.readouterr())
+    assert ledger.spent == 0
+    dps.measure(plan, session.createDataFrame(ROWS), ledger=ledger)
+    assert ledger.spent == 1
+
+
+def test_a_released_table_has_its_numbers_and_the_fit_its_cells(session, no_noise):
+    frame = session.createDataFrame(ROWS)
+    release = dps.release(dps.plan(SMALL, ASKED, budget=dps.PureDP(1), n=5), frame, m=10, rng=1)
+    assert release.infer("c").params == pytest.approx(0.6)
+    assert release.infer("x").params == pytest.approx(2)
+    fit = dps.check(dps.plan(SMALL, ASKED, budget=dps.PureDP(1)), frame.replace("b", "B"))
+    assert "'B' (3)" in str(fit)
+    with pytest.raises(DataError, match="has 5"):
+        dps.measure(dps.plan(SMALL, ASKED, budget=dps.PureDP(1), n=6), frame)
+
+
+VISITS = pa.table(
+    {
+        "id": pa.array([0.0, -0.0, 2.5, 2.5, 2.5, None, 7.0, float("nan"), 0.0, 2.5]),
+        "visit": pa.array([2, 1, 3, 1, 1, 1, None, 1, 1, 2]),
+        "c": pa.array(["a", "b", "b", None, "b", "a", "b", "a", "a", "A"]),
+        "x": pa.array([0.0, 1.0, 2.0, 3.0, 4.0, 0.0, 1.0, 2.0, 3.0, None]),
+    }
+)
+
+
+def first_visits(k):
+    """Rows of `VISITS` that are used, by a loop."""
+
+    def place(row):
+        known = [row[name] is not None for name in ("visit", "c", "x")]
+        return [
+            (has, row[n] if has else 0) for has, n in zip(known, ("visit", "c", "x"), strict=True)
+        ]
+
+    of = {}
+    for row in sorted(VISITS.to_pylist(), key=place):
+        if row["id"] is not None and row["id"] == row["id"]:
+            of.setdefault(row["id"], []).append(row)
+    return pa.Table.from_pylist([row for rows in of.values() for row in rows[:k]], VISITS.schema)
+
+
+def test_the_first_rows_of_persons_follow_from_their_own_rows(session):
+    blocks = [dps.Cells.table(SMALL, ["c"]), dps.Moments.of(SMALL, ["x"], degree=2)]
+    rng = np.random.default_rng(0)
+    for k in (1, 2, 2):
+        wanted = sums_of(first_visits(k), SMALL, blocks)
+        frame = cut(session, VISITS.take(rng.permutation(10)), ends_of(rng, 10, 3))
+        opened = open_source(frame, SMALL, "id", Route(order="visit"))
+        sums, rows = exact_sums(of_persons(opened, "id", k), SMALL, blocks)
+        assert ([block.tolist() for block in sums], rows) == wanted
+
+
+def test_what_spark_cannot_say_is_refused_before_anything_runs(session, tmp_path):
+    frame = session.createDataFrame(VISITS)
+    persons = dps.plan(SMALL, ASKED, budget=dps.PureDP(1), rows_per_person=2, person="id")
+    plan = dps.plan(SMALL, ASKED, budget=dps.PureDP(1))
+    twice = session.createDataFrame(ROWS).selectExpr("*", "c")
+    stream = session.readStream.format("rate").load()
+    for data, asked, options, words in [
+        (frame, persons, {}, "has no order"),
+        (frame, persons, {"order": "when"}, "must be the name of one column"),
+        (frame.selectExpr("*", "map(1, 2) m"), persons, {"order": "m"}, "of numbers, text, dates"),
+        (frame, persons, {"order": "visit", "direct": True}, "cannot follow persons"),
+        (frame, plan, {"order": "visit"}, "knows no persons"),
+        (frame.drop("x"), plan, {}, "column"),
+        (twice, plan, {}, "more than"),
+        (stream, plan, {}, "a stream without an end"),
+        (frame.selectExpr("c", "make_interval(1) as x"), plan, {}, "cannot leave Spark"),
+        (VISITS, persons, {"order": "visit"}, "has an order of its own"),
+        (tmp_path / "t.csv", plan, {"direct": True}, "for Spark DataFrames that read Parquet"),
+    ]:
+        with pytest.raises(DataError, match=words):
+            dps.measure(asked, data, **options)
+    tracker = session.sparkContext.statusTracker()
+    assert list(tracker.getActiveJobsIds()) == []
+
+
+def test_workers_read_plain_files_themselves(session, loop, tmp_path):
+    table = loop.random_rows(50, 2)
+    folder = tmp_path / "with space"
+    folder.mkdir()
+    for i, part in enumerate((table.slice(0, 20), table.slice(20))):
+        pq.write_table(part, folder / f"{i}.parquet", row_group_size=9)
+    frame = session.read.parquet(str(folder))
+    wanted = loop.sums(loop.schema, loop.blocks, table.to_pylist()), 50
+    assert sums_of(frame, loop.schema, loop.blocks, direct=True) == wanted
+    moments = table.add_column(0, "at", pa.array([datetime.datetime(2024, 1, 1)] * 50))
+    pq.write_table(moments, tmp_path / "at.parquet")
+    pq.write_table(table, tmp_path / "one.parquet")
+    (tmp_path / "at=1").mkdir()
+    pq.write_table(table, tmp_path / "at=1" / "t.parquet")
+    at = dps.Schema([*loop.schema, dps.Category("at", [1, 2])])
+    frame.createOrReplaceTempView("files")
+    plain = session.read
+    for bad, schema, words in [
+        (frame.where("x > 0"), loop.schema, "a query or a view"),
+        (frame.limit(100), loop.schema, "a query or a view"),
+        (session.table("files"), loop.schema, "a query or a view"),
+        (session.createDataFrame(table), loop.schema, "a query or a view"),
+        (plain.parquet(str(tmp_path / "at.parquet")), at, "may read it differently"),
+        (plain.option("basePath", str(tmp_path)).parquet(str(tmp_path / "at=1")), at, "folders"),
+        (plain.schema("y float, x double").parquet(str(tmp_path / "one.parquet")),
+         loop.schema.select(["x", "y"]), "may read it differently"),
+    ]:  # fmt: skip
+        with pytest.raises(DataError, match=words):
+            open_source(bad, schema, route=Route(direct=True))
+
+
+def test_an_interrupt_stops_the_job(session):
+    driver = os.getpid()
+
+    def slow(batches):
+        import time
+
+        os.kill(driver, signal.SIGINT)
+        while True:
+            time.sleep(1)
+        yield from batches
+
+    frame = session.createDataFrame(ROWS).mapInArrow(slow, from_arrow_schema(ROWS.schema))
+    with pytest.raises(KeyboardInterrupt, match="nothing was spent"):
+        dps.measure(dps.plan(SMALL, ASKED, budget=dps.PureDP(1)), frame)
+    tracker = session.sparkContext.statusTracker()
+    tries = itertools.takewhile(lambda _: tracker.getActiveJobsIds(), range(600))
+    assert sum(time.sleep(0.1) is None for _ in tries) < 600  # it hears of the end a little later
+
+
+# Without a session
+
+
+def kernel_of(levels):
+    schema = dps.Schema([dps.Category(name, list(range(levels))) for name in "ab"])
+    return Kernel(schema, [dps.Cells.table(schema, ["a", "b"])])
+
+
+def test_sums_of_many_parts_reach_the_driver_in_as_many_rows_as_of_one():
+    kernel, rng = kernel_of(40), np.random.default_rng(0)
+    parts = [
+        pa.RecordBatch.from_pydict({name: rng.integers(0, 40, n) for name in "ab"})
+        for n in (0, 3, 500, 1, 0, 70)
+    ]
+    sent = [batch for part in parts for batch in engine.summed(kernel, iter, [part])]
+    assert {len(batch.column("high")[0]) for batch in sent} == {engine.PIECE, 1600 - engine.PIECE}
+    added = list(engine.added(sent))
+    assert len(added) == 2
+    for pieces in (added, list(engine.added([*added[::-1]]))):
+        got, rows = engine._whole(engine._by_piece(pieces), kernel).exact(kernel)
+        want = PartialSums.of(kernel, [pa.concat_batches(parts)]).exact(kernel)
+        assert rows == 574 == want[1]
+        np.testing.assert_array_equal(got[0], want[0][0])
+    with pytest.raises(DataError, match="incomplete"):
+        engine._whole(engine._by_piece(added[:1]), kernel)
+    with pytest.raises(DataError, match="incomplete"):
+        engine._whole(engine._by_piece([added[0], *sent[-1:]]), kernel)
+
+
+@pytest.mark.parametrize(("found", "has"), [
+    (None, "no dpstats"), ("0.0.9", "dpstats 0.0.9"),
+    (dps.__version__, f"another dpstats {dps.__version__}"),
+])  # fmt: skip
+def test_a_worker_of_another_version_is_refused(found, has, monkeypatch):
+    kernel = kernel_of(2)
+    task = engine._on_workers(engine.summed, kernel, iter)
+    rows = [pa.RecordBatch.from_pydict({"a": [0], "b": [1]})]
+    assert engine._whole(engine._by_piece(task(rows)), kernel).rows == 1
+    if found is None:
+        monkeypatch.setitem(sys.modules, "dpstats", None)
+    elif found == dps.__version__:
+        monkeypatch.delattr(engine, "summed")
+    else:
+        monkeypatch.setattr(dps, "__version__", found)
+    refused = engine._whole(engine._by_piece([*task(rows)]), kernel)
+    with pytest.raises(DataError, match=f"has {has} and the driver .*: install the same on all"):
+        refused.exact(kernel)
+
+
+@pytest.mark.slow
+def test_many_partitionings_and_a_hundred_dying_workers(session, loop, tmp_path, monkeypatch):
+    """200 partitionings into 1 to 12 parts; in half of them a worker dies, before or after."""
+    rng = np.random.default_rng(11)
+    for run in range(200):
+        rows = int(rng.integers(0, 200))
+        table = loop.random_rows(rows, run)
+        wanted = loop.sums(loop.schema, loop.blocks, table.to_pylist()), rows
+        parts = int(rng.integers(1, 13))
+        dying = int(rng.integers(parts))
+        with monkeypatch.context() as patch:
+            if run % 4 == 1:
+                patch.setattr(engine, "_on_workers", dies_first(dying, tmp_path))
+            frame = cut(
+                session, table.take(rng.permutation(rows)), ends_of(rng, rows, parts),
+                [dying] if run % 4 == 0 else [], tmp_path,
+            )  # fmt: skip
+            assert sums_of(frame, loop.schema, loop.blocks) == wanted, run
+    assert len(list(tmp_path.iterdir())) >= 100
+
+
+@pytest.mark.slow
+def test_the_page_runs(session, tmp_path, monkeypatch):
+    monkeypatch.setattr(type(session), "stop", lambda self: None)
+    page = (Path(__file__).parents[3] / "docs/how-to/engines/spark.md").read_text("utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    scope = {}
+    for block in blocks:
+        here = block.replace('"visits.parquet"', repr(str(tmp_path / "visits.parquet")))
+        exec(compile(here, "spark.md", "exec"), scope)
+    assert scope["release"].n == 5_000

@@ -1,0 +1,146 @@
+"""Parquet in several files: folders, patterns and partitioned data sets are one table."""
+
+import os
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dpstats.errors import DataError
+from dpstats.families.moments import Moments
+from dpstats.families.tables.cells import Cells
+from dpstats.private import parquet as module
+from dpstats.private.tables import exact_sums, open_source
+from dpstats.schema import Category, Number, Schema
+
+SCHEMA = Schema([
+    Number("x", -3, 3, missing=0),
+    Category("town", ["é/a b", "01", "1"], allow_missing=True),
+    Category("year", [2025, 2026]),
+])  # fmt: skip
+BLOCKS = [Cells.table(SCHEMA, ["town", "year"]), Moments.of(SCHEMA, ["x"], ["town"])]
+
+
+def sums(data, **options):
+    totals, rows = exact_sums(open_source(data, SCHEMA), SCHEMA, BLOCKS, **options)
+    return [total.tolist() for total in totals], rows
+
+
+@pytest.fixture(scope="module")
+def rows():
+    rng = np.random.default_rng(1)
+    return pd.DataFrame({
+        "x": rng.normal(0, 2, 200).round(2),
+        "town": rng.choice(np.array(["é/a b", "01", "1", None, "elsewhere"], dtype=object), 200),
+        "year": rng.choice([2025, 2026], 200),
+    })  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path, rows):
+    """Three files, one in a folder of its own, and what other programs leave beside them."""
+    (tmp_path / "more").mkdir()
+    places = ["a.parquet", "b.pq", "more/c.parquet"]
+    for place, part in zip(places, np.array_split(np.arange(200), [30, 31]), strict=True):
+        rows.iloc[part].to_parquet(tmp_path / place, row_group_size=50)
+    (tmp_path / "_SUCCESS").touch()
+    (tmp_path / ".a.parquet.crc").write_text("x")
+    return tmp_path
+
+
+def test_a_folder_is_the_table_of_its_files(folder, rows):
+    expected = sums(rows)
+    assert sums(folder) == expected
+    assert sums(str(folder) + "/") == expected
+    assert sums(folder / "**" / "*.p*") == expected
+    assert open_source(folder, SCHEMA).rows == 200
+
+
+def test_a_pattern_chooses_files(folder, rows):
+    assert sums(folder / "*.parquet") == sums(rows.iloc[:30])
+    assert sums(str(folder / "[ab].*")) == sums(rows.iloc[:31])
+
+
+def test_a_file_whose_name_looks_like_a_pattern_is_a_file(folder, rows):
+    rows.iloc[:5].to_parquet(folder / "a[1].parquet")
+    assert sums(folder / "a[1].parquet") == sums(rows.iloc[:5])
+
+
+def test_names_of_folders_are_cells_of_text(tmp_path, rows):
+    pq.write_to_dataset(pa.Table.from_pandas(rows), tmp_path, partition_cols=["town", "year"])
+    folders = {name.name for name in tmp_path.iterdir()}
+    assert "town=__HIVE_DEFAULT_PARTITION__" in folders
+    assert "town=01" in folders
+    assert "town=%C3%A9%2Fa%20b" in folders
+    assert sums(tmp_path) == sums(rows)
+    with pytest.raises(DataError, match="no column 'town'"):  # nothing above the folder is read
+        open_source(tmp_path / "town=1", SCHEMA)
+
+
+def test_row_groups_of_all_files_are_read_in_threads(folder, rows, monkeypatch):
+    for threads in (1, 2, 5):
+        monkeypatch.setattr(os, "cpu_count", lambda threads=threads: threads)
+        assert sums(folder) == sums(rows)
+
+
+def test_few_files_are_open_at_a_time(tmp_path, rows, monkeypatch):
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    for i in range(40):
+        rows.iloc[5 * i : 5 * i + 5].to_parquet(tmp_path / f"{i}.parquet")
+    open_files = []
+    usual = module._File._reader
+
+    def counted(file):
+        open_files.append(len(os.listdir("/proc/self/fd")))
+        return usual(file)
+
+    monkeypatch.setattr(module._File, "_reader", counted)
+    assert sums(tmp_path) == sums(rows)
+    assert max(open_files) - min(open_files) < 10
+
+
+def test_progress_is_the_share_of_all_files(folder):
+    said = []
+    source = open_source(folder, SCHEMA)
+    exact_sums(source, SCHEMA, BLOCKS, lambda *step: said.append(step[1:]))
+    assert said == [(percent, 100) for percent in range(101)]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "says"),
+    [
+        (lambda f: (f / "notes.txt").write_text("secret"), "1 files that are not .parquet"),
+        (lambda f: pq.write_table(pa.table({"x": [1.0]}), f / "d.parquet"), "no columns 'town'"),
+        (lambda f: (f / "d.parquet").write_text("secret"), "is it damaged"),
+        (lambda f: (f / "town=secret").mkdir() or pq.write_table(
+            pa.table({"x": [1.0], "year": [2025]}), f / "town=secret/d.parquet"),
+         "folders that name other columns"),
+    ],
+)  # fmt: skip
+def test_folders_that_are_no_table_are_refused_without_a_value(folder, spoil, says):
+    spoil(folder)
+    with pytest.raises(DataError, match=says) as refused:
+        open_source(folder, SCHEMA)
+    assert "secret" not in str(refused.value)
+
+
+def test_a_column_in_files_and_folders_is_refused(tmp_path, rows):
+    (tmp_path / "year=2025").mkdir()
+    rows.to_parquet(tmp_path / "year=2025" / "a.parquet")
+    with pytest.raises(DataError, match=r"and their folders both have columns \['year'\]"):
+        open_source(tmp_path, SCHEMA)
+
+
+def test_nothing_to_read_is_said(tmp_path):
+    for path in (tmp_path, tmp_path / "*.parquet"):
+        with pytest.raises(DataError, match=r"there is no \.parquet file in"):
+            open_source(path, SCHEMA)
+
+
+def test_a_file_that_changes_before_it_is_read_is_refused(folder, rows):
+    source = open_source(folder, SCHEMA)
+    rows.iloc[:4].to_parquet(folder / "b.pq")
+    with pytest.raises(DataError, match="a file has changed since it was opened; nothing was"):
+        exact_sums(source, SCHEMA, BLOCKS)

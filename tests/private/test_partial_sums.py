@@ -1,0 +1,161 @@
+"""Partial sums: any cut into parts, carried as limbs and added in any order, is the whole."""
+
+import itertools
+import pickle
+import random
+from functools import reduce
+from operator import add
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpstats.errors import DataError
+from dpstats.families.moments import Moments
+from dpstats.private.kernel import SAFE_TOTAL, Kernel
+from dpstats.private.partial_sums import FIELDS, PartialSums, on_worker
+from dpstats.schema import Number, Schema
+
+FINE = Schema([Number("x", -1, 1, points=2**20 + 1, missing=0)])
+LARGEST = 2**19
+
+
+def listed(totals):
+    return [total.tolist() for total in totals]
+
+
+def cut(table, edges):
+    """Record batches of the parts between some rows; a part may be empty."""
+    ends = [0, *sorted(edges), table.num_rows]
+    return [table.slice(a, b - a).to_batches() for a, b in itertools.pairwise(ends)]
+
+
+@given(edges=st.lists(st.integers(0, 50), max_size=9), seed=st.integers(0, 9), order=st.randoms())
+@settings(max_examples=20)
+def test_parts_in_any_order_give_the_sums_of_the_loop(edges, seed, order, loop):
+    table = loop.random_rows(50, seed)
+    kernel = pickle.loads(pickle.dumps(Kernel(loop.schema, loop.blocks)))  # as it travels
+    parts = [on_worker(kernel, part).to_batch() for part in cut(table, edges)]
+    order.shuffle(parts)
+    totals, rows = PartialSums.from_batches(parts).exact(kernel)
+    assert rows == 50
+    assert listed(totals) == loop.sums(loop.schema, loop.blocks, table.to_pylist())
+
+
+@given(times=st.lists(st.integers(0, 20), min_size=8, max_size=8))
+@settings(max_examples=8)
+def test_a_row_that_stands_for_several_counts_as_often(times, loop):
+    table = loop.random_rows(8, 3)
+    rows = [row for row, k in zip(table.to_pylist(), times, strict=True) for _ in range(k)]
+    kernel = Kernel(loop.schema, loop.blocks)
+    weighted = table.append_column("times", pa.array(times))
+    totals, n = PartialSums.of(kernel, weighted.to_batches(), "times").exact(kernel)
+    assert n == sum(times)
+    assert listed(totals) == loop.sums(loop.schema, loop.blocks, rows)
+
+
+def test_limbs_hold_sums_of_both_signs_up_to_the_largest():
+    block = Moments.of(FINE, ["x"], degree=1)
+    kernel = Kernel(FINE, [block])
+    most = SAFE_TOTAL // kernel.largest - 1
+    for value, times in ((1.0, most), (-1.0, most), (-1.0, 1), (1.0, 2**32 + 1)):
+        batch = pa.RecordBatch.from_pydict({"x": [value], "times": [times]})
+        [part] = [PartialSums.of(kernel, [batch], "times")]
+        assert (part.low >= 0).all()
+        assert (part.low < 2**32).all()
+        totals, rows = part.exact(kernel)
+        assert rows == times
+        assert listed(totals) == [[int(value) * LARGEST * times]]
+
+
+def test_limbs_of_many_parts_carry():
+    kernel = Kernel(FINE, [Moments.of(FINE, ["x"], degree=1)])
+    rng = random.Random(5)
+    parts, whole = [], 0
+    for _ in range(200):
+        times, value = rng.randrange(1, 2**30), rng.choice([-1.0, -0.5, 1.0])
+        whole += times * int(value * LARGEST)
+        batch = pa.RecordBatch.from_pydict({"x": [value], "times": [times]})
+        parts.append(PartialSums.of(kernel, [batch], "times"))
+    totals, _ = reduce(add, parts).exact(kernel)
+    assert listed(totals) == [[whole]]
+
+
+def test_as_a_record_batch_and_back():
+    kernel = Kernel(FINE, [Moments.of(FINE, ["x"])])
+    part = PartialSums.of(kernel, [pa.RecordBatch.from_pydict({"x": [0.5, -1.0]})])
+    batch = part.to_batch()
+    assert batch.schema == FIELDS
+    again = PartialSums.from_batches([batch])
+    assert (again.rows, again.refused) == (2, "")
+    assert listed([again.high, again.low]) == listed([part.high, part.low])
+
+
+def test_a_part_without_rows_has_sums_of_zero():
+    kernel = Kernel(FINE, [Moments.of(FINE, ["x"])])
+    for batches in ([], [pa.RecordBatch.from_pydict({"x": pa.array([], pa.float64())})]):
+        part = PartialSums.of(kernel, batches)
+        assert part.rows == 0
+        assert listed(part.exact(kernel)[0]) == [[0, 0]]
+
+
+def test_too_many_rows_are_refused_as_part_of_the_sums():
+    kernel = Kernel(FINE, [Moments.of(FINE, ["x"])])
+    good = pa.RecordBatch.from_pydict({"x": [1.0], "times": [1]})
+    many = pa.RecordBatch.from_pydict({"x": [1.0], "times": [2**30]})
+    parts = [on_worker(kernel, [batch], "times") for batch in (good, many, good)]
+    assert [bool(part.refused) for part in parts] == [False, True, False]
+    for order in itertools.permutations(parts):
+        carried = PartialSums.from_batches([part.to_batch() for part in order])
+        with pytest.raises(DataError, match="could overflow exact sums; declare fewer points"):
+            carried.exact(kernel)
+
+
+def test_parts_that_are_too_many_rows_only_together():
+    kernel = Kernel(FINE, [Moments.of(FINE, ["x"])])
+    half = pa.RecordBatch.from_pydict({"x": [1.0], "times": [SAFE_TOTAL // kernel.largest - 1]})
+    part = on_worker(kernel, [half], "times")
+    assert not part.refused
+    with pytest.raises(DataError, match="could overflow exact sums"):
+        (part + part).exact(kernel)
+
+
+def test_a_reader_that_fails_on_a_worker_is_not_quoted():
+    kernel = Kernel(FINE, [Moments.of(FINE, ["x"])])
+
+    def batches():
+        yield pa.RecordBatch.from_pydict({"x": [1.0]})
+        raise ValueError("secret 31.7")
+
+    with pytest.raises(DataError, match=r"reading the rows failed \(ValueError\)") as failed:
+        on_worker(kernel, batches())
+    assert failed.value.__cause__ is None
+    assert failed.value.__context__ is None
+
+
+def test_a_failure_of_the_kernel_is_not_quoted(monkeypatch):
+    kernel = Kernel(FINE, [Moments.of(FINE, ["x"])])
+
+    def fail(*_):
+        raise ValueError("secret 31.7")
+
+    monkeypatch.setattr(Kernel, "add", fail)
+    part = on_worker(kernel, [pa.RecordBatch.from_pydict({"x": [1.0]})])
+    assert part.refused == "reading the rows failed (ValueError)"
+
+
+def test_one_thread_of_blas_on_a_worker(monkeypatch):
+    from threadpoolctl import threadpool_info
+
+    kernel = Kernel(FINE, [Moments.of(FINE, ["x"])])
+    seen = []
+
+    def batches():
+        seen.extend(
+            pool["num_threads"] for pool in threadpool_info() if "numpy" in pool["filepath"]
+        )
+        yield pa.RecordBatch.from_pydict({"x": [1.0]})
+
+    on_worker(kernel, batches())
+    assert set(seen) <= {1}
