@@ -15,6 +15,7 @@ from dpstats.families.block import Family
 
 if TYPE_CHECKING:
     from dpstats.analyses.base import Analysis
+    from dpstats.measured.view import ReleaseView
     from dpstats.results.base import Result
     from dpstats.schema import Schema
 
@@ -123,7 +124,8 @@ def find(kind: object) -> type[Any]:
             return _registered[kind]
     raise RequestError(
         f"unknown kind of analysis {kind!r}; import the module that registers it, or register its "
-        "class with dps.register"
+        f"class with dps.register. For the command line, install the package that has it, with "
+        f"{short(kind)} = 'module:Class' as an entry point of the group {GROUP!r}"
     )
 
 
@@ -231,6 +233,25 @@ def family_of(analysis: Analysis[Result], schema: Schema) -> Family:
             f"{type(family).__name__}"
         )
     return family
+
+
+def inferred(analysis: Analysis[Result], release: ReleaseView, where: str) -> Result:
+    """The result of an analysis.
+
+    Raises
+    ------
+    RequestError
+        Also where the class fails in any other way, with its name and `where`.
+    """
+    try:
+        return analysis.infer(release)
+    except DpstatsError:
+        raise
+    except Exception as error:  # a class of another package may raise anything
+        raise RequestError(
+            f"infer() of {spelled(analysis)} failed {where}: {type(error).__name__}: {error}; "
+            "dps.testing.check_analysis tries it on easier releases too"
+        ) from error
 
 
 def analysis_to_dict(analysis: Analysis[Result]) -> dict[str, Any]:

@@ -13,6 +13,8 @@ from dpstats.families.group_moments import GroupMoments
 from dpstats.families.losses.linear import LinearLosses
 from dpstats.families.losses.tabulated import TabulatedLosses
 from dpstats.families.moments import Moments
+from dpstats.families.persons.moments import PersonMoments
+from dpstats.families.persons.shares import PersonShares
 from dpstats.families.pilot_score import PilotScore
 from dpstats.families.tables.bin_offsets import BinOffsets
 from dpstats.families.tables.cells import Indicator, Table
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
 _LIBRARY = (
     Table, Indicator, Residual, Moments, GroupMoments, BallMoments, KernelLattice, BinOffsets,
-    LinearLosses, TabulatedLosses, PilotScore,
+    LinearLosses, TabulatedLosses, PilotScore, PersonShares, PersonMoments,
 )  # fmt: skip
 KINDS: Mapping[str, type[Block]] = {kind.kind: kind for kind in _LIBRARY}
 """The library's blocks: those whose sensitivity is proved and tested."""

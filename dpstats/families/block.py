@@ -96,11 +96,14 @@ class Block(Cached, ABC):
         Whether values depend on codes themselves, not only on levels and bins.
     joint : bool
         Whether every function depends on all columns, so that none follows from fewer.
+    degree : int
+        Sums over a person of k equal rows are k^degree times those over one row.
     """
 
     kind: ClassVar[str]
     needs_codes: ClassVar[bool] = True
     joint: ClassVar[bool] = False
+    degree: ClassVar[int] = 1
 
     if TYPE_CHECKING:  # a field of some blocks, a property of others
 
@@ -184,7 +187,7 @@ class Block(Cached, ABC):
 
     def moved_by(self, neighbours: Neighbours) -> Sensitivity:
         """Sensitivity of the sums to one person: all that the block spends follows from it."""
-        return neighbours.of_person(self.sensitivity(neighbours.unit))
+        return neighbours.of_person(self.sensitivity(neighbours.unit), self.degree)
 
     def price(self, budget: Budget, neighbours: Neighbours) -> Fraction:
         """Exact amount that the block spends at a multiplier of one."""

@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -30,6 +31,7 @@ GRAMMAR = (
     "log(a) of a number with scale='log', and - 1 for no intercept; names that are not identifiers "
     "go in backticks"
 )
+_Terms = tuple[tuple[str, ...], ...]
 _LARGEST = 2  # columns in one term; a square counts twice
 _MOST_CHARACTERS, _MOST_OPERATORS, _MOST_TERMS = 20_000, 300, 10_000
 _OPERATOR = re.compile(r"[-+*/:^|(]|\bin\b")
@@ -255,11 +257,8 @@ def _reference(column: Column, literal: str) -> int:
         raise RequestError(f"reference: {error}") from None
 
 
-def _parsed(formula: str) -> tuple[list[list[str]], list[list[str]]]:
+def _parsed(formula: str) -> tuple[_Terms, _Terms]:
     """Texts of the factors of every term, left and right."""
-    from formulaic.errors import FormulaicError
-    from formulaic.parser import DefaultFormulaParser
-
     if not isinstance(formula, str):
         raise RequestError(f"a formula must be a string, got {short(formula)}; {GRAMMAR}")
     if len(formula) > _MOST_CHARACTERS:
@@ -267,6 +266,14 @@ def _parsed(formula: str) -> tuple[list[list[str]], list[list[str]]]:
             f"a formula has {len(formula)} characters; at most {_MOST_CHARACTERS} are allowed: "
             f"{formula[:40]!r}..."
         )
+    return _read(formula)
+
+
+@lru_cache(maxsize=256)  # an analysis reads its formula again for every family and every result
+def _read(formula: str) -> tuple[_Terms, _Terms]:
+    from formulaic.errors import FormulaicError
+    from formulaic.parser import DefaultFormulaParser
+
     references: list[str] = []
     marked = _QUOTED_OR_GROUP.sub(lambda match: _mark(match, references), formula)
     bare = re.sub("`[^`]*`", "", marked)
@@ -290,7 +297,8 @@ def _parsed(formula: str) -> tuple[list[list[str]], list[list[str]]]:
         _check_powers(formula, tree, references)
         sides = parser.get_terms(marked)
         left, right = (
-            [_texts(term, references) for term in getattr(sides, side)] for side in ("lhs", "rhs")
+            tuple(_texts(term, references) for term in getattr(sides, side))
+            for side in ("lhs", "rhs")
         )
     except RequestError:
         raise
@@ -318,10 +326,12 @@ def _mark(match: re.Match[str], references: list[str]) -> str:
     return f"`{_MARK}{references.index(text)}`"
 
 
-def _texts(term: Any, references: Sequence[str]) -> list[str]:
+def _texts(term: Any, references: Sequence[str]) -> tuple[str, ...]:
     """Texts of the factors of a term, references in the place of their marks."""
     texts = (factor.expr for factor in term.factors)
-    return [references[int(t.removeprefix(_MARK))] if t.startswith(_MARK) else t for t in texts]
+    return tuple(
+        references[int(t.removeprefix(_MARK))] if t.startswith(_MARK) else t for t in texts
+    )
 
 
 def _terms_of(node: Any) -> float:

@@ -103,12 +103,24 @@ EXAMPLES = {
         dps.Quantile("rent", given="smoker == 'yes'"),
     ],
 }
+# Other examples of the kind reach the same branches at a lower cost.
+SLOW = [
+    dps.Logistic("retired ~ age"),
+    dps.Logistic("retired ~ age + smoker + region"),
+    dps.Logistic("retired ~ age + smoker", stages=2),
+    dps.OLS("age ~ C(region) + smoker"),
+    dps.OLS("pay ~ age + score"),
+]
+
+
+def marked(example):
+    return pytest.param(example, marks=[pytest.mark.slow] if example in SLOW else [])
 
 
 def pytest_generate_tests(metafunc):
     """A test that asks for `example` runs over every registered kind, and fails where none is."""
     if "example" in metafunc.fixturenames:
-        examples = [example for kind in registry() for example in EXAMPLES.get(kind, [kind])]
+        examples = [marked(one) for kind in registry() for one in EXAMPLES.get(kind, [kind])]
         metafunc.parametrize("example", examples, ids=str)
 
 

@@ -234,8 +234,11 @@ def covered(k, runs, truth, names, persons=400):
 
 
 def test_intervals_cover_and_those_of_rows_would_not(truths):
-    """40 runs at .95: 32 or fewer in one of a thousand. Those of rows cover in three quarters."""
-    names = ["share", "mean", "gap", "ols"]
+    """40 runs at .95: 32 or fewer in one of a thousand. Those of rows cover in three quarters.
+
+    Means and shares have the limits of t, as tested above; the slow test has all of them.
+    """
+    names = ["gap", "ols"]
     for name, found in covered(5, 40, truths[5], names).items():
         assert np.all(found >= 33 / 40), (name, found)
     hits = []

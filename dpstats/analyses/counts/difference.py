@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpstats.analyses.compared_groups import ComparesGroups, Groups, small_groups
 from dpstats.analyses.counts.proportion import answered_in
@@ -18,17 +19,19 @@ from dpstats.checks import Alternative, check_alternative
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
 from dpstats.families.conditions import cell_set
+from dpstats.families.persons.shares import PersonShares
 from dpstats.families.subgroups import Subgroup
 from dpstats.families.tables.cells import Cells, Indicator, Table
 from dpstats.inference.counts.difference_intervals import DifferenceIntervals
 from dpstats.inference.counts.risk_measures import MEASURES, measure_gradients, measure_of
-from dpstats.inference.counts.shares_of_persons import DifferenceOfPersons
+from dpstats.inference.counts.shares_of_persons import SHARES, DifferenceOfPersons
+from dpstats.inference.moments.person_variance import PersonVariance
 from dpstats.measured.answers import Answers
 from dpstats.measured.view import ReleaseView
 from dpstats.results.estimates import EstimateResult
 from dpstats.results.hypothesis import HypothesisResult
 from dpstats.results.named import Named
-from dpstats.schema import Schema
+from dpstats.schema import Column, Schema
 
 _TABLE_CELLS = 4  # a table costs 2, four conditions cost 4: sums of fewer cells have less noise
 
@@ -80,9 +83,22 @@ class Difference(ComparesGroups):
         """Estimates with noise-aware and certified intervals."""
         answers = release.answers(self._counts(release.schema), disjoint=True)
         names, rules = self._labels(release.schema), cell_rules(release.schema, self)
-        return _result(self, names, answers, str(release.budget), rules)
+        (block,) = self.person_totals(release.schema)
+        totals = PersonVariance.of(release, block, [0, 1], SHARES)
+        return _result(self, names, answers, str(release.budget), rules, totals)
+
+    def person_totals(self, schema: Schema) -> tuple[PersonShares, ...]:
+        """What the sampling variance of persons follows from: rows in each of the four sets."""
+        return (PersonShares.of_cells(*self._sets(schema)),)
 
     def _counts(self, schema: Schema) -> list[Indicator]:
+        """The four sets of rows as conditions."""
+        columns, sets = self._sets(schema)
+        return [Indicator(cell_set(columns, cells), label) for cells, label in sets]
+
+    def _sets(
+        self, schema: Schema
+    ) -> tuple[tuple[Column, ...], list[tuple[NDArray[np.bool_], str]]]:
         """The four sets of rows: group 1 with, without; group 2 with, without."""
         trait = Cells.condition(schema, self.condition)
         column = schema[self.by]
@@ -96,16 +112,16 @@ class Difference(ComparesGroups):
         answered = Subgroup.of(schema, None, answered_in(schema, self.condition))
         known = True if answered is None else answered.over(columns)
         shape = [c.bins if c == column else 1 for c in columns]
-        blocks = []
+        sets = []
         negated = f"not ({self.condition})"
         for i in self._chosen(schema):
             inside = (np.arange(column.bins) == i).reshape(shape)
             name = f"{self.by}={column.bin_labels[i]}"
-            blocks += [
-                Indicator(cell_set(columns, inside & known & marked), f"{text} and {name}")
+            sets += [
+                (inside & known & marked, f"{text} and {name}")
                 for marked, text in ((holds, f"({self.condition})"), (~holds, negated))
             ]
-        return blocks
+        return columns, sets
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -177,17 +193,22 @@ class DifferenceResult(EstimateResult):
 
 
 def _result(
-    analysis: Difference, names: list[str], answers: Answers, budget: str, rules: str
-) -> DifferenceResult:
-    intervals, rows = DifferenceIntervals(answers), answers.rows.of_persons
+    analysis: Difference, names: list[str], answers: Answers, budget: str, rules: str,
+    totals: PersonVariance | None,
+) -> DifferenceResult:  # fmt: skip
+    intervals, rows = DifferenceIntervals(answers), answers.rows.with_totals(totals is not None)
+    of_persons = DifferenceOfPersons(intervals, totals)
     groups = intervals.groups
     risks = [np.array(group.risk) for group in groups]
     params = np.array([measure_of(risks[0], risks[1], measure) for measure in MEASURES])
     sizes = [group.size(answers.n) for group in groups]
     variances = [g.variances(risk, s) for g, risk, s in zip(groups, risks, sizes, strict=True)]
-    squares = measure_gradients(float(risks[0]), float(risks[1])) ** 2  # (3, 2)
-    sampling, privacy = (squares @ np.array([pair[i] for pair in variances]) for i in (0, 1))
+    slopes = measure_gradients(float(risks[0]), float(risks[1]))  # (3, 2)
+    sampling, privacy = (slopes**2 @ np.array([pair[i] for pair in variances]) for i in (0, 1))
     unbounded = np.isnan(sampling)
+    sampling *= rows.rows_per_person
+    if rows.allowed_for and totals is not None:
+        sampling = of_persons.variances(slopes)
     params[np.isnan(params)] = 1.0  # 0/0 shows no difference; its intervals remain valid
     sampling[unbounded], privacy[unbounded] = np.inf, 0.0
     notes = [
@@ -208,9 +229,9 @@ def _result(
         title=f"Difference: {analysis.condition}, by {analysis.by}: {names[0]} against {names[1]}",
         terms=terms,
         params=Named(params, terms),
-        sampling_variance=rows.rows_per_person * sampling,
+        sampling_variance=sampling,
         privacy_variance=privacy,
-        intervals=DifferenceOfPersons(intervals) if rows.allowed_for else intervals,
+        intervals=of_persons if rows.allowed_for else intervals,
         rows=rows,
         budget=budget,
         notes=notes,

@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpstats.analyses.notes import cell_rules, rare_shares, subgroup_note
 from dpstats.arrays import Floats
@@ -21,26 +22,23 @@ from dpstats.checks import AnyMethod, Target, check_choice
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
 from dpstats.families.conditions import cell_set
-from dpstats.families.subgroups import Subgroup
+from dpstats.families.persons.shares import PersonShares
+from dpstats.families.subgroups import EVERY_CELL, Subgroup
 from dpstats.families.tables.cells import Cells, Indicator
 from dpstats.inference.counts.proportion_intervals import GroupIntervals, ProportionIntervals
-from dpstats.inference.counts.shares_of_persons import SharesOfPersons
+from dpstats.inference.counts.shares_of_persons import SHARES, SharesOfPersons
+from dpstats.inference.moments.person_variance import PersonVariance
 from dpstats.measured.answers import Answers
 from dpstats.measured.view import ReleaseView
 from dpstats.results.estimates import EstimateResult
 from dpstats.results.named import Named
 from dpstats.results.rendering import MOST
 from dpstats.results.tables.cells import TableOfCells, crosstab, with_levels
-from dpstats.schema import MISSING_LABEL, Schema
-from dpstats.spending import LEAST_OF_COUNT
+from dpstats.schema import MISSING_LABEL, Column, Schema
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_LEAST_PVALUE = (
-    f"no p-value is below {LEAST_OF_COUNT:g}, the error probability spent on the unknown size of "
-    "the group"
-)
 _SHORTEST = "intervals have the least mean width over all proportions; tests have equal tails"
 
 
@@ -77,8 +75,7 @@ class Proportion:
         group = self._group(schema)
         if group is None:
             return Family((trait,))
-        columns = tuple(c for c in schema if c in trait.columns or c in group.columns)
-        inside, holds = group.over(columns), trait.cells.over(columns)
+        columns, inside, holds = self._cells(schema, group)
         if not np.any(inside & holds) or not np.any(inside & ~holds):
             raise RequestError(
                 f"{self.condition!r} has the same value in all {group.described}; there is "
@@ -89,6 +86,26 @@ class Proportion:
             Indicator(cell_set(columns, inside & holds), f"({self.condition}) and ({label})"),
             Indicator(cell_set(columns, inside & ~holds), f"not ({self.condition}) and ({label})"),
         ))  # fmt: skip
+
+    def _cells(
+        self, schema: Schema, group: Subgroup | None
+    ) -> tuple[tuple[Column, ...], NDArray[np.bool_], NDArray[np.bool_]]:
+        """Columns, and their cells in the group and with the trait."""
+        trait = Cells.condition(schema, self.condition)
+        group = Subgroup(EVERY_CELL) if group is None else group
+        columns = tuple(c for c in schema if c in trait.columns or c in group.columns)
+        return columns, group.over(columns), trait.cells.over(columns)
+
+    def person_totals(self, schema: Schema) -> tuple[PersonShares, ...]:
+        """What the sampling variance of persons follows from: rows with the trait and without."""
+        group = self._group(schema)
+        columns, inside, holds = self._cells(schema, group)
+        label = "" if group is None else f" and ({group.name})"
+        sets = [
+            (inside & holds, f"({self.condition}){label}"),
+            (inside & ~holds, f"not ({self.condition}){label}"),
+        ]
+        return (PersonShares.of_cells(columns, sets),)
 
     def _group(self, schema: Schema) -> Subgroup | None:
         return Subgroup.of(schema, self.given, answered_in(schema, self.condition))
@@ -101,6 +118,8 @@ class Proportion:
         """Estimate with exact noise-aware and certified intervals."""
         family = self.family(release.schema)
         group = self._group(release.schema)
+        (block,) = self.person_totals(release.schema)
+        totals = PersonVariance.of(release, block, [0], SHARES)
         if group is None:
             result = proportions_result(
                 f"Proportion: {self.condition}",
@@ -110,10 +129,10 @@ class Proportion:
                 scalar=True,
                 notes=(cell_rules(release.schema, self),),
             )
-            return _of_persons(result, release.answers(family, with_count=True))
+            return _of_persons(result, release.answers(family, with_count=True), totals)
         answers = release.answers(family, disjoint=True)
         rules = cell_rules(release.schema, self)
-        return _group_result(self, group, answers, str(release.budget), rules)
+        return _group_result(self, group, answers, str(release.budget), rules, totals)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -170,13 +189,20 @@ class ProportionResult(EstimateResult):
             alpha=alpha, method=method, target=target, simultaneous=simultaneous
         )
 
+    def lacking(self, method: str, target: Target = "population") -> str:
+        """Why there are no such intervals."""
+        if method == "shortest" and not isinstance(self.intervals, ProportionIntervals):
+            return (
+                "shortest intervals are for rows that are independent, and here a person may have "
+                f"up to {self.rows.rows_per_person}"
+            )
+        return super().lacking(method, target)
+
     @cached_property
     def _shortest(self) -> EstimateResult:
-        if not isinstance(self.intervals, ProportionIntervals):
-            raise RequestError(
-                "shortest intervals are for rows that are independent, and here a person may have "
-                f"up to {self.rows.rows_per_person}: take method='noise_aware'"
-            )
+        if why := self.lacking("shortest"):
+            raise RequestError(f"{why}: take method='noise_aware'")
+        assert isinstance(self.intervals, ProportionIntervals)
         notes = [*self.notes, _SHORTEST]
         return replace(self, intervals=self.intervals.shortest, notes=notes)
 
@@ -289,9 +315,6 @@ def proportions_result(
     the fitted density.
     """
     estimate = np.clip(answers.means, 0, 1)
-    # T / N moves by (Z - p Z_N) / n; the covariance of the two is neglected.
-    count = answers.rows.law
-    noisy_count = 0.0 if count is None else count.variance / answers.n**2
     stops = list(itertools.accumulate((table.size for table in tables), initial=0))
     pieces = tuple(slice(a, b) for a, b in itertools.pairwise(stops))
     return ProportionResult(
@@ -299,7 +322,7 @@ def proportions_result(
         terms=terms,
         params=Named(estimate, terms),
         sampling_variance=estimate * (1 - estimate) / answers.n,
-        privacy_variance=answers.noise_variances + estimate**2 * noisy_count,
+        privacy_variance=answers.noise_of_shares(estimate),  # T / N moves by (Z - p Z_N) / n
         intervals=ProportionIntervals(answers, pieces),
         rows=answers.rows,
         budget=budget,
@@ -310,31 +333,34 @@ def proportions_result(
     )
 
 
-def _of_persons(result: ProportionResult, answers: Answers) -> ProportionResult:
+def _of_persons(
+    result: ProportionResult, answers: Answers, totals: PersonVariance | None
+) -> ProportionResult:
     """The same where a person may have several rows; the count of rows is the last answer."""
-    rows = answers.rows.of_persons
+    rows = answers.rows.with_totals(totals is not None)
     if not rows.allowed_for:
         return result
     assert isinstance(result.intervals, ProportionIntervals)
-    return replace(
-        result,
-        sampling_variance=rows.rows_per_person * result.sampling_variance,
-        intervals=SharesOfPersons.of_all(result.intervals, answers),
-        rows=rows,
-    )
+    intervals = SharesOfPersons.of_all(result.intervals, answers, totals)
+    sampling = rows.rows_per_person * result.sampling_variance
+    if totals is not None:
+        sampling = np.array([c.sampling_variance for c in intervals.persons.contrasts])
+    return replace(result, sampling_variance=sampling, intervals=intervals, rows=rows)
 
 
 def _group_result(
-    analysis: Proportion, about: Subgroup, answers: Answers, budget: str, rules: str
-) -> EstimateResult:
-    intervals, rows = GroupIntervals(answers), answers.rows.of_persons
+    analysis: Proportion, about: Subgroup, answers: Answers, budget: str, rules: str,
+    totals: PersonVariance | None,
+) -> EstimateResult:  # fmt: skip
+    intervals, rows = GroupIntervals(answers), answers.rows.with_totals(totals is not None)
     group = intervals.group
     size = group.size(answers.n)
     sampling, privacy = group.variances(group.risk, size)
-    notes = [
-        subgroup_note(about, size, group.size_noise),
-        *([] if rows.allowed_for else [_LEAST_PVALUE]),
-    ]
+    sampling *= rows.rows_per_person
+    of_persons = SharesOfPersons.of_group(intervals, totals)
+    if rows.allowed_for and totals is not None:
+        sampling = np.array(of_persons.persons.contrasts[0].sampling_variance)
+    notes = [subgroup_note(about, size, group.size_noise)]
     if group.hidden_by_noise:
         notes.append(
             "the group is small relative to the noise: ignore the estimate, use the interval"
@@ -349,9 +375,9 @@ def _group_result(
         + ("" if analysis.given is None else f", given {analysis.given}"),
         terms=terms,
         params=Named([group.risk], terms),
-        sampling_variance=np.array([rows.rows_per_person * sampling]),
+        sampling_variance=np.array([sampling]),
         privacy_variance=np.array([privacy]),
-        intervals=SharesOfPersons.of_group(intervals) if rows.allowed_for else intervals,
+        intervals=of_persons if rows.allowed_for else intervals,
         rows=rows,
         budget=budget,
         scalar=True,

@@ -20,10 +20,12 @@ from dpstats.families.block import Family
 from dpstats.families.formula import named_number
 from dpstats.families.group_moments import GroupMoments
 from dpstats.families.moments import Moments
+from dpstats.families.persons.shares import PersonShares
 from dpstats.families.subgroups import Subgroup
 from dpstats.inference.confidence_law import BEYOND_DRAWS
 from dpstats.inference.moments.mean_intervals import Contrast, MeanIntervals
 from dpstats.inference.moments.noisy_mean import NoisyMean
+from dpstats.inference.moments.person_variance import PersonVariance
 from dpstats.measured.view import ReleaseView
 from dpstats.results.estimates import EstimateResult
 from dpstats.results.named import Named
@@ -86,6 +88,15 @@ class Mean:
             return Moments.of(schema, [number.name], logs=True)
         return GroupMoments(number, (group,))
 
+    def person_totals(self, schema: Schema) -> tuple[PersonShares, ...]:
+        """What the sampling variance of persons follows from, one block for every column."""
+        return tuple(self._totals(schema, name) for name in self._names)
+
+    def _totals(self, schema: Schema, name: str) -> PersonShares:
+        number = named_number(schema, name)
+        group = Subgroup.of(schema, self.given, [number.name])
+        return PersonShares.of_all(number) if group is None else PersonShares(number, (group,))
+
     def infer(self, release: ReleaseView) -> MeanResult:
         """Estimates with noise-aware and certified intervals."""
         blocks = self.family(release.schema).blocks
@@ -101,7 +112,8 @@ class Mean:
                 notes.append(f"mean of {name}: {about}")
             else:
                 mean = NoisyMean.of_column(answers, start)
-            found.append(Contrast((mean,), *centre_of(release.schema, name)))
+            totals = PersonVariance.of(release, self._totals(release.schema, name), [0])
+            found.append(Contrast((mean,), *centre_of(release.schema, name), totals))
             notes += _remarks(name, found[-1])
             start += block.size
         contrasts = tuple(found)
@@ -116,7 +128,7 @@ class Mean:
             sampling_variance=np.array([contrast.sampling_variance for contrast in contrasts]),
             privacy_variance=np.array([contrast.privacy_variance for contrast in contrasts]),
             intervals=MeanIntervals(contrasts),
-            rows=answers.rows.of_persons,
+            rows=answers.rows.with_totals(all(c.persons is not None for c in contrasts)),
             budget=str(release.budget),
             scalar=isinstance(self.columns, str),
             notes=[*notes, cell_rules(release.schema, self)],

@@ -17,9 +17,11 @@ from dpstats.analyses.notes import cell_rules, rare_mean
 from dpstats.families.block import Family
 from dpstats.families.formula import named_number
 from dpstats.families.group_moments import GroupMoments
+from dpstats.families.persons.shares import PersonShares
 from dpstats.families.subgroups import Subgroup
 from dpstats.inference.moments.mean_intervals import Contrast, MeanIntervals
 from dpstats.inference.moments.noisy_mean import NoisyMean
+from dpstats.inference.moments.person_variance import PersonVariance
 from dpstats.measured.view import ReleaseView
 from dpstats.results.estimates import EstimateResult
 from dpstats.results.named import Named
@@ -59,6 +61,12 @@ class MeanDifference(ComparesGroups):
         number, group = named_number(schema, self.column), schema[self.by]
         return Family((GroupMoments.by(number, group, sorted(chosen)),))
 
+    def person_totals(self, schema: Schema) -> tuple[PersonShares, ...]:
+        """What the sampling variance of persons follows from: totals within both groups."""
+        (block,) = self.family(schema).blocks
+        assert isinstance(block, GroupMoments)
+        return (PersonShares(block.number, block.groups),)
+
     def compared(self, schema: Schema) -> tuple[Subgroup, ...]:
         """The groups of rows whose means are compared, in order."""
         chosen = self._chosen(schema)
@@ -74,7 +82,9 @@ class MeanDifference(ComparesGroups):
         places = (0, 1) if first < second else (1, 0)
         groups = tuple(NoisyMean.of_group(answers, place) for place in places)
         middle, half = centre_of(release.schema, self.column)
-        contrast = Contrast(groups, middle, half)
+        (block,) = self.person_totals(release.schema)
+        totals = PersonVariance.of(release, block, places)
+        contrast = Contrast(groups, middle, half, totals)
         names = self._labels(release.schema)
         notes = [
             "means and sizes: "
@@ -96,7 +106,7 @@ class MeanDifference(ComparesGroups):
             sampling_variance=np.array([contrast.sampling_variance]),
             privacy_variance=np.array([contrast.privacy_variance]),
             intervals=MeanIntervals((contrast,)),
-            rows=answers.rows.of_persons,
+            rows=answers.rows.with_totals(totals is not None),
             budget=str(release.budget),
             scalar=True,
             notes=[*notes, cell_rules(release.schema, self)],

@@ -284,6 +284,16 @@ class PCAResult(EstimateResult):
         return high - low
 
     @property
+    def preview_terms(self) -> list[str]:
+        """The eigenvalues."""
+        return self.terms[self.previewed]
+
+    @property
+    def preview_ranges(self) -> Floats:
+        """Ranges (k,) of the eigenvalues, from the bounds of the rows."""
+        return self._intervals.range_widths
+
+    @property
     def _intervals(self) -> EigenIntervals:
         assert isinstance(self.intervals, EigenIntervals)
         return self.intervals

@@ -160,16 +160,18 @@ def density_result(
     release: ReleaseView,
     analysis: Generalised,
     model: DensityModel,
+    remarks: Sequence[str] = (),
 ) -> R:
     """The result from the fitted density, calibrated to the answers."""
-    notes, both = [], analysis.stages == 2
+    notes, both = [*remarks], analysis.stages == 2
     try:
         score, points = model.score(release, [model.second_stage] if both else [])
     except NotMeasuredError:
         if not both:
             raise
         score, points = model.score(release, [])
-        notes, both = [ONE_OF_TWO], False
+        notes.append(ONE_OF_TWO)
+        both = False
     if both:
         notes.append(TWO_STAGES)
     moments = model.moments

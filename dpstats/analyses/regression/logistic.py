@@ -11,7 +11,7 @@ from dpstats.analyses.regression.generalised import (
     density_result,
     result_of,
 )
-from dpstats.errors import RequestError
+from dpstats.errors import NotMeasuredError, RequestError
 from dpstats.families.block import Family
 from dpstats.inference.regression.design_moments import DesignMoments
 from dpstats.inference.regression.glm_models import BinnedModel, DensityModel
@@ -27,6 +27,11 @@ BINNED = (
     "rows in the middle of a bin is corrected, and a bound on the rest is in the intervals"
 )
 
+FEWER = (
+    "this release has no cells of these columns with their offsets: the results are from its "
+    "moments and two-way tables, as for more columns"
+)
+
 
 @dataclass(frozen=True)
 class Logistic(Generalised):
@@ -36,7 +41,8 @@ class Logistic(Generalised):
     are measured, and for numbers how far rows lie from the middle of their bin; numbers need
     `edges=` in the schema (8 to 16 bins serve most). Else the functions of `dps.OLS` with the same
     formula are measured, and two-way tables of all columns; see
-    `inference.regression.calibrated_score` for what intervals rest on then.
+    `inference.regression.calibrated_score` for what intervals rest on then. A release that has
+    these for more columns answers smaller models too.
 
     Parameters
     ----------
@@ -69,11 +75,17 @@ class Logistic(Generalised):
     def infer(self, release: ReleaseView) -> LogisticResult:
         """Coefficients in original units with noise-aware intervals."""
         moments, title = self._moments(release.schema), self._title("Logistic")
+        model = self._density(release.schema)
         if not self._binned(moments):
-            model = self._density(release.schema)
             return density_result(LogisticResult, title, release, self, model)
         binned = BinnedModel(moments)
-        score, rows = binned.score(release)
+        try:
+            score, rows = binned.score(release)
+        except NotMeasuredError as error:
+            try:
+                return density_result(LogisticResult, title, release, self, model, [FEWER])
+            except NotMeasuredError:
+                raise error from None
         fitted = Fitted(score, moments, Logit(), binned.middles, rows)
         return result_of(LogisticResult, title, release, self, fitted, [BINNED])
 

@@ -234,6 +234,7 @@ class LossGridResult(Result):
     budget: str
     notes: Sequence[str] = ()
 
+    methods: ClassVar[tuple[str, ...]] = ("certified",)
     certified_target: ClassVar[Target] = "table"
 
     @property
@@ -251,6 +252,16 @@ class LossGridResult(Result):
         if method != "certified":
             return np.empty(0)
         return np.diff(np.asarray(self.conf_int(alpha=alpha)))[:, 0]
+
+    @property
+    def preview_terms(self) -> list[str]:
+        """The parameters."""
+        return self.terms
+
+    @property
+    def preview_ranges(self) -> Floats:
+        """Widths (p,) of the grid."""
+        return np.array([np.ptp(axis.values) for axis in self.surface.block.axes])
 
     def conf_int(self, *, alpha: float = USUAL_ALPHA, target: Target = "table") -> Named:
         """Least and largest value of each parameter over the certified set, (p, 2).

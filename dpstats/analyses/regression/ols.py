@@ -17,13 +17,17 @@ from dpstats.analyses.notes import cell_rules, subgroup_notes
 from dpstats.checks import as_float, check_choice, short
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
+from dpstats.families.persons.moments import PersonMoments
 from dpstats.inference.moment_matrix import MomentMatrix
 from dpstats.inference.regression.design_moments import DesignMoments
 from dpstats.inference.regression.least_squares import LeastSquares
 from dpstats.inference.regression.linear_intervals import LinearIntervals
 from dpstats.measured.view import ReleaseView
 from dpstats.results.least_squares import (
+    BOUNDED,
+    CLUSTERED,
     NOISY_FOURTH,
+    NOISY_TOTALS,
     PENALISED,
     ROBUST,
     SAMPLING,
@@ -122,15 +126,21 @@ class OLS:
         fourth = moments.fourth_blocks() if self.cov_type == "HC1" else []
         return Family(tuple(dict.fromkeys([*moments.blocks, *fourth])))
 
+    def person_totals(self, schema: Schema) -> tuple[PersonMoments, ...]:
+        """What the covariance of scores over persons follows from; none of shrunk rows."""
+        return () if self.clip_norm is not None else (self._moments(schema).person_totals(),)
+
     def infer(self, release: ReleaseView) -> OLSResult:
         """Coefficients in original units with noise-aware and certified intervals."""
         moments = self._moments(release.schema)
         matrix = moments.matrix(release)
-        fourth = moments.fourth(release) if self.cov_type == "HC1" else None
-        persons = matrix.answers.rows.of_persons
+        scores = moments.person_scores(release, float(matrix.n))
+        robust = self.cov_type == "HC1" and scores is None
+        fourth = moments.fourth(release) if robust else scores
+        persons = matrix.answers.rows.with_totals(scores is not None)
         model = LeastSquares(
             matrix, moments.rows, float(self.ridge) * moments.penalised, fourth,
-            float(persons.rows_per_person),
+            float(persons.rows_per_person), scores is not None and self.cov_type == "nonrobust",
         )  # fmt: skip
         intervals = LinearIntervals(model, moments.to_basis, moments.shift)
         return OLSResult(
@@ -165,8 +175,9 @@ class OLS:
         return moments.in_ball(self.clip_norm, self.center, self.scale)
 
     def _notes(self, intervals: LinearIntervals, names: list[str]) -> list[str]:
-        notes = [SAMPLING if self.cov_type == "nonrobust" else ROBUST]
         model = intervals.model
+        robust = self.cov_type == "HC1" or model.of_persons
+        notes = [CLUSTERED if model.of_persons else ROBUST if robust else SAMPLING]
         if model.df_resid <= 0:
             notes.append("no residual degrees of freedom: there are no more rows than coefficients")
         elif not model.regular:
@@ -182,10 +193,12 @@ class OLS:
         if model.regular and model.error_variance <= 0:
             notes.append("the noise exceeds the variance of the errors: it has no estimate")
         if model.fourth_hidden(intervals.combinations):
-            notes.append(NOISY_FOURTH)
+            notes.append(NOISY_TOTALS if model.of_persons else NOISY_FOURTH)
+        if model.bounded(intervals.combinations):
+            notes.append(BOUNDED)
         if self.ridge:
             notes.append("intervals are for the penalised coefficients")
-            if self.cov_type == "nonrobust":
+            if not robust:
                 notes.append(PENALISED)
         return notes
 

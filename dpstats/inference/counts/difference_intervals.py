@@ -34,6 +34,11 @@ class DifferenceIntervals:
     answers: Answers
     chosen: slice = field(default_factory=lambda: slice(None))
 
+    @property
+    def range_widths(self) -> Floats:
+        """(d,) of all values that the measures can have: ratios have no bound."""
+        return np.array([2.0, np.inf, np.inf])[self.chosen]
+
     @cached_property
     def groups(self) -> tuple[GroupCounts, GroupCounts]:
         """The counts of the two groups."""

@@ -60,6 +60,7 @@ class ProportionIntervals:
     tables: tuple[slice, ...] = ()
     unequal: bool = False
     preview_remark: ClassVar[str] = SHARES
+    range_widths: ClassVar[float] = 1.0
 
     @property
     def least_pvalue(self) -> float:
@@ -259,6 +260,7 @@ class GroupIntervals:
 
     answers: Answers
     least_pvalue: ClassVar[float] = LEAST_OF_COUNT
+    range_widths: ClassVar[float] = 1.0
 
     def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """The same as `conf_int`: there is one parameter."""

@@ -55,6 +55,11 @@ class QuantileIntervals(Cached):
             return np.array(number.values, dtype=np.float64)
         return np.array([number.low, *number.edges, number.high], dtype=np.float64)
 
+    @property
+    def range_widths(self) -> float:
+        """Distance of the bounds."""
+        return float(np.ptp(self.cuts))
+
     @cached_property
     def fitted(self) -> Floats:
         """(bins + 1,) nearest increasing distribution function, from 0 to 1."""
@@ -80,17 +85,11 @@ class QuantileIntervals(Cached):
         mass, inner = self.fitted, weights[1:-1]
         covariance = np.minimum.outer(mass, mass) - np.outer(mass, mass)
         sampling = weights @ covariance @ weights / self.answers.n
-        privacy = self._noise_of(inner, probability) / self.answers.n**2
+        privacy = self.answers.noise_less_rows(inner, probability) / self.answers.n**2
         slope = ((high - low) / (above - below)) ** 2
         place = (high - low) ** 2 / 12
         estimate = float(low + share * (high - low))
         return estimate, float(sampling * slope + place), float(privacy * slope)
-
-    def _noise_of(self, weights: Floats, probability: float) -> float:
-        """Variance of the noise on sum of weights (edges,) times sums, less probability rows."""
-        count = self.answers.rows.law  # the covariance of the two is neglected
-        noise = float(weights @ self.answers.noise_covariance @ weights)
-        return noise + (0.0 if count is None else probability**2 * count.variance)
 
     def of_edges(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """Ends (edges,) of the distribution function at every edge, computed once."""

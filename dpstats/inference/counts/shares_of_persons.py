@@ -8,7 +8,7 @@ column of zeros and ones, with a sampling variance that allows for persons, see
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -20,11 +20,14 @@ from dpstats.inference.counts.proportion_intervals import GroupIntervals, Propor
 from dpstats.inference.counts.risk_measures import MEASURES, Measure
 from dpstats.inference.moments.mean_intervals import Contrast, MeanIntervals
 from dpstats.inference.moments.noisy_mean import NoisyMean
+from dpstats.inference.moments.person_variance import PersonVariance
 from dpstats.spending import bonferroni
 
 if TYPE_CHECKING:
     from dpstats.checks import Method, Target
     from dpstats.measured.answers import Answers
+
+SHARES = (0.0, 1.0)  # the values of a row without the trait and with it
 
 
 @dataclass(frozen=True)
@@ -41,18 +44,27 @@ class SharesOfPersons:
 
     rows: ProportionIntervals | GroupIntervals
     persons: MeanIntervals
+    range_widths: ClassVar[float] = 1.0
 
     @classmethod
-    def of_all(cls, rows: ProportionIntervals, answers: Answers) -> SharesOfPersons:
-        """Shares of all rows; the last of the answers is the number of rows if it is noisy."""
+    def of_all(
+        cls, rows: ProportionIntervals, answers: Answers, totals: PersonVariance | None = None
+    ) -> SharesOfPersons:
+        """Shares of all rows; the last of the answers is the number of rows if it is noisy.
+
+        With the sampling variance of persons, if there is one share and `totals` are measured.
+        """
         means = (NoisyMean.of_share(answers, f) for f in range(len(rows.answers.sums)))
-        return cls(rows, MeanIntervals(tuple(Contrast((mean,), 0.0, 1.0) for mean in means)))
+        found = tuple(Contrast((mean,), 0.0, 1.0, totals) for mean in means)
+        return cls(rows, MeanIntervals(found))
 
     @classmethod
-    def of_group(cls, rows: GroupIntervals) -> SharesOfPersons:
+    def of_group(
+        cls, rows: GroupIntervals, totals: PersonVariance | None = None
+    ) -> SharesOfPersons:
         """The share within a group."""
         mean = NoisyMean.of_trait(rows.answers)
-        return cls(rows, MeanIntervals((Contrast((mean,), 0.0, 1.0),)))
+        return cls(rows, MeanIntervals((Contrast((mean,), 0.0, 1.0, totals),)))
 
     def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """Lower and upper limits, two (d,) arrays in [0, 1]."""
@@ -82,14 +94,29 @@ class DifferenceOfPersons:
 
     The difference of risks is that of two means. Ratios are compared on the logarithm, to first
     order in the sampling error; a draw of the noise with a risk that has no logarithm says nothing.
-    A person may have rows in both groups: the bound on the sampling variance holds all the same.
+    A person may have rows in both groups: the bound on the sampling variance holds all the same,
+    and where person totals were measured their products over both groups are too.
     """
 
     rows: DifferenceIntervals
+    totals: PersonVariance | None = None
+
+    @property
+    def range_widths(self) -> Floats:
+        """(d,) of all values that the measures can have."""
+        return self.rows.range_widths
 
     @property
     def _means(self) -> tuple[NoisyMean, NoisyMean]:
         return NoisyMean.of_trait(self.rows.answers), NoisyMean.of_trait(self.rows.answers, 2)
+
+    def variances(self, slopes: Floats) -> Floats:
+        """Of combinations (k, 2) of the shares, (k,), from person totals; nan where they are."""
+        assert self.totals is not None
+        known = ~np.isnan(slopes).any(axis=1)
+        found = np.full(len(slopes), np.nan)
+        found[known] = [self.totals.variance(self._means, row) for row in slopes[known].tolist()]
+        return found
 
     def _law(self, measure: Measure) -> ConfidenceLaw:
         """Of the logarithm of a ratio."""
@@ -102,10 +129,13 @@ class DifferenceOfPersons:
         slopes = [1 / (p * (1 - p)) if odds else 1 / p for p in (a, b)]
         parts = [slopes[0] ** 2 * square_a, slopes[1] ** 2 * square_b]
         total = np.maximum(parts[0] + parts[1], 1e-300)
+        error = total
+        if self.totals is not None:
+            error = self.totals.drawn(self._means, [slopes[0], -slopes[1]], total)
         df = total**2 / np.maximum(
             parts[0] ** 2 / (n_a - 1) + parts[1] ** 2 / (n_b - 1), 1e-300
         )  # fmt: skip
-        return ConfidenceLaw(centre, np.where(known, np.sqrt(total), np.inf), df)
+        return ConfidenceLaw(centre, np.where(known, np.sqrt(error), np.inf), df)
 
     def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """Lower and upper limits (d,), of the ratios in [0, inf]."""
@@ -121,7 +151,7 @@ class DifferenceOfPersons:
 
     @property
     def _difference(self) -> Contrast:
-        return Contrast(self._means, 0.0, 1.0)
+        return Contrast(self._means, 0.0, 1.0, self.totals)
 
     def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """Simultaneous limits; noise-aware ones by Bonferroni's inequality."""

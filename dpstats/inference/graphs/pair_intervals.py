@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +46,7 @@ class PairIntervals(ABC, Cached):
 
     covariance: NoisyCovariance
     pairs: Pairs
+    range_widths: ClassVar[float] = 2.0
 
     @property
     @abstractmethod

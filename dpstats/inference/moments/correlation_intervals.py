@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -230,6 +230,7 @@ class CorrelationIntervals:
     """
 
     pairs: tuple[NoisyPair, ...]
+    range_widths: ClassVar[float] = 2.0
 
     @classmethod
     def of(

@@ -57,6 +57,13 @@ class CovarianceIntervals(Cached):
         """(d,) noisy covariances."""
         return np.asarray(self.covariance.matrix[self.pairs[0], self.pairs[1]] * self.scale)
 
+    @property
+    def range_widths(self) -> Floats:
+        """(d,) of all covariances of bounded rows."""
+        return self.clipped(np.full_like(self.values, np.inf)) - self.clipped(
+            np.full_like(self.values, -np.inf)
+        )
+
     def errors(self, kind: str) -> list[Floats]:
         """Draws (size, d) of the error, one array for every law of the sampling."""
         first, second = self.pairs

@@ -94,6 +94,11 @@ class EigenIntervals(Cached):
     def _own(self) -> tuple[Floats, Floats]:
         return descending(self.covariance.matrix)
 
+    @property
+    def range_widths(self) -> Floats:
+        """(k,) of all eigenvalues of the population."""
+        return self._most(self.k, "population") * self.unit
+
     @cached_property
     def corrected(self) -> Floats:
         """(p,) eigenvalues less the bias of the noise, not negative."""

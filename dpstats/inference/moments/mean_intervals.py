@@ -20,6 +20,7 @@ from dpstats.spending import LEAST_COMPUTED, bonferroni, for_noise_of_means
 
 if TYPE_CHECKING:
     from dpstats.checks import Method, Target
+    from dpstats.inference.moments.person_variance import PersonVariance
 
 _ROUNDED = 1e-9  # relative, of bounds
 MEANS = """\
@@ -36,11 +37,14 @@ class Contrast:
     groups : one or two NoisyMean
     middle, half : float
         An original value is middle + half times its unit value; in a difference the middle cancels.
+    persons : PersonVariance or None
+        The sampling variance of persons, where their totals were measured.
     """
 
     groups: tuple[NoisyMean, ...]
     middle: float
     half: float
+    persons: PersonVariance | None = None
 
     @property
     def _signs(self) -> tuple[float, ...]:
@@ -59,6 +63,8 @@ class Contrast:
     @property
     def sampling_variance(self) -> float:
         """Variance of the estimate's sampling error, in original units squared."""
+        if self.persons is not None:
+            return self.half**2 * self.persons.variance(self.groups, self._signs)
         return self.half**2 * sum(group.sampling_variance for group in self.groups)
 
     @property
@@ -68,7 +74,7 @@ class Contrast:
 
     @cached_property
     def _law(self) -> ConfidenceLaw:
-        return law_of_contrast(self.groups)
+        return law_of_contrast(self.groups, None if self.persons is None else self.persons.drawn)
 
     def interval(self, alpha: float, method: Method, target: Target) -> tuple[float, float]:
         """Lower and upper limit, within the range of the number.
@@ -159,6 +165,11 @@ class MeanIntervals:
 
     contrasts: tuple[Contrast, ...]
     preview_remark: ClassVar[str] = MEANS
+
+    @property
+    def range_widths(self) -> Floats:
+        """(d,) of all values within the declared bounds."""
+        return np.array([2 * one.half * len(one.groups) for one in self.contrasts])
 
     def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """Lower and upper limits, two (d,) arrays."""

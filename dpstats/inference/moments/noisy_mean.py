@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -180,6 +180,14 @@ class NoisyMean:
         """Draws (m,) of the mean, its squared sampling error and the size without noise.
 
         The size is divided by `spread`, down to 2: fewer persons than rows.
+        """
+        mean, variance, n = self.moments
+        persons = n if self.spread == 1 else np.maximum(n / self.spread, float(_LEAST_ROWS))
+        return mean, self.spread * variance / (n - 1), persons
+
+    @cached_property
+    def moments(self) -> tuple[Floats, Floats, Floats]:
+        """Draws (m,) of the mean, the variance and the size (at least 2) without noise.
 
         In a draw with fewer than two rows the mean is -1 or 1, at random. The noisy variance may be
         negative: it is raised to zero before its noise is subtracted, and clipped to the range for
@@ -196,9 +204,7 @@ class NoisyMean:
         ends = rng.permutation(np.resize([-1.0, 1.0], DRAWS))
         mean, square = np.where(seen, moments[1:] / n, [ends, np.ones(DRAWS)])
         raised = square - mean**2 + self.variance - self._plain
-        variance = np.clip(raised, 0, np.maximum(1 - mean**2, 0))
-        persons = n if self.spread == 1 else np.maximum(n / self.spread, float(_LEAST_ROWS))
-        return mean, self.spread * variance / (n - 1), persons
+        return mean, np.clip(raised, 0, np.maximum(1 - mean**2, 0)), n
 
     @property
     def certain(self) -> bool:
@@ -274,10 +280,17 @@ def _law_of(row: Floats, laws: Sequence[NoiseLaw | None]) -> NoiseLaw | None:
     return replace(first, terms=len(used) * first.terms)
 
 
-def law_of_contrast(groups: Sequence[NoisyMean]) -> ConfidenceLaw:
+SquaredErrors: TypeAlias = Callable[[Sequence[NoisyMean], Sequence[Floats], Floats], Floats]
+"""Draws of the squared error of groups, given draws of their slopes and of its bound."""
+
+
+def law_of_contrast(
+    groups: Sequence[NoisyMean], of_persons: SquaredErrors | None = None
+) -> ConfidenceLaw:
     """Law of the mean of one group, or of the first minus the second, in unit scale.
 
-    Welch's approximation to the degrees of freedom, draw by draw; see `ConfidenceLaw`.
+    Welch's approximation to the degrees of freedom, draw by draw; see `ConfidenceLaw`. Sampling
+    errors are those that `of_persons` gives, where person totals were measured.
     """
     first, *others = groups
     centre, squared_error, size = first.drawn
@@ -291,6 +304,9 @@ def law_of_contrast(groups: Sequence[NoisyMean]) -> ConfidenceLaw:
         welch = (a + b) ** 2 / (a**2 / df + b**2 / (size - 1))
         df = np.where(known, welch, df + size - 1)
         squared_error = total
+    if of_persons is not None:
+        signs = [np.full(DRAWS, sign) for sign in (1.0, -1.0)[: len(groups)]]
+        squared_error = of_persons(groups, signs, squared_error)
     hidden = any(group.hidden_by_noise for group in groups)
     variance = np.inf if hidden else sum(group.privacy_variance for group in groups)
     laws = [law for group in groups for law in group.laws if law is not None]

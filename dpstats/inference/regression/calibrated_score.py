@@ -25,6 +25,9 @@ measurements, and only the rest from the fitted density. Its error has three par
 One more rule: where the number of rows is not public, its estimate is taken as exact. Its noise
 moves the estimate less than the other terms do: 1.05 times the standard error is the most seen.
 
+A value that is tested, at t above the estimate, has the noise of the score there: that above plus t
+times that of the derivative.
+
 The estimate solves sum_i w_i psi_b(z_i) = 0. Its derivative, by which errors of the score become
 errors of the estimate, is that of the calibrated score: a density that noise has shrunk knows less
 of the dependence between columns than the answers do, and its own would make the errors of related
@@ -49,7 +52,7 @@ from scipy import linalg
 
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
-from dpstats.inference.regression.error_law import ErrorLaw
+from dpstats.inference.regression.error_law import ErrorLaw, independent, joint_test, root_of
 from dpstats.inference.regression.newton import derivatives, find_root, solved
 from dpstats.inference.simulation import calibration_generator, draw_noise
 
@@ -63,6 +66,7 @@ if TYPE_CHECKING:
     from dpstats.measured.answers import Answers
 
 DRAWS = 5_000
+_WALD, _DERIVATIVE = 1, 2  # purposes of draws, distinct from those of the noise
 _LEAST_KAPPA, _ROWS_PER_KAPPA = 100, 200
 _RIDGE = 8.0  # the most of nu
 _INSIDE = 0.06  # squared relative error of the law inside bins, a direction
@@ -290,14 +294,74 @@ class CalibratedScore(Cached):
         """Law of the error of a combination (p,) of the coefficients."""
         if self.params is None:
             return ErrorLaw(np.inf, 1.0, np.zeros(1), np.zeros(1))
-        inside = float(self.density @ np.any(self.x != 0, axis=1))  # of a subgroup alone
-        df = max(round(self.n * inside) - len(combination), 1)
         variance = self.density_variance(combination)
         if sampling:
             variance += float(combination @ self.sampling_covariance @ combination)
         spread = math.sqrt(max(variance, 0.0))
         fixed = self._noise @ combination
-        return ErrorLaw(spread, df, fixed, np.zeros(len(fixed)))
+        return ErrorLaw(spread, self._df, fixed, self._moving(combination, fixed))
+
+    def _moving(self, combination: Floats, fixed: Floats) -> Floats:
+        """(DRAWS,) error of the score for each unit that the true value lies above the estimate.
+
+        That of the derivative, by which the score grows: from the noise, given draws of that of
+        the combination itself as if both were normal, and from what was not measured.
+        """
+        assert self.params is not None
+        along = solved(self.information(self.params), combination)
+        toward = along / float(combination @ along)
+        own, coarse = (
+            -(x @ along) * self.link.slope(x @ self.params) * (x @ toward)
+            for x in (self.x, self.coarse)
+        )
+        c, rest = self.parts(np.column_stack([own, coarse - own]))
+        variance = rest[0, 0] * self.kappa / self.n + min(rest[0, 0], rest[1, 1]) * _INSIDE
+        noise = self.noise_of_means @ c[:, 0]
+        variance += float(c[:, 0] @ noise)
+        with_fixed = float(self._own_parts[0] @ combination @ noise)
+        of_fixed = float(combination @ self.noise_covariance @ combination)
+        slope = with_fixed / of_fixed if of_fixed > 0 else 0.0
+        left = math.sqrt(max(variance - slope * with_fixed, 0.0))
+        rng = calibration_generator(self.answers, _DERIVATIVE)
+        return np.asarray(slope * fixed + left * rng.standard_normal(DRAWS))
+
+    @cached_property
+    def _df(self) -> int:
+        """Rows, of a subgroup alone, less coefficients."""
+        inside = float(self.density @ np.any(self.x != 0, axis=1))
+        return max(round(self.n * inside) - len(self.x.T), 1)
+
+    def wald(self, combinations: Floats, values: Floats) -> tuple[float, float]:
+        """F test that combinations (k, p) of the coefficients equal values (k,); see `joint_test`.
+
+        The noise is that of the score under the hypothesis. What was not measured counts as
+        sampling, as in `law`; of its two parts inside bins the one that is smaller over all
+        combinations.
+
+        Raises
+        ------
+        RequestError
+            If no coefficients give all combinations their values.
+        """
+        if self.params is None:
+            return 0.0, 1.0
+        difference = values - combinations @ self.params
+        root = root_of(self.sampling_covariance + self.noise_covariance)
+        reduced, difference = independent(combinations, values, difference, root)
+        information = self.information(self.params)
+        along = solved(information, reduced.T)
+        toward = along @ np.linalg.solve(reduced @ along, difference)
+        left = self.y - self.link.mean(self.x @ self.params)
+        left -= self.link.slope(self.x @ self.params) * (self.x @ toward)
+        c, own = self.parts((self.x @ along) * left[:, np.newaxis])
+        inside = reduced @ self._inside @ reduced.T
+        hidden = own * self.kappa / self.n + min(own, inside, key=np.trace) * _INSIDE
+        rng = calibration_generator(self.answers, _WALD)
+        return joint_test(
+            difference, self._df, reduced @ self.sampling_covariance @ reduced.T + hidden,
+            c.T @ self.noise_of_means @ c,
+            lambda: draw_noise(self.answers, DRAWS, rng, c / self._unit[:, np.newaxis]), rng,
+        )  # fmt: skip
 
     def _law(self, combination: Floats, sampled: bool) -> ErrorLaw:
         key = (combination.tobytes(), sampled)

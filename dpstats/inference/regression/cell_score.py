@@ -34,6 +34,7 @@ from scipy import linalg, optimize, special
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
 from dpstats.inference.graphs.mixture_tails import MixtureTails
+from dpstats.inference.regression.error_law import independent, joint_test, root_of
 from dpstats.inference.regression.newton import derivatives, find_root, solved
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
     from dpstats.checks import Alternative
 
+DRAWS = 5_000
 _ROUNDING = 1e-7  # standard deviations of the sampling error
 _LARGEST = 30.0  # change of the linear predictor beyond which a coefficient is taken as open
 _OPEN = 1e6  # stands above any statistic
@@ -72,6 +74,8 @@ class CellScore(Cached):
         The part of the noise that is Laplace's: weights on k independent noises of unit variance.
     terms : (k,) float64
         Number of equal Laplace noises that each of these is a sum of.
+    seed : int
+        Of the draws of these noises in a joint test.
     """
 
     x: Floats
@@ -83,11 +87,17 @@ class CellScore(Cached):
     n: int
     laplace: Floats = field(default_factory=lambda: np.zeros((0, 0)))
     terms: Floats = field(default_factory=lambda: np.zeros(0))
+    seed: int = 0
+
+    @cached_property
+    def _totals(self) -> Floats:
+        """(C,) noisy counts of rows."""
+        return np.asarray(self.counts.sum(axis=0))
 
     @cached_property
     def _rows(self) -> Floats:
         """(C,) counts of rows that are not negative and add up to n, for variances."""
-        rows = np.maximum(self.counts.sum(axis=0), 0.0)
+        rows = np.maximum(self._totals, 0.0)
         return np.asarray(rows * self.n / max(rows.sum(), 1e-9))
 
     def _fit(self, b: Floats) -> tuple[Floats, Floats, Floats]:
@@ -95,15 +105,15 @@ class CellScore(Cached):
         chance = special.expit(self.x @ b)
         return chance, chance * (1 - chance), self.slopes @ b
 
-    def _even(self, b: Floats) -> Floats:
+    @staticmethod
+    def _spread_evenly(chance: Floats, slope: Floats, moved: Floats) -> Floats:
         """(C,) chances, for rows that are spread evenly inside the bins."""
-        chance, slope, moved = self._fit(b)
         return np.asarray(chance + slope * (1 - 2 * chance) * (moved**2).sum(axis=0) / 6)
 
     def score(self, b: Floats) -> Floats:
         """(p,) U(b)."""
-        _, slope, moved = self._fit(b)
-        left = self.counts[1] - self.counts.sum(axis=0) * self._even(b)
+        chance, slope, moved = self._fit(b)
+        left = self.counts[1] - self._totals * self._spread_evenly(chance, slope, moved)
         return np.asarray(self.x.T @ (left - slope * (moved * self.offsets).sum(axis=0)))
 
     def information(self, b: Floats) -> Floats:
@@ -113,8 +123,8 @@ class CellScore(Cached):
 
     def _entries(self, b: Floats) -> Floats:
         """((2 + J) C, p): U(b) as a combination of counts and offsets."""
-        _, slope, moved = self._fit(b)
-        chance = self._even(b)
+        whole, slope, moved = self._fit(b)
+        chance = self._spread_evenly(whole, slope, moved)
         factors = [-chance, 1 - chance, *(-slope * moved)]
         return np.concatenate([self.x * factor[:, np.newaxis] for factor in factors])
 
@@ -213,15 +223,7 @@ class CellScore(Cached):
         variance but that inside the bins. Zero where the misfit inside the bins alone could explain
         it; None where the other coefficients have no solution.
         """
-        assert self.params is not None
-        free = linalg.null_space(combination[np.newaxis, :])
-        away = value - float(combination @ self.params)
-        information = self.information(self.params)
-        direction = solved(information, combination)
-        start = self.params + direction * away / float(combination @ direction)
-        b: Floats | None = start
-        if free.shape[1]:
-            b = find_root(self.score, self.information, self.x, start, free)
+        b = self._under(combination[np.newaxis, :], np.array([value]))
         if b is None:
             return None
         information = self.information(b)
@@ -234,6 +236,66 @@ class CellScore(Cached):
         found = float(along @ self.score(b))
         low, high = self.misfit(b, along)
         return self._deviate_of(found - float(np.clip(found, low, high)), b, along, rest)
+
+    def _under(self, combinations: Floats, values: Floats) -> Floats | None:
+        """(p,) coefficients of which independent combinations (k, p) have these values (k,).
+
+        The others solve the score; None where they have no solution.
+        """
+        assert self.params is not None
+        away = values - combinations @ self.params
+        along = solved(self.information(self.params), combinations.T)
+        start = np.asarray(self.params + along @ np.linalg.solve(combinations @ along, away))
+        free = linalg.null_space(combinations)
+        if not free.shape[1]:
+            return start
+        return find_root(self.score, self.information, self.x, start, free)
+
+    def wald(self, combinations: Floats, values: Floats) -> tuple[float, float]:
+        """F test that combinations (k, p) of the coefficients equal values (k,); see `joint_test`.
+
+        Of the score under the hypothesis, as intervals are. What the expansion in the bins leaves
+        out may have any value in its bounds: the one that speaks most for the hypothesis is taken.
+
+        Raises
+        ------
+        RequestError
+            If no coefficients give all combinations their values.
+        """
+        if self.params is None:
+            return 0.0, 1.0
+        difference = values - combinations @ self.params
+        inverse = np.linalg.inv(self.information(self.params))
+        covariance = inverse + inverse @ self.noise_covariance(self.params) @ inverse
+        root = root_of(np.asarray(covariance))
+        reduced, difference = independent(combinations, values, difference, root)
+        b = self._under(reduced, difference + reduced @ self.params) if len(reduced) else None
+        if b is None:
+            return 0.0, 1.0
+        try:
+            along = solved(self.information(b), reduced.T)
+        except linalg.LinAlgError:
+            return 0.0, 1.0
+        weights = self._entries(b) @ along
+        scaled = self.laplace @ weights if len(self.terms) else np.zeros((1, len(reduced)))
+        laplace = scaled.T @ scaled
+        normal = along.T @ self.information(b) @ along + weights.T @ self.noise @ weights - laplace
+        found = along.T @ self.score(b)
+        low, high = np.array([self.misfit(b, one) for one in along.T]).T
+        half = root_of(np.asarray(np.linalg.pinv(normal + laplace, hermitian=True)))
+        explained = low
+        if np.any(low < high):  # combinations have about unit variance
+            ends = low - _ROUNDING, high + _ROUNDING
+            explained = optimize.lsq_linear(half, half @ found, ends).x
+        rng, df = np.random.default_rng(self.seed), max(self.n - self.x.shape[1], 1)
+        return joint_test(
+            found - explained, df, normal, laplace, lambda: self._draws(rng) @ scaled, rng
+        )
+
+    def _draws(self, rng: np.random.Generator) -> Floats:
+        """(DRAWS, k) of Laplace noises of unit variance."""
+        parts = rng.standard_gamma(self.terms, (2, DRAWS, len(self.terms)))
+        return np.asarray((parts[0] - parts[1]) / np.sqrt(2 * self.terms))
 
     def pvalue(self, combination: Floats, value: float, alternative: Alternative) -> float:
         """P-value of the hypothesis that a combination has this value in the population."""

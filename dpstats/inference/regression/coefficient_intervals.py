@@ -34,6 +34,9 @@ class Coefficients(Protocol):
     def pvalue(self, combination: Floats, value: float, alternative: Alternative) -> float:
         """P-value of the hypothesis that it has this value in the population."""
 
+    def wald(self, combinations: Floats, values: Floats) -> tuple[float, float]:
+        """F statistic and p-value of combinations (k, p) that equal values (k,) together."""
+
 
 @dataclass(frozen=True, eq=False)
 class NormalIntervals:

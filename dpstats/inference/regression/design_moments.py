@@ -18,9 +18,11 @@ from dpstats.families.block import Block
 from dpstats.families.features import Term, product
 from dpstats.families.formula import Design
 from dpstats.families.moments import COARSE_STEPS, Moments
+from dpstats.families.persons.moments import PersonMoments
 from dpstats.families.subgroups import Subgroup
 from dpstats.inference.moment_matrix import ONE, ZERO, MomentMatrix, NoisyMatrix, moments_block
 from dpstats.inference.regression.fourth_moments import FourthMoments
+from dpstats.inference.regression.person_scores import PersonScores
 from dpstats.schema import Number, Schema
 
 if TYPE_CHECKING:
@@ -332,6 +334,44 @@ class DesignMoments:
         for i in np.flatnonzero(own):
             place[i] = [at[product(pairs[i], right)] for right in pairs]
         return FourthMoments(answers, pair, place)
+
+    def person_totals(self) -> PersonMoments:
+        """Products of person totals, of the products that scores x (y - x'b) are made of.
+
+        Raises
+        ------
+        RequestError
+            Where these are products of more than two numbers, or too many.
+        """
+        used = {term for expansion in self._regressors for term in expansion}
+        needed = list(dict.fromkeys(
+            term for a in self.features if a in used for b in self.features
+            if (term := product(a, b)) is not None
+        ))  # fmt: skip
+        size = len(needed) * (len(needed) + 1) // 2
+        numbers = max(sum(level is None for _, level in term) for term in needed)
+        if numbers > 2 or size > _MOST_PRODUCTS:
+            raise RequestError(
+                f"person totals of this formula need {size} products of totals of up to {numbers} "
+                f"numbers; at most {_MOST_PRODUCTS} of 2 can be measured well: take fewer columns, "
+                "no products of two numbers (C(a):b has the bins of one of them), or leave the "
+                "analysis out of person_totals="
+            )
+        return PersonMoments.of(self.schema, needed, self.given)
+
+    def person_scores(self, release: ReleaseView, n: float) -> PersonScores | None:
+        """The noisy products of person totals; None where the plan did not ask for them."""
+        if self.ball is not None:
+            return None
+        try:
+            block = self.person_totals()
+            answers = release.answers(block)
+        except (NotMeasuredError, RequestError):
+            return None
+        at: dict[Term | None, int] = {term: i for i, term in enumerate(block.terms)}
+        total = [[at.get(term, ZERO) for term in row] for row in self._products]
+        k = answers.rows.rows_per_person
+        return PersonScores(answers, np.array(total, dtype=np.int64), n, k)
 
     def _asked(
         self, release: ReleaseView, blocks: Sequence[Block]

@@ -22,6 +22,7 @@ from dpstats.families.tables.cells import Cells, Indicator, Table
 from dpstats.inference.regression.calibrated_score import CalibratedScore
 from dpstats.inference.regression.cell_score import CellScore
 from dpstats.inference.regression.design_moments import DesignMoments
+from dpstats.inference.simulation import calibration_seed
 from dpstats.schema import Column, Number
 
 if TYPE_CHECKING:
@@ -123,6 +124,7 @@ class BinnedModel(Cached):
         score = CellScore(
             x, slopes, remainder, found[:2], found[2:], noise, n,
             laplace.reshape(-1, len(order)), np.array([float(law.terms) for _, law in groups]),
+            calibration_seed(answers),
         )  # fmt: skip
         return score, self._rows(release, answers)
 

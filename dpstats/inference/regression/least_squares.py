@@ -11,11 +11,10 @@ import numpy as np
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
 from dpstats.corrected.ridge import largest_leverage, misfit_bound, positive_definite
-from dpstats.errors import RequestError
 from dpstats.inference.moment_matrix import ONE
-from dpstats.inference.regression.error_law import ErrorLaw
+from dpstats.inference.regression.error_law import ErrorLaw, independent, joint_test, root_of
+from dpstats.inference.regression.person_scores import PersonScores
 from dpstats.inference.simulation import calibration_generator, draw_noise
-from dpstats.spending import least_of_noise
 
 if TYPE_CHECKING:
     from dpstats.inference.moment_matrix import NoisyMatrix
@@ -23,9 +22,7 @@ if TYPE_CHECKING:
 
 DRAWS = 5_000
 WALD, JOINT = 1, 2  # purposes of draws, distinct from those of the noise
-_NEGLIGIBLE = 1e-6
 _LARGEST_RELATIVE = 0.25  # variance of a variance: beyond it the noise prevails anyway
-_REDUNDANT = 1e-9  # of a standard deviation: a combination of others, up to rounding
 
 
 @dataclass(frozen=True)
@@ -52,11 +49,17 @@ class LeastSquares(Cached):
         Regressors, then response, as combinations of the features.
     ridge : (p,) float64
         Added to the diagonal of A; intervals are then for the coefficients with this penalty.
-    fourth : FourthMoments or None
-        Those of the features, where errors may vary with the regressors.
+    fourth : FourthMoments, PersonScores or None
+        Those of the features, where errors may vary with the regressors; or products of the scores
+        of persons, where rows of one person may depend on each other too.
+    equal_variance : bool
+        Whether errors are assumed to have equal variance, where `fourth` is of persons: then
+        `clustering` times the variance of independent rows is taken where it is below the standard
+        deviation of the noise on the variance of persons, which says less.
     clustering : float
         At least 1: how many times the sampling covariance of independent rows is allowed for, such
-        as the most rows of one person. The t laws have as many times fewer degrees of freedom.
+        as the most rows of one person, unless `fourth` is of persons. The t laws have as many
+        times fewer degrees of freedom.
 
     References
     ----------
@@ -68,8 +71,9 @@ class LeastSquares(Cached):
     matrix: NoisyMatrix
     rows: Floats
     ridge: Floats
-    fourth: FourthMoments | None = None
+    fourth: FourthMoments | PersonScores | None = None
     clustering: float = 1.0
+    equal_variance: bool = False
 
     @cached_property
     def second_moments(self) -> Floats:
@@ -142,7 +146,7 @@ class LeastSquares(Cached):
         """Degrees of freedom of a variance with the same relative error [1]_.
 
         That of n - p squares is 2 / (n - p); the noise has its own, but for robust errors, whose
-        variances are never below that.
+        variances are never below that. Of persons it is the largest of the coefficients'.
 
         References
         ----------
@@ -152,9 +156,12 @@ class LeastSquares(Cached):
         relative = 0.0
         if self.fourth is None and self._safe_variance > 0:
             relative = (self._noise_of_variance / self._safe_variance) ** 2
-        return 1 / (
-            1 / max(self.df_resid / self.clustering, 1.0) + min(relative, _LARGEST_RELATIVE) / 2
-        )
+        elif self.of_persons and self.regular:
+            each = np.eye(len(self.params))
+            noise = self._fourth_noise(each @ self.inverse) * self._per_row
+            relative = float(np.max((noise / self.sampling_variances(each)) ** 2))
+        rows = self.matrix.n - self.clustering if self.of_persons else self.df_resid
+        return 1 / (1 / max(rows / self.clustering, 1.0) + min(relative, _LARGEST_RELATIVE) / 2)
 
     def _weights(self, left: Floats, right: Floats) -> Floats:
         """Combinations (k, d) of the measured functions that give left E right, left (k, q)."""
@@ -185,8 +192,9 @@ class LeastSquares(Cached):
     def sampling_covariance(self) -> Floats:
         """(p, p) of the coefficients: A^-1 M A^-1 / n, M the mean of xx'(y - x'b)^2.
 
-        M from fourth moments and with the factor n / (n - p) of HC1 [1]_, where they were measured;
-        a direction in which noise makes it small has the standard deviation of that noise instead.
+        M from fourth moments and with the factor n / (n - p) of HC1 [1]_, where they were measured,
+        or over n the sum over persons of their scores' products, see `PersonScores.factor`; a
+        direction in which noise makes it small has the standard deviation of that noise instead.
         Otherwise for errors of equal variance, when M is their variance times A. With a penalty the
         residual is such an error plus x'd, d the shrinkage of the coefficients, and the mean of
         xx'(x'd)^2 is at most that of (x'd)^2 times `largest_leverage` times A with penalty.
@@ -197,12 +205,16 @@ class LeastSquares(Cached):
            matrix estimators with improved finite sample properties. J. Econometrics 29, 305-325.
         """
         if self.fourth is not None:
-            root = _root(self.inverse)
+            root = root_of(self.inverse)
             middle = self.rows[:-1] @ self.fourth.matrix(self._residual(self.params))
             values, vectors = np.linalg.eigh(root @ middle @ self.rows[:-1].T @ root)
             scores = vectors.T @ root
-            values = np.maximum(values, self._fourth_noise(scores))
-            return np.asarray((scores.T * values) @ scores * self._per_row)
+            values = self._allowing(values * self._per_row, vectors.T @ np.linalg.pinv(root))
+            return np.asarray((scores.T * values) @ scores)
+        return self._of_equal_variance
+
+    @cached_property
+    def _of_equal_variance(self) -> Floats:
         middle = self.inverse @ self._regressors @ self.inverse * self._safe_variance
         if self._misfit > 0:
             middle += self.inverse * self._misfit * largest_leverage(self.inverse, self.bounds[:-1])
@@ -216,12 +228,31 @@ class LeastSquares(Cached):
         squared residual at most the mean of s^2 times the largest. At least the standard deviation
         of their own noise where fourth moments were measured.
         """
+        if self.fourth is None:
+            return self._of_equal_variances(combinations)
         along = combinations @ self.sampling_covariance
+        return self._allowing(np.einsum("ij,ij->i", along, combinations), combinations)
+
+    def _allowing(self, variances: Floats, combinations: Floats) -> Floats:
+        """At least the standard deviation of their noise, or a bound that is below it."""
+        least = self._fourth_noise(combinations @ self.inverse) * self._per_row
+        found = np.maximum(variances, least)
+        if not self.equal_variance:
+            return np.asarray(found)
+        most = self._of_equal_variances(combinations)
+        return np.asarray(np.where(least > most, most, found))
+
+    def bounded(self, combinations: Floats) -> bool:
+        """Whether noise hides the variance of persons so that the bound is taken for some."""
+        if not (self.equal_variance and self.of_persons and self.regular):
+            return False
+        least = self._fourth_noise(combinations @ self.inverse) * self._per_row
+        return bool(np.any(least > self._of_equal_variances(combinations)))
+
+    def _of_equal_variances(self, combinations: Floats) -> Floats:
+        along = combinations @ self._of_equal_variance
         variances = np.maximum(np.einsum("ij,ij->i", along, combinations), 0.0)
         scores = combinations @ self.inverse
-        if self.fourth is not None:
-            least = self._fourth_noise(scores) * self._per_row
-            return np.asarray(np.maximum(variances, least))
         if self._misfit == 0:
             return np.asarray(variances)
         squares = np.einsum("ij,jk,ik->i", scores, self._regressors, scores)
@@ -241,8 +272,15 @@ class LeastSquares(Cached):
 
     @property
     def _per_row(self) -> float:
-        """1 / n with the factor n / (n - p), times `clustering`."""
+        """1 / n with the factor n / (n - p), times `clustering`; or with that of persons."""
+        if isinstance(self.fourth, PersonScores):
+            return self.fourth.factor(len(self.params)) / self.matrix.n
         return self.clustering / max(self.df_resid, 1.0)
+
+    @property
+    def of_persons(self) -> bool:
+        """Whether sampling covariances are from the totals of persons."""
+        return isinstance(self.fourth, PersonScores)
 
     @property
     def _persons(self) -> float:
@@ -259,7 +297,7 @@ class LeastSquares(Cached):
         """A without the ridge, its positive part."""
         if not np.any(self.ridge):
             return self.gram
-        root = _root(self.second_moments[:-1, :-1])
+        root = root_of(self.second_moments[:-1, :-1])
         return np.asarray(root @ root)
 
     @cached_property
@@ -323,80 +361,23 @@ class LeastSquares(Cached):
     def wald(self, combinations: Floats, values: Floats) -> tuple[float, float]:
         """F test that combinations (k, p) of the coefficients equal values (k,).
 
-        The statistic weighs the differences by the inverse of their covariance, sampling and noise,
-        at the coefficients under the hypothesis, and is divided by the number of independent
-        combinations, k. With normal noise it would have about the F distribution; the p-value is
-        that of F plus the simulated difference between the law of the noise and a normal one. It is
-        the classical p-value without noise.
+        See `joint_test`; the covariance is that at the coefficients under the hypothesis.
 
         Raises
         ------
         RequestError
             If no coefficients give all combinations their values.
         """
-        from scipy import special
-
         if not self.regular or self.df_resid <= 0:
             return 0.0, 1.0
         covariance = self.sampling_covariance + self.noise_covariance
         difference = values - combinations @ self.params
-        reduced, difference = _independent(combinations, values, difference, _root(covariance))
-        k = len(reduced)
-        if k == 0:
-            return 0.0, 1.0
+        reduced, difference = independent(combinations, values, difference, root_of(covariance))
         under = self.params + covariance @ reduced.T @ difference
         scores = reduced @ self.inverse @ self.rows[:-1]
         weights = self._weights(scores, self._residual(under))
-        noise = self._noise_covariance(weights)
-        sampling = reduced @ self.sampling_covariance @ reduced.T
-        precision = np.linalg.pinv(noise + sampling, hermitian=True)
-        statistic = float(difference @ precision @ difference) / k
-        if statistic == 0 or not np.isfinite(statistic):
-            return 0.0, 1.0
-        classical = float(special.fdtrc(k, self._df_of_variance, statistic))
-        if np.trace(noise) <= _NEGLIGIBLE * np.trace(sampling):
-            return statistic, classical
-        rng, df = calibration_generator(self.matrix.answers, WALD), self._df_of_variance
-        z = rng.standard_normal((DRAWS, k)) @ _root(sampling)
-        z /= np.sqrt(rng.chisquare(df, (DRAWS, 1)) / df)
-        normal = rng.standard_normal((DRAWS, k)) @ _root(noise)
-        above = [
-            float(np.mean(np.einsum("ij,jk,ik->i", e, precision, e) >= k * statistic))
-            for e in (z + self._noise @ weights.T, z + normal)
-        ]
-        least = least_of_noise(float(np.trace(noise)), float(np.trace(noise + sampling)), DRAWS)
-        pvalue = classical + above[0] - above[1]
-        return statistic, float(np.clip(pvalue, least, 1))
-
-
-def _independent(
-    combinations: Floats, values: Floats, difference: Floats, root: Floats
-) -> tuple[Floats, Floats]:
-    """As many combinations as are independent, uncorrelated and of variance one, with `difference`.
-
-    `root` is the square root of the coefficients' covariance. Rows are divided by their standard
-    deviations first, so that their units do not decide whether a row is zero up to rounding.
-
-    Raises
-    ------
-    RequestError
-        If no coefficients give all combinations their values.
-    """
-    rows = combinations @ root
-    deviations = np.linalg.norm(rows, axis=1)
-    size = np.where(deviations > 0, deviations, 1.0)
-    left, lengths, _ = np.linalg.svd(rows / size[:, None])
-    rank = int(np.sum(lengths > _REDUNDANT))
-    wanted = values / size
-    if np.any(np.abs(left[:, rank:].T @ wanted) > _REDUNDANT * (np.abs(wanted).max(initial=0.0))):
-        raise RequestError(
-            "the combinations contradict each other: no coefficients give all of them these "
-            "values; test fewer of them together"
-        )
-    to_reduced = left[:, :rank].T / lengths[:rank, None] / size
-    return np.asarray(to_reduced @ combinations), np.asarray(to_reduced @ difference)
-
-
-def _root(covariance: Floats) -> Floats:
-    values, vectors = np.linalg.eigh(covariance)
-    return np.asarray((vectors * np.sqrt(np.clip(values, 0, None))) @ vectors.T)
+        rng = calibration_generator(self.matrix.answers, WALD)
+        return joint_test(
+            difference, self._df_of_variance, reduced @ self.sampling_covariance @ reduced.T,
+            self._noise_covariance(weights), lambda: self._noise @ weights.T, rng,
+        )  # fmt: skip

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 from scipy import linalg
+from scipy.linalg import lapack
 
 from dpstats.arrays import Floats
 
@@ -22,9 +23,12 @@ def solved(matrix: Floats, right: Floats) -> Floats:
     numpy.linalg.LinAlgError
         If the matrix is not positive definite, up to rounding.
     """
-    if not np.all(np.isfinite(matrix)):
+    if not np.isfinite(matrix).all():
         raise linalg.LinAlgError("not finite")
-    return np.asarray(linalg.cho_solve(linalg.cho_factor(matrix, lower=True), right))
+    _, found, failed = lapack.dposv(matrix, right, lower=1)  # cho_solve takes ten times as long
+    if failed:
+        raise linalg.LinAlgError("not positive definite")
+    return np.asarray(found)
 
 
 def find_root(

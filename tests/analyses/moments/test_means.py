@@ -148,8 +148,16 @@ def resampled_spread(frame):
     return N * np.var(np.arctanh(drawn))
 
 
-@pytest.mark.parametrize("budget", [dps.PureDP(5), dps.ZCDP(0.5)], ids=str)
-@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+@pytest.mark.parametrize(
+    ("unit", "budget"),
+    [
+        ("replace", dps.PureDP(5)),
+        ("add_remove", dps.ZCDP(0.5)),
+        pytest.param("replace", dps.ZCDP(0.5), marks=pytest.mark.slow),
+        pytest.param("add_remove", dps.PureDP(5), marks=pytest.mark.slow),
+    ],
+    ids=str,
+)
 def test_intervals_tests_and_certificates_fit_each_other(unit, budget):
     release = released(budget, unit)
     for name in ANALYSES:
@@ -324,6 +332,23 @@ def test_a_mean_costs_little_more_than_its_sum_and_a_difference_costs_two():
     assert ANALYSES["means"].family(SCHEMA).sensitivity("replace").l1 == 3 * 9 / 4
     assert ANALYSES["difference"].family(SCHEMA).sensitivity("replace").l1 == 2
     assert ANALYSES["difference"].family(SCHEMA).sensitivity("add_remove").l1 == 1
+
+
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+@pytest.mark.parametrize("budget", [dps.PureDP(1), dps.ZCDP(0.02)], ids=["epsilon", "rho"])
+@pytest.mark.parametrize("analysis", [dps.Correlation, dps.Covariance, dps.PCA])
+def test_third_and_fourth_powers_take_at_most_three_per_cent(analysis, budget, unit):
+    for p in (2, 5, 10):
+        schema = dps.Schema([dps.Number(f"x{i}", -1, 1, missing=0) for i in range(p)])
+        plan = dps.plan(schema, {"one": analysis(schema.names)}, budget=budget, unit=unit)
+        spent = {
+            max(map(len, planned.block.terms)): budget.cost(
+                planned.block.sensitivity(unit), planned.multiplier
+            )
+            for planned in plan.blocks
+        }
+        assert set(spent) == {2, 4}
+        assert 0 < spent[4] <= 0.03 * budget.total
 
 
 @pytest.mark.parametrize(

@@ -322,7 +322,7 @@ def test_a_covariance_of_next_to_no_rows_prints_without_warnings(n, epsilon):
     assert "nan" not in text
 
 
-@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+@pytest.mark.parametrize("unit", ["replace", pytest.param("add_remove", marks=pytest.mark.slow)])
 def test_intervals_and_bounds_on_angles_are_nested(unit, seeded_noise):
     """Beyond the draws certified bounds serve, also at the alpha that the largest draw has."""
     rng = np.random.default_rng(0)

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+import statsmodels.api as sm
 import statsmodels.formula.api as smf
 
 import dpstats as dps
@@ -59,6 +60,20 @@ def test_cells_without_noise_are_statsmodels(formula, unit, rows, no_noise):
     np.testing.assert_allclose(ours.pvalues, theirs.pvalues.iloc[order], rtol=0.2, atol=1e-3)
 
 
+def test_joint_tests_without_noise_are_the_score_test_of_statsmodels(rows, no_noise):
+    ours = fitted(dps.Logistic("y ~ few + C(g)"), rows)
+    frame, binomial = rows.assign(y=rows["y"] * 1.0), sm.families.Binomial()
+    null = smf.glm("y ~ few", frame, family=binomial).fit().params
+    model = smf.glm("y ~ few + C(g)", frame, family=binomial)
+    at = [null.get(name, 0.0) for name in model.exog_names]
+    ((statistic,), _, df) = model.score_test(np.array(at), k_constraints=2)
+    found = ours.wald_test("C(g)[T.b] = 0, C(g)[T.c] = 0")
+    assert found.statistic == pytest.approx(statistic / df, rel=1e-6)
+    assert (found.df_num, found.df_denom) == (2, len(rows) - 4)
+    one = ours.wald_test("few = 0.05").pvalue
+    assert one == pytest.approx(ours.t_test("few = 0.05").pvalue, rel=0.05)
+
+
 @pytest.mark.parametrize("formula", ["y ~ x", "y ~ x + C(g)", "y ~ gap"])
 def test_bins_without_noise_contain_statsmodels(formula, rows, no_noise):
     """What bins hide is in the interval for the table, which has little other error here."""
@@ -100,9 +115,31 @@ def test_a_measured_score_with_little_noise_is_the_score_of_statsmodels(rows):
         assert np.all(apart < 0.1 * errors), formula
         np.testing.assert_allclose(ours.bse, errors, rtol=0.1)
         assert np.all(ours.unmeasured < 0.05)
+        last, size = np.eye(len(ours.terms))[-2:], len(ours.terms)
+        wanted = theirs.wald_test(np.eye(size)[order][-2:], scalar=True).statistic / 2
+        assert ours.wald_test(last).statistic == pytest.approx(wanted, rel=0.1)
+        one = (last[:1], [float(ours.params[-2]) + float(ours.bse[-2])])
+        assert ours.f_test(one).pvalue == pytest.approx(ours.t_test(one).pvalue, abs=0.01)
         if np.all(ours.unmeasured < 0.005):
             assert "not measured" not in ours.summary()
         assert "the score itself was measured" in ours.summary()
+
+
+def test_a_larger_model_answers_smaller_ones(rows):
+    large = dps.Logistic("y ~ x + u + C(g)")
+    plan = dps.plan(SCHEMA, {"it": large}, budget=dps.PureDP(1e6))
+    release = dps.release(plan, rows, m=4_000, rng=0)
+    for formula in ("y ~ x + u", "y ~ x"):
+        ours = release.infer(dps.Logistic(formula))
+        theirs, order = of_statsmodels(smf.logit, formula, rows, ours.terms)
+        errors = np.asarray(theirs.bse)[order]
+        apart = np.abs(np.asarray(ours.params) - np.asarray(theirs.params)[order])
+        assert np.all(apart < 0.5 * errors)
+        np.testing.assert_allclose(ours.bse, errors, rtol=0.25)
+        assert "has no cells of these columns" in ours.summary()
+    assert "no cells" not in release.infer(dps.Logistic("y ~ C(g)")).summary()  # a table has them
+    with pytest.raises(dps.NotMeasuredError, match="lacks the table of 'x', 'u' and 'y'"):
+        release.infer(dps.Logistic("y ~ x*u"))
 
 
 def test_counts_in_two_stages_with_little_noise_are_near_statsmodels(rows):
@@ -155,7 +192,7 @@ def test_results_have_the_names_of_statsmodels(rows):
     assert result.converged
     assert result.get_margeff().terms == ["x", "g: a to b", "g: a to c"]
     assert result.t_test("x = 0.9, x").terms == ["x = 0.9", "x"]
-    with pytest.raises(RequestError, match=r"combinations: t_test$"):
+    with pytest.raises(RequestError, match=r"combinations: t_test and f_test$"):
         result.test(0)
 
 

@@ -120,9 +120,10 @@ def test_extremes():
     assert high - low == pytest.approx(2 * 1.96 * np.sqrt(0.21 / 1e9), rel=0.02)
 
 
-def test_intervals_of_an_empty_noisy_group_are_nested():
+@pytest.mark.parametrize("step", [100, pytest.param(40, marks=pytest.mark.slow)])
+def test_intervals_of_an_empty_noisy_group_are_nested(step):
     law, levels = DiscreteLaplace(50.0), (0.01, 0.05, 0.2, 0.4)
-    for yes, no in itertools.product(np.arange(-400, 401, 40), repeat=2):
+    for yes, no in itertools.product(np.arange(-400, 401, step), repeat=2):
         if yes + no > 0:
             continue
         group = GroupCounts(float(yes), float(no), 0.1, -0.2, law, law)

@@ -26,9 +26,9 @@ def convex_function(rng, p):
 
 
 def test_the_minimum_is_in_the_set_whatever_the_errors_within_the_bounds():
-    """90 functions, with errors at the ends of the bounds, also without convexity or constants."""
+    """45 functions, with errors at the ends of the bounds, also without convexity or constants."""
     rng, missed = np.random.default_rng(0), 0
-    for trial in range(90):
+    for trial in range(45):
         p = 1 + trial % 3
         value, best, reach = convex_function(rng, p)
         axes = [np.linspace(-1, 1, k) for k in rng.integers(3, 8, p)]
@@ -44,7 +44,7 @@ def test_the_minimum_is_in_the_set_whatever_the_errors_within_the_bounds():
             assert np.all(near.lower(points, points) <= [value(b) + 1e-9 for b in points])
         # Without the errors in the bounds the minimum would be missed.
         missed += not NearMinimisers(axes, noisy, noisy, reach).possible(best[None])[0]
-    assert missed > 15
+    assert missed > 7
 
 
 def test_a_set_shrinks_with_the_grid_and_the_errors():

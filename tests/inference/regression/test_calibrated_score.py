@@ -8,6 +8,7 @@ import pytest
 from scipy import sparse, special
 
 from dpstats.inference.regression.calibrated_score import CalibratedScore
+from dpstats.inference.regression.error_law import ErrorLaw
 from dpstats.inference.regression.link import Log, Logit
 from dpstats.inference.regression.newton import derivatives
 
@@ -197,3 +198,27 @@ def test_slopes_are_derivatives():
         slopes = (link.mean(at + 1e-6) - link.mean(at - 1e-6)) / 2e-6
         np.testing.assert_allclose(link.slope(at), slopes, rtol=1e-8)
         np.testing.assert_allclose(link.predictor(link.mean(at)), at, rtol=1e-12)
+
+
+def test_the_error_grows_with_the_value_that_is_tested():
+    """By the error of the derivative of the score, here from two scores."""
+    found, h, step = score(noise=1e-3, moved=0.5), np.array([0.0, 1.0]), 1e-5
+    along = np.linalg.solve(found.information(found.params), h)
+    toward = step * along / (h @ along)
+
+    def coefficients(b, x):
+        influence = (x @ along) * (found.y - found.link.mean(x @ b))
+        return found.parts(influence[:, np.newaxis])
+
+    at = found.params
+    c = (coefficients(at + toward, found.x)[0] - coefficients(at, found.x)[0])[:, 0] / step
+    slope = found.link.slope(found.x @ at) * (found.x @ along) * (found.x @ toward) / step
+    hidden = found.parts(slope[:, np.newaxis])[1][0, 0] * found.kappa / found.n
+    fixed = found._own_parts[0] @ h
+    s = found.noise_of_means
+    expected = c @ s @ c + hidden - (c @ s @ fixed) ** 2 / (fixed @ s @ fixed)
+    law = found.law(h)
+    assert np.var(law.moving) == pytest.approx(expected, rel=0.3)
+    assert np.var(law.moving) > 0.9 * expected
+    without = ErrorLaw(law.spread, law.df, law.fixed, 0 * law.moving)
+    assert np.diff(law.interval(0.05)) > 1.001 * np.diff(without.interval(0.05))

@@ -143,6 +143,47 @@ def test_intervals_under_laplace_noise_end_where_the_test_rejects(alpha):
     assert ratio == pytest.approx(1, abs=0.02) if alpha == 0.05 else ratio > 1.01
 
 
+@pytest.mark.parametrize("laplace", [True, False])
+def test_a_joint_test_of_one_combination_is_its_test(laplace):
+    h, some = np.array([0.0, 1.0]), two_cells(laplace)
+    for value in (0.01, 0.03, 0.06):
+        statistic, pvalue = some.wald(h[np.newaxis], np.array([value]))
+        single = some.pvalue(h, value, "two-sided")
+        assert pvalue == pytest.approx(single, abs=0.02)  # of 5,000 draws
+        if not laplace:
+            assert statistic == pytest.approx(some.deviate(h, value, sampled=True) ** 2)
+    twice = some.wald(np.array([h, 2 * h]), np.array([0.06, 0.12]))
+    assert twice == pytest.approx((statistic, pvalue), abs=0.005)
+
+
+def test_what_bins_hide_is_no_evidence_in_a_joint_test(rows):
+    """At the estimate of the rows themselves their score is zero: within the bounds."""
+    at_rows = exact(*rows, 400).params
+    for bins in (3, 8):
+        assert exact(*rows, bins).wald(np.eye(2), at_rows)[1] == 1
+    assert exact(*rows, 8).wald(np.eye(2), at_rows + np.array([0.5, 0]))[1] < 1e-4
+
+
+def test_a_joint_test_has_its_level_under_noise_on_few_cells():
+    """120 tables of three groups with equal chances: 16 or more have a chance of .0003."""
+    rng, sizes, sd = np.random.default_rng(3), np.array([2_000, 600, 150]), 25.0
+    design = np.column_stack([np.ones(3), np.eye(3)[:, 1:]])
+    both, equal, rejected = np.eye(3)[1:], np.zeros(2), np.zeros(2)
+    for run in range(120):
+        ill = rng.binomial(sizes, 0.4)
+        counts = np.array([sizes - ill, ill]) + rng.laplace(0, sd / np.sqrt(2), (2, 3))
+        some = CellScore(
+            design, np.zeros((0, 3, 3)), np.zeros((3, 3)), counts, np.zeros((0, 3)),
+            sd**2 * np.eye(6), 2_750, sd * np.eye(6), np.ones(6), run,
+        )  # fmt: skip
+        forgetful = replace(
+            some, noise=np.zeros((6, 6)), laplace=np.zeros((0, 6)), terms=np.ones(0)
+        )
+        rejected += [one.wald(both, equal)[1] <= 0.05 for one in (some, forgetful)]
+    assert rejected[0] < 16
+    assert rejected[1] > 36  # a planted bug: noise that is not allowed for is seen
+
+
 def test_noise_that_leaves_a_coefficient_open_gives_the_whole_line(rows):
     some = exact(rows[0][:50], rows[1][:50], 8)
     noise = np.diag(np.r_[np.full(16, 5_000.0), np.full(8, 5_000.0)])

@@ -1,0 +1,1 @@
+"""Squares and products of person totals."""

@@ -1,0 +1,153 @@
+"""Products of person totals of a weight of one that each row spreads over groups and sides."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.arrays import Codes
+from dpstats.errors import RequestError
+from dpstats.families.conditions import CellSet
+from dpstats.families.persons.products import LARGEST_TOTAL, PersonProducts, rounded, steps_of
+from dpstats.families.subgroups import EVERY_CELL, Subgroup, disjoint, require_answered
+from dpstats.privacy.neighbours import Sensitivity
+from dpstats.schema import Column, Number, Schema
+
+if TYPE_CHECKING:
+    from dpstats.privacy.neighbours import Unit
+
+
+@dataclass(frozen=True)
+class PersonShares(PersonProducts):
+    """Of a weight of one that each row spreads over the totals.
+
+    With a number x in [-1, 1] these are (1 - x) / 2 and (1 + x) / 2 in every group of rows, else
+    the number of rows in each. Size and sum of a group follow from its totals, and so does the
+    variance of a mean, of a share, or of a difference of two.
+
+    Attributes
+    ----------
+    number : Number or None
+    groups : tuple of Subgroup
+        Without a row in common; they exclude rows without a value of the number.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> age = dps.Number("age", 0, 100, missing=40)
+    >>> from dpstats.families.persons.shares import PersonShares
+    >>> PersonShares.of_all(age).names[1]
+    'person totals of age low times age high'
+    """
+
+    number: Number | None
+    groups: tuple[Subgroup, ...]
+
+    kind: ClassVar[str] = "person_shares"
+
+    def __post_init__(self) -> None:
+        if self.number is not None:
+            self.number.require_missing("person totals")
+        for group in self.groups:
+            require_answered([] if self.number is None else [self.number], group)
+        if not self.groups or not disjoint(self.groups):
+            raise RequestError(
+                "person totals need groups of the same columns without a row in common, got "
+                f"{[group.name for group in self.groups]}"
+            )
+
+    @staticmethod
+    def of_all(number: Number) -> PersonShares:
+        """Of all rows, where each has a value of the number."""
+        return PersonShares(number, (Subgroup(EVERY_CELL),))
+
+    @staticmethod
+    def of_cells(
+        columns: Sequence[Column], sets: Iterable[tuple[NDArray[np.bool_], str]]
+    ) -> PersonShares:
+        """Numbers of rows in sets of cells of some columns without a cell in common, labelled."""
+        return PersonShares(None, tuple(
+            Subgroup(CellSet(tuple(columns), np.ascontiguousarray(cells).tobytes()), label=label)
+            for cells, label in sets
+        ))  # fmt: skip
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The number and the columns of the groups."""
+        numbers = () if self.number is None else (self.number,)
+        return tuple(dict.fromkeys((*numbers, *self.groups[0].columns)))
+
+    @property
+    def coded(self) -> tuple[Column, ...]:
+        """The number."""
+        return () if self.number is None else (self.number,)
+
+    @property
+    def totals(self) -> tuple[Hashable, ...]:
+        """Group by group: low and high of the number, or the number of rows."""
+        sides = ("",) if self.number is None else ("low", "high")
+        return tuple((self.number, group, side) for group in self.groups for side in sides)
+
+    @property
+    def labels(self) -> list[str]:
+        """Such as ``income low, region=north``."""
+        if self.number is None:
+            return [f"rows with {group.name}" if group.name else "rows" for group in self.groups]
+        name = self.number.measured_name
+        return [
+            f"{name} {side}" + (f", {group.name}" if group.name else "")
+            for group in self.groups
+            for side in ("low", "high")
+        ]
+
+    @property
+    def _half(self) -> int:
+        assert self.number is not None
+        return steps_of(self.number, LARGEST_TOTAL // 2)
+
+    @cached_property
+    def units(self) -> Codes:
+        """One, or twice the steps of the number."""
+        unit = 1 if self.number is None else 2 * self._half
+        return np.full(len(self.totals), unit, dtype=np.int64)
+
+    def of_rows(self, codes: Mapping[str, Codes]) -> Codes:
+        """What each row adds, (T, n)."""
+        held = [group.holds(codes).astype(np.int64) for group in self.groups]
+        if self.number is None:
+            return np.stack(held)
+        x = rounded(self.number, self._half, codes[self.number.name])
+        return np.concatenate([[(self._half - x) * inside, (self._half + x) * inside]
+                               for inside in held])  # fmt: skip
+
+    @property
+    def sets(self) -> Sequence[Sequence[int]]:
+        """All together."""
+        return [range(len(self.totals))]
+
+    def of_rows_alone(self, unit: Unit) -> Sensitivity:
+        """A row spreads a weight of one over its sums; of two sets of all rows one is measured."""
+        whole = self.number is None and not self.groups[0].answered and len(self.groups) == 2
+        one = whole and bool(np.all(sum(group.cells.array for group in self.groups)))
+        times = Fraction(2 if unit == "replace" and not one else 1)
+        return Sensitivity(times, times)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        number = None if self.number is None else self.number.name
+        groups = [group.to_dict() for group in self.groups]
+        return {"kind": self.kind, "number": number, "groups": groups}
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any], schema: Schema) -> PersonShares:
+        """Inverse of `to_dict`."""
+        number = None if plain["number"] is None else schema[plain["number"]]
+        if not (number is None or isinstance(number, Number)):
+            raise RequestError(f"{plain['number']!r} is not a number")
+        return cls(number, tuple(Subgroup.from_dict(group, schema) for group in plain["groups"]))

@@ -1,0 +1,345 @@
+"""Intervals from person totals: statsmodels' cluster covariance, notes, fallbacks and coverage."""
+
+import functools
+
+import numpy as np
+import pandas as pd
+import pytest
+import statsmodels.api as sm
+from scipy import stats
+
+import dpstats as dps
+from dpstats.errors import NotMeasuredError, RequestError
+from dpstats.privacy import noise
+
+SCHEMA = dps.Schema([
+    dps.Boolean("ill"), dps.Boolean("g"), dps.Number("x", -4, 4, points=129, edges=[0], missing=0),
+    dps.Number("y", -8, 8, points=129, missing=0), dps.Category("c", ["a", "b", "z"]),
+    dps.Number("m", -1, 1, points=21, allow_missing=True),
+])  # fmt: skip
+ASKED = {
+    "share": dps.Proportion("ill"),
+    "share in a group": dps.Proportion("ill", given="g"),
+    "mean": dps.Mean("y"),
+    "mean in a group": dps.Mean("y", given="g"),
+    "mean where answered": dps.Mean("m"),
+    "difference": dps.Difference("ill", by="g"),
+    "gap": dps.MeanDifference("y", by="g"),
+    "ols": dps.OLS("y ~ x + C(c)"),
+    "hc1": dps.OLS("y ~ x", cov_type="HC1"),
+    "ols in a group": dps.OLS("y ~ x", given="g"),
+    "no intercept": dps.OLS("y ~ x - 1"),
+}
+
+
+def panel(rng, persons, k, *, balanced=False):
+    """Rows of persons, 1 to k of them or k; most of the variation is between persons."""
+    ids = np.repeat(np.arange(persons), k if balanced else rng.integers(1, k + 1, persons))
+    n = len(ids)
+    u, v, w = rng.normal(size=(3, persons))
+    x = (v[ids] + 0.5 * rng.normal(size=n)).clip(-4, 4)
+    y = (1 + 0.5 * x + 1.2 * u[ids] + (0.5 + 0.2 * np.abs(x)) * rng.normal(size=n)).clip(-8, 8)
+    return pd.DataFrame({
+        "id": ids, "ill": u[ids] + 0.3 * rng.normal(size=n) > 0.8,
+        "g": w[ids] + 0.7 * rng.normal(size=n) > 0,  # a person may be in both groups
+        "x": np.round(x * 16) / 16, "y": np.round(y * 8) / 8,
+        "c": np.array(["a", "b", "z"])[(ids + rng.integers(0, 2, n)) % 3],
+        "m": np.where(rng.random(n) < 0.2, np.nan, np.round(np.tanh(u[ids]), 1)),
+    })  # fmt: skip
+
+
+class Silent:
+    def __call__(self, scale, size):
+        return np.zeros(size, dtype=np.int64)
+
+
+class Laplace:
+    def __init__(self, seed):
+        self.rng = np.random.default_rng(seed)
+
+    def __call__(self, scale, size):
+        p = -np.expm1(-1 / scale)
+        return self.rng.geometric(p, size) - self.rng.geometric(p, size)
+
+    def uniforms(self, size):
+        return self.rng.random(size) - 0.5
+
+
+def released(frame, asked, k, source, budget=None, **options):
+    options = {"person_totals": True, **options}
+    plan = dps.plan(SCHEMA, asked, budget=budget or dps.PureDP(10**6), rows_per_person=k,
+                    person="id", **options)  # fmt: skip
+    with noise._noise_from(source):
+        return dps.release(plan, frame, m=60, k=10, rng=0)
+
+
+def clustered(frame, name):
+    """Statsmodels' cluster covariance of the parameters, with its own small-sample factor."""
+    some = frame[frame["g"]] if "in a group" in name else frame
+    some = some[some["m"].notna()] if "answered" in name else some
+    one = np.ones(len(some))
+    column = "ill" if name.startswith(("share", "difference")) else "m" if "answer" in name else "y"
+    y = some[column].to_numpy(float)
+    x = some["x"].to_numpy()
+    designs = {
+        "difference": np.c_[one, ~some["g"]], "gap": np.c_[one, ~some["g"]],
+        "ols": np.c_[one, x, some["c"] == "b", some["c"] == "z"], "hc1": np.c_[one, x],
+        "ols in a group": np.c_[one, x], "no intercept": x[:, None],
+    }  # fmt: skip
+    design = designs.get(name, one[:, None]).astype(float)
+    groups = {"groups": some["id"].to_numpy()}
+    return sm.OLS(y, design).fit(cov_type="cluster", cov_kwds=groups, use_t=True), len(y)
+
+
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+@pytest.mark.parametrize(("k", "balanced"), [(4, True), (5, False)])
+def test_without_noise_variances_are_those_of_statsmodels(k, balanced, unit):
+    """With G = n / k persons in the factor G / (G - 1): those of a balanced panel."""
+    frame = panel(np.random.default_rng(5), 300, k, balanced=balanced)
+    release = released(frame, ASKED, k, Silent(), unit=unit)
+    for name in ASKED:
+        fit, n = clustered(frame, name)
+        own = fit.df_resid_inference + 1 if fit.df_resid_inference else None
+        persons = len(set(fit.cov_kwds["groups"])) if own is None else own
+        ratio = n / (n - k) / (persons / (persons - 1))
+        if balanced and "in a group" not in name and "answered" not in name:
+            assert ratio == pytest.approx(1, rel=1e-12)
+        wanted = np.diag(fit.cov_params()) * ratio
+        found = np.asarray(release.infer(name).sampling_variance)
+        if name in ("difference", "gap"):
+            found, wanted = found[:1], wanted[1:]
+        np.testing.assert_allclose(found, wanted, rtol=1e-8, err_msg=name)
+
+
+def test_limits_are_those_of_t_with_the_fewest_persons():
+    k, frame = 4, panel(np.random.default_rng(6), 60, 4, balanced=True)
+    release = released(frame, ASKED, k, Silent())
+    reach = stats.t.ppf(0.975, 59)
+    for name in ("mean", "ols", "share"):
+        fit, _ = clustered(frame, name)
+        low, high = np.asarray(release.infer(name).conf_int()).reshape(-1, 2).T
+        np.testing.assert_allclose((high - low) / 2, reach * fit.bse, rtol=2e-4, err_msg=name)
+        np.testing.assert_allclose((high + low) / 2, fit.params, rtol=1e-4, atol=1e-6)
+    difference = release.infer("difference")
+    counts = frame.groupby("g")["ill"].mean()
+    low, high = np.asarray(difference.conf_int())[1]
+    np.testing.assert_allclose(np.sqrt(low * high), counts[True] / counts[False], rtol=1e-3)
+    # The ratio's variance, by the totals of the linearised terms.
+    terms = np.where(frame["g"], -(frame["ill"] - counts[True]) / counts[True],
+                     (frame["ill"] - counts[False]) / counts[False])  # fmt: skip
+    terms /= frame.groupby("g")["g"].transform("size")
+    totals = pd.Series(terms).groupby(frame["id"]).sum()
+    n, g = len(frame), 60
+    error = np.sqrt((totals**2).sum() * g / (g - 1) * (n - 1) / (n - 2))
+    np.testing.assert_allclose(np.log(high / low) / 2, reach * error, rtol=0.04)
+
+
+def test_equal_rows_have_the_bound_and_independent_ones_have_less():
+    rng = np.random.default_rng(7)
+    alone = panel(rng, 400, 1)
+    equal = alone.loc[alone.index.repeat(4)].reset_index(drop=True)
+    apart = alone.sample(1600, replace=True, random_state=1).assign(id=np.repeat(np.arange(400), 4))
+    for name in ("mean", "share", "gap", "ols"):
+        for frame, low, high in ((equal, 0.85, 1.1), (apart, 0.1, 0.5)):
+            totals, bound = (
+                np.asarray(released(frame, {name: ASKED[name]}, 4, Silent(), person_totals=some)
+                           .infer(name).sampling_variance) for some in (True, False)
+            )  # fmt: skip
+            ratio = totals[:1] / bound[:1]
+            assert np.all((ratio > low) & (ratio < high)), (name, ratio)
+
+
+def test_results_say_where_their_variance_comes_from():
+    frame = panel(np.random.default_rng(8), 200, 4)
+    release = released(frame, ASKED, 4, Silent())
+    for name in ASKED:
+        text = " ".join(release.infer(name).summary().split())
+        assert "the sampling variance is that of sums over persons" in text, name
+        assert "persons assumed independent draws" in text
+        assert "4 times" not in text
+    assert "of columns rounded to at most 128 steps" in release.infer("ols").summary()
+    some = released(frame, ASKED, 4, Silent(), person_totals=["mean"])
+    assert "sums over persons" in some.infer("mean").summary()
+    for name in ("share", "gap", "ols"):
+        assert "taken as 4 times" in " ".join(some.infer(name).summary().split())
+    # The same totals serve every analysis that they hold all of.
+    assert (
+        "sums over persons"
+        in released(frame, {"d": ASKED["difference"]}, 4, Silent())
+        .infer(dps.Difference("ill", by="g", groups=(True, False)))
+        .summary()
+    )
+
+
+def test_noise_that_hides_the_variance_of_persons_leaves_the_bound():
+    frame = panel(np.random.default_rng(9), 400, 4)
+    for name in ("mean", "gap", "share", "difference"):
+        release = released(frame, {name: ASKED[name]}, 4, Laplace(0), dps.PureDP(0.5))
+        totals = np.asarray(release.infer(name).sampling_variance)[0]
+        plain = released(frame, {name: ASKED[name]}, 4, Silent(), person_totals=False)
+        bound = np.asarray(plain.infer(name).sampling_variance)[0]
+        assert totals < 1.5 * bound, name
+    noisy = released(frame, {"ols": ASKED["ols in a group"]}, 4, Laplace(0), dps.PureDP(60))
+    result = noisy.infer("ols")
+    assert "sampling variances are the bound" in result.summary()
+    robust = noisy.infer(dps.OLS("y ~ x", given="g", cov_type="HC1"))
+    assert "most of the sampling variance is noise on products" in robust.summary()
+    assert np.all(robust.sampling_variance > result.sampling_variance)
+
+
+def test_plans_and_releases_keep_person_totals(tmp_path):
+    frame = panel(np.random.default_rng(10), 200, 3)
+    release = released(frame, ASKED, 3, Laplace(1), dps.ZCDP(50), unit="add_remove")
+    release.save(tmp_path / "r.zip")
+    again = dps.load(tmp_path / "r.zip")
+    for name in ASKED:
+        assert again.infer(name) == release.infer(name), name
+    kinds = release.measured()["kind"].tolist()
+    assert kinds.count("products of person totals") > 3
+    plan = dps.plan(SCHEMA, ASKED, budget=dps.PureDP(1), rows_per_person=3, person="id",
+                    person_totals=True)  # fmt: skip
+    plan.save(tmp_path / "plan.json")
+    assert dps.Plan.load(tmp_path / "plan.json") == plan
+    assert "for the intervals of share, share in a group, mean, mean in a group" in " ".join(
+        str(plan).split()
+    )
+    assert plan.asking({"mean": ASKED["mean"]}).strategy.of_persons
+    assert not plan.asking({"other": dps.Mean("x")}).strategy.of_persons
+    named = dps.plan(SCHEMA, ASKED, budget=dps.PureDP(1), rows_per_person=3, person="id",
+                     person_totals=["mean"], shares=dict.fromkeys(ASKED, 1))  # fmt: skip
+    assert [p.block.names for p in named.strategy.of_persons] == [
+        ["person totals of y low squared", "person totals of y low times y high",
+         "person totals of y high squared"]
+    ]  # fmt: skip
+    assert named.cost() == plan.cost() == 1
+
+
+def test_previews_take_the_rows_of_a_person_to_be_equal():
+    asked = {name: ASKED[name] for name in ("mean", "share", "ols")}
+    options = {"budget": dps.ZCDP(20_000), "rows_per_person": 4, "person": "id"}
+    totals, bound = (
+        dps.plan(SCHEMA, asked, person_totals=some, **options)
+        .preview(n=4_000).widths()["width"].to_numpy() for some in (True, False)
+    )  # fmt: skip
+    np.testing.assert_allclose(totals, bound, rtol=0.1)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"rows_per_person": 4}, "name it with person="),
+        ({"rows_per_person": 64, "person": "id"}, "rows_per_person of at most 63"),
+        ({"person": "id", "person_totals": ["other"]}, "must be True, or names of analyses"),
+        ({"person": "id", "person_totals": "mean"}, "must be True, or names of analyses"),
+        ({"person": "id", "person_totals": []}, "must be True, or names of analyses"),
+        ({"person": "id", "person_totals": ["test"]}, "'test' has no intervals from person"),
+        ({"person": "id", "person_totals": ["ball"]}, "OLS without clip_norm="),
+        ({"person": "id", "person_totals": ["long"]}, "products of totals of up to 4 numbers"),
+    ],
+)
+def test_what_has_no_person_totals_is_refused(options, said):
+    asked = {"mean": dps.Mean("y"), "test": dps.Independence("ill", "g"),
+             "ball": dps.OLS("y ~ x", clip_norm=0.5),
+             "long": dps.OLS("y ~ x + I(x**2)")}  # fmt: skip
+    options = {"person_totals": True, **options}
+    with pytest.raises(RequestError, match=said):
+        dps.plan(SCHEMA, asked, budget=dps.PureDP(1), **options)
+
+
+def test_nothing_to_total_is_refused_and_starts_keep_theirs():
+    asked = {"test": dps.Independence("ill", "g")}
+    options = {"budget": dps.PureDP(1), "person": "id", "person_totals": True}
+    with pytest.raises(RequestError, match="no analysis of this plan"):
+        dps.plan(SCHEMA, asked, **options)
+    plan = dps.plan(SCHEMA, asked | {"mean": dps.Mean("y"), "long": dps.OLS("y ~ x + I(x**2)")},
+                    **options)  # fmt: skip
+    assert len(plan.strategy.of_persons) == 1
+
+
+def test_edited_plans_are_refused(tmp_path):
+    import json
+
+    plan = dps.plan(SCHEMA, {"mean": dps.Mean("y")}, budget=dps.PureDP(1), rows_per_person=3,
+                    person="id", person_totals=True)  # fmt: skip
+    plain = plan.to_dict()
+    (place,) = [i for i, block in enumerate(plain["blocks"]) if block["role"] == "persons"]
+
+    def refused(change, *errors):
+        edited = json.loads(json.dumps(plain))
+        change(edited)
+        (tmp_path / "plan.json").write_text(json.dumps(edited))
+        with pytest.raises(errors or dps.errors.DpstatsError):
+            dps.Plan.load(tmp_path / "plan.json")
+
+    refused(lambda p: p["blocks"].pop(place), dps.errors.BudgetError)
+    refused(lambda p: p["blocks"][place].update(role="family"))
+    refused(lambda p: p["blocks"][place].update(number="x"))
+    refused(lambda p: p["blocks"][place].update(number=None))
+    refused(lambda p: p.pop("person_key"))
+    refused(lambda p: p.update(rows_per_person=4), dps.errors.BudgetError)
+
+
+def test_measurements_without_totals_do_not_answer_for_them():
+    frame = panel(np.random.default_rng(11), 50, 2)
+    release = released(frame, {"mean": dps.Mean("y")}, 2, Silent(), person_totals=False)
+    with pytest.raises(NotMeasuredError):
+        release.answers(dps.Mean("y").person_totals(SCHEMA)[0])
+
+
+# Coverage
+
+
+@functools.cache
+def truths(k, rows):
+    """Of all persons, from very many; per row, as means over rows are."""
+    big = panel(np.random.default_rng(99), 2 * rows // (k + 1), k)
+    design = np.column_stack([np.ones(len(big)), big["x"]])
+    yes, no = big.loc[big["g"], "ill"].mean(), big.loc[~big["g"], "ill"].mean()
+    means = big.groupby("g")["y"].mean()
+    return {
+        "share": [big["ill"].mean()], "share in a group": [yes], "mean": [big["y"].mean()],
+        "difference": [yes - no, yes / no, yes / (1 - yes) / (no / (1 - no))],
+        "gap": [means[True] - means[False]],
+        "hc1": np.linalg.lstsq(design, big["y"], rcond=None)[0],
+    }  # fmt: skip
+
+
+def covered(k, runs, names, epsilon, rows, persons=400, **options):
+    """How often intervals of one release cover, and how wide they are."""
+    hits, widths = {name: [] for name in names}, {name: [] for name in names}
+    asked, truth = {name: ASKED[name] for name in names}, truths(k, rows)
+    for run in range(runs):
+        some = panel(np.random.default_rng([k, run]), persons, k)
+        release = released(some, asked, k, Laplace(run), dps.PureDP(epsilon), **options)
+        for name in names:
+            low, high = np.asarray(release.infer(name).conf_int()).reshape(-1, 2).T
+            hits[name].append((low <= truth[name]) & (np.asarray(truth[name]) <= high))
+            widths[name].append(high - low)
+    return (
+        {name: np.mean(found, axis=0) for name, found in hits.items()},
+        {name: np.median(found, axis=0) for name, found in widths.items()},
+    )
+
+
+def test_intervals_cover_and_those_of_rows_would_not():
+    """40 runs at .95: 32 or fewer in one of a thousand. Without persons three quarters cover."""
+    names = ["share", "mean", "gap"]
+    found, widths = covered(5, 40, names, 300, 300_000)
+    for name, share in found.items():
+        assert np.all(share >= 33 / 40), (name, share)
+    _, bounds = covered(5, 5, names, 300, 300_000, person_totals=False)
+    ratio = np.concatenate([widths[name] / bounds[name] for name in names])
+    assert np.all(ratio < 0.97), ratio
+    assert np.median(ratio) < 0.85
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("epsilon", [5, 25, 10_000])
+@pytest.mark.parametrize("k", [1, 2, 5, 20])
+def test_coverage_on_panels(k, epsilon):
+    """400 runs at .95: below .916 in one of a thousand."""
+    names = ["share", "share in a group", "mean", "difference", "gap"]
+    found = covered(k, 400, names, epsilon, 3_000_000)[0]
+    found |= covered(k, 400, ["hc1"], epsilon, 3_000_000)[0]
+    for name, share in found.items():
+        assert np.all(share >= 0.916), (k, epsilon, name, share)

@@ -1,0 +1,159 @@
+"""Products of person totals: exact sums, and what any person of a few rows changes."""
+
+import itertools
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import dpstats as dps
+from dpstats.auditing.pairs import codes_of
+from dpstats.errors import RequestError
+from dpstats.families import block_from_dict
+from dpstats.families.persons.moments import PersonMoments
+from dpstats.families.persons.shares import PersonShares
+from dpstats.families.subgroups import Subgroup
+from dpstats.measured.strategy import MOST_ROWS, SAFE_TOTAL
+from dpstats.privacy.neighbours import Neighbours
+
+SCHEMA = dps.Schema([
+    dps.Number("x", -1, 1, points=5, missing=0), dps.Number("y", -2, 2, points=3, missing=0),
+    dps.Number("fine", 0, 1, points=20_001, missing=0),
+    dps.Category("c", ["a", "b", "z"]), dps.Boolean("d"),
+    dps.Number("m", -1, 1, points=3, allow_missing=True),
+])  # fmt: skip
+X, Y = ("x", None), ("y", None)
+
+
+def of(analysis):
+    (block,) = analysis.person_totals(SCHEMA)
+    return block
+
+
+BLOCKS = {
+    "mean": of(dps.Mean("x")),
+    "mean where answered": of(dps.Mean("m")),
+    "mean in a group": of(dps.Mean("x", given="d")),
+    "share": of(dps.Proportion("c == 'a'")),
+    "share in a group": of(dps.Proportion("c == 'a'", given="d")),
+    "difference": of(dps.Difference("d", by="c", groups=("a", "b"))),
+    "gap": of(dps.MeanDifference("x", by="c", groups=("a", "b"))),
+    "line": of(dps.OLS("y ~ x")),
+    "no intercept": of(dps.OLS("y ~ x - 1")),
+    "levels": of(dps.OLS("y ~ C(c)")),
+    "levels and response": of(dps.OLS("d ~ C(c)")),
+    "line in a group": of(dps.OLS("y ~ x", given="d")),
+    "one total": PersonMoments.of(SCHEMA, [(X,)]),
+}
+
+
+def persons(block, rows):
+    """Totals over so many rows (T, persons) of persons of exactly that many rows, in all ways."""
+    names = [column.name for column in block.columns]
+    codes = [codes_of(c, coded=True) for c in block.columns]
+    every = np.array(list(itertools.product(*codes)), dtype=np.int64).T
+    values = np.unique(block.of_rows(dict(zip(names, every, strict=True))), axis=1)
+    chosen = itertools.combinations_with_replacement(range(values.shape[1]), rows)
+    picked = np.array(list(chosen))
+    if len(picked) > 3_000:
+        picked = np.random.default_rng(0).choice(picked, 3_000, axis=0)
+    return values[:, picked].sum(axis=2)
+
+
+def products(block, totals):
+    """In units of B, of persons of one row."""
+    i, j = block.pairs
+    return totals[i] * totals[j] / block.bounds[:, None]
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+@pytest.mark.parametrize("name", BLOCKS)
+def test_no_person_changes_the_products_by_more_than_is_claimed(name, k):
+    block = BLOCKS[name]
+    if block.kind == "person_shares" and block.number is None:
+        k = min(k, 2)
+    found = {"replace": [0.0, 0.0], "add_remove": [0.0, 0.0]}
+    for rows in range(1, k + 1):  # keys stay where values are replaced
+        f = products(block, persons(block, rows))
+        for at in range(0, f.shape[1], 100):
+            moved = np.abs(f[:, at : at + 100, None] - f[:, None, :])
+            for power in (1, 2):
+                size = (moved**power).sum(axis=0).max()
+                found["replace"][power - 1] = max(found["replace"][power - 1], size)
+        for power in (1, 2):
+            size = (np.abs(f) ** power).sum(axis=0).max()
+            found["add_remove"][power - 1] = max(found["add_remove"][power - 1], size)
+    for unit, (l1, l2_squared) in found.items():
+        claimed = block.moved_by(Neighbours(unit, k, "id"))
+        assert l1 <= claimed.l1 * (1 + 1e-12)
+        assert l2_squared <= claimed.l2_squared * (1 + 1e-12)
+        if block.kind == "person_shares" or unit == "add_remove":  # reached
+            assert l1 == pytest.approx(float(claimed.l1))
+            assert l2_squared == pytest.approx(float(claimed.l2_squared))
+        else:
+            assert l1 >= 0.6 * claimed.l1
+            assert l2_squared >= 0.5 * claimed.l2_squared
+
+
+def test_persons_of_different_rows_change_more_than_any_row():
+    """So enumerating rows would understate it: x^2 and x of a person, from x = 1 to x = -1/3."""
+    block = PersonMoments.of(SCHEMA, [(), (X,)])
+    ends = np.array([[3, 3], [6, -2]])  # three rows each; x in halves
+    f = products(block, ends)
+    assert np.abs(f[:, 0] - f[:, 1]).sum() > 9 * 2
+    assert block.sensitivity("replace").l1 == Fraction(9, 4)
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_sums_are_those_of_a_loop_and_blocks_come_back(name):
+    block, rng = BLOCKS[name], np.random.default_rng(1)
+    codes = {c.name: rng.choice(codes_of(c, coded=True), 40) for c in block.columns}
+    keys = rng.integers(0, 9, 40)
+    values = block.of_rows(codes)
+    totals = np.array([values[:, keys == key].sum(axis=1) for key in range(9)]).T
+    expected = [
+        sum(int(a) * int(b) for a, b in zip(totals[i], totals[j], strict=True))
+        for i, j in zip(*block.pairs, strict=True)
+    ]
+    assert block.of_totals(totals).tolist() == expected
+    assert block.sums(codes).tolist() == block.evaluate(codes).array.sum(axis=1).tolist()
+    low, high = block.ranges
+    single = block.evaluate(codes).array
+    assert np.all(single >= low[:, None])
+    assert np.all(single <= high[:, None])
+    again = block_from_dict(block.to_dict(), SCHEMA)
+    assert again == block
+    assert again.names == block.names
+    assert len(set(block.names)) == block.size
+
+
+def test_part_of_the_totals_follows_from_all_of_them():
+    whole, part = BLOCKS["gap"], PersonShares(SCHEMA["x"], BLOCKS["gap"].groups[1:])
+    derivation = whole.derive(part)
+    assert (derivation.terms == 1).all()
+    assert [whole.names[f] for f in np.flatnonzero(derivation.member >= 0)] == part.names
+    assert part.derive(BLOCKS["line"]) is None
+    assert BLOCKS["line"].derive(BLOCKS["line in a group"]) is None
+
+
+def test_sums_over_any_table_stay_exact():
+    fine = of(dps.Mean("fine"))
+    for block in (*BLOCKS.values(), fine, of(dps.OLS("fine ~ x"))):
+        assert 63 * int(block.bounds.max()) * MOST_ROWS < SAFE_TOTAL, block.names
+    assert fine.units.tolist() == [4096, 4096]
+    codes = {"fine": np.array([-10_000, 0, 10_000, 2])}
+    assert fine.of_rows(codes).tolist() == [[4096, 2048, 0, 2048], [0, 2048, 4096, 2048]]
+
+
+@pytest.mark.parametrize("terms", [(), ((X,), (X,)), ((X, X, X),), ((("c", 7),),), ((("d", -1),),)])
+def test_other_terms_are_refused(terms):
+    with pytest.raises(RequestError, match="distinct terms"):
+        PersonMoments(tuple(SCHEMA), tuple(terms))
+
+
+def test_groups_with_a_row_in_common_are_refused():
+    groups = [Subgroup.of(SCHEMA, text, ["m"]) for text in ("d", "c == 'a'")]
+    with pytest.raises(RequestError, match="without a row in common"):
+        PersonShares(SCHEMA["m"], tuple(groups))
+    with pytest.raises(RequestError, match="value in every row"):
+        PersonShares.of_all(SCHEMA["m"])
