@@ -90,7 +90,7 @@ def _of_block(
         first_function=block.names[0],
         functions=block.size,
         rows=pair.tried,
-        every=pair.every,
+        every=pair.every and block.degree == 1,  # persons may have different rows
         reached=reached,
         claimed=claimed.l1 if power == 1 else claimed.l2_squared,
         additive=_adds(block, random_rows(columns, _TOGETHER, rng)),
@@ -103,19 +103,20 @@ def _of_plan(
     """The privacy loss: changes over scales, or their squares over twice the squared scales."""
     power = POWERS[strategy.budget.noise]
     blocks = tuple(planned.block for planned in strategy.blocks)
-    scales = strategy.block_scales
+    scales, k = strategy.block_scales, strategy.rows_per_person
     pair = farthest(
-        Distance(blocks, tuple(1 / own for own in scales), power),
+        Distance(
+            blocks, tuple(k**b.degree / s for b, s in zip(blocks, scales, strict=True)), power
+        ),
         columns_of(strategy.columns, blocks),
         replaced=strategy.unit == "replace",
         rng=rng,
         starts=pairs,
     )
-    k = strategy.rows_per_person
     moved = [change for block in blocks for change in _moved(block, pair, k)]
     reached = _size(moved, np.concatenate(scales).tolist(), power) / power
     sums = tuple(
-        [k * np.array(sums_of_rows(block, side), dtype=np.int64) for block in blocks]
+        [k**block.degree * np.array(sums_of_rows(block, side), dtype=np.int64) for block in blocks]
         for side in (pair.row, pair.other)
     )
     audited = LossAudit(reached, strategy.budget.total, pair.every)
@@ -134,7 +135,7 @@ def _size(moved: Sequence[int], units: Sequence[float], power: int) -> Fraction:
 def _moved(block: Block, pair: Pair, rows: int) -> list[int]:
     """Changes (d,) of the sums by a person with so many rows, all equal."""
     sides = sums_of_rows(block, pair.row), sums_of_rows(block, pair.other)
-    return [rows * abs(a - b) for a, b in zip(*sides, strict=True)]
+    return [rows**block.degree * abs(a - b) for a, b in zip(*sides, strict=True)]
 
 
 def _adds(block: Block, rows: Rows) -> bool:

@@ -109,9 +109,12 @@ class Neighbours:
         if self.person is not None:
             check_person(self.person)
 
-    def of_person(self, of_row: Sensitivity) -> Sensitivity:
-        """Sensitivity to one person, from that to one row under `unit`."""
-        return of_row.of_rows(self.rows_per_person)
+    def of_person(self, of_row: Sensitivity, degree: int = 1) -> Sensitivity:
+        """Sensitivity to one person, from that to one row, or a person of one, under `unit`.
+
+        Products of two person totals, of degree 2, grow with the square of the number of rows.
+        """
+        return of_row.of_rows(self.rows_per_person**degree)
 
     @property
     def counted(self) -> Neighbours:

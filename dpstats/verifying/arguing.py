@@ -12,6 +12,7 @@ from dpstats.verifying.certificate import check_certificate
 from dpstats.verifying.findings import Finding, find, joint_residuals
 from dpstats.verifying.functions import Residual
 from dpstats.verifying.noise import promises, scale_of
+from dpstats.verifying.persons import PersonProducts
 from dpstats.verifying.reading import Held, Measured, NotReadError, fraction, open_file
 
 AGREES, DISAGREES, NOT_READ = 0, 1, 2
@@ -33,6 +34,8 @@ _WHAT = {
     "linear_losses": "losses at the points of a grid",
     "tabulated_losses": "losses that the file lists, at the points of a grid",
     "pilot_score": "terms times the residual of a response",
+    "person_shares": "products of person totals of a weight of one a row",
+    "person_moments": "products of person totals of products",
 }
 
 
@@ -106,8 +109,11 @@ def _argued(held: Held, name: str) -> Verdict:
         raise NotReadError(f"{name} has a budget of a kind that is not known")
     total, power = fraction(budget[_KEYS[kind]]), 1 if kind == "pure" else 2
     findings = tuple(find(one.block, held.unit, power) for one in held.blocks)
-    times = held.rows_per_person**power
-    costs = [_costs(one, f, power, times) for one, f in zip(held.blocks, findings, strict=True)]
+    times = [_times(one, held.rows_per_person, power) for one in held.blocks]
+    costs = [
+        _costs(one, finding, power, own)
+        for one, finding, own in zip(held.blocks, findings, times, strict=True)
+    ]
     joint, joint_words = _of_residuals(held, power)
     reached, bound = joint, joint
     for one, (least, most) in zip(held.blocks, costs, strict=True):
@@ -118,13 +124,13 @@ def _argued(held: Held, name: str) -> Verdict:
         f"{name}: a {held.kind} of dpstats, {len(held.blocks)} blocks of "
         f"{sum(one.block.size for one in held.blocks):,} functions.",
         f"Claim: {_KEYS[kind]} = {_text(total)} with {what} noise; {_UNITS[held.unit]}.",
-        *_persons(held, times),
+        *_persons(held, held.rows_per_person**power),
         "",
     ]
     for number, (one, finding, cost) in enumerate(zip(held.blocks, findings, costs, strict=True)):
         alone = not (joint and isinstance(one.block, Residual))
         left = total - bound + cost[1] if alone else None
-        lines += _paragraph(number, one, finding, cost, left, power, times)
+        lines += _paragraph(number, one, finding, cost, left, power, times[number])
     lines += joint_words
     wrong = held.wrong
     undecided = reached <= total < bound
@@ -154,19 +160,29 @@ def _persons(held: Held, times: int) -> list[str]:
     """What is said of persons with several rows."""
     k, key = held.rows_per_person, held.document.get("person_key")
     lines = []
+    totals = any(isinstance(one.block, PersonProducts) for one in held.blocks)
+    squared = f", and products of person totals {times**2} times" if totals else ""
     if k > 1:
         lines.append(
-            f"A person has at most {k} rows: each block costs {times} times what it does for one."
+            f"A person has at most {k} rows: each block costs {times} times what it does for one"
+            f"{squared}."
         )
     if key is not None:
         lines.append(f"The rows of a person are found by the key {key!r}, which is not measured.")
     return lines
 
 
+def _times(one: Measured, k: int, power: int) -> int:
+    """How many times as much a person of k rows costs: totals are multiplied by each other."""
+    found: int = k ** (power * (2 if isinstance(one.block, PersonProducts) else 1))
+    return found
+
+
 def _costs(one: Measured, finding: Finding, power: int, times: int) -> tuple[Fraction, Fraction]:
     """What a block spends on a person, by what is reached and by the bound.
 
-    k equal rows that change alike move the sums k times as far as one, and no k rows farther.
+    k equal rows that change alike move sums k times as far as one, and no k rows farther; products
+    of two person totals k^2 times.
     """
     per_unit = times / one.multiplier / power
     return finding.reached * per_unit, finding.bound * per_unit

@@ -26,7 +26,7 @@ from dpstats.verifying.functions import (
     Row,
     Table,
 )
-from dpstats.verifying.noise import jointly, quantile
+from dpstats.verifying.noise import jointly, quantile, quantile_of_sum, variance
 from dpstats.verifying.numeric_functions import BallMoments
 from dpstats.verifying.reading import Held, Measured
 
@@ -159,14 +159,25 @@ def _separate(
     power: int,
     alpha: float,
 ) -> tuple[list[Published], float, float]:
-    """Every function by its own answer; noises are independent."""
+    """Every function by its own answer; noises are independent.
+
+    The number of rows is the count, or the total of a table where that has less noise.
+    """
     answers = _by_block(held)
     kept = [one for one in family if not one.block.plain.get("coarse")] or list(family)
     scales = {id(one): scales_of(one, power) for one in held.blocks}
     every = [s for one in kept for s in scales[id(one)]]
     counts = [one for one in held.blocks if one.role == "count"]
-    every += [s for one in counts for s in scales[id(one)]]
-    limits = jointly(every, power, alpha)
+    totals = [*counts, *(one for one in family if type(one.block) is Table)] if counts else []
+    noise = {id(one): one.block.size * variance(scales[id(one)][0], power) for one in totals}
+    total = min(totals, key=lambda one: noise[id(one)], default=None)
+    own = alpha / (len(every) + 1)
+    if total is None:
+        limits = jointly(every, power, alpha)
+    elif total in counts:
+        limits = jointly([*every, *scales[id(total)]], power, alpha)
+    else:  # its noise is that of cells: Bonferroni's inequality
+        limits = jointly(every, power, alpha - own)
     parts = [
         Published(
             _named(one.block),
@@ -177,9 +188,12 @@ def _separate(
         )
         for one in kept
     ]
-    if not counts:
+    if total is None:
         return parts, 0.0, float(held.document["rows"])
-    return parts, float(limits[scales[id(counts[0])][0]]), float(answers[id(counts[0])][0])
+    scale, estimate = scales[id(total)][0], float(sum(answers[id(total)]))
+    if total in counts:
+        return parts, float(limits[scale]), estimate
+    return parts, float(quantile_of_sum(scale, power, total.block.size, own)), estimate
 
 
 def _combined(

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 
-from dpstats.verifying.functions import Block, Row, Sums
+from dpstats.verifying.functions import SIGN, Block, Row, Sums, Term
 
 MOST_PAIRS = 1_000_000  # functions times pairs of rows that are subtracted
 MOST_ENTRIES = 200_000  # functions times rows that are computed, one by one
@@ -144,3 +144,44 @@ def climb(
         if best == before:
             break
     return best, (rows[0] or {}, rows[1])
+
+
+def corners(block: Block, terms: Sequence[Term], at: dict[str, Fraction]) -> tuple[Row, Row]:
+    """A row at the upper ends with used levels, and one at t, by default the lower ends."""
+    levels: dict[str, list[int]] = {}
+    for term in terms:
+        for name, level in term:
+            if level is not None and level != SIGN and level not in levels.setdefault(name, []):
+                levels[name].append(level)
+    one, other = {}, {}
+    given = getattr(block, "given", None)
+    for column in block.columns:
+        codes = [code for code in column.codes if code != column.missing] or list(column.codes)
+        one[column.name], other[column.name] = codes[-1], codes[0]
+        if column.name in at:
+            wanted = at[column.name] * (codes[-1] if column.is_number else 1)
+            if column.is_number:
+                other[column.name] = min(codes, key=lambda code: abs(code - wanted))
+            else:
+                other[column.name] = column.a_code_of(1 if wanted > 0 else 0)
+        elif column.name in levels:
+            own = levels[column.name]
+            one[column.name] = column.a_code_of(own[0])
+            spare = next((i for i in range(column.bins) if i != own[0]), own[0])
+            other[column.name] = column.a_code_of(own[1] if len(own) > 1 else spare)
+    if given is not None and not (given.holds(one) and given.holds(other)):
+        enter(given, one)
+        enter(given, other)
+    return one, other
+
+
+def enter(given: object, row: dict[str, int]) -> None:
+    """Move a row into the first cell of a subgroup that it can be in."""
+    columns, cells = given.columns, given.cells  # type: ignore[attr-defined]
+    for cell in sorted(cells):
+        rest = cell
+        for column in reversed(columns):
+            row[column.name] = column.a_code_of(rest % column.bins)
+            rest //= column.bins
+        if given.holds(row):  # type: ignore[attr-defined]
+            return

@@ -16,12 +16,13 @@ from dpstats.verifying import monomials
 from dpstats.verifying.enumeration import (
     change,
     climb,
+    corners,
+    enter,
     every_row,
     farthest,
     largest_norm,
 )
 from dpstats.verifying.functions import (
-    SIGN,
     BinOffsets,
     Block,
     Condition,
@@ -30,7 +31,6 @@ from dpstats.verifying.functions import (
     Residual,
     Row,
     Table,
-    Term,
     alternatives,
 )
 from dpstats.verifying.losses import (
@@ -42,6 +42,13 @@ from dpstats.verifying.losses import (
     vectors,
 )
 from dpstats.verifying.numeric_functions import BALL, BallMoments, KernelLattice, PilotScore
+from dpstats.verifying.persons import (
+    PersonMoments,
+    PersonProducts,
+    PersonShares,
+    of_moments,
+    of_shares,
+)
 
 _MOST_COLUMNS = 16
 
@@ -67,7 +74,8 @@ class Finding:
 
 def find(block: Block, unit: str, power: int) -> Finding:
     """The sensitivity of a block under a neighbour relation."""
-    by_argument = Table | Condition | PilotScore  # a pilot may still come
+    # A pilot may still come, and persons have means of rows.
+    by_argument = Table | Condition | PilotScore | PersonProducts
     exact = None if isinstance(block, by_argument) else every_row(block, unit, power)
     if exact is not None:
         largest, states = exact
@@ -178,47 +186,6 @@ def _outside(block: Moments, row: Row) -> Row | None:
     return row
 
 
-def corners(block: Block, terms: Sequence[Term], at: dict[str, Fraction]) -> tuple[Row, Row]:
-    """A row at the upper ends with used levels, and one at t, by default the lower ends."""
-    levels: dict[str, list[int]] = {}
-    for term in terms:
-        for name, level in term:
-            if level is not None and level != SIGN and level not in levels.setdefault(name, []):
-                levels[name].append(level)
-    one, other = {}, {}
-    given = getattr(block, "given", None)
-    for column in block.columns:
-        codes = [code for code in column.codes if code != column.missing] or list(column.codes)
-        one[column.name], other[column.name] = codes[-1], codes[0]
-        if column.name in at:
-            wanted = at[column.name] * (codes[-1] if column.is_number else 1)
-            if column.is_number:
-                other[column.name] = min(codes, key=lambda code: abs(code - wanted))
-            else:
-                other[column.name] = column.a_code_of(1 if wanted > 0 else 0)
-        elif column.name in levels:
-            own = levels[column.name]
-            one[column.name] = column.a_code_of(own[0])
-            spare = next((i for i in range(column.bins) if i != own[0]), own[0])
-            other[column.name] = column.a_code_of(own[1] if len(own) > 1 else spare)
-    if given is not None and not (given.holds(one) and given.holds(other)):
-        _enter(given, one)
-        _enter(given, other)
-    return one, other
-
-
-def _enter(given: object, row: dict[str, int]) -> None:
-    """Move a row into the first cell of a subgroup that it can be in."""
-    columns, cells = given.columns, given.cells  # type: ignore[attr-defined]
-    for cell in sorted(cells):
-        rest = cell
-        for column in reversed(columns):
-            row[column.name] = column.a_code_of(rest % column.bins)
-            rest //= column.bins
-        if given.holds(row):  # type: ignore[attr-defined]
-            return
-
-
 def _group_moments(block: GroupMoments, unit: str, power: int) -> Finding:
     groups = block.groups
     cells = [cell for group in groups for cell in group.cells]
@@ -231,7 +198,7 @@ def _group_moments(block: GroupMoments, unit: str, power: int) -> Finding:
         raise ValueError("parts of a row that do not add up to one")
     most = Fraction(times) if alike else Fraction(times * len(groups))
     one = {column.name: column.codes[0] for column in block.columns}
-    _enter(groups[0], one)
+    enter(groups[0], one)
     low, high = {**one, block.number: codes[0]}, {**one, block.number: codes[-1]}
     reached = change(block, low, high if unit == "replace" else None, power)
     where = "no two groups share a row" if alike else "a row may be in every group"
@@ -366,6 +333,14 @@ def _losses(block: LinearLosses | TabulatedLosses, unit: str, power: int) -> Fin
     return Finding(reached / divisor, bound / divisor, how)
 
 
+def _shares(block: PersonShares, unit: str, power: int) -> Finding:
+    return Finding(*of_shares(block, unit, power))
+
+
+def _person_moments(block: PersonMoments, unit: str, power: int) -> Finding:
+    return Finding(*of_moments(block, unit, power))
+
+
 _BOUNDS: dict[type[Block], Callable[..., Finding]] = {
     Table: _table,
     Condition: _table,
@@ -376,6 +351,8 @@ _BOUNDS: dict[type[Block], Callable[..., Finding]] = {
     KernelLattice: _lattice,
     BinOffsets: _offsets,
     PilotScore: _score,
+    PersonShares: _shares,
+    PersonMoments: _person_moments,
     LinearLosses: _losses,
     TabulatedLosses: _losses,
 }

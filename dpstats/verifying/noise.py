@@ -5,7 +5,9 @@ What is promised is computed in decimals of 80 digits, with every bound rounded 
 
 from __future__ import annotations
 
+import itertools
 import math
+import operator
 from collections import Counter
 from collections.abc import Sequence
 from decimal import Decimal, localcontext
@@ -87,6 +89,74 @@ def jointly(scales: Sequence[float], power: int, alpha: float) -> dict[float, in
             low, high = (low, middle) if within(scale, middle) + rest >= target else (middle, high)
         found[scale] = high
     return found
+
+
+def variance(scale: float, power: int) -> float:
+    """Of discrete Laplace (power 1) or discrete Gaussian (2) noise."""
+    if power == 1:
+        return 0.5 / math.sinh(min(0.5 / scale, 700.0)) ** 2
+    if scale > _SUMMED:
+        return scale * scale
+    last = math.ceil(39 * scale) + 2
+    return 2 * math.fsum(z * z * _weight(scale, z) for z in range(1, last + 1)) / _total(scale)
+
+
+@lru_cache(maxsize=64)
+def quantile_of_sum(scale: float, power: int, terms: int, beta: float) -> int:
+    """Smallest q with P(abs(Z) > q) <= beta, for a sum Z of independent noises of one scale.
+
+    A discrete Laplace noise is the difference of two geometric numbers, and so a sum of them is
+    that of two negative binomial ones. Discrete Gaussian noises of a scale above 1 add up to one
+    within 1e-8 [1]_; smaller ones are added one by one.
+
+    References
+    ----------
+    .. [1] C. Canonne, G. Kamath and T. Steinke (2020), The discrete Gaussian for differential
+       privacy, NeurIPS 33.
+    """
+    if terms == 1:
+        return quantile(scale, power, beta)
+    if power == 2 and scale > 1:
+        return quantile(scale * math.sqrt(terms), power, beta)
+    if power == 1:
+        ratio = math.exp(-1 / scale)
+        least = terms * scale
+        log = terms * math.log1p(-ratio)
+        one: list[float] = []
+        while not one or len(one) < least or one[-1] > 1e-30:
+            one.append(math.exp(log))
+            log += math.log(ratio * (terms + len(one) - 1) / len(one))
+        tails = list(itertools.accumulate(reversed(one)))[::-1]  # P(one >= z)
+
+        def outside(q: int) -> float:
+            return 2 * math.fsum(map(operator.mul, one, tails[q + 1 :]))
+
+    else:
+        last = math.ceil(39 * scale) + 2
+        single = [_weight(scale, z) / _total(scale) for z in range(-last, last + 1)]
+        law = [1.0]
+        for _ in range(terms):
+            law = _convolved(law, single)
+        middle = len(law) // 2
+
+        def outside(q: int) -> float:
+            return 2 * math.fsum(law[middle + q + 1 :])
+
+    low, high = -1, 1
+    while outside(high) > beta:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle_q = (low + high) // 2
+        low, high = (low, middle_q) if outside(middle_q) <= beta else (middle_q, high)
+    return high
+
+
+def _convolved(one: Sequence[float], other: Sequence[float]) -> list[float]:
+    total = [0.0] * (len(one) + len(other) - 1)
+    for i, a in enumerate(one):
+        for j, b in enumerate(other):
+            total[i + j] += a * b
+    return total
 
 
 def delta_of(rho: Fraction, epsilon: Fraction) -> tuple[Decimal, str]:

@@ -31,13 +31,14 @@ from dpstats.verifying.functions import (
 )
 from dpstats.verifying.losses import LinearLosses, TabulatedLosses, grid_of
 from dpstats.verifying.numeric_functions import BallMoments, KernelLattice, PilotScore
+from dpstats.verifying.persons import MOST_ROWS, PersonMoments, PersonProducts, PersonShares
 
 VERSION = 3
 _MOST = 2**31
 ANSWERS = ["block", "function", "name", "noisy_sum", "uniform"]
 _PERSONS = ("rows_per_person", "person_key")  # only there if there is something to say
 _SHARED = {"dpstats", "version", "budget", "unit", "rows", "schema", "blocks", "tables", *_PERSONS}
-_ROLES = ("family", "score", "reference", "count")
+_ROLES = ("family", "score", "persons", "reference", "count")
 _KEYS = {
     "plan": _SHARED | {"analyses", "reference", "start", "guesses"},
     "measurements": _SHARED
@@ -55,6 +56,8 @@ _KEYS = {
     "linear_losses": {"loss", "response", "regressors", "axes"},
     "tabulated_losses": {"loss"},
     "pilot_score": {"terms", "response", "link", "pilot", "given"},
+    "person_shares": {"number", "groups"},
+    "person_moments": {"terms", "given"},
 }  # fmt: skip
 
 
@@ -256,6 +259,11 @@ def _held(kind: str, document: dict[str, Any]) -> Held:
         raise NotReadError("has a key of persons that is no name")
     if any(column.name == key for one in blocks for column in one.block.columns):
         raise NotReadError("measures the column that tells persons apart")
+    of_persons = [isinstance(one.block, PersonProducts) for one in blocks]
+    if of_persons != [one.role == "persons" for one in blocks] or (
+        any(of_persons) and (not key or document.get("rows_per_person", 1) > MOST_ROWS)
+    ):
+        raise NotReadError("has person totals without persons, or of too many rows")
     held = Held(kind, document, columns, blocks)
     counts = sum(one.role == "count" for one in blocks)
     if counts != (document["unit"] == "add_remove"):
@@ -310,6 +318,14 @@ def _block(plain: dict[str, Any], columns: dict[str, Column]) -> Block:
             _check_features([(plain["number"], None)], columns, group)
         used = {plain["number"], *(c.name for g in groups for c in (*g.columns, *g.answered))}
         return GroupMoments(plain, of(used), plain["number"], groups)
+    if kind == "person_shares":
+        groups = tuple(_group(one, columns) for one in plain["groups"])
+        names = [] if plain["number"] is None else [plain["number"]]
+        for group in groups:
+            _check_features([(name, None) for name in names], columns, group)
+        used = {*names, *(c.name for g in groups for c in (*g.columns, *g.answered))}
+        number = columns[names[0]] if names else None
+        return PersonShares(plain, of(used), number, groups)
     if kind == "ball_moments":
         centre, scale = (
             dict(
@@ -345,6 +361,13 @@ def _of_terms(plain: dict[str, Any], columns: dict[str, Column], of: Any) -> Blo
     if given is not None:
         used |= {column.name for column in (*given.columns, *given.answered)}
     empty = () in terms and plain["kind"] == "moments" and given is None
+    if plain["kind"] == "person_moments":
+        _check_features({feature for term in terms for feature in term}, columns, given)
+        if len(set(terms)) < len(terms) or any(
+            sum(level is None for _, level in term) > 2 for term in terms
+        ):
+            raise NotReadError("has person totals with a term twice, or of three numbers")
+        return PersonMoments(plain, of(used), terms, given)
     if len(set(terms)) < len(terms) or empty or plain.get("coarse", True) is not True:
         raise NotReadError("has moments with a term twice, or without features")
     _check_features({feature for term in terms for feature in term}, columns, given)

@@ -67,12 +67,14 @@ def first_failure(bug: Bug | None, tests: Iterable[str] = ()) -> str | None:
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         for name in _COPIED:
-            shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(ROOT / name, root / name)
         for path in (path for path in ROOT.iterdir() if path.is_file()):
             shutil.copy(path, root / path.name)
         if bug is not None:
             file = root / "dpstats" / bug.file
             file.write_text(bug.planted_in(file.read_text("utf-8")), "utf-8")
+            for compiled in (file.parent / "__pycache__").glob(f"{file.stem}.*"):
+                compiled.unlink()  # it might be taken for that of the bug
             tests = bug.tests
         command = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "--tb=no", "-rfE",
                    "-p", "no:cacheprovider", "-m", "not slow",

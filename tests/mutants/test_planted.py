@@ -34,7 +34,11 @@ def test_the_page_lists_every_bug_as_seen():
 
 
 @pytest.mark.parametrize(
-    "name", ["epsilon costs half", "replacing a row moves one cell of a table"]
+    "name",
+    [
+        "a bool is a budget",
+        pytest.param("replacing a row moves one cell of a table", marks=pytest.mark.slow),
+    ],
 )
 def test_a_planted_bug_is_seen(name):
     (bug,) = (bug for bug in BUGS if bug.name == name)

@@ -17,6 +17,8 @@ from dpstats.families.coarse_moments import third_and_fourth_powers
 from dpstats.families.group_moments import GroupMoments
 from dpstats.families.losses.linear import LinearLosses
 from dpstats.families.moments import Moments
+from dpstats.families.persons.moments import PersonMoments
+from dpstats.families.persons.shares import PersonShares
 from dpstats.families.pilot_score import PilotScore
 from dpstats.families.subgroups import Subgroup
 from dpstats.families.tables.bin_offsets import BinOffsets
@@ -61,7 +63,8 @@ UNITS = ["replace", "add_remove"]
 
 
 def test_every_kind_of_block_is_here():
-    assert {type(block) for block in BLOCKS.values()} == set(KINDS.values())
+    of_persons = {PersonShares, PersonMoments}  # see tests/families/persons
+    assert {type(block) for block in BLOCKS.values()} == set(KINDS.values()) - of_persons
 
 
 def row_sums(block):
@@ -197,6 +200,8 @@ def test_the_noise_of_a_plan_is_that_of_a_smaller_budget(name, unit):
         several = dps.plan(SCHEMA, asked, budget=kind(amount), rows_per_person=3, **options)
         small = dps.plan(SCHEMA, asked, budget=kind(Fraction(amount, 3**power)), **options)
         assert several.strategy.blocks == small.strategy.blocks
+        if reference is not None:  # widths do not depend on it
+            continue
         widths = [p.preview(n=10_000).widths()["width"].tolist() for p in (several, small)]
         assert np.all(np.array(widths[0]) >= np.array(widths[1]))  # of persons, not of rows
 

@@ -111,3 +111,15 @@ def test_what_is_no_file_of_dpstats(tmp_path, capsys, content):
     assert not out
     assert len(err.splitlines()) == 3
     assert "Traceback" not in err
+
+
+def test_a_release_whose_number_of_rows_is_the_total_of_a_table(whole, rows, tmp_path, budget):
+    asked = {"d": dps.Difference("ill", by="smoker")}
+    schema = whole(budget, "add_remove", "smoking").schema
+    plan = dps.plan(schema, asked, budget=budget, unit="add_remove")
+    release = dps.release(plan, rows, m=300, rng=1)
+    assert not release.measurements.counted_alone
+    release.save(tmp_path / "release.zip")
+    verdict = verify(tmp_path / "release.zip")
+    assert verdict.agrees, verdict.text
+    assert "larger by a factor" not in verdict.text.split("Certificate: ")[1]

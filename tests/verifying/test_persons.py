@@ -1,13 +1,17 @@
 """The second opinion on files of persons with several rows."""
 
 import json
+from fractions import Fraction
 
+import numpy as np
 import pandas as pd
 import pytest
 
 import dpstats as dps
+from dpstats.auditing.pairs import codes_of
 from dpstats.verifying.arguing import verify
-from dpstats.verifying.reading import NotReadError
+from dpstats.verifying.columns import read_column
+from dpstats.verifying.reading import NotReadError, _block
 
 SCHEMA = dps.Schema([
     dps.Category("c", ["a", "b", "c"]), dps.Boolean("b"), dps.Boolean("d"),
@@ -53,3 +57,50 @@ def test_a_release_of_persons_is_verified(tmp_path):
     found = verify(tmp_path / "r.zip")
     assert found.agrees, found.wrong
     assert "Digest of the plan" in found.text
+
+
+TOTALS = {"x": dps.Mean("x"), "p": dps.Proportion("b", given="d"),
+          "d": dps.Difference("b", by="c", groups=("a", "c")), "l": dps.OLS("x ~ b + C(c)"),
+          "g": dps.MeanDifference("x", by="d"), "i": dps.OLS("x ~ b - 1", given="d")}  # fmt: skip
+
+
+@pytest.mark.parametrize("relation", ["replace", "add_remove"])
+@pytest.mark.parametrize("kind", [dps.PureDP, dps.ZCDP])
+def test_both_agree_on_person_totals(kind, relation, tmp_path):
+    path = tmp_path / "plan.json"
+    for name, analysis in TOTALS.items():
+        plan = dps.plan(SCHEMA, {name: analysis}, budget=kind(3), unit=relation, person="id",
+                        rows_per_person=3, person_totals=True)  # fmt: skip
+        plan.save(path, overwrite=True)
+        found = verify(path)
+        assert found.agrees, (name, found.wrong)
+        assert found.bound == 3, name
+        assert found.reached > (2.5 if name in "li" else 2.999), name
+        assert f"person totals {9 if kind is dps.PureDP else 81} times" in found.text
+        # as if products grew like sums
+        plain = json.loads(path.read_text())
+        (one,) = [block for block in plain["blocks"] if block["role"] == "persons"]
+        one["multiplier"] = str(Fraction(one["multiplier"]) / (3 if kind is dps.PureDP else 9))
+        path.write_text(json.dumps(plain))
+        assert not verify(path).agrees, name
+        path.write_text(json.dumps({**plain, "rows_per_person": 64}))
+        with pytest.raises(NotReadError, match="of too many rows"):
+            verify(path)
+        del plain["person_key"]
+        path.write_text(json.dumps(plain))
+        with pytest.raises(NotReadError, match="without persons"):
+            verify(path)
+
+
+def test_its_person_totals_are_those_of_the_package():
+    rng = np.random.default_rng(0)
+    for name, analysis in TOTALS.items():
+        (block,) = analysis.person_totals(SCHEMA)
+        columns = {plain["name"]: read_column(plain) for plain in SCHEMA.to_dict()}
+        own = _block(block.to_dict(), columns)
+        assert list(own.bounds) == block.bounds.tolist()
+        for _ in range(30):
+            row = {c.name: int(rng.choice(codes_of(c))) for c in block.columns}
+            found = own.of(row)
+            expected = block.sums({n: np.array([code]) for n, code in row.items()}).tolist()
+            assert [found.get(f, 0) for f in range(block.size)] == expected, name

@@ -45,7 +45,7 @@ def sums_and_scales(plan, table):
     source = Marked()
     with noise._noise_from(source):
         measured = dps.measure(plan, table)
-    others = [*measured.scores, measured.reference, measured.count]
+    others = [*measured.scores, *measured.of_persons, measured.reference, measured.count]
     others = [block for block in others if block is not None]
     blocks = [*measured.measured, *others]
     marked = np.concatenate([block.sums for block in blocks])
@@ -63,20 +63,28 @@ AGAIN = 4  # tables measured anew under another budget: sums do not depend on it
 def largest_loss(plan, known_sums):
     """Largest privacy loss over all tables of one row of the columns in use, exactly.
 
-    Between all pairs of them where neighbours replace a row, else between each and the empty one.
-    Laplace noise: sum of changes over scales. Gaussian: rho, the sum of their squares over two.
+    Where the plan knows persons: of one person, with as many rows as one may have. Between all
+    pairs of them where neighbours replace a row, else between each and the empty one. Laplace
+    noise: sum of changes over scales. Gaussian: rho, the sum of their squares over two.
     """
     gaussian = plan.budget.noise == "gaussian"
     names = plan.columns.names
     replaced = plan.unit == "replace"
-    tables = [tuple([cell] for cell in row) for row in itertools.product(*map(CELLS.get, names))]
+    every, k = list(itertools.product(*map(CELLS.get, names))), 1
+    if plan.person is not None:
+        k = plan.rows_per_person
+    persons = itertools.combinations_with_replacement(range(len(every)), k)
+    tables = [tuple(zip(*(every[i] for i in rows), strict=True)) for rows in persons]
     if not replaced:
         tables.insert(0, ((),) * len(names))
-    known = known_sums.get((tuple(planned.block for planned in plan.strategy.blocks), names))
+    asked = (tuple(planned.block for planned in plan.strategy.blocks), names, k)
+    known = known_sums.get(asked)
     results = []
     for cells in tables if known is None else tables[-AGAIN:]:
         columns = zip(names, cells, strict=True)
         arrays = {n: pa.array(held, TYPES.get(n, pa.float64())) for n, held in columns}
+        if plan.person is not None:
+            arrays[plan.person] = pa.array(["one person"] * len(cells[0]))
         results.append(sums_and_scales(plan, pa.table(arrays)))
     scales = results[0][1]
     assert all(other == scales for _, other in results), "the noise depends on the data"
@@ -84,7 +92,7 @@ def largest_loss(plan, known_sums):
     if known is not None:
         assert np.array_equal(sums, known[-AGAIN:]), "the sums depend on the budget"
         sums = known
-    known_sums[tuple(planned.block for planned in plan.strategy.blocks), names] = sums
+    known_sums[asked] = sums
     distinct = sorted(set(scales))
     groups = [np.flatnonzero([s == scale for s in scales]) for scale in distinct]
     largest = Fraction(0)

@@ -122,3 +122,35 @@ def test_p61_a_planted_smaller_sensitivity_of_every_kind_fails(
     plan = make_plan(name, name, kind, unit)
     with pytest.raises(AssertionError, match="costs more than the budget"):
         guard(plan)
+
+
+PERSONS = {
+    "mean": dps.Mean("y"),
+    "share": dps.Proportion("b"),
+    "difference": dps.Difference("b", by="d"),
+    "gap": dps.MeanDifference("y", by="b"),
+    "ols": dps.OLS("y ~ b"),
+}
+
+
+@pytest.mark.parametrize(("kind", "unit"), BUDGETS)
+@pytest.mark.parametrize("name", PERSONS)
+def test_p49_p51_products_of_person_totals_cost_at_most_the_budget(
+    guard, name, kind, unit, monkeypatch
+):
+    """All persons of two rows; and a smaller claim for products, as if they grew like sums."""
+    asked = {name: PERSONS[name]}
+    options = {"unit": unit, "rows_per_person": 2, "person": "id", "person_totals": True}
+    options |= {"budget": kind(1000)}
+    plan = dps.plan(SCHEMA, asked, **options)
+    assert guard(plan) > 0.5
+    (block,) = [planned.block for planned in plan.strategy.of_persons]
+    real = type(block).sensitivity
+
+    def smaller(self, unit):
+        claimed = real(self, unit)
+        return Sensitivity(claimed.l1 / 4, claimed.l2_squared / 16)
+
+    monkeypatch.setattr(type(block), "sensitivity", smaller)
+    with pytest.raises(AssertionError, match="costs more than the budget"):
+        guard(dps.plan(SCHEMA, asked, **options))

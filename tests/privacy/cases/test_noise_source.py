@@ -140,7 +140,14 @@ def test_p58_no_public_argument_reaches_the_noise():
                ("pretend", "rng"),
                ("Release.draws", "rng"), ("Draws", "seeds")}  # fmt: skip
     assert reaching - drawing == {("release", "rng"), ("synthesize", "rng")}
-    assert list(inspect.signature(dps.measure).parameters) == ["plan", "data", "ledger", "progress"]
+    assert list(inspect.signature(dps.measure).parameters) == [
+        "plan",
+        "data",
+        "ledger",
+        "order",
+        "direct",
+        "progress",
+    ]
 
 
 @pytest.mark.parametrize("rng", [0, 7, np.random.SeedSequence(1)], ids=str)
