@@ -160,6 +160,29 @@ class Answers(Cached):
         ]
         return laws, np.array([distinct[key] for key in keys], dtype=np.intp)
 
+    def noise_of_shares(self, shares: Floats) -> Floats:
+        """Variances (d,) of the noise on (count - share N) / n, for counts of cells and rows N."""
+        count, joint = self.rows.law, self.with_count
+        if joint is None:  # the covariance with the number of rows of a subgroup is neglected
+            return self.noise_variances + shares**2 * (count.variance if count else 0) / self.n**2
+        laws, which = joint
+        found = np.zeros(len(shares))
+        for i, law in enumerate(laws):
+            found[which == i] = law.variance(shares[which == i])
+        return found / self.n**2
+
+    def noise_less_rows(self, weights: Floats, share: float) -> float:
+        """Variance of the noise on a combination (d,) of the sums, less a share of all rows."""
+        noise, count = float(weights @ self.noise_covariance @ weights), self.rows.law
+        if count is None:
+            return noise
+        if self.with_count is not None:
+            laws, which = self._measured
+            variances = np.array([law.variance for law in laws])[which]
+            crossed = (weights @ self.weights * variances) @ self._rows.sources.weights_of_count
+            noise -= 2 * share * float(crossed)
+        return noise + share**2 * count.variance
+
     @cached_property
     def independent(self) -> bool:
         """Whether no two answers share a measured noise; False, too, where there are very many."""

@@ -13,6 +13,7 @@ mean of them; the certificate leaves them out.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -30,12 +31,13 @@ from dpstats.measured.contents import kind_of
 from dpstats.measured.measurements import Measurements
 from dpstats.measured.radius import Rows
 from dpstats.privacy.laws import joint_quantiles
-from dpstats.spending import percent
+from dpstats.spending import bonferroni, percent
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from dpstats.measured.row_count import RowCount
+    from dpstats.privacy.laws import LatticeLaw
 
 
 _LARGEST = 20  # functions in the table of a notebook
@@ -240,9 +242,9 @@ def certify(
 
     Notes
     -----
-    The noises are independent, and so is that of the number of rows where it is measured: bounds
-    whose product of probabilities is 1 - alpha hold jointly, exactly so. Tables that follow from
-    residuals share noise: then see `certify_answers`.
+    The noises are independent: bounds whose product of probabilities is 1 - alpha hold jointly,
+    exactly so; for the number of rows see `joint_with_count`. Tables that follow from residuals
+    share noise: then see `certify_answers`.
     """
     check_alpha(alpha)
     measurements = measured.measurements if isinstance(measured, Sources) else measured
@@ -256,8 +258,7 @@ def certify(
     laws, which = measurements.laws
     which, ranges, names = which[chosen], _ranges(family)[:, chosen], family.names
     single = np.array([law.quantile(alpha - rows.spent(alpha)) for law in laws])[which]
-    counted = [] if rows.law is None else [rows.law]  # one more independent noise
-    together = joint_quantiles([*(laws[i] for i in which), *counted], alpha).astype(np.float64)
+    together = joint_with_count(measurements, [laws[i] for i in which], alpha).astype(np.float64)
     return _accuracy(
         [names[f] for f in chosen],
         (measurements.sums[chosen].astype(np.float64), family.bounds[chosen], ranges),
@@ -269,6 +270,22 @@ def certify(
         "",
         family.answering.blocks,
     )
+
+
+def joint_with_count(measurements: Measurements, laws: Sequence[LatticeLaw], alpha: float) -> Codes:
+    """Bounds on noises of these laws, and last on that of the number of rows if it is not public.
+
+    They hold jointly with probability 1 - alpha. The noise of a measured count is one more
+    independent one. That of a table's total is not: it gets alpha over the number of bounds, and
+    the others, which are independent, what is left (Bonferroni's inequality).
+    """
+    count = measurements.rows.law
+    if count is None:
+        return joint_quantiles(laws, alpha)
+    if measurements.counted_alone:
+        return joint_quantiles([*laws, count], alpha)
+    own = bonferroni(alpha, len(laws) + 1)
+    return np.append(joint_quantiles(laws, alpha - own), int(count.quantile(own)))
 
 
 def certify_answers(

@@ -200,6 +200,11 @@ class Measurements(HasStrategy):
         """The second stages of regressions, each at its pilot."""
         return tuple(noisy for role, noisy in self._noisy if role == "score")
 
+    @cached_property
+    def of_persons(self) -> tuple[NoisyBlock, ...]:
+        """The products of person totals."""
+        return tuple(noisy for role, noisy in self._noisy if role == "persons")
+
     @property
     def reference(self) -> NoisyBlock | None:
         """The reference density's own measurement; never part of the family."""
@@ -217,17 +222,37 @@ class Measurements(HasStrategy):
 
     @cached_property
     def rows(self) -> RowCount:
-        """The number of private rows, with the law of its noise if it was measured."""
+        """The number of private rows; where it is not public, the least noisy measurement of it.
+
+        That is a whole number whose noise is a plain sum: `Sources.rows` combines all that know it.
+        """
         if self.count is None:
             assert self.strategy.n is not None  # checked when made
             return RowCount(float(self.strategy.n), rows_per_person=self.rows_per_person)
-        law = self.budget.law(float(self.count.scales[0]))
-        return RowCount(float(self.count.sums[0]), law, self.rows_per_person)
+        total = self._total
+        law = self.budget.law(float(total.scales[0]), len(total.sums))
+        return RowCount(float(total.sums.sum()), law, self.rows_per_person)
+
+    @property
+    def counted_alone(self) -> bool:
+        """Whether `rows` is the measured number of rows, whose noise no other answer shares."""
+        return self._total is self.count
+
+    @cached_property
+    def _total(self) -> NoisyBlock:
+        """The block with the least noise in the number of rows, their sum: a table or the count."""
+        assert self.count is not None
+        tables = (noisy for noisy in self.measured if isinstance(noisy.block, Table))
+        return min((self.count, *tables), key=self._variance_of_total)
+
+    def _variance_of_total(self, noisy: NoisyBlock) -> float:
+        return self.budget.law(float(noisy.scales[0])).variance * len(noisy.sums)
 
     @property
     def sources(self) -> tuple[NoisyBlock, ...]:
-        """What answers are combined from: the family, second stages, a measured count of rows."""
-        return self.measured + self.scores + (() if self.count is None else (self.count,))
+        """What answers are combined from: all but the reference's own measurement."""
+        counted = () if self.count is None else (self.count,)
+        return self.measured + self.scores + self.of_persons + counted
 
     @property
     def sums(self) -> Codes:

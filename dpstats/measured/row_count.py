@@ -26,12 +26,15 @@ class RowCount:
         The most rows of one person, which are not independent of each other.
     allowed_for : bool
         Whether the noise-aware intervals of a result allow for that.
+    from_totals : bool
+        Whether they do so from products of person totals, rather than by the bound.
     """
 
     estimate: float
     law: NoiseLaw | None = None
     rows_per_person: int = 1
     allowed_for: bool = False
+    from_totals: bool = False
 
     @property
     def of_persons(self) -> RowCount:
@@ -43,6 +46,10 @@ class RowCount:
         independent rows, for estimates of several parameters in every direction.
         """
         return replace(self, allowed_for=self.rows_per_person > 1)
+
+    def with_totals(self, measured: bool) -> RowCount:
+        """As `of_persons`, from products of person totals if they were measured."""
+        return replace(self.of_persons, from_totals=measured)
 
     @property
     def value(self) -> int:

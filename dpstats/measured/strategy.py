@@ -21,6 +21,7 @@ from dpstats.checks import short
 from dpstats.errors import BudgetError, FileFormatError, RequestError
 from dpstats.families import block_from_dict
 from dpstats.families.block import Block, Family
+from dpstats.families.persons.products import MOST_ROWS_OF_PERSON, PersonProducts
 from dpstats.families.pilot_score import PilotScore
 from dpstats.families.tables.cells import ROWS, Cells, Table
 from dpstats.families.tables.residuals import Residual, joint_l2_squared, residuals_of
@@ -33,7 +34,7 @@ from dpstats.schema import Schema
 if TYPE_CHECKING:
     from dpstats.privacy.laws import LatticeLaw, Noise
 
-Role = Literal["family", "score", "reference", "count"]
+Role = Literal["family", "score", "persons", "reference", "count"]
 MOST_ROWS = 2**32  # of a table; up to it sums are exact where the number of rows is private
 SAFE_TOTAL = 2**62
 
@@ -49,10 +50,10 @@ class PlannedBlock:
     multiplier : Fraction
         Scale of Laplace noise, squared scale of Gaussian noise, in natural units (those of f, in
         [-1, 1]); see `noise_scales`.
-    role : {"family", "score", "reference", "count"}
-        To answer analyses; to be the second stage of a regression, which no rows are fitted to; to
-        place candidates, paid from the reference's own share; or to estimate the number of rows
-        where neighbours add or remove one.
+    role : {"family", "score", "persons", "reference", "count"}
+        To answer analyses; to be the second stage of a regression, or products of person totals,
+        which no rows are fitted to; to place candidates, paid from the reference's own share; or to
+        estimate the number of rows where neighbours add or remove one.
     """
 
     block: Block
@@ -123,8 +124,8 @@ class Strategy(Cached):
     schema : Schema
         All that the custodian declared; `columns` are the ones in use.
     blocks : tuple of PlannedBlock
-        The family, then second stages, the reference's own block and the count of rows, where there
-        are any.
+        The family, then second stages, products of person totals, the reference's own block and the
+        count of rows, where there are any.
     budget : PureDP or ZCDP
         For everything that is measured.
     unit : {"replace", "add_remove"}
@@ -161,14 +162,19 @@ class Strategy(Cached):
             check_rows(self.n)
         roles = [planned.role for planned in self.blocks]
         once = [role for role in ("reference", "count") if role in roles]
-        several = [role for role in ("family", "score") for _ in range(roles.count(role))]
+        many: tuple[Role, ...] = ("family", "score", "persons")
+        several = [role for role in many for _ in range(roles.count(role))]
         if roles != [*several, *once]:
             raise RequestError(
-                "blocks are measured in the order family, score, reference, count, with at most "
-                f"one reference and one count; got {roles}"
+                "blocks are measured in the order family, score, persons, reference, count, with "
+                f"at most one reference and one count; got {roles}"
             )
         if any(isinstance(p.block, PilotScore) != (p.role == "score") for p in self.blocks):
             raise RequestError("a second stage has the role score, and no other block has it")
+        if any(isinstance(p.block, PersonProducts) != (p.role == "persons") for p in self.blocks):
+            raise RequestError("products of person totals have the role persons, and no others")
+        if self.of_persons:
+            check_totals(self.neighbours)
         if ("count" in roles) != (self.unit == "add_remove"):
             raise RequestError(
                 "the number of rows is measured under unit='add_remove' and public under "
@@ -202,6 +208,11 @@ class Strategy(Cached):
     def scores(self) -> tuple[PlannedBlock, ...]:
         """The second stages."""
         return tuple(planned for planned in self.blocks if planned.role == "score")
+
+    @property
+    def of_persons(self) -> tuple[PlannedBlock, ...]:
+        """The products of person totals."""
+        return tuple(planned for planned in self.blocks if planned.role == "persons")
 
     def own_block(self, role: Role) -> PlannedBlock | None:
         """The block of the reference, or of the count of rows; None if nothing is measured."""
@@ -368,4 +379,25 @@ def check_rows(n: object) -> None:
         raise RequestError(
             f"the number of rows n must be a positive whole number of at most {MOST_ROWS}, got "
             f"{short(n)}"
+        )
+
+
+def check_totals(neighbours: Neighbours) -> None:
+    """Refuse person totals where persons are not known, or have too many rows.
+
+    Raises
+    ------
+    RequestError
+    """
+    if neighbours.person is None:
+        raise RequestError(
+            "person_totals= needs a column that tells persons apart: name it with person=. Without "
+            "one, intervals take the sampling variance as rows_per_person times that of "
+            "independent rows"
+        )
+    if neighbours.rows_per_person > MOST_ROWS_OF_PERSON:
+        raise RequestError(
+            f"person_totals= is for rows_per_person of at most {MOST_ROWS_OF_PERSON}, got "
+            f"{neighbours.rows_per_person}: exact sums of squares could pass 64 bits; use fewer "
+            "rows of each person, or leave out person_totals="
         )

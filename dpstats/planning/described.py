@@ -8,6 +8,7 @@ from typing import Any
 
 from dpstats import files
 from dpstats.analyses.base import Analysis
+from dpstats.analyses.person_totals import person_blocks
 from dpstats.analyses.registry import analysis_to_dict
 from dpstats.analyses.second_stage import second_stages
 from dpstats.checks import counted
@@ -18,6 +19,7 @@ from dpstats.measured.strategy import HasStrategy, PlannedBlock
 from dpstats.planning.allocation import Split
 from dpstats.planning.asked import blocks_asked
 from dpstats.planning.division import split_stages, weights_of
+from dpstats.planning.person_totals import planned_for
 from dpstats.planning.table_split import WEIGHTS, Weights
 from dpstats.privacy.budget import Budget
 from dpstats.references.base import Reference
@@ -59,10 +61,13 @@ class Described(HasStrategy):
             if self.start is not None:
                 return None
             asked = {name: blocks_asked(a, self.schema) for name, a in self.analyses.items()}
+            for name in planned_for(self.strategy, self.analyses):
+                asked[name] += person_blocks(self.analyses[name], self.schema)
             amount = self.budget.total * (1 - self.reference.share)
             rule = Split(asked, self.budget, amount, self.neighbours, "equal", None)
             rule, _ = split_stages(rule, second_stages(self.analyses, self.schema))
-            return weights_of(self.blocks, rule, self.analyses, self.schema)
+            measured = (*self.blocks, *self.strategy.of_persons)
+            return weights_of(measured, rule, self.analyses, self.schema)
 
         return self._once("weights", found)
 
@@ -105,6 +110,7 @@ class Described(HasStrategy):
             f"Noise: discrete {self.budget.noise.capitalize()} of scale {scales} rows on every "
             "function in [-1, 1]",
             *self._second_stages,
+            *self._person_totals,
             f"Reference: {self.reference.to_dict()['kind']}, share of the budget {share}{paid}",
             *shared,
             self.columns.missing_rules(),
@@ -121,6 +127,20 @@ class Described(HasStrategy):
                if planned.pending else "")
             for planned in self.strategy.scores
         ]  # fmt: skip
+
+    @property
+    def _person_totals(self) -> list[str]:
+        """A line on the products of person totals, if there are any."""
+        held = self.strategy.of_persons
+        if not held:
+            return []
+        noise = sorted({self.budget.natural_scale(planned.multiplier) for planned in held})
+        scales = f"{noise[0]:.4g}" + (f" to {noise[-1]:.4g}" if len(noise) > 1 else "")
+        names = ", ".join(planned_for(self.strategy, self.analyses))
+        return [
+            f"Person totals: {counted(sum(p.block.size for p in held), 'sum')} of squares and "
+            f"products over persons, noise of scale {scales}, for the intervals of {names}"
+        ]
 
     @property
     def _measured_as(self) -> str:

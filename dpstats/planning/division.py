@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -13,6 +14,7 @@ from dpstats.checks import short
 from dpstats.errors import RequestError
 from dpstats.families.block import Block, Family
 from dpstats.families.merging import merge
+from dpstats.families.persons.products import PersonProducts
 from dpstats.families.pilot_score import PilotScore
 from dpstats.families.tables.cells import ROWS, Table
 from dpstats.measured.contents import lacking
@@ -21,11 +23,13 @@ from dpstats.measured.strategy import PlannedBlock, Strategy
 from dpstats.planning.allocation import Allocation, Split, relative_price
 from dpstats.planning.table_split import TableSplit, Weights
 from dpstats.privacy.budget import Budget
+from dpstats.privacy.laws import POWERS
 from dpstats.privacy.neighbours import Neighbours, Sensitivity
 from dpstats.results.base import Result
 from dpstats.schema import Schema
 
 _SAME = Fraction(1, 1_000)  # relative, of two searches for the least noise
+_WIDER = Fraction(103, 100)  # the most by which noise may grow where all rows are of one kind
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,10 @@ def divide(
     planned = list(map(PlannedBlock, family.blocks, multipliers))
     count = _paid_for_count(rule, family.blocks)
     if not together:
-        return Division(planned, (), count)
+        least = _least_count(rule, planned, count)
+        rest = (rule.amount - count) / (rule.amount - least)
+        made = [replace(one, multiplier=one.multiplier * rest) for one in planned]
+        return Division(made, (), least)
     others = [one for one in planned if one.block not in together]
     spent = (one.block.cost(rule.budget, rule.neighbours, one.multiplier) for one in others)
     amount = rule.amount - count - sum(spent, Fraction(0))
@@ -139,7 +146,8 @@ def _merged(rule: Split) -> Family:
         scales = map(rule.budget.natural_scale, _beside_the_count(rule, blocks, chosen))
         return [rule.budget.law(scale).variance for scale in scales]
 
-    wanted = [block for blocks in rule.asked.values() for block in blocks]
+    every = (block for blocks in rule.asked.values() for block in blocks)
+    wanted = sorted(every, key=lambda block: isinstance(block, PersonProducts))  # these last
     return merge(wanted, variances, complements=rule.neighbours.unit == "replace")
 
 
@@ -151,12 +159,51 @@ def _beside_the_count(
 
 
 def _paid_for_count(rule: Split, blocks: Sequence[Block]) -> Fraction:
-    """Part of the budget for the number of rows: what it would get in an equal split."""
+    """Fair part of the budget for the number of rows: what it would get in an equal split."""
     if rule.neighbours.unit == "replace":
         return Fraction(0)
     one = ROWS.price(rule.budget, rule.neighbours)
     others = relative_price(blocks, rule.budget, rule.neighbours)
     return rule.amount * one / (one + others)
+
+
+def _least_count(rule: Split, planned: Sequence[PlannedBlock], fair: Fraction) -> Fraction:
+    """Least part for the number of rows, where it is also the total of measured tables.
+
+    With less than the `fair` part all blocks get more. A share p of the rows has the noise of its
+    sum less p times that of the number of rows: from independent measurements, of variance v + p^2
+    V. A cell among C is its difference from the mean cell, v (1 - 1/C), and the number of rows over
+    C: v (1 - 1/C) + (1/C - p)^2 V. Both are linear in a function of p, so if neither end grows, at
+    which V counts not at all or most (p = 1), none does. The first never grows; the second grows by
+    at most `_WIDER` here. Variances are those of continuous noise, whose ratios hold at any budget.
+    """
+    tables = [one for one in planned if isinstance(one.block, Table)]
+    if not tables or not fair:
+        return fair
+    power = 2 // POWERS[rule.budget.noise]  # of multipliers in variances
+    own = 1 / ROWS.multiplier(rule.budget, rule.neighbours, fair) ** power  # precisions
+    total = sum((1 / (one.block.size * one.multiplier**power) for one in tables), Fraction(0))
+    answering = Family(tuple(one.block for one in planned)).answering.blocks
+
+    def largest(count: Fraction) -> list[Fraction]:
+        """Noise of a share of one in every block, in variances."""
+        more = ((rule.amount - count) / (rule.amount - fair)) ** power
+        of_number = 1 / (total * more + own * (count / fair) ** power)
+        found = []
+        for one in planned:
+            centred = 1 - Fraction(1, one.block.size) if one in tables else Fraction(1)
+            if one.block in answering:
+                found.append(centred * one.multiplier**power / more + centred**2 * of_number)
+        return found
+
+    allowed = [_WIDER**2 * noise for noise in largest(fair)]
+    for percent in range(1, 100):
+        part = rule.amount * Fraction(percent, 100)
+        if part >= fair:
+            break
+        if all(map(operator.le, largest(part), allowed)):
+            return part
+    return fair
 
 
 def split_stages(
@@ -254,7 +301,9 @@ def continued(
     new = at_pilots(_planned(amounts, budget, old.neighbours), analyses, start)
     own = tuple(planned for planned in old.blocks if planned.role in ("reference", "count"))
     together = budget.of_total(old.budget.total + budget.total)
-    return replace(old, blocks=(*old.measured, *old.scores, *new, *own), budget=together)
+    return replace(
+        old, blocks=(*old.measured, *old.scores, *new, *old.of_persons, *own), budget=together
+    )
 
 
 def _planned(

@@ -192,9 +192,7 @@ def _rows(plan: _Plan, n: int | None) -> int:
     """The number of rows that is given, or declared."""
     rows = plan.n if n is None else n
     if rows is None:
-        raise RequestError(
-            "preview needs a number of rows: plan.preview(n=...), or --rows on the command line"
-        )
+        raise RequestError("preview needs a number of rows: give n= (--rows on the command line)")
     check_rows(rows)
     plan.check_reference(rows)
     return rows

@@ -9,7 +9,7 @@ from typing import Any
 from dpstats import files
 from dpstats.analyses.base import Analysis
 from dpstats.analyses.registry import analysis_from_dict, kinds
-from dpstats.checks import first_few
+from dpstats.checks import first_few, short
 from dpstats.errors import BudgetError, RequestError
 from dpstats.measured.view import ReleaseView
 from dpstats.planning.plan import Plan, plan
@@ -25,6 +25,7 @@ _KEYS = {
     "unit",
     "rows_per_person",
     "person",
+    "person_totals",
     "allocation",
     "weights",
     "budget",
@@ -54,7 +55,8 @@ def load_request(
         optional ``[guesses]``, which replaces that of the schema file;
         ``[[analysis]]`` tables with ``name``, ``kind``, the parameters of the analysis, and
         ``share`` to set its share of the budget; optional ``rows``, ``unit``,
-        ``rows_per_person``, ``person``, ``allocation``, ``weights`` and ``[reference]``.
+        ``rows_per_person``, ``person``, ``person_totals``, ``allocation``, ``weights`` and
+        ``[reference]``.
     rows : int, optional
         Public number of rows, instead of the one in the file.
     rows_per_person : int, optional
@@ -104,6 +106,7 @@ def _plan(document: Mapping[str, Any], folder: Path, start: ReleaseView | None) 
         unit=document.get("unit", "replace"),
         rows_per_person=document.get("rows_per_person", 1),
         person=document.get("person"),
+        person_totals=document.get("person_totals", False),
         reference=None if reference is None else reference_from_dict(reference),
         shares=shares or None,
         allocation=document.get("allocation", "equal"),
@@ -129,6 +132,12 @@ def _read_budget(plain: Mapping[str, Any]) -> Budget:
             f"or rho; {remedy}"
         )
     given = {key: _fraction(value) for key, value in plain.items()}
+    for key, value in given.items():
+        if isinstance(value, str):
+            raise RequestError(
+                f"[budget]: {key} = {short(value)} is text; write a number without quotes, such as "
+                f'{key} = 0.5, or a fraction with them, such as {key} = "1/3"'
+            )
     if set(given) == {"epsilon"}:
         return PureDP(given["epsilon"])
     if set(given) == {"rho"}:

@@ -16,7 +16,7 @@ from dpstats.density.entropy import EntropyFit, fit_entropy, targets
 from dpstats.density.minimax import Solver, SolverError, feasible, minimax, tolerance
 from dpstats.density.rows import Draw, draw_counts
 from dpstats.errors import RequestError
-from dpstats.measured.candidates_file import MOST_ROWS
+from dpstats.measured.candidates_file import MOST_ROWS, most_rows
 from dpstats.measured.certificate import Accuracy, certify
 from dpstats.measured.combining import Sources
 from dpstats.measured.measurements import Measurements
@@ -132,7 +132,10 @@ def generate(
             weights = _entropy(measurements, candidates, proposal.fit, notes)
         say("drawing rows", 2, 3)
         values = measurements.published.evaluate(candidates.codes)
-        rows = _number_of_rows(measurements, notes) if k is None else k
+        wanted = _number_of_rows(measurements, notes) if k is None else k
+        rows = most_rows(measurements.columns, candidates.codes, wanted)
+        if rows < wanted:
+            notes.append(f"{rows} rows were drawn and not {wanted}: a file holds no more of them")
         counts = draw_counts(weights, rows, draw, values, rng)
     say("done", 3, 3)
     means = values.average(counts / rows)

@@ -16,6 +16,7 @@ import logging
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -67,6 +68,10 @@ MOST = 1e12  # penalty beyond which nothing is fitted
 PER_FUNCTION = 10  # candidates per function at which falls of the risk below GAIN count
 MAX_TRUSTED = 4  # times that penalties of single functions fall in the end
 SUPPORTED = 0.02  # least effective share of candidates that a fit may rest on
+# Once penalties are low, the least effective share relative to the round before. The model may have
+# a mode that none of its candidates showed; points then flow there, the next fit has to take them
+# out again, and what it leaves is worse in all that was not measured.
+EVEN = 0.85
 
 _log = logging.getLogger(__name__)
 
@@ -175,7 +180,8 @@ class LogLinear(Unmeasured):
             )
             cautious = problem.is_low(this.fit.penalty) or not many
             gain = GAIN * abs(best.fit.risk) if cautious else 0.0
-            if this.supported and this.fit.risk < best.fit.risk - gain:
+            even = not fine or this.share >= EVEN * best.share
+            if this.supported and even and this.fit.risk < best.fit.risk - gain:
                 best = this
             elif fine:
                 break
@@ -195,11 +201,15 @@ class _Round:
     tilt: Floats
     fit: EntropyFit
 
+    @cached_property
+    def share(self) -> float:
+        """Effective share of the candidates: one where all keep the weight they were drawn with."""
+        return 1 / float(np.sum(self.fit.density**2 / self.seen.reference))
+
     @property
     def supported(self) -> bool:
         """Whether the fit rests on more than a few of the candidates."""
-        share = 1 / float(np.sum(self.fit.density**2 / self.seen.reference))
-        return self.fit.converged and math.isfinite(self.fit.risk) and share >= SUPPORTED
+        return self.fit.converged and math.isfinite(self.fit.risk) and self.share >= SUPPORTED
 
 
 class _Problem:

@@ -1,6 +1,6 @@
 """Whole releases of the Adult census extract, their errors, cost and intervals.
 
-    python tests/benchmarks/adult.py adult.csv [--columns 8|14|a,b,c]
+    python tests/benchmarks/adult.py adult.csv [--columns 8|other|14|a,b,c]
         [--budget 1|1,1e-9] [--unit replace|add_remove]
 
 The table is the integer-coded one of private-pgm (https://github.com/ryan112358/private-pgm, in
@@ -26,18 +26,21 @@ COLUMNS = {
         "workclass", "education-num", "marital-status", "occupation",
         "relationship", "race", "sex", "income>50K",
     ],
+    "other": [
+        "age", "workclass", "marital-status", "occupation", "race", "sex", "native-country",
+        "income>50K",
+    ],
 }  # fmt: skip
 COMMON = 0.001  # intervals are judged on cells above this
 
 
 def budget_of(text):
-    """`1` is PureDP(1); `1,1e-9` is zero-concentrated, where this version has it."""
+    """`1` is PureDP(1), `1,1e-9` ApproxDP(1, 1e-9)."""
     import dpstats as dps
 
     if "," not in text:
         return dps.PureDP(float(text))
-    epsilon, delta = map(float, text.split(","))
-    return dps.ZCDP.from_epsilon_delta(epsilon, delta)
+    return dps.ApproxDP(*map(float, text.split(",")))
 
 
 def one_release(path, columns, budget, unit, m, intervals):
@@ -93,7 +96,7 @@ def main():
     parser.add_argument("--budget", default="1", help="epsilon, or epsilon,delta")
     parser.add_argument("--unit", default="replace", choices=["replace", "add_remove"])
     parser.add_argument("--seeds", type=int, default=3, help="number of releases")
-    parser.add_argument("--m", type=int, default=20_000)
+    parser.add_argument("--m", type=int, help="candidates; by default as many as the package takes")
     parser.add_argument("--no-intervals", action="store_true")
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -108,7 +111,9 @@ def main():
         json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
         for _ in range(given.seeds)
     ]
-    print(f"columns {given.columns}, budget {given.budget}, {given.unit}, m = {given.m}")
+    print(
+        f"columns {given.columns}, budget {given.budget}, {given.unit}, m = {given.m or 'default'}"
+    )
     print(f"{'':<32}{'median':>12}" + "".join(f"{f'run {i + 1}':>12}" for i in range(len(runs))))
     for key in runs[0]:
         values = [run[key] for run in runs]

@@ -408,3 +408,45 @@ def test_the_headline_names_a_coarse_block_and_the_error_of_the_tables():
     own = release.accuracy("tables")
     assert (own.block, own.of_tables) == ("", None)
     assert "largest error allowed" not in str(own)
+
+
+def test_it_holds_where_the_number_of_rows_is_the_total_of_a_table(seeded_noise):
+    # 300 runs: the limit is passed once in a million at a right level.
+    runs, alpha, source = 300, 0.2, seeded_noise(8)
+    asked = {"smoking": dps.Marginals(["smoker"], 1)}
+    plan = dps.plan(SCHEMA, asked, budget=dps.PureDP(0.1), unit="add_remove")
+    with _noise_from(source):
+        first = dps.measure(plan, table())
+    exact = np.append(np.bincount(table()["smoker"]), N)
+    inside = 0
+    for _ in range(runs):
+        noise = np.concatenate([source(float(s[0]), len(s)) for s in plan.strategy.block_scales])
+        held = replace(first, noisy_sums=exact + noise)
+        assert held.rows.estimate == held.noisy_sums[:2].sum()
+        ends = certify(held, exact[:2] / N, alpha=alpha, target="rows").joint_ends
+        inside += np.all((ends[0] <= exact[:2] / N) & (exact[:2] / N <= ends[1]))
+    assert inside >= stats.binom.ppf(1e-6, runs, 1 - alpha)
+    law = plan.budget.law(float(plan.strategy.block_scales[0][0]), 2)
+    assert held.rows.law == law  # that of a sum of two cells
+    certificate = certify(held, exact[:2] / N, alpha=alpha, target="rows")
+    assert law.tail((certificate.rows[1] - certificate.rows[0]) // 2 + 1) <= alpha / 3
+
+
+def test_the_noise_of_shares_knows_that_a_total_holds_their_own_cells(seeded_noise):
+    asked = {"colours": dps.Marginals(["colour"], 1)}
+    plan = dps.plan(SCHEMA, asked, budget=dps.PureDP(0.5), unit="add_remove")
+    source, p = seeded_noise(5), np.array([0.7, 0.2, 0.1])
+    with _noise_from(source):
+        held = dps.measure(plan, table())
+    exact = np.append(np.bincount(table()["colour"].map(["red", "green", "blue"].index)), N)
+    found = []
+    for _ in range(400):
+        noise = np.concatenate([source(float(s[0]), len(s)) for s in plan.strategy.block_scales])
+        answers = answer(replace(held, noisy_sums=exact + noise), plan.family)
+        found.append(answers.sums - p * answers.rows.estimate)
+    wanted = np.var(found, axis=0) / answers.n**2
+    np.testing.assert_allclose(answers.noise_of_shares(p), wanted, rtol=0.4)
+    ends = np.array([0.4, 0.6, 0.0])
+    wanted = np.var(np.array(found) @ ends)
+    own = answers.noise_less_rows(ends, float(ends @ p))
+    assert own == pytest.approx(wanted, rel=0.4)

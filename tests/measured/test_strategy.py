@@ -42,7 +42,7 @@ def test_the_family_is_what_answers_questions():
      (TABLE, REFERENCE, REFERENCE, COUNT), (TABLE, replace(COUNT, role="other"))],
 )  # fmt: skip
 def test_another_order_or_a_second_count_is_refused(blocks):
-    with pytest.raises(dps.RequestError, match="in the order family, score, reference, count"):
+    with pytest.raises(dps.RequestError, match="in the order family, score, persons, reference"):
         strategy(*blocks, unit="add_remove")
 
 

@@ -16,6 +16,7 @@ ASKED = {
     "line": dps.OLS("y ~ x"),
 }
 N = 2_000
+pytestmark = pytest.mark.usefixtures("few_releases")
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +25,7 @@ def plan():
 
 
 @pytest.fixture(scope="module")
-def curve(plan):
+def curve(plan, few_releases):
     return plan.curve(N, budgets=[5, 0.05, 0.5])
 
 

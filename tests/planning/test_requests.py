@@ -78,7 +78,7 @@ def test_reference_and_shares(tmp_path):
         ("epsilon = 0.5", "epsilon = 1\nweights = 'max'", r"put \['weights'\] above the first"),
         ("rows = 100", "rows = 100\nweights = 'most'", "weights must be one of"),
         ("rows = 100", "rows = -1", "number of rows n must be"),
-        ("epsilon = 0.5", 'epsilon = "0.5"', "epsilon must be a positive"),
+        ("epsilon = 0.5", 'epsilon = "0.5"', "epsilon = '0.5' is text; write a"),
         ("rows = 100", "row = 100", "unknown keys \\['row'\\]"),
         ('kind = "proportion"', 'kind = "median"', "unknown kind of analysis"),
         ('kind = "proportion"', 'kind = "proportion"\ngivn = "x"', "unknown keys \\['givn'\\]"),

@@ -226,8 +226,8 @@ def test_power_of_a_noisy_count_is_that_of_its_law(few):
 
 def test_few_inferences_and_none_twice(monkeypatch):
     """All to be sure of the power, all near it once, and about as many again to find it."""
-    monkeypatch.setattr(measures, "RELEASES", 200)
-    monkeypatch.setattr(measures, "FEW_RELEASES", 20)
+    monkeypatch.setattr(measures, "RELEASES", 100)
+    monkeypatch.setattr(measures, "FEW_RELEASES", 10)
     inferred = []
 
     def recorded(analysis, release, name, null, term):

@@ -368,3 +368,23 @@ def test_many_functions_get_more_points_in_the_last_fit(monkeypatch):
         assert fit.converged
     assert sizes[1] > 2 * sizes[0]
     assert errors[1] < 0.99 * errors[0]
+
+
+def test_points_that_flow_to_where_no_rows_are_are_not_taken(monkeypatch):
+    """A third of the points moves to one state in every round of low penalties."""
+    asked = {"pairs": dps.Marginals(SCHEMA.names)}
+    measurements = measured(table(), SCHEMA, asked, epsilon=50, reference=LogLinear())
+    own, rounds = loglinear._Problem.moved, []
+
+    def flowing(problem, last, m, sweeps, rng):
+        points = own(problem, last, m, sweeps, rng)
+        if problem.is_low(last.fit.penalty):
+            rounds.append(last)
+            for codes in points.values():
+                codes[: m // 3] = 0
+        return points
+
+    monkeypatch.setattr(loglinear._Problem, "moved", flowing)
+    candidates, fit = LogLinear().refine(measurements, 5_000, np.random.default_rng(0))
+    assert len(rounds) == 1  # the first of them is the last
+    assert np.sum(fit.density**2 / candidates.weights) < 1 / 0.85

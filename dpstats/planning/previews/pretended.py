@@ -45,6 +45,8 @@ class PretendRows:
     Parameters
     ----------
     strategy : Strategy
+        Person totals are those of persons with equal rows, as many as they may have: the most that
+        these can show.
     codes : mapping of column to (m,) codes
         Points.
     density : (m,) float64
@@ -64,8 +66,9 @@ class PretendRows:
         further: Sequence[np.random.Generator] = (),
     ) -> None:
         self.codes, self.density = codes, density
-        seen = (planned for planned in strategy.blocks if planned.role in ("family", "score"))
-        self._blocks = [planned.block for planned in seen]
+        seen = [p for p in strategy.blocks if p.role in ("family", "score", "persons")]
+        k = strategy.rows_per_person  # of n / k persons, each with equal rows
+        self._blocks = [(p.block, k ** (p.block.degree - 1)) for p in seen]
         self._generators = generators
         self._drawn: dict[int, tuple[Codes, Floats]] = {}
         self._further = PretendRows(strategy, codes, density, further) if further else None
@@ -111,7 +114,7 @@ class PretendRows:
     def _sums(self, rows: Codes | Floats) -> Floats:
         """Sums (tables, d) over points, rows (tables, m) at each; some points at a time."""
         parts = []
-        for block in self._blocks:
+        for block, times in self._blocks:
             total = np.zeros((len(rows), block.size))
             for first in range(0, rows.shape[1], POINTS_AT_A_TIME):
                 piece = slice(first, first + POINTS_AT_A_TIME)
@@ -119,7 +122,7 @@ class PretendRows:
                 values = block.evaluate(some)
                 for table, weights in zip(total, rows[:, piece].astype(np.float64), strict=True):
                     table += values.average(weights)
-            parts.append(total)
+            parts.append(times * total)
         return np.concatenate(parts, axis=1)
 
 
@@ -161,7 +164,7 @@ class PretendRelease:
     codes, weights :
         Points, and the shares (m,) of the rows at each.
     sums : (d,) float64
-        Of the family and second stages over the rows.
+        Of the family, second stages and person totals over the rows.
     seed : int
         Of the noise: the same draw, up to its scale, whatever n and the budget.
     """

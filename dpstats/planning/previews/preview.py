@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 
 from dpstats.analyses.second_stage import at_pilots
+from dpstats.arrays import Floats
 from dpstats.checks import (
     Method,
     Progress,
@@ -26,8 +27,18 @@ from dpstats.planning.previews.bins import AT_EDGES, too_coarse
 from dpstats.planning.previews.expected_accuracy import ExpectedAccuracy, expected_accuracy
 from dpstats.planning.previews.likeness import Likeness, likeness
 from dpstats.planning.previews.pretended import PretendRelease, pretend_rows, seen_by_analyses
-from dpstats.planning.previews.remedies import Remedy, Replannable, finer_quantiles, remedies
-from dpstats.planning.previews.simulated import Simulation, lost_by_term
+from dpstats.planning.previews.remedies import (
+    Remedy,
+    Replannable,
+    finer_quantiles,
+    joined,
+    remedies,
+)
+from dpstats.planning.previews.simulated import (
+    PreviewedWidths,
+    Simulation,
+    tells_nothing,
+)
 from dpstats.results.base import Result
 from dpstats.results.rendering import NO_INTERVAL, UNCERTIFIED, significant
 
@@ -41,8 +52,10 @@ _USUAL = (
     "what helps in general: more rows or budget, fewer or wider columns, 8 to 16 bins of a number "
     "that a logistic regression sees by its bins, ridge= or clip_norm="
 )
+_USUAL_OF_RANGE = "what helps in general: more rows or budget, fewer analyses, tables or cells"
 _HEADER = ("analysis", "functions", "noise sd", "95% width", "certified", "of")
 _TABLE = " (table)"
+_WHOLE = "whole range"
 _FOR_TABLE = 'certified "(table)": for the effect in the private table, not in the population'
 _INVENT = (
     "For better widths, state guesses in the schema, or give rows that resemble the real ones as "
@@ -113,6 +126,9 @@ class Outlook:
         What the intervals estimate, whose unit the widths have.
     certified_target : {"population", "table"}
         What the certified intervals are for: the private table only, for the effect of a test.
+    whole : float
+        Width of all values that they could have, in the median; infinite where these have no ends.
+        An interval as wide tells nothing.
     """
 
     name: str
@@ -123,12 +139,19 @@ class Outlook:
     certified_width: float
     of: str
     certified_target: Target
+    whole: float
 
 
 def previewed_width(result: Result, method: Method, alpha: float = 0.05) -> float:
     """Median width of the previewed intervals; nan without intervals."""
-    widths = result.preview_widths(method, alpha)[result.previewed]
-    return float(np.median(widths)) if len(widths) else np.nan
+    return _median_of(result, result.preview_widths(method, alpha))
+
+
+def _median_of(result: Result, values: Floats | float) -> float:
+    """Of the parameters whose median width a preview shows."""
+    shown = np.atleast_1d(values)
+    shown = shown[result.previewed] if len(shown) > 1 else shown
+    return float(np.median(shown)) if len(shown) else np.nan
 
 
 @dataclass(frozen=True, repr=False)
@@ -185,7 +208,7 @@ class Preview:
         first = results[0]
         return Outlook(
             name, analysis.kind, family.size, noise, aware, certified, first.interval_of,
-            first.certified_target,
+            first.certified_target, _median_of(first, first.preview_ranges),
         )  # fmt: skip
 
     def to_frame(self) -> pd.DataFrame:
@@ -246,7 +269,7 @@ class Preview:
         return [
             made,
             *([_INVENT] if even else []),
-            *(line for r in remarks if even for line in r.splitlines()),
+            *(" ".join(remark.split()) for remark in remarks if remark and even),
         ]
 
     @cached_property
@@ -254,7 +277,7 @@ class Preview:
         """The cells of the table: an analysis, and its other parameters where units differ."""
         rows: list[tuple[str, ...]] = []
         for o in self.outlooks:
-            widths = width_text(o.width), _certified_text(o)
+            widths = width_text(o.width, o.whole), _certified_text(o)
             rows.append((o.name, str(o.functions), significant(o.noise), *widths, o.of))
             rows += [
                 ("", "", "", width_text(one), certified_text(other), term)
@@ -291,29 +314,36 @@ class Preview:
 
     @cached_property
     def lost(self) -> dict[str, dict[str, int]]:
-        """In how many simulated releases an interval has no ends, by analysis and term.
+        """In how many simulated releases an interval tells nothing, by analysis and term.
 
-        Terms with more than a tenth of the releases, which are ``len(preview.results[name])``.
+        It has no ends, in more than a tenth of the releases, or is as wide as the range of all
+        values, in at least half. There are ``len(preview.results[name])`` releases; of an analysis
+        with more than 500 parameters, every so many are looked at.
         """
-        found = {name: lost_by_term(results) for name, results in self.results.items()}
+        found = {name: widths.lost for name, widths in self._widths.items()}
         return {name: terms for name, terms in found.items() if terms}
+
+    @cached_property
+    def _widths(self) -> dict[str, PreviewedWidths]:
+        return {name: PreviewedWidths.of(results) for name, results in self.results.items()}
 
     @cached_property
     def unbounded(self) -> dict[str, tuple[str, ...]]:
         """Terms whose intervals have no ends in most of the simulated releases, by analysis."""
-        found = {
-            name: tuple(term for term, k in terms.items() if 2 * k >= len(self.results[name]))
-            for name, terms in self.lost.items()
-        }
+        return {name: found.unbounded for name, found in self._widths.items() if found.unbounded}
+
+    @cached_property
+    def whole_range(self) -> dict[str, tuple[str, ...]]:
+        """Terms whose intervals are as wide as the range of all values in most of them."""
+        found = {name: widths.of_whole_range for name, widths in self._widths.items()}
         return {name: terms for name, terms in found.items() if terms}
 
     @cached_property
     def advice(self) -> dict[str, tuple[Remedy, ...]]:
         """Changes that would help, the cheapest first, by analysis.
 
-        For analyses whose intervals lack ends in more than a tenth of the releases, and for
-        quantiles whose intervals are as wide as their bins. Each was planned and previewed again,
-        on the same rows and noise.
+        For analyses with intervals that tell nothing, see `lost`, and for quantiles whose intervals
+        are as wide as their bins. Each was planned and previewed again, on the same rows and noise.
         """
         if self.plan is None:
             return {}
@@ -326,20 +356,30 @@ class Preview:
             coarse = {
                 name: finer_quantiles(self.plan, name, results, self.like, self.n)
                 for name, results in self.results.items()
-                if too_coarse(self.analyses[name], schema, results)
+                if name not in self.lost and too_coarse(self.analyses[name], schema, results)
             }
         return found | {name: remedy for name, remedy in coarse.items() if remedy}
 
     def _warning(self, name: str) -> list[str]:
-        """Lines on intervals without ends, and on changes that would help."""
+        """Lines on intervals that tell nothing, and on changes that would help."""
         found, lost = self.advice.get(name, ()), self.lost.get(name, {})
         helping = [f"  {one}" for one in found]
         if not lost:
             return [f"{name}: {AT_EDGES}; what would help:", *helping] if found else []
+        lines = [*self._lines_on_unbounded(name), *self._lines_on_whole_range(name)]
+        if not found:
+            usual = _USUAL if name in self.unbounded else _USUAL_OF_RANGE
+            return [*lines, f"{name}: {usual}"]
+        return [*lines, f"{name}: what would help, the cheapest first:", *helping]
+
+    def _lines_on_unbounded(self, name: str) -> list[str]:
+        """Which intervals have no ends, and in how many of the simulated releases."""
+        bounded = self.whole_range.get(name, ())
+        lost = {term: k for term, k in self.lost[name].items() if term not in bounded}
+        if not lost:
+            return []
         releases, likely = len(self.results[name]), self.unbounded.get(name, ())
-        lines = []
-        if likely:
-            lines.append(f"{name}: likely unbounded intervals of {_listed(likely)}")
+        lines = [f"{name}: likely unbounded intervals of {_listed(likely)}"] if likely else []
         counts = sorted(set(lost.values()), reverse=True)
         some = [_listed([term for term, k in lost.items() if k == count]) for count in counts]
         first = f" of {releases} simulated releases"
@@ -347,10 +387,17 @@ class Preview:
             f"in {k}{'' if i else first}: {terms}"
             for i, (k, terms) in enumerate(zip(counts, some, strict=True))
         ]
-        lines.append(f"{name}: unbounded {'; '.join(texts)}")
-        if not found:
-            return [*lines, f"{name}: {_USUAL}"]
-        return [*lines, f"{name}: what would help, the cheapest first:", *helping]
+        return [*lines, f"{name}: unbounded {'; '.join(texts)}"]
+
+    def _lines_on_whole_range(self, name: str) -> list[str]:
+        """Which intervals are as wide as the range of all values."""
+        terms, every = self.whole_range.get(name, ()), self._widths[name].terms
+        if not terms:
+            return []
+        few = len(every) <= _LISTED
+        some = f"{len(terms)} of {len(every)} intervals"
+        which = f"intervals of {_listed(terms)}" if few else some
+        return [f"{name}: {which} likely as wide as the whole range: tells nothing"]
 
     def _further(self, name: str) -> list[tuple[str, float, float]]:
         """Terms and both widths of the other parameters, where units differ."""
@@ -372,21 +419,23 @@ class Preview:
 
 def _listed(terms: Sequence[str]) -> str:
     more = f" and {len(terms) - _LISTED} more" if len(terms) > _LISTED else ""
-    return f"{', '.join(terms[:_LISTED])}{more}"
+    return f"{joined(terms[:_LISTED], terms)}{more}"
 
 
 def _certified_text(outlook: Outlook) -> str:
     """The certified width, and that it is for the private table where it is for nothing else."""
-    text = certified_text(outlook.certified_width)
+    text = certified_text(outlook.certified_width, outlook.whole)
     only = outlook.certified_target == "table" and text != NO_INTERVAL
     return f"{text}{_TABLE}" if only else text
 
 
-def width_text(width: float) -> str:
-    """A width, or why there is none."""
-    return "unbounded" if np.isinf(width) else certified_text(width)
+def width_text(width: float, whole: float = np.inf) -> str:
+    """A width, or why it tells nothing beside that of all values."""
+    return "unbounded" if np.isinf(width) else certified_text(width, whole)
 
 
-def certified_text(width: float) -> str:
+def certified_text(width: float, whole: float = np.inf) -> str:
     """The same of a certified interval: one without ends says nothing."""
-    return significant(width) if np.isfinite(width) else NO_INTERVAL
+    if np.isinf(width):
+        return NO_INTERVAL
+    return _WHOLE if tells_nothing(width, whole) else significant(width)

@@ -1,4 +1,4 @@
-"""Changes to a plan whose intervals may be unbounded, each with its computed effect."""
+"""Changes to a plan whose intervals may tell nothing, each with its computed effect."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dpstats.planning.previews import bins, simulated
 from dpstats.planning.previews.invented import generator
 from dpstats.planning.previews.likeness import Likeness
 from dpstats.planning.previews.pretended import pretend_rows, seen_by_analyses
-from dpstats.planning.previews.simulated import Simulation, lost_by_term, widths_by_term
+from dpstats.planning.previews.simulated import PreviewedWidths, Simulation
 from dpstats.results.base import Result
 from dpstats.results.rendering import significant
 from dpstats.schema import Number, Schema
@@ -31,6 +31,7 @@ _MOST_DROPPED = 8  # columns that are left out one by one
 _TIMES = (2, 4, 8, 16)  # the budget
 _SHORTER = 0.75  # of the widths of a quantile, with more bins
 _NORMS = 2.0  # root mean squares at which rows are clipped: a bias below .5% of a coefficient
+_HOPELESS = 2  # releases in which no interval tells anything: the change does not help
 _TERM = re.compile(r"[^+()]*(?:\([^()]*(?:\([^()]*\)[^()]*)*\)[^+()]*)*")
 
 
@@ -72,13 +73,15 @@ class Remedy:
     change : str
         What to change.
     widths : mapping of term to float
-        Median widths of the 95% intervals afterwards.
+        Median widths of the 95% intervals afterwards; infinite where they still tell nothing.
     lost : mapping of term to int
-        In how many simulated releases they have no ends afterwards, where that is not rare.
+        In how many simulated releases they tell nothing afterwards, where that is not rare.
     releases : int
         Number of simulated releases.
     before : mapping of term to float
         Median widths without the change, where they are finite.
+    alike : bool
+        Whether the widths have one unit, as those of cells: many are summed up.
     """
 
     change: str
@@ -86,23 +89,38 @@ class Remedy:
     lost: Mapping[str, int]
     releases: int
     before: Mapping[str, float]
+    alike: bool = False
 
     @property
     def left(self) -> int:
-        """How many intervals have no ends in more than a tenth of the releases."""
+        """How many intervals tell nothing in more than a tenth of the releases."""
         return len(self.lost)
 
     def __str__(self) -> str:
         finite = {term: w for term, w in self.widths.items() if np.isfinite(w)}
+        if self.alike and len(self.widths) > _MOST_DROPPED:
+            text = f"{len(finite)} intervals of median width {_median(finite.values())}"
+            rest = f"; {self.left} still tell nothing" if self.left else ""
+            return f"{self.change}: {text}{rest}"
         shown = list(finite.items())[:_MOST_DROPPED]
         more = f" and {len(finite) - len(shown)} more" if len(finite) > len(shown) else ""
-        text = ", ".join(f"{significant(w)} of {term}{self._now(term)}" for term, w in shown)
+        text = joined([f"{significant(w)} of {term}{self._now(term)}" for term, w in shown], finite)
         still = [f"{term} in {k} of {self.releases} releases" for term, k in self.lost.items()]
-        rest = f"; still unbounded: {', '.join(still[:_MOST_DROPPED])}" if still else ""
+        named = joined(still[:_MOST_DROPPED], self.lost)
+        rest = f"; still no statement on {named}" if still else ""
         return f"{self.change}: width {text}{more}{rest}"
 
     def _now(self, term: str) -> str:
         return f" (now {significant(self.before[term])})" if term in self.before else ""
+
+
+def joined(texts: Sequence[str], terms: Iterable[str]) -> str:
+    """Texts on terms, with semicolons between them where a term has a comma."""
+    return ("; " if any(", " in term for term in terms) else ", ").join(texts)
+
+
+def _median(widths: Iterable[float]) -> str:
+    return significant(float(np.median(list(widths))))
 
 
 def remedies(
@@ -113,11 +131,11 @@ def remedies(
     n: int,
     progress: Progress | None = None,
 ) -> tuple[Remedy, ...]:
-    """Changes that give an analysis intervals with ends, the cheapest first.
+    """Changes after which the intervals of an analysis tell something, the cheapest first.
 
     In this order: rows are clipped, which costs a small bias; numbers get more bins; a column is
     left out, the one that helps most; the other analyses are; the budget grows, to 16 times. The
-    first that leaves fewest intervals without ends is named, and how much more budget would.
+    first that leaves fewest intervals that tell nothing is named, and how much more budget would.
     """
     seeing = partial(_tried, name=name, terms=terms, like=like, n=n, progress=progress)
     best: list[Remedy] = []
@@ -154,33 +172,38 @@ def _tried(
     if progress is not None:
         progress("trying changes", 0, None)
     try:
-        results = _results(change, name, like, n, releases)
-        widths, lost = widths_by_term(results), lost_by_term(results)
+        simulation, analysis = _simulation(change, like, n, releases), change.plan.analyses[name]
+        tables = min(_HOPELESS, len(simulation.rows))
+        results = tuple(analysis.infer(simulation.release(seed)) for seed in range(tables))
+        found = PreviewedWidths.of(results)
+        if not set(terms) & set(found.terms) <= set(found.always_lost):
+            found = PreviewedWidths.of(simulation.results(analysis, known=results))
+        widths, lost = found.medians, found.lost
     except DpstatsError:  # such as a column that the frame lacks, or no regressor that is left
         return None
     kept = {term: widths[term] for term in terms if term in widths}
     left = {term: lost[term] for term in kept if term in lost}
-    return Remedy(change.text, kept, left, len(results), {}) if len(left) < len(kept) else None
+    made = Remedy(change.text, kept, left, len(found.widths), {}, alike=found.alike)
+    return made if len(left) < len(kept) else None
 
 
-def _results(
-    change: Change, name: str, like: Likeness, n: int, releases: int | None = None
-) -> tuple[Result, ...]:
-    """On so many simulated releases, or on as many as a preview has."""
+def _simulation(change: Change, like: Likeness, n: int, releases: int | None = None) -> Simulation:
+    """So many simulated releases first, or as many as a preview has."""
     seen = seen_by_analyses(change.plan.strategy, n)
     tables = simulated.PRETEND_RELEASES if releases is None else releases
     rows = pretend_rows(seen, like, tables, change.columns)
-    return Simulation(seen, n, rows).results(change.plan.analyses[name])
+    return Simulation(seen, n, rows)
 
 
 def finer_quantiles(
     plan: Replannable, name: str, results: Sequence[Result], like: Likeness, n: int
 ) -> tuple[Remedy, ...]:
     """The fewest further bins that make intervals of a quantile shorter by a quarter."""
-    before = widths_by_term(results)
+    before = PreviewedWidths.of(results).medians
     for change in _declaring(plan, bins.finer_edges(plan.analyses[name], *_of(plan), like)):
         with suppress(DpstatsError):
-            widths = widths_by_term(_results(change, name, like, n))
+            results = _simulation(change, like, n).results(change.plan.analyses[name])
+            widths = PreviewedWidths.of(results).medians
             ratios = [widths[term] / before[term] for term in before if before[term] > 0]
             if ratios and np.median(ratios) <= _SHORTER:
                 return (Remedy(change.text, widths, {}, len(results), before),)

@@ -11,14 +11,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.analyses.base import Analysis
+from dpstats.analyses.registry import inferred
 from dpstats.arrays import Floats
-from dpstats.checks import Progress
+from dpstats.checks import Method, Progress
 from dpstats.measured.strategy import Strategy
+from dpstats.measured.view import ReleaseView
 from dpstats.planning.previews.pretended import PretendRelease, PretendRows
 from dpstats.results.base import Result
 
@@ -30,8 +33,9 @@ _WORK = 300.0  # of all releases together; one takes the root of functions times
 _STEADY = 1.35  # largest by smallest width, of fewer than _FEWEST releases
 _SURE = 0.12  # relative standard error of a median width, of more
 _OF_MEDIAN = 1.25  # its standard error by that of a mean, for normal logarithms
-RARE = 0.1  # share of releases without ends that is not worth a word
+RARE = 0.1  # share of releases with intervals that tell nothing, which is not worth a word
 _NOISE = "simulating more releases"
+_ROUNDED = 1e-9  # relative error of a width
 
 
 @dataclass(frozen=True)
@@ -68,18 +72,22 @@ class Simulation:
         """One from each set of points."""
         return tuple(self.release(seed) for seed in range(len(self.rows)))
 
-    def few(self, analysis: Analysis[Result]) -> tuple[Result, ...]:
-        """Results of an analysis on these."""
-        return tuple(analysis.infer(release) for release in self.first)
+    def few(self, analysis: Analysis[Result], known: Sequence[Result] = ()) -> tuple[Result, ...]:
+        """Results of an analysis on these; those of the first of them may be `known`."""
+        return (*known, *(_infer(analysis, release) for release in self.first[len(known) :]))
 
     def results(
-        self, analysis: Analysis[Result], progress: Progress | None = None
+        self,
+        analysis: Analysis[Result],
+        progress: Progress | None = None,
+        known: Sequence[Result] = (),
     ) -> tuple[Result, ...]:
         """Results on as many releases as show whether an interval may have no ends.
 
         No clock decides: the number follows from the widths and from the size of the analysis.
+        Those of the first releases may be `known`.
         """
-        results = list(self.few(analysis))
+        results = list(self.few(analysis, known))
         if len(results) == 1 or not results[0].may_be_unbounded:
             return tuple(results)
         widths = [result.preview_widths("noise_aware") for result in results]
@@ -89,9 +97,13 @@ class Simulation:
         while len(results) < most and not _settled(np.array(widths)):
             if progress is not None:
                 progress(_NOISE, len(results), most)
-            results.append(analysis.infer(self.release(len(results))))
+            results.append(_infer(analysis, self.release(len(results))))
             widths.append(results[-1].preview_widths("noise_aware"))
         return tuple(results)
+
+
+def _infer(analysis: Analysis[Result], release: ReleaseView) -> Result:
+    return inferred(analysis, release, "on a simulated release of a preview")
 
 
 def _settled(widths: Floats) -> bool:
@@ -99,6 +111,8 @@ def _settled(widths: Floats) -> bool:
     releases = len(widths)
     lost = np.isinf(widths).sum(axis=0)
     often = lost >= _OFTEN
+    if releases >= _FEWEST and lost.max(initial=0) == releases:
+        return True
     if releases >= _ENOUGH and 3 * lost.max(initial=0) >= releases:
         return True
     return bool(np.all(((lost == 0) & _known(widths)) | often))
@@ -117,23 +131,78 @@ def _known(widths: Floats) -> NDArray[np.bool_]:
     return found
 
 
-def widths_by_term(results: Sequence[Result]) -> dict[str, float]:
-    """Median widths of noise-aware 95% intervals."""
-    terms, widths = _widths(results)
-    return dict(zip(terms, np.median(widths, axis=0).tolist(), strict=True))
+@dataclass(frozen=True)
+class PreviewedWidths:
+    """Widths of 95% intervals over simulated releases, of the method that a preview shows first.
+
+    Attributes
+    ----------
+    terms : (d,) list of str
+    ranges : (d,) float64
+        Widths of all values that each could have; infinite where these have no ends.
+    widths : (r, d) float64
+    """
+
+    terms: list[str]
+    ranges: Floats
+    widths: Floats
+
+    @classmethod
+    def of(cls, results: Sequence[Result]) -> PreviewedWidths:
+        """Of one analysis."""
+        first = results[0]
+        method = cast(Method, (*first.methods, "noise_aware")[0])
+        widths = np.array([result.preview_widths(method) for result in results])
+        terms = first.preview_terms if widths.size else []
+        return cls(terms, np.broadcast_to(first.preview_ranges, widths.shape[1:]), widths)
+
+    @property
+    def medians(self) -> dict[str, float]:
+        """By term; infinite where the interval is mostly as wide as the range."""
+        found = np.median(np.where(self._lost, np.inf, self.widths), axis=0)
+        return dict(zip(self.terms, found.tolist(), strict=True))
+
+    @property
+    def lost(self) -> dict[str, int]:
+        """In how many releases an interval tells nothing, by term.
+
+        Of intervals without ends, where that is not rare; of others, where it is usual.
+        """
+        counts = self._lost.sum(axis=0)
+        worth = np.where(np.isinf(self.ranges), counts > RARE * len(self.widths), self._usual)
+        return {self.terms[i]: int(counts[i]) for i in np.flatnonzero(worth)}
+
+    @property
+    def always_lost(self) -> list[str]:
+        """Terms whose interval tells nothing in any release."""
+        return [self.terms[i] for i in np.flatnonzero(self._lost.all(axis=0))]
+
+    @property
+    def of_whole_range(self) -> tuple[str, ...]:
+        """Terms whose intervals are usually as wide as a range that has ends."""
+        usual = np.flatnonzero(self._usual & np.isfinite(self.ranges))
+        return tuple(self.terms[i] for i in usual)
+
+    @property
+    def unbounded(self) -> tuple[str, ...]:
+        """Terms whose intervals usually have no ends."""
+        return tuple(self.terms[i] for i in np.flatnonzero(self._usual & np.isinf(self.ranges)))
+
+    @property
+    def alike(self) -> bool:
+        """Whether all have the same range, as cells of tables do."""
+        return bool(np.isfinite(self.ranges).all() and np.ptp(self.ranges) == 0)
+
+    @property
+    def _usual(self) -> NDArray[np.bool_]:
+        usual: NDArray[np.bool_] = 2 * self._lost.sum(axis=0) >= max(1, len(self.widths))
+        return usual
+
+    @property
+    def _lost(self) -> NDArray[np.bool_]:
+        return tells_nothing(self.widths, self.ranges)
 
 
-def lost_by_term(results: Sequence[Result]) -> dict[str, int]:
-    """In how many releases an interval has no ends, for terms where that is not rare."""
-    if not any(np.isinf(one.preview_widths("noise_aware")).any() for one in results):
-        return {}
-    terms, widths = _widths(results)
-    lost = np.isinf(widths).sum(axis=0).tolist()
-    return {term: k for term, k in zip(terms, lost, strict=True) if k > RARE * len(results)}
-
-
-def _widths(results: Sequence[Result]) -> tuple[list[str], Floats]:
-    """Terms (d,), and widths (r, d) of noise-aware 95% intervals."""
-    frames = [result.intervals_frame() for result in results]
-    widths = np.array([frame["conf_high"] - frame["conf_low"] for frame in frames])
-    return frames[0]["term"].tolist(), widths
+def tells_nothing(widths: Floats | float, ranges: Floats | float) -> NDArray[np.bool_]:
+    """Whether intervals have no ends, or are as wide as the range of all values."""
+    return np.asarray(widths) >= np.multiply(ranges, 1 - _ROUNDED)

@@ -12,6 +12,7 @@ GUESSES = dps.Guesses(
 )
 EDGES = [18, 40, 65, 80]
 QUARTILE = dps.Quantile("age", 0.25)
+pytestmark = pytest.mark.usefixtures("few_releases")
 
 
 def preview(edges, analysis, **others):

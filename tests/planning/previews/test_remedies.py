@@ -1,5 +1,6 @@
 """What is said of intervals without ends, and the change that would help: planned and previewed."""
 
+import functools
 import re
 
 import numpy as np
@@ -17,8 +18,10 @@ SCHEMA = dps.Schema(
     dps.Guesses(typical=TYPICAL, shares={"g": {"d": 0.01}}, correlations={("x", "y"): 0.5}),
 )
 N = 3_000
+pytestmark = pytest.mark.usefixtures("few_releases")
 
 
+@functools.cache
 def preview(formula, epsilon=1.0, n=N, schema=SCHEMA, **others):
     asked = {"line": dps.OLS(formula), **others}
     return dps.plan(schema, asked, budget=dps.PureDP(epsilon)).preview(n)
@@ -87,6 +90,43 @@ def test_fewer_analyses_help_where_nothing_else_is_left_to_drop():
     assert changes[0] == "without 'tables'"
     text = str(found)
     assert "line: what would help, the cheapest first:\n  without 'tables': width " in text
+
+
+FEW = dps.Schema([dps.Boolean("smoker"), dps.Category("region", list("nsew")),
+                  dps.Number("x", 0, 100, edges=[30, 60], missing=0)])  # fmt: skip
+ASKED = {
+    "share": dps.Proportion("smoker"),
+    "mean": dps.Mean("x"),
+    "link": dps.Independence("smoker", "region", simulations=199),
+    "gap": dps.Difference("smoker", by="region", groups=("n", "s")),
+    "tables": dps.Marginals(["smoker", "region"], degree=1),
+    "cells": dps.Marginals(["smoker", "region", "x"]),
+}
+
+
+def test_an_interval_as_wide_as_its_whole_range_is_said_with_what_helps():
+    plan = dps.plan(FEW, ASKED, budget=dps.PureDP(0.01))
+    found = plan.preview(500)
+    assert list(found.whole_range) == list(ASKED)
+    assert found.whole_range["link"] == ("Cramer's V",)
+    assert list(found.unbounded) == ["gap"]
+    text = " ".join(str(found).split())
+    assert "share: intervals of smoker likely as wide as the whole range: tells nothing" in text
+    assert re.search(r"cells: (\d+) of 26 intervals likely as wide as the whole range", text)
+    assert text.count("whole range whole range") >= 4  # both methods
+    (first, *_) = found.advice["share"]
+    assert first.change == "alone in its plan"
+    alone = plan.asking({"share": ASKED["share"]}).preview(500)
+    assert list(first.widths.values()) == pytest.approx(alone.widths()["width"].tolist())
+    assert f"alone in its plan: width {first.widths['smoker']:.4g} of smoker" in text
+    summed = [str(one) for one in found.advice["cells"]]
+    assert all("intervals of median width" in one for one in summed)
+
+
+def test_nothing_is_said_of_ranges_where_intervals_are_narrower():
+    found = dps.plan(FEW, ASKED, budget=dps.PureDP(4)).preview(5_000)
+    assert not found.whole_range
+    assert "whole range" not in str(found)
 
 
 def test_where_nothing_helps_the_usual_advice_is_given():

@@ -9,7 +9,7 @@ import dpstats as dps
 from dpstats.planning.previews import simulated
 from dpstats.planning.previews.likeness import likeness
 from dpstats.planning.previews.pretended import pretend_rows, seen_by_analyses
-from dpstats.planning.previews.simulated import Simulation, _settled, lost_by_term
+from dpstats.planning.previews.simulated import PreviewedWidths, Simulation, _settled
 
 N = 6_000
 AGE = dps.Number("age", 0, 120, edges=[18, 40, 65, 80], missing=0)
@@ -40,7 +40,7 @@ def test_three_releases_with_ends_do_not_hide_those_without(shaky):
     rows = pretend_rows(strategy, likeness(None, strategy), 3)
     simulation = Simulation(seen_by_analyses(strategy, N), N, rows)
     others = [RISK.infer(simulation.release(seed)) for seed in range(100, 120)]
-    lost = lost_by_term(others)["age"]
+    lost = PreviewedWidths.of(others).lost["age"]
     assert lost >= 6  # of 20
     share = shaky.lost["risk"]["age"] / len(results)
     assert abs(share - lost / 20) < 3 * np.sqrt(0.25 / 20 + 0.25 / len(results))
@@ -70,7 +70,7 @@ def test_more_noise_is_not_drawn_where_it_says_nothing(analysis, epsilon):
     """Steady widths, and intervals that cannot lack ends: three inferences, as ever."""
     found = planned(epsilon, 0.3, analysis).preview(N)
     assert len(found.results["risk"]) == simulated.PRETEND_RELEASES == 3
-    assert not found.lost
+    assert not found.unbounded
     assert "unbounded" not in str(found)
 
 
@@ -102,15 +102,15 @@ def test_every_release_has_a_table_of_its_own_where_rows_are_invented():
         np.testing.assert_array_equal(again[2].table(9, N)[2], found[29])
 
 
-def test_one_table_does_not_decide_how_often_ends_are_missing():
+def test_one_table_does_not_decide_how_often_ends_are_missing(shaky):
     """The share is that of tables which other points and other draws give."""
     strategy = planned().strategy
     seen = seen_by_analyses(strategy, N)
     like = likeness(None, strategy)
     rows = pretend_rows(strategy, like, 30)[3:]
-    lost = lost_by_term([RISK.infer(Simulation(seen, N, rows).release(s)) for s in range(27)])
-    found = planned().preview(N)
-    share = found.lost["risk"]["age"] / len(found.results["risk"])
+    others = [RISK.infer(Simulation(seen, N, rows).release(s)) for s in range(27)]
+    lost = PreviewedWidths.of(others).lost
+    share = shaky.lost["risk"]["age"] / len(shaky.results["risk"])
     assert abs(share - lost["age"] / 27) < 3 * np.sqrt(0.25 / 27 + 0.25 / 12)
 
 
