@@ -80,28 +80,7 @@ def bound(
     target: Target = "table",
 ) -> Bounds:
     """See `Release.bound`."""
-    check_alpha(alpha)
-    check_target(target)
-    asker = _Asker(release, sources, alpha, target)
-    if isinstance(query, str):
-        if minus is None and over is None:
-            return asker.of_analysis(Proportion(query, given))
-        return asker.of_questions(
-            [question_of_conditions(release.schema, query, given, minus, over)]
-        )
-    if given is not None or minus is not None or over is not None:
-        raise RequestError("given=, minus= and over= go with a condition as text")
-    if isinstance(query, Family | Block):
-        blocks = query.blocks if isinstance(query, Family) else (query,)
-        if not any(block.columns for block in blocks):
-            raise RequestError("these functions count all rows: their number is release.n")
-        return asker.of_family(query)
-    if hasattr(query, "family") and hasattr(query, "infer") and not isinstance(query, type):
-        return asker.of_analysis(query)
-    raise RequestError(
-        "bound and explain take a condition such as \"smoker == 'yes' & age >= 65\", an analysis "
-        f"or the name of a planned one, or a family of functions; got {short(query)}"
-    )
+    return Asker(release, sources, alpha, target).of(query, given, minus, over)
 
 
 class _Found(NamedTuple):
@@ -113,14 +92,47 @@ class _Found(NamedTuple):
     notes: list[str]
 
 
-class _Asker:
+class Asker:
     """One way to ask: a release, an error probability and a target."""
 
     def __init__(
         self, release: ReleaseView, sources: Sources, alpha: float, target: Target
     ) -> None:
         self.release, self.sources = release, sources
-        self.alpha, self.target = alpha, target
+        check_target(target)
+        self.alpha, self.target = check_alpha(alpha), target
+        self._last: tuple[Any, Any] = None, None
+
+    def of(self, query: Any, given: str | None, minus: str | None, over: str | None) -> Bounds:
+        """Whatever may be asked; see `Release.bound`."""
+        if isinstance(query, str):
+            if minus is None and over is None:
+                return self.of_analysis(Proportion(query, given))
+            return self.of_questions(
+                [question_of_conditions(self.release.schema, query, given, minus, over)]
+            )
+        if given is not None or minus is not None or over is not None:
+            raise RequestError("given=, minus= and over= go with a condition as text")
+        if isinstance(query, Family | Block):
+            blocks = query.blocks if isinstance(query, Family) else (query,)
+            if not any(block.columns for block in blocks):
+                raise RequestError("these functions count all rows: their number is release.n")
+            return self.of_family(query)
+        if hasattr(query, "family") and hasattr(query, "infer") and not isinstance(query, type):
+            return self.of_analysis(query)
+        raise RequestError(
+            "bound and explain take a condition such as \"smoker == 'yes' & age >= 65\", an "
+            f"analysis or the name of a planned one, or a family of functions; got {short(query)}"
+        )
+
+    def inferred(self, analysis: Any) -> Any:
+        """The result of an analysis, None where it does not follow; the last one is kept."""
+        if self._last[0] is not analysis:
+            try:
+                self._last = analysis, analysis.infer(self.release)
+            except NotMeasuredError:
+                self._last = analysis, None
+        return self._last[1]
 
     def of_analysis(self, analysis: Any) -> Bounds:
         """Its own certified intervals where it can be inferred, else bounds on what it is about."""
@@ -129,18 +141,17 @@ class _Asker:
         single = isinstance(analysis, Proportion) and family.size == 1
         if single or isinstance(analysis, Marginals):
             return self.of_family(family)
-        try:
-            result = analysis.infer(self.release)
-        except NotMeasuredError:
-            result = None
+        result = self.inferred(analysis)
         questions = self._questions(analysis)
         if result is not None and result.has_intervals:
             frame = result.intervals_frame(alpha=self.alpha, method="certified", target=self.target)
             low, high = (frame[name].to_numpy(np.float64) for name in ("conf_low", "conf_high"))
             least, most = -np.inf, np.inf
+            notes: tuple[str, ...] = ()
             if questions is not None:
                 least, most = np.array([question.range for question in questions]).T
-            return self._measured(frame["term"].tolist(), low, high, least, most)
+                notes = tuple(note for question in questions for note in question.notes)
+            return self._measured(frame["term"].tolist(), low, high, least, most, notes)
         if questions is not None:
             return self.of_questions(questions)
         if isinstance(analysis, Difference):
@@ -308,18 +319,18 @@ class _Asker:
         question = replace(question, range=possible_range(question))
         least, most = question.range
         if not touched(self.sources, question):
-            return _Found(question.range, False, UNKNOWN, [])
-        nothing = _Found(question.range, False, no_limit(self.sources, question), [])
+            return _Found(question.range, False, UNKNOWN, [*question.notes])
+        nothing = _Found(question.range, False, no_limit(self.sources, question), [*question.notes])
         beta = alpha if self.target == "table" else for_noise(alpha)
-        notes: list[str] = []
+        notes = [*question.notes]
         for error in (beta, *smaller_errors(beta)):
             try:
                 tables = consistent(self.sources, question, error)
                 low, high = Ends(question, tables).interval(alpha - beta)
             except TooManyStates as reason:
-                return nothing._replace(notes=[str(reason)])
+                return nothing._replace(notes=[*question.notes, str(reason)])
             except Contradiction:  # wider bounds on the sums agree with more tables
-                notes = [CONTRADICTION]
+                notes = [*question.notes, CONTRADICTION]
                 continue
             low, high = max(least, low), min(most, high)
             if np.isinf(most) and self.target == "table":  # all rows but one over that one
@@ -331,13 +342,19 @@ class _Asker:
         return nothing._replace(notes=notes)
 
     def _measured(
-        self, terms: list[str], low: Floats, high: Floats, least: Any, most: Any
+        self,
+        terms: list[str],
+        low: Floats,
+        high: Floats,
+        least: Any,
+        most: Any,
+        about: Sequence[str] = (),
     ) -> Bounds:
         """Intervals from noise of their own; those as wide as what is possible say nothing."""
         says = (low > least + _NOTHING) | (high < most - _NOTHING)
         known = [MEASURED if some else UNKNOWN for some in says]
         notes = [] if np.all(np.isfinite(low) & np.isfinite(high)) else [UNBOUNDED]
-        return self._made(terms, low, high, known, notes, says)
+        return self._made(terms, low, high, known, [*about, *notes], says)
 
     def _made(
         self,

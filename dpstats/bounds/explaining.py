@@ -11,7 +11,7 @@ from dpstats.analyses.base import answered
 from dpstats.analyses.counts.proportion import Proportion
 from dpstats.analyses.registry import spelled
 from dpstats.bounds.advice import analyses_for
-from dpstats.bounds.bounding import bound
+from dpstats.bounds.bounding import Asker
 from dpstats.errors import DpstatsError, NotMeasuredError
 from dpstats.families.block import Block, Family
 from dpstats.measured.answers import answer
@@ -40,16 +40,17 @@ def explain(
     alpha: float = 0.05,
 ) -> Explanation:
     """See `Release.explain`."""
-    bounds = bound(  # refuses what it cannot read
-        release, sources, query, given=given, minus=minus, over=over, alpha=alpha
-    )
+    if isinstance(query, str) and minus is None and over is None:
+        query, given = Proportion(query, given), None
+    asker = Asker(release, sources, alpha, "table")
+    bounds = asker.of(query, given, minus, over)  # refuses what it cannot read
     if isinstance(query, str):
         texts = [text for text in (query, minus, over) if text is not None]
         analyses: list[Any] = [Proportion(text, given) for text in texts]
     else:
         analyses = [] if isinstance(query, Family | Block) else [query]
     if analyses:
-        follows = all(_can_be_inferred(release, analysis) for analysis in analyses)
+        follows = all(asker.inferred(analysis) is not None for analysis in analyses)
         ask = ", ".join(map(spelled, analyses))
     else:
         blocks = query.blocks if isinstance(query, Family) else (query,)
@@ -79,14 +80,6 @@ def _needed(schema: Schema, analysis: Any) -> list[tuple[Block, ...]]:
 
 def _any_measured(sources: Sources, needed: list[tuple[Block, ...]]) -> bool:
     return any(all(_is_measured(sources, block) for block in blocks) for blocks in needed)
-
-
-def _can_be_inferred(release: ReleaseView, analysis: Any) -> bool:
-    try:
-        analysis.infer(release)
-    except NotMeasuredError:
-        return False
-    return True
 
 
 def _have_answers(sources: Sources, blocks: tuple[Block, ...]) -> bool:

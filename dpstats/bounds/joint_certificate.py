@@ -14,9 +14,8 @@ import numpy as np
 
 from dpstats.arrays import Codes, Floats
 from dpstats.families.block import Block
-from dpstats.measured.certificate import certify
+from dpstats.measured.certificate import certify, joint_with_count
 from dpstats.measured.combining import Sources
-from dpstats.privacy.laws import joint_quantiles
 from dpstats.spending import bonferroni
 
 
@@ -56,8 +55,9 @@ def joint_certificate(sources: Sources, alpha: float) -> JointCertificate:
             if block in answering
         ]
     )
-    every = [laws[i] for i in which[chosen]] + ([] if counted is None else [counted])
-    q = joint_quantiles(every, alpha)
+    own = [laws[i] for i in which[chosen]]
+    every = own if counted is None else [*own, counted]
+    q = joint_with_count(measured, own, alpha)
     tails = {
         pair: float(pair[0].tail(pair[1] + 1)) for pair in set(zip(every, q.tolist(), strict=True))
     }

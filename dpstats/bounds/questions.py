@@ -55,6 +55,8 @@ class Question:
         Those of which the codes matter, not only the bins.
     monotone : bool
         Whether the parts are, for given bins, monotone in each code on either side of 0.
+    notes : tuple of str
+        Which rows it is about, where not all, and what a ratio takes for granted.
     """
 
     term: str
@@ -65,6 +67,7 @@ class Question:
     share: bool
     coded: tuple[Column, ...] = ()
     monotone: bool = False
+    notes: tuple[str, ...] = ()
 
 
 def question_of_conditions(
@@ -112,6 +115,10 @@ def question_of_conditions(
         (0.0, np.inf) if over is not None else (-1.0, 1.0) if minus is not None else (0.0, 1.0),
         of_all=over is None and bool(inside.all()),
         share=minus is None and (over is None or not np.any(joint[0] & ~joint[1])),
+        notes=(
+            *(() if group is None else (f"of {group.described}",)),
+            *(() if over is None else (f"if there is a row with {over}: else there is no ratio",)),
+        ),
     )
 
 
@@ -208,6 +215,7 @@ def _question_of_number(
         share=False,
         coded=(number,),
         monotone=True,
+        notes=() if group is None else (f"of {group.described}",),
     )
 
 

@@ -27,6 +27,7 @@ TARGETS = {
 }
 SILENT = "no certified statement"  # how a note on certified limits that say nothing begins
 OF_POPULATION = f"{SILENT} on the population"  # the same, where the table has one
+_SHORTEST = "shortest ones are for shares of all rows, not of a group or of those with a value"
 _BY_NAME = {"conf_int", "intervals_frame", "summary", "to_frame", "to_latex"}
 INTERVAL_COLUMNS = ("term", "estimate", "conf_low", "conf_high")
 
@@ -79,6 +80,7 @@ class Result(ABC):
             if code is not None and code.co_argcount == 1 and code.co_kwonlyargcount:
                 setattr(cls, name, by_name(vars(cls)[name]))
 
+    methods: ClassVar[tuple[str, ...]] = ()  # of its intervals, the one that a preview shows first
     preview_itemised: ClassVar[bool] = False  # whether it lists all parameters, each in its unit
     may_be_unbounded: ClassVar[bool] = False  # whether the noise can take the ends of an interval
     certified_target: ClassVar[Target] = "population"  # of the certified widths in a preview
@@ -203,9 +205,29 @@ class Result(ABC):
         """The parameters whose median width a preview shows."""
         return slice(None)
 
+    def lacking(self, method: str, target: Target = "population") -> str:
+        """Why there are no intervals of this method and target; "" where there are."""
+        if not self.methods:
+            return "it has no intervals"
+        if method in self.methods:
+            return ""
+        where = f"; {_SHORTEST}" if method == "shortest" else ""
+        return f"its intervals are {' or '.join(self.methods)}{where}"
+
     def preview_widths(self, method: Method, alpha: float = 0.05) -> Floats:
         """Widths (d,) of the intervals that a preview shows; empty without intervals."""
         return np.empty(0)
+
+    @property
+    def preview_terms(self) -> list[str]:
+        """Names (d,) of these intervals."""
+        found: list[str] = self.intervals_frame()["term"].tolist()
+        return found
+
+    @property
+    def preview_ranges(self) -> Floats | float:
+        """Widths (d,) of all values that they could have; infinite where these have no ends."""
+        return np.inf
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
@@ -256,6 +278,12 @@ def about_persons(rows: RowCount, target: Target) -> str:
     k = rows.rows_per_person
     if target == "table" or k == 1:
         return ""
+    if rows.allowed_for and rows.from_totals:
+        return (
+            f" A person may have up to {k} rows: the sampling variance is that of sums over "
+            "persons, from their measured squares and products. Certified limits for the "
+            "population assume independent rows."
+        )
     if rows.allowed_for:
         return (
             f" A person may have up to {k} rows: the sampling variance is taken as {k} times that "

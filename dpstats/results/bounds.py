@@ -105,16 +105,22 @@ class Bounds:
             low, high = float(self.low[i]), float(self.high[i])
             show = Numerals.of([low, high], high - low)
             rows.append([self.terms[i], show.certified(low, high), self.known_from[i]])
+        header = ["", f"{percent(self.alpha)} certified", "from"]
+        known, below = {row[-1] for row in rows}, []
+        if len(known) == 1:  # said once
+            header, rows, below = header[:2], [row[:2] for row in rows], [f"From: {known.pop()}."]
         more = [f"and {len(self) - _SHOWN} more"] if len(self) > _SHOWN else []
         level = percent(self.alpha)
         each = "" if len(self) == 1 else ", each by itself"
         return Page(
             "What is known",
             [],
-            ["", f"{level} certified", "from"],
+            header,
             rows,
+            words=(0, 2),
             after=[
                 *more,
+                *below,
                 f"Certain with probability {level}{each}, for any data.",
                 footer(self.rows, self.budget, "", self.target),
                 *(f"Note: {note}" for note in self.notes),
@@ -123,6 +129,10 @@ class Bounds:
 
     def __str__(self) -> str:
         return self._page().text()
+
+    def fitted(self) -> str:
+        """The text with lines and columns that fit the terminal."""
+        return self._page().fitted()
 
     __repr__ = __str__
 

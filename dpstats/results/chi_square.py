@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, get_args
 
 import numpy as np
 
@@ -94,6 +94,7 @@ class ChiSquareResult(Cached, HypothesisResult):
     [0.4 0.4]
     """
 
+    methods: ClassVar[tuple[str, ...]] = get_args(Method)
     certified_target: ClassVar[Target] = "table"
 
     df: int
@@ -144,6 +145,16 @@ class ChiSquareResult(Cached, HypothesisResult):
         return np.diff(self.conf_int(alpha=alpha, method=method, target=target))
 
     @property
+    def preview_terms(self) -> list[str]:
+        """The effect."""
+        return [self.effect_name]
+
+    @property
+    def preview_ranges(self) -> float:
+        """The largest effect; the least is 0."""
+        return self.largest_effect
+
+    @property
     def certified(self) -> CertifiedChiSquare:
         """The certified verdict at alpha = 0.05."""
         return self._certified(0.05)
@@ -186,17 +197,23 @@ class ChiSquareResult(Cached, HypothesisResult):
         check_alpha(alpha)
         if (method, target) == ("noise_aware", "population"):
             return self._effect(alpha)
-        if method == "noise_aware":
-            raise RequestError(
+        if why := self.lacking(method, target):
+            raise RequestError(why)
+        return effect_of(self._certified(alpha), self.levels, self.largest_effect)
+
+    def lacking(self, method: str, target: Target = "population") -> str:
+        """Why there is no such interval for the effect."""
+        if (method, target) == ("noise_aware", "table"):
+            return (
                 f"there is no noise-aware interval for {self.effect_name} of the private table; "
                 "the certified one holds for any data: use method='certified'"
             )
-        if target == "population":
-            raise RequestError(
+        if (method, target) == ("certified", "population"):
+            return (
                 f"{no_certified_interval(self.effect_name)}; use target='table', or "
                 "method='noise_aware'"
             )
-        return effect_of(self._certified(alpha), self.levels, self.largest_effect)
+        return super().lacking(method, target)
 
     def to_frame(self) -> pd.DataFrame:
         """One row per cell, with the level of each column of the table after its name."""

@@ -130,9 +130,18 @@ class RegressionResult(LinearResult, ABC):
 
     moments: DesignMoments = field(kw_only=True, compare=False)
 
+    @property
+    @abstractmethod
+    def df_resid(self) -> float:
+        """Rows less coefficients."""
+
     @abstractmethod
     def _along(self, matrix: Floats) -> Any:
         """The intervals of combinations (k, d) of the coefficients."""
+
+    @abstractmethod
+    def _joint(self, matrix: Floats, values: Floats) -> tuple[float, float]:
+        """F statistic and p-value of combinations (k, d) that equal values (k,) together."""
 
     def t_test(self, r_matrix: Constraints) -> ContrastResult:
         """Linear combinations of the coefficients, each with interval and test.
@@ -157,6 +166,42 @@ class RegressionResult(LinearResult, ABC):
         found = self._combined(f"Contrasts of {self.title}", names, self._along(matrix))
         plain = {one.name: getattr(found, one.name) for one in fields(found)}
         return ContrastResult(**{**plain, "null": values})
+
+    def f_test(self, r_matrix: Constraints) -> FTestResult:
+        """Test that all of some linear combinations of the coefficients equal given values.
+
+        Parameters
+        ----------
+        r_matrix : str, (k, d) array_like, or a pair
+            As in `t_test`.
+        """
+        matrix, values, names = read_constraints(r_matrix, self.terms)
+        statistic, pvalue = self._joint(matrix, values)
+        rows = matrix @ self.moments.to_basis
+        rank = np.linalg.matrix_rank(rows / np.linalg.norm(rows, axis=1, keepdims=True))
+        return FTestResult(
+            f"F test, {self.title}",
+            " and ".join(f"{n} = {v:g}" for n, v in zip(names, values, strict=True)),
+            statistic, pvalue, "two-sided", self._footer("noise_aware", "population"),
+            df_num=float(rank), df_denom=self.df_resid,
+        )  # fmt: skip
+
+    def wald_test(
+        self, r_matrix: Constraints, *, use_f: bool = True, scalar: bool = True
+    ) -> FTestResult:
+        """`f_test` by the name it also has in statsmodels; `use_f` and `scalar` can only be True.
+
+        Raises
+        ------
+        RequestError
+            Otherwise: with noise, the statistic has no chi-square law.
+        """
+        if use_f is not True or scalar is not True:
+            raise RequestError(
+                "wald_test gives the F statistic as one number, with a p-value that allows for "
+                "the noise; there is no chi-square form: use the defaults of use_f and scalar"
+            )
+        return self.f_test(r_matrix)
 
     def _combined(self, title: str, names: list[str], intervals: Any) -> LinearResult:
         return LinearResult(

@@ -152,14 +152,30 @@ class EstimateResult(Cached, Result):
         """Proportions, unless a subclass says otherwise."""
         return "proportion" if self.scalar else "proportions"
 
+    @property
+    def _looked_at(self) -> slice:
+        """The parameters of which a preview has widths: of many, every so many."""
+        every = -(-len(self.terms) // _PREVIEWED)
+        return slice(0, None, every if self.previewed == slice(None) else 1)
+
     def preview_widths(self, method: Method, alpha: float = 0.05) -> Floats:
         """Widths (d,) of the intervals for the population; of many, every so many only."""
-        every = -(-len(self.terms) // _PREVIEWED)
-        if every > 1 and self.previewed == slice(None):
-            some = self.intervals.subset(slice(0, None, every))
+        if self._looked_at.step > 1:
+            some = self.intervals.subset(self._looked_at)
             low, high = some.conf_int(alpha, method, "population")
             return high - low
         return np.diff(np.asarray(self.conf_int(alpha=alpha, method=method)).reshape(-1, 2))[:, 0]
+
+    @property
+    def preview_terms(self) -> list[str]:
+        """The terms of these."""
+        return self.terms[self._looked_at]
+
+    @property
+    def preview_ranges(self) -> Floats:
+        """Widths of the ranges of these parameters, where their intervals know them."""
+        known = getattr(self.intervals, "range_widths", np.inf)
+        return np.broadcast_to(known, len(self.terms))[self._looked_at]
 
     def intervals_frame(
         self,

@@ -19,6 +19,10 @@ MEANING: dict[Verdict, str] = {
     "bounded": "it does not follow from what was measured, which leaves an interval: release.bound",
     "out of reach": "what was measured does not limit it",
 }
+OF_TABLE = (
+    "Target: the private table itself; for the population use release.bound with "
+    'target="population" (dpstats bound --target population).'
+)
 _SHOWN = 5
 
 
@@ -84,10 +88,12 @@ class Explanation:
                 ""
                 if math.isnan(self.expected_width)
                 else f"; alone, with this budget, its 95% intervals for the population are about "
-                f"{significant(self.expected_width)} wide (the median)"
+                f"{significant(self.expected_width)} wide (the median, on even rows, which "
+                "can be far from real ones)"
             )
             lines.append(f"To know it, ask the custodian to plan {self.ask}{width}")
-        return Page(self.query, lines, after=[f"Note: {note}" for note in self.bounds.notes])
+        target = [OF_TABLE] if self.verdict != "out of reach" else []
+        return Page(self.query, lines, after=[*target, *map("Note: {}".format, self.bounds.notes)])
 
     def __str__(self) -> str:
         return self._page().text()

@@ -145,9 +145,19 @@ class GeneralisedResult(RegressionResult):
             notes=[_FIRST_ORDER, *self.notes],
         )  # fmt: skip
 
+    @property
+    def df_resid(self) -> float:
+        """Rows less coefficients."""
+        return float(self.nobs - len(self.params))
+
+    def _basis(self, matrix: Floats) -> Floats:
+        return np.asarray(matrix @ self.moments.to_basis / self.moments.half_range)
+
     def _along(self, matrix: Floats) -> CoefficientIntervals:
-        rows = matrix @ self.moments.to_basis / self.moments.half_range
-        return CoefficientIntervals(self._coefficients.model, rows)
+        return CoefficientIntervals(self._coefficients.model, self._basis(matrix))
+
+    def _joint(self, matrix: Floats, values: Floats) -> tuple[float, float]:
+        return self._coefficients.model.wald(self._basis(matrix), values)
 
 
 @dataclass(frozen=True, repr=False, eq=False)

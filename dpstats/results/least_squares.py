@@ -11,8 +11,6 @@ import numpy as np
 
 from dpstats.arrays import Floats
 from dpstats.checks import Target
-from dpstats.errors import RequestError
-from dpstats.inference.regression.constraints import Constraints, read_constraints
 from dpstats.inference.regression.linear_intervals import LinearIntervals
 from dpstats.results.contrasts import FTestResult, Prediction, RegressionResult
 from dpstats.results.rendering import fixed, shown_pvalue, significant
@@ -34,6 +32,21 @@ ROBUST = (
 NOISY_FOURTH = (
     "most of the sampling variance is noise on fourth moments: use more rows, more budget, "
     "allocation='optimal' in the plan, or fewer regressors"
+)
+CLUSTERED = (
+    "sampling variances are from products of person totals, of columns rounded to at most 128 "
+    "steps: they allow for errors of any variance that depend on each other within persons; "
+    "certified intervals for the population still assume equal variance, those for the table "
+    "nothing"
+)
+NOISY_TOTALS = (
+    "most of the sampling variance is noise on products of person totals: use more persons, more "
+    "budget, or fewer regressors; or plan without person_totals="
+)
+BOUNDED = (
+    "where noise hides the variance of persons, sampling variances are the bound, which assumes "
+    "errors of equal variance: rows_per_person times those of independent rows; cov_type='HC1' "
+    "never takes the bound"
 )
 PENALISED = (
     "residuals from penalised coefficients vary with the regressors: the sampling variance is an "
@@ -173,41 +186,9 @@ class OLSResult(RegressionResult):
         """Its p-value, which allows for the noise."""
         return 1.0 if self._overall is None else self._overall.pvalue
 
-    def f_test(self, r_matrix: Constraints) -> FTestResult:
-        """Test that all of some linear combinations of the coefficients equal given values.
-
-        Parameters
-        ----------
-        r_matrix : str, (k, d) array_like, or a pair
-            As in `t_test`.
-        """
-        matrix, values, names = read_constraints(r_matrix, self.terms)
+    def _joint(self, matrix: Floats, values: Floats) -> tuple[float, float]:
         rows = matrix @ self.moments.to_basis
-        statistic, pvalue = self._law.model.wald(rows, values - matrix @ self.moments.shift)
-        rank = np.linalg.matrix_rank(rows / np.linalg.norm(rows, axis=1, keepdims=True))
-        return FTestResult(
-            f"F test, {self.title}",
-            " and ".join(f"{n} = {v:g}" for n, v in zip(names, values, strict=True)),
-            statistic, pvalue, "two-sided", self._footer("noise_aware", "population"),
-            df_num=float(rank), df_denom=self.df_resid,
-        )  # fmt: skip
-
-    def wald_test(
-        self, r_matrix: Constraints, *, use_f: bool = True, scalar: bool = True
-    ) -> FTestResult:
-        """`f_test` by the name it also has in statsmodels; `use_f` and `scalar` can only be True.
-
-        Raises
-        ------
-        RequestError
-            Otherwise: with noise, the statistic has no chi-square law.
-        """
-        if use_f is not True or scalar is not True:
-            raise RequestError(
-                "wald_test gives the F statistic as one number, with a p-value that allows for "
-                "the noise; there is no chi-square form: use the defaults of use_f and scalar"
-            )
-        return self.f_test(r_matrix)
+        return self._law.model.wald(rows, values - matrix @ self.moments.shift)
 
     def get_prediction(self, exog: pd.DataFrame | Mapping[str, Any] | None = None) -> Prediction:
         """Predictions for given values of the columns of the formula.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from itertools import islice
@@ -197,6 +198,8 @@ class Page:
         The table; none without a header.
     after : sequence of str
         Lines below it.
+    words : collection of int
+        The numbers of the columns of text.
     """
 
     title: str
@@ -204,10 +207,11 @@ class Page:
     header: Sequence[str] = ()
     rows: Sequence[Sequence[str]] = ()
     after: Sequence[str] = field(default=(), kw_only=True)
+    words: Collection[int] = field(default=(0,), kw_only=True)
 
     def text(self) -> Summary:
         """Lines, with empty ones around the table."""
-        table = ["", *text_table(self.header, self.rows), ""] if self.header else []
+        table = ["", *text_table(self.header, self.rows, self.words), ""] if self.header else []
         lines = [self.title, *self.before, *table, *self.after]
         return Summary("\n".join(lines).rstrip("\n"), self)
 
@@ -217,7 +221,8 @@ class Page:
             [line for one in lines for line in wrapped(one)]
             for lines in ((self.title, *self.before), self.after)
         )
-        table = ["", *fitted_table(self.header, self.rows, [0]), ""] if self.header else []
+        lines = fitted_table(self.header, self.rows, self.words, rule=True) if self.header else []
+        table = ["", *lines, ""] if lines else []
         return "\n".join([*before, *table, *after]).rstrip("\n")
 
     def html(self) -> str:
@@ -277,16 +282,11 @@ class Summary(str):
 
 
 def text_table(
-    header: Sequence[str], rows: Sequence[Sequence[str]], widest: int = _WIDEST
+    header: Sequence[str], rows: Sequence[Sequence[str]], words: Collection[int] = (0,)
 ) -> list[str]:
-    """Lines of a table with a rule below the header; the first column is left-aligned."""
-    cut = [[shortened(row[0], _WIDEST - widest), *row[1:]] for row in rows]
-    widths = [max(map(len, column)) for column in zip(header, *cut, strict=True)]
-    lines = [
-        "  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]).rstrip()
-        for line in (header, *cut)
-    ]
-    return [lines[0], "-" * (sum(widths) + 2 * len(widths) - 2), *lines[1:]]
+    """Lines of a table with a rule below the header, as wide as it is; `words` align left."""
+    cut = [[shortened(row[0]), *row[1:]] for row in rows]
+    return fitted_table(header, cut, words, sys.maxsize, rule=True)
 
 
 def shortened(text: str, less: int = 0) -> str:

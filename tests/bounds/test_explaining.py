@@ -67,6 +67,8 @@ def test_it_names_the_analysis_to_ask_for_and_what_that_would_give(unplanned):
     assert "bounded: it does not follow from what was measured" in text
     assert f"ask the custodian to plan {found.ask}; alone, with this budget" in text
     assert "smoker &amp; ill" in found._repr_html_()
+    assert "Target: the private table itself; for the population use release.bound" in text
+    assert "Target" not in str(unplanned["pairs"].explain("rich"))  # no interval, no target
 
 
 def test_families_of_functions_ask_for_their_tables(unplanned):
@@ -209,3 +211,22 @@ def test_moments_are_not_shown_as_the_estimates_that_follow_from_them(unplanned,
     assert "they are not its estimates" in str(release.explain(asked))
     shares = release.bound(dps.Marginals(["smoker", "region", "ill"], degree=3))
     assert not any("not its estimates" in note for note in shares.notes)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [dps.Mean("income"), dps.OLS("income ~ age"), dps.Proportion("smoker", given="ill")],
+)
+def test_an_analysis_is_inferred_once(unplanned, asked, monkeypatch):
+    kind, inferred = type(asked), []
+    infer = kind.infer
+
+    def counted(self, release):
+        inferred.append(release)
+        return infer(self, release)
+
+    monkeypatch.setattr(kind, "infer", counted)
+    for name in ("conditions", "pairs"):
+        inferred.clear()
+        unplanned[name].explain(asked)  # a preview infers it from releases of its own
+        assert sum(one is unplanned[name] for one in inferred) == 1, name

@@ -117,6 +117,17 @@ def test_intervals_cover_where_draws_add_the_noise_again():
     assert abs(np.mean((low <= 0) & (high >= 0)) - 0.95) < 0.015  # 4 standard errors
 
 
+@pytest.mark.parametrize(("noise", "cover"), [(0.25, 0.991), (1, 0.983)])
+def test_draws_that_carried_sampling_too_would_cover_too_often(noise, cover):
+    # As above, but each draw adds sampling of variance 1 as well, which the rules count within.
+    rng = np.random.default_rng(9)
+    runs, m = 20_000, 20
+    centres = rng.normal(0, (1 + noise) ** 0.5, runs)
+    estimates = centres + rng.normal(0, (1 + noise) ** 0.5, (m, runs))
+    low, high = np.asarray(dps.pool(estimates, np.ones((m, runs))).conf_int()).T
+    assert np.mean((low <= 0) & (high >= 0)) == pytest.approx(cover, abs=0.004)
+
+
 def test_names_and_text():
     series = [pd.Series({"age": 0.1 * i, "pay": 2.0}) for i in range(4)]
     pooled = dps.pool(series, [[0.01, 0.02]] * 4, n=100)

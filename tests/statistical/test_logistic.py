@@ -133,3 +133,66 @@ def test_fitted_densities_cover(setting, table, tools):
 def test_two_stages_cover(setting, table, tools):
     """Rows whose columns depend on each other in what one stage does not measure."""
     study(setting, 200, table, tools, stages=2)
+
+
+def without_effects(rng, n):
+    """The same columns, none of which matters."""
+    return mixed(rng, n) | {"y": rng.random(n) < 0.4}
+
+
+GROUP = "C(g)[T.b] = 0, C(g)[T.c] = 0"
+PRODUCTS = "u[T.True]:C(g)[T.b] = 0, u[T.True]:C(g)[T.c] = 0"
+# formula, hypothesis, rows, budget, unit, stages
+JOINT = [
+    ("y ~ C(g)", GROUP, 500, dps.PureDP(0.3), "replace", 1),
+    ("y ~ u*C(g)", f"{GROUP}, {PRODUCTS}", 2_000, dps.PureDP(0.5), "replace", 1),
+    ("y ~ x + C(g)", f"x = 0, {GROUP}", 2_000, dps.PureDP(1), "add_remove", 1),
+    ("y ~ x + C(g)", f"x = 0, {GROUP}", 2_000, dps.ZCDP(0.05), "replace", 1),
+    ("y ~ x + u + C(g)", f"x = 0, {GROUP}", 2_000, dps.PureDP(2), "replace", 1),
+    ("y ~ x + u + C(g)", f"x = 0, {GROUP}", 20_000, TIGHT, "replace", 1),
+    ("y ~ x + u + C(g)", GROUP, 20_000, TIGHT, "replace", 2),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("setting", JOINT, ids=lambda s: f"{s[0]}-{s[2]}-{s[3].kind}-{s[5]}")
+def test_joint_tests_hold_their_level(setting, table, tools):
+    formula, hypothesis, n, budget, unit, stages = setting
+    plan = dps.plan(MIXED, {"it": dps.Logistic(formula, stages=stages)}, budget=budget, unit=unit)
+    source = tools.Laplace if budget.noise == "laplace" else tools.Gaussian
+    rng, rejected, runs = np.random.default_rng(3), 0, 250
+    for run in range(runs):
+        rows = pd.DataFrame(without_effects(rng, n)).reindex(columns=MIXED.names, fill_value=0)
+        with _noise_from(source(run)):
+            held = dps.measure(plan, rows)
+        found = dps.synthesize(held, rng=run, m=4_000, k=500).infer("it")
+        rejected += found.wald_test(hypothesis).pvalue <= 0.05
+    what = f"{formula}, n = {n}, {budget.kind} {unit}, stages {stages}"
+    table.level(what, hypothesis, rejected, runs, rate=0.06)
+
+
+@pytest.mark.slow
+def test_smaller_models_of_a_release_cover(table, tools):
+    """A regression on x and u from what was measured for one on x, u and g."""
+    large, small = dps.Logistic("y ~ x + u + C(g)"), dps.Logistic("y ~ x + u")
+    crowd = pd.DataFrame(mixed(np.random.default_rng(0), 1_000_000))
+    x = np.column_stack([np.ones(len(crowd)), crowd["u"], crowd["x"]])
+    truth = np.zeros(3)
+    for _ in range(20):
+        mean = special.expit(x @ truth)
+        information = (x.T * (mean * (1 - mean))) @ x
+        truth += np.linalg.solve(information, x.T @ (crowd["y"] - mean))
+    for n, budget in ((2_000, dps.PureDP(5)), (20_000, TIGHT)):
+        plan = dps.plan(MIXED, {"it": large}, budget=budget)
+        source = tools.Laplace if budget.noise == "laplace" else tools.Gaussian
+        rng, hits, runs = np.random.default_rng(7), np.zeros(3), 200
+        for run in range(runs):
+            rows = pd.DataFrame(mixed(rng, n)).reindex(columns=MIXED.names, fill_value=0)
+            with _noise_from(source(run)):
+                held = dps.measure(plan, rows)
+            found = dps.synthesize(held, rng=run, m=4_000, k=500).infer(small)
+            assert found.terms == ["Intercept", "u[T.True]", "x"]
+            ends = np.asarray(found.conf_int())
+            hits += (ends[:, 0] <= truth) & (truth <= ends[:, 1])
+        for term, hit in zip(found.terms, hits, strict=True):
+            table.covers(f"n = {n}, {budget.kind}", term, hit, runs, rate=0.93)
