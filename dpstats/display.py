@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import html
+import os
 import shutil
 import sys
 import textwrap
 import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, Literal
+from typing import Any, Literal, TextIO
 
 from dpstats.checks import Progress, short
 from dpstats.errors import RequestError
@@ -19,12 +20,26 @@ PATIENCE = 2.0  # seconds before a bar is shown
 _STEP = 0.1  # seconds between two pictures of it
 _LINE, _LEAST_LINE = 100, 40  # characters of a line where there is no terminal, and at least
 _LEAST_CELL = 12  # characters of a column of text that is made narrower
+_FIFTH = 5  # of a line: the least for text beside all columns; two where some come below
 _GAP = "  "
 
 
-def line_width() -> int:
-    """Characters of a line of the terminal, or 100 without one."""
+def line_width(stream: TextIO | None = None) -> int:
+    """Characters of a line: of the terminal, or as the variable COLUMNS says.
+
+    Without either 100, or as many as there are on a stream, which is then a file or a pipe.
+    """
+    said = os.environ.get("COLUMNS", "").isdecimal()
+    if stream is not None and not said and not _is_terminal(stream):
+        return sys.maxsize
     return max(_LEAST_LINE, shutil.get_terminal_size((_LINE, 24)).columns)
+
+
+def _is_terminal(stream: TextIO) -> bool:
+    try:
+        return stream.isatty()
+    except ValueError:  # it is closed
+        return False
 
 
 def wrapped(line: str, indent: int = 4) -> list[str]:
@@ -49,12 +64,14 @@ def fitted_table(
     rows: Sequence[Sequence[str]],
     text: Collection[int],
     room: int | None = None,
+    *,
+    rule: bool = False,
 ) -> list[str]:
     r"""Lines of a table that fit: text wraps, and columns without room come below the rest.
 
     `text` has the numbers of the columns of text, which are left-aligned; the others are numbers.
     The first column is repeated where columns come below. `room` is the width of a line, by default
-    that of the terminal.
+    that of the terminal; `rule` asks for a rule below the header.
 
     Examples
     --------
@@ -63,28 +80,54 @@ def fitted_table(
     age       0.5
     income     12
     """
-    cells = [list(header), *map(list, rows)]
-    wide = [max(map(len, column)) for column in zip(*cells, strict=True)]
     room = line_width() if room is None else room
-    while _together(wide) > room:
-        longest = max(text, key=lambda j: wide[j], default=0)
-        if longest not in text or wide[longest] <= _LEAST_CELL:
-            break
-        wide[longest] -= 1
+    natural = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    wide = _narrowed(natural, text, room, max(_LEAST_CELL, room // _FIFTH))
+    if _together(wide) > room:  # text in full, and some columns below
+        wide = [min(w, 2 * room // _FIFTH) if j in text else w for j, w in enumerate(natural)]
     lines: list[str] = []
     for block in _blocks(wide, room):
+        inside = _narrowed([wide[j] for j in block], _places(text, block), room, _LEAST_CELL)
         lines += [""] if lines else []
-        for row in cells:
-            parts = {
-                j: textwrap.wrap(row[j], wide[j]) or [""] if j in text else [row[j]] for j in block
-            }
-            for i in range(max(map(len, parts.values()))):
-                here = {j: part[i] if i < len(part) else "" for j, part in parts.items()}
-                line = [
-                    cell.ljust(wide[j]) if j in text else cell.rjust(wide[j])
-                    for j, cell in here.items()
-                ]
-                lines.append(_GAP.join(line).rstrip())
+        lines += _lines(header, block, inside, text)
+        lines += ["-" * _together(inside)] if rule else []
+        for row in rows:
+            lines += _lines(row, block, inside, text)
+    return lines
+
+
+def _narrowed(wide: Sequence[int], text: Collection[int], room: int, least: int) -> list[int]:
+    """Widths of columns, those of text less until they fit, the widest first."""
+    found = list(wide)
+    while _together(found) > room:
+        longest = max(text, key=lambda j: found[j], default=None)
+        if longest is None or found[longest] <= least:
+            break
+        found[longest] -= 1
+    return found
+
+
+def _places(text: Collection[int], block: Sequence[int]) -> list[int]:
+    """Where the columns of text are among those of a block."""
+    return [place for place, j in enumerate(block) if j in text]
+
+
+def _lines(
+    row: Sequence[str], block: Sequence[int], wide: Sequence[int], text: Collection[int]
+) -> list[str]:
+    """One row of some columns."""
+    parts = [
+        textwrap.wrap(row[j], max(room, 1)) or [""] if j in text else [row[j]]
+        for j, room in zip(block, wide, strict=True)
+    ]
+    lines = []
+    for i in range(max(map(len, parts))):
+        cells = [part[i] if i < len(part) else "" for part in parts]
+        line = [
+            cell.ljust(w) if j in text else cell.rjust(w)
+            for j, cell, w in zip(block, cells, wide, strict=True)
+        ]
+        lines.append(_GAP.join(line).rstrip())
     return lines
 
 
@@ -186,15 +229,19 @@ class Bar:
         self._display = display
         self._handle: Any = None
         self._start = self._drawn = time.monotonic()
+        self._step = ("", self._start)  # and when it began
         self._shown = False
 
     def __call__(self, text: str, done: int, total: int | None) -> None:
         """So much of a step is done."""
         now = time.monotonic()
+        if text != self._step[0]:
+            self._step = (text, now)
         if now - self._start >= PATIENCE and now - self._drawn >= _STEP:
             self._drawn, self._shown = now, True
             with suppress(Exception):
-                self._draw(text, done / total if total else None)
+                share = done / total if total else None
+                self._draw(text, share, _left(now - self._step[1], share))
 
     def clear(self) -> None:
         """Take it away."""
@@ -203,16 +250,24 @@ class Bar:
             with suppress(Exception):
                 self._draw("", None)
 
-    def _draw(self, text: str, share: float | None) -> None:
+    def _draw(self, text: str, share: float | None, left: str = "") -> None:
         if self._display is None:
             percent = "" if share is None else f" {share:.0%}"
-            sys.stderr.write(f"\r\033[K{text}{percent}")
+            sys.stderr.write(f"\r\033[K{text}{percent}{left}")
             sys.stderr.flush()
             return
         value = "" if share is None else f' value="{share:.3f}"'
-        bar = f"{html.escape(text)} <progress{value}></progress>" if text else ""
+        bar = f"{html.escape(text)} <progress{value}></progress>{left}" if text else ""
         shown = self._display.HTML(bar)
         if self._handle is None:
             self._handle = self._display.display(shown, display_id=True)
         else:
             self._handle.update(shown)
+
+
+def _left(seconds: float, share: float | None) -> str:
+    """What a step will take longer, by what its first part took; nothing where it says little."""
+    if share is None or not 0.05 <= share < 1 or seconds < PATIENCE:
+        return ""
+    left = seconds * (1 - share) / share
+    return f", about {left:.0f} s left" if left < 100 else f", about {left / 60:.0f} min left"

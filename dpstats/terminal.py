@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, TextIO
 
@@ -15,10 +14,8 @@ if TYPE_CHECKING:
     from dpstats.checks import Progress
 
 
-_RULE = re.compile(r"-{3,}")  # below the header of a table
 _LEAD = re.compile(r"\s*\S{1,24}\s{2,}(?=\S)")  # a name with its description beside it
 _COMMAND = re.compile(r"dpstats [a-z]+ [^;'\n]*")  # to be copied in one piece
-_NARROWEST = 12  # characters of the first column of a table
 
 
 class Unprinted(Exception):
@@ -39,9 +36,7 @@ def prepare_streams() -> None:
 
 
 def fitted(text: str, width: int) -> str:
-    """A text whose lines fit a width: sentences wrap, and so does one column of a table.
-
-    Commands to copy stay in one piece, and so do the other columns.
+    """A text whose lines fit a width; commands to copy stay in one piece.
 
     Examples
     --------
@@ -50,15 +45,7 @@ def fitted(text: str, width: int) -> str:
         missing count as
         zero
     """
-    left, done = text.split("\n"), list[str]()
-    while left:
-        rows = next((i for i, line in enumerate(left) if not line), len(left))
-        if len(left) > 1 and _RULE.fullmatch(left[1]):
-            done += _fitted_table(left[:rows], width)
-            left = left[rows:]
-        else:
-            done += _fitted_line(left.pop(0), width)
-    return "\n".join(done)
+    return "\n".join(part for line in text.split("\n") for part in _fitted_line(line, width))
 
 
 def _fitted_line(line: str, width: int) -> list[str]:
@@ -74,50 +61,14 @@ def _fitted_line(line: str, width: int) -> list[str]:
     return [part.replace("\0", " ") for part in parts]
 
 
-def _fitted_table(lines: Sequence[str], width: int) -> list[str]:
-    """A table with a rule below its header: the first or else the last column wraps."""
-    header, rule, *rows = lines
-    over = len(rule) - width
-    full = [line.ljust(len(rule)) for line in (header, *rows)]
-    # Where columns end: two blanks that all lines have below each other.
-    blank = [i for i in range(1, len(rule)) if {line[i : i + 2] for line in full} == {"  "}]
-    first = next((i for i in blank if any(line[:i].strip() for line in full)), 0)
-    last = next((i + 2 for i in reversed(blank) if any(line[i:].strip() for line in full)), 0)
-    if over <= 0 or not first:
-        return list(lines)
-    done = [[header], [rule[:width]]]
-    if first - over >= _NARROWEST:
-        room = first - over
-        done[0] = [header[:room].ljust(room) + header[first:]]
-        for row in rows:
-            name, *more = textwrap.wrap(row[:first], room, subsequent_indent="  ") or [""]
-            done.append([(name.ljust(room) + row[first:]).rstrip(), *more])
-    elif (room := width - last) >= _NARROWEST:
-        done[0] = [header[:last] + header[last:].strip()[:room].rjust(room)]
-        for row in rows:
-            text, *more = textwrap.wrap(row[last:].strip(), room) or [""]
-            done.append([(row[:last].ljust(last) + text.rjust(room)).rstrip(),
-                         *(" " * last + line.rjust(room) for line in more)])  # fmt: skip
-    else:
-        return list(lines)
-    return [line for row in done for line in row]
-
-
-def _width(stream: TextIO) -> int | None:
-    """Characters in a line of a terminal, or as the variable COLUMNS says; None without either."""
-    try:
-        known = stream.isatty() or os.environ.get("COLUMNS", "").isdecimal()
-    except ValueError:  # it is closed
-        return None
-    return max(shutil.get_terminal_size().columns, 40) if known else None
-
-
 def _wrapped(text: object, stream: TextIO) -> str:
-    width = _width(stream)
-    if width is None:
+    from dpstats.display import line_width  # later: it takes a while
+
+    width = line_width(stream)
+    if width == sys.maxsize:
         return str(text)
     own = getattr(text, "fitted", None)  # of what knows its own table
-    return fitted(str(text) if own is None else own(), width)
+    return fitted(str(text), width) if own is None else str(own())
 
 
 def show(text: object, *, end: str = "\n", done: str = "", wrap: bool = True) -> None:
@@ -144,16 +95,21 @@ def close_output() -> None:
 
 
 def as_flags(message: str) -> str:
-    """A message of the library with options as the command line spells them.
+    """A message of the library with options and methods as the command line spells them.
 
     Examples
     --------
     >>> as_flags("replace it with overwrite=True (--force on the command line)")
     'replace it with --force'
+    >>> as_flags("give n= (--rows on the command line)")
+    'give --rows'
     >>> as_flags("drop solver=, or give fit='minimax'")
     'drop --solver, or give --fit minimax'
+    >>> as_flags("see release.bound")
+    'see dpstats bound'
     """
-    message = message.replace("overwrite=True (--force on the command line)", "--force")
+    message = re.sub(r"\S+= ?\S* \((--\w+) on the command line\)", r"\1", message)
+    message = message.replace("release.bound", "dpstats bound")
     return re.sub(r"\b(fit|solver|draw)=(?:'(\w+)')?", r"--\1 \2", message).replace(" ,", ",")
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 
 from dpstats.analyses.base import Analysis
+from dpstats.analyses.person_totals import possible_blocks
 from dpstats.analyses.registry import check_readable
 from dpstats.analyses.second_stage import needs
 from dpstats.checks import Alternative, Method, Target
@@ -96,11 +97,11 @@ def check_analysis(analysis: Analysis[Result], schema: Schema, data: pd.DataFram
     # Budget, neighbours, and whether there is noise. A preview runs the same code on three pretend
     # releases, so two are enough: usual noise with a measured count, and nothing but noise. Results
     # follow from the measurements, so that the usual reference is needed but once.
+    usual = ZCDP(0.1)
     cases: list[tuple[Budget, Unit, bool]] = [
         (PureDP(1e6), "replace", False),
-        (PureDP(1), "replace", True),
         (PureDP(1e-5), "replace", True),
-        (ZCDP(0.1), "replace", True),
+        (usual, "replace", True),
         (PureDP(0.5), "add_remove", True),
     ]
     previewed = [(PureDP(1e-5), "replace"), (PureDP(0.5), "add_remove")]
@@ -108,12 +109,12 @@ def check_analysis(analysis: Analysis[Result], schema: Schema, data: pd.DataFram
     for budget, unit, noisy in cases:
         public = unit == "replace"  # the number of rows is; otherwise every plan measures it
         n = len(data) if public else None
-        reference = None if budget == PureDP(1) else Uniform()
+        reference = None if budget == usual else Uniform()
         planned = plan(schema, {"it": analysis}, budget=budget, n=n, unit=unit, reference=reference)
         with nullcontext() if noisy else _noise_from(_Silent()):
             measured = measure(planned, data)
         release = synthesize(measured, m=200, k=50, rng=0)
-        whole = needs(analysis, schema).blocks
+        whole = (*needs(analysis, schema).blocks, *possible_blocks(analysis, schema))
         asked = whole if public else (*whole, ROWS)
         at = f"at {budget}, {unit}"
         with _running(f"infer(release) {at}"):
@@ -191,6 +192,11 @@ def _check_result(found: Result, at: str) -> None:
         "infer() must return a dps.Result, with summary(), to_frame() and headline, "
         f"got {type(found).__name__}",
     )
+    title = found.title
+    _require(
+        isinstance(title, str) and title.strip() and "\n" not in title,
+        f"title must be one line of text {at}, got {title!r}",
+    )
     if isinstance(found, EstimateResult):
         _check_estimates(found, at)
     with _running(f"to_frame() {at}"):
@@ -229,6 +235,15 @@ def _check_estimates(found: EstimateResult, at: str) -> None:
     names = all(isinstance(term, str) and term for term in terms) and len(set(terms)) == d
     _require(d and names, f"terms must be different names, one per parameter {at}, got {terms!r}")
     _require(not found.scalar or d == 1, f"scalar=True is for one parameter {at}, got {d}")
+    for name in ("sampling_variance", "privacy_variance"):
+        variances = np.asarray(getattr(found, name), dtype=np.float64)
+        _require((variances >= 0).all(), f"{name} must be 0 or more, or inf, {at}, got {variances}")
+    unknown = np.isnan(np.asarray(found.params, dtype=np.float64))
+    _require(
+        np.isinf(np.asarray(found.bse)[unknown]).all(),
+        f"params hold NaN {at} for {[t for t, odd in zip(terms, unknown, strict=True) if odd]}; "
+        "an estimate that is not known has infinite variances",
+    )
     lacking = [one for one in _OF_INTERVALS if not callable(getattr(found.intervals, one, None))]
     _require(
         not lacking,

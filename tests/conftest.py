@@ -1,5 +1,6 @@
 """Fixtures that many tests share: a small survey, its schema, and the noise seam."""
 
+import gc
 import os
 from collections.abc import Iterator
 
@@ -15,6 +16,11 @@ from dpstats.privacy import noise
 settings.register_profile("dpstats", deadline=None, derandomize="CI" in os.environ, print_blob=True)
 settings.load_profile("dpstats")
 os.environ.pop("COLUMNS", None)  # the command line wraps its lines by it
+
+
+def pytest_collection_finish() -> None:
+    """What is kept to the end, such as all the tests, is no garbage to look through again."""
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -62,6 +62,25 @@ def test_a_bar_is_drawn_after_two_seconds_and_goes_at_the_end(clock, terminal):
     assert terminal.text.endswith("\r\033[K")
 
 
+def test_the_time_left_follows_from_the_share_that_is_done(clock, terminal):
+    with shown_progress(None) as say:
+        clock[0] += 60
+        say("reading rows", 0, 100)  # the step begins now
+        clock[0] += 4
+        say("reading rows", 4, 100)
+        assert terminal.text.endswith("reading rows 4%")
+        clock[0] += 1
+        say("reading rows", 10, 100)
+        assert terminal.text.endswith("reading rows 10%, about 45 s left")
+        clock[0] += 95
+        say("reading rows", 20, 100)
+        assert terminal.text.endswith("reading rows 20%, about 7 min left")
+        say("reading rows", 100, 100)
+        clock[0] += 1
+        say("drawing noise", 1, 2)
+        assert terminal.text.endswith("drawing noise 50%")
+
+
 def test_a_failure_takes_the_bar_away_too(clock, terminal):
     def work():
         with shown_progress(None) as say:
@@ -230,6 +249,30 @@ def test_tables_and_lines_fit_the_terminal(monkeypatch):
     assert all(f"analysis {i}" in "".join(numbers) for i in range(9))
     assert max(map(len, wrapped("name: " + "word " * 50))) <= 60
     assert fitted_table(header, rows, (0, 2), 1_000)[1].endswith("words words")  # one line
+
+
+LABELS = ["smoker=False, region=north", "smoker=True, region=south", "age"]
+
+
+def table(numbers, room):
+    """Labels beside columns of ten characters, with a rule."""
+    header = ["", *(f"{i:>10}" for i in range(numbers))]
+    rows = [[label, *(["0.12345678"] * numbers)] for label in LABELS]
+    return fitted_table(header, rows, [0], room, rule=True)
+
+
+def test_names_wrap_in_a_fifth_of_a_line_or_stay_whole_above_the_columns_below():
+    assert table(6, 90)[1:3] == ["-" * 90, f"smoker=False,     {'  0.12345678' * 6}"]
+    assert table(6, 88)[2].startswith(LABELS[0] + "  0.1")  # below a fifth: whole, in two parts
+    assert table(4, 74)[1:3] == ["-" * 74, f"{LABELS[0]}{'  0.12345678' * 4}"]
+    wrapped_once = table(4, 70)
+    assert wrapped_once[1] == "-" * 70
+    assert wrapped_once[2:4] == [f"smoker=False,         {'  0.12345678' * 4}", "region=north"]
+    blocks = table(6, 80)
+    assert [line for line in blocks if set(line) == {"-"}] == ["-" * 74, "-" * 50]
+    assert sum(line.startswith(LABELS[0]) for line in blocks) == 2
+    assert max(map(len, blocks)) <= 80
+    assert len(blocks) == 2 * (2 + len(LABELS)) + 1
 
 
 def test_a_preview_and_a_curve_fit_eighty_columns(monkeypatch):

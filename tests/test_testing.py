@@ -13,6 +13,7 @@ from dpstats.analyses import registry
 from dpstats.analyses.counts.proportion import proportions_result
 from dpstats.families.block import Family
 from dpstats.families.tables.cells import Cells
+from dpstats.results.named import Named
 from dpstats.testing import ContractError, check_analysis
 
 
@@ -130,8 +131,9 @@ class Altered(Curious):
             return type("Half", (dps.Result,), {"headline": "x"})("title")
         if self.part == "fields":
             return dps.EstimateResult(title="smokers")
-        if self.part == "terms":
-            object.__setattr__(result, "terms", [3])
+        if self.part in BROKEN_FIELDS:
+            name, value = BROKEN_FIELDS[self.part]
+            object.__setattr__(result, name, value)
         elif self.part == "no intervals":
             object.__setattr__(result, "intervals", None)
         elif self.part in BROKEN_INTERVALS:
@@ -148,6 +150,13 @@ class Altered(Curious):
         return Curious.family(self, schema)
 
 
+BROKEN_FIELDS = {
+    "terms": ("terms", [3]),
+    "title": ("title", " "),
+    "negative": ("privacy_variance", np.array([-1e-9])),
+    "variance": ("sampling_variance", np.array([np.nan])),
+    "estimate": ("params", Named([np.nan], ["smokers"])),
+}
 BROKEN_INTERVALS = {
     "one array": lambda self, alpha, method, target: np.zeros(1),
     "shape": lambda self, alpha, method, target: (np.zeros((1, 2)), np.ones((1, 2))),
@@ -234,6 +243,10 @@ class Loose(Narrow.__bases__[0].__bases__[0]):
         (Altered("abstract"), r"infer\(release\) at .* raised TypeError: .*abstract.*summary"),
         (Altered("fields"), r"infer\(release\) at .* raised TypeError: .*missing"),
         (Altered("terms"), r"terms must be different names, one per parameter at .*, got \[3\]"),
+        (Altered("title"), "title must be one line of text at .*, got ' '"),
+        (Altered("negative"), r"privacy_variance must be 0 or more, or inf, at .*, got \[-1"),
+        (Altered("variance"), "sampling_variance must be 0 or more, or inf, at .*, got .nan"),
+        (Altered("estimate"), r"params hold NaN at .* for \['smokers'\]"),
         (Altered("no intervals"), r"like dps.Intervals at .*; NoneType lacks \['conf_int', 'pval"),
         (Altered("one array"), r"intervals.conf_int\(\) must give two arrays of shape \(1,\)"),
         (Altered("shape"), r"two arrays of shape \(1,\) at .*, got \[\(1, 2\), \(1, 2\)\]"),
@@ -251,6 +264,16 @@ def test_broken_analyses_are_caught(analysis, message, schema, survey, monkeypat
     monkeypatch.setattr(registry, "_registered", {one.kind: one for one in broken})
     with pytest.raises((ContractError, dps.NotMeasuredError), match=message):
         check_analysis(analysis, schema, survey)
+
+
+@pytest.mark.parametrize("part", ["abstract", "fields"])
+def test_a_preview_says_which_analysis_failed_and_where(part, schema, monkeypatch):
+    monkeypatch.setattr(registry, "_registered", {"altered": Altered})
+    plan = dps.plan(schema, {"mine": Altered(part)}, budget=dps.PureDP(1))
+    said = rf"infer\(\) of Altered\(part='{part}'\) failed on a simulated release .*: TypeError: "
+    with pytest.raises(dps.RequestError, match=said) as raised:
+        plan.preview(100)
+    assert isinstance(raised.value.__cause__, TypeError)
 
 
 def test_it_is_at_hand_without_an_import_of_its_own():

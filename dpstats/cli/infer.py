@@ -122,14 +122,23 @@ def _print_tables(
     analyses: Mapping[str, Mapping[str, Any]],
     options: argparse.Namespace,
 ) -> None:
-    from dpstats.cli.inferred_files import as_csv, as_json, frames_of
+    from dpstats.cli.inferred_files import as_csv, as_json, frame_of
     from dpstats.errors import RequestError
 
     if other := [name for name in (*_ONLY_TEXT, "rows") if getattr(options, name) is not None]:
         raise RequestError(f"--{other[0]} is for the text; leave it out, or --json and --csv")
     given = {"alpha": options.alpha, "target": options.target}
     given["method"] = options.method or "noise_aware"
-    frames = frames_of(results, given)
+    frames = {}
+    for name, result in results.items():
+        method = options.method or (*result.methods, "noise_aware")[0]
+        chosen = options.method is not None or options.target != "population"
+        if chosen and (why := result.lacking(method, options.target)):
+            say(f"dpstats: {name!r} is left out: {why}")
+        else:
+            frames[name] = frame_of(result, given)
+    if results and not frames:
+        raise RequestError("no analysis is left; choose another --method or --target")
     text = as_json(results, frames, analyses, given) if options.json else as_csv(frames)
     show(text, end="" if options.csv else "\n", wrap=False)
 
@@ -143,13 +152,13 @@ def _print_summaries(results: Mapping[str, Result], options: argparse.Namespace)
         del asked["method"]  # these print in any case
     for name, result in results.items() if asked else ():  # before anything prints
         known = inspect.signature(result.summary).parameters
-        if other := [option for option in asked if option not in known]:
-            whole = asked.get("method") == "shortest" and "method" in other
-            option = "method shortest" if whole else other[0]
-            of = " (it is for shares of all rows, not of a group or of those with a value)"
+        lacking = result.lacking(asked.get("method", "noise_aware")) if "method" in asked else ""
+        other = [option for option in asked if option not in known]
+        if lacking or other:
+            option = f"method {asked['method']}" if lacking else other[0]
             raise RequestError(
-                f"--{option} has no meaning for {name!r}{of if whole else ''}; name the analyses "
-                "that it is for"
+                f"--{option} has no meaning for {name!r}{lacking and f': {lacking}'}; name the "
+                "analyses that it is for"
             )
     for result in results.values():
         summary: Callable[..., str] = result.summary

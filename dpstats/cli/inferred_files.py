@@ -10,42 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpstats.errors import RequestError
-
 if TYPE_CHECKING:
     import pandas as pd
 
     from dpstats.results.base import Result
 
 _SINGLE = ("nobs", "statistic", "df", "pvalue", "effect_name", "effect")  # of some results
-_USUAL = {"method": "noise_aware", "target": "population"}
 
 
-def frames_of(results: Mapping[str, Result], options: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
-    """The frames of results with the options of `infer` that each frame takes.
-
-    Parameters
-    ----------
-    results : mapping of name to Result
-    options : mapping
-        `alpha`, `method` and `target`, if given.
-
-    Raises
-    ------
-    RequestError
-        If an option other than the usual one has no meaning for a result.
-    """
-    made = {}
-    for name, result in results.items():
-        known = inspect.signature(result.to_frame).parameters
-        for option, value in options.items():
-            if option not in known and value != _USUAL.get(option, value):
-                raise RequestError(
-                    f"--{option} {value} has no meaning for the table of {name!r}; name the "
-                    "analyses that it is for, or leave out --json and --csv for the text"
-                )
-        made[name] = result.to_frame(**{o: v for o, v in options.items() if o in known})
-    return made
+def frame_of(result: Result, options: Mapping[str, Any]) -> pd.DataFrame:
+    """The frame of a result with those options of `infer` that it takes."""
+    known = inspect.signature(result.to_frame).parameters
+    return result.to_frame(**{o: value for o, value in options.items() if o in known})
 
 
 def as_csv(frames: Mapping[str, pd.DataFrame]) -> str:
@@ -66,12 +42,14 @@ def as_json(
 ) -> str:
     """A list of results, each with its table and what it says beside it."""
     found = []
-    for name, result in results.items():
+    for name in frames:
+        result = results[name]
         one: dict[str, Any] = {"name": name, "analysis": analyses[name], "title": result.title}
         one |= {"headline": result.headline, **options}
         one |= {key: getattr(result, key) for key in _SINGLE if hasattr(result, key)}
         if "conf_low" not in frames[name] and hasattr(result, "conf_int"):  # that of the effect
-            one["conf_int"] = result.conf_int(**options)
+            taken = inspect.signature(result.conf_int).parameters
+            one["conf_int"] = result.conf_int(**{o: v for o, v in options.items() if o in taken})
         one["table"] = frames[name].to_dict("records")
         for key in ("budget", "notes"):
             if hasattr(result, key):

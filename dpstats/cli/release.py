@@ -184,9 +184,11 @@ def _release(options: argparse.Namespace) -> None:
                         _say_how_to_finish(paid, options.output, force)
                     raise
                 paid = keep_measurements(measurements, keep, options.output)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as stopped:
             if paid.is_file():
                 _say_how_to_finish(paid, options.output, force)
+            elif not stopped.args:  # noise is drawn and kept in one piece, or not at all
+                stopped.args = ("before any noise was drawn; nothing was spent",)
             raise
         _finish(measurements, paid, write, settings, options.output, force)
 

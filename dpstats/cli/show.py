@@ -36,6 +36,10 @@ def add_commands(commands: Commands) -> None:
         action="store_true",
         help="the schema of a release, measurements or a plan as a Frictionless Table Schema",
     )
+    form.add_argument(
+        "--parquet", type=Path, metavar="FILE", help="write the rows of a release to a Parquet file"
+    )
+    shown.add_argument("--force", action="store_true", help="overwrite an existing --parquet file")
     shown.set_defaults(run=_show)
 
 
@@ -48,6 +52,11 @@ def _show(options: argparse.Namespace) -> None:
 
         found = open_release(options.file)
         show(as_document(found.to_croissant(options.file.stem, file=options.file)), wrap=False)
+        return
+    if options.parquet is not None:
+        found = open_release(options.file)
+        found.to_parquet(options.parquet, overwrite=options.force)
+        show(f"wrote {found.k} rows to {options.parquet}")
         return
     held = open_file(options.file)
     if options.frictionless:
@@ -72,8 +81,7 @@ def _parts(held: Release | Measurements | Plan) -> list[str]:
     table = table[["first_function", *table.columns.drop("first_function")]]
     cells = [[_cell(value) for value in row] for row in table.head(_MOST).itertuples(index=False)]
     text = [j for j, name in enumerate(table.columns) if table[name].dtype.kind not in "if"]
-    room = line_width() if sys.stdout.isatty() else sys.maxsize
-    shown = "\n".join(fitted_table(list(table.columns), cells, text, room))
+    shown = "\n".join(fitted_table(list(table.columns), cells, text, line_width(sys.stdout)))
     left = len(table) - _MOST
     more = f"\n\n{more_rows(left, whole).partition(';')[0]}" if left > 0 else ""
     return [f"Schema\n{held.schema}", "\n".join(_analyses(held)), f"{title}\n{shown}{more}"]

@@ -282,9 +282,9 @@ def independence_verdict(
 
 
 def _total(low: Floats, high: Floats, k: int, sizes: tuple[int, int]) -> tuple[float, float]:
-    """Bounds on the size of stratum k."""
+    """Bounds on the size of stratum k; the lower may pass the upper where no table is possible."""
     lower, upper = low.sum(axis=(1, 2)), high.sum(axis=(1, 2))
     return (
         float(max(lower[k], sizes[0] - (upper.sum() - upper[k]), 0)),
-        float(min(upper[k], sizes[1] - (lower.sum() - lower[k]))),
+        float(max(min(upper[k], sizes[1] - (lower.sum() - lower[k])), 0)),
     )

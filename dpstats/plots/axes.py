@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _MARGINS, _ROW = 1.3, 0.36  # inches: of a plot without rows, and of a label of two lines
-_LONGEST = 20  # characters of a name
+_LONGEST = 20  # characters of a name in one line
+_LINE_OF_NAME, LINES = 24, 6  # characters of a line, and lines, of a name where there is room
 _LINE = 60  # characters of a line of a title
 ABOVE: dict[str, Any] = {  # a legend that covers no data
     "loc": "lower center", "bbox_to_anchor": (0.5, 1), "frameon": False, "fontsize": "small",
@@ -68,13 +69,21 @@ def titled(ax: Axes, title: str) -> None:
     ax.set_title(text.replace("$", r"\$"), fontsize="medium")
 
 
-def labels_of(names: Sequence[str], what: str = "column", *, lines: int = 1) -> list[str]:
+def label_rows(names: Sequence[str]) -> int:
+    """Rows that so many labels below each other take, see `axes_of`."""
+    deepest = max((len(_lines_of(name, LINES)) for name in names), default=1)
+    return len(names) * -(-deepest // 2)
+
+
+def labels_of(
+    names: Sequence[str], what: str = "column", *, lines: int = 1, line: int = _LINE_OF_NAME
+) -> list[str]:
     """Names of columns, or of `what`, as a plot shows them: the middle of a long one is left out.
 
     A name with characters that matplotlib's font lacks shows as its place, such as "column 2": set
     ``plt.rcParams["font.family"]`` to a font that has them, or ``plt.rcParams["svg.fonttype"]`` to
     "none", for text that the reader's fonts write. A dollar sign starts no formula. Where there is
-    room for several `lines`, more of a name shows.
+    room for several `lines`, a name wraps to lines of `line` characters instead.
     """
     from matplotlib import font_manager, rcParams
 
@@ -83,20 +92,23 @@ def labels_of(names: Sequence[str], what: str = "column", *, lines: int = 1) -> 
     fonts = [font_manager.get_font(path) for path in paths]
     as_text = rcParams["svg.fonttype"] == "none"
     return [
-        _shortened(name, lines).replace("$", r"\$")
+        "\n".join(_lines_of(name, lines, line)).replace("$", r"\$")
         if as_text or all(any(font.get_char_index(ord(c)) for font in fonts) for c in name)
         else f"{what} {place}"
         for place, name in enumerate(names, start=1)
     ]
 
 
-def _shortened(name: str, lines: int) -> str:
-    if lines > 1 and len(name) > _LONGEST:
-        found = textwrap.wrap(name, _LONGEST + 4, break_on_hyphens=False)
-        if 1 < len(found) <= lines:
-            return "\n".join(found)
-    kept = _LONGEST // 2
-    return name if len(name) <= _LONGEST else f"{name[:kept]}…{name[1 - kept :]}"
+def _lines_of(name: str, lines: int, line: int = _LINE_OF_NAME) -> list[str]:
+    """A name in so many lines, without its middle where they are too few."""
+    if len(name) <= _LONGEST:
+        return [name]
+    found = textwrap.wrap(name, line)
+    if 1 < lines >= len(found):
+        return found
+    kept = (_LONGEST if lines == 1 else lines * (line - 4)) // 2
+    cut = f"{name[:kept]}…{name[1 - kept :]}"
+    return [cut] if lines == 1 else textwrap.wrap(cut, line)
 
 
 def ink_on(colour: Floats) -> str:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MOST = 10  # lines
+_HALF = 36  # characters of a legend in half the width of a figure
 
 
 def curve(curve: Curve, *, ax: Axes | None = None) -> Axes:
@@ -56,7 +57,9 @@ def curve(curve: Curve, *, ax: Axes | None = None) -> Axes:
     from matplotlib.ticker import LogLocator
 
     names = [curve.label(name) for name in curve.widths]
-    for label, widths in zip(labels_of(names, "analysis"), curve.widths.values(), strict=True):
+    columns = 2 if max(map(len, names)) <= _HALF else 1
+    labels = labels_of(names, "analysis", lines=3, line=2 * _HALF // columns)
+    for label, widths in zip(labels, curve.widths.values(), strict=True):
         finite = np.isfinite(widths) & (widths > 0)
         (line,) = ax.plot(curve.budgets[finite], widths[finite], "o-", markersize=4, label=label)
         lost = curve.budgets[np.isinf(widths)]
@@ -75,5 +78,5 @@ def curve(curve: Curve, *, ax: Axes | None = None) -> Axes:
     single = len(names) == 1
     ax.set_ylabel(f"width, {names[0]}" if single else "width, each in the unit of its parameter")
     titled(ax, curve.title)
-    legend_below(ax, room=40, ncols=2)
+    legend_below(ax, room=40, ncols=columns)
     return ax

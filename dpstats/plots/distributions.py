@@ -85,7 +85,7 @@ def distribution(
         ax.xaxis_date()
         ax.tick_params(axis="x", labelrotation=30)
     ax.set_ylim(-0.02, 1.02)
-    ax.set_xlabel(labels_of([number.name])[0])
+    ax.set_xlabel(labels_of([number.name], lines=3, line=50)[0])
     below = number.closed == "left" and not intervals.discrete
     ax.set_ylabel("share of the rows below" if below else "share of the rows up to")
     titled(ax, f"Distribution function of {number.name}")

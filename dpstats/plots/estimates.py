@@ -9,7 +9,15 @@ import numpy as np
 
 from dpstats.checks import first_few, short
 from dpstats.errors import RequestError
-from dpstats.plots.axes import axes_of, few_ticks, labels_of, legend_below, titled
+from dpstats.plots.axes import (
+    LINES,
+    axes_of,
+    few_ticks,
+    label_rows,
+    labels_of,
+    legend_below,
+    titled,
+)
 from dpstats.results.estimates import EstimateResult
 from dpstats.results.rendering import MOST
 
@@ -78,7 +86,8 @@ def forest(
             f"{type(result).__name__}"
         )
     chosen = _places(result, terms)
-    ax = axes_of(ax, len(chosen))
+    names = [result.terms[i] for i in chosen]
+    ax = axes_of(ax, label_rows(names))
     whole, of_table = (
         np.asarray(result.conf_int(
             alpha=alpha, method=method, target=target, simultaneous=simultaneous
@@ -96,7 +105,7 @@ def forest(
     ax.plot(estimates, y, "o")
     if edges[0] < 0 < edges[1]:
         ax.axvline(0, color="0.7", linewidth=0.8, zorder=0)
-    ax.set_yticks(y, labels_of([result.terms[i] for i in chosen], "term", lines=2))
+    ax.set_yticks(y, labels_of(names, "term", lines=LINES))
     ax.set_ylim(len(y) - 0.5, -0.5)
     ax.set_xlim(*edges)
     few_ticks(ax)

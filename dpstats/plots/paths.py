@@ -53,7 +53,9 @@ def path(result: ElasticNetResult, *, size: int = 50, ax: Axes | None = None) ->
     alphas, basis = result.path_in_units(size)
     penalised = np.flatnonzero(result.design.penalised)
     ax = axes_of(ax)
-    for j, label in zip(penalised, labels_of([result.terms[j] for j in penalised]), strict=True):
+    for j, label in zip(
+        penalised, labels_of([result.terms[j] for j in penalised], "term", lines=3), strict=True
+    ):
         ax.plot(alphas, basis[:, j], label=label)
     ax.axvline(result.alpha, color="0.5", linestyle="dashed", linewidth=1)
     ax.axhline(0, color="0.8", linewidth=0.8, zorder=0)

@@ -11,7 +11,16 @@ from dpstats.checks import check_whole, short
 from dpstats.errors import RequestError
 from dpstats.families.tables.cells import Cells
 from dpstats.measured.certificate import Accuracy
-from dpstats.plots.axes import axes_of, few_ticks, ink_on, labels_of, legend_below, titled
+from dpstats.plots.axes import (
+    LINES,
+    axes_of,
+    few_ticks,
+    ink_on,
+    label_rows,
+    labels_of,
+    legend_below,
+    titled,
+)
 from dpstats.releases.release import Release
 from dpstats.results.rendering import MOST, Numerals
 
@@ -21,7 +30,8 @@ if TYPE_CHECKING:
     from dpstats.arrays import Floats
 
 _NUMBERED = (12, 8)  # rows and columns up to which cells show numbers
-
+_DARKEST = 0.6  # of the colours, below numbers: on darker ones neither ink stands out
+_LINE = 50  # characters of a name below an axis
 _SIDE_BY_SIDE = 30  # characters of all labels below a table
 
 
@@ -72,12 +82,12 @@ def margin(release: Release, column: str, *, alpha: float = 0.05, ax: Axes | Non
     synthetic = asked.family(release.schema).evaluate(release.candidates).average(
         release.counts / release.k
     )  # fmt: skip
-    ax = axes_of(ax, len(labels))
+    ax = axes_of(ax, label_rows(labels))
     y = np.arange(len(labels))
     ax.barh(y, synthetic, height=0.7, color="tab:blue", alpha=0.3, label="synthetic rows")
     ax.hlines(y, low, high, color="0.5", linewidth=3, label="privacy noise")
     ax.plot(np.asarray(found.params), y, "o", color="tab:blue", label="noisy answer")
-    ax.set_yticks(y, labels_of(labels, "level", lines=2))
+    ax.set_yticks(y, labels_of(labels, "level", lines=LINES))
     ax.set_ylim(len(y) - 0.5, -0.5)
     ax.set_xlim(left=0)
     few_ticks(ax)
@@ -142,8 +152,12 @@ def table(
 
     values, errors = 100 * grid(shares), 100 * grid(noise)
     ax = axes_of(ax)
-    image = ax.pcolormesh(values, cmap="Blues", vmin=0, edgecolors="0.7", linewidth=0.5)
-    if all(size <= most for size, most in zip(values.shape, _NUMBERED, strict=True)):
+    numbered = all(size <= most for size, most in zip(values.shape, _NUMBERED, strict=True))
+    darkest = float(values.max()) / (_DARKEST if numbered else 1)
+    image = ax.pcolormesh(
+        values, cmap="Blues", vmin=0, vmax=max(darkest, 1e-12), edgecolors="0.7", linewidth=0.5
+    )
+    if numbered:
         colours = image.to_rgba(values)
         show = Numerals.of(values.ravel(), float(np.median(errors)), digits=2)
         for (i, j), value in np.ndenumerate(values):
@@ -153,10 +167,10 @@ def table(
                 color=ink_on(colours[i, j]),
             )  # fmt: skip
     for name, axis in ((rows, ax.yaxis), (columns, ax.xaxis)):
-        labels = labels_of(release.schema[name].bin_labels, "level")
+        labels = labels_of(release.schema[name].bin_labels, "level", lines=3)
         wide = axis is ax.xaxis and sum(map(len, labels)) > _SIDE_BY_SIDE
         axis.set_ticks(np.arange(len(labels)) + 0.5, labels, rotation=90 if wide else 0)
-        axis.set_label_text(labels_of([name])[0])
+        axis.set_label_text(labels_of([name], lines=3, line=_LINE)[0])
     ax.invert_yaxis()
     if not ax.texts:
         ax.figure.colorbar(image, ax=ax, label="% of the rows")
@@ -202,13 +216,14 @@ def departures(accuracy: Accuracy, *, most: int = 30, ax: Axes | None = None) ->
     check_whole("most", most, 1)
     order = np.argsort(-accuracy.joint_bounds, kind="stable")[:most]
     shown = np.sort(order)
-    ax, y = axes_of(ax, len(shown)), np.arange(len(shown))
+    names = [accuracy.names[i] for i in shown]
+    ax, y = axes_of(ax, label_rows(names)), np.arange(len(shown))
     low, high = (accuracy.joint_ends - accuracy.noisy)[:, shown]
     ax.hlines(y, low, high, color="0.5", linewidth=3, label="private rows, jointly")
     apart = (accuracy.synthetic - accuracy.noisy)[shown]
     ax.plot(apart, y, "o", color="tab:blue", label="synthetic rows")
     ax.axvline(0, color="0.7", linewidth=0.8, zorder=0)
-    ax.set_yticks(y, labels_of([accuracy.names[i] for i in shown], "function", lines=2))
+    ax.set_yticks(y, labels_of(names, "function", lines=LINES))
     ax.set_ylim(len(y) - 0.5, -0.5)
     few_ticks(ax)
     ax.set_xlabel("difference from the noisy answer")

@@ -203,10 +203,12 @@ class AnalystReport(Cached):
             rows = []
             for outlook in expected.outlooks:
                 reached = [previewed_width(results[outlook.name], m) for m in get_args(Method)]
+                most = outlook.whole
                 rows.append([
                     outlook.name, significant(outlook.noise),
-                    *map(width_text, (outlook.width, reached[0])),
-                    *map(certified_text, (outlook.certified_width, reached[1])), outlook.of,
+                    *(width_text(width, most) for width in (outlook.width, reached[0])),
+                    *(certified_text(w, most) for w in (outlook.certified_width, reached[1])),
+                    outlook.of,
                 ])  # fmt: skip
             header = [
                 "analysis", "noise sd", "expected width", "reached", "expected, certified",

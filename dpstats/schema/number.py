@@ -206,7 +206,7 @@ class Number:
         )  # fmt: skip
         if not inside:
             bounds = f"[{self.text(low)}, {self.text(high)}]"
-            raise SchemaError(f"{where}: edges must lie inside the bounds {bounds}")
+            raise SchemaError(f"{where}: edges must lie strictly inside the bounds {bounds}")
         filled = np.unique(self.bins_of(self.all_codes))
         if len(filled) < self.bins:
             raise SchemaError(
@@ -245,9 +245,10 @@ class Number:
         RequestError
         """
         if self.scale == "log":
+            name = self.name if self.name.isidentifier() else f"`{self.name}`"
             raise RequestError(
                 f"{self.name!r} has scale='log' in the schema, so only its logarithm has moments: "
-                f"write log({self.name}) in dps.OLS (without clip_norm=), dps.Logistic, "
+                f"write log({name}) in dps.OLS (without clip_norm=), dps.Logistic, "
                 "dps.Poisson, dps.Lasso, dps.ElasticNet, dps.Huber, dps.LossGrid, dps.Mean, "
                 "dps.MeanDifference or dps.GroupMeans; else declare it with an even grid"
             )

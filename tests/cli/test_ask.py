@@ -50,3 +50,18 @@ def test_questions_that_cannot_be_read_are_refused(release, query, capsys):
     printed = capsys.readouterr()
     assert printed.out == ""
     assert printed.err
+
+
+def test_infer_of_what_only_bound_answers_names_it(folder, capsys):
+    request = folder / "request.toml"
+    request.write_text(request.read_text().split('[[analysis]]\nname = "old"')[0])
+    assert main(["release", "--unchecked", "request.toml", "survey.csv", "-o", "r.zip"]) == DONE
+    capsys.readouterr()
+    assert main(["infer", "r.zip", "--ask", f'Proportion("{JOINT}")']) == REFUSED
+    refused = " ".join(capsys.readouterr().err.split())
+    assert "ask the custodian to plan it, or see dpstats bound for what" in refused
+    assert main(["explain", "r.zip", JOINT]) == DONE
+    found = " ".join(capsys.readouterr().out.split())
+    assert "bounded: " in found
+    assert "Target: the private table itself; for the population" in found
+    assert "(dpstats bound --target population)" in found

@@ -79,8 +79,8 @@ def test_method_and_target(archive, printed):
     )
     (row,) = csv.DictReader(io.StringIO(text))
     assert [float(row["conf_low"]), float(row["conf_high"])] == list(result.conf_int(**options))
-    text = printed("infer", "r.zip", "--csv", "--method", "certified", code=REFUSED)
-    assert "--method certified has no meaning for the table of 'link'" in text
+    text = printed("infer", "r.zip", "link", "--csv", "--method", "certified", code=REFUSED)
+    assert "'link' is left out: there is no certified interval for Cramer's V" in text
     text = printed("infer", "r.zip", "smoking", "--json", "--simultaneous", code=REFUSED)
     assert "--simultaneous is for the text" in text
 
@@ -240,3 +240,14 @@ def test_identifiers_of_a_description_have_no_spaces():
     assert {"my%20survey.zip", "rows/a%20b%2Fc", "levels/a%20b%2Fc/level"} <= found
     assert not any(set(" <>") & set(one) for one in found)
     assert described["license"] == "CC-BY-4.0"
+
+
+def test_the_rows_as_a_parquet_file(archive, printed, monkeypatch):
+    monkeypatch.setattr("dpstats.releases.interchange._ROW_GROUP", 1_000)  # more than one
+    assert archive.k > 1_000
+    assert printed("show", "r.zip", "--parquet", "rows.parquet") == (
+        f"wrote {archive.k} rows to rows.parquet\n"
+    )
+    pd.testing.assert_frame_equal(pd.read_parquet("rows.parquet"), archive.to_frame())
+    assert "--force" in printed("show", "r.zip", "--parquet", "rows.parquet", code=REFUSED)
+    assert "wrote" in printed("show", "r.zip", "--parquet", "rows.parquet", "--force")

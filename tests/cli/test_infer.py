@@ -102,6 +102,37 @@ def test_certified_intervals_are_beside_the_others_in_any_case(folder, capsys):
     assert "noise-aware" not in text
 
 
+def test_what_has_no_such_interval_is_left_out_and_the_others_are_written(folder, capsys):
+    asked = """
+[[analysis]]
+name = "link"
+kind = "independence"
+a = "smoker"
+b = "age"
+simulations = 199
+"""
+    whole = folder / "whole.toml"
+    whole.write_text((folder / "request.toml").read_text() + asked)
+    release = ["release", "--unchecked", "whole.toml", "survey.csv", "-o", "t.zip"]
+    assert main([*release, "--candidates", "100"]) == DONE
+    capsys.readouterr()
+    for form in ("--csv", "--json"):
+        assert main(["infer", "t.zip", form]) == DONE
+        usual = capsys.readouterr()
+        assert "link" in usual.out
+        assert main(["infer", "t.zip", form, "--method", "certified"]) == DONE
+        found = capsys.readouterr()
+        assert "link" not in found.out
+        assert "smoking" in found.out
+        assert "'link' is left out: there is no certified interval for Cramer's V" in found.err
+        assert main(["infer", "t.zip", "link", form, "--method", "certified"]) == REFUSED
+        assert "no analysis is left" in capsys.readouterr().err
+        assert main(["infer", "t.zip", form, "--method", "certified", "--target", "table"]) == DONE
+        assert "link" in capsys.readouterr().out
+    assert main(["infer", "t.zip", "link", "--method", "shortest"]) == REFUSED
+    assert "shortest ones are for shares of all rows" in capsys.readouterr().err
+
+
 def test_every_kind_of_analysis_from_a_request(folder, capsys):
     more = """
 [[analysis]]

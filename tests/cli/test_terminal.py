@@ -1,46 +1,15 @@
 """What the command line prints fits the terminal: sentences and names wrap, data never."""
 
+import io
 import json
+import sys
 
 import pytest
 
 import dpstats as dps
 from dpstats.cli import DONE, main
-from dpstats.results.rendering import text_table
+from dpstats.display import line_width
 from dpstats.terminal import fitted
-
-ROWS = [["smoker == 'yes', given age >= 65", "0.14", "[0.111, 0.167]"],
-        ["short", "0.20", "[0.100, 0.300]"]]  # fmt: skip
-RULED = text_table(["", "estimate", "95% interval"], ROWS)
-TABLE = "\n".join(["Title", "", *RULED, "", "Note: of a table"])
-
-
-def test_the_names_of_a_table_wrap_and_its_numbers_do_not():
-    assert fitted(TABLE, len(RULED[1])) == TABLE
-    assert fitted(TABLE, 44).splitlines() == [
-        "Title",
-        "",
-        "                    estimate    95% interval",
-        "-" * 44,
-        "smoker == 'yes',        0.14  [0.111, 0.167]",
-        "  given age >= 65",
-        "short                   0.20  [0.100, 0.300]",
-        "",
-        "Note: of a table",
-    ]
-    assert fitted(TABLE, 30) == TABLE  # there is no room for names
-
-
-def test_the_last_column_wraps_where_the_first_is_short():
-    table = text_table(["", "clamped", "commonest outside"],
-                       [["age", "0", ""], ["pay", "27", "'325000' (8), '251000' (2)"]])  # fmt: skip
-    assert fitted("\n".join(table), 32).splitlines() == [
-        "     clamped   commonest outside",
-        "-" * 32,
-        "age        0",
-        "pay       27       '325000' (8),",
-        "                    '251000' (2)",
-    ]
 
 
 def test_sentences_wrap_and_hang_below_what_they_describe():
@@ -56,7 +25,7 @@ def test_sentences_wrap_and_hang_below_what_they_describe():
         assert fitted(text, 40) == text
 
 
-@pytest.mark.parametrize("columns", ["80", "100"])
+@pytest.mark.parametrize("columns", ["60", "80", "100"])
 def test_what_the_command_line_prints_fits_the_terminal(folder, monkeypatch, capsys, columns):
     monkeypatch.setenv("COLUMNS", columns)
     assert main(["ledger", "new", "rho.ledger", "--kind", "zcdp", "--cap", "1/3"]) == DONE
@@ -91,3 +60,15 @@ def test_what_the_command_line_prints_fits_the_terminal(folder, monkeypatch, cap
 def test_what_is_no_terminal_gets_whole_lines(folder, capsys):
     assert main(["plan", "request.toml", "-o", "plan.json"]) == DONE
     assert capsys.readouterr().out == f"{dps.Plan.load('plan.json')}\nwritten to plan.json\n"
+
+
+def test_one_width_for_all_that_prints(monkeypatch):
+    """COLUMNS decides, then a terminal; a pipe has no width, and a text by itself has 100."""
+    pipe = io.StringIO()
+    assert line_width(pipe) == sys.maxsize
+    assert line_width() == 100
+    pipe.close()
+    assert line_width(pipe) == sys.maxsize
+    for said, width in (("72", 72), ("7", 40)):
+        monkeypatch.setenv("COLUMNS", said)
+        assert line_width() == line_width(io.StringIO()) == width

@@ -99,3 +99,13 @@ def test_without_expected_counts_of_five_there_is_no_verdict_and_it_says_why():
     enough = independence_verdict(counts, counts, (400, 400), 0.05, 0.0)
     assert (enough.verdict, enough.reason) == ("reject", "")
     assert str(enough).endswith(")")
+
+
+def test_a_box_of_strata_without_any_table_has_a_statistic_of_at_least_zero():
+    """Noise can put more rows into the strata than the bounds on their number allow."""
+    low = np.zeros((2, 2, 2))
+    low[0] = 50.0
+    for sizes in ((1, 1), (1, 120)):
+        verdict = independence_verdict(low, low + 10, sizes, 0.05, 0.025)
+        assert 0 <= verdict.low <= verdict.high
+        assert verdict.verdict == "inconclusive"

@@ -5,7 +5,7 @@ import pytest
 
 import dpstats as dps
 from dpstats.errors import RequestError
-from dpstats.plots.axes import ink_on, labels_of
+from dpstats.plots.axes import LINES, ink_on, label_rows, labels_of
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
@@ -51,6 +51,12 @@ def test_names_are_shortened_or_numbered():
     assert labels_of(ODD) == ["a name of …even more", "column 2", r"\$x^{\$", "plain"]
     lines = labels_of([ODD[0]], lines=2)
     assert lines == ["a name of forty\ncharacters, or even more"]
+    words = " ".join(["level=abc,"] * 12)
+    (whole,), (cut,) = (labels_of([words * k], lines=LINES) for k in (1, 3))
+    assert " ".join(whole.split("\n")) == words
+    assert whole.count("\n") == 5 == cut.count("\n")
+    assert "…" in cut
+    assert label_rows([words, "x"]) == 2 * label_rows([words]) == 6
 
 
 def test_text_that_stays_text_needs_no_font():

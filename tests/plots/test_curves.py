@@ -44,6 +44,15 @@ def test_it_draws_on_given_axes_and_the_legend_covers_no_data():
     assert ax.get_legend().get_window_extent().y1 < ax.get_window_extent().y0
 
 
+def test_long_names_are_whole_in_the_legend():
+    name = "share of smokers among the old of the north and of the islands beyond it"
+    ax = dps.plots.curve(made({name: [0.3, 0.2, 0.1], "b": [3, 2, 1]}))
+    shown = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert " ".join(shown[0].split("\n")) == name
+    assert max(map(len, shown[0].split("\n"))) <= 72
+    assert ax.get_legend()._ncols == 1
+
+
 def test_refusals():
     with pytest.raises(dps.RequestError, match=r"is of plan\.curve"):
         dps.plots.curve(3)
