@@ -342,7 +342,8 @@ def test_an_interrupt_stops_the_job(session):
             time.sleep(1)
         yield from batches
 
-    frame = session.createDataFrame(ROWS).mapInArrow(slow, from_arrow_schema(ROWS.schema))
+    one = session.createDataFrame(ROWS).coalesce(1)  # a second interrupt would hit a later test
+    frame = one.mapInArrow(slow, from_arrow_schema(ROWS.schema))
     with pytest.raises(KeyboardInterrupt, match="nothing was spent"):
         dps.measure(dps.plan(SMALL, ASKED, budget=dps.PureDP(1)), frame)
     tracker = session.sparkContext.statusTracker()
