@@ -14,7 +14,7 @@ from dpstats import families
 from dpstats.analyses.registry import _parameters, _required, registry
 from dpstats.measured.measurements import ANSWERS_HEADER
 from dpstats.planning import requests
-from dpstats.privacy import ledger
+from dpstats.privacy import ledger_file
 from dpstats.references import reference_from_dict
 from dpstats.schema import guesses
 from dpstats.schema.schema import _KEYS as COLUMN_KEYS
@@ -177,7 +177,7 @@ def test_keys_of_a_ledger(tmp_path):
     header = json.loads((tmp_path / "p").read_text())
     assert "`person_key`" in first
     assert list(header) == ["dpstats_ledger", "kind", "cap", "unit", "person_key", "digest"]
-    assert set(lines[1]) - {"digest"} == ledger._SPENDING
+    assert set(lines[1]) - {"digest"} == ledger_file.SPENDING
 
 
 def public_names():

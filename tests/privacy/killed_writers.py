@@ -23,13 +23,14 @@ import pandas as pd
 
 import dpstats as dps
 from dpstats.errors import BudgetError
-from dpstats.privacy import ledger as module
+from dpstats.privacy import ledger, ledger_file
 from dpstats.privacy.budget import PureDP
 from dpstats.privacy.ledger import Ledger
 from dpstats.private import measure as measuring
 
 AMOUNT = Fraction(1, 1000)
 WRITERS = 8
+FILES = {ledger.__file__, ledger_file.__file__}
 MODE, LEDGER, DRAWN = sys.argv[1:4]
 NUMBER, SEED = map(int, sys.argv[4:6])
 
@@ -73,12 +74,12 @@ def measure_for_ever(ready):
 
 
 def die_at(line, function):
-    """Kill this process at the so-manieth line that runs in the ledger's module."""
+    """Kill this process at the so-manieth line that runs in the ledger's modules."""
     left = [line]
 
     def trace(frame, event, argument):
         code = frame.f_code
-        if code.co_filename != module.__file__ or (function and code.co_name != function):
+        if code.co_filename not in FILES or (function and code.co_name != function):
             return None
         left[0] -= 1
         if left[0] < 0:
@@ -111,7 +112,7 @@ def started(rng, work):
         if how == "anywhere":
             die_at(rng.randrange(60 * (lines + 10)), "")
         elif how == "at the end":
-            die_at(rng.randrange(40), "_append")
+            die_at(rng.randrange(40), "append")
         work(writing if how == "from outside" else None)
 
     pid = forked(run)
