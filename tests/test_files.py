@@ -483,7 +483,8 @@ def test_a_file_that_came_into_being_since_its_place_was_reserved_is_kept(
     assert (tmp_path / "fine").read_bytes() == b"mine"
     with files.reserved(tmp_path / "file") as write:
         (tmp_path / "file").write_bytes(b"of another run")
-        monkeypatch.setattr(files, "check_place", lambda path, **options: path)  # it just passed
+        # it just passed
+        monkeypatch.setattr("dpstats.files.places.check_place", lambda path, **_: path)
         with pytest.raises(RequestError, match="come into being in the meantime and is kept"):
             write(b"mine")
     assert (tmp_path / "file").read_bytes() == b"of another run"

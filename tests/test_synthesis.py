@@ -280,7 +280,7 @@ def test_no_more_rows_are_drawn_than_a_file_can_hold(schema, survey, monkeypatch
 
 def test_rows_that_are_all_the_same_can_be_read_again(monkeypatch, tmp_path):
     """Deflated by more than 500 they would be taken for a file made to fill a disk."""
-    monkeypatch.setattr("dpstats.files._SMALL", 2**20)
+    monkeypatch.setattr("dpstats.files.archives._SMALL", 2**20)
     schema = dps.Schema([dps.Boolean("smoker")])
     plan = dps.plan(schema, {"smoking": dps.Proportion("smoker")}, budget=dps.PureDP(20))
     rows = pd.DataFrame({"smoker": np.zeros(3_000_000, dtype=bool)})

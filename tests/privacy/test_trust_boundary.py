@@ -18,7 +18,7 @@ PACKAGE = Path(dps.__file__).parent
 # A room imports itself and the rooms before it, type-only imports included.
 ROOMS = [
     "verifying",  # imports nothing of the package
-    "errors", "arrays", "caching", "checks", "display", "mistaken_files", "files", "spending",
+    "errors", "arrays", "caching", "checks", "display", "files", "spending",
     "schema", "privacy",
     "families", "corrected", "theory",
     "measured",

@@ -249,7 +249,7 @@ def test_measurements_go_elsewhere_if_their_place_takes_them_no_more(
     def fill(scale, size):
         Path("out.measurements.zip").write_text("of another run")
         if full:
-            monkeypatch.setattr(dpstats.files, "check_place", refusing_beside)
+            monkeypatch.setattr("dpstats.files.places.check_place", refusing_beside)
         return np.zeros(size, dtype=np.int64)
 
     def refusing_beside(path, **options):
@@ -483,7 +483,7 @@ def test_a_full_disk_is_seen_before_anything_is_spent(folder, capsys, monkeypatc
             no_room(0)
 
     with monkeypatch.context() as patch:
-        patch.setattr(dpstats.files, "_fill", filling)
+        patch.setattr("dpstats.files.places._fill", filling)
         assert main([*RELEASE, "-o", "out.zip"]) == REFUSED
     said = "cannot write 'out.measurements.zip': No space left on device; nothing was spent"
     assert said in capsys.readouterr().err
@@ -495,7 +495,7 @@ def test_a_full_disk_is_seen_before_anything_is_spent(folder, capsys, monkeypatc
 
 def test_measurements_that_no_folder_takes_are_reported(folder, capsys, monkeypatch):
     def fill(scale, size):
-        monkeypatch.setattr(dpstats.files, "_fill", no_room)
+        monkeypatch.setattr("dpstats.files.places._fill", no_room)
         return np.zeros(size, dtype=np.int64)
 
     monkeypatch.setattr(dpstats.releases.paid.tempfile, "tempdir", str(folder))
