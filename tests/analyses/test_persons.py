@@ -162,7 +162,8 @@ def test_results_say_what_they_assume(name, silent):
 def test_other_analyses_say_that_they_do_not_allow_for_it(frame):
     asked = {
         "table": dps.Marginals(["ill", "g"]), "test": dps.Independence("ill", "g"),
-        "fit": dps.GoodnessOfFit("g", {False: 0.5, True: 0.5}), "pca": dps.PCA(["x", "y"]), "corr": dps.Correlation(["x", "y"]),
+        "fit": dps.GoodnessOfFit("g", {False: 0.5, True: 0.5}), "pca": dps.PCA(["x", "y"]),
+        "corr": dps.Correlation(["x", "y"]),
         "cov": dps.Covariance(["x", "y"]), "quantile": dps.Quantile("x"),
         "graph": dps.GraphicalModel(["x", "y"]),
         "tree": dps.GraphicalModel(["x", "y"], structure="tree"),

@@ -34,9 +34,9 @@ of the dependence between columns than the answers do, and its own would make th
 columns too small. Weights may be negative, so no direction has less than a tenth of what h gives
 it.
 
-Where a person may have k rows, n / k takes the place of n in all three parts but the noise: then the
-sampling variance is at most k times that of independent rows, and a table in which the rows of every
-person are equal has the law of n / k rows.
+Where a person may have k rows, n / k takes the place of n in all parts but the noise: the sampling
+variance is at most k times that of independent rows, and a table in which the rows of every person
+are equal has the law of n / k rows.
 
 References
 ----------

@@ -12,9 +12,9 @@ U is linear in the noisy counts, so its noise has mean zero and a known covarian
 however large; no count is divided by another one. Its sampling covariance at the population's b is
 that of a binomial, sum x_c x_c' N_c s(1 - s), or at most k times that if persons have k rows.
 Inverting the test of a value of h'b, the other coefficients fitted under it, gives an interval that
-is unbounded where the noise leaves the coefficient open [1]_. The statistic is one normal variable plus the noises with known weights, so
-under Laplace noise its tail is that of their sum, not the normal one. The remainder of the
-expansion inside the bins is bounded and carried into the interval.
+is unbounded where the noise leaves the coefficient open [1]_. The statistic is one normal variable
+plus the noises with known weights, so under Laplace noise its tail is that of their sum, not the
+normal one. The remainder of the expansion inside the bins is bounded and carried into the interval.
 
 References
 ----------
