@@ -187,7 +187,7 @@ def test_noise_that_hides_the_variance_of_persons_leaves_the_bound():
     assert "sampling variances are the bound" in result.summary()
     robust = noisy.infer(dps.OLS("y ~ x", given="g", cov_type="HC1"))
     assert "most of the sampling variance is noise on products" in robust.summary()
-    assert np.all(robust.sampling_variance > result.sampling_variance)
+    assert robust.sampling_variance[1] > 4 * result.sampling_variance[1]
 
 
 def test_plans_and_releases_keep_person_totals(tmp_path):
