@@ -132,7 +132,7 @@ class CellScore(Cached):
     @property
     def _df(self) -> int:
         """Persons, the fewest that the rows can be of, less coefficients."""
-        return max(round(self.n / self.clustering) - self.x.shape[1], 1)
+        return max(round(self.n / self.clustering) - int(self.x.shape[1]), 1)
 
     def _entries(self, b: Floats) -> Floats:
         """((2 + J) C, p): U(b) as a combination of counts and offsets."""
