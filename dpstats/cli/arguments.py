@@ -24,6 +24,7 @@ def read_plan(
     start: Path | None = None,
     rows_per_person: int | None = None,
     person: str | None = None,
+    person_totals: bool | None = None,
 ) -> Plan:
     """The plan in a file, or that of a request."""
     if path.suffix.lower() == ".json":
@@ -38,6 +39,7 @@ def read_plan(
         rows=rows,
         rows_per_person=rows_per_person,
         person=person,
+        person_totals=person_totals,
         start=None if start is None else open_release(start),
     )
 

@@ -61,6 +61,13 @@ def add_commands(commands: Commands) -> None:
         "--person", metavar="COLUMN", help="the column that tells persons apart; never published"
     )
     plan.add_argument(
+        "--person-totals",
+        action="store_true",
+        default=None,
+        help="measure squares and products of person totals for the intervals of all analyses "
+        "that use them",
+    )
+    plan.add_argument(
         "--start", type=Path, metavar="RELEASE", help="release.zip to add second stages to"
     )
     plan.set_defaults(run=_plan)
@@ -188,8 +195,9 @@ def _plan(options: argparse.Namespace) -> None:
     from dpstats.releases.paid import check_apart
 
     plan = read_plan(
-        options.request, options.rows, options.start, options.rows_per_person, options.person
-    )
+        options.request, options.rows, options.start, options.rows_per_person, options.person,
+        options.person_totals,
+    )  # fmt: skip
     check_apart(options.output, {"request": options.request, "start": options.start})
     plan.save(options.output, overwrite=options.force)
     show(f"{plan}\nwritten to {options.output}", done=f"{options.output} is written")

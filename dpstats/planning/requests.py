@@ -43,6 +43,7 @@ def load_request(
     rows: int | None = None,
     rows_per_person: int | None = None,
     person: str | None = None,
+    person_totals: bool | None = None,
     start: ReleaseView | None = None,
 ) -> Plan:
     """Read a request and make its plan; reads no data.
@@ -63,6 +64,8 @@ def load_request(
         The most rows of one person, instead of the number in the file.
     person : str, optional
         The column that tells persons apart, instead of the one in the file.
+    person_totals : bool, optional
+        Whether products of person totals are measured, instead of what the file says.
     start : Release, optional
         As in `dps.plan`.
 
@@ -74,7 +77,10 @@ def load_request(
     path = Path(path)
     document = read_toml(path, "request")
     with files.named_in_errors(path):
-        given = {"rows": rows, "rows_per_person": rows_per_person, "person": person}
+        given = {
+            "rows": rows, "rows_per_person": rows_per_person, "person": person,
+            "person_totals": person_totals,
+        }  # fmt: skip
         document |= {key: value for key, value in given.items() if value is not None}
         return _plan(document, path.parent, start)
 

@@ -158,3 +158,14 @@ def test_check_refuses_a_table_that_lacks_a_column(folder, capsys):
     printed = capsys.readouterr()
     assert "did you mean 'Smoker'?" in printed.out
     assert "it cannot be released under this plan" in printed.err
+
+
+def test_person_totals_are_an_option_of_a_plan(folder, capsys):
+    text = (folder / "request.toml").read_text()
+    (folder / "people.toml").write_text(f'rows_per_person = 2\nperson = "id"\n{text}')
+    assert main(["plan", "people.toml", "-o", "rows.json"]) == DONE
+    assert not dps.Plan.load("rows.json").strategy.of_persons
+    assert main(["plan", "people.toml", "-o", "totals.json", "--person-totals"]) == DONE
+    assert dps.Plan.load("totals.json").strategy.of_persons
+    assert main(["plan", "request.toml", "-o", "no.json", "--person-totals"]) == REFUSED
+    assert "name it with" in capsys.readouterr().err

@@ -143,7 +143,7 @@ def result_of(
         sampling_variance=intervals.variances[0],
         privacy_variance=intervals.variances[1],
         intervals=intervals,
-        rows=fitted.rows,
+        rows=fitted.rows.of_persons,
         budget=str(release.budget),
         notes=[*missing, *subgroup, *notes, *rules],
         null=zero,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dpstats.measured.view import ReleaseView
 
 _PURPOSE = 7  # of draws, distinct from those of means
-_MOST_NOISE = 0.4  # of the bound: with more, products of totals say less than the bound does
+MOST_NOISE = 0.4  # of the bound: with more, products of totals say less than the bound does
 
 
 def measured_totals(release: ReleaseView, block: PersonProducts) -> Answers | None:
@@ -62,7 +62,7 @@ class PersonVariance:
     the noise on the means gives possible means: see `ConfidenceLaw`. A form below the standard
     deviation of its own noise is raised to it beforehand, as that of robust errors is. No form
     without noise is above k times the variance of independent rows, by the inequality of Cauchy and
-    Schwarz; where the noise is more than `_MOST_NOISE` of that bound, the bound serves alone. Draws
+    Schwarz; where the noise is more than `MOST_NOISE` of that bound, the bound serves alone. Draws
     are not cut at the bound: the cut would take away what makes up for draws that are too small.
     """
 
@@ -135,14 +135,14 @@ class PersonVariance:
         pairs = zip(groups, slopes, strict=True)
         most = sum(slope**2 * group.sampling_variance for group, slope in pairs)
         form, sd = self._at_estimate(groups, slopes)
-        return factor * (most if sd > _MOST_NOISE * most else max(form, sd))
+        return factor * (most if sd > MOST_NOISE * most else max(form, sd))
 
     def drawn(self, groups: Sequence[NoisyMean], slopes: Sequence[Floats], most: Floats) -> Floats:
         """Draws (m,) of it, given draws of the bound, for draws (m,) of the slopes."""
         means, sizes = [g.moments[0] for g in groups], [g.moments[2] for g in groups]
         middle = [float(np.median(slope)) for slope in slopes]
         form, sd = self._at_estimate(groups, middle)
-        if sd > _MOST_NOISE * float(np.median(most)):
+        if sd > MOST_NOISE * float(np.median(most)):
             return np.asarray(self._factor(sizes) * most)
         total = np.full(DRAWS, max(sd - form, 0.0))
         rng = np.random.default_rng((calibration_seed(self.products), _PURPOSE))

@@ -34,6 +34,10 @@ of the dependence between columns than the answers do, and its own would make th
 columns too small. Weights may be negative, so no direction has less than a tenth of what h gives
 it.
 
+Where a person may have k rows, n / k takes the place of n in all parts but the noise: the sampling
+variance is at most k times that of independent rows, and a table in which the rows of every person
+are equal has the law of n / k rows.
+
 References
 ----------
 .. [1] J.-C. Deville and C.-E. Sarndal (1992), Calibration estimators in survey sampling. J. Amer.
@@ -116,9 +120,14 @@ class CalibratedScore(Cached):
         return self.answers.n
 
     @property
+    def persons(self) -> float:
+        """The fewest that the rows can be of: n, or its estimate, over the rows of one person."""
+        return self.n / self.answers.rows.rows_per_person
+
+    @property
     def kappa(self) -> float:
-        """How far the fitted density is taken to be from the rows beyond F, over sqrt(n)."""
-        return max(_LEAST_KAPPA, self.n / _ROWS_PER_KAPPA)
+        """How far the fitted density is taken to be from the rows beyond F, over sqrt(persons)."""
+        return max(_LEAST_KAPPA, self.persons / _ROWS_PER_KAPPA)
 
     @cached_property
     def _unit(self) -> Floats:
@@ -139,7 +148,7 @@ class CalibratedScore(Cached):
         weighted = self.functions.multiply(self.density[np.newaxis, :]).tocsr()
         second = (weighted @ self.functions.T).toarray()
         g = second - np.outer(self._fitted_means, self._fitted_means)
-        g += self.noise_of_means * min(self.n / self.kappa, _RIDGE)
+        g += self.noise_of_means * min(self.persons / self.kappa, _RIDGE)
         g[np.diag_indices_from(g)] += _JITTER * max(float(np.trace(g)) / len(g), 1e-300)
         return linalg.cho_factor(g, lower=True)
 
@@ -212,11 +221,14 @@ class CalibratedScore(Cached):
 
     @cached_property
     def sampling_covariance(self) -> Floats:
-        """(p, p) of the coefficients without privacy: the inverse information over n, or HC0."""
+        """(p, p) of the coefficients without privacy: the inverse information over n, or HC0.
+
+        Of `persons` in place of n: the most it can be if rows of one person depend on each other.
+        """
         assert self.params is not None
         if self.robust:
-            return np.asarray((self.influence.T * self.density) @ self.influence / self.n)
-        return np.asarray(np.linalg.inv(self.information(self.params)) / self.n)
+            return np.asarray((self.influence.T * self.density) @ self.influence / self.persons)
+        return np.asarray(np.linalg.inv(self.information(self.params)) / self.persons)
 
     @cached_property
     def noise_covariance(self) -> Floats:
@@ -231,7 +243,7 @@ class CalibratedScore(Cached):
         """
         own, inside = (float(combination @ v @ combination) for v in (self._rest, self._inside))
         rest = own if rest is None else rest
-        return rest * self.kappa / self.n + min(own, inside) * _INSIDE
+        return rest * self.kappa / self.persons + min(own, inside) * _INSIDE
 
     @property
     def _rest(self) -> Floats:
@@ -280,7 +292,7 @@ class CalibratedScore(Cached):
         influence = (own + self.influence @ gradient)[:, np.newaxis]
         c, rest = self.parts(influence)
         centred = influence - self.density @ influence
-        sampling = float(self.density @ centred[:, 0] ** 2) / self.n
+        sampling = float(self.density @ centred[:, 0] ** 2) / self.persons
         noise = float(c[:, 0] @ self.noise_of_means @ c[:, 0])
         return found, sampling, noise + self.density_variance(gradient, float(rest[0, 0]))
 
@@ -315,7 +327,7 @@ class CalibratedScore(Cached):
             for x in (self.x, self.coarse)
         )
         c, rest = self.parts(np.column_stack([own, coarse - own]))
-        variance = rest[0, 0] * self.kappa / self.n + min(rest[0, 0], rest[1, 1]) * _INSIDE
+        variance = rest[0, 0] * self.kappa / self.persons + min(rest[0, 0], rest[1, 1]) * _INSIDE
         noise = self.noise_of_means @ c[:, 0]
         variance += float(c[:, 0] @ noise)
         with_fixed = float(self._own_parts[0] @ combination @ noise)
@@ -327,9 +339,9 @@ class CalibratedScore(Cached):
 
     @cached_property
     def _df(self) -> int:
-        """Rows, of a subgroup alone, less coefficients."""
+        """Persons, of a subgroup alone, less coefficients."""
         inside = float(self.density @ np.any(self.x != 0, axis=1))
-        return max(round(self.n * inside) - len(self.x.T), 1)
+        return max(round(self.persons * inside) - len(self.x.T), 1)
 
     def wald(self, combinations: Floats, values: Floats) -> tuple[float, float]:
         """F test that combinations (k, p) of the coefficients equal values (k,); see `joint_test`.
@@ -355,7 +367,7 @@ class CalibratedScore(Cached):
         left -= self.link.slope(self.x @ self.params) * (self.x @ toward)
         c, own = self.parts((self.x @ along) * left[:, np.newaxis])
         inside = reduced @ self._inside @ reduced.T
-        hidden = own * self.kappa / self.n + min(own, inside, key=np.trace) * _INSIDE
+        hidden = own * self.kappa / self.persons + min(own, inside, key=np.trace) * _INSIDE
         rng = calibration_generator(self.answers, _WALD)
         return joint_test(
             difference, self._df, reduced @ self.sampling_covariance @ reduced.T + hidden,

@@ -10,11 +10,11 @@ x_c the regressors at the middles, e_c = x_c'b, d_c their change over half a bin
 v_c = s_2(e_c) (d_c'b)^2 / 6 for rows that are spread evenly in the bin, s_2 the second derivative.
 U is linear in the noisy counts, so its noise has mean zero and a known covariance at every b,
 however large; no count is divided by another one. Its sampling covariance at the population's b is
-that of a binomial, sum x_c x_c' N_c s(1 - s). Inverting the test of a value of h'b, the other
-coefficients fitted under it, gives an interval that is unbounded where the noise leaves the
-coefficient open [1]_. The statistic is one normal variable plus the noises with known weights, so
-under Laplace noise its tail is that of their sum, not the normal one. The remainder of the
-expansion inside the bins is bounded and carried into the interval.
+that of a binomial, sum x_c x_c' N_c s(1 - s), or at most k times that if persons have k rows.
+Inverting the test of a value of h'b, the other coefficients fitted under it, gives an interval that
+is unbounded where the noise leaves the coefficient open [1]_. The statistic is one normal variable
+plus the noises with known weights, so under Laplace noise its tail is that of their sum, not the
+normal one. The remainder of the expansion inside the bins is bounded and carried into the interval.
 
 References
 ----------
@@ -76,6 +76,9 @@ class CellScore(Cached):
         Number of equal Laplace noises that each of these is a sum of.
     seed : int
         Of the draws of these noises in a joint test.
+    clustering : float
+        At least 1: how many times the sampling variance of independent rows is allowed for, such as
+        the most rows of one person.
     """
 
     x: Floats
@@ -88,6 +91,7 @@ class CellScore(Cached):
     laplace: Floats = field(default_factory=lambda: np.zeros((0, 0)))
     terms: Floats = field(default_factory=lambda: np.zeros(0))
     seed: int = 0
+    clustering: float = 1.0
 
     @cached_property
     def _totals(self) -> Floats:
@@ -120,6 +124,15 @@ class CellScore(Cached):
         """(p, p) sum of x x' N s(1 - s), positive semidefinite."""
         slope = self._fit(b)[1]
         return np.asarray((self.x.T * (self._rows * slope)) @ self.x)
+
+    def _sampling(self, b: Floats) -> Floats:
+        """(p, p) covariance of U(b) without privacy."""
+        return self.clustering * self.information(b)
+
+    @property
+    def _df(self) -> int:
+        """Persons, the fewest that the rows can be of, less coefficients."""
+        return max(round(self.n / self.clustering) - int(self.x.shape[1]), 1)
 
     def _entries(self, b: Floats) -> Floats:
         """((2 + J) C, p): U(b) as a combination of counts and offsets."""
@@ -154,7 +167,7 @@ class CellScore(Cached):
         influence = own + self._entries(self.params) @ along
         chance = self._fit(self.params)[0]
         expected = np.concatenate([self._rows * (1 - chance), self._rows * chance])
-        sampling = float(expected @ influence[: len(expected)] ** 2)
+        sampling = self.clustering * float(expected @ influence[: len(expected)] ** 2)
         return found, sampling, float(influence @ self.noise @ influence)
 
     def misfit(self, b: Floats, along: Floats) -> tuple[float, float]:
@@ -184,7 +197,7 @@ class CellScore(Cached):
         """
         slope = self._fit(b)[1]
         half = np.abs(self.slopes @ along).sum(axis=0) + self.remainder @ np.abs(along)
-        return float((self._rows * slope) @ half**2)
+        return self.clustering * float((self._rows * slope) @ half**2)
 
     @cached_property
     def params(self) -> Floats | None:
@@ -198,7 +211,7 @@ class CellScore(Cached):
         information = self.information(self.params)
         along = solved(information, combination)
         noise = self.noise_covariance(self.params)
-        return float(along @ combination), float(along @ noise @ along)
+        return self.clustering * float(along @ combination), float(along @ noise @ along)
 
     def _deviate_of(self, found: float, b: Floats, along: Floats, rest: float) -> float:
         """The normal deviate with the tail of an error along'U(b), `rest` the variance of its rows.
@@ -231,7 +244,7 @@ class CellScore(Cached):
             along = solved(information, combination)
         except linalg.LinAlgError:
             return None
-        spread = float(along @ information @ along)
+        spread = float(along @ self._sampling(b) @ along)
         rest = spread if sampled else max(self._inside(b, along), _ROUNDING**2 * spread)
         found = float(along @ self.score(b))
         low, high = self.misfit(b, along)
@@ -266,7 +279,8 @@ class CellScore(Cached):
             return 0.0, 1.0
         difference = values - combinations @ self.params
         inverse = np.linalg.inv(self.information(self.params))
-        covariance = inverse + inverse @ self.noise_covariance(self.params) @ inverse
+        of_score = self._sampling(self.params) + self.noise_covariance(self.params)
+        covariance = inverse @ of_score @ inverse
         root = root_of(np.asarray(covariance))
         reduced, difference = independent(combinations, values, difference, root)
         b = self._under(reduced, difference + reduced @ self.params) if len(reduced) else None
@@ -279,7 +293,7 @@ class CellScore(Cached):
         weights = self._entries(b) @ along
         scaled = self.laplace @ weights if len(self.terms) else np.zeros((1, len(reduced)))
         laplace = scaled.T @ scaled
-        normal = along.T @ self.information(b) @ along + weights.T @ self.noise @ weights - laplace
+        normal = along.T @ self._sampling(b) @ along + weights.T @ self.noise @ weights - laplace
         found = along.T @ self.score(b)
         low, high = np.array([self.misfit(b, one) for one in along.T]).T
         half = root_of(np.asarray(np.linalg.pinv(normal + laplace, hermitian=True)))
@@ -287,7 +301,7 @@ class CellScore(Cached):
         if np.any(low < high):  # combinations have about unit variance
             ends = low - _ROUNDING, high + _ROUNDING
             explained = optimize.lsq_linear(half, half @ found, ends).x
-        rng, df = np.random.default_rng(self.seed), max(self.n - self.x.shape[1], 1)
+        rng, df = np.random.default_rng(self.seed), self._df
         return joint_test(
             found - explained, df, normal, laplace, lambda: self._draws(rng) @ scaled, rng
         )

@@ -124,7 +124,7 @@ class BinnedModel(Cached):
         score = CellScore(
             x, slopes, remainder, found[:2], found[2:], noise, n,
             laplace.reshape(-1, len(order)), np.array([float(law.terms) for _, law in groups]),
-            calibration_seed(answers),
+            calibration_seed(answers), float(answers.rows.rows_per_person),
         )  # fmt: skip
         return score, self._rows(release, answers)
 

@@ -7,11 +7,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
 from dpstats.corrected.ridge import largest_leverage, misfit_bound, positive_definite
 from dpstats.inference.moment_matrix import ONE
+from dpstats.inference.moments.person_variance import MOST_NOISE
 from dpstats.inference.regression.error_law import ErrorLaw, independent, joint_test, root_of
 from dpstats.inference.regression.person_scores import PersonScores
 from dpstats.inference.simulation import calibration_generator, draw_noise
@@ -54,8 +56,9 @@ class LeastSquares(Cached):
         of persons, where rows of one person may depend on each other too.
     equal_variance : bool
         Whether errors are assumed to have equal variance, where `fourth` is of persons: then
-        `clustering` times the variance of independent rows is taken where it is below the standard
-        deviation of the noise on the variance of persons, which says less.
+        `clustering` times the variance of independent rows is taken where the standard deviation of
+        the noise on the variance of persons is more than `MOST_NOISE` of it. The products that this
+        noise is on have no part in the choice.
     clustering : float
         At least 1: how many times the sampling covariance of independent rows is allowed for, such
         as the most rows of one person, unless `fourth` is of persons. The t laws have as many
@@ -159,7 +162,9 @@ class LeastSquares(Cached):
         elif self.of_persons and self.regular:
             each = np.eye(len(self.params))
             noise = self._fourth_noise(each @ self.inverse) * self._per_row
-            relative = float(np.max((noise / self.sampling_variances(each)) ** 2))
+            of_bound = self._noise_of_variance / self._safe_variance if self._safe_variance else 0.0
+            shares = np.where(self._hidden(each), of_bound, noise / self.sampling_variances(each))
+            relative = float(np.max(shares**2))
         rows = self.matrix.n - self.clustering if self.of_persons else self.df_resid
         return 1 / (1 / max(rows / self.clustering, 1.0) + min(relative, _LARGEST_RELATIVE) / 2)
 
@@ -234,20 +239,24 @@ class LeastSquares(Cached):
         return self._allowing(np.einsum("ij,ij->i", along, combinations), combinations)
 
     def _allowing(self, variances: Floats, combinations: Floats) -> Floats:
-        """At least the standard deviation of their noise, or a bound that is below it."""
+        """At least the standard deviation of their noise; or the bound, where they are hidden."""
         least = self._fourth_noise(combinations @ self.inverse) * self._per_row
         found = np.maximum(variances, least)
         if not self.equal_variance:
             return np.asarray(found)
         most = self._of_equal_variances(combinations)
-        return np.asarray(np.where(least > most, most, found))
+        return np.asarray(np.where(self._hidden(combinations), most, found))
+
+    def _hidden(self, combinations: Floats) -> NDArray[np.bool_]:
+        """(k,) where noise hides the variance of persons so that the bound is taken."""
+        if not (self.equal_variance and self.of_persons and self.regular):
+            return np.zeros(len(combinations), dtype=np.bool_)
+        least = self._fourth_noise(combinations @ self.inverse) * self._per_row
+        return np.asarray(least > MOST_NOISE * self._of_equal_variances(combinations))
 
     def bounded(self, combinations: Floats) -> bool:
-        """Whether noise hides the variance of persons so that the bound is taken for some."""
-        if not (self.equal_variance and self.of_persons and self.regular):
-            return False
-        least = self._fourth_noise(combinations @ self.inverse) * self._per_row
-        return bool(np.any(least > self._of_equal_variances(combinations)))
+        """Whether the bound is taken for some."""
+        return bool(np.any(self._hidden(combinations)))
 
     def _of_equal_variances(self, combinations: Floats) -> Floats:
         along = combinations @ self._of_equal_variance
