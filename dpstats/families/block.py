@@ -150,6 +150,11 @@ class Block(Cached, ABC):
         Without `complements`, only as sums: never as n minus a sum.
         """
 
+    def terms_of(self, wanted: Block, *, complements: bool = True) -> Codes | None:
+        """(d,) number of this block's functions in each of `wanted`, as `derive` adds them."""
+        derivation = self.derive(wanted, complements=complements)
+        return None if derivation is None else derivation.terms
+
     def settles(self, wanted: Block) -> bool:
         """Whether this is `wanted` with what was not known of it before a first stage."""
         return False

@@ -59,21 +59,21 @@ def _dropped(
     sources = BlockIndex(blocks)
     for i in sorted(kept, key=lambda i: -blocks[i].size):
         block = blocks[i]
-        derivations = {
-            j: derivation
+        terms = {
+            j: found
             for j in sources.of(block)
             # A large block is not split for a single function: together they cost less.
             if j != i and j in kept and (kept[j].size > 1 or kept[j].columns == block.columns)
-            if (derivation := kept[j].derive(block, complements=complements)) is not None
+            if (found := kept[j].terms_of(block, complements=complements)) is not None
         }
-        if not derivations:
+        if not terms:
             continue
         (measured,) = _of(kept, variances, [i])
         others = {j: b for j, b in kept.items() if j != i}
-        without = _of(others, variances, list(derivations))
+        without = _of(others, variances, list(terms))
         follows = {
-            j: (derivation.terms > 0) & (derivation.terms * variance <= measured)
-            for (j, derivation), variance in zip(derivations.items(), without, strict=True)
+            j: (found > 0) & (found * variance <= measured)
+            for (j, found), variance in zip(terms.items(), without, strict=True)
         }
         if np.any(list(follows.values()), axis=0).all():
             kept = others
@@ -89,8 +89,8 @@ def _holds(block: Block, other: Block, complements: bool) -> bool:
 
     It is then dropped itself: together, functions cost at most what two parts of them cost.
     """
-    derivation = block.derive(other, complements=complements)
-    return derivation is not None and bool(np.all(derivation.terms > 0))
+    terms = block.terms_of(other, complements=complements)
+    return terms is not None and bool(np.all(terms > 0))
 
 
 def _of(kept: Mapping[int, Block], variances: Variances, chosen: Sequence[int]) -> Sequence[float]:
@@ -133,9 +133,9 @@ class BlockIndex:
         """(d,) whether each function of a block follows from one of the blocks by itself."""
         follows = np.zeros(wanted.size, dtype=np.bool_)
         for i in self.of(wanted):
-            derivation = self._blocks[i].derive(wanted, complements=complements)
-            if derivation is not None:
-                follows |= derivation.terms > 0
+            terms = self._blocks[i].terms_of(wanted, complements=complements)
+            if terms is not None:
+                follows |= terms > 0
         return follows
 
 

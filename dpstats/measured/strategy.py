@@ -92,6 +92,8 @@ def noise_scales(block: Block, multiplier: Fraction, noise: Noise = "laplace") -
 
     It is multiplier * B_f for Laplace noise and sqrt(multiplier) * B_f for Gaussian, rounded up.
     """
+    if np.ptp(block.bounds) == 0:
+        return np.broadcast_to(scale_for(multiplier, int(block.bounds[0]), noise), block.size)
     bounds, which = np.unique(block.bounds, return_inverse=True)
     return np.array([scale_for(multiplier, int(bound), noise) for bound in bounds])[which]
 

@@ -114,7 +114,7 @@ class Split:
         return [
             i
             for i in sources.of(wanted)
-            if blocks[i].derive(wanted, complements=complements) is not None
+            if blocks[i].terms_of(wanted, complements=complements) is not None
         ]
 
 

@@ -163,9 +163,11 @@ class TableSplit(Cached):
             worst = [1 + 1 / (min(c.bins for c in some) - 1) for some in self.sets]
             return 2 * np.array([worst])
         differs = differing_sets(len(columns))
-        sides = np.where(differs, factors, 1.0)
-        same = [np.prod(sides[:, [at[c] for c in some]], axis=1) for some in self.sets]
-        return 2 * (1 - np.stack(same, axis=1))
+        sides = np.where(differs, factors, 1.0).T.copy()
+        change = np.empty((len(self.sets), len(differs)))
+        for one, some in zip(change, self.sets, strict=True):
+            one[:] = 2 * (1 - math.prod(sides[at[column]] for column in some))
+        return change.T
 
     @cached_property
     def precisions(self) -> Floats:

@@ -163,6 +163,11 @@ class Table(Block):
         """Zero and one."""
         return np.zeros(self.size, np.int64), np.ones(self.size, np.int64)
 
+    @cached_property
+    def bounds(self) -> Codes:
+        """One of every cell, (d,) int64, in the memory of a single number."""
+        return np.broadcast_to(np.int64(1), self.size)
+
     @property
     def names(self) -> list[str]:
         """One name per cell, ``column=level, ...``."""
@@ -197,6 +202,12 @@ class Table(Block):
                 return Derivation(np.where(mask, 0, -1), 1)
             return Derivation(np.where(mask, -1, 0), 1, sign=-1, offset=1)
         return None
+
+    def terms_of(self, wanted: Block, *, complements: bool = True) -> Codes | None:
+        """All cells of a margin have the same number, without a pass over the cells here."""
+        if isinstance(wanted, Table) and set(wanted.columns) <= set(self.columns):
+            return np.full(wanted.size, self.size // wanted.size)
+        return super().terms_of(wanted, complements=complements)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""

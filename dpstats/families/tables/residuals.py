@@ -79,9 +79,14 @@ class Residual(Block):
     @property
     def ranges(self) -> tuple[Codes, Codes]:
         """Largest product of n_a - 1, and the same with one factor -1."""
-        largest = math.prod(bins - 1 for bins in self.shape)
+        largest = int(self.bounds[0])
         least = -largest // (min(self.shape) - 1)
         return np.full(self.size, least, np.int64), np.full(self.size, largest, np.int64)
+
+    @cached_property
+    def bounds(self) -> Codes:
+        """prod_a (n_a - 1) of every cell, (d,) int64, in the memory of a single number."""
+        return np.broadcast_to(np.int64(math.prod(bins - 1 for bins in self.shape)), self.size)
 
     @property
     def names(self) -> list[str]:
