@@ -420,6 +420,18 @@ def test_the_preview_of_a_regression_tells_every_coefficient_in_its_unit():
     assert "varies over a tenth" not in str(alone)
 
 
+def test_the_preview_of_means_and_of_ratios_has_a_line_for_each():
+    numbers = [dps.Number(name, 0, high, missing=0) for name, high in (("age", 100), ("pay", 1e5))]
+    schema = dps.Schema([*numbers, dps.Boolean("a"), dps.Boolean("b")])
+    analyses = {"means": dps.Mean(["age", "pay"]), "gap": dps.Difference("a", by="b")}
+    preview = dps.plan(schema, analyses, budget=dps.PureDP(5)).preview(2_000)
+    widths = preview.widths().set_index("term")["width"]
+    lines = str(preview).splitlines()
+    for term in ("mean of pay", "risk ratio", "odds ratio"):
+        (line,) = (line for line in lines if line.endswith(f"  {term}"))
+        assert float(line.split()[0]) == pytest.approx(widths[term], rel=1e-3)
+
+
 @pytest.mark.parametrize(("formula", "most"), [("y ~ a*b", 363), ("y ~ I(a**2)", 363)])
 def test_grids_too_fine_for_a_hidden_number_of_rows_are_named_with_what_would_do(formula, most):
     def planned(points):

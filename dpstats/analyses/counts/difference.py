@@ -146,6 +146,7 @@ class DifferenceResult(EstimateResult):
     'p < 1e-06'
     """
 
+    preview_itemised: ClassVar[bool] = True
     may_be_unbounded: ClassVar[bool] = True  # those of the ratios
 
     @property

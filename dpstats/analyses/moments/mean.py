@@ -175,6 +175,8 @@ class MeanResult(EstimateResult):
     (True, True)
     """
 
+    preview_itemised: ClassVar[bool] = True
+
     @property
     def interval_of(self) -> str:
         """The first mean, whose unit the width has."""

@@ -280,8 +280,8 @@ class Preview:
             widths = width_text(o.width, o.whole), _certified_text(o)
             rows.append((o.name, str(o.functions), significant(o.noise), *widths, o.of))
             rows += [
-                ("", "", "", width_text(one), certified_text(other), term)
-                for term, one, other in self._further(o.name)
+                ("", "", "", width_text(one, whole), certified_text(other, whole), term)
+                for term, one, other, whole in self._further(o.name)
             ]
         return rows
 
@@ -399,8 +399,8 @@ class Preview:
         which = f"intervals of {_listed(terms)}" if few else some
         return [f"{name}: {which} likely as wide as the whole range: tells nothing"]
 
-    def _further(self, name: str) -> list[tuple[str, float, float]]:
-        """Terms and both widths of the other parameters, where units differ."""
+    def _further(self, name: str) -> list[tuple[str, float, float, float]]:
+        """Terms, both widths and that of all values of the other parameters, if units differ."""
         results = self.results[name]
         if not results[0].preview_itemised:
             return []
@@ -409,7 +409,8 @@ class Preview:
             for method in get_args(Method)
         )
         terms = results[0].intervals_frame()["term"].tolist()
-        rows = list(zip(terms, aware.tolist(), certified.tolist(), strict=True))
+        whole = results[0].preview_ranges.tolist()
+        rows = list(zip(terms, aware.tolist(), certified.tolist(), whole, strict=True))
         del rows[results[0].previewed]
         return rows
 
