@@ -77,7 +77,7 @@ def least_squares(noisy, wanted):
         design = np.vstack([design, np.ones(size)])
         observed = np.append(observed, noisy.count.sums)
         sd = np.append(sd, np.sqrt(PureDP(1).law(float(noisy.count.scales[0])).variance))
-    inverse = np.linalg.pinv((design @ free) / sd[:, None])
+    inverse = np.linalg.pinv((design @ free) / sd[:, None], rcond=1e-10)
     estimate = start + free @ (inverse @ ((observed - design @ start) / sd))
     target = np.ones((1, size)) if wanted is ROWS else matrix(wanted)
     half = target @ free @ inverse

@@ -409,7 +409,7 @@ class Preview:
             for method in get_args(Method)
         )
         terms = results[0].intervals_frame()["term"].tolist()
-        whole = results[0].preview_ranges.tolist()
+        whole = np.broadcast_to(results[0].preview_ranges, len(terms)).tolist()
         rows = list(zip(terms, aware.tolist(), certified.tolist(), whole, strict=True))
         del rows[results[0].previewed]
         return rows
