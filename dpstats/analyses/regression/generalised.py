@@ -35,6 +35,10 @@ NO_ESTIMATE = (
     "regressors, or wider bins"
 )
 NOT_CERTIFIED = "there is no certified interval for these coefficients; dps.LossGrid has one"
+NO_ENDS = (
+    "some intervals have no ends: the noise does not rule out collinear regressors; leave out one "
+    "of two related columns, or use more rows or more budget"
+)
 TWO_STAGES = "the score itself was measured, at a pilot that the first stage gave"
 ONE_OF_TWO = (
     "this release has no second stage for this formula: these are the results of the first; "
@@ -177,7 +181,9 @@ def density_result(
     moments = model.moments
     unmeasured = np.full(len(moments.design.names), np.nan)
     if score.known:
-        unmeasured = score.unmeasured(moments.to_basis / moments.half_range)
+        combinations = moments.to_basis / moments.half_range
+        notes += [NO_ENDS] if score.unbounded(combinations, 0.05) else []
+        unmeasured = score.unmeasured(combinations)
         notes += _unmeasured(unmeasured, moments.design.names, both)
     rows = score.answers.rows if moments.given is None else moments.matrix(release).answers.rows
     fitted = Fitted(score, moments, model.link, points, rows, unmeasured)

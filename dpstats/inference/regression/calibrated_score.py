@@ -26,7 +26,11 @@ One more rule: where the number of rows is not public, its estimate is taken as 
 moves the estimate less than the other terms do: 1.05 times the standard error is the most seen.
 
 A value that is tested, at t above the estimate, has the noise of the score there: that above plus t
-times that of the derivative.
+times that of the derivative. Here nu is small, so that the noise counts which the fitted density
+follows: with the ridge of the estimate half of it would go unseen along the difference of nearly
+collinear columns. It is next to nothing where the variance inflation factor shows such columns,
+and the interval has no ends where noise hides whether the derivative is zero. Elsewhere nothing is
+gained by less than a tenth, which would count noise that the fit has smoothed away.
 
 The estimate solves sum_i w_i psi_b(z_i) = 0. Its derivative, by which errors of the score become
 errors of the estimate, is that of the calibrated score: a density that noise has shrunk knows less
@@ -73,6 +77,8 @@ DRAWS = 5_000
 _WALD, _DERIVATIVE = 1, 2  # purposes of draws, distinct from those of the noise
 _LEAST_KAPPA, _ROWS_PER_KAPPA = 100, 200
 _RIDGE = 8.0  # the most of nu
+_SMALL_RIDGE, _LEAST_RIDGE = 0.1, 0.01  # nu for the derivative; the latter where collinear
+_COLLINEAR = 5.0  # variance inflation factor above which columns are taken to be
 _INSIDE = 0.06  # squared relative error of the law inside bins, a direction
 _LEAST_PART = 0.1  # of the information under the fitted density, that each direction keeps
 _JITTER = 1e-10  # of the mean variance of a function: directions without variance stay unused
@@ -143,12 +149,18 @@ class CalibratedScore(Cached):
         return np.asarray(self.functions @ self.density)
 
     @cached_property
-    def _factor(self) -> tuple[Floats, bool]:
-        """Cholesky factor of G."""
+    def _second(self) -> Floats:
+        """(d, d) Cov_h(F)."""
         weighted = self.functions.multiply(self.density[np.newaxis, :]).tocsr()
         second = (weighted @ self.functions.T).toarray()
-        g = second - np.outer(self._fitted_means, self._fitted_means)
-        g += self.noise_of_means * min(self.persons / self.kappa, _RIDGE)
+        return np.asarray(second - np.outer(self._fitted_means, self._fitted_means))
+
+    def _factor(self, ridge: float = _RIDGE) -> tuple[Floats, bool]:
+        """Cholesky factor of G with nu = ridge, or the most that n / kappa allows."""
+        return self._once(ridge, lambda: self._factored(min(self.persons / self.kappa, ridge)))
+
+    def _factored(self, nu: float) -> tuple[Floats, bool]:
+        g = self._second + self.noise_of_means * nu
         g[np.diag_indices_from(g)] += _JITTER * max(float(np.trace(g)) / len(g), 1e-300)
         return linalg.cho_factor(g, lower=True)
 
@@ -156,7 +168,7 @@ class CalibratedScore(Cached):
     def weights(self) -> Floats:
         """(m,) w."""
         gap = self.answers.means - self._fitted_means
-        pull = linalg.cho_solve(self._factor, gap)
+        pull = linalg.cho_solve(self._factor(), gap)
         by = self.functions.T @ pull - float(self._fitted_means @ pull)
         return np.asarray(self.density * (1 + by))
 
@@ -202,7 +214,7 @@ class CalibratedScore(Cached):
         information = self.information(self.params)
         return np.asarray(solved(information, psi.T).T)
 
-    def parts(self, influence: Floats) -> tuple[Floats, Floats]:
+    def parts(self, influence: Floats, ridge: float = _RIDGE) -> tuple[Floats, Floats]:
         """What a statistic with these influences (m, k) takes from the answers, and the rest.
 
         Returns
@@ -211,7 +223,7 @@ class CalibratedScore(Cached):
         """
         centred = influence - self.density @ influence
         weighted = centred * self.density[:, np.newaxis]
-        c = linalg.cho_solve(self._factor, self.functions @ weighted)
+        c = linalg.cho_solve(self._factor(ridge), self.functions @ weighted)
         rest = centred - (self.functions.T @ c - self._fitted_means @ c)
         return np.asarray(c), np.asarray((rest.T * self.density) @ rest)
 
@@ -326,7 +338,8 @@ class CalibratedScore(Cached):
             -(x @ along) * self.link.slope(x @ self.params) * (x @ toward)
             for x in (self.x, self.coarse)
         )
-        c, rest = self.parts(np.column_stack([own, coarse - own]))
+        ridge = self._ridge_along(combination[np.newaxis, :])
+        c, rest = self.parts(np.column_stack([own, coarse - own]), ridge)
         variance = rest[0, 0] * self.kappa / self.persons + min(rest[0, 0], rest[1, 1]) * _INSIDE
         noise = self.noise_of_means @ c[:, 0]
         variance += float(c[:, 0] @ noise)
@@ -336,6 +349,22 @@ class CalibratedScore(Cached):
         left = math.sqrt(max(variance - slope * with_fixed, 0.0))
         rng = calibration_generator(self.answers, _DERIVATIVE)
         return np.asarray(slope * fixed + left * rng.standard_normal(DRAWS))
+
+    def _ridge_along(self, combinations: Floats) -> float:
+        """Nu for the derivative along combinations (k, p): the least one for collinear columns.
+
+        The variance inflation factor is that of a combination's variance over what it would be if
+        its columns were unrelated.
+        """
+        assert self.params is not None
+        by = self.density * self.link.slope(self.x @ self.params)
+        alone = np.maximum(by @ self.x**2 - (by @ self.x) ** 2 / by.sum(), 0.0)  # each column's
+        varied = alone > _JITTER * max(float(np.max(alone)), 1e-300)  # not the constant
+        inverse = np.linalg.inv(self.information(self.params))[np.ix_(varied, varied)]
+        parts = combinations[:, varied]
+        inflated = np.einsum("ij,jk,ik->i", parts, inverse, parts)
+        unrelated = parts**2 @ (1 / alone[varied])
+        return _LEAST_RIDGE if np.any(inflated > _COLLINEAR * unrelated) else _SMALL_RIDGE
 
     @cached_property
     def _df(self) -> int:
@@ -364,8 +393,10 @@ class CalibratedScore(Cached):
         along = solved(information, reduced.T)
         toward = along @ np.linalg.solve(reduced @ along, difference)
         left = self.y - self.link.mean(self.x @ self.params)
-        left -= self.link.slope(self.x @ self.params) * (self.x @ toward)
-        c, own = self.parts((self.x @ along) * left[:, np.newaxis])
+        grown = self.link.slope(self.x @ self.params) * (self.x @ toward)
+        score, moved = ((self.x @ along) * part[:, np.newaxis] for part in (left, -grown))
+        own = self.parts(score + moved)[1]
+        c = self.parts(score)[0] + self.parts(moved, self._ridge_along(reduced))[0]
         inside = reduced @ self._inside @ reduced.T
         hidden = own * self.kappa / self.persons + min(own, inside, key=np.trace) * _INSIDE
         rng = calibration_generator(self.answers, _WALD)
@@ -378,6 +409,10 @@ class CalibratedScore(Cached):
     def _law(self, combination: Floats, sampled: bool) -> ErrorLaw:
         key = (combination.tobytes(), sampled)
         return self._once(key, lambda: self.law(combination, sampling=sampled))
+
+    def unbounded(self, combinations: Floats, alpha: float) -> bool:
+        """Whether the interval of some combination (k, p) has no ends."""
+        return any(self._law(h, True).unbounded(alpha) for h in combinations)
 
     def variances(self, combination: Floats) -> tuple[float, float]:
         """Sampling and privacy variance of one combination (p,); the latter with the density's."""

@@ -9,6 +9,7 @@ import statsmodels.formula.api as smf
 import dpstats as dps
 from dpstats.analyses.registry import analysis_from_dict, analysis_to_dict
 from dpstats.errors import RequestError
+from dpstats.privacy.noise import _noise_from
 
 BINS = [-1.5, -1, -0.5, 0, 0.5, 1, 1.5]
 SCHEMA = dps.Schema([
@@ -300,3 +301,20 @@ def test_a_logarithm_as_the_response_of_a_poisson_regression_is_not_negative(low
     else:
         with pytest.raises(RequestError, match="'pay' is not declared as one"):
             analysis.family(schema)
+
+
+def test_coefficients_of_nearly_equal_columns_are_open(seeded_noise):
+    schema = dps.Schema([
+        *(dps.Number(name, -4, 4, points=129, edges=[-2, -1, 0, 1, 2], missing=0) for name in "xz"),
+        dps.Boolean("y"),
+    ])  # fmt: skip
+    rng = np.random.default_rng(3)
+    x, off = rng.normal(size=(2, 2_000))
+    rows = pd.DataFrame({"x": x, "z": x + 0.1 * off, "y": rng.random(2_000) < 0.5})
+    asked = {"it": dps.Logistic("y ~ x + z", stages=2)}
+    plan = dps.plan(schema, asked, budget=dps.PureDP(3))
+    with _noise_from(seeded_noise(1)):
+        found = dps.release(plan, rows, m=1_000, rng=0).infer("it")
+    assert np.all(np.isinf(found.conf_int()[1:]))
+    assert np.all(found.pvalues[1:] > 0.05)
+    assert any("some intervals have no ends" in note for note in found.notes)

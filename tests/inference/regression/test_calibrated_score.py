@@ -13,6 +13,7 @@ from dpstats.inference.regression.link import Log, Logit
 from dpstats.inference.regression.newton import derivatives
 
 N = 10_000
+OF_ROWS = SimpleNamespace(rows_per_person=1)
 
 
 def score(noise=1e-12, link=None, robust=False, seed=0, moved=0.0):
@@ -28,6 +29,7 @@ def score(noise=1e-12, link=None, robust=False, seed=0, moved=0.0):
     answers = SimpleNamespace(
         n=N, means=means, sums=means * N, bounds=np.ones(d, np.int64),
         noise_covariance=np.eye(d) * noise * N**2, uniforms=np.zeros(d), noise_groups=[],
+        rows=OF_ROWS,
     )  # fmt: skip
     coarse = x + moved * np.column_stack([np.zeros(400), rng.uniform(-1, 1, 400)])
     return CalibratedScore(
@@ -80,6 +82,7 @@ def dependent():
     answers = SimpleNamespace(
         n=N, means=functions @ target, sums=functions @ target * N, bounds=np.ones(8, np.int64),
         noise_covariance=np.eye(8) * 1e-6 * N**2, uniforms=np.zeros(8), noise_groups=[],
+        rows=OF_ROWS,
     )  # fmt: skip
     density = np.full(3_000, 1 / 3_000)
     return target, CalibratedScore(x, x, y, density, sparse.csr_array(functions), answers, Logit())
@@ -174,6 +177,22 @@ def test_the_ridge_does_not_grow_with_the_rows():
     assert gap.max() < 0.05 * np.abs(some.functions @ some.density - some.answers.means).max()
 
 
+def test_all_noise_of_the_derivative_counts():
+    """A ridge would leave the part of it along a badly known direction to the fitted density."""
+    some = score(noise=3e-2)
+    slope = some.link.slope(some.x @ some.params) * some.x[:, 1] ** 2
+    f = some.functions.toarray()
+    f = f - (f @ some.density)[:, np.newaxis]
+    c = np.linalg.solve(f * some.density @ f.T, f * some.density @ slope)
+    in_all = c @ some.noise_of_means @ c
+    of_score, counted = (
+        float(part[:, 0] @ some.noise_of_means @ part[:, 0])
+        for part in (some.parts(slope[:, np.newaxis], ridge)[0] for ridge in (8, 0.01))
+    )
+    assert of_score < 0.5 * in_all
+    assert 0.95 * in_all < counted < 1.05 * in_all
+
+
 def test_robust_variances_are_those_of_the_influences():
     plain, robust = score(), score(robust=True)
     ratio = np.diag(robust.sampling_covariance) / np.diag(plain.sampling_covariance)
@@ -208,12 +227,12 @@ def test_the_error_grows_with_the_value_that_is_tested():
 
     def coefficients(b, x):
         influence = (x @ along) * (found.y - found.link.mean(x @ b))
-        return found.parts(influence[:, np.newaxis])
+        return found.parts(influence[:, np.newaxis], 0.1)
 
     at = found.params
     c = (coefficients(at + toward, found.x)[0] - coefficients(at, found.x)[0])[:, 0] / step
     slope = found.link.slope(found.x @ at) * (found.x @ along) * (found.x @ toward) / step
-    hidden = found.parts(slope[:, np.newaxis])[1][0, 0] * found.kappa / found.n
+    hidden = found.parts(slope[:, np.newaxis], 0.1)[1][0, 0] * found.kappa / found.n
     fixed = found._own_parts[0] @ h
     s = found.noise_of_means
     expected = c @ s @ c + hidden - (c @ s @ fixed) ** 2 / (fixed @ s @ fixed)
