@@ -123,7 +123,7 @@ def find(kind: object) -> type[Any]:
         if kind in _registered:
             return _registered[kind]
     raise RequestError(
-        f"unknown kind of analysis {kind!r}; import the module that registers it, or register its "
+        f"unknown kind of analysis {short(kind)}; import the module that registers it, or register its "
         f"class with dps.register. For the command line, install the package that has it, with "
         f"{short(kind)} = 'module:Class' as an entry point of the group {GROUP!r}"
     )

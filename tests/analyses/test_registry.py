@@ -300,6 +300,7 @@ def test_entry_points_are_imported_when_a_file_needs_them(tmp_path, monkeypatch)
         ("misnamed", "whose kind is 'installed'"),
         ("number", "takes the class of an analysis"),
         ("nonsense", "unknown kind of analysis 'nonsense'; import the module"),
+        ("9" * 400, "unknown kind of analysis a text of 400 characters"),
     ]:
         with pytest.raises(dps.RequestError, match=message):
             registry.find(kind)
