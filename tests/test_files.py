@@ -496,3 +496,9 @@ def test_the_first_difference_is_named():
     assert files.difference({"a": [1, {"b": 2}]}, {"a": [1, {"b": 3}]}) == ".a[1].b"
     assert files.difference({"a": 1}, {"a": True}) == ".a"
     assert files.difference({"a": 1}, {"a": 1, "c": 2}) == ".c"
+
+
+def test_a_version_of_any_length_is_not_quoted_whole():
+    text = json.dumps({"dpstats": "plan", "version": "9" * 400})
+    with pytest.raises(FileFormatError, match="has format version a text of 400 characters; this"):
+        files.from_json(text, "plan", "p.json")

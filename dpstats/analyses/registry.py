@@ -123,8 +123,8 @@ def find(kind: object) -> type[Any]:
         if kind in _registered:
             return _registered[kind]
     raise RequestError(
-        f"unknown kind of analysis {short(kind)}; import the module that registers it, or register its "
-        f"class with dps.register. For the command line, install the package that has it, with "
+        f"unknown kind of analysis {short(kind)}; import the module that registers it, or register "
+        f"its class with dps.register. For the command line, install the package that has it, with "
         f"{short(kind)} = 'module:Class' as an entry point of the group {GROUP!r}"
     )
 

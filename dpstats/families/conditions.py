@@ -70,6 +70,8 @@ class CellSet:
     def from_dict(cls, plain: Mapping[str, Any], schema: Schema) -> CellSet:
         """Inverse of `to_dict`."""
         columns = tuple(schema[name] for name in plain["columns"])
+        if len(set(columns)) < len(columns):
+            raise FileFormatError("a condition names a column twice")
         cells = math.prod(c.bins for c in columns)
         if cells > MAX_CELLS:
             raise FileFormatError(f"a condition over {cells} cells, more than {MAX_CELLS}")

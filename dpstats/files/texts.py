@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from dpstats.checks import short
 from dpstats.errors import DpstatsError, FileFormatError
 
 VERSION = 3  # 3: a digest of the plan; answers carry the names of their functions
@@ -55,9 +56,8 @@ def from_json(text: str | bytes, kind: str, name: str) -> dict[str, Any]:
     if not isinstance(document, dict) or document.get("dpstats") != kind:
         raise FileFormatError(f"{name} is not a dpstats {kind}")
     if document.get("version") != VERSION:
-        raise FileFormatError(
-            f"{name} has format version {document.get('version')!r}; this dpstats reads {VERSION}"
-        )
+        given = short(document.get("version"))
+        raise FileFormatError(f"{name} has format version {given}; this dpstats reads {VERSION}")
     return document
 
 

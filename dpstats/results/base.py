@@ -58,7 +58,7 @@ class Result(ABC):
     >>> for name in release.analyses:
     ...     result = release.infer(name)
     ...     print(isinstance(result, dps.Result), result.headline)
-    True smoker: 0.300 [0.291, 0.309]
+    True smoker: 0.300 [0.29..., 0.3...]
     >>> result == release.infer(name)
     True
     >>> list(result.to_frame())[:3], "95% noise-aware" in result.summary()

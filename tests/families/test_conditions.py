@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpstats.errors import ConditionError
-from dpstats.families.conditions import read_condition
+from dpstats.errors import ConditionError, FileFormatError
+from dpstats.families.conditions import CellSet, read_condition
 from dpstats.families.tables.cells import Cells
 from dpstats.private.tables import exact_sums, open_source
 from dpstats.schema import Boolean, Category, Number, Schema
@@ -301,3 +301,10 @@ def test_a_condition_over_too_many_cells_is_refused():
     text = " and ".join(f"c{i} == 1" for i in range(4))
     with pytest.raises(ConditionError, match="100000000 cells over 4 columns, more than 4194304"):
         read_condition(text, schema)
+
+
+def test_a_column_named_twice_is_refused_in_a_file():
+    """Its cells would be those of another table."""
+    plain = {"columns": ["age", "age"], "cells": [1]}
+    with pytest.raises(FileFormatError, match="names a column twice"):
+        CellSet.from_dict(plain, Schema([Number("age", 0, 100, edges=[50], missing=40)]))

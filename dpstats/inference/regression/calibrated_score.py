@@ -29,8 +29,8 @@ A value that is tested, at t above the estimate, has the noise of the score ther
 times that of the derivative. Here nu is small, so that the noise counts which the fitted density
 follows: with the ridge of the estimate half of it would go unseen along the difference of nearly
 collinear columns. It is next to nothing where the variance inflation factor shows such columns,
-and the interval has no ends where noise hides whether the derivative is zero. Elsewhere nothing is
-gained by less than a tenth, which would count noise that the fit has smoothed away.
+and the interval has no ends where noise hides whether the derivative is zero. Elsewhere it is one:
+less would count noise that the fit has smoothed away.
 
 The estimate solves sum_i w_i psi_b(z_i) = 0. Its derivative, by which errors of the score become
 errors of the estimate, is that of the calibrated score: a density that noise has shrunk knows less
@@ -77,7 +77,7 @@ DRAWS = 5_000
 _WALD, _DERIVATIVE = 1, 2  # purposes of draws, distinct from those of the noise
 _LEAST_KAPPA, _ROWS_PER_KAPPA = 100, 200
 _RIDGE = 8.0  # the most of nu
-_SMALL_RIDGE, _LEAST_RIDGE = 0.1, 0.01  # nu for the derivative; the latter where collinear
+_SMALL_RIDGE, _LEAST_RIDGE = 1.0, 0.01  # nu for the derivative; the latter where collinear
 _COLLINEAR = 5.0  # variance inflation factor above which columns are taken to be
 _INSIDE = 0.06  # squared relative error of the law inside bins, a direction
 _LEAST_PART = 0.1  # of the information under the fitted density, that each direction keeps
