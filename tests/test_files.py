@@ -279,6 +279,8 @@ def test_a_plan_that_counts_something_else_than_it_says_is_refused(plan):
         edited(small, as_well)
     with pytest.raises(dps.RequestError, match="none of its analyses asks for"):
         edited(small, lambda document: document["blocks"][0].update(label="hiv"))
+    with pytest.raises(dps.RequestError, match=r"measures '9{40}'\.\.\. by functions"):
+        edited(small, lambda document: document["blocks"][0].update(label="9" * 400))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import numpy as np
 from dpstats.analyses.base import Analysis, combines
 from dpstats.analyses.registry import family_of, spelled
 from dpstats.analyses.second_stage import second_stages
-from dpstats.checks import check_label, short
+from dpstats.checks import check_label, excerpt, short
 from dpstats.errors import RequestError
 from dpstats.families import is_library_block
 from dpstats.families.ball_moments import BallMoments
@@ -79,16 +79,16 @@ def check_asked(strategy: Strategy, analyses: Mapping[str, Analysis[Result]]) ->
             if not follows.all():
                 lacking = wanted.names[int(np.argmin(follows))]
                 raise RequestError(
-                    f"analysis {name!r} needs {lacking!r}, which the plan does not measure; "
+                    f"analysis {name!r} needs {excerpt(lacking)}, which the plan does not measure; "
                     f"{_EDITED}"
                 )
     for block, times in Counter(blocks).items():
         if times > 1:
-            raise RequestError(f"the plan measures {block.names[0]!r} twice; {_EDITED}")
+            raise RequestError(f"the plan measures {excerpt(block.names[0])} twice; {_EDITED}")
     for block in unasked(blocks, every):
         raise RequestError(
-            f"the plan measures {block.names[0]!r} by functions that none of its analyses asks "
-            f"for; {_EDITED}"
+            f"the plan measures {excerpt(block.names[0])} by functions that none of its analyses "
+            f"asks for; {_EDITED}"
         )
 
 
