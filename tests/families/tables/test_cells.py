@@ -204,3 +204,14 @@ def test_what_cannot_be_counted_is_refused_with_a_reason(make, says):
 def test_columns_go_by_their_names(schema, names):
     with pytest.raises(RequestError, match="is given by its name"):
         Cells.table(schema, names)
+
+
+@given(subsets, subsets, st.booleans())
+@settings(max_examples=40)
+def test_cells_of_a_margin_are_as_many_as_are_added(names, of_margin, complements):
+    table, margin = (Cells.table(SCHEMA, some) for some in (names, of_margin))
+    derivation = table.derive(margin, complements=complements)
+    terms = table.terms_of(margin, complements=complements)
+    assert (terms is None) == (derivation is None)
+    if terms is not None:
+        np.testing.assert_array_equal(terms, derivation.terms)
