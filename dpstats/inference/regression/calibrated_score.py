@@ -60,7 +60,7 @@ from scipy import linalg
 
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
-from dpstats.inference.regression.error_law import ErrorLaw, independent, joint_test, root_of
+from dpstats.inference.regression.error_law import ErrorLaw, independent, joint_test
 from dpstats.inference.regression.newton import derivatives, find_root, solved
 from dpstats.inference.simulation import calibration_generator, draw_noise
 
@@ -207,12 +207,17 @@ class CalibratedScore(Cached):
         return self.params is not None
 
     @cached_property
+    def _found_information(self) -> Floats:
+        """(p, p) at the estimate."""
+        assert self.params is not None
+        return self.information(self.params)
+
+    @cached_property
     def influence(self) -> Floats:
         """(m, p) of the candidates on the coefficients: H^-1 psi at the estimate."""
         assert self.params is not None
         psi = self.x * (self.y - self.link.mean(self.x @ self.params))[:, np.newaxis]
-        information = self.information(self.params)
-        return np.asarray(solved(information, psi.T).T)
+        return np.asarray(solved(self._found_information, psi.T).T)
 
     def parts(self, influence: Floats, ridge: float = _RIDGE) -> tuple[Floats, Floats]:
         """What a statistic with these influences (m, k) takes from the answers, and the rest.
@@ -240,7 +245,7 @@ class CalibratedScore(Cached):
         assert self.params is not None
         if self.robust:
             return np.asarray((self.influence.T * self.density) @ self.influence / self.persons)
-        return np.asarray(np.linalg.inv(self.information(self.params)) / self.persons)
+        return np.asarray(np.linalg.inv(self._found_information) / self.persons)
 
     @cached_property
     def noise_covariance(self) -> Floats:
@@ -276,7 +281,7 @@ class CalibratedScore(Cached):
             return np.asarray(x * (self.link.mean(x @ b) - at_pilot)[:, np.newaxis])
 
         moved = means(self.coarse) - means(self.x)
-        return self.parts(solved(self.information(b), moved.T).T)[1]
+        return self.parts(solved(self._found_information, moved.T).T)[1]
 
     def unmeasured(self, combinations: Floats) -> Floats:
         """(k,) share of the variances of (k, p) that is `density_variance`."""
@@ -332,7 +337,7 @@ class CalibratedScore(Cached):
         the combination itself as if both were normal, and from what was not measured.
         """
         assert self.params is not None
-        along = solved(self.information(self.params), combination)
+        along = solved(self._found_information, combination)
         toward = along / float(combination @ along)
         own, coarse = (
             -(x @ along) * self.link.slope(x @ self.params) * (x @ toward)
@@ -360,7 +365,7 @@ class CalibratedScore(Cached):
         by = self.density * self.link.slope(self.x @ self.params)
         alone = np.maximum(by @ self.x**2 - (by @ self.x) ** 2 / by.sum(), 0.0)  # each column's
         varied = alone > _JITTER * max(float(np.max(alone)), 1e-300)  # not the constant
-        inverse = np.linalg.inv(self.information(self.params))[np.ix_(varied, varied)]
+        inverse = np.linalg.inv(self._found_information)[np.ix_(varied, varied)]
         parts = combinations[:, varied]
         inflated = np.einsum("ij,jk,ik->i", parts, inverse, parts)
         unrelated = parts**2 @ (1 / alone[varied])
@@ -386,11 +391,9 @@ class CalibratedScore(Cached):
         """
         if self.params is None:
             return 0.0, 1.0
-        difference = values - combinations @ self.params
-        root = root_of(self.sampling_covariance + self.noise_covariance)
-        reduced, difference = independent(combinations, values, difference, root)
-        information = self.information(self.params)
-        along = solved(information, reduced.T)
+        covariance = self.sampling_covariance + self.noise_covariance
+        reduced, difference = independent(combinations, values, self.params, covariance)
+        along = solved(self._found_information, reduced.T)
         toward = along @ np.linalg.solve(reduced @ along, difference)
         left = self.y - self.link.mean(self.x @ self.params)
         grown = self.link.slope(self.x @ self.params) * (self.x @ toward)

@@ -277,12 +277,10 @@ class CellScore(Cached):
         """
         if self.params is None:
             return 0.0, 1.0
-        difference = values - combinations @ self.params
         inverse = np.linalg.inv(self.information(self.params))
         of_score = self._sampling(self.params) + self.noise_covariance(self.params)
-        covariance = inverse @ of_score @ inverse
-        root = root_of(np.asarray(covariance))
-        reduced, difference = independent(combinations, values, difference, root)
+        covariance = np.asarray(inverse @ of_score @ inverse)
+        reduced, difference = independent(combinations, values, self.params, covariance)
         b = self._under(reduced, difference + reduced @ self.params) if len(reduced) else None
         if b is None:
             return 0.0, 1.0

@@ -184,19 +184,20 @@ def joint_test(
 
 
 def independent(
-    combinations: Floats, values: Floats, difference: Floats, root: Floats
+    combinations: Floats, values: Floats, params: Floats, covariance: Floats
 ) -> tuple[Floats, Floats]:
-    """As many combinations as are independent, uncorrelated and of variance one, with `difference`.
+    """As many combinations as are independent, uncorrelated and of variance one.
 
-    `root` is the square root of the coefficients' covariance. Rows are divided by their standard
-    deviations first, so that their units do not decide whether a row is zero up to rounding.
+    With the differences of their values from those at the estimate `params`, of this covariance.
+    Rows are divided by their standard deviations first, so that their units do not decide whether
+    a row is zero up to rounding.
 
     Raises
     ------
     RequestError
         If no coefficients give all combinations their values.
     """
-    rows = combinations @ root
+    rows = combinations @ root_of(covariance)
     deviations = np.linalg.norm(rows, axis=1)
     size = np.where(deviations > 0, deviations, 1.0)
     left, lengths, _ = np.linalg.svd(rows / size[:, None])
@@ -208,6 +209,7 @@ def independent(
             "values; test fewer of them together"
         )
     to_reduced = left[:, :rank].T / lengths[:rank, None] / size
+    difference = values - combinations @ params
     return np.asarray(to_reduced @ combinations), np.asarray(to_reduced @ difference)
 
 

@@ -380,8 +380,7 @@ class LeastSquares(Cached):
         if not self.regular or self.df_resid <= 0:
             return 0.0, 1.0
         covariance = self.sampling_covariance + self.noise_covariance
-        difference = values - combinations @ self.params
-        reduced, difference = independent(combinations, values, difference, root_of(covariance))
+        reduced, difference = independent(combinations, values, self.params, covariance)
         under = self.params + covariance @ reduced.T @ difference
         scores = reduced @ self.inverse @ self.rows[:-1]
         weights = self._weights(scores, self._residual(under))
