@@ -149,7 +149,7 @@ ROUTES = {
     ),
     "arrow stream": lambda cells, _: arrow(cells).to_reader(max_chunksize=5),
     "polars": lambda cells, _: pl.from_arrow(arrow(cells)),
-    "duckdb": lambda cells, _: duckdb.connect().from_arrow(arrow(cells)),
+    "duckdb": lambda cells, _: duckdb.from_arrow(arrow(cells)),
 }
 
 
