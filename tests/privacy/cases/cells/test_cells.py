@@ -157,10 +157,23 @@ class Hostile:
     __len__ = __iter__ = __array__ = _fail
 
 
+class HostileText(str):
+    encode = Hostile._fail
+
+
+class HostileDate(datetime.date):
+    isoformat = Hostile._fail
+
+
+class HostileNumber(Fraction):
+    __float__ = Hostile._fail
+
+
 def test_p26_cells_that_fail_when_touched(sources):
-    frame = {"objects": sources.objects([Hostile(), 1, Hostile()])}
-    sources.check(number(missing=0), frame, [0, 1, 0])
-    sources.check(text(missing="b", other="b"), frame, [1, 1, 1])
+    known = HostileText("a"), HostileDate(2020, 1, 1), HostileNumber(1)
+    frame = {"objects": sources.objects([Hostile(), 1, Hostile(), *known])}
+    sources.check(number(missing=0), frame, [0, 1, 0, 0, 0, 0])
+    sources.check(text(missing="b", other="b"), frame, [1] * 6)
 
 
 @pytest.mark.parametrize("offset", [0, 2**22])
