@@ -125,8 +125,10 @@ def of_persons(
     if source.limited is not None:
         if totals is not None and totals.asked:
             raise DataError(
-                "totals of persons are added up where rows are read in their order, which this "
-                "engine does not do; write the rows to Parquet files, or leave out person_totals"
+                "totals of persons need all rows of the table in their order, which this engine "
+                "adds up apart: write them to Parquet files, sorted by columns that do not depend "
+                "on other persons, and pass the folder, or leave out person_totals; nothing was "
+                "released or spent"
             )
         return source.limited(most)
 

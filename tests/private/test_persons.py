@@ -10,6 +10,7 @@ import logging
 import traceback
 import uuid
 import zipfile
+from dataclasses import replace
 from fractions import Fraction
 
 import duckdb
@@ -27,6 +28,7 @@ from dpstats.planning.requests import load_request
 from dpstats.privacy import noise
 from dpstats.privacy.ledger import Ledger
 from dpstats.private import delimited, sources, threads
+from dpstats.private import measure as measuring
 from dpstats.private.persons import PersonTotals, key_of, of_persons
 from dpstats.private.tables import exact_sums, open_source
 
@@ -420,6 +422,23 @@ def test_a_second_stage_reads_the_same_rows():
         )
     assert one.n == len(used)
     np.testing.assert_array_equal(one.noisy_sums, other.noisy_sums)
+
+
+def test_an_engine_that_chooses_rows_by_itself_has_no_totals_of_persons(monkeypatch, tmp_path):
+    """They would be zero: the rows do not come by here."""
+
+    def by_itself(data, *options):
+        source = open_source(data, *options)
+        return replace(source, limited=lambda most: source)
+
+    monkeypatch.setattr(measuring, "open_source", by_itself)
+    ledger = Ledger.create(tmp_path / "ledger", dps.PureDP(2), person="id")
+    frame = pd.DataFrame({"id": [1, 2], "c": ["a", "b"], "x": [3, 4]})
+    plan = plan_of(budget=dps.PureDP(1), person_totals=True)
+    with pytest.raises(DataError, match="person_totals; nothing was released or spent"):
+        dps.measure(plan, frame, ledger=ledger)
+    assert ledger.spent == 0
+    dps.measure(plan_of(budget=dps.PureDP(1)), frame, ledger=ledger)
 
 
 def test_json_of_a_plan_for_rows_has_no_new_keys():

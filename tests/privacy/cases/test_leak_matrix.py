@@ -129,6 +129,45 @@ def categories(cells):
     return pd.DataFrame(made)
 
 
+def folder_of_files(cells, folder):
+    """Three files of one table, in row groups of a few rows."""
+    place = folder / "rows"
+    place.mkdir(exist_ok=True)
+    table = arrow(cells)
+    for i in range(3):
+        piece = table.slice(i * 11, 11 if i < 2 else None)
+        pq.write_table(piece, place / f"{i}.parquet", row_group_size=4)
+    return place
+
+
+class Stream:
+    """A table that says nothing of itself but its columns."""
+
+    def __init__(self, table):
+        self.__arrow_c_stream__ = table.to_reader(max_chunksize=5).__arrow_c_stream__
+
+
+def dask(cells, _):
+    return pytest.importorskip("dask.dataframe").from_pandas(pd.DataFrame(cells), npartitions=3)
+
+
+def ibis_on_duckdb(cells, _):
+    connection = pytest.importorskip("ibis").duckdb.connect()
+    connection.con.register("rows", arrow(cells))
+    return connection.table("rows")
+
+
+def distinct_rows(cells, folder):
+    """Columns of texts, of which a back end returns the distinct rows and their counts."""
+    words = [[None if c is None or c != c else str(c) for c in column] for column in cells.values()]
+    return ibis_on_duckdb(dict(zip(cells, words, strict=True)), folder)
+
+
+def ibis_on_polars(cells, _):
+    connection = pytest.importorskip("ibis").polars.connect()
+    return connection.create_table("rows", pl.from_arrow(arrow(cells)))
+
+
 ROUTES = {
     "csv": file("rows.csv", text),
     "csv, quoted anew": file("rows.csv", lambda cells: b"\xef\xbb\xbf" + text(cells, ";")),
@@ -150,7 +189,19 @@ ROUTES = {
     "arrow stream": lambda cells, _: arrow(cells).to_reader(max_chunksize=5),
     "polars": lambda cells, _: pl.from_arrow(arrow(cells)),
     "duckdb": lambda cells, _: duckdb.from_arrow(arrow(cells)),
+    "folder": folder_of_files,
+    "a batch": lambda cells, _: pa.record_batch({n: inferred(c) for n, c in cells.items()}),
+    "any stream": lambda cells, _: Stream(arrow(cells)),
+    "polars, lazily": lambda cells, _: pl.from_arrow(arrow(cells)).lazy(),
+    "polars categories": lambda cells, _: pl.from_arrow(arrow(cells)).with_columns(
+        pl.col(pl.String).cast(pl.Categorical)
+    ),
+    "dask": dask,
+    "ibis on duckdb": ibis_on_duckdb,
+    "ibis on polars": ibis_on_polars,
+    "ibis, distinct rows": distinct_rows,
 }
+WITHOUT_ORDER = [route for route in ROUTES if route.startswith("ibis")]
 
 
 class Recorded:
@@ -172,10 +223,14 @@ def small_pieces(monkeypatch):
 
 @pytest.fixture(scope="module")
 def plans():
+    of_persons = {"person": "id", "rows_per_person": 2, "person_totals": ["m", "p"]}
     return {
-        unit: dps.plan(SCHEMA, ASKED, budget=dps.PureDP(1), unit=unit)
-        for unit in ("replace", "add_remove")
-    }
+        unit: dps.plan(
+            SCHEMA, ASKED, budget=dps.PureDP(1), unit=unit.removesuffix(" persons"),
+            **of_persons if "persons" in unit else {},
+        )
+        for unit in ("replace", "add_remove", "replace persons", "add_remove persons")
+    }  # fmt: skip
 
 
 @pytest.fixture
@@ -189,7 +244,7 @@ def observed(plans, tmp_path, caplog, capfd):
         data = ROUTES[route](cells, folder)
         ledger = tmp_path / "ledger"
         ledger.unlink(missing_ok=True)
-        dps.Ledger.create(ledger, dps.PureDP(2), unit=unit)
+        dps.Ledger.create(ledger, dps.PureDP(2), unit=plan.unit, person=plan.person)
         before = sorted(tmp_path.rglob("*"))
         source, steps = Recorded(), []
         caplog.clear()
@@ -270,6 +325,47 @@ def test_p67_p73_p74_a_private_number_of_rows_changes_nothing_that_is_observed(
     if rows == 0 and route in ("pandas categories", "duckdb", "polars", "arrow stream"):
         rows = 1  # a table without rows has other types there
     assert_equal(usual, observed(route, cells_of({}, rows), "add_remove")[0])
+
+
+KEYS = {
+    "another": 99,
+    "text among numbers": "Zq",
+    "long": "Zq" * 60_000,
+    "a fraction": 1.5,
+    "beyond 64 bits": 2**70,
+    "none": None,
+}
+
+
+def rows_of_persons(changed=None, key=None, rows=0):
+    """Three rows of each person, of whom two are used; at the end some of one person more."""
+    cells = cells_of(changed or {}) | {"id": [i // 3 for i in range(N)]}
+    for name, cell in (USUAL | {"id": key}).items():
+        cells[name] += [cell] * rows
+    return cells
+
+
+@pytest.mark.parametrize("route", [route for route in ROUTES if route not in WITHOUT_ORDER])
+def test_p40_p73_p74_a_person_changes_nothing_that_is_observed(route, observed):
+    """The cells of a person's rows; and, where persons come and go, all rows of one of any key."""
+    usual, _ = observed(route, rows_of_persons(), "replace persons")
+    for name in ("text among numbers", "long", "everything"):
+        assert_equal(usual, observed(route, rows_of_persons(CELLS[name]), "replace persons")[0])
+    usual, sums = observed(route, rows_of_persons(), "add_remove persons")
+    for key in KEYS.values():
+        seen, others = observed(route, rows_of_persons(key=key, rows=5), "add_remove persons")
+        assert_equal(usual, seen)
+        assert np.array_equal(sums, others) == (key is None)  # rows without a key are not used
+
+
+@pytest.mark.parametrize("route", WITHOUT_ORDER)
+def test_p40_p73_persons_are_refused_alike_where_rows_have_no_order(route, plans, tmp_path):
+    said = set()
+    for cells in (rows_of_persons(), rows_of_persons(key="Zq", rows=5)):
+        with pytest.raises(dps.DataError, match="has no order of rows") as caught:
+            dps.measure(plans["add_remove persons"], ROUTES[route](cells, tmp_path))
+        said.add(str(caught.value))
+    assert len(said) == 1
 
 
 def failing(*args):

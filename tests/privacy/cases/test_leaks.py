@@ -7,7 +7,7 @@ import logging
 import pickle
 import sys
 import types
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -56,7 +56,7 @@ def test_p70_sentinel_sums_are_in_no_file(release, plan, frame, sentinels, tmp_p
 def test_p70_sentinel_sums_are_in_no_object(release, sentinels, reachable, search, plan):
     release.accuracy()
     results = [release.infer(name) for name in plan.analyses]
-    for thing in (release, release.measurements, *results):
+    for thing in (release, release.measurements, plan, *results):
         things = reachable(thing)
         assert len(things) > 20
         assert not search.objects(things, sentinels)
@@ -67,6 +67,24 @@ def test_p70_sentinel_sums_are_in_no_object(release, sentinels, reachable, searc
             assert not search.bytes(pickle.dumps(thing, protocol), sentinels)
     for frame in (release.to_frame(), release.to_frame(weighted=True), results[0].to_frame()):
         assert not search.text(frame.to_csv(), sentinels)
+
+
+def globals_of_the_package():
+    """What its modules and classes hold, caches of functions included."""
+    modules = [m for name, m in sys.modules.items() if name.partition(".")[0] == "dpstats"]
+    classes = {thing for module in modules for thing in vars(module).values()
+               if isinstance(thing, type) and thing.__module__.startswith("dpstats")}  # fmt: skip
+    return [dict(vars(thing)) for thing in (*modules, *classes)]
+
+
+def test_p70_sentinel_sums_are_in_no_module(plan, frame, sentinels, reachable, search, monkeypatch):
+    dps.release(plan, frame, m=300, k=100, rng=1)
+    assert not search.objects(reachable(globals_of_the_package()), sentinels)
+    kept = lru_cache(lambda total: {"deep": total})
+    kept(max(sentinels))
+    for planted in (kept, [np.array(sorted(sentinels))]):
+        monkeypatch.setattr(kernel.Kernel, "kept", planted, raising=False)
+        assert search.objects(reachable(globals_of_the_package()), sentinels)
 
 
 def test_p70_the_search_finds_what_was_planted(release, sentinels, reachable, search):

@@ -11,6 +11,7 @@ import signal
 import sys
 import time
 import traceback
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ import pytest
 
 import dpstats as dps
 from dpstats.errors import DataError
+from dpstats.privacy import noise
 from dpstats.private.kernel import Kernel
 from dpstats.private.partial_sums import PartialSums
 from dpstats.private.persons import of_persons
@@ -240,6 +242,50 @@ def test_a_released_table_has_its_numbers_and_the_fit_its_cells(session, no_nois
         dps.measure(dps.plan(SMALL, ASKED, budget=dps.PureDP(1), n=6), frame)
 
 
+CELLS = [
+    {}, {"c": None, "x": float("nan")}, {"c": SECRET * 10_000, "x": SECRET},
+    {"c": "", "x": decimal.Decimal("1e30")},
+]  # fmt: skip
+
+
+def test_one_cell_changes_nothing_that_is_observed(session, tmp_path, caplog, capfd):
+    """Whatever it makes of the type of its column; noisy sums aside, from the same noise."""
+    plan, seen = dps.plan(SMALL, ASKED, budget=dps.PureDP(1)), []
+    for i, changed in enumerate(CELLS):
+        cells = {"c": ["a", "b"] * 6, "x": [0.0, 3.5] * 6}
+        for name, cell in changed.items():
+            cells[name][7] = cell
+            if isinstance(cell, str | decimal.Decimal):  # the others become what it is
+                cells[name] = [one if one is None else type(cell)(one) for one in cells[name]]
+        frame = session.createDataFrame(pa.table(cells)).repartition(3)
+        ledger = dps.Ledger.create(tmp_path / str(i), cap=dps.PureDP(1), unit="replace")
+        steps, draws = [], []
+
+        def source(scale, size, draws=draws):
+            draws.append((scale, size))
+            return np.zeros(size, np.int64)
+
+        caplog.clear()
+        with caplog.at_level("DEBUG"), warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            with noise._noise_from(source):
+                measured = dps.measure(
+                    plan,
+                    frame,
+                    ledger=ledger,
+                    progress=lambda *step, steps=steps: steps.append(step),
+                )
+        logs = [record for record in caplog.records if not record.name.startswith("py4j")]
+        seen.append({
+            "warnings": [str(warning.message) for warning in caught], "progress": steps,
+            "logs": [(one.name, one.getMessage()) for one in logs], "draws": draws,
+            "printed": tuple(capfd.readouterr()), "ledger": (tmp_path / str(i)).read_text(),
+            "document": measured.to_members()["measurements.json"], "n": measured.n,
+        })  # fmt: skip
+    assert all(one == seen[0] for one in seen)
+    assert seen[0]["logs"]
+
+
 VISITS = pa.table(
     {
         "id": pa.array([0.0, -0.0, 2.5, 2.5, 2.5, None, 7.0, float("nan"), 0.0, 2.5]),
@@ -280,6 +326,7 @@ def test_the_first_rows_of_persons_follow_from_their_own_rows(session):
 def test_what_spark_cannot_say_is_refused_before_anything_runs(session, tmp_path):
     frame = session.createDataFrame(VISITS)
     persons = dps.plan(SMALL, ASKED, budget=dps.PureDP(1), rows_per_person=2, person="id")
+    totals = dps.plan(SMALL, ASKED, budget=dps.PureDP(1), person="id", person_totals=True)
     plan = dps.plan(SMALL, ASKED, budget=dps.PureDP(1))
     twice = session.createDataFrame(ROWS).selectExpr("*", "c")
     stream = session.readStream.format("rate").load()
@@ -288,6 +335,7 @@ def test_what_spark_cannot_say_is_refused_before_anything_runs(session, tmp_path
         (frame, persons, {"order": "when"}, "must be the name of one column"),
         (frame.selectExpr("*", "map(1, 2) m"), persons, {"order": "m"}, "of numbers, text, dates"),
         (frame, persons, {"order": "visit", "direct": True}, "cannot follow persons"),
+        (frame, totals, {"order": "visit"}, "adds up apart: .* leave out person_totals; nothing"),
         (frame, plan, {"order": "visit"}, "knows no persons"),
         (frame.drop("x"), plan, {}, "column"),
         (twice, plan, {}, "more than"),

@@ -1,6 +1,7 @@
 """Section B: cells. Whatever a cell holds, it has a code, the same one on every route, silently."""
 
 import datetime
+import itertools
 import math
 import unicodedata
 from decimal import Decimal
@@ -97,12 +98,14 @@ def test_p21_text_and_the_number_that_it_spells_are_one_value(sources):
 
 
 def test_p22_one_text_making_a_column_object(sources):
-    routes = {
-        "objects": pd.DataFrame({"v": [-1, "n/a", 2, 1.0]}),
-        "csv": sources.csv([-1, "n/a", 2, 1.0]),
-    }
-    assert routes["objects"]["v"].dtype == object
-    sources.check(number(missing=0), routes, [-1, 0, 2, 1])
+    columns = [(number(missing=0), [-1, 0, 2, 1]), (coded(missing=-3, other=2.5), [1, 1, 1, 0])]
+    for word, (column, codes) in itertools.product(("n/a", "2 or 3"), columns):
+        routes = sources.texts(["-1", word, "2", "1.0"]) | {
+            "objects": pd.DataFrame({"v": [-1, word, 2, 1.0]}),
+            "other numbers": sources.objects([np.int8(-1), word, Decimal(2), Fraction(1)]),
+        }
+        assert routes["objects"]["v"].dtype == object
+        sources.check(column, routes, codes)
     objects = {"objects": sources.objects([True, "n/a", False, 1])}
     sources.check(dps.Boolean("v", allow_missing=True), objects, [1, 2, 0, 1])
     objects = {"objects": sources.objects(["a", 1, "b"])}
@@ -154,10 +157,23 @@ class Hostile:
     __len__ = __iter__ = __array__ = _fail
 
 
+class HostileText(str):
+    encode = Hostile._fail
+
+
+class HostileDate(datetime.date):
+    isoformat = Hostile._fail
+
+
+class HostileNumber(Fraction):
+    __float__ = Hostile._fail
+
+
 def test_p26_cells_that_fail_when_touched(sources):
-    frame = {"objects": sources.objects([Hostile(), 1, Hostile()])}
-    sources.check(number(missing=0), frame, [0, 1, 0])
-    sources.check(text(missing="b", other="b"), frame, [1, 1, 1])
+    known = HostileText("a"), HostileDate(2020, 1, 1), HostileNumber(1)
+    frame = {"objects": sources.objects([Hostile(), 1, Hostile(), *known])}
+    sources.check(number(missing=0), frame, [0, 1, 0, 0, 0, 0])
+    sources.check(text(missing="b", other="b"), frame, [1] * 6)
 
 
 @pytest.mark.parametrize("offset", [0, 2**22])

@@ -148,6 +148,8 @@ def test_p23_one_nan_turning_integers_to_floats(sources):
         assert sources.codes(column, pd.DataFrame({"v": holed}))[:3] == first
         assert sources.codes(column, pd.DataFrame({"v": holed.astype("Int64")}))[:3] == first
         assert sources.codes(column, sources.objects([-3, 1, 1, None]))[:3] == first
+        for route, data in sources.numbers([-3, 1, 1, None]).items():
+            assert sources.codes(column, data)[:3] == first, route
         assert sources.codes(column, pl.DataFrame({"v": [-3, 1, 1, None]}))[:3] == first
 
 
