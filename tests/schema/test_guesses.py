@@ -101,7 +101,9 @@ def test_a_schema_file_may_state_guesses_and_its_selection_keeps_them(tmp_path):
     with pytest.raises(dps.SchemaError, match=r"c\.toml: there is no \[guesses\] table"):
         dps.Guesses.load(tmp_path / "c.toml")
     (tmp_path / "d.toml").write_text("[typical]\nx = { mean = 1, sd = 1 }\n")
-    with pytest.raises(SchemaError, match=r"put the keys under it, such as \[guesses.typical\]"):
+    with pytest.raises(
+        dps.SchemaError, match=r"put the keys under it, such as \[guesses.typical\]"
+    ):
         dps.Guesses.load(tmp_path / "d.toml")
 
 
