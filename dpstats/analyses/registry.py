@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import importlib
 import json
 from collections.abc import Mapping
@@ -122,6 +123,9 @@ def find(kind: object) -> type[Any]:
             _load_entry_point(kind)
         if kind in _registered:
             return _registered[kind]
+    alike = difflib.get_close_matches(str(kind)[:40], BUILT_IN, n=1, cutoff=0.85)
+    if alike:
+        raise RequestError(f"unknown kind of analysis {short(kind)}; did you mean {alike[0]!r}?")
     raise RequestError(
         f"unknown kind of analysis {short(kind)}; import the module that registers it, or register "
         f"its class with dps.register. For the command line, install the package that has it, with "

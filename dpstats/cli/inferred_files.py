@@ -21,7 +21,9 @@ _SINGLE = ("nobs", "statistic", "df", "pvalue", "effect_name", "effect")  # of s
 def frame_of(result: Result, options: Mapping[str, Any]) -> pd.DataFrame:
     """The frame of a result with those options of `infer` that it takes."""
     known = inspect.signature(result.to_frame).parameters
-    return result.to_frame(**{o: value for o, value in options.items() if o in known})
+    frame = result.to_frame(**{o: value for o, value in options.items() if o in known})
+    numbers = frame.select_dtypes("float").columns
+    return frame.assign(**{name: frame[name] + 0.0 for name in numbers})  # no zero is negative
 
 
 def as_csv(frames: Mapping[str, pd.DataFrame]) -> str:

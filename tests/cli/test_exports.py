@@ -62,6 +62,13 @@ def test_json(archive, printed):
     assert len(link["table"]) == 4
 
 
+def test_no_zero_is_negative(archive, printed, monkeypatch):
+    frame = pd.DataFrame({"term": ["a"], "conf_low": [-0.0], "conf_high": [0.5]})
+    monkeypatch.setattr(type(archive.infer("smoking")), "to_frame", lambda self, **_: frame)
+    assert "-0" not in printed("infer", "r.zip", "smoking", "--csv")
+    assert '"conf_low": 0.0' in printed("infer", "r.zip", "smoking", "--json")
+
+
 def test_csv_has_all_tables(archive, printed):
     rows = list(csv.DictReader(io.StringIO(printed("infer", "r.zip", "smoking", "table", "--csv"))))
     assert [row["analysis"] for row in rows] == ["smoking"] + ["table"] * 4
