@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 START = ROOT / "docs" / "getting-started.md"
 VIGNETTES = sorted((ROOT / "vignettes").glob("*.md"))
-GRAPHS = ROOT / "docs" / "explanation" / "graphical-models.md"
+GRAPHS = ROOT / "docs" / "explanation" / "inference" / "graphical-models.md"
 
 
 def fences(path, kind):

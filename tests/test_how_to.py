@@ -21,7 +21,7 @@ from dpstats.planning.requests import load_request
 from dpstats.privacy.noise import _noise_from
 
 FOLDER = Path(__file__).parents[1] / "docs" / "how-to"
-PAGE, FILE = FOLDER / "your-own-analysis.md", FOLDER / "trimmed_mean.py"
+PAGE, FILE = FOLDER / "analyse/your-own-analysis.md", FOLDER / "analyse/trimmed_mean.py"
 SCHEMA = dps.Schema([dps.Number("age", 0, 120, edges=[18, 30, 40, 50, 65, 80])])
 
 
@@ -53,7 +53,7 @@ def test_the_page_shows_the_file(example, capsys):
 
 
 def test_the_request_of_the_page_is_a_plan_in_two_stages(tmp_path):
-    page = (FOLDER / "write-a-request.md").read_text("utf-8")
+    page = (FOLDER / "plan/write-a-request.md").read_text("utf-8")
     (tmp_path / "risk.toml").write_text(re.search(r"```toml\n(.*?)```", page, re.DOTALL)[1])
     plan = load_request(tmp_path / "risk.toml")
     assert plan.in_two_stages
@@ -69,7 +69,7 @@ def run_page(name):
 
 
 def test_the_page_on_groups_runs_and_its_request_is_its_schema(capsys, tmp_path):
-    page = run_page("compare-groups.md")
+    page = run_page("analyse/compare-groups.md")
     printed = capsys.readouterr().out
     for text in ("Welch's F", "north - west", "C(region, Treatment('south'))[T.east]"):
         assert text in printed
@@ -83,7 +83,7 @@ def test_the_page_on_groups_runs_and_its_request_is_its_schema(capsys, tmp_path)
 
 
 def test_the_page_on_the_schema_shows_what_is_printed(capsys):
-    page = run_page("check-the-schema.md")
+    page = run_page("plan/check-the-schema.md")
     printed = capsys.readouterr().out
     assert printed.startswith("Fit of the schema")
     assert f"```\n{printed}```" in page
@@ -93,7 +93,7 @@ def test_the_page_on_reports_runs(tmp_path, monkeypatch):
     pyplot = pytest.importorskip("matplotlib.pyplot")
     pyplot.switch_backend("Agg")
     monkeypatch.chdir(tmp_path)
-    run_page("report.md")
+    run_page("analyse/report.md")
     pyplot.close("all")
     written = {path.name for path in tmp_path.iterdir()}
     assert written == {"report.html", "disclosure.html", "share.svg"}
@@ -101,7 +101,7 @@ def test_the_page_on_reports_runs(tmp_path, monkeypatch):
 
 def test_the_page_on_audits_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    page = run_page("audit-a-plan.md")
+    page = run_page("release/audit-a-plan.md")
     assert ": passed\n" in capsys.readouterr().out
     assert "dpstats audit plan.json" in page
     assert main(["audit", "plan.json", "--draws", "100", "--json"]) == DONE
@@ -109,7 +109,7 @@ def test_the_page_on_audits_runs(tmp_path, monkeypatch, capsys):
 
 
 def test_the_page_on_rows_alone_runs(capsys):
-    run_page("rows-only.md")
+    run_page("analyse/rows-only.md")
     printed = capsys.readouterr().out
     assert "Radius of 'smoking': with probability 97.5%" in printed
     assert "95% certified" in printed
@@ -155,7 +155,7 @@ def test_it_is_read_in_a_fresh_process(example, tmp_path):
         "import trimmed_mean\n"
         "print(*release.infer('t').conf_int().tolist())\n"
     )
-    path = os.pathsep.join([str(FOLDER), *filter(None, [os.environ.get("PYTHONPATH")])])
+    path = os.pathsep.join([str(FILE.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True,
         env={**os.environ, "PYTHONPATH": path},
@@ -205,7 +205,7 @@ def test_coverage(example, seeded_noise, unit):
 def test_the_page_on_budgets_shows_what_is_printed(capsys, monkeypatch):
     monkeypatch.setattr(measures, "RELEASES", 60)
     monkeypatch.setattr(measures, "FEW_RELEASES", 20)
-    page = run_page("choose-a-budget.md")
+    page = run_page("plan/choose-a-budget.md")
     printed = capsys.readouterr().out
     shown = re.findall(r"```\n(smoking: .*?)```", page, flags=re.DOTALL)
     assert len(shown) == 1
@@ -221,7 +221,7 @@ def test_the_page_on_budgets_shows_what_is_printed(capsys, monkeypatch):
 
 
 def test_the_page_on_guesses_runs_and_its_file_states_the_same(capsys, tmp_path):
-    page, scope = (FOLDER / "plan-from-guesses.md").read_text("utf-8"), {}
+    page, scope = (FOLDER / "plan/plan-from-guesses.md").read_text("utf-8"), {}
     for block in re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL):
         exec(block, scope)
     printed = capsys.readouterr().out
@@ -236,7 +236,7 @@ def test_the_page_on_guesses_runs_and_its_file_states_the_same(capsys, tmp_path)
 
 def test_the_page_on_other_software_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    page = (FOLDER / "export.md").read_text("utf-8")
+    page = (FOLDER / "analyse/export.md").read_text("utf-8")
     scope = {}
     for block in re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL):
         exec(block, scope)

@@ -18,7 +18,7 @@ class Analysis(Protocol[R_co]):
 
     It is generic in the class of its result, which `release.infer` returns.
 
-    To write your own, see ``docs/how-to/your-own-analysis.md``, `dps.register` and
+    To write your own, see ``docs/how-to/analyse/your-own-analysis.md``, `dps.register` and
     `dps.testing.check_analysis`.
 
     Examples

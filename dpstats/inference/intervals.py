@@ -16,7 +16,7 @@ FEWEST = 5  # draws beyond both limits, from which a limit may be read off draws
 class Intervals(Protocol):
     """How one kind of estimate gets its intervals and tests: what `EstimateResult` is made with.
 
-    Any class with these methods will do; see ``docs/how-to/your-own-analysis.md``.
+    Any class with these methods will do; see ``docs/how-to/analyse/your-own-analysis.md``.
 
     Examples
     --------

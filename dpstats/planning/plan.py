@@ -329,8 +329,8 @@ def plan(
         of cells to the power -1/2 ("balanced", the default without shares) or by one ("cells"), or
         the largest variance ("max"); or with equal noise on all cells, as in BL24 ("equal"). Under
         `ZCDP` all but the last measure residuals of the tables; see
-        ``docs/explanation/overlapping-tables.md``. Tables that an analysis needs as they were
-        measured, such as those of a `Difference`, do not share.
+        ``docs/explanation/inference/overlapping-tables.md``. Tables that an analysis needs as they
+        were measured, such as those of a `Difference`, do not share.
     start : Release, optional
         Add to a release of the same table: the second stages of `analyses` (``stages=2``) are
         measured at its estimates, and nothing else. `budget` is for these alone. The new release

@@ -36,10 +36,10 @@ def log_delta_of_gaussians(rho: float, epsilon: float) -> float:
         delta <= G(epsilon - 2 artanh h; mu / sqrt(1 - kappa)) / (1 - h),
         h = 2 exp(-A (2 - kappa)) / (1 - 3 exp(-A)),  A = 2 pi^2 kappa / mu^2,
 
-    where G(epsilon; nu) is the curve of N(0, 1) against N(nu, 1) [1]_: up to a factor between
-    1 - h and 1 + h, the discrete noise is continuous noise of variance (1 - kappa) sigma^2,
-    rounded at random. ``docs/explanation/approximate-dp.md`` has the proof. The value returned is
-    the smaller of this and of `conversion.log_delta`; it rises with `rho` and falls with `epsilon`.
+    where G(epsilon; nu) is the curve of N(0, 1) against N(nu, 1) [1]_: up to a factor between 1 - h
+    and 1 + h, the discrete noise is continuous noise of variance (1 - kappa) sigma^2, rounded at
+    random. ``docs/explanation/privacy/approximate-dp.md`` has the proof. The value returned is the
+    smaller of this and of `conversion.log_delta`; it rises with `rho` and falls with `epsilon`.
 
     References
     ----------

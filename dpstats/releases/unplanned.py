@@ -55,7 +55,7 @@ class Unplanned:
         """Certified intervals for anything: measured or not, planned or not.
 
         The least and largest value over all tables that agree with the noisy answers, by linear
-        programs; see ``docs/explanation/what-a-release-can-answer.md``. What follows from
+        programs; see ``docs/explanation/inference/what-a-release-can-answer.md``. What follows from
         the answers has its own certified interval, as `infer` gives it.
 
         Parameters

@@ -5,7 +5,7 @@
 promise is made before any row is read, and is loose; `release.accuracy()` bounds the error of one
 release, and is what to quote. The functions bound statistics, given either of the two.
 
-Derivations: docs/explanation/theory.md.
+Derivations: docs/explanation/synthetic-rows/theory.md.
 """
 
 from dpstats.theory.consequences import (

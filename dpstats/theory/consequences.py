@@ -4,8 +4,8 @@ delta bounds, for all functions at once, the distance of a mean over the synthet
 over the private rows X, in the scale where functions have values in [-1, 1] (BL24, Definition
 II.2). It is `Sizes.error` of a theorem, 8 times the delta that sizes are asked for, or
 `release.accuracy().delta`. Where a theorem promises nothing it is infinite, and so are the bounds
-(1 for a sine). They are exact inequalities on that event, for any rows; docs/explanation/theory.md
-has their proofs.
+(1 for a sine). They are exact inequalities on that event, for any rows;
+docs/explanation/synthetic-rows/theory.md has their proofs.
 """
 
 from __future__ import annotations

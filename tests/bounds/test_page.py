@@ -3,7 +3,13 @@
 import re
 from pathlib import Path
 
-PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "what-a-release-can-answer.md"
+PAGE = (
+    Path(__file__).parents[2]
+    / "docs"
+    / "explanation"
+    / "inference"
+    / "what-a-release-can-answer.md"
+)
 
 
 def test_the_examples_of_the_page_run(capsys):

@@ -1,7 +1,7 @@
 """Sums over rows of text cells by plain loops: what the fast ways of the package have to equal.
 
 A cell is bytes, as a CSV file holds it, or None. The rules are those of
-docs/explanation/missing-and-bad-values.md, written down here a second time.
+docs/explanation/inference/missing-and-bad-values.md, written down here a second time.
 """
 
 from __future__ import annotations

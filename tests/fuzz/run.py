@@ -1,8 +1,8 @@
 """Gives changed files and tables to the package, and counts what came of them.
 
 ``make fuzz`` runs a million of them, in about an hour of one processor, and writes the table of
-docs/explanation/fuzzing.md. An input is a kind and a number: it is the same again on every machine
-with the same versions. ``python tests/fuzz/run.py KIND NUMBER`` repeats one.
+docs/explanation/privacy/fuzzing.md. An input is a kind and a number: it is the same again on every
+machine with the same versions. ``python tests/fuzz/run.py KIND NUMBER`` repeats one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 
 sys.path.append(str(Path(__file__).parent))
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "explanation" / "fuzzing.md"
+PAGE = ROOT / "docs" / "explanation" / "privacy" / "fuzzing.md"
 COUNTS = ROOT / "build" / "fuzz.json"
 _BEGIN, _END = "<!-- table of outcomes -->\n", "<!-- end of the table -->\n"
 MIX = {  # so that every kind takes a few minutes

@@ -1,6 +1,6 @@
 """Plants bugs into a copy of the package, one by one, and runs the tests that have to see them.
 
-``make mutants`` runs all of them and writes the table of docs/explanation/planted-bugs.md.
+``make mutants`` runs all of them and writes the table of docs/explanation/privacy/planted-bugs.md.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "explanation" / "planted-bugs.md"
+PAGE = ROOT / "docs" / "explanation" / "privacy" / "planted-bugs.md"
 _BEGIN, _END = "<!-- table of planted bugs -->\n", "<!-- end of the table -->\n"
 _COPIED = ("dpstats", "tests", "docs", "examples", "vignettes")
 _FAILED = re.compile(r"^(?:FAILED|ERROR) tests/(\S+)", re.MULTILINE)

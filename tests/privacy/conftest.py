@@ -1,4 +1,4 @@
-"""What the privacy tests share; their numbers are those of docs/explanation/privacy-cases.md."""
+"""What the privacy tests share; numbers are those of docs/explanation/privacy/privacy-cases.md."""
 
 import gc
 import math

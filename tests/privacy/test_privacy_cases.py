@@ -1,11 +1,11 @@
-"""The numbers in names of tests are those of docs/explanation/privacy-cases.md."""
+"""The numbers in names of tests are those of docs/explanation/privacy/privacy-cases.md."""
 
 import re
 from collections import Counter
 from pathlib import Path
 
 TESTS = Path(__file__).parent
-PAGE = TESTS.parents[1] / "docs" / "explanation" / "privacy-cases.md"
+PAGE = TESTS.parents[1] / "docs" / "explanation" / "privacy" / "privacy-cases.md"
 
 
 def test_every_number_is_on_the_page_and_has_a_test():

@@ -289,7 +289,7 @@ def test_a_cell_fits_however_a_table_spells_it(tmp_path):
     ],
 )  # fmt: skip
 def test_cells_without_a_value_are_counted_as_the_guide_says(cell, number, text):
-    """The table in docs/explanation/missing-and-bad-values.md."""
+    """The table in docs/explanation/inference/missing-and-bad-values.md."""
     schema = dps.Schema(
         [dps.Number("x", 0, 9, edges=[5], missing=5), dps.Category("c", ["no", "yes"])]
     )
@@ -302,7 +302,7 @@ def test_cells_without_a_value_are_counted_as_the_guide_says(cell, number, text)
 
 
 def test_a_blank_line_is_a_row_of_a_single_column_alone(tmp_path):
-    """As docs/explanation/missing-and-bad-values.md says."""
+    """As docs/explanation/inference/missing-and-bad-values.md says."""
     one = dps.Schema([dps.Number("x", 0, 9, edges=[5], missing=0)])
     two = dps.Schema([*one, dps.Number("y", 0, 9, edges=[5], missing=0)])
     path = tmp_path / "rows.csv"

@@ -142,7 +142,9 @@ def test_guesses_are_found_in_the_schema_that_a_request_names(tmp_path):
 
 
 def test_the_guesses_of_the_page_on_schemas_fit_its_schema():
-    page = (Path(__file__).parents[2] / "docs" / "how-to" / "write-a-schema.md").read_text("utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "plan" / "write-a-schema.md").read_text(
+        "utf-8"
+    )
     declared, guessed = (
         next(text for text in re.findall(r"```toml\n(.*?)```", page, re.DOTALL) if start in text)
         for start in ("# survey.toml", "# guesses.toml")

@@ -2,7 +2,7 @@
 
 A person total is the sum of a function over the rows of one person that are used. Totals are added
 up row by row where rows are read, multiplied once all rows are in, and summed over persons. The
-sensitivities are proved in ``docs/explanation/sensitivity.md``.
+sensitivities are proved in ``docs/explanation/privacy/sensitivity.md``.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import pytest
 import dpstats as dps
 from dpstats.analyses.notes import CLAMPED
 
-PAGE = Path(__file__).parents[3] / "docs" / "explanation" / "unbounded-columns.md"
+PAGE = Path(__file__).parents[3] / "docs" / "explanation" / "inference" / "unbounded-columns.md"
 
 
 @pytest.fixture(scope="module")

@@ -349,7 +349,7 @@ def test_the_page_on_m_estimation_runs_and_has_right_figures(tmp_path, monkeypat
     block = dps.LossGrid("logistic", "y ~ x", square).block(x)
     replaced = block.sensitivity("replace")
     shown = f"L1 is {float(replaced.l1):.1f} and L2 is {float(replaced.l2_squared) ** 0.5:.2f}"
-    proofs = " ".join((PAGE.parents[1] / "sensitivity.md").read_text("utf-8").split())
+    proofs = " ".join((PAGE.parents[1] / "privacy" / "sensitivity.md").read_text("utf-8").split())
     assert shown in proofs
     assert f"the sum of the ranges is {block.size} and" in proofs
 
