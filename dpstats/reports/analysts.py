@@ -19,6 +19,7 @@ from dpstats.measured.certificate import Accuracy
 from dpstats.planning.previews.expected_accuracy import SCALED
 from dpstats.planning.previews.preview import (
     FOR_TABLE,
+    WITHOUT,
     certified_text,
     preview_strategy,
     previewed_width,
@@ -212,7 +213,7 @@ class AnalystReport(Cached):
                         certified_text(width, most, outlook.certified_target)
                         for width in (outlook.certified_width, reached[1])
                     ),
-                    outlook.of,
+                    outlook.of or WITHOUT,
                 ])  # fmt: skip
             header = [
                 "analysis", "noise sd", "expected width", "reached", "expected, certified",

@@ -130,10 +130,11 @@ def test_every_analysis_has_its_numbers(hostile, pages):
         assert column.missing_rule() in text
 
 
-def test_certified_widths_for_the_private_table_alone_say_so(pages):
+def test_the_table_of_widths_says_what_they_are_of(pages):
     text = pages["analysts"].read_text("utf-8")
     reached = text.split('id="reached-title"')[1].split("<h2")[0]
     rows = re.findall(r'<th scope="row">([^<]*)</th>(.*?)</tr>', reached)
+    assert [name for name, row in rows if "no intervals" in row] == ["path"]
     assert [name for name, row in rows if "(table)" in row] == [html.escape("link </p>"), "fit"]
     assert 'Certified "(table)": for the effect in the private table' in html.unescape(reached)
 

@@ -56,6 +56,7 @@ _USUAL_OF_RANGE = "what helps in general: more rows or budget, fewer analyses, t
 _HEADER = ("analysis", "functions", "noise sd", "95% width", "certified", "of")
 _TABLE = " (table)"
 _WHOLE = "whole range"
+WITHOUT = "no intervals"
 FOR_TABLE = 'certified "(table)": for the effect in the private table, not in the population'
 _INVENT = (
     "For better widths, state guesses in the schema, or give rows that resemble the real ones as "
@@ -278,7 +279,8 @@ class Preview:
         rows: list[tuple[str, ...]] = []
         for o in self.outlooks:
             widths = width_text(o.width, o.whole), _certified_text(o)
-            rows.append((o.name, str(o.functions), significant(o.noise), *widths, o.of))
+            of = o.of or WITHOUT
+            rows.append((o.name, str(o.functions), significant(o.noise), *widths, of))
             rows += [
                 ("", "", "", width_text(one, whole), certified_text(other, whole), term)
                 for term, one, other, whole in self._further(o.name)
