@@ -81,11 +81,7 @@ def data_frame(frame: Any, schema: Schema, person: str | None, route: Route) -> 
     )
     if person is not None:
         return replace(source, limited=_of_persons(source, frame, schema, person, route))
-    if route.order is not None:
-        raise DataError(
-            "order= says which rows of a person come first, and this plan knows no persons: leave "
-            "it out, or plan with person="
-        )
+    route.check_order(person)
     return _direct(source, frame, held) if route.direct else source
 
 
