@@ -100,7 +100,7 @@ def test_ten_thousand_partitionings(loop, drawn, tables):
     @given(drawn.cases(loop.blocks, ENGINES))
     def run(case):
         drawn.check(loop, case, tables)
-        counted.update(ENGINES)
+        counted.update(list(ENGINES))
 
     run()
     print(f"{counted.total():,} partitionings: {dict(counted)}")

@@ -309,7 +309,7 @@ def test_what_spark_cannot_say_is_refused_before_anything_runs(session, tmp_path
     assert list(tracker.getActiveJobsIds()) == []
 
 
-def test_workers_read_plain_files_themselves(session, loop, tmp_path):
+def test_workers_read_plain_files_themselves(session, loop, tmp_path, monkeypatch):
     table = loop.random_rows(50, 2)
     folder = tmp_path / "with space"
     folder.mkdir()
@@ -317,7 +317,9 @@ def test_workers_read_plain_files_themselves(session, loop, tmp_path):
         pq.write_table(part, folder / f"{i}.parquet", row_group_size=9)
     frame = session.read.parquet(str(folder))
     wanted = loop.sums(loop.schema, loop.blocks, table.to_pylist()), 50
-    assert sums_of(frame, loop.schema, loop.blocks, direct=True) == wanted
+    for most in (engine._HERE, 0):  # the sums of parts are added by the driver, or by workers
+        monkeypatch.setattr(engine, "_HERE", most)
+        assert sums_of(frame, loop.schema, loop.blocks, direct=True) == wanted
     moments = table.add_column(0, "at", pa.array([datetime.datetime(2024, 1, 1)] * 50))
     pq.write_table(moments, tmp_path / "at.parquet")
     pq.write_table(table, tmp_path / "one.parquet")
