@@ -128,7 +128,8 @@ def of_engines(rows):
             command = [sys.executable, __file__, "--engines", "--of", engine, name]
             done = subprocess.run(command, capture_output=True, text=True, check=True)
             spent = list(map(float, done.stdout.split()))
-            print(f"{engine:20} {np.median(spent):6.2f}  of {sorted(spent)}", flush=True)
+            low, middle, high = sorted(spent)
+            print(f"{engine:20} {middle:6.2f}, from {low:.2f} to {high:.2f}", flush=True)
 
 
 def by_calculation():
