@@ -59,8 +59,8 @@ def measure(
     ledger : Ledger or path, optional
         Record of what was spent on this data set, with its cap.
     order : str, optional
-        For a Spark DataFrame, which has no order, and a plan with ``person=``: the column by which
-        the rows of a person are sorted before the first are used.
+        For a Spark DataFrame or an Ibis table, which have no order, and a plan with ``person=``:
+        the column by which the rows of a person are sorted before the first are used.
     direct : bool, optional
         For a Spark DataFrame that only reads Parquet files which driver and workers can open:
         workers read the files themselves, which takes less time. Whatever Spark or its catalogue

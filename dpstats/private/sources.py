@@ -53,8 +53,21 @@ class Route:
             )
         if self.order is not None:
             raise DataError(
-                f"order= is for Spark DataFrames, and {table} has an order of its own: sort it, "
-                "and leave order= out"
+                f"order= is for Spark DataFrames and Ibis tables, and {table} has an order of its "
+                "own: sort it, and leave order= out"
+            )
+
+    def check_order(self, person: str | None) -> None:
+        """Refuse an order of the rows of persons for a plan that knows none.
+
+        Raises
+        ------
+        DataError
+        """
+        if person is None and self.order is not None:
+            raise DataError(
+                "order= says which rows of a person come first, and this plan knows no persons: "
+                "leave it out, or plan with person="
             )
 
 

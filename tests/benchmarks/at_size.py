@@ -1,13 +1,23 @@
 """What a billion rows take, by calculation from the cost of a row, a column and a function.
 
     python tests/benchmarks/at_size.py
+    python tests/benchmarks/at_size.py --engines [--rows 10_000_000]
 
 One thread runs the kernel on batches that are in memory; the cost of reading them is that of a
 Parquet file of the same columns. Costs are the least of three runs, in CPU nanoseconds per row.
 The plans have half numbers and half levels (4 each): means and shares of each column; all two-way
 tables of the levels; and first and second moments of the numbers.
+
+With `--engines`, what ten million rows of 16 columns do take: all two-way tables of the 8 columns
+of levels and the covariance of the 8 numbers, in a file of 20 row groups. CPU seconds of a process
+and all those it has started, such as Java and the workers of Spark, after a pass over few rows:
+medians of three passes.
 """
 
+import argparse
+import os
+import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -22,13 +32,14 @@ from dpstats.private.partial_sums import PartialSums
 
 ROWS, LEVELS, BILLION = 2**17, 4, 10**9
 WIDTHS = (20, 50, 100)
+ENGINES = ("the file", "Dask", "Spark", "Spark, direct=True")
 
 
-def table(columns):
-    rng = np.random.default_rng(0)
+def table(columns, rows=ROWS, seed=0):
+    rng = np.random.default_rng(seed)
     half = columns // 2
-    numbers = {f"x{i}": rng.normal(size=ROWS) for i in range(half)}
-    levels = {f"c{i}": rng.integers(0, LEVELS, ROWS).astype(np.int8) for i in range(half)}
+    numbers = {f"x{i}": rng.normal(size=rows) for i in range(half)}
+    levels = {f"c{i}": rng.integers(0, LEVELS, rows).astype(np.int8) for i in range(half)}
     return pa.table(numbers | levels)
 
 
@@ -58,7 +69,70 @@ def cost(work):
     return min(spent)
 
 
-def main():
+def cpu_of_tree():
+    """CPU seconds of this process and its descendants, those that have ended included (Linux)."""
+    used, parents = {}, {}
+    for place in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = place.read_text().rpartition(")")[2].split()
+        except OSError:  # it has ended
+            continue
+        process = int(place.parent.name)
+        parents[process], used[process] = int(fields[1]), sum(map(int, fields[11:15]))
+    ours = [os.getpid()]
+    for process in ours:
+        ours += [child for child, parent in parents.items() if parent == process]
+    return sum(used[process] for process in ours) / os.sysconf("SC_CLK_TCK")
+
+
+def opened(engine, path):
+    """The table of an engine, and the options of `measure`."""
+    if engine == "the file":
+        return path, {}
+    if engine == "Dask":
+        import dask.dataframe as dd
+
+        return dd.read_parquet(path, split_row_groups=1), {}
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    session = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    frame = session.getOrCreate().read.parquet(str(path))
+    return frame, {"direct": True} if engine.endswith("direct=True") else {}
+
+
+def of_engine(engine, folder):
+    """CPU seconds of three passes, printed."""
+    schema, analyses = plans(16)["and moments"]
+    asked = {name: analyses[name] for name in ("tables", "moments")}
+    plan = dps.plan(schema, asked, budget=dps.ZCDP(1))
+    few, many = (opened(engine, folder / name) for name in ("few.parquet", "many.parquet"))
+    dps.measure(plan, few[0], **few[1], progress=False)
+    for _ in range(3):
+        start = cpu_of_tree()
+        dps.measure(plan, many[0], **many[1], progress=False)
+        print(cpu_of_tree() - start)
+
+
+def of_engines(rows):
+    """Write the file, and let every engine read it in a process of its own."""
+    groups = 20
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        pq.write_table(table(16, 2_000), folder / "few.parquet", row_group_size=1_000)
+        with pq.ParquetWriter(folder / "many.parquet", table(16, 1).schema) as writer:
+            for seed in range(groups):
+                writer.write_table(table(16, rows // groups, seed))
+        print(f"CPU s of {rows:,} rows of 16 columns; load {os.getloadavg()[0]:.1f}")
+        for engine in ENGINES:
+            command = [sys.executable, __file__, "--engines", "--of", engine, name]
+            done = subprocess.run(command, capture_output=True, text=True, check=True)
+            spent = list(map(float, done.stdout.split()))
+            low, middle, high = sorted(spent)
+            print(f"{engine:20} {middle:6.2f}, from {low:.2f} to {high:.2f}", flush=True)
+
+
+def by_calculation():
     print("columns  plan           functions  ns a row: read   kernel   of 10^9 rows: CPU h, "
           "100 workers min, limbs MB a part, noise s")  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
@@ -79,6 +153,20 @@ def main():
                 print(f"{columns:7}  {name:13} {functions:10,}  {1e9 * read / ROWS:14.0f} "
                       f"{1e9 * summed / ROWS:8.0f} {whole / 3600:22.2f} {whole / 6000:17.1f} "
                       f"{16 * functions / 1e6:17.2f} {15e-6 * functions:9.1f}")  # fmt: skip
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--engines", action="store_true")
+    parser.add_argument("--rows", type=int, default=10**7)
+    parser.add_argument("--of", nargs=2, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.of:
+        of_engine(options.of[0], Path(options.of[1]))
+    elif options.engines:
+        of_engines(options.rows)
+    else:
+        by_calculation()
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import ibis
@@ -49,26 +50,22 @@ def ibis_table(table: Any, schema: Schema, person: str | None, route: Route) -> 
     Raises
     ------
     DataError
-        For SQLite, where one cell can decide whether Ibis reads a column; and with persons, since
-        a query has no order of rows.
+        For SQLite, where one cell can decide whether Ibis reads a column; and with persons, unless
+        `route` says by which column their rows are sorted and the back end compares bytes.
     """
-    route.refuse("an Ibis table")
+    replace(route, order=None).refuse("an Ibis table")
     backend = table.get_backend().name
     if backend == "sqlite":
         raise DataError(
             "columns of SQLite hold cells of any type, which Ibis does not read; write the table "
             "to a .csv file with 'sqlite3 -header -csv' and pass its path"
         )
-    if person is not None:
-        raise DataError(
-            f"the plan uses the first rows of each person, known by {person!r}, and an Ibis table "
-            "has no order of rows; write it to a file in an order that does not depend on other "
-            "persons, such as table.order_by(...).to_parquet('rows.parquet'), and pass its path"
-        )
+    route.check_order(person)
+    keys = [] if person is None else _sorting(table, schema, person, route.order)
     kinds = {name: kind for name, kind in table.schema().items() if name in schema.names}
 
     def batches(names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        return _streamed(_chosen(table, names), names)
+        return _sorted(table, names, keys) if keys else _streamed(_chosen(table, names), names)
 
     def sums(kernel: Kernel) -> tuple[list[Codes], int]:
         names = kernel.schema.names
@@ -85,6 +82,46 @@ def ibis_table(table: Any, schema: Schema, person: str | None, route: Route) -> 
         if kind.is_string() or kind.is_date() or kind.is_timestamp()
     }
     return Source(table.columns, lambda names: one_by_one(batches(names)), types=types, sums=sums)
+
+
+def _sorting(table: Any, schema: Schema, person: str, order: str | None) -> list[Any]:
+    """What rows are sorted by, so that those that remain tied are the same in all that is summed.
+
+    The given column comes first and then all that are used, so that which rows of a person are
+    first follows from that person's rows alone.
+    """
+    backend = table.get_backend().name
+    if order is None or backend not in _AS_BYTES:
+        raise DataError(
+            f"the plan uses the first rows of each person, known by {person!r}, and an Ibis table "
+            "has no order of rows: on DuckDB, polars and DataFusion say which come first by the "
+            "name of a column, such as order='visit'; elsewhere write it to a file in an order "
+            "that does not depend on other persons, such as "
+            "table.order_by(...).to_parquet('rows.parquet'), and pass its path"
+        )
+    if order not in table.columns or not _is_ordered(table[order].type()):
+        raise DataError(
+            f"order={order!r} must be the name of one column, of numbers, text, dates or times"
+        )
+    cells = [table[name] for name in (order, *schema.names) if name in table.columns]
+    keys = [_AS_BYTES[backend](cell) if cell.type().is_string() else cell for cell in cells]
+    return [key if _is_ordered(key.type()) else key.notnull() for key in keys]
+
+
+def _is_ordered(kind: Any) -> bool:
+    return bool(
+        kind.is_numeric() or kind.is_string() or kind.is_binary() or kind.is_boolean()
+        or kind.is_date() or kind.is_timestamp()
+    )  # fmt: skip
+
+
+def _sorted(table: Any, names: Sequence[str], keys: Sequence[Any]) -> Iterator[pa.RecordBatch]:
+    """As `_streamed`, in the order of some expressions, those without a value first."""
+    held = {f"c{i}": table[name] for i, name in enumerate(names)}
+    by = {f"k{i}": key for i, key in enumerate(keys)}
+    ordered = table.select(**held, **by).order_by([ibis.asc(k, nulls_first=True) for k in by])
+    for batch in _streamed(ordered, [*held, *by]):
+        yield pa.RecordBatch.from_arrays(batch.columns[: len(names)], names=list(names))
 
 
 def _is_exact(kind: Any) -> bool:

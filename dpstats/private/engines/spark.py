@@ -44,6 +44,7 @@ Task = Callable[[Batches], Iterator[pa.RecordBatch]]
 PIECE = 2**10  # functions: sums travel in pieces, so that no record batch of them is large
 _FIELDS = "piece int, rows bigint, high array<bigint>, low array<bigint>, refused string"
 _ADDERS = 32  # tasks that add the pieces
+_HERE = 2**20  # sums that the driver adds: 16 MB
 _TASKS_PER_CORE = 4  # of those that read files
 _ORDERED = (
     types.NumericType, types.StringType, types.BinaryType, types.BooleanType, types.DateType,
@@ -81,11 +82,7 @@ def data_frame(frame: Any, schema: Schema, person: str | None, route: Route) -> 
     )
     if person is not None:
         return replace(source, limited=_of_persons(source, frame, schema, person, route))
-    if route.order is not None:
-        raise DataError(
-            "order= says which rows of a person come first, and this plan knows no persons: leave "
-            "it out, or plan with person="
-        )
+    route.check_order(person)
     return _direct(source, frame, held) if route.direct else source
 
 
@@ -117,7 +114,8 @@ def _direct(source: Source, frame: Any, held: pa.Schema) -> Source:
     def sums(kernel: Kernel) -> tuple[list[Codes], int]:
         tasks = min(len(groups), _TASKS_PER_CORE * cores)
         numbers = session.range(0, len(groups), 1, max(tasks, 1))
-        return _sums(kernel, numbers, partial(of_row_groups, groups, kernel.schema.names))
+        read = partial(of_row_groups, groups, kernel.schema.names)
+        return _sums(kernel, numbers, read, tasks)
 
     return replace(source, rows=rows, sums=sums)
 
@@ -183,15 +181,20 @@ def _first_rows(names: list[str], person: str, most: int, batches: Batches) -> B
 
 
 def _sums(
-    kernel: Kernel, frame: Any, rows_of: Callable[[Batches], Batches]
+    kernel: Kernel, frame: Any, rows_of: Callable[[Batches], Batches], parts: int | None = None
 ) -> tuple[list[Codes], int]:
-    """Exact sums and the number of rows; `rows_of` makes the rows from those of a partition."""
+    """Exact sums and the number of rows; `rows_of` makes the rows from those of a partition.
+
+    The sums of a known and small number of parts are added here, without a stage for it.
+    """
     size = sum(block.size for block in kernel.blocks)
-    parts = frame.mapInArrow(_on_workers(summed, kernel, rows_of), _FIELDS)
-    pieces = parts.repartition(min(-(-size // PIECE), _ADDERS), "piece")
+    sums = frame.mapInArrow(_on_workers(summed, kernel, rows_of), _FIELDS)
+    if parts is None or parts * size > _HERE:
+        pieces = sums.repartition(min(-(-size // PIECE), _ADDERS), "piece")
+        sums = pieces.mapInArrow(_on_workers(added), _FIELDS)
     table = None
     with suppress(PythonException):  # whose words can quote cells
-        table = _run(frame.sparkSession, pieces.mapInArrow(_on_workers(added), _FIELDS).toArrow)
+        table = _run(frame.sparkSession, sums.toArrow)
     if table is None:
         raise DataError(_OTHER_PYTHON)
     return _whole(_by_piece(table.to_batches()), kernel).exact(kernel)

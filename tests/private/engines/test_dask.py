@@ -1,6 +1,7 @@
 """Dask data frames: cells as in pandas, needed columns alone, clean ends, persons in order."""
 
 import datetime
+import itertools
 import os
 import signal
 import traceback
@@ -11,6 +12,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import dpstats as dps
 from dpstats.errors import DataError
@@ -190,3 +193,55 @@ def test_rows_of_persons_are_the_first_in_the_order_of_partitions(no_noise):
     for partitions in (1, 4, 36):
         data = dd.from_pandas(rows, npartitions=partitions, sort=False)
         assert (dps.measure(plan, data).noisy_sums == expected).all()
+
+
+@pytest.fixture
+def cluster():
+    """Two processes, each replaced when it dies."""
+    distributed = pytest.importorskip(
+        "distributed", reason="a cluster of Dask is not tested: pip install distributed"
+    )
+    with (
+        dask.config.set(
+            {"distributed.worker.multiprocessing-method": "forkserver"}
+        ),  # in less time
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as held,
+        distributed.Client(held) as client,
+    ):
+        yield client
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # of the cluster, which loses its workers
+@pytest.mark.parametrize("dies", [True, False])
+def test_tasks_that_end_early_are_counted_once(loop, drawn, cluster, tmp_path, dies):
+    """In each of 50 drawn partitionings a worker dies, or a task fails, after rows were made."""
+    graves = map(str, (tmp_path / str(i) for i in itertools.count()))
+
+    def made(piece, grave):
+        from pathlib import Path
+
+        if grave and not Path(grave).exists():
+            Path(grave).touch()
+            if not dies:
+                raise OSError
+            os._exit(9)
+        return piece
+
+    @settings(drawn.settings, max_examples=50, database=None)
+    @given(drawn.cases(loop.blocks, ["Dask"]), st.integers(0, 5))
+    def run(case, ending):
+        def table(pieces):
+            frames = [piece.to_pandas() for piece in pieces]
+            places = ["" if i != ending % len(frames) else next(graves) for i in range(len(frames))]
+            tasks = [
+                dask.delayed(made, traverse=False)(frame, place)
+                for frame, place in zip(frames, places, strict=True)
+            ]
+            return dd.from_delayed(tasks, meta=frames[0].iloc[:0], verify_meta=False)
+
+        with dask.annotate(retries=3):
+            drawn.check(loop, case, {"Dask": table})
+
+    run()
+    assert len(list(tmp_path.iterdir())) >= 50

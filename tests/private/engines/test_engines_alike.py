@@ -7,28 +7,9 @@ from importlib.util import find_spec
 
 import duckdb
 import polars as pl
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-
-from dpstats.private.tables import exact_sums, open_source
-
-TYPES = pa.schema({
-    "word": pa.string(), "grade": pa.float64(), "flag": pa.bool_(), "x": pa.float64(),
-    "y": pa.int64(), "score": pa.float64(), "ignored": pa.string(),
-})  # fmt: skip
-ROWS = st.fixed_dictionaries({
-    "word": st.sampled_from([None, "no", "yes", "Yes", "yes ", "é, \"quoted\"\n'ü'", "NA", "\0"]),
-    "grade": st.sampled_from([None, 1.0, 2.5, -3.0, 1.5, math.nan, -0.0, math.inf]),
-    "flag": st.sampled_from([None, True, False]),
-    "x": st.none() | st.floats() | st.floats(-2, 3),
-    "y": st.none() | st.integers(-3, 13) | st.integers(-(2**63), 2**63 - 1),
-    "score": st.sampled_from([None, 17.5, 19.75, 19.76, 22.0, 24.5, 27.0, 99.0, math.nan]),
-    "ignored": st.just("x"),
-})  # fmt: skip
-GROUPED = {"word", "flag", "y"}  # columns of texts, integers and truth values
+from hypothesis import given, settings
 
 
 def of_duckdb(pieces, folder):
@@ -53,7 +34,7 @@ def of_dask(pieces, folder):
     from dask.delayed import delayed
 
     frames = [delayed(piece.to_pandas(), traverse=False) for piece in pieces]
-    return dd.from_delayed(frames, meta=TYPES.empty_table().to_pandas(), verify_meta=False)
+    return dd.from_delayed(frames, meta=pieces[0].slice(0, 0).to_pandas(), verify_meta=False)
 
 
 def of_ibis(pieces, folder):
@@ -89,63 +70,37 @@ ENGINES = {
 }
 
 
-@st.composite
-def cases(draw, blocks):
-    """Some blocks, rows, and for every engine the rows in another order and cut into pieces."""
-    grouped = [b for b in blocks if {c.name for c in b.columns} <= GROUPED]
-    asked = draw(st.lists(st.sampled_from(blocks), min_size=1, max_size=4)
-                 | st.lists(st.sampled_from(grouped), min_size=1, max_size=3))  # fmt: skip
-    rows = draw(st.lists(ROWS, max_size=12))
-    partitionings = {}
-    for engine in ENGINES:
-        cuts = sorted(draw(st.lists(st.integers(0, len(rows)), max_size=5)))
-        ordered = draw(st.permutations(rows))
-        ends = itertools.pairwise([0, *cuts, len(rows)])
-        partitionings[engine] = [ordered[start:end] for start, end in ends]
-    return asked, rows, partitionings
-
-
-def check_case(loop, case, folders):
-    """How many partitionings were compared, by engine."""
-    blocks, rows, partitionings = case
-    used = {c.name for block in blocks for c in block.columns}
-    schema = loop.schema.select(used)
-    expected = loop.sums(schema, blocks, rows)
-    for engine, partitioning in partitionings.items():
-        pieces = [pa.Table.from_pylist(piece, TYPES) for piece in partitioning]
-        source = open_source(ENGINES[engine](pieces, next(folders)), schema)
-        sums, n = exact_sums(source, schema, blocks)
-        assert n == len(rows), engine
-        assert [block.tolist() for block in sums] == expected, engine
-    return Counter(list(partitionings))
-
-
 @pytest.fixture
-def folders(tmp_path):
-    return (tmp_path / str(i) for i in itertools.count())
+def tables(tmp_path):
+    """What makes a table of each engine from pieces."""
+    folders = (tmp_path / str(i) for i in itertools.count())
+    return {
+        engine: lambda pieces, of_engine=of_engine: of_engine(pieces, next(folders))
+        for engine, of_engine in ENGINES.items()
+    }
 
 
-ANY = settings(suppress_health_check=list(HealthCheck))
-
-
-def test_cuts_order_and_engine_change_no_integer(loop, folders):
-    @settings(ANY, max_examples=15)
-    @given(cases(loop.blocks))
+def test_cuts_order_and_engine_change_no_integer(loop, drawn, tables):
+    @settings(drawn.settings, max_examples=15)
+    @given(drawn.cases(loop.blocks, ENGINES))
     def run(case):
-        check_case(loop, case, folders)
+        drawn.check(loop, case, tables)
 
     run()
 
 
 @pytest.mark.slow
-def test_ten_thousand_partitionings(loop, folders):
+def test_ten_thousand_partitionings(loop, drawn, tables):
     """Prints how many of each engine; seven minutes of CPU time."""
     counted = Counter()
 
-    @settings(ANY, max_examples=math.ceil(10_000 / len(ENGINES)), database=None)
-    @given(cases(loop.blocks))
+    examples = math.ceil(10_000 / len(ENGINES))
+
+    @settings(drawn.settings, max_examples=examples, database=None)
+    @given(drawn.cases(loop.blocks, ENGINES))
     def run(case):
-        counted.update(check_case(loop, case, folders))
+        drawn.check(loop, case, tables)
+        counted.update(list(ENGINES))
 
     run()
     print(f"{counted.total():,} partitionings: {dict(counted)}")

@@ -172,6 +172,39 @@ def test_a_failure_holds_no_cell():
         assert "secret" not in "".join(traceback.format_exception(caught.value))
 
 
+VISITS = Schema([Boolean("flag", missing=True), Category("word", ["a", "A", "b"], other="b")])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("order", ["visit", "name"])
+def test_the_first_rows_of_persons_follow_from_their_own_rows(backend, order, no_noise):
+    """By a column, then by all that are used, those without a value first, as in a loop."""
+    rng = np.random.default_rng(2)
+    pick = {"visit": [None, 1, 2], "name": [None, "B", "a", "A"], "id": [None, 7, 8, 9, 10],
+            "flag": [None, True, False], "word": [None, "a", "A", "b"]}  # fmt: skip
+    rows = [{n: v[rng.integers(len(v))] for n, v in pick.items()} for _ in range(60)]
+    ordered = sorted(
+        rows, key=lambda row: [(row[n] is not None, row[n] or 0) for n in (order, "flag", "word")]
+    )
+    types = pa.schema({"visit": pa.int64(), "name": pa.string(), "id": pa.int64(),
+                       "flag": pa.bool_(), "word": pa.string()})  # fmt: skip
+    asked = {"flag": dps.Proportion("flag"), "word": dps.Proportion("word == 'A'")}
+    plan = dps.plan(VISITS, asked, budget=dps.PureDP(1), unit="add_remove", person="id",
+                    rows_per_person=2)  # fmt: skip
+    expected = dps.measure(plan, pa.Table.from_pylist(ordered, types)).noisy_sums
+    assert not (expected == dps.measure(plan, pa.Table.from_pylist(rows, types)).noisy_sums).all()
+    for _ in range(3):
+        given = [rows[i] for i in rng.permutation(60)]
+        data = backend(pa.Table.from_pylist(given, types))
+        assert (dps.measure(plan, data, order=order).noisy_sums == expected).all()
+    for bad, says in (("when", "must be the name of one column"), (None, "has no order of rows")):
+        with pytest.raises(DataError, match=says):
+            dps.measure(plan, data, order=bad)
+    without = dps.plan(VISITS, asked, budget=dps.PureDP(1), unit="add_remove")
+    with pytest.raises(DataError, match="this plan knows no persons"):
+        dps.measure(without, data, order=order)
+
+
 def test_tables_without_an_order_or_types_are_refused(tmp_path):
     plan = dps.plan(SCHEMA, {"a": dps.Proportion(FLAG)}, budget=dps.PureDP(1), unit="add_remove",
                     person="id", rows_per_person=2)  # fmt: skip

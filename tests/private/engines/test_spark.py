@@ -18,6 +18,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import dpstats as dps
 from dpstats.errors import DataError
@@ -72,12 +74,17 @@ def session(tmp_path_factory):
 
 
 def cut(session, table, ends, dying=(), graves=None):
-    """A DataFrame of the slices between `ends`, a partition each, some of them empty.
+    """A DataFrame of the slices between `ends`, a partition each, some of them empty."""
+    slices = [table.slice(start, stop - start) for start, stop in itertools.pairwise(ends)]
+    return of_pieces(session, slices, dying, graves)
+
+
+def of_pieces(session, held, dying=(), graves=None):
+    """A DataFrame of tables, a partition each.
 
     The worker that makes a partition of `dying` dies once it has handed over the rows, and leaves a
     file.
     """
-    held = [table.slice(start, stop - start) for start, stop in itertools.pairwise(ends)]
 
     def rows(batches):
         from pyspark import TaskContext
@@ -89,7 +96,7 @@ def cut(session, table, ends, dying=(), graves=None):
                 os._exit(9)
 
     numbers = session.range(0, len(held), 1, len(held))
-    return numbers.mapInArrow(rows, from_arrow_schema(table.schema))
+    return numbers.mapInArrow(rows, from_arrow_schema(held[0].schema))
 
 
 def ends_of(rng, rows, parts):
@@ -350,7 +357,7 @@ def test_what_spark_cannot_say_is_refused_before_anything_runs(session, tmp_path
     assert list(tracker.getActiveJobsIds()) == []
 
 
-def test_workers_read_plain_files_themselves(session, loop, tmp_path):
+def test_workers_read_plain_files_themselves(session, loop, tmp_path, monkeypatch):
     table = loop.random_rows(50, 2)
     folder = tmp_path / "with space"
     folder.mkdir()
@@ -358,7 +365,9 @@ def test_workers_read_plain_files_themselves(session, loop, tmp_path):
         pq.write_table(part, folder / f"{i}.parquet", row_group_size=9)
     frame = session.read.parquet(str(folder))
     wanted = loop.sums(loop.schema, loop.blocks, table.to_pylist()), 50
-    assert sums_of(frame, loop.schema, loop.blocks, direct=True) == wanted
+    for most in (engine._HERE, 0):  # the sums of parts are added by the driver, or by workers
+        monkeypatch.setattr(engine, "_HERE", most)
+        assert sums_of(frame, loop.schema, loop.blocks, direct=True) == wanted
     moments = table.add_column(0, "at", pa.array([datetime.datetime(2024, 1, 1)] * 50))
     pq.write_table(moments, tmp_path / "at.parquet")
     pq.write_table(table, tmp_path / "one.parquet")
@@ -451,24 +460,27 @@ def test_a_worker_of_another_version_is_refused(found, has, monkeypatch):
 
 
 @pytest.mark.slow
-def test_many_partitionings_and_a_hundred_dying_workers(session, loop, tmp_path, monkeypatch):
-    """200 partitionings into 1 to 12 parts; in half of them a worker dies, before or after."""
-    rng = np.random.default_rng(11)
-    for run in range(200):
-        rows = int(rng.integers(0, 200))
-        table = loop.random_rows(rows, run)
-        wanted = loop.sums(loop.schema, loop.blocks, table.to_pylist()), rows
-        parts = int(rng.integers(1, 13))
-        dying = int(rng.integers(parts))
-        with monkeypatch.context() as patch:
-            if run % 4 == 1:
+@pytest.mark.parametrize("deaths", [0, 100])
+def test_many_partitionings_and_a_hundred_dying_workers(session, loop, drawn, tmp_path, deaths):
+    """Of 200 drawn partitionings; a worker dies before or after its sums are handed over."""
+    death = st.tuples(st.integers(0, 5), st.booleans()) if deaths else st.none()
+
+    @settings(drawn.settings, max_examples=100, database=None)
+    @given(drawn.cases(loop.blocks, ["Spark"]), death)
+    def run(case, death):
+        def table(pieces):
+            if death is None:
+                return of_pieces(session, pieces)
+            dying, before = death[0] % len(pieces), death[1]
+            if not before:
                 patch.setattr(engine, "_on_workers", dies_first(dying, tmp_path))
-            frame = cut(
-                session, table.take(rng.permutation(rows)), ends_of(rng, rows, parts),
-                [dying] if run % 4 == 0 else [], tmp_path,
-            )  # fmt: skip
-            assert sums_of(frame, loop.schema, loop.blocks) == wanted, run
-    assert len(list(tmp_path.iterdir())) >= 100
+            return of_pieces(session, pieces, [dying] if before else [], tmp_path)
+
+        with pytest.MonkeyPatch.context() as patch:
+            drawn.check(loop, case, {"Spark": table})
+
+    run()
+    assert len(list(tmp_path.iterdir())) >= deaths
 
 
 @pytest.mark.slow
