@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from dpstats.schema import Guesses
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
-TABLE = "a .csv or .tsv file, which may be gzipped (.gz), or a .parquet file"
+TABLE = (
+    "a .csv or .tsv file, which may be gzipped (.gz), a .parquet file, or a folder or pattern in "
+    "quotes of these last"
+)
 
 
 def read_plan(

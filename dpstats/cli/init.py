@@ -14,7 +14,7 @@ def add_commands(commands: Commands) -> None:
     init = commands.add_parser(
         "init", help="write a schema to fill in, from the names of the columns alone"
     )
-    init.add_argument("data", type=Path, nargs="?", help=f"{TABLE}; only its first line is read")
+    init.add_argument("data", type=Path, nargs="?", help=f"{TABLE}; only its header is read")
     init.add_argument("--header", metavar="A,B,C", help="names of the columns, instead of a file")
     init.add_argument("-o", "--output", type=Path, required=True, help="survey.toml")
     init.add_argument("--force", action="store_true", help="overwrite an existing output")
@@ -41,6 +41,6 @@ def _init(options: argparse.Namespace) -> None:
     )
     if options.data is not None:
         say(
-            "dpstats: the names are the first line of the table. If that is a person's row, delete "
-            "the file, and name the columns with --header"
+            "dpstats: the names are the header of the table. If that is a person's row, delete "
+            f"{options.output}, and name the columns with --header"
         )

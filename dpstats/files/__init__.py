@@ -14,6 +14,7 @@ from dpstats.files.places import (
     kind_of,
     read_bytes,
     reserved,
+    shown,
     write_atomically,
     written_in_parts,
 )
@@ -57,6 +58,7 @@ __all__ = [
     "reserved",
     "save_archive",
     "short_digest",
+    "shown",
     "to_csv",
     "to_json",
     "unpack",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ _LINE = 60  # characters of a line of a title
 ABOVE: dict[str, Any] = {  # a legend that covers no data
     "loc": "lower center", "bbox_to_anchor": (0.5, 1), "frameon": False, "fontsize": "small",
 }  # fmt: skip
+_BIN = re.compile(r"([\[(][^\s\[\]()]+,) ([^\s\[\]()]+[\])])")
 _DARK, _LIGHT = "0.05", "white"  # numbers on a coloured cell
 
 
@@ -103,12 +105,18 @@ def _lines_of(name: str, lines: int, line: int = _LINE_OF_NAME) -> list[str]:
     """A name in so many lines, without its middle where they are too few."""
     if len(name) <= _LONGEST:
         return [name]
-    found = textwrap.wrap(name, line)
+    found = _wrapped(name, line)
     if 1 < lines >= len(found):
         return found
     kept = (_LONGEST if lines == 1 else lines * (line - 4)) // 2
     cut = f"{name[:kept]}…{name[1 - kept :]}"
-    return [cut] if lines == 1 else textwrap.wrap(cut, line)
+    return [cut] if lines == 1 else _wrapped(cut, line)
+
+
+def _wrapped(name: str, line: int) -> list[str]:
+    """Lines of a name, broken at spaces, but not within a bin such as "[18, 40)"."""
+    whole = _BIN.sub("\\1\u00a0\\2", name)
+    return [one.replace("\u00a0", " ") for one in textwrap.wrap(whole, line)]
 
 
 def ink_on(colour: Floats) -> str:
@@ -130,4 +138,4 @@ def ink_on(colour: Floats) -> str:
 
 def few_ticks(ax: Axes) -> None:
     """Room between the numbers below the axes."""
-    ax.locator_params(axis="x", nbins=5)
+    ax.locator_params(axis="x", nbins=4)

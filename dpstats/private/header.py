@@ -1,4 +1,4 @@
-"""The names of a table's columns, from the first line of its file alone.
+"""The names of a table's columns, from what its file says of them alone.
 
 A file without a header has a person's row there. What looks like one is refused and never quoted.
 """
@@ -15,6 +15,7 @@ from typing import BinaryIO
 from dpstats import files
 from dpstats.errors import DataError, SchemaError
 from dpstats.private.delimited import is_delimited
+from dpstats.private.parquet import SUFFIXES, is_several, parquet
 from dpstats.schema.column_fields import check_name
 
 _LONGEST = 2**20  # bytes of a first line
@@ -28,14 +29,22 @@ _NO_LINE = (
     "with names of columns, or name them with --header a,b,c, without the file"
 )
 _REFUSED = (
-    "the first line does not look like names of columns: there are numbers, dates, empty or "
+    "the {where} not look like names of columns: there are numbers, dates, empty or "
     "repeated fields, or words such as yes, as in a row of data. Nothing of it is shown; name the "
-    "columns with --header a,b,c, without the file, or give the file a first line with their names"
+    "columns with --header a,b,c, without the file, or give the file {better}"
 )
+_OF_TEXT = {"where": "first line does", "better": "a first line with their names"}
+_OF_PARQUET = {"where": "names that its schema holds do", "better": "a schema with their names"}
 
 
 def header_of(path: str | Path) -> list[str]:
-    """Names of the columns of a .csv, .tsv (also .gz) or .parquet file; no row is read.
+    """Names of the columns of a table in files; no row is read.
+
+    Parameters
+    ----------
+    path : path
+        Of a .csv, .tsv (also .gz) or .parquet file, or of a folder or pattern of these last: the
+        columns that all its files have, and those in the names of its folders.
 
     Raises
     ------
@@ -44,11 +53,11 @@ def header_of(path: str | Path) -> list[str]:
         number, a date, empty, repeated, or a word such as true. The message quotes nothing of it.
     """
     path = files.as_path(path)
-    if not path.is_file():
-        raise DataError(f"there is no file {path.name!r}")
+    if not is_several(path) and not path.is_file():
+        raise DataError(f"there is no file {files.shown(path)!r}")
     found = _header(path)
     if isinstance(found, str):  # raised here, where no frame of the traceback holds the line
-        raise DataError(f"{path.name!r}: {found}")
+        raise DataError(f"{files.shown(path)!r}: {found}")
     return found
 
 
@@ -69,28 +78,20 @@ def named(text: str) -> list[str]:
 
 def _header(path: Path) -> list[str] | str:
     """The names, or why there are none."""
-    if path.suffix.lower() == ".parquet":
-        names = _of_parquet(path)
-    elif is_delimited(path):
-        names = _first_line(path)
-    else:
+    if is_several(path) or path.suffix.lower() in SUFFIXES:
+        stated = list(parquet(path).fields)
+        if not stated:
+            return "it has no column that all its files have"
+        return _REFUSED.format(**_OF_PARQUET) if is_row(stated) else stated
+    if not is_delimited(path):
         return "not a .csv, .tsv (also .gz) or .parquet file"
+    names = _first_line(path)
     if names is None:
         return "it cannot be read: it is damaged, or text that is not UTF-8"
     if not names:
         return _NO_LINE
     kept = [name.strip() for name in names]
-    return _REFUSED if is_row(kept) else kept
-
-
-def _of_parquet(path: Path) -> list[str] | None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        return [str(name) for name in pq.read_schema(path).names]
-    except (pa.ArrowException, OSError, ValueError):
-        return None
+    return _REFUSED.format(**_OF_TEXT) if is_row(kept) else kept
 
 
 def _first_line(path: Path) -> list[str] | None:

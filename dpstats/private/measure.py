@@ -343,7 +343,7 @@ def _check_rows(rows: int, plan: Plan) -> None:
     if plan.unit == "add_remove":
         return
     if rows == 0:
-        raise DataError("the table has no rows")
+        raise DataError("the table has no rows; nothing was released or spent")
     if plan.n is not None and rows != plan.n:
         raise DataError(
             f"the plan was made for n = {plan.n} rows and the table has {rows}; "

@@ -9,29 +9,33 @@ from __future__ import annotations
 
 import glob
 import itertools
+import operator
 import os
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from pathlib import Path
+from types import MappingProxyType
 from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dpstats.errors import DataError
+from dpstats.files import shown
 from dpstats.private import sources
-from dpstats.private.sources import Part, Source
+from dpstats.private.sources import Part, Source, unread
 
 SUFFIXES = (".parquet", ".pq")
 _TEXT = pa.large_binary()
 _NULL = "__HIVE_DEFAULT_PARTITION__"  # what stands for a missing value in the name of a folder
 
 
-def is_pattern(path: Path) -> bool:
-    """Whether a path that is no file stands for several."""
-    return glob.has_magic(str(path))
+def is_several(path: Path) -> bool:
+    """Whether a path is a folder or, where there is no such file, a pattern of names."""
+    return path.is_dir() or (glob.has_magic(str(path)) and not os.path.lexists(path))
 
 
 def parquet(path: Path) -> Source:
@@ -46,16 +50,21 @@ def parquet(path: Path) -> Source:
     Raises
     ------
     DataError
-        If there is no such file, or files differ in their columns or folders. The name of a folder
-        can hold a value, so that only the given path is named.
+        If there is no such file, one cannot be opened, or files differ in their folders. The name
+        of a folder or file inside can hold a value, so that only the given path is named, and a
+        file by its place.
     """
-    files = [_File.opened(*found) for found in _found(path)]
+    files = _opened(path)
     first = files[0]
-    if any(set(file.keys) != set(first.keys) for file in files):
-        raise DataError(f"the files of {path.name!r} lie in folders that name other columns")
+    other = [file.place for file in files if set(file.keys) != set(first.keys)]
+    if other:
+        raise DataError(
+            f"the files of {shown(path)!r} lie in folders that name other columns: those of "
+            f"{other[0]} are not those of the first"
+        )
     twice = sorted(name for name in first.keys if any(name in file.names for file in files))
     if twice:
-        raise DataError(f"the files of {path.name!r} and their folders both have columns {twice}")
+        raise DataError(f"the files of {shown(path)!r} and their folders both have columns {twice}")
     read = _Read(sum(file.metadata.num_rows for file in files))
 
     def parts(names: Sequence[str]) -> Iterator[Part]:
@@ -64,18 +73,38 @@ def parquet(path: Path) -> Source:
             for group in range(file.metadata.num_row_groups):
                 yield read.counted(file.read(group, list(names)))
 
-    in_all = Counter(first.names)
-    for file in files[1:]:
-        in_all = Counter(
-            {n: max(k, file.names.count(n)) for n, k in in_all.items() if n in file.names}
-        )
-    types = {name: first.types[name] for name in in_all} | dict.fromkeys(first.keys, _TEXT)
-    return Source([*in_all.elements(), *first.keys], parts, read.total, read.share, types=types)
+    most = reduce(operator.or_, (Counter(file.names) for file in files))  # 2 if twice in any file
+    lacking = {name: file.place for file in files for name in most.keys() - file.types.keys()}
+    fields = [name for name in most.elements() if name not in lacking]
+    types = {name: first.types[name] for name in fields} | dict.fromkeys(first.keys, _TEXT)
+    return Source(
+        [*fields, *first.keys], parts, read.total, read.share, types=types, lacking=lacking
+    )
 
 
 def read_row_group(path: Path, group: int, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """The record batches of one row group of a file, with some columns."""
-    yield from _File.opened(path, {}).read(group, names)
+    reader = pq.ParquetFile(pa.OSFile(os.fsencode(path)))
+    file = _File.of(reader, path)
+    file.free.append(reader)
+    yield from file.read(group, names)
+
+
+def _opened(path: Path) -> list[_File]:
+    found, failure = _found(path), ""
+    files: list[_File] = []
+    for number, (name, keys) in enumerate(found, 1):
+        place = repr(shown(path))
+        if len(found) > 1:
+            place = f"file {number} of {len(found)} of {place}, in the order of their names,"
+        try:
+            files.append(_File.opened(name, place, keys))
+        except Exception as error:  # a reader's own message may quote cells: keep only its type
+            failure = f"{place} cannot be opened ({type(error).__name__})"
+            break
+    if failure:
+        raise DataError(f"{failure} and may be damaged or in use; nothing was released or spent")
+    return files
 
 
 def _found(path: Path) -> list[tuple[Path, dict[str, bytes | None]]]:
@@ -83,7 +112,7 @@ def _found(path: Path) -> list[tuple[Path, dict[str, bytes | None]]]:
     if path.is_file():
         return [(path, {})]
     root, inside = path, list(path.rglob("*"))
-    if is_pattern(path) and not path.is_dir():
+    if not path.is_dir():
         root = Path(*itertools.takewhile(lambda part: not glob.has_magic(part), path.parts))
         inside = [Path(name) for name in glob.iglob(str(path), recursive=True)]
     found, others = [], 0
@@ -95,13 +124,19 @@ def _found(path: Path) -> list[tuple[Path, dict[str, bytes | None]]]:
             found.append((file, _keys(folders[:-1])))
         elif file.is_file():
             others += 1
+    if others and not found:
+        raise DataError(
+            f"none of the {others} files of {shown(path)!r} is a .parquet file; text files are "
+            "read one at a time: give the path of one"
+        )
     if others:
         raise DataError(
-            f"{path.name!r} has {others} files that are not .parquet; give a pattern such as "
+            f"{shown(path)!r} has {others} files that are not .parquet; give a pattern such as "
             "'folder/*.parquet' for those that are"
         )
     if not found:
-        raise DataError(f"there is no .parquet file in {path.name!r}")
+        fits = "in" if path.is_dir() else "that fits"
+        raise DataError(f"there is no .parquet file {fits} {shown(path)!r}")
     return found
 
 
@@ -136,6 +171,7 @@ class _File:
     """One file, its footer, and the values that are the same in all its rows."""
 
     path: Path
+    place: str  # what messages call it
     keys: Mapping[str, bytes | None]
     names: Sequence[str]
     types: Mapping[str, pa.DataType]
@@ -143,14 +179,38 @@ class _File:
     free: list[pq.ParquetFile] = field(default_factory=list)  # one serves one thread at a time
 
     @classmethod
-    def opened(cls, path: Path, keys: Mapping[str, bytes | None]) -> _File:
+    def opened(cls, path: Path, place: str, keys: Mapping[str, bytes | None]) -> _File:
         with pa.OSFile(os.fsencode(path)) as raw:  # of any name
-            file = pq.ParquetFile(raw)
-            types = {column.name: column.type for column in file.schema_arrow}
-            return cls(path, keys, file.schema_arrow.names, types, file.metadata)
+            return cls.of(pq.ParquetFile(raw), path, place, keys)
+
+    @classmethod
+    def of(
+        cls, reader: pq.ParquetFile, path: Path, place: str = "a file",
+        keys: Mapping[str, bytes | None] = MappingProxyType({}),
+    ) -> _File:  # fmt: skip
+        schema = reader.schema_arrow
+        types = {column.name: column.type for column in schema}
+        return cls(path, place, keys, schema.names, types, reader.metadata)
 
     def read(self, group: int, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """The record batches of a row group, with some columns in this order."""
+        """The record batches of a row group, with some columns in this order.
+
+        Raises
+        ------
+        DataError
+            Says which file it is, and nothing of what a reader says of the rows.
+        """
+        failure = ""
+        try:
+            yield from self._batches(group, names)
+        except DataError:
+            raise
+        except Exception as error:
+            failure = unread(error)
+        if failure:
+            raise DataError(f"{failure} in {self.place}")
+
+    def _batches(self, group: int, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         reader = self.free.pop() if self.free else self._reader()
         left = self.metadata.row_group(group).num_rows
         stored = [name for name in names if name not in self.keys]
@@ -161,8 +221,8 @@ class _File:
             yield self._with_keys(batch, names)
         if left:  # the reader stops without an error where the pages of a column end early
             raise DataError(
-                "a row group holds another number of rows than the file states; it is damaged: "
-                "write it again from its source; nothing was released or spent"
+                f"{self.place} has a row group of another number of rows than the file states; it "
+                "is damaged: write it again from its source; nothing was released or spent"
             )
         self.free.append(reader)
         if group == self.metadata.num_row_groups - 1:
@@ -171,7 +231,9 @@ class _File:
     def _reader(self) -> pq.ParquetFile:
         reader = pq.ParquetFile(pa.OSFile(os.fsencode(self.path)))
         if not reader.metadata.equals(self.metadata):
-            raise DataError("a file has changed since it was opened; nothing was released or spent")
+            raise DataError(
+                f"{self.place} has changed since it was opened; nothing was released or spent"
+            )
         return reader
 
     def _with_keys(self, batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from dpstats.arrays import Codes
+from dpstats.checks import columns_named
 from dpstats.errors import DataError
 from dpstats.schema import Schema
 
@@ -85,6 +86,8 @@ class Source:
         person to the table of these rows.
     again : bool
         Whether the rows can be read more than once.
+    lacking : mapping of column name to str
+        For columns that some files of a table have, and others not: one of these, by its place.
     """
 
     fields: Sequence[str]
@@ -96,6 +99,7 @@ class Source:
     sums: Callable[[Kernel], tuple[list[Codes], int]] | None = None
     limited: Callable[[int], Source] | None = None
     again: bool = True
+    lacking: Mapping[str, str] = field(default_factory=dict)
 
     def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """All record batches with some columns, one after the other."""
@@ -115,6 +119,12 @@ class Source:
                 f"{self.first_line}; the plan needs a header with the columns "
                 f"{wanted}: if it has none, put a line with the names of all columns above it. "
                 "'dpstats check' shows the fields of a header"
+            )
+        absent = [name for name in wanted if name in self.lacking]
+        if absent:
+            raise DataError(
+                f"{self.lacking[absent[0]]} has no {columns_named(absent[:1])}, which the plan "
+                "needs and other files of the table have"
             )
         schema.check_names(self.fields)
         times = 1 if person is None else list(self.fields).count(person)

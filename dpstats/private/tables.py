@@ -22,7 +22,7 @@ from dpstats.private import engines
 from dpstats.private.data_frames import data_frame
 from dpstats.private.delimited import delimited, is_delimited
 from dpstats.private.kernel import Kernel
-from dpstats.private.parquet import SUFFIXES, is_pattern, parquet
+from dpstats.private.parquet import SUFFIXES, is_several, parquet
 from dpstats.private.sources import Route, Source, unread
 from dpstats.private.streams import arrow_stream
 from dpstats.private.threads import sum_parts
@@ -86,7 +86,10 @@ def find_source(
     except Exception as error:  # a reader's own message may quote cells: keep only its type
         failure = type(error).__name__
     if failure:
-        raise DataError(f"the table cannot be opened ({failure}); is it damaged or in use?")
+        raise DataError(
+            f"the table cannot be opened ({failure}) and may be damaged or in use; nothing was "
+            "released or spent"
+        )
     return source
 
 
@@ -184,8 +187,7 @@ def _open(data: object, schema: Schema, parsed: bool, person: str | None, route:
 
 
 def _files(path: Path, schema: Schema, parsed: bool, person: str | None) -> Source:
-    several = path.is_dir() or (is_pattern(path) and not os.path.lexists(path))
-    if several and not is_delimited(path):
+    if is_several(path):
         return parquet(path)
     if not path.is_file():
         raise DataError(

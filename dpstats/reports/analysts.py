@@ -18,6 +18,7 @@ from dpstats.checks import Method, counted
 from dpstats.measured.certificate import Accuracy
 from dpstats.planning.previews.expected_accuracy import SCALED
 from dpstats.planning.previews.preview import (
+    FOR_TABLE,
     certified_text,
     preview_strategy,
     previewed_width,
@@ -207,7 +208,10 @@ class AnalystReport(Cached):
                 rows.append([
                     outlook.name, significant(outlook.noise),
                     *(width_text(width, most) for width in (outlook.width, reached[0])),
-                    *(certified_text(w, most) for w in (outlook.certified_width, reached[1])),
+                    *(
+                        certified_text(width, most, outlook.certified_target)
+                        for width in (outlook.certified_width, reached[1])
+                    ),
                     outlook.of,
                 ])  # fmt: skip
             header = [
@@ -222,6 +226,8 @@ class AnalystReport(Cached):
                 ),
                 prose(table("Widths expected and reached", header, rows), last=True),
             ]
+            if any(one.certified_target == "table" for one in expected.outlooks):
+                parts.append(paragraph(f"{FOR_TABLE[0].upper()}{FOR_TABLE[1:]}.", "note"))
             whole = release.accuracy()
             parts.append(
                 paragraph(

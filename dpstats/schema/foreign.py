@@ -76,6 +76,8 @@ def completed(
         plain = {key: v for key, v in {**one.plain, **added}.items() if v is not None}
         if {"levels", "values"} & set(added):
             plain = {k: v for k, v in plain.items() if k not in ("low", "high", "points", "kind")}
+        elif {"low", "high"} <= set(added):  # numbers that the file holds as text
+            plain = {k: v for k, v in plain.items() if k not in ("levels", "kind") or k in added}
         if "missing" in added:
             plain.pop("allow_missing", None)
         wanted = [text for text in one.todo if not _settled(text, plain, added)]
@@ -98,6 +100,6 @@ def _settled(text: str, plain: Mapping[str, Any], added: Mapping[str, Any]) -> b
         return True
     if text.startswith("missing"):
         return bool({"missing", "allow_missing"} & set(added))
-    if text.startswith(("levels, or low", "low and high")):
+    if text.startswith(("levels", "low and high")):
         return {"low", "high"} <= set(plain)
     return text.split()[0] in plain

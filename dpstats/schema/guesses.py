@@ -196,7 +196,9 @@ class Guesses:
             document = read_toml(path, "file of guesses")
         with files.named_in_errors(Path(path)):
             if "guesses" not in document:
-                raise SchemaError("there is no [guesses] table")
+                raise SchemaError(
+                    "there is no [guesses] table; put the keys under it, such as [guesses.typical]"
+                )
             return cls.from_dict(document["guesses"])
 
 

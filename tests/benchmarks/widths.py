@@ -1,24 +1,29 @@
 """Widths and coverage of 95% intervals, beside a reference width, where intervals may be too wide.
 
-    python tests/benchmarks/widths.py [--runs 400] [--only proportion means risks eigenvalues ...]
+    python tests/benchmarks/widths.py [--runs 400] [--only proportion cells quantiles groups ...]
 
 Every run draws fresh rows and measures them with the real noise. No density is fitted: where one
 tells the sampling part (eigenvalues, covariances), it is that of the rows themselves. Printed are
 the share of intervals that hold the value of the population or the table, their median width, and
 a reference: "noise" is 3.92 standard deviations of the noise on the estimate, with that of sampling
 for the population; "Wald" the same for a risk difference at the true risks and group sizes; "runs"
-is 3.92 standard deviations of the estimates over the runs.
+is 3.92 standard deviations of the estimates over the runs. "Union" and "box" are the intervals of
+the same releases that take the number of rows, or a group's, from a set and hold for all in it.
 """
 
 import argparse
+from copy import copy
+from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+from scipy import stats
 
 import dpstats as dps
+from dpstats.inference.counts.conditional import conditional_certified
 from dpstats.measured.answers import answer
 
 COIN = dps.Schema([dps.Boolean("y")])
@@ -66,6 +71,29 @@ def two_groups(sizes, shares, rng):
     })  # fmt: skip
 
 
+def union(result, target):
+    """Limits as if the number of rows had nothing to do with the counts: a union over a set."""
+    answers = result.intervals.answers
+    apart = replace(answers, rows=copy(answers.rows))
+    intervals = replace(result.intervals, answers=apart)
+    return np.transpose(intervals.conf_int(0.05, "noise_aware", target))
+
+
+def both(name, found, targets, runs):
+    """A line per target, (truth, reference), and one for the union over the number of rows."""
+    for target, (truth, reference) in targets.items():
+        ends = [result.conf_int(target=target) for _, result in found]
+        line(name, target, ends, truth, reference, runs)
+        line("", "  union", [union(result, target) for _, result in found], truth, reference, runs)
+
+
+def noise_of(result, weights, shares, n):
+    """Standard deviations of the noise on weighted sums less these shares of all n rows, over n."""
+    answers = result.intervals.answers
+    variances = [answers.noise_less_rows(w, p) for w, p in zip(weights, shares, strict=True)]
+    return np.sqrt(variances) / n
+
+
 def proportion(runs):
     """(a) adding or removing a row: T - p N has noise of a known law."""
     n, p, epsilon = 2_000, 0.9, 0.1
@@ -73,12 +101,86 @@ def proportion(runs):
     found = list(results(COIN, dps.Proportion("y"), draw, dps.PureDP(epsilon), "add_remove", runs))
     own = np.array([[frame["y"].mean()] for frame, _ in found])
     noise = 2 * (2 / epsilon) ** 2 * (1 + p**2) / n**2
-    for target, truth, variance in (
-        ("population", p, noise + p * (1 - p) / n), ("table", own, noise)
-    ):  # fmt: skip
-        ends = [result.conf_int(target=target) for _, result in found]
-        line("proportion .9, n 2,000, eps .1, add/remove", target, ends, truth,
-             3.92 * np.sqrt(variance), runs)  # fmt: skip
+    both("proportion .9, n 2,000, eps .1, add/remove", found, {
+        "population": (p, 3.92 * np.sqrt(noise + p * (1 - p) / n)),
+        "table": (own, 3.92 * np.sqrt(noise)),
+    }, runs)  # fmt: skip
+
+
+def cells(runs):
+    """(a) the cells of a table, whose total is also a measurement of the number of rows."""
+    n = 2_000
+    shares = np.array([0.09, 0.81, 0.01, 0.09])  # of a and b, each without and with y
+
+    def draw(rng):
+        code = rng.choice(4, n, p=shares)
+        return pd.DataFrame({"g": np.where(code < 2, "a", "b"), "y": code % 2 == 1})
+
+    for budget in (dps.PureDP(0.1), dps.ApproxDP(0.1, 1e-6)):
+        analysis = dps.Marginals(["g", "y"])
+        found = list(results(RISKS, analysis, draw, budget, "add_remove", runs))
+        own = [np.histogram(2 * (f["g"] == "b") + f["y"], range(5))[0] / n for f, _ in found]
+        noise = 3.92 * noise_of(found[0][1], np.eye(4), shares, n)
+        both(f"cells .09 .81 .01 .09, n 2,000, {budget.noise}", found, {
+            "population": (shares, np.hypot(noise, 3.92 * np.sqrt(shares * (1 - shares) / n))),
+            "table": (np.array(own), noise),
+        }, runs)  # fmt: skip
+
+
+def quantiles(runs):
+    """(a) quantiles of normal rows at declared edges; the reference has no edges."""
+    n, epsilon, levels = 2_000, 0.1, np.array([0.1, 0.5, 0.9])
+    schema = dps.Schema([dps.Number("x", 0, 100, edges=range(4, 100, 4), missing=0)])
+    truth = stats.norm.ppf(levels, 50, 15)
+    draw = lambda rng: pd.DataFrame({"x": np.clip(rng.normal(50, 15, n), 0, 100)})  # noqa: E731
+    asked = dps.Quantile("x", levels)
+    found = list(results(schema, asked, draw, dps.PureDP(epsilon), "add_remove", runs))
+    own = np.array([np.quantile(f["x"], levels, method="inverted_cdf") for f, _ in found])
+    next_to = np.eye(24)[(np.round(truth / 4) - 1).astype(int)]  # rows up to an edge
+    noise = 3.92 * noise_of(found[0][1], next_to, levels, n)
+    density = stats.norm.pdf(truth, 50, 15)
+    sampling = 3.92 * np.sqrt(levels * (1 - levels) / n)
+    both(f"quantiles .1 .5 .9, n 2,000, eps {epsilon}", found, {
+        "population": (truth, np.hypot(noise, sampling) / density),
+        "table": (own, noise / density),
+    }, runs)  # fmt: skip
+
+
+def groups(runs):
+    """(b) a share and a mean within a group, about the private table."""
+    n, epsilon, p = 400, 0.5, 0.8
+    draw = partial(two_groups, (n, n), (p, 0.3))
+    asked = dps.Proportion("y", given="g == 'a'")
+    for unit in ("replace", "add_remove"):
+        found = list(results(RISKS, asked, draw, dps.PureDP(epsilon), unit, runs))
+        own = np.array([[f.loc[f["g"] == "a", "y"].mean()] for f, _ in found])
+        counts = [result.intervals.group for _, result in found]
+        wide = 3.92 * np.sqrt(counts[0].variances(p, n)[1])
+        name = f"share of a group, {n} of {2 * n}, eps {epsilon}, {unit}"
+        line(name, "table", [r.conf_int(target="table") for _, r in found], own, wide, runs)
+        public = 2 * n if unit == "replace" else None
+        ends = [conditional_certified(g.yes, g.no, g.law_yes, g.law_no, 0.05, target="table",
+                                      n=public) for g in counts]  # fmt: skip
+        line("", "  box", ends, own, wide, runs)
+
+    def normal(rng):
+        return pd.DataFrame({"g": ["a"] * n + ["b"] * n, "y": rng.normal(4, 1, 2 * n)})
+
+    asked = dps.Mean("y", given="g == 'a'")
+    for unit in ("replace", "add_remove"):
+        found = list(results(MEANS, asked, normal, dps.PureDP(epsilon), unit, runs))
+        own = np.array([[f.loc[f["g"] == "a", "y"].mean()] for f, _ in found])
+        wide = 3.92 * np.std([r.params[0] - o[0] for (_, r), o in zip(found, own, strict=True)])
+        name = f"mean of a group, {n} of {2 * n}, eps {epsilon}, {unit}"
+        line(name, "table", [r.conf_int(target="table") for _, r in found], own, wide, runs)
+        line("", "  box", [box(r) for _, r in found], own, wide, runs)
+
+
+def box(result):
+    """Limits of a mean, or of a difference, about the table from a box for sizes and sums."""
+    (one,) = result.intervals.contrasts
+    low, high = np.array(one._certified(0.05, "table")) * one.half
+    return low + one._shift, high + one._shift
 
 
 def means(runs):
@@ -165,7 +267,10 @@ def covariances(runs):
              [r.conf_int() for r in found], np.cov(many.T)[pairs], 3.92 * spread, runs)  # fmt: skip
 
 
-PARTS = {part.__name__: part for part in (proportion, means, risks, eigenvalues, covariances)}
+PARTS = {
+    part.__name__: part
+    for part in (proportion, cells, quantiles, groups, means, risks, eigenvalues, covariances)
+}
 
 
 def main():

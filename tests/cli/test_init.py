@@ -85,6 +85,8 @@ def test_a_template_is_written_without_a_file(folder, capsys):
         (["--header", "a,a"], "--header needs different names"),
         (["rows.csv"], "'rows.csv': the first line does not look like names of columns"),
         (["none.csv"], "there is no file 'none.csv'"),
+        (["none/*.parquet"], "there is no .parquet file that fits '*.parquet'"),
+        (["."], "files of '.' is a .parquet file; text files are read one at a time"),
     ],
 )
 def test_refusals(folder, capsys, options, message):

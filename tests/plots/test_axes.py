@@ -74,3 +74,8 @@ def test_numbers_stand_out_on_every_colour(name):
         ink = matplotlib.colors.to_rgb(ink_on(cell))
         low, high = sorted((luminance(cell), luminance(ink)))
         assert high / low >= 4.4  # 4.5 for pure black; its grey is not a colour of the page
+
+
+def test_a_name_is_not_broken_within_a_bin():
+    (label,) = labels_of(["offset of age, age=[18, 30)"], lines=3)
+    assert label == "offset of age,\nage=[18, 30)"

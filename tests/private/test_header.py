@@ -29,6 +29,26 @@ def test_names_of_quoted_fields_and_of_parquet(tmp_path):
     assert header_of(tmp_path / "a.parquet") == ["age", "sex"]
 
 
+def test_names_of_a_folder_and_of_a_pattern(tmp_path):
+    for year, names in ((2025, ["age", "sex"]), (2026, ["sex", "age", "new"])):
+        place = tmp_path / f"year={year}"
+        place.mkdir()
+        pd.DataFrame({name: [1] for name in names}).to_parquet(place / "a.parquet")
+    (tmp_path / "year=2026" / "_SUCCESS").touch()
+    for path in (tmp_path, tmp_path / "*" / "*.parquet"):
+        assert header_of(path) == ["age", "sex", "year"]
+
+
+def test_a_row_in_the_schema_of_a_parquet_file_is_refused_and_not_quoted(tmp_path):
+    pd.DataFrame({"zz-sentinel": [1], "37": [2]}).to_parquet(tmp_path / "a.parquet")
+    said = "the names that its schema holds do not look like names of columns"
+    for path in (tmp_path, tmp_path / "a.parquet"):
+        with pytest.raises(dps.DataError, match=said) as caught:
+            header_of(path)
+        assert "zz" not in str(caught.value)
+        assert "37" not in str(caught.value)
+
+
 def test_nothing_after_the_first_line_is_looked_at(tmp_path):
     (tmp_path / "a.csv").write_bytes(b"age,sex\n\xff\xfe\x00" + bytes(10) + b'"')
     assert header_of(tmp_path / "a.csv") == ["age", "sex"]
@@ -63,7 +83,7 @@ def test_names_with_digits_are_names(tmp_path):
         ("a.csv", b"\xff\xfea\x00,\x00b\x00\n\x00", "cannot be read"),
         ("a.csv", b"a,\x00b\n", "cannot be read"),
         ("a.csv.gz", b"age,sex\n", "cannot be read"),
-        ("a.parquet", b"PAR1xxxx", "cannot be read"),
+        ("a.parquet", b"PAR1xxxx", "'a.parquet' cannot be opened"),
         ("a.xlsx", b"PK", "not a .csv"),
         ("a.csv", b"x" * (2**20 + 5), "longer than a megabyte"),
         ("a.csv", b"", "it is empty, or its first line is"),

@@ -56,7 +56,7 @@ def test_public_row_count_is_checked(schema, survey, tmp_path):
 
 
 def test_empty_table_is_refused(schema, survey):
-    with pytest.raises(dps.DataError, match="no rows"):
+    with pytest.raises(dps.DataError, match="the table has no rows; nothing was released or spent"):
         dps.measure(make_plan(schema), survey.head(0))
 
 

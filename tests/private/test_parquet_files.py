@@ -112,11 +112,13 @@ def test_progress_is_the_share_of_all_files(folder):
     ("spoil", "says"),
     [
         (lambda f: (f / "notes.txt").write_text("secret"), "1 files that are not .parquet"),
-        (lambda f: pq.write_table(pa.table({"x": [1.0]}), f / "d.parquet"), "no columns 'town'"),
-        (lambda f: (f / "d.parquet").write_text("secret"), "is it damaged"),
+        (lambda f: pq.write_table(pa.table({"x": [1.0]}), f / "d.parquet"),
+         "file 3 of 4 of .*, in the order of their names, has no column 'town', which"),
+        (lambda f: (f / "b0.parquet").write_text("secret"),
+         r"file 3 of 4 of .* cannot be opened \(ArrowInvalid\) and may be damaged"),
         (lambda f: (f / "town=secret").mkdir() or pq.write_table(
             pa.table({"x": [1.0], "year": [2025]}), f / "town=secret/d.parquet"),
-         "folders that name other columns"),
+         "name other columns: those of file 4 of 4 of .* are not those of the first"),
     ],
 )  # fmt: skip
 def test_folders_that_are_no_table_are_refused_without_a_value(folder, spoil, says):
@@ -134,13 +136,37 @@ def test_a_column_in_files_and_folders_is_refused(tmp_path, rows):
 
 
 def test_nothing_to_read_is_said(tmp_path):
-    for path in (tmp_path, tmp_path / "*.parquet"):
-        with pytest.raises(DataError, match=r"there is no \.parquet file in"):
+    for path, says in ((tmp_path, "in"), (tmp_path / "*.csv", r"that fits '\*\.csv'")):
+        with pytest.raises(DataError, match=rf"there is no \.parquet file {says}"):
+            open_source(path, SCHEMA)
+    (tmp_path / "a.csv").write_text("x\n1\n")
+    for path in (tmp_path, tmp_path / "*.csv"):
+        with pytest.raises(DataError, match=r"files of .* is a \.parquet file; text files"):
             open_source(path, SCHEMA)
 
 
 def test_a_file_that_changes_before_it_is_read_is_refused(folder, rows):
     source = open_source(folder, SCHEMA)
     rows.iloc[:4].to_parquet(folder / "b.pq")
-    with pytest.raises(DataError, match="a file has changed since it was opened; nothing was"):
+    with pytest.raises(DataError, match=r"file 2 of 3 of .* has changed since it was .*; nothing"):
         exact_sums(source, SCHEMA, BLOCKS)
+
+
+def test_a_file_whose_rows_cannot_be_read_is_named_by_its_place(folder):
+    path = folder / "more" / "c.parquet"
+    page = pq.ParquetFile(path).metadata.row_group(0).column(0)
+    stored = bytearray(path.read_bytes())
+    start = page.dictionary_page_offset or page.data_page_offset
+    stored[start : start + page.total_compressed_size] = b"\x07" * page.total_compressed_size
+    path.write_bytes(bytes(stored))
+    said = r"^reading the rows failed \(\w+\) in file 3 of 3 of .*; nothing was released or spent$"
+    with pytest.raises(DataError, match=said):
+        exact_sums(open_source(folder, SCHEMA), SCHEMA, BLOCKS)
+
+
+def test_a_column_twice_in_one_file_is_refused(folder):
+    table = pq.read_table(folder / "b.pq")
+    again = pa.Table.from_arrays([*table.columns, table["x"]], [*table.column_names, "x"])
+    pq.write_table(again, folder / "b.pq")
+    with pytest.raises(DataError, match=r"more than one column named \['x'\]"):
+        open_source(folder, SCHEMA)

@@ -238,7 +238,7 @@ SMALL = Schema([Category("word", ["no", "yes"]), Number("x", 0, 1, edges=[0.5])]
             lambda folder: folder / "rows.xlsx",
             r"'rows.xlsx': only .csv, .tsv \(both also .gz\) and .parquet files",
         ),
-        (lambda folder: folder / "broken.parquet", r"cannot be opened \(\w+\); is it damaged"),
+        (lambda folder: folder / "broken.parquet", r"cannot be opened \(\w+\) and may be damaged"),
         (
             lambda _: [1, 2],
             "must be the path of a .csv, .tsv or .parquet file or of a .*; got list",
@@ -303,8 +303,13 @@ def test_what_is_no_file_is_named(tmp_path):
     (tmp_path / "folder.csv").mkdir()
     (tmp_path / "link.csv").symlink_to("nothing")
     os.mkfifo(tmp_path / "pipe.csv")
-    for name, kind in {"folder": "a folder", "link": "a link to nothing", "pipe": "a pipe"}.items():
-        with pytest.raises(DataError, match=f"'{name}.csv' is not a file but {kind}"):
+    kinds = {
+        "folder": r"there is no \.parquet file in 'folder\.csv'",
+        "link": r"'link\.csv' is not a file but a link to nothing",
+        "pipe": r"'pipe\.csv' is not a file but a pipe",
+    }
+    for name, says in kinds.items():
+        with pytest.raises(DataError, match=says):
             open_source(tmp_path / f"{name}.csv", SMALL)
     with pytest.raises(DataError, match="a single column; pass a DataFrame"):
         open_source(pd.Series(["no"], name="word"), SMALL)

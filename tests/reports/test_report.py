@@ -130,6 +130,14 @@ def test_every_analysis_has_its_numbers(hostile, pages):
         assert column.missing_rule() in text
 
 
+def test_certified_widths_for_the_private_table_alone_say_so(pages):
+    text = pages["analysts"].read_text("utf-8")
+    reached = text.split('id="reached-title"')[1].split("<h2")[0]
+    rows = re.findall(r'<th scope="row">([^<]*)</th>(.*?)</tr>', reached)
+    assert [name for name, row in rows if "(table)" in row] == [html.escape("link </p>"), "fit"]
+    assert 'Certified "(table)": for the effect in the private table' in html.unescape(reached)
+
+
 def test_figures_are_those_of_the_analyses(pages):
     text = pages["analysts"].read_text("utf-8")
     titles = re.findall(r"<title id=[^>]*>(.*?)</title>", text)

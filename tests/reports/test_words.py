@@ -4,11 +4,19 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 import dpstats as dps
 from dpstats.privacy.laws import DiscreteLaplace
 from dpstats.privacy.neighbours import Neighbours
-from dpstats.reports.words import most_power, of_several, pair_of, percent_up, promise
+from dpstats.reports.words import (
+    most_power,
+    most_power_under,
+    of_several,
+    pair_of,
+    percent_up,
+    promise,
+)
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 0.5, 1, 3])
@@ -33,6 +41,32 @@ def test_delta_adds_to_the_power():
     assert most_power(0, 0.01) == pytest.approx(0.06)
     assert most_power(50, 0) == 1
     assert percent_up(0.1301) == "13.1%"
+
+
+@pytest.mark.parametrize("rho", [0.001, 0.1, 1, 2.9, 8])
+def test_no_test_under_rho_has_more_power_than_stated(rho):
+    alpha = 0.05
+    bound = most_power_under(dps.ZCDP(Fraction(rho)), alpha)
+    # The best test of a Gaussian mechanism of this rho.
+    best = float(norm.cdf(np.sqrt(2 * rho) + norm.ppf(alpha)))
+    assert best <= bound < 1
+    # Any larger power would show in a Renyi divergence of the test's outcome, either way round.
+    power = bound + (1 - bound) / 1000
+    orders = 1 + np.geomspace(1e-3, 1e3, 2000)
+    divergences = [
+        np.logaddexp(a * np.log(p) + (1 - a) * np.log(q),
+                     a * np.log1p(-p) + (1 - a) * np.log1p(-q)) / (a - 1) - a * rho
+        for p, q in ((power, alpha), (alpha, power))
+        for a in orders
+    ]  # fmt: skip
+    assert max(divergences) > 0
+
+
+def test_the_power_under_approximate_privacy_is_that_of_its_rho():
+    budget = dps.ApproxDP(8, Fraction(1, 10**6))
+    assert most_power(8, 1e-6) > 0.999  # epsilon and delta alone promise nothing
+    assert most_power_under(budget) == most_power_under(dps.ZCDP(budget.rho)) < 0.62
+    assert "at most 60.9%;" in promise(budget, Neighbours("replace"))[1]
 
 
 def test_pairs_of_all_budgets():

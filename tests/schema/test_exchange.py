@@ -127,6 +127,18 @@ def test_codes_of_missing_cells_that_are_numbers_are_asked_about():
     assert schema["x"] == dps.Number("x", 0, 9, points=10, missing=0)
 
 
+@pytest.mark.parametrize("enum", [{}, {"enum": ["1", "2", "16"]}])
+def test_numbers_that_a_file_calls_text_take_bounds(enum):
+    fields = [{"name": "educ", "type": "string", "constraints": {"required": True, **enum}}]
+    added = {"educ": {"low": 1, "high": 16, "points": 16, "missing": 9}}
+    number = dps.Number("educ", 1, 16, points=16, missing=9)
+    assert dps.Schema.from_frictionless({"fields": fields}, add=added) == dps.Schema([number])
+    metadata = {"": {"": {"t": {"row_privacy": True, "educ": {"type": "string"}}}}}
+    assert dps.Schema.from_smartnoise(metadata, add=added) == dps.Schema([number])
+    with pytest.raises(dps.SchemaError, match="educ: levels"):
+        dps.Schema.from_smartnoise(metadata, add={"educ": {"low": 1}})
+
+
 def test_additions_that_cannot_be_read():
     fine = {"fields": [{"name": "fine", "type": "boolean"}]}
     with pytest.raises(dps.SchemaError, match="no column 'other'"):

@@ -100,6 +100,11 @@ def test_a_schema_file_may_state_guesses_and_its_selection_keeps_them(tmp_path):
     (tmp_path / "c.toml").write_text("x = 1\n")
     with pytest.raises(dps.SchemaError, match=r"c\.toml: there is no \[guesses\] table"):
         dps.Guesses.load(tmp_path / "c.toml")
+    (tmp_path / "d.toml").write_text("[typical]\nx = { mean = 1, sd = 1 }\n")
+    with pytest.raises(
+        dps.SchemaError, match=r"put the keys under it, such as \[guesses.typical\]"
+    ):
+        dps.Guesses.load(tmp_path / "d.toml")
 
 
 def test_guesses_decide_nothing_that_is_measured(tmp_path):

@@ -56,7 +56,7 @@ _USUAL_OF_RANGE = "what helps in general: more rows or budget, fewer analyses, t
 _HEADER = ("analysis", "functions", "noise sd", "95% width", "certified", "of")
 _TABLE = " (table)"
 _WHOLE = "whole range"
-_FOR_TABLE = 'certified "(table)": for the effect in the private table, not in the population'
+FOR_TABLE = 'certified "(table)": for the effect in the private table, not in the population'
 _INVENT = (
     "For better widths, state guesses in the schema, or give rows that resemble the real ones as "
     "like=."
@@ -298,7 +298,7 @@ class Preview:
         if any(row[3] != NO_INTERVAL and row[4] == NO_INTERVAL for row in self._rows):
             lines.append(f"{UNCERTIFIED}; the 95% width is that of the noise-aware interval")
         if any(row[4].endswith(_TABLE) for row in self._rows):
-            lines.append(_FOR_TABLE)
+            lines.append(FOR_TABLE)
         return [*lines, *self.accuracy.lines(theory=self.theory)]
 
     def __str__(self) -> str:
@@ -425,9 +425,7 @@ def _listed(terms: Sequence[str]) -> str:
 
 def _certified_text(outlook: Outlook) -> str:
     """The certified width, and that it is for the private table where it is for nothing else."""
-    text = certified_text(outlook.certified_width, outlook.whole)
-    only = outlook.certified_target == "table" and text != NO_INTERVAL
-    return f"{text}{_TABLE}" if only else text
+    return certified_text(outlook.certified_width, outlook.whole, outlook.certified_target)
 
 
 def width_text(width: float, whole: float = np.inf) -> str:
@@ -435,8 +433,9 @@ def width_text(width: float, whole: float = np.inf) -> str:
     return "unbounded" if np.isinf(width) else certified_text(width, whole)
 
 
-def certified_text(width: float, whole: float = np.inf) -> str:
+def certified_text(width: float, whole: float = np.inf, target: Target = "population") -> str:
     """The same of a certified interval: one without ends says nothing."""
     if np.isinf(width):
         return NO_INTERVAL
-    return _WHOLE if tells_nothing(width, whole) else significant(width)
+    text = _WHOLE if tells_nothing(width, whole) else significant(width)
+    return f"{text}{_TABLE}" if target == "table" else text

@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 from pyspark import inheritable_thread_target
+from pyspark.errors import PythonException
 from pyspark.logger import PySparkLogger
 from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql import functions, types
@@ -49,6 +50,11 @@ _ORDERED = (
     types.TimestampType, types.TimestampNTZType,
 )  # fmt: skip
 _CANCEL = 10  # times, a second apart
+_OTHER_PYTHON = (
+    "reading the rows failed (PythonException): a step of the query raised an error, or workers "
+    "start a Python without the libraries of dpstats; then set PYSPARK_PYTHON to the Python of the "
+    "driver before the session starts"
+)
 _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 _tags = itertools.count()
 
@@ -183,7 +189,11 @@ def _sums(
     size = sum(block.size for block in kernel.blocks)
     parts = frame.mapInArrow(_on_workers(summed, kernel, rows_of), _FIELDS)
     pieces = parts.repartition(min(-(-size // PIECE), _ADDERS), "piece")
-    table = _run(frame.sparkSession, pieces.mapInArrow(_on_workers(added), _FIELDS).toArrow)
+    table = None
+    with suppress(PythonException):  # whose words can quote cells
+        table = _run(frame.sparkSession, pieces.mapInArrow(_on_workers(added), _FIELDS).toArrow)
+    if table is None:
+        raise DataError(_OTHER_PYTHON)
     return _whole(_by_piece(table.to_batches()), kernel).exact(kernel)
 
 

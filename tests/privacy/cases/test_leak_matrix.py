@@ -188,7 +188,7 @@ ROUTES = {
     ),
     "arrow stream": lambda cells, _: arrow(cells).to_reader(max_chunksize=5),
     "polars": lambda cells, _: pl.from_arrow(arrow(cells)),
-    "duckdb": lambda cells, _: duckdb.connect().from_arrow(arrow(cells)),
+    "duckdb": lambda cells, _: duckdb.from_arrow(arrow(cells)),
     "folder": folder_of_files,
     "a batch": lambda cells, _: pa.record_batch({n: inferred(c) for n, c in cells.items()}),
     "any stream": lambda cells, _: Stream(arrow(cells)),

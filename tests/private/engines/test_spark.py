@@ -218,10 +218,12 @@ def test_a_partition_that_fails_is_refused_without_its_words_and_without_charge(
     plan = dps.plan(SMALL, ASKED, budget=dps.PureDP(1), n=5)
     ledger = dps.Ledger.create(tmp_path / "ledger", cap=dps.PureDP(1), unit="replace")
     text = session.createDataFrame(ROWS.append_column("text", pa.array([SECRET] * 5)))
-    for bad in (failing(session), text.selectExpr("c", "cast(text as int) as x")):
+    cast = text.selectExpr("c", "cast(text as int) as x")
+    for bad in (failing(session), cast):
         with pytest.raises(DataError, match=r"nothing was released or spent$") as caught:
             dps.measure(plan, bad, ledger=ledger)
         assert "reading the rows failed (" in str(caught.value)
+        assert ("PYSPARK_PYTHON" in str(caught.value)) == (bad is not cast)
         assert SECRET not in told(caught.value)
         assert SECRET not in caplog.text + "".join(capfd.readouterr())
     assert ledger.spent == 0

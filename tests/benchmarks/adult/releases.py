@@ -1,6 +1,6 @@
 """Whole releases of the Adult census extract, their errors, cost and intervals.
 
-    python tests/benchmarks/adult.py adult.csv [--columns 8|other|14|a,b,c]
+    python tests/benchmarks/adult/releases.py adult.csv [--columns 8|other|14|a,b,c]
         [--budget 1|1,1e-9] [--unit replace|add_remove]
 
 The table is the integer-coded one of private-pgm (https://github.com/ryan112358/private-pgm, in

@@ -1,8 +1,8 @@
 """Bounds of three-way cells of the Adult census extract, from all its two-way tables.
 
-    python tests/benchmarks/bounds.py adult.csv [--budget 1|10|1,1e-9] [--cells 150]
+    python tests/benchmarks/adult/bounds.py adult.csv [--budget 1|10|1,1e-9] [--cells 150]
 
-The table is the one of `adult.py`: eight columns, 28 tables with 1,582 cells, a domain of 1.8
+The table is the one of `releases.py`: eight columns, 28 tables with 1,582 cells, a domain of 1.8
 million states. Of two samples of the cells of all 56 three-way tables, one of all cells and one of
 those above .005: how many have a lower end above 0, or an upper end below the smallest of their
 three pairs', and the widths. Then cells of all eight columns, of which the programs merge the
@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from adult import COLUMNS, budget_of
+from releases import COLUMNS, budget_of
 
 import dpstats as dps
 from dpstats.families.conditions import cell_set

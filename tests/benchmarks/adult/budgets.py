@@ -1,8 +1,8 @@
 """Rows of the Adult census extract at rising budgets: more is never worse.
 
-    python tests/benchmarks/budgets.py adult.csv [--rho 1/100 15 1000] [--seeds 1]
+    python tests/benchmarks/adult/budgets.py adult.csv [--rho 1/100 15 1000] [--seeds 1]
 
-The table is that of `adult.py`, eight columns, all pairs measured. Printed are the mean total
+The table is that of `releases.py`, eight columns, all pairs measured. Printed are the mean total
 variation between synthetic and private rows over the tables of one, two (measured) and three
 columns (not measured), the number of candidates, and the CPU seconds of the release.
 """
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from adult import COLUMNS
+from releases import COLUMNS
 
 import dpstats as dps
 
