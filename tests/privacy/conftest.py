@@ -160,6 +160,7 @@ def _reachable(root: object, skipped: tuple[object, ...]) -> Iterator[object]:
         yield thing
         if isinstance(thing, types.FunctionType):
             stack.extend(cell.cell_contents for cell in thing.__closure__ or ())
+            stack.extend([vars(thing), thing.__defaults__])
         elif not isinstance(thing, types.CodeType | types.BuiltinFunctionType):
             stack.extend(gc.get_referents(thing))
 
