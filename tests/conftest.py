@@ -74,7 +74,13 @@ class NoNoise:
         return np.zeros(size, dtype=np.int64)
 
 
+@pytest.fixture(scope="session")
+def silent_noise() -> NoNoise:
+    """The source of `no_noise`, for tests that need it for a part."""
+    return NoNoise()
+
+
 @pytest.fixture
-def no_noise() -> Iterator[None]:
-    with noise._noise_from(NoNoise()):
+def no_noise(silent_noise: NoNoise) -> Iterator[None]:
+    with noise._noise_from(silent_noise):
         yield

@@ -7,6 +7,7 @@ import pytest
 
 import dpstats as dps
 from dpstats.analyses.registry import registry
+from dpstats.privacy import noise
 
 SCORES = dps.TabulatedLoss.of(
     dps.Schema([dps.Number("score", values=[17.5, 22, 27, 40], missing=22)]),
@@ -156,3 +157,16 @@ def people():
         rent=np.where(rng.random(n) < 0.3, np.nan, (age / 3 + rng.normal(0, 5, n)).clip(0, 50)),
     )  # fmt: skip
     return SimpleNamespace(schema=schema, rows=rows)
+
+
+@pytest.fixture(scope="session")
+def released_for_persons(seeded_noise, silent_noise):
+    """Makes releases of tables with a column of keys ``id``; without noise if there is no seed."""
+
+    def made(schema, frame, asked, k, *, seed=None, budget=None, **options):
+        budget = dps.PureDP(10**6) if budget is None else budget
+        plan = dps.plan(schema, asked, budget=budget, rows_per_person=k, person="id", **options)
+        with noise._noise_from(silent_noise if seed is None else seeded_noise(seed)):
+            return dps.release(plan, frame, m=60, k=10, rng=0)
+
+    return made

@@ -10,7 +10,6 @@ from scipy import stats
 
 import dpstats as dps
 from dpstats.errors import NotMeasuredError, RequestError
-from dpstats.privacy import noise
 
 SCHEMA = dps.Schema([
     dps.Boolean("ill"), dps.Boolean("g"), dps.Number("x", -4, 4, points=129, edges=[0], missing=0),
@@ -51,29 +50,9 @@ def panel(rng, persons, k, *, balanced=False, alike=False):
     })  # fmt: skip
 
 
-class Silent:
-    def __call__(self, scale, size):
-        return np.zeros(size, dtype=np.int64)
-
-
-class Laplace:
-    def __init__(self, seed):
-        self.rng = np.random.default_rng(seed)
-
-    def __call__(self, scale, size):
-        p = -np.expm1(-1 / scale)
-        return self.rng.geometric(p, size) - self.rng.geometric(p, size)
-
-    def uniforms(self, size):
-        return self.rng.random(size) - 0.5
-
-
-def released(frame, asked, k, source, budget=None, **options):
-    options = {"person_totals": True, **options}
-    plan = dps.plan(SCHEMA, asked, budget=budget or dps.PureDP(10**6), rows_per_person=k,
-                    person="id", **options)  # fmt: skip
-    with noise._noise_from(source):
-        return dps.release(plan, frame, m=60, k=10, rng=0)
+@pytest.fixture(scope="module")
+def released(released_for_persons):
+    return functools.partial(released_for_persons, SCHEMA, person_totals=True)
 
 
 def clustered(frame, name):
@@ -96,10 +75,10 @@ def clustered(frame, name):
 
 @pytest.mark.parametrize("unit", ["replace", "add_remove"])
 @pytest.mark.parametrize(("k", "balanced"), [(4, True), (5, False)])
-def test_without_noise_variances_are_those_of_statsmodels(k, balanced, unit):
+def test_without_noise_variances_are_those_of_statsmodels(k, balanced, unit, released):
     """With G = n / k persons in the factor G / (G - 1): those of a balanced panel."""
     frame = panel(np.random.default_rng(5), 300, k, balanced=balanced)
-    release = released(frame, ASKED, k, Silent(), unit=unit)
+    release = released(frame, ASKED, k, unit=unit)
     for name in ASKED:
         fit, n = clustered(frame, name)
         own = fit.df_resid_inference + 1 if fit.df_resid_inference else None
@@ -114,9 +93,9 @@ def test_without_noise_variances_are_those_of_statsmodels(k, balanced, unit):
         np.testing.assert_allclose(found, wanted, rtol=1e-8, err_msg=name)
 
 
-def test_limits_are_those_of_t_with_the_fewest_persons():
+def test_limits_are_those_of_t_with_the_fewest_persons(released):
     k, frame = 4, panel(np.random.default_rng(6), 60, 4, balanced=True)
-    release = released(frame, ASKED, k, Silent())
+    release = released(frame, ASKED, k)
     reach = stats.t.ppf(0.975, 59)
     for name in ("mean", "ols", "share"):
         fit, _ = clustered(frame, name)
@@ -137,7 +116,7 @@ def test_limits_are_those_of_t_with_the_fewest_persons():
     np.testing.assert_allclose(np.log(high / low) / 2, reach * error, rtol=0.04)
 
 
-def test_equal_rows_have_the_bound_and_independent_ones_have_less():
+def test_equal_rows_have_the_bound_and_independent_ones_have_less(released):
     rng = np.random.default_rng(7)
     alone = panel(rng, 400, 1)
     equal = alone.loc[alone.index.repeat(4)].reset_index(drop=True)
@@ -145,44 +124,44 @@ def test_equal_rows_have_the_bound_and_independent_ones_have_less():
     for name in ("mean", "share", "gap", "ols"):
         for frame, low, high in ((equal, 0.85, 1.1), (apart, 0.1, 0.5)):
             totals, bound = (
-                np.asarray(released(frame, {name: ASKED[name]}, 4, Silent(), person_totals=some)
+                np.asarray(released(frame, {name: ASKED[name]}, 4, person_totals=some)
                            .infer(name).sampling_variance) for some in (True, False)
             )  # fmt: skip
             ratio = totals[:1] / bound[:1]
             assert np.all((ratio > low) & (ratio < high)), (name, ratio)
 
 
-def test_results_say_where_their_variance_comes_from():
+def test_results_say_where_their_variance_comes_from(released):
     frame = panel(np.random.default_rng(8), 200, 4)
-    release = released(frame, ASKED, 4, Silent())
+    release = released(frame, ASKED, 4)
     for name in ASKED:
         text = " ".join(release.infer(name).summary().split())
         assert "the sampling variance is that of sums over persons" in text, name
         assert "persons assumed independent draws" in text
         assert "4 times" not in text
     assert "of columns rounded to at most 128 steps" in release.infer("ols").summary()
-    some = released(frame, ASKED, 4, Silent(), person_totals=["mean"])
+    some = released(frame, ASKED, 4, person_totals=["mean"])
     assert "sums over persons" in some.infer("mean").summary()
     for name in ("share", "gap", "ols"):
         assert "taken as 4 times" in " ".join(some.infer(name).summary().split())
     # The same totals serve every analysis that they hold all of.
     assert (
         "sums over persons"
-        in released(frame, {"d": ASKED["difference"]}, 4, Silent())
+        in released(frame, {"d": ASKED["difference"]}, 4)
         .infer(dps.Difference("ill", by="g", groups=(True, False)))
         .summary()
     )
 
 
-def test_noise_that_hides_the_variance_of_persons_leaves_the_bound():
+def test_noise_that_hides_the_variance_of_persons_leaves_the_bound(released):
     frame = panel(np.random.default_rng(9), 400, 4)
     for name in ("mean", "gap", "share", "difference"):
-        release = released(frame, {name: ASKED[name]}, 4, Laplace(0), dps.PureDP(0.5))
+        release = released(frame, {name: ASKED[name]}, 4, seed=0, budget=dps.PureDP(0.5))
         totals = np.asarray(release.infer(name).sampling_variance)[0]
-        plain = released(frame, {name: ASKED[name]}, 4, Silent(), person_totals=False)
+        plain = released(frame, {name: ASKED[name]}, 4, person_totals=False)
         bound = np.asarray(plain.infer(name).sampling_variance)[0]
         assert totals < 1.5 * bound, name
-    noisy = released(frame, {"ols": ASKED["ols in a group"]}, 4, Laplace(0), dps.PureDP(60))
+    noisy = released(frame, {"ols": ASKED["ols in a group"]}, 4, seed=0, budget=dps.PureDP(60))
     result = noisy.infer("ols")
     assert "sampling variances are the bound" in result.summary()
     robust = noisy.infer(dps.OLS("y ~ x", given="g", cov_type="HC1"))
@@ -190,9 +169,9 @@ def test_noise_that_hides_the_variance_of_persons_leaves_the_bound():
     assert robust.sampling_variance[1] > 4 * result.sampling_variance[1]
 
 
-def test_plans_and_releases_keep_person_totals(tmp_path):
+def test_plans_and_releases_keep_person_totals(tmp_path, released):
     frame = panel(np.random.default_rng(10), 200, 3)
-    release = released(frame, ASKED, 3, Laplace(1), dps.ZCDP(50), unit="add_remove")
+    release = released(frame, ASKED, 3, seed=1, budget=dps.ZCDP(50), unit="add_remove")
     release.save(tmp_path / "r.zip")
     again = dps.load(tmp_path / "r.zip")
     for name in ASKED:
@@ -282,9 +261,9 @@ def test_edited_plans_are_refused(tmp_path):
     refused(lambda p: p.update(rows_per_person=4), dps.errors.BudgetError)
 
 
-def test_measurements_without_totals_do_not_answer_for_them():
+def test_measurements_without_totals_do_not_answer_for_them(released):
     frame = panel(np.random.default_rng(11), 50, 2)
-    release = released(frame, {"mean": dps.Mean("y")}, 2, Silent(), person_totals=False)
+    release = released(frame, {"mean": dps.Mean("y")}, 2, person_totals=False)
     with pytest.raises(NotMeasuredError):
         release.answers(dps.Mean("y").person_totals(SCHEMA)[0])
 
@@ -307,13 +286,13 @@ def truths(k, rows):
     }  # fmt: skip
 
 
-def covered(k, runs, names, epsilon, rows, persons=400, alike=False, **options):
+def covered(released, k, runs, names, epsilon, rows, persons=400, alike=False, **options):
     """How often intervals of one release cover, and how wide they are."""
     hits, widths = {name: [] for name in names}, {name: [] for name in names}
     asked, truth = {name: ASKED[name] for name in names}, truths(1 if alike else k, rows)
     for run in range(runs):
         some = panel(np.random.default_rng([k, run]), persons, k, alike=alike)
-        release = released(some, asked, k, Laplace(run), dps.PureDP(epsilon), **options)
+        release = released(some, asked, k, seed=run, budget=dps.PureDP(epsilon), **options)
         for name in names:
             low, high = np.asarray(release.infer(name).conf_int()).reshape(-1, 2).T
             hits[name].append((low <= truth[name]) & (np.asarray(truth[name]) <= high))
@@ -324,13 +303,13 @@ def covered(k, runs, names, epsilon, rows, persons=400, alike=False, **options):
     )
 
 
-def test_intervals_cover_and_those_of_rows_would_not():
+def test_intervals_cover_and_those_of_rows_would_not(released):
     """40 runs at .95: 32 or fewer in one of a thousand. Without persons three quarters cover."""
     names = ["share", "mean", "gap"]
-    found, widths = covered(5, 40, names, 300, 300_000)
+    found, widths = covered(released, 5, 40, names, 300, 300_000)
     for name, share in found.items():
         assert np.all(share >= 33 / 40), (name, share)
-    _, bounds = covered(5, 5, names, 300, 300_000, person_totals=False)
+    _, bounds = covered(released, 5, 5, names, 300, 300_000, person_totals=False)
     ratio = np.concatenate([widths[name] / bounds[name] for name in names])
     assert np.all(ratio < 0.97), ratio
     assert np.median(ratio) < 0.85
@@ -342,10 +321,10 @@ def test_intervals_cover_and_those_of_rows_would_not():
     ("k", "alike"),
     [(1, False), (2, False), (5, False), (20, False), (2, True), (5, True), (20, True)],
 )
-def test_coverage_on_panels(k, alike, epsilon):
+def test_coverage_on_panels(k, alike, epsilon, released):
     """400 runs at .95, also where the rows of a person are equal: below .916 in one of 1,000."""
     names = ["share", "share in a group", "mean", "difference", "gap"]
-    found = covered(k, 400, names, epsilon, 3_000_000, alike=alike)[0]
-    found |= covered(k, 400, ["hc1"], epsilon, 3_000_000, alike=alike)[0]
+    found = covered(released, k, 400, names, epsilon, 3_000_000, alike=alike)[0]
+    found |= covered(released, k, 400, ["hc1"], epsilon, 3_000_000, alike=alike)[0]
     for name, share in found.items():
         assert np.all(share >= 0.916), (k, epsilon, name, share)

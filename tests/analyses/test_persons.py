@@ -1,6 +1,7 @@
 """Persons of several rows: bounds of the sampling variance, what results say, and coverage."""
 
 import re
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -47,32 +48,9 @@ def panel(rng, persons, k):
     return pd.DataFrame({"id": ids, "ill": ill, "g": g, "x": x, "y": y, "visits": visits})
 
 
-class Silent:
-    """No noise, uniforms in the middle."""
-
-    def __call__(self, scale, size):
-        return np.zeros(size, dtype=np.int64)
-
-
-class Laplace:
-    """Discrete Laplace noise with a seed."""
-
-    def __init__(self, seed):
-        self.rng = np.random.default_rng(seed)
-
-    def __call__(self, scale, size):
-        p = -np.expm1(-1 / scale)
-        return self.rng.geometric(p, size) - self.rng.geometric(p, size)
-
-    def uniforms(self, size):
-        return self.rng.random(size) - 0.5
-
-
-def released(frame, analyses, k, source, budget=None, **options):
-    plan = dps.plan(SCHEMA, analyses, budget=budget or dps.PureDP(10**6), rows_per_person=k,
-                    person="id", **options)  # fmt: skip
-    with noise._noise_from(source):
-        return dps.release(plan, frame, m=60, k=10, rng=0)
+@pytest.fixture(scope="module")
+def released(released_for_persons):
+    return partial(released_for_persons, SCHEMA)
 
 
 @pytest.fixture(scope="module")
@@ -81,10 +59,10 @@ def frame():
 
 
 @pytest.fixture(scope="module")
-def silent(frame):
+def silent(frame, released):
     """The same rows without noise: as rows of four persons each at most, and as single rows."""
     alone = frame.assign(id=range(len(frame)))
-    return [released(some, ALLOWED, k, Silent()) for some, k in ((frame, 4), (alone, 1))]
+    return [released(some, ALLOWED, k) for some, k in ((frame, 4), (alone, 1))]
 
 
 @pytest.mark.parametrize("name", ALLOWED)
@@ -159,7 +137,7 @@ def test_results_say_what_they_assume(name, silent):
     assert "A person" not in text
 
 
-def test_other_analyses_say_that_they_do_not_allow_for_it(frame):
+def test_other_analyses_say_that_they_do_not_allow_for_it(frame, released):
     asked = {
         "table": dps.Marginals(["ill", "g"]), "test": dps.Independence("ill", "g"),
         "fit": dps.GoodnessOfFit("g", {False: 0.5, True: 0.5}), "pca": dps.PCA(["x", "y"]),
@@ -169,7 +147,7 @@ def test_other_analyses_say_that_they_do_not_allow_for_it(frame):
         "tree": dps.GraphicalModel(["x", "y"], structure="tree"),
         "huber": dps.Huber("y ~ 1", 1.0, {"Intercept": (-1, 3, 5)}),
     }  # fmt: skip
-    release = released(frame, asked, 4, Silent())
+    release = released(frame, asked, 4)
     for name in asked:
         text = " ".join(release.infer(name).summary().split())
         assert "A person may have up to 4 rows, which are not independent" in text, name
@@ -182,8 +160,8 @@ def test_shortest_intervals_are_for_single_rows(silent):
     silent[1].infer("share").conf_int(method="shortest")
 
 
-def test_a_hidden_number_of_rows_and_files_keep_all_of_it(frame, tmp_path):
-    release = released(frame, ALLOWED, 4, Laplace(0), dps.PureDP(100), unit="add_remove")
+def test_a_hidden_number_of_rows_and_files_keep_all_of_it(frame, tmp_path, released):
+    release = released(frame, ALLOWED, 4, seed=0, budget=dps.PureDP(100), unit="add_remove")
     release.save(tmp_path / "r.zip")
     again = dps.load(tmp_path / "r.zip")
     for name in ALLOWED:
@@ -226,30 +204,30 @@ def truths():
     return found
 
 
-def covered(k, runs, truth, names, persons=400):
+def covered(released, k, runs, truth, names, persons=400):
     hits = {name: [] for name in names}
     analyses = {name: ALLOWED[name] for name in names}
     for run in range(runs):
         some = panel(np.random.default_rng([k, run]), persons, k)
-        release = released(some, analyses, k, Laplace(run), dps.PureDP(40 * k))
+        release = released(some, analyses, k, seed=run, budget=dps.PureDP(40 * k))
         for name in names:
             low, high = np.asarray(release.infer(name).conf_int()).reshape(-1, 2).T
             hits[name].append((low <= truth[name]) & (np.asarray(truth[name]) <= high))
     return {name: np.mean(found, axis=0) for name, found in hits.items()}
 
 
-def test_intervals_cover_and_those_of_rows_would_not(truths):
+def test_intervals_cover_and_those_of_rows_would_not(truths, released):
     """40 runs at .95: 32 or fewer in one of a thousand. Those of rows cover in three quarters.
 
     Means and shares have the limits of t, as tested above; the slow test has all of them.
     """
     names = ["gap", "ols"]
-    for name, found in covered(5, 40, truths[5], names).items():
+    for name, found in covered(released, 5, 40, truths[5], names).items():
         assert np.all(found >= 33 / 40), (name, found)
     hits = []
     for run in range(40):
         some = panel(np.random.default_rng([5, run]), 400, 5).assign(id=lambda f: range(len(f)))
-        result = released(some, {"mean": ALLOWED["mean"]}, 1, Laplace(run)).infer("mean")
+        result = released(some, {"mean": ALLOWED["mean"]}, 1, seed=run).infer("mean")
         low, high = np.ravel(result.conf_int())
         hits.append(low <= truths[5]["mean"][0] <= high)
     assert np.mean(hits) < 0.87
@@ -257,10 +235,10 @@ def test_intervals_cover_and_those_of_rows_would_not(truths):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("k", [1, 2, 5, 20])
-def test_coverage_on_panels(k, truths):
+def test_coverage_on_panels(k, truths, released):
     """400 runs at .95: below .916 in one of a thousand."""
     names = ["share", "share in a group", "mean", "difference", "gap", "ols", "hc1"]
-    for name, found in covered(k, 400, truths[k], names).items():
+    for name, found in covered(released, k, 400, truths[k], names).items():
         assert np.all(found >= 0.916), (k, name, found)
 
 
@@ -287,7 +265,7 @@ def alike(rng, persons, k):
     return rows.loc[ids].assign(id=ids).reset_index(drop=True)
 
 
-def models_covered(runs, k, names, epsilon, persons=400):
+def models_covered(seeded_noise, runs, k, names, epsilon, persons=400):
     """How often intervals of coefficients cover, and how wide they are."""
     hits, widths = {name: [] for name in names}, {name: [] for name in names}
     plan = dps.plan(BINNED, {name: MODELS[name] for name in names}, budget=dps.PureDP(epsilon),
@@ -295,7 +273,7 @@ def models_covered(runs, k, names, epsilon, persons=400):
     for run in range(runs):
         some = alike(np.random.default_rng([k, run]), persons, 5)
         some = some if k > 1 else some.assign(id=range(len(some)))
-        with noise._noise_from(Laplace(run)):
+        with noise._noise_from(seeded_noise(run)):
             release = dps.release(plan, some, m=300, k=10, rng=0)
         for name in names:
             low, high = np.asarray(release.infer(name).conf_int()).T
@@ -307,16 +285,16 @@ def models_covered(runs, k, names, epsilon, persons=400):
     )
 
 
-def test_models_cover_where_all_rows_of_a_person_are_equal():
+def test_models_cover_where_all_rows_of_a_person_are_equal(seeded_noise):
     """40 runs at .95: 32 or fewer in one of a thousand. Those of rows cover in six of ten."""
-    found, _ = models_covered(40, 5, ["cells"], 200)
+    found, _ = models_covered(seeded_noise, 40, 5, ["cells"], 200)
     assert np.all(found["cells"] >= 33 / 40), found
-    assert np.mean(models_covered(40, 1, ["cells"], 40)[0]["cells"]) < 0.75
+    assert np.mean(models_covered(seeded_noise, 40, 1, ["cells"], 40)[0]["cells"]) < 0.75
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [20, 200])
-def test_coverage_of_models(epsilon):
+def test_coverage_of_models(epsilon, seeded_noise):
     """400 runs at .95: below .916 in one of a thousand."""
-    for name, found in models_covered(400, 5, list(MODELS), epsilon)[0].items():
+    for name, found in models_covered(seeded_noise, 400, 5, list(MODELS), epsilon)[0].items():
         assert np.all(found >= 0.916), (epsilon, name, found)

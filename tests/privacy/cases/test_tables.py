@@ -234,7 +234,7 @@ def test_p33_a_column_of_any_type_is_read(array, cell, plan, frame, exact):
 @pytest.mark.parametrize(
     "data",
     [np.zeros((3, 4)), np.ma.zeros((3, 4)), [{"c": "a"}], {"c": ["a"]}, None, 5, pd.Series([1]),
-     "no-such.csv", "table.xlsx"],
+     "no-such.csv", "table.xlsx", "-", "/dev/stdin"],
     ids=lambda data: type(data).__name__,
 )  # fmt: skip
 def test_p34_things_that_are_no_table_are_refused(data, plan):
