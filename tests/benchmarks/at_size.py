@@ -2,6 +2,7 @@
 
     python tests/benchmarks/at_size.py
     python tests/benchmarks/at_size.py --engines [--rows 10_000_000]
+    python tests/benchmarks/at_size.py --written [--rows 10_000_000]
 
 One thread runs the kernel on batches that are in memory; the cost of reading them is that of a
 Parquet file of the same columns. Costs are the least of three runs, in CPU nanoseconds per row.
@@ -12,10 +13,14 @@ With `--engines`, what ten million rows of 16 columns do take: all two-way table
 of levels and the covariance of the 8 numbers, in a file of 20 row groups. CPU seconds of a process
 and all those it has started, such as Java and the workers of Spark, after a pass over few rows:
 medians of three passes.
+
+With `--written`, what as many synthetic rows of 16 columns of levels take on their way to a Parquet
+file, and the peak memory of the process.
 """
 
 import argparse
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -132,6 +137,23 @@ def of_engines(rows):
             print(f"{engine:20} {middle:6.2f}, from {low:.2f} to {high:.2f}", flush=True)
 
 
+def written(rows):
+    """Write synthetic rows to a Parquet file."""
+    schema, analyses = plans(32)["and tables"]
+    levels = schema.select(name for name in schema.names if name.startswith("c"))
+    plan = dps.plan(levels, {"tables": analyses["tables"]}, budget=dps.ZCDP(1))
+    release = dps.release(plan, table(32, 50_000), k=rows, rng=0, progress=False)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "rows.parquet"
+        before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+        release.to_parquet(path)
+        spent = time.process_time() - start
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        found = pq.ParquetFile(path).metadata
+    print(f"{found.num_rows:,} rows of {found.num_columns} columns: {spent:.1f} CPU s, peak "
+          f"{peak / 1024:.0f} MB, {before / 1024:.0f} MB before")  # fmt: skip
+
+
 def by_calculation():
     print("columns  plan           functions  ns a row: read   kernel   of 10^9 rows: CPU h, "
           "100 workers min, limbs MB a part, noise s")  # fmt: skip
@@ -158,6 +180,7 @@ def by_calculation():
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--engines", action="store_true")
+    parser.add_argument("--written", action="store_true")
     parser.add_argument("--rows", type=int, default=10**7)
     parser.add_argument("--of", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -165,6 +188,8 @@ def main():
         of_engine(options.of[0], Path(options.of[1]))
     elif options.engines:
         of_engines(options.rows)
+    elif options.written:
+        written(options.rows)
     else:
         by_calculation()
 
