@@ -22,7 +22,7 @@ from dpstats.planning.plan import Plan
 from dpstats.private.header import is_row
 from dpstats.private.likely_meaning import advice_on, alike
 from dpstats.private.persons import of_persons
-from dpstats.private.sources import Source, unread
+from dpstats.private.sources import Route, Source, unread
 from dpstats.private.tables import find_source
 from dpstats.results.rendering import Page
 from dpstats.schema import Category, Column, Schema, arrow
@@ -37,7 +37,7 @@ MOST_VALUES = 1_000  # distinct values that are counted at a time
 LONGEST = 32  # characters of a value that are kept
 
 
-def check(plan: Plan, data: object) -> SchemaFit:
+def check(plan: Plan, data: object, *, order: str | None = None) -> SchemaFit:
     """Show how a private table fits the schema of a plan; spends no budget and is not private.
 
     The result is for the custodian's screen. It holds exact counts and values of cells: publish
@@ -51,6 +51,8 @@ def check(plan: Plan, data: object) -> SchemaFit:
     data : path, DataFrame, Table or stream
         As in `measure`; a stream is used up. The used columns of a Spark DataFrame come to the
         driver, one partition at a time.
+    order : str, optional
+        As in `measure`, for plans with ``person=``.
 
     Returns
     -------
@@ -83,7 +85,7 @@ def check(plan: Plan, data: object) -> SchemaFit:
     if not isinstance(plan, Plan):
         raise RequestError(f"check needs a plan, made by dps.plan; got {type(plan).__name__}")
     schema, key = plan.columns, plan.person
-    source = find_source(data, schema, person=key)
+    source = find_source(data, schema, person=key, route=Route(order))
     wanted = [*schema.names, *([] if key is None else [key])]
     absent = tuple(name for name in wanted if name not in source.fields)
     present = [column for column in schema if column.name not in absent]

@@ -33,8 +33,8 @@ from dpstats.errors import DataError
 from dpstats.private.engines.spark_files import of_row_groups, row_groups
 from dpstats.private.kernel import Kernel
 from dpstats.private.partial_sums import PartialSums, on_worker
-from dpstats.private.persons import first_rows
-from dpstats.private.sources import Route, Source, gathered
+from dpstats.private.persons import first_rows, of_persons
+from dpstats.private.sources import Route, Source, gathered, one_by_one
 from dpstats.private.streams import stream_source
 from dpstats.schema import Schema
 
@@ -148,8 +148,9 @@ def _of_persons(
         )
 
     def limited(most: int) -> Source:
-        names = list(dict.fromkeys([*schema.names, person, order]))
-        ties = [_tie(fields[name]) for name in schema.names]
+        names = [name for name in schema.names if name in fields]  # all of them, except in a check
+        ties = [_tie(fields[name]) for name in names]
+        names = list(dict.fromkeys([*names, person, order]))
         together = _selected(frame, names).repartition(_key(fields[person]))
         rows = together.sortWithinPartitions(_column(order), *ties)
 
@@ -157,7 +158,8 @@ def _of_persons(
             choose = partial(_first_rows, list(kernel.schema.names), person, most)
             return _sums(kernel, rows, choose)
 
-        return replace(source, sums=sums)
+        ordered = replace(source, parts=lambda names: one_by_one(_streamed(rows, names)))
+        return replace(of_persons(ordered, person, most), sums=sums)
 
     return limited
 

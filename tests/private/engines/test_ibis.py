@@ -197,6 +197,8 @@ def test_the_first_rows_of_persons_follow_from_their_own_rows(backend, order, no
         given = [rows[i] for i in rng.permutation(60)]
         data = backend(pa.Table.from_pylist(given, types))
         assert (dps.measure(plan, data, order=order).noisy_sums == expected).all()
+        fit = dps.check(plan, data, order=order)
+        assert fit == dps.check(plan, pa.Table.from_pylist(ordered, types))
     for bad, says in (("when", "must be the name of one column"), (None, "has no order of rows")):
         with pytest.raises(DataError, match=says):
             dps.measure(plan, data, order=bad)

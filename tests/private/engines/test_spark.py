@@ -328,6 +328,8 @@ def test_the_first_rows_of_persons_follow_from_their_own_rows(session):
         opened = open_source(frame, SMALL, "id", Route(order="visit"))
         sums, rows = exact_sums(of_persons(opened, "id", k), SMALL, blocks)
         assert ([block.tolist() for block in sums], rows) == wanted
+        plan = dps.plan(SMALL, ASKED, budget=dps.PureDP(1), rows_per_person=k, person="id")
+        assert dps.check(plan, frame, order="visit") == dps.check(plan, first_visits(k))
 
 
 def test_what_spark_cannot_say_is_refused_before_anything_runs(session, tmp_path):
