@@ -250,25 +250,28 @@ def search() -> Search:
     return Search()
 
 
-@pytest.fixture(scope="session")
-def frame(search: Search) -> pd.DataFrame:
+def sentinel_rows() -> pd.DataFrame:
     """Rows whose sums are sentinels, with a text that is nowhere else."""
-    rng, n = np.random.default_rng(11), search.rows
+    rng, n = np.random.default_rng(11), Search.rows
     frame = pd.DataFrame(
         {
             "c": rng.choice(["a", "b"], n),
             "b": rng.random(n) < 0.31,
             "x": rng.uniform(0, 4, n),
             "unused": rng.random(n),
-            search.rare: 1,
+            Search.rare: 1,
         }
     )
-    frame.loc[17, "c"] = search.rare
+    frame.loc[17, "c"] = Search.rare
     return frame
 
 
 @pytest.fixture(scope="session")
-def plan() -> dps.Plan:
+def frame() -> pd.DataFrame:
+    return sentinel_rows()
+
+
+def sentinel_plan() -> dps.Plan:
     """Noise of scale 10^8 or more, so that no noisy sum is a true one by chance."""
     schema = dps.Schema(
         [
@@ -284,6 +287,11 @@ def plan() -> dps.Plan:
         "group": dps.Proportion("b", given="x < 1"),
     }
     return dps.plan(schema, analyses, budget=dps.PureDP(4e-8))
+
+
+@pytest.fixture(scope="session")
+def plan() -> dps.Plan:
+    return sentinel_plan()
 
 
 @pytest.fixture(scope="session")

@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import ClassVar, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpstats.arrays import Floats
 from dpstats.checks import Alternative
@@ -83,9 +84,12 @@ class _Evidence:
     def distance(self) -> Floats:
         return np.maximum(np.maximum(self.above, self.below), 0)
 
-    def within(self, radius: float) -> _Evidence:
-        """Those risks at which both scores are at most a radius."""
-        kept = self.distance <= radius
+    def within(self, radius: float) -> NDArray[np.bool_]:
+        """Where both scores are at most a radius, or nearest to it if they are nowhere."""
+        return np.asarray(self.distance <= max(radius, float(self.distance.min())))
+
+    def at(self, kept: NDArray[np.bool_]) -> _Evidence:
+        """The same at some of the risks."""
         small, large = self.sd_small[kept], self.sd_large[kept]
         scores = self.above[kept], self.below[kept]
         return _Evidence(self.risks[kept], *scores, small, large, self.step)
@@ -142,7 +146,7 @@ def measure_interval(
     n: int | None,
     alpha: float,
     measures: Sequence[Measure] = MEASURES,
-) -> tuple[Floats, Floats] | None:
+) -> tuple[Floats, Floats]:
     """Intervals for p1 - p2, p1/p2 and the odds ratio, each at level 1 - alpha.
 
     With the true sizes the scores of the true pair are independent standard normal variables, and
@@ -151,6 +155,9 @@ def measure_interval(
     probability at most alpha. The angle is that of the delta method at the hypothesis, so that near
     the estimate X depends on the measure alone. The sizes leave a range of angles; S, which a
     straight boundary would ignore, keeps pairs far along the curve from being accepted for it.
+    If every pair is rejected, as noise brings about near risks of 0 and 1, the pair is kept that is
+    rejected last at alpha = 0.05. It is kept at every larger alpha: this covers no less often, and
+    intervals stay nested.
 
     Parameters
     ----------
@@ -164,7 +171,7 @@ def measure_interval(
 
     Returns
     -------
-    low, high : (measures,) float64, or None if every pair is rejected
+    low, high : (measures,) float64
         In [-1, 1] for the difference, else in [0, inf], rounded outwards by one step of the grid
         (about 2% of a standard error).
 
@@ -175,17 +182,26 @@ def measure_interval(
     Liptak, T. (1958). On the combination of independent tests. Magyar Tud. Akad. Mat. Kutato Int.
     Kozl. 3, 171-197.
     """
-    beta = for_group_size(alpha)
-    tests = [(k, _critical(alpha - 2 * beta, k)) for k in _curvatures(first, second, n, beta)]
+    usual = min(alpha, USUAL_ALPHA)
+    beta = for_group_size(usual)
+    tests = [(k, _critical(usual - 2 * beta, k)) for k in _curvatures(first, second, n, beta)]
     radius = max(_radius(critical, k) for k, critical in tests)
-    one, two = (_evidence(group, n, beta, radius) for group in (first, second))
-    one, two = one.within(radius), two.within(radius)
+    shares = (first, second)
+    widest = [_evidence(group, n, beta, radius) for group in shares]
+    near = [group.within(radius) for group in widest]
+    one, two = (group.at(kept) for group, kept in zip(widest, near, strict=True))
+    nearest = [_least_excess(one, two, measure, tests) for measure in measures]
+    if alpha > usual:  # on the same grid, so that rounding to it keeps intervals nested
+        own = for_group_size(alpha)
+        curvatures = _curvatures(first, second, n, own)
+        tests = [(k, _critical(alpha - 2 * own, k)) for k in curvatures]
+        narrower = [_evidence(group, n, own, radius, beta) for group in shares]
+        one, two = (group.at(kept) for group, kept in zip(narrower, near, strict=True))
     ends = []
-    for measure in measures:
-        kept = [_statistic(_column(one), two, measure, "two-sided", k) <= c for k, c in tests]
-        i, j = np.nonzero(np.any(kept, axis=0))
-        if not i.size:
-            return None
+    for measure, best in zip(measures, nearest, strict=True):
+        kept = _least_excess(one, two, measure, tests) <= 0
+        kept |= best == best.min()
+        i, j = np.nonzero(kept)
         p_low, p_high = one.risks[i] - one.step, one.risks[i] + one.step
         q_low, q_high = two.risks[j] - two.step, two.risks[j] + two.step
         ends.append(
@@ -196,6 +212,15 @@ def measure_interval(
         )
     low, high = np.array(ends, dtype=np.float64).T
     return low, high
+
+
+def _least_excess(
+    one: _Evidence, two: _Evidence, measure: Measure, tests: Sequence[tuple[float, float]]
+) -> Floats:
+    """Statistic minus critical value for all pairs of risks, the least over tests."""
+    column = _column(one)
+    excess = [_statistic(column, two, measure, "two-sided", k) - c for k, c in tests]
+    return np.asarray(np.min(excess, axis=0))
 
 
 def measure_pvalue(
@@ -268,24 +293,28 @@ def _largest_tail(
     return largest
 
 
-def _evidence(group: Share, n: int | None, beta: float, radius: float) -> _Evidence:
-    """Scores on a dense grid that covers all risks with a score below `radius`."""
+def _evidence(
+    group: Share, n: int | None, beta: float, radius: float, placed: float | None = None
+) -> _Evidence:
+    """Scores on a dense grid that covers all risks with a score below `radius`.
+
+    The grid depends on scores over sizes in sets of error `placed`, by default beta.
+    """
     from scipy import interpolate, special
 
-    sizes = group.sizes(n, beta)
-
-    def scores(risks: Floats) -> Floats:  # (2, m): above, below
+    def scores(risks: Floats, sizes: Floats) -> Floats:  # (2, m): above, below
         lower, upper = group.tails(risks, sizes)
         tiny = special.ndtr(-_LARGEST_SCORE)
         return np.asarray(-special.ndtri(np.clip([upper, lower], tiny, 1 - tiny)))
 
+    sizes = group.sizes(n, beta if placed is None else placed)
     coarse, risk = np.linspace(0, 1, 13), group.risk
     sd = float(
         np.sqrt(sum(group.variances(risk, group.observed_size)) + 1 / max(1.0, sizes[-1]) ** 2)
     )
     spread = sd * np.array([0, 1, 2, 3, 4.5, 7, 12])
     coarse = np.unique(np.clip(np.concatenate([coarse, risk - spread, risk + spread]), 0, 1))
-    found = scores(coarse)
+    found = scores(coarse, sizes)
     inside = np.flatnonzero(found.max(axis=0) < radius)
     if not inside.size:
         inside = np.array([np.argmin(found.max(axis=0))])
@@ -299,7 +328,11 @@ def _evidence(group: Share, n: int | None, beta: float, radius: float) -> _Evide
     ends = ends[(ends > low) & (ends < high)]
     fine = np.setdiff1d(np.concatenate([np.linspace(low, high, _NODES), ends[::4]]), coarse)
     nodes = np.concatenate([coarse, fine])
-    values = np.concatenate([found, scores(fine)], axis=1)
+    if placed is None or placed == beta:
+        values = np.concatenate([found, scores(fine, sizes)], axis=1)
+    else:
+        sizes = group.sizes(n, beta)
+        values = scores(nodes, sizes)
     order = np.argsort(nodes)
     curve = interpolate.PchipInterpolator(nodes[order], values[:, order], axis=1)
     dense = np.union1d(np.linspace(low, high, _DENSE), ends)

@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -149,10 +151,17 @@ def test_zero_risk_has_an_unbounded_ratio_without_a_standard_error(schema, no_no
     assert "nan" not in result.summary()
 
 
-def test_noise_far_beyond_its_law_falls_back_to_the_certified_interval():
-    law = DiscreteLaplace(1.0)
-    odd = GroupCounts(-60.0, 80.0, 0.1, 0.2, law, law)
-    assert measure_interval(odd, group(30, 100, 1.0), 200, 0.05) is None
+@pytest.mark.parametrize("n", [None, 200])
+@pytest.mark.parametrize(("yes", "scale"), [(-60, 1), (-20, 1), (-20, 3), (-12, 3), (-20, 8)])
+def test_where_every_pair_is_rejected_intervals_stay_nested(yes, scale, n):
+    law = DiscreteLaplace(float(scale))
+    odd = GroupCounts(float(yes), 80.0, 0.1, 0.2, law, law)
+    found = [np.array(measure_interval(odd, group(30, 100, float(scale)), n, alpha))
+             for alpha in (0.05, 0.1, 0.2, 0.3, 0.5)]  # fmt: skip
+    assert (found[-1][0] <= found[-1][1]).all()
+    for wide, inner in pairwise(found):
+        assert (wide[0] <= inner[0] + 1e-9).all()
+        assert (wide[1] >= inner[1] - 1e-9).all()
 
 
 def test_result_tests_and_frame(schema, survey):
