@@ -25,7 +25,7 @@ from dpstats.privacy.budget import ZCDP, ApproxDP, PureDP
 from dpstats.privacy.ledger import Ledger
 from dpstats.private import measure as measuring
 
-PROGRAM = Path(__file__).with_name("killed_writers.py")
+PROGRAM = Path(__file__).parent / "programs" / "killed_writers.py"
 AMOUNT = Fraction(1, 1000)
 KILLED = -9
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and SIGKILL")

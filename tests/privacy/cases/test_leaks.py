@@ -31,7 +31,7 @@ from dpstats.private.tables import exact_sums, open_source
 from dpstats.references import generator
 
 PACKAGE = Path(dps.__file__).parent
-GLOBALS = Path(__file__).parents[1] / "globals_after_a_release.py"
+GLOBALS = Path(__file__).parents[1] / "programs" / "globals_after_a_release.py"
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,9 @@ def globals_of_the_package() -> list[dict[str, object]]:
 
 
 def main(path: str) -> None:
-    spec = importlib.util.spec_from_file_location("shared", Path(__file__).parent / "conftest.py")
+    spec = importlib.util.spec_from_file_location(
+        "shared", Path(__file__).parents[1] / "conftest.py"
+    )
     assert spec is not None
     assert spec.loader is not None
     shared = importlib.util.module_from_spec(spec)
