@@ -22,7 +22,6 @@ from dpstats.errors import RequestError
 from dpstats.measured.strategy import Strategy
 from dpstats.planning.plan import Plan
 from dpstats.privacy.budget import ZCDP
-from dpstats.privacy.neighbours import NEIGHBOURS
 from dpstats.private import measure as measuring
 
 _SEED = 20240229  # of the rows that are tried; the noise has none
@@ -94,8 +93,8 @@ def audit(plan: Plan, *, draws: int | None = None, progress: Shown = None) -> Au
         noise = _audit_noise(strategy, tables, draws or _usual(strategy), rng, say)
         if say is not None:
             say("done", 1, 1)
-    guarantee = f"{strategy.budget}; {NEIGHBOURS[strategy.unit]}"
-    return Audit(plan.digest, guarantee, tuple(blocks), loss, noise)
+    guarantee = f"{strategy.budget}; {strategy.neighbours}"
+    return Audit(plan.digest, guarantee, tuple(blocks), loss, noise, strategy.neighbours.rows)
 
 
 def _usual(strategy: Strategy) -> int:

@@ -21,7 +21,7 @@ _NOT_SHOWN = (
 
 @dataclass(frozen=True)
 class BlockAudit:
-    """The largest change of a block's sums by one row that was reached.
+    """The largest change of a block's sums by one row, or one person, that was reached.
 
     Attributes
     ----------
@@ -155,6 +155,8 @@ class Audit:
         The same for the privacy loss of all blocks together.
     noise : NoiseAudit
         What draws of the noise proved.
+    changed : str
+        What neighbours differ in, such as "up to 4 rows of one person".
 
     Examples
     --------
@@ -171,6 +173,7 @@ class Audit:
     blocks: tuple[BlockAudit, ...]
     loss: LossAudit
     noise: NoiseAudit
+    changed: str = "one row"
 
     @property
     def passed(self) -> bool:
@@ -216,8 +219,8 @@ def _printed(audit: Audit) -> str:
         f"Audit of plan {short_digest(audit.plan)}: {'passed' if audit.passed else 'FAILED'}",
         audit.guarantee,
         "",
-        f"Largest change of the sums by one row, {norm}, in units of each function's bound; for "
-        f"the whole plan {name}",
+        f"Largest change of the sums by {audit.changed}, {norm}, in units of each function's "
+        f"bound; for the whole plan {name}",
         *_aligned([head, *map(_line, kept), whole]),
     ]
     if left:

@@ -14,14 +14,14 @@ from dpstats.errors import RequestError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.transforms import Transform
 
 _MARGINS, _ROW = 1.3, 0.36  # inches: of a plot without rows, and of a label of two lines
 _LONGEST = 20  # characters of a name in one line
 _LINE_OF_NAME, LINES = 24, 6  # characters of a line, and lines, of a name where there is room
-_LINE = 60  # characters of a line of a title
-ABOVE: dict[str, Any] = {  # a legend that covers no data
-    "loc": "lower center", "bbox_to_anchor": (0.5, 1), "frameon": False, "fontsize": "small",
-}  # fmt: skip
+_LINE = 60  # characters of a line of a title, at most
+_CHARACTER = 0.62  # width of a character, in units of the size of the font
+_HANDLE, _BETWEEN = 2.8, 2.0  # of an entry of a legend besides its text, and of two of them
 _BIN = re.compile(r"([\[(][^\s\[\]()]+,) ([^\s\[\]()]+[\])])")
 _DARK, _LIGHT = "0.05", "white"  # numbers on a coloured cell
 
@@ -54,21 +54,76 @@ def axes_of(ax: Axes | None, rows: int = 0) -> Axes:
     return ax
 
 
-def legend_below(ax: Axes, *, room: float = 24, **options: Any) -> None:
-    """A legend `room` points below the axes, which covers no data."""
-    from matplotlib.transforms import ScaledTranslation
+def legend_below(
+    ax: Axes, *, room: float = 24, ncols: int = 1, handles: Sequence[Any] | None = None
+) -> None:
+    """A legend `room` points below the axes, which covers no data, in at most so many columns."""
+    _legend(ax, "upper center", 0, -room, ncols, handles)
 
-    below = ax.transAxes + ScaledTranslation(0, -room / 72, ax.figure.dpi_scale_trans)
+
+def legend_above(ax: Axes, *, ncols: int = 1) -> None:
+    """A legend above axes without a title, in at most so many columns."""
+    _legend(ax, "lower center", 1, 4, ncols, None)
+
+
+def _legend(
+    ax: Axes, loc: str, y: float, points: float, ncols: int, handles: Sequence[Any] | None
+) -> None:
+    """A legend so many points above y, in as many of the columns as the figure is wide."""
+    from matplotlib.transforms import ScaledTranslation, blended_transform_factory
+
+    shown = ax.get_legend_handles_labels()[0] if handles is None else handles
+    texts = [str(one.get_label()) for one in shown]
+    longest = max((len(line) for text in texts for line in text.split("\n")), default=1)
+    across, free = _across(ax)
+    size = _points("small")
+    entry = _CHARACTER * longest + _HANDLE
+    fitting = int((free / size + _BETWEEN) / (entry + _BETWEEN))
+    at = blended_transform_factory(across, ax.transAxes)
     ax.legend(
-        loc="upper center", bbox_to_anchor=(0.5, 0), bbox_transform=below, frameon=False,
-        fontsize="small", borderaxespad=0, **options,
+        handles=shown, loc=loc, bbox_to_anchor=(0.5, y),
+        bbox_transform=at + ScaledTranslation(0, points / 72, ax.figure.dpi_scale_trans),
+        frameon=False, fontsize="small", borderaxespad=0, ncols=max(1, min(ncols, fitting)),
     )  # fmt: skip
 
 
 def titled(ax: Axes, title: str) -> None:
     """A title of plain text, in as many lines as fit."""
-    text = "\n".join(textwrap.wrap(title, _LINE)) or title
-    ax.set_title(text.replace("$", r"\$"), fontsize="medium")
+    from matplotlib import rcParams
+    from matplotlib.transforms import ScaledTranslation, blended_transform_factory
+
+    across, free = _across(ax)
+    line = max(20, min(_LINE, int(free / (_CHARACTER * _points("medium")))))
+    text = "\n".join(textwrap.wrap(title, line)) or title
+    shown = ax.set_title(text.replace("$", r"\$"), fontsize="medium")
+    raised = ScaledTranslation(0, rcParams["axes.titlepad"] / 72, ax.figure.dpi_scale_trans)
+    shown.set_transform(blended_transform_factory(across, ax.transAxes) + raised)
+
+
+def _across(ax: Axes) -> tuple[Transform, float]:
+    """Where x runs from 0 to 1 for a title or a legend, and how many points that is.
+
+    Over the plot's part of the figure, the whole width if it has one column of plots: names on the
+    left, which may take half of it, then push nothing out of the figure on the right.
+    """
+    from matplotlib.transforms import Affine2D
+
+    figure: Any = ax.figure  # or a part of one, which the type of get_position does not know
+    spec = ax.get_subplotspec()
+    width = 72 * figure.bbox.width / figure.dpi
+    if spec is None:  # placed by hand
+        return ax.transAxes, width * float(ax.get_position().width)
+    box, within = spec.get_position(figure), figure.subplotpars
+    low, high = ((x - within.left) / (within.right - within.left) for x in (box.x0, box.x1))
+    part = Affine2D().scale(high - low, 1).translate(low, 0) + figure.transSubfigure
+    return part, width * (high - low)
+
+
+def _points(size: str) -> float:
+    """Size of the font by a name such as "small"."""
+    from matplotlib.font_manager import FontProperties
+
+    return float(FontProperties(size=size).get_size_in_points())
 
 
 def label_rows(names: Sequence[str]) -> int:

@@ -9,7 +9,7 @@ import numpy as np
 
 from dpstats.checks import short
 from dpstats.errors import RequestError
-from dpstats.plots.axes import ABOVE, axes_of, labels_of
+from dpstats.plots.axes import axes_of, labels_of, legend_above
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -125,7 +125,7 @@ def loadings(
     ax.set_xticks(places, labels_of(result.columns), rotation=90 if p > _UPRIGHT else 0)
     ax.set_ylabel("loading")
     ax.set_ylim(-1.05, 1.05)
-    ax.legend(**ABOVE, ncols=len(numbers))
+    legend_above(ax, ncols=len(numbers))
     return ax
 
 

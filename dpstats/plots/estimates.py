@@ -41,9 +41,10 @@ def forest(
 ) -> Axes:
     """Estimates of a result, one per line, each with two intervals.
 
-    The thin line is the interval for the population, with sampling error and noise. The thick part
-    of it is the interval for the private table, whose only error is the noise. An interval without
-    an end runs to the edge.
+    The thin dark line is the interval for the population, with sampling error and noise. The thick
+    one is the interval for the private table, whose only error is the noise: shorter as a rule, but
+    that of a correlation assumes less and can be the longer one. An interval without an end runs to
+    the edge.
 
     Parameters
     ----------
@@ -99,10 +100,11 @@ def forest(
     span = max(float(np.ptp(known)), 1e-12) if known.size else 1.0
     edges = (known.min() - 0.05 * span, known.max() + 0.05 * span) if known.size else (-1.0, 1.0)
     y = np.arange(len(estimates))
-    for ends, width, label in ((whole, 1.2, _POPULATION), (of_table, 4.0, _TABLE)):
+    drawn = ((whole, 1.2, "0.2", 2.1, _POPULATION), (of_table, 4.0, "0.6", 2.0, _TABLE))
+    for ends, width, color, order, label in drawn:
         low, high = _within(ends, *edges).T
-        ax.hlines(y, low, high, color="0.5", linewidth=width, label=label)
-    ax.plot(estimates, y, "o")
+        ax.hlines(y, low, high, color=color, linewidth=width, zorder=order, label=label)
+    ax.plot(estimates, y, "o", markersize=5, zorder=3)
     if edges[0] < 0 < edges[1]:
         ax.axvline(0, color="0.7", linewidth=0.8, zorder=0)
     ax.set_yticks(y, labels_of(names, "term", lines=LINES))
@@ -110,7 +112,7 @@ def forest(
     ax.set_xlim(*edges)
     few_ticks(ax)
     titled(ax, result.title)
-    legend_below(ax)
+    legend_below(ax, ncols=2)
     return ax
 
 

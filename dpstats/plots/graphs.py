@@ -8,7 +8,7 @@ import numpy as np
 
 from dpstats.checks import counted, short
 from dpstats.errors import RequestError
-from dpstats.plots.axes import axes_of, ink_on, labels_of
+from dpstats.plots.axes import axes_of, ink_on, labels_of, legend_below, titled
 from dpstats.results.graphs.graph import Adjustment, GraphResult
 from dpstats.results.graphs.pair_graph import symmetric
 from dpstats.results.graphs.penalised_graph import PenalisedGraphResult
@@ -112,7 +112,7 @@ def network(
     ax.set_ylim(-1.3, 1.3)
     ax.set_aspect("equal")
     ax.set_axis_off()
-    ax.set_title(_caption(result, lines, alpha, penalty))
+    titled(ax, _caption(result, lines, alpha, penalty))
     _add_legend(ax, lines)
     return ax
 
@@ -163,11 +163,11 @@ def matrix(result: AnyGraph, *, penalty: float | None = None, ax: Axes | None = 
     ax.set_xticks(range(len(names)), names, rotation=90)
     ax.set_yticks(range(len(names)), names)
     what = "correlation" if isinstance(result, TreeResult) else "partial correlation"
-    ax.figure.colorbar(image, ax=ax, label=what)
     if isinstance(result, GraphResult) and not result.known:
-        ax.set_title("nearly singular: no estimates")
+        titled(ax, "nearly singular: no estimates")
     else:
-        ax.set_title(f"{what.capitalize()}s{_at_penalty(result, penalty)}")
+        titled(ax, f"{what.capitalize()}s{_at_penalty(result, penalty)}")
+    ax.figure.colorbar(image, ax=ax, label=what)
     return ax
 
 
@@ -229,10 +229,7 @@ def _add_legend(ax: Axes, lines: pd.DataFrame) -> None:
     }
     if shown:
         handles = [Line2D([], [], label=name, **looks) for name, looks in shown.items()]
-        ax.legend(
-            handles=handles, loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=len(handles),
-            frameon=False, fontsize="small",
-        )  # fmt: skip
+        legend_below(ax, room=4, ncols=len(handles), handles=handles)
 
 
 def _caption(result: AnyGraph, lines: pd.DataFrame, alpha: float, penalty: float | None) -> str:

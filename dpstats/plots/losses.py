@@ -9,7 +9,7 @@ import numpy as np
 
 from dpstats.checks import short
 from dpstats.errors import RequestError
-from dpstats.plots.axes import ABOVE, axes_of, labels_of
+from dpstats.plots.axes import axes_of, labels_of, legend_above, titled
 from dpstats.spending import USUAL_ALPHA
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def risk(
             zorder=0, label="possible minimum",
         )  # fmt: skip
         ax.set_ylabel("mean loss")
-        ax.legend(**ABOVE)
+        legend_above(ax, ncols=3)
         return ax
     if drawn[0] > drawn[1]:
         seen = {name: values.T for name, values in seen.items()}
@@ -114,5 +114,5 @@ def risk(
     ax.contourf(fine[0], fine[1], inside.T, levels=[0.5, 1.5], colors=["tab:orange"], alpha=0.4)
     ax.plot(result.params[drawn[0]], result.params[drawn[1]], "o", color="black")
     ax.set_ylabel(labels[1])
-    ax.set_title("noisy mean loss; shaded: possible minimum")
+    titled(ax, "noisy mean loss; shaded: possible minimum")
     return ax

@@ -8,7 +8,7 @@ import numpy as np
 
 from dpstats.checks import short
 from dpstats.errors import RequestError
-from dpstats.plots.axes import axes_of, labels_of
+from dpstats.plots.axes import axes_of, labels_of, legend_below, titled
 from dpstats.results.elastic_net import ElasticNetResult
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def path(result: ElasticNetResult, *, size: int = 50, ax: Axes | None = None) ->
     ax.set_xscale("log")
     ax.invert_xaxis()
     ax.set_xlabel("penalty")
-    ax.set_ylabel("coefficient, columns scaled to [-1, 1]")
-    ax.set_title(result.title)
-    ax.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    ax.set_ylabel("coefficient,\ncolumns scaled to [-1, 1]")
+    titled(ax, result.title)
+    legend_below(ax, room=40, ncols=4)
     return ax

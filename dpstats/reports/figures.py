@@ -37,8 +37,8 @@ _TABLES = 6  # of two columns, drawn for one analysis
 _CELLS = 600  # of a table that is drawn
 _LEAST, _ROW = 1.35, 0.36  # inches: of a plot without rows, and of each of them
 _SPLIT = (
-    "Thin lines are 95% intervals for the population, with sampling and privacy noise; their thick "
-    "parts are those for the private table, whose only error is the privacy noise."
+    "Thin lines are 95% intervals for the population, with sampling and privacy noise; thick ones "
+    "are those for the private table, whose only error is the privacy noise."
 )
 _MARGIN = (
     "Points are the noisy answers with 95% intervals for the privacy noise; bars are the shares in "

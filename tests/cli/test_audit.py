@@ -88,6 +88,14 @@ def test_the_search_passes_nothing_that_is_claimed(name, budget, unit):
     assert all(block.reached > Fraction(9, 10) * block.claimed for block in sharp)
 
 
+def test_the_text_says_what_neighbours_differ_in(command):
+    code, printed = command(planned("persons", dps.PureDP(5), "add_remove"))
+    assert code == DONE
+    assert "neighbours differ by all rows of one person more or less" in printed
+    assert "Largest change of the sums by all rows of one person, L1" in printed
+    assert "by one row" not in printed
+
+
 def test_the_plans_of_this_page_have_all_kinds_of_blocks():
     found = {type(p.block) for case in CASES for p in planned(*case).strategy.blocks}
     assert found == set(KINDS.values())

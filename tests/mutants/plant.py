@@ -37,7 +37,7 @@ class Bug:
         Below dpstats/.
     before, after : str
     tests : tuple of str
-        Files or folders below tests/.
+        Files or folders below tests/, or single tests of a file after ``::``.
     """
 
     name: str

@@ -5,7 +5,7 @@ import pytest
 
 import dpstats as dps
 from dpstats.errors import RequestError
-from dpstats.plots.axes import LINES, ink_on, label_rows, labels_of
+from dpstats.plots.axes import LINES, ink_on, label_rows, labels_of, legend_below, titled
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
@@ -79,3 +79,26 @@ def test_numbers_stand_out_on_every_colour(name):
 def test_a_name_is_not_broken_within_a_bin():
     (label,) = labels_of(["offset of age, age=[18, 30)"], lines=3)
     assert label == "offset of age,\nage=[18, 30)"
+
+
+@pytest.mark.parametrize("columns", [1, 2])
+def test_titles_and_legends_stay_in_the_figure(columns):
+    """Also beside long names, which push the axes to the right."""
+    from matplotlib import pyplot
+
+    figure, drawn = pyplot.subplots(1, columns, squeeze=False, layout="constrained", figsize=(6, 3))
+    for ax in drawn[0]:
+        for label in ("sampling and privacy noise", "noisy answers", "synthetic rows"):
+            ax.plot([0, 1], [0, 1], label=label)
+        ax.set_yticks([0, 1], ["retired or in education", "employed, part time"])
+        titled(ax, "y ~ " + " + ".join(f"column{i}" for i in range(9)))
+        legend_below(ax, ncols=3)
+    figure.canvas.draw()
+    for ax in drawn[0]:
+        legend = ax.get_legend()
+        for part in (ax.title, legend):
+            box = part.get_window_extent()
+            assert figure.bbox.x0 <= box.x0 < box.x1 <= figure.bbox.x1
+        assert legend.get_window_extent().y1 < ax.get_window_extent().y0
+    assert drawn[0, 0].get_legend()._ncols == (2 if columns == 1 else 1)
+    pyplot.close(figure)

@@ -31,6 +31,9 @@ def test_lines_are_the_intervals_of_both_targets(result):
         options = {"alpha": 0.1, "method": "certified", "simultaneous": True}
         np.testing.assert_allclose(drawn, result.conf_int(target=target, **options))
     assert [label.get_text() for label in ax.get_yticklabels()] == result.terms
+    thin, thick = ax.collections
+    assert thin.get_zorder() > thick.get_zorder()  # seen also where the other is the longer one
+    assert thin.get_linewidth()[0] < thick.get_linewidth()[0]
     pyplot.close(ax.figure)
 
 

@@ -80,6 +80,16 @@ def row_sums(block):
     return np.unique(np.stack(found), axis=0)
 
 
+def some_row_sums(block):
+    """The same; of many, the extreme rows of every function, and some others."""
+    values = row_sums(block)
+    if len(values) <= 12:
+        return values
+    ends = np.concatenate([values.argmin(axis=0), values.argmax(axis=0)])
+    some = np.random.default_rng(0).choice(len(values), 12, replace=False)
+    return values[np.unique(np.append(ends, some))[:16]]
+
+
 def largest(changes, bounds):
     """Largest L1 and squared L2 norm of integer changes (m, d), in units of the bounds; exact."""
     common = math.lcm(*bounds.tolist())
@@ -111,13 +121,25 @@ def brute_force(values, bounds, k, unit):
 
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("name", BLOCKS)
+def test_a_mean_over_the_rows_of_a_person_moves_a_block_as_one_row(name, unit):
+    """Weights of one over the number of a person's rows, of one to three of them."""
+    block = BLOCKS[name]
+    values = some_row_sums(block)
+    sizes = (1, 2, 3) if len(values) < 10 else (1, 2)
+    whole = math.lcm(*sizes)
+    means = [whole // size * tables_of(values, size, "replace") for size in sizes]  # times whole
+    changes = np.concatenate(
+        [own - one for own in means for one in own] if unit == "replace" else means
+    ).reshape(-1, block.size)
+    found, one = largest(changes, whole * block.bounds), brute_force(values, block.bounds, 1, unit)
+    assert found == one
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("name", BLOCKS)
 def test_k_rows_move_a_block_by_exactly_k_times_one_row(name, unit):
     block = BLOCKS[name]
-    values = row_sums(block)
-    if len(values) > 12:  # the extreme rows of every function, and some others
-        ends = np.concatenate([values.argmin(axis=0), values.argmax(axis=0)])
-        some = np.random.default_rng(0).choice(len(values), 12, replace=False)
-        values = values[np.unique(np.append(ends, some))[:16]]
+    values = some_row_sums(block)
     one = brute_force(values, block.bounds, 1, unit)
     for k in (2, 3) if len(values) < 10 else (2,):
         at = Neighbours(unit, k)

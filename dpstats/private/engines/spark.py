@@ -45,7 +45,7 @@ PIECE = 2**10  # functions: sums travel in pieces, so that no record batch of th
 _FIELDS = "piece int, rows bigint, high array<bigint>, low array<bigint>, refused string"
 _ADDERS = 32  # tasks that add the pieces
 _HERE = 2**20  # sums that the driver adds: 16 MB
-_TASKS_PER_CORE = 4  # of those that read files
+_TASKS_PER_CORE = 2  # of those that read files: few, as each costs Python as much as 100,000 rows
 _ORDERED = (
     types.NumericType, types.StringType, types.BinaryType, types.BooleanType, types.DateType,
     types.TimestampType, types.TimestampNTZType,
@@ -106,16 +106,29 @@ def _selected(frame: Any, names: Sequence[str]) -> Any:
 
 
 def _direct(source: Source, frame: Any, held: pa.Schema) -> Source:
-    """The same table, from its Parquet files, which the workers read."""
+    """The same table, from its Parquet files, which the workers read.
+
+    The sums of few parts are collected without a query, whose planning would cost Java as much as
+    half of the rows, and added here.
+    """
     groups, rows = row_groups(frame, held)
     session = frame.sparkSession
     cores = session.sparkContext.defaultParallelism
 
     def sums(kernel: Kernel) -> tuple[list[Codes], int]:
-        tasks = min(len(groups), _TASKS_PER_CORE * cores)
-        numbers = session.range(0, len(groups), 1, max(tasks, 1))
+        tasks = max(1, min(len(groups), _TASKS_PER_CORE * cores))
         read = partial(of_row_groups, groups, kernel.schema.names)
-        return _sums(kernel, numbers, read, tasks)
+        if tasks * _functions(kernel) > _HERE:
+            return _sums(kernel, session.range(0, len(groups), 1, tasks), read)
+        task = _on_workers(summed, kernel, read)
+
+        def work(numbers: Iterable[int]) -> Iterator[pa.RecordBatch]:
+            import pyarrow as pa
+
+            return task([pa.RecordBatch.from_pydict({"number": [*numbers]})])
+
+        numbers = session.sparkContext.parallelize(range(len(groups)), tasks)
+        return _exact(_collected(session, numbers.mapPartitions(work).collect), kernel)
 
     return replace(source, rows=rows, sums=sums)
 
@@ -183,23 +196,28 @@ def _first_rows(names: list[str], person: str, most: int, batches: Batches) -> B
 
 
 def _sums(
-    kernel: Kernel, frame: Any, rows_of: Callable[[Batches], Batches], parts: int | None = None
+    kernel: Kernel, frame: Any, rows_of: Callable[[Batches], Batches]
 ) -> tuple[list[Codes], int]:
-    """Exact sums and the number of rows; `rows_of` makes the rows from those of a partition.
+    """Exact sums and the number of rows; `rows_of` makes the rows from those of a partition."""
+    parts = frame.mapInArrow(_on_workers(summed, kernel, rows_of), _FIELDS)
+    pieces = parts.repartition(min(-(-_functions(kernel) // PIECE), _ADDERS), "piece")
+    sums = pieces.mapInArrow(_on_workers(added), _FIELDS)
+    return _exact(_collected(frame.sparkSession, sums.toArrow).to_batches(), kernel)
 
-    The sums of a known and small number of parts are added here, without a stage for it.
-    """
-    size = sum(block.size for block in kernel.blocks)
-    sums = frame.mapInArrow(_on_workers(summed, kernel, rows_of), _FIELDS)
-    if parts is None or parts * size > _HERE:
-        pieces = sums.repartition(min(-(-size // PIECE), _ADDERS), "piece")
-        sums = pieces.mapInArrow(_on_workers(added), _FIELDS)
-    table = None
-    with suppress(PythonException):  # whose words can quote cells
-        table = _run(frame.sparkSession, sums.toArrow)
-    if table is None:
-        raise DataError(_OTHER_PYTHON)
-    return _whole(_by_piece(table.to_batches()), kernel).exact(kernel)
+
+def _functions(kernel: Kernel) -> int:
+    return sum(block.size for block in kernel.blocks)
+
+
+def _collected(session: Any, action: Callable[[], T]) -> T:
+    """As `_run`, without the words of a worker that fails, which can quote cells."""
+    with suppress(PythonException):
+        return _run(session, action)
+    raise DataError(_OTHER_PYTHON)
+
+
+def _exact(batches: Batches, kernel: Kernel) -> tuple[list[Codes], int]:
+    return _whole(_by_piece(batches), kernel).exact(kernel)
 
 
 def _on_workers(work: Callable[..., Iterator[pa.RecordBatch]], *arguments: Any) -> Task:

@@ -154,3 +154,16 @@ def test_p49_p51_products_of_person_totals_cost_at_most_the_budget(
     monkeypatch.setattr(type(block), "sensitivity", smaller)
     with pytest.raises(AssertionError, match="costs more than the budget"):
         guard(dps.plan(SCHEMA, asked, **options))
+
+
+PERSON_PAIRS = list(itertools.combinations(PERSONS, 2))
+
+
+@pytest.mark.parametrize(("one", "other", "kind", "unit"), thinned(PERSON_PAIRS))
+def test_p49_p51_every_two_products_of_person_totals_cost_at_most_their_budget(
+    guard, one, other, kind, unit
+):
+    """Together with the sums of both analyses, of which one may follow from the other's."""
+    asked = {name: PERSONS[name] for name in (one, other)}
+    options = {"unit": unit, "rows_per_person": 2, "person": "id", "person_totals": True}
+    assert guard(dps.plan(SCHEMA, asked, budget=kind(1000), **options)) > 0.3

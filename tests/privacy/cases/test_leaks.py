@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -129,7 +130,7 @@ def test_p71_a_pickled_or_copied_release_holds_no_frame_and_no_closure(release, 
     kinds = (
         types.FrameType | types.FunctionType | types.GeneratorType | types.TracebackType
         | types.CodeType | types.MethodType | np.random.Generator | pa.Table | pa.RecordBatch
-        | local.Source | kernel.Kernel
+        | pd.DataFrame | local.Source | kernel.Kernel
     )  # fmt: skip
     release.infer("share").conf_int()
     copies = [copy.copy(release), copy.deepcopy(release), pickle.loads(pickle.dumps(release))]

@@ -370,6 +370,11 @@ def test_workers_read_plain_files_themselves(session, loop, tmp_path, monkeypatc
     for most in (engine._HERE, 0):  # the sums of parts are added by the driver, or by workers
         monkeypatch.setattr(engine, "_HERE", most)
         assert sums_of(frame, loop.schema, loop.blocks, direct=True) == wanted
+    monkeypatch.undo()
+    with monkeypatch.context() as patch:
+        patch.setattr(engine, "_on_workers", dies_first(1, tmp_path))
+        assert sums_of(frame, loop.schema, loop.blocks, direct=True) == wanted
+    assert len([name for name in tmp_path.iterdir() if name.is_file()]) == 1  # of the one that died
     moments = table.add_column(0, "at", pa.array([datetime.datetime(2024, 1, 1)] * 50))
     pq.write_table(moments, tmp_path / "at.parquet")
     pq.write_table(table, tmp_path / "one.parquet")
@@ -390,6 +395,16 @@ def test_workers_read_plain_files_themselves(session, loop, tmp_path, monkeypatc
     ]:  # fmt: skip
         with pytest.raises(DataError, match=words):
             open_source(bad, schema, route=Route(direct=True))
+
+
+def test_a_file_that_workers_cannot_read_is_refused_without_their_words(session, tmp_path):
+    path = tmp_path / "t.parquet"
+    pq.write_table(ROWS, path)
+    opened = open_source(session.read.parquet(str(path)), SMALL, route=Route(direct=True))
+    path.write_bytes(SECRET.encode() * 100)
+    with pytest.raises(DataError, match="a step of the query raised an error") as caught:
+        exact_sums(opened, SMALL, [dps.Cells.table(SMALL, ["c"])])
+    assert SECRET not in told(caught.value)
 
 
 def test_an_interrupt_stops_the_job(session):
