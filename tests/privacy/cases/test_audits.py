@@ -129,10 +129,26 @@ def test_p61_whole_releases_show_planted_halved_sensitivity(kind, unit, halved_s
 @pytest.mark.slow
 @ALL
 def test_p62_ten_thousand_whole_releases_show_no_more_than_the_budget(kind, unit):
-    assert 0.2 < audit(kind, unit, whole_releases, 2500) <= 1
+    assert 0.2 < audit(kind, unit, whole_releases, 5000) <= 1
 
 
 @pytest.mark.slow
 @ALL
 def test_p61_ten_thousand_whole_releases_show_halved_sensitivity(kind, unit, halved_sensitivity):
-    assert audit(kind, unit, whole_releases, 2500) > 1
+    assert audit(kind, unit, whole_releases, 5000) > 1
+
+
+@pytest.mark.slow
+@ALL
+def test_p62_a_hundred_thousand_noisy_sums_show_no_more_than_the_budget(kind, unit):
+    proved = audit(kind, unit, batches, 50_000)
+    print(kind, unit, round(proved, 3))
+    assert 0.4 < proved <= 1
+
+
+@pytest.mark.slow
+@ALL
+def test_p61_a_hundred_thousand_noisy_sums_show_halved_sensitivity(kind, unit, halved_sensitivity):
+    proved = audit(kind, unit, batches, 50_000)
+    print(kind, unit, round(proved, 3))
+    assert proved > 1.2
