@@ -147,7 +147,9 @@ def test_a_failure_in_a_thread_ends_all_and_holds_no_frame(error, threads, monke
 
 
 @pytest.mark.parametrize("failing", ["helper", "caller"])
-def test_a_reader_that_was_stopped_is_closed_before_the_error_is_seen(failing, threads, monkeypatch):
+def test_a_reader_that_was_stopped_is_closed_before_the_error_is_seen(
+    failing, threads, monkeypatch
+):
     """Tracebacks keep its frame, and a query of a database would stay open as long as they do."""
     threads(2)
     closed = []
