@@ -241,7 +241,7 @@ class Bar:
             self._drawn, self._shown = now, True
             with suppress(Exception):
                 share = done / total if total else None
-                self._draw(text, share, _left(now - self._step[1], share))
+                self._draw(text, share, time_left(now - self._step[1], share))
 
     def clear(self) -> None:
         """Take it away."""
@@ -265,7 +265,7 @@ class Bar:
             self._handle.update(shown)
 
 
-def _left(seconds: float, share: float | None) -> str:
+def time_left(seconds: float, share: float | None) -> str:
     """What a step will take longer, by what its first part took; nothing where it says little."""
     if share is None or not 0.05 <= share < 1 or seconds < PATIENCE:
         return ""
