@@ -22,6 +22,7 @@ _LINE, _LEAST_LINE = 100, 40  # characters of a line where there is no terminal,
 _LEAST_CELL = 12  # characters of a column of text that is made narrower
 _FIFTH = 5  # of a line: the least for text beside all columns; two where some come below
 _GAP = "  "
+_HANG = "  "  # before further lines of a name, which look like the next one otherwise
 
 
 def line_width(stream: TextIO | None = None) -> int:
@@ -117,7 +118,9 @@ def _lines(
 ) -> list[str]:
     """One row of some columns."""
     parts = [
-        textwrap.wrap(row[j], max(room, 1)) or [""] if j in text else [row[j]]
+        textwrap.wrap(row[j], max(room, 1), subsequent_indent="" if j else _HANG) or [""]
+        if j in text
+        else [row[j]]
         for j, room in zip(block, wide, strict=True)
     ]
     lines = []
@@ -241,7 +244,7 @@ class Bar:
             self._drawn, self._shown = now, True
             with suppress(Exception):
                 share = done / total if total else None
-                self._draw(text, share, _left(now - self._step[1], share))
+                self._draw(text, share, time_left(now - self._step[1], share))
 
     def clear(self) -> None:
         """Take it away."""
@@ -265,7 +268,7 @@ class Bar:
             self._handle.update(shown)
 
 
-def _left(seconds: float, share: float | None) -> str:
+def time_left(seconds: float, share: float | None) -> str:
     """What a step will take longer, by what its first part took; nothing where it says little."""
     if share is None or not 0.05 <= share < 1 or seconds < PATIENCE:
         return ""

@@ -6,6 +6,7 @@ import os
 import re
 import sys
 import textwrap
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, TextIO
@@ -150,17 +151,23 @@ def progress(at: Mapping[str, Callable[[], None]] | None = None) -> Progress:
 
     What `at` names for a stage is called when it begins.
     """
+    from dpstats.display import time_left
+
     live = sys.stderr.isatty()
-    last = [""]
+    last, began = "", 0.0
 
     def report(text: str, done: int, total: int | None) -> None:
-        if at and text in at and text != last[0]:
+        nonlocal last, began
+        now, new = time.monotonic(), text != last
+        if at and text in at and new:
             at[text]()
+        if new:
+            last, began = text, now
         if live:
-            share = f" {done / total:.0%}" if total else ""
-            say(f"\r\033[K{text}{share}", end="\n" if text == "done" else "")
-        elif text != last[0]:
+            percent = f" {done / total:.0%}" if total else ""
+            left = time_left(now - began, done / total) if total else ""
+            say(f"\r\033[K{text}{percent}{left}", end="\n" if text == "done" else "")
+        elif new:
             say(text)
-        last[0] = text
 
     return report

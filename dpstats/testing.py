@@ -37,6 +37,11 @@ if TYPE_CHECKING:
 
 __all__ = ["ContractError", "check_analysis"]
 
+
+def __dir__() -> list[str]:
+    return sorted(__all__)  # not what this module imports
+
+
 _OF_INTERVALS = ("conf_int", "pvalues", "simultaneous", "subset")  # see `dps.Intervals`
 _INSTANCE = "an analysis must be an instance of a frozen dataclass, whose fields are its parameters"
 

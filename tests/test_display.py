@@ -267,7 +267,7 @@ def test_names_wrap_in_a_fifth_of_a_line_or_stay_whole_above_the_columns_below()
     assert table(4, 74)[1:3] == ["-" * 74, f"{LABELS[0]}{'  0.12345678' * 4}"]
     wrapped_once = table(4, 70)
     assert wrapped_once[1] == "-" * 70
-    assert wrapped_once[2:4] == [f"smoker=False,         {'  0.12345678' * 4}", "region=north"]
+    assert wrapped_once[2:4] == [f"smoker=False,         {'  0.12345678' * 4}", "  region=north"]
     blocks = table(6, 80)
     assert [line for line in blocks if set(line) == {"-"}] == ["-" * 74, "-" * 50]
     assert sum(line.startswith(LABELS[0]) for line in blocks) == 2

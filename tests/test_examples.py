@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from matplotlib import pyplot
 
 import dpstats as dps
 from dpstats.cli import DONE, main
@@ -118,6 +119,8 @@ def test_vignette(path, tmp_path, monkeypatch):
     scope = {}
     for block in blocks:
         run(path, block, scope)
+    assert pyplot.get_fignums(), "no figure"
+    pyplot.close("all")
 
 
 def test_the_page_on_graphs_shows_what_its_code_prints(tmp_path, monkeypatch, capsys):

@@ -70,5 +70,13 @@ def test_every_public_name_loads_and_is_listed():
     assert "dpstats" in loaded_after(code)
 
 
+def test_completion_shows_public_names_only():
+    import dpstats
+
+    assert set(dir(dpstats)) == set(dpstats.__all__)
+    for module in (dpstats.corrected, dpstats.plots, dpstats.testing, dpstats.theory):
+        assert dir(module) == sorted(module.__all__)
+
+
 def test_the_check_sees_a_heavy_import():
     assert "scipy" in loaded_after("import dpstats, scipy")

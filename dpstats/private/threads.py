@@ -55,6 +55,8 @@ def sum_parts(
         for thread in threads:
             if thread.ident is not None:
                 thread.join()
+        # A reader that was stopped is given back now: one of a database keeps a query open.
+        getattr(parts, "close", lambda: None)()
     if work.failure is not None:
         raise work.failure
     return reduce(add, work.sums).exact(kernel)

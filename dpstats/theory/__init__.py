@@ -41,3 +41,7 @@ __all__ = [
     "principal_component_sines",
     "proportion_margin",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)  # not the modules beside this file

@@ -2,6 +2,7 @@
 
     python tests/benchmarks/at_size.py
     python tests/benchmarks/at_size.py --engines [--rows 10_000_000]
+    python tests/benchmarks/at_size.py --memory
     python tests/benchmarks/at_size.py --written [--rows 10_000_000]
 
 One thread runs the kernel on batches that are in memory; the cost of reading them is that of a
@@ -13,6 +14,11 @@ With `--engines`, what ten million rows of 16 columns do take: all two-way table
 of levels and the covariance of the 8 numbers, in a file of 20 row groups. CPU seconds of a process
 and all those it has started, such as Java and the workers of Spark, after a pass over few rows:
 medians of three passes.
+
+With `--memory`, what a million, ten and thirty million rows of 12 columns take in the end: all
+two-way tables of 4 columns of 9 levels and the least squares of 8 numbers, in a file for each ten
+million rows, read by name and by queries of DuckDB and polars. Every reading is a process of its
+own.
 
 With `--written`, what as many synthetic rows of 16 columns of levels take on their way to a Parquet
 file, and the peak memory of the process.
@@ -37,6 +43,7 @@ from dpstats.private.partial_sums import PartialSums
 
 ROWS, LEVELS, BILLION = 2**17, 4, 10**9
 WIDTHS = (20, 50, 100)
+QUERIES = ("by name", "DuckDB", "polars")
 ENGINES = ("the file", "Dask", "Spark", "Spark, direct=True")
 
 
@@ -137,6 +144,53 @@ def of_engines(rows):
             print(f"{engine:20} {middle:6.2f}, from {low:.2f} to {high:.2f}", flush=True)
 
 
+def of_query(query, folder):
+    """CPU seconds and the peak memory of one pass, printed."""
+    numbers, levels = [f"x{i}" for i in range(8)], [f"c{i}" for i in range(4)]
+    schema = dps.Schema([
+        *(dps.Number(x, -4, 4, missing=0) for x in numbers),
+        *(dps.Category(c, list(range(9))) for c in levels),
+    ])  # fmt: skip
+    asked = {"tables": dps.Marginals(levels), "ols": dps.OLS("x0 ~ " + " + ".join(numbers[1:]))}
+    plan = dps.plan(schema, asked, budget=dps.ZCDP(1))
+    data = folder
+    if query == "DuckDB":
+        import duckdb
+
+        data = duckdb.sql(f"select * from '{folder}/*.parquet'")
+    elif query == "polars":
+        import polars as pl
+
+        data = pl.scan_parquet(f"{folder}/*.parquet")
+    start = time.process_time()
+    dps.measure(plan, data, progress=False)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"{time.process_time() - start:.2f} CPU s, peak {peak:.0f} MB")
+
+
+def memory():
+    """Write files in this process, a row group at a time, and read them in others."""
+    print(f"load {os.getloadavg()[0]:.1f}; peak before a row is read: "
+          f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB")  # fmt: skip
+    for rows in (10**6, 10**7, 3 * 10**7):
+        with tempfile.TemporaryDirectory() as folder:
+            for number in range(-(-rows // 10**7)):
+                place = Path(folder) / f"{number}.parquet"
+                with pq.ParquetWriter(place, wide(1, 0).schema) as writer:
+                    for seed in range(min(rows, 10**7) // 500_000):
+                        writer.write_table(wide(500_000, seed))
+            for query in QUERIES:
+                command = [sys.executable, __file__, "--memory", "--of", query, folder]
+                done = subprocess.run(command, capture_output=True, text=True, check=True)
+                print(f"{rows:10,} rows, {query:8} {done.stdout}", end="", flush=True)
+
+
+def wide(rows, seed):
+    rng = np.random.default_rng(seed)
+    numbers = {f"x{i}": rng.normal(size=rows) for i in range(8)}
+    return pa.table(numbers | {f"c{i}": rng.integers(0, 9, rows).astype(np.int8) for i in range(4)})
+
+
 def written(rows):
     """Write synthetic rows to a Parquet file."""
     schema, analyses = plans(32)["and tables"]
@@ -180,14 +234,19 @@ def by_calculation():
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--engines", action="store_true")
+    parser.add_argument("--memory", action="store_true")
     parser.add_argument("--written", action="store_true")
     parser.add_argument("--rows", type=int, default=10**7)
     parser.add_argument("--of", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.of:
+    if options.of and options.memory:
+        of_query(options.of[0], options.of[1])
+    elif options.of:
         of_engine(options.of[0], Path(options.of[1]))
     elif options.engines:
         of_engines(options.rows)
+    elif options.memory:
+        memory()
     elif options.written:
         written(options.rows)
     else:

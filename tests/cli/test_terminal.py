@@ -9,7 +9,7 @@ import pytest
 import dpstats as dps
 from dpstats.cli import DONE, main
 from dpstats.display import line_width
-from dpstats.terminal import fitted
+from dpstats.terminal import fitted, progress
 
 
 def test_sentences_wrap_and_hang_below_what_they_describe():
@@ -23,6 +23,21 @@ def test_sentences_wrap_and_hang_below_what_they_describe():
     assert " ".join(fitted(said, 40).split()) == said
     for text in ("", "\n\n", "-----", "x\n-----"):
         assert fitted(text, 40) == text
+
+
+def test_progress_says_how_much_is_done_and_the_time_left(monkeypatch):
+    now, seen = [5.0], io.StringIO()
+    monkeypatch.setattr(seen, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(sys, "stderr", seen)
+    monkeypatch.setattr("dpstats.terminal.time.monotonic", lambda: now[0])
+    report = progress()
+    report("reading rows", 0, 100)
+    now[0] += 6
+    report("reading rows", 10, 100)
+    now[0] += 1
+    report("drawing noise", 1, 2)
+    shown = seen.getvalue().split("\r\033[K")[1:]
+    assert shown == ["reading rows 0%", "reading rows 10%, about 54 s left", "drawing noise 50%"]
 
 
 @pytest.mark.parametrize("columns", ["60", "80", "100"])

@@ -146,6 +146,32 @@ def test_a_failure_in_a_thread_ends_all_and_holds_no_frame(error, threads, monke
             assert not {"running", "batch", "part", "totals"} & set(frame.frame.f_locals)
 
 
+@pytest.mark.parametrize("failing", ["helper", "caller"])
+def test_a_reader_that_was_stopped_is_closed_before_the_error_is_seen(
+    failing, threads, monkeypatch
+):
+    """Tracebacks keep its frame, and a query of a database would stay open as long as they do."""
+    threads(2)
+    closed = []
+
+    def endless():
+        try:
+            while True:
+                yield BATCH
+        finally:
+            closed.append(True)
+
+    def add(*args):
+        if (threading.current_thread() is threading.main_thread()) == (failing == "caller"):
+            raise RuntimeError
+
+    monkeypatch.setattr(Kernel, "add", add)
+    with pytest.raises(RuntimeError):
+        sum_parts(Kernel(SCHEMA, BLOCKS), one_by_one(endless()))
+    assert closed == [True]
+    assert own_threads() == 0
+
+
 def test_an_interrupt_stops_all_threads_at_their_next_batch(threads):
     threads(4)
     given = []
