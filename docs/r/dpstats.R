@@ -9,7 +9,8 @@
 #
 # The results are those of the Python package: estimates to 1e-8, ends of intervals to 1e-6 of
 # their width. Shares within a group (given=, or of columns whose missing cells have a level of
-# their own), all other analyses and certified intervals are refused.
+# their own), all other analyses, certified intervals, and releases in which a person may have several
+# rows are refused.
 
 # ---- The archive -----------------------------------------------------------------------------
 
@@ -30,7 +31,8 @@ dps_open <- function(path) {
   names(columns) <- vapply(columns, `[[`, "", "name")
   release <- structure(list(
     columns = columns, analyses = document$analyses, budget = document$budget,
-    gaussian = document$budget$kind != "pure", n = document$rows, notes = read("release.json")$notes,
+    gaussian = document$budget$kind != "pure", n = document$rows,
+    rows_per_person = document$rows_per_person, notes = read("release.json")$notes,
     kept = new.env()
   ), class = "dps_release")
   release$sources <- sources_of(release, document$blocks, answers)
@@ -174,6 +176,9 @@ dps_table <- function(release, columns, alpha = 0.05) {
 }
 
 estimates <- function(release, wanted, alpha) {
+  if (!is.null(release$rows_per_person) && release$rows_per_person > 1)
+    stop("a person may have ", release$rows_per_person, " rows of this table, and this reader takes ",
+         "rows as independent; infer it with the Python package", call. = FALSE)
   if (!(alpha >= 1e-9 && alpha <= 0.5)) stop("alpha must be in [1e-9, 1/2]", call. = FALSE)
   found <- best(release, wanted)
   rows <- row_count(release)

@@ -92,8 +92,10 @@ class Draws:
         ----------
         analyse : callable
             From a frame to estimates, a number or (d,), and their sampling variances, as if the
-            frame were the private table. A pandas Series of estimates names the parameters, and
-            draws are matched by its index: reindex counts of levels, since a draw may lack one.
+            frame were the private table of independent rows: where a person may have several,
+            the variances are multiplied by their number, see `dps.pool`. A pandas Series of
+            estimates names the parameters, and draws are matched by its index: reindex counts of
+            levels, since a draw may lack one.
 
         Raises
         ------
@@ -107,7 +109,13 @@ class Draws:
                     "analyse must return a pair, estimates and their sampling variances, such as "
                     f"(p, p * (1 - p) / len(frame)); got {type(pair).__name__}"
                 )
-        return pool([one for one, _ in found], [other for _, other in found], n=self.n)
+        rows = self.tables.sources.rows
+        return pool(
+            [one for one, _ in found],
+            [other for _, other in found],
+            n=self.n,
+            rows_per_person=rows.rows_per_person,
+        )
 
     def __repr__(self) -> str:
         return f"<dpstats Draws: {len(self)} plausible tables of about {self.n} rows>"

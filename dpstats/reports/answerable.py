@@ -8,6 +8,7 @@ from typing import Any
 
 from dpstats.analyses.base import answered
 from dpstats.analyses.counts.marginals import Marginals
+from dpstats.analyses.counts.proportion import Proportion
 from dpstats.analyses.counts.quantile import Quantile
 from dpstats.analyses.moments.correlation import Correlation
 from dpstats.analyses.moments.mean import Mean
@@ -16,30 +17,39 @@ from dpstats.analyses.regression.ols import OLS
 from dpstats.analyses.tables.independence import Independence
 from dpstats.errors import DpstatsError
 from dpstats.releases.release import Release
+from dpstats.schema import Category, Number
 
 _PAIRED = 12  # columns up to which pairs are tried
 _NAMED = 8  # columns or pairs that a row lists
 
 _OF_ONE: dict[str, Callable[[str], Any]] = {
-    "shares of all levels of one column, and any condition on it": lambda c: Marginals((c,), 1),
+    "shares of all levels of one column": lambda c: Marginals((c,), 1),
     "quantiles and the distribution function": lambda c: Quantile(c),
     "mean and variance": lambda c: Mean(c),
 }
 _OF_TWO: dict[str, Callable[[str, str], Any]] = {
-    "table of two columns, and any condition on both": lambda a, b: Marginals((a, b), 2),
+    "table of two columns": lambda a, b: Marginals((a, b), 2),
     "test of independence": lambda a, b: Independence(a, b),
     "correlation": lambda a, b: Correlation((a, b)),
-    "least squares of one number on another": lambda a, b: OLS(f"`{a}` ~ `{b}`"),
+    "least squares of one column on another": lambda a, b: OLS(f"`{a}` ~ `{b}`"),
 }
+_NOISE_OF_THEIR_OWN = (Proportion, Quantile)  # which answers that share noise do not always give
 
 
 def answerable(release: Release) -> list[list[str]]:
     """Rows of a table: what can be asked, of which columns, and an example."""
     names = release.columns.names
     pairs = list(itertools.combinations(names, 2)) if len(names) <= _PAIRED else []
+    conditions = {column.name: _condition(column) for column in release.columns}
+
+    def share(*columns: str) -> Proportion:
+        return Proportion(" and ".join(conditions[name] for name in columns))
+
+    of_one = _OF_ONE | {"conditions on one column": share}
+    of_two = _OF_TWO | {"conditions on two columns": share}
     tried: list[tuple[str, Iterable[tuple[str, ...]], Callable[..., Any]]] = [
-        *((what, [(name,) for name in names], make) for what, make in _OF_ONE.items()),
-        *((what, pairs, make) for what, make in _OF_TWO.items()),
+        *((what, [(name,) for name in names], make) for what, make in of_one.items()),
+        *((what, pairs, make) for what, make in of_two.items()),
     ]
     rows = []
     for what, groups, make in tried:
@@ -52,6 +62,18 @@ def answerable(release: Release) -> list[list[str]]:
     return rows
 
 
+def _condition(column: Category | Number) -> str:
+    """One that holds on a part of a column; of a number without bins one that is refused."""
+    name = f"`{column.name}`"
+    if isinstance(column, Category):
+        return f"{name} == {column.labels[0]!r}"
+    if not column.edges:
+        return f"{name} == {column.text(column.values[0] if column.values else column.low)}"
+    edge = column.text(column.edges[0])
+    sign = ">" if column.closed == "right" else ">="
+    return f"{name} {sign} {edge!r}" if column.dates else f"{name} {sign} {edge}"
+
+
 def _answered(
     release: Release, groups: Iterable[tuple[str, ...]], make: Callable[..., Any]
 ) -> Iterable[tuple[tuple[str, ...], Any]]:
@@ -59,7 +81,10 @@ def _answered(
     for group in groups:
         try:
             analysis = make(*group)
-            release.answers(answered(analysis, release.schema))
+            if isinstance(analysis, _NOISE_OF_THEIR_OWN):
+                release.infer(analysis)
+            else:
+                release.answers(answered(analysis, release.schema))
         except DpstatsError:
             continue
         yield group, analysis

@@ -42,6 +42,8 @@ class Pooled:
         Degrees of freedom of the t interval; infinite where draws agree and `n` is not given.
     draws : int
         Their number M.
+    rows_per_person : int
+        Most rows of one person, by which the sampling variances were multiplied.
 
     Examples
     --------
@@ -60,6 +62,7 @@ class Pooled:
     between: Floats
     df: Floats
     draws: int
+    rows_per_person: int = 1
 
     @property
     def terms(self) -> list[str]:
@@ -125,6 +128,8 @@ class Pooled:
             rows.append([
                 term, show(estimate), spread, fixed(df, 0), show.interval(low, high), share(part)
             ])  # fmt: skip
+        k = self.rows_per_person
+        independent = "rows" if k == 1 else f"persons with at most {k} rows each"
         return Page(
             f"Pooled estimates from {self.draws} plausible tables",
             [],
@@ -132,7 +137,7 @@ class Pooled:
             rows,
             after=[
                 "By Rubin's rules: sampling within the tables, privacy noise between them. For the "
-                "population (rows assumed independent draws).",
+                f"population ({independent} assumed independent draws).",
                 *([FEW.format(self.draws)] if self.draws < ENOUGH else []),
             ],
         )
@@ -146,7 +151,13 @@ class Pooled:
         return self._page(0.05).html()
 
 
-def pool(estimates: Sequence[Any], variances: Sequence[Any], *, n: int | None = None) -> Pooled:
+def pool(
+    estimates: Sequence[Any],
+    variances: Sequence[Any],
+    *,
+    n: int | None = None,
+    rows_per_person: int = 1,
+) -> Pooled:
     """Pool estimates from plausible tables, see `Release.draws`, by Rubin's rules.
 
     The variance is T = U + (1 + 1/M) B: within the tables sampling, between them privacy noise.
@@ -172,6 +183,10 @@ def pool(estimates: Sequence[Any], variances: Sequence[Any], *, n: int | None = 
         first.
     n : int, optional
         Number of rows, for the degrees of freedom; without it they are those of large tables.
+    rows_per_person : int
+        Most rows of one person. The sampling variances are multiplied by it: for persons who are
+        independent draws, that of a sum over rows is at most so many times that of independent
+        rows. `Draws.combine` knows it from the release.
 
     Returns
     -------
@@ -197,6 +212,7 @@ def pool(estimates: Sequence[Any], variances: Sequence[Any], *, n: int | None = 
     """
     if n is not None:
         check_whole("n", n, 2)
+    check_whole("rows_per_person", rows_per_person, 1)
     for what, given in (("estimates", estimates), ("variances", variances)):
         if not hasattr(given, "__len__") or isinstance(given, str):
             raise RequestError(
@@ -214,13 +230,15 @@ def pool(estimates: Sequence[Any], variances: Sequence[Any], *, n: int | None = 
     if np.any(within < 0):
         raise RequestError("a variance is below zero; give squared standard errors")
     draws, d = found.shape
-    u, b = within.mean(axis=0), found.var(axis=0, ddof=1)
+    u, b = rows_per_person * within.mean(axis=0), found.var(axis=0, ddof=1)
+    independent = None if n is None else max(2, n // rows_per_person)
     return Pooled(
         params=Named(found.mean(axis=0), names or tuple(f"x{i}" for i in range(d))),
         within=u,
         between=b,
-        df=_degrees(u, (1 + 1 / draws) * b, draws, n),
+        df=_degrees(u, (1 + 1 / draws) * b, draws, independent),
         draws=draws,
+        rows_per_person=rows_per_person,
     )
 
 

@@ -78,6 +78,27 @@ def test_analyses_of_draws_return_pairs(released, returned):
         released[0].draws(2, rng=1).combine(lambda frame: returned)
 
 
+def test_sampling_variances_allow_for_the_rows_of_a_person():
+    schema = dps.Schema([dps.Boolean("a")])
+    rows = pd.DataFrame({"a": np.arange(3_000) % 4 == 0})
+    asked = {"a": dps.Proportion("a")}
+    plan = dps.plan(schema, asked, budget=dps.PureDP(10), rows_per_person=3)
+    release = dps.release(plan, rows, m=100, k=100, rng=0)
+
+    def share(frame):
+        p = frame["a"].mean()
+        return p, p * (1 - p) / len(frame)
+
+    pooled = release.draws(3, rng=1).combine(share)
+    assert pooled.within == pytest.approx(3 * 0.25 * 0.75 / 3_000, rel=0.1)
+    assert "persons with at most 3 rows each" in pooled.summary()
+    same = dps.pool([0.2, 0.2], [0.01, 0.01], n=600, rows_per_person=3)
+    assert same.within == pytest.approx(0.03)
+    assert same.df == pytest.approx(199)
+    with pytest.raises(dps.RequestError, match="rows_per_person"):
+        dps.pool([0.2, 0.2], [0.01, 0.01], rows_per_person=0)
+
+
 def test_rows_come_in_random_order(released):
     frame = released[0].draws(2, rng=1)[0]
     half = (frame["smoker"][:1_000] == "yes").mean(), (frame["smoker"][1_000:] == "yes").mean()

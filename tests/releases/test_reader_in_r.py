@@ -161,6 +161,8 @@ def test_what_the_reader_does_not_answer(survey_in_r, tmp_path):
     }
     plan = dps.plan(SCHEMA, asked, budget=dps.PureDP(1))
     dps.release(plan, survey_in_r, m=500).save(tmp_path / "r.zip")
+    persons = dps.plan(SCHEMA, SIMPLE, budget=dps.PureDP(1), rows_per_person=3)
+    dps.release(persons, survey_in_r, m=500).save(tmp_path / "persons.zip")
     (tmp_path / "no.zip").write_bytes(b"PK nothing")
     questions = {
         "infer 'within' with the Python package": {"name": "within"},
@@ -173,6 +175,7 @@ def test_what_the_reader_does_not_answer(survey_in_r, tmp_path):
         "compare at declared edges": {"condition": "age > 20"},
         "cannot read the condition": {"condition": "smoker = 'yes'"},
         "alpha must be": {"columns": ["smoker"], "alpha": 0.7},
+        "a person may have 3 rows": {"file": "persons.zip", "columns": ["smoker"]},
         "is not a release of dpstats": {"file": "no.zip", "name": "smoking"},
     }
     asked_of = [{"file": "r.zip", "alpha": 0.05, **one} for one in questions.values()]

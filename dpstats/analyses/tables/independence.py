@@ -170,7 +170,8 @@ class Independence:
                 counts.answers.rows,
                 release.budget,
                 f"score statistic, parametric bootstrap with {self.simulations} tables; the "
-                "interval of Cramer's V is approximate (bootstrap)",
+                "interval of Cramer's V is approximate (bootstrap); the p-value says whether there "
+                "is an association, the interval how strong it may be",
             ),
             df=df,
             cells=counts.names,
@@ -189,17 +190,19 @@ class Independence:
             levels=min(rows, columns) - 1,
             largest_effect=1.0,
             certified_at=partial(_verdict, counts),
-            effect_at=partial(self._effect_at, counts, association),
+            effect_at=partial(self._effect_at, counts, association, pvalue),
             notes=(*notes, cell_rules(release.schema, self)),
             tables=(TableOfCells.of(release.schema[c] for c in (*strata_of, self.a, self.b)),),
         )
 
-    def _effect_at(self, counts: NoisyTable, association: Association, alpha: float) -> Floats:
-        """Noise-aware interval for Cramer's V."""
+    def _effect_at(
+        self, counts: NoisyTable, association: Association, pvalue: float, alpha: float
+    ) -> Floats:
+        """Noise-aware interval for Cramer's V, from 0 where the test does not reject V = 0."""
         rng = calibration_generator(counts.answers, (self.seed, 1))
         noise = counts.noise(draws_for_interval(alpha, _DRAWS), rng)
-        ends = association.interval(counts.observed, counts.expected, noise, alpha, rng)
-        return np.array(ends)
+        low, high = association.interval(counts.observed, counts.expected, noise, alpha, rng)
+        return np.array([0.0 if pvalue > alpha else low, high])
 
 
 def _verdict(counts: NoisyTable, alpha: float) -> CertifiedChiSquare:

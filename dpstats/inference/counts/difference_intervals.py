@@ -46,11 +46,11 @@ class DifferenceIntervals:
 
     def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """Lower and upper limits (d,), of the ratios in [0, inf]."""
-        shares = self._shares(method, target)
-        if shares is None or alpha < LEAST_COMPUTED:
-            low, high = self._certified(alpha, target)
-        else:
-            low, high = measure_interval(*shares, self.answers.rows.exact, alpha)
+        found, shares = None, self._shares(method, target)
+        if shares is not None and alpha >= LEAST_COMPUTED:
+            found = measure_interval(*shares, self.answers.rows.exact, alpha)
+        # If every pair of risks is rejected, the certified interval can only cover more.
+        low, high = self._certified(alpha, target) if found is None else found
         return low[self.chosen], high[self.chosen]
 
     def _shares(self, method: Method, target: Target) -> tuple[Share, Share] | None:

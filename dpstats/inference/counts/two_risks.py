@@ -146,7 +146,7 @@ def measure_interval(
     n: int | None,
     alpha: float,
     measures: Sequence[Measure] = MEASURES,
-) -> tuple[Floats, Floats]:
+) -> tuple[Floats, Floats] | None:
     """Intervals for p1 - p2, p1/p2 and the odds ratio, each at level 1 - alpha.
 
     With the true sizes the scores of the true pair are independent standard normal variables, and
@@ -155,9 +155,10 @@ def measure_interval(
     probability at most alpha. The angle is that of the delta method at the hypothesis, so that near
     the estimate X depends on the measure alone. The sizes leave a range of angles; S, which a
     straight boundary would ignore, keeps pairs far along the curve from being accepted for it.
-    If every pair is rejected, as noise brings about near risks of 0 and 1, the pair is kept that is
-    rejected last at alpha = 0.05. It is kept at every larger alpha: this covers no less often, and
-    intervals stay nested.
+    A larger alpha may reject every pair where 0.05 does not, near risks of 0 and 1. The pair that
+    0.05 rejects last is then kept, and at every larger alpha: this covers no less often, and
+    intervals stay nested. What is used in the place of None may depend on alpha, but whether there
+    is an interval does not.
 
     Parameters
     ----------
@@ -171,7 +172,7 @@ def measure_interval(
 
     Returns
     -------
-    low, high : (measures,) float64
+    low, high : (measures,) float64, or None if every pair is rejected at alpha = 0.05
         In [-1, 1] for the difference, else in [0, inf], rounded outwards by one step of the grid
         (about 2% of a standard error).
 
@@ -182,21 +183,23 @@ def measure_interval(
     Liptak, T. (1958). On the combination of independent tests. Magyar Tud. Akad. Mat. Kutato Int.
     Kozl. 3, 171-197.
     """
-    usual = min(alpha, USUAL_ALPHA)
-    beta = for_group_size(usual)
-    tests = [(k, _critical(usual - 2 * beta, k)) for k in _curvatures(first, second, n, beta)]
-    radius = max(_radius(critical, k) for k, critical in tests)
     shares = (first, second)
-    widest = [_evidence(group, n, beta, radius) for group in shares]
-    near = [group.within(radius) for group in widest]
-    one, two = (group.at(kept) for group, kept in zip(widest, near, strict=True))
+    beta, tests, radius = _tests(first, second, n, USUAL_ALPHA)
+    groups = [_evidence(group, n, beta, radius) for group in shares]
+    near = [group.within(radius) for group in groups]
+    one, two = (group.at(kept) for group, kept in zip(groups, near, strict=True))
     nearest = [_least_excess(one, two, measure, tests) for measure in measures]
-    if alpha > usual:  # on the same grid, so that rounding to it keeps intervals nested
-        own = for_group_size(alpha)
-        curvatures = _curvatures(first, second, n, own)
-        tests = [(k, _critical(alpha - 2 * own, k)) for k in curvatures]
-        narrower = [_evidence(group, n, own, radius, beta) for group in shares]
-        one, two = (group.at(kept) for group, kept in zip(narrower, near, strict=True))
+    if any(best.min() > 0 for best in nearest):
+        return None
+    if alpha > USUAL_ALPHA:  # on the same grid, so that rounding to it keeps intervals nested
+        own, tests, _ = _tests(first, second, n, alpha)
+        groups = [_evidence(group, n, own, radius, beta) for group in shares]
+        one, two = (group.at(kept) for group, kept in zip(groups, near, strict=True))
+    elif alpha < USUAL_ALPHA:
+        own, tests, radius = _tests(first, second, n, alpha)
+        one, two = (_evidence(group, n, own, radius) for group in shares)
+        one, two = one.at(one.within(radius)), two.at(two.within(radius))
+        nearest = [_least_excess(one, two, measure, tests) for measure in measures]
     ends = []
     for measure, best in zip(measures, nearest, strict=True):
         kept = _least_excess(one, two, measure, tests) <= 0
@@ -212,6 +215,15 @@ def measure_interval(
         )
     low, high = np.array(ends, dtype=np.float64).T
     return low, high
+
+
+def _tests(
+    first: Share, second: Share, n: int | None, alpha: float
+) -> tuple[float, list[tuple[float, float]], float]:
+    """Error of the sets of sizes; curvatures with critical values; radius of the scores kept."""
+    beta = for_group_size(alpha)
+    tests = [(k, _critical(alpha - 2 * beta, k)) for k in _curvatures(first, second, n, beta)]
+    return beta, tests, max(_radius(critical, k) for k, critical in tests)
 
 
 def _least_excess(

@@ -112,8 +112,10 @@ class Contrast:
         first, second = ratios
         most = self.groups[0].most
         n = int(most) if np.isfinite(most) else None
-        ends = measure_interval(first, second, n, alpha, ("difference",))
-        return 2 * float(ends[0][0]), 2 * float(ends[1][0])
+        found = measure_interval(first, second, n, alpha, ("difference",))
+        if found is None:
+            return self._certified(alpha, "table")
+        return 2 * float(found[0][0]), 2 * float(found[1][0])
 
     def _certified(self, alpha: float, target: Target) -> tuple[float, float]:
         """Every mean in its certified interval, at alpha over their number."""

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -151,17 +152,36 @@ def test_zero_risk_has_an_unbounded_ratio_without_a_standard_error(schema, no_no
     assert "nan" not in result.summary()
 
 
+ODD = [(-60, 1), (-20, 8), (-12, 8), (-9, 3), (-8, 3), (-3, 1)]
+
+
 @pytest.mark.parametrize("n", [None, 200])
-@pytest.mark.parametrize(("yes", "scale"), [(-60, 1), (-20, 1), (-20, 3), (-12, 3), (-20, 8)])
-def test_where_every_pair_is_rejected_intervals_stay_nested(yes, scale, n):
+@pytest.mark.parametrize(("yes", "scale"), ODD)
+def test_noise_far_beyond_its_law_leaves_intervals_nested(yes, scale, n):
+    """Where every pair is rejected at 0.05, at no alpha is there an interval of pairs."""
     law = DiscreteLaplace(float(scale))
     odd = GroupCounts(float(yes), 80.0, 0.1, 0.2, law, law)
-    found = [np.array(measure_interval(odd, group(30, 100, float(scale)), n, alpha))
-             for alpha in (0.05, 0.1, 0.2, 0.3, 0.5)]  # fmt: skip
-    assert (found[-1][0] <= found[-1][1]).all()
-    for wide, inner in pairwise(found):
+    found = [measure_interval(odd, group(30, 100, float(scale)), n, alpha)
+             for alpha in (0.001, 0.05, 0.1, 0.2, 0.3, 0.5)]  # fmt: skip
+    if found[1] is None:
+        assert found == [None] * 6
+        return
+    for wide, inner in pairwise(np.array(found)):
         assert (wide[0] <= inner[0] + 1e-9).all()
         assert (wide[1] >= inner[1] - 1e-9).all()
+        assert (inner[0] <= inner[1]).all()
+
+
+def test_the_pair_that_005_rejects_last_is_kept():
+    """At one half every pair is rejected, not at 0.05; elsewhere there is none at 0.05 either."""
+    law, other = DiscreteLaplace(3.0), group(30, 100, 3.0)
+    odd = GroupCounts(-9.0, 80.0, 0.1, 0.2, law, law)
+    widths = [
+        np.subtract(*measure_interval(odd, other, 200, alpha)[::-1])[0] for alpha in (0.05, 0.5)
+    ]
+    assert widths[0] > 0.2
+    assert 0 < widths[1] < 0.005
+    assert measure_interval(replace(odd, yes=-60.0), other, 200, 0.05) is None
 
 
 def test_result_tests_and_frame(schema, survey):

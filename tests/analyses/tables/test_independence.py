@@ -5,6 +5,7 @@ from scipy import stats
 from scipy.stats.contingency import association
 
 import dpstats as dps
+from dpstats.inference.tables.association import Association
 from dpstats.inference.tables.score_statistic import noisy_information, noisy_score, score_statistic
 from dpstats.inference.tables.simplex import project_to_total
 from dpstats.privacy.noise import _noise_from
@@ -195,6 +196,17 @@ def test_drowned_association_is_zero_and_not_certified(schema, survey):
     assert result.effect_interval[1] > 0.9
     assert result.certified.verdict == "inconclusive"
     assert "Cramer's V" in result.summary()
+
+
+def test_where_the_test_does_not_reject_the_interval_holds_zero(schema, survey, monkeypatch):
+    monkeypatch.setattr(Association, "interval", lambda *arguments: (0.1, 0.2))
+    tied = survey.assign(smoker=np.where(survey["region"] == "north", "yes", "no"))
+    rng = np.random.default_rng(2)
+    free = survey.assign(smoker=rng.permutation(np.resize(["yes", "no"], len(survey))))
+    for frame, low in ((free, 0.0), (tied, 0.1)):
+        result = released(schema, frame, {"t": dps.Independence("smoker", "region")}, 50).infer("t")
+        assert (result.pvalue > 0.05) == (low == 0)
+        assert result.effect_interval.tolist() == [low, 0.2]
 
 
 def test_strong_association_is_found_and_certified(schema, survey):
