@@ -487,7 +487,9 @@ class CalibratedScore(Cached):
         c, rest = self.parts(np.column_stack([by * left, moved]))
         variance = rest[0, 0] * self.kappa / self.persons + min(rest[0, 0], rest[1, 1]) * _INSIDE
         if sampled:
-            own = self.density @ (by * left) ** 2 if self.robust else along @ combination
+            own = along @ combination
+            if self.robust:  # of the residuals at the estimate: others are larger the worse b fits
+                own = self.density @ (by * (self.y - self.link.mean(self.x @ self.params))) ** 2
             variance += float(own) / self.persons
         variance += float(c[:, 0] @ self.noise_of_means @ c[:, 0])
         return float(self.weights @ (by * left)) / math.sqrt(max(variance, _LEAST_VARIANCE))
