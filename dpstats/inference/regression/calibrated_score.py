@@ -475,6 +475,7 @@ class CalibratedScore(Cached):
 
         Positive where larger values are more likely; None where the others have no solution.
         """
+        assert self.params is not None
         b = self._under(combination, value)
         if b is None:
             return None
