@@ -77,10 +77,37 @@ class Split:
             for i, part in zip(numbers, some, strict=True)
         ]
 
-    def _optimal(self, block: Block) -> Fraction:
+    def beside(
+        self, blocks: Sequence[Block], weights: Sequence[float], variances: float
+    ) -> list[Fraction]:
+        """Multipliers of the blocks that leave a part of the amount to something else.
+
+        The part is the one of the least sum of variances, those of a block weighted.
+
+        Parameters
+        ----------
+        blocks : sequence of Block
+        weights : sequence of float
+            Of the variances of every block.
+        variances : float
+            Weighted sum of the variances of what gets the rest, if it spends one.
+        """
+        parts = [self._optimal(one, weight) for one, weight in zip(blocks, weights, strict=True)]
+        rest = self._least(Fraction(variances / (1 if self.budget.noise == "gaussian" else 2)))
+        total = total_of([*parts, rest])
+        return [
+            block.multiplier(self.budget, self.neighbours, self.amount * part / total)
+            for block, part in zip(blocks, parts, strict=True)
+        ]
+
+    def _optimal(self, block: Block, weight: float = 1) -> Fraction:
         price = relative_price([block], self.budget, self.neighbours)
-        return _root(block.size * (price if self.budget.noise == "gaussian" else price**2),
-                     2 if self.budget.noise == "gaussian" else 3)  # fmt: skip
+        squared = price if self.budget.noise == "gaussian" else price**2
+        return self._least(Fraction(weight) * block.size * squared)
+
+    def _least(self, squared: Fraction) -> Fraction:
+        """What a block spends, up to a common factor, by its weighted squared sensitivities."""
+        return _root(squared, 2 if self.budget.noise == "gaussian" else 3)
 
     def _by_shares(self, blocks: Sequence[Block]) -> list[Fraction]:
         assert self.shares is not None

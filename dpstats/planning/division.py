@@ -55,9 +55,9 @@ def divide(
 ) -> Division:
     """Merge what the analyses need, and divide the rule's amount.
 
-    Overlapping tables get together what they would get by the rule, and share it for the least
-    noise in their combined answers. A table that some analysis needs as it was measured is left
-    out of this.
+    Overlapping tables get together what they would get by the rule, or with an optimal allocation
+    what their combined answers make best, and share it for the least noise in these. A table that
+    some analysis needs as it was measured is left out of this.
     """
     family = _merged(rule)
     combined = {name for name, one in analyses.items() if combines(one, schema)}
@@ -71,11 +71,18 @@ def divide(
         made = [replace(one, multiplier=one.multiplier * rest) for one in planned]
         return Division(made, (), least)
     others = [one for one in planned if one.block not in together]
+    split = TableSplit(together, rule.neighbours.unit, weights)
+    times = rule.neighbours.of_person(Sensitivity(Fraction(1), Fraction(1))).l2_squared
+    if rule.allocation == "optimal":
+        beside = split.least(rule.budget.noise) * times
+        blocks = [one.block for one in others]
+        left = replace(rule, amount=rule.amount - count)
+        multipliers = left.beside(blocks, list(map(split.weight, blocks)), beside)
+        others = list(map(PlannedBlock, blocks, multipliers))
     spent = (one.block.cost(rule.budget, rule.neighbours, one.multiplier) for one in others)
     amount = rule.amount - count - sum(spent, Fraction(0))
     if not others:  # the number of rows serves the tables alone
         amount, count = rule.amount, Fraction(0)
-    split = TableSplit(together, rule.neighbours.unit, weights)
     if rule.budget.noise == "laplace" or split.whole_is_better:
         tables, shares, part = split.measured_tables(rule.budget.noise)
         made = [
@@ -84,7 +91,6 @@ def divide(
         ]
         return Division([*made, *others], (), count + amount * part)
     residuals, multipliers, part = split.measured_residuals()  # for one row
-    times = rule.neighbours.of_person(Sensitivity(Fraction(1), Fraction(1))).l2_squared
     made = [
         PlannedBlock(residual, multiplier * times / amount)
         for residual, multiplier in zip(residuals, multipliers, strict=True)

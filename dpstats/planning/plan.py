@@ -321,8 +321,8 @@ def plan(
         several analyses need takes its largest part.
     allocation : {"equal", "optimal"}
         Without shares: equal noise on every test function in natural units, as in BL24, or the
-        least sum of the noise variances. The number of rows, where it is measured, gets what it
-        would in an equal split; less where it is also the total of a table, down to 1%.
+        least sum of the noise variances, those of tables as in `weights`. A measured number of rows
+        gets what it would in an equal split; less where it is the total of a table, down to 1%.
     weights : {"balanced", "cells", "max", "equal"}
         How tables with common columns share what they get together, for the least noise in their
         combined answers: the sum of the variances of all cells, every table weighted by its number

@@ -35,6 +35,7 @@ from dpstats.arrays import Floats
 from dpstats.caching import Cached
 from dpstats.checks import check_choice
 from dpstats.errors import RequestError
+from dpstats.families.block import Block
 from dpstats.families.tables.cells import Table
 from dpstats.families.tables.residuals import (
     MOST_COLUMNS,
@@ -140,6 +141,22 @@ class TableSplit(Cached):
         if self.weights == "max":
             return float(np.max(found / self.cells))
         return float(self._first_weights @ found)
+
+    def weight(self, block: Block) -> float:
+        """Of the variances of another block, beside those of the tables."""
+        return float(block.size**-0.5) if self.weights == "balanced" else 1.0
+
+    def least(self, noise: Noise) -> float:
+        """Weighted sum of the variances, in counts, of what is measured with a budget of one."""
+        rows = 2.0 if self.unit == "replace" else 1.0  # squared L2, and L1, sensitivity of a table
+        if noise == "laplace":
+            variances = 2 * rows**2 / (self.seen @ self.shares(noise) ** 2)
+        elif self.whole_is_better:
+            variances = rows / 2 / (self.seen @ self.shares(noise))
+        else:
+            variances = self.shrinkage / (2 * self.precisions)
+        found = self.spread @ variances
+        return float(found.sum() if self.weights == "max" else self._first_weights @ found)
 
     # Gaussian noise: the residuals themselves.
 

@@ -131,6 +131,11 @@ class RegressionResult(LinearResult, ABC):
     moments: DesignMoments = field(kw_only=True, compare=False)
 
     @property
+    def df_model(self) -> float:
+        """Number of coefficients, not counting the constant."""
+        return float(len(self.params) - (self.moments.constant is not None))
+
+    @property
     @abstractmethod
     def df_resid(self) -> float:
         """Rows less coefficients."""

@@ -145,6 +145,16 @@ class GeneralisedResult(RegressionResult):
             notes=[_FIRST_ORDER, *self.notes],
         )  # fmt: skip
 
+    def cov_params(self) -> pd.DataFrame:
+        """Covariance of the coefficients' errors (d, d), sampling and privacy together.
+
+        Its diagonal holds the squares of `bse`; infinite if those are.
+        """
+        import pandas as pd
+
+        found = self._model.covariance(self._coefficients.combinations)
+        return pd.DataFrame(found, index=self.terms, columns=self.terms)
+
     @property
     def df_resid(self) -> float:
         """Rows less coefficients."""

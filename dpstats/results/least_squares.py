@@ -95,11 +95,6 @@ class OLSResult(RegressionResult):
         )
 
     @property
-    def df_model(self) -> float:
-        """Number of coefficients, not counting the constant."""
-        return float(len(self.params) - (self.moments.constant is not None))
-
-    @property
     def df_resid(self) -> float:
         """Rows less coefficients."""
         return self._law.model.df_resid

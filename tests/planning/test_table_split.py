@@ -1,6 +1,7 @@
 """How overlapping tables share their part of the budget, against published and direct optima."""
 
 import itertools
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -9,8 +10,10 @@ from scipy.optimize import minimize
 
 import dpstats as dps
 from dpstats.errors import RequestError
-from dpstats.families.tables.cells import Cells, tables_of_degree
+from dpstats.families.tables.cells import Cells, Table, tables_of_degree
 from dpstats.families.tables.residuals import Residual
+from dpstats.measured.answers import answer
+from dpstats.measured.measurements import Measurements
 from dpstats.planning.plan import Plan
 from dpstats.planning.table_split import TableSplit
 
@@ -220,3 +223,47 @@ def test_the_noise_of_a_plan_shows_its_weights(budget, unit, allocation, tmp_pat
     assert "weights" not in str(alone)
     shares = dps.plan(schema, asked, budget=budget, unit=unit, shares={"tables": 1, "gap": 2})
     assert shares.weights is None
+
+
+@pytest.mark.parametrize("weights", ["balanced", "cells"])
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+@pytest.mark.parametrize("budget", [dps.ZCDP(0.1), dps.PureDP(1)], ids=["rho", "epsilon"])
+def test_no_other_share_of_the_tables_has_less_noise(budget, unit, weights):
+    """`allocation="optimal"` beside a condition and moments: the weighted sum of all variances."""
+    numbers = [dps.Number(name, -1, 1, points=9, missing=0) for name in "xyz"]
+    columns = [dps.Category(f"c{i}", list(range(n))) for i, n in enumerate((9, 6, 3, 2))]
+    asked = {
+        "tables": dps.Marginals([c.name for c in columns]),
+        "condition": dps.Proportion("c0 == 0 and c1 == 1 and c2 == 1"),
+        "moments": dps.OLS("x ~ y + z"),
+    }
+    plan = dps.plan(
+        dps.Schema([*columns, *numbers]), asked, budget=budget, unit=unit, allocation="optimal",
+        weights=weights, n=5_000 if unit == "replace" else None,
+    )  # fmt: skip
+    strategy = plan.strategy
+    kinds = [
+        "tables" if isinstance(one.block, Table | Residual) else one.role for one in strategy.blocks
+    ]
+    spent = dict.fromkeys(kinds, Fraction(0))
+    for one, kind in zip(strategy.blocks, kinds, strict=True):
+        if kind != "tables":
+            spent[kind] += one.block.cost(budget, strategy.neighbours, one.multiplier)
+    spent["tables"] = budget.total - sum(spent.values())  # of residuals jointly
+
+    def weighted(moved):
+        """With so much of the budget moved from the other blocks to the tables."""
+        times = {"tables": 1 + moved / spent["tables"], "family": 1 - moved / spent["family"]}
+        blocks = tuple(
+            replace(one, multiplier=one.multiplier / times.get(kind, 1))
+            for one, kind in zip(strategy.blocks, kinds, strict=True)
+        )
+        sums = np.full(sum(one.block.size for one in blocks), 5_000.0)  # the last is their number
+        held = Measurements(replace(strategy, blocks=blocks), sums, 0 * sums, not_private=True)
+        sizes = np.array([block.size for block in plan.published.blocks])
+        weight = sizes ** (-0.5 if weights == "balanced" else 0.0)
+        return float(np.repeat(weight, sizes) @ answer(held, plan.published).noise_variances)
+
+    moves = [min(spent["tables"], spent["family"]) * Fraction(i, 20) for i in range(-16, 17, 2)]
+    assert weighted(Fraction(0)) <= 1.003 * min(map(weighted, moves))
+    assert plan.cost() == budget.total

@@ -176,7 +176,7 @@ def test_smaller_models_of_a_release_cover(table, tools):
     """A regression on x and u from what was measured for one on x, u and g."""
     large, small = dps.Logistic("y ~ x + u + C(g)"), dps.Logistic("y ~ x + u")
     crowd = pd.DataFrame(mixed(np.random.default_rng(0), 1_000_000))
-    x = np.column_stack([np.ones(len(crowd)), crowd["u"], crowd["x"]])
+    x = np.column_stack([np.ones(len(crowd)), crowd["x"], crowd["u"]])
     truth = np.zeros(3)
     for _ in range(20):
         mean = special.expit(x @ truth)
@@ -191,8 +191,24 @@ def test_smaller_models_of_a_release_cover(table, tools):
             with _noise_from(source(run)):
                 held = dps.measure(plan, rows)
             found = dps.synthesize(held, rng=run, m=4_000, k=500).infer(small)
-            assert found.terms == ["Intercept", "u[T.True]", "x"]
+            assert found.terms == ["Intercept", "x", "u[T.True]"]
             ends = np.asarray(found.conf_int())
             hits += (ends[:, 0] <= truth) & (truth <= ends[:, 1])
         for term, hit in zip(found.terms, hits, strict=True):
             table.covers(f"n = {n}, {budget.kind}", term, hit, runs, rate=0.93)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stages", [1, 2])
+@pytest.mark.parametrize("formula", ["y ~ u", "y ~ x + u + C(g)"])
+def test_a_regressor_that_predicts_the_outcome_keeps_an_infinite_end(formula, stages, table, tools):
+    """The coefficient is infinite: an interval with an end does not cover it."""
+    plan = dps.plan(MIXED, {"it": dps.Logistic(formula, stages=stages)}, budget=TIGHT)
+    rng, open_ends, runs = np.random.default_rng(3), 0, 100
+    for run in range(runs):
+        frame = pd.DataFrame(mixed(rng, 5_000)).reindex(columns=MIXED.names, fill_value=0)
+        with _noise_from(tools.Gaussian(run)):
+            held = dps.measure(plan, frame.assign(y=frame["y"] | frame["u"]))
+        found = dps.synthesize(held, rng=run, m=3_000, k=300).infer("it")
+        open_ends += np.isinf(np.asarray(found.conf_int())[found.terms.index("u[T.True]"), 1])
+    table.covers(f"{formula}, stages {stages}", "upper end", open_ends, runs, rate=0.95)

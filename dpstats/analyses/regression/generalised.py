@@ -39,6 +39,11 @@ NO_ENDS = (
     "some intervals have no ends: the noise does not rule out collinear regressors; leave out one "
     "of two related columns, or use more rows or more budget"
 )
+SEPARATED = (
+    "some intervals have an end at infinity: the noise does not rule out that a regressor predicts "
+    "the outcome without error; no finite coefficient would do so. Use more rows, more budget, or "
+    "leave out levels with few rows of one outcome"
+)
 TWO_STAGES = "the score itself was measured, at a pilot that the first stage gave"
 ONE_OF_TWO = (
     "this release has no second stage for this formula: these are the results of the first; "
@@ -182,7 +187,10 @@ def density_result(
     unmeasured = np.full(len(moments.design.names), np.nan)
     if score.known:
         combinations = moments.to_basis / moments.half_range
-        notes += [NO_ENDS] if score.unbounded(combinations, 0.05) else []
+        if score.unbounded(combinations, 0.05):
+            notes.append(NO_ENDS)
+        elif any(np.isinf(score.interval(h, 0.05, sampled=True)).any() for h in combinations):
+            notes.append(SEPARATED)
         unmeasured = score.unmeasured(combinations)
         notes += _unmeasured(unmeasured, moments.design.names, both)
     rows = score.answers.rows if moments.given is None else moments.matrix(release).answers.rows

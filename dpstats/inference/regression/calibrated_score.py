@@ -32,6 +32,12 @@ collinear columns. It is next to nothing where the variance inflation factor sho
 and the interval has no ends where noise hides whether the derivative is zero. Elsewhere it is one:
 less would count noise that the fit has smoothed away.
 
+That law is linear in t, and the score is not. Where a regressor predicts the outcome without
+error, no finite coefficient solves the score, and yet a noisy one may. So an end of an interval
+stands only if the score there, with the other coefficients fitted and by its own variance, rejects
+it as well (Rao's test). Else the interval goes on to the first value that is rejected; without one
+it has no end.
+
 The estimate solves sum_i w_i psi_b(z_i) = 0. Its derivative, by which errors of the score become
 errors of the estimate, is that of the calibrated score: a density that noise has shrunk knows less
 of the dependence between columns than the answers do, and its own would make the errors of related
@@ -56,12 +62,18 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy import linalg
+from scipy import linalg, special
 
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
 from dpstats.inference.regression.error_law import ErrorLaw, independent, joint_test
-from dpstats.inference.regression.newton import derivatives, find_root, solved
+from dpstats.inference.regression.newton import (
+    derivatives,
+    find_root,
+    first_rejected,
+    solved,
+    tail_of,
+)
 from dpstats.inference.simulation import calibration_generator, draw_noise
 
 if TYPE_CHECKING:
@@ -81,6 +93,7 @@ _SMALL_RIDGE, _LEAST_RIDGE = 1.0, 0.01  # nu for the derivative; the latter wher
 _COLLINEAR = 5.0  # variance inflation factor above which columns are taken to be
 _INSIDE = 0.06  # squared relative error of the law inside bins, a direction
 _LEAST_PART = 0.1  # of the information under the fitted density, that each direction keeps
+_LEAST_VARIANCE = 1e-300
 _JITTER = 1e-10  # of the mean variance of a function: directions without variance stay unused
 
 
@@ -275,12 +288,7 @@ class CalibratedScore(Cached):
         """
         b = self.params
         assert b is not None
-
-        def means(x: Floats) -> Floats:
-            at_pilot = 0.0 if self.pilot is None else self.link.mean(x @ self.pilot)
-            return np.asarray(x * (self.link.mean(x @ b) - at_pilot)[:, np.newaxis])
-
-        moved = means(self.coarse) - means(self.x)
+        moved = self._means(self.coarse, b) - self._means(self.x, b)
         return self.parts(solved(self._found_information, moved.T).T)[1]
 
     def unmeasured(self, combinations: Floats) -> Floats:
@@ -413,8 +421,19 @@ class CalibratedScore(Cached):
         key = (combination.tobytes(), sampled)
         return self._once(key, lambda: self.law(combination, sampling=sampled))
 
+    def covariance(self, combinations: Floats) -> Floats:
+        """(k, k) of combinations (k, p), with the `variances` of each; infinite if not known."""
+        if self.params is None:
+            return np.full((len(combinations),) * 2, np.inf)
+        rest = combinations @ self._rest @ combinations.T
+        own, inside = np.diag(rest), np.diag(combinations @ self._inside @ combinations.T)
+        part = np.sqrt(np.minimum(own, inside) / np.where(own > 0, own, 1.0))
+        known = self.sampling_covariance + self.noise_covariance
+        density = rest * (self.kappa / self.persons + _INSIDE * np.outer(part, part))
+        return np.asarray(combinations @ known @ combinations.T + density)
+
     def unbounded(self, combinations: Floats, alpha: float) -> bool:
-        """Whether the interval of some combination (k, p) has no ends."""
+        """Whether noise hides if the derivative is zero: some of the intervals have no ends."""
         return any(self._law(h, True).unbounded(alpha) for h in combinations)
 
     def variances(self, combination: Floats) -> tuple[float, float]:
@@ -431,9 +450,66 @@ class CalibratedScore(Cached):
         """Interval of a combination of the population's coefficients, or of the table's."""
         if self.params is None:
             return -np.inf, np.inf
-        low, high = self._law(combination, sampled).interval(alpha)
-        centre = float(combination @ self.params)
-        return centre + low, centre + high
+        key = ("interval", combination.tobytes(), sampled, alpha)
+        return self._once(key, lambda: self._interval(combination, alpha, sampled))
+
+    def _interval(self, combination: Floats, alpha: float, sampled: bool) -> tuple[float, float]:
+        """That of `law`, prolonged by values which the score does not reject."""
+        assert self.params is not None
+        law, centre = self._law(combination, sampled), float(combination @ self.params)
+        limit = -float(special.ndtri(alpha / 2))
+        deviation = float(np.hypot(law.spread, np.sqrt(np.mean(law.fixed**2))))
+
+        def end(sign: float, start: float) -> float:
+            def kept(t: float) -> float | None:
+                z = self.deviate(combination, centre + sign * t, sampled=sampled)
+                return None if z is None else limit + sign * z
+
+            return sign * first_rejected(self.x, combination, kept, start, deviation)
+
+        low, high = law.interval(alpha)
+        return centre + end(-1.0, -low), centre + end(1.0, high)
+
+    def deviate(self, combination: Floats, value: float, *, sampled: bool) -> float | None:
+        """How far the score is from zero if a combination has this value, as a normal deviate.
+
+        Positive where larger values are more likely; None where the others have no solution.
+        """
+        assert self.params is not None
+        b = self._under(combination, value)
+        if b is None:
+            return None
+        try:
+            along = solved(self.information(b), combination)
+        except linalg.LinAlgError:
+            return None
+        by, left = self.x @ along, self.y - self.link.mean(self.x @ b)
+        moved = self._means(self.coarse, b) @ along - self._means(self.x, b) @ along
+        c, rest = self.parts(np.column_stack([by * left, moved]))
+        variance = rest[0, 0] * self.kappa / self.persons + min(rest[0, 0], rest[1, 1]) * _INSIDE
+        if sampled:
+            own = along @ combination
+            if self.robust:  # of the residuals at the estimate: others are larger the worse b fits
+                own = self.density @ (by * (self.y - self.link.mean(self.x @ self.params))) ** 2
+            variance += float(own) / self.persons
+        variance += float(c[:, 0] @ self.noise_of_means @ c[:, 0])
+        return float(self.weights @ (by * left)) / math.sqrt(max(variance, _LEAST_VARIANCE))
+
+    def _under(self, combination: Floats, value: float) -> Floats | None:
+        """(p,) coefficients with this value of a combination; None where there is no solution."""
+        assert self.params is not None
+        along = solved(self._found_information, combination)
+        away = (value - float(combination @ self.params)) / float(combination @ along)
+        free = linalg.null_space(combination[np.newaxis, :])
+        start = self.params + along * away
+        if not free.shape[1]:
+            return np.asarray(start)
+        return find_root(partial(self._score, self.weights), self.information, self.x, start, free)
+
+    def _means(self, x: Floats, b: Floats) -> Floats:
+        """(m, p) x mean(x'b); less that at the pilot, where the score there was measured."""
+        at_pilot = 0.0 if self.pilot is None else self.link.mean(x @ self.pilot)
+        return np.asarray(x * (self.link.mean(x @ b) - at_pilot)[:, np.newaxis])
 
     def pvalue(self, combination: Floats, value: float, alternative: Alternative) -> float:
         """P-value of the hypothesis that a combination has this value in the population."""
@@ -441,4 +517,5 @@ class CalibratedScore(Cached):
             return 1.0
         law = self._law(combination, True)
         found = law.pvalue(value - float(combination @ self.params), alternative)
-        return max(found, law.least_pvalue)
+        z = self.deviate(combination, value, sampled=True)
+        return max(found, law.least_pvalue, 1.0 if z is None else tail_of(z, alternative))

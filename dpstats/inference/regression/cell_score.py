@@ -35,7 +35,13 @@ from dpstats.arrays import Floats
 from dpstats.caching import Cached
 from dpstats.inference.graphs.mixture_tails import MixtureTails
 from dpstats.inference.regression.error_law import independent, joint_test, root_of
-from dpstats.inference.regression.newton import derivatives, find_root, solved
+from dpstats.inference.regression.newton import (
+    derivatives,
+    find_root,
+    first_rejected,
+    solved,
+    tail_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,8 +50,6 @@ if TYPE_CHECKING:
 
 DRAWS = 5_000
 _ROUNDING = 1e-7  # standard deviations of the sampling error
-_LARGEST = 30.0  # change of the linear predictor beyond which a coefficient is taken as open
-_OPEN = 1e6  # stands above any statistic
 _LEAST_TAIL = 1e-300  # has a normal deviate
 _THIRD = 1 / 8  # largest |s'''| of the logistic function
 
@@ -213,6 +217,15 @@ class CellScore(Cached):
         noise = self.noise_covariance(self.params)
         return self.clustering * float(along @ combination), float(along @ noise @ along)
 
+    def covariance(self, combinations: Floats) -> Floats:
+        """(k, k) of combinations (k, p), with the `variances` of each; infinite if not known."""
+        if self.params is None:
+            return np.full((len(combinations),) * 2, np.inf)
+        information = self.information(self.params)
+        along = solved(information, combinations.T)
+        noise = self.noise_covariance(self.params)
+        return np.asarray(self.clustering * combinations @ along + along.T @ noise @ along)
+
     def _deviate_of(self, found: float, b: Floats, along: Floats, rest: float) -> float:
         """The normal deviate with the tail of an error along'U(b), `rest` the variance of its rows.
 
@@ -314,10 +327,7 @@ class CellScore(Cached):
         if self.params is None:
             return 1.0
         z = self.deviate(combination, value, sampled=True)
-        if z is None:
-            return 1.0
-        sides = {"larger": special.ndtr(-z), "smaller": special.ndtr(z)}
-        return float(sides.get(alternative, min(1.0, 2 * special.ndtr(-abs(z)))))
+        return 1.0 if z is None else tail_of(z, alternative)
 
     def interval(self, combination: Floats, alpha: float, *, sampled: bool) -> tuple[float, float]:
         """All values that are not rejected at level alpha, as an interval around the estimate."""
@@ -325,30 +335,13 @@ class CellScore(Cached):
             return -np.inf, np.inf
         centre = float(combination @ self.params)
         deviation = float(np.sqrt(sum(self.variances(combination))))
-        return tuple(  # type: ignore[return-value]
-            self._end(combination, centre, sign, deviation, alpha, sampled) for sign in (-1.0, 1.0)
-        )
+        limit = -float(special.ndtri(alpha / 2))
 
-    def _end(
-        self, h: Floats, centre: float, sign: float, deviation: float, alpha: float, sampled: bool
-    ) -> float:
-        """The first value on one side that is rejected; none, once a value has no solution."""
-        limit = -special.ndtri(alpha / 2)
-        furthest = _LARGEST / float(np.abs(self.x @ np.linalg.pinv(h[np.newaxis, :])).max())
+        def end(sign: float) -> float:
+            def kept(t: float) -> float | None:
+                z = self.deviate(combination, centre + sign * t, sampled=sampled)
+                return None if z is None else limit + sign * z
 
-        def short(t: float) -> float:
-            z = self.deviate(h, centre + sign * t, sampled=sampled)
-            return _OPEN if z is None else limit + sign * z
+            return sign * first_rejected(self.x, combination, kept, 0.0, deviation)
 
-        low, step = 0.0, max(deviation, 1e-6) / 2
-        while low < furthest:
-            high = low + step
-            left = short(high)
-            if left == _OPEN:
-                break
-            if left < 0:
-                return centre + sign * float(
-                    optimize.brentq(short, low, high, xtol=1e-10 * deviation)
-                )
-            low, step = high, step * 1.5
-        return float(sign * np.inf)
+        return centre + end(-1.0), centre + end(1.0)

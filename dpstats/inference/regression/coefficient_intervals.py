@@ -28,6 +28,9 @@ class Coefficients(Protocol):
     def variances(self, combination: Floats) -> tuple[float, float]:
         """Sampling and privacy variance of one combination (p,)."""
 
+    def covariance(self, combinations: Floats) -> Floats:
+        """(k, k) of the errors of combinations (k, p), with these variances."""
+
     def interval(self, combination: Floats, alpha: float, *, sampled: bool) -> tuple[float, float]:
         """Its interval; without sampling error, for the private table's own coefficients."""
 

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import linalg
+from scipy import linalg, optimize, special
 from scipy.linalg import lapack
 
 from dpstats.arrays import Floats
 
+if TYPE_CHECKING:
+    from dpstats.checks import Alternative
+
 _STEPS = 60
 _CLOSE = 1e-10  # change of the linear predictor at which it ends
+_OPEN = 1e6  # stands above any statistic, where a value has no solution
 _LARGEST = 30.0  # of the linear predictor: beyond it a mean is known to nobody
 
 
@@ -63,3 +69,43 @@ def derivatives(function: Callable[[Floats], float], b: Floats) -> Floats:
     """(p,) at b, by central differences."""
     steps = 1e-5 * np.maximum(np.abs(b), 1.0) * np.eye(len(b))
     return np.array([(function(b + h) - function(b - h)) / (2 * h.max()) for h in steps])
+
+
+def tail_of(z: float, alternative: Alternative) -> float:
+    """P-value of a normal deviate that is positive where larger values are more likely."""
+    sides = {"larger": special.ndtr(-z), "smaller": special.ndtr(z)}
+    return float(sides.get(alternative, min(1.0, 2 * special.ndtr(-abs(z)))))
+
+
+def first_rejected(
+    x: Floats,
+    combination: Floats,
+    kept: Callable[[float], float | None],
+    start: float,
+    deviation: float,
+) -> float:
+    """The first distance of a combination (p,) from its estimate that is rejected, from `start` on.
+
+    `kept` is negative for distances that are rejected, and None where no coefficients have them:
+    from there, and where predictors x b are beyond any mean, none is rejected.
+    """
+    if not math.isfinite(start):
+        return start
+    furthest = _LARGEST / float(np.abs(x @ np.linalg.pinv(combination[np.newaxis, :])).max())
+
+    def left(t: float) -> float:
+        found = kept(t)
+        return _OPEN if found is None else found
+
+    if start > 0 and left(start) < 0:
+        return start
+    low, step = start, max(deviation, 1e-6) / 2
+    while low < furthest:
+        high = low + step
+        found = left(high)
+        if found == _OPEN:
+            break
+        if found < 0:
+            return float(optimize.brentq(left, low, high, xtol=1e-10 * deviation))
+        low, step = high, step * 1.5
+    return math.inf

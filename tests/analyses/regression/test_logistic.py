@@ -318,3 +318,64 @@ def test_coefficients_of_nearly_equal_columns_are_open(seeded_noise):
     assert np.all(np.isinf(found.conf_int()[1:]))
     assert np.all(found.pvalues[1:] > 0.05)
     assert any("some intervals have no ends" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    ("formula", "stages", "open_end"), [("y ~ u", 1, 1), ("y ~ x + u + C(g)", 1, 2),
+                                        ("y ~ x + u + C(g)", 2, 2)],
+)  # fmt: skip
+def test_a_regressor_that_predicts_the_outcome_has_no_finite_upper_end(
+    formula, stages, open_end, rows, seeded_noise
+):
+    """A valid 95% interval may end in 1 of 40 releases: with none of these seeds."""
+    sure = rows.assign(y=rows["y"] | rows["u"])
+    plan = dps.plan(SCHEMA, {"it": dps.Logistic(formula, stages=stages)}, budget=dps.PureDP(5))
+    estimated = 0
+    for seed in (0, 1, 4):
+        with _noise_from(seeded_noise(seed)):
+            found = dps.release(plan, sure, m=1_000, rng=0).infer("it")
+        assert np.isinf(np.asarray(found.conf_int())[open_end, 1])
+        assert np.isinf(found.odds_ratios()["conf_high"].iloc[open_end])
+        if found.converged:
+            estimated += 1
+            if "+" in formula:
+                assert any("predicts the outcome without error" in note for note in found.notes)
+    assert estimated > 0
+
+
+@pytest.mark.parametrize("stages", [1, 2])
+def test_counts_of_groups_without_noise_are_statsmodels(stages, rows, no_noise):
+    """Moments and two-way tables determine the score, so nothing is left to the fitted density."""
+    ours = fitted(dps.Poisson("count ~ C(g) + u", stages=stages), rows)
+    frame = rows.assign(u=rows["u"].astype(str))
+    theirs = smf.poisson("count ~ C(g) + C(u)", frame).fit(disp=0, cov_type="HC0")
+    order = [list(theirs.params.index).index(t.replace("u[", "C(u)[")) for t in ours.terms]
+    np.testing.assert_allclose(ours.params, theirs.params.iloc[order], rtol=1e-6, atol=1e-7)
+    assert np.all(ours.unmeasured < 1e-6)
+
+
+@pytest.mark.parametrize("formula", ["y ~ few + C(g)", "y ~ x + u + C(g)"])
+def test_covariances_have_the_names_and_without_noise_the_values_of_statsmodels(
+    formula, rows, no_noise
+):
+    ours = fitted(dps.Logistic(formula, stages=1 if "few" in formula else 2), rows)
+    theirs, order = of_statsmodels(smf.logit, formula, rows, ours.terms)
+    found, wanted = ours.cov_params(), theirs.cov_params().to_numpy()[np.ix_(order, order)]
+    assert list(found.index) == list(found.columns) == ours.terms
+    np.testing.assert_allclose(np.diag(found), np.asarray(ours.bse) ** 2, rtol=1e-9)
+    size = np.sqrt(np.outer(np.diag(wanted), np.diag(wanted)))
+    off = 1e-6 if "few" in formula else 0.1
+    np.testing.assert_allclose(found / size, wanted / size, atol=off)
+    assert (ours.df_model, ours.df_resid) == (theirs.df_model, theirs.df_resid)
+
+
+def test_covariances_are_those_of_every_combination(rows):
+    for stages in (1, 2):
+        ours = fitted(dps.Logistic("y ~ x + u", stages=stages), rows, dps.PureDP(3))
+        one = np.array([[0, 1.0, 0]])
+        assert float((one @ ours.cov_params().to_numpy() @ one.T)[0, 0]) == pytest.approx(
+            ours.t_test(one).sd ** 2
+        )
+        assert np.all(np.linalg.eigvalsh(ours.cov_params()) > 0)
+    hidden = fitted(dps.Logistic("y ~ x + u"), rows.head(60), dps.PureDP(0.001))
+    assert hidden.converged or np.isinf(hidden.cov_params()).all(axis=None)
