@@ -40,6 +40,12 @@ def add_commands(commands: Commands) -> None:
         "much; a table, or with -o a figure",
     )
     preview.add_argument(
+        "--of",
+        action="append",
+        metavar="NAME",
+        help="for --curve: an analysis to show, instead of all; may be repeated",
+    )
+    preview.add_argument(
         "--theory",
         action="store_true",
         help="print what a theorem promises of the synthetic rows, beside their expected error",
@@ -116,6 +122,8 @@ def _preview(options: argparse.Namespace) -> None:
     like = None if options.like is None else read_like(options.like)
     if options.output is not None and not options.curve:
         raise RequestError("-o is for the figure of --curve")
+    if options.of is not None and not options.curve:
+        raise RequestError("--of names analyses of --curve; give --curve too")
     if options.curve:
         _curve(plan, like, options)
         return
@@ -140,18 +148,25 @@ def _curve(plan: Plan, like: Release | Guesses | None, options: argparse.Namespa
     """The table or figure of widths against the budget."""
     from dpstats.errors import RequestError
     from dpstats.files import check_place
+    from dpstats.plots.curves import MOST
     from dpstats.releases.paid import check_apart
 
     if options.solve is not None:
         raise RequestError("give --curve or --solve, not both")
     if options.output is None:
-        show(plan.curve(options.rows, like=like, progress=progress()))
+        show(plan.curve(options.rows, of=options.of, like=like, progress=progress()))
         return
     check_apart(options.output, {"request": options.request, "pattern": options.like})
     if options.output.suffix.lower().lstrip(".") not in _FIGURES:
         raise RequestError(f"name the figure .{', .'.join(_FIGURES)}, as in curve.svg")
     check_place(options.output, overwrite=options.force)
-    _draw(plan.curve(options.rows, like=like, progress=progress()), options.output, options.force)
+    drawn = len(plan.analyses if options.of is None else options.of)
+    if drawn > MOST:
+        raise RequestError(
+            f"a figure shows at most {MOST} analyses, not {drawn}; name some by --of"
+        )
+    found = plan.curve(options.rows, of=options.of, like=like, progress=progress())
+    _draw(found, options.output, options.force)
     show(f"written to {options.output}", done=f"{options.output} is written")
 
 

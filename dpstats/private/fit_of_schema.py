@@ -197,7 +197,9 @@ class SchemaFit:
             ]
             advice.append(f"{self.found}: {', '.join(map(repr, self.fields))}")
         outside = any(c.undeclared or c.clamped for c in self.columns)
-        if self.columns and not self.absent and not outside:
+        if self.columns and not self.absent and not self.rows:
+            advice.append("the table has no rows")
+        elif self.columns and not self.absent and not outside:
             advice.append("every cell that is not missing fits its declaration")
         used = self.persons and f": {self.persons}"
         header = ["", "missing", "undeclared", "clamped", "commonest outside"]

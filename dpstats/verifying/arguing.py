@@ -21,6 +21,10 @@ _UNITS = {
     "replace": "neighbours differ by replacing one row",
     "add_remove": "neighbours differ by one row more or less",
 }
+_OF_PERSONS = {
+    "replace": "neighbours differ by the values in the rows of one person",
+    "add_remove": "neighbours differ by all rows of one person, there or not",
+}
 
 _WHAT = {
     "table": "counts of all cells",
@@ -120,10 +124,11 @@ def _argued(held: Held, name: str) -> Verdict:
         if not (joint and isinstance(one.block, Residual)):
             reached, bound = reached + least, bound + most
     what = "discrete Laplace" if power == 1 else "discrete Gaussian"
+    units = _UNITS if held.rows_per_person == 1 else _OF_PERSONS
     lines = [
         f"{name}: a {held.kind} of dpstats, {len(held.blocks)} blocks of "
         f"{sum(one.block.size for one in held.blocks):,} functions.",
-        f"Claim: {_KEYS[kind]} = {_text(total)} with {what} noise; {_UNITS[held.unit]}.",
+        f"Claim: {_KEYS[kind]} = {_text(total)} with {what} noise; {units[held.unit]}.",
         *_persons(held, held.rows_per_person**power),
         "",
     ]

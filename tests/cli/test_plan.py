@@ -136,6 +136,18 @@ def test_a_curve_is_a_table_or_a_figure(folder, capsys):
     assert "-o is for the figure of --curve" in capsys.readouterr().err
     assert main([*curve, "--solve", "old"]) == REFUSED
     assert "give --curve or --solve, not both" in capsys.readouterr().err
+    assert main([*curve, "--of", "old"]) == DONE
+    assert capsys.readouterr().out.splitlines()[1].split("  ") == ["epsilon", "old: proportion"]
+    assert main([*curve[:-1], "--of", "old"]) == REFUSED
+    assert "--of names analyses of --curve" in capsys.readouterr().err
+
+
+def test_a_figure_of_too_many_analyses_is_refused_before_any_preview(folder, capsys, monkeypatch):
+    monkeypatch.setattr("dpstats.plots.curves.MOST", 1)
+    monkeypatch.setattr("dpstats.planning.plan.Plan.curve", None)
+    asked = ["preview", "request.toml", "--rows", "2000", "--curve", "-o", "curve.svg"]
+    assert main(asked) == REFUSED
+    assert "a figure shows at most 1 analyses, not 2; name some by --of" in capsys.readouterr().err
 
 
 def test_the_theorem_is_printed_when_it_is_asked_for(folder, capsys):

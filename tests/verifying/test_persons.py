@@ -35,6 +35,7 @@ def test_both_agree_on_the_cost_of_a_person(kind, relation, person, tmp_path):
     assert found.reached == found.bound == 3
     assert f"costs {3 if kind is dps.PureDP else 9} times" in found.text
     assert ("found by the key 'id'" in found.text) == (person is not None)
+    assert "rows of one person" in found.text.splitlines()[1]
     plain = json.loads(path.read_text())
     path.write_text(json.dumps({**plain, "rows_per_person": 4}))
     assert not verify(path).agrees

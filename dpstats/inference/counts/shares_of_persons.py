@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from dpstats.arrays import Floats
-from dpstats.checks import Alternative
+from dpstats.checks import Alternative, check_proportion
 from dpstats.inference.confidence_law import ConfidenceLaw
 from dpstats.inference.counts.difference_intervals import DifferenceIntervals
 from dpstats.inference.counts.proportion_intervals import GroupIntervals, ProportionIntervals
@@ -84,8 +84,14 @@ class SharesOfPersons:
         return SharesOfPersons(self.rows.subset(chosen), self.persons.subset(chosen))
 
     def pvalues(self, value: float, alternative: Alternative) -> Floats:
-        """P-values (d,) that each equals `value`."""
-        return self.persons.pvalues(value, alternative)
+        """P-values (d,) that each equals `value`.
+
+        Raises
+        ------
+        RequestError
+            For a value that is not in [0, 1].
+        """
+        return self.persons.pvalues(check_proportion(value), alternative)
 
 
 @dataclass(frozen=True)

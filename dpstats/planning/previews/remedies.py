@@ -20,6 +20,7 @@ from dpstats.planning.previews.invented import generator
 from dpstats.planning.previews.likeness import Likeness
 from dpstats.planning.previews.pretended import pretend_rows, seen_by_analyses
 from dpstats.planning.previews.simulated import PreviewedWidths, Simulation
+from dpstats.planning.solution import text_of
 from dpstats.results.base import Result
 from dpstats.results.rendering import significant
 from dpstats.schema import Number, Schema
@@ -198,14 +199,14 @@ def _simulation(change: Change, like: Likeness, n: int, releases: int | None = N
 def finer_quantiles(
     plan: Replannable, name: str, results: Sequence[Result], like: Likeness, n: int
 ) -> tuple[Remedy, ...]:
-    """The fewest further bins that make intervals of a quantile shorter by a quarter."""
+    """The fewest further bins that make intervals of quantiles a quarter shorter, none longer."""
     before = PreviewedWidths.of(results).medians
     for change in _declaring(plan, bins.finer_edges(plan.analyses[name], *_of(plan), like)):
         with suppress(DpstatsError):
             results = _simulation(change, like, n).results(change.plan.analyses[name])
             widths = PreviewedWidths.of(results).medians
             ratios = [widths[term] / before[term] for term in before if before[term] > 0]
-            if ratios and np.median(ratios) <= _SHORTER:
+            if ratios and np.median(ratios) <= _SHORTER and max(ratios) <= 1:
                 return (Remedy(change.text, widths, {}, len(results), before),)
     return ()
 
@@ -240,7 +241,7 @@ def _dearer(plan: Replannable) -> Iterator[Change]:
     budget = plan.strategy.budget
     for times in _TIMES:
         more = budget.of_total(budget.total * times)
-        yield Change(f"{more.parameter} = {float(more.total):g}", plan.costing(more))
+        yield Change(text_of(more), plan.costing(more))
 
 
 def _planned(plan: Replannable, name: str, changed: Iterable[tuple[str, Any]]) -> Iterator[Change]:
