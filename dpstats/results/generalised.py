@@ -16,7 +16,7 @@ from dpstats.inference.regression.coefficient_intervals import (
     MeanIntervalsOfPredictor,
     NormalIntervals,
 )
-from dpstats.inference.regression.marginal_effects import marginal_effects
+from dpstats.inference.regression.generalised.marginal_effects import marginal_effects
 from dpstats.results.contrasts import RegressionResult
 from dpstats.results.estimates import EstimateResult
 from dpstats.results.named import Named
@@ -24,7 +24,7 @@ from dpstats.results.named import Named
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dpstats.inference.regression.link import Link
+    from dpstats.inference.regression.generalised.link import Link
 
 
 _FIRST_ORDER = "intervals of averages are to first order in the errors of the coefficients"

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from dpstats.arrays import Floats
     from dpstats.families.pilot_score import PilotScore
     from dpstats.inference.regression.design_moments import DesignMoments
-    from dpstats.inference.regression.glm_models import DensityModel
-    from dpstats.inference.regression.link import Link
+    from dpstats.inference.regression.generalised.glm_models import DensityModel
+    from dpstats.inference.regression.generalised.link import Link
     from dpstats.measured.answers import Asking
     from dpstats.measured.row_count import RowCount
     from dpstats.measured.view import ReleaseView

@@ -14,8 +14,8 @@ from dpstats.analyses.regression.generalised import (
 from dpstats.errors import NotMeasuredError, RequestError
 from dpstats.families.block import Family
 from dpstats.inference.regression.design_moments import DesignMoments
-from dpstats.inference.regression.glm_models import BinnedModel, DensityModel
-from dpstats.inference.regression.link import Logit
+from dpstats.inference.regression.generalised.glm_models import BinnedModel, DensityModel
+from dpstats.inference.regression.generalised.link import Logit
 from dpstats.results.generalised import LogisticResult
 
 if TYPE_CHECKING:
@@ -41,8 +41,8 @@ class Logistic(Generalised):
     are measured, and for numbers how far rows lie from the middle of their bin; numbers need
     `edges=` in the schema (8 to 16 bins serve most). Else the functions of `dps.OLS` with the same
     formula are measured, and two-way tables of all columns; see
-    `inference.regression.calibrated_score` for what intervals rest on then. A release that has
-    these for more columns answers smaller models too.
+    `inference.regression.generalised.calibrated_density` for what intervals rest on then. A release
+    that has these for more columns answers smaller models too.
 
     Parameters
     ----------

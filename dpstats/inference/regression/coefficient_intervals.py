@@ -15,7 +15,7 @@ from dpstats.spending import bonferroni
 
 if TYPE_CHECKING:
     from dpstats.checks import Alternative, Method, Target
-    from dpstats.inference.regression.link import Link
+    from dpstats.inference.regression.generalised.link import Link
 
 
 class Coefficients(Protocol):

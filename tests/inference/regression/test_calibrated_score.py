@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from scipy import sparse, special
 
-from dpstats.inference.regression.calibrated_score import CalibratedScore
 from dpstats.inference.regression.error_law import ErrorLaw
-from dpstats.inference.regression.link import Log, Logit
-from dpstats.inference.regression.newton import derivatives
+from dpstats.inference.regression.generalised.calibrated_score import CalibratedScore
+from dpstats.inference.regression.generalised.link import Log, Logit
+from dpstats.inference.regression.generalised.newton import derivatives
 
 N = 10_000
 OF_ROWS = SimpleNamespace(rows_per_person=1)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import special
 
-from dpstats.inference.regression.cell_score import CellScore
+from dpstats.inference.regression.generalised.cell_score import CellScore
 
 
 def exact(x, y, bins, width=2.0):

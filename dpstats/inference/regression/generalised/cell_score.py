@@ -35,7 +35,7 @@ from dpstats.arrays import Floats
 from dpstats.caching import Cached
 from dpstats.inference.graphs.mixture_tails import MixtureTails
 from dpstats.inference.regression.error_law import independent, joint_test, root_of
-from dpstats.inference.regression.newton import (
+from dpstats.inference.regression.generalised.newton import (
     derivatives,
     find_root,
     first_rejected,

@@ -19,16 +19,16 @@ from dpstats.families.conditions import CellSet
 from dpstats.families.pilot_score import UNIT, PilotScore
 from dpstats.families.tables.bin_offsets import BinOffsets
 from dpstats.families.tables.cells import Cells, Indicator, Table
-from dpstats.inference.regression.calibrated_score import CalibratedScore
-from dpstats.inference.regression.cell_score import CellScore
 from dpstats.inference.regression.design_moments import DesignMoments
+from dpstats.inference.regression.generalised.calibrated_score import CalibratedScore
+from dpstats.inference.regression.generalised.cell_score import CellScore
 from dpstats.inference.simulation import calibration_seed
 from dpstats.schema import Column, Number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dpstats.inference.regression.link import Link
+    from dpstats.inference.regression.generalised.link import Link
     from dpstats.measured.answers import Answers
     from dpstats.measured.row_count import RowCount
     from dpstats.measured.view import ReleaseView

@@ -13,7 +13,7 @@ from dpstats.schema import Number
 
 if TYPE_CHECKING:
     from dpstats.inference.regression.design_moments import DesignMoments
-    from dpstats.inference.regression.link import Link
+    from dpstats.inference.regression.generalised.link import Link
 
 _STEP = 1e-3  # in unit scale; regressors are at most quadratic, so differences are exact
 

@@ -1,0 +1,1 @@
+"""Estimates, errors, intervals and tests of generalised linear models."""
