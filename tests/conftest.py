@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 from collections.abc import Iterator
 
 import numpy as np
@@ -45,6 +46,13 @@ def survey() -> pd.DataFrame:
             "age": rng.normal(45, 20, n).clip(0, 110).round(1),
         }
     )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _interrupts_are_heard() -> None:
+    """Shells start what runs in the background with SIGINT ignored, and some tests send it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class _Laplace:

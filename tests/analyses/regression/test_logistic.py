@@ -344,6 +344,22 @@ def test_a_regressor_that_predicts_the_outcome_has_no_finite_upper_end(
 
 
 @pytest.mark.parametrize("stages", [1, 2])
+def test_a_level_without_any_count_has_no_finite_lower_end(stages, rows, seeded_noise):
+    """Its coefficient is minus infinity; others keep their ends, also where means grow."""
+    none = rows.assign(count=rows["count"].where(rows["g"] != "c", 0))
+    asked = {"it": dps.Poisson("count ~ x + u + C(g)", stages=stages)}
+    plan = dps.plan(SCHEMA, asked, budget=dps.PureDP(20))
+    for seed in (0, 1, 2):
+        with _noise_from(seeded_noise(seed)):
+            found = dps.release(plan, none, m=1_000, rng=0).infer("it")
+        low, high = np.asarray(found.conf_int()).T
+        at = found.terms.index("C(g)[T.c]")
+        assert np.isneginf(low[at])
+        kept = [found.terms.index(term) for term in ("x", "u[T.True]")]
+        assert np.isfinite([*low[kept], *high[kept]]).all()
+
+
+@pytest.mark.parametrize("stages", [1, 2])
 def test_counts_of_groups_without_noise_are_statsmodels(stages, rows, no_noise):
     """Moments and two-way tables determine the score, so nothing is left to the fitted density."""
     ours = fitted(dps.Poisson("count ~ C(g) + u", stages=stages), rows)

@@ -11,7 +11,8 @@ That law is linear in t, and the score is not. Where a regressor predicts the ou
 error, no finite coefficient solves the score, and yet a noisy one may. So an end of an interval
 stands only if the score there, with the other coefficients fitted and by its own variance, rejects
 it as well (Rao's test). Else the interval goes on to the first value that is rejected; without one
-it has no end.
+it has no end. Counts can be all zero, but not beyond all bounds: where their means grow, the law
+decides alone.
 """
 
 from __future__ import annotations
@@ -47,6 +48,8 @@ _WALD, _DERIVATIVE = 1, 2  # purposes of draws, distinct from those of the noise
 _SMALL_RIDGE, _LEAST_RIDGE = 1.0, 0.01  # nu for the derivative; the latter where collinear
 _COLLINEAR = 5.0  # variance inflation factor above which columns are taken to be
 _LEAST_VARIANCE = 1e-300
+_GROWN = 0.4  # of the largest predictor of counts: means 1.5 times as large
+_REJECTED = 1e3  # stands above any deviate
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,12 +187,16 @@ class CalibratedScore(CalibratedDensity):
     def deviate(self, combination: Floats, value: float, *, sampled: bool) -> float | None:
         """How far the score is from zero if a combination has this value, as a normal deviate.
 
-        Positive where larger values are more likely; None where the others have no solution.
+        Positive where larger values are more likely; None where the others have no solution. Where
+        means of counts grow beyond all at the estimate, so does the noise of their score, and less
+        is rejected the further the value: it is then left to `law`, and stands as rejected here.
         """
         assert self.params is not None
         b = self._under(combination, value)
         if b is None:
             return None
+        if not self.link.bounded and np.max(self.x @ b) > np.max(self.x @ self.params) + _GROWN:
+            return math.copysign(_REJECTED, float(combination @ self.params) - value)
         try:
             along = solved(self.information(b), combination)
         except linalg.LinAlgError:

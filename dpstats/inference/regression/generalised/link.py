@@ -17,9 +17,12 @@ class Link(Protocol):
     ----------
     name : {"logit", "log"}
         As `PilotScore` knows it.
+    bounded : bool
+        Whether means are.
     """
 
     name: ClassVar[str]
+    bounded: ClassVar[bool]
 
     def mean(self, predictor: Floats) -> Floats:
         """The mean response."""
@@ -35,6 +38,7 @@ class Logit:
     """Of a chance: the log odds are linear."""
 
     name: ClassVar[str] = "logit"
+    bounded: ClassVar[bool] = True
 
     def mean(self, predictor: Floats) -> Floats:
         """The chance."""
@@ -54,6 +58,7 @@ class Log:
     """Of a count: the logarithm of its mean is linear."""
 
     name: ClassVar[str] = "log"
+    bounded: ClassVar[bool] = False
 
     def mean(self, predictor: Floats) -> Floats:
         """The mean count."""
