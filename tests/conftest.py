@@ -49,10 +49,13 @@ def survey() -> pd.DataFrame:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _interrupts_are_heard() -> None:
-    """Shells start what runs in the background with SIGINT ignored, and some tests send it."""
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+def _signals_are_heard() -> None:
+    """Shells start what runs in the background with some ignored, and tests send them."""
+    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT"):
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is signal.SIG_IGN:
+            usual = signal.default_int_handler if name == "SIGINT" else signal.SIG_DFL
+            signal.signal(number, usual)
 
 
 class _Laplace:

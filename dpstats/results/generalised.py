@@ -185,8 +185,8 @@ class LogisticResult(GeneralisedResult):
     >>> numbers = pd.Series(range(20_000))
     >>> rows = pd.DataFrame({"age": numbers % 100, "ill": numbers % 100 > numbers * 7 % 101})
     >>> fitted = dps.release(plan, rows, m=2_000).infer(risk)
-    >>> print(fitted.params["age"] > 0.02, fitted.odds_ratios().shape)
-    True (2, 3)
+    >>> print(fitted.params["age"] > 0.02, fitted.odds_ratios().shape, fitted.cov_params().shape)
+    True (2, 3) (2, 2)
     >>> print(fitted.predict({"age": [20, 80]}).round(1))
     [0.2 0.8]
     >>> print(fitted.t_test("age = 0").pvalues[0] < 0.001, fitted.get_margeff().terms)
