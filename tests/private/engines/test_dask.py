@@ -5,6 +5,7 @@ import itertools
 import os
 import signal
 import traceback
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 
 import numpy as np
@@ -168,8 +169,11 @@ def stopped(partition):
 def test_an_interrupt_spends_nothing(plan, tmp_path):
     book = dps.Ledger.create(tmp_path / "a.ledger", dps.PureDP(1), unit="add_remove")
     frame = dd.from_pandas(FRAME, npartitions=1)  # a second interrupt would hit a later test
-    with pytest.raises(KeyboardInterrupt) as caught:
-        dps.measure(plan, frame.map_partitions(stopped, meta=frame._meta), ledger=book)
+    slow = frame.map_partitions(stopped, meta=frame._meta)
+    # A pool that ends here: a thread that is interrupted as it starts is otherwise never ended.
+    with ThreadPoolExecutor(1) as pool, dask.config.set(pool=pool):
+        with pytest.raises(KeyboardInterrupt) as caught:
+            dps.measure(plan, slow, ledger=book)
     assert caught.value.__context__ is None
     assert dps.Ledger.open(tmp_path / "a.ledger").spent == 0
 
