@@ -171,9 +171,12 @@ def test_an_interrupt_spends_nothing(plan, tmp_path):
     frame = dd.from_pandas(FRAME, npartitions=1)  # a second interrupt would hit a later test
     slow = frame.map_partitions(stopped, meta=frame._meta)
     # A pool that ends here: a thread that is interrupted as it starts is otherwise never ended.
-    with ThreadPoolExecutor(1) as pool, dask.config.set(pool=pool):
-        with pytest.raises(KeyboardInterrupt) as caught:
-            dps.measure(plan, slow, ledger=book)
+    with (
+        ThreadPoolExecutor(1) as pool,
+        dask.config.set(pool=pool),
+        pytest.raises(KeyboardInterrupt) as caught,
+    ):
+        dps.measure(plan, slow, ledger=book)
     assert caught.value.__context__ is None
     assert dps.Ledger.open(tmp_path / "a.ledger").spent == 0
 
