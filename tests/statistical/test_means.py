@@ -170,7 +170,7 @@ def check_difference(setting, runs, table, tools):
 
 
 def check_equal_means(setting, runs, table, tools):
-    """Levels of the analysis of variance and of any of the pairwise tests, adjusted by Holm."""
+    """Levels of the analysis of variance and of all pairs (Holm), and coverage of every mean, 0."""
     laws, shares, n, *_ = setting
     cut = np.cumsum(shares) / np.sum(shares)
     upper = np.cumsum([LAWS[law] for law in laws], axis=1)
@@ -184,17 +184,21 @@ def check_equal_means(setting, runs, table, tools):
         return {"x": x, "g": groups}
 
     analysis = dps.GroupMeans("x", by="g", groups=tuple("abcde"[: len(laws)]))
-    rejected, covered = np.zeros(2, int), 0
+    rejected, covered, each = np.zeros(2, int), 0, np.zeros(len(laws), int)
     for release in releases(analysis, *setting[2:], draw, runs, tools, 5):
         result = analysis.infer(release)
         rejected[0] += result.anova().pvalue <= 0.05
         rejected[1] += result.pairwise().pvalues.min() <= 0.05
         ends = result.conf_int(method="certified", simultaneous=True)
         covered += np.all((ends[:, 0] <= 0) & (ends[:, 1] >= 0))
+        low, high = np.asarray(result.conf_int()).T
+        each += (low <= 0) & (high >= 0)
     text = f"{' '.join(laws)}, {shares}, n = {n}, {setting[3]}, {setting[4]}"
     table.level(text, "Welch's F", rejected[0], runs)
     table.level(text, "pairs, Holm", rejected[1], runs)
     table.covers(text, "all means, certified", covered, runs)
+    for law, share, mine in zip(laws, shares, each, strict=True):
+        table.covers(text, f"mean of {law}, {share}", mine, runs)
 
 
 def check_correlation(setting, runs, table, tools):
