@@ -1,11 +1,11 @@
 """Rules for dividing an error probability, and the floors of p-values.
 
 The rules depend on public numbers alone and are fixed before an answer is seen. Bonferroni's
-inequality then gives each statement its level, under any dependence. Where the number of rows is not
-public, some depend on its noisy value: given that value the parts still add up to alpha, exactly
-where its noise is independent of that of the answers, and to second order where both come from the
-cells of one table. The two tails alpha / 2 of an equal-tailed interval are not divided here, since
-both are tails of one law.
+inequality then gives each statement its level, under any dependence. Where the number of rows is
+not public, some depend on its noisy value: given that value the parts still add up to alpha,
+exactly where its noise is independent of that of the answers, and to second order where both come
+from the cells of one table. The two tails alpha / 2 of an equal-tailed interval are not divided
+here, since both are tails of one law.
 """
 
 from __future__ import annotations
