@@ -202,16 +202,52 @@ def test_rows_of_persons_are_the_first_in_the_order_of_partitions(no_noise):
         assert (dps.measure(plan, data).noisy_sums == expected).all()
 
 
+def late(partition):
+    raise TimeoutError(f"secret {partition['key'].iloc[0]}")
+
+
+@pytest.mark.filterwarnings("ignore")  # of the cluster, which is closed
+def test_a_cluster_without_workers_is_refused_in_time(plan, monkeypatch):
+    """Where Dask would wait for workers without end."""
+    distributed = pytest.importorskip("distributed")
+    monkeypatch.setattr("dpstats.private.engines.dask._LOOK", 0.05)
+    frame = dd.from_pandas(FRAME, npartitions=3)
+    with (
+        distributed.LocalCluster(
+            n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None
+        ) as held,
+        distributed.Client(held) as client,
+    ):
+        assert sums_of(frame) == sums_of(FRAME)
+        inside = client.submit(lambda: sums_of(dd.from_pandas(FRAME, npartitions=2)))
+        assert inside.result() == sums_of(FRAME)
+        said, seen = refused(frame.map_partitions(late, meta=frame._meta), plan)
+        assert "reading the rows failed (TimeoutError)" in said
+        assert "31.7" not in said + seen
+        held.scale(0)
+        with dask.config.set({"distributed.scheduler.no-workers-timeout": "50ms"}):
+            said, _ = refused(frame, plan)
+        assert "has had no workers for 50ms: start some" in said
+        future = client.submit(int)
+        monkeypatch.setattr(client, "compute", lambda task: future)
+        future.cancel()
+        said, _ = refused(frame, plan)
+        assert "the Dask cluster is gone, or was closed; nothing was released or spent" in said
+
+
 @pytest.fixture
 def cluster():
     """Two processes, each replaced when it dies."""
     distributed = pytest.importorskip(
         "distributed", reason="a cluster of Dask is not tested: pip install distributed"
     )
+    settings = {
+        "distributed.worker.multiprocessing-method": "forkserver",  # in less time
+        # A worker that is being started again so long after a death is closed for good.
+        "distributed.deploy.lost-worker-timeout": "1 hour",
+    }
     with (
-        dask.config.set(
-            {"distributed.worker.multiprocessing-method": "forkserver"}
-        ),  # in less time
+        dask.config.set(settings),
         distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as held,
         distributed.Client(held) as client,
     ):
@@ -252,3 +288,16 @@ def test_tasks_that_end_early_are_counted_once(loop, drawn, cluster, tmp_path, d
 
     run()
     assert len(list(tmp_path.iterdir())) >= 50
+
+
+def dying(partition):
+    os._exit(9)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # as above
+def test_a_task_at_which_every_worker_dies_is_given_up(plan, cluster):
+    frame = dd.from_pandas(FRAME, npartitions=2)
+    said, _ = refused(frame.map_partitions(dying, meta=frame._meta), plan)
+    assert "several workers died at the same task: they may need more memory" in said
+    assert sums_of(frame) == sums_of(FRAME)
