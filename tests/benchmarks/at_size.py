@@ -2,6 +2,7 @@
 
     python tests/benchmarks/at_size.py
     python tests/benchmarks/at_size.py --engines [--rows 10_000_000]
+    python tests/benchmarks/at_size.py --ibis [--rows 10_000_000]
     python tests/benchmarks/at_size.py --memory
     python tests/benchmarks/at_size.py --written [--rows 10_000_000]
 
@@ -14,6 +15,10 @@ With `--engines`, what ten million rows of 16 columns do take: all two-way table
 of levels and the covariance of the 8 numbers, in a file of 20 row groups. CPU seconds of a process
 and all those it has started, such as Java and the workers of Spark, after a pass over few rows:
 medians of three passes.
+
+With `--ibis`, what a table of Ibis on DuckDB takes, by each of its two queries, beside the file
+itself: CPU seconds and peak memory, medians of three processes each, for the tables of 4 columns of
+9 levels alone, and with the covariance of 8 numbers, which are read as rows.
 
 With `--memory`, what a million, ten and thirty million rows of 12 columns take in the end: all
 two-way tables of 4 columns of 9 levels and the least squares of 8 numbers, in a file for each ten
@@ -44,6 +49,7 @@ from dpstats.private.partial_sums import PartialSums
 ROWS, LEVELS, BILLION = 2**17, 4, 10**9
 WIDTHS = (20, 50, 100)
 QUERIES = ("by name", "DuckDB", "polars")
+WAREHOUSE = ("rows", "distinct rows", "the file")
 ENGINES = ("the file", "Dask", "Spark", "Spark, direct=True")
 
 
@@ -168,6 +174,52 @@ def of_query(query, folder):
     print(f"{time.process_time() - start:.2f} CPU s, peak {peak:.0f} MB")
 
 
+def of_ibis(way, path):
+    """CPU seconds and the peak memory of one pass, printed."""
+    way, asked = way.split(", ")
+    numbers, levels = [f"x{i}" for i in range(8)], [f"c{i}" for i in range(4)]
+    analyses = {"tables": dps.Marginals(levels)}
+    columns = [dps.Category(c, list(range(9))) for c in levels]
+    if asked == "numbers":
+        analyses["moments"] = dps.Covariance(numbers)
+        columns += [dps.Number(x, -4, 4, missing=0) for x in numbers]
+    plan = dps.plan(dps.Schema(columns), analyses, budget=dps.ZCDP(1))
+    data = path
+    if way != "the file":
+        import ibis
+
+        from dpstats.private.engines import ibis as engine
+
+        data = ibis.duckdb.connect().read_parquet(path)
+        if way == "rows":
+            engine._AS_BYTES = {}
+    start = time.process_time()
+    dps.measure(plan, data, progress=False)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(time.process_time() - start, peak)
+
+
+def warehouse(rows):
+    """Write a file, and read it in processes of their own."""
+    print(f"{rows:,} rows on Ibis; load {os.getloadavg()[0]:.1f}")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "rows.parquet"
+        with pq.ParquetWriter(path, wide(1, 0).schema) as writer:
+            for seed in range(20):
+                writer.write_table(wide(rows // 20, seed))
+        for asked in ("tables", "numbers"):
+            for way in WAREHOUSE:
+                if (way, asked) == ("distinct rows", "numbers"):
+                    continue  # floats are read as rows
+                command = [sys.executable, __file__, "--ibis", "--of", f"{way}, {asked}", str(path)]
+                runs = [subprocess.run(command, capture_output=True, text=True, check=True)
+                        for _ in range(3)]  # fmt: skip
+                passes = np.array([run.stdout.split() for run in runs], dtype=float)
+                spent, peak = np.median(passes, axis=0)
+                print(f"{asked:8} {way:14} {spent:5.2f} CPU s (from {passes[:, 0].min():.2f} to "
+                      f"{passes[:, 0].max():.2f}), peak {peak:.0f} MB", flush=True)  # fmt: skip
+
+
 def memory():
     """Write files in this process, a row group at a time, and read them in others."""
     print(f"load {os.getloadavg()[0]:.1f}; peak before a row is read: "
@@ -234,6 +286,7 @@ def by_calculation():
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--engines", action="store_true")
+    parser.add_argument("--ibis", action="store_true")
     parser.add_argument("--memory", action="store_true")
     parser.add_argument("--written", action="store_true")
     parser.add_argument("--rows", type=int, default=10**7)
@@ -241,10 +294,14 @@ def main():
     options = parser.parse_args()
     if options.of and options.memory:
         of_query(options.of[0], options.of[1])
+    elif options.of and options.ibis:
+        of_ibis(*options.of)
     elif options.of:
         of_engine(options.of[0], Path(options.of[1]))
     elif options.engines:
         of_engines(options.rows)
+    elif options.ibis:
+        warehouse(options.rows)
     elif options.memory:
         memory()
     elif options.written:

@@ -21,7 +21,12 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 from pyspark import inheritable_thread_target
-from pyspark.errors import PythonException
+from pyspark.errors import (
+    PySparkAttributeError,
+    PySparkNotImplementedError,
+    PySparkRuntimeError,
+    PythonException,
+)
 from pyspark.logger import PySparkLogger
 from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql import functions, types
@@ -113,7 +118,9 @@ def _direct(source: Source, frame: Any, held: pa.Schema) -> Source:
     """
     groups, rows = row_groups(frame, held)
     session = frame.sparkSession
-    cores = session.sparkContext.defaultParallelism
+    context, cores = _allowed(
+        lambda: (session.sparkContext, session.sparkContext.defaultParallelism)
+    )
 
     def sums(kernel: Kernel) -> tuple[list[Codes], int]:
         tasks = max(1, min(len(groups), _TASKS_PER_CORE * cores))
@@ -127,10 +134,30 @@ def _direct(source: Source, frame: Any, held: pa.Schema) -> Source:
 
             return task([pa.RecordBatch.from_pydict({"number": [*numbers]})])
 
-        numbers = session.sparkContext.parallelize(range(len(groups)), tasks)
-        return _exact(_collected(session, numbers.mapPartitions(work).collect), kernel)
+        def collected() -> Batches:
+            numbers = context.parallelize(range(len(groups)), tasks)
+            parts: list[pa.RecordBatch] = numbers.mapPartitions(work).collect()
+            return parts
+
+        return _exact(_allowed(partial(_collected, session, collected)), kernel)
 
     return replace(source, rows=rows, sums=sums)
+
+
+def _allowed(action: Callable[[], T]) -> T:
+    """The result of an action that needs an RDD, which some managed clusters do not allow."""
+    from py4j.protocol import Py4JError, Py4JJavaError  # not there with Spark Connect alone
+
+    try:
+        return action()
+    except Py4JJavaError:  # of the action itself
+        raise
+    except (Py4JError, PySparkAttributeError, PySparkNotImplementedError, PySparkRuntimeError):
+        pass
+    raise DataError(
+        "direct=True runs as an RDD of the SparkContext, which this cluster does not allow: leave "
+        "it out, and Spark hands the rows to its workers"
+    )
 
 
 def _of_persons(

@@ -67,7 +67,15 @@ def _not_plain(frame: Any) -> str:
     """Why the plan of a DataFrame is more than the reading of Parquet files, if it is."""
     if not hasattr(frame, "_jdf"):
         return "the plan of a DataFrame of Spark Connect cannot be seen"
-    execution = frame._jdf.queryExecution()
+    from py4j.protocol import Py4JError  # not there with Spark Connect alone
+
+    try:
+        return _not_files(frame._jdf.queryExecution())
+    except Py4JError:
+        return "this cluster does not let the plan of a DataFrame be seen"
+
+
+def _not_files(execution: Any) -> str:
     for plan in (execution.analyzed(), execution.optimizedPlan()):
         while _class(plan) == "SubqueryAlias":
             plan = plan.child()

@@ -13,6 +13,7 @@ import time
 import traceback
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -34,10 +35,12 @@ pytest.importorskip("pyspark", reason="Spark is not tested: pip install 'dpstats
 if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
     pytest.skip("Spark is not tested: it needs Java 17 or newer", allow_module_level=True)
 
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from dpstats.private.engines import spark as engine
+from dpstats.private.engines.spark_files import row_groups
 
 pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas")
 SECRET = "4711-of-nobody"
@@ -395,6 +398,28 @@ def test_workers_read_plain_files_themselves(session, loop, tmp_path, monkeypatc
     ]:  # fmt: skip
         with pytest.raises(DataError, match=words):
             open_source(bad, schema, route=Route(direct=True))
+
+
+def not_allowed(*_):
+    raise Py4JError("An error occurred while calling o1.parallelize: is not whitelisted")
+
+
+def test_a_cluster_without_rdds_is_told_the_way_without_them(session, tmp_path, monkeypatch):
+    """As some managed ones; of Spark Connect no plan is to be seen."""
+    pq.write_table(ROWS, tmp_path / "t.parquet")
+    frame = session.read.parquet(str(tmp_path / "t.parquet"))
+    blocks, connected = [dps.Cells.table(SMALL, ["c"])], SimpleNamespace(inputFiles=not_allowed)
+    with pytest.raises(DataError, match="of Spark Connect cannot be seen: leave it out"):
+        row_groups(connected, pa.schema([]))
+    for refused in ("parallelize", "defaultParallelism"):
+        with monkeypatch.context() as patch:
+            patch.setattr(type(session.sparkContext), refused, property(not_allowed))
+            with pytest.raises(DataError, match=r"as an RDD .* leave it out, and"):
+                sums_of(frame, SMALL, blocks, direct=True)
+            assert sums_of(frame, SMALL, blocks)[1] == 5
+    hidden = SimpleNamespace(_jdf=SimpleNamespace(queryExecution=not_allowed))
+    with pytest.raises(DataError, match="does not let the plan of a DataFrame be seen: leave it"):
+        row_groups(hidden, pa.schema([]))
 
 
 def test_a_file_that_workers_cannot_read_is_refused_without_their_words(session, tmp_path):
