@@ -76,7 +76,10 @@ class RowsResult(_FromRows):
     beta : float
         Probability that the radius fails.
     rows : RowCount
-        Number of private rows.
+        Number of private rows that the estimates are about, by the published rows: those with a
+        value of every column that the analysis needs.
+    n : (int, int)
+        Bounds on the number of all private rows, equal where it is public.
     scalar : bool
         One parameter: ``conf_int`` then returns one pair, and ``test`` tests a value.
     notes : sequence of str
@@ -101,6 +104,7 @@ class RowsResult(_FromRows):
     intervals: Intervals = field(compare=False)
     beta: float
     rows: RowCount
+    n: tuple[int, int]
     scalar: bool = False
     notes: Sequence[str] = ()
 
@@ -256,7 +260,7 @@ class RowsResult(_FromRows):
         return Page(self.title, (), header, rows, after=after).text()
 
     def _foot(self, target: Target) -> str:
-        return _footer(self.beta, self.rows, target)
+        return _footer(self.beta, self.rows, self.n, target)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -273,7 +277,9 @@ class RowsTest(_FromRows):
     beta : float
         Probability that the radius fails.
     rows : RowCount
-        Number of private rows.
+        Number of private rows that the table is about, by the published rows.
+    n : (int, int)
+        Bounds on the number of all private rows, equal where it is public.
     effect_name : str
         Cohen's w or Cramer's V.
 
@@ -297,6 +303,7 @@ class RowsTest(_FromRows):
     shares: Floats
     beta: float
     rows: RowCount
+    n: tuple[int, int]
     effect_name: str
     levels: int
     largest_effect: float
@@ -384,7 +391,7 @@ class RowsTest(_FromRows):
             low, high = self.conf_int(alpha=alpha, target=target).tolist()
             effect = effect_of_table(self.effect_name, low, high, alpha)
         lines = [f"null hypothesis: {self.null}", str(self.verdict(alpha=alpha)), effect]
-        return Page(self.title, lines, after=[_footer(self.beta, self.rows, target)]).text()
+        return Page(self.title, lines, after=[_footer(self.beta, self.rows, self.n, target)]).text()
 
 
 def left_of(alpha: float, beta: float, target: Target) -> float:
@@ -407,8 +414,17 @@ def left_of(alpha: float, beta: float, target: Target) -> float:
     return alpha - beta
 
 
-def _footer(beta: float, rows: RowCount, target: Target) -> str:
+def _footer(beta: float, rows: RowCount, n: tuple[int, int], target: Target) -> str:
     return (
-        f"Target: {TARGETS[target]}. {rows}. Method: certified, from the rows and a radius that "
-        f"holds with probability {percent(beta)}, which is counted."
+        f"Target: {TARGETS[target]}. {_counted(rows, n)}. Method: certified, from the rows and a "
+        f"radius that holds with probability {percent(beta)}, which is counted."
     )
+
+
+def _counted(rows: RowCount, n: tuple[int, int]) -> str:
+    """The number of private rows as far as it was given, and how many of them were used."""
+    low, high = n
+    known = f"n = {low} private rows" if low == high else f"n = {low} to {high} private rows"
+    if low <= rows.value <= high:
+        return known
+    return f"{known}; about {rows.value} of them are used, by the share of the published rows"
