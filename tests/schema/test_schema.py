@@ -336,7 +336,7 @@ def test_the_rules_for_missing_cells_are_told_in_a_short_line():
     line = Schema([*numbers, Number("age", 0, 100, missing=27)]).missing_rules()
     assert "x0, x1, x2" in line
     assert "x14: missing: counted as 0; outside: clamped" in line
-    assert "age: missing: counted as 27 (26.9531 on the grid)" in line
+    assert "age: missing: counted as 26.9531, the point of its grid nearest to 27" in line
     assert len(line) < 240
     different = [Number(f"x{i}", 0, 100, points=101, missing=i) for i in range(20)]
     line = Schema(different).missing_rules()
