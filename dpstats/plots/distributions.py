@@ -80,7 +80,7 @@ def distribution(
         cuts, low, high, step="post", color="tab:blue", alpha=0.25, linewidth=0,
         label=f"band at {1 - alpha:.4g}, jointly",
     )  # fmt: skip
-    ax.plot(frame["edge"], frame["estimate"], "o", color="tab:blue", label="estimate")
+    ax.plot(intervals.edges, frame["estimate"], "o", color="tab:blue", label="estimate")
     if number.dates:
         ax.xaxis_date()
         ax.tick_params(axis="x", labelrotation=30)

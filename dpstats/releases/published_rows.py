@@ -157,6 +157,7 @@ def infer(
         n=known.n,
         scalar=result.scalar,
         notes=[note for note in result.notes if note.startswith(SILENT)],
+        dates=result.dates,
     )
 
 

@@ -29,7 +29,7 @@ from dpstats.results.base import INTERVAL_COLUMNS, TARGETS, Result, notes_for
 from dpstats.results.chi_square import effect_of, effect_of_table, no_certified_interval
 from dpstats.results.hypothesis import HypothesisResult
 from dpstats.results.named import Named
-from dpstats.results.rendering import MOST, Numerals, Page, brief_list, more_rows
+from dpstats.results.rendering import MOST, Days, Numerals, Page, brief_list, more_rows, with_dates
 from dpstats.spending import for_noise, percent
 
 if TYPE_CHECKING:
@@ -84,6 +84,8 @@ class RowsResult(_FromRows):
         One parameter: ``conf_int`` then returns one pair, and ``test`` tests a value.
     notes : sequence of str
         Why intervals say nothing, where they do.
+    dates : sequence of str
+        The terms that are dates, see `EstimateResult`.
 
     Examples
     --------
@@ -107,12 +109,13 @@ class RowsResult(_FromRows):
     n: tuple[int, int]
     scalar: bool = False
     notes: Sequence[str] = ()
+    dates: Sequence[str] = ()
 
     @property
     def headline(self) -> str:
         """The first estimates with their intervals, at 95% unless the radius fails too often."""
         ends = np.asarray(self.conf_int(alpha=self._shown_alpha)).reshape(-1, 2)
-        return brief_list(self.terms, self.params, ends)
+        return brief_list(self.terms, self.params, ends, self.dates)
 
     @property
     def has_intervals(self) -> bool:
@@ -182,7 +185,8 @@ class RowsResult(_FromRows):
         ends = self.conf_int(alpha=alpha, method=method, target=target, simultaneous=simultaneous)
         low, high = np.asarray(ends).reshape(-1, 2).T
         columns = (self.terms, np.asarray(self.params), low, high)
-        return pd.DataFrame(dict(zip(INTERVAL_COLUMNS, columns, strict=True)))
+        frame = pd.DataFrame(dict(zip(INTERVAL_COLUMNS, columns, strict=True)))
+        return with_dates(frame, self.dates)
 
     def to_frame(self, *, alpha: float = 0.05, target: Target = "population") -> pd.DataFrame:
         """The same frame."""
@@ -247,8 +251,10 @@ class RowsResult(_FromRows):
         """
         frame = self.intervals_frame(alpha=alpha, target=target)
         rows = []
-        for term, estimate, low, high in frame.head(most).itertuples(index=False):
-            show = Numerals.of((estimate, low, high), high - low)
+        shown = frame.head(most)[list(INTERVAL_COLUMNS)]
+        for term, estimate, low, high in shown.itertuples(index=False):
+            dated = term in self.dates
+            show = Days(0) if dated else Numerals.of((estimate, low, high), high - low)
             rows.append([str(term), show(estimate), show.certified(low, high)])
         notes = [f"Note: {note}" for note in notes_for(self.notes, target)]
         after = [self._foot(target), *notes]

@@ -132,6 +132,11 @@ class Mean:
             budget=str(release.budget),
             scalar=isinstance(self.columns, str),
             notes=[*notes, cell_rules(release.schema, self)],
+            dates=[
+                term
+                for term, name in zip(terms, self._names, strict=True)
+                if named_number(release.schema, name).dates
+            ],
         )
 
     @property

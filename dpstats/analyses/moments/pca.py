@@ -299,10 +299,10 @@ class PCAResult(EstimateResult):
     def _shown(self, alpha: float, target: Target, most: int) -> pd.DataFrame:
         frame = super()._shown(alpha, target, most)
         ends = ["estimate", "conf_low", "conf_high", "certified_low", "certified_high"]
-        loadings = slice(2 * self.n_components_, None)
-        rows, columns = frame.index[loadings], [frame.columns.get_loc(name) for name in ends]
-        frame.iloc[loadings, columns] = frame.loc[rows, ends].round(round(-np.log10(ROUNDING)))
-        return frame
+        numbers = frame[ends].to_numpy()
+        loadings = numbers[2 * self.n_components_ :]
+        loadings[:] = np.round(loadings / ROUNDING) * ROUNDING
+        return frame.assign(**dict(zip(ends, numbers.T, strict=True)))
 
     def _without_width(self, shown: pd.DataFrame, alpha: float, target: Target) -> bool:
         values = shown.head(2 * self.n_components_)  # loadings may be known without data
