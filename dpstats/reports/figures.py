@@ -152,9 +152,9 @@ def of_certificate(accuracy: Accuracy, most: int = 20) -> Iterator[Picture]:
 
 
 def _forest(name: str, result: EstimateResult) -> Iterator[Picture]:
-    """The parameters that share an axis: without an intercept, which would hide the others."""
-    alike = slice(None) if isinstance(result, LinearResult) else result.previewed
-    terms = result.terms[alike]
+    """The parameters, each unit on axes of its own; no intercept, which would hide the others."""
+    whole = isinstance(result, LinearResult) or len(result.units) > 1
+    terms = result.terms if whole else result.terms[result.previewed]
     terms = [term for term in terms if term != "Intercept"] or terms
     left_out = ", ".join(term for term in result.terms if term not in terms)
     if len(terms) <= MOST:
@@ -162,7 +162,7 @@ def _forest(name: str, result: EstimateResult) -> Iterator[Picture]:
             f"{name}: estimates",
             _SPLIT + (f" Not drawn: {left_out}." if left_out else ""),
             lambda ax: plots.forest(result, terms=terms, ax=ax),
-            _LEAST + _ROW * len(terms),
+            _LEAST + _ROW * (len(terms) + 1.5 * (len(result.units) - 1)),
         )
 
 

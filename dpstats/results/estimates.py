@@ -163,6 +163,11 @@ class EstimateResult(Cached, Result):
         return getattr(self.intervals, "preview_remark", SMALL_GROUPS)
 
     @property
+    def units(self) -> list[list[str]]:
+        """The terms of each unit, which share an axis; all of them unless a subclass differs."""
+        return [list(self.terms)]
+
+    @property
     def interval_of(self) -> str:
         """Proportions, unless a subclass says otherwise."""
         return "proportion" if self.scalar else "proportions"

@@ -188,6 +188,11 @@ class MeanResult(EstimateResult):
         return f"{self.terms[0]}, in its own unit"
 
     @property
+    def units(self) -> list[list[str]]:
+        """Every mean by itself: other columns have other units."""
+        return [[term] for term in self.terms]
+
+    @property
     def previewed(self) -> slice:
         """The first mean: other columns have other units."""
         return slice(1)
