@@ -192,9 +192,9 @@ def axis_of(ax: Axes, *, dates: bool = False, log: bool = False) -> None:
         few_ticks(ax)
 
 
-def label_rows(names: Sequence[str]) -> int:
+def label_rows(names: Sequence[str], lines: int = LINES) -> int:
     """Rows that so many labels below each other take, see `axes_of`."""
-    deepest = max((len(_lines_of(name, LINES)) for name in names), default=1)
+    deepest = max((len(_lines_of(name, lines)) for name in names), default=1)
     return len(names) * -(-deepest // 2)
 
 

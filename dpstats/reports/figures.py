@@ -19,6 +19,7 @@ from dpstats.analyses.tables.goodness_of_fit import GoodnessOfFit
 from dpstats.analyses.tables.independence import Independence
 from dpstats.errors import DpstatsError
 from dpstats.measured.certificate import Accuracy
+from dpstats.plots.axes import label_rows
 from dpstats.releases.release import Release
 from dpstats.reports.pictures import Picture
 from dpstats.results.base import Result
@@ -131,13 +132,14 @@ def of_margin(release: Release, column: str) -> Iterator[Picture]:
             f"{column}: synthetic rows and noisy answers",
             f"{column}. {_MARGIN}",
             lambda ax: plots.margin(release, column, ax=ax),
-            _LEAST + _ROW * levels,
+            _LEAST + _ROW * label_rows(release.schema[column].bin_labels),
         )
 
 
 def of_certificate(accuracy: Accuracy, most: int = 20) -> Iterator[Picture]:
     """The synthetic rows against the noisy answers, for the functions with the largest bounds."""
     shown = min(len(accuracy.names), most)
+    deep = label_rows(accuracy.names) / len(accuracy.names)
     some = "the measured functions" if shown == len(accuracy.names) else (
         f"the {shown} functions with the largest bounds, of {len(accuracy.names)}"
     )  # fmt: skip
@@ -147,7 +149,7 @@ def of_certificate(accuracy: Accuracy, most: int = 20) -> Iterator[Picture]:
         f"private means, all jointly with probability {1 - accuracy.alpha:.4g}; points are the "
         "synthetic rows.",
         lambda ax: plots.departures(accuracy, most=most, ax=ax),
-        _LEAST + _ROW * shown,
+        _LEAST + _ROW * deep * shown,
     )
 
 
@@ -162,7 +164,7 @@ def _forest(name: str, result: EstimateResult) -> Iterator[Picture]:
             f"{name}: estimates",
             _SPLIT + (f" Not drawn: {left_out}." if left_out else ""),
             lambda ax: plots.forest(result, terms=terms, ax=ax),
-            _LEAST + _ROW * (len(terms) + 1.5 * (len(result.units) - 1)),
+            _LEAST + _ROW * (label_rows(terms) + 1.5 * (len(result.units) - 1)),
         )
 
 
