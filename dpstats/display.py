@@ -156,7 +156,7 @@ def html_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     Columns of text are aligned left; those of numbers, intervals and dates as the page has it.
     """
     left = [
-        ' style="text-align: left"' if any(map(_is_text, cells)) else ""
+        ' style="text-align: left"' if any(map(_is_text, cells)) or not any(cells) else ""
         for cells in zip(*(row[: len(header)] for row in rows), strict=True)
     ] or [""] * len(header)
     head = "".join(

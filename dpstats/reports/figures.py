@@ -138,8 +138,9 @@ def of_margin(release: Release, column: str) -> Iterator[Picture]:
 
 def of_certificate(accuracy: Accuracy, most: int = 20) -> Iterator[Picture]:
     """The synthetic rows against the noisy answers, for the functions with the largest bounds."""
-    shown = min(len(accuracy.names), most)
     deep = label_rows(accuracy.names) / len(accuracy.names)
+    most = most if deep == 1 else most // 2  # a figure fits a page
+    shown = min(len(accuracy.names), most)
     some = "the measured functions" if shown == len(accuracy.names) else (
         f"the {shown} functions with the largest bounds, of {len(accuracy.names)}"
     )  # fmt: skip
