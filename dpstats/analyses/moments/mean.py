@@ -185,7 +185,8 @@ class MeanResult(EstimateResult):
     @property
     def interval_of(self) -> str:
         """The first mean, whose unit the width has."""
-        return f"{self.terms[0]}, in its own unit"
+        unit = "days" if self.terms[0] in self.dates else "its own unit"
+        return f"{self.terms[0]}, in {unit}"
 
     @property
     def units(self) -> list[list[str]]:
