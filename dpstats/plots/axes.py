@@ -237,7 +237,9 @@ def _lines_of(name: str, lines: int, line: int = _LINE_OF_NAME) -> list[str]:
 def _wrapped(name: str, line: int) -> list[str]:
     """Lines of a name, broken at spaces, but not within a bin such as "[18, 40)"."""
     whole = _BIN.sub("\\1\u00a0\\2", name)
-    return [one.replace("\u00a0", " ") for one in textwrap.wrap(whole, line, break_on_hyphens=False)]
+    return [
+        one.replace("\u00a0", " ") for one in textwrap.wrap(whole, line, break_on_hyphens=False)
+    ]
 
 
 def ink_on(colour: Floats) -> str:
